@@ -1,0 +1,170 @@
+"""What a runtime is: it lists nodes, lists containers, starts one, stops one. Nothing more.
+
+Everything here is a value. A `node` is its name, a task is its uuid in hex (32 digits), units are in the names.
+Reconciling above is level-triggered: list, compare, act; so `start` and `stop` may be called any number of times.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, Protocol
+
+Phase = Literal["starting", "running", "exited", "lost"]
+
+
+class Unavailable(Exception):
+    """The engine does not answer. Do nothing: the next round repairs."""
+
+
+class Rejected(Exception):
+    """The engine will never run this task. End it, and keep these words: they are the engine's own."""
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """containers: whether a task may bring an image. name: "local", "kubernetes" or "fake"."""
+
+    containers: bool
+    name: str
+
+
+@dataclass(frozen=True)
+class NumaView:
+    id: int
+    cpus: tuple[int, ...]
+    memory_mib: int
+
+
+@dataclass(frozen=True)
+class GpuView:
+    """One physical (or simulated) card. Sellable memory is `memory_mib - reserved_mib`.
+
+    model: short, as people ask for it ("V100-32GB"); product: the driver's own name.
+    numa: None when unknown, which means "any". bus: PCI bus id, "" when there is none.
+    mode: the strongest memory enforcement found by probing (simulated, watchdog, hami, nvfraction);
+    evidence: one sentence that says how it was found.
+    """
+
+    uuid: str
+    index: int
+    model: str
+    product: str
+    memory_mib: int
+    reserved_mib: int
+    numa: int | None
+    bus: str
+    simulated: bool
+    mode: str
+    evidence: str
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """A machine as the runtime sees it now.
+
+    links: square matrix over `gpus`, words of `nvidia-smi topo -m`: X, NV12, PIX, PXB, PHB, NODE, SYS.
+    facts: short words for the node page: memory_limit, isolation, cpu_pinning, kernel, driver, python.
+    """
+
+    name: str
+    address: str
+    boot_id: str
+    cpu_milli: int
+    memory_mib: int
+    numa: tuple[NumaView, ...]
+    gpus: tuple[GpuView, ...]
+    links: tuple[tuple[str, ...], ...]
+    ready: bool = True
+    facts: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GpuShare:
+    """What a task holds of one card; `whole` when nobody else may be on it."""
+
+    uuid: str
+    index: int
+    memory_mib: int
+    compute_percent: int
+    whole: bool
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """All that a runtime needs to run one task, once.
+
+    label: for people ("job-412 main.0"). epoch: of the scheduler that placed it.
+    run: shell text, given to bash (else sh) as `-c`. workdir: absolute, or relative to the unpacked code.
+    code_path: a .tar.gz on this machine, unpacked beside the task. numa: where its cores should be, None = anywhere.
+    env: the user's own; names refused by `gpu_sharing.forbidden_env` are left out.
+    peers: addresses in order of rank, the first one is the master. ports: reserved for this task; ports[0] of rank 0
+    is the master's.
+    """
+
+    uuid: str
+    label: str
+    epoch: int
+    node: str
+    run: str
+    env: dict[str, str] = field(default_factory=dict)
+    workdir: str | None = None
+    code_path: str | None = None
+    gpus: tuple[GpuShare, ...] = ()
+    cpu_milli: int = 1000
+    memory_mib: int = 512
+    numa: int | None = None
+    uid: int = 0
+    gid: int = 0
+    user: str = ""
+    team: str = ""
+    max_time_s: int | None = None
+    grace_s: int = 10
+    rank: int = 0
+    role: str = "main"
+    world_size: int = 1
+    peers: tuple[str, ...] = ()
+    ports: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class ContainerView:
+    """What became of a task. `exited` is proof that no process of it is left; `lost` means nobody can say yet.
+
+    exit_code: None when unknown or killed by `signal`. cause: "", out_of_memory, gpu_out_of_memory, time_limit,
+    start_failed, never_started, stopped, container_lost. detail: the engine's own words, for the event.
+    """
+
+    uuid: str
+    node: str
+    phase: Phase
+    exit_code: int | None = None
+    signal: int | None = None
+    cause: str = ""
+    detail: str = ""
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    address: str = ""
+    epoch: int = 0
+    peak_memory_mib: int | None = None
+
+
+class Runtime(Protocol):
+    """The contract, proved for every implementation by tests/runtimes/contract."""
+
+    capabilities: Capabilities
+
+    def list_nodes(self) -> list[NodeView]: ...
+
+    def list_containers(self) -> list[ContainerView]:
+        """Every task that was started or stopped here and is not yet forgotten."""
+
+    def start(self, spec: TaskSpec) -> None:
+        """Start it once. A task that exists, runs or has ended is success. Raises Unavailable, Rejected."""
+
+    def stop(self, uuid: str, grace_s: int, *, epoch: int) -> None:
+        """Ask it to end: SIGTERM, then SIGKILL after grace_s; returns at once.
+
+        A task that never started leaves a tombstone, so that a late start can never run it.
+        """
+
+    def forget(self, uuid: str) -> None:
+        """Its end is recorded: remove what it left on the node. Logs stay. Does nothing while it lives."""

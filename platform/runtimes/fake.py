@@ -1,0 +1,153 @@
+"""A runtime in memory, moved by a clock: for tests and simulations. It keeps the same contract as the others."""
+
+import shlex
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from runtimes.base import Capabilities, ContainerView, NodeView, TaskSpec
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class _Task:
+    """One container: what it was asked, when it began, and when and how it will end if nobody stops it."""
+
+    view: ContainerView
+    spec: TaskSpec | None = None
+    runs_at: datetime | None = None
+    ends_at: datetime | None = None
+    ending: tuple[int | None, int | None, str] = (0, None, "")  # exit_code, signal, cause
+
+
+class FakeRuntime:
+    """Tasks run as their shell text says (`sleep 5; exit 3`), on a clock that only `advance` moves."""
+
+    capabilities = Capabilities(containers=False, name="fake")
+
+    def __init__(self, nodes: list[NodeView], *, start_delay_s: float = 0, now: datetime = EPOCH):
+        self.nodes = {node.name: node for node in nodes}
+        self.start_delay = timedelta(seconds=start_delay_s)
+        self.now = now
+        self.starts: list[str] = []  # every start that really ran something, in order
+        self._tasks: dict[str, _Task] = {}
+        self._failures: list[Exception] = []
+        self._stop_refused: set[str] = set()
+
+    # the contract
+
+    def list_nodes(self) -> list[NodeView]:
+        self._fail_if_told()
+        return list(self.nodes.values())
+
+    def list_containers(self) -> list[ContainerView]:
+        self._fail_if_told()
+        self._settle()
+        return [task.view for task in self._tasks.values()]
+
+    def start(self, spec: TaskSpec) -> None:
+        self._fail_if_told()
+        if spec.uuid in self._tasks:
+            return
+        seconds, code = run_time(spec.run)
+        task = _Task(ContainerView(spec.uuid, spec.node, "starting", address="127.0.0.1", epoch=spec.epoch), spec)
+        task.runs_at = self.now + self.start_delay
+        task.ends_at = None if seconds is None else task.runs_at + timedelta(seconds=seconds)
+        task.ending = (code, None, "")
+        limit = spec.max_time_s
+        if limit is not None and (seconds is None or seconds > limit):
+            task.ends_at, task.ending = task.runs_at + timedelta(seconds=limit), (None, 15, "time_limit")
+        self._tasks[spec.uuid] = task
+        self.starts.append(spec.uuid)
+        self._settle()
+
+    def stop(self, uuid: str, grace_s: int, *, epoch: int) -> None:
+        self._fail_if_told()
+        self._settle()
+        task = self._tasks.get(uuid)
+        if task is None:
+            tombstone = ContainerView(uuid, "", "exited", cause="never_started", ended_at=self.now, epoch=epoch)
+            self._tasks[uuid] = _Task(tombstone)
+        elif task.view.phase in ("starting", "running"):
+            stubborn = uuid in self._stop_refused
+            ends_at = self.now + timedelta(seconds=grace_s if stubborn else 0)
+            if task.ends_at is None or ends_at < task.ends_at:
+                task.ends_at, task.ending = ends_at, (None, 9 if stubborn else 15, "stopped")
+            self._settle()
+
+    def forget(self, uuid: str) -> None:
+        self._settle()
+        if uuid in self._tasks and self._tasks[uuid].view.phase == "exited":
+            del self._tasks[uuid]
+
+    # what a test may do to it
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock; everything due by then has happened."""
+        self.now += timedelta(seconds=seconds)
+        self._settle()
+
+    def finish(self, uuid: str, exit_code: int | None = 0, *, signal: int | None = None, cause: str = "") -> None:
+        """The task ends now, like this."""
+        task = self._tasks[uuid]
+        task.ends_at, task.ending = self.now, (exit_code, signal, cause)
+        task.runs_at = min(task.runs_at or self.now, self.now)
+        self._settle()
+
+    def ignore_term(self, uuid: str) -> None:
+        """From now on this task only ends by SIGKILL, when its grace is over."""
+        self._stop_refused.add(uuid)
+
+    def lose(self, uuid: str) -> None:
+        """Nobody can say any more whether this task lives."""
+        task = self._tasks[uuid]
+        task.view, task.ends_at = replace(task.view, phase="lost"), None
+
+    def reboot(self, node: str, boot_id: str) -> None:
+        """The node comes back with another boot id; what ran there has ended, nobody knows how."""
+        self.nodes[node] = replace(self.nodes[node], boot_id=boot_id)
+        for task in self._tasks.values():
+            if task.view.node == node and task.view.phase != "exited":
+                self._end(task, self.now, (None, None, "container_lost"))
+
+    def fail_next(self, *errors: Exception) -> None:
+        """The next calls raise these, one each."""
+        self._failures.extend(errors)
+
+    # how it moves
+
+    def _fail_if_told(self) -> None:
+        if self._failures:
+            raise self._failures.pop(0)
+
+    def _settle(self) -> None:
+        for task in self._tasks.values():
+            if task.view.phase == "starting" and task.runs_at is not None and task.runs_at <= self.now:
+                task.view = replace(task.view, phase="running", started_at=task.runs_at)
+            if task.view.phase in ("starting", "running") and task.ends_at is not None and task.ends_at <= self.now:
+                self._end(task, task.ends_at, task.ending)
+
+    def _end(self, task: _Task, at: datetime, ending: tuple[int | None, int | None, str]) -> None:
+        code, signal, cause = ending
+        if task.view.started_at is None and cause == "stopped":
+            code, signal, cause = None, None, "never_started"
+        task.view = replace(task.view, phase="exited", exit_code=code, signal=signal, cause=cause, ended_at=at)
+
+
+def run_time(run: str) -> tuple[float | None, int]:
+    """(seconds, exit code) of a small shell text: `sleep N`, `exit N`, `false`; anything else takes no time.
+
+    `sleep infinity` is None: it runs until it is stopped.
+    """
+    seconds, code = 0.0, 0
+    for statement in run.replace("\n", ";").split(";"):
+        words = shlex.split(statement)
+        if words[:1] == ["sleep"]:
+            if words[1] == "infinity":
+                return None, 0
+            seconds += float(words[1])
+        elif words[:1] == ["exit"]:
+            return seconds, int(words[1]) if len(words) > 1 else code
+        elif words:
+            code = 1 if words[0] == "false" else 0
+    return seconds, code

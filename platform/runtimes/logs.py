@@ -1,0 +1,59 @@
+"""The log store: one append-only file per task, below a directory that the portal may read.
+
+Offsets are bytes from the start of the task's log. Whoever appends says at which offset, so sending the same
+piece twice leaves it there once.
+"""
+
+import os
+import re
+from pathlib import Path
+
+TASK = re.compile(r"[0-9a-f]{32}")
+READ_LIMIT = 65536
+
+
+class LogStore:
+    def __init__(self, root: str | os.PathLike):
+        self.root = Path(root)
+
+    def path(self, task: str) -> Path:
+        """Where this task's log is, whether or not it exists yet. Raises ValueError for what is not a uuid in hex."""
+        name = str(task).replace("-", "")
+        if not TASK.fullmatch(name):
+            raise ValueError(f"not a task uuid: {task!r}")
+        return self.root / name[:2] / f"{name}.log"
+
+    def size(self, task: str) -> int:
+        """Bytes stored; 0 when nothing was written yet."""
+        try:
+            return self.path(task).stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def append(self, task: str, offset: int, data: bytes) -> int:
+        """Store data at offset and return the new size. What is there already stays; a gap raises ValueError."""
+        path = self.path(task)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            size = os.fstat(fd).st_size
+            if offset < 0 or offset > size:
+                raise ValueError(f"offset {offset} leaves a gap: the log of {task} has {size} bytes")
+            fresh = memoryview(data)[size - offset :]
+            while fresh:
+                size += (written := os.pwrite(fd, fresh, size))
+                fresh = fresh[written:]
+            return size
+        finally:
+            os.close(fd)
+
+    def read(self, task: str, offset: int, limit: int = READ_LIMIT) -> tuple[bytes, int]:
+        """(at most limit bytes from offset, the offset to go on from). Nothing there is (b"", offset)."""
+        offset = max(offset, 0)
+        try:
+            with open(self.path(task), "rb") as log:
+                log.seek(offset)
+                data = log.read(max(limit, 0))
+        except FileNotFoundError:
+            data = b""
+        return data, offset + len(data)
