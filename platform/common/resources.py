@@ -1,0 +1,345 @@
+"""What a person may ask of a card, a core or a gigabyte, and the integers the ledger keeps. The one place of the unit rule.
+
+People see GB (10^9 bytes) or fractions; the ledger holds MiB, percent, milli-CPU and seconds, always as integers.
+
+- A card sells NVML's total less NVML's own reserve less an admin's margin: ``sellable``.
+- ``a/b`` of a card = floor(sellable * a / b) MiB and floor(100 * a / b) percent of compute.
+- ``NGB`` of a card = ceil(N * 10^9 / 2^20) MiB and floor(100 * MiB / sellable) percent.
+- Quota counts thousandths of a card: max(floor(1000 * MiB / sellable), 10 * percent, 1).
+
+No float is ever computed with: text becomes `Decimal` or `int`. Every number has a bound. The readers (`parse_*`) raise
+`InvalidInput` with one `FieldError` at `pointer`; the same words come from `common.words`.
+"""
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from math import gcd
+
+from common.errors import FieldError, InvalidInput
+
+MAX_GPUS = 10_000  # cards on one node; a card more is a slip of the finger, not a machine
+MAX_GPU_MODELS = 8
+MAX_GPU_MEMORY_GB = 10_000
+MIN_GPU_MEMORY_GB = Decimal("0.1")
+MAX_GPU_PART = 100  # the smallest part is 1/100, since compute is kept in whole percents
+MAX_CPU_MILLI = 100_000_000  # 100,000 cores
+MAX_MEMORY_MIB = 2**30  # one PiB; fits a 32-bit column
+MAX_DURATION_S = 366 * 24 * 3600 * 10
+
+MIB = 2**20
+_MEMORY_BYTES = {
+    "M": 10**6, "MB": 10**6, "G": 10**9, "GB": 10**9, "T": 10**12, "TB": 10**12,
+    "MI": 2**20, "MIB": 2**20, "GI": 2**30, "GIB": 2**30, "TI": 2**40, "TIB": 2**40,
+}  # fmt: skip
+_SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+
+_COUNT = re.compile(r"[0-9]{1,40}")
+_PART = re.compile(r"([0-9]{1,40})/([0-9]{1,40})")
+_GPU_MEMORY = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,3})?)GB", re.IGNORECASE)
+_MODEL = re.compile(r"[A-Z][A-Z0-9._-]{0,31}", re.IGNORECASE)
+_MODEL_PART = re.compile(r"(.*[^:,/])/([0-9]{1,40})")
+_MEMORY = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,6})?) ?([A-Z]{1,3})", re.IGNORECASE)
+_NUMBER = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,6})?")
+_DURATION = re.compile(r"(?:([0-9]{1,12})d)?(?:([0-9]{1,12})h)?(?:([0-9]{1,12})m)?(?:([0-9]{1,12})s)?", re.IGNORECASE)
+_VULGAR = {125: "⅛", 250: "¼", 375: "⅜", 500: "½", 625: "⅝", 750: "¾", 875: "⅞"}
+
+
+@dataclass(frozen=True)
+class GpuAsk:
+    """What one task asks of GPUs: whole cards, or one slice of one card.
+
+    count: cards on its node; 0 = none, 1 for a slice.
+    part: (a, b) in lowest terms, 0 < a < b; `memory_gb`: decimal GB. At most one of them is set; either makes it a slice.
+    models: acceptable models in order of preference, upper case; empty = any.
+    """
+
+    count: int = 0
+    part: tuple[int, int] | None = None
+    memory_gb: Decimal | None = None
+    models: tuple[str, ...] = ()
+
+    @property
+    def is_slice(self) -> bool:
+        return self.part is not None or self.memory_gb is not None
+
+    @property
+    def text(self) -> str:
+        """The canonical form: `parse_gpu(ask.text) == ask`."""
+        names = ",".join(self.models)
+        if self.part is not None and self.part[0] == 1 and names:
+            return f"{names}/{self.part[1]}"
+        if not self.is_slice and names and self.count == 1:
+            return names
+        return f"{names}:{self._amount()}" if names else self._amount()
+
+    def _amount(self) -> str:
+        if self.part is not None:
+            return f"{self.part[0]}/{self.part[1]}"
+        if self.memory_gb is not None:
+            return f"{_plain(self.memory_gb)}GB"
+        return str(self.count)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A share of one card as the ledger holds it. A whole card is (sellable, 100)."""
+
+    memory_mib: int
+    compute_percent: int
+
+
+# --- the unit rule -------------------------------------------------------------------------------------------------
+
+
+def sellable_mib(total: int, reserved: int, margin: int = 0) -> int:
+    """What a card sells, in MiB: all three are MiB (NVML v2 total and reserved, the admin's margin). Never below 0."""
+    return max(total - reserved - margin, 0)
+
+
+def slice_of(ask: GpuAsk, sellable_mib: int) -> Slice | None:
+    """What `ask` takes from one card, or None when this card is too small for it. For whole cards: one whole card."""
+    if ask.count < 1:
+        raise ValueError("this asks for no GPU, so it takes nothing from a card")
+    if sellable_mib < 1:
+        return None
+    if ask.part is not None:
+        a, b = ask.part
+        share = Slice(sellable_mib * a // b, 100 * a // b)
+    elif ask.memory_gb is not None:
+        mib = gb_to_mib(ask.memory_gb)
+        share = Slice(mib, 100 * mib // sellable_mib)
+    else:
+        share = Slice(sellable_mib, 100)
+    return share if 0 < share.memory_mib <= sellable_mib else None
+
+
+def gpu_milli(share: Slice, sellable_mib: int) -> int:
+    """What quota counts for a slice: thousandths of a card, by memory or by compute, whichever is more; at least 1."""
+    return max(1000 * share.memory_mib // sellable_mib, 10 * share.compute_percent, 1)
+
+
+def gb_to_mib(gb: Decimal) -> int:
+    """MiB that hold `gb` decimal gigabytes, rounded up."""
+    return _ceil_div(int(gb * 10**9), MIB)
+
+
+def matches_model(ask_model: str, card_model: str, product: str) -> bool:
+    """Whether a card is what was asked for, whatever the case.
+
+    `card_model` is the short name: "V100-32GB" is matched by itself and by its leading words ("V100").
+    `product` is NVML's name: "NVIDIA A100-SXM4-80GB" is matched by any run of its words ("A100", "A100-SXM4").
+    """
+    asked, card, words = _words(ask_model), _words(card_model), _words(product)
+    if not asked:
+        return False
+    runs = (words[i : i + len(asked)] for i in range(len(words)))
+    return card[: len(asked)] == asked or any(run == asked for run in runs)
+
+
+# --- reading -------------------------------------------------------------------------------------------------------
+
+
+def parse_gpu(value: object, pointer: str = "/gpu") -> GpuAsk:
+    """Read ``1``, ``1/4``, ``10GB``, ``H100``, ``H100:8``, ``H100/4``, ``H100:10GB`` or ``H100,A100:2``."""
+    text = _text_of(value, pointer, "gpu_amount").replace(" ", "")
+    if ".." in text:
+        raise _bad(pointer, "not_supported_yet", key=_shorten(text), feature="gpu_range")
+    part_of = _MODEL_PART.fullmatch(text)
+    if part_of and not _COUNT.fullmatch(part_of[1]) and ":" not in text:
+        return _ask(f"1/{part_of[2]}", _models(part_of[1], pointer), pointer)
+    names, colon, amount = text.partition(":")
+    if colon and (":" in amount or "/" in names or _is_amount(names)):  # such as 10GB:2 or H100/4:2
+        raise _bad(pointer, "not_supported_yet", key=_shorten(text), feature="gpu_several_slices")
+    if colon:
+        return _ask(amount, _models(names, pointer), pointer)
+    if _is_amount(text):
+        return _ask(text, (), pointer)
+    return GpuAsk(count=1, models=_models(text, pointer))
+
+
+def parse_cpu(value: object, pointer: str = "/cpu") -> int:
+    """Cores as a number (``2``, ``0.5``) or in thousandths (``500m``), to milli-CPU."""
+    text = _text_of(value, pointer, "number")
+    milli = text[:-1] if text.endswith("m") and _COUNT.fullmatch(text[:-1]) else None
+    if milli is None and not _NUMBER.fullmatch(text):
+        raise _bad(pointer, "bad_cpu", got=_shorten(text))
+    amount = Decimal(milli) if milli is not None else Decimal(text) * 1000
+    if amount != int(amount):
+        raise _bad(pointer, "bad_cpu", got=_shorten(text))
+    return _within(pointer, int(amount), 1, MAX_CPU_MILLI, show=cpu_text)
+
+
+def parse_memory(value: object, pointer: str = "/memory") -> int:
+    """``16GB`` (10^9 bytes), ``16GiB`` or ``16Gi`` (2^30), also M and T, to MiB rounded up. A bare number has no unit."""
+    text = _text_of(value, pointer, "memory_amount")
+    if _NUMBER.fullmatch(text):
+        raise _bad(pointer, "unit_missing", got=_shorten(text))
+    match = _MEMORY.fullmatch(text)
+    unit = _MEMORY_BYTES.get(match[2].upper()) if match else None
+    if match is None or unit is None:
+        raise _bad(pointer, "bad_memory", got=_shorten(text))
+    mib = _ceil_div(int(Decimal(match[1]) * unit), MIB)
+    return _within(pointer, mib, 1, MAX_MEMORY_MIB, show=memory_text)
+
+
+def parse_duration(value: object, pointer: str = "/time") -> int:
+    """``18h``, ``90m``, ``1h30m``, ``3d``, ``45s`` or whole seconds, to seconds."""
+    text = _text_of(value, pointer, "duration").lower().replace(" ", "")
+    match = _DURATION.fullmatch(text)
+    if _COUNT.fullmatch(text):
+        seconds = int(text)
+    elif match and text:
+        seconds = sum(int(n or 0) * _SECONDS[unit] for n, unit in zip(match.groups(), "dhms", strict=True))
+    else:
+        raise _bad(pointer, "bad_duration", got=_shorten(text))
+    return _within(pointer, seconds, 1, MAX_DURATION_S, show=duration_text)
+
+
+# --- writing -------------------------------------------------------------------------------------------------------
+
+
+def show_gpu(milli: int) -> str:
+    """Thousandths of a card as cards: "¼", "0.117", "1", "1.5"."""
+    return _VULGAR.get(milli) or _plain(Decimal(milli) / 1000)
+
+
+def show_memory(mib: int) -> str:
+    """MiB as people see it, in decimal units to one place: "512 MB", "4 GB", "17 GB", "1.5 TB"."""
+    n_bytes = mib * MIB
+    for unit, size in (("TB", 10**12), ("GB", 10**9)):
+        if n_bytes >= size:
+            tenths = (n_bytes * 10 + size // 2) // size
+            return f"{_plain(Decimal(tenths) / 10)} {unit}"
+    return f"{(n_bytes + 10**6 // 2) // 10**6} MB"
+
+
+def show_cpu(milli: int) -> str:
+    """Milli-CPU as cores: "2", "0.5"."""
+    return _plain(Decimal(milli) / 1000)
+
+
+def show_duration(seconds: int) -> str:
+    """Seconds as the two largest units that say something: "3d", "1h30m", "45s", "2d4h"."""
+    if seconds < 1:
+        return "0s"
+    parts = _duration_parts(seconds)
+    first = next(i for i, (_, n) in enumerate(parts) if n)
+    return "".join(f"{n}{unit}" for unit, n in parts[first : first + 2] if n)
+
+
+def cpu_text(milli: int) -> str:
+    """The exact job-file form: `parse_cpu(cpu_text(n)) == n`."""
+    return f"{milli}m" if milli % 1000 else str(milli // 1000)
+
+
+def memory_text(mib: int) -> str:
+    """The exact job-file form: `parse_memory(memory_text(n)) == n`."""
+    return f"{mib}MiB" if mib % 1024 else f"{mib // 1024}GiB"
+
+
+def duration_text(seconds: int) -> str:
+    """The exact job-file form: `parse_duration(duration_text(n)) == n`."""
+    return "".join(f"{n}{unit}" for unit, n in _duration_parts(seconds) if n) or "0s"
+
+
+# --- the small print -----------------------------------------------------------------------------------------------
+
+
+def _bad(pointer: str, code: str, **params) -> InvalidInput:
+    return InvalidInput(errors=[FieldError(pointer, code, params)])
+
+
+def _ask(amount: str, models: tuple[str, ...], pointer: str) -> GpuAsk:
+    if part := _PART.fullmatch(amount):
+        return _part_ask(int(part[1]), int(part[2]), models, pointer)
+    if memory := _GPU_MEMORY.fullmatch(amount):
+        gb = Decimal(memory[1])
+        _within(pointer, gb, MIN_GPU_MEMORY_GB, Decimal(MAX_GPU_MEMORY_GB), show=lambda n: f"{_plain(n)}GB")
+        return GpuAsk(count=1, memory_gb=Decimal(_plain(gb)), models=models)
+    if not _COUNT.fullmatch(amount):
+        raise _bad(pointer, "bad_gpu", got=_shorten(amount))
+    return GpuAsk(count=_within(pointer, int(amount), 1 if models else 0, MAX_GPUS), models=models)
+
+
+def _part_ask(a: int, b: int, models: tuple[str, ...], pointer: str) -> GpuAsk:
+    if b == 0:
+        raise _bad(pointer, "bad_gpu", got=f"{a}/{b}")
+    if a > b:
+        raise _bad(pointer, "gpu_part_too_large", got=_shorten(f"{a}/{b}"))
+    if a * MAX_GPU_PART < b:
+        raise _bad(pointer, "too_small", min=f"1/{MAX_GPU_PART}", got=_shorten(f"{a}/{b}"))
+    if a == b:
+        return GpuAsk(count=1, models=models)
+    divisor = gcd(a, b)
+    return GpuAsk(count=1, part=(a // divisor, b // divisor), models=models)
+
+
+def _models(text: str, pointer: str) -> tuple[str, ...]:
+    names = text.upper().split(",")
+    if len(names) > MAX_GPU_MODELS:
+        raise _bad(pointer, "too_many", max=MAX_GPU_MODELS, got=len(names))
+    for name in names:
+        # "16GB,H100" or "2,H100": an amount where a model belongs
+        if not _MODEL.fullmatch(name):
+            raise _bad(pointer, "bad_gpu", got=_shorten(text))
+    return tuple(dict.fromkeys(names))
+
+
+def _is_amount(text: str) -> bool:
+    return bool(_COUNT.fullmatch(text) or _PART.fullmatch(text) or _GPU_MEMORY.fullmatch(text))
+
+
+def _text_of(value: object, pointer: str, expected: str) -> str:
+    """The number or text a YAML or JSON reader gave, as text. repr() of a float is the shortest text that reads back."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise _bad(pointer, "wrong_type", expected=expected, got=kind_of(value))
+    if isinstance(value, int) and abs(value) > 10**30:
+        raise _bad(pointer, "number_out_of_range")
+    text = value.strip() if isinstance(value, str) else format(Decimal(repr(value)), "f")
+    if text.startswith("-"):
+        raise _bad(pointer, "too_small", min=0, got=_shorten(text))
+    return text
+
+
+def kind_of(value: object) -> str:
+    """A word for what was sent where something else belongs; translated in `common.words`."""
+    if value is None:
+        return "nothing"
+    kinds = ((bool, "true_or_false"), (int, "number"), (float, "number"), (str, "text"), (list, "list"), (dict, "map"))
+    return next((word for kind, word in kinds if isinstance(value, kind)), "something_else")
+
+
+def _within(pointer, value, low, high, show=str):
+    """`value` itself when low <= value <= high."""
+    if value > high:
+        raise _bad(pointer, "too_large", max=show(high), got=_shorten(show(value)))
+    if value < low:
+        raise _bad(pointer, "too_small", min=show(low), got=_shorten(show(value)))
+    return value
+
+
+def _ceil_div(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def _plain(number: Decimal) -> str:
+    """Without exponent and without trailing zeros."""
+    text = format(number, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _words(name: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", name.lower())
+
+
+def _duration_parts(seconds: int) -> list[tuple[str, int]]:
+    parts = []
+    for unit, size in _SECONDS.items():
+        parts.append((unit, seconds // size))
+        seconds %= size
+    return parts
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 40 else text[:39] + "…"
