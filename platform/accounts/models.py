@@ -1,0 +1,176 @@
+"""Who: people, teams, memberships and the tokens they speak with."""
+
+import hashlib
+
+from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
+from django.contrib.postgres.fields import ArrayField
+from django.core.validators import MinValueValidator, RegexValidator
+from django.db import models
+from django.db.models.functions import Lower, Now
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+NAME = RegexValidator(r"^[a-z][a-z0-9-]{0,30}[a-z0-9]$|^[a-z]$", _("Use 1 to 32 lower-case letters, digits and hyphens."))
+
+
+class PlatformRole(models.TextChoices):
+    NONE = "none", _("None")
+    AUDITOR = "auditor", _("Auditor")
+    ADMIN = "admin", _("Admin")
+
+
+class TeamRole(models.TextChoices):
+    VIEWER = "viewer", _("Viewer")
+    MEMBER = "member", _("Member")
+    LEAD = "lead", _("Lead")
+
+
+class UserManager(BaseUserManager["User"]):
+    def get_by_natural_key(self, username: str | None) -> "User":
+        return self.get(username__iexact=username)
+
+
+class User(AbstractBaseUser):
+    """A person. `uid` is the number on files, stable for life; a suspended person keeps rows and loses every door."""
+
+    username = models.CharField(_("user name"), max_length=32, validators=[NAME])
+    full_name = models.CharField(_("full name"), max_length=100, blank=True)
+    email = models.EmailField(_("e-mail"), blank=True)
+    uid = models.PositiveIntegerField(_("uid"), unique=True, validators=[MinValueValidator(1000)])
+    platform_role = models.CharField(
+        _("platform role"), max_length=10, choices=PlatformRole.choices, default=PlatformRole.NONE
+    )
+    suspended_at = models.DateTimeField(_("suspended at"), null=True, blank=True)
+    language = models.CharField(_("language"), max_length=10, blank=True)
+    theme = models.CharField(_("theme"), max_length=5, default="auto")
+    joined_at = models.DateTimeField(_("joined at"), db_default=Now())
+
+    objects = UserManager()
+    USERNAME_FIELD = "username"
+    EMAIL_FIELD = "email"
+
+    class Meta:
+        verbose_name, verbose_name_plural = _("user"), _("users")
+        constraints = [models.UniqueConstraint(Lower("username"), name="one_username")]
+
+    def __str__(self) -> str:
+        return self.username
+
+    @property
+    def is_active(self) -> bool:
+        return self.suspended_at is None
+
+    @property
+    def is_admin(self) -> bool:
+        return self.is_active and self.platform_role == PlatformRole.ADMIN
+
+    @property
+    def sees_all(self) -> bool:
+        """Admins and auditors see every team's work."""
+        return self.is_active and self.platform_role in {PlatformRole.ADMIN, PlatformRole.AUDITOR}
+
+    # What the console asks (django.contrib.admin): auditors look, admins change.
+    @property
+    def is_staff(self) -> bool:
+        return self.sees_all
+
+    def has_perm(self, perm: str, obj: object = None) -> bool:
+        return self.is_admin or (self.sees_all and perm.partition(".")[2].startswith("view_"))
+
+    def has_module_perms(self, app_label: str) -> bool:
+        return self.sees_all
+
+
+class Team(models.Model):
+    """Who owns quota, jobs and people. `gid` is the team's number on files; limits of a parent hold for its children."""
+
+    name = models.CharField(_("name"), max_length=32, validators=[NAME])
+    title = models.CharField(_("title"), max_length=100, blank=True)
+    gid = models.PositiveIntegerField(_("gid"), unique=True, validators=[MinValueValidator(1000)])
+    parent = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="children", verbose_name=_("parent")
+    )
+    members = models.ManyToManyField(User, through="Membership", related_name="teams")
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        verbose_name, verbose_name_plural = _("team"), _("teams")
+        constraints = [models.UniqueConstraint(Lower("name"), name="one_team_name")]
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Membership(models.Model):
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(_("role"), max_length=10, choices=TeamRole.choices, default=TeamRole.MEMBER)
+
+    class Meta:
+        verbose_name, verbose_name_plural = _("membership"), _("memberships")
+        constraints = [models.UniqueConstraint(fields=["user", "team"], name="one_membership")]
+
+    def __str__(self) -> str:
+        return f"{self.user} in {self.team}: {self.role}"
+
+
+def digest_of(secret: str) -> str:
+    """What is stored of a token or link: its SHA-256. The secrets carry 256 random bits, so no salt is needed."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
+    def live(self) -> "ApiTokenQuerySet":
+        return self.filter(revoked_at__isnull=True, user__suspended_at__isnull=True).filter(
+            models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=Now())
+        )
+
+
+class ApiToken(models.Model):
+    """A program's key to the API: shown once, stored as a digest, narrowed by scopes."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_tokens")
+    name = models.CharField(_("name"), max_length=64)
+    prefix = models.CharField(max_length=16)
+    digest = models.CharField(max_length=64, unique=True)
+    scopes = ArrayField(models.CharField(max_length=32), default=list)
+    created_at = models.DateTimeField(db_default=Now())
+    expires_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+
+    objects = ApiTokenQuerySet.as_manager()
+
+    class Meta:
+        verbose_name, verbose_name_plural = _("API token"), _("API tokens")
+        ordering = ["-created_at"]
+
+    def __str__(self) -> str:
+        return f"{self.prefix}… ({self.name})"
+
+    @property
+    def is_live(self) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > timezone.now())
+
+
+class LoginLink(models.Model):
+    """A link that works once: it signs an existing person in, or lets an invited one choose a name and password.
+
+    `user` is set for a sign-in link; an invitation carries the team and role that the newcomer gets.
+    """
+
+    digest = models.CharField(max_length=64, unique=True)
+    user = models.ForeignKey(User, null=True, on_delete=models.CASCADE, related_name="+")
+    team = models.ForeignKey(Team, null=True, on_delete=models.CASCADE, related_name="+")
+    role = models.CharField(max_length=10, choices=TeamRole.choices, default=TeamRole.MEMBER)
+    created_by = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(db_default=Now())
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        verbose_name, verbose_name_plural = _("one-time link"), _("one-time links")
+
+    def __str__(self) -> str:
+        return f"link for {self.user or self.team}"

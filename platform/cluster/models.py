@@ -1,0 +1,143 @@
+"""Which machines, cards and pools there are. Allocation is decided from these rows, which an admin approved."""
+
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
+from django.db import models
+from django.db.models.functions import Lower, Now
+from django.utils.translation import gettext_lazy as _
+
+POOL_NAME = RegexValidator(r"^[a-z][a-z0-9-]{0,30}[a-z0-9]$|^[a-z]$", _("Use 1 to 32 lower-case letters, digits and hyphens."))
+
+
+class Pool(models.Model):
+    """An admin-named set of GPUs with one policy. Each GPU is in exactly one pool."""
+
+    name = models.CharField(_("name"), max_length=32, validators=[POOL_NAME])
+    description = models.CharField(_("description"), max_length=200, blank=True)
+    shared = models.BooleanField(_("cards may be cut into slices"), default=False)
+    max_slices_per_gpu = models.PositiveSmallIntegerField(
+        _("slices per card at most"), default=8, validators=[MinValueValidator(1), MaxValueValidator(64)]
+    )
+    cpu_overcommit_percent = models.PositiveSmallIntegerField(
+        _("CPU overcommit in percent"),
+        default=100,
+        validators=[MinValueValidator(100), MaxValueValidator(1000)],
+        help_text=_("100 promises each core once; 300 promises each core three times."),
+    )
+    accepts_watched_only = models.BooleanField(
+        _("accepts slices whose memory limit is watched, not enforced"), default=True
+    )
+    default_max_time_s = models.PositiveIntegerField(_("time limit of a job that names none, in seconds"), null=True, blank=True)
+
+    class Meta:
+        verbose_name, verbose_name_plural = _("pool"), _("pools")
+        constraints = [models.UniqueConstraint(Lower("name"), name="one_pool_name")]
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def slices_per_gpu(self) -> int:
+        """How many tasks one card of this pool may serve at once."""
+        return self.max_slices_per_gpu if self.shared else 1
+
+
+class NodeState(models.TextChoices):
+    READY = "READY", _("Ready")
+    CORDONED = "CORDONED", _("Cordoned")
+    SUSPECT = "SUSPECT", _("Suspect")
+    NOT_READY = "NOT_READY", _("Not ready")
+
+
+class NodeQuerySet(models.QuerySet["Node"]):
+    def present(self) -> "NodeQuerySet":
+        return self.filter(removed_at__isnull=True)
+
+
+class Node(models.Model):
+    """One machine. Its home pool owns its CPU-only work and its CPU overcommit. A removed node keeps its row."""
+
+    KIND = "node"
+    MOVES = {a: frozenset(b for b in NodeState.values if b != a) for a in NodeState.values}
+
+    name = models.CharField(_("name"), max_length=63, unique=True)
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="nodes", verbose_name=_("home pool"))
+    state = models.CharField(_("state"), max_length=10, choices=NodeState.choices, default=NodeState.READY)
+    address = models.CharField(_("address"), max_length=64, blank=True)
+    boot_id = models.CharField(max_length=64, blank=True)
+    cpu_milli = models.PositiveIntegerField(_("CPU in thousandths of a core"))
+    memory_mib = models.PositiveIntegerField(_("memory in MiB"))
+    numa = models.JSONField(default=list, help_text="[{id, cpus, memory_mib}]")
+    topology = models.JSONField(default=dict, help_text='{"links": matrix as of nvidia-smi topo -m}')
+    facts = models.JSONField(default=dict, help_text="what the node's probe found: limits, isolation, driver")
+    last_seen_at = models.DateTimeField(db_default=Now())
+    removed_at = models.DateTimeField(null=True, blank=True)
+
+    objects = NodeQuerySet.as_manager()
+
+    class Meta:
+        verbose_name, verbose_name_plural = _("node"), _("nodes")
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def public_id(self) -> str:
+        return self.name
+
+    @property
+    def team_id(self) -> None:
+        return None
+
+    @property
+    def cpu_sellable_milli(self) -> int:
+        return self.cpu_milli * self.pool.cpu_overcommit_percent // 100
+
+
+class Gpu(models.Model):
+    """A physical card. It sells `sellable_mib`: NVML's total less its reserved memory less the admin's margin."""
+
+    uuid = models.CharField(max_length=64, unique=True)
+    node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="gpus")
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="gpus", verbose_name=_("pool"))
+    index = models.PositiveSmallIntegerField(_("index"))
+    model = models.CharField(_("model"), max_length=64)
+    product = models.CharField(max_length=100, blank=True)
+    memory_mib = models.PositiveIntegerField(_("memory in MiB"))
+    reserved_mib = models.PositiveIntegerField(_("reserved by the driver, in MiB"), default=0)
+    margin_mib = models.PositiveIntegerField(_("kept back, in MiB"), default=0)
+    numa = models.SmallIntegerField(null=True, blank=True)
+    bus = models.CharField(max_length=32, blank=True)
+    simulated = models.BooleanField(_("simulated"), default=False)
+    healthy = models.BooleanField(_("healthy"), default=True)
+    enforcement = models.CharField(_("memory limit by"), max_length=20, default="watchdog")
+    probed_at = models.DateTimeField(null=True, blank=True)
+    evidence = models.CharField(max_length=300, blank=True)
+
+    class Meta:
+        verbose_name, verbose_name_plural = _("GPU"), _("GPUs")
+        ordering = ["node_id", "index"]
+        constraints = [models.UniqueConstraint(fields=["node", "index"], name="one_gpu_index")]
+
+    def __str__(self) -> str:
+        return f"{self.node.name}:{self.index}"
+
+    @property
+    def sellable_mib(self) -> int:
+        return max(self.memory_mib - self.reserved_mib - self.margin_mib, 0)
+
+
+class Cached(models.Model):
+    """What a node already holds: an image, a dataset or a code archive, by its key."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="cached")
+    kind = models.CharField(max_length=20)
+    key = models.CharField(max_length=200)
+    bytes = models.BigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["node", "kind", "key"], name="one_cached")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key} on {self.node}"

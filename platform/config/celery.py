@@ -1,0 +1,19 @@
+"""The Celery application and its beat table. Tasks only look at the database and do one short step."""
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+
+app = Celery("tessera")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks(["scheduler"])
+
+# A message that nobody took within its own period is dropped: the next beat says the same.
+app.conf.beat_schedule = {
+    "cycle": {"task": "scheduler.tasks.cycle", "schedule": 1.0, "options": {"queue": "scheduler", "expires": 1}},
+    "reconcile": {"task": "scheduler.tasks.reconcile", "schedule": 1.0, "options": {"queue": "scheduler", "expires": 1}},
+    "inventory": {"task": "scheduler.tasks.take_inventory", "schedule": 30.0, "options": {"queue": "default", "expires": 30}},
+    "sweep": {"task": "scheduler.tasks.sweep", "schedule": 600.0, "options": {"queue": "default", "expires": 600}},
+}

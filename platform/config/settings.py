@@ -1,0 +1,259 @@
+"""All settings, read from the environment by typed readers. Embedded and production differ only in these values."""
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def env_text(name: str, default: str = "") -> str:
+    return os.environ.get(name, default)
+
+
+def env_bool(name: str, default: bool = False) -> bool:
+    value = os.environ.get(name, "")
+    if value.lower() in {"1", "true", "yes"}:
+        return True
+    if value.lower() in {"0", "false", "no"}:
+        return False
+    if value:
+        raise ValueError(f"{name} must be 1 or 0, not {value!r}")
+    return default
+
+
+def env_int(name: str, default: int) -> int:
+    value = os.environ.get(name, "")
+    try:
+        return int(value) if value else default
+    except ValueError:
+        raise ValueError(f"{name} must be a whole number, not {value!r}") from None
+
+
+def env_secret(name: str) -> str:
+    """The value of NAME, or the content of the file that NAME_FILE names."""
+    if path := os.environ.get(f"{name}_FILE"):
+        return Path(path).read_text().strip()
+    if value := os.environ.get(name):
+        return value
+    if os.environ.get("TESSERA_ROLE") in {"web", "worker", "beat"}:
+        raise ValueError(f"{name} or {name}_FILE must be set")
+    return "only-for-commands-and-tests-" + "0" * 40
+
+
+# Where this installation keeps its things and how it is called.
+TESSERA_DATA = Path(env_text("TESSERA_DATA", str(ROOT / ".tessera")))
+TESSERA_RUN = Path(env_text("TESSERA_RUN", str(TESSERA_DATA / "run")))
+TESSERA_LOGS = Path(env_text("TESSERA_LOGS", str(TESSERA_DATA / "logs")))
+TESSERA_CODE = Path(env_text("TESSERA_CODE", str(TESSERA_DATA / "code")))
+TESSERA_PUBLIC_URL = env_text("TESSERA_PUBLIC_URL", "http://localhost:8470").rstrip("/")
+TESSERA_EMBEDDED = env_bool("TESSERA_EMBEDDED")
+TESSERA_ROLE = env_text("TESSERA_ROLE", "command")
+
+# What starts containers, loaded once by its dotted name.
+TESSERA_RUNTIME = env_text("TESSERA_RUNTIME", "runtimes.local.runtime.LocalRuntime")
+TESSERA_RUNTIME_OPTIONS = {
+    "data_dir": TESSERA_DATA,
+    "log_dir": TESSERA_LOGS,
+    "run_dir": TESSERA_RUN,
+    "gpus_text": env_text("TESSERA_GPUS", "2xV100-32GB"),
+    "libvgpu": env_text("TESSERA_LIBVGPU") or None,
+}
+
+# Ranges from which new people and teams get their numbers on files; an admin may set others to match NFS or LDAP.
+TESSERA_UID_RANGE = (env_int("TESSERA_UID_MIN", 20_000), env_int("TESSERA_UID_MAX", 59_999))
+TESSERA_GID_RANGE = (env_int("TESSERA_GID_MIN", 20_000), env_int("TESSERA_GID_MAX", 59_999))
+
+# Outside one's teams a row shows the team's name (open, team) or only "another team" (private).
+TESSERA_VISIBILITY = env_text("TESSERA_VISIBILITY", "team")
+
+SECRET_KEY = env_secret("TESSERA_SECRET_KEY")
+DEBUG = False
+ALLOWED_HOSTS = [host for host in env_text("TESSERA_HOSTS", "localhost,127.0.0.1,[::1]").split(",") if host]
+SECURE = TESSERA_PUBLIC_URL.startswith("https://")
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "portal.apps.ConsoleConfig",
+    "rest_framework",
+    "drf_spectacular",
+    "channels",
+    "events",
+    "accounts",
+    "cluster",
+    "quotas",
+    "jobs",
+    "scheduler",
+    "portal.apps.PortalConfig",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "portal.middleware.LocalhostRedirectMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "portal.middleware.SecurityHeadersMiddleware",
+    "portal.middleware.SameOriginMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "portal.middleware.LookMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "portal.middleware.ErrorPagesMiddleware",
+]
+
+ROOT_URLCONF = "config.urls"
+ASGI_APPLICATION = "config.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [ROOT / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "portal.pages.look.look",
+            ],
+        },
+    },
+]
+
+# A directory as host is a unix socket. The web process keeps a pool; workers keep one connection each.
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": env_text("PGDATABASE", "tessera"),
+        "USER": env_text("PGUSER", "tessera"),
+        "PASSWORD": env_text("PGPASSWORD"),
+        "HOST": env_text("PGHOST", str(TESSERA_RUN)),
+        "PORT": env_text("PGPORT"),
+        **(
+            {"OPTIONS": {"pool": {"min_size": 2, "max_size": 16, "timeout": 10}}}
+            if TESSERA_ROLE == "web"
+            else {"CONN_MAX_AGE": None, "CONN_HEALTH_CHECKS": True}
+        ),
+    }
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# Broker and doorbells. A unix socket embedded, a URL in production. Everything in it may be lost at any time.
+VALKEY_SOCKET = env_text("TESSERA_VALKEY_SOCK", str(TESSERA_RUN / "valkey.sock"))
+VALKEY_URL = env_text("TESSERA_VALKEY_URL")
+VALKEY_DB = env_int("TESSERA_VALKEY_DB", 0)
+CELERY_BROKER_URL = f"{VALKEY_URL}/{VALKEY_DB}" if VALKEY_URL else f"redis+socket://{VALKEY_SOCKET}?virtual_host={VALKEY_DB}"
+CHANNEL_LAYERS = {
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "CONFIG": {"hosts": [VALKEY_URL or f"unix://{VALKEY_SOCKET}?db={VALKEY_DB}"], "prefix": f"tessera{VALKEY_DB}"},
+    }
+}
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": VALKEY_URL or f"unix://{VALKEY_SOCKET}?db={VALKEY_DB}",
+        "KEY_PREFIX": "cache",
+    }
+}
+
+# People.
+AUTH_USER_MODEL = "accounts.User"
+AUTHENTICATION_BACKENDS = ["accounts.backends.PasswordBackend"]
+LOGIN_URL = "sign_in"
+LOGIN_REDIRECT_URL = "home"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+]
+SESSION_COOKIE_NAME = "__Host-tessera" if SECURE else "tessera"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = SECURE
+SESSION_COOKIE_AGE = 14 * 24 * 3600
+CSRF_USE_SESSIONS = True
+CSRF_TRUSTED_ORIGINS = [TESSERA_PUBLIC_URL]
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_HSTS_SECONDS = 31_536_000 if SECURE else 0
+X_FRAME_OPTIONS = "DENY"
+
+# Limits before anything is parsed.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
+FILE_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
+CODE_MAX_BYTES = 64 * 1024 * 1024
+
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
+LOCALE_PATHS = [ROOT / "locale"]
+USE_I18N = True
+TIME_ZONE = "UTC"
+USE_TZ = True
+
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [ROOT / "static"]
+STATIC_ROOT = env_text("TESSERA_STATIC_ROOT", str(ROOT / "staticfiles"))
+WHITENOISE_USE_FINDERS = not env_bool("TESSERA_STATIC_BUILT")
+WHITENOISE_AUTOREFRESH = False
+if env_bool("TESSERA_STATIC_BUILT"):
+    STORAGES = {
+        "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+        "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+    }
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["portal.api.authentication.TokenAuthentication", "portal.api.authentication.SessionAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["portal.api.permissions.HasScope"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "portal.api.schema.Schema",
+    "EXCEPTION_HANDLER": "portal.api.problems.exception_handler",
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Tessera API",
+    "DESCRIPTION": "Jobs, pools, quotas and tokens of a Tessera installation.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "SCHEMA_PATH_PREFIX_TRIM": False,
+}
+
+# Celery: a task is a short, idempotent poke. JSON only, no results.
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_DEFAULT_QUEUE = "default"
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_TASK_SOFT_TIME_LIMIT = 60
+CELERY_TASK_TIME_LIMIT = 90
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": 600,
+    "socket_timeout": 5,
+    "socket_connect_timeout": 2,
+    "retry_on_timeout": True,
+    "health_check_interval": 10,
+    "max_retries": 0,
+}
+CELERY_TASK_PUBLISH_RETRY = False
+CELERY_DB_REUSE_MAX = 1000
+CELERY_TIMEZONE = "UTC"
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": env_text("TESSERA_LOG_LEVEL", "WARNING")},
+    "loggers": {"tessera": {"level": "INFO"}, "django.request": {"level": "ERROR"}},
+}

@@ -1,0 +1,104 @@
+"""Write a line of history now; ring the doorbell and the hint when it is committed.
+
+Doorbells tell browsers to look, hints tell a loop to look. Both may be lost: a page refreshes by itself and a loop
+runs every second anyway, so neither may ever fail the transaction that caused it.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from celery import current_app
+from channels.layers import get_channel_layer
+from django.db import connection, transaction
+from django.db.models import Max, Model
+
+from events.models import Event
+
+log = logging.getLogger("tessera.bus")
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who did it, as values: a person's name and id, or a part of the platform without an id."""
+
+    name: str
+    id: int | None = None
+
+
+SCHEDULER = Actor("scheduler")
+RUNTIME = Actor("runtime")
+SYSTEM = Actor("system")
+
+
+def record(row: Model, verb: str, *, actor: Actor, reason: str = "", params: dict | None = None, **state: str) -> Event:
+    """Append to the history of `row`, which has KIND, pk, public_id and team_id. The caller holds the row's lock.
+
+    state: from_state and to_state for a move.
+    """
+    kind, pk = row.KIND, row.pk  # type: ignore[attr-defined]
+    last = Event.objects.filter(kind=kind, object_id=pk).aggregate(last=Max("seq"))["last"] or 0
+    event = Event.objects.create(
+        kind=kind,
+        object_id=pk,
+        label=row.public_id,  # type: ignore[attr-defined]
+        seq=last + 1,
+        verb=verb,
+        reason=reason,
+        actor=actor.name,
+        actor_id=actor.id,
+        team_id=row.team_id,  # type: ignore[attr-defined]
+        params=params or {},
+        **state,
+    )
+    ring(row)
+    return event
+
+
+def ring(row: Model) -> None:
+    """On commit, tell whoever may see `row` that it changed."""
+    touch: dict[str, Any] = {"kind": row.KIND, "id": row.public_id}  # type: ignore[attr-defined]
+    team_id = row.team_id  # type: ignore[attr-defined]
+    if team_id is not None:
+        _send_on_commit(f"team-{team_id}", touch)
+    if pool_id := getattr(row, "pool_id", None):
+        ring_pool(pool_id)
+
+
+def ring_pool(pool_id: int) -> None:
+    """On commit, tell the shared pages (Queue, Cluster, GPU map) of a pool to look again. Carries no object."""
+    _send_on_commit(f"pool-{pool_id}", {"kind": "queue", "id": ""})
+    _send_on_commit(f"pool-{pool_id}", {"kind": "cluster", "id": ""})
+
+
+def hint(task: str) -> None:
+    """On commit, ask a loop ("cycle", "reconcile") to run now instead of at its next beat."""
+    _once_on_commit(("hint", task), lambda: _send_hint(task))
+
+
+def _send_on_commit(group: str, touch: dict) -> None:
+    _once_on_commit((group, touch["kind"], touch["id"]), lambda: _send_touch(group, touch))
+
+
+def _once_on_commit(key: tuple, act: Any) -> None:
+    """The same bell rings once for a transaction, however many rows it moved."""
+    pending = [item[1] for item in connection.run_on_commit]
+    if connection.in_atomic_block and any(getattr(waiting, "key", None) == key for waiting in pending):
+        return
+
+    def ring_it() -> None:
+        act()
+
+    ring_it.key = key  # type: ignore[attr-defined]
+    transaction.on_commit(ring_it, robust=True)
+
+
+def _send_touch(group: str, touch: dict) -> None:
+    layer = get_channel_layer()
+    if layer is not None:
+        async_to_sync(layer.group_send)(group, {"type": "touch", **touch})
+
+
+def _send_hint(task: str) -> None:
+    current_app.send_task(f"scheduler.tasks.{task}", queue="scheduler", expires=5, retry=False)

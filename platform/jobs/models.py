@@ -1,0 +1,221 @@
+"""What a person submits (Job) and what runs on one node once (Task). The verbs live in submit, lifecycle and control."""
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
+
+from accounts.models import Team, User
+from cluster.models import Node, Pool
+from jobs.states import HOLDING, JOB_FINAL, JOB_MOVES, TASK_FINAL, TASK_MOVES, JobState, TaskState
+
+
+class Priority(models.IntegerChoices):
+    LOW = 0, _("low")
+    NORMAL = 1, _("normal")
+    HIGH = 2, _("high")
+    URGENT = 3, _("urgent")
+
+
+class JobKind(models.TextChoices):
+    BATCH = "batch", _("batch")
+    INTERACTIVE = "interactive", _("interactive")
+    SERVICE = "service", _("service")
+
+
+class JobQuerySet(models.QuerySet["Job"]):
+    def visible_to(self, user: User) -> "JobQuerySet":
+        """The jobs whose whole truth `user` may read: those of the user's teams; all for admins and auditors."""
+        if not user.is_authenticated or not user.is_active:
+            return self.none()
+        return self if user.sees_all else self.filter(team__memberships__user=user)
+
+    def waiting(self) -> "JobQuerySet":
+        return self.filter(state=JobState.QUEUED)
+
+    def open(self) -> "JobQuerySet":
+        return self.exclude(state__in=JOB_FINAL)
+
+    def with_names(self) -> "JobQuerySet":
+        return self.select_related("team", "user", "pool")
+
+
+class Job(models.Model):
+    """A spec and the state of its newest attempt. The state is derived from its tasks and stored for queries.
+
+    Wishes are columns, not states: stop_requested_* and held_*. spec is canonical and fully resolved
+    (jobs.jobfile.to_json). gang: [{"role", "min", "max", "request": {...}}], what the scheduler reads.
+    wait_reasons: [{"code", "params"}], written by the scheduler only where it changed.
+    """
+
+    KIND = "job"
+    MOVES = JOB_MOVES
+
+    uuid = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
+    name = models.CharField(max_length=64, blank=True)
+    kind = models.CharField(max_length=12, choices=JobKind.choices, default=JobKind.BATCH)
+    team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="jobs")
+    user = models.ForeignKey(User, on_delete=models.PROTECT, related_name="jobs")
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="jobs")
+    spec = models.JSONField()
+    gang = models.JSONField()
+    labels = models.JSONField(default=dict)
+    priority = models.SmallIntegerField(choices=Priority.choices, default=Priority.NORMAL)
+    preemptible = models.BooleanField(default=False)
+    time_s = models.PositiveIntegerField(null=True)
+    max_time_s = models.PositiveIntegerField(null=True)
+
+    state = models.CharField(max_length=12, choices=JobState.choices, default=JobState.QUEUED)
+    reason = models.CharField(max_length=40, blank=True)
+    exit_code = models.IntegerField(null=True)
+    attempt = models.PositiveSmallIntegerField(default=1)
+    retries_left = models.PositiveSmallIntegerField(default=0)
+    submitted_at = models.DateTimeField(db_default=Now())
+    queued_at = models.DateTimeField(db_default=Now())
+    not_before = models.DateTimeField(null=True)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    stop_requested_at = models.DateTimeField(null=True)
+    stop_requested_by = models.CharField(max_length=64, blank=True)
+    stop_reason = models.CharField(max_length=40, blank=True)
+    held_at = models.DateTimeField(null=True)
+    held_by = models.CharField(max_length=64, blank=True)
+
+    wait_reasons = models.JSONField(default=list)
+    wait_position = models.PositiveIntegerField(null=True)
+    wait_of = models.PositiveIntegerField(null=True)
+    explained_at = models.DateTimeField(null=True)
+
+    objects = JobQuerySet.as_manager()
+
+    class Meta:
+        verbose_name, verbose_name_plural = _("job"), _("jobs")
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["pool", "id"], name="queued_jobs", condition=Q(state="QUEUED")),
+            models.Index(fields=["team", "-id"], name="jobs_of_team"),
+            models.Index(fields=["user", "state"], name="jobs_of_user"),
+        ]
+
+    def __str__(self) -> str:
+        return self.public_id
+
+    @property
+    def public_id(self) -> str:
+        return f"job-{self.pk}"
+
+    @property
+    def is_final(self) -> bool:
+        return self.state in JOB_FINAL
+
+    @property
+    def newest_tasks(self) -> "TaskQuerySet":
+        return self.tasks.filter(attempt=self.attempt).order_by("role", "rank")
+
+
+class TaskQuerySet(models.QuerySet["Task"]):
+    def visible_to(self, user: User) -> "TaskQuerySet":
+        if not user.is_authenticated or not user.is_active:
+            return self.none()
+        return self if user.sees_all else self.filter(job__team__memberships__user=user)
+
+    def holding(self) -> "TaskQuerySet":
+        return self.filter(state__in=HOLDING)
+
+
+class Task(models.Model):
+    """One container on one node, once. It never restarts: a retry is a new task with attempt + 1."""
+
+    KIND = "task"
+    MOVES = TASK_MOVES
+
+    uuid = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="tasks")
+    role = models.CharField(max_length=32, default="main")
+    rank = models.PositiveIntegerField(default=0)
+    attempt = models.PositiveSmallIntegerField(default=1)
+    state = models.CharField(max_length=12, choices=TaskState.choices, default=TaskState.PENDING)
+    reason = models.CharField(max_length=40, blank=True)
+    detail = models.CharField(max_length=300, blank=True)
+    node = models.ForeignKey(Node, null=True, on_delete=models.PROTECT, related_name="tasks")
+    epoch = models.BigIntegerField(null=True)
+    cpu_milli = models.PositiveIntegerField(default=0)
+    memory_mib = models.PositiveIntegerField(default=0)
+    cards = models.JSONField(default=list, help_text="[{uuid, index, model, memory_mib, compute_percent, whole, simulated}]")
+    address = models.CharField(max_length=64, blank=True)
+    ports = models.JSONField(default=dict, help_text="{declared: actual}")
+    exit_code = models.IntegerField(null=True)
+    exit_signal = models.SmallIntegerField(null=True)
+    peak_memory_mib = models.PositiveIntegerField(null=True)
+    assigned_at = models.DateTimeField(null=True)
+    started_at = models.DateTimeField(null=True)
+    checkpointed_at = models.DateTimeField(null=True)
+    lost_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    objects = TaskQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["job", "role", "rank"], condition=~Q(state__in=sorted(TASK_FINAL)), name="one_live_task"
+            ),
+            models.UniqueConstraint(fields=["job", "role", "rank", "attempt"], name="one_task_per_attempt"),
+        ]
+        indexes = [models.Index(fields=["state"], name="holding_tasks", condition=Q(state__in=sorted(HOLDING)))]
+
+    def __str__(self) -> str:
+        return f"{self.job.public_id} {self.role}.{self.rank}"
+
+    @property
+    def public_id(self) -> str:
+        """Tasks ring and are listed under their job's name."""
+        return self.job.public_id
+
+    @property
+    def team_id(self) -> int:
+        return self.job.team_id
+
+    @property
+    def pool_id(self) -> int:
+        return self.job.pool_id
+
+    @property
+    def is_final(self) -> bool:
+        return self.state in TASK_FINAL
+
+
+class CodePack(models.Model):
+    """An uploaded directory, kept once by the hash of its content. Only who uploaded it may name it."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="code_packs")
+    digest = models.CharField(max_length=71)
+    files = models.PositiveIntegerField()
+    bytes = models.PositiveBigIntegerField()
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "digest"], name="one_code_pack")]
+
+    def __str__(self) -> str:
+        return self.digest
+
+
+class IdempotencyKey(models.Model):
+    """A submit that was answered, so that its retry gets the same answer and makes no second job."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    key = models.CharField(max_length=200)
+    fingerprint = models.CharField(max_length=64)
+    job = models.ForeignKey(Job, null=True, on_delete=models.CASCADE, related_name="+")
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "key"], name="one_idempotency_key")]
+
+    def __str__(self) -> str:
+        return self.key

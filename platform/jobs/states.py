@@ -1,0 +1,144 @@
+"""Lifecycles as tables: legal moves, and what each reason means.
+
+Words on screen, retry or not, colour and API code come from REASONS and nowhere else.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.db import models
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+
+class TaskState(models.TextChoices):
+    PENDING = "PENDING", _("Waiting")
+    ASSIGNED = "ASSIGNED", _("Placed")
+    STARTING = "STARTING", _("Starting")
+    RUNNING = "RUNNING", _("Running")
+    STOPPING = "STOPPING", _("Stopping")
+    LOST = "LOST", _("Lost")
+    STOPPED = "STOPPED", _("Stopped")
+    SUCCEEDED = "SUCCEEDED", _("Done")
+    FAILED = "FAILED", _("Failed")
+
+
+class JobState(models.TextChoices):
+    QUEUED = "QUEUED", _("Queued")
+    STARTING = "STARTING", _("Starting")
+    RUNNING = "RUNNING", _("Running")
+    STOPPING = "STOPPING", _("Stopping")
+    SUCCEEDED = "SUCCEEDED", _("Done")
+    FAILED = "FAILED", _("Failed")
+    CANCELLED = "CANCELLED", _("Cancelled")
+
+
+T = TaskState
+TASK_MOVES: dict[str, frozenset[str]] = {
+    T.PENDING: frozenset({T.ASSIGNED, T.STOPPED}),
+    T.ASSIGNED: frozenset({T.STARTING, T.STOPPING, T.LOST, T.FAILED, T.STOPPED}),
+    T.STARTING: frozenset({T.RUNNING, T.STOPPING, T.LOST, T.SUCCEEDED, T.FAILED}),
+    T.RUNNING: frozenset({T.STOPPING, T.LOST, T.SUCCEEDED, T.FAILED}),
+    T.STOPPING: frozenset({T.LOST, T.STOPPED, T.SUCCEEDED, T.FAILED}),
+    T.LOST: frozenset({T.RUNNING, T.STOPPING, T.STOPPED, T.SUCCEEDED, T.FAILED}),
+    T.STOPPED: frozenset(),
+    T.SUCCEEDED: frozenset(),
+    T.FAILED: frozenset(),
+}
+HOLDING = frozenset({T.ASSIGNED, T.STARTING, T.RUNNING, T.STOPPING, T.LOST})
+TASK_FINAL = frozenset({T.STOPPED, T.SUCCEEDED, T.FAILED})
+
+J = JobState
+JOB_FINAL = frozenset({J.SUCCEEDED, J.FAILED, J.CANCELLED})
+JOB_ACTIVE = frozenset({J.STARTING, J.RUNNING, J.STOPPING})
+_OPEN = frozenset({J.QUEUED, J.STARTING, J.RUNNING, J.STOPPING})
+JOB_MOVES: dict[str, frozenset[str]] = {
+    **{state: (_OPEN | JOB_FINAL) - {state} for state in _OPEN},
+    # A retry asked by a person begins a new attempt of an ended job.
+    **{state: frozenset({J.QUEUED}) for state in JOB_FINAL},
+}
+
+
+def derive_job_state(tasks: Iterable[str], *, stopping: bool) -> str:
+    """The state of a job from the states of its newest attempt's tasks.
+
+    stopping: the job carries a stop wish, so stopped tasks mean that it was cancelled and not that it failed.
+    """
+    states = set(tasks)
+    if states <= {T.PENDING}:
+        return J.QUEUED
+    if not states - TASK_FINAL:
+        return _ended(states, stopping)
+    if stopping or T.STOPPING in states or states & {T.FAILED, T.STOPPED}:
+        return J.STOPPING
+    if states & {T.ASSIGNED, T.STARTING, T.PENDING}:
+        return J.STARTING
+    return J.RUNNING
+
+
+def _ended(states: set[str], stopping: bool) -> str:
+    if T.FAILED in states:
+        return J.FAILED
+    if T.STOPPED in states:
+        return J.CANCELLED if stopping else J.FAILED
+    return J.SUCCEEDED
+
+
+@dataclass(frozen=True)
+class Reason:
+    """What an end reason means. `retry`: a new attempt may be made where the job's retry rule names this reason."""
+
+    state: str
+    retry: bool
+    colour: str
+    words: str | Promise
+    hint: str | Promise = ""
+
+
+# Why a task ended. The colours are those of the state chips: ok, work, idle, fault, neutral.
+REASONS: dict[str, Reason] = {
+    "completed": Reason(T.SUCCEEDED, False, "ok", _("Finished.")),
+    "exit_nonzero": Reason(
+        T.FAILED, True, "fault", _("The program ended with an error."), _("Read the last lines of the log.")
+    ),
+    "out_of_memory": Reason(
+        T.FAILED, True, "fault", _("It used more memory than it asked for."), _("Ask for more memory and submit again.")
+    ),
+    "gpu_out_of_memory": Reason(
+        T.FAILED, True, "fault", _("It used more GPU memory than its slice has."), _("Ask for a larger slice.")
+    ),
+    "image_pull": Reason(T.FAILED, True, "fault", _("The image could not be pulled."), _("Check the name of the image.")),
+    "start_failed": Reason(
+        T.FAILED, True, "fault", _("The program could not be started."), _("Check the command and the working directory.")
+    ),
+    "rejected_by_cluster": Reason(
+        T.FAILED, False, "fault", _("The cluster refused it."), _("The words of the cluster are in the event list.")
+    ),
+    "node_lost": Reason(T.FAILED, True, "fault", _("Its node was lost.")),
+    "container_lost": Reason(
+        T.FAILED, True, "fault", _("Its process disappeared without an exit code."), _("The machine may have been restarted.")
+    ),
+    "preempted": Reason(T.STOPPED, True, "neutral", _("It made room for a job with a higher priority.")),
+    "reclaimed": Reason(T.STOPPED, True, "neutral", _("Its team had borrowed what another team took back.")),
+    "time_limit": Reason(T.FAILED, True, "fault", _("It reached its time limit."), _("Raise max_time and submit again.")),
+    "idle": Reason(T.STOPPED, False, "neutral", _("It was idle and its GPU was given back.")),
+    "stopped_by_user": Reason(T.STOPPED, False, "neutral", _("Somebody stopped it.")),
+    "gang_broken": Reason(T.STOPPED, True, "neutral", _("Another task of its gang ended, so it was stopped.")),
+}
+
+# Why a job waits (PRODUCT 1.7). Sentences take the refusal's params, already put into people's units.
+WAIT_REASONS: dict[str, str | Promise] = {
+    "ahead_in_queue": _("%(n)s jobs ahead of it need the same resources first"),
+    "no_fit_now": _("%(free)s free, and no single place has the %(ask)s it asks for; the best has %(best)s"),
+    "gang_incomplete": _("%(have)s of %(need)s tasks fit together now; all start together or none"),
+    "fragmented": _("enough is free overall, in pieces too small"),
+    "team_limit": _("the team is at its limit: %(used)s of %(limit)s %(resource)s, and it asks for %(ask)s"),
+    "user_limit": _("you are at your limit: %(used)s of %(limit)s %(resource)s, and it asks for %(ask)s"),
+    "rate_policy": _("at most %(limit)s of a person's jobs run at once; %(used)s run now"),
+    "model_unavailable": _("all %(models)s cards are taken or out of service"),
+    "start_after": _("it is tried again after %(at)s"),
+    "held": _("held by %(who)s"),
+    "node_recovering": _("no node is ready; it is tried again as soon as one is"),
+    "impossible": _("nothing here can ever give the %(asked)s of %(field)s that it asks for; the largest is %(largest)s"),
+    "unexplained": _("the scheduler has not looked at it yet"),
+}

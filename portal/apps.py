@@ -1,0 +1,14 @@
+"""The portal, and the admin console with its own site."""
+
+from django.apps import AppConfig
+from django.contrib.admin.apps import AdminConfig
+
+
+class PortalConfig(AppConfig):
+    name = "portal"
+    default = True
+
+
+class ConsoleConfig(AdminConfig):
+    default_site = "portal.console.Console"
+    default = False
