@@ -1,0 +1,105 @@
+"""`bin/test` and `bin/bench`: a command of ours beside throw-away PostgreSQL and Valkey in a private temporary directory.
+
+``python -m config.testing [--all] [pytest arguments]`` or ``python -m config.testing --run PROGRAM [ARGUMENT...]``.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from config.servers import create_database, postgres, valkey
+from config.supervisor import Child, Failure, kill_all, stop_all
+
+ROOT = Path(__file__).resolve().parents[2]
+QUICK = "not slow and not kubernetes"
+
+
+def main(arguments: list[str]) -> int:
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
+    running = arguments[:1] == ["--run"]
+    command = arguments[1:] if running else pytest_command(arguments)
+    try:
+        with throw_away_servers(durable=running) as environment:
+            return run(command, environment)
+    except Failure as failure:
+        print(failure, file=sys.stderr)
+        return 1
+
+
+@contextmanager
+def throw_away_servers(durable: bool = False) -> Iterator[dict[str, str]]:
+    """PostgreSQL and Valkey with nothing in them. Yields the environment that makes settings find them.
+
+    `durable` keeps fsync and the append-only file on, as bin/start has them: for measurements.
+    """
+    began = time.monotonic()
+    home = Path(tempfile.mkdtemp(prefix="tessera-"))  # 0700
+    children: list[Child] = []
+    try:
+        (home / "run").mkdir(mode=0o700)
+        for make in (postgres, valkey):
+            name = make.__name__
+            children.append(Child(make(home / name, home / "run", home / f"{name}.log", throw_away=not durable)))
+            children[-1].start()
+        for child in children:
+            child.wait_until_ready(30)
+        create_database(home / "run")
+        print(f"PostgreSQL and Valkey started in {time.monotonic() - began:.1f} s")
+        yield environment_of(home)
+        stop_all(children, within_s=5)
+    finally:
+        kill_all(children)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def environment_of(home: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "TESSERA_VALKEY"))}
+    return kept | {
+        "TESSERA_DATA": str(home / "data"),
+        "TESSERA_RUN": str(home / "run"),
+        "TESSERA_ROLE": "command",
+        "TESSERA_EMBEDDED": "1",
+        "TESSERA_VALKEY_SOCK": str(home / "run/valkey.sock"),
+        "PGHOST": str(home / "run"),
+        "PGUSER": "tessera",
+        "PGDATABASE": "tessera",
+        "DJANGO_SETTINGS_MODULE": "config.settings",
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'platform'}",
+        "PYTEST_PLUGINS": "tests.valkey_database",
+    }
+
+
+def pytest_command(arguments: list[str]) -> list[str]:
+    """Two workers and the quick tests, unless the arguments say otherwise."""
+    everything = "--all" in arguments
+    given = [argument for argument in arguments if argument != "--all"]
+    command = [sys.executable, "-m", "pytest"]
+    if not any(argument.startswith(("-n", "--pdb")) for argument in given):
+        command += ["-n", "2", "--dist", "loadfile"]
+    if not everything and not any(argument.startswith("-m") for argument in given):
+        command += ["-m", QUICK]
+    return command + given
+
+
+def run(command: list[str], environment: dict[str, str]) -> int:
+    """The command's exit status. Ctrl-C reaches it from the terminal; wait for its own summary."""
+    process = subprocess.Popen(command, env=environment, cwd=ROOT)
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        return process.wait()
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(10)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

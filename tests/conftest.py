@@ -1,0 +1,106 @@
+"""What every test shares: only loopback as network, Chromium where there is one, skips that cannot be overlooked."""
+
+import ipaddress
+import os
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+NO_BROWSER = "NO CHROMIUM: the browser tests were skipped. Install chromium or set TESSERA_CHROMIUM."
+NO_GPU = "NO NVIDIA GPU: the GPU tests were skipped."
+
+real_connect, real_connect_ex = socket.socket.connect, socket.socket.connect_ex
+
+
+class NetworkForbidden(AssertionError):
+    """A test tried to leave this machine."""
+
+
+def check_address(family: int, address) -> None:
+    if family == socket.AF_UNIX:
+        return
+    host = str(address[0])
+    if host == "localhost" or host.endswith(".localhost"):
+        return
+    try:
+        loopback = ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise NetworkForbidden(f"tests may connect to this machine only, not to {address}")
+
+
+def guarded_connect(self, address):
+    check_address(self.family, address)
+    return real_connect(self, address)
+
+
+def guarded_connect_ex(self, address):
+    check_address(self.family, address)
+    return real_connect_ex(self, address)
+
+
+def pytest_configure(config):
+    socket.socket.connect = guarded_connect
+    socket.socket.connect_ex = guarded_connect_ex
+
+
+def pytest_unconfigure(config):
+    socket.socket.connect = real_connect
+    socket.socket.connect_ex = real_connect_ex
+
+
+def find_chromium() -> str:
+    """TESSERA_CHROMIUM, a Chromium on PATH, or one that Playwright downloaded; "" when there is none."""
+    if chosen := os.environ.get("TESSERA_CHROMIUM"):
+        return chosen
+    for name in CHROMIUM_NAMES:
+        if found := shutil.which(name):
+            return found
+    cache = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or Path.home() / ".cache/ms-playwright")
+    return max((str(path) for path in cache.glob("chromium-*/chrome-linux*/chrome")), default="")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not find_chromium() and os.environ.get("TESSERA_REQUIRE_BROWSER") != "1":
+        skip_marked(items, "browser", NO_BROWSER)
+    if not any(Path("/dev").glob("nvidia[0-9]*")):
+        skip_marked(items, "gpu", NO_GPU)
+
+
+def skip_marked(items, marker: str, reason: str) -> None:
+    for item in items:
+        if item.get_closest_marker(marker):
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """One loud line for each kind of test that this machine could not run."""
+    reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
+    for line in (NO_BROWSER, NO_GPU):
+        if count := sum(line in reason for reason in reasons):
+            terminalreporter.write_line(f"!!! {line} ({count} skipped)", red=True, bold=True)
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> str:
+    path = find_chromium()
+    assert path, NO_BROWSER
+    return path
+
+
+@pytest.fixture(scope="session")
+def chromium(chromium_path):
+    """A Chromium driven by Playwright; each test opens a context of its own in it."""
+    # Playwright runs an event loop in this thread, which Django would take for asynchronous code.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_ARGUMENTS)
+        yield browser
+        browser.close()
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
