@@ -1,4 +1,4 @@
-"""What a person may ask of a card, a core or a gigabyte, and the integers the ledger keeps. The one place of the unit rule.
+"""What a person may ask of a card, a core or a gigabyte, in the integers the ledger keeps. The one place of the unit rule.
 
 People see GB (10^9 bytes) or fractions; the ledger holds MiB, percent, milli-CPU and seconds, always as integers.
 
@@ -17,6 +17,7 @@ from decimal import Decimal
 from math import gcd
 
 from common.errors import FieldError, InvalidInput
+from common.text import kind_of, shorten
 
 MAX_GPUS = 10_000  # cards on one node; a card more is a slip of the finger, not a machine
 MAX_GPU_MODELS = 8
@@ -50,7 +51,7 @@ class GpuAsk:
     """What one task asks of GPUs: whole cards, or one slice of one card.
 
     count: cards on its node; 0 = none, 1 for a slice.
-    part: (a, b) in lowest terms, 0 < a < b; `memory_gb`: decimal GB. At most one of them is set; either makes it a slice.
+    part: (a, b) in lowest terms, 0 < a < b. memory_gb: decimal GB. At most one of the two; either makes it a slice.
     models: acceptable models in order of preference, upper case; empty = any.
     """
 
@@ -144,13 +145,13 @@ def parse_gpu(value: object, pointer: str = "/gpu") -> GpuAsk:
     """Read ``1``, ``1/4``, ``10GB``, ``H100``, ``H100:8``, ``H100/4``, ``H100:10GB`` or ``H100,A100:2``."""
     text = _text_of(value, pointer, "gpu_amount").replace(" ", "")
     if ".." in text:
-        raise _bad(pointer, "not_supported_yet", key=_shorten(text), feature="gpu_range")
+        raise _bad(pointer, "not_supported_yet", key=shorten(text), feature="gpu_range")
     part_of = _MODEL_PART.fullmatch(text)
     if part_of and not _COUNT.fullmatch(part_of[1]) and ":" not in text:
         return _ask(f"1/{part_of[2]}", _models(part_of[1], pointer), pointer)
     names, colon, amount = text.partition(":")
     if colon and (":" in amount or "/" in names or _is_amount(names)):  # such as 10GB:2 or H100/4:2
-        raise _bad(pointer, "not_supported_yet", key=_shorten(text), feature="gpu_several_slices")
+        raise _bad(pointer, "not_supported_yet", key=shorten(text), feature="gpu_several_slices")
     if colon:
         return _ask(amount, _models(names, pointer), pointer)
     if _is_amount(text):
@@ -163,22 +164,22 @@ def parse_cpu(value: object, pointer: str = "/cpu") -> int:
     text = _text_of(value, pointer, "number")
     milli = text[:-1] if text.endswith("m") and _COUNT.fullmatch(text[:-1]) else None
     if milli is None and not _NUMBER.fullmatch(text):
-        raise _bad(pointer, "bad_cpu", got=_shorten(text))
+        raise _bad(pointer, "bad_cpu", got=shorten(text))
     amount = Decimal(milli) if milli is not None else Decimal(text) * 1000
     if amount != int(amount):
-        raise _bad(pointer, "bad_cpu", got=_shorten(text))
+        raise _bad(pointer, "bad_cpu", got=shorten(text))
     return _within(pointer, int(amount), 1, MAX_CPU_MILLI, show=cpu_text)
 
 
 def parse_memory(value: object, pointer: str = "/memory") -> int:
-    """``16GB`` (10^9 bytes), ``16GiB`` or ``16Gi`` (2^30), also M and T, to MiB rounded up. A bare number has no unit."""
+    """``16GB`` (10^9 bytes), ``16GiB`` or ``16Gi`` (2^30), also M and T, to MiB rounded up."""
     text = _text_of(value, pointer, "memory_amount")
     if _NUMBER.fullmatch(text):
-        raise _bad(pointer, "unit_missing", got=_shorten(text))
+        raise _bad(pointer, "unit_missing", got=shorten(text))
     match = _MEMORY.fullmatch(text)
     unit = _MEMORY_BYTES.get(match[2].upper()) if match else None
     if match is None or unit is None:
-        raise _bad(pointer, "bad_memory", got=_shorten(text))
+        raise _bad(pointer, "bad_memory", got=shorten(text))
     mib = _ceil_div(int(Decimal(match[1]) * unit), MIB)
     return _within(pointer, mib, 1, MAX_MEMORY_MIB, show=memory_text)
 
@@ -192,7 +193,7 @@ def parse_duration(value: object, pointer: str = "/time") -> int:
     elif match and text:
         seconds = sum(int(n or 0) * _SECONDS[unit] for n, unit in zip(match.groups(), "dhms", strict=True))
     else:
-        raise _bad(pointer, "bad_duration", got=_shorten(text))
+        raise _bad(pointer, "bad_duration", got=shorten(text))
     return _within(pointer, seconds, 1, MAX_DURATION_S, show=duration_text)
 
 
@@ -258,7 +259,7 @@ def _ask(amount: str, models: tuple[str, ...], pointer: str) -> GpuAsk:
         _within(pointer, gb, MIN_GPU_MEMORY_GB, Decimal(MAX_GPU_MEMORY_GB), show=lambda n: f"{_plain(n)}GB")
         return GpuAsk(count=1, memory_gb=Decimal(_plain(gb)), models=models)
     if not _COUNT.fullmatch(amount):
-        raise _bad(pointer, "bad_gpu", got=_shorten(amount))
+        raise _bad(pointer, "bad_gpu", got=shorten(amount))
     return GpuAsk(count=_within(pointer, int(amount), 1 if models else 0, MAX_GPUS), models=models)
 
 
@@ -266,9 +267,9 @@ def _part_ask(a: int, b: int, models: tuple[str, ...], pointer: str) -> GpuAsk:
     if b == 0:
         raise _bad(pointer, "bad_gpu", got=f"{a}/{b}")
     if a > b:
-        raise _bad(pointer, "gpu_part_too_large", got=_shorten(f"{a}/{b}"))
+        raise _bad(pointer, "gpu_part_too_large", got=shorten(f"{a}/{b}"))
     if a * MAX_GPU_PART < b:
-        raise _bad(pointer, "too_small", min=f"1/{MAX_GPU_PART}", got=_shorten(f"{a}/{b}"))
+        raise _bad(pointer, "too_small", min=f"1/{MAX_GPU_PART}", got=shorten(f"{a}/{b}"))
     if a == b:
         return GpuAsk(count=1, models=models)
     divisor = gcd(a, b)
@@ -282,7 +283,7 @@ def _models(text: str, pointer: str) -> tuple[str, ...]:
     for name in names:
         # "16GB,H100" or "2,H100": an amount where a model belongs
         if not _MODEL.fullmatch(name):
-            raise _bad(pointer, "bad_gpu", got=_shorten(text))
+            raise _bad(pointer, "bad_gpu", got=shorten(text))
     return tuple(dict.fromkeys(names))
 
 
@@ -291,31 +292,23 @@ def _is_amount(text: str) -> bool:
 
 
 def _text_of(value: object, pointer: str, expected: str) -> str:
-    """The number or text a YAML or JSON reader gave, as text. repr() of a float is the shortest text that reads back."""
+    """The number or text a YAML or JSON reader gave, as text: of a float, the shortest that reads back."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise _bad(pointer, "wrong_type", expected=expected, got=kind_of(value))
     if isinstance(value, int) and abs(value) > 10**30:
         raise _bad(pointer, "number_out_of_range")
     text = value.strip() if isinstance(value, str) else format(Decimal(repr(value)), "f")
     if text.startswith("-"):
-        raise _bad(pointer, "too_small", min=0, got=_shorten(text))
+        raise _bad(pointer, "too_small", min=0, got=shorten(text))
     return text
-
-
-def kind_of(value: object) -> str:
-    """A word for what was sent where something else belongs; translated in `common.words`."""
-    if value is None:
-        return "nothing"
-    kinds = ((bool, "true_or_false"), (int, "number"), (float, "number"), (str, "text"), (list, "list"), (dict, "map"))
-    return next((word for kind, word in kinds if isinstance(value, kind)), "something_else")
 
 
 def _within(pointer, value, low, high, show=str):
     """`value` itself when low <= value <= high."""
     if value > high:
-        raise _bad(pointer, "too_large", max=show(high), got=_shorten(show(value)))
+        raise _bad(pointer, "too_large", max=show(high), got=shorten(show(value)))
     if value < low:
-        raise _bad(pointer, "too_small", min=show(low), got=_shorten(show(value)))
+        raise _bad(pointer, "too_small", min=show(low), got=shorten(show(value)))
     return value
 
 
@@ -339,7 +332,3 @@ def _duration_parts(seconds: int) -> list[tuple[str, int]]:
         parts.append((unit, seconds // size))
         seconds %= size
     return parts
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 40 else text[:39] + "…"

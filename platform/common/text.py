@@ -1,0 +1,61 @@
+"""What people may call things, and how their text is shown back to them.
+
+Names are seen by others in lists, logs and terminals, so they hold no character that hides, reorders or ends a line.
+"""
+
+import unicodedata
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from common.errors import FieldError, InvalidInput
+
+MAX_NAME = 64
+
+# Control, format (bidi marks and overrides, zero-width, BOM), surrogate, private use, unassigned, line and paragraph
+# separators: https://www.unicode.org/reports/tr36/ and CVE-2021-42574 ("Trojan Source").
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def bad_character(text: str) -> str | None:
+    """The first character that must not stand in a name, as "U+202E", or None."""
+    return next((f"U+{ord(c):04X}" for c in text if unicodedata.category(c) in _UNSEEN), None)
+
+
+def name_problem(text: str, max_length: int = MAX_NAME) -> tuple[str, dict] | None:
+    """(code, params) of the first reason why `text` is no name: required, too_long, bad_characters, outer_space."""
+    if not text:
+        return "required", {}
+    if len(text) > max_length:
+        return "too_long", {"max": max_length, "got": len(text)}
+    if bad := bad_character(text):
+        return "bad_characters", {"character": bad}
+    if text != text.strip():
+        return "outer_space", {}
+    return None
+
+
+def check_name(text: str, pointer: str = "/name", max_length: int = MAX_NAME) -> str:
+    """`text` itself when it may be a name; else InvalidInput that names the field."""
+    if problem := name_problem(text, max_length):
+        raise InvalidInput(errors=[FieldError(pointer, *problem)])
+    return text
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was most likely meant, or None when nothing is near."""
+    near = get_close_matches(shorten(word).lower(), list(known), n=1, cutoff=0.6)
+    return near[0] if near else None
+
+
+def shorten(text: str, max_length: int = 40) -> str:
+    """One line of somebody's text, safe to quote in a sentence: unseen characters become the replacement mark."""
+    cut = text if len(text) <= max_length else text[: max_length - 1] + "…"
+    return "".join("\ufffd" if unicodedata.category(c) in _UNSEEN else c for c in cut)
+
+
+def kind_of(value: object) -> str:
+    """A word for what was sent where something else belongs; `common.words.KIND_WORDS` translates it."""
+    if value is None:
+        return "nothing"
+    kinds = ((bool, "true_or_false"), (int, "number"), (float, "number"), (str, "text"), (list, "list"), (dict, "map"))
+    return next((word for kind, word in kinds if isinstance(value, kind)), "something_else")

@@ -1,0 +1,52 @@
+"""The table of the job file: every key of the format, what this version builds, and every limit. Data only."""
+
+# Keys this version builds. parse.py has a reader for each; a test compares the two.
+BUILT = (
+    "kind", "name", "team", "pool", "image", "code", "run", "gpu", "cpu", "memory", "nodes", "roles", "env", "workdir",
+    "priority", "time", "max_time", "retry", "preemptible", "labels", "hold",
+)  # fmt: skip
+# Keys of the format that answer "not supported by this version".
+LATER = (
+    "shm", "place", "checkpoint", "data", "tensorboard", "notify", "secrets", "main", "array", "after", "wait_max",
+    "idle", "ports",
+)  # fmt: skip
+ROLE_BUILT = ("run", "gpu", "cpu", "memory", "env", "count")
+ROLE_LATER = ("image", "code", "workdir", "shm", "ports", "ends_job", "data", "secrets", "place", "min", "max")
+RETRY_BUILT = ("times", "when")
+
+# Values that are text whatever they look like: `name: 007`, `LR: 1e-4`, `NORWAY: no` are kept as they are written.
+# "*" stands for any key.
+TEXT = (
+    ("name",), ("team",), ("pool",), ("image",), ("code",), ("run",), ("workdir",), ("env", "*"), ("labels", "*"),
+    ("roles", "*", "run"), ("roles", "*", "env", "*"),
+)  # fmt: skip
+
+KINDS_LATER = ("notebook", "interactive", "service")
+PRIORITIES = ("low", "normal", "high", "urgent")
+
+# End reasons (jobs/states.py) after which another attempt can make sense. Not: completed, idle, stopped_by_user.
+RETRY_WHEN = (
+    "node_lost", "container_lost", "preempted", "reclaimed", "gang_broken", "exit_nonzero", "out_of_memory",
+    "gpu_out_of_memory", "image_pull", "rejected_by_cluster", "time_limit",
+)  # fmt: skip
+RETRY_WHEN_LATER = ("nccl_timeout",)
+
+MAX_NODES = 10_000
+MAX_RETRY_TIMES = 100
+MAX_IMAGE = 512
+MAX_WORKDIR = 1_024
+MAX_ENV = 200
+MAX_ENV_NAME = 256
+MAX_ENV_VALUE_BYTES = 32 * 1024
+MAX_ENV_BYTES = 128 * 1024  # Linux takes 128 KiB per string and a quarter of the stack for all of them
+MAX_LABELS = 32
+MAX_LABEL_VALUE = 256
+MAX_ERRORS = 50  # in one answer
+
+# Names a person may not set, since they pick the GPU, lift its limit or load code into the platform's own launcher
+# (GPU.md 1.2, PROMISES.md 3.2), or are set by the platform for every task.
+RESERVED_ENV_PREFIXES = ("NVIDIA_", "CUDA_DEVICE_", "CUDA_MPS_", "LD_", "TESSERA_")
+RESERVED_ENV = (
+    "CUDA_VISIBLE_DEVICES", "CUDA_DISABLE_CONTROL", "CUDA_OVERSUBSCRIBE", "CUDA_REDIRECT", "CUDA_TASK_PRIORITY",
+    "GPU_CORE_UTILIZATION_POLICY", "ACTIVE_OOM_KILLER", "RANK", "WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT",
+)  # fmt: skip

@@ -1,0 +1,105 @@
+"""JobSpec: what a job file says, once it has been read, in the ledger's units. The value that the rest works with."""
+
+from dataclasses import dataclass, field
+
+from common.resources import (
+    GpuAsk,
+    cpu_text,
+    duration_text,
+    memory_text,
+    parse_cpu,
+    parse_duration,
+    parse_gpu,
+    parse_memory,
+)
+
+DEFAULT_ROLE = "main"
+DEFAULT_PRIORITY = "normal"
+DEFAULT_RETRY_TIMES = 3
+# Ends that are not the program's doing. A program that failed by itself is retried only when asked.
+DEFAULT_RETRY_WHEN = ("node_lost", "preempted", "reclaimed", "container_lost")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSpec:
+    """One job, every default of the format filled in. None = not said: the team's, the pool's or the service's default.
+
+    code: None (no code), "." (the directory that is being submitted) or "sha256:<64 hex>" (a stored pack).
+    gpu, cpu_milli, memory_mib: per task. nodes: tasks in the gang; role: their name.
+    workdir: path beneath the code, "" = its top. time_s: estimate. max_time_s: kill.
+    retry_when: end reasons after which up to retry_times further attempts are made.
+    """
+
+    run: str
+    name: str
+    team: str | None = None
+    pool: str | None = None
+    kind: str = "batch"
+    image: str | None = None
+    code: str | None = None
+    gpu: GpuAsk = GpuAsk()
+    cpu_milli: int | None = None
+    memory_mib: int | None = None
+    nodes: int = 1
+    role: str = DEFAULT_ROLE
+    env: dict[str, str] = field(default_factory=dict)
+    workdir: str = ""
+    priority: str = DEFAULT_PRIORITY
+    time_s: int | None = None
+    max_time_s: int | None = None
+    retry_times: int = DEFAULT_RETRY_TIMES
+    retry_when: tuple[str, ...] = DEFAULT_RETRY_WHEN
+    preemptible: bool = False
+    labels: dict[str, str] = field(default_factory=dict)
+    hold: bool = False
+
+
+def to_json(spec: JobSpec) -> dict:
+    """The canonical form that is stored with a job and shown by the API: a job file again, every key written out."""
+    gang = {"nodes": spec.nodes} if spec.role == DEFAULT_ROLE else {"roles": {spec.role: {"count": spec.nodes}}}
+    return {
+        "kind": spec.kind,
+        "name": spec.name,
+        "team": spec.team,
+        "pool": spec.pool,
+        "image": spec.image,
+        "code": spec.code,
+        "run": spec.run,
+        "gpu": spec.gpu.text,
+        "cpu": None if spec.cpu_milli is None else cpu_text(spec.cpu_milli),
+        "memory": None if spec.memory_mib is None else memory_text(spec.memory_mib),
+        **gang,
+        "env": dict(spec.env),
+        "workdir": spec.workdir,
+        "priority": spec.priority,
+        "time": None if spec.time_s is None else duration_text(spec.time_s),
+        "max_time": None if spec.max_time_s is None else duration_text(spec.max_time_s),
+        "retry": {"times": spec.retry_times, "when": list(spec.retry_when)},
+        "preemptible": spec.preemptible,
+        "labels": dict(spec.labels),
+        "hold": spec.hold,
+    }
+
+
+def from_json(stored: dict) -> JobSpec:
+    """Read `to_json` back without judging it: a stored job stays readable when a rule for new ones grows stricter."""
+    [(role, nodes)] = [(r, v["count"]) for r, v in stored.get("roles", {}).items()] or [(DEFAULT_ROLE, stored["nodes"])]
+    return JobSpec(
+        **{key: stored[key] for key in ("kind", "name", "team", "pool", "image", "code", "run")},
+        **{key: stored[key] for key in ("workdir", "priority", "preemptible", "hold")},
+        gpu=parse_gpu(stored["gpu"]),
+        cpu_milli=_maybe(parse_cpu, stored["cpu"]),
+        memory_mib=_maybe(parse_memory, stored["memory"]),
+        nodes=nodes,
+        role=role,
+        env=dict(stored["env"]),
+        time_s=_maybe(parse_duration, stored["time"]),
+        max_time_s=_maybe(parse_duration, stored["max_time"]),
+        retry_times=stored["retry"]["times"],
+        retry_when=tuple(stored["retry"]["when"]),
+        labels=dict(stored["labels"]),
+    )
+
+
+def _maybe(reader, text):
+    return None if text is None else reader(text)
