@@ -1,0 +1,274 @@
+"""`bin/start`: the whole platform on this machine, from real servers, as child processes of one supervisor.
+
+PostgreSQL and Valkey, then migrations, then web, worker and beat; then the banner, and a demo job on the first start.
+Ctrl-C stops the platform and leaves running jobs alone.
+"""
+
+import argparse
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from config import place
+from config.servers import create_database, postgres, valkey
+from config.supervisor import POLL_S, Child, Failure, Program, die_with_parent, kill_all, rotate, stop_all
+
+ROOT = Path(__file__).resolve().parents[2]
+DEMO_LIMIT_S = 300
+APPS_STOP_WITHIN_S, SERVERS_STOP_WITHIN_S = 6.0, 1.5  # killed after that; together with the kill below 10 s
+CELERY = [sys.executable, "-m", "celery", "-A", "config.celery"]
+
+
+class Stop(BaseException):
+    """A signal asked for the end. Not an Exception, so that nothing catches it on the way."""
+
+
+def main(arguments: list[str]) -> int:
+    options = parse(arguments)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, ask_to_stop)
+    platform = Platform(options)
+    try:
+        return platform.run()
+    except Stop:
+        print()
+        return 0
+    except Failure as failure:
+        print(failure, file=sys.stderr)
+        return 1
+    finally:
+        platform.stop()
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bin/start", description="Start Tessera on this machine.")
+    parser.add_argument("--port", type=int, default=8470, help="of the portal on localhost (default %(default)s)")
+    parser.add_argument("--gpus", default="", metavar="TEXT", help="cards to simulate where there are none: 2xV100-32GB")
+    parser.add_argument("--data", default="", metavar="DIR", help="where everything is kept (default .tessera)")
+    demo = parser.add_mutually_exclusive_group()
+    demo.add_argument("--demo-once", action="store_true", help="run a demo job, stop, exit 0 if it succeeded")
+    demo.add_argument("--no-demo", action="store_true", help="no demo job on the first start")
+    options = parser.parse_args(arguments)
+    if not 1 <= options.port <= 65535:
+        parser.error("--port must be from 1 to 65535")
+    called_from = Path(os.environ.get("TESSERA_CALLED_FROM", ROOT))
+    options.data = (called_from / options.data).resolve() if options.data else ROOT / ".tessera"
+    return options
+
+
+class Platform:
+    """Everything that one `bin/start` runs."""
+
+    def __init__(self, options: argparse.Namespace):
+        self.options = options
+        self.data: Path = options.data
+        self.url = f"http://localhost:{options.port}"
+        self.lock: int | None = None
+        self.run_dir: Path | None = None
+        self.sockets: list[socket.socket] = []
+        self.servers: list[Child] = []
+        self.apps: list[Child] = []
+        self.command: subprocess.Popen | None = None
+
+    def run(self) -> int:
+        """The exit status. Raises Failure and Stop."""
+        self.open_place()
+        with step("Starting PostgreSQL and Valkey"):
+            self.start_servers()
+        with step("Bringing the database up to date"):
+            self.manage("migrate", "--verbosity", "0")
+        with step("Taking this machine's inventory"):
+            self.start_apps()  # they need longer than the inventory to come up
+            self.manage("take_inventory")
+        with step("Waiting for the portal"):
+            self.apps[0].wait_until_ready(60)
+        demo_job = self.greet()
+        if not demo_job:
+            return 1 if self.options.demo_once else self.tend_forever()
+        status = self.follow(demo_job)
+        return status if self.options.demo_once else self.tend_forever()
+
+    def open_place(self) -> None:
+        place.open_data(self.data)
+        self.lock = place.take_lock(self.data)
+        self.sockets = place.listen(self.options.port)
+        run = self.run_dir = place.open_run(self.data)
+        os.environ.update(
+            TESSERA_EMBEDDED="1",
+            TESSERA_DATA=str(self.data),
+            TESSERA_RUN=str(run),
+            TESSERA_PORT=str(self.options.port),
+            TESSERA_PUBLIC_URL=self.url,
+            TESSERA_SECRET_KEY_FILE=str(place.secret_key_file(self.data)),
+            TESSERA_VALKEY_SOCK=str(run / "valkey.sock"),
+            PGHOST=str(run),
+            PGUSER="tessera",
+            PGDATABASE="tessera",
+            DJANGO_SETTINGS_MODULE="config.settings",
+        )
+        if gpus := place.remembered_gpus(self.data, self.options.gpus):
+            os.environ["TESSERA_GPUS"] = gpus
+
+    def start_servers(self) -> None:
+        run = Path(os.environ["TESSERA_RUN"])
+        for make in (postgres, valkey):
+            name = make.__name__
+            self.servers.append(Child(make(self.data / name, run, self.log(name))))
+            self.servers[-1].start()
+        for server in self.servers:
+            server.wait_until_ready(60)  # recovery after a crash writes back what was not yet on disk
+        create_database(run)
+
+    def start_apps(self) -> None:
+        descriptors = tuple(sock.fileno() for sock in self.sockets)
+        worker = ["worker", "-c", "2", "-Q", "scheduler,default", "--without-gossip", "--without-mingle"]
+        web = Program(
+            name="web",
+            argv=[sys.executable, "-m", "config.web"],
+            log=self.log("web"),
+            env={"TESSERA_ROLE": "web", "TESSERA_LISTEN_FDS": ",".join(map(str, descriptors))},
+            pass_fds=descriptors,
+            is_ready=lambda pid: is_live(self.options.port),
+        )
+        beat_file = str(self.data / "beat-schedule")
+        self.apps = [
+            Child(web),
+            Child(Program("worker", [*CELERY, *worker], self.log("worker"), {"TESSERA_ROLE": "worker"})),
+            Child(Program("beat", [*CELERY, "beat", "-s", beat_file], self.log("beat"), {"TESSERA_ROLE": "beat"})),
+        ]
+        for app in self.apps:
+            app.start()
+        self.write_running()
+
+    def greet(self) -> str:
+        """Print the banner. Returns the demo job's id, "" when there is none."""
+        shown = self.data / "demo-shown"
+        wanted = self.options.demo_once or not (self.options.no_demo or shown.exists())
+        told = json.loads(self.manage("first_run", *["--demo"] * wanted).splitlines()[-1])
+        print(f"\n  Tessera is open: {self.url}")
+        if told.get("login_link"):
+            print(f"  Sign in once with this link: {told['login_link']}")
+        for note in told.get("notes", []):
+            print(f"  Note: {note}")
+        print("  Ctrl-C stops the platform; running jobs go on.\n", flush=True)
+        job = told.get("demo_job")
+        if job:
+            shown.touch()
+        return str(job or "")
+
+    def follow(self, job: str) -> int:
+        """Stream a job's log to the terminal. 0 only if the job succeeded."""
+        began = time.monotonic()
+        self.command = self.start_command("follow_job", job, stdout=None)
+        while (status := self.command.poll()) is None:
+            self.tend()
+            if self.options.demo_once and time.monotonic() - began > DEMO_LIMIT_S:
+                raise Failure(f"{job} did not end within {DEMO_LIMIT_S} s.", f"See {self.data / 'logs-of-platform'}.")
+            time.sleep(POLL_S)
+        return status
+
+    def tend_forever(self) -> int:
+        while True:
+            self.tend()
+            time.sleep(POLL_S)
+
+    def tend(self) -> None:
+        """Restart whoever died. They find each other again by themselves."""
+        started = [child.program.name for child in [*self.servers, *self.apps] if child.tend()]
+        if started:
+            print(f"Started again: {', '.join(started)}", flush=True)
+            self.write_running()
+
+    def manage(self, *command: str) -> str:
+        """Run a management command and return what it printed. Raises Failure with its last words."""
+        self.command = self.start_command(*command, stdout=subprocess.PIPE)
+        printed = self.command.communicate()[0]
+        if self.command.returncode:
+            log = self.log("commands")
+            last = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
+            raise Failure(f"manage.py {command[0]} failed:\n{last}", f"All of it: {log}")
+        return printed
+
+    def start_command(self, *command: str, stdout: int | None) -> subprocess.Popen:
+        log = self.log("commands")
+        rotate(log)
+        with open(log, "ab") as errors:
+            return subprocess.Popen(
+                [sys.executable, str(ROOT / "manage.py"), *command],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=errors,
+                env={**os.environ, "TESSERA_ROLE": "command"},
+                text=True,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+
+    def write_running(self) -> None:
+        place.write_running(self.data, self.url, {c.program.name: c.pid for c in [*self.servers, *self.apps]})
+
+    def log(self, name: str) -> Path:
+        return self.data / "logs-of-platform" / f"{name}.log"
+
+    def stop(self) -> None:
+        """Within 10 s. From here on another signal ends everything at once."""
+        children = [*self.servers, *self.apps]
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda number, frame: self.give_up(children))
+        if self.command and self.command.poll() is None:
+            self.command.terminate()
+        if children:
+            with step("Stopping"):
+                stop_all(self.apps, APPS_STOP_WITHIN_S)
+                for server in reversed(self.servers):  # PostgreSQL last
+                    stop_all([server], SERVERS_STOP_WITHIN_S)
+        if self.run_dir:
+            (self.data / "running.json").unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # not empty: a running job may keep a socket of its own in it
+                self.run_dir.rmdir()
+
+    def give_up(self, children: list[Child]) -> None:
+        print("\nKilled what was still stopping; running jobs go on.", flush=True)
+        kill_all(children)
+        os._exit(130)
+
+
+def ask_to_stop(number: int, frame: object) -> None:
+    raise Stop
+
+
+def is_live(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    try:
+        connection.request("GET", "/livez", headers={"Host": f"localhost:{port}"})
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+@contextmanager
+def step(what: str) -> Iterator[None]:
+    """One line on the terminal: what is done, and how long it took."""
+    began = time.monotonic()
+    print(f"{what} ... ", end="", flush=True)
+    try:
+        yield
+    except BaseException:
+        print("failed" if sys.exc_info()[0] is Failure else "", flush=True)
+        raise
+    print(f"{time.monotonic() - began:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

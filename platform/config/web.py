@@ -1,0 +1,24 @@
+"""The web process of the embedded mode: uvicorn on the sockets that the supervisor holds open."""
+
+import os
+import socket
+
+import uvicorn
+
+
+def main() -> None:
+    sockets = [socket.socket(fileno=int(number)) for number in os.environ["TESSERA_LISTEN_FDS"].split(",")]
+    config = uvicorn.Config(
+        "config.asgi:application",
+        access_log=False,
+        log_level="warning",
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=2,
+        ws_per_message_deflate=False,
+    )
+    uvicorn.Server(config).run(sockets=sockets)
+
+
+if __name__ == "__main__":
+    main()
