@@ -1,0 +1,58 @@
+"""Which nodes can take one task of a request now. A filter's name is the reason code when it leaves no node.
+
+A filter is `(snapshot, request, nodes) -> bool [len(nodes)]`. To add one: write it, add it to FILTERS, give it a world.
+"""
+
+import numpy as np
+
+from scheduler.core.request import Request, acceptable_kinds
+from scheduler.core.snapshot import Snapshot
+
+
+def model_unavailable(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
+    """Nodes with at least one card of the models asked for that has room. Asks that leave no model out pass."""
+    if not snapshot.pool_kinds[request.pool] & ~acceptable_kinds(request.ask) or not request.ask.gpus:
+        return np.ones(len(nodes), dtype=bool)
+    return count_fitting(snapshot, request, nodes).sum(axis=1) > 0
+
+
+def no_fit_now(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
+    """Nodes that are open and have the cards, the CPU and the memory together."""
+    ask = request.ask
+    fits = snapshot.node_open[nodes]
+    fits &= (snapshot.node_cpu_free[nodes] >= ask.cpu_milli) & (snapshot.node_memory_free[nodes] >= ask.memory_mib)
+    if not ask.gpus:
+        return fits & (snapshot.node_pool[nodes] == request.pool)
+    return fits & (count_fitting(snapshot, request, nodes).max(axis=1, initial=0) >= ask.gpus)
+
+
+FILTERS = (model_unavailable, no_fit_now)
+
+
+def count_fitting(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
+    """How many cards of each kind on each node can take one share of the request: int [len(nodes), K]."""
+    gpus, owner = snapshot.cards_of(nodes)
+    fits = fitting_cards(snapshot, request, gpus)
+    kinds = len(snapshot.kind_names)
+    cell = owner[fits] * kinds + snapshot.gpu_kind[gpus[fits]]
+    return np.bincount(cell, minlength=len(nodes) * kinds).reshape(len(nodes), kinds)
+
+
+def fitting_cards(snapshot: Snapshot, request: Request, gpus: np.ndarray) -> np.ndarray:
+    """Which of these cards have room for one share of the request: bool [len(gpus)]."""
+    if request.ask.whole:
+        free = (snapshot.gpu_slices[gpus] == 0) & (snapshot.gpu_free_percent[gpus] == 100)
+        free &= snapshot.gpu_free_mib[gpus] == snapshot.gpu_total_mib[gpus]
+    else:
+        kind = snapshot.gpu_kind[gpus]
+        free = snapshot.gpu_free_mib[gpus] >= request.need_mib[kind]
+        free &= snapshot.gpu_free_percent[gpus] >= request.need_percent[kind]
+        free &= snapshot.gpu_slices[gpus] < snapshot.gpu_max_slices[gpus]
+    return free & eligible_cards(snapshot, request, gpus)
+
+
+def eligible_cards(snapshot: Snapshot, request: Request, gpus: np.ndarray) -> np.ndarray:
+    """Which of these cards the request may use at all, full or not: healthy, its pool, its kinds, shared if a slice."""
+    eligible = snapshot.gpu_open[gpus] & (snapshot.gpu_pool[gpus] == request.pool)
+    eligible &= request.accepts[snapshot.gpu_kind[gpus]]
+    return eligible if request.ask.whole else eligible & (snapshot.gpu_max_slices[gpus] > 1)

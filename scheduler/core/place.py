@@ -1,0 +1,90 @@
+"""Find nodes and cards for a gang: all of its tasks, or nothing."""
+
+from dataclasses import dataclass
+
+from scheduler.core.demand import Demand, affordable, surcharge
+from scheduler.core.filters import fitting_cards
+from scheduler.core.request import Request
+from scheduler.core.scores import left_on
+from scheduler.core.snapshot import Snapshot
+from scheduler.core.table import Table
+from scheduler.core.types import CardShare, Placement, Role, TaskPlace, Waiting
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """A gang did not fit: `have` of its tasks did, and `request` is what the next one asked."""
+
+    have: int
+    request: Request
+
+
+def place(
+    snapshot: Snapshot, table: Table, job: Waiting, demand: Demand, kinds: tuple[int, ...], spare_milli: int
+) -> Placement | Shortfall:
+    """Take the job's resources and say where, or leave the snapshot as it was and say how far it went.
+
+    kinds: per role, bit mask of the kinds that may be used now. spare_milli: quota left beyond the cheapest kinds.
+    Greedy, the largest tasks first: a gang of unlike roles that only fits in a cleverer way is not found.
+    """
+    taken: list[TaskPlace] = []
+    for index, rank in _largest_first(job.gang):
+        role = job.gang[index]
+        allowed = affordable(role.ask, demand.kinds[index], spare_milli) & kinds[index]
+        request, node = table.best_node(role.ask, job.pool, allowed)
+        if node < 0:
+            for task in reversed(taken):
+                snapshot.give_back_task(task)
+            return Shortfall(len(taken), request)
+        task = _task_on(snapshot, request, role, rank, node)
+        snapshot.take_task(task)
+        taken.append(task)
+        if task.cards:
+            spare_milli -= surcharge(role.ask, demand.kinds[index], int(snapshot.gpu_kind[task.cards[0].gpu]))
+    tasks = tuple(sorted(taken, key=lambda task: task.rank))
+    snapshot.charge(tasks, job)
+    return Placement(job.job, tasks)
+
+
+def _largest_first(gang: tuple[Role, ...]) -> list[tuple[int, int]]:
+    """(index of the role, rank) of every task, those that are hardest to place first."""
+    order = [index for index, role in enumerate(gang) for _ in range(role.min)]
+    tasks = [(index, rank) for rank, index in enumerate(order)]
+    if len(gang) == 1:
+        return tasks
+    return sorted(tasks, key=lambda task: (_size(gang[task[0]]), -task[1]), reverse=True)
+
+
+def _size(role: Role) -> tuple[int, bool, int, int]:
+    return role.ask.gpus, role.ask.whole, role.ask.cpu_milli, role.ask.memory_mib
+
+
+def _task_on(snapshot: Snapshot, request: Request, role: Role, rank: int, node: int) -> TaskPlace:
+    cards = tuple(_share(snapshot, request, gpu) for gpu in _choose_cards(snapshot, request, node))
+    return TaskPlace(role.name, rank, node, cards, role.ask.cpu_milli, role.ask.memory_mib)
+
+
+def _choose_cards(snapshot: Snapshot, request: Request, node: int) -> list[int]:
+    """The cards for one task: of the best kind that has enough, shared ones first, of these the fullest."""
+    ask = request.ask
+    if not ask.gpus:
+        return []
+    gpus, _ = snapshot.cards_of(snapshot.nodes[node : node + 1])
+    gpus = gpus[fitting_cards(snapshot, request, gpus)]
+    kinds = snapshot.gpu_kind[gpus]
+    untouched = snapshot.gpu_slices[gpus] == 0
+    left = left_on(snapshot, request, gpus) if not ask.whole else untouched
+    of_kind: dict[int, list[int]] = {}
+    columns = (request.rank[kinds].tolist(), untouched.tolist(), left.tolist(), gpus.tolist(), kinds.tolist())
+    cards = sorted(zip(*columns, strict=True))
+    for *_, gpu, kind in cards:
+        of_kind.setdefault(kind, []).append(gpu)
+    enough = (chosen[: ask.gpus] for chosen in of_kind.values() if len(chosen) >= ask.gpus)
+    return next(enough)
+
+
+def _share(snapshot: Snapshot, request: Request, gpu: int) -> CardShare:
+    ask, kind = request.ask, int(snapshot.gpu_kind[gpu])
+    if ask.whole:
+        return CardShare(gpu, int(snapshot.gpu_total_mib[gpu]), 100, ask.need_milli[kind])
+    return CardShare(gpu, ask.need_mib[kind], ask.need_percent[kind], ask.need_milli[kind])

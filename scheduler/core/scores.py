@@ -1,0 +1,63 @@
+"""Which of the nodes that fit is best. A score is `(snapshot, request, nodes) -> float [len(nodes)]`, larger is better.
+
+The nodes given all passed the filters. Scores lie in 0..1, but for the preference of kinds, whose steps of one outweigh
+all others together: first the kind of card that the user likes best, then cards that are already shared, then the
+fullest card, then the fullest node.
+"""
+
+import numpy as np
+
+from scheduler.core.filters import count_fitting, fitting_cards
+from scheduler.core.request import Request
+from scheduler.core.snapshot import Snapshot
+
+
+def prefer_kind(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
+    """The best kind of which the node has enough cards: 0 for the first choice, -1 for the second, and so on."""
+    if not request.ask.gpus or request.one_rank:
+        return np.zeros(len(nodes))
+    enough = count_fitting(snapshot, request, nodes) >= request.ask.gpus
+    return -np.where(enough, request.rank, request.rank.max() + 1).min(axis=1).astype(float)
+
+
+def keep_whole(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
+    """Slices: 1 where cards already shared can take them. CPU-only work: 1 where the node has no card to starve."""
+    if request.ask.whole:
+        return np.zeros(len(nodes))
+    gpus, owner = snapshot.cards_of(nodes)
+    if not request.ask.gpus:
+        return (np.bincount(owner, minlength=len(nodes)) == 0).astype(float)
+    shared = fitting_cards(snapshot, request, gpus) & (snapshot.gpu_slices[gpus] > 0)
+    return (np.bincount(owner[shared], minlength=len(nodes)) >= request.ask.gpus).astype(float)
+
+
+def fill_cards(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
+    """Slices: how full the card that suits best would be, by memory."""
+    if request.ask.whole or not request.ask.gpus:
+        return np.zeros(len(nodes))
+    gpus, owner = snapshot.cards_of(nodes)
+    fits = fitting_cards(snapshot, request, gpus)
+    gpus, left = gpus[fits], np.ones(len(nodes))
+    np.minimum.at(left, owner[fits], left_on(snapshot, request, gpus))
+    return 1.0 - left
+
+
+def pack_nodes(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
+    """How full the node is: its cards of this pool by memory, or its CPU for CPU-only work."""
+    if not request.ask.gpus:
+        return 1.0 - snapshot.node_cpu_free[nodes] / np.maximum(snapshot.node_cpu_total[nodes], 1)
+    gpus, owner = snapshot.cards_of(nodes)
+    ours = snapshot.gpu_pool[gpus] == request.pool
+    gpus, owner = gpus[ours], owner[ours]
+    free = np.bincount(owner, snapshot.gpu_free_mib[gpus], minlength=len(nodes))
+    return 1.0 - free / np.bincount(owner, snapshot.gpu_total_mib[gpus], minlength=len(nodes))
+
+
+SCORES = ((prefer_kind, 1000.0), (keep_whole, 100.0), (fill_cards, 10.0), (pack_nodes, 1.0))
+"""Score and weight. They are added; equal sums go to the node with the smaller index."""
+
+
+def left_on(snapshot: Snapshot, request: Request, gpus: np.ndarray) -> np.ndarray:
+    """The share of each card's memory that stays free after one slice of the request: float [len(gpus)]."""
+    left = snapshot.gpu_free_mib[gpus] - request.need_mib[snapshot.gpu_kind[gpus]]
+    return left / snapshot.gpu_total_mib[gpus]

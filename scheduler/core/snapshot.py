@@ -1,0 +1,158 @@
+"""The cluster at one moment, as a struct of arrays that can take, give back and copy."""
+
+import copy
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.core.types import Placement, TaskPlace, Waiting
+
+UNLIMITED = np.iinfo(np.int64).max
+"""A limit that is none."""
+
+_FLAGS = ("gpu_open", "node_open")
+_LIVE = (
+    "gpu_free_mib",
+    "gpu_free_percent",
+    "gpu_slices",
+    "node_cpu_free",
+    "node_memory_free",
+    "held",
+    "user_held",
+    "user_jobs",
+)
+"""What starts and ends of tasks change; everything else is shared between copies."""
+
+
+@dataclass(eq=False)
+class Snapshot:
+    """G cards on N nodes in P pools, T teams, U users, K kinds of cards, R = 3 resources (`types.RESOURCES`).
+
+    Sequences are copied into int64 (or bool) arrays, so that the caller's stay as they were.
+    """
+
+    gpu_node: np.ndarray  # [G]
+    gpu_pool: np.ndarray  # [G]
+    gpu_kind: np.ndarray  # [G], a kind is a distinct (model, sellable MiB)
+    gpu_total_mib: np.ndarray  # [G], what the card sells
+    gpu_free_mib: np.ndarray  # [G]
+    gpu_free_percent: np.ndarray  # [G]
+    gpu_slices: np.ndarray  # [G], live slices; a card taken whole counts one
+    gpu_max_slices: np.ndarray  # [G], 1: its pool is not shared, whole cards only
+    gpu_open: np.ndarray  # [G], bool: healthy
+    node_pool: np.ndarray  # [N], home pool: owns the node's CPU-only work
+    node_cpu_free: np.ndarray  # [N], milli, after overcommit
+    node_memory_free: np.ndarray  # [N], MiB
+    node_open: np.ndarray  # [N], bool: READY
+    node_cpu_total: np.ndarray  # [N], milli, after overcommit
+    node_memory_total: np.ndarray  # [N], MiB
+    team_chain: tuple[tuple[int, ...], ...]  # [T], the team itself, then its ancestors
+    held: np.ndarray  # [T, P, R], a team's number includes its descendants
+    guarantee: np.ndarray  # [T, P, R], 0: none
+    limit: np.ndarray  # [T, P, R]
+    weight: np.ndarray  # [T, P]
+    user_held: np.ndarray  # [U, R]
+    user_limit: np.ndarray  # [U, R]
+    user_jobs: np.ndarray  # [U], running now
+    user_jobs_limit: np.ndarray  # [U]
+    kind_names: tuple[str, ...]  # [K]
+    waiting: tuple[Waiting, ...] = ()
+    node_names: tuple[str, ...] = ()  # [N] or empty
+    pool_names: tuple[str, ...] = ()  # [P] or empty
+    team_names: tuple[str, ...] = ()  # [T] or empty
+
+    def __post_init__(self):
+        for name in self.__dataclass_fields__:
+            if name != "waiting" and name != "team_chain" and not name.endswith("_names"):
+                kind = np.bool_ if name in _FLAGS else np.int64
+                setattr(self, name, np.array(getattr(self, name), dtype=kind))
+        self.nodes = np.arange(len(self.node_open))
+        self.version = 0
+        self.changed_at = np.zeros(len(self.nodes), dtype=np.int64)
+        self._chains = [np.array(chain, dtype=np.int64) for chain in self.team_chain]
+        self._by_node = np.argsort(self.gpu_node, kind="stable")
+        self._owner = self.gpu_node[self._by_node]
+        self._first = np.searchsorted(self._owner, np.arange(len(self.nodes) + 1))
+        self.pool_kinds = [0] * self.held.shape[1]
+        for pool, kind in set(zip(self.gpu_pool.tolist(), self.gpu_kind.tolist(), strict=True)):
+            self.pool_kinds[pool] |= 1 << kind
+
+    def copy(self) -> "Snapshot":
+        """An independent world: what happens to one is not seen by the other. Costs a handful of array copies."""
+        twin = copy.copy(self)
+        for name in (*_LIVE, "changed_at"):
+            setattr(twin, name, getattr(self, name).copy())
+        return twin
+
+    def emptied(self) -> "Snapshot":
+        """A copy in which nobody holds anything and every node and card is open."""
+        twin = self.copy()
+        twin.gpu_free_mib[:] = self.gpu_total_mib
+        twin.gpu_free_percent[:] = 100
+        twin.node_cpu_free[:] = self.node_cpu_total
+        twin.node_memory_free[:] = self.node_memory_total
+        for name in ("gpu_slices", "held", "user_held", "user_jobs"):
+            getattr(twin, name)[:] = 0
+        twin.gpu_open, twin.node_open = np.ones_like(self.gpu_open), np.ones_like(self.node_open)
+        return twin
+
+    def take(self, placement: Placement, waiting: Waiting) -> None:
+        """Let a job have what its placement says. The caller has asked the filters and the limits."""
+        for task in placement.tasks:
+            self.take_task(task)
+        self.charge(placement.tasks, waiting)
+
+    def give_back(self, placement: Placement, waiting: Waiting) -> None:
+        """The exact undo of `take`."""
+        for task in placement.tasks:
+            self.give_back_task(task)
+        self.charge(placement.tasks, waiting, sign=-1)
+
+    def take_task(self, task: TaskPlace) -> None:
+        """Take one task's cards, CPU and memory, without charging anybody."""
+        self._move(task, 1)
+
+    def give_back_task(self, task: TaskPlace) -> None:
+        self._move(task, -1)
+
+    def charge(self, tasks: tuple[TaskPlace, ...], waiting: Waiting, sign: int = 1) -> None:
+        """Count a job's tasks for its team, the ancestors, and its user."""
+        gpu_milli = sum(card.milli for task in tasks for card in task.cards)
+        cpu_milli = sum(task.cpu_milli for task in tasks)
+        amounts = sign * np.array((gpu_milli, cpu_milli, sum(task.memory_mib for task in tasks)), dtype=np.int64)
+        self.held[self._chains[waiting.team], waiting.pool] += amounts
+        self.user_held[waiting.user] += amounts
+        self.user_jobs[waiting.user] += sign
+
+    def team_room(self, team: int, pool: int) -> np.ndarray:
+        """What the team may still take, [R]: the narrowest of its own limit and its ancestors'. May be negative."""
+        chain = self._chains[team]
+        return (self.limit[chain, pool] - self.held[chain, pool]).min(axis=0)
+
+    def cards_of(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """All cards of these nodes, and for each the position in `nodes` of the node that carries it."""
+        if nodes is self.nodes:
+            return self._by_node, self._owner
+        if len(nodes) == 1:
+            gpus = self._by_node[self._first[nodes[0]] : self._first[nodes[0] + 1]]
+            return gpus, np.zeros(len(gpus), dtype=np.int64)
+        first, counts = self._first[nodes], self._first[nodes + 1] - self._first[nodes]
+        owner = np.repeat(np.arange(len(nodes)), counts)
+        before = np.cumsum(counts) - counts
+        return self._by_node[np.arange(len(owner)) + (first - before)[owner]], owner
+
+    def node_name(self, node: int) -> str:
+        return self.node_names[node] if self.node_names else f"node {node}"
+
+    def team_name(self, team: int) -> str:
+        return self.team_names[team] if self.team_names else f"team {team}"
+
+    def _move(self, task: TaskPlace, sign: int) -> None:
+        for card in task.cards:
+            self.gpu_free_mib[card.gpu] -= sign * card.memory_mib
+            self.gpu_free_percent[card.gpu] -= sign * card.compute_percent
+            self.gpu_slices[card.gpu] += sign
+        self.node_cpu_free[task.node] -= sign * task.cpu_milli
+        self.node_memory_free[task.node] -= sign * task.memory_mib
+        self.version += 1
+        self.changed_at[task.node] = self.version

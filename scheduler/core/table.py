@@ -1,0 +1,56 @@
+"""Request class x node: what filters and scores said, computed once and again only for nodes that changed since."""
+
+import numpy as np
+
+from scheduler.core.filters import FILTERS
+from scheduler.core.request import Request
+from scheduler.core.scores import SCORES
+from scheduler.core.snapshot import Snapshot
+from scheduler.core.types import Ask
+
+
+class Table:
+    """Belongs to one snapshot and follows it as it takes and gives back."""
+
+    def __init__(self, snapshot: Snapshot):
+        self._snapshot = snapshot
+        self._rows: dict[tuple[Ask, int, int], _Row] = {}
+
+    def best_node(self, ask: Ask, pool: int, kinds: int) -> tuple[Request, int]:
+        """The request class, and the node with the best score, or -1 where no node fits."""
+        row = self._row(ask, pool, kinds)
+        if not len(row.score):
+            return row.request, -1
+        node = int(row.score.argmax())
+        return row.request, node if row.score[node] > -np.inf else -1
+
+    def _row(self, ask: Ask, pool: int, kinds: int) -> "_Row":
+        snapshot, key = self._snapshot, (ask, pool, kinds)
+        row = self._rows.get(key)
+        if row is None:
+            request = Request(ask, pool, kinds)
+            row = self._rows[key] = _Row(request, judge(snapshot, request, snapshot.nodes))
+        elif row.version != snapshot.version:
+            stale = (snapshot.changed_at > row.version).nonzero()[0]
+            row.score[stale] = judge(snapshot, row.request, stale)
+        row.version = snapshot.version
+        return row
+
+
+def judge(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
+    """The weighted score of each node, -inf where a filter says no: float [len(nodes)]."""
+    total = np.full(len(nodes), -np.inf)
+    fits = np.ones(len(nodes), dtype=bool)
+    for allows in FILTERS:
+        fits &= allows(snapshot, request, nodes)
+    if fits.any():
+        good = nodes if fits.all() else nodes[fits]
+        total[fits] = sum(weight * score(snapshot, request, good) for score, weight in SCORES)
+    return total
+
+
+class _Row:
+    def __init__(self, request: Request, score: np.ndarray):
+        self.request = request
+        self.score = score
+        self.version = -1

@@ -1,0 +1,116 @@
+"""The words of the scheduler's mind: what is asked, what is placed, what is refused, and the plan.
+
+Teams, users, pools, nodes, cards and kinds of cards are indices into the arrays of a `Snapshot`. Quantities are
+integers: MiB, percent of one card's compute, thousandths of a card (milli) for quota, thousandths of a CPU core. Times
+are seconds.
+"""
+
+from dataclasses import dataclass, field
+
+LOW, NORMAL, HIGH, URGENT = range(4)
+"""The classes of priority."""
+
+GPU_MILLI, CPU_MILLI, MEMORY_MIB = range(3)
+"""Columns of every quota array."""
+RESOURCES = ("gpu_milli", "cpu_milli", "memory_mib")
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What each task of a role needs. The tuples are indexed by kind of card and may be empty when `gpus` is 0.
+
+    gpus: cards per task, all of one kind and on one node; 0 is CPU-only work.
+    whole: take cards that are entirely free and keep them alone; otherwise a slice of each card.
+    need_mib, need_percent: per card. need_milli: what quota counts per card.
+    preference: 0 is the best kind, larger is worse, -1 is not acceptable.
+    """
+
+    gpus: int
+    whole: bool
+    need_mib: tuple[int, ...]
+    need_percent: tuple[int, ...]
+    need_milli: tuple[int, ...]
+    preference: tuple[int, ...]
+    cpu_milli: int
+    memory_mib: int
+
+
+@dataclass(frozen=True)
+class Role:
+    """A named kind of task in a job. For now exactly `min` tasks start; `max` is kept for elastic gangs."""
+
+    name: str
+    min: int
+    max: int
+    ask: Ask
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A job that waits. All tasks of its gang start together or not at all."""
+
+    job: int
+    team: int
+    user: int
+    pool: int
+    priority: int
+    submitted_at: float
+    gang: tuple[Role, ...]
+    held: bool = False
+    not_before: float = 0.0
+
+
+@dataclass(frozen=True)
+class CardShare:
+    """What a task keeps of one card."""
+
+    gpu: int
+    memory_mib: int
+    compute_percent: int
+    milli: int
+
+
+@dataclass(frozen=True)
+class TaskPlace:
+    """Where one task goes. `rank` counts over the whole gang, in the order of its roles."""
+
+    role: str
+    rank: int
+    node: int
+    cards: tuple[CardShare, ...]
+    cpu_milli: int
+    memory_mib: int
+
+
+@dataclass(frozen=True)
+class Placement:
+    job: int
+    tasks: tuple[TaskPlace, ...]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a job does not start: a stable reason code and the numbers of its sentence (raw integers, names)."""
+
+    reason: str
+    params: dict
+
+
+@dataclass(frozen=True)
+class Policy:
+    """ageing_s: waiting this long raises a job by one class of priority, never to urgent."""
+
+    ageing_s: float = 12 * 3600.0
+
+
+@dataclass
+class Plan:
+    """The result of one cycle.
+
+    refusals: for each job that still waits, at least one, the most telling first.
+    positions: for each job that still waits, (n, m): the n-th of m in its pool, in the order in which they would start.
+    """
+
+    starts: list[Placement] = field(default_factory=list)
+    refusals: dict[int, list[Refusal]] = field(default_factory=dict)
+    positions: dict[int, tuple[int, int]] = field(default_factory=dict)
