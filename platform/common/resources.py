@@ -235,8 +235,11 @@ def cpu_text(milli: int) -> str:
 
 
 def memory_text(mib: int) -> str:
-    """The exact job-file form: `parse_memory(memory_text(n)) == n`."""
-    return f"{mib}MiB" if mib % 1024 else f"{mib // 1024}GiB"
+    """The exact job-file form: `parse_memory(memory_text(n)) == n`, in the unit that reads best."""
+    gb = mib * MIB // 10**9
+    if mib % 1024 == 0:
+        return f"{mib // 1024}GiB"
+    return f"{gb}GB" if gb and gb_to_mib(Decimal(gb)) == mib else f"{mib}MiB"
 
 
 def duration_text(seconds: int) -> str:

@@ -1,0 +1,28 @@
+"""The nearest value that would be accepted, for a door that offers to put it in."""
+
+from common.errors import FieldError, Hint
+
+_YES_NO = {"yes": True, "on": True, "y": True, "no": False, "off": False, "n": False}
+
+
+def hints_for(errors: list[FieldError], data: dict | None = None) -> list[Hint]:
+    """One hint for each error whose remedy is a value. `data` is what was sent, where it could be read."""
+    hints = [_hint(error, data or {}) for error in errors]
+    return [hint for hint in hints if hint is not None]
+
+
+def _hint(error: FieldError, data: dict) -> Hint | None:
+    params, sent = error.params, data.get(error.pointer[1:])
+    if error.code == "unknown_value" and "did_you_mean" in params:
+        return Hint(error.pointer, params["did_you_mean"])
+    if error.code == "too_large" and "max" in params:
+        return Hint(error.pointer, params["max"])
+    if error.code == "too_small" and "min" in params:
+        return Hint(error.pointer, params["min"])
+    if error.code == "unit_missing":
+        return Hint(error.pointer, f"{params['got']}GB")
+    if error.code == "time_above_max":
+        return Hint("/max_time", params["time"])
+    if error.code == "wrong_type" and params.get("expected") == "true_or_false" and sent in _YES_NO:
+        return Hint(error.pointer, _YES_NO[sent])
+    return None
