@@ -20,7 +20,7 @@ from pathlib import Path
 
 from config import place
 from config.servers import create_database, postgres, valkey
-from config.supervisor import POLL_S, Child, Failure, Program, die_with_parent, kill_all, rotate, stop_all
+from config.supervisor import POLL_S, Child, Failure, Program, die_with_parent, kill_all, rotate, stop_all, tail
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO_LIMIT_S = 300
@@ -52,7 +52,9 @@ def main(arguments: list[str]) -> int:
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bin/start", description="Start Tessera on this machine.")
     parser.add_argument("--port", type=int, default=8470, help="of the portal on localhost (default %(default)s)")
-    parser.add_argument("--gpus", default="", metavar="TEXT", help="cards to simulate where there are none: 2xV100-32GB")
+    parser.add_argument(
+        "--gpus", default="", metavar="TEXT", help="cards to simulate where there are none: 2xV100-32GB"
+    )
     parser.add_argument("--data", default="", metavar="DIR", help="where everything is kept (default .tessera)")
     demo = parser.add_mutually_exclusive_group()
     demo.add_argument("--demo-once", action="store_true", help="run a demo job, stop, exit 0 if it succeeded")
@@ -77,7 +79,8 @@ class Platform:
         self.sockets: list[socket.socket] = []
         self.servers: list[Child] = []
         self.apps: list[Child] = []
-        self.command: subprocess.Popen | None = None
+        self.commands: subprocess.Popen | None = None
+        self.follower: subprocess.Popen | None = None
 
     def run(self) -> int:
         """The exit status. Raises Failure and Stop."""
@@ -85,6 +88,7 @@ class Platform:
         with step("Starting PostgreSQL and Valkey"):
             self.start_servers()
         with step("Bringing the database up to date"):
+            self.commands = self.start_command("-m", "config.commands", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             self.manage("migrate", "--verbosity", "0")
         with step("Taking this machine's inventory"):
             self.start_apps()  # they need longer than the inventory to come up
@@ -154,6 +158,7 @@ class Platform:
         shown = self.data / "demo-shown"
         wanted = self.options.demo_once or not (self.options.no_demo or shown.exists())
         told = json.loads(self.manage("first_run", *["--demo"] * wanted).splitlines()[-1])
+        self.end_commands()
         print(f"\n  Tessera is open: {self.url}")
         if told.get("login_link"):
             print(f"  Sign in once with this link: {told['login_link']}")
@@ -168,8 +173,8 @@ class Platform:
     def follow(self, job: str) -> int:
         """Stream a job's log to the terminal. 0 only if the job succeeded."""
         began = time.monotonic()
-        self.command = self.start_command("follow_job", job, stdout=None)
-        while (status := self.command.poll()) is None:
+        self.follower = self.start_command(str(ROOT / "manage.py"), "follow_job", job)
+        while (status := self.follower.poll()) is None:
             self.tend()
             if self.options.demo_once and time.monotonic() - began > DEMO_LIMIT_S:
                 raise Failure(f"{job} did not end within {DEMO_LIMIT_S} s.", f"See {self.data / 'logs-of-platform'}.")
@@ -190,21 +195,29 @@ class Platform:
 
     def manage(self, *command: str) -> str:
         """Run a management command and return what it printed. Raises Failure with its last words."""
-        self.command = self.start_command(*command, stdout=subprocess.PIPE)
-        printed = self.command.communicate()[0]
-        if self.command.returncode:
-            log = self.log("commands")
-            last = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
-            raise Failure(f"manage.py {command[0]} failed:\n{last}", f"All of it: {log}")
-        return printed
+        assert self.commands and self.commands.stdin and self.commands.stdout
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps(command), file=self.commands.stdin, flush=True)
+        if answer := self.commands.stdout.readline():
+            return json.loads(answer)
+        last = "\n".join(tail(self.log("commands")).splitlines()[-8:])
+        raise Failure(f"manage.py {command[0]} failed:\n{last}", f"All of it: {self.log('commands')}")
 
-    def start_command(self, *command: str, stdout: int | None) -> subprocess.Popen:
+    def end_commands(self) -> None:
+        """Its memory and its database connection are needed no more."""
+        if self.commands:
+            self.commands.communicate()
+
+    def start_command(
+        self, *command: str, stdin: int = subprocess.DEVNULL, stdout: int | None = None
+    ) -> subprocess.Popen:
+        """A Python process of ours whose errors go to the log of commands."""
         log = self.log("commands")
         rotate(log)
         with open(log, "ab") as errors:
             return subprocess.Popen(
-                [sys.executable, str(ROOT / "manage.py"), *command],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, *command],
+                stdin=stdin,
                 stdout=stdout,
                 stderr=errors,
                 env={**os.environ, "TESSERA_ROLE": "command"},
@@ -224,8 +237,9 @@ class Platform:
         children = [*self.servers, *self.apps]
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda number, frame: self.give_up(children))
-        if self.command and self.command.poll() is None:
-            self.command.terminate()
+        for command in (self.commands, self.follower):
+            if command and command.poll() is None:
+                command.terminate()
         if children:
             with step("Stopping"):
                 stop_all(self.apps, APPS_STOP_WITHIN_S)

@@ -1,4 +1,4 @@
-"""Where an embedded installation lives: data directory, private run directory, one lock, its port. All checked first."""
+"""Where an embedded installation lives: data, private run directory, one lock, its port. All checked first."""
 
 import contextlib
 import fcntl
@@ -31,7 +31,9 @@ def open_data(data: Path) -> None:
         raise Failure(f"{data} is not a directory.", "Move it away, or name another place: --data DIR.") from None
     owner = data.stat().st_uid
     if owner != os.geteuid():
-        raise Failure(f"{data} belongs to {account(owner)}.", "Start as that account, or use another place: --data DIR.")
+        raise Failure(
+            f"{data} belongs to {account(owner)}.", "Start as that account, or use another place: --data DIR."
+        )
     free = shutil.disk_usage(data).free
     if free < NEEDED_BYTES:
         raise Failure(f"Only {free // 1024**2} MiB are free for {data}; 1024 MiB are needed.", "Free some space first.")
@@ -67,7 +69,9 @@ def take_lock(data: Path) -> int:
     except BlockingIOError:
         running = read_running(data)
         where = f": {running['url']} (process {running['pid']})" if running else ", and is just starting"
-        raise Failure(f"Tessera runs here already{where}.", "Open that address, or stop it there with Ctrl-C.") from None
+        raise Failure(
+            f"Tessera runs here already{where}.", "Open that address, or stop it there with Ctrl-C."
+        ) from None
     return descriptor
 
 
@@ -132,14 +136,14 @@ def bind(family: int, host: str, port: int) -> socket.socket:
 
 
 def holder_of(port: int) -> str:
-    """", held by process 12 (name)" for a port of this machine, as far as this account may see; "" when unknown."""
+    """ ", held by process 12 (name)" for a port of this machine, as far as this account may see; "" when unknown."""
     inodes = {f"socket:[{inode}]" for inode in listening_inodes(port)}
     if not inodes:
         return ""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                if any(os.readlink(link) in inodes for link in (entry / "fd").iterdir()):
+                if any(str(link.readlink()) in inodes for link in (entry / "fd").iterdir()):
                     return f", held by process {entry.name} ({(entry / 'comm').read_text().strip()})"
     return ", held by a process of another account"
 

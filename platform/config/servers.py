@@ -34,7 +34,9 @@ def postgres(data: Path, run: Path, log: Path, throw_away: bool = False) -> Prog
     `throw_away` trades the promise to survive a power cut for speed: for tests only.
     """
     if len(str(run)) > SOCKET_PATH_LIMIT:
-        raise Failure(f"The socket directory's path is too long: {run}", "Set TMPDIR to a short directory, such as /tmp.")
+        raise Failure(
+            f"The socket directory's path is too long: {run}", "Set TMPDIR to a short directory, such as /tmp."
+        )
     bin_dir, prefix = postgres_bin(), unprivileged_prefix()
     if not (data / "PG_VERSION").exists():
         make_cluster(bin_dir, prefix, data, throw_away)
@@ -169,7 +171,7 @@ def is_postmaster_of(pid: int, data: Path) -> bool:
 
 
 def lock_status(lock: Path) -> tuple[int, str]:
-    """(pid, status) of a lock file of PostgreSQL; (0, "") when there is none. Its lines: src/include/utils/pidfile.h."""
+    """(pid, status) of a lock file of PostgreSQL; (0, "") when there is none. Lines: src/include/utils/pidfile.h."""
     try:
         lines = lock.read_text().split("\n")
         return int(lines[0]), lines[7].strip() if len(lines) > 7 else ""
@@ -189,5 +191,3 @@ def valkey_is_ready(sock: Path) -> bool:
         client.sendall(b"PING\r\n")
         return client.recv(16).startswith(b"+PONG")
     return False
-
-

@@ -1,4 +1,4 @@
-"""`bin/test` and `bin/bench`: a command of ours beside throw-away PostgreSQL and Valkey in a private temporary directory.
+"""`bin/test` and `bin/bench`: a command of ours beside throw-away servers in a private temporary directory.
 
 ``python -m config.testing [--all] [pytest arguments]`` or ``python -m config.testing --run PROGRAM [ARGUMENT...]``.
 """
