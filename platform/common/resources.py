@@ -1,4 +1,4 @@
-"""What a person may ask of a card, a core or a gigabyte, in the integers the ledger keeps. The one place of the unit rule.
+"""What may be asked of a card, a core or a gigabyte, in the integers the ledger keeps. The one place of the unit rule.
 
 People see GB (10^9 bytes) or fractions; the ledger holds MiB, percent, milli-CPU and seconds, always as integers.
 

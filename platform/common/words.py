@@ -1,8 +1,8 @@
 """The sentences for the codes that errors carry. Made at the edge, in the reader's language; each names the remedy.
 
-Flat and sorted. Whole sentences with named parameters, never glued. A code may have variants: `code.near` when the error
-knows what was probably meant (`did_you_mean`), `code.<feature>` when it names a feature. Whatever was sent by a person
-stands in a parameter, already shortened, and is escaped where it is shown.
+Flat and sorted. Whole sentences with named parameters, never glued. A code may have variants: `code.near` when the
+error knows what was probably meant (`did_you_mean`), `code.<feature>` when it names a feature. Whatever was sent by a
+person stands in a parameter, already shortened, and is escaped where it is shown.
 """
 
 from django.utils.translation import gettext_lazy as _
@@ -13,28 +13,48 @@ from common.text import shorten
 FIELD_WORDS = {
     "alias": _("An alias (*%(name)s) is not allowed in a job file. Write the value out in full."),
     "anchor": _("An anchor (&%(name)s) is not allowed in a job file. Remove it and write each value out in full."),
-    "archive_bad_name": _("The code pack holds the path “%(name)s”, which leaves its directory. Pack the directory again with tessera."),
+    "archive_bad_name": _(
+        "The code pack holds the path “%(name)s”, which leaves its directory. Pack the directory again with tessera."
+    ),
     "archive_link": _("The link “%(name)s” in the code points outside of it. Remove the link or copy the file in."),
-    "archive_ratio": _("The code pack grows more than %(max)s times when it is unpacked. Leave out files that are mostly empty."),
+    "archive_ratio": _(
+        "The code pack grows more than %(max)s times when it is unpacked. Leave out files that are mostly empty."
+    ),
     "archive_special": _("The code pack holds “%(name)s”, which is neither file, directory nor link. Leave it out."),
-    "archive_too_large": _("The code pack is larger than %(max)s. Leave out data and results, for example by .gitignore."),
+    "archive_too_large": _(
+        "The code pack is larger than %(max)s. Leave out data and results, for example by .gitignore."
+    ),
     "archive_too_many": _("The code pack holds more than %(max)s files. Leave some out, for example by .gitignore."),
     "archive_twice": _("The code pack holds “%(name)s” twice. Pack the directory again with tessera."),
-    "archive_unpacked": _("The code is larger than %(max)s when unpacked. Leave out data and results, for example by .gitignore."),
+    "archive_unpacked": _(
+        "The code is larger than %(max)s when unpacked. Leave out data and results, for example by .gitignore."
+    ),
     "archive_unreadable": _("The code pack is damaged or no tar.gz file. Pack the directory again with tessera."),
     "bad_characters": _("%(field)s holds the character %(character)s, which cannot be shown. Remove it."),
-    "bad_code": _("“%(got)s” names no code. Write a dot for this directory, or the digest of a pack that was uploaded."),
+    "bad_code": _(
+        "“%(got)s” names no code. Write a dot for this directory, or the digest of a pack that was uploaded."
+    ),
     "bad_cpu": _("“%(got)s” is no number of cores. Write a number such as 2 or 0.5, or thousandths such as 500m."),
     "bad_duration": _("“%(got)s” is no length of time. Write it like 90m, 1h30m, 18h or 3d."),
     "bad_env_name": _("“%(got)s” is no name of a variable. Use letters, digits and underscores, and no digit first."),
-    "bad_gpu": _("“%(got)s” is no amount of GPU. Write 1 or 2 for whole cards, 1/4 or 10GB for a slice, H100:2 or H100/4 for a model."),
+    "bad_gpu": _(
+        "“%(got)s” is no amount of GPU. Write 1 or 2 for whole cards, 1/4 or 10GB for a slice, H100:2 or H100/4 "
+        "for a model."
+    ),
     "bad_image": _("“%(got)s” is no name of an image. Write it like registry/name:tag."),
-    "bad_label_name": _("“%(got)s” is no name of a label. Use up to 63 letters, digits, dots, slashes, dashes and underscores."),
+    "bad_label_name": _(
+        "“%(got)s” is no name of a label. Use up to 63 letters, digits, dots, slashes, dashes and underscores."
+    ),
     "bad_memory": _("“%(got)s” is no amount of memory. Write a number and a unit, such as 16GB or 16GiB."),
-    "bad_role_name": _("“%(got)s” is no name of a role. Use up to 31 small letters, digits, dashes and underscores, with a letter first."),
+    "bad_role_name": _(
+        "“%(got)s” is no name of a role. Use up to 31 small letters, digits, dashes and underscores, with a "
+        "letter first."
+    ),
     "duplicate_key": _("“%(key)s” is written twice. Keep one of the two."),
     "empty": _("There is nothing in this job file. Write at least a line such as “run: python train.py”."),
-    "file_too_large": _("The job file is larger than %(max)s bytes. Move data and long scripts into the code directory."),
+    "file_too_large": _(
+        "The job file is larger than %(max)s bytes. Move data and long scripts into the code directory."
+    ),
     "given_twice": _("“%(key)s” is given for the role and “%(other)s” for the whole job. Keep one of the two."),
     "gpu_part_too_large": _("%(got)s is more than one card. Ask for a part below 1, or for whole cards such as 2."),
     "invalid": _("%(field)s cannot be used as it is. Check it against the documentation of the job file."),
@@ -44,20 +64,37 @@ FIELD_WORDS = {
     "not_a_map": _("A job file is a list of “key: value” lines. Begin with a line such as “run: python train.py”."),
     "not_a_number": _("%(field)s is infinite or not a number. Write a number."),
     "not_supported_yet": _("“%(key)s” belongs to the job file, but is not supported by this version. Leave it out."),
-    "not_supported_yet.code_from_git": _("Code from a repository is not supported by this version. Clone it, and write a dot for its directory."),
-    "not_supported_yet.elastic": _("A number that may vary (“%(key)s”) is not supported by this version. Write one number."),
-    "not_supported_yet.gpu_range": _("A range of GPUs (“%(key)s”) is not supported by this version. Write one amount, such as 4 or 40GB."),
-    "not_supported_yet.gpu_several_slices": _("Several slices in one task (“%(key)s”) are not supported by this version. Ask for one slice, or for more nodes."),
-    "not_supported_yet.several_roles": _("Several roles in one job are not supported by this version. Keep one role, or submit one job for each."),
+    "not_supported_yet.code_from_git": _(
+        "Code from a repository is not supported by this version. Clone it, and write a dot for its directory."
+    ),
+    "not_supported_yet.elastic": _(
+        "A number that may vary (“%(key)s”) is not supported by this version. Write one number."
+    ),
+    "not_supported_yet.gpu_range": _(
+        "A range of GPUs (“%(key)s”) is not supported by this version. Write one amount, such as 4 or 40GB."
+    ),
+    "not_supported_yet.gpu_several_slices": _(
+        "Several slices in one task (“%(key)s”) are not supported by this version. Ask for one slice, or for more"
+        " nodes."
+    ),
+    "not_supported_yet.several_roles": _(
+        "Several roles in one job are not supported by this version. Keep one role, or submit one job for each."
+    ),
     "not_utf8": _("The job file is not UTF-8: byte %(byte)s cannot be read. Save it as UTF-8."),
     "number_out_of_range": _("%(field)s is a number far out of range. Write a smaller one."),
     "outer_space": _("%(field)s begins or ends with a space. Remove the space."),
     "required": _("%(field)s is missing. Add it."),
-    "reserved_name": _("The variable %(name)s is set by the platform. Remove it, or set another one inside your command."),
-    "several_documents": _("A job file holds one job. Remove the line with three dashes, and submit each job by itself."),
+    "reserved_name": _(
+        "The variable %(name)s is set by the platform. Remove it, or set another one inside your command."
+    ),
+    "several_documents": _(
+        "A job file holds one job. Remove the line with three dashes, and submit each job by itself."
+    ),
     "tab": _("There is a tab on line %(line)s where YAML wants spaces. Replace the tab by spaces."),
     "tag": _("A tag (“%(name)s”) is not allowed in a job file. Remove it and write the plain value."),
-    "time_above_max": _("The estimate time (%(time)s) is above the limit max_time (%(max_time)s). Lower the one or raise the other."),
+    "time_above_max": _(
+        "The estimate time (%(time)s) is above the limit max_time (%(max_time)s). Lower the one or raise the other."
+    ),
     "too_deep": _("The file is nested more than %(max)s levels deep. Make it flatter."),
     "too_large": _("%(field)s is too large. The most is %(max)s."),
     "too_long": _("%(field)s is too long. Shorten it to %(max)s at most."),
@@ -68,11 +105,16 @@ FIELD_WORDS = {
     "unknown_key": _("“%(key)s” is not a key of the job file. Remove it, or look it up in the documentation."),
     "unknown_key.near": _("“%(key)s” is not a key of the job file. Did you mean “%(did_you_mean)s”?"),
     "unknown_value": _("%(field)s cannot be “%(got)s”. Choose one of: %(allowed)s."),
-    "unknown_value.near": _("%(field)s cannot be “%(got)s”. Did you mean “%(did_you_mean)s”? Choose one of: %(allowed)s."),
+    "unknown_value.near": _(
+        "%(field)s cannot be “%(got)s”. Did you mean “%(did_you_mean)s”? Choose one of: %(allowed)s."
+    ),
     "workdir_outside": _("“%(got)s” lies outside the code. Write a path below its top, such as src/train."),
     "wrong_type": _("%(field)s must be %(expected)s, but it is %(got)s. Change the value; quotes make a text of it."),
-    "yaml_syntax": _("This is no valid YAML near line %(line)s, column %(column)s (%(problem)s). Check quotes, colons and indentation there."),
-}  # fmt: skip
+    "yaml_syntax": _(
+        "This is no valid YAML near line %(line)s, column %(column)s (%(problem)s). Check quotes, colons and "
+        "indentation there."
+    ),
+}
 
 KIND_WORDS = {
     "duration": _("a length of time such as 18h"),
@@ -90,19 +132,26 @@ KIND_WORDS = {
 
 ERROR_WORDS = {
     "conflict": _("This clashes with something that is there already. Look at it and try again."),
+    "idempotency_key_reused": _("This Idempotency-Key came with another request before. Use a new key."),
     "impossible": _("This could never run here. Change what it asks for."),
-    "internal": _("Something went wrong on our side. Try again; if it stays, tell an administrator the request number."),
+    "internal": _(
+        "Something went wrong on our side. Try again; if it stays, tell an administrator the request number."
+    ),
     "invalid_input": _("Some of what was sent cannot be used. The fields are named below."),
     "name_taken": _("This name is taken. Choose another."),
     "not_found": _("There is no such thing, or none that you may see. Check the address and your team."),
     "not_permitted": _("You may see this, but not do that to it. Ask a lead of the team or an administrator."),
     "not_signed_in": _("You are not signed in. Sign in, or send a token."),
-    "stale_state": _("Somebody else changed this a moment ago. Look again and repeat what you wanted, if it still makes sense."),
+    "stale_state": _(
+        "Somebody else changed this a moment ago. Look again and repeat what you wanted, if it still makes sense."
+    ),
     "too_large": _("This is larger than may be sent. Send less."),
     "too_many_requests": _("Too many requests in a short time. Wait %(retry_after_s)s seconds and try again."),
     "unavailable": _("Something that is needed does not answer at the moment. Try again shortly."),
-    "user_limit": _("You are at your limit: %(used)s of %(limit)s. Stop something or wait for it to end, or ask a lead for more."),
-}  # fmt: skip
+    "user_limit": _(
+        "You are at your limit: %(used)s of %(limit)s. Stop something or wait for it to end, or ask a lead for more."
+    ),
+}
 
 
 def field_words(error: FieldError) -> str:

@@ -201,45 +201,90 @@ def test_cpu_is_read_to_milli(value, milli):
 
 @pytest.mark.parametrize(
     "value, code",
-    [(0, "too_small"), ("1e3", "bad_cpu"), (0.00001, "bad_cpu"), (10**9, "too_large"), ("two", "bad_cpu"),
-     (float("nan"), "bad_cpu"), (float("inf"), "bad_cpu"), (-2, "too_small"), ({}, "wrong_type"), ("1.5m", "bad_cpu")],
-)  # fmt: skip
+    [
+        (0, "too_small"),
+        ("1e3", "bad_cpu"),
+        (0.00001, "bad_cpu"),
+        (10**9, "too_large"),
+        ("two", "bad_cpu"),
+        (float("nan"), "bad_cpu"),
+        (float("inf"), "bad_cpu"),
+        (-2, "too_small"),
+        ({}, "wrong_type"),
+        ("1.5m", "bad_cpu"),
+    ],
+)
 def test_nonsense_for_cpu_is_answered(value, code):
     assert code_of(parse_cpu, value) == code
 
 
 @pytest.mark.parametrize(
     "value, mib",
-    [("16GB", 15_259), ("16GiB", 16_384), ("16Gi", 16_384), ("512MiB", 512), ("1.5 GiB", 1_536), ("1TB", 953_675),
-     ("1MB", 1), ("16g", 15_259)],
-)  # fmt: skip
+    [
+        ("16GB", 15_259),
+        ("16GiB", 16_384),
+        ("16Gi", 16_384),
+        ("512MiB", 512),
+        ("1.5 GiB", 1_536),
+        ("1TB", 953_675),
+        ("1MB", 1),
+        ("16g", 15_259),
+    ],
+)
 def test_memory_is_read_to_mib(value, mib):
     assert parse_memory(value) == mib
 
 
 @pytest.mark.parametrize(
     "value, code",
-    [(16, "unit_missing"), ("16", "unit_missing"), ("0GB", "too_small"), ("16XB", "bad_memory"), ("", "bad_memory"),
-     ("9" * 19 + "TB", "too_large"), (None, "wrong_type"), (True, "wrong_type"), ("-1GB", "too_small")],
-)  # fmt: skip
+    [
+        (16, "unit_missing"),
+        ("16", "unit_missing"),
+        ("0GB", "too_small"),
+        ("16XB", "bad_memory"),
+        ("", "bad_memory"),
+        ("9" * 19 + "TB", "too_large"),
+        (None, "wrong_type"),
+        (True, "wrong_type"),
+        ("-1GB", "too_small"),
+    ],
+)
 def test_nonsense_for_memory_is_answered(value, code):
     assert code_of(parse_memory, value) == code
 
 
 @pytest.mark.parametrize(
     "value, seconds",
-    [("18h", 64_800), ("90m", 5_400), ("1h30m", 5_400), ("3d", 259_200), (45, 45), ("45", 45), ("1d 2h", 93_600),
-     ("10S", 10)],
-)  # fmt: skip
+    [
+        ("18h", 64_800),
+        ("90m", 5_400),
+        ("1h30m", 5_400),
+        ("3d", 259_200),
+        (45, 45),
+        ("45", 45),
+        ("1d 2h", 93_600),
+        ("10S", 10),
+    ],
+)
 def test_a_duration_is_read_to_seconds(value, seconds):
     assert parse_duration(value) == seconds
 
 
 @pytest.mark.parametrize(
     "value, code",
-    [("10:30", "bad_duration"), ("", "bad_duration"), ("1.5h", "bad_duration"), (0, "too_small"), ("9999999d", "too_large"),
-     ("soon", "bad_duration"), ("30m1h", "bad_duration"), (False, "wrong_type"), (-1, "too_small"), (0.5, "bad_duration")],
-)  # fmt: skip
+    [
+        ("10:30", "bad_duration"),
+        ("", "bad_duration"),
+        ("1.5h", "bad_duration"),
+        (0, "too_small"),
+        ("9999999d", "too_large"),
+        ("soon", "bad_duration"),
+        ("30m1h", "bad_duration"),
+        (False, "wrong_type"),
+        (-1, "too_small"),
+        (0.5, "bad_duration"),
+    ],
+)
 def test_nonsense_for_a_duration_is_answered(value, code):
     assert code_of(parse_duration, value) == code
 
@@ -252,14 +297,17 @@ def test_exact_forms_read_back(n):
     assert parse_duration(duration_text(n)) == n
 
 
-@pytest.mark.parametrize("milli, text", [(0, "0"), (250, "¼"), (500, "½"), (117, "0.117"), (1000, "1"), (1500, "1.5"),
-                                         (10_000, "10")])  # fmt: skip
+@pytest.mark.parametrize(
+    "milli, text", [(0, "0"), (250, "¼"), (500, "½"), (117, "0.117"), (1000, "1"), (1500, "1.5"), (10_000, "10")]
+)
 def test_gpus_are_shown_as_cards(milli, text):
     assert show_gpu(milli) == text
 
 
-@pytest.mark.parametrize("mib, text", [(3_815, "4 GB"), (16_255, "17 GB"), (8_127, "8.5 GB"), (512, "537 MB"), (0, "0 MB"),
-                                       (1_430_512, "1.5 TB")])  # fmt: skip
+@pytest.mark.parametrize(
+    "mib, text",
+    [(3_815, "4 GB"), (16_255, "17 GB"), (8_127, "8.5 GB"), (512, "537 MB"), (0, "0 MB"), (1_430_512, "1.5 TB")],
+)
 def test_memory_is_shown_in_decimal_units(mib, text):
     assert show_memory(mib) == text
 

@@ -135,7 +135,9 @@ def _given_twice(data: dict, role: str | None, in_role: dict) -> list[FieldError
 def _check_together(found: dict, errors: list[FieldError]) -> list[FieldError]:
     """What no single value shows."""
     wrong = []
-    if "run" not in found and not any(error.pointer.endswith("/run") for error in errors):
+    # Where a role or its command could not be read, it is not known to be missing.
+    unread = any(error.pointer.startswith("/roles") and error.pointer.count("/") < 3 for error in errors)
+    if "run" not in found and not unread and not any(error.pointer.endswith("/run") for error in errors):
         wrong.append(FieldError("/run", "required"))
     time_s, max_time_s = found.get("time"), found.get("max_time")
     if time_s and max_time_s and time_s > max_time_s:

@@ -13,6 +13,7 @@ from common.resources import (
     parse_memory,
 )
 
+NO_GPU = GpuAsk()
 DEFAULT_ROLE = "main"
 DEFAULT_PRIORITY = "normal"
 DEFAULT_RETRY_TIMES = 3
@@ -37,7 +38,7 @@ class JobSpec:
     kind: str = "batch"
     image: str | None = None
     code: str | None = None
-    gpu: GpuAsk = GpuAsk()
+    gpu: GpuAsk = NO_GPU
     cpu_milli: int | None = None
     memory_mib: int | None = None
     nodes: int = 1

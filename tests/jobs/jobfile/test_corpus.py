@@ -1,0 +1,158 @@
+"""Bad job files. Each is refused, names its field, and the sentence says what to do."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from common.errors import FieldError, InvalidInput
+from common.words import FIELD_WORDS, field_words
+from jobs.jobfile.load import load_jobfile
+from jobs.jobfile.parse import parse_spec
+
+CORPUS = Path(__file__).parents[1] / "corpus"
+RUN = b"run: python train.py\n"
+
+# file: (pointer, code) of its only error
+FILES = {
+    "alias_bomb": ("/a", "anchor"),
+    "alias_unknown": ("/run", "alias"),
+    "anchor": ("/run", "anchor"),
+    "bidi_label": ("/labels/owner", "bad_characters"),
+    "bidi_name": ("/name", "bad_characters"),
+    "binary_tag": ("/run", "tag"),
+    "bool_as_text": ("/preemptible", "wrong_type"),
+    "bool_off": ("/hold", "wrong_type"),
+    "cpu_words": ("/cpu", "bad_cpu"),
+    "digest_short": ("/code", "bad_code"),
+    "duplicate_env": ("/env/A", "duplicate_key"),
+    "duplicate_key": ("/gpu", "duplicate_key"),
+    "empty": ("", "empty"),
+    "env_cuda": ("/env/CUDA_VISIBLE_DEVICES", "reserved_name"),
+    "env_list": ("/env", "wrong_type"),
+    "env_mps": ("/env/CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "reserved_name"),
+    "env_name": ("/env/A-B", "bad_env_name"),
+    "env_nested": ("/env/A", "wrong_type"),
+    "env_nul": ("/env/A", "bad_characters"),
+    "env_nvidia": ("/env/NVIDIA_VISIBLE_DEVICES", "reserved_name"),
+    "env_preload": ("/env/LD_PRELOAD", "reserved_name"),
+    "env_tessera": ("/env/TESSERA_TOKEN", "reserved_name"),
+    "git_code": ("/code", "not_supported_yet"),
+    "gpu_float": ("/gpu", "bad_gpu"),
+    "gpu_huge": ("/gpu", "too_large"),
+    "gpu_list": ("/gpu", "wrong_type"),
+    "gpu_more_than_a_card": ("/gpu", "gpu_part_too_large"),
+    "gpu_negative": ("/gpu", "too_small"),
+    "gpu_range": ("/gpu", "not_supported_yet"),
+    "gpu_too_fine": ("/gpu", "too_small"),
+    "html_gpu": ("/gpu", "bad_gpu"),
+    "huge_digits": ("/gpu", "number_out_of_range"),
+    "image_space": ("/image", "bad_image"),
+    "infinity": ("/cpu", "not_a_number"),
+    "key_of_list": ("", "key_not_text"),
+    "kind_notebook": ("/kind", "not_supported_yet"),
+    "kind_unknown": ("/kind", "unknown_value"),
+    "known_later": ("/shm", "not_supported_yet"),
+    "latin1": ("", "not_utf8"),
+    "list_at_top": ("", "not_a_map"),
+    "max_time_below_time": ("/time", "time_above_max"),
+    "memory_no_unit": ("/memory", "unit_missing"),
+    "memory_unit": ("/memory", "bad_memory"),
+    "merge_key": ("", "merge_key"),
+    "missing_run": ("/run", "required"),
+    "name_control": ("/name", "bad_characters"),
+    "name_list": ("/name", "wrong_type"),
+    "name_long": ("/name", "too_long"),
+    "name_space": ("/name", "outer_space"),
+    "name_zero_width": ("/name", "bad_characters"),
+    "nan": ("/cpu", "not_a_number"),
+    "nodes_huge": ("/nodes", "too_large"),
+    "nodes_text": ("/nodes", "wrong_type"),
+    "nodes_zero": ("/nodes", "too_small"),
+    "nul": ("", "bad_characters"),
+    "on_key": ("/on", "unknown_key"),
+    "overflow_float": ("/cpu", "number_out_of_range"),
+    "priority_typo": ("/priority", "unknown_value"),
+    "python_object": ("/run", "tag"),
+    "retry_reason": ("/retry/when/0", "unknown_value"),
+    "retry_too_many": ("/retry", "too_large"),
+    "role_both": ("/roles/worker/gpu", "given_twice"),
+    "roles_two": ("/roles", "not_supported_yet"),
+    "run_blank": ("/run", "required"),
+    "run_list": ("/run", "wrong_type"),
+    "scalar_at_top": ("", "not_a_map"),
+    "surrogate": ("/name", "bad_characters"),
+    "tab": ("", "tab"),
+    "time_clock": ("/time", "bad_duration"),
+    "time_zero": ("/time", "too_small"),
+    "two_documents": ("", "several_documents"),
+    "unclosed": ("", "yaml_syntax"),
+    "unknown_key": ("/gpus", "unknown_key"),
+    "unknown_key_far": ("/zzz", "unknown_key"),
+    "utf16": ("", "not_utf8"),
+    "workdir_absolute": ("/workdir", "workdir_outside"),
+    "workdir_up": ("/workdir", "workdir_outside"),
+    "yaml_control": ("", "bad_characters"),
+}
+
+DEEP = "/" + "/".join("0" * 32)
+# Too large to keep as files: bytes, pointer, code
+GENERATED = {
+    "ten_megabytes": (RUN + b"name: " + b"x" * 10_000_000, "", "file_too_large"),
+    "long_scalar": (b"run: " + b"x" * 70_000, "/run", "too_long"),
+    "deep_list": (b"[" * 200_000, DEEP, "too_deep"),
+    "deep_dashes": (b"- " * 100_000, DEEP, "too_deep"),
+    "deep_map": (b"{a: " * 50_000, "/" + "/".join("a" * 32), "too_deep"),
+    "many_values": (RUN + b"labels: [" + b"x," * 20_000 + b"]", "", "too_many_nodes"),
+    "many_keys": (b"".join(b"k%d: 1\n" % i for i in range(20_000)), "", "too_many_nodes"),
+    "brackets": (b"a: [" + (b"[" * 30 + b"]" * 30 + b",") * 3_000, "", "too_many_nodes"),
+    "bangs": (b"!" * 200_000, "", "tag"),
+    "env_many": (RUN + b"env:\n" + b"".join(b"  K%d: 1\n" % i for i in range(201)), "/env", "too_many"),
+    "env_value": (RUN + b"env: {A: " + b"x" * 33_000 + b"}", "/env/A", "too_long"),
+    "env_total": (
+        RUN + b"env:\n" + b"".join(b"  K%d: %s\n" % (i, b"x" * 30_000) for i in range(5)),
+        "/env",
+        "too_long",
+    ),
+    "labels_many": (RUN + b"labels:\n" + b"".join(b"  k%d: a\n" % i for i in range(33)), "/labels", "too_many"),
+    "newlines": (b"\n" * 250_000, "", "empty"),
+}
+
+
+def only_error_of(data: bytes) -> FieldError:
+    with pytest.raises(InvalidInput) as caught:
+        parse_spec(load_jobfile(data))
+    assert caught.value.status == 400
+    [error] = caught.value.errors
+    return error
+
+
+def assert_names_field_and_remedy(error: FieldError, pointer: str, code: str):
+    assert (error.pointer, error.code) == (pointer, code)
+    assert code in FIELD_WORDS
+    sentence = field_words(error)
+    assert "%(" not in sentence and "?" not in sentence.replace("of what?", "").replace("”?", "")
+    assert len(sentence) < 400
+    assert sum(sentence.count(end) for end in (".", "?")) >= 2, f"says what is wrong, but not what to do: {sentence}"
+
+
+def test_every_file_of_the_corpus_has_its_answer():
+    assert {path.stem for path in CORPUS.glob("*.yaml")} == set(FILES)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_bad_file_is_answered_with_field_and_remedy(name):
+    assert_names_field_and_remedy(only_error_of((CORPUS / f"{name}.yaml").read_bytes()), *FILES[name])
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_a_huge_file_is_answered_fast(name):
+    data, pointer, code = GENERATED[name]
+    began = time.process_time()
+    assert_names_field_and_remedy(only_error_of(data), pointer, code)
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("name, line", [("tab", 4), ("duplicate_key", 3), ("anchor", 1), ("latin1", 1), ("nan", 2)])
+def test_an_error_of_the_text_names_its_line(name, line):
+    assert only_error_of((CORPUS / f"{name}.yaml").read_bytes()).params["line"] == line

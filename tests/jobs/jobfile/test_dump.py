@@ -1,0 +1,91 @@
+"""A spec survives every way it is written down."""
+
+from decimal import Decimal
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from common.resources import GpuAsk
+from common.text import name_problem
+from jobs.jobfile import schema
+from jobs.jobfile.dump import dump_yaml
+from jobs.jobfile.load import load_jobfile
+from jobs.jobfile.parse import parse_spec
+from jobs.jobfile.spec import JobSpec, from_json, to_json
+
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
+tricky = st.sampled_from(
+    [
+        "a\nb", "a\n\nb", "  a\n b", "a: b", "a #b", "- a", "? x", "no", "1e3", "007", "~", "null", "'", '"', "\\",
+        "a\n\tb", "a\x85b", "a\u2028b", "\ufeffa", "a\x1b[0m", "{a}", "[a]", "%x", "@x", "`x`", "a:", ": a", "a \nb",
+        "a\n ", "&a", "*a", "|", ">", "---", "...", "a\n---\nb", "true", "0x1f", "!x", "a\xa0b", "\xa0a\nb", "a\r\nb",
+        "a\rb", "end\\ ",
+    ]
+)  # fmt: skip
+names = texts.filter(lambda text: name_problem(text) is None)
+runs = (texts | tricky | st.lists(texts | tricky, min_size=2, max_size=4).map("\n".join)).map(
+    lambda text: text.replace("\r\n", "\n").strip()
+)
+models = st.lists(st.sampled_from(["H100", "A100", "V100-32GB"]), max_size=2, unique=True).map(tuple)
+asks = st.one_of(
+    st.builds(GpuAsk, count=st.integers(1, 64), models=models),
+    st.builds(GpuAsk, count=st.just(1), part=st.sampled_from([(1, 2), (1, 8), (3, 4), (2, 3)]), models=models),
+    st.builds(GpuAsk, count=st.just(1), memory_gb=st.sampled_from([Decimal("1.5"), Decimal(40)]), models=models),
+    st.just(GpuAsk()),
+)
+words = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,9}", fullmatch=True)
+env_names = words.filter(lambda n: n not in schema.RESERVED_ENV and not n.startswith(schema.RESERVED_ENV_PREFIXES))
+labels = st.from_regex(r"[A-Za-z0-9]{1,9}", fullmatch=True)
+specs = st.builds(
+    JobSpec,
+    run=runs.filter(bool),
+    name=names | tricky.filter(lambda text: name_problem(text) is None),
+    team=st.none() | names,
+    pool=st.none() | names,
+    image=st.none() | st.just("registry.local/llm/train:24.10"),
+    code=st.sampled_from([None, ".", "sha256:" + "0f" * 32]),
+    gpu=asks,
+    cpu_milli=st.none() | st.integers(1, 10**6),
+    memory_mib=st.none() | st.integers(1, 2**24),
+    nodes=st.integers(1, 100),
+    role=st.sampled_from(["main", "worker", "no"]),
+    env=st.dictionaries(env_names, texts | tricky, max_size=4),
+    workdir=st.sampled_from(["", "src", "a b/c", "1", "实验"]),
+    priority=st.sampled_from(schema.PRIORITIES),
+    time_s=st.none() | st.integers(1, 1000),
+    max_time_s=st.none() | st.integers(1000, 10**6),
+    retry_times=st.integers(0, 5),
+    retry_when=st.lists(st.sampled_from(schema.RETRY_WHEN), unique=True).map(tuple),
+    preemptible=st.booleans(),
+    labels=st.dictionaries(labels, st.just("") | names, max_size=3),
+    hold=st.booleans(),
+)
+
+
+@given(specs)
+@settings(max_examples=150, deadline=None)
+def test_what_is_dumped_is_parsed_back(spec):
+    assert parse_spec(load_jobfile(dump_yaml(spec).encode())) == spec
+
+
+@given(specs)
+@settings(max_examples=60, deadline=None)
+def test_the_stored_form_is_read_back_and_is_a_job_file(spec):
+    assert from_json(to_json(spec)) == spec
+    assert parse_spec(to_json(spec)) == spec
+
+
+@given(specs)
+@settings(max_examples=40, deadline=None)
+def test_another_yaml_reader_sees_the_same_text(spec):
+    document = YAML(typ="safe", pure=True).load(dump_yaml(spec))
+    assert document["run"] == spec.run and document["name"] == spec.name
+    assert document.get("env", {}) == spec.env
+
+
+def test_a_dump_reads_as_a_person_would_write_it():
+    spec = JobSpec(run="set -e\npython train.py", name="sft", gpu=GpuAsk(1, part=(1, 4)), time_s=5400, retry_times=1)
+    assert dump_yaml(spec) == (
+        'name: sft\nrun: |-\n  set -e\n  python train.py\ngpu: 1/4\ntime: 1h30m\nretry: 1\n'
+    )  # fmt: skip

@@ -1,0 +1,191 @@
+import pytest
+from django.utils import translation
+
+from common.errors import FieldError, Hint, InvalidInput
+from common.words import ERROR_WORDS, FIELD_WORDS, error_words, field_words
+from jobs.jobfile import schema
+from jobs.jobfile.hints import hints_for
+from jobs.jobfile.load import load_jobfile
+from jobs.jobfile.parse import READERS, ROLE_READERS, Defaults, derive_name, parse_spec
+from jobs.jobfile.spec import DEFAULT_RETRY_WHEN, JobSpec
+
+
+def errors_of(data: dict) -> list[FieldError]:
+    with pytest.raises(InvalidInput) as caught:
+        parse_spec(data)
+    return caught.value.errors
+
+
+def codes_of(data: dict) -> list[tuple[str, str]]:
+    return [(error.pointer, error.code) for error in errors_of(data)]
+
+
+def test_two_lines_are_a_job():
+    spec = parse_spec(load_jobfile(b"run: python train.py\ngpu: 1\n"))
+    assert spec == JobSpec(run="python train.py", name="python train.py", gpu=READERS["gpu"](1, "/gpu"))
+
+
+def test_example_c_without_what_is_not_built():
+    spec = parse_spec(load_jobfile(
+        b"name: llama-sft\nteam: nlp\ncode: .\nrun: torchrun train.py --resume auto\ngpu: H100:8\nnodes: 4\n"
+        b"time: 18h\nmax_time: 36h\npreemptible: true\nretry: {times: 5, when: [preempted, node_lost]}\n"
+    ))  # fmt: skip
+    assert (spec.name, spec.team, spec.code, spec.gpu.text, spec.nodes) == ("llama-sft", "nlp", ".", "H100:8", 4)
+    assert (spec.time_s, spec.max_time_s, spec.preemptible) == (64_800, 129_600, True)
+    assert (spec.retry_times, spec.retry_when) == (5, ("preempted", "node_lost"))
+
+
+def test_all_errors_come_at_once():
+    found = codes_of({"gpus": 1, "shm": "8GB", "gpu": "5/4", "memory": 16, "env": {"LD_PRELOAD": "x", "1A": "y"}})
+    assert found == [
+        ("/gpus", "unknown_key"),
+        ("/shm", "not_supported_yet"),
+        ("/gpu", "gpu_part_too_large"),
+        ("/memory", "unit_missing"),
+        ("/env/LD_PRELOAD", "reserved_name"),
+        ("/env/1A", "bad_env_name"),
+        ("/run", "required"),
+    ]
+
+
+def test_the_number_of_errors_is_bounded():
+    assert len(errors_of({f"k{i}": 1 for i in range(1000)})) == schema.MAX_ERRORS
+
+
+def test_an_unknown_key_gets_did_you_mean():
+    [error] = errors_of({"run": "a", "pirority": "high"})
+    assert error.params == {"key": "pirority", "did_you_mean": "priority"}
+    assert field_words(error) == "“pirority” is not a key of the job file. Did you mean “priority”?"
+
+
+@pytest.mark.parametrize("key", schema.LATER)
+def test_a_key_of_the_format_is_never_unknown(key):
+    assert codes_of({"run": "a", key: "x"}) == [(f"/{key}", "not_supported_yet")]
+
+
+def test_a_key_with_nothing_behind_it_asks_for_nothing():
+    assert parse_spec({"run": "a", "gpu": None, "shm": None, "team": None}).gpu.count == 0
+
+
+def test_the_table_and_the_readers_agree():
+    assert set(READERS) | {"roles"} == set(schema.BUILT)
+    assert set(ROLE_READERS) == set(schema.ROLE_BUILT)
+    assert not set(schema.BUILT) & set(schema.LATER)
+
+
+def test_one_role_is_a_gang_of_its_count():
+    spec = parse_spec({"name": "x", "roles": {"worker": {"count": 3, "run": "a", "gpu": "1/4"}}})
+    assert (spec.role, spec.nodes, spec.run, spec.gpu.text) == ("worker", 3, "a", "1/4")
+
+
+def test_what_stands_beside_the_role_holds_for_it():
+    spec = parse_spec({"run": "a", "cpu": 2, "roles": {"worker": None}})
+    assert (spec.role, spec.nodes, spec.run, spec.cpu_milli) == ("worker", 1, "a", 2000)
+
+
+@pytest.mark.parametrize(
+    "roles, answer",
+    [
+        ({}, ("/roles", "required")),
+        ([], ("/roles", "wrong_type")),
+        ({"Worker": {}}, ("/roles/Worker", "bad_role_name")),
+        ({"w": 1}, ("/roles/w", "wrong_type")),
+        ({"w": {"count": "4..32"}}, ("/roles/w/count", "not_supported_yet")),
+        ({"w": {"ports": [1]}}, ("/roles/w/ports", "not_supported_yet")),
+        ({"w": {"gpus": 1}}, ("/roles/w/gpus", "unknown_key")),
+        ({"w": {"run": ""}}, ("/roles/w/run", "required")),
+    ],
+)
+def test_a_bad_role_is_answered(roles, answer):
+    given = {"roles": roles} if answer[0].endswith("run") else {"run": "a", "roles": roles}
+    assert answer in codes_of(given)
+
+
+def test_retry_may_be_a_number():
+    spec = parse_spec({"run": "a", "retry": 2})
+    assert (spec.retry_times, spec.retry_when) == (2, DEFAULT_RETRY_WHEN)
+    assert parse_spec({"run": "a", "retry": {"when": "exit_nonzero"}}).retry_when == ("exit_nonzero",)
+
+
+def test_a_reason_of_a_later_version_is_known():
+    assert codes_of({"run": "a", "retry": {"when": ["nccl_timeout"]}}) == [("/retry/when/0", "not_supported_yet")]
+
+
+def test_numbers_from_json_become_text_only_when_they_keep_their_spelling():
+    assert parse_spec({"run": "a", "env": {"SEED": 7}}).env == {"SEED": "7"}
+    assert codes_of({"run": "a", "env": {"LR": 0.0001, "B": True}}) == [
+        ("/env/LR", "wrong_type"),
+        ("/env/B", "wrong_type"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "given, kept", [("src//train/", "src/train"), ("./a", "a"), (".", ""), ("a/.hidden", "a/.hidden")]
+)
+def test_workdir_is_a_clean_path_beneath_the_code(given, kept):
+    assert parse_spec({"run": "a", "workdir": given}).workdir == kept
+
+
+@pytest.mark.parametrize("path", ["..", "a/..", "/", "~/x", "a\\..\\b", "~"])
+def test_workdir_never_leaves_the_code(path):
+    assert codes_of({"run": "a", "workdir": path}) == [("/workdir", "workdir_outside")]
+
+
+def test_a_name_may_hold_any_script_and_markup_stays_text():
+    for name in ("训练 实验", "<b>x</b>", "=1+1", "émoji 🚀"):
+        assert parse_spec({"run": "a", "name": name}).name == name
+
+
+def test_a_job_without_a_name_is_called_after_its_command():
+    assert derive_name("python   train.py\nexit 0") == "python train.py"
+    assert len(derive_name("x" * 500)) == 40
+    assert parse_spec({"run": "echo \u202e\x1b"}).name == "echo \ufffd\ufffd"
+    assert parse_spec({"run": "a"}, defaults=Defaults(name="upload", team="nlp")).name == "upload"
+
+
+def test_defaults_stand_in_for_what_is_missing_only():
+    spec = parse_spec({"run": "a", "pool": "train"}, defaults=Defaults(team="nlp", pool="dev"))
+    assert (spec.team, spec.pool) == ("nlp", "train")
+
+
+def test_windows_line_ends_of_a_form_become_unix():
+    assert parse_spec({"run": "set -e\r\npython a.py\r\n"}).run == "set -e\npython a.py"
+
+
+def test_hints_offer_the_nearest_value():
+    data = {
+        "run": "a",
+        "priority": "hihg",
+        "memory": 16,
+        "nodes": 0,
+        "preemptible": "yes",
+        "time": "2h",
+        "max_time": "1h",
+    }
+    assert set(map(repr, hints_for(errors_of(data), data))) == set(map(repr, [
+        Hint("/priority", "high"), Hint("/memory", "16GB"), Hint("/nodes", 1), Hint("/preemptible", True),
+        Hint("/max_time", "2h"),
+    ]))  # fmt: skip
+
+
+def test_the_words_are_sorted_and_name_the_field():
+    assert list(FIELD_WORDS) == sorted(FIELD_WORDS)
+    assert list(ERROR_WORDS) == sorted(ERROR_WORDS)
+    assert field_words(FieldError("/env/A~1B", "required")) == "env.A/B is missing. Add it."
+
+
+def test_a_sentence_never_fails():
+    assert "gpu" in field_words(FieldError("/gpu", "a_code_nobody_knows", {}))
+    for code in FIELD_WORDS:
+        assert "%(" not in field_words(FieldError("/gpu", code, {}))
+    for code in ERROR_WORDS:
+        error = InvalidInput(errors=[], code=code)
+        assert "%(" not in error_words(error)
+
+
+def test_a_sentence_has_whole_words_for_kinds():
+    with translation.override("en"):
+        [error] = errors_of({"run": "a", "preemptible": "yes"})
+        assert field_words(error) == (
+            "preemptible must be true or false, but it is text. Change the value; quotes make a text of it."
+        )
