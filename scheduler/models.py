@@ -8,6 +8,7 @@ class Lease(models.Model):
     holder = models.CharField(max_length=100, blank=True)
     epoch = models.BigIntegerField(default=0)
     expires_at = models.DateTimeField(null=True)
+    wanted = models.BooleanField(default=False)
     last_ok_at = models.DateTimeField(null=True)
     last_ms = models.PositiveIntegerField(null=True)
 

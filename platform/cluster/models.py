@@ -2,6 +2,7 @@
 
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
+from django.db.models import Q
 from django.db.models.functions import Lower, Now
 from django.utils.translation import gettext_lazy as _
 
@@ -95,6 +96,11 @@ class Node(models.Model):
         return self.cpu_milli * self.pool.cpu_overcommit_percent // 100
 
 
+class GpuQuerySet(models.QuerySet["Gpu"]):
+    def present(self) -> "GpuQuerySet":
+        return self.filter(removed_at__isnull=True, node__removed_at__isnull=True)
+
+
 class Gpu(models.Model):
     """A physical card. It sells `sellable_mib`: NVML's total less its reserved memory less the admin's margin."""
 
@@ -114,11 +120,16 @@ class Gpu(models.Model):
     enforcement = models.CharField(_("memory limit by"), max_length=20, default="watchdog")
     probed_at = models.DateTimeField(null=True, blank=True)
     evidence = models.CharField(max_length=300, blank=True)
+    removed_at = models.DateTimeField(null=True, blank=True)
+
+    objects = GpuQuerySet.as_manager()
 
     class Meta:
         verbose_name, verbose_name_plural = _("GPU"), _("GPUs")
         ordering = ["node_id", "index"]
-        constraints = [models.UniqueConstraint(fields=["node", "index"], name="one_gpu_index")]
+        constraints = [
+            models.UniqueConstraint(fields=["node", "index"], condition=Q(removed_at__isnull=True), name="one_gpu_index")
+        ]
 
     def __str__(self) -> str:
         return f"{self.node.name}:{self.index}"

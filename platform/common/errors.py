@@ -121,3 +121,10 @@ class Unavailable(PlatformError):
 
     status = 503
     code = "unavailable"
+
+
+class KeyReused(PlatformError):
+    """The same Idempotency-Key came with another body."""
+
+    status = 422
+    code = "idempotency_key_reused"

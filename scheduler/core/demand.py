@@ -7,7 +7,7 @@ import numpy as np
 
 from scheduler.core.request import acceptable_kinds, kinds_in
 from scheduler.core.snapshot import Snapshot
-from scheduler.core.types import Ask, Role
+from scheduler.core.types import GPU_MILLI, Ask, Role
 
 
 @dataclass(frozen=True)
@@ -24,20 +24,18 @@ class Demand:
     most: np.ndarray
 
     def affordable(self, spare_milli: int) -> tuple[int, ...]:
-        """`kinds` less those of which not even one task may cost `spare_milli` more than the cheapest."""
+        """`kinds` less those of which not even one task may cost `spare_milli` more than on the cheapest."""
+        if spare_milli >= self.most[GPU_MILLI] - self.least[GPU_MILLI]:
+            return self.kinds
         return tuple(
-            affordable(role.ask, kinds, spare_milli) for role, kinds in zip(self.gang, self.kinds, strict=True)
+            sum(1 << kind for kind in kinds_in(kinds) if surcharge(role.ask, kinds, kind) <= spare_milli)
+            for role, kinds in zip(self.gang, self.kinds, strict=True)
         )
 
 
 def build_demand(snapshot: Snapshot, gang: tuple[Role, ...], pool: int) -> Demand:
     kinds = tuple(acceptable_kinds(role.ask) & snapshot.pool_kinds[pool] for role in gang)
     return Demand(gang, pool, kinds, _amounts(gang, kinds, min), _amounts(gang, kinds, max))
-
-
-def affordable(ask: Ask, kinds: int, spare_milli: int) -> int:
-    """The kinds of the mask on which one task costs at most `spare_milli` of quota more than on the cheapest."""
-    return sum(1 << kind for kind in kinds_in(kinds) if surcharge(ask, kinds, kind) <= spare_milli)
 
 
 def surcharge(ask: Ask, kinds: int, kind: int) -> int:

@@ -99,8 +99,11 @@ def _best_card(snapshot: Snapshot, request: Request) -> dict:
 
 def _is_fragmented(snapshot: Snapshot, request: Request) -> bool:
     """Is enough free in sum on cards of one kind, while too few single cards have room?"""
-    ask, gpus = request.ask, _cards_in_reach(snapshot, request)
-    if not ask.gpus or fitting_cards(snapshot, request, gpus).sum() >= ask.gpus:
+    ask = request.ask
+    if not ask.gpus:
+        return False
+    gpus = _cards_in_reach(snapshot, request)
+    if fitting_cards(snapshot, request, gpus).sum() >= ask.gpus:
         return False
     if not ask.whole:
         gpus = gpus[snapshot.gpu_slices[gpus] < snapshot.gpu_max_slices[gpus]]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from scheduler.core.demand import Demand, affordable, surcharge
+from scheduler.core.demand import Demand, surcharge
 from scheduler.core.filters import fitting_cards
 from scheduler.core.request import Request
 from scheduler.core.scores import left_on
@@ -30,8 +30,7 @@ def place(
     taken: list[TaskPlace] = []
     for index, rank in _largest_first(job.gang):
         role = job.gang[index]
-        allowed = affordable(role.ask, demand.kinds[index], spare_milli) & kinds[index]
-        request, node = table.best_node(role.ask, job.pool, allowed)
+        request, node = table.best_node(role.ask, job.pool, kinds[index] & demand.affordable(spare_milli)[index])
         if node < 0:
             for task in reversed(taken):
                 snapshot.give_back_task(task)

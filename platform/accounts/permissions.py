@@ -1,0 +1,45 @@
+"""Who may do what: one table, action x role. Services ask by name; a stranger never gets this far (404 by queryset)."""
+
+from accounts.models import Membership, Team, TeamRole, User
+from common.errors import NotPermitted
+
+VIEWER, MEMBER, LEAD = TeamRole.VIEWER.value, TeamRole.MEMBER.value, TeamRole.LEAD.value
+OWNER, AUDITOR, ADMIN = "owner", "auditor", "admin"
+
+PERMISSIONS: dict[str, frozenset[str]] = {
+    "job.read": frozenset({VIEWER, MEMBER, LEAD, AUDITOR, ADMIN}),
+    "job.submit": frozenset({MEMBER, LEAD}),
+    "job.submit_urgent": frozenset({LEAD, ADMIN}),
+    "job.stop": frozenset({OWNER, LEAD, ADMIN}),
+    "job.retry": frozenset({OWNER, LEAD, ADMIN}),
+    "job.hold": frozenset({OWNER, LEAD, ADMIN}),
+    "job.release": frozenset({OWNER, LEAD, ADMIN}),
+    "quota.read": frozenset({VIEWER, MEMBER, LEAD, AUDITOR, ADMIN}),
+    "quota.change": frozenset({ADMIN}),
+    "person.invite": frozenset({ADMIN}),
+    "person.suspend": frozenset({ADMIN}),
+    "node.change": frozenset({ADMIN}),
+    "platform.read": frozenset({AUDITOR, ADMIN}),
+}
+
+
+def roles_of(user: User, team: Team | None = None, owner_id: int | None = None) -> set[str]:
+    """Every role that `user` has towards `team`. Ownership counts while its owner is a member or lead of the team."""
+    if not user.is_active:
+        return set()
+    roles = {user.platform_role} & {AUDITOR, ADMIN}
+    if team is not None:
+        roles |= set(Membership.objects.filter(user=user, team=team).values_list("role", flat=True))
+    if owner_id == user.pk and roles & {MEMBER, LEAD}:
+        roles.add(OWNER)
+    return roles
+
+
+def may(user: User, action: str, team: Team | None = None, owner_id: int | None = None) -> bool:
+    return bool(roles_of(user, team, owner_id) & PERMISSIONS[action])
+
+
+def require(user: User, action: str, team: Team | None = None, owner_id: int | None = None) -> None:
+    """Raises NotPermitted, naming the action and the roles that could."""
+    if not may(user, action, team, owner_id):
+        raise NotPermitted(action=action, needs=sorted(PERMISSIONS[action]))

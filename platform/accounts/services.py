@@ -1,0 +1,173 @@
+"""Writes about people: accounts, teams, tokens and the links that work once."""
+
+import secrets
+from datetime import timedelta
+
+from django.conf import settings
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import connection, models, transaction
+from django.db.models import Max
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from accounts.models import ApiToken, LoginLink, Membership, PlatformRole, Team, TeamRole, User, digest_of
+from accounts.permissions import require
+from common.errors import FieldError, InvalidInput, NameTaken, NotFound
+
+SCOPES = ("jobs:read", "jobs:write", "cluster:read", "tokens:write")
+TOKEN_DAYS_MAX = 366
+LINK_LIFETIME = timedelta(hours=24)
+INVITATION_LIFETIME = timedelta(days=7)
+
+
+@transaction.atomic
+def create_user(
+    *, username: str, password: str | None = None, platform_role: str = PlatformRole.NONE, uid: int | None = None, **names: str
+) -> User:
+    """A new person with the next free uid of the configured range. Without a password only a link signs them in."""
+    if User.objects.filter(username__iexact=username).exists():
+        raise NameTaken(name=username)
+    user = User(
+        username=username,
+        platform_role=platform_role,
+        uid=uid or _next_number(User, "uid", settings.TESSERA_UID_RANGE),
+        **names,
+    )
+    if password is None:
+        user.set_unusable_password()
+    else:
+        set_password(user, password, pointer="/password")
+    _clean(user)
+    user.save()
+    return user
+
+
+@transaction.atomic
+def create_team(*, name: str, gid: int | None = None, parent: Team | None = None, title: str = "") -> Team:
+    if Team.objects.filter(name__iexact=name).exists():
+        raise NameTaken(name=name)
+    team = Team(name=name, title=title, parent=parent, gid=gid or _next_number(Team, "gid", settings.TESSERA_GID_RANGE))
+    _clean(team)
+    team.save()
+    return team
+
+
+def add_member(*, user: User, team: Team, role: str = TeamRole.MEMBER) -> Membership:
+    return Membership.objects.update_or_create(user=user, team=team, defaults={"role": role})[0]
+
+
+def set_password(user: User, password: str, *, pointer: str) -> None:
+    """Set a password that the policy accepts. The caller saves. Raises InvalidInput in the policy's words."""
+    try:
+        validate_password(password, user)
+    except ValidationError as weak:
+        raise InvalidInput([FieldError(pointer, "weak_password", {"why": " ".join(weak.messages)})]) from weak
+    user.set_password(password)
+
+
+def create_token(*, user: User, name: str, scopes: list[str], days: int, within: list[str] | None = None) -> tuple[ApiToken, str]:
+    """A new token and its secret, which is shown once and never again.
+
+    within: the scopes of the token that asks, where one does: a token never makes a stronger token.
+    """
+    allowed = set(SCOPES if within is None else within)
+    errors = [FieldError("/scopes", "unknown_scope", {"scope": s, "known": ", ".join(sorted(allowed))}) for s in scopes if s not in allowed]
+    if not scopes:
+        errors.append(FieldError("/scopes", "required"))
+    if not 1 <= days <= TOKEN_DAYS_MAX:
+        errors.append(FieldError("/days", "out_of_range", {"min": 1, "max": TOKEN_DAYS_MAX}))
+    if not name.strip() or len(name) > 64 or not name.isprintable():
+        errors.append(FieldError("/name", "bad_name", {"max": 64}))
+    if errors:
+        raise InvalidInput(errors)
+    secret = "tes_" + secrets.token_urlsafe(32)
+    token = ApiToken.objects.create(
+        user=user,
+        name=name.strip(),
+        prefix=secret[:10],
+        digest=digest_of(secret),
+        scopes=sorted(set(scopes)),
+        expires_at=timezone.now() + timedelta(days=days),
+    )
+    return token, secret
+
+
+def revoke_token(*, user: User, token_id: int) -> None:
+    if not ApiToken.objects.filter(user=user, pk=token_id, revoked_at__isnull=True).update(revoked_at=Now()):
+        raise NotFound(kind="token", id=token_id)
+
+
+def make_login_link(*, user: User) -> str:
+    """The path of a link that signs `user` in, once."""
+    return _make_link(user=user, lifetime=LINK_LIFETIME)
+
+
+def invite_person(*, actor: User, team: Team, role: str) -> str:
+    """The path of a link by which one newcomer chooses a name and a password and joins `team`."""
+    require(actor, "person.invite")
+    return _make_link(team=team, role=role, created_by=actor, lifetime=INVITATION_LIFETIME)
+
+
+def find_link(secret: str) -> LoginLink:
+    """The link that still works. Raises NotFound for one that is used, old or was never made."""
+    link = _live_links().filter(digest=digest_of(secret)).select_related("user", "team").first()
+    if link is None or (link.user and not link.user.is_active):
+        raise NotFound(kind="link")
+    return link
+
+
+def use_login_link(secret: str) -> User:
+    """The person whom the link signs in; the link is spent by it."""
+    link = find_link(secret)
+    if link.user is None or not _spend(link):
+        raise NotFound(kind="link")
+    return link.user
+
+
+@transaction.atomic
+def accept_invitation(*, secret: str, username: str, password: str, full_name: str = "") -> User:
+    link = find_link(secret)
+    if link.team is None or not _spend(link):
+        raise NotFound(kind="link")
+    user = create_user(username=username, password=password, full_name=full_name)
+    add_member(user=user, team=link.team, role=link.role)
+    return user
+
+
+def _make_link(*, lifetime: timedelta, **fields: object) -> str:
+    secret = secrets.token_urlsafe(32)
+    LoginLink.objects.create(digest=digest_of(secret), expires_at=timezone.now() + lifetime, **fields)
+    return f"/join/{secret}" if "team" in fields else f"/sign-in/{secret}"
+
+
+def _live_links() -> models.QuerySet[LoginLink]:
+    return LoginLink.objects.filter(used_at__isnull=True, expires_at__gt=Now())
+
+
+def _spend(link: LoginLink) -> bool:
+    """Whether this caller is the one whose click counts."""
+    return bool(_live_links().filter(pk=link.pk).update(used_at=Now()))
+
+
+def _next_number(model: type[models.Model], field: str, bounds: tuple[int, int]) -> int:
+    """The next free number of a range, taken under a lock of its own so that two newcomers never share one."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"tessera {field}"])
+    low, high = bounds
+    top = model._default_manager.filter(**{f"{field}__range": bounds}).aggregate(top=Max(field))["top"]
+    number = low if top is None else top + 1
+    if number > high:
+        raise InvalidInput([FieldError(f"/{field}", "range_used_up", {"min": low, "max": high})])
+    return number
+
+
+def _clean(row: models.Model) -> None:
+    try:
+        row.full_clean(validate_unique=False, validate_constraints=False)
+    except ValidationError as bad:
+        raise InvalidInput(
+            [FieldError(f"/{name}", "bad_value", {"why": " ".join(words)}) for name, words in bad.message_dict.items()]
+        ) from bad
+
+

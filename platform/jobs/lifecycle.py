@@ -1,0 +1,147 @@
+"""How tasks and their job move. Everything that changes a job's state comes through here, with the job's row locked.
+
+The lock order below a job: job, then its tasks. A task leaves HOLDING and its holdings end in the same transaction.
+"""
+
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from common.errors import StaleState
+from common.locks import lock_rows
+from events.bus import SYSTEM, Actor, hint, record, ring_pool
+from events.transitions import advance
+from jobs.models import Job, Task
+from jobs.states import HOLDING, JOB_FINAL, REASONS, TASK_FINAL, TASK_MOVES, JobState, TaskState, derive_job_state
+from quotas.models import Holding
+
+RETRY_PAUSE_S = (5, 30, 120, 600)
+"""The wait before the first, second, ... retry: a job that always fails must not fill the log with starts."""
+
+
+def lock_job(pk: int) -> Job:
+    """The job's row, locked until the transaction ends. Everything about one job is serialised by it."""
+    rows = lock_rows(Job.objects.filter(pk=pk))
+    if not rows:
+        raise StaleState(kind="job", was="deleted")
+    return rows[0]
+
+
+def begin_attempt(job: Job) -> list[Task]:
+    """Make the PENDING tasks of `job.attempt`; ranks count over the whole gang. The job's row is locked."""
+    roles = [role["role"] for role in job.gang for _ in range(role["min"])]
+    return Task.objects.bulk_create(
+        Task(job=job, role=role, rank=rank, attempt=job.attempt) for rank, role in enumerate(roles)
+    )
+
+
+def move_task(task: Task, to: str, *, reason: str = "", actor: Actor, params: dict | None = None, **also: object) -> None:
+    """Advance a task, step by step where the table wants steps, end its holdings when it leaves HOLDING, then settle
+    its job. The job's row is locked by the caller. Raises StaleState where somebody else moved it first.
+    """
+    with transaction.atomic():
+        for step in path(task.state, to):
+            last = step == to
+            was = task.state
+            extra = {**_times(step), **(also if last else {})}
+            words = {"role": task.role, "rank": task.rank, "attempt": task.attempt, **(params or {})}
+            advance(task, step, reason=reason if last else "", actor=actor, params=words, **extra)
+            if was in HOLDING and step not in HOLDING:
+                Holding.objects.filter(task=task.uuid).release()
+                ring_pool(task.pool_id)
+                hint("cycle")
+        settle_job(task.job, actor=actor)
+
+
+def path(start: str, to: str) -> list[str]:
+    """The shortest legal way between two task states, without `start`. A short task may be over before it is seen."""
+    between = {TaskState.STARTING, TaskState.RUNNING} | ({TaskState.STOPPING} if to == TaskState.STOPPED else set())
+    ways: list[list[str]] = [[start]]
+    while ways:
+        way = ways.pop(0)
+        for step in sorted(TASK_MOVES[way[-1]]):
+            if step == to:
+                return [*way[1:], step]
+            if step in between and step not in way:
+                ways.append([*way, step])
+    raise StaleState(kind="task", was=start)
+
+
+def settle_job(job: Job, *, actor: Actor = SYSTEM) -> None:
+    """Derive the job's state from its newest attempt, or begin the next attempt. The job's row is locked."""
+    job.refresh_from_db()
+    if job.state in JOB_FINAL:
+        return
+    tasks = list(job.newest_tasks)
+    state = derive_job_state((task.state for task in tasks), stopping=job.stop_requested_at is not None)
+    if state == job.state:
+        return
+    if state not in JOB_FINAL:
+        advance(job, state, actor=actor, **({"started_at": Now()} if state == JobState.RUNNING and not job.started_at else {}))
+        return
+    decisive = _decisive(tasks)
+    if may_retry(job, decisive.reason):
+        retry(job, actor=actor, because=decisive.reason)
+    else:
+        reason = "completed" if state == JobState.SUCCEEDED else decisive.reason or job.stop_reason
+        advance(job, state, reason=reason, actor=actor, ended_at=Now(), exit_code=decisive.exit_code)
+
+
+def may_retry(job: Job, reason: str) -> bool:
+    """A failed attempt is tried again where the job's own rule names its reason, and never against a stop wish."""
+    rule = job.spec.get("retry", {})
+    return bool(
+        reason in REASONS
+        and REASONS[reason].retry
+        and reason in rule.get("when", ())
+        and job.retries_left > 0
+        and job.stop_requested_at is None
+    )
+
+
+def retry(job: Job, *, actor: Actor, because: str) -> None:
+    """Queue the next attempt after a pause that grows with each try."""
+    tried = max(job.spec.get("retry", {}).get("times", 0) - job.retries_left, 0)
+    pause = timedelta(seconds=RETRY_PAUSE_S[min(tried, len(RETRY_PAUSE_S) - 1)])
+    requeue(job, actor=actor, reason=because, not_before=timezone.now() + pause, retries_left=job.retries_left - 1)
+
+
+def requeue(job: Job, *, actor: Actor, reason: str, **also: object) -> None:
+    """Begin attempt + 1 in the queue, at the place that the first submit gave it. The job's row is locked."""
+    fresh = {
+        "attempt": job.attempt + 1,
+        "started_at": None,
+        "ended_at": None,
+        "exit_code": None,
+        "wait_reasons": [],
+        "explained_at": None,
+        "queued_at": Now(),
+    }
+    advance(job, JobState.QUEUED, reason=reason, actor=actor, params={"attempt": job.attempt + 1}, **{**fresh, **also})
+    begin_attempt(job)
+    hint("cycle")
+
+
+def note(job: Job, verb: str, *, actor: Actor, params: dict | None = None) -> None:
+    """A line of history that is no move. The job's row is locked."""
+    record(job, verb, actor=actor, params=params)
+
+
+def _decisive(tasks: list[Task]) -> Task:
+    """The task that tells why the attempt ended: the first that failed of itself, else the first that was stopped."""
+    ended = [task for task in tasks if task.state in TASK_FINAL]
+    by_itself = [task for task in ended if task.state == TaskState.FAILED and task.reason != "gang_broken"]
+    stopped = [task for task in ended if task.state == TaskState.STOPPED and task.reason != "gang_broken"]
+    return min(by_itself or stopped or ended, key=lambda task: (task.ended_at or timezone.now(), task.rank))
+
+
+def _times(step: str) -> dict[str, object]:
+    if step == TaskState.ASSIGNED:
+        return {"assigned_at": Now()}
+    if step == TaskState.RUNNING:
+        return {"started_at": Now(), "lost_at": None}
+    if step == TaskState.LOST:
+        return {"lost_at": Now()}
+    return {"ended_at": Now()} if step in TASK_FINAL else {}

@@ -1,0 +1,188 @@
+"""Submitting: a spec and a person become a job in the queue. Accepted is stored: it is never lost, and it waits."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from django.db import IntegrityError, transaction
+
+from accounts.models import Team, User
+from accounts.permissions import require
+from cluster.capacity import default_request
+from cluster.models import Gpu, Pool
+from common.errors import FieldError, Impossible, InvalidInput, KeyReused
+from common.resources import GpuAsk, gpu_milli, matches_model, slice_of
+from events.bus import Actor, hint
+from jobs.jobfile.spec import JobSpec, to_json
+from jobs.lifecycle import begin_attempt, lock_job, note
+from jobs.models import CodePack, IdempotencyKey, Job, JobKind, Priority
+from quotas.models import Quota
+from quotas.services import admit_waiting_job
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A spec whose names are resolved, before it is a job. What `check` looks at.
+
+    gang: [{"role", "min", "max", "request": {"gpu": text, "cpu_milli", "memory_mib"}}]; request is per task.
+    """
+
+    spec: JobSpec
+    user: User
+    team: Team
+    pool: Pool
+    gang: list[dict]
+
+
+Check = Callable[[Draft], None]
+"""Raises Impossible where the draft could never run. The doors pass scheduler.preview.check_possible."""
+
+
+def submit_job(
+    *, user: User, spec: JobSpec, check: Check, containers: bool, key: str = "", body: bytes = b"", kind: str = JobKind.BATCH
+) -> Job:
+    """Store a job with its first attempt. Refused only if it could never run or a limit of counts is met.
+
+    containers: whether the runtime can use an image. key, body: the caller's Idempotency-Key and what was sent with
+    it; the same key with the same body answers with the job that the first submit made.
+    Raises InvalidInput, Impossible, NotPermitted, QuotaExceeded, Conflict.
+    """
+    if key and (done := _answered(user, key, body)):
+        return done
+    draft = choose_pool(user=user, spec=spec, check=check, containers=containers)
+    try:
+        with transaction.atomic():
+            admit_waiting_job(user=user, waiting=lambda: Job.objects.waiting().filter(user=user).count())
+            job = _store(draft, kind)
+            if key:
+                IdempotencyKey.objects.create(user=user, key=key, fingerprint=_fingerprint(body), job=job)
+    except IntegrityError:
+        if key and (done := _answered(user, key, body)):  # the same submit came twice at once
+            return done
+        raise
+    return Job.objects.with_names().get(pk=job.pk)
+
+
+def choose_pool(*, user: User, spec: JobSpec, check: Check, containers: bool) -> Draft:
+    """Resolve the names of a spec. Without a pool, the first of the team's pools where it could run."""
+    team = _team(user, spec)
+    require(user, "job.submit", team)
+    if spec.priority == "urgent":
+        require(user, "job.submit_urgent", team)
+    spec = _with_code(user, spec)
+    if spec.image and not containers:
+        raise InvalidInput([FieldError("/image", "no_containers")])
+    refused: list[Impossible] = []
+    for pool in _pools(team, spec):
+        draft = Draft(replace(spec, team=team.name, pool=pool.name), user, team, pool, build_gang(spec, pool))
+        try:
+            check(draft)
+        except Impossible as impossible:
+            refused.append(impossible)
+        else:
+            return draft
+    raise refused[0]
+
+
+def build_gang(spec: JobSpec, pool: Pool) -> list[dict]:
+    """The job's one role as the scheduler reads it, with what the pool gives by default filled in."""
+    cpu, memory = default_request(pool, _asked_milli(spec.gpu, pool))
+    request = {
+        "gpu": spec.gpu.text,
+        "cpu_milli": spec.cpu_milli if spec.cpu_milli is not None else cpu,
+        "memory_mib": spec.memory_mib if spec.memory_mib is not None else memory,
+    }
+    return [{"role": spec.role, "min": spec.nodes, "max": spec.nodes, "request": request}]
+
+
+def _store(draft: Draft, kind: str) -> Job:
+    spec = draft.spec
+    job = Job.objects.create(
+        name=spec.name or "",
+        kind=kind,
+        team=draft.team,
+        user=draft.user,
+        pool=draft.pool,
+        spec=to_json(spec),
+        gang=draft.gang,
+        labels=spec.labels,
+        priority=Priority[spec.priority.upper()],
+        preemptible=spec.preemptible,
+        time_s=spec.time_s,
+        max_time_s=spec.max_time_s or draft.pool.default_max_time_s,
+        retries_left=spec.retry_times,
+    )
+    job = lock_job(job.pk)
+    who = Actor(draft.user.username, draft.user.pk)
+    note(job, "submitted", actor=who, params={"pool": draft.pool.name})
+    if spec.hold:
+        Job.objects.filter(pk=job.pk).update(held_at=job.submitted_at, held_by=draft.user.username)
+        note(job, "held", actor=who)
+    begin_attempt(job)
+    hint("cycle")
+    return job
+
+
+def _team(user: User, spec: JobSpec) -> Team:
+    """The team that the spec names, or the only one of the person's. A stranger's team is as unknown as none."""
+    teams = list(Team.objects.filter(memberships__user=user))
+    known = ", ".join(team.name for team in teams)
+    if spec.team:
+        named = next((team for team in teams if team.name == spec.team.lower()), None)
+        if named is None:
+            raise InvalidInput([FieldError("/team", "unknown_team", {"team": spec.team, "known": known})])
+        return named
+    if not teams:
+        raise InvalidInput([FieldError("/team", "no_team")])
+    if len(teams) > 1:
+        raise InvalidInput([FieldError("/team", "choose_team", {"known": known})])
+    return teams[0]
+
+
+def _pools(team: Team, spec: JobSpec) -> list[Pool]:
+    """Where the job may go: the pool it names, else the pools of the team's quotas; slices prefer shared pools."""
+    pools = [quota.pool for quota in Quota.objects.filter(team=team).select_related("pool")]
+    known = ", ".join(pool.name for pool in pools)
+    if spec.pool:
+        named = [pool for pool in pools if pool.name == spec.pool.lower()]
+        if not named:
+            code = "no_quota" if Pool.objects.filter(name=spec.pool.lower()).exists() else "unknown_pool"
+            raise InvalidInput([FieldError("/pool", code, {"pool": spec.pool, "known": known, "team": team.name})])
+        return named
+    if not pools:
+        raise InvalidInput([FieldError("/pool", "no_quota_at_all", {"team": team.name})])
+    wants_shared = spec.gpu.is_slice or spec.gpu.count == 0
+    return sorted(pools, key=lambda pool: (pool.shared != wants_shared, pool.name))
+
+
+def _with_code(user: User, spec: JobSpec) -> JobSpec:
+    if not spec.code:
+        return spec
+    if spec.code == ".":
+        raise InvalidInput([FieldError("/code", "code_not_uploaded")])
+    if not CodePack.objects.filter(user=user, digest=spec.code).exists():
+        raise InvalidInput([FieldError("/code", "unknown_code", {"digest": spec.code})])
+    return spec
+
+
+def _asked_milli(ask: GpuAsk, pool: Pool) -> int:
+    """Thousandths of cards that a task asks, on the pool's first card that could serve it."""
+    for card in Gpu.objects.present().filter(pool=pool):
+        if ask.models and not any(matches_model(model, card.model, card.product) for model in ask.models):
+            continue
+        if share := slice_of(ask, card.sellable_mib):
+            return gpu_milli(share, card.sellable_mib) * ask.count
+    return 1000 * ask.count
+
+
+def _answered(user: User, key: str, body: bytes) -> Job | None:
+    row = IdempotencyKey.objects.filter(user=user, key=key).select_related("job").first()
+    if row is None:
+        return None
+    if row.fingerprint != _fingerprint(body):
+        raise KeyReused(key=key)
+    return Job.objects.with_names().get(pk=row.job_id)
+
+
+def _fingerprint(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()

@@ -1,0 +1,112 @@
+"""Writes about what may be held: quotas with their history, and the counts that a submit meets."""
+
+from collections.abc import Callable
+
+from django.db import transaction
+
+from accounts.models import User
+from accounts.permissions import require
+from common.errors import FieldError, InvalidInput, QuotaExceeded
+from common.locks import lock_rows
+from events.bus import Actor, hint, record, ring_pool
+from quotas.models import Quota, UserLimit
+
+AMOUNTS = tuple(f"{name}_{kind}" for name in ("gpu_milli", "cpu_milli", "memory_mib") for kind in ("guarantee", "limit"))
+QUOTA_FIELDS = (*AMOUNTS, "weight", "cell")
+
+
+def quota_problems(quota: Quota, *, pool_total: tuple[int, int, int], promised: tuple[int, int, int]) -> list[FieldError]:
+    """What makes no sense about a quota, as errors with the numbers.
+
+    pool_total: what the pool has (gpu_milli, cpu_milli, memory_mib); promised: the guarantees of the other teams.
+    """
+    problems = []
+    for name, total, others in zip(("gpu_milli", "cpu_milli", "memory_mib"), pool_total, promised, strict=True):
+        guarantee, limit = getattr(quota, f"{name}_guarantee"), getattr(quota, f"{name}_limit")
+        if limit is not None and guarantee > limit:
+            problems.append(FieldError(f"/{name}_guarantee", "guarantee_above_limit", {"guarantee": guarantee, "limit": limit}))
+        if guarantee and guarantee + others > total:
+            words = {"guarantee": guarantee, "left": max(total - others, 0), "total": total}
+            problems.append(FieldError(f"/{name}_guarantee", "guarantee_above_pool", words))
+    if quota.team.parent_id and _parent_limit_below(quota):
+        problems.append(FieldError("/gpu_milli_guarantee", "guarantee_above_parent", {"parent": str(quota.team.parent)}))
+    return problems
+
+
+@transaction.atomic
+def save_quota(*, actor: User, quota: Quota, pool_total: tuple[int, int, int]) -> Quota:
+    """Store a new or changed quota with a line of history. Lowering a limit ends nothing: usage shrinks by itself.
+
+    Raises InvalidInput where guarantees exceed limits or the pool.
+    """
+    require(actor, "quota.change")
+    rows = lock_rows(Quota.objects.filter(pool=quota.pool))
+    before = next((row for row in rows if row.pk == quota.pk), None)
+    others = [row.guarantees() for row in rows if row.pk != quota.pk and row.team.parent_id is None]
+    promised = (sum(o[0] for o in others), sum(o[1] for o in others), sum(o[2] for o in others))
+    if quota.team.parent_id:
+        promised = (0, 0, 0)
+    if problems := quota_problems(quota, pool_total=pool_total, promised=promised):
+        raise InvalidInput(problems)
+    quota.save()
+    _record_change(quota, before, QUOTA_FIELDS, "quota.changed" if before else "quota.made", actor)
+    ring_pool(quota.pool_id)
+    hint("cycle")
+    return quota
+
+
+@transaction.atomic
+def delete_quota(*, actor: User, quota: Quota) -> None:
+    require(actor, "quota.change")
+    lock_rows(Quota.objects.filter(pk=quota.pk))
+    record(quota, "quota.deleted", actor=Actor(actor.username, actor.pk), params={"from": _values(quota, QUOTA_FIELDS), "to": {}})
+    quota.delete()
+    hint("cycle")
+
+
+@transaction.atomic
+def save_user_limit(*, actor: User, limit: UserLimit) -> UserLimit:
+    require(actor, "quota.change")
+    before = next(iter(lock_rows(UserLimit.objects.filter(pk=limit.pk))), None)
+    limit.save()
+    _record_change(limit, before, UserLimit.FIELDS, "limit.changed" if before else "limit.made", actor)
+    hint("cycle")
+    return limit
+
+
+def limit_of_everyone() -> UserLimit:
+    return UserLimit.objects.get_or_create(user=None, defaults={"jobs_running": 100, "jobs_waiting": 1000, "notebooks_running": 2, "notebook_hours": 24})[0]
+
+
+def ensure_user_limit(user: User) -> UserLimit:
+    """The person's own row, made on first need: it is what the allocating transaction locks."""
+    return UserLimit.objects.get_or_create(user=user)[0]
+
+
+def admit_waiting_job(*, user: User, waiting: Callable[[], int]) -> None:
+    """Refuse one more waiting job above the person's limit. Locks the person's limit row for this transaction, so the
+    count that `waiting` makes afterwards cannot be overtaken. Raises QuotaExceeded."""
+    ensure_user_limit(user)
+    row = lock_rows(UserLimit.objects.filter(user=user))[0]
+    allowed = row.effective(limit_of_everyone())["jobs_waiting"]
+    used = waiting()
+    if allowed is not None and used >= allowed:
+        raise QuotaExceeded("user_limit", what="jobs_waiting", used=used, limit=allowed)
+
+
+def _record_change(row: Quota | UserLimit, before: Quota | UserLimit | None, fields: tuple[str, ...], verb: str, actor: User) -> None:
+    was = _values(before, fields) if before else {}
+    now = _values(row, fields)
+    changed = [name for name in fields if was.get(name) != now[name]]
+    if changed:
+        params = {"from": {n: was.get(n) for n in changed}, "to": {n: now[n] for n in changed}}
+        record(row, verb, actor=Actor(actor.username, actor.pk), params=params)
+
+
+def _values(row: Quota | UserLimit, fields: tuple[str, ...]) -> dict:
+    return {name: getattr(row, name) for name in fields}
+
+
+def _parent_limit_below(quota: Quota) -> bool:
+    parent = Quota.objects.filter(team_id=quota.team.parent_id, pool=quota.pool).first()
+    return bool(parent and parent.gpu_milli_limit is not None and quota.gpu_milli_guarantee > parent.gpu_milli_limit)

@@ -1,0 +1,32 @@
+"""The pages' addresses. Every name here has a line in the table of tests/portal/test_doors.py."""
+
+from django.urls import path
+
+from portal.pages import account, cluster, home, jobs, queue, quota, submit
+
+urlpatterns = [
+    path("", home.home, name="home"),
+    path("jobs/", jobs.list_jobs, name="jobs"),
+    path("jobs/new", submit.new_job, name="job_new"),
+    path("jobs/new/sync", submit.sync_panes, name="job_sync"),
+    path("j/<str:job_id>/", jobs.show_job, name="job"),
+    path("j/<str:job_id>/stop", jobs.stop, name="job_stop"),
+    path("j/<str:job_id>/retry", jobs.retry, name="job_retry"),
+    path("j/<str:job_id>/hold", jobs.hold, name="job_hold"),
+    path("j/<str:job_id>/release", jobs.release, name="job_release"),
+    path("j/<str:job_id>/log/<uuid:task_uuid>", jobs.download_log, name="job_log"),
+    path("queue/", queue.show_queue, name="queue"),
+    path("cluster/", cluster.show_cluster, name="cluster"),
+    path("cluster/gpus/", cluster.show_gpu_map, name="gpu_map"),
+    path("nodes/<str:name>/", cluster.show_node, name="node"),
+    path("quota/", quota.show_quota, name="quota"),
+    path("sign-in/", account.sign_in, name="sign_in"),
+    path("sign-in/<str:secret>", account.sign_in_by_link, name="sign_in_by_link"),
+    path("join/<str:secret>", account.join, name="join"),
+    path("sign-out/", account.sign_out, name="sign_out"),
+    path("settings/look/", account.set_look, name="set_look"),
+    path("settings/password/", account.change_password, name="password"),
+    path("settings/tokens/", account.tokens, name="tokens"),
+    path("settings/tokens/<int:token_id>/revoke", account.revoke, name="token_revoke"),
+    path("settings/invite/", account.invite, name="invite"),
+]

@@ -1,0 +1,285 @@
+"""A plan becomes typed steps (pure), and a small interpreter runs each in a transaction of its own.
+
+`start_job` is the allocating transaction of DESIGN section 7: check the epoch, lock the limits (teams from root to
+leaf, then the user), lock the nodes, lock the cards, and only in later statements sum the live holdings; then refuse,
+or insert holdings and advance the tasks. In one statement with the locks the sum would be a look at the past.
+"""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import Count, Sum
+
+from cluster.models import Gpu, Node, NodeState
+from common.errors import StaleState
+from common.locks import database_now, lock_rows
+from events.bus import SCHEDULER, hint, ring
+from jobs.lifecycle import lock_job, move_task
+from jobs.models import Job, Task
+from jobs.states import JOB_ACTIVE, JobState, TaskState
+from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, load_parents, subtree, team_chain
+from quotas.services import ensure_user_limit, limit_of_everyone
+from scheduler.core.types import Plan, TaskPlace
+from scheduler.lease import check_epoch
+from scheduler.snapshots import World
+
+log = logging.getLogger("tessera.commit")
+
+PORTS = range(23_000, 32_000)
+"""Where masters of gangs listen: above what services use, below what the kernel gives away by itself."""
+
+
+REFRESH_REASONS = timedelta(seconds=15)
+"""The numbers in a reason may be this old; a new code or position is written at once."""
+
+
+@dataclass(frozen=True)
+class Card:
+    gpu_id: int
+    memory_mib: int
+    compute_percent: int
+    milli: int
+
+
+@dataclass(frozen=True)
+class TaskStart:
+    """Where one task goes, in rows instead of indices."""
+
+    rank: int
+    node_id: int
+    cards: tuple[Card, ...]
+    cpu_milli: int
+    memory_mib: int
+
+
+@dataclass(frozen=True)
+class StartJob:
+    job_id: int
+    tasks: tuple[TaskStart, ...]
+
+
+@dataclass(frozen=True)
+class ExplainJobs:
+    """reasons: {job id: ([{"code", "params"}], position, of)} of the jobs that wait."""
+
+    reasons: dict[int, tuple[list[dict], int, int]]
+
+
+Step = StartJob | ExplainJobs
+
+
+class DoesNotFit(StaleState):
+    """The truth under the locks has less room than the snapshot had. The next cycle sees it."""
+
+    code = "does_not_fit"
+
+
+def build_steps(plan: Plan, world: World) -> list[Step]:
+    """Starts in the plan's order, then one step that explains whoever waits."""
+    starts: list[Step] = [
+        StartJob(start.job, tuple(_task_start(task, world) for task in start.tasks)) for start in plan.starts
+    ]
+    reasons = {
+        job: ([{"code": r.reason, "params": r.params} for r in refusals], *plan.positions[job])
+        for job, refusals in plan.refusals.items()
+    }
+    return [*starts, ExplainJobs(reasons)] if reasons else starts
+
+
+def run_steps(steps: Iterable[Step], epoch: int) -> int:
+    """Run each step in its own transaction; one that went stale is dropped. Returns how many jobs were started."""
+    started = 0
+    for step in steps:
+        try:
+            if isinstance(step, StartJob):
+                start_job(step, epoch)
+                started += 1
+            else:
+                explain_jobs(step, epoch)
+        except StaleState as stale:
+            log.info("%s dropped: %s", type(step).__name__, stale)
+    return started
+
+
+@transaction.atomic
+def start_job(step: StartJob, epoch: int) -> None:
+    """The allocating transaction. Raises StaleState (DoesNotFit) and changes nothing where the truth has moved on."""
+    check_epoch("cycle", epoch)
+    job = Job.objects.get(pk=step.job_id)
+    quotas = lock_limits(job)
+    nodes = {node.pk: node for node in lock_rows(Node.objects.filter(pk__in={task.node_id for task in step.tasks}))}
+    gpu_ids = {card.gpu_id for task in step.tasks for card in task.cards}
+    gpus = {gpu.pk: gpu for gpu in lock_rows(Gpu.objects.filter(pk__in=gpu_ids))}
+    ask = _totals(step.tasks)
+    check_teams(job, quotas, ask)
+    check_user(job, ask)
+    check_nodes(step.tasks, nodes)
+    check_gpus(step.tasks, gpus, job)
+    assign(step, job, nodes, gpus, epoch)
+
+
+def lock_limits(job: Job) -> list[Quota]:
+    """Lock the quota rows of the job's pool from the root team to its own, then the user's limit. Root first."""
+    chain = team_chain(job.team_id, load_parents())
+    quotas = [row for team in reversed(chain) for row in lock_rows(Quota.objects.filter(team=team, pool=job.pool_id))]
+    if not quotas or quotas[-1].team_id != job.team_id:
+        raise DoesNotFit(kind="quota", was="deleted")
+    ensure_user_limit(job.user)
+    lock_rows(UserLimit.objects.filter(user=job.user_id))
+    return quotas
+
+
+def check_teams(job: Job, quotas: list[Quota], ask: Amounts) -> None:
+    parents = load_parents()
+    for quota in quotas:
+        held = Holding.objects.live().filter(pool=job.pool_id, team__in=subtree(quota.team_id, parents)).totals()
+        _check("team_limit", held, ask, quota.limits())
+
+
+def check_user(job: Job, ask: Amounts) -> None:
+    limit = UserLimit.objects.get(user=job.user_id).effective(limit_of_everyone())
+    _check(
+        "user_limit",
+        Holding.objects.live().filter(user=job.user_id).totals(),
+        ask,
+        (limit["gpu_milli"], limit["cpu_milli"], limit["memory_mib"]),
+    )
+    running = Job.objects.filter(user=job.user_id, state__in=JOB_ACTIVE).count()
+    if limit["jobs_running"] is not None and running >= limit["jobs_running"]:
+        raise DoesNotFit(kind="rate_policy", was=running)
+
+
+def check_nodes(tasks: Iterable[TaskStart], nodes: dict[int, Node]) -> None:
+    for pk, node in nodes.items():
+        if node.state != NodeState.READY or node.removed_at is not None:
+            raise DoesNotFit(kind="node", was=node.state)
+        here = [task for task in tasks if task.node_id == pk]
+        _, cpu, memory = Holding.objects.live().filter(node=pk).totals()
+        ask = (0, sum(task.cpu_milli for task in here), sum(task.memory_mib for task in here))
+        _check("node", (0, cpu, memory), ask, (None, node.cpu_sellable_milli, node.memory_mib))
+
+
+def check_gpus(tasks: Iterable[TaskStart], gpus: dict[int, Gpu], job: Job) -> None:
+    cards = [card for task in tasks for card in task.cards]
+    for pk, gpu in gpus.items():
+        if not gpu.healthy or gpu.removed_at is not None or gpu.pool_id != job.pool_id:
+            raise DoesNotFit(kind="gpu", was=str(gpu))
+        used = Holding.objects.live().filter(gpu=pk).aggregate(
+            mib=Sum("gpu_memory_mib", default=0), percent=Sum("gpu_compute_percent", default=0), count=Count("pk")
+        )
+        mine = [card for card in cards if card.gpu_id == pk]
+        room = (gpu.sellable_mib, 100, gpu.pool.slices_per_gpu)
+        ask = (sum(c.memory_mib for c in mine), sum(c.compute_percent for c in mine), len(mine))
+        _check("gpu", (used["mib"], used["percent"], used["count"]), ask, room)
+
+
+def assign(step: StartJob, job: Job, nodes: dict[int, Node], gpus: dict[int, Gpu], epoch: int) -> None:
+    """Write the holdings and move the tasks to ASSIGNED. The limits, nodes and cards are locked and have the room."""
+    locked = lock_job(job.pk)
+    if locked.state != JobState.QUEUED or locked.held_at is not None or locked.stop_requested_at is not None:
+        raise StaleState(kind="job", was=locked.state)
+    tasks = {task.rank: task for task in locked.newest_tasks.filter(state=TaskState.PENDING).select_related("job")}
+    if set(tasks) != {place.rank for place in step.tasks}:
+        raise StaleState(kind="task", was="other ranks")
+    port = _free_port(next(place.node_id for place in step.tasks if place.rank == 0))
+    for place in step.tasks:
+        task, node = tasks[place.rank], nodes[place.node_id]
+        Holding.objects.bulk_create(_holdings(task, place, locked, gpus))
+        move_task(
+            task,
+            TaskState.ASSIGNED,
+            actor=SCHEDULER,
+            params={"node": node.name, "gpus": [str(gpus[card.gpu_id]) for card in place.cards]},
+            node=node,
+            epoch=epoch,
+            address=node.address,
+            cpu_milli=place.cpu_milli,
+            memory_mib=place.memory_mib,
+            cards=[_card_view(card, gpus[card.gpu_id]) for card in place.cards],
+            ports={"master": port},
+        )
+    Job.objects.filter(pk=locked.pk).update(wait_reasons=[], wait_position=None, wait_of=None)
+    hint("reconcile")
+
+
+@transaction.atomic
+def explain_jobs(step: ExplainJobs, epoch: int) -> None:
+    """Write why each job waits, where a code or the position changed or 15 s passed. Never as events."""
+    check_epoch("cycle", epoch)
+    changed, now = [], database_now()
+    for job in Job.objects.waiting().filter(pk__in=step.reasons).defer("spec", "gang").order_by("pk"):
+        reasons, position, of = step.reasons[job.pk]
+        reasons = [_with_names(reason, job) for reason in reasons]
+        if _worth_writing(job, reasons, position, of, now):
+            job.wait_reasons, job.wait_position, job.wait_of, job.explained_at = reasons, position, of, now
+            changed.append(job)
+    Job.objects.bulk_update(changed, ["wait_reasons", "wait_position", "wait_of", "explained_at"], batch_size=500)
+    for job in changed:
+        ring(job)
+
+
+def _worth_writing(job: Job, reasons: list[dict], position: int, of: int, now: datetime) -> bool:
+    codes = [reason["code"] for reason in reasons]
+    if codes != [reason["code"] for reason in job.wait_reasons] or (position, of) != (job.wait_position, job.wait_of):
+        return True
+    stale = job.explained_at is None or now - job.explained_at > REFRESH_REASONS
+    return stale and reasons != job.wait_reasons
+
+
+def _with_names(reason: dict, job: Job) -> dict:
+    if reason["code"] == "held":
+        return {"code": "held", "params": {"who": job.held_by}}
+    return reason
+
+
+def _task_start(place: TaskPlace, world: World) -> TaskStart:
+    cards = tuple(Card(world.gpus[c.gpu].pk, c.memory_mib, c.compute_percent, c.milli) for c in place.cards)
+    return TaskStart(place.rank, world.nodes[place.node].pk, cards, place.cpu_milli, place.memory_mib)
+
+
+def _totals(tasks: Iterable[TaskStart]) -> Amounts:
+    tasks = list(tasks)
+    gpu = sum(card.milli for task in tasks for card in task.cards)
+    return gpu, sum(task.cpu_milli for task in tasks), sum(task.memory_mib for task in tasks)
+
+
+def _check(what: str, held: tuple[int, ...], ask: tuple[int, ...], limits: tuple[int | None, ...]) -> None:
+    for name, used, more, limit in zip(RESOURCES, held, ask, limits, strict=True):
+        if limit is not None and more and used + more > limit:
+            raise DoesNotFit(kind=what, was=f"{name} {used}+{more}>{limit}")
+
+
+def _holdings(task: Task, place: TaskStart, job: Job, gpus: dict[int, Gpu]) -> list[Holding]:
+    """One row for CPU and memory, one for each card."""
+    whose = {"task": task.uuid, "team_id": job.team_id, "user_id": job.user_id, "pool_id": job.pool_id}
+    numa = {gpus[card.gpu_id].numa for card in place.cards}
+    near = numa.pop() if len(numa) == 1 else None
+    rows = [Holding(**whose, node_id=place.node_id, cpu_milli=place.cpu_milli, memory_mib=place.memory_mib, numa=near)]
+    for card in place.cards:
+        share = {"gpu_memory_mib": card.memory_mib, "gpu_compute_percent": card.compute_percent, "gpu_milli": card.milli}
+        rows.append(Holding(**whose, node_id=place.node_id, gpu_id=card.gpu_id, numa=gpus[card.gpu_id].numa, **share))
+    return rows
+
+
+def _card_view(card: Card, gpu: Gpu) -> dict:
+    """What the task's row remembers of its card, for its page and its environment."""
+    return {
+        "uuid": gpu.uuid,
+        "index": gpu.index,
+        "model": gpu.model,
+        "memory_mib": card.memory_mib,
+        "compute_percent": card.compute_percent,
+        "milli": card.milli,
+        "whole": card.memory_mib == gpu.sellable_mib and card.compute_percent == 100,
+        "simulated": gpu.simulated,
+        "enforcement": gpu.enforcement,
+    }
+
+
+def _free_port(node_id: int) -> int:
+    """The lowest port that no live task on this node was given. The node's row is locked, so no two get the same."""
+    taken = {task.ports.get("master") for task in Task.objects.holding().filter(node=node_id).only("ports")}
+    return next(port for port in PORTS if port not in taken)

@@ -1,0 +1,79 @@
+"""One leader at a time for each loop, by a row with an epoch and the database's clock.
+
+Each taking of the lease raises the epoch (never below the clock in milliseconds, so it still grows after a restored
+backup), and every write of the loop checks its epoch in its own transaction: a leader that slept is refused.
+"""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import uuid4
+
+from django.db import connection
+
+from common.errors import StaleState
+from scheduler.models import Lease
+
+LEASE_S = 10
+
+TAKE = """
+INSERT INTO scheduler_lease AS lease (name, holder, epoch, wanted, expires_at)
+VALUES (%(name)s, %(holder)s, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, false,
+        clock_timestamp() + %(seconds)s * interval '1 second')
+ON CONFLICT (name) DO UPDATE SET
+    holder = excluded.holder,
+    epoch = greatest(lease.epoch + 1, excluded.epoch),
+    wanted = false,
+    expires_at = excluded.expires_at
+WHERE lease.expires_at IS NULL OR lease.expires_at < clock_timestamp()
+RETURNING epoch
+"""
+
+
+@contextmanager
+def leading(name: str) -> Iterator[int | None]:
+    """The epoch while this run leads, or None where another run does (which is told to look once more when it ends)."""
+    epoch = take(name)
+    try:
+        yield epoch
+    finally:
+        if epoch is not None:
+            give_up(name, epoch)
+
+
+def take(name: str) -> int | None:
+    holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
+    with connection.cursor() as cursor:
+        cursor.execute(TAKE, {"name": name, "holder": holder, "seconds": LEASE_S})
+        row = cursor.fetchone()
+    if row is None:
+        Lease.objects.filter(name=name).update(wanted=True)
+        return None
+    return row[0]
+
+
+def wanted_again(name: str, epoch: int) -> bool:
+    """Whether somebody asked to run while this run led. The wish is taken by asking."""
+    return bool(Lease.objects.filter(name=name, epoch=epoch, wanted=True).update(wanted=False))
+
+
+def give_up(name: str, epoch: int) -> None:
+    """Only the own term: an old leader cannot end a newer one's."""
+    Lease.objects.filter(name=name, epoch=epoch).update(expires_at=None, holder="")
+
+
+def check_epoch(name: str, epoch: int) -> None:
+    """Inside a transaction: hold the term still until it ends. Raises StaleState for an epoch that is over."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM scheduler_lease WHERE name = %s AND epoch = %s FOR SHARE", [name, epoch])
+        if cursor.fetchone() is None:
+            raise StaleState(kind="lease", was=epoch)
+
+
+def note_success(name: str, epoch: int, ms: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE scheduler_lease SET last_ok_at = clock_timestamp(), last_ms = %s WHERE name = %s AND epoch = %s",
+            [ms, name, epoch],
+        )

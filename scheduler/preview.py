@@ -1,0 +1,137 @@
+"""What the portal may ask the scheduler: could this ever run, what is free now. Reads only."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from accounts.models import User
+from common.errors import FieldError, Hint, Impossible
+from common.resources import cpu_text, memory_text
+from jobs.models import Job
+from jobs.submit import Draft
+from quotas.models import Quota
+from scheduler.core.possible import could_ever_run
+from scheduler.core.types import Refusal
+from scheduler.models import Lease
+from scheduler.runtime import the_runtime
+from scheduler.snapshots import World, build_waiting, load_world
+
+POINTERS = {
+    "gpu_milli": "/gpu",
+    "gpus": "/gpu",
+    "gpu_model": "/gpu",
+    "gpu_memory_mib": "/gpu",
+    "gpu_sharing": "/gpu",
+    "cpu_milli": "/cpu",
+    "memory_mib": "/memory",
+    "tasks": "/nodes",
+    "jobs": "",
+}
+
+
+@dataclass(frozen=True)
+class PoolRoom:
+    """What one pool has free for one person now.
+
+    cards_free, cards_total: whole cards. free_milli, total_milli: thousandths of cards, slices counted.
+    largest_slice_mib: on one card. may_milli: what the limits of the person's teams still allow, None = no limit.
+    """
+
+    pool: str
+    shared: bool
+    models: list[str]
+    simulated: bool
+    cards_free: int
+    cards_total: int
+    free_milli: int
+    total_milli: int
+    largest_slice_mib: int
+    may_milli: int | None
+    waiting: int
+
+
+def runtime_has_containers() -> bool:
+    return the_runtime().capabilities.containers
+
+
+def check_possible(draft: Draft) -> None:
+    """Raises Impossible where the draft could never run here, naming each field and the nearest possible value."""
+    job = Job(team=draft.team, user=draft.user, pool=draft.pool, gang=draft.gang, priority=1)
+    world = load_world(jobs=[], user_id=draft.user.pk)
+    waiting = build_waiting(
+        job,
+        team=[team.pk for team in world.teams].index(draft.team.pk),
+        user=world.user_ids.index(draft.user.pk),
+        pool=[pool.pk for pool in world.pools].index(draft.pool.pk),
+        kinds=world.kinds,
+    )
+    if refusals := could_ever_run(world.snapshot, waiting):
+        raise Impossible(
+            [_field_error(refusal, draft) for refusal in refusals],
+            [hint for refusal in refusals if (hint := _hint(refusal))],
+            pool=draft.pool.name,
+        )
+
+
+def free_now(user: User) -> list[PoolRoom]:
+    """The pools and what this person may start in them now. Everybody sees the same machines; limits are one's own."""
+    world = load_world(jobs=[], user_id=user.pk)
+    limited = Quota.objects.filter(team__memberships__user=user)
+    teams_of = {pool.pk: [quota.team_id for quota in limited if quota.pool_id == pool.pk] for pool in world.pools}
+    waiting = {pool.pk: Job.objects.waiting().filter(pool=pool).count() for pool in world.pools}
+    return [_room(world, place, teams_of[pool.pk], waiting[pool.pk]) for place, pool in enumerate(world.pools)]
+
+
+def last_cycle() -> Lease | None:
+    """The scheduler's own pulse: when its last pass ended and how long it took."""
+    return Lease.objects.filter(name="cycle").first()
+
+
+def _room(world: World, place: int, team_ids: list[int], waiting: int) -> PoolRoom:
+    snapshot, pool = world.snapshot, world.pools[place]
+    cards = np.flatnonzero((snapshot.gpu_pool == place) & snapshot.gpu_open & snapshot.node_open[snapshot.gpu_node])
+    whole = cards[snapshot.gpu_slices[cards] == 0]
+    sliced = cards[snapshot.gpu_slices[cards] < snapshot.gpu_max_slices[cards]] if pool.shared else whole
+    free = 1000 * snapshot.gpu_free_mib[sliced] // np.maximum(snapshot.gpu_total_mib[sliced], 1)
+    free = np.minimum(free, 10 * snapshot.gpu_free_percent[sliced])
+    teams = [at for at, team in enumerate(world.teams) if team.pk in team_ids]
+    room = max((int(snapshot.team_room(team, place)[0]) for team in teams), default=0)
+    mine = [gpu for gpu in world.gpus if gpu.pool_id == pool.pk]
+    return PoolRoom(
+        pool=pool.name,
+        shared=pool.shared,
+        models=sorted({gpu.model for gpu in mine}),
+        simulated=any(gpu.simulated for gpu in mine),
+        cards_free=len(whole),
+        cards_total=len(mine),
+        free_milli=int(free.sum()),
+        total_milli=1000 * len(mine),
+        largest_slice_mib=int(snapshot.gpu_free_mib[sliced].max(initial=0)),
+        may_milli=None if room > 10**12 else max(room, 0),
+        waiting=waiting,
+    )
+
+
+def _field_error(refusal: Refusal, draft: Draft) -> FieldError:
+    params = refusal.params
+    code = refusal.reason if refusal.reason != "impossible" else f"impossible_{params['field']}"
+    return FieldError(POINTERS.get(params["field"], ""), code, {"pool": draft.pool.name, **params})
+
+
+def _hint(refusal: Refusal) -> Hint | None:
+    """The nearest value that could run, in the words of the job file."""
+    field, largest = refusal.params["field"], refusal.params["largest"]
+    if not largest:
+        return None
+    values = {
+        "gpus": lambda: str(largest),
+        "gpu_model": lambda: ",".join(largest),
+        "gpu_memory_mib": lambda: "1",
+        "gpu_sharing": lambda: "1",
+        "gpu_milli": lambda: str(largest // 1000) if largest >= 1000 else None,
+        "cpu_milli": lambda: cpu_text(largest),
+        "memory_mib": lambda: memory_text(largest),
+        "tasks": lambda: largest,
+    }
+    value = values[field]() if field in values else None
+    return Hint(POINTERS[field], value) if value is not None else None

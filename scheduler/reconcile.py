@@ -1,0 +1,271 @@
+"""Drive what runs to what the rows say, level by level: list, compare (pure), act (idempotent).
+
+Only an `exited` sighting frees what a task holds: it is the runtime's proof that no process is left (P4). A task that
+cannot be seen becomes LOST and keeps its holdings; no timer ever frees it.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+from django.db import transaction
+
+from common.errors import StaleState
+from events.bus import RUNTIME
+from jobs.jobfile.spec import from_json
+from jobs.lifecycle import lock_job, move_task
+from jobs.models import Job, Task
+from jobs.states import TASK_FINAL, TaskState
+from quotas.models import Holding
+from runtimes.base import ContainerView, GpuShare, Rejected, Runtime, TaskSpec, Unavailable
+from scheduler.lease import check_epoch
+
+log = logging.getLogger("tessera.reconcile")
+
+GRACE_S = 10
+"""Between SIGTERM and SIGKILL where the job's file says nothing."""
+
+T = TaskState
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """A task that holds something, as a value. stop: the end reason of a wish that it should stop, "" for none."""
+
+    uuid: str
+    job_id: int
+    state: str
+    stop: str
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start a placed task, once."""
+
+    uuid: str
+    job_id: int
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Ask a task to end; `mark` moves it to STOPPING first."""
+
+    uuid: str
+    job_id: int
+    reason: str
+    mark: bool
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """What was seen of a task, as the move that it means."""
+
+    uuid: str
+    job_id: int
+    state: str
+    reason: str = ""
+    seen: ContainerView | None = None
+
+
+@dataclass(frozen=True)
+class Forget:
+    """The task's end is recorded: let the runtime clean up."""
+
+    uuid: str
+
+
+Step = Start | Stop | Sighting | Forget
+
+ENDS: dict[str, tuple[str, str]] = {
+    "time_limit": (T.FAILED, "time_limit"),
+    "out_of_memory": (T.FAILED, "out_of_memory"),
+    "gpu_out_of_memory": (T.FAILED, "gpu_out_of_memory"),
+    "start_failed": (T.FAILED, "start_failed"),
+    "container_lost": (T.FAILED, "container_lost"),
+}
+"""What a runtime's cause of an end means: (state, reason)."""
+
+
+def compare(rows: Iterable[TaskRow], seen: Sequence[ContainerView], ended: set[str]) -> list[Step]:
+    """What to do so that the runtime and the rows agree. Pure.
+
+    rows: the tasks in HOLDING. ended: uuids of the tasks that are final. A container of neither is not ours to judge.
+    """
+    views = {view.uuid: view for view in seen}
+    rows = list(rows)
+    steps: list[Step] = []
+    for row in rows:
+        steps += _compare_one(row, views.get(row.uuid))
+    for uuid in ended & views.keys():
+        alive = views[uuid].phase in {"starting", "running"}
+        steps.append(Stop(uuid, 0, "", mark=False) if alive else Forget(uuid))
+    return steps
+
+
+def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
+    if view is None:
+        return _unseen(row)
+    if view.phase == "exited":
+        state, reason = end_of(view, row.stop)
+        return [Sighting(row.uuid, row.job_id, state, reason, view)]
+    if view.phase == "lost":
+        return [] if row.state == T.LOST else [Sighting(row.uuid, row.job_id, T.LOST, "", view)]
+    if row.stop or row.state == T.STOPPING:
+        return [Stop(row.uuid, row.job_id, row.stop, mark=row.state != T.STOPPING)]
+    target = T.RUNNING if view.phase == "running" else T.STARTING
+    news = row.state != target and not (target == T.STARTING and row.state != T.ASSIGNED)
+    return [Sighting(row.uuid, row.job_id, target, "", view)] if news else []
+
+
+def _unseen(row: TaskRow) -> list[Step]:
+    if row.state == T.ASSIGNED:
+        return [Stop(row.uuid, row.job_id, row.stop, mark=False)] if row.stop else [Start(row.uuid, row.job_id)]
+    return [] if row.state == T.LOST else [Sighting(row.uuid, row.job_id, T.LOST)]
+
+
+def end_of(view: ContainerView, wish: str) -> tuple[str, str]:
+    """(state, reason) of a task whose container has exited. wish: the reason of the stop wish, "" for none."""
+    if view.cause in {"stopped", "never_started"}:
+        return (T.STOPPED, wish) if wish else (T.FAILED, "container_lost")
+    if view.cause in ENDS:
+        return ENDS[view.cause]
+    if view.exit_code is None and view.signal is None:
+        return T.FAILED, "container_lost"
+    return (T.SUCCEEDED, "completed") if view.exit_code == 0 else (T.FAILED, "exit_nonzero")
+
+
+def load_rows() -> list[TaskRow]:
+    """The tasks in HOLDING, with the stop wish of their job or of their broken gang."""
+    tasks = list(Task.objects.holding().select_related("job"))
+    broken = set(
+        Task.objects.filter(job__in={task.job_id for task in tasks}, state__in=[T.FAILED, T.STOPPED]).values_list(
+            "job_id", "attempt"
+        )
+    )
+    return [TaskRow(task.uuid.hex, task.job_id, task.state, _wish(task, broken)) for task in tasks]
+
+
+def load_ended(seen: Iterable[ContainerView]) -> set[str]:
+    """Which of the seen containers belong to tasks whose end is recorded."""
+    uuids = [view.uuid for view in seen]
+    return {uuid.hex for uuid in Task.objects.filter(uuid__in=uuids, state__in=TASK_FINAL).values_list("uuid", flat=True)}
+
+
+def reconcile_once(runtime: Runtime, epoch: int) -> list[Step]:
+    """One round. Returns the steps that were run. Raises Unavailable where the runtime does not answer."""
+    rows = load_rows()
+    seen = runtime.list_containers()
+    steps = compare(rows, seen, load_ended(seen))
+    for step in steps:
+        try:
+            run_step(step, runtime, epoch)
+        except StaleState as stale:
+            log.info("%s dropped: %s", type(step).__name__, stale)
+        except Unavailable as away:
+            log.warning("%s waits for the runtime: %s", type(step).__name__, away)
+    return steps
+
+
+def run_step(step: Step, runtime: Runtime, epoch: int) -> None:
+    """The interpreter: each step in a transaction of its own, and calls to the runtime outside of any."""
+    if isinstance(step, Start):
+        _start(step, runtime, epoch)
+    elif isinstance(step, Stop):
+        _stop(step, runtime, epoch)
+    elif isinstance(step, Sighting):
+        record_sighting(step, epoch)
+    else:
+        runtime.forget(step.uuid)
+
+
+def _start(step: Start, runtime: Runtime, epoch: int) -> None:
+    with transaction.atomic():
+        check_epoch("reconcile", epoch)
+        task = Task.objects.select_related("job__team", "job__user", "node").get(uuid=step.uuid)
+        if task.state != T.ASSIGNED or task.job.stop_requested_at is not None:
+            raise StaleState(kind="task", was=task.state)
+        spec = build_task_spec(task)
+    try:
+        runtime.start(spec)
+    except Rejected as refusal:
+        view = ContainerView(step.uuid, spec.node, "exited", detail=str(refusal))
+        record_sighting(Sighting(step.uuid, step.job_id, T.FAILED, "rejected_by_cluster", view), epoch)
+
+
+def _stop(step: Stop, runtime: Runtime, epoch: int) -> None:
+    if step.mark:
+        record_sighting(Sighting(step.uuid, step.job_id, T.STOPPING, step.reason), epoch)
+    runtime.stop(step.uuid, GRACE_S, epoch=epoch)
+
+
+@transaction.atomic
+def record_sighting(step: Sighting, epoch: int) -> None:
+    """Move the task to what was seen, with the engine's own words and times."""
+    check_epoch("reconcile", epoch)
+    lock_job(step.job_id)
+    task = Task.objects.select_related("job").get(uuid=step.uuid)
+    if task.state == step.state:
+        return
+    also: dict[str, object] = {}
+    if view := step.seen:
+        found = {
+            "detail": view.detail[:300],
+            "exit_code": view.exit_code,
+            "exit_signal": view.signal,
+            "peak_memory_mib": view.peak_memory_mib,
+            "address": view.address,
+        }
+        also = {name: value for name, value in found.items() if value not in (None, "")}
+    params = {"exit_code": step.seen.exit_code, "detail": step.seen.detail} if step.seen and step.state in TASK_FINAL else {}
+    move_task(task, step.state, reason=step.reason, actor=RUNTIME, params=params, **also)
+
+
+def build_task_spec(task: Task) -> TaskSpec:
+    """What the runtime needs to run `task`, from its row and its job's spec. No secret of the platform is in it."""
+    job, spec = task.job, from_json(task.job.spec)
+    siblings = list(job.newest_tasks.select_related("node").order_by("rank"))
+    holdings = Holding.objects.live().filter(task=task.uuid)
+    numa = holdings.filter(gpu__isnull=True).values_list("numa", flat=True).first()
+    assert task.node is not None  # an assigned task has its node
+    return TaskSpec(
+        uuid=task.uuid.hex,
+        label=f"{job.public_id} {task.role}.{task.rank}",
+        epoch=task.epoch or 0,
+        node=task.node.name,
+        run=spec.run,
+        env=spec.env,
+        workdir=spec.workdir or None,
+        code_path=code_path(spec.code) if spec.code else None,
+        gpus=tuple(
+            GpuShare(card["uuid"], card["index"], card["memory_mib"], card["compute_percent"], card["whole"])
+            for card in task.cards
+        ),
+        cpu_milli=task.cpu_milli,
+        memory_mib=task.memory_mib,
+        numa=numa,
+        uid=job.user.uid,
+        gid=job.team.gid,
+        user=job.user.username,
+        team=job.team.name,
+        max_time_s=job.max_time_s,
+        grace_s=GRACE_S,
+        rank=task.rank,
+        role=task.role,
+        world_size=len(siblings),
+        peers=tuple(sibling.address for sibling in siblings),
+        ports=(task.ports["master"],) if "master" in task.ports else (),
+    )
+
+
+def code_path(digest: str) -> str:
+    """Where the pack with this digest ("sha256:<hex>") is kept."""
+    return str(Path(settings.TESSERA_CODE) / f"{digest.removeprefix('sha256:')}.tar.gz")
+
+
+def _wish(task: Task, broken: set[tuple[int, int]]) -> str:
+    job: Job = task.job
+    if job.stop_requested_at is not None:
+        return job.stop_reason
+    return "gang_broken" if (job.pk, task.attempt) in broken else ""
