@@ -1,0 +1,29 @@
+"""Identical requests are computed once, and only touched nodes again."""
+
+from scheduler.core import table as table_module
+from scheduler.core.cycle import run_cycle
+from scheduler.core.types import Policy
+from tests.worlds import wants, world
+
+
+def test_only_touched_nodes_are_judged_again(monkeypatch):
+    judged = []
+    real_judge = table_module.judge
+
+    def counting_judge(snapshot, request, nodes):
+        judged.append(len(nodes))
+        return real_judge(snapshot, request, nodes)
+
+    monkeypatch.setattr(table_module, "judge", counting_judge)
+    nodes = "\n".join(f"n{number}: V100-32GBx4" for number in range(50))
+    plan = run_cycle(world(nodes, *[wants("ada", "1/4")] * 20), Policy(), 100.0)
+    assert len(plan.starts) == 20
+    assert judged == [50] + [1] * 19
+
+
+def test_jobs_behind_a_closed_kind_cost_no_look_at_any_node(monkeypatch):
+    judged = []
+    real_judge = table_module.judge
+    monkeypatch.setattr(table_module, "judge", lambda *given: judged.append(1) or real_judge(*given))
+    run_cycle(world("n1: V100-32GBx1 | bob holds 1", *[wants("ada", "1")] * 30), Policy(), 100.0)
+    assert len(judged) == 2  # the first job on the cluster as it is, and once whether it could ever run
