@@ -1,0 +1,64 @@
+"""What a fresh installation needs before its first visitor: a team with quota, an admin, and a job to look at."""
+
+from django.db import transaction
+
+from accounts.models import PlatformRole, Team, TeamRole, User
+from accounts.services import add_member, create_team, create_user
+from cluster.capacity import pool_total
+from cluster.models import Node, Pool
+from common.resources import parse_gpu
+from jobs.jobfile.spec import JobSpec
+from jobs.models import Job
+from jobs.submit import submit_job
+from quotas.models import Quota
+from quotas.services import limit_of_everyone
+from scheduler.preview import check_possible, runtime_has_containers
+
+TEAM, ADMIN = "research", "admin"
+
+DEMO = """\
+echo "Hello from a quarter of a GPU, on $(hostname), as $(id -un 2>/dev/null || id -u)."
+echo "My slice: CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES, $TESSERA_GPU_MEMORY_MIB MiB of its memory."
+for step in 1 2 3 4 5 6; do
+  echo "step $step of 6: loss $(awk -v n=$step 'BEGIN { printf "%.3f", 2.3 * exp(-n / 2.5) }')"
+  sleep 0.5
+done
+echo "Done. This log was written to your browser as it happened."
+"""
+
+
+@transaction.atomic
+def prepare() -> tuple[User, bool]:
+    """The first admin and whether it was made now. The team may use the whole of each pool."""
+    limit_of_everyone()
+    admin = User.objects.filter(platform_role=PlatformRole.ADMIN).order_by("pk").first()
+    if admin is not None:
+        return admin, False
+    team = Team.objects.filter(name=TEAM).first() or create_team(name=TEAM, title="Research")
+    admin = create_user(username=ADMIN, platform_role=PlatformRole.ADMIN, full_name="First admin")
+    add_member(user=admin, team=team, role=TeamRole.LEAD)
+    for pool in Pool.objects.all():
+        gpus, cpu, _memory = pool_total(pool)
+        limits = {"gpu_milli_guarantee": gpus, "gpu_milli_limit": gpus, "cpu_milli_limit": cpu}
+        Quota.objects.get_or_create(team=team, pool=pool, defaults=limits)
+    return admin, True
+
+
+def submit_demo(admin: User) -> Job:
+    """A job on a quarter of a GPU, through the same door as everybody's."""
+    gpu = parse_gpu("1/4") if Node.objects.filter(gpus__pool__shared=True).exists() else parse_gpu("0")
+    spec = JobSpec(name="demo", run=DEMO, gpu=gpu)
+    return submit_job(user=admin, spec=spec, check=check_possible, containers=runtime_has_containers())
+
+
+def notes() -> list[str]:
+    """What the start banner must say about this machine."""
+    said = []
+    for node in Node.objects.present():
+        if node.facts.get("isolation") == "shared account":
+            said.append("jobs share the platform's account")
+        if node.gpus.present().filter(simulated=True).exists():
+            said.append(f"the GPUs of {node.name} are simulated: this machine has no NVIDIA card")
+        if node.gpus.present().filter(enforcement="watchdog").exists():
+            said.append("slices of GPU memory are not enforced, watched")
+    return sorted(set(said))

@@ -1,0 +1,110 @@
+"""What the runtime's nodes are, written into the cluster's rows."""
+
+from collections.abc import Iterable, Sequence
+
+from django.db import transaction
+from django.db.models.functions import Now
+
+from cluster.models import Gpu, Node, NodeState, Pool
+from common.locks import lock_rows
+from events.bus import SYSTEM, hint, record, ring_pool
+from events.transitions import advance
+from quotas.models import Holding
+from runtimes.base import GpuView, NodeView
+
+DEV, TRAIN = "dev", "train"
+DEV_OVERCOMMIT_PERCENT = 200
+"""People at notebooks and shells leave most of their cores idle, so the pool for them promises each core twice."""
+
+
+@transaction.atomic
+def record_inventory(views: Sequence[NodeView]) -> list[Node]:
+    """Store the nodes as they are now. New cards come into the pools by `pool_of_new_card`; known rows keep theirs."""
+    make_first_pools(sum(len(view.gpus) for view in views))
+    return [record_node(view) for view in sorted(views, key=lambda view: view.name)]
+
+
+def make_first_pools(cards: int) -> None:
+    """On an empty installation: `dev` (cards cut into slices) and, with more than one card, `train` (whole cards)."""
+    if Pool.objects.exists():
+        return
+    Pool.objects.create(name=DEV, shared=True, max_slices_per_gpu=8, cpu_overcommit_percent=DEV_OVERCOMMIT_PERCENT)
+    if cards > 1:
+        Pool.objects.create(name=TRAIN, shared=False)
+
+
+def record_node(view: NodeView) -> Node:
+    home = Pool.objects.filter(name=DEV).first() or Pool.objects.order_by("pk")[0]
+    node, made = Node.objects.get_or_create(
+        name=view.name, defaults={"pool": home, "cpu_milli": view.cpu_milli, "memory_mib": view.memory_mib}
+    )
+    node = lock_rows(Node.objects.filter(pk=node.pk))[0]
+    if made:
+        record(node, "node.added", actor=SYSTEM, params={"gpus": len(view.gpus)})
+    Node.objects.filter(pk=node.pk).update(
+        address=view.address,
+        boot_id=view.boot_id,
+        cpu_milli=view.cpu_milli,
+        memory_mib=view.memory_mib,
+        numa=[{"id": n.id, "cpus": list(n.cpus), "memory_mib": n.memory_mib} for n in view.numa],
+        topology={"links": [list(row) for row in view.links]},
+        facts=view.facts,
+        last_seen_at=Now(),
+        removed_at=None,
+    )
+    _follow_health(node, ready=view.ready)
+    record_cards(node, view.gpus)
+    return node
+
+
+def record_cards(node: Node, views: Iterable[GpuView]) -> None:
+    """Make, refresh and retire the cards of a node. A card that is gone keeps its row, out of service."""
+    views = sorted(views, key=lambda view: view.index)
+    known = {gpu.uuid: gpu for gpu in Gpu.objects.filter(node=node)}
+    for gpu in known.values():
+        if gpu.removed_at is None and gpu.uuid not in {view.uuid for view in views}:
+            Gpu.objects.filter(pk=gpu.pk).update(removed_at=Now(), healthy=False)
+            record(node, "gpu.gone", actor=SYSTEM, params={"gpu": gpu.uuid, "held": _is_held(gpu)})
+    for view in views:
+        fresh = {
+            "index": view.index,
+            "model": view.model,
+            "product": view.product,
+            "memory_mib": view.memory_mib,
+            "reserved_mib": view.reserved_mib,
+            "numa": view.numa,
+            "bus": view.bus,
+            "simulated": view.simulated,
+            "enforcement": view.mode,
+            "evidence": view.evidence,
+            "probed_at": Now(),
+            "removed_at": None,
+        }
+        if view.uuid in known:
+            back = {"healthy": True} if known[view.uuid].removed_at is not None else {}
+            Gpu.objects.filter(pk=known[view.uuid].pk).update(**fresh, **back)
+        else:
+            gpu = Gpu.objects.create(uuid=view.uuid, node=node, pool=pool_of_new_card(view.index, len(views)), **fresh)
+            record(node, "gpu.added", actor=SYSTEM, params={"gpu": gpu.uuid, "pool": gpu.pool.name})
+            ring_pool(gpu.pool_id)
+            hint("cycle")
+
+
+def pool_of_new_card(index: int, cards: int) -> Pool:
+    """The first half of a node's cards go to `dev` (the larger half where the number is odd), the rest to `train`."""
+    wanted = DEV if index < (cards + 1) // 2 else TRAIN
+    return Pool.objects.filter(name=wanted).first() or Pool.objects.order_by("pk")[0]
+
+
+def _follow_health(node: Node, *, ready: bool) -> None:
+    """An admin's cordon stays; a node that answers again is ready."""
+    if node.state == NodeState.CORDONED:
+        return
+    wanted = NodeState.READY if ready else NodeState.NOT_READY
+    if node.state != wanted:
+        advance(node, wanted, actor=SYSTEM)
+        hint("cycle")
+
+
+def _is_held(gpu: Gpu) -> bool:
+    return Holding.objects.live().filter(gpu=gpu).exists()

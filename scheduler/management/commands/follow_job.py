@@ -1,0 +1,60 @@
+"""Write a job's story and log to the terminal as they happen. Exits 0 when the job succeeded, 1 otherwise."""
+
+import sys
+import time
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from jobs.models import Job, Task
+from jobs.states import JobState
+from jobs.words import end_words, wait_words
+from runtimes.logs import LogStore
+
+LOOK_S = 0.1
+
+
+class Command(BaseCommand):
+    help = "Follow a job until it ends."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("job", help="such as job-1")
+        parser.add_argument("--timeout", type=float, default=120.0, help="give up after this many seconds")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        pk = int(options["job"].removeprefix("job-"))
+        logs, offset, told = LogStore(settings.TESSERA_LOGS), 0, ""
+        until = time.monotonic() + options["timeout"]
+        while time.monotonic() < until:
+            job = Job.objects.get(pk=pk)
+            task = job.newest_tasks.first()
+            told = self._tell(job, task, told)
+            ended = job.is_final
+            offset = self._copy(logs, task, offset)
+            if ended:
+                self.stdout.write(f"{job.public_id} {job.get_state_display().lower()}: {end_words(job.reason)}")
+                sys.exit(0 if job.state == JobState.SUCCEEDED else 1)
+            time.sleep(LOOK_S)
+        raise CommandError(f"{options['job']} did not end within {options['timeout']:.0f} s")
+
+    def _tell(self, job: Job, task: Task | None, told: str) -> str:
+        """Say where the job is when that changed."""
+        line = f"{job.public_id} {job.get_state_display().lower()}"
+        if job.state == JobState.QUEUED and job.wait_reasons:
+            line += f": {wait_words(job.wait_reasons[0])}"
+        elif task and task.node and not job.is_final:
+            cards = ", ".join(f"GPU {c['index']} ({c['memory_mib']} MiB of {c['model']})" for c in task.cards)
+            line += f" on {task.node.name} {cards}".rstrip()
+        if line != told and not job.is_final:
+            self.stdout.write(line)
+        return line
+
+    def _copy(self, logs: LogStore, task: Task | None, offset: int) -> int:
+        if task is None:
+            return offset
+        while True:
+            data, offset = logs.read(task.uuid.hex, offset)
+            if not data:
+                return offset
+            self.stdout.write("  | " + data.decode(errors="replace").rstrip("\n").replace("\n", "\n  | "))

@@ -1,0 +1,21 @@
+"""Write this machine's nodes, cards and pools into the database, and print what was found."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from cluster.models import Gpu
+from scheduler.inventory import record_inventory
+from scheduler.runtime import the_runtime
+
+
+class Command(BaseCommand):
+    help = "Take the inventory of the runtime's nodes."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        for node in record_inventory(the_runtime().list_nodes()):
+            cards = list(Gpu.objects.present().filter(node=node).order_by("index"))
+            simulated = " (simulated)" if any(card.simulated for card in cards) else ""
+            models = ", ".join(f"{card.model} in {card.pool.name}" for card in cards) or "no GPU"
+            cores, memory = node.cpu_milli // 1000, node.memory_mib // 1024
+            self.stdout.write(f"{node.name}: {cores} cores, {memory} GiB, {models}{simulated}")

@@ -1,0 +1,91 @@
+"""Celery's door to the loops. Each task is a short, idempotent poke: it takes the lease, looks, acts, and ends."""
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from celery import shared_task
+from django.db import OperationalError
+from django.utils import timezone
+
+from jobs.models import IdempotencyKey
+from runtimes.base import Unavailable
+from scheduler.commit import build_steps, run_steps
+from scheduler.core.cycle import run_cycle
+from scheduler.core.types import Policy
+from scheduler.inventory import record_inventory
+from scheduler.lease import leading, note_success, wanted_again
+from scheduler.reconcile import Sighting, Start, reconcile_once
+from scheduler.runtime import the_runtime
+from scheduler.snapshots import load_world
+
+log = logging.getLogger("tessera.tasks")
+
+FOLLOW_S = 0.6
+"""How long a reconcile stays to see what it started come up, so that RUNNING need not wait for the next beat."""
+LOOK_S = 0.03
+KEYS_KEPT = timedelta(hours=24)
+
+
+@shared_task
+def cycle() -> None:
+    """One pass of the scheduler, and another for each wish that came while it ran."""
+    _lead("cycle", _one_cycle)
+
+
+@shared_task
+def reconcile() -> None:
+    """Drive what runs to what the rows say, following fresh starts until they are up."""
+    _lead("reconcile", _one_reconcile)
+
+
+@shared_task
+def take_inventory() -> None:
+    """What the nodes are now: facts, cards, last seen."""
+    try:
+        record_inventory(the_runtime().list_nodes())
+    except Unavailable as away:
+        log.warning("no inventory: %s", away)
+
+
+@shared_task
+def sweep() -> None:
+    """Drop answers to submits that nobody can still be retrying."""
+    IdempotencyKey.objects.filter(created_at__lt=timezone.now() - KEYS_KEPT).delete()
+
+
+def _lead(name: str, act: Callable[[int], None]) -> None:
+    try:
+        with leading(name) as epoch:
+            while epoch is not None:
+                began = time.monotonic()
+                act(epoch)
+                note_success(name, epoch, round(1000 * (time.monotonic() - began)))
+                if not wanted_again(name, epoch):
+                    return
+    except OperationalError as gone:  # the database restarts: the next beat finds it again
+        log.warning("%s waits for the database: %s", name, gone)
+
+
+def _one_cycle(epoch: int) -> None:
+    world = load_world()
+    plan = run_cycle(world.snapshot, Policy(), time.time())
+    run_steps(build_steps(plan, world), epoch)
+
+
+def _one_reconcile(epoch: int) -> None:
+    runtime, until = the_runtime(), time.monotonic() + FOLLOW_S
+    try:
+        steps = reconcile_once(runtime, epoch)
+        while any(isinstance(step, Start | Sighting) for step in steps) or _coming_up(runtime):
+            if time.monotonic() > until:
+                return
+            time.sleep(LOOK_S)
+            steps = reconcile_once(runtime, epoch)
+    except Unavailable as away:
+        log.warning("reconcile waits for the runtime: %s", away)
+
+
+def _coming_up(runtime) -> bool:
+    return any(view.phase == "starting" for view in runtime.list_containers())
