@@ -1,0 +1,74 @@
+"""An error as a page, or as a note when htmx asked. config.urls names the handlers of Django's own errors."""
+
+from urllib.parse import urlsplit
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+
+from common.errors import NotFound, NotPermitted, NotSignedIn, PlatformError
+from common.words import error_words
+from portal.partial import wants_fragment
+
+PAGES = {403: "403.html", 404: "404.html"}
+
+
+def show_failure(request: HttpRequest, error: PlatformError) -> HttpResponse:
+    """The page of `error` in the reader's language, with its status. A visitor who is not signed in goes to sign in."""
+    words = error_words(error)
+    if request.path.startswith("/api/"):
+        return _problem(request, error, words)
+    if isinstance(error, NotSignedIn):
+        return _to_sign_in(request)
+    context = {"cause": words, "code": error.code, "status": error.status}
+    if wants_fragment(request):
+        response = render(request, "_note.html", {"text": words, "tone": "fault"}, status=error.status)
+        response["HX-Retarget"], response["HX-Reswap"] = "#notes", "beforeend"
+        return response
+    return render(request, PAGES.get(error.status, "failure.html"), context, status=error.status)
+
+
+def not_permitted(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """handler403"""
+    return show_failure(request, NotPermitted())
+
+
+def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """handler404"""
+    return show_failure(request, NotFound())
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """CSRF_FAILURE_VIEW: the usual cause is a page that stood open while somebody signed in or out elsewhere."""
+    return show_failure(request, NotPermitted("page_expired"))
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """handler500. No template language beyond translation: whatever broke may have broken the frame too."""
+    if request.path.startswith("/api/"):
+        return _problem(request, PlatformError(), error_words(PlatformError()))
+    return render(request, "500.html", {"request_id": getattr(request, "request_id", "")}, status=500)
+
+
+def _to_sign_in(request: HttpRequest) -> HttpResponse:
+    """A visit is redirected; a refetch tells htmx to move the whole page, and comes back to the page it stood on."""
+    if not wants_fragment(request):
+        return redirect(f"{reverse('sign_in')}?{urlencode({'next': request.get_full_path()})}")
+    here = urlsplit(request.headers.get("HX-Current-URL", ""))
+    there = here.path + (f"?{here.query}" if here.query else "")
+    return HttpResponse(status=401, headers={"HX-Redirect": f"{reverse('sign_in')}?{urlencode({'next': there or '/'})}"})
+
+
+def _problem(request: HttpRequest, error: PlatformError, words: str) -> JsonResponse:
+    """RFC 9457, for refusals that happen before a view of the API is reached."""
+    body = {
+        "type": "about:blank",
+        "title": _("The request was refused."),
+        "status": error.status,
+        "code": error.code,
+        "detail": words,
+        "request_id": getattr(request, "request_id", ""),
+    }
+    return JsonResponse(body, status=error.status, content_type="application/problem+json")

@@ -1,0 +1,175 @@
+"""What every request passes: one host, one origin, headers that forbid the rest, the reader's language, error pages."""
+
+import logging
+import re
+import secrets
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
+from django.utils import translation
+from django.utils.cache import patch_vary_headers
+
+from common.errors import NotPermitted, PlatformError
+from portal.failures import show_failure
+from portal.pages.look import language_of
+
+log = logging.getLogger("tessera.portal")
+
+GetResponse = Callable[[HttpRequest], HttpResponse]
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+LOOPBACK_NUMBERS = frozenset({"127.0.0.1", "[::1]"})
+API = "/api/"
+REQUEST_ID = re.compile(r"^[A-Za-z0-9_-]{8,64}$")
+
+
+def origin_of(url: str) -> str:
+    """scheme://host[:port] of `url`, as browsers write it in Origin: lower case, no default port."""
+    parts = urlsplit(url)
+    default = {"http": 80, "https": 443}.get(parts.scheme)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port and parts.port != default else "")
+
+
+class LocalhostRedirectMiddleware:
+    """A visit by 127.0.0.1 goes to localhost, so that cookies have one home. Programs with a token stay where they are."""
+
+    def __init__(self, get_response: GetResponse):
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        host = request.META.get("HTTP_HOST", "").rpartition(":")[0] or request.META.get("HTTP_HOST", "")
+        wanted = urlsplit(settings.TESSERA_PUBLIC_URL).hostname == "localhost"
+        if wanted and host in LOOPBACK_NUMBERS and request.method in {"GET", "HEAD"} and self._is_page(request.path):
+            return HttpResponseRedirect(settings.TESSERA_PUBLIC_URL + request.get_full_path())
+        return self.get_response(request)
+
+    @staticmethod
+    def _is_page(path: str) -> bool:
+        return not path.startswith(API) and path not in {"/livez", "/readyz"}
+
+
+class SecurityHeadersMiddleware:
+    """A request id, and headers under which nothing inline, nothing foreign and no frame runs.
+
+    A template that must have an inline script writes nonce="{{ request.csp_nonce }}"; only then is a nonce allowed.
+    """
+
+    def __init__(self, get_response: GetResponse):
+        self.get_response = get_response
+        origin = origin_of(settings.TESSERA_PUBLIC_URL)
+        self.connect = f"'self' {origin.replace('http', 'ws', 1)}"
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        offered = request.headers.get("X-Request-ID", "")
+        request.request_id = offered if REQUEST_ID.match(offered) else secrets.token_hex(8)
+        request.csp_nonce = Nonce()
+        response = self.get_response(request)
+        response.headers.setdefault("Content-Security-Policy", self._policy(request.csp_nonce))
+        response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
+        response.headers.setdefault("Permissions-Policy", "camera=(), microphone=(), geolocation=(), usb=(), payment=()")
+        response["X-Request-ID"] = request.request_id
+        response["X-Frame-Options"] = "DENY"
+        if "Cache-Control" not in response and getattr(request, "user", None) is not None:
+            response["Cache-Control"] = "no-store" if request.path.startswith(API) else "no-cache, private"
+        return response
+
+    def _policy(self, nonce: "Nonce") -> str:
+        script = f"'self' 'nonce-{nonce}'" if nonce.used else "'self'"
+        return (
+            f"default-src 'none'; script-src {script}; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+            f"connect-src {self.connect}; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        )
+
+
+class Nonce:
+    """128 random bits as text, made and announced in the policy only when a template asks for it."""
+
+    def __init__(self) -> None:
+        self._text = ""
+
+    @property
+    def used(self) -> bool:
+        return bool(self._text)
+
+    def __str__(self) -> str:
+        self._text = self._text or secrets.token_urlsafe(16)
+        return self._text
+
+
+class SameOriginMiddleware:
+    """Only our own pages may use a person's cookie, and no foreign page may call the API or change anything.
+
+    Browsers send Sec-Fetch-* to https and localhost only, so Origin is checked exactly as well: scheme, host and port.
+    Programs send neither header and no cookie; they carry a token.
+    """
+
+    def __init__(self, get_response: GetResponse):
+        self.get_response = get_response
+        self.origin = origin_of(settings.TESSERA_PUBLIC_URL)
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if self._session_cookies(request) > 1:
+            return HttpResponseBadRequest("Two session cookies were sent. Clear the cookies of this site and try again.")
+        if why := self._refusal(request):
+            log.warning("refused %s %s: %s", request.method, request.path, why)
+            return show_failure(request, NotPermitted("foreign_origin"))
+        return self.get_response(request)
+
+    def _session_cookies(self, request: HttpRequest) -> int:
+        names = [pair.partition("=")[0].strip() for pair in request.META.get("HTTP_COOKIE", "").split(";")]
+        return names.count(settings.SESSION_COOKIE_NAME)
+
+    def _refusal(self, request: HttpRequest) -> str:
+        """Why this request may not pass; "" when it may."""
+        site = request.headers.get("Sec-Fetch-Site", "")
+        mode = request.headers.get("Sec-Fetch-Mode", "")
+        origin = request.headers.get("Origin", "")
+        if request.method in SAFE_METHODS:
+            return self._refusal_of_reading(request, site, mode)
+        if mode == "no-cors":
+            return "a request without CORS changes nothing here"
+        if origin and origin != self.origin:
+            return f"Origin {origin!r} is not {self.origin}"
+        if settings.SESSION_COOKIE_NAME in request.COOKIES:
+            if not origin:
+                return "a cookie without an Origin"
+            return "" if site in {"", "same-origin"} else f"Sec-Fetch-Site is {site!r}"
+        return "" if site in {"", "same-origin", "none"} else f"Sec-Fetch-Site is {site!r}"
+
+    @staticmethod
+    def _refusal_of_reading(request: HttpRequest, site: str, mode: str) -> str:
+        if site in {"", "same-origin", "none"}:
+            return ""
+        if request.path.startswith(API) or mode != "navigate":
+            return f"Sec-Fetch-Site is {site!r}"
+        return ""
+
+
+class LookMiddleware:
+    """The reader's language: their setting, else the cookie of the sign-in page, else Accept-Language."""
+
+    def __init__(self, get_response: GetResponse):
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        with translation.override(language_of(request)):
+            request.LANGUAGE_CODE = translation.get_language()
+            response = self.get_response(request)
+            response.headers.setdefault("Content-Language", request.LANGUAGE_CODE)
+        patch_vary_headers(response, ("Accept-Language", "Cookie"))
+        return response
+
+
+class ErrorPagesMiddleware:
+    """The one place where a page's PlatformError becomes words. The API has its own (problem+json)."""
+
+    def __init__(self, get_response: GetResponse):
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        return show_failure(request, error) if isinstance(error, PlatformError) else None

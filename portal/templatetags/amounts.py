@@ -1,0 +1,18 @@
+"""Integers of the ledger as people read them. {% load amounts %}: {{ milli|gpu }} {{ mib|memory }} {{ milli|cpu }} {{ s|duration }}."""
+
+from collections.abc import Callable
+
+from django import template
+
+from common.resources import show_cpu, show_duration, show_gpu, show_memory
+
+register = template.Library()
+
+
+def or_dash(show: Callable[[int], str]) -> Callable[[int | None], str]:
+    """`show`, but a dash where there is no number."""
+    return lambda value: "–" if value is None else show(int(value))
+
+
+for name, show in {"gpu": show_gpu, "memory": show_memory, "cpu": show_cpu, "duration": show_duration}.items():
+    register.filter(name, or_dash(show))

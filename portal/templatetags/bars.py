@@ -1,0 +1,118 @@
+"""Bars of 100 %: a card with its slices, a team's quota. {% load bars %}.
+
+Widths are attributes of table cells, since the CSP allows no style attribute; so bars need no script and morph cleanly.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from django import template
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+register = template.Library()
+
+TEAM_COLOURS = 8
+MARKS = {"idle": "zz", "fault": "!", "stale": "?"}  # never colour alone
+LEGEND = {
+    "free": gettext_lazy("Free"),
+    "work": gettext_lazy("In use"),
+    "idle": gettext_lazy("Held, not used"),
+    "next": gettext_lazy("Reserved or draining"),
+    "fault": gettext_lazy("Fault"),
+    "stale": gettext_lazy("Unknown or out of date"),
+    "unused": gettext_lazy("Guaranteed, not used"),
+    "borrowed": gettext_lazy("Borrowed: can be taken back"),
+    "lent": gettext_lazy("Guaranteed, lent to others"),
+}
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a bar.
+
+    kind: a word of LEGEND. share: its part of the bar, any unit, the bar's whole being the sum. words: the label under
+    it; note: a second, quieter one. title: read aloud and shown on hover. owner: a team's number for its colour, or None.
+    activity: measured use in percent, drawn as fill height, or None where it is not measured.
+    """
+
+    kind: str
+    share: float
+    words: str = ""
+    note: str = ""
+    title: str = ""
+    href: str = ""
+    owner: int | None = None
+    mine: bool = False
+    activity: float | None = None
+    tick: bool = False
+
+
+@register.inclusion_tag("_bar.html")
+def gpu_bar(segments: Sequence[Segment], label: str, by_owner: bool = False) -> dict:
+    """One physical card as a bar of slices. `label` names the card for those who hear the page."""
+    return {"cells": _cells(segments), "label": label, "by_owner": by_owner, "words": any(s.words for s in segments)}
+
+
+@register.inclusion_tag("_bar.html")
+def quota_bar(used: float, guarantee: float, limit: float | None, lent: float = 0, label: str = "") -> dict:
+    """used | guarantee | borrowed | limit, in any one unit. Without a limit the bar ends a quarter beyond what is used.
+
+    lent: how much of the guarantee is unused and held by others now.
+    """
+    segments = quota_segments(used, guarantee, limit, lent)
+    return {"cells": _cells(segments), "label": label or _("Quota"), "by_owner": False, "words": False}
+
+
+@register.inclusion_tag("_legend.html")
+def bar_legend(*kinds: str) -> dict:
+    return {"entries": [(kind, LEGEND[kind]) for kind in kinds]}
+
+
+def quota_segments(used: float, guarantee: float, limit: float | None, lent: float = 0) -> list[Segment]:
+    """The parts of a quota bar from left to right; parts of nothing are left out."""
+    end = limit if limit is not None else max(used, guarantee) * 1.25 or 1
+    within, borrowed = min(used, guarantee), max(used - guarantee, 0)
+    lent = min(lent, guarantee - within)
+    parts = [
+        ("work", within, ""),
+        ("lent", lent, ""),
+        ("unused", guarantee - within - lent, ""),
+        ("borrowed", borrowed, ""),
+        ("free", max(end - max(used, guarantee), 0), ""),
+    ]
+    last_of_guarantee = max((i for i, part in enumerate(parts[:3]) if part[1] > 0), default=-1)
+    return [
+        Segment(kind, share, title=str(LEGEND[kind]), tick=i == last_of_guarantee)
+        for i, (kind, share, _words) in enumerate(parts)
+        if share > 0
+    ]
+
+
+def _cells(segments: Iterable[Segment]) -> list[dict]:
+    """What _bar.html draws: each segment with its width in percent, its classes and its mark."""
+    segments = list(segments)
+    whole = sum(segment.share for segment in segments) or 1
+    return [
+        {
+            "segment": segment,
+            "width": f"{100 * segment.share / whole:.4g}%",
+            "classes": _classes(segment),
+            "mark": MARKS.get(segment.kind, ""),
+            "empty": None if segment.activity is None else round(100 - min(max(segment.activity, 0), 100)),
+        }
+        for segment in segments
+    ]
+
+
+def _classes(segment: Segment) -> str:
+    names = ["seg", f"seg-{segment.kind}"]
+    if segment.owner is not None and segment.kind in {"work", "idle"}:
+        names.append(f"team-{segment.owner % TEAM_COLOURS}")
+        if segment.owner // TEAM_COLOURS % 2:
+            names.append("team-again")
+    if segment.mine:
+        names.append("is-mine")
+    if segment.activity is not None:
+        names.append("has-fill")
+    return " ".join(names)

@@ -1,0 +1,128 @@
+"""Icons, chips, copy buttons and times. {% load ui %}. Examples stand at the head of static/css/components.css."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+
+from django import template
+from django.template.loader_tags import BLOCK_CONTEXT_KEY
+from django.templatetags.static import static
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+register = template.Library()
+
+
+@dataclass(frozen=True)
+class Tone:
+    """How a state looks: `tone` names a colour of tokens.css, `icon` a symbol of vendor/icons.svg."""
+
+    tone: str
+    icon: str
+    turns: bool = False
+
+
+# Words come from the model's choices; only colour and icon stand here. Job, task, node.
+STATE_TONES = {
+    "QUEUED": Tone("wait", "hourglass"),
+    "PENDING": Tone("wait", "hourglass"),
+    "ASSIGNED": Tone("next", "map-pin"),
+    "STARTING": Tone("work", "loader-2", turns=True),
+    "RUNNING": Tone("work", "player-play"),
+    "STOPPING": Tone("next", "player-stop"),
+    "LOST": Tone("stale", "question-mark"),
+    "STOPPED": Tone("done", "player-stop"),
+    "SUCCEEDED": Tone("done", "check"),
+    "FAILED": Tone("fault", "alert-circle"),
+    "CANCELLED": Tone("done", "ban"),
+    "READY": Tone("done", "circle-check"),
+    "CORDONED": Tone("next", "tools"),
+    "SUSPECT": Tone("idle", "alert-triangle"),
+    "NOT_READY": Tone("fault", "plug-connected-x"),
+}
+UNKNOWN = Tone("stale", "question-mark")
+REASON_TONES = {"ok": "done", "work": "work", "idle": "idle", "fault": "fault", "neutral": "done"}
+
+
+@cache
+def sprite() -> str:
+    return static("vendor/icons.svg")
+
+
+@register.simple_tag
+def icon(name: str, classes: str = "", label: str = "") -> SafeString:
+    """An icon of the sprite. Without `label` it is decoration, and a word must stand beside it."""
+    if label:
+        return format_html(
+            '<svg class="icon {}" role="img" aria-label="{}"><use href="{}#{}"/></svg>', classes, label, sprite(), name
+        )
+    return format_html('<svg class="icon {}" aria-hidden="true"><use href="{}#{}"/></svg>', classes, sprite(), name)
+
+
+@register.simple_tag
+def chip(tone: str, icon_name: str, words: str, title: str = "") -> SafeString:
+    """Icon, word and colour. tone: work idle next fault stale wait done sim."""
+    return format_html('<span class="chip chip-{}" title="{}">{}{}</span>', tone, title, icon(icon_name), words)
+
+
+@register.simple_tag
+def state_chip(row: object) -> SafeString:
+    """The state of a job, task or node, in words from its own choices. `row` has state and get_state_display()."""
+    return state_word_chip(row.state, row.get_state_display())  # type: ignore[attr-defined]
+
+
+@register.simple_tag
+def state_word_chip(state: str, words: str) -> SafeString:
+    """As state_chip, where only the values are at hand (rows of other teams)."""
+    look = STATE_TONES.get(str(state).upper(), UNKNOWN)
+    picture = icon(look.icon, "spin" if look.turns else "")
+    return format_html('<span class="chip chip-{}">{}{}</span>', look.tone, picture, words)
+
+
+@register.simple_tag
+def simulated() -> SafeString:
+    """The badge beside everything that is not a real card."""
+    return chip("sim", "flask", _("Simulated"), _("This card is simulated: no real GPU stands behind it."))
+
+
+@register.simple_tag
+def copy_button(text: object, label: str = "") -> SafeString:
+    """A small button that copies `text`."""
+    return format_html(
+        '<button type="button" class="copy" data-copy="{}" aria-label="{}">{}{}</button>',
+        text,
+        label or _("Copy"),
+        icon("copy", "when-not"),
+        icon("check", "when-copied"),
+    )
+
+
+@register.simple_tag(takes_context=True)
+def block_again(context: template.Context, name: str) -> str:
+    """What the page put into block `name`, a second time: a title stands in the tab and in the top bar."""
+    blocks = context.render_context.get(BLOCK_CONTEXT_KEY)
+    block = blocks.get_block(name) if blocks else None
+    return block.render(context) if block else ""
+
+
+@register.simple_tag
+def ago(moment: datetime | None) -> SafeString | str:
+    """A <time> that says how long ago, and keeps itself true (static/js/ago.js). Its title is the full date."""
+    return _time(moment, "ago")
+
+
+@register.simple_tag
+def ticking(since: datetime | None) -> SafeString | str:
+    """A <time> that counts up from `since`: 0:41, 2:03:10."""
+    return _time(since, "ticks")
+
+
+def _time(moment: datetime | None, kind: str) -> SafeString | str:
+    if moment is None:
+        return "–"
+    local = timezone.localtime(moment)
+    full = date_format(local, "DATETIME_FORMAT")
+    return format_html('<time datetime="{}" data-{} title="{}">{}</time>', moment.isoformat(), kind, full, full)

@@ -1,0 +1,88 @@
+/* Terminal text to DOM: SGR colours become classes, every other escape is dropped, everything else is text nodes.
+ * new Ansi(host).write(chunk): a sequence or a line may be split over chunks. "\r" starts its line again (progress bars).
+ */
+const SEQUENCE =
+  /\x1b(?:\[([0-9;:<=>?]*)[ -/]*([@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[ -/]+[0-~]|[0-Z\\`-~])|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]/g;
+const LONGEST_SEQUENCE = 4096;
+const FLAGS = { 1: "b", 2: "d", 4: "u" };
+
+export class Ansi {
+  constructor(host) {
+    this.host = host;
+    this.rest = "";
+    this.style = { c: "", k: "", b: false, d: false, u: false };
+    this.line = null;
+    this.again = false;
+  }
+
+  write(chunk) {
+    const [whole, rest] = splitAtOpenSequence(this.rest + chunk);
+    this.rest = rest;
+    let from = 0;
+    for (const match of whole.matchAll(SEQUENCE)) {
+      this.#text(whole.slice(from, match.index));
+      from = match.index + match[0].length;
+      if (match[2] === "m") this.#sgr(match[1]);
+    }
+    this.#text(whole.slice(from));
+  }
+
+  #text(text) {
+    for (const part of text.split(/(\n|\r)/)) {
+      if (part === "\r") this.again = true;
+      else if (part === "\n") this.#endLine();
+      else if (part) this.#append(part);
+    }
+  }
+
+  #endLine() {
+    if (this.line === null) this.host.append(document.createElement("div"));
+    this.line = null;
+    this.again = false;
+  }
+
+  #append(text) {
+    if (this.line === null) this.line = this.host.appendChild(document.createElement("div"));
+    if (this.again) this.line.replaceChildren();
+    this.again = false;
+    const classes = this.#classes();
+    const span = () => Object.assign(document.createElement("span"), { className: classes, textContent: text });
+    this.line.append(classes ? span() : document.createTextNode(text));
+  }
+
+  #classes() {
+    const { c, k, b, d, u } = this.style;
+    return [c && `c${c}`, k && `k${k}`, b && "b", d && "d", u && "u"].filter(Boolean).join(" ");
+  }
+
+  #sgr(parameters) {
+    const codes = parameters.split(/[;:]/).map(Number);
+    for (let i = 0; i < codes.length; i++) {
+      const code = codes[i];
+      if (code === 0) this.style = { c: "", k: "", b: false, d: false, u: false };
+      else if (FLAGS[code]) this.style[FLAGS[code]] = true;
+      else if (code === 22) this.style.b = this.style.d = false;
+      else if (code === 24) this.style.u = false;
+      else if (code === 38 || code === 48) {
+        const [colour, used] = extended(codes.slice(i + 1));
+        this.style[code === 38 ? "c" : "k"] = colour;
+        i += used;
+      } else if ((code >= 30 && code <= 37) || (code >= 90 && code <= 97)) this.style.c = String(code % 10);
+      else if ((code >= 40 && code <= 47) || (code >= 100 && code <= 107)) this.style.k = String(code % 10);
+      else if (code === 39) this.style.c = "";
+      else if (code === 49) this.style.k = "";
+    }
+  }
+}
+
+/* "5;n" of the 256 colours: the first 16 are the 8 we have, the others stay plain. "2;r;g;b" stays plain. */
+const extended = ([kind, n]) => (kind === 5 ? [n < 16 ? String(n % 8) : "", 2] : kind === 2 ? ["", 4] : ["", 0]);
+
+function splitAtOpenSequence(text) {
+  const last = text.lastIndexOf("\x1b");
+  if (last < 0 || text.length - last > LONGEST_SEQUENCE) return [text, ""];
+  SEQUENCE.lastIndex = last;
+  const match = SEQUENCE.exec(text);
+  SEQUENCE.lastIndex = 0;
+  return match?.index === last ? [text, ""] : [text.slice(0, last), text.slice(last)];
+}

@@ -1,0 +1,20 @@
+/* <button data-opens="id"> opens the <dialog id>; data-closes or a click beside it closes. Morphs leave open things open. */
+document.addEventListener("click", (event) => {
+  const opener = event.target.closest("[data-opens]");
+  if (opener) document.getElementById(opener.dataset.opens)?.showModal();
+  if (event.target.closest("[data-closes]")) event.target.closest("dialog")?.close();
+  if (event.target instanceof HTMLDialogElement && isBeside(event.target, event)) event.target.close();
+});
+
+function isBeside(dialog, { clientX, clientY, detail }) {
+  const box = dialog.getBoundingClientRect();
+  return detail > 0 && (clientX < box.left || clientX > box.right || clientY < box.top || clientY > box.bottom);
+}
+
+/* A refetch must not shut what the reader opened, nor empty a log that stands in the refetched part. */
+window.addEventListener("DOMContentLoaded", () => {
+  const callbacks = window.Idiomorph?.defaults.callbacks;
+  if (!callbacks) return;
+  callbacks.beforeAttributeUpdated = (name, node) => !(name === "open" && node.matches("dialog, details"));
+  callbacks.beforeNodeMorphed = (old, fresh) => !(old.localName === "log-view" && old.dataset.task === fresh.dataset?.task);
+});

@@ -1,0 +1,79 @@
+/* The page's one websocket. A doorbell, never data: {"touched": ["job-412"]} becomes the event "touched:job-412" on <body>,
+ * which htmx elements wait for; {"log": …} becomes "live:log". After a gap "live:refresh" makes everything visible look again.
+ * Others send by document.body.dispatchEvent(new CustomEvent("live:send", {detail: {…}})) and start again at "live:open".
+ * Reads: <body data-live="/live">; the badge #live with data-words-*; [data-active="true"] for what still changes.
+ */
+const SIGNED_OUT = 4401, MEMBERSHIPS_CHANGED = 4403;
+const QUIET_MS = 30_000, DEAD_MS = 45_000, ASK_MS = 20_000, POLL_MS = 10_000, LONGEST_MS = 30_000;
+const body = document.body;
+let socket = null, tries = 0, heard = Date.now(), polled = Date.now(), missed = false, ended = false;
+
+const say = (name, detail) => body.dispatchEvent(new CustomEvent(name, { detail, bubbles: true }));
+const isOpen = () => socket?.readyState === WebSocket.OPEN;
+
+function connect() {
+  socket = new WebSocket(location.origin.replace(/^http/, "ws") + body.dataset.live);
+  socket.onopen = () => {
+    if (tries > 0) refresh();
+    tries = 0;
+    heard = Date.now();
+    say("live:open");
+  };
+  socket.onmessage = (message) => hear(JSON.parse(message.data));
+  socket.onclose = ({ code }) => {
+    ended = code === SIGNED_OUT;
+    const longest = Math.min(LONGEST_MS, 500 * 2 ** tries++);
+    if (!ended) setTimeout(connect, code === MEMBERSHIPS_CHANGED ? 0 : Math.random() * longest);
+    show();
+  };
+}
+
+function hear(message) {
+  const gap = Date.now() - heard;
+  heard = Date.now();
+  if (gap > QUIET_MS) refresh();
+  if (message.log) say("live:log", message);
+  if (message.touched && document.hidden) missed = true;
+  else for (const id of message.touched ?? []) say(`touched:${id}`);
+  show();
+}
+
+function refresh() {
+  if (document.hidden) missed = true;
+  else say("live:refresh");
+}
+
+function tick() {
+  const quiet = Date.now() - heard;
+  if (isOpen() && quiet > DEAD_MS) socket.close();
+  else if (isOpen() && quiet > ASK_MS) socket.send('{"ping": 1}');
+  if (!isOpen() && !ended && Date.now() - polled > POLL_MS && hasActive()) {
+    polled = Date.now();
+    if (quiet > POLL_MS) refresh();
+  }
+  show();
+}
+
+const hasActive = () => document.querySelector('[data-active="true"]') !== null;
+
+function show() {
+  const badge = document.getElementById("live");
+  if (!badge) return;
+  const seconds = Math.round((Date.now() - heard) / 1000);
+  const polling = !isOpen() && !ended && tries > 2 && hasActive();
+  const state = ended ? "ended" : polling ? "polling" : !isOpen() ? (tries ? "offline" : "waiting") : seconds > 30 ? "delayed" : "live";
+  const words = (badge.getAttribute(`data-words-${state}`) ?? "").replace("{s}", seconds);
+  badge.dataset.state = state;
+  if (badge.textContent !== words) badge.textContent = words;
+}
+
+if (body.dataset.live) {
+  body.addEventListener("live:send", ({ detail }) => isOpen() && socket.send(JSON.stringify(detail)));
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden || !missed) return;
+    missed = false;
+    refresh();
+  });
+  setInterval(tick, 1000);
+  connect();
+}
