@@ -1,0 +1,144 @@
+"""Small builders for rows, each with what a test does not care about filled in. Names are the cast's.
+
+    nlp = make.team("nlp"); ada = make.user("ada", nlp); dev = make.pool("dev", shared=True)
+    make.gpu(make.node(pool=dev)); make.quota(nlp, dev)
+    job = make.job(ada, gpu="1/4"); make.start(job)
+
+`make.cast()` builds the usual world at once. Everything that has a service goes through it, so rows are as in life.
+"""
+
+from dataclasses import dataclass
+from itertools import count
+
+from accounts.models import ApiToken, Team, TeamRole, User
+from accounts.services import SCOPES, add_member, create_team, create_token, create_user
+from cluster.models import Gpu, Node, Pool
+from common.resources import gpu_milli, parse_gpu, slice_of
+from events.bus import RUNTIME
+from jobs.jobfile.parse import parse_spec
+from jobs.lifecycle import move_task
+from jobs.models import Job, Task
+from jobs.states import TaskState
+from jobs.submit import submit_job
+from quotas.models import Quota
+from scheduler.commit import Card, StartJob, TaskStart, start_job
+from scheduler.models import Lease
+
+PASSWORD = "correct horse battery staple"
+V100_32GB = {"model": "V100-32GB", "product": "Tesla V100-SXM2-32GB", "memory_mib": 32_768, "reserved_mib": 257}
+
+_numbers = count(1)
+
+
+@dataclass
+class Cast:
+    """ada (member) and bob (lead) in team nlp, eve the stranger in team vision; pool dev (shared) and pool train on n1."""
+
+    ada: User
+    bob: User
+    eve: User
+    nlp: Team
+    vision: Team
+    dev: Pool
+    train: Pool
+    node: Node
+    gpus: list[Gpu]
+
+
+def cast() -> Cast:
+    nlp, vision = team("nlp"), team("vision")
+    dev, train = pool("dev", shared=True), pool("train")
+    n1 = node("n1", pool=dev)
+    cards = [gpu(n1, pool=dev), gpu(n1, pool=train)]
+    for someone in (nlp, vision):
+        for place in (dev, train):
+            quota(someone, place)
+    ada, bob, eve = user("ada", nlp), user("bob", nlp, role=TeamRole.LEAD), user("eve", vision)
+    return Cast(ada, bob, eve, nlp, vision, dev, train, n1, cards)
+
+
+def team(name: str = "nlp", **fields) -> Team:
+    return Team.objects.filter(name=name).first() or create_team(name=name, **fields)
+
+
+def user(name: str = "ada", *teams: Team, role: str = TeamRole.MEMBER, password: str | None = None, **fields) -> User:
+    """Without a password nobody signs in with one: pass make.PASSWORD (hashing is slow), or use client.force_login."""
+    person = create_user(username=name, password=password, **fields)
+    for one in teams:
+        add_member(user=person, team=one, role=role)
+    return person
+
+
+def admin(name: str = "root", **fields) -> User:
+    return user(name, platform_role="admin", **fields)
+
+
+def token(person: User, *scopes: str) -> str:
+    """The secret of a new token: of all scopes where none is named."""
+    return create_token(user=person, name="test", scopes=list(scopes or SCOPES), days=1)[1]
+
+
+def expired_token(person: User) -> str:
+    secret = token(person)
+    ApiToken.objects.filter(user=person).update(expires_at="2020-01-01T00:00Z")
+    return secret
+
+
+def pool(name: str = "dev", **fields) -> Pool:
+    return Pool.objects.filter(name=name).first() or Pool.objects.create(name=name, **fields)
+
+
+def node(name: str = "n1", *, pool: Pool, cpu_milli: int = 16_000, memory_mib: int = 65_536, **fields) -> Node:
+    return Node.objects.create(
+        name=name, pool=pool, cpu_milli=cpu_milli, memory_mib=memory_mib, **{"address": "127.0.0.1", **fields}
+    )
+
+
+def gpu(node: Node, *, pool: Pool | None = None, **fields) -> Gpu:
+    """A simulated V100-32GB on the node's next index."""
+    index = node.gpus.count()
+    usual = {**V100_32GB, "index": index, "uuid": f"GPU-{node.name}-{index}", "simulated": True}
+    return Gpu.objects.create(node=node, pool=pool or node.pool, **{**usual, "enforcement": "simulated", **fields})
+
+
+def quota(team: Team, pool: Pool, **fields) -> Quota:
+    """No limit and no guarantee, unless they are given."""
+    return Quota.objects.create(team=team, pool=pool, **fields)
+
+
+def job(person: User, *, check=lambda draft: None, **spec) -> Job:
+    """A job in the queue. spec: keys of the job file; the run is `true` unless given. Nothing judges whether it fits."""
+    spec = {"run": "true", "name": f"job {next(_numbers)}", **spec}
+    return submit_job(user=person, spec=parse_spec(spec), check=check, containers=True)
+
+
+def start(job: Job, *cards: Gpu, node: Node | None = None, state: str = TaskState.RUNNING) -> list[Task]:
+    """Put the job's tasks on `cards` (all on each task; else the pool's first card, where it asks for one) by the real
+    allocating transaction, and move them on to `state`."""
+    request = job.gang[0]["request"]
+    ask = parse_gpu(request["gpu"])
+    used = list(cards) or list(Gpu.objects.filter(pool=job.pool)[: ask.count])
+    home = node or (used[0].node if used else Node.objects.filter(pool=job.pool).first())
+    held = tuple(_card(ask, card) for card in used)
+    places = (TaskStart(t.rank, home.pk, held, request["cpu_milli"], request["memory_mib"]) for t in job.newest_tasks)
+    epoch = Lease.objects.get_or_create(name="cycle", defaults={"epoch": 1})[0].epoch
+    start_job(StartJob(job.pk, tuple(places)), epoch)
+    return [move(task, state) for task in job.newest_tasks]
+
+
+def move(task: Task, state: str, reason: str = "", **also) -> Task:
+    """As the runtime would: `make.move(task, TaskState.FAILED, "exit_nonzero", exit_code=1)`."""
+    if task.state != state:
+        move_task(task, state, reason=reason, actor=RUNTIME, **also)
+    return task
+
+
+def end(job: Job, state: str = TaskState.SUCCEEDED, reason: str = "completed", exit_code: int | None = 0) -> Job:
+    for task in job.newest_tasks:
+        move(task, state, reason, exit_code=exit_code)
+    return Job.objects.get(pk=job.pk)
+
+
+def _card(ask, card: Gpu) -> Card:
+    share = slice_of(ask, card.sellable_mib)
+    return Card(card.pk, share.memory_mib, share.compute_percent, gpu_milli(share, card.sellable_mib))
