@@ -96,8 +96,8 @@ class TaskSpec:
     run: shell text, given to bash (else sh) as `-c`. workdir: absolute, or relative to the unpacked code.
     code_path: a .tar.gz on this machine, unpacked beside the task. numa: where its cores should be, None = anywhere.
     env: the user's own; names refused by `gpu_sharing.forbidden_env` are left out.
-    peers: addresses in order of rank, the first one is the master. ports: reserved for this task; ports[0] of rank 0
-    is the master's.
+    peers: addresses in order of rank, the first one is the master. ports: given to this task; the first one is where
+    the master listens, the same in all tasks of a gang.
     """
 
     uuid: str
@@ -163,8 +163,12 @@ class Runtime(Protocol):
     def stop(self, uuid: str, grace_s: int, *, epoch: int) -> None:
         """Ask it to end: SIGTERM, then SIGKILL after grace_s; returns at once.
 
-        A task that never started leaves a tombstone, so that a late start can never run it.
+        A task that never started leaves a tombstone, so that a late start can never run it. A stop of an older epoch
+        than the task's own is ignored: whoever sent it has not heard of this task.
         """
 
     def forget(self, uuid: str) -> None:
-        """Its end is recorded: remove what it left on the node. Logs stay. Does nothing while it lives."""
+        """Its end is recorded: remove what it left on the node. Logs stay. Does nothing while it lives.
+
+        A forgotten task is not listed any more, and a late start of it still runs nothing.
+        """

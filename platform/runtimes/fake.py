@@ -4,7 +4,7 @@ import shlex
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from runtimes.base import Capabilities, ContainerView, NodeView, TaskSpec
+from runtimes.base import Capabilities, ContainerView, NodeView, Rejected, TaskSpec
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -31,6 +31,7 @@ class FakeRuntime:
         self.now = now
         self.starts: list[str] = []  # every start that really ran something, in order
         self._tasks: dict[str, _Task] = {}
+        self._forgotten: set[str] = set()
         self._failures: list[Exception] = []
         self._stop_refused: set[str] = set()
 
@@ -47,7 +48,9 @@ class FakeRuntime:
 
     def start(self, spec: TaskSpec) -> None:
         self._fail_if_told()
-        if spec.uuid in self._tasks:
+        if spec.node not in self.nodes:
+            raise Rejected(f"There is no node {spec.node}.")
+        if spec.uuid in self._tasks or spec.uuid in self._forgotten:
             return
         seconds, code = run_time(spec.run)
         task = _Task(ContainerView(spec.uuid, spec.node, "starting", address="127.0.0.1", epoch=spec.epoch), spec)
@@ -65,6 +68,8 @@ class FakeRuntime:
         self._fail_if_told()
         self._settle()
         task = self._tasks.get(uuid)
+        if uuid in self._forgotten or (task is not None and epoch < task.view.epoch):
+            return
         if task is None:
             tombstone = ContainerView(uuid, "", "exited", cause="never_started", ended_at=self.now, epoch=epoch)
             self._tasks[uuid] = _Task(tombstone)
@@ -79,6 +84,7 @@ class FakeRuntime:
         self._settle()
         if uuid in self._tasks and self._tasks[uuid].view.phase == "exited":
             del self._tasks[uuid]
+            self._forgotten.add(uuid)
 
     # what a test may do to it
 

@@ -1,0 +1,106 @@
+"""The job's side of the fork: enter the limits and namespaces, give up the rights, become the user's program.
+
+With a pid namespace the forked child stays as its first process: it forks the program, reaps what is orphaned, and
+when it goes the kernel takes everybody else along. What goes wrong before the program runs is told on `report`,
+one JSON object per line: {"error": words} or {"status": as of waitpid}.
+Nothing here returns to the shim.
+"""
+
+import json
+import os
+import signal
+
+from runtimes.local import isolation, limits
+
+FORWARDED = (signal.SIGTERM,)  # blocked around the fork, so that none is lost before its handler stands
+
+
+def become_job(plan: dict, go: int, out: int, report: int) -> None:
+    """plan: as in spec.json, with `groups` added. go: a byte on it means start. out: where the program writes."""
+    try:
+        isolation.die_with_parent()
+        signal.set_wakeup_fd(-1)
+        if os.read(go, 1) != b"g":
+            os._exit(0)  # the shim is gone: nothing has begun
+        _close_all_but(out, report)
+        if plan["cpus"]:
+            os.sched_setaffinity(0, plan["cpus"])
+        if plan["namespaces"]:
+            isolation.hide(plan["hide"], plan["scratch"], plan["seen_at"])
+            _lead_namespace(plan, out, report)
+        _exec(plan, out)
+    except BaseException as error:
+        tell(report, error=_words(error, plan))
+    finally:
+        os._exit(127)
+
+
+def tell(report: int, **record) -> None:
+    os.write(report, json.dumps(record).encode() + b"\n")
+
+
+def _lead_namespace(plan: dict, out: int, report: int) -> None:
+    """Be the first process: never dies of SIGTERM, hands it to all others, ends when all others have."""
+    main = os.fork()
+    if main == 0:
+        try:
+            _exec(plan, out)
+        except BaseException as error:
+            tell(report, error=_words(error, plan))
+        os._exit(127)
+    os.close(out)
+    signal.signal(signal.SIGTERM, lambda *_: _signal_others())
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+    while True:
+        try:
+            pid, status = os.waitpid(-1, 0)
+        except ChildProcessError:
+            os._exit(0)
+        if pid == main:
+            tell(report, status=status)
+            signal.setitimer(signal.ITIMER_REAL, max(plan["grace_s"], 0.001))  # what it left behind may say goodbye
+            _signal_others()
+
+
+def _signal_others() -> None:
+    try:
+        os.kill(-1, signal.SIGTERM)
+    except ProcessLookupError:
+        pass
+
+
+def _exec(plan: dict, out: int) -> None:
+    os.setsid()
+    for kind_of_group in plan["groups"]:
+        limits.enter(kind_of_group)
+    if plan["nice"]:
+        os.nice(plan["nice"])
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    os.umask(0o022)
+    isolation.drop_to(plan["uid"], plan["gid"])
+    if not plan["namespaces"]:
+        isolation.die_with_parent()  # changing the account switched it off
+    os.chdir(plan["cwd"])
+    for number in (*FORWARDED, signal.SIGPIPE, signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    os.execve(plan["argv"][0], plan["argv"], plan["env"])
+
+
+def _close_all_but(*kept: int) -> None:
+    """The lock above all: the shim alone holds it."""
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        if fd > 2 and fd not in kept:
+            try:
+                os.close(fd)
+            except OSError:
+                pass  # the descriptor of the listing itself
+
+
+def _words(error: BaseException, plan: dict) -> str:
+    if isinstance(error, FileNotFoundError | NotADirectoryError | PermissionError) and error.filename == plan["cwd"]:
+        return f"The working directory {plan['cwd']} cannot be entered: {error.strerror}."
+    return f"The job could not be started: {error}"

@@ -1,0 +1,40 @@
+"""What is left of a task whose shim is gone: find it and kill it. Nothing is called ended before nobody is found."""
+
+import signal
+
+from runtimes.local import limits
+from runtimes.local.processes import Process, descendants, everybody, has_marker, send
+from runtimes.local.taskdir import TaskDir
+
+
+def kill(task: TaskDir) -> list[Process]:
+    """SIGKILL to all that is left; returns whom it found, so an empty list is the proof that it has ended."""
+    found = find(task)
+    for process in found:
+        send(process, signal.SIGKILL)
+    return found
+
+
+def find(task: TaskDir) -> list[Process]:
+    """By four signs: the job's first process, its session, its control group, the marker in the environment."""
+    job = task.read("job") or {"pid": 0, "start": 0, "group": None}
+    group = set(limits.members(job["group"])) if job["group"] else set()
+    living = everybody()
+    session = _session(job, living)
+    roots = {
+        process.pid
+        for process in living
+        if (process.pid, process.start) == (job["pid"], job["start"])
+        or process.session == session
+        or process.pid in group
+        or has_marker(process.pid, task.uuid)
+    }
+    below = {process.pid for process in descendants(roots, living)}
+    return [process for process in living if process.pid in roots | below]
+
+
+def _session(job: dict, living: list[Process]) -> int | None:
+    """The job's session, if it is still its own: while one member lives the kernel gives its number to nobody else."""
+    leader = next((process for process in living if process.pid == job["pid"]), None)
+    stolen = leader is not None and leader.start != job["start"]
+    return None if stolen or not job["pid"] else job["pid"]

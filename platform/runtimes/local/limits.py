@@ -1,0 +1,110 @@
+"""Memory and CPU limits by control groups, where we may write them, and which cores a task gets.
+
+Used by the shim, so it imports little. A group is a directory; version 1 has one per controller, version 2 one for all.
+Never RLIMIT_AS: CUDA reserves address space far beyond what it uses.
+"""
+
+import math
+import os
+import time
+from collections.abc import Iterable, Mapping
+
+from runtimes.local.processes import look, send
+
+V2, V1, WATCHDOG = "cgroup v2", "cgroup v1", "watchdog"
+
+
+def make_group(kind: str, parent: str, task: str, memory_mib: int, cpu_milli: int) -> str:
+    """Create the task's group and set its limits; returns its path. Raises OSError when that is not possible."""
+    group = os.path.join(parent, task)
+    os.makedirs(group, exist_ok=True)
+    if kind == V2:
+        _put(group, "memory.max", memory_mib << 20)
+        _try_put(group, "memory.swap.max", 0)
+        _try_put(group, "cpu.weight", min(10000, max(1, cpu_milli // 10)))
+    else:
+        _put(group, "memory.limit_in_bytes", memory_mib << 20)
+        _try_put(group, "memory.memsw.limit_in_bytes", memory_mib << 20)
+    return group
+
+
+def make_cpu_group(parent: str, task: str, cpu_milli: int) -> str:
+    """Version 1 keeps CPU shares in a tree of their own."""
+    group = os.path.join(parent, task)
+    os.makedirs(group, exist_ok=True)
+    _put(group, "cpu.shares", max(2, cpu_milli * 1024 // 1000))
+    return group
+
+
+def enter(group: str) -> None:
+    _put(group, "cgroup.procs", os.getpid())
+
+
+def members(group: str) -> list[int]:
+    try:
+        with open(os.path.join(group, "cgroup.procs")) as file:
+            return [int(line) for line in file]
+    except OSError:
+        return []
+
+
+def oom_kills(kind: str, group: str) -> int:
+    """How often the kernel killed somebody here for want of memory."""
+    name = "memory.events" if kind == V2 else "memory.oom_control"
+    try:
+        with open(os.path.join(group, name)) as file:
+            return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
+    except OSError:
+        return 0
+
+
+def peak_mib(kind: str, group: str) -> int | None:
+    name = "memory.peak" if kind == V2 else "memory.max_usage_in_bytes"
+    try:
+        with open(os.path.join(group, name)) as file:
+            return int(file.read()) >> 20
+    except OSError:
+        return None
+
+
+def remove(group: str, patience_s: float = 1.0) -> None:
+    """Take the empty group away. The kernel may need a moment after the last process is gone."""
+    until = time.monotonic() + patience_s
+    while time.monotonic() < until:
+        try:
+            os.rmdir(group)
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(0.005)
+        else:
+            return
+
+
+def kill_members(group: str, number: int) -> None:
+    for pid in members(group):
+        process = look(pid)
+        if process is not None:
+            send(process, number)
+
+
+def choose_cpus(cpu_milli: int, candidates: Iterable[int], load: Mapping[int, int]) -> list[int]:
+    """The cores to pin to: as many as cpu_milli rounds up to, the least used first; [] means no pin.
+
+    load: how many tasks are pinned to each core already. Below one core a pin would only hurt: the share decides.
+    """
+    cores = sorted(candidates, key=lambda core: (load.get(core, 0), core))
+    count = math.ceil(cpu_milli / 1000)
+    return sorted(cores[:count]) if cpu_milli >= 1000 and count < len(cores) else []
+
+
+def _put(group: str, name: str, value: int) -> None:
+    with open(os.path.join(group, name), "w") as file:
+        file.write(str(value))
+
+
+def _try_put(group: str, name: str, value: int) -> None:
+    try:
+        _put(group, name, value)
+    except OSError:
+        pass  # this kernel has no such knob; the limit on memory itself is set

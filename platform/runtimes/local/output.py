@@ -1,0 +1,120 @@
+"""A job's output on its way to the log: never more than the disk and the reader can take.
+
+Rate: what comes faster than `rate` (after a burst) is left out, with one line that says how much.
+Total: the head is kept as it comes, the last piece is kept in memory and added at the end.
+Lines: the rest of a line beyond `line` bytes is left out. A carriage return ends a line too (progress bars).
+Read by the shim, so it imports little.
+"""
+
+import os
+import time
+from collections import deque
+
+MIB = 1 << 20
+
+
+class CappedLog:
+    def __init__(
+        self, fd: int, *, rate=MIB, burst=8 * MIB, total=200 * MIB, line=16384, tail=MIB, clock=time.monotonic
+    ):
+        """fd: where to write, at its end. rate in bytes/s; burst, total, line and tail in bytes."""
+        self.fd, self.rate, self.burst, self.line, self.clock = fd, rate, burst, line, clock
+        self.head_left, self.tail_size = total - tail, tail
+        self.tokens, self.filled_at = float(burst), clock()
+        self.fast = 0  # bytes left out because they came too fast, since the last marker
+        self.column, self.cut = 0, 0
+        self.tail: deque[bytes] = deque()
+        self.tail_held, self.tail_lost = 0, 0
+        self.unwritten = 0
+
+    def feed(self, data: bytes) -> None:
+        self._refill()
+        if self.fast:
+            data = self._resume(data)
+        if not data:
+            return
+        if len(data) > self.tokens:
+            cut = data.rfind(b"\n", 0, int(self.tokens)) + 1
+            self.fast += len(data) - cut
+            data = data[:cut]
+        self.tokens -= len(data)
+        self._keep(self._shorten(data))
+
+    def finish(self) -> None:
+        """Write what is held back. Call it once, when nobody writes any more."""
+        if self.fast:
+            self._keep(self._too_fast())
+        if self.cut:
+            self._keep(self._too_long())
+        if self.tail_lost:
+            self._write(_marker(f"{self.tail_lost} bytes are not kept here: the log is full; its last part follows"))
+        for piece in self.tail:
+            self._write(piece)
+        if self.unwritten:
+            self._write(_marker(f"{self.unwritten} bytes could not be written"))
+
+    def _refill(self) -> None:
+        now = self.clock()
+        self.tokens = min(self.burst, self.tokens + (now - self.filled_at) * self.rate)
+        self.filled_at = now
+
+    def _resume(self, data: bytes) -> bytes:
+        """While too much came: leave out, until there is room for a good piece and a line begins."""
+        begin = data.find(b"\n") + 1 if self.tokens >= min(self.rate, self.burst) / 4 else 0
+        if not begin:
+            self.fast += len(data)
+            return b""
+        self.fast += begin
+        self._keep(self._too_fast())
+        return data[begin:]
+
+    def _shorten(self, data: bytes) -> bytes:
+        kept = []
+        for line in data.splitlines(keepends=True):
+            ended = line.endswith((b"\n", b"\r"))
+            room = max(0, self.line - self.column)
+            if len(line) - ended <= room:
+                kept.append(line)
+            else:
+                kept.append(line[:room])
+                self.cut += len(line) - ended - room
+            self.column = 0 if ended else self.column + len(line)
+            if ended and self.cut:
+                kept.append(self._too_long())
+        return b"".join(kept)
+
+    def _too_long(self) -> bytes:
+        cut, self.cut = self.cut, 0
+        return _marker(f"{cut} bytes of this line are not kept: a line ends at {self.line}")
+
+    def _too_fast(self) -> bytes:
+        fast, self.fast, self.column, self.cut = self.fast, 0, 0, 0
+        return _marker(f"{fast} bytes are not kept here: they came faster than {self.rate} bytes/s")
+
+    def _keep(self, data: bytes) -> None:
+        now, later = data[: self.head_left], data[self.head_left :]
+        self.head_left -= len(now)
+        self._write(now)
+        if later:
+            self.tail.append(later)
+            self.tail_held += len(later)
+        while self.tail_held > self.tail_size:
+            over = self.tail_held - self.tail_size
+            oldest = self.tail.popleft()
+            if len(oldest) > over:
+                self.tail.appendleft(oldest[over:])
+            lost = min(len(oldest), over)
+            self.tail_held -= lost
+            self.tail_lost += lost
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            try:
+                data = data[os.write(self.fd, data) :]
+            except OSError:  # a full disk costs log lines, not the job
+                self.unwritten += len(data)
+                return
+
+
+def _marker(words: str) -> bytes:
+    return f"\n[tessera] {words}\n".encode()

@@ -1,0 +1,106 @@
+"""From a TaskSpec to what the shim needs to know: command, environment, limits, places."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pynvml
+
+from runtimes.base import GpuView, TaskSpec
+from runtimes.gpu_sharing import forbidden_env, slice_environment, watched_limits
+from runtimes.local.limits import WATCHDOG
+from runtimes.local.probe import SOURCE, Isolation, MemoryControl
+from runtimes.local.processes import MARKER
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+LOG_CAPS = {"rate": 1 << 20, "burst": 8 << 20, "total": 200 << 20, "line": 16384, "tail": 1 << 20}
+LOW_NICE = 5  # for less than a core where shares cannot be set
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What is the same for all tasks of a node. seen_at: where a job in namespaces finds its scratch."""
+
+    isolation: Isolation
+    memory: MemoryControl
+    hide: tuple[str, ...]
+    seen_at: str
+    cards: Mapping[str, GpuView]
+    libvgpu: str | None
+    log_caps: Mapping[str, int]
+
+
+def build_plan(spec: TaskSpec, around: Surroundings, *, scratch: str, log: str, cpus: list[int]) -> dict:
+    """The record that spec.json holds; JSON-able. scratch: the task's own directory on the host."""
+    isolation = around.isolation
+    seen_at = around.seen_at if isolation.namespaces else scratch
+    work = os.path.join(seen_at, "work")
+    plan = {
+        "argv": [shell(), "-c", spec.run],
+        "env": build_environment(spec, around, seen_at),
+        "cwd": os.path.normpath(os.path.join(work, spec.workdir or "")),
+        "code_path": spec.code_path,
+        "scratch": scratch,
+        "log": log,
+        "log_caps": dict(around.log_caps),
+        "namespaces": isolation.namespaces,
+        "hide": list(around.hide),
+        "seen_at": seen_at,
+        "uid": spec.uid if isolation.own_uid else None,
+        "gid": spec.gid if isolation.own_uid else None,
+        "cpus": cpus,
+        "nice": LOW_NICE if spec.cpu_milli < 1000 and around.memory.kind == WATCHDOG else 0,
+        "cpu_milli": spec.cpu_milli,
+        "memory_mib": spec.memory_mib,
+        "memory_kind": around.memory.kind,
+        "memory_parent": around.memory.memory_parent,
+        "cpu_parent": around.memory.cpu_parent,
+        "gpu_limits": watched_limits(spec.gpus, around.cards),
+        "max_time_s": spec.max_time_s,
+        "grace_s": spec.grace_s,
+        "path": [SOURCE, str(Path(pynvml.__file__).parent)],
+    }
+    return {"spec": asdict(spec), "plan": plan}
+
+
+def build_environment(spec: TaskSpec, around: Surroundings, seen_at: str) -> dict[str, str]:
+    """All that the job's environment holds: nothing is inherited. The user's own wins, but for the forbidden names."""
+    region = os.path.join(seen_at, "vgpu.cache")
+    hints, fixed = slice_environment(spec.gpus, around.cards, libvgpu=around.libvgpu, region=region)
+    own = {name: value for name, value in spec.env.items() if not forbidden_env(name)}
+    return _defaults(spec, seen_at) | hints | own | fixed | _identity(spec)
+
+
+def shell() -> str:
+    return next((path for path in ("/bin/bash", "/usr/bin/bash") if os.path.exists(path)), "/bin/sh")
+
+
+def _defaults(spec: TaskSpec, seen_at: str) -> dict[str, str]:
+    defaults = {
+        "PATH": PATH,
+        "HOME": os.path.join(seen_at, "home"),
+        "TMPDIR": os.path.join(seen_at, "tmp"),
+        "LANG": "C.UTF-8",
+        "USER": spec.user,
+        "LOGNAME": spec.user,
+        "SHELL": shell(),
+        "PYTHONUNBUFFERED": "1",  # the log is read live
+        "OMP_NUM_THREADS": str(max(1, spec.cpu_milli // 1000)),
+        "RANK": str(spec.rank),
+        "LOCAL_RANK": "0",  # each task has its own cards, counted from 0
+        "WORLD_SIZE": str(spec.world_size),
+        "MASTER_ADDR": spec.peers[0] if spec.peers else "127.0.0.1",
+    }
+    return defaults | ({"MASTER_PORT": str(spec.ports[0])} if spec.ports else {})
+
+
+def _identity(spec: TaskSpec) -> dict[str, str]:
+    return {
+        MARKER: spec.uuid,
+        "TESSERA_JOB": spec.label.split(" ")[0],
+        "TESSERA_ROLE": spec.role,
+        "TESSERA_TEAM": spec.team,
+        "TESSERA_PEERS": ",".join(spec.peers),
+        "TESSERA_PORTS": ",".join(str(port) for port in spec.ports),
+    }

@@ -1,0 +1,161 @@
+"""What this kernel lets us do to keep jobs apart and within their memory. Found by trying, never by guessing."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import runtimes
+from runtimes.local import limits
+
+SOURCE = str(Path(runtimes.__file__).resolve().parent.parent)
+NOBODY = 65534
+OWN_UID, OWN_NAMESPACES, SHARED = "own uid", "own namespaces", "shared account"
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """words: for the node page. own_uid: jobs run under TaskSpec.uid. namespaces: own view of processes and files."""
+
+    words: str
+    own_uid: bool
+    namespaces: bool
+
+
+@dataclass(frozen=True)
+class MemoryControl:
+    """kind: cgroup v2, cgroup v1 or watchdog. Parents: directories of control groups that we may write, else ""."""
+
+    kind: str
+    memory_parent: str = ""
+    cpu_parent: str = ""
+
+
+def probe_isolation(scratch: Path, run_dir: Path) -> Isolation:
+    """scratch: a path for the trial, inside a directory of its own that may be made and removed."""
+    root = os.geteuid() == 0
+    namespaces = _namespaces_work(scratch, run_dir, root)
+    words = OWN_UID if root else OWN_NAMESPACES if namespaces else SHARED
+    return Isolation(words, own_uid=root, namespaces=namespaces)
+
+
+def probe_memory() -> MemoryControl:
+    mounts, own = _cgroup_mounts(), _own_cgroups()
+    for parent in _v2_candidates(mounts, own):
+        if _trial(limits.V2, parent):
+            return MemoryControl(limits.V2, parent)
+    for parent in _v1_candidates("memory", mounts, own):
+        if _trial(limits.V1, parent):
+            cpu = next(iter(filter(_may_make, _v1_candidates("cpu", mounts, own))), "")
+            return MemoryControl(limits.V1, parent, cpu)
+    return MemoryControl(limits.WATCHDOG)
+
+
+def run_python(code: str, *args: str) -> list[str]:
+    """The command line of a Python that inherits nothing and finds our packages."""
+    return [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:0] = [{SOURCE!r}]; {code}", *args]
+
+
+def _namespaces_work(scratch: Path, run_dir: Path, root: bool) -> bool:
+    try:
+        scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if root:
+            os.chown(scratch, NOBODY, NOBODY)
+        uid = str(NOBODY) if root else ""
+        code = "from runtimes.local.trial import main; main(*sys.argv[1:])"
+        command = run_python(code, str(scratch), str(run_dir), uid)
+        return subprocess.run(command, env={}, capture_output=True, timeout=10, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    finally:
+        shutil.rmtree(scratch.parent, ignore_errors=True)
+
+
+def _cgroup_mounts() -> list[tuple[str, str, str, set[str]]]:
+    """(kind, root, mount point, options) of each control group file system."""
+    mounts = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split(" ", 2)
+        if kind in ("cgroup", "cgroup2"):
+            root, point = (re.sub(r"\\(\d{3})", lambda o: chr(int(o[1], 8)), text) for text in before.split()[3:5])
+            mounts.append((kind, root, point, set(options.split(","))))
+    return mounts
+
+
+def _own_cgroups() -> dict[str, str]:
+    """Our own group by controller; "" is the unified tree."""
+    own = {}
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        own |= dict.fromkeys(controllers.split(","), path)
+    return own
+
+
+def _here(root: str, point: str, path: str) -> str:
+    """Where our own group is in this mount; its top when the mount does not show it."""
+    inside = os.path.relpath(path, root)
+    return point if inside.startswith("..") else os.path.normpath(os.path.join(point, inside))
+
+
+def _v2_candidates(mounts, own) -> list[str]:
+    found = []
+    for kind, root, point, _ in mounts:
+        if kind == "cgroup2":
+            here = _here(root, point, own.get("", "/"))
+            found += [os.path.join(parent, "tessera") for parent in (point, here, os.path.dirname(here))]
+    return [parent for parent in dict.fromkeys(found) if _delegate(parent)]
+
+
+def _delegate(parent: str) -> bool:
+    """Make the group and have the memory (and, if there is one, the CPU) controller work below it."""
+    try:
+        above = os.path.dirname(parent)
+        offered = Path(above, "cgroup.controllers").read_text().split()
+        if "memory" not in offered:
+            return False
+        os.makedirs(parent, exist_ok=True)
+        for folder in (above, parent):
+            for name in ("memory", *(["cpu"] if "cpu" in offered else [])):
+                if name not in Path(folder, "cgroup.subtree_control").read_text().split():
+                    Path(folder, "cgroup.subtree_control").write_text(f"+{name}")
+    except OSError:
+        return False
+    return True
+
+
+def _v1_candidates(controller: str, mounts, own) -> list[str]:
+    for kind, root, point, options in mounts:
+        if kind == "cgroup" and controller in options:
+            here = _here(root, point, own.get(controller, "/"))
+            return [os.path.join(parent, "tessera") for parent in dict.fromkeys((here, point))]
+    return []
+
+
+def _trial(kind: str, parent: str) -> bool:
+    """A process in a group of ours, with a limit on its memory: only when that works we promise it."""
+    name = f"trial-{os.getpid()}"
+    try:
+        os.makedirs(parent, exist_ok=True)
+        group = limits.make_group(kind, parent, name, 64, 1000)
+        command = ["/bin/sh", "-c", f"echo 0 > '{group}/cgroup.procs'"]
+        return subprocess.run(command, env={}, capture_output=True, timeout=10, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    finally:
+        limits.remove(os.path.join(parent, name))
+
+
+def _may_make(parent: str) -> bool:
+    name = f"trial-{os.getpid()}"
+    try:
+        os.makedirs(parent, exist_ok=True)
+        limits.make_cpu_group(parent, name, 1000)
+    except OSError:
+        return False
+    finally:
+        limits.remove(os.path.join(parent, name))
+    return True

@@ -1,0 +1,393 @@
+"""The local runtime: real processes on this machine, one shim each.
+
+It remembers nothing: what a task is, its directory tells (see taskdir.py). So any number of these may work on the
+same data at once, and all of them may be killed.
+"""
+
+import fcntl
+import os
+import platform
+import re
+import shutil
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+from runtimes.base import Capabilities, ContainerView, GpuView, NodeView, Rejected, TaskSpec, Unavailable
+from runtimes.local import inventory, leftovers, limits, processes
+from runtimes.local.plan import LOG_CAPS, Surroundings, build_plan
+from runtimes.local.probe import Isolation, MemoryControl, probe_isolation, probe_memory, run_python
+from runtimes.local.profiles import Simulated, simulate
+from runtimes.local.taskdir import TaskDir
+from runtimes.logs import LogStore
+
+ADDRESS = "127.0.0.1"
+UUID = re.compile(r"[0-9a-f]{32}")
+LOCK_PATIENCE_S = 2.0
+
+
+class LocalRuntime:
+    capabilities = Capabilities(containers=False, name="local")
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike,
+        log_dir: str | os.PathLike,
+        run_dir: str | os.PathLike,
+        gpus_text: str = "2xV100-32GB",
+        node_name: str | None = None,
+        hide: tuple[str | os.PathLike, ...] = (),
+        libvgpu: str | None = None,
+        *,
+        isolation: Isolation | None = None,
+        memory: MemoryControl | None = None,
+        start_patience_s: float = 10.0,
+        log_caps: Mapping[str, int] = LOG_CAPS,
+    ):
+        """data_dir: everything of ours, hidden from jobs; tasks live in data_dir/tasks. run_dir: private, for sockets.
+
+        gpus_text: the cards to simulate where no NVIDIA driver answers; raises profiles.UnknownProfile.
+        isolation, memory: instead of what probing finds. start_patience_s: a start that shows no shim by then failed.
+        """
+        self.data_dir, self.run_dir = Path(data_dir).resolve(), Path(run_dir).resolve()
+        self.tasks_dir, self.ended_dir = self.data_dir / "tasks", self.data_dir / "ended"
+        self.logs = LogStore(Path(log_dir).resolve())
+        self.node = node_name or platform.node()
+        self.hide = tuple(str(Path(path).resolve()) for path in (self.data_dir, self.run_dir, self.logs.root, *hide))
+        self.libvgpu = libvgpu
+        self.simulated = simulate(gpus_text, self.node)
+        self.start_patience_s, self.log_caps = start_patience_s, log_caps
+        self._isolation, self._memory = isolation, memory
+        self._first_seen: dict[str, float] = {}
+        for path in (self.tasks_dir, self.ended_dir, self.run_dir):
+            path.mkdir(mode=0o711, parents=True, exist_ok=True)
+
+    # the contract
+
+    def list_nodes(self) -> list[NodeView]:
+        gpus, links, numa, driver = self._hardware()
+        self._cards = {gpu.uuid: gpu for gpu in gpus}
+        cpus = len(os.sched_getaffinity(0))
+        return [
+            NodeView(
+                name=self.node,
+                address=ADDRESS,
+                boot_id=processes.boot_id(),
+                cpu_milli=inventory.cpu_milli(cpus),
+                memory_mib=inventory.total_memory_mib(),
+                numa=numa,
+                gpus=gpus,
+                links=links,
+                ready=True,
+                facts={
+                    "memory_limit": self.memory.kind,
+                    "isolation": self.isolation.words,
+                    "namespaces": "yes" if self.isolation.namespaces else "no",
+                    "cpu_pinning": "whole cores" if cpus > 1 else "none",
+                    "kernel": platform.release(),
+                    "driver": driver,
+                    "python": platform.python_version(),
+                },
+            )
+        ]
+
+    def list_containers(self) -> list[ContainerView]:
+        tasks = [TaskDir(entry.path) for entry in os.scandir(self.tasks_dir) if UUID.fullmatch(entry.name)]
+        return [view for task in tasks if (view := self._view(task)) is not None]
+
+    def start(self, spec: TaskSpec) -> None:
+        """Raises Rejected for a task that can never run here, Unavailable when the disk or the system refuses."""
+        self._check(spec)
+        task = self._task(spec.uuid)
+        try:
+            task.create()
+            if self._is_ended(spec.uuid):  # looked at after mkdir: a forgotten task leaves its name there first
+                shutil.rmtree(task.path, ignore_errors=True)
+                return
+            lock = self._own(task)
+            if lock is None:
+                return  # somebody else starts it, or it runs: adopted
+            try:
+                if task.read("exit") is None and task.read("started") is None:
+                    self._spawn(spec, task, lock)
+            finally:
+                os.close(lock)
+        except OSError as error:
+            raise Unavailable(f"The task could not be started: {error}") from error
+
+    def stop(self, uuid: str, grace_s: int, *, epoch: int) -> None:
+        task = self._task(uuid)
+        try:
+            if self._is_ended(uuid):
+                return
+            task.create()
+            if task.read("exit") is not None or epoch < self._epoch(task):
+                return
+            task.write("stop", {"grace_s": grace_s, "epoch": epoch})
+            lock = self._own(task)
+            if lock is None:
+                self._signal_shim(task)
+                return
+            try:
+                self._settle(task, self._never_started(task, epoch))
+            finally:
+                os.close(lock)
+        except OSError as error:
+            raise Unavailable(f"The task could not be stopped: {error}") from error
+
+    def forget(self, uuid: str) -> None:
+        task = self._task(uuid)
+        if task.read("exit") is None or task.is_locked():
+            return
+        mark = self._ended_mark(uuid)
+        mark.parent.mkdir(mode=0o700, exist_ok=True)
+        mark.touch(mode=0o600)
+        shutil.rmtree(self._scratch(uuid), ignore_errors=True)
+        gone = f"{task.path}.gone"
+        os.rename(task.path, gone)
+        shutil.rmtree(gone, ignore_errors=True)
+        self._first_seen.pop(uuid, None)
+
+    # what the machine is
+
+    @cached_property
+    def isolation(self) -> Isolation:
+        return self._isolation or probe_isolation(self.tasks_dir / f"trial-{os.getpid()}" / "scratch", self.run_dir)
+
+    @cached_property
+    def memory(self) -> MemoryControl:
+        return self._memory or probe_memory()
+
+    @cached_property
+    def _cards(self) -> dict[str, GpuView]:
+        return {gpu.uuid: gpu for gpu in self._hardware()[0]}
+
+    def _hardware(self) -> tuple:
+        """(gpus, links, numa, driver); simulated cards only where no driver answers."""
+        numa = inventory.list_numa()
+        real = inventory.list_gpus(self.libvgpu)
+        if real is not None:
+            gpus, links, driver = real
+            return gpus, links, numa, driver
+        simulated: Simulated = self.simulated
+        if len(simulated.numa) > 1:
+            numa = inventory.spread_numa(simulated.numa, numa)
+        return simulated.gpus, simulated.links, numa, "none"
+
+    # starting
+
+    def _check(self, spec: TaskSpec) -> None:
+        self._task(spec.uuid)
+        if spec.node != self.node:
+            raise Rejected(f"This machine is {self.node}, not {spec.node}.")
+        unknown = [share.uuid for share in spec.gpus if share.uuid not in self._cards]
+        if unknown:
+            raise Rejected(f"This machine has no GPU {', '.join(unknown)}.")
+        if self.isolation.own_uid and (spec.uid <= 0 or spec.gid <= 0):
+            raise Rejected("A job never runs as root: its user has no uid or its team no gid.")
+
+    def _own(self, task: TaskDir) -> int | None:
+        """The lock, or None because somebody holds it for good. Those who only look are waited for."""
+        until = time.monotonic() + LOCK_PATIENCE_S
+        while True:
+            lock = task.try_lock()
+            if lock is not None:
+                return lock
+            if task.is_locked():
+                return None
+            if time.monotonic() > until:
+                raise BlockingIOError(f"{task.path} stays locked by readers")
+
+    def _spawn(self, spec: TaskSpec, task: TaskDir, lock: int) -> None:
+        """The shim inherits the lock already taken, so there is no moment in which nobody holds it."""
+        around = Surroundings(
+            isolation=self.isolation,
+            memory=self.memory,
+            hide=self.hide,
+            seen_at=str(self.run_dir / "task"),
+            cards=self._cards,
+            libvgpu=self.libvgpu,
+            log_caps=self.log_caps,
+        )
+        scratch = self._scratch(spec.uuid)
+        os.makedirs(os.path.dirname(scratch), mode=0o711, exist_ok=True)
+        with self._one_at_a_time():
+            cpus = self._choose_cpus(spec)
+            log = str(self.logs.path(spec.uuid))
+            task.write("spec.json", build_plan(spec, around, scratch=scratch, log=log, cpus=cpus))
+        command = run_python("from runtimes.local.shim import main; main(*sys.argv[1:])", task.path, str(lock))
+        errors = os.open(task / "shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            shim = subprocess.Popen(
+                command,
+                env={},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                pass_fds=(lock,),
+                start_new_session=True,
+            )
+            shim.wait()  # it forks and leaves at once: the shim itself is nobody's child
+        finally:
+            os.close(errors)
+
+    @contextmanager
+    def _one_at_a_time(self) -> Iterator[None]:
+        """Cores are chosen by what others have chosen, so one after the other."""
+        fd = os.open(self.tasks_dir / ".cores", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def _choose_cpus(self, spec: TaskSpec) -> list[int]:
+        nodes = {node.id: node.cpus for node in self._hardware()[2]} if spec.numa is not None else {}
+        allowed = sorted(os.sched_getaffinity(0))
+        near = nodes.get(spec.numa) or ()
+        enough = len(near) * 1000 >= spec.cpu_milli
+        if enough and spec.cpu_milli >= 1000 and len(near) * 1000 < spec.cpu_milli + 1000:
+            return sorted(near) if len(near) < len(allowed) else []
+        return limits.choose_cpus(spec.cpu_milli, near if enough else allowed, self._core_load())
+
+    def _core_load(self) -> Counter:
+        load: Counter = Counter()
+        for entry in os.scandir(self.tasks_dir):
+            task = TaskDir(entry.path)
+            if UUID.fullmatch(entry.name) and task.read("exit") is None and (record := task.read("spec.json")):
+                load.update(record["plan"]["cpus"])
+        return load
+
+    # what became of it
+
+    def _view(self, task: TaskDir) -> ContainerView | None:
+        """From files and the lock only. None when it was forgotten while we looked."""
+        ended = task.read("exit")
+        if ended is None and not task.is_locked():
+            ended = self._find_end(task)
+        if not task.exists():
+            return None
+        started, epoch = task.read("started"), self._epoch(task)
+        if ended is None:
+            return self._alive_view(task, started, epoch)
+        return ContainerView(
+            uuid=task.uuid,
+            node=self.node,
+            phase="exited",
+            exit_code=ended["exit_code"],
+            signal=ended["signal"],
+            cause=ended["cause"],
+            detail=ended["detail"],
+            started_at=_time(ended["started_at"]),
+            ended_at=_time(ended["ended_at"]),
+            address=ADDRESS,
+            epoch=ended["epoch"],
+            peak_memory_mib=ended["peak_memory_mib"],
+        )
+
+    def _alive_view(self, task: TaskDir, started: dict | None, epoch: int) -> ContainerView:
+        lost = started is not None and not task.is_locked() and task.read("exit") is None
+        phase = "lost" if lost else "running" if started else "starting"
+        detail = "Its shim is gone and processes of it are still there; they are being killed." if lost else ""
+        started_at = _time(started["started_at"]) if started else None
+        return ContainerView(
+            task.uuid, self.node, phase, detail=detail, started_at=started_at, address=ADDRESS, epoch=epoch
+        )
+
+    def _find_end(self, task: TaskDir) -> dict | None:
+        """Nobody holds the lock: either it has ended meanwhile, or nobody is there to say how it ends but we."""
+        lock = task.try_lock()
+        if lock is None:
+            return task.read("exit")
+        try:
+            first_seen = self._first_seen.setdefault(task.uuid, time.monotonic())
+            age = max(time.time() - os.stat(task.path).st_ctime, time.monotonic() - first_seen)
+            if task.read("started") is None and age < self.start_patience_s:
+                return task.read("exit")
+            failed = _end("start_failed", f"No process took it over in {self.start_patience_s:g} s.", self._epoch(task))
+            return self._settle(task, failed)
+        except FileNotFoundError:
+            return None  # forgotten while we looked
+        finally:
+            os.close(lock)
+
+    def _settle(self, task: TaskDir, unstarted: dict) -> dict | None:
+        """Called with the lock: write how it ended if that is sure. unstarted: what to write if nothing ever ran."""
+        ended = task.read("exit")
+        if ended is not None:
+            return ended
+        started = task.read("started")
+        if started is None:
+            ended = unstarted
+        elif started.get("boot_id") != processes.boot_id():
+            ended = _end("container_lost", "The machine was started anew while it ran.", started["epoch"], started)
+        elif not leftovers.kill(task):
+            words = f"Its shim was killed; nothing of it is left. {_last_line(task / 'shim.log')}".strip()
+            ended = _end("container_lost", words, started["epoch"], started)
+        if ended is not None:
+            task.write("exit", ended)
+        return ended
+
+    def _never_started(self, task: TaskDir, epoch: int) -> dict:
+        return _end("never_started", "It was stopped before it began.", max(epoch, self._epoch(task)))
+
+    def _signal_shim(self, task: TaskDir) -> None:
+        """Before `started` is there the shim looks at the stop file by itself, and no handler stands yet."""
+        started = task.read("started")
+        shim = processes.look(started["pid"]) if started and started.get("boot_id") == processes.boot_id() else None
+        if shim is not None and shim.start == started["start"]:
+            processes.send(shim, 15)
+
+    # where it is
+
+    def _task(self, uuid: str) -> TaskDir:
+        if not UUID.fullmatch(uuid):
+            raise Rejected(f"Not a task uuid: {uuid!r}.")
+        return TaskDir(str(self.tasks_dir / uuid))
+
+    def _scratch(self, uuid: str) -> str:
+        """The job's own directory. Without namespaces another account cannot reach into our data: it is beside."""
+        isolation = self.isolation
+        beside = isolation.own_uid and not isolation.namespaces
+        return os.path.join(f"{self.run_dir}-tasks", uuid) if beside else str(self.tasks_dir / uuid / "scratch")
+
+    def _ended_mark(self, uuid: str) -> Path:
+        return self.ended_dir / uuid[:2] / uuid
+
+    def _is_ended(self, uuid: str) -> bool:
+        return self._ended_mark(uuid).exists()
+
+    def _epoch(self, task: TaskDir) -> int:
+        record = task.read("spec.json")
+        stop = task.read("stop")
+        return record["spec"]["epoch"] if record else stop["epoch"] if stop else 0
+
+
+def _end(cause: str, detail: str, epoch: int, started: dict | None = None) -> dict:
+    return {
+        "exit_code": None,
+        "signal": None,
+        "cause": cause,
+        "detail": detail,
+        "started_at": started["started_at"] if started else None,
+        "ended_at": time.time(),
+        "epoch": epoch,
+        "peak_memory_mib": None,
+    }
+
+
+def _time(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def _last_line(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace").strip().splitlines()[-1]
+    except (OSError, IndexError):
+        return ""

@@ -1,0 +1,384 @@
+"""The process that stays with one task from its start to its end: `python -I -S -c "...shim.main(dir, lock)"`.
+
+It is nobody's child: kill what you like of the platform, it goes on, and the task's directory tells its story.
+    take over the lock → unpack the code → write `started` → fork the job → carry its output, watch its limits
+    → wait until the whole tree is gone → write `exit` → let go of the lock
+No Django, few imports: it should be there in a few hundredths of a second.
+"""
+
+import errno
+import json
+import os
+import select
+import signal
+import sys
+import time
+
+from runtimes.local import isolation, limits
+from runtimes.local.child import FORWARDED, become_job
+from runtimes.local.output import CappedLog
+from runtimes.local.processes import boot_id, descendants, everybody, look, proportional_mib, resident_mib, send
+from runtimes.local.taskdir import TaskDir
+
+TICK_S = 1.0  # memory is looked at this often; a stop file without its signal is seen as late
+KILL_EVERY_S = 0.05
+GPU_SAMPLES = 3  # so many in a row above the slice end the task
+
+
+def main(path: str, lock: str) -> None:
+    os.set_inheritable(int(lock), False)
+    if os.fork():
+        os._exit(0)
+    Shim(TaskDir(path)).live()
+    os._exit(0)
+
+
+class Shim:
+    def __init__(self, task: TaskDir):
+        self.task = task
+        self.plan: dict = {}
+        self.epoch = 0
+        self.started_at: float | None = None
+        self.child = 0  # the job's first process, or the first process of its namespace
+        self.status: int | None = None  # of the job's own program, as of waitpid
+        self.over = False  # no process of the job is left
+        self.cause, self.detail = "", ""
+        self.kill_at: float | None = None
+        self.stop_grace: float | None = None
+        self.began = time.monotonic()
+        self.peak_mib: int | None = None
+        self.group: str | None = None
+        self.helper: int | None = None
+        self.gpu_above: dict[str, int] = {}
+        self.pending: dict[str, bytes] = {"report": b"", "gpu": b""}  # the beginning of a line, by pipe
+        self.log = CappedLog(-1)
+
+    def live(self) -> None:
+        self._listen()
+        record = self.task.read("spec.json")
+        if record is None:
+            return
+        self.plan, self.epoch = record["plan"], record["spec"]["epoch"]
+        self.task.reserve("exit")
+        try:
+            self._open_log()
+            self._make_scratch()
+            if self.plan["code_path"] and not self._unpack():
+                return self._finish()
+            if not self._is_wanted():
+                return self._finish()
+            me = look(os.getpid())
+            self.started_at = time.time()
+            identity = {"boot_id": boot_id(), "pid": me.pid, "start": me.start} if me else {}
+            self.task.write("started", identity | {"epoch": self.epoch, "started_at": self.started_at})
+            if not self._is_wanted():  # a stop before `started` sends no signal: look once more
+                return self._finish()
+            self._launch()
+        except OSError as error:
+            self.cause, self.detail = "start_failed", f"The job could not be started: {error}"
+            self._kill_tree()
+            if not self.child:
+                return self._finish()
+        self._watch()
+        self._finish()
+
+    # before the job
+
+    def _listen(self) -> None:
+        isolation.become_subreaper()
+        self.wake_r, wake_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_IGN)
+        self.poll = select.poll()
+        self.poll.register(self.wake_r, select.POLLIN)
+
+    def _open_log(self) -> None:
+        os.makedirs(os.path.dirname(self.plan["log"]), mode=0o700, exist_ok=True)
+        fd = os.open(self.plan["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self.log = CappedLog(fd, **self.plan["log_caps"])
+        self.out_r, self.out_w = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.out_r, False)
+        self.poll.register(self.out_r, select.POLLIN)
+
+    def _make_scratch(self) -> None:
+        """home/, work/ and tmp/, the job's own. Made before anything of the job runs, so no link can be in the way."""
+        scratch, uid, gid = self.plan["scratch"], self.plan["uid"], self.plan["gid"]
+        for path in (scratch, *(os.path.join(scratch, name) for name in ("home", "work", "tmp"))):
+            os.makedirs(path, mode=0o700, exist_ok=True)
+            if uid is not None:
+                os.chown(path, uid, gid)
+
+    def _is_wanted(self) -> bool:
+        if self.task.read("stop") is None:
+            return True
+        self.cause, self.detail = "never_started", "It was stopped before it began."
+        return False
+
+    def _unpack(self) -> bool:
+        plan = self.plan
+        account = [str(plan[name]) if plan[name] is not None else "" for name in ("uid", "gid")]
+        target = os.path.join(plan["scratch"], "work")
+        pid = self._spawn("unpack", [plan["code_path"], target, *account], out=self.out_w, err=self.out_w)
+        while True:
+            self.poll.poll(1000 * TICK_S)
+            self._carry_output()
+            self._clear_wakeups()
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                self._carry_output()
+                if status:
+                    self.cause, self.detail = "start_failed", "The code could not be unpacked: see the log."
+                return status == 0
+            if not self._is_wanted():
+                os.kill(pid, signal.SIGKILL)
+
+    def _spawn(self, module: str, args: list[str], out: int, err: int) -> int:
+        """Run main() of a sibling module in a Python of its own, with nothing inherited."""
+        code = f"import sys; sys.path[:0] = {self.plan['path']!r}; from runtimes.local.{module} import main; "
+        argv = [sys.executable, "-I", "-S", "-c", code + "main(*sys.argv[1:])", *args]
+        actions = [(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, err, 2)]
+        return os.posix_spawn(
+            sys.executable, argv, {}, file_actions=actions, setsigmask=(), setsigdef=(signal.SIGPIPE,)
+        )
+
+    def _launch(self) -> None:
+        plan = self.plan
+        plan["groups"] = self._make_groups()
+        if plan["gpu_limits"]:
+            self.gpu_r, gpu_w = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(self.gpu_r, False)
+            self.poll.register(self.gpu_r, select.POLLIN)
+            self.helper = self._spawn("gpu_watch", [",".join(plan["gpu_limits"])], out=gpu_w, err=2)
+            os.close(gpu_w)
+        self.report_r, report_w = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.report_r, False)
+        self.poll.register(self.report_r, select.POLLIN)
+        go_r, go_w = os.pipe2(os.O_CLOEXEC)
+        if plan["namespaces"]:
+            isolation.open_namespaces()
+        signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+        self.child = os.fork()
+        if self.child == 0:
+            os.close(go_w)
+            become_job(plan, go_r, self.out_w, report_w)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+        for fd in (go_r, report_w, self.out_w):
+            os.close(fd)
+        first = look(self.child)
+        self.task.write("job", {"pid": self.child, "start": first.start if first else 0, "group": self.group})
+        os.write(go_w, b"g")
+        os.close(go_w)
+        self.began = time.monotonic()
+
+    def _make_groups(self) -> list[str]:
+        plan, groups = self.plan, []
+        if plan["memory_parent"]:
+            self.group = limits.make_group(
+                plan["memory_kind"], plan["memory_parent"], self.task.uuid, plan["memory_mib"], plan["cpu_milli"]
+            )
+            groups.append(self.group)
+        if plan["cpu_parent"]:
+            groups.append(limits.make_cpu_group(plan["cpu_parent"], self.task.uuid, plan["cpu_milli"]))
+        return groups
+
+    # while it runs
+
+    def _watch(self) -> None:
+        next_tick = time.monotonic() + TICK_S
+        while not self.over:
+            now = time.monotonic()
+            wake_at = [next_tick, *(at for at in (self.kill_at, self._time_is_up_at()) if at is not None)]
+            self.poll.poll(max(0.0, min(wake_at) - now) * 1000)
+            self._clear_wakeups()
+            self._carry_output()
+            self._read_reports()
+            self._reap()
+            self._check_stop()
+            now = time.monotonic()
+            if not self.over and (limit := self._time_is_up_at()) is not None and now >= limit:
+                self._end("time_limit", f"It ran for {self.plan['max_time_s']} s, its limit.", self.plan["grace_s"])
+            if now >= next_tick:
+                next_tick = now + TICK_S
+                self._check_memory()
+                self._check_gpus()
+            if self.kill_at is not None and now >= self.kill_at:
+                self.kill_at = now + KILL_EVERY_S
+                self._kill_tree()
+
+    def _time_is_up_at(self) -> float | None:
+        """None without a limit, and once the end was asked for."""
+        if self.plan["max_time_s"] is None or self.cause or self.status is not None:
+            return None
+        return self.began + self.plan["max_time_s"]
+
+    def _end(self, cause: str, detail: str, grace_s: float) -> None:
+        """SIGTERM to the whole tree, SIGKILL when the grace is over. The first cause is the one that is told."""
+        kill_at = time.monotonic() + max(grace_s, 0)
+        self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
+        if not self.cause and self.status is None:
+            self.cause, self.detail = cause, detail
+        if grace_s > 0:
+            self._signal_tree(signal.SIGTERM)
+
+    def _check_stop(self) -> None:
+        """Obeyed once, and once more when somebody has less patience."""
+        if self.over or (wish := self.task.read("stop")) is None:
+            return
+        if self.stop_grace is None or wish["grace_s"] < self.stop_grace:
+            self.stop_grace = wish["grace_s"]
+            self._end("stopped", "", wish["grace_s"])
+
+    def _check_memory(self) -> None:
+        if self.group is not None or self.over:
+            return
+        tree = self._tree()
+        used = resident_mib(tree)
+        if used > self.plan["memory_mib"]:
+            used = proportional_mib(tree)
+        self.peak_mib = max(self.peak_mib or 0, used)
+        if used > self.plan["memory_mib"]:
+            self._end("out_of_memory", f"It used {used} MiB of memory; its limit is {self.plan['memory_mib']} MiB.", 0)
+
+    def _check_gpus(self) -> None:
+        """The helper tells, each 2 s, which process holds how much of which card."""
+        if self.helper is None or self.over:
+            return
+        for sample in self._lines("gpu", self.gpu_r):
+            tree = {process.pid for process in self._tree()}
+            for uuid, limit in self.plan["gpu_limits"].items():
+                used = sum(mib for pid, mib in sample.get(uuid, {}).items() if int(pid) in tree)
+                self.gpu_above[uuid] = self.gpu_above.get(uuid, 0) + 1 if used > limit else 0
+                if self.gpu_above[uuid] >= GPU_SAMPLES:
+                    detail = f"It used {used} MiB of GPU memory on {uuid}; its slice is {limit} MiB."
+                    self._end("gpu_out_of_memory", detail, self.plan["grace_s"])
+
+    def _read_reports(self) -> None:
+        for record in self._lines("report", self.report_r):
+            if "error" in record and not self.cause:
+                self.cause, self.detail = "start_failed", record["error"]
+            self.status = record.get("status", self.status)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self.over = True
+                return
+            if pid == 0:
+                break
+            if pid == self.child:
+                self._read_reports()
+                self.status = status if self.status is None and not self.plan["namespaces"] else self.status
+                self._stop_helper()
+                self._end("", "", self.plan["grace_s"])  # what it left behind ends with it
+            elif pid == self.helper:
+                self.helper = None
+
+    def _tree(self) -> list:
+        """Every process of the job. With a namespace its first process is ours, and not counted."""
+        found = descendants({os.getpid()}, everybody())
+        ours = {self.helper, self.child if self.plan["namespaces"] else None}
+        return [process for process in found if process.pid not in ours]
+
+    def _signal_tree(self, number: int) -> None:
+        if self.plan["namespaces"]:
+            if self.child and not self.over and (first := look(self.child)) is not None and first.parent == os.getpid():
+                os.kill(self.child, number)
+        else:
+            for process in self._tree():
+                send(process, number)
+
+    def _kill_tree(self) -> None:
+        """With a namespace the kernel does it: nobody outlives its first process."""
+        self._signal_tree(signal.SIGKILL)
+
+    def _stop_helper(self) -> None:
+        if self.helper is not None:
+            os.kill(self.helper, signal.SIGKILL)
+
+    def _clear_wakeups(self) -> None:
+        try:
+            os.read(self.wake_r, 4096)
+        except BlockingIOError:
+            pass
+
+    def _carry_output(self, rounds: int = 16) -> bool:
+        """Whether there may be more."""
+        for _ in range(rounds):
+            try:
+                data = os.read(self.out_r, 65536)
+            except BlockingIOError:
+                return False
+            if not data:
+                self._forget(self.out_r)
+                return False
+            self.log.feed(data)
+        return True
+
+    def _lines(self, name: str, fd: int) -> list[dict]:
+        try:
+            while data := os.read(fd, 65536):
+                self.pending[name] += data
+            self._forget(fd)
+        except BlockingIOError:
+            pass
+        *lines, self.pending[name] = self.pending[name].split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def _forget(self, fd: int) -> None:
+        """Its writers are gone: polling would only spin."""
+        try:
+            self.poll.unregister(fd)
+        except KeyError:
+            pass
+
+    # after it
+
+    def _finish(self) -> None:
+        while self.log.fd >= 0 and self._carry_output():
+            pass
+        self.log.finish()
+        kind = self.plan["memory_kind"]
+        if self.group is not None:
+            self.peak_mib = limits.peak_mib(kind, self.group)
+            killed = self.status is None or self.status != 0
+            if limits.oom_kills(kind, self.group) and killed and not self.cause:
+                self.cause, self.detail = "out_of_memory", f"Its limit is {self.plan['memory_mib']} MiB of memory."
+        self._stop_helper()
+        for group in self.plan.get("groups", ()):
+            limits.remove(group)
+        self._write_exit(self._how_it_ended())
+
+    def _how_it_ended(self) -> dict:
+        code = number = None
+        ran = self.child and self.cause != "start_failed"
+        if ran and self.status is None:
+            number = int(signal.SIGKILL)  # its namespace was taken away under it
+        elif ran and self.status is not None and os.WIFSIGNALED(self.status):
+            number = os.WTERMSIG(self.status)
+        elif ran and self.status is not None:
+            code = os.WEXITSTATUS(self.status)
+        return {
+            "exit_code": code,
+            "signal": number,
+            "cause": self.cause,
+            "detail": self.detail,
+            "started_at": self.started_at if ran else None,
+            "ended_at": time.time(),
+            "epoch": self.epoch,
+            "peak_memory_mib": self.peak_mib,
+        }
+
+    def _write_exit(self, record: dict) -> None:
+        """How it ended must not be lost: on a full disk try again for as long as it takes."""
+        while True:
+            try:
+                return self.task.write("exit", record)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+                    raise
+                time.sleep(TICK_S)

@@ -1,0 +1,25 @@
+"""Try the namespaces of a job once: exits 0 only when everything a job needs of them worked."""
+
+import os
+
+from runtimes.local import isolation
+
+
+def main(scratch: str, run_dir: str, uid: str) -> None:
+    """uid: the account to drop to, "" keeps our own."""
+    isolation.open_namespaces()
+    child = os.fork()
+    if child == 0:
+        try:
+            seen_at = os.path.join(run_dir, "task")
+            isolation.hide([os.path.dirname(scratch), run_dir], scratch, seen_at)
+            isolation.drop_to(int(uid) if uid else None, int(uid) if uid else None)
+            os.chdir(seen_at)
+            with open("written", "w") as file:
+                file.write("x")
+            hidden = not os.path.exists(scratch)
+            processes = [name for name in os.listdir("/proc") if name.isdigit()]
+            os._exit(0 if hidden and processes == ["1"] else 1)
+        except BaseException:
+            os._exit(1)
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) and 1)
