@@ -14,9 +14,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from config import place
 from config.servers import create_database, postgres, valkey
@@ -34,8 +35,7 @@ class Stop(BaseException):
 
 def main(arguments: list[str]) -> int:
     options = parse(arguments)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, ask_to_stop)
+    on_stop_signals(ask_to_stop)
     platform = Platform(options)
     try:
         return platform.run()
@@ -235,8 +235,7 @@ class Platform:
     def stop(self) -> None:
         """Within 10 s. From here on another signal ends everything at once."""
         children = [*self.servers, *self.apps]
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda number, frame: self.give_up(children))
+        on_stop_signals(lambda number, frame: self.give_up(children))
         for command in (self.commands, self.follower):
             if command and command.poll() is None:
                 command.terminate()
@@ -256,7 +255,14 @@ class Platform:
         os._exit(130)
 
 
-def ask_to_stop(number: int, frame: object) -> None:
+def on_stop_signals(handler: Callable[[int, FrameType | None], None]) -> None:
+    """Handle what asks for the end; a signal that our caller ignores (nohup) stays ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+def ask_to_stop(number: int, frame: FrameType | None) -> None:
     raise Stop
 
 

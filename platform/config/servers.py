@@ -89,8 +89,8 @@ def valkey_binary() -> str:
     for home in spec.submodule_search_locations or () if spec else ():
         for binary in sorted(Path(home).glob("_binaries/*/valkey-server")):
             return str(binary)
-    if binary := shutil.which("valkey-server") or shutil.which("redis-server"):
-        return str(binary)
+    if system := shutil.which("valkey-server") or shutil.which("redis-server"):
+        return system
     raise Failure("No valkey-server was found in .venv.", "Remove .venv and start again, or install valkey.")
 
 

@@ -1,0 +1,25 @@
+# One image for every process of the platform: web, worker, beat and commands.
+FROM python:3.11-slim-bookworm
+
+ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/srv/tessera:/srv/tessera/platform \
+    DJANGO_SETTINGS_MODULE=config.settings TESSERA_STATIC_BUILT=1 TESSERA_DATA=/var/lib/tessera
+
+RUN useradd --system --uid 990 --home-dir /var/lib/tessera --create-home tessera
+WORKDIR /srv/tessera
+
+COPY requirements.txt .
+RUN pip install --no-cache-dir --no-deps --only-binary :all: --require-hashes -r requirements.txt
+
+COPY manage.py ./
+COPY platform platform
+COPY portal portal
+COPY scheduler scheduler
+COPY templates templates
+COPY static static
+COPY locale locale
+RUN python manage.py collectstatic --no-input --verbosity 0
+
+USER tessera
+VOLUME /var/lib/tessera
+EXPOSE 8470
+CMD ["python", "-m", "uvicorn", "config.asgi:application", "--host", "0.0.0.0", "--port", "8470", "--no-access-log", "--no-server-header", "--timeout-graceful-shutdown", "10", "--ws-per-message-deflate", "false"]
