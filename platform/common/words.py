@@ -1,12 +1,15 @@
 """The sentences for the codes that errors carry. Made at the edge, in the reader's language; each names the remedy.
 
 Flat and sorted. Whole sentences with named parameters, never glued. A code may have variants: `code.near` when the
-error knows what was probably meant (`did_you_mean`), `code.<feature>` when it names a feature. Whatever was sent by a
-person stands in a parameter, already shortened, and is escaped where it is shown.
+error knows what was probably meant (`did_you_mean`), `code.none` when there is nothing to choose from, `code.<feature>`
+or `code.<resource>` when it names one. Amounts are raw integers in the error and people's units in the sentence
+(common.amounts). Whatever was sent by a person stands in a parameter, already shortened, and is escaped where it is
+shown.
 """
 
 from django.utils.translation import gettext_lazy as _
 
+from common.amounts import show_params
 from common.errors import FieldError, PlatformError
 from common.text import shorten
 
@@ -46,9 +49,16 @@ FIELD_WORDS = {
         "“%(got)s” is no name of a label. Use up to 63 letters, digits, dots, slashes, dashes and underscores."
     ),
     "bad_memory": _("“%(got)s” is no amount of memory. Write a number and a unit, such as 16GB or 16GiB."),
+    "bad_name": _("This cannot be the name. Write 1 to %(max)s visible characters."),
     "bad_role_name": _(
         "“%(got)s” is no name of a role. Use up to 31 small letters, digits, dashes and underscores, with a "
         "letter first."
+    ),
+    "bad_value": _("%(field)s cannot be this: %(why)s"),
+    "choose_team": _("You are in several teams. Name one of them as team: %(known)s."),
+    "code_not_uploaded": _(
+        "“code: .” means the directory you stand in, which only the command line can see. Upload it in the "
+        "form, or submit with tessera."
     ),
     "duplicate_key": _("“%(key)s” is written twice. Keep one of the two."),
     "empty": _("There is nothing in this job file. Write at least a line such as “run: python train.py”."),
@@ -57,10 +67,71 @@ FIELD_WORDS = {
     ),
     "given_twice": _("“%(key)s” is given for the role and “%(other)s” for the whole job. Keep one of the two."),
     "gpu_part_too_large": _("%(got)s is more than one card. Ask for a part below 1, or for whole cards such as 2."),
+    "guarantee_above_limit": _(
+        "The guarantee (%(guarantee)s) is above the limit (%(limit)s). Lower the guarantee or raise the limit."
+    ),
+    "guarantee_above_parent": _(
+        "The guarantee is above the limit of the parent team %(parent)s in this pool. Lower it, or raise the "
+        "parent’s limit first."
+    ),
+    "guarantee_above_pool": _(
+        "Only %(left)s of the pool’s %(total)s are not promised to others yet. Guarantee %(left)s at most, or "
+        "lower another team’s guarantee first."
+    ),
+    "impossible_cpu_milli": _(
+        "No node in pool %(pool)s can give one task %(asked)s CPU cores. Ask for %(largest)s at most."
+    ),
+    "impossible_cpu_milli.none": _(
+        "No node in pool %(pool)s can give a task CPU cores. Choose another pool, or ask an administrator to "
+        "add a node."
+    ),
+    "impossible_gpu_memory_mib": _(
+        "No card in pool %(pool)s has %(asked)s of GPU memory for one slice. Ask for %(largest)s at most, or "
+        "for a whole card."
+    ),
+    "impossible_gpu_milli": _("Pool %(pool)s can never give %(asked)s GPUs to one job. Ask for %(largest)s at most."),
+    "impossible_gpu_model": _("Pool %(pool)s has no %(asked)s card. Ask for one of its models: %(largest)s."),
+    "impossible_gpu_model.none": _("Pool %(pool)s has no %(asked)s card. Choose another pool or leave the GPU out."),
+    "impossible_gpu_sharing": _(
+        "The cards of pool %(pool)s are given out whole, so a part of one (%(asked)s) is not possible there. "
+        "Ask for 1, or choose a shared pool."
+    ),
+    "impossible_gpus": _(
+        "No node in pool %(pool)s has %(asked)s such GPUs; the largest has %(largest)s. Ask for %(largest)s at "
+        "most, or spread the job over more nodes."
+    ),
+    "impossible_gpus.none": _("Pool %(pool)s has no GPU. Choose another pool or leave the GPU out."),
+    "impossible_memory_mib": _(
+        "No node in pool %(pool)s can give one task %(asked)s of memory. Ask for %(largest)s at most."
+    ),
+    "impossible_memory_mib.none": _(
+        "No node in pool %(pool)s can give a task memory. Choose another pool, or ask an administrator to add a node."
+    ),
+    "impossible_tasks": _(
+        "Only %(largest)s of the %(asked)s tasks fit into pool %(pool)s at the same time, even when it is "
+        "empty. Ask for %(largest)s nodes at most, or for less on each."
+    ),
+    "impossible_tasks.none": _(
+        "Not one of the %(asked)s tasks fits into pool %(pool)s, even when it is empty. Ask for less on each node."
+    ),
     "invalid": _("%(field)s cannot be used as it is. Check it against the documentation of the job file."),
     "json_syntax": _("This is no valid JSON: the mistake is near line %(line)s, column %(column)s. Correct it there."),
     "key_not_text": _("A key must be one word. Write “key: value” with plain text before the colon."),
     "merge_key": _("The merge key << is not allowed in a job file. Write the keys out in full."),
+    "no_containers": _(
+        "This installation starts programs without containers, so it cannot use an image. Leave image out."
+    ),
+    "no_quota": _(
+        "The team %(team)s has no quota in pool %(pool)s. Choose one of its pools (%(known)s), or ask an "
+        "administrator for quota."
+    ),
+    "no_quota.none": _(
+        "The team %(team)s has no quota in pool %(pool)s, nor in any other. Ask an administrator for quota."
+    ),
+    "no_quota_at_all": _("The team %(team)s has no quota in any pool. Ask an administrator for quota."),
+    "no_team": _(
+        "You are in no team yet, and every job belongs to one. Ask an administrator for an invitation to a team."
+    ),
     "not_a_map": _("A job file is a list of “key: value” lines. Begin with a line such as “run: python train.py”."),
     "not_a_number": _("%(field)s is infinite or not a number. Write a number."),
     "not_supported_yet": _("“%(key)s” belongs to the job file, but is not supported by this version. Leave it out."),
@@ -82,7 +153,15 @@ FIELD_WORDS = {
     ),
     "not_utf8": _("The job file is not UTF-8: byte %(byte)s cannot be read. Save it as UTF-8."),
     "number_out_of_range": _("%(field)s is a number far out of range. Write a smaller one."),
+    "out_of_range": _("%(field)s must be from %(min)s to %(max)s. Choose a value between them."),
     "outer_space": _("%(field)s begins or ends with a space. Remove the space."),
+    "range_used_up": _(
+        "Every number from %(min)s to %(max)s is in use. Ask an administrator to widen the range in the settings."
+    ),
+    "rate_policy": _(
+        "Your limit is %(limit)s jobs running at once, so this one could never start. Ask an administrator for "
+        "a higher limit."
+    ),
     "required": _("%(field)s is missing. Add it."),
     "reserved_name": _(
         "The variable %(name)s is set by the platform. Remove it, or set another one inside your command."
@@ -92,6 +171,14 @@ FIELD_WORDS = {
     ),
     "tab": _("There is a tab on line %(line)s where YAML wants spaces. Replace the tab by spaces."),
     "tag": _("A tag (“%(name)s”) is not allowed in a job file. Remove it and write the plain value."),
+    "team_limit": _(
+        "The team %(team)s may never hold more than %(limit)s %(resource)s in pool %(pool)s, and this asks for "
+        "%(asked)s. Ask for less, or for a higher limit."
+    ),
+    "team_limit.memory_mib": _(
+        "The team %(team)s may never hold more than %(limit)s of memory in pool %(pool)s, and this asks for "
+        "%(asked)s. Ask for less, or for a higher limit."
+    ),
     "time_above_max": _(
         "The estimate time (%(time)s) is above the limit max_time (%(max_time)s). Lower the one or raise the other."
     ),
@@ -102,12 +189,34 @@ FIELD_WORDS = {
     "too_many_nodes": _("The file holds more than %(max)s values. Move long lists into a file of your code."),
     "too_small": _("%(field)s is too small. The least is %(min)s."),
     "unit_missing": _("%(field)s is %(got)s of what? Add a unit, such as %(got)sGB."),
+    "unknown_code": _(
+        "You have uploaded no code with the digest “%(digest)s”. Upload it first, or submit from its directory "
+        "with tessera."
+    ),
     "unknown_key": _("“%(key)s” is not a key of the job file. Remove it, or look it up in the documentation."),
     "unknown_key.near": _("“%(key)s” is not a key of the job file. Did you mean “%(did_you_mean)s”?"),
+    "unknown_pool": _("There is no pool “%(pool)s”. Choose one of: %(known)s."),
+    "unknown_pool.none": _(
+        "There is no pool “%(pool)s”, and the team %(team)s has no quota in any. Ask an administrator for quota."
+    ),
+    "unknown_scope": _("“%(scope)s” is no scope that you can give. Choose from: %(known)s."),
+    "unknown_team": _("You are in no team “%(team)s”. Choose one of yours: %(known)s."),
+    "unknown_team.none": _(
+        "You are in no team yet, and every job belongs to one. Ask an administrator for an invitation to a team."
+    ),
     "unknown_value": _("%(field)s cannot be “%(got)s”. Choose one of: %(allowed)s."),
     "unknown_value.near": _(
         "%(field)s cannot be “%(got)s”. Did you mean “%(did_you_mean)s”? Choose one of: %(allowed)s."
     ),
+    "user_limit": _(
+        "You may never hold more than %(limit)s %(resource)s, and this asks for %(asked)s. Ask for less, or for "
+        "a higher limit."
+    ),
+    "user_limit.memory_mib": _(
+        "You may never hold more than %(limit)s of memory, and this asks for %(asked)s. Ask for less, or for a "
+        "higher limit."
+    ),
+    "weak_password": _("This password is too easy to guess. %(why)s"),
     "workdir_outside": _("“%(got)s” lies outside the code. Write a path below its top, such as src/train."),
     "wrong_type": _("%(field)s must be %(expected)s, but it is %(got)s. Change the value; quotes make a text of it."),
     "yaml_syntax": _(
@@ -132,6 +241,7 @@ KIND_WORDS = {
 
 ERROR_WORDS = {
     "conflict": _("This clashes with something that is there already. Look at it and try again."),
+    "foreign_origin": _("This request came from another site, so it was refused. Open the page here and try again."),
     "idempotency_key_reused": _("This Idempotency-Key came with another request before. Use a new key."),
     "impossible": _("This could never run here. Change what it asks for."),
     "internal": _(
@@ -142,6 +252,9 @@ ERROR_WORDS = {
     "not_found": _("There is no such thing, or none that you may see. Check the address and your team."),
     "not_permitted": _("You may see this, but not do that to it. Ask a lead of the team or an administrator."),
     "not_signed_in": _("You are not signed in. Sign in, or send a token."),
+    "only_ended_jobs": _("Only a job that has ended can be tried again. Stop it first, or wait for its end."),
+    "only_waiting_jobs": _("Only a waiting job can be held, and this one has left the queue. Stop it instead."),
+    "page_expired": _("This page stood open while you signed in or out elsewhere. Reload it and try again."),
     "stale_state": _(
         "Somebody else changed this a moment ago. Look again and repeat what you wanted, if it still makes sense."
     ),
@@ -156,13 +269,13 @@ ERROR_WORDS = {
 
 def field_words(error: FieldError) -> str:
     """The sentence for one field, in the active language. Never fails: an unknown code says that the field is wrong."""
-    params = _Params(error.params, field=field_name(error.pointer))
+    params = _Params(error.params)
     for key in ("expected", "got"):
         if error.code == "wrong_type" and params[key] in KIND_WORDS:
             params[key] = str(KIND_WORDS[params[key]])
-    if isinstance(params["allowed"], list):
-        params["allowed"] = ", ".join(params["allowed"])
-    return str(_variant(error, params)) % params
+    resource = error.pointer.strip("/").removesuffix("_guarantee").removesuffix("_limit")
+    shown = _Params(show_params(params, about=resource), field=field_name(error.pointer))
+    return str(_variant(error)) % shown
 
 
 def error_words(error: PlatformError) -> str:
@@ -176,9 +289,14 @@ def field_name(pointer: str) -> str:
     return shorten(".".join(parts), 80) or str(_("The file"))
 
 
-def _variant(error: FieldError, params: dict):
-    near = "near" if params.get("did_you_mean") else params.get("feature")
-    return FIELD_WORDS.get(f"{error.code}.{near}") or FIELD_WORDS.get(error.code) or FIELD_WORDS["invalid"]
+def _variant(error: FieldError) -> object:
+    """The template: of the code's most fitting variant, else of the code, else of any wrong field."""
+    params = error.params
+    names = ["near"] if params.get("did_you_mean") else []
+    names += ["none"] if not params.get("largest", 1) or params.get("known") == "" else []
+    names += [params[key] for key in ("feature", "resource") if key in params]
+    keys = [*(f"{error.code}.{name}" for name in names), error.code]
+    return next((FIELD_WORDS[key] for key in keys if key in FIELD_WORDS), FIELD_WORDS["invalid"])
 
 
 class _Params(dict):

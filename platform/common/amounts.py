@@ -1,0 +1,55 @@
+"""The ledger's integers in people's units, by the resource they count: what sentences of refusals and errors show."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.translation import gettext_lazy
+
+from common.resources import show_cpu, show_gpu, show_memory
+
+RESOURCE_NAMES = {
+    "gpu_milli": gettext_lazy("GPUs"),
+    "cpu_milli": gettext_lazy("CPU cores"),
+    "memory_mib": gettext_lazy("memory"),
+    "gpu_memory_mib": gettext_lazy("GPU memory on one card"),
+    "gpu_model": gettext_lazy("GPU model"),
+    "gpu_sharing": gettext_lazy("part of a card"),
+    "gpus": gettext_lazy("GPUs on one node"),
+    "tasks": gettext_lazy("nodes"),
+    "jobs": gettext_lazy("jobs at once"),
+}
+
+# What counts the resource that the refusal or error is about.
+AMOUNTS = frozenset(
+    {"used", "limit", "ask", "asked", "largest", "free", "best", "guarantee", "left", "total", "min", "max"}
+)
+
+
+def show_params(params: dict, about: str = "") -> dict[str, str]:
+    """The raw numbers of a refusal or error as text. about: the resource, where `params` do not name it themselves."""
+    about = params.get("resource") or params.get("field") or about
+    if about not in RESOURCE_NAMES:
+        about = ""
+    shown = {name: show_amount(about if name in AMOUNTS else name, value) for name, value in params.items()}
+    if about:
+        shown["resource"] = shown["field"] = str(RESOURCE_NAMES[about])
+    return shown
+
+
+def show_amount(resource: str, value: Any) -> str:
+    """One value in the unit of `resource`: thousandths as cards or cores, MiB as GB, "at" as a time of day."""
+    if isinstance(value, list | tuple):
+        return ", ".join(str(item) for item in value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if resource in {"gpu_milli", "gpu_sharing"}:
+        return show_gpu(int(value))
+    if resource == "cpu_milli":
+        return show_cpu(int(value))
+    if resource in {"memory_mib", "gpu_memory_mib"}:
+        return show_memory(int(value))
+    if resource == "at":
+        return date_format(timezone.localtime(datetime.fromtimestamp(value, tz=UTC)), "H:i:s")
+    return str(value)

@@ -1,0 +1,69 @@
+"""The sentences of errors: in people's units, with the remedy, and never failing."""
+
+import pytest
+from django.utils import translation
+
+from common.errors import FieldError, QuotaExceeded
+from common.words import ERROR_WORDS, FIELD_WORDS, error_words, field_words
+
+
+@pytest.fixture(autouse=True)
+def english():
+    with translation.override("en"):
+        yield
+
+
+def words_of(code, pointer="/gpu", **params):
+    return field_words(FieldError(pointer, code, params))
+
+
+def test_the_tables_are_sorted():
+    for table in (FIELD_WORDS, ERROR_WORDS):
+        assert list(table) == sorted(table, key=lambda code: code.split("."))
+
+
+@pytest.mark.parametrize("code", sorted(FIELD_WORDS))
+def test_every_sentence_can_be_made_without_any_number(code):
+    assert words_of(code)
+
+
+def test_an_impossible_amount_of_memory_is_said_in_gigabytes():
+    sentence = words_of("impossible_memory_mib", "/memory", field="memory_mib", asked=95368, largest=16383, pool="dev")
+    assert "100 GB of memory" in sentence
+    assert "17.2 GB at most" in sentence
+
+
+def test_an_impossible_part_of_a_card_is_said_as_a_part():
+    sentence = words_of("impossible_gpu_sharing", field="gpu_sharing", asked=250, largest=1000, pool="train")
+    assert "(¼)" in sentence
+
+
+def test_a_pool_without_a_gpu_says_so_instead_of_naming_zero():
+    assert "has no GPU" in words_of("impossible_gpus", field="gpus", asked=2, largest=0, pool="cpu")
+
+
+def test_a_limit_of_a_team_is_said_in_cards():
+    params = {"resource": "gpu_milli", "used": 0, "limit": 1500, "ask": 2000, "asked": 2000, "largest": 1500}
+    assert "more than 1.5 GPUs in pool dev" in words_of("team_limit", team="nlp", pool="dev", **params)
+
+
+def test_a_limit_of_memory_reads_as_a_sentence():
+    params = {"resource": "memory_mib", "limit": 16384, "asked": 32768}
+    assert "more than 17.2 GB of memory" in words_of("user_limit", "/memory", **params)
+
+
+def test_the_field_of_a_quota_names_its_unit():
+    sentence = words_of("guarantee_above_limit", "/gpu_milli_guarantee", guarantee=2500, limit=1000)
+    assert "(2.5)" in sentence and "(1)" in sentence
+
+
+def test_a_team_without_any_pool_is_not_offered_a_choice():
+    assert "()" not in words_of("no_quota", "/pool", team="nlp", pool="dev", known="")
+
+
+def test_an_unknown_code_still_makes_a_sentence():
+    assert words_of("never_heard_of", "/env/A").startswith("env.A")
+
+
+def test_a_limit_of_counts_names_used_and_limit():
+    assert "5 of 5" in error_words(QuotaExceeded("user_limit", used=5, limit=5))
