@@ -32,7 +32,7 @@ _numbers = count(1)
 
 @dataclass
 class Cast:
-    """ada (member) and bob (lead) in team nlp, eve the stranger in team vision; pool dev (shared) and pool train on n1."""
+    """ada (member) and bob (lead) in team nlp, eve the stranger in vision; pools dev (shared) and train, both on n1."""
 
     ada: User
     bob: User
@@ -107,7 +107,7 @@ def quota(team: Team, pool: Pool, **fields) -> Quota:
 
 
 def job(person: User, *, check=lambda draft: None, **spec) -> Job:
-    """A job in the queue. spec: keys of the job file; the run is `true` unless given. Nothing judges whether it fits."""
+    """A job in the queue. spec: keys of the job file; it runs `true` unless told. Nothing judges whether it fits."""
     spec = {"run": "true", "name": f"job {next(_numbers)}", **spec}
     return submit_job(user=person, spec=parse_spec(spec), check=check, containers=True)
 

@@ -1,0 +1,346 @@
+"""Who sees what (DESIGN section 7), in one place for pages, API and socket.
+
+Everybody sees everybody's work, for a queue is only believed when it is seen whole. Outside one's teams a row carries
+the team (or nobody, by `settings.TESSERA_VISIBILITY`), size, state, reason code and expected end, and nothing else:
+what may not be seen is never put into these values, so no template or serializer can let it out.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db.models import F
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from accounts.models import User
+from cluster.models import Gpu, Node
+from jobs.models import Job, Task
+from jobs.states import JOB_ACTIVE, JobState
+from jobs.words import wait_words
+from quotas.models import Holding
+
+MOST_ROWS = 5000
+
+# A reason without its numbers and names, for those who may not see them.
+SHORT_WORDS = {
+    "ahead_in_queue": gettext_lazy("other jobs are ahead of it"),
+    "no_fit_now": gettext_lazy("no single place has enough free"),
+    "gang_incomplete": gettext_lazy("not all of its tasks fit together yet"),
+    "fragmented": gettext_lazy("enough is free overall, in pieces too small"),
+    "team_limit": gettext_lazy("its team is at its limit"),
+    "user_limit": gettext_lazy("its owner is at a limit"),
+    "rate_policy": gettext_lazy("its owner runs as many jobs as allowed"),
+    "model_unavailable": gettext_lazy("all cards of its model are taken or out of service"),
+    "start_after": gettext_lazy("it is tried again later"),
+    "held": gettext_lazy("somebody holds it"),
+    "node_recovering": gettext_lazy("no node is ready"),
+    "impossible": gettext_lazy("nothing here can ever give what it asks for"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whose:
+    """What every row has. full: it is of one's teams, so the fields marked * are filled; else they are empty.
+
+    own*: it is one's own. team: "" = another team that is not named. state: of the job, upper case.
+    expected_end_at: by its estimate or its time limit, None where neither is known.
+    job_id*: as in URLs ("job-412"). name*: the job's label. owner*: a user name.
+    """
+
+    full: bool
+    own: bool = False
+    team: str = ""
+    state: str = ""
+    expected_end_at: datetime | None = None
+    job_id: str = ""
+    name: str = ""
+    owner: str = ""
+
+    @property
+    def team_words(self) -> str:
+        return self.team or _("another team")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueRow(Whose):
+    """A job in the queue or on the machines.
+
+    gpu: what one task asks, in the job file's words ("1/4", "H100:8", "0"). tasks: how many start together.
+    cpu_milli, memory_mib: per task. position, of: its place in its pool's line, None before the first look.
+    reason: the code of what binds it first, "" for none. reasons*: [{"code", "params"}]. priority*: 0 (low) to 3.
+    submitted_at*, started_at*. as_of: when the scheduler last looked.
+    """
+
+    pool: str
+    gpu: str
+    tasks: int
+    cpu_milli: int
+    memory_mib: int
+    position: int | None
+    of: int | None
+    reason: str
+    as_of: datetime | None
+    reasons: tuple[dict, ...] = ()
+    priority: int | None = None
+    submitted_at: datetime | None = None
+    started_at: datetime | None = None
+
+    @property
+    def reason_words(self) -> str:
+        """The first reason in the reader's language: with its numbers where they may be seen."""
+        if self.reasons:
+            return wait_words(self.reasons[0])
+        return str(SHORT_WORDS.get(self.reason, "")) or (_("waits") if self.state == JobState.QUEUED else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SliceView(Whose):
+    """What one task holds of one card. milli: thousandths of the card as quota counts. state: of the task.
+
+    task*: uuid in text. role*, rank*: its place in the gang.
+    """
+
+    memory_mib: int
+    compute_percent: int
+    milli: int
+    task: str = ""
+    role: str = ""
+    rank: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardView:
+    """A physical card and its slices, the largest first. sellable_mib is 100 % of its bar."""
+
+    uuid: str
+    index: int
+    node: str
+    pool: str
+    model: str
+    product: str
+    memory_mib: int
+    sellable_mib: int
+    shared: bool
+    max_slices: int
+    simulated: bool
+    healthy: bool
+    enforcement: str
+    evidence: str
+    probed_at: datetime | None
+    numa: int | None
+    slices: tuple[SliceView, ...]
+
+    @property
+    def used_mib(self) -> int:
+        return sum(part.memory_mib for part in self.slices)
+
+    @property
+    def used_percent(self) -> int:
+        return sum(part.compute_percent for part in self.slices)
+
+    @property
+    def free_mib(self) -> int:
+        return max(self.sellable_mib - self.used_mib, 0)
+
+    @property
+    def free_percent(self) -> int:
+        return max(100 - self.used_percent, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeTaskView(Whose):
+    """A task on a node, with or without cards. gpu_milli: over its cards there. task*, role*, rank* as in SliceView."""
+
+    cpu_milli: int
+    memory_mib: int
+    gpu_milli: int
+    task: str = ""
+    role: str = ""
+    rank: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeView:
+    """A machine with what is held on it. node: its row (no secrets in it)."""
+
+    node: Node
+    cards: tuple[CardView, ...]
+    tasks: tuple[NodeTaskView, ...]
+
+    @property
+    def cpu_held_milli(self) -> int:
+        return sum(task.cpu_milli for task in self.tasks)
+
+    @property
+    def memory_held_mib(self) -> int:
+        return sum(task.memory_mib for task in self.tasks)
+
+
+def queue_rows(user: User, pool: str | None = None) -> list[QueueRow]:
+    """The waiting jobs of everybody in the order in which they would start, pool by pool; at most MOST_ROWS."""
+    waiting = _jobs(pool).filter(state=JobState.QUEUED)
+    order = ("pool__name", F("wait_position").asc(nulls_last=True), "-priority", "id")
+    return _queue_rows(user, waiting.order_by(*order)[:MOST_ROWS])
+
+
+def active_rows(user: User, pool: str | None = None) -> list[QueueRow]:
+    """The jobs of everybody that start, run or stop, pool by pool, the oldest first; at most MOST_ROWS."""
+    active = _jobs(pool).filter(state__in=sorted(JOB_ACTIVE))
+    return _queue_rows(user, active.order_by("pool__name", "id")[:MOST_ROWS])
+
+
+def gpu_slices(user: User, *, pool: str | None = None, node: str | None = None) -> list[CardView]:
+    """Every card with who holds what of it, by node and index."""
+    cards = Gpu.objects.present().select_related("node", "pool").order_by("node__name", "index")
+    cards = cards.filter(pool__name=pool) if pool else cards
+    cards = list(cards.filter(node__name=node) if node else cards)
+    return _cards(user, cards, Holding.objects.live().filter(gpu__in=cards))
+
+
+def node_views(user: User, *, pool: str | None = None, name: str | None = None) -> list[NodeView]:
+    """Every machine that is there, with its cards and tasks. pool: only machines at home in it or with cards of it."""
+    nodes = Node.objects.present().select_related("pool").order_by("name")
+    if pool:
+        nodes = nodes.filter(pk__in=Gpu.objects.present().filter(pool__name=pool).values("node")) | nodes.filter(
+            pool__name=pool
+        )
+    nodes = list(nodes.filter(name=name) if name else nodes)
+    held = list(Holding.objects.live().filter(node__in=nodes))
+    cards = _cards(
+        user,
+        Gpu.objects.present().filter(node__in=nodes).select_related("node", "pool").order_by("index"),
+        [row for row in held if row.gpu_id],
+    )
+    tasks = _node_tasks(user, held)
+    return [
+        NodeView(node=node, cards=tuple(card for card in cards if card.node == node.name), tasks=tuple(tasks[node.pk]))
+        for node in nodes
+    ]
+
+
+def team_ids_in_sight(user: User) -> set[int] | None:
+    """The teams whose whole truth `user` may read; None = all. The same rule as Job.objects.visible_to."""
+    if user.is_authenticated and user.is_active:
+        return None if user.sees_all else set(user.memberships.values_list("team_id", flat=True))
+    return set()
+
+
+def _jobs(pool: str | None):
+    jobs = Job.objects.with_names().filter(stop_requested_at__isnull=True) | Job.objects.with_names().filter(
+        state__in=sorted(JOB_ACTIVE)
+    )
+    return (jobs.filter(pool__name=pool) if pool else jobs).defer("spec", "labels")
+
+
+def _queue_rows(user: User, jobs: Iterable[Job]) -> list[QueueRow]:
+    sight = team_ids_in_sight(user)
+    return [_queue_row(user, job, sight is None or job.team_id in sight) for job in jobs]
+
+
+def _queue_row(user: User, job: Job, full: bool) -> QueueRow:
+    request, waiting = job.gang[0]["request"], job.state == JobState.QUEUED
+    reasons = tuple(job.wait_reasons) if waiting else ()
+    seen = {
+        "reasons": reasons,
+        "priority": job.priority,
+        "submitted_at": job.submitted_at,
+        "started_at": job.started_at,
+    }
+    return QueueRow(
+        **_whose(user, job, job.state, full),
+        pool=job.pool.name,
+        gpu=request["gpu"],
+        tasks=sum(role["min"] for role in job.gang),
+        cpu_milli=request["cpu_milli"],
+        memory_mib=request["memory_mib"],
+        position=job.wait_position if waiting else None,
+        of=job.wait_of if waiting else None,
+        reason=reasons[0]["code"] if reasons else "unexplained" if waiting else job.reason,
+        as_of=job.explained_at if waiting else None,
+        **(seen if full else {}),
+    )
+
+
+def _cards(user: User, cards: Iterable[Gpu], held: Iterable[Holding]) -> list[CardView]:
+    held = list(held)
+    sight, tasks = team_ids_in_sight(user), _tasks_of(held)
+    slices: dict[int, list[SliceView]] = defaultdict(list)
+    for row in held:
+        task = tasks[row.task]
+        slices[row.gpu_id].append(
+            SliceView(
+                **_whose(user, task.job, task.state, full := sight is None or row.team_id in sight),
+                memory_mib=row.gpu_memory_mib,
+                compute_percent=row.gpu_compute_percent,
+                milli=row.gpu_milli,
+                **(_task_names(task) if full else {}),
+            )
+        )
+    return [_card(card, sorted(slices[card.pk], key=lambda part: -part.memory_mib)) for card in cards]
+
+
+def _card(card: Gpu, slices: list[SliceView]) -> CardView:
+    same = ("uuid", "index", "model", "product", "memory_mib", "sellable_mib", "simulated", "healthy")
+    more = ("enforcement", "evidence", "probed_at", "numa")
+    return CardView(
+        **{name: getattr(card, name) for name in (*same, *more)},
+        node=card.node.name,
+        pool=card.pool.name,
+        shared=card.pool.shared,
+        max_slices=card.pool.slices_per_gpu,
+        slices=tuple(slices),
+    )
+
+
+def _node_tasks(user: User, held: list[Holding]) -> dict[int, list[NodeTaskView]]:
+    """{node id: tasks}, the oldest first."""
+    sight, tasks = team_ids_in_sight(user), _tasks_of(held)
+    rows: dict[tuple[int, object], list[Holding]] = defaultdict(list)
+    for row in sorted(held, key=lambda row: row.pk):
+        rows[row.node_id, row.task].append(row)
+    views: dict[int, list[NodeTaskView]] = defaultdict(list)
+    for (node_id, uuid), parts in rows.items():
+        task = tasks[uuid]
+        full = sight is None or task.job.team_id in sight
+        views[node_id].append(
+            NodeTaskView(
+                **_whose(user, task.job, task.state, full),
+                cpu_milli=sum(part.cpu_milli for part in parts),
+                memory_mib=sum(part.memory_mib for part in parts),
+                gpu_milli=sum(part.gpu_milli for part in parts),
+                **(_task_names(task) if full else {}),
+            )
+        )
+    return views
+
+
+def _tasks_of(held: Iterable[Holding]) -> dict:
+    """{uuid: task with its job, team and owner} of live holdings."""
+    tasks = Task.objects.filter(uuid__in={row.task for row in held})
+    named = tasks.select_related("job__team", "job__user").defer("job__spec", "job__gang", "job__labels")
+    return {task.uuid: task for task in named}
+
+
+def _task_names(task: Task) -> dict:
+    return {"task": str(task.uuid), "role": task.role, "rank": task.rank}
+
+
+def _whose(user: User, job: Job, state: str, full: bool) -> dict:
+    """The fields of Whose. The only place where a name is put into a row, or not."""
+    public = {"full": full, "state": state, "expected_end_at": expected_end(job)}
+    if not full:
+        return {**public, "team": "" if settings.TESSERA_VISIBILITY == "private" else job.team.name}
+    names = {"team": job.team.name, "job_id": job.public_id, "name": job.name, "owner": job.user.username}
+    return {**public, **names, "own": job.user_id == user.pk}
+
+
+def expected_end(job: Job) -> datetime | None:
+    """When a running job should be over: by its estimate, and once that has passed, by its time limit."""
+    if job.started_at is None or job.is_final:
+        return None
+    ends = (job.started_at + timedelta(seconds=s) for s in (job.time_s, job.max_time_s) if s)
+    return next((end for end in ends if end > timezone.now()), None)
