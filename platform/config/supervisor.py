@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -145,15 +145,16 @@ def kill_session(leader: int) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def session_members(leader: int) -> Iterator[int]:
-    if not leader or not sys.platform.startswith("linux"):
-        return
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError, IndexError):
-                fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
-                if int(fields[3]) == leader:
-                    yield int(entry.name)
+def session_members(leader: int) -> list[int]:
+    """Living processes in the session of `leader`, also when the leader itself is gone."""
+    found = []
+    if leader and sys.platform.startswith("linux"):
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                state, _, _, session = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[:4]
+                if int(session) == leader and state != "Z":
+                    found.append(int(name))
+    return found
 
 
 def die_with_parent() -> None:
