@@ -1,4 +1,4 @@
-"""Says each 2 s which process holds how much memory of which card: one JSON object per line, {uuid: {pid: MiB}}.
+"""Says every few seconds which process holds how much memory of which card: one JSON object per line, {uuid: {pid: MiB}}.
 
 A process of its own beside the shim, only where a slice of a real card is watched: NVML and its wrapper are big.
 """
@@ -10,18 +10,17 @@ import pynvml
 
 from runtimes.local.isolation import die_with_parent
 
-EVERY_S = 2.0
 LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")
 
 
-def main(uuids: str) -> None:
+def main(uuids: str, every_s: str) -> None:
     """uuids: with commas between them. Ends with the shim."""
     die_with_parent()
     pynvml.nvmlInit()
     cards = {uuid: pynvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in uuids.split(",")}
     while True:
         print(json.dumps({uuid: sample(handle) for uuid, handle in cards.items()}), flush=True)
-        time.sleep(EVERY_S)
+        time.sleep(float(every_s))
 
 
 def sample(handle) -> dict[int, int]:

@@ -15,6 +15,7 @@ from runtimes.local.processes import MARKER
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LOG_CAPS = {"rate": 1 << 20, "burst": 8 << 20, "total": 200 << 20, "line": 16384, "tail": 1 << 20}
+GPU_EVERY_S = 2.0  # GPU memory is looked at this often
 LOW_NICE = 5  # for less than a core where shares cannot be set
 
 
@@ -57,6 +58,7 @@ def build_plan(spec: TaskSpec, around: Surroundings, *, scratch: str, log: str, 
         "memory_parent": around.memory.memory_parent,
         "cpu_parent": around.memory.cpu_parent,
         "gpu_limits": watched_limits(spec.gpus, around.cards),
+        "gpu_every_s": GPU_EVERY_S,
         "max_time_s": spec.max_time_s,
         "grace_s": spec.grace_s,
         "path": [SOURCE, str(Path(pynvml.__file__).parent)],

@@ -142,7 +142,7 @@ class LocalRuntime:
 
     def forget(self, uuid: str) -> None:
         task = self._task(uuid)
-        if task.read("exit") is None or task.is_locked():
+        if task.read("exit") is None:
             return
         mark = self._ended_mark(uuid)
         mark.parent.mkdir(mode=0o700, exist_ok=True)
@@ -215,7 +215,8 @@ class LocalRuntime:
             log_caps=self.log_caps,
         )
         scratch = self._scratch(spec.uuid)
-        os.makedirs(os.path.dirname(scratch), mode=0o711, exist_ok=True)
+        os.makedirs(os.path.dirname(scratch), exist_ok=True)
+        os.chmod(os.path.dirname(scratch), 0o711)  # whatever our umask: the job's account passes through
         with self._one_at_a_time():
             cpus = self._choose_cpus(spec)
             log = str(self.logs.path(spec.uuid))

@@ -85,6 +85,8 @@ class Shim:
     # before the job
 
     def _listen(self) -> None:
+        os.umask(0o022)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a worker may have blocked some
         isolation.become_subreaper()
         self.wake_r, wake_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
@@ -151,7 +153,7 @@ class Shim:
             self.gpu_r, gpu_w = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(self.gpu_r, False)
             self.poll.register(self.gpu_r, select.POLLIN)
-            self.helper = self._spawn("gpu_watch", [",".join(plan["gpu_limits"])], out=gpu_w, err=2)
+            self.helper = self._spawn("gpu_watch", [",".join(plan["gpu_limits"]), str(plan["gpu_every_s"])], out=gpu_w, err=2)
             os.close(gpu_w)
         self.report_r, report_w = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self.report_r, False)
@@ -377,7 +379,10 @@ class Shim:
         """How it ended must not be lost: on a full disk try again for as long as it takes."""
         while True:
             try:
-                return self.task.write("exit", record)
+                self.task.write("exit", record)
+                return
+            except FileNotFoundError:
+                return  # it was read and forgotten before we could see it on the disk
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
                     raise

@@ -1,0 +1,39 @@
+import os
+
+import pytest
+
+from runtimes.local.limits import WATCHDOG
+from runtimes.local.probe import OWN_UID, SHARED, Isolation, MemoryControl
+from tests.runtimes.contract.suite import RuntimeContract
+from tests.runtimes.worlds import LocalWorld
+
+
+class TestLocalRuntime(RuntimeContract):
+    """With all that this machine's kernel allows us."""
+
+    @pytest.fixture
+    def world(self):
+        world = LocalWorld()
+        yield world
+        world.close()
+
+
+class TestLocalRuntimeWithNothing(RuntimeContract):
+    """Where the kernel allows nothing: one account, no namespaces, no control groups."""
+
+    @pytest.fixture
+    def world(self):
+        world = LocalWorld(isolation=Isolation(SHARED, False, False), memory=MemoryControl(WATCHDOG))
+        yield world
+        world.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+class TestLocalRuntimeWithoutNamespaces(RuntimeContract):
+    """Root in a container that may not make namespaces."""
+
+    @pytest.fixture
+    def world(self):
+        world = LocalWorld(isolation=Isolation(OWN_UID, True, False))
+        yield world
+        world.close()
