@@ -1,7 +1,7 @@
 """One leader at a time for each loop, by a row with an epoch and the database's clock.
 
-Each taking of the lease raises the epoch (never below the clock in milliseconds, so it still grows after a restored
-backup), and every write of the loop checks its epoch in its own transaction: a leader that slept is refused.
+Each taking raises the epoch over those of all leases, so a stop is never older than the start that it follows (and
+never below the clock in milliseconds, so it still grows after a restored backup), and every write of the loop checks its epoch in its own transaction: a leader that slept is refused.
 """
 
 import os
@@ -23,7 +23,7 @@ VALUES (%(name)s, %(holder)s, (extract(epoch FROM clock_timestamp()) * 1000)::bi
         clock_timestamp() + %(seconds)s * interval '1 second')
 ON CONFLICT (name) DO UPDATE SET
     holder = excluded.holder,
-    epoch = greatest(lease.epoch + 1, excluded.epoch),
+    epoch = greatest((SELECT max(epoch) FROM scheduler_lease) + 1, excluded.epoch),
     wanted = false,
     expires_at = excluded.expires_at
 WHERE lease.expires_at IS NULL OR lease.expires_at < clock_timestamp()

@@ -56,7 +56,7 @@ def runtime_has_containers() -> bool:
 
 def check_possible(draft: Draft) -> None:
     """Raises Impossible where the draft could never run here, naming each field and the nearest possible value."""
-    job = Job(team=draft.team, user=draft.user, pool=draft.pool, gang=draft.gang, priority=1)
+    job = Job(team=draft.team, user=draft.user, pool=draft.pool, gang=draft.gang, submitted_at=None)
     world = load_world(jobs=[], user_id=draft.user.pk)
     waiting = build_waiting(
         job,

@@ -13,7 +13,15 @@ app.autodiscover_tasks(["scheduler"])
 # A message that nobody took within its own period is dropped: the next beat says the same.
 app.conf.beat_schedule = {
     "cycle": {"task": "scheduler.tasks.cycle", "schedule": 1.0, "options": {"queue": "scheduler", "expires": 1}},
-    "reconcile": {"task": "scheduler.tasks.reconcile", "schedule": 1.0, "options": {"queue": "scheduler", "expires": 1}},
-    "inventory": {"task": "scheduler.tasks.take_inventory", "schedule": 30.0, "options": {"queue": "default", "expires": 30}},
+    "reconcile": {
+        "task": "scheduler.tasks.reconcile",
+        "schedule": 1.0,
+        "options": {"queue": "scheduler", "expires": 1},
+    },
+    "inventory": {
+        "task": "scheduler.tasks.take_inventory",
+        "schedule": 30.0,
+        "options": {"queue": "default", "expires": 30},
+    },
     "sweep": {"task": "scheduler.tasks.sweep", "schedule": 600.0, "options": {"queue": "default", "expires": 600}},
 }

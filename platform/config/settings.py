@@ -81,6 +81,7 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "channels",
+    "config.apps.WiringConfig",
     "events",
     "accounts",
     "cluster",
@@ -145,7 +146,9 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 VALKEY_SOCKET = env_text("TESSERA_VALKEY_SOCK", str(TESSERA_RUN / "valkey.sock"))
 VALKEY_URL = env_text("TESSERA_VALKEY_URL")
 VALKEY_DB = env_int("TESSERA_VALKEY_DB", 0)
-CELERY_BROKER_URL = f"{VALKEY_URL}/{VALKEY_DB}" if VALKEY_URL else f"redis+socket://{VALKEY_SOCKET}?virtual_host={VALKEY_DB}"
+CELERY_BROKER_URL = (
+    f"{VALKEY_URL}/{VALKEY_DB}" if VALKEY_URL else f"redis+socket://{VALKEY_SOCKET}?virtual_host={VALKEY_DB}"
+)
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
@@ -208,7 +211,10 @@ if env_bool("TESSERA_STATIC_BUILT"):
     }
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["portal.api.authentication.TokenAuthentication", "portal.api.authentication.SessionAuthentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "portal.api.authentication.TokenAuthentication",
+        "portal.api.authentication.SessionAuthentication",
+    ],
     "DEFAULT_PERMISSION_CLASSES": ["portal.api.permissions.HasScope"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
