@@ -1,4 +1,4 @@
-"""Says every few seconds which process holds how much memory of which card: one JSON object per line, {uuid: {pid: MiB}}.
+"""Says every few seconds who holds how much memory of which card: one JSON object per line, {uuid: {pid: MiB}}.
 
 A process of its own beside the shim, only where a slice of a real card is watched: NVML and its wrapper are big.
 """

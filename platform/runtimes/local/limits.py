@@ -21,6 +21,7 @@ def make_group(kind: str, parent: str, task: str, memory_mib: int, cpu_milli: in
     if kind == V2:
         _put(group, "memory.max", memory_mib << 20)
         _try_put(group, "memory.swap.max", 0)
+        _try_put(group, "memory.oom.group", 1)
         _try_put(group, "cpu.weight", min(10000, max(1, cpu_milli // 10)))
     else:
         _put(group, "memory.limit_in_bytes", memory_mib << 20)

@@ -216,7 +216,7 @@ class LocalRuntime:
         )
         scratch = self._scratch(spec.uuid)
         os.makedirs(os.path.dirname(scratch), exist_ok=True)
-        os.chmod(os.path.dirname(scratch), 0o711)  # whatever our umask: the job's account passes through
+        os.chmod(os.path.dirname(scratch), 0o711)  # noqa: S103 - jobs of other accounts pass through
         with self._one_at_a_time():
             cpus = self._choose_cpus(spec)
             log = str(self.logs.path(spec.uuid))

@@ -153,7 +153,9 @@ class Shim:
             self.gpu_r, gpu_w = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(self.gpu_r, False)
             self.poll.register(self.gpu_r, select.POLLIN)
-            self.helper = self._spawn("gpu_watch", [",".join(plan["gpu_limits"]), str(plan["gpu_every_s"])], out=gpu_w, err=2)
+            self.helper = self._spawn(
+                "gpu_watch", [",".join(plan["gpu_limits"]), str(plan["gpu_every_s"])], out=gpu_w, err=2
+            )
             os.close(gpu_w)
         self.report_r, report_w = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self.report_r, False)
@@ -234,7 +236,12 @@ class Shim:
             self._end("stopped", "", wish["grace_s"])
 
     def _check_memory(self) -> None:
-        if self.group is not None or self.over:
+        """Where the kernel ends one process of a job for want of memory, the rest is ended too: half a job is none."""
+        if self.over:
+            return
+        if self.group is not None:
+            if limits.oom_kills(self.plan["memory_kind"], self.group):
+                self._end("out_of_memory", self._memory_words(), 0)
             return
         tree = self._tree()
         used = resident_mib(tree)
@@ -243,6 +250,9 @@ class Shim:
         self.peak_mib = max(self.peak_mib or 0, used)
         if used > self.plan["memory_mib"]:
             self._end("out_of_memory", f"It used {used} MiB of memory; its limit is {self.plan['memory_mib']} MiB.", 0)
+
+    def _memory_words(self) -> str:
+        return f"It needed more than {self.plan['memory_mib']} MiB of memory, its limit."
 
     def _check_gpus(self) -> None:
         """The helper tells, each 2 s, which process holds how much of which card."""
@@ -349,7 +359,7 @@ class Shim:
             self.peak_mib = limits.peak_mib(kind, self.group)
             killed = self.status is None or self.status != 0
             if limits.oom_kills(kind, self.group) and killed and not self.cause:
-                self.cause, self.detail = "out_of_memory", f"Its limit is {self.plan['memory_mib']} MiB of memory."
+                self.cause, self.detail = "out_of_memory", self._memory_words()
         self._stop_helper()
         for group in self.plan.get("groups", ()):
             limits.remove(group)

@@ -4,6 +4,7 @@ The archive was packed by somebody we do not trust. Only plain files and directo
 links and devices are left out with a line in the log. A process of its own, so that the shim need not know tarfile.
 """
 
+import gzip
 import os
 import sys
 import tarfile
@@ -22,7 +23,8 @@ def main(archive: str, target: str, uid: str, gid: str) -> None:
     drop_to(int(uid) if uid else None, int(gid) if gid else None)
     die_with_parent()  # changing the account switched it off
     try:
-        with tarfile.open(fileobj=file, mode="r:gz") as tar:
+        # gzip by name, not "r:gz": tarfile would import it only now, and this account may not read our Python
+        with tarfile.open(fileobj=gzip.GzipFile(fileobj=file), mode="r:") as tar:
             for name in unpack(tar, target):
                 print(f"[tessera] {name} is a link or a device: left out", flush=True)
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:

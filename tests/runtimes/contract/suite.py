@@ -1,4 +1,4 @@
-"""What every runtime must keep. A subclass gives a fixture `world` with: runtime, spec(run, **fields), until(uuid, phase).
+"""What every runtime must keep. A subclass gives a fixture `world`: one of tests/runtimes/worlds.py.
 
 The jobs are so small that all implementations understand them: `sleep N`, `exit N`, `true`.
 """
