@@ -15,12 +15,13 @@ venv() {
   [ "$(cat ".venv/.stamp-$lock" 2>/dev/null)" = "$want" ] && [ -x .venv/bin/python ] && return 0
   began=$(date +%s)
   mkdir -p .venv 2>/dev/null || fail "No write access in $PWD." "Clone into a directory of your own, or give this account write access."
-  exec 9>.venv/.lock || fail "No write access in $PWD/.venv." "Give this account write access, or remove .venv."
+  [ -w .venv ] || fail "No write access in $PWD/.venv." "Give this account write access, or remove .venv."
+  exec 9>.venv/.lock
   if command -v flock >/dev/null 2>&1; then flock 9; fi
   if [ "$(cat ".venv/.stamp-$lock" 2>/dev/null)" != "$want" ] || [ ! -x .venv/bin/python ]; then
     check_space
-    printf 'Installing packages of %s into .venv ... ' "$lock"
     make_venv
+    printf 'Installing packages of %s into .venv ... ' "$lock"
     install_lock "$lock"
     # Written last: an install that was cut leaves no stamp. The dev lock holds all of the other.
     [ "$lock" != requirements-dev.txt ] || cksum <requirements.txt >.venv/.stamp-requirements.txt
@@ -62,7 +63,7 @@ install_failed() {
   tail -n 4 .venv/install.log >&2
   if grep -qi 'no space left' .venv/install.log; then
     fail "The disk became full while packages were installed." "Free 1 GiB and run this again."
-  elif grep -Eqi 'connection|resolv|timed out|unreachable|proxy|dns|network' .venv/install.log; then
+  elif grep -Eqi 'connection|resolv|timed out|unreachable|proxy|dns|network|from versions: none' .venv/install.log; then
     fail "The package index could not be reached; the first start needs it once." "Check the network, or the proxy and mirror in PIP_INDEX_URL; then run this again."
   fi
   fail "Packages could not be installed; all of pip's words: $PWD/.venv/install.log" "Run this again; if it stays so, remove .venv first."
