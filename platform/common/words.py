@@ -28,6 +28,7 @@ FIELD_WORDS = {
         "The code pack is larger than %(max)s. Leave out data and results, for example by .gitignore."
     ),
     "archive_too_many": _("The code pack holds more than %(max)s files. Leave some out, for example by .gitignore."),
+    "archive_too_many_links": _("The code pack holds more than %(max)s links, or a very long one. Leave some out."),
     "archive_twice": _("The code pack holds “%(name)s” twice. Pack the directory again with tessera."),
     "archive_unpacked": _(
         "The code is larger than %(max)s when unpacked. Leave out data and results, for example by .gitignore."

@@ -1,4 +1,4 @@
-"""Read one value of a job file: a reader takes (value, pointer) and returns the ledger value, or raises InvalidInput."""
+"""Read one value of a job file: a reader takes (value, pointer) and returns the ledger value or raises InvalidInput."""
 
 import re
 from collections.abc import Callable

@@ -197,11 +197,10 @@ class _Builder(_Limits):
     def _refuse_cleverness(self, event: Event, path: Path) -> None:
         if isinstance(event, AliasEvent):
             raise _bad(path, "alias", name=shorten(str(event.anchor)), line=_line(event))
-        if getattr(event, "anchor", None):
-            raise _bad(path, "anchor", name=shorten(str(event.anchor)), line=_line(event))
-        # `tag` is an object in some versions of the parser and text in others; both are falsy or None without one
-        if getattr(event, "tag", None):
-            raise _bad(path, "tag", name=shorten(str(event.tag)), line=_line(event))
+        # `tag` is an object in some versions of the parser and text in others
+        for clever in ("anchor", "tag"):
+            if name := getattr(event, clever, None):
+                raise _bad(path, clever, name=shorten(str(name)), line=_line(event))
 
 
 def _resolve(text: str, path: Path, line: int):

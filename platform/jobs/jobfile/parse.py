@@ -73,7 +73,7 @@ def parse_spec(data: dict, *, defaults: Defaults = Defaults()) -> JobSpec:
     errors = check_keys(data, schema.BUILT, schema.LATER, "")
     found, more = read_keys(data, READERS, "")
     role, in_role, wrong = _read_roles(data)
-    errors += more + wrong + _given_twice(data, role, in_role)
+    errors += more + wrong + _given_twice(data, role or "", in_role)
     found |= in_role
     errors += _check_together(found, errors)
     if errors:
@@ -122,7 +122,7 @@ def _only_role(value: object) -> tuple[str, dict]:
     return read_role_name(name, pointer), {} if given is None else read_map(given, pointer)
 
 
-def _given_twice(data: dict, role: str | None, in_role: dict) -> list[FieldError]:
+def _given_twice(data: dict, role: str, in_role: dict) -> list[FieldError]:
     """A key that stands in the role and beside it: neither is silently the stronger."""
     errors = []
     for key in in_role:
