@@ -167,6 +167,8 @@ def _with_code(user: User, spec: JobSpec) -> JobSpec:
 
 def _asked_milli(ask: GpuAsk, pool: Pool) -> int:
     """Thousandths of cards that a task asks, on the pool's first card that could serve it."""
+    if ask.count == 0:
+        return 0
     for card in Gpu.objects.present().filter(pool=pool):
         if ask.models and not any(matches_model(model, card.model, card.product) for model in ask.models):
             continue

@@ -1,0 +1,45 @@
+"""One leader at a time, and an old one is refused."""
+
+import pytest
+
+from common.errors import StaleState
+from scheduler.lease import check_epoch, give_up, leading, take, wanted_again
+from scheduler.models import Lease
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_second_waits_while_the_first_leads():
+    with leading("cycle") as first, leading("cycle") as second:
+        assert first and second is None
+
+
+def test_a_wish_that_comes_while_another_leads_is_told_to_it_once():
+    epoch = take("cycle")
+    assert take("cycle") is None
+    assert wanted_again("cycle", epoch) and not wanted_again("cycle", epoch)
+
+
+def test_each_term_has_a_higher_epoch_than_any_before():
+    epochs = []
+    for name in ("cycle", "reconcile", "cycle"):
+        with leading(name) as epoch:
+            epochs.append(epoch)
+    assert epochs == sorted(set(epochs))
+
+
+def test_a_leader_whose_lease_ran_out_is_refused():
+    old = take("cycle")
+    Lease.objects.update(expires_at="2020-01-01T00:00Z")
+    new = take("cycle")
+    check_epoch("cycle", new)
+    with pytest.raises(StaleState):
+        check_epoch("cycle", old)
+
+
+def test_an_old_leader_cannot_end_a_newer_term():
+    old = take("cycle")
+    Lease.objects.update(expires_at="2020-01-01T00:00Z")
+    take("cycle")
+    give_up("cycle", old)
+    assert Lease.objects.get(name="cycle").expires_at is not None

@@ -1,0 +1,136 @@
+"""What reconciling does with each pair of row and container, and what a crash between two steps costs: nothing."""
+
+import make
+import pytest
+
+from jobs.models import Job, Task
+from jobs.states import JobState, TaskState
+from quotas.models import Holding
+from runtimes.base import ContainerView, NodeView, Rejected
+from runtimes.fake import FakeRuntime
+from scheduler.lease import take
+from scheduler.models import Lease
+from scheduler.reconcile import Forget, Sighting, Start, Stop, TaskRow, compare, reconcile_once
+
+A = "a" * 32
+
+
+def row(state: str, stop: str = "") -> TaskRow:
+    return TaskRow(A, 7, state, stop)
+
+
+def seen(phase: str, **fields) -> ContainerView:
+    return ContainerView(A, "n1", phase, **fields)
+
+
+@pytest.mark.parametrize(
+    ("task", "view", "step"),
+    [
+        (row("ASSIGNED"), None, Start(A, 7)),
+        (row("ASSIGNED", "stopped_by_user"), None, Stop(A, 7, "stopped_by_user", mark=False)),
+        (row("RUNNING"), None, Sighting(A, 7, "LOST")),
+        (row("LOST"), None, None),
+        (row("ASSIGNED"), seen("starting"), Sighting(A, 7, "STARTING", "", seen("starting"))),
+        (row("STARTING"), seen("starting"), None),
+        (row("STARTING"), seen("running"), Sighting(A, 7, "RUNNING", "", seen("running"))),
+        (row("RUNNING"), seen("running"), None),
+        (row("LOST"), seen("running"), Sighting(A, 7, "RUNNING", "", seen("running"))),
+        (row("RUNNING"), seen("lost"), Sighting(A, 7, "LOST", "", seen("lost"))),
+        (row("RUNNING", "preempted"), seen("running"), Stop(A, 7, "preempted", mark=True)),
+        (row("STOPPING", "preempted"), seen("running"), Stop(A, 7, "preempted", mark=False)),
+    ],
+)
+def test_a_task_and_what_is_seen_of_it_give_one_step(task, view, step):
+    assert compare([task], [view] if view else [], set()) == ([step] if step else [])
+
+
+@pytest.mark.parametrize(
+    ("wish", "end", "state", "reason"),
+    [
+        ("", {"exit_code": 0}, "SUCCEEDED", "completed"),
+        ("", {"exit_code": 2}, "FAILED", "exit_nonzero"),
+        ("", {"signal": 9}, "FAILED", "exit_nonzero"),
+        ("", {}, "FAILED", "container_lost"),
+        ("", {"cause": "out_of_memory"}, "FAILED", "out_of_memory"),
+        ("", {"cause": "time_limit"}, "FAILED", "time_limit"),
+        ("stopped_by_user", {"cause": "stopped", "signal": 15}, "STOPPED", "stopped_by_user"),
+        ("stopped_by_user", {"cause": "never_started"}, "STOPPED", "stopped_by_user"),
+        ("stopped_by_user", {"exit_code": 0}, "SUCCEEDED", "completed"),
+    ],
+)
+def test_an_exit_means_one_state_and_reason(wish, end, state, reason):
+    (step,) = compare([row("RUNNING", wish)], [seen("exited", **end)], set())
+    assert (step.state, step.reason) == (state, reason)
+
+
+def test_an_ended_task_is_forgotten_and_a_stranger_is_left_alone():
+    other = ContainerView("b" * 32, "n1", "running")
+    assert compare([], [seen("exited"), other], {A}) == [Forget(A)]
+
+
+def test_a_container_that_runs_though_its_end_is_recorded_is_stopped():
+    assert compare([], [seen("running")], {A}) == [Stop(A, 0, "", mark=False)]
+
+
+@pytest.fixture
+def cast(db):
+    return make.cast()
+
+
+def placed(cast, **spec) -> Job:
+    job = make.job(cast.ada, **spec)
+    make.start(job, state=TaskState.ASSIGNED)
+    return job
+
+
+def fake() -> FakeRuntime:
+    return FakeRuntime([NodeView("n1", "127.0.0.1", "boot", 16_000, 65_536, (), (), ())])
+
+
+def next_term() -> int:
+    Lease.objects.filter(name="reconcile").update(expires_at=None)
+    return take("reconcile")
+
+
+def test_starting_twice_runs_once(cast):
+    job, runtime = placed(cast, gpu="1/4", run="sleep 5"), fake()
+    for _ in range(3):
+        reconcile_once(runtime, next_term())
+    assert len(runtime.starts) == 1
+    assert job.newest_tasks.get().state in {TaskState.STARTING, TaskState.RUNNING, TaskState.ASSIGNED}
+
+
+def test_a_lost_task_keeps_what_it_holds(cast):
+    job = placed(cast, gpu="1/4", run="sleep 5")
+    make.move(job.newest_tasks.get(), TaskState.RUNNING)
+    reconcile_once(fake(), next_term())  # a runtime that knows nothing of it
+    assert job.newest_tasks.get().state == TaskState.LOST
+    assert Holding.objects.live().count() == 2
+
+
+def test_a_start_that_the_engine_refuses_fails_in_its_own_words(cast, monkeypatch):
+    job, runtime = placed(cast, run="true", retry=0), fake()
+
+    def refuse(spec):
+        raise Rejected("no such shell")
+
+    monkeypatch.setattr(runtime, "start", refuse)
+    reconcile_once(runtime, next_term())
+    task = Task.objects.get(job=job)
+    assert (task.reason, task.detail) == ("rejected_by_cluster", "no such shell")
+    assert not Holding.objects.live().exists()
+
+
+def test_the_writes_of_an_old_leader_change_nothing(cast):
+    job, runtime = placed(cast, run="sleep 5"), fake()
+    reconcile_once(runtime, epoch=1)
+    assert runtime.starts == [] and job.newest_tasks.get().state == TaskState.ASSIGNED
+
+
+def test_a_stop_wish_before_the_start_leaves_a_tombstone(cast):
+    job, runtime = placed(cast, run="sleep 5"), fake()
+    Job.objects.filter(pk=job.pk).update(stop_requested_at="2026-01-01T00:00Z", stop_reason="stopped_by_user")
+    for _ in range(2):
+        reconcile_once(runtime, next_term())
+    job.refresh_from_db()
+    assert (job.state, runtime.starts) == (JobState.CANCELLED, [])
