@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from urllib.parse import urljoin
 
 from config import place
 from config.servers import create_database, postgres, valkey
@@ -155,20 +156,16 @@ class Platform:
 
     def greet(self) -> str:
         """Print the banner. Returns the demo job's id, "" when there is none."""
-        shown = self.data / "demo-shown"
-        wanted = self.options.demo_once or not (self.options.no_demo or shown.exists())
-        told = json.loads(self.manage("first_run", *["--demo"] * wanted).splitlines()[-1])
+        demo = ["--demo"] if self.options.demo_once else [] if self.options.no_demo else ["--demo-if-new"]
+        told = json.loads(self.manage("first_run", *demo).splitlines()[-1])
         self.end_commands()
         print(f"\n  Tessera is open: {self.url}")
         if told.get("login_link"):
-            print(f"  Sign in once with this link: {told['login_link']}")
+            print(f"  Sign in once with this link: {urljoin(self.url, told['login_link'])}")
         for note in told.get("notes", []):
             print(f"  Note: {note}")
         print("  Ctrl-C stops the platform; running jobs go on.\n", flush=True)
-        job = told.get("demo_job")
-        if job:
-            shown.touch()
-        return str(job or "")
+        return told.get("demo_job") or ""
 
     def follow(self, job: str) -> int:
         """Stream a job's log to the terminal. 0 only if the job succeeded."""
@@ -179,6 +176,8 @@ class Platform:
             if self.options.demo_once and time.monotonic() - began > DEMO_LIMIT_S:
                 raise Failure(f"{job} did not end within {DEMO_LIMIT_S} s.", f"See {self.data / 'logs-of-platform'}.")
             time.sleep(POLL_S)
+        if status:
+            print(f"{job} did not succeed. What the platform wrote: {self.data / 'logs-of-platform'}", flush=True)
         return status
 
     def tend_forever(self) -> int:
