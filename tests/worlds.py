@@ -9,8 +9,8 @@ One line per node, what teams hold after bars::
 
 A word after the node's name is its pool (else "dev"). A node has 64 cores and 256 GiB, or `cores 8`, `memory 4096`.
 Pool "train" is not shared, every other has up to 8 slices a card. A job is `wants("ada", "4GB")`; an ask is `1`, `2`,
-`1/4`, `4GB`, `A100:2`, `H100,A100/4` or `cpu`. Every team has one user of its own name. Jobs are numbered from 1 in
-order, and came in that order, one second apart.
+`1/4`, `4GB`, `4GB@60` (with 60 % of compute), `A100:2`, `H100,A100/4` or `cpu`. Every team has one user of its own
+name. Jobs are numbered from 1 in order, and came in that order, one second apart.
 """
 
 import re
@@ -107,9 +107,10 @@ def build_ask(kinds: tuple[str, ...], text: str, *, cores: float = 1, memory_mib
 
 
 def _slice(sellable: int, amount: str) -> tuple[int, int, int]:
+    amount, _, compute = amount.partition("@")
     if amount.endswith("GB"):
         mib = -(-int(amount[:-2]) * 10**9 // 2**20)
-        percent = 100 * mib // sellable
+        percent = int(compute) if compute else 100 * mib // sellable
     else:
         mib, percent = int(sellable * Fraction(amount)), int(100 * Fraction(amount))
     return mib, percent, max(1000 * mib // sellable, 10 * percent, 1)

@@ -81,7 +81,7 @@ def _best_card(snapshot: Snapshot, request: Request) -> dict:
             "need_mib": min((request.ask.need_mib[kind] for kind in kinds_in(request.kinds)), default=0),
         }
     kind = snapshot.gpu_kind[gpus]
-    memory = (snapshot.gpu_free_mib[gpus] - request.need_mib[kind]) / snapshot.gpu_total_mib[gpus]
+    memory = (snapshot.gpu_free_mib[gpus] - request.need_mib[kind]) / np.maximum(snapshot.gpu_total_mib[gpus], 1)
     compute = (snapshot.gpu_free_percent[gpus] - request.need_percent[kind]) / 100
     full = snapshot.gpu_slices[gpus] >= snapshot.gpu_max_slices[gpus]
     gpu = int(gpus[np.lexsort((-np.minimum(memory, compute), full))[0]])

@@ -50,7 +50,8 @@ def pack_nodes(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.nd
     ours = snapshot.gpu_pool[gpus] == request.pool
     gpus, owner = gpus[ours], owner[ours]
     free = np.bincount(owner, snapshot.gpu_free_mib[gpus], minlength=len(nodes))
-    return 1.0 - free / np.bincount(owner, snapshot.gpu_total_mib[gpus], minlength=len(nodes))
+    total = np.bincount(owner, snapshot.gpu_total_mib[gpus], minlength=len(nodes))
+    return 1.0 - free / np.maximum(total, 1)
 
 
 SCORES = ((prefer_kind, 1000.0), (keep_whole, 100.0), (fill_cards, 10.0), (pack_nodes, 1.0))

@@ -43,6 +43,18 @@ def test_a_quarter_a_half_and_a_quarter_fill_a_card():
     assert started(cycle(world("n1: V100-32GBx1", *jobs))) == [1, 2, 3]
 
 
+def test_a_card_has_no_more_slices_than_its_pool_allows():
+    plan = cycle(world("n1: V100-32GBx1", *[wants("ada", "1GB")] * 9))
+    assert started(plan) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert plan.refusals[9][0].params["slices"] == plan.refusals[9][0].params["max_slices"] == 8
+
+
+def test_a_card_with_memory_to_spare_and_no_compute_is_full():
+    plan = cycle(world("n1: V100-32GBx1", wants("ada", "4GB@60"), wants("ada", "4GB@60")))
+    assert started(plan) == [1]
+    assert plan.refusals[2][0].params["free_percent"] == 40
+
+
 def test_slices_pack_on_one_card_and_keep_the_other_whole():
     plan = cycle(world("n1: V100-32GBx2", wants("ada", "1/4"), wants("bob", "1/4"), wants("ada", "1")))
     assert [cards(start) for start in plan.starts] == [[0], [0], [1]]
@@ -54,8 +66,9 @@ def test_a_slice_goes_to_the_node_where_a_card_is_already_shared():
 
 
 def test_a_slice_goes_to_the_fullest_card_that_has_room():
-    plan = cycle(world("n1: V100-32GBx1 | bob holds 1/4\nn2: V100-32GBx1 | bob holds 3/4", wants("ada", "1/4")))
-    assert cards(plan.starts[0]) == [1]
+    fuller_node = "n1: V100-32GBx2 | bob holds 1 | bob holds 1/4"
+    fuller_card = "n2: V100-32GBx2 | bob holds 3/4"
+    assert cards(cycle(world(f"{fuller_node}\n{fuller_card}", wants("ada", "1/4"))).starts[0]) == [2]
 
 
 def test_whole_cards_go_to_the_node_that_is_fuller():
@@ -177,13 +190,25 @@ def test_the_second_choice_is_taken_where_the_first_is_busy():
 
 def test_all_cards_of_a_task_are_of_one_kind():
     assert started(cycle(world("n1: A100x1 H100x1", wants("ada", "2")))) == []
+    assert cards(cycle(world("n1: A100x1 T4x2", wants("ada", "A100,T4:2"))).starts[0]) == [1, 2]
 
 
 def test_a_limit_of_quota_lets_the_cheaper_kind_through():
-    """10 GB are 638 thousandths of a T4 and 120 of an H100."""
+    """10 GB are 631 thousandths of a T4 and 116 of an H100."""
     limit = {("ada", "dev"): {"gpu_milli": 200}}
     plan = cycle(world("n1: T4x1\nn2: H100x1", wants("ada", "T4,H100:10GB"), limit=limit))
     assert cards(plan.starts[0]) == [1]
+
+
+def test_a_limit_of_a_user_lets_the_cheaper_kind_through_too():
+    plan = cycle(world("n1: T4x1\nn2: H100x1", wants("ada", "T4,H100:10GB"), user_limit={"ada": {"gpu_milli": 200}}))
+    assert cards(plan.starts[0]) == [1]
+
+
+def test_a_gang_takes_the_dearer_kind_only_as_far_as_its_quota_goes():
+    limit = {("ada", "dev"): {"gpu_milli": 800}}
+    plan = cycle(world("n1: T4x2\nn2: H100x1", wants("ada", "T4,H100:10GB", gang=2), limit=limit))
+    assert cards(plan.starts[0]) == [0, 2]
 
 
 def test_urgent_goes_before_high_before_normal_before_low():
@@ -215,6 +240,12 @@ def test_a_later_job_does_not_overtake_one_that_waits_for_the_same_cards():
 def test_a_later_job_starts_on_cards_of_a_kind_that_nobody_ahead_could_use():
     plan = cycle(world("n1: V100-32GBx1 | bob holds 1\nn2: T4x1", wants("ada", "V100-32GB:1"), wants("ada", "1")))
     assert started(plan) == [2] and cards(plan.starts[0]) == [1]
+
+
+def test_a_job_with_a_choice_leaves_the_kind_that_one_ahead_waits_for():
+    jobs = [wants("ada", "A100:2"), wants("eve", "A100,V100-32GB:1")]
+    plan = cycle(world("n1: A100x2 | bob holds 1\nn2: V100-32GBx1", *jobs))
+    assert started(plan) == [2] and cards(plan.starts[0]) == [2]
 
 
 def test_cpu_only_work_goes_on_while_jobs_wait_for_cards():
@@ -253,6 +284,13 @@ def test_a_team_may_use_the_guarantee_of_the_team_above_it():
 def test_a_guarantee_of_cpu_that_is_used_up_counts_where_it_is_set():
     guarantee = {("ada", "dev"): {"gpu_milli": 4000, "cpu_milli": 500}}
     plan = cycle(world("n1: V100-32GBx1", wants("eve", "1"), wants("ada", "1"), guarantee=guarantee))
+    assert started(plan) == [1]
+
+
+def test_within_its_guarantee_means_on_whichever_kind_of_card_it_lands():
+    """10 GB are 631 thousandths of a T4 and 116 of an H100; the guarantee covers only the second."""
+    jobs, guarantee = [wants("eve", "H100:1"), wants("ada", "T4,H100:10GB")], {("ada", "dev"): {"gpu_milli": 500}}
+    plan = cycle(world("n1: T4x1 | bob holds 1\nn2: H100x1", *jobs, guarantee=guarantee))
     assert started(plan) == [1]
 
 

@@ -20,7 +20,7 @@ NOW = 100_000.0
 POLICY = Policy()
 TEAMS = ("ada", "bob", "eve")
 PARENTS = {"ada": "lab", "bob": "lab"}
-ASKS = ("1", "2", "1/4", "1/2", "4GB", "10GB", "T4:1", "A100,T4/2", "T4,A100:1", "A100:10GB", "cpu")
+ASKS = ("1", "2", "1/4", "1/2", "4GB", "10GB", "1GB", "2GB@60", "T4:1", "A100,T4/2", "T4,A100:1", "A100:10GB", "cpu")
 
 nodes = st.builds(
     "n{}: {}{} cores {} memory {}".format,
