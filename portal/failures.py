@@ -22,12 +22,10 @@ def show_failure(request: HttpRequest, error: PlatformError) -> HttpResponse:
         return _problem(request, error, words)
     if isinstance(error, NotSignedIn):
         return _to_sign_in(request)
-    context = {"cause": words, "code": error.code, "status": error.status}
-    if wants_fragment(request):
-        response = render(request, "_note.html", {"text": words, "tone": "fault"}, status=error.status)
-        response["HX-Retarget"], response["HX-Reswap"] = "#notes", "beforeend"
-        return response
-    return render(request, PAGES.get(error.status, "failure.html"), context, status=error.status)
+    response = _note(request, error, words) if wants_fragment(request) else _page(request, error, words)
+    if "retry_after_s" in error.params:
+        response["Retry-After"] = str(error.params["retry_after_s"])
+    return response
 
 
 def not_permitted(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
@@ -52,13 +50,25 @@ def server_error(request: HttpRequest) -> HttpResponse:
     return render(request, "500.html", {"request_id": getattr(request, "request_id", "")}, status=500)
 
 
+def _page(request: HttpRequest, error: PlatformError, words: str) -> HttpResponse:
+    context = {"cause": words, "code": error.code, "status": error.status}
+    return render(request, PAGES.get(error.status, "failure.html"), context, status=error.status)
+
+
+def _note(request: HttpRequest, error: PlatformError, words: str) -> HttpResponse:
+    response = render(request, "_note.html", {"text": words, "tone": "fault"}, status=error.status)
+    response["HX-Retarget"], response["HX-Reswap"] = "#notes", "beforeend"
+    return response
+
+
 def _to_sign_in(request: HttpRequest) -> HttpResponse:
     """A visit is redirected; a refetch tells htmx to move the whole page, and comes back to the page it stood on."""
     if not wants_fragment(request):
         return redirect(f"{reverse('sign_in')}?{urlencode({'next': request.get_full_path()})}")
     here = urlsplit(request.headers.get("HX-Current-URL", ""))
     there = here.path + (f"?{here.query}" if here.query else "")
-    return HttpResponse(status=401, headers={"HX-Redirect": f"{reverse('sign_in')}?{urlencode({'next': there or '/'})}"})
+    target = f"{reverse('sign_in')}?{urlencode({'next': there or '/'})}"
+    return HttpResponse(status=401, headers={"HX-Redirect": target})
 
 
 def _problem(request: HttpRequest, error: PlatformError, words: str) -> JsonResponse:

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from portal.pages import account, cluster, home, jobs, queue, quota, submit
+from portal.pages import account, cluster, home, jobs, look, queue, quota, submit
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -24,7 +24,7 @@ urlpatterns = [
     path("sign-in/<str:secret>", account.sign_in_by_link, name="sign_in_by_link"),
     path("join/<str:secret>", account.join, name="join"),
     path("sign-out/", account.sign_out, name="sign_out"),
-    path("settings/look/", account.set_look, name="set_look"),
+    path("settings/look/", look.set_look, name="set_look"),
     path("settings/password/", account.change_password, name="password"),
     path("settings/tokens/", account.tokens, name="tokens"),
     path("settings/tokens/<int:token_id>/revoke", account.revoke, name="token_revoke"),

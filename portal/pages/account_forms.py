@@ -1,0 +1,103 @@
+"""What people fill in about themselves. Judging is the services' business; these only read."""
+
+from django import forms
+from django.contrib.auth.password_validation import password_validators_help_texts
+from django.utils.functional import lazy
+from django.utils.text import format_lazy
+from django.utils.translation import gettext_lazy as _
+
+from accounts.models import Team, TeamRole
+from accounts.services import SCOPES
+
+SCOPE_WORDS = {
+    "jobs:read": _("Read jobs, logs and events"),
+    "jobs:write": _("Submit, stop, retry, hold and release jobs"),
+    "cluster:read": _("Read pools, nodes, GPUs and quotas"),
+    "tokens:write": _("Make and revoke tokens"),
+}
+DAYS = ((7, _("7 days")), (30, _("30 days")), (90, _("90 days")), (366, _("a year")))
+LONGEST_PASSWORD = 256
+
+
+def password_rules() -> str:
+    return " ".join(password_validators_help_texts())
+
+
+class SignInForm(forms.Form):
+    username = forms.CharField(
+        label=_("User name"),
+        max_length=64,
+        widget=forms.TextInput(attrs={"autocomplete": "username", "autocapitalize": "none", "autofocus": True}),
+    )
+    password = forms.CharField(
+        label=_("Password"),
+        max_length=LONGEST_PASSWORD,
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+    )
+
+
+def _new_password(label: object) -> forms.CharField:
+    return forms.CharField(
+        label=label,
+        max_length=LONGEST_PASSWORD,
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text=lazy(password_rules, str)(),
+    )
+
+
+class JoinForm(forms.Form):
+    username = forms.CharField(
+        label=_("User name"),
+        max_length=32,
+        help_text=_("1 to 32 small letters, digits and hyphens, with a letter first. It cannot be changed later."),
+        widget=forms.TextInput(attrs={"autocomplete": "username", "autocapitalize": "none", "autofocus": True}),
+    )
+    full_name = forms.CharField(
+        label=_("Your name"), max_length=100, required=False, widget=forms.TextInput(attrs={"autocomplete": "name"})
+    )
+    password = _new_password(_("Password"))
+
+
+class PasswordForm(forms.Form):
+    """The old password is asked only where there is one."""
+
+    old = forms.CharField(
+        label=_("Password now"),
+        max_length=LONGEST_PASSWORD,
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+    )
+    new = _new_password(_("New password"))
+
+    def __init__(self, *args, has_password: bool, **named):
+        super().__init__(*args, **named)
+        if not has_password:
+            del self.fields["old"]
+
+
+class TokenForm(forms.Form):
+    name = forms.CharField(
+        label=_("Name"),
+        max_length=64,
+        help_text=_("What the token is for, such as “laptop” or “nightly training”."),
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
+    scopes = forms.MultipleChoiceField(
+        label=_("It may"),
+        choices=[(scope, format_lazy("{words} ({scope})", words=SCOPE_WORDS[scope], scope=scope)) for scope in SCOPES],
+        initial=["jobs:read", "jobs:write", "cluster:read"],
+        widget=forms.CheckboxSelectMultiple,
+    )
+    days = forms.TypedChoiceField(label=_("It works for"), coerce=int, choices=DAYS, initial=90)
+
+
+class InviteForm(forms.Form):
+    team = forms.ModelChoiceField(label=_("Team"), queryset=Team.objects.order_by("name"), empty_label=None)
+    role = forms.ChoiceField(
+        label=_("Role"),
+        choices=TeamRole.choices,
+        initial=TeamRole.MEMBER,
+        help_text=_("A viewer reads, a member submits, a lead also stops the work of others and submits urgent jobs."),
+    )

@@ -1,0 +1,160 @@
+"""The queue, everybody's, in the order in which it starts: why this order, and what runs meanwhile."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import cast
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+from django.views.decorators.http import require_safe
+
+from accounts.models import User
+from cluster.models import Gpu, Pool
+from common.errors import NotFound
+from common.resources import gpu_milli, parse_gpu, show_gpu, slice_of
+from jobs.models import Priority
+from jobs.states import JobState
+from portal.pages.entry import signed_in
+from portal.pages.job_view import gpu_words
+from portal.pages.pulse import last_pass, scheduler_late
+from portal.partial import render_page
+from portal.sight import SHORT_WORDS, QueueRow, active_rows, queue_rows
+from scheduler.preview import PoolRoom, free_now
+
+SHOWN = 500
+"""Rows of one table; the rest is counted. People look at the head of a queue, and programs ask the API."""
+
+
+class Line:
+    """One job of the queue as a row of the table."""
+
+    def __init__(self, row: QueueRow):
+        self.row = row
+
+    @property
+    def ask(self) -> str:
+        words = gpu_words(parse_gpu(self.row.gpu))
+        return words if self.row.tasks == 1 else _("%(tasks)s × (%(ask)s)") % {"tasks": self.row.tasks, "ask": words}
+
+    @property
+    def priority(self) -> str:
+        return "" if self.row.priority is None else str(Priority(self.row.priority).label)
+
+    @property
+    def state_words(self) -> str:
+        return str(JobState(self.row.state).label)
+
+    @property
+    def code(self) -> str:
+        return "" if self.row.reason == "unexplained" else self.row.reason
+
+
+@dataclass(frozen=True)
+class PoolQueue:
+    """One pool's part of the page. waiting and active are cut to SHOWN; waiting_more and active_more count the rest."""
+
+    room: PoolRoom
+    waiting: list[Line]
+    active: list[Line]
+    waiting_more: int
+    active_more: int
+
+
+@dataclass(frozen=True)
+class ReasonCount:
+    code: str
+    words: str
+    count: int
+    share: int
+    href: str
+    chosen: bool
+
+
+@signed_in
+@require_safe
+def show_queue(request: HttpRequest) -> HttpResponse:
+    """?pool= one pool only; ?reason= only the jobs that this reason binds first."""
+    user, pool, reason = cast(User, request.user), request.GET.get("pool", ""), request.GET.get("reason", "")
+    pools = list(Pool.objects.values_list("name", flat=True))
+    if pool and pool not in pools:
+        raise NotFound(kind="pool")
+    rooms = [room for room in free_now(user) if not pool or room.pool == pool]
+    waiting, active = queue_rows(user, pool or None), active_rows(user, pool or None)
+    chosen = [row for row in waiting if not reason or row.reason == reason]
+    context = {
+        "answer": answer(waiting, len(active), rooms, first_sellable()),
+        "queues": [_pool_queue(room, chosen, active) for room in rooms],
+        "reasons": count_reasons(waiting, pool, reason),
+        "pool": pool,
+        "pools": pools,
+        "reason": reason,
+        "without_reason": _address(pool, ""),
+        "late": scheduler_late(),
+        "last_pass": last_pass(),
+        "busy": bool(waiting or active),
+    }
+    return render_page(request, "queue/page.html", context, fragment="queue/_live.html")
+
+
+def answer(waiting: list[QueueRow], active: int, rooms: list[PoolRoom], sellable: dict[str, int]) -> str:
+    """The first line: what waits for how much, or what is free. sellable: MiB of each pool's first card."""
+    if not waiting:
+        free = show_gpu(sum(room.free_milli for room in rooms))
+        return _("Nothing waits. %(gpus)s GPUs free.") % {"gpus": free}
+    asked = show_gpu(sum(asked_milli(row, sellable.get(row.pool, 0)) for row in waiting))
+    words = ngettext(
+        "%(count)s job waits for %(gpus)s GPUs; %(active)s run.",
+        "%(count)s jobs wait for %(gpus)s GPUs; %(active)s run.",
+        len(waiting),
+    )
+    return words % {"count": len(waiting), "gpus": asked, "active": active}
+
+
+def asked_milli(row: QueueRow, sellable: int) -> int:
+    """Thousandths of cards that all tasks of the job ask, on a card of `sellable` MiB (0 = no card is known)."""
+    ask = parse_gpu(row.gpu)
+    if ask.count == 0:
+        return 0
+    share = slice_of(ask, sellable) if ask.is_slice and sellable else None
+    return row.tasks * (gpu_milli(share, sellable) if share else 1000 * ask.count)
+
+
+def first_sellable() -> dict[str, int]:
+    """{pool: sellable MiB of its first card}."""
+    cards = Gpu.objects.present().select_related("pool").order_by("-pk")
+    return {card.pool.name: card.sellable_mib for card in cards}
+
+
+def count_reasons(waiting: Iterable[QueueRow], pool: str, reason: str) -> list[ReasonCount]:
+    """What binds the waiting jobs, the most frequent first; each is a filter, and off again when it is chosen."""
+    counts = Counter(row.reason for row in waiting)
+    return [
+        ReasonCount(
+            code=code,
+            words=str(SHORT_WORDS.get(code, _("not looked at yet"))),
+            count=count,
+            share=round(100 * count / max(counts.values())),
+            href=_address(pool, "" if code == reason else code),
+            chosen=code == reason,
+        )
+        for code, count in counts.most_common()
+    ]
+
+
+def _pool_queue(room: PoolRoom, waiting: list[QueueRow], active: list[QueueRow]) -> PoolQueue:
+    ours = [row for row in waiting if row.pool == room.pool]
+    running = [row for row in active if row.pool == room.pool]
+    return PoolQueue(
+        room=room,
+        waiting=[Line(row) for row in ours[:SHOWN]],
+        active=[Line(row) for row in running[:SHOWN]],
+        waiting_more=len(ours[SHOWN:]),
+        active_more=len(running[SHOWN:]),
+    )
+
+
+def _address(pool: str, reason: str) -> str:
+    return "?" + urlencode({name: value for name, value in (("pool", pool), ("reason", reason)) if value})
