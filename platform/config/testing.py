@@ -51,7 +51,7 @@ def throw_away_servers(durable: bool = False) -> Iterator[dict[str, str]]:
         for child in children:
             child.wait_until_ready(30)
         create_database(home / "run")
-        print(f"PostgreSQL and Valkey started in {time.monotonic() - began:.1f} s")
+        print(f"PostgreSQL and Valkey started in {time.monotonic() - began:.1f} s", flush=True)
         yield environment_of(home)
         stop_all(children, within_s=5)
     finally:
