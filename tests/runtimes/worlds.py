@@ -1,6 +1,5 @@
 """Worlds for the runtimes' tests: a runtime, tasks for it, and a way to wait that does not sleep blindly."""
 
-import os
 import shutil
 import signal
 import tempfile
@@ -10,7 +9,7 @@ from uuid import uuid4
 
 from runtimes.base import ContainerView, NodeView, NumaView, TaskSpec
 from runtimes.fake import FakeRuntime
-from runtimes.local import leftovers, processes
+from runtimes.local import leftovers, limits, processes
 from runtimes.local.runtime import LocalRuntime
 from runtimes.local.taskdir import TaskDir
 
@@ -124,8 +123,8 @@ class LocalWorld(World):
                 processes.send(shim, signal.SIGKILL)
         wait_for(lambda: not any(leftovers.kill(task) for task in tasks))
         for task in tasks:
-            for group in (task.read("spec.json") or {"plan": {}})["plan"].get("groups", ()):
-                os.rmdir(group)
+            for group in leftovers.groups(task):
+                limits.remove(group)
         shutil.rmtree(self.base)
         shutil.rmtree(f"{self.base}/run-tasks", ignore_errors=True)
 

@@ -17,8 +17,8 @@ def kill(task: TaskDir) -> list[Process]:
 
 def find(task: TaskDir) -> list[Process]:
     """By four signs: the job's first process, its session, its control group, the marker in the environment."""
-    job = task.read("job") or {"pid": 0, "start": 0, "group": None}
-    group = set(limits.members(job["group"])) if job["group"] else set()
+    job = task.read("job") or {"pid": 0, "start": 0}
+    group = {pid for path in groups(task) for pid in limits.members(path)}
     living = everybody()
     session = _session(job, living)
     roots = {
@@ -31,6 +31,11 @@ def find(task: TaskDir) -> list[Process]:
     }
     below = {process.pid for process in descendants(roots, living)}
     return [process for process in living if process.pid in roots | below]
+
+
+def groups(task: TaskDir) -> list[str]:
+    record = task.read("spec.json")
+    return limits.groups_of(record["plan"], task.uuid) if record else []
 
 
 def _session(job: dict, living: list[Process]) -> int | None:

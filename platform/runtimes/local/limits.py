@@ -9,8 +9,6 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 
-from runtimes.local.processes import look, send
-
 V2, V1, WATCHDOG = "cgroup v2", "cgroup v1", "watchdog"
 
 
@@ -35,6 +33,11 @@ def make_cpu_group(parent: str, task: str, cpu_milli: int) -> str:
     os.makedirs(group, exist_ok=True)
     _put(group, "cpu.shares", max(2, cpu_milli * 1024 // 1000))
     return group
+
+
+def groups_of(plan: dict, task: str) -> list[str]:
+    """Where this task's groups are, if it has any: known from its plan alone, so also after its shim was killed."""
+    return [os.path.join(parent, task) for parent in (plan["memory_parent"], plan["cpu_parent"]) if parent]
 
 
 def enter(group: str) -> None:
@@ -80,13 +83,6 @@ def remove(group: str, patience_s: float = 1.0) -> None:
             time.sleep(0.005)
         else:
             return
-
-
-def kill_members(group: str, number: int) -> None:
-    for pid in members(group):
-        process = look(pid)
-        if process is not None:
-            send(process, number)
 
 
 def choose_cpus(cpu_milli: int, candidates: Iterable[int], load: Mapping[int, int]) -> list[int]:

@@ -1,6 +1,7 @@
 """A job's output on its way to the log: never more than the disk and the reader can take.
 
-Rate: what comes faster than `rate` (after a burst) is left out, with one line that says how much.
+Rate: what comes faster than `rate` (after a burst) is left out, with one line that says how much; the end of it is kept
+when the job ends in the middle of it.
 Total: the head is kept as it comes, the last piece is kept in memory and added at the end.
 Lines: the rest of a line beyond `line` bytes is left out. A carriage return ends a line too (progress bars).
 Read by the shim, so it imports little.
@@ -11,6 +12,7 @@ import time
 from collections import deque
 
 MIB = 1 << 20
+LATEST = 8192
 
 
 class CappedLog:
@@ -22,6 +24,7 @@ class CappedLog:
         self.head_left, self.tail_size = total - tail, tail
         self.tokens, self.filled_at = float(burst), clock()
         self.fast = 0  # bytes left out because they came too fast, since the last marker
+        self.latest = b""  # the last of them: a job's last words matter most
         self.column, self.cut = 0, 0
         self.tail: deque[bytes] = deque()
         self.tail_held, self.tail_lost = 0, 0
@@ -35,7 +38,7 @@ class CappedLog:
             return
         if len(data) > self.tokens:
             cut = data.rfind(b"\n", 0, int(self.tokens)) + 1
-            self.fast += len(data) - cut
+            self._leave_out(data[cut:])
             data = data[:cut]
         self.tokens -= len(data)
         self._keep(self._shorten(data))
@@ -43,7 +46,10 @@ class CappedLog:
     def finish(self) -> None:
         """Write what is held back. Call it once, when nobody writes any more."""
         if self.fast:
+            last_words = self.latest[self.latest.find(b"\n") + 1 :]
+            self.fast -= len(last_words)
             self._keep(self._too_fast())
+            self._keep(self._shorten(last_words))
         if self.cut:
             self._keep(self._too_long())
         if self.tail_lost:
@@ -62,11 +68,15 @@ class CappedLog:
         """While too much came: leave out, until there is room for a good piece and a line begins."""
         begin = data.find(b"\n") + 1 if self.tokens >= min(self.rate, self.burst) / 4 else 0
         if not begin:
-            self.fast += len(data)
+            self._leave_out(data)
             return b""
         self.fast += begin
         self._keep(self._too_fast())
         return data[begin:]
+
+    def _leave_out(self, data: bytes) -> None:
+        self.fast += len(data)
+        self.latest = (self.latest + data)[-LATEST:]
 
     def _shorten(self, data: bytes) -> bytes:
         kept = []

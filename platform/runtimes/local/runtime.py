@@ -332,6 +332,8 @@ class LocalRuntime:
             words = f"Its shim was killed; nothing of it is left. {_last_line(task / 'shim.log')}".strip()
             ended = _end("container_lost", words, started["epoch"], started)
         if ended is not None:
+            for group in leftovers.groups(task):
+                limits.remove(group)
             task.write("exit", ended)
         return ended
 

@@ -172,7 +172,7 @@ class Shim:
         for fd in (go_r, report_w, self.out_w):
             os.close(fd)
         first = look(self.child)
-        self.task.write("job", {"pid": self.child, "start": first.start if first else 0, "group": self.group})
+        self.task.write("job", {"pid": self.child, "start": first.start if first else 0})
         os.write(go_w, b"g")
         os.close(go_w)
         self.began = time.monotonic()

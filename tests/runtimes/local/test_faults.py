@@ -44,6 +44,7 @@ def test_a_shim_killed_at_any_moment_leaves_nothing_and_never_runs_again(world, 
     world.runtime.start(spec)
     assert view.exit_code is None and view.cause in ("container_lost", "start_failed")
     assert leftovers.find(world.task(spec.uuid)) == []
+    assert not [group for group in leftovers.groups(world.task(spec.uuid)) if os.path.exists(group)]
     assert world.runs(spec.uuid) <= 1 and world.view(spec.uuid) == view
 
 

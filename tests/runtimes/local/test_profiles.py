@@ -1,0 +1,66 @@
+import pytest
+
+from runtimes.local.profiles import CARDS, UnknownProfile, known_names, simulate
+from tests.runtimes.local.fake_nvml import parse_topology
+from tests.runtimes.local.test_inventory import TOPOLOGIES
+from tests.runtimes.worlds import LocalWorld
+
+
+def test_two_plain_cards():
+    found = simulate("2xV100-32GB", "n1")
+    assert [gpu.model for gpu in found.gpus] == ["V100-32GB"] * 2
+    assert found.links == (("X", "PHB"), ("PHB", "X")) and found.numa == ()
+    assert all(gpu.simulated and gpu.mode == "simulated" and "simulated" in gpu.evidence for gpu in found.gpus)
+
+
+def test_a_simulated_v100_sells_what_a_real_one_does():
+    assert CARDS["V100-32GB"].memory_mib - CARDS["V100-32GB"].reserved_mib == 32510
+
+
+@pytest.mark.parametrize(
+    ("text", "topology", "model"),
+    [
+        ("DGX-1V", "dgx1-v100", "V100-32GB"),
+        ("8xA100-NVLink", "dgx-a100-nps4", "A100-40GB"),
+        ("8xH100-NVLink", "hgx-h100", "H100-80GB"),
+    ],
+)
+def test_topologies_are_those_of_published_machines(text, topology, model):
+    matrix, numa = parse_topology((TOPOLOGIES / f"{topology}.txt").read_text())
+    found = simulate(text, "n1")
+    assert [list(row) for row in found.links] == matrix and [gpu.numa for gpu in found.gpus] == numa
+    assert {gpu.model for gpu in found.gpus} == {model} and len({gpu.bus for gpu in found.gpus}) == 8
+
+
+def test_part_of_a_machine():
+    found = simulate("4xa100-nvlink", "n1")
+    assert found.links[0] == ("X", "NV12", "NV12", "NV12") and found.numa == (1, 3)
+
+
+def test_the_next_start_finds_the_same_cards():
+    again = {gpu.uuid for gpu in simulate("8xH100-80GB", "n1").gpus}
+    assert again == {gpu.uuid for gpu in simulate("8xH100-80GB", "n1").gpus} and len(again) == 8
+    assert not again & {gpu.uuid for gpu in simulate("8xH100-80GB", "n2").gpus}
+    assert {gpu.uuid for gpu in simulate("2xH100-80GB", "n1").gpus} < again
+
+
+@pytest.mark.parametrize("text", ["", "none", "0"])
+def test_no_cards(text):
+    assert simulate(text, "n1").gpus == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["2xV100", "V200-1GB", "xx", "2x", "2 V100-32GB; rm", "99xT4-16GB", "0xT4-16GB", "9xA100-NVLink"]
+)
+def test_what_is_not_known_is_refused_with_what_is(text):
+    with pytest.raises(UnknownProfile) as refused:
+        simulate(text, "n1")
+    assert text in str(refused.value) or "T4" in str(refused.value)
+    assert "can be simulated" in str(refused.value) or all(name in str(refused.value) for name in known_names())
+
+
+def test_a_simulated_machine_shows_its_topology_on_the_node():
+    world = LocalWorld(gpus_text="8xA100-NVLink")
+    node = world.runtime.list_nodes()[0]
+    assert [numa.id for numa in node.numa] == [1, 3, 5, 7] and len(node.gpus) == len(node.links) == 8
+    world.close()

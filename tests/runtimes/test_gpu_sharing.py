@@ -1,0 +1,71 @@
+from dataclasses import replace
+
+import pytest
+
+from runtimes.base import GpuShare
+from runtimes.gpu_sharing import HAMI, ProbeFacts, choose_mode, forbidden_env, slice_environment, watched_limits
+from runtimes.local.profiles import simulate
+
+CARDS = {gpu.uuid: replace(gpu, simulated=False, mode=HAMI) for gpu in simulate("2xV100-32GB", "n1").gpus}
+FIRST, SECOND = CARDS
+QUARTER = GpuShare(FIRST, 0, 8127, 25, False)
+HALF = GpuShare(SECOND, 1, 16255, 50, False)
+WHOLE = GpuShare(FIRST, 0, 32510, 100, True)
+
+
+def environment(*shares, libvgpu=None):
+    return slice_environment(shares, CARDS, libvgpu=libvgpu, region="/scratch/region")
+
+
+def test_a_job_without_a_card_sees_none():
+    assert environment() == ({}, {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"})
+
+
+def test_a_slice_is_named_by_uuid_in_bus_order():
+    _, fixed = environment(QUARTER, HALF)
+    assert fixed["CUDA_VISIBLE_DEVICES"] == fixed["NVIDIA_VISIBLE_DEVICES"] == f"{FIRST},{SECOND}"
+    assert fixed["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID" and fixed["TESSERA_GPU_MEMORY_MIB"] == "8127,16255"
+
+
+def test_frameworks_are_told_their_slice_and_a_job_may_say_otherwise():
+    hints, fixed = environment(QUARTER)
+    assert hints["CUPY_GPU_MEMORY_LIMIT"] == str(8127 << 20) and hints["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.2480"
+    assert not any(forbidden_env(name) for name in hints) and not set(hints) & set(fixed)
+
+
+def test_a_whole_card_has_no_limits():
+    hints, fixed = environment(WHOLE, libvgpu="/opt/libvgpu.so")
+    assert hints == {} and "LD_PRELOAD" not in fixed
+    assert watched_limits([WHOLE, HALF], CARDS) == {SECOND: 16255}
+
+
+def test_hami_gets_a_region_of_the_jobs_own():
+    _, fixed = environment(QUARTER, HALF, libvgpu="/opt/libvgpu.so")
+    assert fixed["CUDA_DEVICE_MEMORY_LIMIT_1"] == "16255m" and fixed["CUDA_DEVICE_SM_LIMIT_0"] == "25"
+    assert fixed["LD_PRELOAD"] == "/opt/libvgpu.so" and fixed["CUDA_DEVICE_MEMORY_SHARED_CACHE"] == "/scratch/region"
+
+
+def test_simulated_cards_are_not_watched():
+    simulated = {uuid: replace(gpu, simulated=True) for uuid, gpu in CARDS.items()}
+    assert watched_limits([QUARTER], simulated) == {}
+
+
+def test_nothing_is_promised_that_was_not_tried():
+    assert choose_mode(ProbeFacts("580.1", "/opt/libvgpu.so", True))[0] == HAMI
+    for facts in (ProbeFacts("615.71", None, False), ProbeFacts("580.1", "/opt/libvgpu.so", False)):
+        mode, evidence = choose_mode(facts)
+        assert mode == "watchdog" and "watched" in evidence
+
+
+REFUSED = """CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES CUDA_DEVICE_MEMORY_LIMIT_0 CUDA_MPS_PIPE_DIRECTORY LD_PRELOAD
+TESSERA_TASK cuda_visible_devices CUDA_DISABLE_CONTROL CUDA_DEVICE_ORDER"""
+
+
+@pytest.mark.parametrize("name", REFUSED.split())
+def test_names_that_a_user_may_not_set(name):
+    assert forbidden_env(name)
+
+
+@pytest.mark.parametrize("name", ["PATH", "CUDA_LAUNCH_BLOCKING", "CUDA_HOME", "LD_LIBRARY_PATH", "WANDB_API_KEY", "X"])
+def test_names_that_a_user_may_set(name):
+    assert not forbidden_env(name)
