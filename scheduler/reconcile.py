@@ -14,6 +14,7 @@ from django.db import transaction
 
 from common.errors import StaleState
 from events.bus import RUNTIME
+from jobs.codepack import code_file
 from jobs.jobfile.spec import from_json
 from jobs.lifecycle import lock_job, move_task
 from jobs.models import Job, Task
@@ -237,7 +238,7 @@ def build_task_spec(task: Task) -> TaskSpec:
         run=spec.run,
         env=spec.env,
         workdir=spec.workdir or None,
-        code_path=code_path(spec.code) if spec.code else None,
+        code_path=str(code_file(Path(settings.TESSERA_CODE), spec.code)) if spec.code else None,
         gpus=tuple(
             GpuShare(card["uuid"], card["index"], card["memory_mib"], card["compute_percent"], card["whole"])
             for card in task.cards
@@ -257,11 +258,6 @@ def build_task_spec(task: Task) -> TaskSpec:
         peers=tuple(sibling.address for sibling in siblings),
         ports=(task.ports["master"],) if "master" in task.ports else (),
     )
-
-
-def code_path(digest: str) -> str:
-    """Where the pack with this digest ("sha256:<hex>") is kept."""
-    return str(Path(settings.TESSERA_CODE) / f"{digest.removeprefix('sha256:')}.tar.gz")
 
 
 def _wish(task: Task, broken: set[tuple[int, int]]) -> str:

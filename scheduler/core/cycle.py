@@ -105,19 +105,15 @@ class Closed:
 
 def allocate(cycle: Cycle, jobs: list[Waiting]) -> list[Waiting]:
     """Start what fits without disturbing anybody. Returns the jobs that wait for capacity, the first in line first."""
-    line, borrowers = [], []
+    line: list[Waiting] = []
+    borrowers = []
     for job in jobs:
-        demand = cycle.shape(job).demand
-        if _sets_aside(cycle, job, demand):
-            continue
-        if not within_guarantee(cycle.snapshot, job, demand):
+        if within_guarantee(cycle.snapshot, job, cycle.shape(job).demand):
+            _settle(cycle, job, line)
+        else:
             borrowers.append(job)
-        elif _waits_in_line(cycle, job, demand):
-            line.append(job)
     for job in borrowers:
-        demand = cycle.shape(job).demand
-        if not _sets_aside(cycle, job, demand) and _waits_in_line(cycle, job, demand):
-            line.append(job)
+        _settle(cycle, job, line)
     return line
 
 
@@ -130,13 +126,15 @@ def explain(cycle: Cycle, line: list[Waiting]) -> None:
         cycle.plan.positions[job.job] = (seen[job.pool], pools[job.pool])
 
 
-def _sets_aside(cycle: Cycle, job: Waiting, demand: Demand) -> bool:
-    """Does something of the job's own keep it from starting, so that it holds up nobody?"""
+def _settle(cycle: Cycle, job: Waiting, line: list[Waiting]) -> None:
+    """Start the job, or put it in the line for capacity, or aside where something of its own keeps it from starting."""
+    demand = cycle.shape(job).demand
     refusals = own_refusals(cycle.snapshot, job, demand, cycle.now)
     if refusals:
         cycle.plan.refusals[job.job] = refusals
         cycle.aside.append(job)
-    return bool(refusals)
+    elif _waits_in_line(cycle, job, demand):
+        line.append(job)
 
 
 def _waits_in_line(cycle: Cycle, job: Waiting, demand: Demand) -> bool:

@@ -35,7 +35,9 @@ def limit_refusals(snapshot: Snapshot, job: Waiting, demand: Demand) -> list[Ref
 
 
 def spare_milli(snapshot: Snapshot, job: Waiting, demand: Demand) -> int:
-    """Thousandths of a card that the limits leave beyond the cheapest way to run the job."""
+    """Thousandths of a card that the limits leave beyond the cheapest way to run the job; 0 where all ways cost alike."""
+    if demand.most[GPU_MILLI] == demand.least[GPU_MILLI]:
+        return 0
     team = snapshot.team_room(job.team, job.pool)[GPU_MILLI]
     user = snapshot.user_limit[job.user, GPU_MILLI] - snapshot.user_held[job.user, GPU_MILLI]
     return max(0, int(min(team, user) - demand.least[GPU_MILLI]))

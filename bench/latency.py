@@ -1,0 +1,81 @@
+"""How long a person waits: submit to RUNNING by REST, and submit to the first log line in a real browser.
+
+bin/bench latency [--runs 20]. Prints p50 and p95 in milliseconds; exits 1 where a goal is missed.
+"""
+
+import argparse
+import os
+import shutil
+import statistics
+import sys
+import time
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from bench.stack import Stack, running_stack
+
+GOALS_MS = {"submit_to_running": 700, "submit_to_first_line": 1500}
+CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bin/bench latency", description=__doc__)
+    parser.add_argument("--runs", type=int, default=20)
+    runs = parser.parse_args().runs
+    with running_stack() as stack, sync_playwright() as playwright:
+        figures = {"submit_to_running": [until_running(stack, n) for n in range(runs)]}
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_ARGUMENTS)
+        page = signed_in(browser, stack)
+        figures["submit_to_first_line"] = [until_first_line(page, stack, n) for n in range(runs)]
+        browser.close()
+    return report(figures)
+
+
+def until_running(stack: Stack, number: int) -> float:
+    """Milliseconds from the POST until a GET says running."""
+    began = time.monotonic()
+    job = stack.api("POST", "/jobs", {"run": "sleep 20", "name": f"run {number}", "gpu": "1/4"})["id"]
+    stack.wait_for(job, "running", look_s=0.01)
+    took = 1000 * (time.monotonic() - began)
+    stack.api("POST", f"/jobs/{job}:stop")
+    stack.wait_for(job, "cancelled", "failed", "succeeded", look_s=0.1)
+    return took
+
+
+def until_first_line(page: Page, stack: Stack, number: int) -> float:
+    """Milliseconds from the click on Submit until the line stands on the job's page."""
+    word = f"first-line-{number}"
+    page.goto(f"{stack.url}/jobs/new")
+    page.fill("[name=run]", f"echo {word}; sleep 1")
+    page.fill("[name=name]", f"line {number}")
+    page.wait_for_timeout(700)  # the preview settles, as it does for a person
+    began = time.monotonic()
+    page.click("[type=submit][data-submit-job]")
+    page.wait_for_function("word => document.querySelector('[data-log]')?.innerText.includes(word)", arg=word)
+    return 1000 * (time.monotonic() - began)
+
+
+def signed_in(browser: Browser, stack: Stack) -> Page:
+    page = browser.new_page()
+    page.goto(stack.login_link)
+    page.click("main form [type=submit]")
+    page.wait_for_url(f"{stack.url}/")
+    return page
+
+
+def find_chromium() -> str | None:
+    return os.environ.get("TESSERA_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+def report(figures: dict[str, list[float]]) -> int:
+    missed = 0
+    print(f"{'':24}{'p50':>8}{'p95':>8}{'min':>8}{'max':>8}  goal p50")
+    for name, values in figures.items():
+        p50, p95 = statistics.median(values), statistics.quantiles(values, n=20)[18]
+        missed += p50 > GOALS_MS[name]
+        print(f"{name:24}{p50:8.0f}{p95:8.0f}{min(values):8.0f}{max(values):8.0f}  {GOALS_MS[name]} ms")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""The whole platform in a directory of its own, started by bin/start as a person would: for measurements and tests.
+
+Talks to it over REST on the loopback, and ends it by Ctrl-C. Only processes that it started are ever signalled.
+"""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from config.place import open_run, read_running
+
+ROOT = Path(__file__).resolve().parents[1]
+LINK = re.compile(r"Sign in once with this link: (\S+)")
+START_WITHIN_S = 120
+
+
+class Stack:
+    """A running platform. `url` is the portal's; `api` speaks with a token of the first admin."""
+
+    def __init__(self, data: Path, port: int, gpus: str = "2xV100-32GB"):
+        self.data, self.port, self.gpus = data, port, gpus
+        self.url = f"http://localhost:{port}"
+        self.process: subprocess.Popen | None = None
+        self.login_link = ""
+        self.token = ""
+
+    def start(self) -> float:
+        """Start and wait until the banner stands there. Returns the seconds that it took."""
+        began = time.monotonic()
+        command = [str(ROOT / "bin/start"), "--port", str(self.port), "--data", str(self.data)]
+        self.process = subprocess.Popen(
+            [*command, "--gpus", self.gpus, "--no-demo"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={name: value for name, value in os.environ.items() if not name.startswith(("PG", "TESSERA_"))},
+            start_new_session=True,
+        )
+        self._read_banner(began + START_WITHIN_S)
+        if not self.token:
+            self.token = self.manage("make_token", "admin").strip()
+        return time.monotonic() - began
+
+    def stop(self) -> float:
+        """Ctrl-C. Returns the seconds until everything was down."""
+        began = time.monotonic()
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait(30)
+        return time.monotonic() - began
+
+    def manage(self, *command: str) -> str:
+        """A management command on this platform's database."""
+        return subprocess.run(
+            [sys.executable, str(ROOT / "manage.py"), *command],
+            env={**os.environ, **self.environment()},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+
+    def environment(self) -> dict[str, str]:
+        run = open_run(self.data)
+        return {
+            "TESSERA_DATA": str(self.data),
+            "TESSERA_RUN": str(run),
+            "TESSERA_VALKEY_SOCK": str(run / "valkey.sock"),
+            "TESSERA_ROLE": "command",
+            "PGHOST": str(run),
+            "PGUSER": "tessera",
+            "PGDATABASE": "tessera",
+            "DJANGO_SETTINGS_MODULE": "config.settings",
+        }
+
+    def children(self) -> dict[str, int]:
+        """{name: pid} of web, worker, beat, valkey and postgres."""
+        return read_running(self.data).get("children", {})
+
+    def api(self, method: str, path: str, body: dict | None = None, key: str = "", timeout: float = 10) -> dict:
+        """The JSON answer. Raises urllib.error.HTTPError and OSError."""
+        request = urllib.request.Request(  # noqa: S310 - our own address
+            f"{self.url}/api/v1{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={
+                "Authorization": f"Bearer {self.token}",
+                "Content-Type": "application/json",
+                **({"Idempotency-Key": key} if key else {}),
+            },
+        )
+        with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
+            return json.loads(answer.read() or b"{}")
+
+    def wait_for(self, job: str, *states: str, seconds: float = 30, look_s: float = 0.02) -> dict:
+        """The job as soon as it is in one of the states."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            found = self.api("GET", f"/jobs/{job}")
+            if found["state"] in states:
+                return found
+            time.sleep(look_s)
+        raise TimeoutError(f"{job} is {found['state']} and not {' or '.join(states)}: {found.get('wait')}")
+
+    def _read_banner(self, until: float) -> None:
+        assert self.process and self.process.stdout
+        said = ""
+        for line in self.process.stdout:
+            said += line
+            if found := LINK.search(line):
+                self.login_link = found[1] if found[1].startswith("http") else self.url + found[1]
+            if "Ctrl-C stops" in line:
+                return
+            if time.monotonic() > until:
+                break
+        raise RuntimeError(f"bin/start did not come up:\n{said}")
+
+
+@contextmanager
+def running_stack(gpus: str = "2xV100-32GB") -> Iterator[Stack]:
+    """A fresh platform on a free port, ended and removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="tessera-stack-") as home:
+        Path(home).chmod(0o755)  # jobs run under uids of their own and must be able to pass
+        stack = Stack(Path(home) / "data", free_port(), gpus)
+        try:
+            stack.start()
+            yield stack
+        finally:
+            stack.stop()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
