@@ -35,7 +35,7 @@ def limit_refusals(snapshot: Snapshot, job: Waiting, demand: Demand) -> list[Ref
 
 
 def spare_milli(snapshot: Snapshot, job: Waiting, demand: Demand) -> int:
-    """Thousandths of a card that the limits leave beyond the cheapest way to run the job; 0 where all ways cost alike."""
+    """Thousandths of a card that the limits leave beyond the cheapest cards for the job; 0 where all cost the same."""
     if demand.most[GPU_MILLI] == demand.least[GPU_MILLI]:
         return 0
     team = snapshot.team_room(job.team, job.pool)[GPU_MILLI]
