@@ -10,9 +10,11 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
 from django.utils import translation
 from django.utils.cache import patch_vary_headers
+from django.utils.translation import gettext as _
 
 from common.errors import NotPermitted, PlatformError
 from portal.failures import show_failure
+from portal.origin import count_session_cookies, own_origin
 from portal.pages.look import language_of
 
 log = logging.getLogger("tessera.portal")
@@ -24,16 +26,8 @@ API = "/api/"
 REQUEST_ID = re.compile(r"^[A-Za-z0-9_-]{8,64}$")
 
 
-def origin_of(url: str) -> str:
-    """scheme://host[:port] of `url`, as browsers write it in Origin: lower case, no default port."""
-    parts = urlsplit(url)
-    default = {"http": 80, "https": 443}.get(parts.scheme)
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port and parts.port != default else "")
-
-
 class LocalhostRedirectMiddleware:
-    """A visit by 127.0.0.1 goes to localhost, so that cookies have one home. Programs with a token stay where they are."""
+    """A visit by 127.0.0.1 goes to localhost, so that cookies have one home. Programs with a token stay."""
 
     def __init__(self, get_response: GetResponse):
         self.get_response = get_response
@@ -58,18 +52,18 @@ class SecurityHeadersMiddleware:
 
     def __init__(self, get_response: GetResponse):
         self.get_response = get_response
-        origin = origin_of(settings.TESSERA_PUBLIC_URL)
-        self.connect = f"'self' {origin.replace('http', 'ws', 1)}"
+        self.connect = f"'self' {own_origin().replace('http', 'ws', 1)}"
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         offered = request.headers.get("X-Request-ID", "")
-        request.request_id = offered if REQUEST_ID.match(offered) else secrets.token_hex(8)
-        request.csp_nonce = Nonce()
+        request_id = offered if REQUEST_ID.match(offered) else secrets.token_hex(8)
+        nonce = Nonce()
+        request.request_id, request.csp_nonce = request_id, nonce  # type: ignore[attr-defined]
         response = self.get_response(request)
-        response.headers.setdefault("Content-Security-Policy", self._policy(request.csp_nonce))
+        response.headers.setdefault("Content-Security-Policy", self._policy(nonce))
         response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
-        response.headers.setdefault("Permissions-Policy", "camera=(), microphone=(), geolocation=(), usb=(), payment=()")
-        response["X-Request-ID"] = request.request_id
+        response.headers.setdefault("Permissions-Policy", "camera=(), microphone=(), geolocation=(), usb=()")
+        response["X-Request-ID"] = request_id
         response["X-Frame-Options"] = "DENY"
         if "Cache-Control" not in response and getattr(request, "user", None) is not None:
             response["Cache-Control"] = "no-store" if request.path.startswith(API) else "no-cache, private"
@@ -79,7 +73,7 @@ class SecurityHeadersMiddleware:
         script = f"'self' 'nonce-{nonce}'" if nonce.used else "'self'"
         return (
             f"default-src 'none'; script-src {script}; style-src 'self'; img-src 'self' data:; font-src 'self'; "
-            f"connect-src {self.connect}; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+            f"connect-src {self.connect}; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
         )
 
 
@@ -107,19 +101,15 @@ class SameOriginMiddleware:
 
     def __init__(self, get_response: GetResponse):
         self.get_response = get_response
-        self.origin = origin_of(settings.TESSERA_PUBLIC_URL)
+        self.origin = own_origin()
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        if self._session_cookies(request) > 1:
-            return HttpResponseBadRequest("Two session cookies were sent. Clear the cookies of this site and try again.")
+        if count_session_cookies(request.META.get("HTTP_COOKIE", "")) > 1:
+            return HttpResponseBadRequest(_("Two session cookies were sent. Clear the cookies of this site."))
         if why := self._refusal(request):
             log.warning("refused %s %s: %s", request.method, request.path, why)
             return show_failure(request, NotPermitted("foreign_origin"))
         return self.get_response(request)
-
-    def _session_cookies(self, request: HttpRequest) -> int:
-        names = [pair.partition("=")[0].strip() for pair in request.META.get("HTTP_COOKIE", "").split(";")]
-        return names.count(settings.SESSION_COOKIE_NAME)
 
     def _refusal(self, request: HttpRequest) -> str:
         """Why this request may not pass; "" when it may."""

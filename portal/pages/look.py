@@ -117,7 +117,7 @@ def theme_of(request: HttpRequest) -> str:
 
 @require_POST
 def set_look(request: HttpRequest) -> HttpResponse:
-    """Keep the posted `language` and/or `theme`: with the person, and in cookies for the sign-in page; go back to `next`."""
+    """Keep the posted `language` or `theme`, with the person and in a cookie for the sign-in page; back to `next`."""
     back = request.POST.get("next", "")
     safe = url_has_allowed_host_and_scheme(back, allowed_hosts={request.get_host()}, require_https=request.is_secure())
     response = HttpResponseRedirect(back if safe else reverse("home"))

@@ -1,4 +1,4 @@
-"""Integers of the ledger as people read them. {% load amounts %}: {{ milli|gpu }} {{ mib|memory }} {{ milli|cpu }} {{ s|duration }}."""
+"""Integers of the ledger as people read them: {{ milli|gpu }} {{ mib|memory }} {{ milli|cpu }} {{ s|duration }}."""
 
 from collections.abc import Callable
 

@@ -32,7 +32,7 @@ class Segment:
     """A part of a bar.
 
     kind: a word of LEGEND. share: its part of the bar, any unit, the bar's whole being the sum. words: the label under
-    it; note: a second, quieter one. title: read aloud and shown on hover. owner: a team's number for its colour, or None.
+    it; note: a second, quieter one. title: read aloud, shown on hover. owner: a team's number for its colour, or None.
     activity: measured use in percent, drawn as fill height, or None where it is not measured.
     """
 

@@ -6,7 +6,7 @@ from django.utils.safestring import SafeString
 
 register = template.Library()
 
-CLASSES = {
+CLASSES: dict[type, str] = {
     forms.Select: "form-select",
     forms.CheckboxInput: "form-check-input",
     forms.RadioSelect: "",

@@ -14,7 +14,7 @@ const isOpen = () => socket?.readyState === WebSocket.OPEN;
 function connect() {
   socket = new WebSocket(location.origin.replace(/^http/, "ws") + body.dataset.live);
   socket.onopen = () => {
-    if (tries > 0) refresh();
+    if (tries > 0 || hasActive()) refresh();
     tries = 0;
     heard = Date.now();
     say("live:open");

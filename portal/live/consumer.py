@@ -1,0 +1,167 @@
+"""The live socket: doorbells of what this person may see, heartbeats, and logs as they are written.
+
+To the browser: {"touched": ["job-412", "queue"]}, {"now": iso}, {"pong": n}, and what portal.live.log_tail says.
+From it: {"ping": n}, {"follow": task uuid, "offset": n}, {"unfollow": uuid}, {"ack": n, "log": uuid}.
+Nothing of an object travels here but its name: the browser fetches it again from the ordinary page.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from uuid import UUID
+
+from channels.generic.websocket import AsyncJsonWebsocketConsumer
+from django.conf import settings
+
+from portal.live.log_tail import LogTail
+from portal.live.rights import read_rights, sees_task
+from portal.origin import count_session_cookies, own_origin
+from runtimes.logs import LogStore
+
+log = logging.getLogger("tessera.live")
+
+GATHER_S = 0.2
+HEARTBEAT_S = 15
+RECHECK_EVERY = 2  # heartbeats
+MOST_FOLLOWED = 8
+LONGEST_MESSAGE = 1024
+SIGNED_OUT, NOT_UNDERSTOOD, RIGHTS_CHANGED = 4401, 4400, 4403
+
+
+class LiveConsumer(AsyncJsonWebsocketConsumer):
+    async def connect(self) -> None:
+        self.touched: set[str] = set()
+        self.running: set[asyncio.Task] = set()
+        self.tails: dict[str, LogTail] = {}
+        self.rights = None
+        if not self._comes_from_our_page():
+            await self.close()
+            return
+        self.rights = await read_rights(self.scope["session"].session_key)
+        if self.rights is None:
+            await self.accept()  # only an accepted socket can be told why it is closed
+            await self.close(SIGNED_OUT)
+            return
+        for group in self.rights.groups:  # before accepting: from then on the page trusts that it hears everything
+            await self.channel_layer.group_add(group, self.channel_name)
+        await self.accept()
+        self._spawn(self._pulse())
+
+    async def disconnect(self, code: int) -> None:
+        for task in self.running:
+            task.cancel()
+        for group in self.rights.groups if self.rights else ():
+            await self.channel_layer.group_discard(group, self.channel_name)
+
+    # ---- from the channel layer ----
+
+    async def touch(self, message: dict) -> None:
+        """Something changed. Shared pages are touched by their kind, objects by their name."""
+        if not self.touched:
+            self._spawn(self._tell_soon())
+        self.touched.add(message["id"] or message["kind"])
+
+    async def recheck(self, message: dict) -> None:
+        """Sent to user-<id> where waiting for the next check would be too long: signed out, suspended, moved."""
+        await self._check_rights()
+
+    # ---- from the browser ----
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: object) -> None:
+        message = _read(text_data or "")
+        if not isinstance(message, dict) or self.rights is None:
+            await self.close(NOT_UNDERSTOOD)
+            return
+        for word, answer in self._answers.items():
+            if word in message:
+                await answer(self, message)
+
+    async def _ping(self, message: dict) -> None:
+        await self.send_json({"pong": message["ping"] if isinstance(message["ping"], int) else 0})
+
+    async def _follow(self, message: dict) -> None:
+        """Stream a log from `offset`; a second request for the same log starts it over from there."""
+        task, offset = _uuid(message["follow"]), message.get("offset", 0)
+        if task is None or not isinstance(offset, int) or not await sees_task(self.rights, task):
+            await self.send_json({"log": message["follow"] if task else "", "missing": True})
+            return
+        await self._drop(task)
+        if len(self.tails) >= MOST_FOLLOWED:
+            await self._drop(next(iter(self.tails)))
+        tail = LogTail(LogStore(settings.TESSERA_LOGS), task, offset, self.send_json)
+        self.tails[task] = tail
+        tail.running = self._spawn(tail.run())
+
+    async def _unfollow(self, message: dict) -> None:
+        await self._drop(_uuid(message["unfollow"]))
+
+    async def _ack(self, message: dict) -> None:
+        tail = self.tails.get(_uuid(message.get("log")) or "")
+        if tail and isinstance(message["ack"], int):
+            tail.acknowledge(message["ack"])
+
+    _answers = {"ping": _ping, "follow": _follow, "unfollow": _unfollow, "ack": _ack}
+
+    # ---- by itself ----
+
+    def _comes_from_our_page(self) -> bool:
+        headers = dict(self.scope["headers"])
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        cookies = "; ".join(value.decode("latin-1") for name, value in self.scope["headers"] if name == b"cookie")
+        return origin == own_origin() and count_session_cookies(cookies) < 2
+
+    async def _tell_soon(self) -> None:
+        await asyncio.sleep(GATHER_S)
+        touched, self.touched = sorted(self.touched), set()
+        await self.send_json({"touched": touched})
+
+    async def _pulse(self) -> None:
+        beats = 0
+        while True:
+            await self.send_json({"now": datetime.now(UTC).isoformat()})
+            await asyncio.sleep(HEARTBEAT_S)
+            beats += 1
+            if beats % RECHECK_EVERY == 0:
+                await self._check_rights()
+
+    async def _check_rights(self) -> None:
+        """Close when the session ended or the person may hear something else than when the socket was opened."""
+        now = await read_rights(self.scope["session"].session_key)
+        if now is None:
+            await self.close(SIGNED_OUT)
+        elif now != self.rights:
+            await self.close(RIGHTS_CHANGED)
+
+    async def _drop(self, task: str | None) -> None:
+        tail = self.tails.pop(task or "", None)
+        if tail and tail.running:
+            tail.running.cancel()
+
+    def _spawn(self, work: Coroutine) -> asyncio.Task:
+        task = asyncio.create_task(work)
+        self.running.add(task)  # the loop keeps only weak references
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task) -> None:
+        self.running.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("a live task failed", exc_info=error)
+
+
+def _read(text: str) -> object:
+    """The JSON of a message; None for what is too long, too deep or no JSON."""
+    try:
+        return json.loads(text) if len(text) <= LONGEST_MESSAGE else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _uuid(text: object) -> str | None:
+    """`text` as a canonical uuid, or None."""
+    try:
+        return str(UUID(text)) if isinstance(text, str) else None
+    except ValueError:
+        return None

@@ -1,0 +1,7 @@
+"""The websocket's address."""
+
+from django.urls import path
+
+from portal.live.consumer import LiveConsumer
+
+websocket_urls = [path("live", LiveConsumer.as_asgi(), name="live")]
