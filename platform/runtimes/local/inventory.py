@@ -36,7 +36,7 @@ def list_gpus(libvgpu: str | None = None, sys_root: str = "/sys") -> tuple[tuple
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
         handles = [handle for handle in handles if not _is_mig(handle)]  # its instances are not offered yet
-        mode, evidence = choose_mode(ProbeFacts(driver, libvgpu, bool(libvgpu) and loads(libvgpu)))
+        mode, evidence = choose_mode(ProbeFacts(driver, libvgpu, libvgpu is not None and loads(libvgpu)))
         gpus = tuple(_gpu(handle, mode, evidence, sys_root) for handle in handles)
         return (gpus, _links(handles), driver) if gpus else None
     except pynvml.NVMLError as error:

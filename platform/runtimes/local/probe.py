@@ -88,7 +88,7 @@ def _cgroup_mounts() -> list[tuple[str, str, str, set[str]]]:
 
 def _own_cgroups() -> dict[str, str]:
     """Our own group by controller; "" is the unified tree."""
-    own = {}
+    own: dict[str, str] = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         own |= dict.fromkeys(controllers.split(","), path)

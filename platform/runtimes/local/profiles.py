@@ -119,8 +119,9 @@ def simulate(text: str, node: str) -> Simulated:
     if text.lower() in NO_CARDS:
         return Simulated()
     count, name = _parse(text)
+    numa: tuple[int | None, ...] = (None,) * count
     if name in CARDS:
-        card, links, numa, buses = CARDS[name], _all_to_all(count, "PHB"), (None,) * count, ("",) * count
+        card, links, buses = CARDS[name], _all_to_all(count, "PHB"), ("",) * count
     else:
         machine = MACHINES[name]
         card, numa = machine.card, machine.numa[:count]

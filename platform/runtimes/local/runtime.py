@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import time
 from collections import Counter
@@ -18,7 +19,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
-from runtimes.base import Capabilities, ContainerView, GpuView, NodeView, Rejected, TaskSpec, Unavailable
+from runtimes.base import Capabilities, ContainerView, GpuView, NodeView, Phase, Rejected, TaskSpec, Unavailable
 from runtimes.local import inventory, leftovers, limits, processes
 from runtimes.local.plan import LOG_CAPS, Surroundings, build_plan
 from runtimes.local.probe import Isolation, MemoryControl, probe_isolation, probe_memory, run_python
@@ -269,10 +270,11 @@ class LocalRuntime:
 
     def _view(self, task: TaskDir) -> ContainerView | None:
         """From files and the lock only. None when it was forgotten while we looked."""
-        ended = task.read("exit")
-        if ended is None and not task.is_locked():
-            ended = self._find_end(task)
-        if not task.exists():
+        try:
+            ended = task.read("exit")
+            if ended is None and not task.is_locked():
+                ended = self._find_end(task)
+        except FileNotFoundError:
             return None
         started, epoch = task.read("started"), self._epoch(task)
         if ended is None:
@@ -294,7 +296,7 @@ class LocalRuntime:
 
     def _alive_view(self, task: TaskDir, started: dict | None, epoch: int) -> ContainerView:
         lost = started is not None and not task.is_locked() and task.read("exit") is None
-        phase = "lost" if lost else "running" if started else "starting"
+        phase: Phase = "lost" if lost else "running" if started else "starting"
         detail = "Its shim is gone and processes of it are still there; they are being killed." if lost else ""
         started_at = _time(started["started_at"]) if started else None
         return ContainerView(
@@ -303,20 +305,21 @@ class LocalRuntime:
 
     def _find_end(self, task: TaskDir) -> dict | None:
         """Nobody holds the lock: either it has ended meanwhile, or nobody is there to say how it ends but we."""
+        if task.read("started") is None and self._age_s(task) < self.start_patience_s:
+            return task.read("exit")  # a start may be on its way: do not take the lock from under it
         lock = task.try_lock()
         if lock is None:
             return task.read("exit")
         try:
-            first_seen = self._first_seen.setdefault(task.uuid, time.monotonic())
-            age = max(time.time() - os.stat(task.path).st_ctime, time.monotonic() - first_seen)
-            if task.read("started") is None and age < self.start_patience_s:
-                return task.read("exit")
             failed = _end("start_failed", f"No process took it over in {self.start_patience_s:g} s.", self._epoch(task))
             return self._settle(task, failed)
-        except FileNotFoundError:
-            return None  # forgotten while we looked
         finally:
             os.close(lock)
+
+    def _age_s(self, task: TaskDir) -> float:
+        """Since we saw it first, or since it was made if that is longer: the clock on the wall may be set back."""
+        first_seen = self._first_seen.setdefault(task.uuid, time.monotonic())
+        return max(time.time() - os.stat(task.path).st_ctime, time.monotonic() - first_seen)
 
     def _settle(self, task: TaskDir, unstarted: dict) -> dict | None:
         """Called with the lock: write how it ended if that is sure. unstarted: what to write if nothing ever ran."""
@@ -343,9 +346,11 @@ class LocalRuntime:
     def _signal_shim(self, task: TaskDir) -> None:
         """Before `started` is there the shim looks at the stop file by itself, and no handler stands yet."""
         started = task.read("started")
-        shim = processes.look(started["pid"]) if started and started.get("boot_id") == processes.boot_id() else None
+        if started is None or started.get("boot_id") != processes.boot_id():
+            return
+        shim = processes.look(started["pid"])
         if shim is not None and shim.start == started["start"]:
-            processes.send(shim, 15)
+            processes.send(shim, signal.SIGTERM)
 
     # where it is
 

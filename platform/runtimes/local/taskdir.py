@@ -26,9 +26,6 @@ class TaskDir:
     def __truediv__(self, name: str) -> str:
         return os.path.join(self.path, name)
 
-    def exists(self) -> bool:
-        return os.path.isdir(self.path)
-
     def create(self) -> bool:
         """False when it is there already: mkdir is the one point where starts race."""
         try:

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -186,3 +187,23 @@ def test_the_shim_imports_nothing_of_django():
     run = subprocess.run([python, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
     loaded = set(run.stdout.split())
     assert not {"django", "subprocess", "dataclasses", "pynvml", "asyncio"} & loaded
+
+
+def test_looking_at_tasks_never_disturbs_their_start(plain):
+    specs = [plain.spec("exit 0", cpu_milli=100) for _ in range(30)]
+    over = threading.Event()
+    other = plain.another_runtime()
+
+    def look():
+        while not over.is_set():
+            other.list_containers()
+
+    lookers = [threading.Thread(target=look) for _ in range(2)]
+    for looker in lookers:
+        looker.start()
+    for spec in specs:
+        plain.runtime.start(spec)
+    assert {plain.until(spec.uuid, "exited").exit_code for spec in specs} == {0}
+    over.set()
+    for looker in lookers:
+        looker.join()
