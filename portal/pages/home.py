@@ -1,0 +1,142 @@
+"""Home: can I work now? What is free for me, what I have going, what my teams hold."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from django.db.models import Case, IntegerField, Value, When
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+from django.views.decorators.http import require_safe
+
+from accounts.models import ApiToken, User
+from common.resources import show_gpu, show_memory
+from jobs.models import Job
+from jobs.states import JOB_FINAL, JobState
+from portal.pages.entry import signed_in
+from portal.pages.job_view import JobView, view_jobs
+from portal.pages.pulse import scheduler_late
+from portal.partial import render_page
+from quotas.models import Holding, Quota, load_parents, subtree
+from scheduler.preview import PoolRoom, free_now
+
+MOST_CARDS, MOST_ENDED = 30, 4
+IN_ORDER = {JobState.RUNNING: 0, JobState.STARTING: 1, JobState.STOPPING: 2, JobState.QUEUED: 3}
+
+FRAGMENTS = {"work": "home/_work.html", "free": "home/_free.html", "can-start": "home/_answer.html"}
+
+
+@require_safe
+@signed_in
+def home(request: HttpRequest) -> HttpResponse:
+    return render_page(request, "home.html", {"desk": Desk(request.user)}, fragment=FRAGMENTS)
+
+
+@dataclass(frozen=True)
+class QuotaLine:
+    """What a team holds of a pool's cards. used, guarantee, limit: thousandths of a card; limit None = none."""
+
+    team: str
+    pool: str
+    used: int
+    guarantee: int
+    limit: int | None
+
+    @property
+    def words(self) -> str:
+        params = {name: show_gpu(getattr(self, name) or 0) for name in ("used", "guarantee", "limit")}
+        if self.limit is None:
+            return _("%(used)s GPUs used, %(guarantee)s guaranteed, no limit") % params
+        return _("%(used)s GPUs used, %(guarantee)s guaranteed, limit %(limit)s") % params
+
+
+class Desk:
+    """What stands on one person's home page. A fragment reads only its part."""
+
+    def __init__(self, user: User):
+        self.user = user
+
+    # ---- what is free ----
+
+    @cached_property
+    def rooms(self) -> list[PoolRoom]:
+        """The pools where one of the person's teams may hold something."""
+        mine = {line.pool for line in self.quotas}
+        return [room for room in free_now(self.user) if room.pool in mine]
+
+    @property
+    def answer(self) -> str:
+        """The first line: what could start at this moment."""
+        if not self.quotas:
+            return _("You are in no team with a share of a pool yet. Ask an admin to give your team one.")
+        offers = [words for room in self.rooms if (words := offer(room))]
+        if offers:
+            return _("You can start now: %(offers)s") % {"offers": " · ".join(offers)}
+        if not any(room.cards_total for room in self.rooms):
+            return _("There is no GPU here. Jobs without a GPU can start.")
+        return _("No GPU is free for you now. A job that you submit waits in the queue and starts by itself.")
+
+    @cached_property
+    def quotas(self) -> list[QuotaLine]:
+        parents, held = load_parents(), Holding.objects.live().totals_by("team", "pool")
+        own = Quota.objects.filter(team__memberships__user=self.user).select_related("team", "pool")
+        return [quota_line(quota, held, parents) for quota in own.order_by("team__name", "pool__name")]
+
+    # ---- my work ----
+
+    @cached_property
+    def going(self) -> list[JobView]:
+        """Running, then starting, then waiting; within each the newest first."""
+        order = Case(*(When(state=state, then=Value(n)) for state, n in IN_ORDER.items()), output_field=IntegerField())
+        jobs = self._mine().open().annotate(rank=order).order_by("rank", "-id")
+        return view_jobs(jobs[: MOST_CARDS + 1], self.user)
+
+    @property
+    def cards(self) -> list[JobView]:
+        return self.going[:MOST_CARDS]
+
+    @property
+    def has_more(self) -> bool:
+        return len(self.going) > MOST_CARDS
+
+    @cached_property
+    def ended(self) -> list[JobView]:
+        return view_jobs(self._mine().filter(state__in=JOB_FINAL).order_by("-ended_at")[:MOST_ENDED], self.user)
+
+    @property
+    def is_new(self) -> bool:
+        """Nothing was ever submitted: the checklist stands in the place of the work."""
+        return not self.going and not self.ended
+
+    @cached_property
+    def has_token(self) -> bool:
+        return ApiToken.objects.live().filter(user=self.user).exists()
+
+    @cached_property
+    def late(self) -> bool:
+        return scheduler_late()
+
+    def _mine(self):
+        return Job.objects.visible_to(self.user).filter(user=self.user).with_names().defer("spec", "labels")
+
+
+def offer(room: PoolRoom) -> str:
+    """What this person could start in a pool now, "" for nothing. The smaller of what is free and what is allowed."""
+    allowed = room.total_milli if room.may_milli is None else room.may_milli
+    whole = min(room.cards_free, allowed // 1000)
+    params = {"count": whole, "models": ", ".join(room.models), "pool": room.pool}
+    if whole:
+        return (
+            ngettext("%(count)s whole %(models)s in %(pool)s", "%(count)s whole %(models)s in %(pool)s", whole) % params
+        )
+    if room.shared and room.largest_slice_mib and allowed:
+        params["memory"] = show_memory(room.largest_slice_mib)
+        return _("a slice of up to %(memory)s in %(pool)s") % params
+    return ""
+
+
+def quota_line(quota: Quota, held: dict[tuple, tuple[int, int, int]], parents: dict[int, int | None]) -> QuotaLine:
+    """A team's usage counts what its sub-teams hold, as its limit does."""
+    below = subtree(quota.team_id, parents)
+    used = sum(held[team, quota.pool_id][0] for team in below if (team, quota.pool_id) in held)
+    return QuotaLine(quota.team.name, quota.pool.name, used, quota.gpu_milli_guarantee, quota.gpu_milli_limit)

@@ -1,0 +1,273 @@
+"""What the page of one job shows beside its state: phases, tasks with their slices, the chosen log, the spec."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+from django.conf import settings
+from django.urls import reverse
+from django.utils.formats import number_format
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from common.resources import show_gpu
+from jobs.jobfile.dump import dump_yaml
+from jobs.jobfile.spec import from_json
+from jobs.models import Job, Task
+from jobs.states import JobState, TaskState
+from jobs.words import end_hint, end_words
+from portal.pages.history import Happening, history_of
+from portal.pages.job_view import JobView, took_words
+from portal.pages.pulse import scheduler_late
+from runtimes.logs import LogStore
+
+TABS = {
+    "overview": gettext_lazy("Overview"),
+    "log": gettext_lazy("Log"),
+    "events": gettext_lazy("Events"),
+    "spec": gettext_lazy("Spec"),
+}
+ENFORCEMENT_WORDS = {
+    "simulated": gettext_lazy("simulated: nothing to enforce"),
+    "watchdog": gettext_lazy("not enforced, watched"),
+    "hami": gettext_lazy("memory limit enforced (HAMi-core)"),
+    "nvfraction": gettext_lazy("memory limit enforced (driver)"),
+}
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A step of the way from submit to end. now: it lasts since `since`; fault: it ended badly."""
+
+    words: str
+    done: bool = False
+    now: bool = False
+    fault: bool = False
+    since: datetime | None = None
+    took: str = ""
+
+
+@dataclass(frozen=True)
+class CardRow:
+    """What a task holds of one card: "¼ of V100-32GB · 8,127 MiB · 25 %"."""
+
+    index: int
+    uuid: str
+    words: str
+    enforcement: str
+    simulated: bool
+
+
+class TaskRow:
+    """One line of the tasks table."""
+
+    def __init__(self, task: Task, alone: bool):
+        self.task = task
+        self.label = task.role if alone else f"{task.role}.{task.rank}"
+
+    @property
+    def cards(self) -> list[CardRow]:
+        return [card_row(card) for card in self.task.cards]
+
+    @property
+    def ports(self) -> str:
+        return ", ".join(f"{name} {port}" for name, port in self.task.ports.items())
+
+    @property
+    def exit(self) -> str:
+        if self.task.exit_signal:
+            return _("signal %(number)s") % {"number": self.task.exit_signal}
+        return "" if self.task.exit_code is None else str(self.task.exit_code)
+
+    @property
+    def end(self) -> str:
+        return end_words(self.task.reason) if self.task.is_final and self.task.reason != "completed" else ""
+
+    @property
+    def hint(self) -> str:
+        return end_hint(self.task.reason)
+
+    @property
+    def ran(self) -> str:
+        return took_words(self.task.started_at, self.task.ended_at)
+
+
+class JobDetail:
+    """The page of one job. tab: one of TABS. chosen: the uuid of the task whose log is wanted, "" for the first."""
+
+    def __init__(self, view: JobView, tab: str, chosen: str):
+        self.view = view
+        self.job: Job = view.job
+        self.tab = tab if tab in TABS else "overview"
+        self.chosen = chosen
+
+    @property
+    def tabs(self) -> list[dict]:
+        return [{"code": code, "words": words, "current": code == self.tab} for code, words in TABS.items()]
+
+    @property
+    def is_gang(self) -> bool:
+        return len(self.view.tasks) > 1
+
+    @cached_property
+    def late(self) -> bool:
+        return self.view.is_waiting and scheduler_late()
+
+    # ---- overview ----
+
+    @property
+    def phases(self) -> list[Phase]:
+        job, placed, started = self.job, self.view.assigned_at, self.view.started_at
+        open_ = not job.is_final
+        starting = Phase(
+            _("Starting"),
+            done=started is not None,
+            now=open_ and placed is not None and started is None,
+            since=placed,
+            took=took_words(placed, started),
+        )
+        running = Phase(
+            _("Running"),
+            done=started is not None and not open_,
+            now=open_ and started is not None,
+            since=started,
+            took=took_words(started, job.ended_at),
+        )
+        ended = Phase(
+            str(job.get_state_display()) if not open_ else _("End"),
+            done=not open_,
+            fault=job.state == JobState.FAILED,
+        )
+        return [self._queued(placed), starting, running, ended]
+
+    def _queued(self, placed: datetime | None) -> Phase:
+        waits = self.view.is_waiting
+        words = _("Held") if waits and self.job.held_at else _("Queued")
+        return Phase(words, done=not waits, now=waits, since=self.job.queued_at, took=self.view.waited)
+
+    @property
+    def rows(self) -> list[TaskRow]:
+        return [TaskRow(task, not self.is_gang) for task in self.view.tasks]
+
+    @property
+    def has_ports(self) -> bool:
+        return any(task.ports for task in self.view.tasks)
+
+    @cached_property
+    def earlier(self) -> list[TaskRow]:
+        """The tasks of earlier attempts, the latest attempt first."""
+        tasks = self.job.tasks.filter(attempt__lt=self.job.attempt).select_related("node")
+        return [TaskRow(task, not self.is_gang) for task in tasks.order_by("-attempt", "role", "rank")[:50]]
+
+    # ---- log ----
+
+    @cached_property
+    def log(self) -> "TaskLog | None":
+        """The log of the chosen task, else of the first of the newest attempt."""
+        tasks = [*self.view.tasks, *(row.task for row in self.earlier)]
+        named = [task for task in tasks if str(task.uuid) == self.chosen]
+        return TaskLog((named or tasks)[0], self.job) if tasks else None
+
+    @property
+    def log_choices(self) -> list[dict]:
+        """Every log there is to read, for a gang or after a retry; empty where there is only one."""
+        rows = [*self.rows, *self.earlier]
+        if len(rows) < 2 or self.log is None:
+            return []
+        several = bool(self.earlier)
+        return [
+            {
+                "uuid": str(row.task.uuid),
+                "words": _("%(task)s, attempt %(attempt)s") % {"task": row.label, "attempt": row.task.attempt}
+                if several
+                else row.label,
+                "current": row.task.pk == self.log.task.pk,
+            }
+            for row in rows
+        ]
+
+    # ---- events, spec ----
+
+    @cached_property
+    def events(self) -> list[Happening]:
+        return history_of(self.job)
+
+    @cached_property
+    def yaml(self) -> str:
+        return dump_yaml(from_json(self.job.spec))
+
+    @property
+    def request(self) -> dict:
+        """What each task asks, with the pool's defaults filled in: cpu_milli and memory_mib."""
+        return self.job.gang[0]["request"]
+
+
+class TaskLog:
+    """One task's log: whether there is any, and words for each way of there being none."""
+
+    def __init__(self, task: Task, job: Job):
+        self.task = task
+        self.job = job
+
+    @property
+    def uuid(self) -> str:
+        return str(self.task.uuid)
+
+    @property
+    def is_open(self) -> bool:
+        return not self.task.is_final
+
+    @property
+    def not_begun(self) -> bool:
+        """Nothing to follow: it waits, or it ended before it was ever placed."""
+        return self.task.state == TaskState.PENDING or (self.task.is_final and self.task.assigned_at is None)
+
+    @cached_property
+    def bytes(self) -> int:
+        return log_store().size(self.uuid)
+
+    @property
+    def awaits_output(self) -> bool:
+        """It runs and has written nothing yet."""
+        return self.task.state == TaskState.RUNNING and self.bytes == 0
+
+    @property
+    def empty_words(self) -> str:
+        """What stands in the place of the log while there is no line in it."""
+        if self.task.is_final:
+            return _("It ended and wrote nothing.")
+        if self.task.state in (TaskState.ASSIGNED, TaskState.STARTING):
+            return _("It is being started; its output appears here.")
+        return _("No output yet; it appears here as it is written.")
+
+    @property
+    def download(self) -> str:
+        """Address of the whole log, "" while there is none."""
+        return reverse("job_log", args=[self.job.public_id, self.task.uuid]) if self.bytes else ""
+
+    @property
+    def filename(self) -> str:
+        return f"{self.job.public_id}-{self.task.role}-{self.task.rank}-attempt-{self.task.attempt}.log"
+
+
+def log_store() -> LogStore:
+    return LogStore(settings.TESSERA_LOGS)
+
+
+def card_row(card: dict) -> CardRow:
+    """A card of Task.cards in words. An older row may lack what newer ones keep."""
+    percent, whole = card["compute_percent"], card.get("whole", False)
+    params = {
+        "share": show_gpu(card.get("milli", 10 * percent)),
+        "model": card["model"],
+        "memory": number_format(card["memory_mib"], force_grouping=True),
+        "percent": percent,
+    }
+    words = (
+        _("whole %(model)s · %(memory)s MiB")
+        if whole
+        else _("%(share)s of %(model)s · %(memory)s MiB · %(percent)s %%")
+    )
+    mode = card.get("enforcement", "")
+    how = _("whole card, nobody else on it") if whole else str(ENFORCEMENT_WORDS.get(mode, mode))
+    return CardRow(card["index"], card["uuid"], words % params, how, bool(card.get("simulated")))

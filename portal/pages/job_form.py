@@ -1,0 +1,85 @@
+"""The job form and the job file as each other: texts of fields to keys of the file, and back. Nothing is judged here.
+
+The file is the richer of the two. What the form cannot show (labels, a role, which reasons are retried) is kept as it
+stands in the file while the form is filled in.
+"""
+
+from collections.abc import Mapping
+
+ASKS = ("0", "4GB", "1/4", "1/2", "1", "2")
+"""The sizes that the form offers; any other is typed."""
+
+TEXTS = ("name", "run", "gpu", "pool", "team", "cpu", "memory", "time", "max_time", "priority", "workdir", "code")
+NUMBERS = ("nodes", "retry")
+FLAGS = ("hold", "preemptible")
+FIELDS = (*TEXTS, *NUMBERS, *FLAGS, "env")
+
+USUAL = {"nodes": "1", "priority": "normal", "gpu": "0"}
+"""What a field shows where the file says nothing; typing it leaves the key out."""
+
+LONGEST_NUMBER = 30
+
+
+def values_of(data: Mapping) -> dict[str, str]:
+    """{field: text} for every field. "" = nothing said; a flag is "on" or "". Odd values show as they are."""
+    values = {name: _text(data.get(name)) or USUAL.get(name, "") for name in (*TEXTS, "nodes")}
+    retry = data.get("retry")
+    values["retry"] = _text(retry.get("times") if isinstance(retry, dict) else retry)
+    values |= {name: "on" if data.get(name) is True else "" for name in FLAGS}
+    values["env"] = _env_lines(data.get("env"))
+    return values
+
+
+def data_of(values: Mapping[str, str], base: Mapping) -> dict:
+    """The file `base` with what `values` say. A field that still shows what `base` holds leaves it as it is."""
+    shown, data = values_of(base), dict(base)
+    for name in FIELDS:
+        value = values.get(name, "").replace("\r\n", "\n")
+        value, was = (value, shown[name]) if name == "env" else (value.strip(), shown[name].strip())
+        if value != was:
+            _put(data, name, value)
+    return data
+
+
+def gpu_of(posted: Mapping[str, str]) -> str:
+    """The ask of the form: one of the sizes, or what was typed beside them."""
+    choice = posted.get("gpu", "")
+    return posted.get("gpu_text", "").strip() if choice == "other" else choice
+
+
+def _put(data: dict, name: str, value: str) -> None:
+    """Set one key to what was typed; nothing, or what is usual, takes the key out."""
+    if name == "env":
+        lines = [line for line in value.split("\n") if line.strip()]
+        entry: object = {key.strip(): text for key, _, text in (line.partition("=") for line in lines)}
+    elif name in FLAGS:
+        entry = value == "on"
+    elif name in NUMBERS:
+        entry = _number(value)
+    else:
+        entry = value
+    if name == "retry" and isinstance(data.get("retry"), dict) and entry != "":
+        entry = {**data["retry"], "times": entry}
+    if entry in ("", {}, False) or value == USUAL.get(name):
+        data.pop(name, None)
+    else:
+        data[name] = entry
+
+
+def _number(value: str) -> int | str:
+    """A whole number where one was typed; else the text, for the reader of the file to refuse in words."""
+    plain = value.isascii() and value.isdigit() and len(value) <= LONGEST_NUMBER
+    return int(value) if plain else value
+
+
+def _text(value: object) -> str:
+    if value is None or value is False:
+        return ""
+    return value if isinstance(value, str) else str(value)
+
+
+def _env_lines(env: object) -> str:
+    """NAME=value by line. A value of several lines cannot stand so: it is kept in the file and shown on one."""
+    if not isinstance(env, dict):
+        return _text(env)
+    return "\n".join(f"{name}={_text(value)}".replace("\n", "\\n") for name, value in env.items())

@@ -1,0 +1,122 @@
+"""The form and the YAML of a job, as they were posted, read as one job file; and what is wrong with it, and where."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from django.http import QueryDict
+from django.utils.translation import gettext as _
+
+from common.errors import FieldError, Hint, Impossible, InvalidInput, PlatformError
+from common.words import error_words, field_words
+from jobs.jobfile.dump import dump_file
+from jobs.jobfile.load import load_with_lines
+from jobs.jobfile.parse import parse_spec
+from jobs.jobfile.spec import JobSpec
+from portal.pages.job_form import FIELDS, data_of, gpu_of, values_of
+
+
+class Panes:
+    """What the two panes say together. The one edited last has its way; the form is written into the file first.
+
+    text: the file. data: what is in it, {} where it cannot be read. lines: {pointer: line from 1}.
+    trouble: why it cannot be read. blocked: the form was edited over a file that cannot be read, and left it alone.
+    chosen: a file to upload is chosen in the browser.
+    """
+
+    def __init__(self, yaml: str, values: dict[str, str] | None = None, edited: str = "yaml", chosen: bool = False):
+        self.edited, self.values, self.chosen = edited, values or {}, chosen
+        self.text = yaml
+        self._read()
+        self.blocked = edited == "form" and self.trouble is not None
+        if edited == "form" and not self.blocked:
+            self.write(data_of(self.values, self.data))
+        if chosen and not self.trouble:
+            self.write({**self.data, "code": "."}, anew=edited == "form")
+
+    def write(self, data: dict, *, anew: bool = True) -> None:
+        """Take `data` for what is said. anew: and write the file again; else its text stays as it was typed."""
+        if anew:
+            self.text = dump_file(data)
+            self._read()  # what was typed into the form passes the same limits as a file
+        else:
+            self.data = data
+
+    def spec(self) -> JobSpec:
+        """Raises InvalidInput with all that is wrong."""
+        if self.trouble:
+            raise self.trouble
+        return parse_spec(self.data)
+
+    def shown(self) -> dict[str, str]:
+        """{field: text} for the form."""
+        return self.values if self.trouble and self.values else values_of(self.data)
+
+    def _read(self) -> None:
+        self.trouble: InvalidInput | None = None
+        self.data: dict = {}
+        self.lines: dict[str, int] = {}
+        try:
+            if self.text.strip():
+                self.data, self.lines = load_with_lines(self.text.encode("utf-8", "surrogatepass"))
+        except InvalidInput as error:
+            self.trouble = error
+
+
+@dataclass
+class Verdict:
+    """What is wrong. fields: {field: sentence}. lines: [{"line", "words"}] of the file, 0 = all of it.
+
+    spec: the job, where the file is right. words: a sentence about all of it. fixes: see `fixes_of`.
+    """
+
+    fields: dict[str, str] = field(default_factory=dict)
+    lines: list[dict] = field(default_factory=list)
+    spec: JobSpec | None = None
+    words: str = ""
+    fixes: list[dict] = field(default_factory=list)
+
+
+def read_panes(post: QueryDict) -> Panes:
+    values = {name: post.get(name, "") for name in FIELDS} | {"gpu": gpu_of(post)}
+    edited = "yaml" if post.get("edited") == "yaml" else "form"
+    return Panes(post.get("yaml", ""), values, edited, chosen=post.get("code_chosen") == "1")
+
+
+def judge(panes: Panes) -> Verdict:
+    """Read as a job file, without looking at teams, pools and machines."""
+    try:
+        return Verdict(spec=panes.spec())
+    except InvalidInput as error:
+        return verdict_of(error, panes)
+
+
+def verdict_of(error: PlatformError, panes: Panes) -> Verdict:
+    """A refusal, bound to the fields and lines that it names."""
+    if not isinstance(error, InvalidInput | Impossible):
+        return Verdict(words=error_words(error))
+    lines = sorted((_on_line(one, panes) for one in error.errors), key=lambda line: line["line"])
+    verdict = Verdict(words=error_words(error), lines=lines)
+    for one in error.errors:
+        name = one.pointer.split("/")[1] if one.pointer else ""
+        if name in FIELDS:
+            verdict.fields.setdefault(name, field_words(one))
+    verdict.fixes = fixes_of(error.hints) if isinstance(error, Impossible) else []
+    return verdict
+
+
+def fixes_of(hints: Iterable[Hint]) -> list[dict]:
+    """Each nearest possible value as one click: {field, value, words}."""
+    known = [(hint.pointer[1:], str(hint.value)) for hint in hints if hint.pointer[1:] in FIELDS]
+    return [
+        {"field": name, "value": value, "words": _("Set %(field)s to %(value)s") % {"field": name, "value": value}}
+        for name, value in known
+    ]
+
+
+def _on_line(error: FieldError, panes: Panes) -> dict:
+    """The error as {"line": from 1, or 0 where it has none, "words"}; a missing key belongs to its parent's line."""
+    line, parts = error.params.get("line", 0), error.pointer.split("/")
+    while not line and len(parts) > 1:
+        line = panes.lines.get("/".join(parts), 0)
+        parts.pop()
+    return {"line": line, "words": field_words(error)}

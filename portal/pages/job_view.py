@@ -1,0 +1,276 @@
+"""A job as the pages show it: words for what it asks, where it is, why it waits and why it ended. Reads only.
+
+Everything is worked out when a template asks for it, so a row costs no more than its row.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from django.db.models import F
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from accounts.models import User
+from accounts.permissions import PERMISSIONS, roles_of
+from common.resources import GpuAsk, parse_gpu, show_duration, show_gpu
+from jobs.models import Job, Priority, Task
+from jobs.states import HOLDING, JOB_ACTIVE, JobState
+from jobs.words import end_hint, end_words, wait_words
+
+FRESH = timedelta(seconds=5)
+"""A job this young is not yet owed a reason: the scheduler looks every second."""
+
+
+class Reach:
+    """What one person may do to jobs, asked once per team instead of once per row and action."""
+
+    def __init__(self, user: User):
+        self.user = user
+        self._roles: dict[tuple[int, bool], set[str]] = {}
+
+    def may(self, action: str, job: Job) -> bool:
+        key = (job.team_id, job.user_id == self.user.pk)
+        if key not in self._roles:
+            self._roles[key] = roles_of(self.user, job.team, job.user_id)
+        return bool(self._roles[key] & PERMISSIONS[action])
+
+
+class JobView:
+    """One job for one reader. `tasks`: those of its newest attempt, with their nodes, by role and rank."""
+
+    def __init__(self, job: Job, reach: Reach, tasks: list[Task] | None = None):
+        self.job = job
+        self.reach = reach
+        if tasks is not None:
+            self.tasks = tasks
+
+    @property
+    def id(self) -> str:
+        return self.job.public_id
+
+    @property
+    def name(self) -> str:
+        return self.job.name or self.id
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        return list(self.job.newest_tasks.select_related("node"))
+
+    # ---- what may be done ----
+
+    @property
+    def may_stop(self) -> bool:
+        open_and_wanted = not self.job.is_final and self.job.stop_requested_at is None
+        return open_and_wanted and self.reach.may("job.stop", self.job)
+
+    @property
+    def may_retry(self) -> bool:
+        return self.job.is_final and self.reach.may("job.retry", self.job)
+
+    @property
+    def may_hold(self) -> bool:
+        waits = self.is_waiting and self.job.held_at is None and self.job.stop_requested_at is None
+        return waits and self.reach.may("job.hold", self.job)
+
+    @property
+    def may_release(self) -> bool:
+        return self.is_waiting and self.job.held_at is not None and self.reach.may("job.release", self.job)
+
+    @property
+    def stop_effect(self) -> str:
+        """What a stop would do, for the confirmation."""
+        if self.is_waiting:
+            return _("It leaves the queue and does not start. It can be retried later.")
+        if not self.ran:
+            return _("It has been placed and not started; what it holds is given back.")
+        return _(
+            "It has run for %(ran)s. Its program is asked to end and is killed 10 seconds later; what it has not saved "
+            "by then is lost."
+        ) % {"ran": self.ran}
+
+    # ---- what it asks ----
+
+    @property
+    def ask(self) -> str:
+        return ask_words(self.job)
+
+    @property
+    def priority(self) -> str:
+        return str(Priority(self.job.priority).label)
+
+    # ---- where it is ----
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.job.state == JobState.QUEUED
+
+    @property
+    def is_active(self) -> bool:
+        return self.job.state in JOB_ACTIVE
+
+    @property
+    def has_ended(self) -> bool:
+        return self.job.is_final
+
+    @property
+    def where(self) -> list[str]:
+        """Where its tasks hold something: "n1, GPU 0" or "n1", each once."""
+        placed = [place_words(task) for task in self.tasks if task.state in HOLDING and task.node]
+        return list(dict.fromkeys(placed))
+
+    @property
+    def simulated(self) -> bool:
+        return any(card.get("simulated") for task in self.tasks for card in task.cards)
+
+    # ---- why it waits ----
+
+    @property
+    def place(self) -> str:
+        if self.job.wait_position is None or not self.is_waiting:
+            return ""
+        params = {"position": self.job.wait_position, "of": self.job.wait_of, "pool": self.job.pool.name}
+        return _("#%(position)s of %(of)s in %(pool)s") % params
+
+    @property
+    def reasons(self) -> list[str]:
+        """Every reason as a sentence, what binds first first. A hold shows at once, without waiting for a pass."""
+        if not self.is_waiting:
+            return []
+        if self.job.held_at is not None:
+            return [wait_words({"code": "held", "params": {"who": self.job.held_by}})]
+        return [wait_words(reason) for reason in self.job.wait_reasons] or [self._unexplained]
+
+    @property
+    def is_unexplained(self) -> bool:
+        """It waits, nobody holds it, and the scheduler has had time to say why."""
+        explained = self.job.held_at is not None or bool(self.job.wait_reasons)
+        return self.is_waiting and not explained and timezone.now() - self.job.queued_at > FRESH
+
+    @property
+    def _unexplained(self) -> str:
+        if self.is_unexplained:
+            return _("the scheduler has not recorded a reason yet")
+        return _("the scheduler looks at it in a moment")
+
+    # ---- how long ----
+
+    @property
+    def assigned_at(self) -> datetime | None:
+        return min((task.assigned_at for task in self.tasks if task.assigned_at), default=None)
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When its first task ran. A short task may be over before the job itself was seen running."""
+        return self.job.started_at or min((task.started_at for task in self.tasks if task.started_at), default=None)
+
+    @property
+    def waited(self) -> str:
+        """How long the newest attempt waited, "" while it still waits."""
+        until = self.assigned_at or self.started_at or self.job.ended_at
+        return "" if self.is_waiting else took_words(self.job.queued_at, until)
+
+    @property
+    def ran(self) -> str:
+        """How long it has run, so far or in all; "" when it never ran."""
+        return took_words(self.started_at, self.job.ended_at or timezone.now())
+
+    # ---- how it ended ----
+
+    @property
+    def end(self) -> str:
+        """Why it ended, in a sentence that names the person or the exit code where there is one."""
+        if not self.has_ended:
+            return ""
+        if self.job.reason == "stopped_by_user" and self.job.stop_requested_by:
+            return _("%(who)s stopped it.") % {"who": self.job.stop_requested_by}
+        if self.job.reason == "exit_nonzero" and self.job.exit_code is not None:
+            return _("The program ended with exit code %(code)s.") % {"code": self.job.exit_code}
+        return end_words(self.job.reason)
+
+    @property
+    def hint(self) -> str:
+        return end_hint(self.job.reason) if self.has_ended else ""
+
+    @property
+    def sentence(self) -> str:
+        """The state of the job in one sentence."""
+        params = {"pool": self.job.pool.name, "where": ", ".join(self.where), "ran": self.ran, "who": self.job.held_by}
+        if self.job.stop_requested_at is not None and not self.has_ended:
+            return _("%(by)s asked it to stop; it ends within moments.") % {"by": self.job.stop_requested_by}
+        if self.is_waiting:
+            return self._waiting_sentence(params)
+        if self.has_ended:
+            return self.end if not self.ran else _("%(end)s It ran for %(ran)s.") % {"end": self.end, "ran": self.ran}
+        if self.job.state == JobState.RUNNING:
+            return _("It runs on %(where)s.") % params
+        if self.job.state == JobState.STARTING:
+            return _("It starts on %(where)s.") % params
+        return _("It is stopping.")
+
+    def _waiting_sentence(self, params: dict) -> str:
+        if self.job.held_at is not None:
+            return _("%(who)s holds it: it keeps its place in pool %(pool)s and does not start.") % params
+        if self.job.wait_position is None:
+            return _("It waits in pool %(pool)s.") % params
+        params |= {"position": self.job.wait_position, "of": self.job.wait_of}
+        return _("It waits in pool %(pool)s as number %(position)s of %(of)s.") % params
+
+
+def view_jobs(jobs: Iterable[Job], user: User) -> list[JobView]:
+    """Views of `jobs` (with_names), whose tasks are read in one query."""
+    jobs, reach = list(jobs), Reach(user)
+    tasks: dict[int, list[Task]] = defaultdict(list)
+    newest = Task.objects.filter(job__in=jobs, attempt=F("job__attempt"))
+    for task in newest.select_related("node").order_by("role", "rank"):
+        tasks[task.job_id].append(task)
+    return [JobView(job, reach, tasks[job.pk]) for job in jobs]
+
+
+def ask_words(job: Job) -> str:
+    """What the job asks of GPUs: "¼ GPU", "4 GB of V100", "2 × H100", "4 nodes with 8 × H100", "CPU only"."""
+    ask, nodes = parse_gpu(job.gang[0]["request"]["gpu"]), sum(role["min"] for role in job.gang)
+    if nodes == 1:
+        return gpu_words(ask)
+    return _("%(nodes)s nodes with %(ask)s") % {"nodes": nodes, "ask": gpu_words(ask)}
+
+
+def gpu_words(ask: GpuAsk) -> str:
+    """One task's GPUs in words."""
+    models = ", ".join(ask.models)
+    if ask.count == 0:
+        return _("CPU only")
+    if ask.memory_gb is not None:
+        amount = f"{ask.memory_gb} GB"
+        return (
+            _("%(amount)s of %(models)s") % {"amount": amount, "models": models}
+            if models
+            else (_("%(amount)s slice") % {"amount": amount})
+        )
+    if ask.part is not None:
+        return f"{_part(*ask.part)} {models or 'GPU'}"
+    if models:
+        return f"{ask.count} × {models}"
+    return ngettext("%(count)s GPU", "%(count)s GPUs", ask.count) % {"count": ask.count}
+
+
+def place_words(task: Task) -> str:
+    """The task's node and cards: "n1, GPU 0"."""
+    if not task.cards:
+        return task.node.name if task.node else ""
+    indexes = ", ".join(str(card["index"]) for card in task.cards)
+    return _("%(node)s, GPU %(indexes)s") % {"node": task.node.name if task.node else "?", "indexes": indexes}
+
+
+def took_words(begin: datetime | None, end: datetime | None) -> str:
+    """The time between two moments: "0.4 s", "41s", "2h3m"; "" where one of them is missing."""
+    if begin is None or end is None:
+        return ""
+    seconds = max((end - begin).total_seconds(), 0)
+    return f"{seconds:.1f} s" if seconds < 10 else show_duration(int(seconds))
+
+
+def _part(a: int, b: int) -> str:
+    return show_gpu(1000 * a // b) if 8 % b == 0 else f"{a}/{b}"

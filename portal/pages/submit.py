@@ -1,0 +1,193 @@
+"""Submit a job by form or by its YAML. The two are kept in step by the server, which reads and writes the job file."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from django.core.files.uploadedfile import UploadedFile
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods, require_POST
+
+from accounts.models import Team, TeamRole, User
+from accounts.permissions import may
+from cluster.models import Pool
+from common.errors import FieldError, Impossible, InvalidInput, PlatformError
+from common.resources import show_cpu, show_duration, show_gpu, show_memory
+from jobs.jobfile.dump import dump_file, dump_yaml
+from jobs.jobfile.load import load_jobfile
+from jobs.jobfile.parse import derive_name
+from jobs.jobfile.spec import from_json
+from jobs.models import CodePack
+from jobs.submit import Draft, choose_pool, submit_job
+from jobs.upload import keep_code, pack_one_file
+from portal.pages.entry import signed_in
+from portal.pages.job_form import ASKS, values_of
+from portal.pages.job_panes import Panes, Verdict, judge, read_panes, verdict_of
+from portal.pages.jobs import find_job
+from portal.pages.pulse import scheduler_late
+from scheduler.preview import PoolRoom, check_possible, free_now, runtime_has_containers
+
+EXAMPLE = """\
+name: hello
+run: |-
+  echo "Hello from $(hostname)"
+  for step in 1 2 3 4 5; do
+    echo "step $step of 5 on GPU $CUDA_VISIBLE_DEVICES"
+    sleep 1
+  done
+gpu: 1/4
+"""
+BLANK = "run: python train.py\ngpu: 1/4\n"
+MAX_SCRIPT = 1024 * 1024
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def new_job(request: HttpRequest) -> HttpResponse:
+    """The form; posted, the job's page. What is refused comes back with everything that was typed."""
+    if request.method != "POST":
+        panes = Panes(start_text(request.user, request.GET.get("from", "")))
+        return _show(request, panes, judge(panes))
+    panes = read_panes(request.POST)
+    try:
+        keep_upload(request.user, panes, request.FILES.get("upload"))
+        job = submit_job(
+            user=request.user, spec=panes.spec(), check=check_possible, containers=runtime_has_containers()
+        )
+    except PlatformError as error:  # shown here and not by the one handler: the form must keep what was typed
+        return _show(request, panes, verdict_of(error, panes), status=error.status)
+    return redirect("job", job_id=job.public_id)
+
+
+@require_POST
+@signed_in
+def sync_panes(request: HttpRequest) -> JsonResponse:
+    """What the other pane should show, what is wrong and where, and whether it could run. Stores nothing.
+
+    {"yaml": text, or "values": {field: text}; null where it should stay, "errors": {field: sentence},
+    "lines": [{"line", "words"}], "preview": {...}, "usual": {...}}
+    """
+    panes = read_panes(request.POST)
+    verdict = judge(panes)
+    found = preview(request.user, panes, verdict)
+    if panes.edited == "form":
+        other = {"yaml": None if panes.blocked else panes.text}
+    else:
+        other = {"values": None if panes.trouble else values_of(panes.data)}
+    return JsonResponse({**other, **found, "errors": verdict.fields, "lines": verdict.lines})
+
+
+def start_text(user: User, source: str) -> str:
+    """The file that the form begins with: the example, a copy of a job that this person may see, or two lines."""
+    if source == "example":
+        return EXAMPLE
+    if not source:
+        return BLANK
+    job = find_job(user, source)
+    data = load_jobfile(dump_yaml(from_json(job.spec)).encode())
+    data.pop("hold", None)
+    if not may(user, "job.submit", job.team):
+        data.pop("team", None)
+    if not CodePack.objects.filter(user=user, digest=data.get("code", "")).exists():
+        data.pop("code", None)
+    return dump_file(data)
+
+
+def keep_upload(user: User, panes: Panes, upload: UploadedFile | None) -> None:
+    """Keep an uploaded file before all else, so that a refused submit need not upload it again."""
+    if upload is None or panes.trouble:
+        return
+    kept = keep_code(user=user, pieces=pieces_of(upload))
+    panes.chosen = False
+    panes.write({**panes.data, "code": kept.digest})
+
+
+def pieces_of(upload: UploadedFile) -> Iterable[bytes]:
+    """The upload as a tar.gz, piece by piece. A single Python file is packed here."""
+    name = (upload.name or "").replace("\\", "/").rpartition("/")[2]
+    if not name.endswith(".py"):
+        return upload.chunks()
+    if (upload.size or 0) > MAX_SCRIPT:
+        raise InvalidInput([FieldError("/code", "archive_too_large", {"max": "1 MiB"})])
+    return [pack_one_file(name, upload.read())]
+
+
+# ---- could it run, and where ----
+
+
+def preview(user: User, panes: Panes, verdict: Verdict) -> dict:
+    """{"preview": {tone, words, more: [sentences], fixes}, "usual": {field: what stands in for it}}.
+
+    What pools and machines refuse is added to the verdict.
+    """
+    if verdict.spec is None:
+        words = _("Mend what is marked. Then it shows here where the job could start.")
+        return _say("plain", words)
+    spec = replace(verdict.spec, code=None) if panes.chosen else verdict.spec
+    try:
+        draft = choose_pool(user=user, spec=spec, check=check_possible, containers=runtime_has_containers())
+    except PlatformError as error:
+        refused = verdict_of(error, panes)
+        verdict.fields, verdict.lines = verdict.fields | refused.fields, verdict.lines + refused.lines
+        tone = "fault" if isinstance(error, Impossible) else "plain"
+        return _say(tone, refused.words, [line["words"] for line in refused.lines], refused.fixes)
+    found = _say("done", _("Could start in pool %(pool)s.") % {"pool": draft.pool.name}, notes_on(user, draft))
+    return {**found, "usual": usual_of(draft)}
+
+
+def notes_on(user: User, draft: Draft) -> list[str]:
+    """What is free where it could start. Never when it starts: that is the queue's to say."""
+    notes = [room_words(room) for room in free_now(user) if room.pool == draft.pool.name]
+    if scheduler_late():
+        notes.append(_("The scheduler is late at the moment: the job is accepted and waits."))
+    if draft.spec.hold:
+        notes.append(_("It is held: it does not start before you release it."))
+    return notes
+
+
+def room_words(room: PoolRoom) -> str:
+    params = {"free": show_gpu(room.free_milli), "total": room.cards_total, "whole": room.cards_free}
+    params["waiting"] = room.waiting
+    if room.may_milli is None or room.may_milli >= room.free_milli:
+        return (
+            _("Free there now: %(free)s of %(total)s cards, %(whole)s of them whole. Jobs waiting: %(waiting)s.")
+            % params
+        )
+    params["may"] = show_gpu(room.may_milli)
+    return (
+        _("Free there now: %(free)s of %(total)s cards; your team may take %(may)s. Jobs waiting: %(waiting)s.")
+        % params
+    )
+
+
+def usual_of(draft: Draft) -> dict[str, str]:
+    """What a field gets that says nothing, for its placeholder."""
+    request, limit = draft.gang[0]["request"], draft.pool.default_max_time_s
+    usual = {
+        "name": derive_name(draft.spec.run),
+        "cpu": show_cpu(request["cpu_milli"]),
+        "memory": show_memory(request["memory_mib"]),
+    }
+    return usual | ({"max_time": show_duration(limit)} if limit else {})
+
+
+def _say(tone: str, words: str, more: list[str] | None = None, fixes: list[dict] | None = None) -> dict:
+    return {"preview": {"tone": tone, "words": words, "more": more or [], "fixes": fixes or []}, "usual": {}}
+
+
+def _show(request: HttpRequest, panes: Panes, verdict: Verdict, status: int = 200) -> HttpResponse:
+    values = panes.shown()
+    teams = {"memberships__user": request.user, "memberships__role__in": (TeamRole.MEMBER, TeamRole.LEAD)}
+    context = {
+        "panes": panes,
+        "verdict": verdict,
+        "refused": status != 200,
+        "values": values,
+        "asks_other": values["gpu"] not in ASKS,
+        "teams": Team.objects.filter(**teams),
+        "pools": Pool.objects.filter(quotas__team__memberships__user=request.user).distinct(),
+        "late": scheduler_late(),
+        "code": CodePack.objects.filter(user=request.user, digest=values["code"]).first(),
+    }
+    return render(request, "jobs/new.html", context, status=status)
