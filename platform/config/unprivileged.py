@@ -17,7 +17,8 @@ import sys
 NOT_POSSIBLE = 97
 NOBODY = 65534
 CLONE_NEWUSER = 0x10000000
-PR_SET_PDEATHSIG, PR_SET_KEEPCAPS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE = 1, 8, 47, 2
+PR_SET_PDEATHSIG, PR_SET_KEEPCAPS, PR_SET_SECUREBITS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE = 1, 8, 28, 47, 2
+SECBIT_NO_SETUID_FIXUP = 1 << 2
 CAP_DAC_OVERRIDE = 1
 LINUX_CAPABILITY_VERSION_3 = 0x20080522
 
@@ -44,6 +45,7 @@ def enter_namespace() -> None:
 
 def become_nobody() -> None:
     """Order matters (capabilities(7)): keep them over the change of uid, then hand one on through exec."""
+    libc.prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0)  # else access(2) ignores what a non-root uid may
     libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)
     try:
         os.setgroups([])
