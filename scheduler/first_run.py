@@ -17,7 +17,7 @@ from scheduler.preview import check_possible, runtime_has_containers
 TEAM, ADMIN = "research", "admin"
 
 DEMO = """\
-echo "Hello from a quarter of a GPU, on $(hostname), as $(id -un 2>/dev/null || id -u)."
+echo "Hello from a quarter of a GPU, on $(hostname), as uid $(id -u)."
 echo "My slice: CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES, $TESSERA_GPU_MEMORY_MIB MiB of its memory."
 for step in 1 2 3 4 5 6; do
   echo "step $step of 6: loss $(awk -v n=$step 'BEGIN { printf "%.3f", 2.3 * exp(-n / 2.5) }')"

@@ -30,9 +30,8 @@ class Command(BaseCommand):
             job = Job.objects.get(pk=pk)
             task = job.newest_tasks.first()
             told = self._tell(job, task, told)
-            ended = job.is_final
-            offset = self._copy(logs, task, offset)
-            if ended:
+            offset = self._copy(logs, task, offset, ended=job.is_final)
+            if job.is_final:
                 self.stdout.write(f"{job.public_id} {job.get_state_display().lower()}: {end_words(job.reason)}")
                 sys.exit(0 if job.state == JobState.SUCCEEDED else 1)
             time.sleep(LOOK_S)
@@ -50,11 +49,14 @@ class Command(BaseCommand):
             self.stdout.write(line)
         return line
 
-    def _copy(self, logs: LogStore, task: Task | None, offset: int) -> int:
-        if task is None:
-            return offset
-        while True:
-            data, offset = logs.read(task.uuid.hex, offset)
-            if not data:
+    def _copy(self, logs: LogStore, task: Task | None, offset: int, ended: bool) -> int:
+        """Write the whole lines that are new, and the last one without its end only when the job has ended."""
+        while task is not None:
+            data, _ = logs.read(task.uuid.hex, offset)
+            whole = data if ended else data[: data.rfind(b"\n") + 1]
+            if not whole:
                 return offset
-            self.stdout.write("  | " + data.decode(errors="replace").rstrip("\n").replace("\n", "\n  | "))
+            offset += len(whole)
+            for line in whole.decode(errors="replace").splitlines():
+                self.stdout.write(f"  | {line}")
+        return offset
