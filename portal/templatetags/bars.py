@@ -89,6 +89,11 @@ def quota_segments(used: float, guarantee: float, limit: float | None, lent: flo
     ]
 
 
+def team_classes(number: int) -> str:
+    """The classes of a team's colour: eight colours, then the same again with a pattern."""
+    return f"team-{number % TEAM_COLOURS}" + (" team-again" if number // TEAM_COLOURS % 2 else "")
+
+
 def _cells(segments: Iterable[Segment]) -> list[dict]:
     """What _bar.html draws: each segment with its width in percent, its classes and its mark."""
     segments = list(segments)
@@ -108,9 +113,7 @@ def _cells(segments: Iterable[Segment]) -> list[dict]:
 def _classes(segment: Segment) -> str:
     names = ["seg", f"seg-{segment.kind}"]
     if segment.owner is not None and segment.kind in {"work", "idle"}:
-        names.append(f"team-{segment.owner % TEAM_COLOURS}")
-        if segment.owner // TEAM_COLOURS % 2:
-            names.append("team-again")
+        names.append(team_classes(segment.owner))
     if segment.mine:
         names.append("is-mine")
     if segment.activity is not None:

@@ -1,0 +1,269 @@
+"""Machines and cards as the pages show them: words, shares and the segments of each card's bar. Pure but for Team."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from accounts.models import Team
+from cluster.models import NodeState
+from common.resources import parse_gpu, show_gpu, show_memory, slice_of
+from jobs.states import TaskState
+from portal.sight import CardView, NodeView, SliceView
+from portal.templatetags.bars import Segment
+
+STALE_AFTER = timedelta(seconds=120)
+SIZES = ("1/8", "1/4", "1/2", "4GB", "10GB", "1")
+"""What the GPU map offers to look for, in the job file's words."""
+
+MEMORY_LIMITS = {
+    "cgroup v2": gettext_lazy("the kernel (cgroup v2)"),
+    "cgroup v1": gettext_lazy("the kernel (cgroup v1)"),
+    "watchdog": gettext_lazy("a watchdog that looks each second"),
+}
+ISOLATION = {
+    "own uid": gettext_lazy("each job has an account of its own"),
+    "own namespaces": gettext_lazy("each job has its own view of files and processes"),
+    "shared account": gettext_lazy("jobs share the platform's account"),
+}
+CPU_PINNING = {"whole cores": gettext_lazy("each task keeps to its own cores"), "none": gettext_lazy("none")}
+ENFORCEMENT = {
+    "simulated": gettext_lazy("simulated"),
+    "watchdog": gettext_lazy("not enforced, watched"),
+    "hami": gettext_lazy("enforced by HAMi-core in the program"),
+}
+FACT_NAMES = {
+    "kernel": gettext_lazy("Kernel"),
+    "driver": gettext_lazy("NVIDIA driver"),
+    "python": gettext_lazy("Python"),
+}
+
+
+class Card:
+    """A physical card with its slices. closed: why nothing new starts on it, "" while it is open."""
+
+    def __init__(self, view: CardView, closed: str, team_numbers: dict[str, int]):
+        self.view = view
+        self.closed = closed
+        self._team_numbers = team_numbers
+
+    @property
+    def label(self) -> str:
+        return _("GPU %(index)s of %(node)s") % {"index": self.view.index, "node": self.view.node}
+
+    @property
+    def is_open(self) -> bool:
+        return self.view.healthy and not self.closed
+
+    @property
+    def free_milli(self) -> int:
+        """Thousandths that a new task could get: none of a whole-card pool's card in use, nor when no slice is left."""
+        view = self.view
+        if not self.is_open or len(view.slices) >= view.max_slices:
+            return 0
+        return min(1000 * view.free_mib // max(view.sellable_mib, 1), 10 * view.free_percent)
+
+    @property
+    def held_milli(self) -> int:
+        return sum(part.milli for part in self.view.slices)
+
+    @cached_property
+    def hosts(self) -> list[str]:
+        """The SIZES of which one more could start on this card now."""
+        return [size for size in SIZES if self.is_open and self._could_host(size)]
+
+    @property
+    def enforcement(self) -> str:
+        return str(ENFORCEMENT.get(self.view.enforcement, self.view.enforcement))
+
+    @cached_property
+    def segments(self) -> list[Segment]:
+        """The bar from left to right: slices, what is free, and what is free but of no use to anybody."""
+        if not self.view.healthy:
+            return [Segment("fault", 1, words=_("out of service"), title=_("This card is out of service."))]
+        free = self.view.sellable_mib * self.free_milli // 1000
+        rest = max(self.view.free_mib - free, 0)
+        parts = [self._slice(part) for part in self.view.slices]
+        if free:
+            words = _("free %(part)s") % {"part": show_gpu(self.free_milli)}
+            parts.append(Segment("free", free, words=words, title=f"{words} · {show_memory(free)}"))
+        if rest * 100 > self.view.sellable_mib:  # less than a percent is rounding, not a fragment
+            parts.append(self._rest(rest))
+        return parts
+
+    def _slice(self, part: SliceView) -> Segment:
+        kind = {TaskState.LOST: "stale", TaskState.STOPPING: "next"}.get(TaskState(part.state), "work")
+        owner = None if part.own else self._team_numbers.get(part.team)
+        if kind == "work" and owner is None and not part.own:
+            kind = "other"
+        size = show_memory(part.memory_mib)
+        who = _("mine") if part.own else part.team_words
+        state = str(TaskState(part.state).label)
+        whose = [part.job_id, part.name, part.owner] if part.full else []
+        return Segment(
+            kind=kind,
+            share=part.memory_mib,
+            words=f"{who} {show_gpu(part.milli)}",
+            note=part.name or part.job_id if part.full else "",
+            title=" · ".join(filter(None, [part.team_words, *whose, show_gpu(part.milli), size, state])),
+            href=reverse("job", args=[part.job_id]) if part.full else "",
+            owner=owner,
+            mine=part.own,
+        )
+
+    def _rest(self, mib: int) -> Segment:
+        if self.closed:
+            return Segment("next", mib, words=_("closed"), title=self.closed)
+        why = _("free, but of no use now: %(memory)s without a slice or compute to go with it")
+        return Segment("fragment", mib, words=_("fragment"), title=why % {"memory": show_memory(mib)})
+
+    def _could_host(self, size: str) -> bool:
+        view, ask = self.view, parse_gpu(size)
+        share = slice_of(ask, view.sellable_mib)
+        if share is None or not ask.is_slice:
+            return share is not None and not view.slices
+        room = len(view.slices) < view.max_slices and share.compute_percent <= view.free_percent
+        return view.shared and room and share.memory_mib <= view.free_mib
+
+
+class Machine:
+    """A node with its cards and what runs on it."""
+
+    def __init__(self, view: NodeView, team_numbers: dict[str, int]):
+        self.view = view
+        self.node = view.node
+        self.cards = [Card(card, self.closed, team_numbers) for card in view.cards]
+
+    @cached_property
+    def closed(self) -> str:
+        """Why nothing new starts here, "" while it may."""
+        if self.node.state == NodeState.READY:
+            return ""
+        return _("%(node)s takes no new work: %(state)s") % {
+            "node": self.node.name,
+            "state": self.node.get_state_display(),
+        }
+
+    @property
+    def stale(self) -> bool:
+        """It has not been heard of for so long that what is shown may be wrong."""
+        return timezone.now() - self.node.last_seen_at > STALE_AFTER
+
+    @property
+    def models(self) -> list[tuple[str, int]]:
+        """[(model, how many)], in order of index."""
+        names = [card.view.model for card in self.cards]
+        return [(name, names.count(name)) for name in dict.fromkeys(names)]
+
+    @property
+    def simulated(self) -> bool:
+        return any(card.view.simulated for card in self.cards)
+
+    @property
+    def free_milli(self) -> int:
+        return sum(card.free_milli for card in self.cards)
+
+    @property
+    def held_milli(self) -> int:
+        return sum(card.held_milli for card in self.cards)
+
+    @property
+    def memory_limit(self) -> str:
+        return _fact(MEMORY_LIMITS, self.node.facts.get("memory_limit", ""))
+
+    @property
+    def isolation(self) -> str:
+        return _fact(ISOLATION, self.node.facts.get("isolation", ""))
+
+    @property
+    def cpu_pinning(self) -> str:
+        return _fact(CPU_PINNING, self.node.facts.get("cpu_pinning", ""))
+
+    @property
+    def other_facts(self) -> list[tuple[str, str]]:
+        facts = self.node.facts
+        return [(str(words), str(facts[name])) for name, words in FACT_NAMES.items() if facts.get(name)]
+
+    @property
+    def links(self) -> list[tuple[str, list[str]]]:
+        """[(card, [word for each card])], as `nvidia-smi topo -m` prints it; [] where nobody could tell."""
+        rows = self.node.topology.get("links") or []
+        return [(f"GPU {index}", [str(word) for word in row]) for index, row in enumerate(rows)]
+
+    @property
+    def numa(self) -> list[dict]:
+        """[{"id", "cpus" (text), "memory_mib", "gpus" (text)}]."""
+        return [
+            {
+                "id": part["id"],
+                "cpus": spans(part.get("cpus", [])),
+                "memory_mib": part.get("memory_mib"),
+                "gpus": ", ".join(str(card.view.index) for card in self.cards if card.view.numa == part["id"]),
+            }
+            for part in self.node.numa
+        ]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Over all machines. gpu_*: thousandths of a card."""
+
+    nodes: int
+    ready: int
+    gpus: int
+    gpu_free: int
+    gpu_held: int
+    cpu_milli: int
+    cpu_held: int
+    memory_mib: int
+    memory_held: int
+
+
+def build_machines(views: Iterable[NodeView]) -> list[Machine]:
+    views = list(views)
+    teams = {part.team for view in views for card in view.cards for part in card.slices if part.team}
+    numbers = dict(Team.objects.filter(name__in=teams).values_list("name", "pk"))
+    return [Machine(view, numbers) for view in views]
+
+
+def summary_of(machines: list[Machine]) -> Summary:
+    return Summary(
+        nodes=len(machines),
+        ready=sum(machine.node.state == NodeState.READY for machine in machines),
+        gpus=sum(len(machine.cards) for machine in machines),
+        gpu_free=sum(machine.free_milli for machine in machines),
+        gpu_held=sum(machine.held_milli for machine in machines),
+        cpu_milli=sum(machine.node.cpu_sellable_milli for machine in machines),
+        cpu_held=sum(machine.view.cpu_held_milli for machine in machines),
+        memory_mib=sum(machine.node.memory_mib for machine in machines),
+        memory_held=sum(machine.view.memory_held_mib for machine in machines),
+    )
+
+
+def size_words(size: str) -> str:
+    """A size of SIZES for people: "¼", "4 GB", "1"."""
+    ask = parse_gpu(size)
+    if ask.part is not None:
+        return show_gpu(1000 * ask.part[0] // ask.part[1])
+    return f"{ask.memory_gb} GB" if ask.memory_gb is not None else str(ask.count)
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """[0, 1, 2, 8] as "0-2, 8"."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def _fact(words: dict, value: str) -> str:
+    """A fact in words; what a newer runtime says stands as it is; "" is unknown."""
+    return str(words.get(value, value)) or _("not known")

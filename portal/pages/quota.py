@@ -1,0 +1,176 @@
+"""My quota: what my teams may hold and hold, who in them holds it, and what I may hold myself."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from django.db.models import Count, Q
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_safe
+
+from accounts.models import Team, User
+from common.resources import show_cpu, show_gpu, show_memory
+from jobs.models import Job
+from jobs.states import JOB_ACTIVE, JobState
+from portal.pages.entry import signed_in
+from portal.partial import render_page
+from quotas.models import Amounts, Holding, Quota, UserLimit, add_amounts, load_parents, subtree
+from quotas.services import limit_of_everyone
+
+NOTHING: Amounts = (0, 0, 0)
+SHOWS: tuple[tuple[object, Callable[[int], str]], ...] = (
+    (gettext_lazy("GPU"), show_gpu),
+    (gettext_lazy("CPU cores"), show_cpu),
+    (gettext_lazy("Memory"), show_memory),
+)
+COUNTS = (("jobs_running", gettext_lazy("Jobs running")), ("jobs_waiting", gettext_lazy("Jobs waiting")))
+
+
+@dataclass(frozen=True)
+class Line:
+    """One resource against what may be held of it, in the ledger's integers; limit None = no limit."""
+
+    name: str
+    show: Callable[[int], str]
+    used: int
+    guarantee: int
+    limit: int | None
+
+    @property
+    def words(self) -> str:
+        """Such as "1.25 of 2 guaranteed, limit 4" or "3 = 2 guaranteed + 1 borrowed, no limit"."""
+        limit = _("no limit") if self.limit is None else _("limit %(limit)s") % {"limit": self.show(self.limit)}
+        numbers = {"used": self.show(self.used), "guarantee": self.show(self.guarantee), "limit": limit}
+        if not self.guarantee:
+            return _("%(used)s used, %(limit)s") % numbers
+        if self.used <= self.guarantee:
+            return _("%(used)s of %(guarantee)s guaranteed, %(limit)s") % numbers
+        numbers["borrowed"] = self.show(self.used - self.guarantee)
+        return _("%(used)s = %(guarantee)s guaranteed + %(borrowed)s borrowed, %(limit)s") % numbers
+
+    @property
+    def is_full(self) -> bool:
+        return self.limit is not None and self.used >= self.limit
+
+    @property
+    def is_nearly_full(self) -> bool:
+        return self.limit is not None and not self.is_full and 10 * self.used >= 9 * self.limit
+
+    @property
+    def plain(self) -> str:
+        """Used against limit, for people's own limits."""
+        limit = _("no limit") if self.limit is None else self.show(self.limit)
+        return _("%(used)s of %(limit)s") % {"used": self.show(self.used), "limit": limit}
+
+
+@dataclass(frozen=True)
+class PoolLines:
+    pool: str
+    shared: bool
+    lines: list[Line]
+
+
+@dataclass(frozen=True)
+class Member:
+    """What one person of a team holds for it. amounts: [GPU, cores, memory] in people's units."""
+
+    username: str
+    full_name: str
+    role: str
+    me: bool
+    amounts: list[str]
+    running: int
+    waiting: int
+
+
+@dataclass(frozen=True)
+class TeamQuota:
+    team: Team
+    mine: bool
+    pools: list[PoolLines]
+    members: list[Member]
+
+
+@signed_in
+@require_safe
+def show_quota(request: HttpRequest) -> HttpResponse:
+    """Of one's teams; admins and auditors see every team, their own first."""
+    user = cast(User, request.user)
+    mine = set(user.memberships.values_list("team_id", flat=True))
+    teams = Team.objects.all() if user.sees_all else Team.objects.filter(pk__in=mine)
+    ordered = sorted(teams, key=lambda team: (team.pk not in mine, team.name))
+    quotas = [team_quota(team, user, team.pk in mine) for team in ordered]
+    context = {"quotas": quotas, "own": own_lines(user), "answer": quota_answer([q for q in quotas if q.mine])}
+    return render_page(request, "quota/page.html", context, fragment="quota/_live.html")
+
+
+def quota_answer(quotas: list[TeamQuota]) -> str:
+    """The GPUs of one's teams in a sentence, over all of their pools."""
+    lines = [pool.lines[0] for quota in quotas for pool in quota.pools]
+    if not lines:
+        return _("No team of yours has a quota yet.")
+    numbers = {
+        "used": show_gpu(sum(line.used for line in lines)),
+        "guarantee": show_gpu(sum(line.guarantee for line in lines)),
+    }
+    if full := next((q.team.name for q in quotas for pool in q.pools if pool.lines[0].is_full), ""):
+        return _("%(used)s GPUs held; %(team)s is at its limit.") % {**numbers, "team": full}
+    return _("%(used)s GPUs held, %(guarantee)s guaranteed.") % numbers
+
+
+def team_quota(team: Team, user: User, mine: bool) -> TeamQuota:
+    """What the team and everything below it hold: a limit counts its children's work too."""
+    below = subtree(team.pk, load_parents())
+    held = Holding.objects.live().filter(team__in=below).totals_by("pool")
+    rows = Quota.objects.filter(team=team).select_related("pool").order_by("pool__name")
+    pools = [
+        PoolLines(row.pool.name, row.pool.shared, quota_lines(row, held.get((row.pool_id,), NOTHING))) for row in rows
+    ]
+    return TeamQuota(team, mine, pools, team_members(team, user))
+
+
+def quota_lines(quota: Quota, held: Amounts) -> list[Line]:
+    """GPU, CPU and memory of one quota."""
+    numbers = zip(SHOWS, held, quota.guarantees(), quota.limits(), strict=True)
+    return [Line(str(name), show, used, guarantee, limit) for (name, show), used, guarantee, limit in numbers]
+
+
+def team_members(team: Team, user: User) -> list[Member]:
+    """The people of the team, whoever holds most first."""
+    held = {key[0]: total for key, total in Holding.objects.live().filter(team=team).totals_by("user").items()}
+    jobs = Job.objects.filter(team=team).open().order_by().values_list("user", "state").annotate(n=Count("pk"))
+    counts: Counter = Counter()
+    for user_id, state, n in jobs:
+        counts[user_id, "active" if state in JOB_ACTIVE else "waiting"] += n
+    rows = team.memberships.filter(user__suspended_at__isnull=True).select_related("user").order_by("user__username")
+    amounts = {row.user_id: held.get(row.user_id, NOTHING) for row in rows}
+    return [
+        Member(
+            username=row.user.username,
+            full_name=row.user.full_name,
+            role=row.get_role_display(),
+            me=row.user_id == user.pk,
+            amounts=[show(amount) for (_name, show), amount in zip(SHOWS, amounts[row.user_id], strict=True)],
+            running=counts[row.user_id, "active"],
+            waiting=counts[row.user_id, "waiting"],
+        )
+        for row in sorted(rows, key=lambda row: [-amount for amount in amounts[row.user_id]])
+    ]
+
+
+def own_lines(user: User) -> list[Line]:
+    """What this person holds over all pools, against the person's own limits."""
+    everyone = limit_of_everyone()
+    limits = (UserLimit.objects.filter(user=user).first() or everyone).effective(everyone)
+    held = add_amounts(Holding.objects.live().filter(user=user).totals_by("pool").values())
+    jobs = Job.objects.filter(user=user).aggregate(
+        jobs_running=Count("pk", filter=Q(state__in=sorted(JOB_ACTIVE))),
+        jobs_waiting=Count("pk", filter=Q(state=JobState.QUEUED)),
+    )
+    fields = ("gpu_milli", "cpu_milli", "memory_mib")
+    amounts = zip(SHOWS, fields, held, strict=True)
+    lines = [Line(str(name), show, used, 0, limits[field]) for (name, show), field, used in amounts]
+    return [*lines, *(Line(str(words), str, jobs[name], 0, limits[name]) for name, words in COUNTS)]
