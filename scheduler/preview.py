@@ -113,7 +113,9 @@ def _room(world: World, place: int, team_ids: list[int], waiting: int) -> PoolRo
 
 
 def _field_error(refusal: Refusal, draft: Draft) -> FieldError:
-    params = refusal.params
+    params = dict(refusal.params)
+    if params["field"] == "gpu_model":  # the core knows only the models that are here
+        params["asked"] = list(draft.spec.gpu.models) or [draft.spec.gpu.text]
     code = refusal.reason if refusal.reason != "impossible" else f"impossible_{params['field']}"
     return FieldError(POINTERS.get(params["field"], ""), code, {"pool": draft.pool.name, **params})
 

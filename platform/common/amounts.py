@@ -48,7 +48,7 @@ def show_amount(resource: str, value: Any) -> str:
         return show_gpu(int(value))
     if resource == "cpu_milli":
         return show_cpu(int(value))
-    if resource in {"memory_mib", "gpu_memory_mib"}:
+    if resource.endswith("_mib"):
         return show_memory(int(value))
     if resource == "at":
         return date_format(timezone.localtime(datetime.fromtimestamp(value, tz=UTC)), "H:i:s")

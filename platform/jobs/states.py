@@ -129,7 +129,9 @@ REASONS: dict[str, Reason] = {
 # Why a job waits (PRODUCT 1.7). Sentences take the refusal's params, already put into people's units.
 WAIT_REASONS: dict[str, str | Promise] = {
     "ahead_in_queue": _("%(n)s jobs ahead of it need the same resources first"),
-    "no_fit_now": _("%(free)s free, and no single place has the %(ask)s it asks for; the best has %(best)s"),
+    "no_fit_now": _("it asks for %(ask)s %(resource)s; the best node has %(best)s free, and %(free)s are free in all"),
+    "no_fit_now.slice": _("no card has room for it: the best has %(free_mib)s of memory free, and the slice needs %(need_mib)s"),
+    "no_fit_now.shared": _("each card with enough free memory serves as many tasks, or has given as much compute, as it can"),
     "gang_incomplete": _("%(have)s of %(need)s tasks fit together now; all start together or none"),
     "fragmented": _("enough is free overall, in pieces too small"),
     "team_limit": _("the team is at its limit: %(used)s of %(limit)s %(resource)s, and it asks for %(ask)s"),

@@ -9,8 +9,15 @@ from jobs.states import REASONS, WAIT_REASONS
 def wait_words(reason: dict) -> str:
     """One reason of Job.wait_reasons as a sentence."""
     code, params = reason["code"], reason.get("params", {})
-    template = WAIT_REASONS.get(code, WAIT_REASONS["unexplained"])
+    template = WAIT_REASONS.get(_variant(code, params), WAIT_REASONS["unexplained"])
     return str(template) % _Blank(show_params(params))
+
+
+def _variant(code: str, params: dict) -> str:
+    """A slice that fits no card is told in memory, or in tasks and compute where memory is not what is short."""
+    if code != "no_fit_now" or "need_mib" not in params:
+        return code
+    return f"{code}.slice" if params["free_mib"] < params["need_mib"] else f"{code}.shared"
 
 
 def end_words(code: str) -> str:

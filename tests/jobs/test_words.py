@@ -1,0 +1,45 @@
+"""Reasons read as sentences with people's units, whatever the numbers."""
+
+import pytest
+from django.utils.translation import override
+
+from jobs.states import REASONS, WAIT_REASONS
+from jobs.words import end_words, wait_words
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        (
+            {"code": "no_fit_now", "params": {"resource": "gpus", "free": 3, "ask": 2, "best": 1, "best_node": "n1"}},
+            "it asks for 2 GPUs on one node; the best node has 1 free, and 3 are free in all",
+        ),
+        (
+            {"code": "no_fit_now", "params": {"resource": "gpus", "free": 0, "ask": 1, "free_mib": 1990, "need_mib": 3815}},
+            "no card has room for it: the best has 2.1 GB of memory free, and the slice needs 4 GB",
+        ),
+        (
+            {"code": "no_fit_now", "params": {"resource": "gpus", "free": 0, "ask": 1, "free_mib": 9000, "need_mib": 3815}},
+            "each card with enough free memory serves as many tasks, or has given as much compute, as it can",
+        ),
+        (
+            {"code": "team_limit", "params": {"resource": "gpu_milli", "used": 500, "limit": 500, "ask": 250}},
+            "the team is at its limit: ½ of ½ GPUs, and it asks for ¼",
+        ),
+        ({"code": "held", "params": {"who": "ada"}}, "held by ada"),
+        ({"code": "from_the_future", "params": {}}, "the scheduler has not looked at it yet"),
+    ],
+)
+def test_a_wait_reason_is_a_sentence(reason, words):
+    with override("en"):
+        assert wait_words(reason) == words
+
+
+@pytest.mark.parametrize("code", sorted(WAIT_REASONS))
+def test_a_reason_without_its_numbers_still_reads(code):
+    assert "%(" not in wait_words({"code": code, "params": {}})
+
+
+@pytest.mark.parametrize("code", sorted(REASONS))
+def test_every_end_has_words(code):
+    assert end_words(code)
