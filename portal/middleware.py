@@ -108,7 +108,8 @@ class SameOriginMiddleware:
             return HttpResponseBadRequest(_("Two session cookies were sent. Clear the cookies of this site."))
         if why := self._refusal(request):
             log.warning("refused %s %s: %s", request.method, request.path, why)
-            return show_failure(request, NotPermitted("foreign_origin"))
+            with translation.override(language_of(request)):  # LookMiddleware comes later
+                return show_failure(request, NotPermitted("foreign_origin"))
         return self.get_response(request)
 
     def _refusal(self, request: HttpRequest) -> str:

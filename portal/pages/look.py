@@ -11,6 +11,8 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
+from accounts.models import User
+
 THEMES = {"auto": _("Like the system"), "light": _("Light"), "dark": _("Dark")}
 THEME_ICONS = {"auto": "device-desktop", "light": "sun", "dark": "moon"}
 THEME_COOKIE = "tessera-theme"
@@ -132,4 +134,4 @@ def set_look(request: HttpRequest) -> HttpResponse:
 def _keep(request: HttpRequest, response: HttpResponse, field: str, cookie: str, value: str) -> None:
     response.set_cookie(cookie, value, max_age=YEAR_S, httponly=True, samesite="Lax", secure=settings.SECURE)
     if request.user.is_authenticated:
-        type(request.user).objects.filter(pk=request.user.pk).update(**{field: value})
+        User.objects.filter(pk=request.user.pk).update(**{field: value})
