@@ -1,0 +1,66 @@
+"""The version, the API's own description, and the answer to an address that is none."""
+
+import tomllib
+from functools import cache
+
+from django.conf import settings
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from common.errors import NotFound
+from portal.api.permissions import ANYBODY
+from portal.api.view import ApiView
+
+API_VERSION = "1"
+
+
+class VersionShape(serializers.Serializer):
+    version = serializers.CharField()
+    api = serializers.CharField()
+
+
+class Version(ApiView):
+    scopes = {"GET": ANYBODY}
+    operations = {"GET": "get_version"}
+
+    @extend_schema(responses=VersionShape)
+    def get(self, request: Request) -> Response:
+        """Of the platform, and of this API."""
+        return Response({"version": read_version(), "api": API_VERSION})
+
+
+class Description(ApiView):
+    scopes = {"GET": ANYBODY}
+    operations = {"GET": "get_openapi"}
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request) -> Response:
+        return Response(describe())
+
+
+class Nowhere(ApiView):
+    """Every address below /api/v1/ that is none."""
+
+    scopes = dict.fromkeys(("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"), ANYBODY)
+    http_method_names = ["get", "head", "post", "put", "patch", "delete", "options"]
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request, path: str) -> Response:
+        raise NotFound(kind="address", id=path[:80])
+
+    post = put = patch = delete = options = get
+
+
+@cache
+def read_version() -> str:
+    with open(settings.ROOT / "pyproject.toml", "rb") as file:
+        return tomllib.load(file)["project"]["version"]
+
+
+@cache
+def describe() -> dict:
+    """OpenAPI 3.1, the same as docs/openapi.json; a test compares the two."""
+    return SchemaGenerator().get_schema(request=None, public=True)

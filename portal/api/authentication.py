@@ -1,0 +1,72 @@
+"""Who calls: a program with a token, or a page of the portal with its session."""
+
+from datetime import timedelta
+
+from django.db.models import Q
+from django.db.models.functions import Now
+from django.http import HttpRequest
+from django.middleware.csrf import CsrfViewMiddleware
+from django.utils import timezone, translation
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.request import Request
+
+from accounts.models import ApiToken, User, digest_of
+from common.errors import NotPermitted, NotSignedIn
+
+SCHEME = "bearer"
+NOTED_EVERY = timedelta(minutes=1)
+
+
+class TokenAuthentication(BaseAuthentication):
+    """Authorization: Bearer tes_...; `request.auth` is the ApiToken. A token never stands in an address."""
+
+    def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
+        scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != SCHEME:
+            return None
+        token = ApiToken.objects.live().filter(digest=digest_of(secret.strip())).select_related("user").first()
+        if token is None:
+            raise NotSignedIn("bad_token")
+        _note_use(token)
+        _speak_language_of(token.user, request)
+        return token.user, token
+
+    def authenticate_header(self, request: Request) -> str:
+        return 'Bearer realm="tessera"'
+
+
+class SessionAuthentication(BaseAuthentication):
+    """The portal's own session, for its scripts. Whatever changes something must carry the session's CSRF token."""
+
+    def authenticate(self, request: Request) -> tuple[User, None] | None:
+        user = getattr(request._request, "user", None)
+        if user is None or not user.is_authenticated or not user.is_active:
+            return None
+        _check_csrf(request._request)
+        return user, None
+
+
+class _CsrfCheck(CsrfViewMiddleware):
+    def _reject(self, request: HttpRequest, reason: str) -> str:  # type: ignore[override]
+        return reason
+
+
+def _check_csrf(request: HttpRequest) -> None:
+    check = _CsrfCheck(lambda request: None)  # type: ignore[arg-type,return-value]
+    check.process_request(request)
+    if check.process_view(request, None, (), {}):
+        raise NotPermitted("csrf_failed")
+
+
+def _note_use(token: ApiToken) -> None:
+    """At most once a minute, also when many requests come at once."""
+    if token.last_used_at is None or timezone.now() - token.last_used_at > NOTED_EVERY:
+        unnoted = Q(last_used_at__isnull=True) | Q(last_used_at__lt=Now() - NOTED_EVERY)
+        ApiToken.objects.filter(unnoted, pk=token.pk).update(last_used_at=Now())
+
+
+def _speak_language_of(user: User, request: Request) -> None:
+    """A program that asks for no language gets its owner's. LookMiddleware ends what is activated here."""
+    if user.language and "Accept-Language" not in request.headers:
+        translation.activate(user.language)
+        request._request.LANGUAGE_CODE = user.language

@@ -1,0 +1,65 @@
+"""What is sent, read under its byte limit before anything looks into it."""
+
+import json
+from collections.abc import Iterator
+
+from rest_framework.request import Request
+from rest_framework.serializers import Serializer
+
+from common.errors import FieldError, InvalidInput, TooLarge
+from portal.api.problems import UnsupportedMediaType
+
+MAX_JSON = 1024 * 1024
+MAX_YAML = 256 * 1024
+PIECE = 64 * 1024
+
+JSON = "application/json"
+YAML = ("application/yaml", "text/yaml")
+GZIP = "application/gzip"
+
+
+def media_type(request: Request, *known: str) -> str:
+    """The body's content type, one of `known`. Raises UnsupportedMediaType."""
+    got = (request.content_type or "").partition(";")[0].strip().lower()
+    if got not in known:
+        raise UnsupportedMediaType(got=got or "-", known=list(known))
+    return got
+
+
+def read_body(request: Request, limit: int) -> bytes:
+    """All of it. Raises TooLarge (bytes) when it says or proves to be longer; a length that lies is never believed."""
+    return b"".join(read_pieces(request, limit))
+
+
+def read_pieces(request: Request, limit: int) -> Iterator[bytes]:
+    if (request.META.get("CONTENT_LENGTH") or "0").isdecimal() and int(request.META.get("CONTENT_LENGTH") or 0) > limit:
+        raise TooLarge(max=limit)
+    total = 0
+    while piece := request._request.read(PIECE):
+        total += len(piece)
+        if total > limit:
+            raise TooLarge(max=limit)
+        yield piece
+
+
+def read_json(request: Request, shape: type[Serializer]) -> dict:
+    """The body as a JSON object that `shape` accepts, validated. Raises InvalidInput and ValidationError."""
+    media_type(request, JSON)
+    data = parse_json(read_body(request, MAX_JSON))
+    if not isinstance(data, dict):
+        raise InvalidInput([FieldError("", "json_not_an_object")])
+    sent = shape(data=data)
+    sent.is_valid(raise_exception=True)
+    return sent.validated_data
+
+
+def parse_json(body: bytes) -> object:
+    try:
+        return json.loads(body, parse_constant=_refuse)
+    except (RecursionError, ValueError) as error:  # a JSONDecodeError, bad UTF-8, or a number of too many digits
+        where = {"line": getattr(error, "lineno", 1), "column": getattr(error, "colno", 1)}
+        raise InvalidInput([FieldError("", "json_syntax", where)]) from None
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")

@@ -1,0 +1,99 @@
+"""Pools, machines, cards, the queue and what is free: everybody's work, masked by portal.sight."""
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from cluster.models import Pool
+from common.errors import NotFound
+from portal.api.cluster_shapes import GpuShape, NodeShape, PoolShape, QueueShape, RoomShape
+from portal.api.view import ApiView, all_of, read_query
+from portal.sight import active_rows, gpu_slices, node_views, queue_rows
+from scheduler.preview import free_now, last_cycle
+
+
+class PoolQuery(serializers.Serializer):
+    pool = serializers.CharField(max_length=64, required=False)
+
+
+class CardQuery(PoolQuery):
+    node = serializers.CharField(max_length=64, required=False)
+
+
+def list_of(shape: type[serializers.Serializer], name: str) -> type[serializers.Serializer]:
+    """The envelope of a list, for the API's description."""
+    fields = {"results": shape(many=True), "next_cursor": serializers.CharField(allow_null=True)}
+    return type(name, (serializers.Serializer,), fields)
+
+
+class ClusterView(ApiView):
+    scopes = {"GET": ("cluster:read",)}
+
+
+class PoolList(ClusterView):
+    operations = {"GET": "list_pools"}
+
+    @extend_schema(responses=list_of(PoolShape, "PoolList"))
+    def get(self, request: Request) -> Response:
+        return all_of(Pool.objects.all(), PoolShape)
+
+
+class PoolDetail(ClusterView):
+    operations = {"GET": "get_pool"}
+
+    @extend_schema(responses=PoolShape)
+    def get(self, request: Request, name: str) -> Response:
+        pool = Pool.objects.filter(name=name).first()
+        if pool is None:
+            raise NotFound(kind="pool", id=name)
+        return Response(PoolShape(pool).data)
+
+
+class NodeList(ClusterView):
+    operations = {"GET": "list_nodes"}
+
+    @extend_schema(parameters=[PoolQuery], responses=list_of(NodeShape, "NodeList"))
+    def get(self, request: Request) -> Response:
+        """Every machine with its cards and who holds what of it."""
+        return all_of(node_views(request.user, **read_query(request, PoolQuery)), NodeShape)
+
+
+class NodeDetail(ClusterView):
+    operations = {"GET": "get_node"}
+
+    @extend_schema(responses=NodeShape)
+    def get(self, request: Request, name: str) -> Response:
+        views = node_views(request.user, name=name)
+        if not views:
+            raise NotFound(kind="node", id=name)
+        return Response(NodeShape(views[0]).data)
+
+
+class GpuList(ClusterView):
+    operations = {"GET": "list_gpus"}
+
+    @extend_schema(parameters=[CardQuery], responses=list_of(GpuShape, "GpuList"))
+    def get(self, request: Request) -> Response:
+        """Every card with its slices. Those of other teams say team, size, state and expected end, and no more."""
+        return all_of(gpu_slices(request.user, **read_query(request, CardQuery)), GpuShape)
+
+
+class QueueView(ClusterView):
+    operations = {"GET": "get_queue"}
+
+    @extend_schema(parameters=[PoolQuery], responses=QueueShape)
+    def get(self, request: Request) -> Response:
+        """Everybody's jobs in the order in which they would start, and those that have resources now."""
+        pool, cycle = read_query(request, PoolQuery).get("pool"), last_cycle()
+        rows = {"waiting": queue_rows(request.user, pool), "active": active_rows(request.user, pool)}
+        return Response(QueueShape({**rows, "last_cycle_at": cycle.last_ok_at if cycle else None}).data)
+
+
+class Capacity(ClusterView):
+    operations = {"GET": "get_capacity"}
+
+    @extend_schema(responses=list_of(RoomShape, "RoomList"))
+    def get(self, request: Request) -> Response:
+        """What is free now in each pool, and what the limits of one's teams still allow of it."""
+        return all_of(free_now(request.user), RoomShape)

@@ -1,0 +1,49 @@
+"""Uploaded code: sent once, named by its digest in as many jobs as its owner likes."""
+
+from django.conf import settings
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from common.errors import NotFound
+from jobs.codepack import store_code
+from jobs.models import CodePack
+from portal.api.bodies import GZIP, media_type, read_pieces
+from portal.api.view import ApiView
+
+
+class CodeShape(serializers.Serializer):
+    """digest: what a job's `code` names. files, bytes: what is in it, unpacked."""
+
+    digest = serializers.CharField()
+    files = serializers.IntegerField()
+    bytes = serializers.IntegerField()
+
+
+class CodeUpload(ApiView):
+    scopes = {"POST": ("jobs:write",)}
+    operations = {"POST": "upload_code"}
+
+    @extend_schema(request={GZIP: OpenApiTypes.BINARY}, responses={201: OpenApiResponse(CodeShape)})
+    def post(self, request: Request) -> Response:
+        """Keep a .tar.gz. It is looked through and never unpacked here; the same bytes are kept once."""
+        media_type(request, GZIP)
+        info = store_code(read_pieces(request, settings.CODE_MAX_BYTES), settings.TESSERA_CODE)
+        counts = {"files": info.files, "bytes": info.bytes}
+        pack, _ = CodePack.objects.get_or_create(user=request.user, digest=info.digest, defaults=counts)
+        return Response(CodeShape(pack).data, status=201)
+
+
+class CodeDetail(ApiView):
+    scopes = {"GET": ("jobs:read",)}
+    operations = {"GET": "find_code"}
+
+    @extend_schema(responses=CodeShape)
+    def get(self, request: Request, digest: str) -> Response:
+        """Whether the caller has uploaded it before. Another's upload is as unknown as none. HEAD does the same."""
+        pack = CodePack.objects.filter(user=request.user, digest=digest).first()
+        if pack is None:
+            raise NotFound(kind="code", id=digest)
+        return Response(CodeShape(pack).data)

@@ -1,0 +1,70 @@
+"""Small fields and values that several shapes share."""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Choices
+from django.urls import reverse
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from cluster.models import NodeState
+from jobs.states import JobState, TaskState
+
+
+def one_of(words: Iterable[str]) -> dict[str, Any]:
+    """A closed list of words. Not as "enum": drf-spectacular would give each a component and a made-up name."""
+    return {"type": "string", "oneOf": [{"const": word} for word in words]}
+
+
+def _lower_case(choices: type[Choices]) -> type[serializers.CharField]:
+    @extend_schema_field(one_of(value.lower() for value in choices.values))
+    class LowerCase(serializers.CharField):
+        """A state as the API writes it. Read only."""
+
+        def to_representation(self, value: str) -> str:
+            return value.lower()
+
+    return LowerCase
+
+
+JobStateField = _lower_case(JobState)
+TaskStateField = _lower_case(TaskState)
+NodeStateField = _lower_case(NodeState)
+
+
+class Amount(serializers.Serializer):
+    """A quantity in its base unit, and as people read it. `value` null with text "" means no limit or unknown."""
+
+    value = serializers.IntegerField(allow_null=True)
+    text = serializers.CharField(allow_blank=True)
+
+
+class Reason(serializers.Serializer):
+    """Why a job waits. `code` and `params` never change with the language; `text` is for people."""
+
+    code = serializers.CharField()
+    params = serializers.DictField()
+    text = serializers.CharField()
+
+
+class Links(serializers.Serializer):
+    """Full addresses: of this object here, and of its page."""
+
+    self = serializers.CharField()  # type: ignore[assignment]
+    html = serializers.CharField()
+
+
+def amount(value: int | None, show: Callable[[int], str]) -> dict[str, Any]:
+    return {"value": value, "text": "" if value is None else show(value)}
+
+
+def moment(value: datetime | None) -> str | None:
+    """RFC 3339 in UTC, as REST framework writes it."""
+    return None if value is None else serializers.DateTimeField().to_representation(value)
+
+
+def full_url(name: str, **parts: object) -> str:
+    return settings.TESSERA_PUBLIC_URL + reverse(name, kwargs=parts)

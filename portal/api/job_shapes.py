@@ -1,0 +1,226 @@
+"""Jobs as JSON. Shown only to those who may see the whole of them: the views begin at `visible_to`."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from common.resources import show_cpu, show_duration, show_memory
+from events.models import Event
+from jobs.models import Job, Priority, Task
+from jobs.states import JobState
+from jobs.words import end_hint, end_words, wait_words
+from portal.api.fields import (
+    Amount,
+    JobStateField,
+    Links,
+    Reason,
+    TaskStateField,
+    amount,
+    full_url,
+    moment,
+    one_of,
+)
+from portal.sight import expected_end
+
+
+class Card(serializers.Serializer):
+    """What a task was given of one card. Simulated cards are marked. enforcement: what holds the memory limit."""
+
+    index = serializers.IntegerField()
+    uuid = serializers.CharField()
+    model = serializers.CharField()
+    memory_mib = serializers.IntegerField()
+    memory_text = serializers.SerializerMethodField()
+    compute_percent = serializers.IntegerField()
+    whole = serializers.BooleanField()
+    simulated = serializers.BooleanField()
+    enforcement = serializers.CharField()
+
+    def get_memory_text(self, card: dict) -> str:
+        return show_memory(card["memory_mib"])
+
+
+class TaskShape(serializers.Serializer):
+    """One container on one node, once. node: null until it is placed. log: where its text is read."""
+
+    uuid = serializers.CharField()
+    role = serializers.CharField()
+    rank = serializers.IntegerField()
+    attempt = serializers.IntegerField()
+    state = TaskStateField()
+    reason = serializers.CharField(allow_blank=True)
+    reason_text = serializers.SerializerMethodField()
+    detail = serializers.CharField(allow_blank=True)
+    node = serializers.SerializerMethodField()
+    gpus = Card(many=True, source="cards")
+    cpu = serializers.SerializerMethodField()
+    memory = serializers.SerializerMethodField()
+    address = serializers.CharField(allow_blank=True)
+    ports = serializers.DictField(child=serializers.IntegerField())
+    exit_code = serializers.IntegerField(allow_null=True)
+    exit_signal = serializers.IntegerField(allow_null=True)
+    peak_memory_mib = serializers.IntegerField(allow_null=True)
+    assigned_at = serializers.DateTimeField(allow_null=True)
+    started_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+    log = serializers.SerializerMethodField()
+
+    def get_reason_text(self, task: Task) -> str:
+        return end_words(task.reason)
+
+    def get_node(self, task: Task) -> str | None:
+        return task.node.name if task.node else None
+
+    @extend_schema_field(Amount)
+    def get_cpu(self, task: Task) -> dict[str, Any]:
+        return amount(task.cpu_milli, show_cpu)
+
+    @extend_schema_field(Amount)
+    def get_memory(self, task: Task) -> dict[str, Any]:
+        return amount(task.memory_mib, show_memory)
+
+    def get_log(self, task: Task) -> str:
+        return f"{full_url('api-job-logs', job_id=task.job.public_id)}?task={task.uuid}"
+
+
+class Wait(serializers.Serializer):
+    """position: the n-th of `of` in its pool, null before the scheduler's first look; as_of: when it last looked."""
+
+    position = serializers.IntegerField(allow_null=True)
+    of = serializers.IntegerField(allow_null=True)
+    reasons = Reason(many=True)
+    as_of = serializers.DateTimeField(allow_null=True)
+
+
+class JobShape(serializers.Serializer):
+    """A job. gpu: what one task asks, as in the job file; nodes: how many tasks start together; cpu, memory: per task.
+
+    reason: why it ended. wait: only while it waits. spec: the canonical job file. tasks: of the newest attempt.
+    """
+
+    id = serializers.CharField(source="public_id")
+    name = serializers.CharField(allow_blank=True)
+    kind = serializers.CharField()
+    team = serializers.CharField(source="team.name")
+    owner = serializers.CharField(source="user.username")
+    pool = serializers.CharField(source="pool.name")
+    state = JobStateField()
+    reason = serializers.CharField(allow_blank=True)
+    reason_text = serializers.SerializerMethodField()
+    hint = serializers.SerializerMethodField()
+    priority = serializers.SerializerMethodField()
+    gpu = serializers.SerializerMethodField()
+    nodes = serializers.SerializerMethodField()
+    cpu = serializers.SerializerMethodField()
+    memory = serializers.SerializerMethodField()
+    time = serializers.SerializerMethodField()
+    max_time = serializers.SerializerMethodField()
+    spec = serializers.DictField()
+    attempt = serializers.IntegerField()
+    retries_left = serializers.IntegerField()
+    submitted_at = serializers.DateTimeField()
+    started_at = serializers.DateTimeField(allow_null=True)
+    ended_at = serializers.DateTimeField(allow_null=True)
+    expected_end_at = serializers.SerializerMethodField()
+    exit_code = serializers.IntegerField(allow_null=True)
+    held = serializers.SerializerMethodField()
+    held_by = serializers.CharField(allow_blank=True)
+    stop_requested_at = serializers.DateTimeField(allow_null=True)
+    wait = serializers.SerializerMethodField()
+    tasks = serializers.SerializerMethodField()
+    links = serializers.SerializerMethodField()
+
+    def get_reason_text(self, job: Job) -> str:
+        return end_words(job.reason)
+
+    def get_hint(self, job: Job) -> str:
+        return end_hint(job.reason)
+
+    @extend_schema_field(one_of(priority.name.lower() for priority in Priority))
+    def get_priority(self, job: Job) -> str:
+        return Priority(job.priority).name.lower()
+
+    def get_gpu(self, job: Job) -> str:
+        return job.gang[0]["request"]["gpu"]
+
+    def get_nodes(self, job: Job) -> int:
+        return sum(role["min"] for role in job.gang)
+
+    @extend_schema_field(Amount)
+    def get_cpu(self, job: Job) -> dict[str, Any]:
+        return amount(job.gang[0]["request"]["cpu_milli"], show_cpu)
+
+    @extend_schema_field(Amount)
+    def get_memory(self, job: Job) -> dict[str, Any]:
+        return amount(job.gang[0]["request"]["memory_mib"], show_memory)
+
+    @extend_schema_field(Amount)
+    def get_time(self, job: Job) -> dict[str, Any]:
+        return amount(job.time_s, show_duration)
+
+    @extend_schema_field(Amount)
+    def get_max_time(self, job: Job) -> dict[str, Any]:
+        return amount(job.max_time_s, show_duration)
+
+    @extend_schema_field(serializers.DateTimeField(allow_null=True))
+    def get_expected_end_at(self, job: Job) -> str | None:
+        return moment(expected_end(job))
+
+    def get_held(self, job: Job) -> bool:
+        return job.held_at is not None
+
+    @extend_schema_field(Wait(allow_null=True))
+    def get_wait(self, job: Job) -> dict | None:
+        return show_wait(job) if job.state == JobState.QUEUED else None
+
+    @extend_schema_field(TaskShape(many=True))
+    def get_tasks(self, job: Job) -> list[dict]:
+        """Sorted here and not in the query, so that a list of jobs is prefetched in one."""
+        newest = [task for task in job.tasks.all() if task.attempt == job.attempt]
+        return TaskShape(sorted(newest, key=lambda task: (task.role, task.rank)), many=True).data
+
+    @extend_schema_field(Links)
+    def get_links(self, job: Job) -> dict[str, str]:
+        return {
+            "self": full_url("api-job", job_id=job.public_id),
+            "html": full_url("job", job_id=job.public_id),
+        }
+
+
+class EventShape(serializers.Serializer):
+    """A line of a job's history, its tasks' included. kind: job or task; params of a task's line have role and rank.
+
+    verb: "state" for a move, with from_state and to_state; else what was done (submitted, held, stop_requested, ...).
+    """
+
+    id = serializers.IntegerField()
+    at = serializers.DateTimeField()
+    kind = serializers.CharField()
+    verb = serializers.CharField()
+    from_state = serializers.SerializerMethodField()
+    to_state = serializers.SerializerMethodField()
+    reason = serializers.CharField(allow_blank=True)
+    reason_text = serializers.SerializerMethodField()
+    actor = serializers.CharField()
+    params = serializers.DictField()
+
+    def get_from_state(self, event: Event) -> str:
+        return event.from_state.lower()
+
+    def get_to_state(self, event: Event) -> str:
+        return event.to_state.lower()
+
+    def get_reason_text(self, event: Event) -> str:
+        return end_words(event.reason)
+
+
+def show_wait(job: Job) -> dict[str, Any]:
+    """The shape of Wait."""
+    reasons = job.wait_reasons or [{"code": "unexplained", "params": {}}]
+    return {
+        "position": job.wait_position,
+        "of": job.wait_of,
+        "reasons": [{"code": r["code"], "params": r.get("params", {}), "text": wait_words(r)} for r in reasons],
+        "as_of": moment(job.explained_at),
+    }

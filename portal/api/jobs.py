@@ -1,0 +1,224 @@
+"""Jobs: list, submit, look, stop, retry, hold, release."""
+
+from collections.abc import Callable
+
+from django.db.models import Prefetch, Q
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from common.errors import FieldError, InvalidInput, NotFound
+from events.models import Event
+from jobs.control import hold_job, release_job, retry_job, stop_job
+from jobs.jobfile.load import load_jobfile, load_json
+from jobs.jobfile.parse import parse_spec
+from jobs.models import Job, JobQuerySet, Task
+from jobs.states import JobState
+from jobs.submit import submit_job
+from portal.api.bodies import JSON, MAX_JSON, MAX_YAML, YAML, media_type, read_body
+from portal.api.job_shapes import EventShape, JobShape, TaskShape, Wait, show_wait
+from portal.api.view import ApiView, PageQuery, all_of, page, read_query
+from scheduler.preview import check_possible, runtime_has_containers
+
+MAX_KEY = 200
+TASKS = Prefetch("tasks", Task.objects.select_related("job", "node"))
+
+
+def visible_jobs(request: Request) -> JobQuerySet:
+    return Job.objects.visible_to(request.user).with_names().prefetch_related(TASKS)
+
+
+def find_job(request: Request, job_id: str) -> Job:
+    """Raises NotFound also for a job of a team that is not the caller's."""
+    job = visible_jobs(request).filter(pk=int(job_id.removeprefix("job-"))).first()
+    if job is None:
+        raise NotFound(kind="job", id=job_id)
+    return job
+
+
+class JobsQuery(PageQuery):
+    """state: one or more, with commas. owner: a user name, or "me". q: part of the name, or an id."""
+
+    state = serializers.CharField(max_length=200, required=False)
+    team = serializers.CharField(max_length=64, required=False)
+    pool = serializers.CharField(max_length=64, required=False)
+    owner = serializers.CharField(max_length=64, required=False)
+    q = serializers.CharField(max_length=100, required=False)
+
+
+class JobPage(serializers.Serializer):
+    results = JobShape(many=True)
+    next_cursor = serializers.CharField(allow_null=True)
+
+
+class JobList(ApiView):
+    scopes = {"GET": ("jobs:read",), "POST": ("jobs:write",)}
+    operations = {"GET": "list_jobs", "POST": "submit_job"}
+    refusals = {"POST": ("409", "422")}
+
+    @extend_schema(parameters=[JobsQuery], responses=JobPage)
+    def get(self, request: Request) -> Response:
+        """The jobs of one's teams, the newest first."""
+        query = read_query(request, JobsQuery)
+        return page(filter_jobs(visible_jobs(request), query, request), query, JobShape, newest_first=True)
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter(
+                "Idempotency-Key",
+                {"type": "string", "minLength": 1, "maxLength": MAX_KEY, "pattern": "^[!-~]+$"},
+                OpenApiParameter.HEADER,
+                description="The same key with the same body answers with the job of the first submit.",
+            )
+        ],
+        request={JSON: OpenApiTypes.OBJECT, YAML[0]: OpenApiTypes.STR, YAML[1]: OpenApiTypes.STR},
+        responses={201: OpenApiResponse(JobShape, "The job, and its address in Location.")},
+    )
+    def post(self, request: Request) -> Response:
+        """Submit a job file, as JSON or as YAML. It is accepted unless it could never run; what does not fit waits."""
+        kind = media_type(request, JSON, *YAML)
+        body = read_body(request, MAX_JSON if kind == JSON else MAX_YAML)
+        spec = parse_spec(load_json(body) if kind == JSON else load_jobfile(body))
+        job = submit_job(
+            user=request.user,
+            spec=spec,
+            check=check_possible,
+            containers=runtime_has_containers(),
+            key=read_key(request),
+            body=body,
+        )
+        shown = JobShape(job).data
+        return Response(shown, status=201, headers={"Location": shown["links"]["self"]})
+
+
+class JobDetail(ApiView):
+    scopes = {"GET": ("jobs:read",)}
+    operations = {"GET": "get_job"}
+
+    @extend_schema(responses=JobShape)
+    def get(self, request: Request, job_id: str) -> Response:
+        """One job with the tasks of its newest attempt."""
+        return Response(JobShape(find_job(request, job_id)).data)
+
+
+class JobAction(ApiView):
+    """A verb on a job. Each is safe to repeat, but for retry."""
+
+    scopes = {"POST": ("jobs:write",)}
+    refusals = {"POST": ("409",)}
+    service: Callable[..., Job]
+
+    @extend_schema(request=None, responses=JobShape)
+    def post(self, request: Request, job_id: str) -> Response:
+        job = find_job(request, job_id)
+        type(self).service(actor=request.user, job=job)
+        return Response(JobShape(find_job(request, job_id)).data)
+
+
+class JobStop(JobAction):
+    """Write the wish to stop it. A waiting job is cancelled at once; a running one gets SIGTERM, later SIGKILL."""
+
+    operations = {"POST": "stop_job"}
+    service = staticmethod(stop_job)
+
+
+class JobRetry(JobAction):
+    """Queue an ended job once more, as a new attempt."""
+
+    operations = {"POST": "retry_job"}
+    service = staticmethod(retry_job)
+
+
+class JobHold(JobAction):
+    """Keep a waiting job from starting. It keeps its place."""
+
+    operations = {"POST": "hold_job"}
+    service = staticmethod(hold_job)
+
+
+class JobRelease(JobAction):
+    """Let a held job start again."""
+
+    operations = {"POST": "release_job"}
+    service = staticmethod(release_job)
+
+
+class JobWait(ApiView):
+    scopes = {"GET": ("jobs:read",)}
+    operations = {"GET": "get_wait"}
+
+    @extend_schema(responses=Wait)
+    def get(self, request: Request, job_id: str) -> Response:
+        """Its place in the line, and why it waits. A job that does not wait has no reasons."""
+        job = find_job(request, job_id)
+        nothing = {"position": None, "of": None, "reasons": [], "as_of": None}
+        return Response(show_wait(job) if job.state == JobState.QUEUED else nothing)
+
+
+class TaskList(serializers.Serializer):
+    results = TaskShape(many=True)
+    next_cursor = serializers.CharField(allow_null=True)
+
+
+class JobTasks(ApiView):
+    scopes = {"GET": ("jobs:read",)}
+    operations = {"GET": "list_tasks"}
+
+    @extend_schema(responses=TaskList)
+    def get(self, request: Request, job_id: str) -> Response:
+        """The tasks of every attempt, the newest attempt first."""
+        tasks = find_job(request, job_id).tasks.select_related("job", "node")
+        return all_of(tasks.order_by("-attempt", "role", "rank"), TaskShape)
+
+
+class EventPage(serializers.Serializer):
+    results = EventShape(many=True)
+    next_cursor = serializers.CharField(allow_null=True)
+
+
+class JobEvents(ApiView):
+    scopes = {"GET": ("jobs:read",)}
+    operations = {"GET": "list_events"}
+
+    @extend_schema(parameters=[PageQuery], responses=EventPage)
+    def get(self, request: Request, job_id: str) -> Response:
+        """Its history and that of its tasks, the oldest first."""
+        query, job = read_query(request, PageQuery), find_job(request, job_id)
+        of_tasks = Q(kind=Task.KIND, object_id__in=job.tasks.values("pk"))
+        events = Event.objects.filter(Q(kind=Job.KIND, object_id=job.pk) | of_tasks)
+        return page(events, query, EventShape, newest_first=False)
+
+
+def filter_jobs(jobs: JobQuerySet, query: dict, request: Request) -> JobQuerySet:
+    if states := query.get("state"):
+        jobs = jobs.filter(state__in=_states(states))
+    if owner := query.get("owner"):
+        jobs = jobs.filter(user__username__iexact=request.user.username if owner == "me" else owner)
+    for name in ("team", "pool"):
+        if name in query:
+            jobs = jobs.filter(**{f"{name}__name__iexact": query[name]})
+    if text := query.get("q"):
+        number = text.removeprefix("job-")
+        by_id = Q(pk=int(number)) if number.isascii() and number.isdecimal() and len(number) < 19 else Q(pk=None)
+        jobs = jobs.filter(Q(name__icontains=text) | by_id)
+    return jobs
+
+
+def read_key(request: Request) -> str:
+    """The Idempotency-Key; "" where none is sent."""
+    key = request.headers.get("Idempotency-Key")
+    if key is None:
+        return ""
+    if not 1 <= len(key) <= MAX_KEY or not key.isascii() or not key.isprintable() or " " in key:
+        raise InvalidInput([FieldError("/Idempotency-Key", "bad_idempotency_key", {"max": MAX_KEY})])
+    return key
+
+
+def _states(text: str) -> list[str]:
+    known = [state.lower() for state in JobState.values]
+    words = [word.strip().lower() for word in text.split(",") if word.strip()]
+    if wrong := [word for word in words if word not in known]:
+        raise InvalidInput([FieldError("/state", "unknown_value", {"got": wrong[0][:40], "allowed": known})])
+    return [word.upper() for word in words]

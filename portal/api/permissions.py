@@ -1,0 +1,38 @@
+"""What a token may be used for. Whether its person may do it is asked in the services (accounts.permissions)."""
+
+from typing import TYPE_CHECKING
+
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+
+from common.errors import NotPermitted, NotSignedIn
+
+if TYPE_CHECKING:  # REST framework's views import this module by its name in the settings
+    from rest_framework.views import APIView
+
+ANYBODY: tuple[str, ...] = ("*",)
+"""Also for those who are not signed in."""
+SIGNED_IN: tuple[str, ...] = ()
+"""Any token of any scope will do."""
+
+
+class HasScope(BasePermission):
+    """Each view says `scopes = {method: scopes that are needed}`; a method that says nothing is closed to everybody."""
+
+    def has_permission(self, request: Request, view: "APIView") -> bool:
+        needed = scopes_of(view, request.method or "")
+        if needed == ANYBODY:
+            return True
+        if not request.user.is_authenticated:
+            raise NotSignedIn()
+        if needed is None and request.method in view.allowed_methods:
+            raise NotPermitted("no_scope_declared")
+        held = request.auth.scopes if request.auth is not None else needed
+        if missing := [scope for scope in needed or () if scope not in held]:
+            raise NotPermitted("missing_scope", scope=missing[0])
+        return True
+
+
+def scopes_of(view: "APIView", method: str) -> tuple[str, ...] | None:
+    """None where the view does not say. HEAD asks for what GET asks for."""
+    return getattr(view, "scopes", {}).get("GET" if method == "HEAD" else method)

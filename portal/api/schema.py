@@ -1,0 +1,123 @@
+"""How the API describes itself: drf-spectacular, with what is the same everywhere said once, here."""
+
+import re
+from typing import Any
+
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.openapi import AutoSchema
+from rest_framework import serializers
+
+from portal.api.permissions import ANYBODY, scopes_of
+from portal.api.problems import CONTENT_TYPE
+
+PARTS = {
+    "job_id": {"type": "string", "pattern": r"^job-[1-9][0-9]{0,17}$"},
+    "name": {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"},
+    "digest": {"type": "string", "pattern": r"^sha256:[0-9a-f]{64}$"},
+    "token_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
+}
+WORDS = {
+    "400": "Something that was sent cannot be used; `errors` names each field.",
+    "401": "No session and no live token.",
+    "403": "The token lacks the scope, or the person may not do this.",
+    "404": "No such thing, or none that the caller may see.",
+    "405": "The method is not possible here.",
+    "406": "It cannot be answered in the form that Accept asks for.",
+    "409": "It clashes with what is there, or a limit of counts is met.",
+    "413": "The body is too large.",
+    "415": "The body's Content-Type is not one of those that are read here.",
+    "422": "It could never run here (`impossible`), or the Idempotency-Key came with another body.",
+}
+ALWAYS = ("400", "404", "405", "406")
+WITH_BODY = ("413", "415")
+
+
+class FieldProblem(serializers.Serializer):
+    pointer = serializers.CharField(allow_blank=True, help_text="JSON pointer into what was sent; empty: all of it")
+    code = serializers.CharField()
+    detail = serializers.CharField()
+    params = serializers.DictField()
+
+
+class Hint(serializers.Serializer):
+    action = serializers.CharField()
+    pointer = serializers.CharField(allow_blank=True)
+    value = serializers.JSONField()
+
+
+class Problem(serializers.Serializer):
+    """RFC 9457. code and params never change; title and detail follow Accept-Language."""
+
+    type = serializers.CharField()
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    detail = serializers.CharField()
+    instance = serializers.CharField()
+    code = serializers.CharField()
+    params = serializers.DictField()
+    request_id = serializers.CharField(allow_blank=True)
+    errors = FieldProblem(many=True)
+    hints = Hint(many=True)
+
+
+class Schema(AutoSchema):
+    """Operations are named by the view's `operations = {"GET": "list_jobs"}`."""
+
+    def get_operation_id(self) -> str:
+        return self.view.operations[self.method]
+
+    def get_tags(self) -> list[str]:
+        return [re.split(r"[/:]", self.path.removeprefix("/api/v1/"))[0]]
+
+    def get_description(self) -> str:
+        """The method's own words, and the scope that a token needs for it."""
+        words = (getattr(self.view, self.method.lower()).__doc__ or "").strip()
+        scopes = scopes_of(self.view, self.method)
+        if scopes == ANYBODY:
+            return words
+        needs = f"Needs the scope `{'`, `'.join(scopes)}`." if scopes else "Any token will do."
+        return f"{words}\n\n{needs}".strip()
+
+    def _get_format_parameters(self) -> list[dict[str, Any]]:
+        return []
+
+    def get_auth(self) -> list[dict[str, Any]]:
+        found = super().get_auth()
+        return [] if scopes_of(self.view, self.method) == ANYBODY else [one for one in found if one]
+
+    def _resolve_path_parameters(self, variables: list[str]) -> list[dict[str, Any]]:
+        return [{"in": "path", "name": name, "required": True, "schema": PARTS[name]} for name in variables]
+
+    def _get_response_bodies(self, direction: str = "response") -> dict[str, Any]:
+        found = super()._get_response_bodies(direction)
+        for status in self._refusals():
+            answer = self._get_response_for_code(Problem, status, media_types=[CONTENT_TYPE])
+            found.setdefault(status, {**answer, "description": WORDS[status]})
+        return found
+
+    def _refusals(self) -> list[str]:
+        signed = () if scopes_of(self.view, self.method) == ANYBODY else ("401", "403")
+        body = WITH_BODY if self.method == "POST" and self.get_request_serializer() is not None else ()
+        more = getattr(self.view, "refusals", {}).get(self.method, ())
+        return sorted({*ALWAYS, *signed, *body, *more})
+
+
+class TokenScheme(OpenApiAuthenticationExtension):
+    target_class = "portal.api.authentication.TokenAuthentication"
+    name = "token"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:
+        return {"type": "http", "scheme": "bearer", "description": "An API token (tes_...), made under API tokens."}
+
+
+class SessionScheme(OpenApiAuthenticationExtension):
+    target_class = "portal.api.authentication.SessionAuthentication"
+    name = "session"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:
+        return {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": "tessera",
+            "description": "The portal's own session. What changes something carries X-CSRFToken and Origin as well.",
+        }

@@ -1,0 +1,60 @@
+"""The API's addresses, below /api/v1/. Every name here has a line in the table of tests/portal/test_doors.py."""
+
+from django.urls import path, re_path, register_converter
+from django.urls.converters import StringConverter
+
+from portal.api import about, cluster, code, jobs, logs, me, quotas
+
+
+class JobId(StringConverter):
+    """job-412, no more digits than an id can have. Any other shape is no address."""
+
+    regex = "job-[1-9][0-9]{0,17}"
+
+
+class Name(StringConverter):
+    regex = "[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+
+
+class Digest(StringConverter):
+    regex = "sha256:[0-9a-f]{64}"
+
+
+class Number(StringConverter):
+    regex = "[1-9][0-9]{0,17}"
+
+    def to_python(self, value: str) -> int:  # type: ignore[override]
+        return int(value)
+
+
+for name, converter in (("job", JobId), ("called", Name), ("digest", Digest), ("number", Number)):
+    register_converter(converter, name)
+
+urlpatterns = [
+    path("me", me.Me.as_view(), name="api-me"),
+    path("me/tokens", me.Tokens.as_view(), name="api-tokens"),
+    path("me/tokens/<number:token_id>", me.TokenDetail.as_view(), name="api-token"),
+    path("jobs", jobs.JobList.as_view(), name="api-jobs"),
+    path("jobs/<job:job_id>", jobs.JobDetail.as_view(), name="api-job"),
+    path("jobs/<job:job_id>:stop", jobs.JobStop.as_view(), name="api-job-stop"),
+    path("jobs/<job:job_id>:retry", jobs.JobRetry.as_view(), name="api-job-retry"),
+    path("jobs/<job:job_id>:hold", jobs.JobHold.as_view(), name="api-job-hold"),
+    path("jobs/<job:job_id>:release", jobs.JobRelease.as_view(), name="api-job-release"),
+    path("jobs/<job:job_id>/logs", logs.JobLogs.as_view(), name="api-job-logs"),
+    path("jobs/<job:job_id>/events", jobs.JobEvents.as_view(), name="api-job-events"),
+    path("jobs/<job:job_id>/tasks", jobs.JobTasks.as_view(), name="api-job-tasks"),
+    path("jobs/<job:job_id>/wait", jobs.JobWait.as_view(), name="api-job-wait"),
+    path("code", code.CodeUpload.as_view(), name="api-codes"),
+    path("code/<digest:digest>", code.CodeDetail.as_view(), name="api-code"),
+    path("pools", cluster.PoolList.as_view(), name="api-pools"),
+    path("pools/<called:name>", cluster.PoolDetail.as_view(), name="api-pool"),
+    path("nodes", cluster.NodeList.as_view(), name="api-nodes"),
+    path("nodes/<called:name>", cluster.NodeDetail.as_view(), name="api-node"),
+    path("gpus", cluster.GpuList.as_view(), name="api-gpus"),
+    path("quotas", quotas.Quotas.as_view(), name="api-quotas"),
+    path("queue", cluster.QueueView.as_view(), name="api-queue"),
+    path("capacity", cluster.Capacity.as_view(), name="api-capacity"),
+    path("version", about.Version.as_view(), name="api-version"),
+    path("openapi.json", about.Description.as_view(), name="api-openapi"),
+    re_path(r"^(?P<path>.*)$", about.Nowhere.as_view(), name="api-nowhere"),
+]

@@ -1,0 +1,54 @@
+"""The API's own sentences: for what HTTP itself refuses, and the short titles of problems. The rest is common.words."""
+
+from django.utils.translation import gettext_lazy as _
+
+from common.errors import PlatformError
+from common.words import ERROR_WORDS, error_words
+
+WORDS = {
+    "bad_request": _("The request cannot be read. Check its headers and its body."),
+    "bad_token": _("This token is unknown, expired or revoked. Make a new one in the portal, under API tokens."),
+    "csrf_failed": _(
+        "The request does not carry this session's CSRF token. Send it as X-CSRFToken, or use an API token."
+    ),
+    "method_not_allowed": _("%(method)s is not possible here. Use one of: %(allowed)s."),
+    "missing_scope": _("The token lacks the scope %(scope)s. Make a token that has it."),
+    "no_scope_declared": _("This address is closed, since nobody said who may use it. Tell an administrator."),
+    "not_acceptable": _("This address cannot answer in the form that the Accept header asks for. Ask for: %(known)s."),
+    "unsupported_media_type": _("The body's Content-Type is “%(got)s”. Send one of: %(known)s."),
+}
+
+TITLES = {
+    "idempotency_key_reused": _("This key was used before"),
+    "impossible": _("This can never run here"),
+    "user_limit": _("You are at your limit"),
+}
+TITLES_BY_STATUS = {
+    400: _("Something that was sent cannot be used"),
+    401: _("You are not signed in"),
+    403: _("You may not do this"),
+    404: _("There is no such thing"),
+    405: _("This is not possible here"),
+    406: _("It cannot be answered in this form"),
+    409: _("This clashes with what is there"),
+    413: _("This is too large"),
+    415: _("It cannot be read in this form"),
+    422: _("This was understood and cannot be done"),
+    429: _("Too many requests"),
+    503: _("Something does not answer"),
+}
+
+
+def title_of(error: PlatformError) -> str:
+    return str(TITLES.get(error.code) or TITLES_BY_STATUS.get(error.status) or _("Something went wrong"))
+
+
+def detail_of(error: PlatformError) -> str:
+    """The sentence for `error`. For one wrong field it is that field's sentence, since there is nothing else to say."""
+    if error.code in WORDS and error.code not in ERROR_WORDS:
+        return str(WORDS[error.code]) % {name: _text(value) for name, value in error.params.items()}
+    return error_words(error)
+
+
+def _text(value: object) -> str:
+    return ", ".join(str(item) for item in value) if isinstance(value, list | tuple) else str(value)
