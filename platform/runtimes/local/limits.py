@@ -7,7 +7,7 @@ Never RLIMIT_AS: CUDA reserves address space far beyond what it uses.
 import math
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 V2, V1, WATCHDOG = "cgroup v2", "cgroup v1", "watchdog"
 
@@ -85,14 +85,17 @@ def remove(group: str, patience_s: float = 1.0) -> None:
             return
 
 
-def choose_cpus(cpu_milli: int, candidates: Iterable[int], load: Mapping[int, int]) -> list[int]:
+def choose_cpus(cpu_milli: int, near: Collection[int], allowed: Collection[int], load: Mapping[int, int]) -> list[int]:
     """The cores to pin to: as many as cpu_milli rounds up to, the least used first; [] means no pin.
 
-    load: how many tasks are pinned to each core already. Below one core a pin would only hurt: the share decides.
+    near: those of the task's NUMA node, used when they are enough. load: how many tasks are pinned to each core
+    already. Below one core a pin would only hurt: the share decides.
     """
-    cores = sorted(candidates, key=lambda core: (load.get(core, 0), core))
     count = math.ceil(cpu_milli / 1000)
-    return sorted(cores[:count]) if cpu_milli >= 1000 and count < len(cores) else []
+    if cpu_milli < 1000 or count >= len(allowed):
+        return []
+    candidates = near if len(near) >= count else allowed
+    return sorted(sorted(candidates, key=lambda core: (load.get(core, 0), core))[:count])
 
 
 def _put(group: str, name: str, value: int) -> None:

@@ -112,8 +112,8 @@ def _v2_candidates(mounts, own) -> list[str]:
 
 def _delegate(parent: str) -> bool:
     """Make the group and have the memory (and, if there is one, the CPU) controller work below it."""
+    above = os.path.dirname(parent)
     try:
-        above = os.path.dirname(parent)
         offered = Path(above, "cgroup.controllers").read_text().split()
         if "memory" not in offered:
             return False
@@ -123,6 +123,7 @@ def _delegate(parent: str) -> bool:
                 if name not in Path(folder, "cgroup.subtree_control").read_text().split():
                     Path(folder, "cgroup.subtree_control").write_text(f"+{name}")
     except OSError:
+        limits.remove(parent, patience_s=0.01)  # not ours to use: leave nothing there
         return False
     return True
 

@@ -19,11 +19,21 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
-from runtimes.base import Capabilities, ContainerView, GpuView, NodeView, Phase, Rejected, TaskSpec, Unavailable
+from runtimes.base import (
+    Capabilities,
+    ContainerView,
+    GpuView,
+    NodeView,
+    NumaView,
+    Phase,
+    Rejected,
+    TaskSpec,
+    Unavailable,
+)
 from runtimes.local import inventory, leftovers, limits, processes
 from runtimes.local.plan import LOG_CAPS, Surroundings, build_plan
 from runtimes.local.probe import Isolation, MemoryControl, probe_isolation, probe_memory, run_python
-from runtimes.local.profiles import Simulated, simulate
+from runtimes.local.profiles import simulate
 from runtimes.local.taskdir import TaskDir
 from runtimes.logs import LogStore
 
@@ -71,8 +81,7 @@ class LocalRuntime:
     # the contract
 
     def list_nodes(self) -> list[NodeView]:
-        gpus, links, numa, driver = self._hardware()
-        self._cards = {gpu.uuid: gpu for gpu in gpus}
+        gpus, links, driver = self._hardware()
         cpus = len(os.sched_getaffinity(0))
         return [
             NodeView(
@@ -81,7 +90,7 @@ class LocalRuntime:
                 boot_id=processes.boot_id(),
                 cpu_milli=inventory.cpu_milli(cpus),
                 memory_mib=inventory.total_memory_mib(),
-                numa=numa,
+                numa=self._numa,
                 gpus=gpus,
                 links=links,
                 ready=True,
@@ -166,19 +175,22 @@ class LocalRuntime:
 
     @cached_property
     def _cards(self) -> dict[str, GpuView]:
-        return {gpu.uuid: gpu for gpu in self._hardware()[0]}
+        self._hardware()
+        return self._cards
 
-    def _hardware(self) -> tuple:
-        """(gpus, links, numa, driver); simulated cards only where no driver answers."""
-        numa = inventory.list_numa()
+    @cached_property
+    def _numa(self) -> tuple[NumaView, ...]:
+        """The machine's NUMA nodes, or those of a simulated machine that has several."""
+        real, ids = inventory.list_numa(), self.simulated.numa
+        simulated = len(ids) > 1 and all(gpu.simulated for gpu in self._cards.values())
+        return inventory.spread_numa(ids, real) if simulated else real
+
+    def _hardware(self) -> tuple[tuple[GpuView, ...], tuple[tuple[str, ...], ...], str]:
+        """(cards, links, driver); simulated cards only where no driver answers. Raises Unavailable."""
         real = inventory.list_gpus(self.libvgpu)
-        if real is not None:
-            gpus, links, driver = real
-            return gpus, links, numa, driver
-        simulated: Simulated = self.simulated
-        if len(simulated.numa) > 1:
-            numa = inventory.spread_numa(simulated.numa, numa)
-        return simulated.gpus, simulated.links, numa, "none"
+        found = (self.simulated.gpus, self.simulated.links, "none") if real is None else real
+        self._cards = {gpu.uuid: gpu for gpu in found[0]}
+        return found
 
     # starting
 
@@ -186,6 +198,8 @@ class LocalRuntime:
         self._task(spec.uuid)
         if spec.node != self.node:
             raise Rejected(f"This machine is {self.node}, not {spec.node}.")
+        if any(share.uuid not in self._cards for share in spec.gpus):
+            self._hardware()  # it may have come since we looked
         unknown = [share.uuid for share in spec.gpus if share.uuid not in self._cards]
         if unknown:
             raise Rejected(f"This machine has no GPU {', '.join(unknown)}.")
@@ -250,13 +264,8 @@ class LocalRuntime:
             os.close(fd)
 
     def _choose_cpus(self, spec: TaskSpec) -> list[int]:
-        nodes = {node.id: node.cpus for node in self._hardware()[2]} if spec.numa is not None else {}
-        allowed = sorted(os.sched_getaffinity(0))
-        near = nodes.get(spec.numa) or ()
-        enough = len(near) * 1000 >= spec.cpu_milli
-        if enough and spec.cpu_milli >= 1000 and len(near) * 1000 < spec.cpu_milli + 1000:
-            return sorted(near) if len(near) < len(allowed) else []
-        return limits.choose_cpus(spec.cpu_milli, near if enough else allowed, self._core_load())
+        near = next((node.cpus for node in self._numa if node.id == spec.numa), ())
+        return limits.choose_cpus(spec.cpu_milli, near, os.sched_getaffinity(0), self._core_load())
 
     def _core_load(self) -> Counter:
         load: Counter = Counter()

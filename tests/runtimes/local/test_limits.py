@@ -1,0 +1,45 @@
+import pytest
+
+from runtimes.local import limits
+
+FOUR = [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("cpu_milli", "near", "load", "chosen"),
+    [
+        (500, (), {}, []),  # less than a core: the share decides
+        (1000, (), {}, [0]),
+        (1500, (), {}, [0, 1]),  # rounded up
+        (2000, (), {0: 1, 2: 1}, [1, 3]),  # the least used
+        (2000, (2, 3), {}, [2, 3]),  # exactly the card's NUMA node
+        (1000, (2, 3), {2: 1}, [3]),
+        (3000, (2, 3), {}, [0, 1, 2]),  # the node is too small
+        (4000, (), {}, []),  # all of them: nothing to pin
+        (9000, (), {}, []),
+    ],
+)
+def test_which_cores_a_task_gets(cpu_milli, near, load, chosen):
+    assert limits.choose_cpus(cpu_milli, near, FOUR, load) == chosen
+
+
+def test_a_group_of_version_2_is_limited_as_a_whole(tmp_path):
+    group = limits.make_group(limits.V2, str(tmp_path), "task", 100, 2000)
+    read = {name: (tmp_path / "task" / name).read_text() for name in ("memory.max", "memory.oom.group", "cpu.weight")}
+    assert read == {"memory.max": str(100 << 20), "memory.oom.group": "1", "cpu.weight": "200"}
+    (tmp_path / "task/memory.events").write_text("low 0\nhigh 0\nmax 3\noom 2\noom_kill 2\noom_group_kill 1\n")
+    (tmp_path / "task/memory.peak").write_text(f"{90 << 20}\n")
+    assert (limits.oom_kills(limits.V2, group), limits.peak_mib(limits.V2, group)) == (2, 90)
+
+
+def test_a_group_of_version_1_reads_its_own_files(tmp_path):
+    group = limits.make_group(limits.V1, str(tmp_path), "task", 100, 2000)
+    (tmp_path / "task/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
+    assert (tmp_path / "task/memory.limit_in_bytes").read_text() == str(100 << 20)
+    assert limits.oom_kills(limits.V1, group) == 1 and limits.peak_mib(limits.V1, group) is None
+
+
+def test_a_group_that_is_gone_is_empty(tmp_path):
+    gone = str(tmp_path / "gone")
+    limits.remove(gone)
+    assert limits.members(gone) == [] and limits.oom_kills(limits.V2, gone) == 0
