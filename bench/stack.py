@@ -25,6 +25,10 @@ LINK = re.compile(r"Sign in once with this link: (\S+)")
 START_WITHIN_S = 120
 
 
+class ApiError(Exception):
+    """The platform refused a request: the status and the problem+json text."""
+
+
 class Stack:
     """A running platform. `url` is the portal's; `api` speaks with a token of the first admin."""
 
@@ -88,7 +92,7 @@ class Stack:
         return read_running(self.data).get("children", {})
 
     def api(self, method: str, path: str, body: dict | None = None, key: str = "", timeout: float = 10) -> dict:
-        """The JSON answer. Raises urllib.error.HTTPError and OSError."""
+        """The JSON answer. Raises ApiError for a refusal and OSError while nobody answers."""
         request = urllib.request.Request(  # noqa: S310 - our own address
             f"{self.url}/api/v1{path}",
             method=method,
@@ -99,8 +103,13 @@ class Stack:
                 **({"Idempotency-Key": key} if key else {}),
             },
         )
-        with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
-            return json.loads(answer.read() or b"{}")
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
+                return json.loads(answer.read() or b"{}")
+        except urllib.error.HTTPError as refused:
+            if refused.code < 500:  # an answer, and its words say what is wrong
+                raise ApiError(refused.code, refused.read().decode()) from None
+            raise
 
     def wait_for(self, job: str, *states: str, seconds: float = 30, look_s: float = 0.02) -> dict:
         """The job as soon as it is in one of the states."""
