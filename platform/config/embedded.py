@@ -95,7 +95,7 @@ class Platform:
             self.start_apps()  # they need longer than the inventory to come up
             self.manage("take_inventory")
         with step("Waiting for the portal"):
-            self.apps[0].wait_until_ready(60)
+            self.apps[0].wait_until_ready(120)
         demo_job = self.greet()
         if not demo_job:
             return 1 if self.options.demo_once else self.tend_forever()
@@ -266,7 +266,7 @@ def ask_to_stop(number: int, frame: FrameType | None) -> None:
 
 
 def is_live(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", "/livez", headers={"Host": f"localhost:{port}"})
         return connection.getresponse().status == 200
