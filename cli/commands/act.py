@@ -1,0 +1,71 @@
+"""What one does to jobs that exist: stop, retry, hold, release. Each takes several."""
+
+from typing import Annotated
+
+import typer
+
+from cli.failures import OK, Failure
+from cli.session import Command, Session, fail, new_commands
+from cli.transport import job_path
+
+commands = new_commands()
+
+Ids = Annotated[list[str], typer.Argument(metavar="ID...")]
+
+
+@commands.command("stop", cls=Command)
+def stop(ctx: typer.Context, job_ids: Ids) -> None:
+    """Stop jobs.
+
+    A waiting job is cancelled at once; a running one is asked to end, and after a grace period made to.
+    """
+    _each(ctx.obj, job_ids, "stop")
+
+
+@commands.command("retry", cls=Command)
+def retry(ctx: typer.Context, job_ids: Ids) -> None:
+    """Queue ended jobs once more."""
+    _each(ctx.obj, job_ids, "retry", repeat=False)
+
+
+@commands.command("hold", cls=Command)
+def hold(ctx: typer.Context, job_ids: Ids) -> None:
+    """Keep waiting jobs from starting.
+
+    They keep their place in the queue.
+    """
+    _each(ctx.obj, job_ids, "hold")
+
+
+@commands.command("release", cls=Command)
+def release(ctx: typer.Context, job_ids: Ids) -> None:
+    """Let held jobs start."""
+    _each(ctx.obj, job_ids, "release")
+
+
+def _each(session: Session, job_ids: list[str], verb: str, repeat: bool = True) -> None:
+    """All of them, also after one was refused; the exit code is the first refusal's."""
+    client = session.client()
+    jobs, exit_code = [], OK
+    for job_id in job_ids:
+        try:
+            jobs.append(client.post(job_path(job_id, f":{verb}"), repeat=repeat))
+        except Failure as failure:
+            exit_code = exit_code or fail(_naming(job_id, failure)).exit_code
+    answer = jobs[0] if len(job_ids) == 1 and jobs else {"results": jobs, "next_cursor": None}
+    if jobs:
+        session.show(answer, [job["id"] for job in jobs], [_sentence(job, verb) for job in jobs])
+    raise typer.Exit(exit_code)
+
+
+def _naming(job_id: str, failure: Failure) -> Failure:
+    first, *others = failure.lines
+    return Failure(failure.exit_code, first if job_id in first else f"{job_id}: {first}", *others)
+
+
+def _sentence(job: dict, verb: str) -> str:
+    if verb == "hold":
+        return f"{job['id']} is held. To let it start: tessera release {job['id']}"
+    if verb == "stop" and job["state"] not in {"cancelled", "succeeded", "failed"}:
+        return f"{job['id']} is being stopped."
+    return f"{job['id']} is {job['state']}."

@@ -1,0 +1,106 @@
+"""`free` and `queue`: what there is, and who waits for it."""
+
+from typing import Annotated
+
+import typer
+
+from cli.session import Command, Session, new_commands
+from cli.show import NONE, clock, gpus, moment, now, waited_or_ran
+from cli.table import Column
+
+commands = new_commands()
+
+FREE = (
+    Column("POOL", least=6),
+    Column("MODEL", least=8),
+    Column("FREE", right=True),
+    Column("SLICES(¼)", right=True),
+    Column("LARGEST SLICE", right=True),
+    Column("YOU MAY START", right=True),
+    Column("WAITING", right=True),
+)
+QUEUE = (
+    Column("POOL", least=5),
+    Column("#", right=True),
+    Column("ID"),
+    Column("NAME", least=6),
+    Column("TEAM", least=5),
+    Column("STATE"),
+    Column("GPUS", least=5),
+    Column("TIME", right=True),
+    Column("WHY/END", least=12),
+)
+
+
+@commands.command("free", cls=Command)
+def free(ctx: typer.Context) -> None:
+    """What is free for you now."""
+    session: Session = ctx.obj
+    client = session.client()
+    answer = client.get("/capacity")
+    rooms, gpus_there = answer["results"], client.get("/gpus")["results"]
+    rows = [_room(room, [card for card in gpus_there if card["pool"] == room["pool"]]) for room in rooms]
+    session.show_table(answer, [room["pool"] for room in rooms], FREE, rows, "There are no pools.")
+    if any(room["simulated"] for room in rooms):
+        session.note("* simulated cards")
+
+
+@commands.command("queue", cls=Command)
+def queue(
+    ctx: typer.Context, pool: Annotated[str | None, typer.Option("--pool", help="Only this one.")] = None
+) -> None:
+    """Everybody's waiting and running jobs.
+
+    In the order in which they would start. Of other teams' jobs you see size, state and reason.
+    """
+    session: Session = ctx.obj
+    answer = session.client().get("/queue", pool=pool)
+    jobs = [*answer["waiting"], *answer["active"]]
+    rows = [_place(job) for job in jobs]
+    names = [job["job"] for job in jobs if job["job"]]
+    session.show_table(answer, names, QUEUE, rows, "Nothing waits and nothing runs.")
+
+
+def _room(room: dict, of_pool: list[dict]) -> list[str]:
+    may = room["may"]["value"]
+    startable = room["free"]["value"] if may is None else min(may, room["free"]["value"])
+    models = ",".join(room["models"]) or NONE
+    return [
+        room["pool"],
+        f"{models}*" if room["simulated"] else models,
+        f"{room['cards_free']}/{room['cards_total']}",
+        str(min(room["free"]["value"] // 250, sum(map(quarters, of_pool)))) if room["shared"] else NONE,
+        room["largest_slice"]["text"] if room["shared"] and room["largest_slice"]["value"] else NONE,
+        cards(startable),
+        str(room["waiting"]),
+    ]
+
+
+def quarters(card: dict) -> int:
+    """How many more tasks with a quarter of it a shared card takes."""
+    if not card["healthy"] or not card["sellable"]["value"]:
+        return 0
+    by_memory = 4 * card["free"]["value"] // card["sellable"]["value"]
+    return max(min(by_memory, card["free_percent"] // 25, card["max_slices"] - len(card["slices"])), 0)
+
+
+def cards(milli: int) -> str:
+    """Thousandths of a card: 1500 is "1.5"."""
+    return f"{milli / 1000:.3f}".rstrip("0").rstrip(".")
+
+
+def _place(job: dict) -> list[str]:
+    at = now()
+    end = moment(job["expected_end_at"])
+    last = job["reason_text"] if job["state"] == "queued" else f"ends by {clock(end, at)}" if end else NONE
+    return [
+        job["pool"],
+        str(job["position"] or NONE),
+        job["job"] or NONE,
+        job["name"] or NONE,
+        job["team"] or "another",
+        job["state"],
+        gpus(job),
+        waited_or_ran({**job, "ended_at": None}, at),
+        last,
+    ]

@@ -1,0 +1,39 @@
+"""`logs`: what a job wrote, and what it writes."""
+
+from typing import Annotated
+
+import typer
+
+from cli import following
+from cli.failures import USAGE, Failure
+from cli.session import Command, Session, new_commands
+from cli.transport import job_path
+
+commands = new_commands()
+
+
+@commands.command("logs", cls=Command)
+def logs(
+    ctx: typer.Context,
+    job_id: Annotated[str, typer.Argument(metavar="ID")],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it is written, until the job ends.")] = False,
+    rank: Annotated[int, typer.Option("--rank", min=0, help="Which task of a job on several nodes.")] = 0,
+) -> None:
+    """What a job wrote.
+
+    Colours are kept on a terminal; every other escape sequence is taken out.
+    """
+    session: Session = ctx.obj
+    client = session.client()
+    job = client.get(job_path(job_id))
+    if following.task_of(job, rank) is None:
+        most = max((task["rank"] for task in job["tasks"]), default=0)
+        raise Failure(USAGE, f"rank: {job['id']} has no task {rank}. The highest is {most}.")
+    if not follow:
+        following.write_log(session, client, job["id"], rank=rank)
+        return
+    try:
+        job = following.follow(session, client, job, rank)
+    except KeyboardInterrupt:
+        raise following.detached(job["id"]) from None
+    raise typer.Exit(following.outcome(session, job))

@@ -1,0 +1,118 @@
+"""`ps` and `why`: which jobs there are, and why one waits."""
+
+import sys
+import time
+from typing import Annotated, Any
+
+import typer
+
+from cli.session import Command, Output, Session, new_commands
+from cli.show import ENDED, gpus, moment, next_of, now, waited_or_ran, where
+from cli.table import Column, terminal_width
+from cli.text import plain, width
+from cli.transport import job_path
+
+commands = new_commands()
+
+OPEN = "queued,starting,running,stopping"
+WATCH_S = 2.0
+COLUMNS = (
+    Column("ID"),
+    Column("NAME", least=8),
+    Column("STATE"),
+    Column("GPUS", least=5),
+    Column("WHERE", least=6),
+    Column("WAIT/RAN"),
+    Column("NEXT", least=14),
+)
+OWNER = Column("OWNER", least=6)
+
+
+@commands.command("ps", cls=Command)
+def ps(
+    ctx: typer.Context,
+    everybody: Annotated[bool, typer.Option("--all", "-a", help="Of everybody in your teams, not only yours.")] = False,
+    state: Annotated[
+        str | None, typer.Option("--state", "-s", help="Only these, with commas: queued, running, failed, ...")
+    ] = None,
+    last: Annotated[int, typer.Option("--last", min=0, max=500, help="How many of those that ended.")] = 5,
+) -> None:
+    """List jobs.
+
+    Your open jobs and the last that ended, the newest first.
+    """
+    session: Session = ctx.obj
+    client = session.client()
+    owner = None if everybody else "me"
+    if state:
+        answer = client.get_all("/jobs", owner=owner, state=state)
+    else:
+        answer = client.get_all("/jobs", owner=owner, state=OPEN)
+        ended = (
+            client.get_all("/jobs", most=last, owner=owner, state=",".join(sorted(ENDED))) if last else {"results": []}
+        )
+        known = {job["id"] for job in answer["results"]}  # one that ended between the two questions
+        answer["results"] += [job for job in ended["results"] if job["id"] not in known]
+    jobs = answer["results"]
+    columns = (*COLUMNS[:2], OWNER, *COLUMNS[2:]) if everybody else COLUMNS
+    rows = [_row(job, everybody) for job in jobs]
+    session.show_table(answer, [job["id"] for job in jobs], columns, rows, "There are no such jobs.")
+
+
+@commands.command("why", cls=Command)
+def why(
+    ctx: typer.Context,
+    job_id: Annotated[str, typer.Argument(metavar="ID")],
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Until it starts.")] = False,
+) -> None:
+    """Why a job waits, and its place in the queue."""
+    session: Session = ctx.obj
+    client = session.client()
+    shown: list[str] = []
+    while True:
+        job = client.get(job_path(job_id))
+        lines = _wait_lines(job)
+        if lines != shown:
+            answer = client.get(job_path(job_id, "/wait")) if session.output is Output.json else None
+            _put_in_place(session, answer, job["id"], lines, shown)
+            shown = lines
+        if not watch or job["state"] != "queued":
+            return
+        time.sleep(WATCH_S)
+
+
+def _row(job: dict, with_owner: bool) -> list[str]:
+    at = now()
+    row = [
+        job["id"], job["name"], job["state"], gpus(job), where(job), waited_or_ran(job, at), next_of(job, at),
+    ]  # fmt: skip
+    return [*row[:2], job["owner"], *row[2:]] if with_owner else row
+
+
+def _wait_lines(job: dict) -> list[str]:
+    at = now()
+    head = f"{job['id']} {job['name']}".rstrip()
+    if job["state"] != "queued":
+        return [f"{head} does not wait: it is {job['state']}.", *_unless_nothing(next_of(job, at))]
+    wait = job["wait"]
+    place = f", number {wait['position']} of {wait['of']} in pool {job['pool']}" if wait["position"] else ""
+    lines = [f"{head} has waited {waited_or_ran(job, at)}{place}."]
+    if job["held"]:
+        lines.append(f"It is held by {job['held_by']}. To let it start: tessera release {job['id']}")
+    lines += [f"{reason['code']}  {reason['text']}" for reason in wait["reasons"]]
+    if looked := moment(wait["as_of"]):
+        lines.append(f"as of {looked.astimezone():%H:%M:%S}")
+    return lines
+
+
+def _unless_nothing(text: str) -> list[str]:
+    return [] if text == "–" else [text]
+
+
+def _put_in_place(session: Session, answer: Any, name: str, lines: list[str], old: list[str]) -> None:
+    """On a terminal the new lines take the place of the old."""
+    if old and session.output is Output.table and sys.stdout.isatty():
+        rows = sum(max(1, -(-width(plain(line)) // terminal_width())) for line in old)
+        print(f"\x1b[{rows}F\x1b[J", end="")
+    session.show(answer, [name], lines)
+    sys.stdout.flush()

@@ -1,0 +1,189 @@
+"""`run` and `submit`: a command or a job file becomes a job."""
+
+import os
+import shlex
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import uuid4
+
+import typer
+
+from cli import document
+from cli.failures import USAGE, Failure, Refused
+from cli.following import detached, follow, outcome, wait_for_end, wait_for_start
+from cli.pack import PackError, pack
+from cli.session import Command, Output, Session, new_commands
+from cli.text import plain
+from cli.transport import Client
+from cli.units import read_duration
+
+commands = new_commands()
+
+
+class Until(StrEnum):
+    start = "start"
+    end = "end"
+
+
+WaitOption = Annotated[
+    Until | None, typer.Option("--wait", help="Return when it has started, or ended: then exit 1 if it failed.")
+]
+TimeoutOption = Annotated[
+    str | None, typer.Option("--timeout", metavar="TIME", help="With --wait: exit 5 after this time, such as 10m.")
+]
+FollowOption = Annotated[
+    bool,
+    typer.Option("--follow", "-f", help="Write its log as it comes; exit 1 if it failed. Ctrl-C leaves it running."),
+]
+
+
+@commands.command("run", cls=Command, context_settings={"allow_interspersed_args": False})
+def run(
+    ctx: typer.Context,
+    command: Annotated[list[str], typer.Argument(help="What to run. One word is a line for the shell.")],
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", "-g", help="Such as 1, 1/4, 10GB, H100/4, H100:8; none without.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", "-n", help="A label; else the beginning of the command.")
+    ] = None,
+    code: Annotated[
+        Path | None, typer.Option("--code", metavar="DIR", help="Send this directory and run in it.")
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", "-e", metavar="K=V", help="May be repeated; K alone takes your own value."),
+    ] = None,
+    pool: Annotated[str | None, typer.Option(help="Else the first of your team's where it could run.")] = None,
+    team: Annotated[str | None, typer.Option(help="Needed if you are in several.")] = None,
+    cpu: Annotated[str | None, typer.Option(help="Cores for each task.")] = None,
+    memory: Annotated[str | None, typer.Option(help="For each task, such as 16GB.")] = None,
+    nodes: Annotated[int | None, typer.Option(help="Tasks that start together or not at all.")] = None,
+    time: Annotated[str | None, typer.Option(help="Your honest estimate, such as 2h30m.")] = None,
+    max_time: Annotated[str | None, typer.Option(help="It is stopped after this time.")] = None,
+    priority: Annotated[str | None, typer.Option(help="low, normal, high or urgent.")] = None,
+    follow: FollowOption = False,
+    wait: WaitOption = None,
+    timeout: TimeoutOption = None,
+) -> None:
+    """Submit a command as a job.
+
+    tessera run -g 1/4 -- python train.py
+    """
+    session: Session = ctx.obj
+    client = session.client()
+    said = {
+        "name": name, "gpu": gpu, "pool": pool, "team": team, "cpu": cpu, "memory": memory, "nodes": nodes,
+        "time": time, "max_time": max_time, "priority": priority,
+    }  # fmt: skip
+    spec: dict[str, Any] = {"run": command[0] if len(command) == 1 else shlex.join(command)}
+    spec |= {key: value for key, value in said.items() if value is not None}
+    if env:
+        spec["env"] = _environment(env)
+    if code is not None:
+        spec["code"] = _upload(session, client, code)
+    job = client.post("/jobs", spec, key=str(uuid4()))
+    _after(session, client, job, follow_it=follow, until=wait, within=timeout)
+
+
+@commands.command("submit", cls=Command)
+def submit(
+    ctx: typer.Context,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A job file; - reads standard input.")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Such as gpu=1/2 or env.LR=3e-4. May be repeated."),
+    ] = None,
+    follow: FollowOption = False,
+    wait: WaitOption = None,
+    timeout: TimeoutOption = None,
+) -> None:
+    """Submit a job file.
+
+    With `code: .` in it, the directory of the file is packed and sent, but for what .gitignore leaves out.
+    """
+    session: Session = ctx.obj
+    client = session.client()
+    text = document.change(document.read_text(_read(file), file), [_setting(pair) for pair in settings or []])
+    code = document.read_key(text, "code")
+    if code is not None and (code == "." or code.startswith(("./", "../"))):
+        top = Path.cwd() if file == "-" else Path(file).parent
+        text = document.change(text, [("code", _upload(session, client, top / code))])
+    job = client.send_body("/jobs", text.encode(), "application/yaml", key=str(uuid4()))
+    _after(session, client, job, follow_it=follow, until=wait, within=timeout)
+
+
+def _after(
+    session: Session, client: Client, job: dict, *, follow_it: bool, until: Until | None, within: str | None
+) -> None:
+    """Say what was made, and stay with it as long as asked. Ends the command."""
+    within_s = None if within is None else read_duration(within)
+    _announce(session, job, follow_it)
+    try:
+        if follow_it:
+            job = follow(session, client, job)
+        elif until is Until.start:
+            job = wait_for_start(session, client, job, within_s)
+        elif until is Until.end:
+            job = wait_for_end(session, client, job, within_s)
+    except KeyboardInterrupt:
+        raise detached(job["id"]) from None
+    if follow_it or until is Until.end or (until is Until.start and job["state"] in {"failed", "cancelled"}):
+        raise typer.Exit(outcome(session, job))
+
+
+def _announce(session: Session, job: dict, follow_it: bool) -> None:
+    """With -f, stdout is the log's alone."""
+    sentence = f"{job['id']} is {job['state']}. {job['links']['html']}"
+    if follow_it and session.output is Output.table:
+        session.note(sentence)
+        return
+    session.show(job, [job["id"]], [job["id"]] if session.quiet else [sentence])
+
+
+def _upload(session: Session, client: Client, directory: Path) -> str:
+    """Its digest; sent only where the platform does not have it yet."""
+    try:
+        packed = pack(directory)
+    except PackError as error:
+        raise Failure(USAGE, f"code: {error}") from None
+    if packed.left_out:
+        session.note(f"Left out of the code, since only files can be sent: {', '.join(packed.left_out[:5])}")
+    size = f"{packed.files} files, {max(len(packed.data) >> 10, 1):,} KiB"
+    try:
+        client.get(f"/code/{packed.digest}")
+        session.note(f"code: {size}, already there.")
+    except Refused as refused:
+        if refused.status != 404:
+            raise
+        client.send_body("/code", packed.data, "application/gzip")
+        session.note(f"code: {size} sent.")
+    return packed.digest
+
+
+def _environment(pairs: list[str]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals and name not in os.environ:
+            raise Failure(USAGE, f"env.{plain(name)}: it has no value here. Write --env {plain(name)}=VALUE")
+        found[name] = value if equals else os.environ[name]
+    return found
+
+
+def _setting(pair: str) -> tuple[str, str]:
+    key, equals, value = pair.partition("=")
+    if not equals or not all(key.split(".")):
+        raise Failure(USAGE, f"--set {plain(pair)}: write it as KEY=VALUE, such as --set gpu=1/2")
+    return key, value
+
+
+def _read(file: str) -> bytes:
+    if file == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise Failure(USAGE, f"{file} cannot be read ({error.strerror}).") from None

@@ -1,0 +1,91 @@
+"""Which server, and the token for it, which is kept for its owner alone and sent to no other server."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from cli.failures import USAGE, Failure
+
+DEFAULT_SERVER = "http://localhost:8470"
+SERVER_VARIABLE = "TESSERA_URL"
+TOKEN_VARIABLE = "TESSERA_TOKEN"  # noqa: S105 - the name of a variable
+
+
+def config_file() -> Path:
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(home) / "tessera" / "config.json"
+
+
+def find_server(given: str | None = None) -> str:
+    """--server, else TESSERA_URL, else the server of the last sign-in. Raises Failure."""
+    return tidy_server(given or os.environ.get(SERVER_VARIABLE) or _read().get("server") or DEFAULT_SERVER)
+
+
+def find_token(server: str) -> str:
+    """TESSERA_TOKEN, else what was kept for this server; "" where there is none."""
+    return os.environ.get(TOKEN_VARIABLE, "").strip() or str(_tokens(_read()).get(server, ""))
+
+
+def keep_token(server: str, token: str) -> None:
+    """For later commands, which then speak to this server."""
+    kept = _read()
+    _write({"server": server, "tokens": {**_tokens(kept), server: token}})
+
+
+def forget_token(server: str) -> bool:
+    """Whether there was one."""
+    kept = _read()
+    tokens = _tokens(kept)
+    if tokens.pop(server, None) is None:
+        return False
+    _write({"server": kept.get("server", server), "tokens": tokens})
+    return True
+
+
+def tidy_server(text: str) -> str:
+    """An address without its trailing parts: "localhost:8470/" is "http://localhost:8470". Raises Failure."""
+    address = text.strip() if "://" in text else f"http://{text.strip()}"
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username is not None:
+        raise Failure(USAGE, f"{text!r} is no address of a server. Give one such as {DEFAULT_SERVER}")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    place = host if port is None else f"{host}:{port}"
+    return f"{parts.scheme}://{place}{parts.path.removesuffix('/').removesuffix('/api/v1')}"
+
+
+def _tokens(kept: dict) -> dict:
+    tokens = kept.get("tokens")
+    return dict(tokens) if isinstance(tokens, dict) else {}
+
+
+def _read() -> dict:
+    file = config_file()
+    try:
+        kept = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise Failure(USAGE, f"{file} cannot be read ({error.strerror}). Check its permissions.") from None
+    except ValueError:
+        raise Failure(USAGE, f"{file} is damaged. Remove it, and run: tessera login") from None
+    return kept if isinstance(kept, dict) else {}
+
+
+def _write(kept: dict) -> None:
+    """Whole or not at all; mkstemp makes it with mode 0600."""
+    file = config_file()
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=file.parent, prefix=".config-")
+        with open(handle, "w", encoding="utf-8") as out:
+            json.dump(kept, out, indent=2)
+            out.write("\n")
+        os.replace(name, file)
+    except OSError as error:
+        raise Failure(USAGE, f"{file} cannot be written ({error.strerror}). Check its directory.") from None

@@ -1,0 +1,175 @@
+"""Waiting for a job and reading its log as it is written, over restarts of the platform and cut connections."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from cli.failures import INTERRUPTED, JOB_FAILED, OK, WAITS, Failure, Unreachable
+from cli.session import Session
+from cli.show import ENDED, duration, ending, queued
+from cli.text import LogText
+from cli.transport import Client, job_path
+
+POLL_S = (0.3, 0.5, 1.0, 2.0)
+"""Between looks at a job; the last for ever."""
+GIVE_UP_AFTER_S = 300.0
+"""How long the platform may be away before a wait ends."""
+LIVED_S = 5.0
+"""A log's connection that lived as long was no failure."""
+
+Job = dict[str, Any]
+
+
+def wait_for_start(session: Session, client: Client, job: Job, within_s: float | None = None) -> Job:
+    """The job once it runs or has ended; says meanwhile why it waits. Raises Failure (WAITS)."""
+    return _wait(session, client, job, lambda job: job["state"] == "running" or job["state"] in ENDED, within_s)
+
+
+def wait_for_end(session: Session, client: Client, job: Job, within_s: float | None = None) -> Job:
+    """Raises Failure (WAITS)."""
+    return _wait(session, client, job, lambda job: job["state"] in ENDED, within_s)
+
+
+def follow(session: Session, client: Client, job: Job, rank: int = 0) -> Job:
+    """Write the log of one rank to stdout as it comes, attempt after attempt, until the job has ended."""
+    while True:
+        attempt, task = job["attempt"], task_of(job, rank)
+        job = _wait(session, client, job, _has_begun(attempt))
+        if task is not None:
+            write_log(session, client, job["id"], task=task["uuid"], follow=True)
+        job = _wait(session, client, job, _is_over(attempt), tell=False)
+        if job["attempt"] == attempt:
+            return job
+        session.note(f"{job['id']} is tried again: attempt {job['attempt']}.")
+
+
+def write_log(
+    session: Session, client: Client, job_id: str, *, rank: int = 0, task: str | None = None, follow: bool = False
+) -> None:
+    """One task's log to stdout, from its beginning. After a cut it goes on at the byte where it stopped."""
+    text = LogText(colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
+    offset, trouble = 0, _Trouble(session)
+    query: dict[str, Any] = {"task": task} if task else {"rank": rank}
+    try:
+        while True:
+            opened = time.monotonic()
+            try:
+                path, following = job_path(job_id, "/logs"), 1 if follow else None
+                with client.stream(path, follow=following, offset=offset, **query) as (headers, pieces):
+                    query = {"task": headers["X-Task"]} if headers["X-Task"] else query
+                    for piece in pieces:
+                        offset += len(piece)
+                        _write(text.feed(piece))
+                        trouble.over()
+                if not follow or _has_ended(client, job_id, query.get("task")):
+                    return
+                gone = Unreachable(f"The log of {job_id} broke off.")
+            except Unreachable as error:
+                gone = error
+            if time.monotonic() - opened >= LIVED_S:  # a job may well be quiet for longer than a connection lives
+                trouble.over()
+            trouble.again(gone)
+    finally:
+        _write(text.end())
+
+
+def task_of(job: Job, rank: int) -> Job | None:
+    return next((task for task in job["tasks"] if task["rank"] == rank), None)
+
+
+def outcome(session: Session, job: Job) -> int:
+    """The exit code for a job that has ended; says how, where it did not end well."""
+    if job["state"] == "succeeded":
+        return OK
+    why = ending(job)
+    session.note(f"{job['id']} {job['state']}: {why}" if why != "–" else f"{job['id']} {job['state']}.")
+    if job["hint"]:
+        session.note(job["hint"])
+    return JOB_FAILED
+
+
+def detached(job_id: str) -> Failure:
+    """For Ctrl-C while a job is followed: it ends the following, not the job."""
+    return Failure(INTERRUPTED, "", f"{job_id} goes on. To stop it: tessera stop {job_id}")
+
+
+def _wait(
+    session: Session,
+    client: Client,
+    job: Job,
+    done: Callable[[Job], bool],
+    within_s: float | None = None,
+    tell: bool = True,
+) -> Job:
+    begun, trouble, said, looks = time.monotonic(), _Trouble(session), "", 0
+    while not done(job):
+        if tell and (text := _progress(job)) != said:
+            session.note(said := text)
+        pause = POLL_S[min(looks, len(POLL_S) - 1)]
+        if within_s is not None:
+            left = begun + within_s - time.monotonic()
+            if left <= 0:
+                raise Failure(WAITS, f"{job['id']} is still {job['state']} after {duration(within_s)}.")
+            pause = min(pause, left)
+        time.sleep(pause)
+        looks += 1
+        try:
+            job = client.get(job_path(job["id"]))
+            trouble.over()
+        except Unreachable as gone:
+            trouble.again(gone)
+    return job
+
+
+def _has_begun(attempt: int) -> Callable[[Job], bool]:
+    return lambda job: job["state"] == "running" or _is_over(attempt)(job)
+
+
+def _is_over(attempt: int) -> Callable[[Job], bool]:
+    return lambda job: job["state"] in ENDED or job["attempt"] > attempt
+
+
+def _progress(job: Job) -> str:
+    if job["state"] == "queued":
+        return f"{job['id']} waits: {queued(job)}"
+    return f"{job['id']} is {job['state']}."
+
+
+def _has_ended(client: Client, job_id: str, task: str | None) -> bool:
+    """Whether the task is over, so that its log is whole."""
+    job = client.get(job_path(job_id))
+    if job["state"] in ENDED:
+        return True
+    newest = next((one for one in job["tasks"] if one["uuid"] == task), None)
+    return newest is None or newest["ended_at"] is not None
+
+
+def _write(text: str) -> None:
+    if text:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+class _Trouble:
+    """Counts what goes wrong in a row, waits between tries, and ends it when it lasts."""
+
+    def __init__(self, session: Session):
+        self.session = session
+        self.since: float | None = None
+        self.tries = 0
+
+    def over(self) -> None:
+        self.since, self.tries = None, 0
+
+    def again(self, failure: Unreachable) -> None:
+        """Raises the failure once it has lasted too long."""
+        now = time.monotonic()
+        self.since = self.since or now
+        if now - self.since >= GIVE_UP_AFTER_S:
+            raise failure
+        if self.tries == 2:
+            self.session.note(f"{failure.lines[0]} Trying again.")
+        time.sleep(POLL_S[min(self.tries, len(POLL_S) - 1)])
+        self.tries += 1

@@ -1,0 +1,80 @@
+"""The `tessera` command: its table of commands, each of which is loaded only when it is used."""
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from cli.failures import Failure
+from cli.session import COMMON, fail, take_common
+
+# name: (module in cli.commands, what it does)
+COMMANDS = {
+    "login": ("account", "Sign in to a platform with a token."),
+    "logout": ("account", "Forget the token of a platform."),
+    "whoami": ("account", "Who you are there, and what your token may do."),
+    "run": ("submit", "Submit a command as a job."),
+    "submit": ("submit", "Submit a job file."),
+    "ps": ("look", "List jobs."),
+    "why": ("look", "Why a job waits, and its place in the queue."),
+    "logs": ("logs", "What a job wrote."),
+    "stop": ("act", "Stop jobs."),
+    "retry": ("act", "Queue ended jobs once more."),
+    "hold": ("act", "Keep waiting jobs from starting."),
+    "release": ("act", "Let held jobs start."),
+    "free": ("cluster", "What is free for you now."),
+    "queue": ("cluster", "Everybody's waiting and running jobs."),
+    "version": ("account", "The versions of this command and of the platform."),
+}
+
+
+class Commands(TyperGroup):
+    """A listing needs names and first lines only, so that help and completion do not load what they do not run."""
+
+    def __init__(self, *args: Any, params: list | None = None, **others: Any):
+        super().__init__(*args, params=[*(params or []), *COMMON], **others)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in self.commands:
+            return self.commands[cmd_name]
+        return TyperCommand(cmd_name, help=COMMANDS[cmd_name][1]) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] in COMMANDS and args[0] not in self.commands:
+            module = import_module(f"cli.commands.{COMMANDS[args[0]][0]}")
+            self.commands.update(typer.main.get_group(module.commands).commands)
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        take_common(ctx)
+        try:
+            return super().invoke(ctx)
+        except Failure as failure:
+            raise fail(failure) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Share a GPU cluster: submit jobs, see why they wait and where they run, read what they write.",
+    epilog="Exit codes: 0 ok, 1 job failed, 2 usage, 3 not found, 4 denied, 5 waits, 6 server.",
+)
+
+
+@app.callback()
+def begin() -> None:
+    pass
+
+
+def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    app(prog_name="tessera")

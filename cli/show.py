@@ -1,0 +1,105 @@
+"""Jobs as cells of a table: GPUs, places and times, short enough for 80 columns."""
+
+import re
+from datetime import UTC, datetime
+
+VULGAR = {"1/8": "⅛", "1/4": "¼", "3/8": "⅜", "1/2": "½", "5/8": "⅝", "3/4": "¾", "7/8": "⅞"}
+NONE = "–"
+ENDED = frozenset({"succeeded", "failed", "cancelled"})
+
+_MODEL_PART = re.compile(r"(?P<models>[A-Z][^:/]*)/(?P<part>[0-9]+)")
+
+
+def gpus(job: dict) -> str:
+    """What a job asks, from the job file's words: "1/4" is ¼, "H100:8" on 4 nodes is 4×8 H100."""
+    ask = str(job["gpu"])
+    if ask == "0":
+        return NONE if job["nodes"] == 1 else f"{job['nodes']}×0"
+    if found := _MODEL_PART.fullmatch(ask):
+        models, amount = found["models"], f"1/{found['part']}"
+    elif ":" in ask:
+        models, amount = ask.split(":", 1)
+    elif ask[:1].isalpha():
+        models, amount = ask, "1"
+    else:
+        models, amount = "", ask
+    many = f"{job['nodes']}×" if job["nodes"] > 1 else ""
+    return f"{many}{VULGAR.get(amount, amount)} {models}".rstrip()
+
+
+def where(job: dict) -> str:
+    """Node and GPU indexes of the first task, and on how many nodes more: "n1:0,1 +3"."""
+    placed = [task for task in job["tasks"] if task["node"]]
+    if not placed:
+        return NONE
+    indexes = ",".join(str(card["index"]) for card in placed[0]["gpus"])
+    first = f"{placed[0]['node']}:{indexes}" if indexes else placed[0]["node"]
+    others = len({task["node"] for task in placed}) - 1
+    return f"{first} +{others}" if others else first
+
+
+def waited_or_ran(job: dict, now: datetime) -> str:
+    """How long it has waited until now or ran until its end."""
+    begin = moment(job["started_at"]) or moment(job["submitted_at"])
+    if begin is None:
+        return NONE
+    return duration(((moment(job["ended_at"]) or now) - begin).total_seconds())
+
+
+def next_of(job: dict, now: datetime) -> str:
+    """What comes next: its place and why it waits, when it should end, or how it ended."""
+    state = job["state"]
+    if state == "queued":
+        return queued(job)
+    if state in ENDED:
+        return ending(job)
+    if job["stop_requested_at"]:
+        return "is being stopped"
+    end = moment(job["expected_end_at"])
+    return f"ends by {clock(end, now)}" if end else NONE
+
+
+def queued(job: dict) -> str:
+    if job["held"]:
+        return f"held by {job['held_by']}"
+    wait = job["wait"] or {}
+    reasons = wait.get("reasons") or [{"text": ""}]
+    place = f"#{wait['position']}" if wait.get("position") else ""
+    return " · ".join(part for part in (place, reasons[0]["text"]) if part) or NONE
+
+
+def ending(job: dict) -> str:
+    """ "exit 3", or the sentence of its reason; for what went well, nothing."""
+    if job["reason"] == "exit_nonzero" and job["exit_code"] is not None:
+        return f"exit {job['exit_code']}"
+    return NONE if job["state"] == "succeeded" else job["reason_text"] or NONE
+
+
+def duration(seconds: float) -> str:
+    """The two largest units: "41s", "12m", "2h10m", "3d4h". A clock that runs behind gives "0s"."""
+    whole = max(int(seconds), 0)
+    if whole < 60:
+        return f"{whole}s"
+    minutes = whole // 60
+    if minutes < 60:
+        return f"{minutes}m"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours}h{minutes}m" if minutes else f"{hours}h"
+    days, hours = divmod(hours, 24)
+    return f"{days}d{hours}h" if hours else f"{days}d"
+
+
+def moment(text: str | None) -> datetime | None:
+    """RFC 3339 as the API writes it."""
+    return datetime.fromisoformat(text) if text else None
+
+
+def clock(at: datetime, now: datetime) -> str:
+    """In this machine's time zone; with the day where it is not today."""
+    here = at.astimezone()
+    return here.strftime("%H:%M" if here.date() == now.astimezone().date() else "%b %d %H:%M")
+
+
+def now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,56 @@
+"""Plain aligned columns, cut to the width of the terminal."""
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cli.text import cut, plain, width
+
+GAP = 2
+
+
+@dataclass(frozen=True)
+class Column:
+    """least: the fewest columns that it may be cut to; 0 = it is never cut."""
+
+    title: str
+    least: int = 0
+    right: bool = False
+
+
+def terminal_width() -> int:
+    """Of the terminal, or what COLUMNS says; 0 where there is none, and nothing is cut."""
+    if os.environ.get("COLUMNS", "").isdecimal() or sys.stdout.isatty():
+        return shutil.get_terminal_size().columns
+    return 0
+
+
+def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], most: int) -> list[str]:
+    """The lines of a table, its head first. most: columns of the terminal, 0 = no limit."""
+    cells = [[column.title for column in columns], *([plain(cell) for cell in row] for row in rows)]
+    widths = [max(width(row[i]) for row in cells) for i in range(len(columns))]
+    if most:
+        widths = _squeeze(columns, widths, most - GAP * (len(columns) - 1))
+    return [_line(columns, widths, row) for row in cells]
+
+
+def _squeeze(columns: Sequence[Column], widths: list[int], room: int) -> list[int]:
+    """Take from the widest column that may give, one at a time, until all fit or none can give more."""
+    widths = list(widths)
+    while sum(widths) > room:
+        givers = [i for i, column in enumerate(columns) if column.least and widths[i] > column.least]
+        if not givers:
+            break
+        widths[max(givers, key=lambda i: widths[i])] -= 1
+    return widths
+
+
+def _line(columns: Sequence[Column], widths: Sequence[int], row: Sequence[str]) -> str:
+    cells = []
+    for column, room, text in zip(columns, widths, row, strict=True):
+        text = cut(text, room)
+        space = " " * (room - width(text))
+        cells.append(space + text if column.right else text + space)
+    return (" " * GAP).join(cells).rstrip()

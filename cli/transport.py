@@ -1,0 +1,207 @@
+"""HTTP to the platform: one request at a time, JSON in and out, and what may be repeated is repeated."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from cli.failures import DENIED, SERVER, Failure, Unreachable, refusal_of
+
+VERSION = "0.1.0"
+PREFIX = "/api/v1"
+PAUSES_S = (0.3, 1.0, 3.0)
+"""Before each further try of a request whose connection dropped."""
+ANSWER_WITHIN_S = 60.0
+PIECE = 65536
+_BUSY = frozenset({502, 503, 504})
+
+
+class _Dropped(Exception):
+    """sent: the request had left, so it may have been done."""
+
+    def __init__(self, why: str, *, sent: bool):
+        self.why, self.sent = why, sent
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Any
+    body: bytes
+
+
+class Client:
+    """server: "http://host:port". token: "" where nobody is signed in. quiet: say nothing about further tries."""
+
+    def __init__(self, server: str, token: str = "", *, quiet: bool = False, timeout_s: float = ANSWER_WITHIN_S):
+        self.server, self.token, self.quiet, self.timeout_s = server, token, quiet, timeout_s
+
+    def get(self, path: str, **query: Any) -> Any:
+        return _json(self._send("GET", _with(path, query)), self.server)
+
+    def get_all(self, path: str, most: int = 10_000, **query: Any) -> dict:
+        """Every page of a list as one: {"results": at most `most`, "next_cursor": null or where to go on}."""
+        found: list = []
+        cursor = None
+        while True:
+            page = self.get(path, limit=min(500, most - len(found)), cursor=cursor, **query)
+            found += page["results"]
+            cursor = page["next_cursor"]
+            if cursor is None or len(found) >= most:
+                return {"results": found, "next_cursor": cursor}
+
+    def post(self, path: str, data: Any = None, *, key: str = "", repeat: bool = True) -> Any:
+        """repeat: doing it twice is doing it once, by its nature or by `key`, its Idempotency-Key."""
+        body = b"" if data is None else json.dumps(data, ensure_ascii=False).encode()
+        return self.send_body(path, body, "application/json" if body else "", key=key, repeat=repeat)
+
+    def send_body(self, path: str, body: bytes, content_type: str, *, key: str = "", repeat: bool = True) -> Any:
+        headers = {"Content-Type": content_type} if content_type else {}
+        headers |= {"Idempotency-Key": key} if key else {}
+        return _json(self._send("POST", path, body, headers, repeat=repeat), self.server)
+
+    @contextmanager
+    def stream(self, path: str, **query: Any) -> Iterator[tuple[Any, Iterator[bytes]]]:
+        """(headers, pieces as they come). Raises Unreachable where the answer breaks off before its end."""
+        self._must_be_signed_in()
+        try:
+            connection = self._connect()
+        except _Dropped as drop:
+            raise self._unreachable(drop) from None
+        try:
+            response = self._ask(connection, "GET", _with(path, query), b"", {})
+            if response.status >= 300:
+                raise self._refusal(_read(response))
+            yield response.headers, self._pieces(response)
+        except (HTTPException, OSError) as error:
+            raise Unreachable(f"The connection to {self.server} broke ({_why(error)}).") from None
+        finally:
+            connection.close()
+
+    def _send(
+        self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None, *, repeat: bool = True
+    ) -> Answer:
+        self._must_be_signed_in(path)
+        headers = headers or {}
+        for pause in (*PAUSES_S, None):
+            try:
+                answer = self._exchange(method, path, body, headers)
+            except _Dropped as drop:
+                # A server that is not there at all is said at once, but a submit is worth waiting for.
+                again = repeat if drop.sent else "Idempotency-Key" in headers
+                if pause is None or not again:
+                    raise self._unreachable(drop) from None
+                why = drop.why
+            else:
+                if answer.status not in _BUSY or pause is None or not repeat:
+                    return self._judge(answer)
+                why = f"it answered {answer.status}"
+            self._note(f"{self.server} did not take it ({why}); trying again.")
+            time.sleep(pause)
+        raise AssertionError("the last try returns or raises")
+
+    def _exchange(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        """One try. Raises _Dropped."""
+        connection = self._connect()
+        try:
+            return _read(self._ask(connection, method, path, body, headers))
+        except (HTTPException, OSError) as error:
+            raise _Dropped(_why(error), sent=True) from None
+        finally:
+            connection.close()
+
+    def _connect(self) -> HTTPConnection:
+        """Raises _Dropped: nothing was sent."""
+        parts = urlsplit(self.server)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        connection = kind(parts.hostname or "", parts.port, timeout=self.timeout_s)
+        try:
+            connection.connect()
+        except OSError as error:
+            connection.close()
+            raise _Dropped(_why(error), sent=False) from None
+        return connection
+
+    def _ask(
+        self, connection: HTTPConnection, method: str, path: str, body: bytes, headers: dict[str, str]
+    ) -> HTTPResponse:
+        common = {"Accept": "application/json, */*;q=0.5", "User-Agent": f"tessera-cli/{VERSION}"}
+        if self.token:
+            common["Authorization"] = f"Bearer {self.token}"
+        connection.request(method, urlsplit(self.server).path + PREFIX + path, body or None, common | headers)
+        return connection.getresponse()
+
+    def _judge(self, answer: Answer) -> Answer:
+        if answer.status >= 300:
+            raise self._refusal(answer)
+        return answer
+
+    def _refusal(self, answer: Answer) -> Failure:
+        if answer.status < 400:
+            where = answer.headers.get("Location", "")
+            return Failure(SERVER, f"{self.server} sends us on to {where!r}. Sign in there: tessera login URL")
+        return refusal_of(answer.status, answer.body, self.server)
+
+    def _must_be_signed_in(self, path: str = "") -> None:
+        if not self.token and path != "/version":
+            raise Failure(DENIED, f"You are not signed in to {self.server}. Run: tessera login {self.server}")
+
+    def _unreachable(self, drop: "_Dropped") -> Unreachable:
+        if not drop.sent:
+            return Unreachable(
+                f"{self.server} does not answer ({drop.why}). Is the address right, and is the platform started?"
+            )
+        return Unreachable(
+            f"The connection to {self.server} dropped ({drop.why}).",
+            "It may have been done all the same: look before you try again.",
+        )
+
+    def _note(self, text: str) -> None:
+        if not self.quiet:
+            print(text, file=sys.stderr)
+
+    @staticmethod
+    def _pieces(response: HTTPResponse) -> Iterator[bytes]:
+        while piece := response.read1(PIECE):
+            yield piece
+        if response.length:  # it said how long it is, and was shorter
+            raise IncompleteRead(b"", response.length)
+
+
+def job_path(job_id: str, rest: str = "") -> str:
+    """The address of a job called "job-412" or "412"."""
+    return f"/jobs/{quote(full_id(job_id), safe='')}{rest}"
+
+
+def full_id(job_id: str) -> str:
+    text = job_id.strip().lower()
+    return f"job-{text}" if text.isascii() and text.isdecimal() else text
+
+
+def _with(path: str, query: dict[str, Any]) -> str:
+    said = {name: value for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(said)}" if said else path
+
+
+def _read(response: HTTPResponse) -> Answer:
+    return Answer(response.status, response.headers, response.read())
+
+
+def _json(answer: Answer, server: str) -> Any:
+    try:
+        return json.loads(answer.body) if answer.body else None
+    except ValueError:
+        raise Failure(SERVER, f"{server} did not answer with JSON. Check the address: tessera login URL") from None
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "it took too long"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

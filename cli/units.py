@@ -1,0 +1,17 @@
+"""Times as people write them."""
+
+import re
+
+from cli.failures import USAGE, Failure
+from cli.text import plain
+
+_DURATION = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s?)?", re.ASCII)
+_SECONDS = (86_400, 3_600, 60, 1)
+
+
+def read_duration(text: str) -> int:
+    """ "90" and "90s" are 90 seconds, "1h30m" is 5400. Raises Failure."""
+    found = _DURATION.fullmatch(text.strip().lower())
+    if not found or not any(found.groups()):
+        raise Failure(USAGE, f"{plain(text)} is no time. Write one such as 90s, 10m or 1h30m.")
+    return sum(int(count or 0) * seconds for count, seconds in zip(found.groups(), _SECONDS, strict=True))
