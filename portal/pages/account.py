@@ -123,8 +123,15 @@ def tokens(request: HttpRequest) -> HttpResponse:
             form = TokenForm()
         except InvalidInput as error:
             bind(form, error)
-    rows = user.api_tokens.filter(revoked_at__isnull=True)
-    context = {"form": form, "made": made, "secret": secret, "tokens": rows, "url": settings.TESSERA_PUBLIC_URL}
+    rows = list(user.api_tokens.filter(revoked_at__isnull=True))
+    context = {
+        "form": form,
+        "made": made,
+        "secret": secret,
+        "tokens": rows,
+        "live": sum(row.is_live for row in rows),
+        "url": settings.TESSERA_PUBLIC_URL,
+    }
     response = render(request, "account/tokens.html", context, status=400 if form.is_bound else 200)
     response["Cache-Control"] = "no-store"
     return response

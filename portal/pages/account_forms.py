@@ -88,7 +88,7 @@ class TokenForm(forms.Form):
         label=_("It may"),
         choices=[(scope, format_lazy("{words} ({scope})", words=SCOPE_WORDS[scope], scope=scope)) for scope in SCOPES],
         initial=["jobs:read", "jobs:write", "cluster:read"],
-        widget=forms.CheckboxSelectMultiple,
+        widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
     )
     days = forms.TypedChoiceField(label=_("It works for"), coerce=int, choices=DAYS, initial=90)
 

@@ -12,13 +12,13 @@ from django.views.decorators.http import require_safe
 from accounts.models import Team, User
 from cluster.models import NodeState, Pool
 from common.errors import NotFound
-from common.resources import show_gpu
 from events.models import Event
 from jobs.states import TaskState
 from portal.pages.entry import signed_in
 from portal.pages.machines import SIZES, Card, Machine, Summary, build_machines, size_words, summary_of
 from portal.partial import render_page
 from portal.sight import node_views
+from portal.templatetags.amounts import gpu_sum
 from portal.templatetags.bars import team_classes
 
 MOST_EVENTS = 30
@@ -115,7 +115,7 @@ def cluster_answer(summary: Summary) -> str:
     machines = ngettext("%(count)s machine", "%(count)s machines", summary.nodes) % {"count": summary.nodes}
     if not summary.gpus:
         return _("%(machines)s without a GPU.") % {"machines": machines}
-    numbers = {"machines": machines, "gpus": summary.gpus, "free": show_gpu(summary.gpu_free)}
+    numbers = {"machines": machines, "gpus": summary.gpus, "free": gpu_sum(summary.gpu_free)}
     words = ngettext(
         "%(machines)s, %(gpus)s GPU: %(free)s free.", "%(machines)s, %(gpus)s GPUs: %(free)s free.", summary.gpus
     )
@@ -126,7 +126,7 @@ def map_answer(cards: list[Card]) -> str:
     if not cards:
         return ""
     whole = sum(card.is_open and not card.view.slices for card in cards)
-    numbers = {"free": show_gpu(sum(card.free_milli for card in cards)), "all": len(cards), "whole": whole}
+    numbers = {"free": gpu_sum(sum(card.free_milli for card in cards)), "all": len(cards), "whole": whole}
     return _("%(free)s of %(all)s cards free; %(whole)s of them whole.") % numbers
 
 
@@ -135,7 +135,7 @@ def node_answer(machine: Machine) -> str:
         return machine.closed
     if not machine.cards:
         return _("A machine without a GPU, at home in pool %(pool)s.") % {"pool": machine.node.pool.name}
-    numbers = {"free": show_gpu(machine.free_milli), "all": len(machine.cards)}
+    numbers = {"free": gpu_sum(machine.free_milli), "all": len(machine.cards)}
     return ngettext("%(free)s of %(all)s GPU free.", "%(free)s of %(all)s GPUs free.", len(machine.cards)) % numbers
 
 

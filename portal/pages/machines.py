@@ -31,6 +31,12 @@ ISOLATION = {
     "own namespaces": gettext_lazy("each job has its own view of files and processes"),
     "shared account": gettext_lazy("jobs share the platform's account"),
 }
+MEMORY_LIMITS_SHORT = {"watchdog": gettext_lazy("watchdog")}
+ISOLATION_SHORT = {
+    "own uid": gettext_lazy("own account"),
+    "own namespaces": gettext_lazy("own view"),
+    "shared account": gettext_lazy("shared account"),
+}
 CPU_PINNING = {"whole cores": gettext_lazy("each task keeps to its own cores"), "none": gettext_lazy("none")}
 ENFORCEMENT = {
     "simulated": gettext_lazy("simulated"),
@@ -90,8 +96,9 @@ class Card:
         rest = max(self.view.free_mib - free, 0)
         parts = [self._slice(part) for part in self.view.slices]
         if free:
-            words = _("free %(part)s") % {"part": show_gpu(self.free_milli)}
-            parts.append(Segment("free", free, words=words, title=f"{words} · {show_memory(free)}"))
+            amount = show_gpu(self.free_milli)
+            title = _("free: %(part)s") % {"part": f"{amount} · {show_memory(free)}"}
+            parts.append(Segment("free", free, words=self._label(free, _("free"), amount), title=title))
         if rest * 100 > self.view.sellable_mib:  # less than a percent is rounding, not a fragment
             parts.append(self._rest(rest))
         return parts
@@ -108,8 +115,8 @@ class Card:
         return Segment(
             kind=kind,
             share=part.memory_mib,
-            words=f"{who} {show_gpu(part.milli)}",
-            note=part.name or part.job_id if part.full else "",
+            words=self._label(part.memory_mib, who, show_gpu(part.milli)),
+            note=part.name or part.job_id if part.full and not self._is_narrow(part.memory_mib) else "",
             title=" · ".join(filter(None, [part.team_words, *whose, show_gpu(part.milli), size, state])),
             href=reverse("job", args=[part.job_id]) if part.full else "",
             owner=owner,
@@ -118,9 +125,20 @@ class Card:
 
     def _rest(self, mib: int) -> Segment:
         if self.closed:
-            return Segment("next", mib, words=_("closed"), title=self.closed)
+            return Segment("next", mib, words=self._label(mib, _("closed"), ""), title=self.closed)
         why = _("free, but of no use now: %(memory)s without a slice or compute to go with it")
-        return Segment("fragment", mib, words=_("fragment"), title=why % {"memory": show_memory(mib)})
+        return Segment(
+            "fragment", mib, words=self._label(mib, _("fragment"), ""), title=why % {"memory": show_memory(mib)}
+        )
+
+    def _label(self, mib: int, words: str, amount: str) -> str:
+        """What stands below a segment of `mib`: only what there is room for. The title says all of it."""
+        if 100 * mib < 7 * self.view.sellable_mib:
+            return ""
+        return amount if amount and self._is_narrow(mib) else f"{words} {amount}".strip()
+
+    def _is_narrow(self, mib: int) -> bool:
+        return 100 * mib < 20 * self.view.sellable_mib
 
     def _could_host(self, size: str) -> bool:
         view, ask = self.view, parse_gpu(size)
@@ -173,12 +191,25 @@ class Machine:
         return sum(card.held_milli for card in self.cards)
 
     @property
+    def useless_milli(self) -> int:
+        """Neither held nor to be had: cards out of service or closed, and pieces too small for anybody."""
+        return max(1000 * len(self.cards) - self.held_milli - self.free_milli, 0)
+
+    @property
     def memory_limit(self) -> str:
         return _fact(MEMORY_LIMITS, self.node.facts.get("memory_limit", ""))
 
     @property
     def isolation(self) -> str:
         return _fact(ISOLATION, self.node.facts.get("isolation", ""))
+
+    @property
+    def memory_limit_short(self) -> str:
+        return _fact(MEMORY_LIMITS_SHORT, self.node.facts.get("memory_limit", ""))
+
+    @property
+    def isolation_short(self) -> str:
+        return _fact(ISOLATION_SHORT, self.node.facts.get("isolation", ""))
 
     @property
     def cpu_pinning(self) -> str:
@@ -218,6 +249,7 @@ class Summary:
     gpus: int
     gpu_free: int
     gpu_held: int
+    gpu_useless: int
     cpu_milli: int
     cpu_held: int
     memory_mib: int
@@ -238,6 +270,7 @@ def summary_of(machines: list[Machine]) -> Summary:
         gpus=sum(len(machine.cards) for machine in machines),
         gpu_free=sum(machine.free_milli for machine in machines),
         gpu_held=sum(machine.held_milli for machine in machines),
+        gpu_useless=sum(machine.useless_milli for machine in machines),
         cpu_milli=sum(machine.node.cpu_sellable_milli for machine in machines),
         cpu_held=sum(machine.view.cpu_held_milli for machine in machines),
         memory_mib=sum(machine.node.memory_mib for machine in machines),

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from accounts.models import User
 from cluster.models import Gpu, Pool
 from common.errors import NotFound
-from common.resources import gpu_milli, parse_gpu, show_gpu, slice_of
+from common.resources import gpu_milli, parse_gpu, slice_of
 from jobs.models import Priority
 from jobs.states import JobState
 from portal.pages.entry import signed_in
@@ -22,6 +22,7 @@ from portal.pages.job_view import gpu_words
 from portal.pages.pulse import last_pass, scheduler_late
 from portal.partial import render_page
 from portal.sight import SHORT_WORDS, QueueRow, active_rows, queue_rows
+from portal.templatetags.amounts import gpu_sum
 from scheduler.preview import PoolRoom, free_now
 
 SHOWN = 500
@@ -102,9 +103,9 @@ def show_queue(request: HttpRequest) -> HttpResponse:
 def answer(waiting: list[QueueRow], active: int, rooms: list[PoolRoom], sellable: dict[str, int]) -> str:
     """The first line: what waits for how much, or what is free. sellable: MiB of each pool's first card."""
     if not waiting:
-        free = show_gpu(sum(room.free_milli for room in rooms))
+        free = gpu_sum(sum(room.free_milli for room in rooms))
         return _("Nothing waits. %(gpus)s GPUs free.") % {"gpus": free}
-    asked = show_gpu(sum(asked_milli(row, sellable.get(row.pool, 0)) for row in waiting))
+    asked = gpu_sum(sum(asked_milli(row, sellable.get(row.pool, 0)) for row in waiting))
     words = ngettext(
         "%(count)s job waits for %(gpus)s GPUs; %(active)s run.",
         "%(count)s jobs wait for %(gpus)s GPUs; %(active)s run.",

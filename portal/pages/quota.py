@@ -17,6 +17,8 @@ from jobs.models import Job
 from jobs.states import JOB_ACTIVE, JobState
 from portal.pages.entry import signed_in
 from portal.partial import render_page
+from portal.templatetags.amounts import gpu_sum
+from portal.templatetags.bars import LEGEND, Segment
 from quotas.models import Amounts, Holding, Quota, UserLimit, add_amounts, load_parents, subtree
 from quotas.services import limit_of_everyone
 
@@ -62,8 +64,17 @@ class Line:
     @property
     def plain(self) -> str:
         """Used against limit, for people's own limits."""
-        limit = _("no limit") if self.limit is None else self.show(self.limit)
-        return _("%(used)s of %(limit)s") % {"used": self.show(self.used), "limit": limit}
+        if self.limit is None:
+            return _("%(used)s, no limit") % {"used": self.show(self.used)}
+        return _("%(used)s of %(limit)s") % {"used": self.show(self.used), "limit": self.show(self.limit)}
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The bar of a resource of which nothing is guaranteed: used and left; [] without a limit."""
+        if self.limit is None:
+            return []
+        parts = (("work", min(self.used, self.limit)), ("free", max(self.limit - self.used, 0)))
+        return [Segment(kind, share, title=str(LEGEND[kind])) for kind, share in parts if share]
 
 
 @dataclass(frozen=True)
@@ -113,8 +124,8 @@ def quota_answer(quotas: list[TeamQuota]) -> str:
     if not lines:
         return _("No team of yours has a quota yet.")
     numbers = {
-        "used": show_gpu(sum(line.used for line in lines)),
-        "guarantee": show_gpu(sum(line.guarantee for line in lines)),
+        "used": gpu_sum(sum(line.used for line in lines)),
+        "guarantee": gpu_sum(sum(line.guarantee for line in lines)),
     }
     if full := next((q.team.name for q in quotas for pool in q.pools if pool.lines[0].is_full), ""):
         return _("%(used)s GPUs held; %(team)s is at its limit.") % {**numbers, "team": full}

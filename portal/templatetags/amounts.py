@@ -16,3 +16,9 @@ def or_dash(show: Callable[[int], str]) -> Callable[[int | None], str]:
 
 for name, show in {"gpu": show_gpu, "memory": show_memory, "cpu": show_cpu, "duration": show_duration}.items():
     register.filter(name, or_dash(show))
+
+
+@register.filter
+def gpu_sum(milli: int) -> str:
+    """As `gpu`, to hundredths of a card: for sums, where a thousandth says nothing."""
+    return show_gpu(milli if milli % 125 == 0 else round(milli, -1))
