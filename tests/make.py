@@ -20,7 +20,7 @@ from jobs.lifecycle import move_task
 from jobs.models import Job, Task
 from jobs.states import TaskState
 from jobs.submit import submit_job
-from quotas.models import Quota
+from quotas.models import Quota, UserLimit
 from scheduler.commit import Card, StartJob, TaskStart, start_job
 from scheduler.models import Lease
 
@@ -104,6 +104,11 @@ def gpu(node: Node, *, pool: Pool | None = None, **fields) -> Gpu:
 def quota(team: Team, pool: Pool, **fields) -> Quota:
     """No limit and no guarantee, unless they are given."""
     return Quota.objects.create(team=team, pool=pool, **fields)
+
+
+def limit(person: User, **fields) -> UserLimit:
+    """The person's own limits: `make.limit(ada, jobs_waiting=1)`."""
+    return UserLimit.objects.update_or_create(user=person, defaults=fields)[0]
 
 
 def job(person: User, *, check=lambda draft: None, **spec) -> Job:

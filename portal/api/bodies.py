@@ -32,7 +32,7 @@ def read_body(request: Request, limit: int) -> bytes:
 
 
 def read_pieces(request: Request, limit: int) -> Iterator[bytes]:
-    if (request.META.get("CONTENT_LENGTH") or "0").isdecimal() and int(request.META.get("CONTENT_LENGTH") or 0) > limit:
+    if says_length(request) > limit:
         raise TooLarge(max=limit)
     total = 0
     while piece := request._request.read(PIECE):
@@ -40,6 +40,12 @@ def read_pieces(request: Request, limit: int) -> Iterator[bytes]:
         if total > limit:
             raise TooLarge(max=limit)
         yield piece
+
+
+def says_length(request: Request) -> int:
+    """Content-Length; 0 where there is none or it is no number."""
+    said = request.META.get("CONTENT_LENGTH") or ""
+    return int(said) if said.isascii() and said.isdecimal() and len(said) < 19 else 0
 
 
 def read_json(request: Request, shape: type[Serializer]) -> dict:

@@ -17,9 +17,8 @@ from common.errors import (
     TooManyRequests,
     Unavailable,
 )
-from common.words import field_words
 from jobs.jobfile.hints import hints_for
-from portal.api.words import detail_of, title_of
+from portal.api.words import detail_of, field_of, title_of
 
 CONTENT_TYPE = "application/problem+json"
 
@@ -68,7 +67,7 @@ def exception_handler(exc: Exception, context: dict) -> Response | None:
 def problem(error: PlatformError, request) -> dict:
     """The body: {type, title, status, detail, instance, code, params, request_id, errors, hints}."""
     errors = getattr(error, "errors", [])
-    words = getattr(error, "words", None) or [field_words(one) for one in errors]
+    words = getattr(error, "words", None) or [field_of(one) for one in errors]
     return {
         "type": f"urn:tessera:problem:{error.code}",
         "title": title_of(error),

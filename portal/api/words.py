@@ -2,8 +2,8 @@
 
 from django.utils.translation import gettext_lazy as _
 
-from common.errors import PlatformError
-from common.words import ERROR_WORDS, error_words
+from common.errors import FieldError, PlatformError
+from common.words import ERROR_WORDS, error_words, field_words
 
 WORDS = {
     "bad_request": _("The request cannot be read. Check its headers and its body."),
@@ -16,6 +16,14 @@ WORDS = {
     "no_scope_declared": _("This address is closed, since nobody said who may use it. Tell an administrator."),
     "not_acceptable": _("This address cannot answer in the form that the Accept header asks for. Ask for: %(known)s."),
     "unsupported_media_type": _("The body's Content-Type is “%(got)s”. Send one of: %(known)s."),
+}
+
+FIELDS = {
+    "bad_cursor": _("This cursor is none of ours. Take next_cursor of the page before as it is, or leave it out."),
+    "bad_idempotency_key": _(
+        "The Idempotency-Key must be 1 to %(max)s visible ASCII characters. Send a UUID, for example."
+    ),
+    "json_not_an_object": _("The body must be a JSON object. Begin it with a brace."),
 }
 
 TITLES = {
@@ -48,6 +56,12 @@ def detail_of(error: PlatformError) -> str:
     if error.code in WORDS and error.code not in ERROR_WORDS:
         return str(WORDS[error.code]) % {name: _text(value) for name, value in error.params.items()}
     return error_words(error)
+
+
+def field_of(error: FieldError) -> str:
+    if error.code in FIELDS:
+        return str(FIELDS[error.code]) % {name: _text(value) for name, value in error.params.items()}
+    return field_words(error)
 
 
 def _text(value: object) -> str:

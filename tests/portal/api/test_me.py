@@ -1,0 +1,100 @@
+"""The caller and the own tokens."""
+
+import make
+import pytest
+from api_client import Api
+from django.test import Client
+
+from accounts.models import ApiToken
+from accounts.services import SCOPES
+
+pytestmark = pytest.mark.django_db
+ASK = {"name": "ci", "scopes": ["jobs:read"], "days": 30}
+
+
+def test_me_says_who_calls_and_with_what(ada):
+    me = ada.get("me").json()
+    assert (me["username"], me["platform_role"]) == ("ada", "none")
+    assert [(team["name"], team["role"]) for team in me["teams"]] == [("nlp", "member")]
+    assert me["scopes"] == sorted(SCOPES) and me["token"]["name"] == "test" and "secret" not in me["token"]
+
+
+def test_a_new_token_is_shown_once_and_works(ada):
+    made = ada.post("me/tokens", ASK)
+    assert made.status_code == 201 and made.json()["secret"].startswith("tes_")
+    assert Api(made.json()["secret"]).get("jobs").status_code == 200
+    listed = ada.get("me/tokens").json()["results"]
+    assert {token["name"] for token in listed} == {"ci", "test"} and all("secret" not in token for token in listed)
+    assert not ApiToken.objects.filter(digest=made.json()["secret"]).exists()
+
+
+def test_a_token_never_makes_a_stronger_one(ada, cast):
+    weak = Api(make.token(cast.ada, "tokens:write", "jobs:read"))
+    refused = weak.post("me/tokens", {**ASK, "scopes": ["jobs:write"]})
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (400, "/scopes")
+    assert weak.post("me/tokens", ASK).status_code == 201
+
+
+def test_a_revoked_token_works_no_more_and_only_its_owner_may_revoke_it(ada, eve):
+    made = ada.post("me/tokens", ASK).json()
+    assert eve.delete(f"me/tokens/{made['id']}").status_code == 404
+    assert ada.delete(f"me/tokens/{made['id']}").status_code == 204
+    assert Api(made["secret"]).get("me").status_code == 401
+    assert ada.delete(f"me/tokens/{made['id']}").status_code == 404
+    assert ada.delete("me/tokens/" + "9" * 40).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("wrong", "pointer"),
+    [
+        ({"name": ""}, "/name"), ({"name": "a\0b"}, "/name"), ({"name": "x" * 65}, "/name"), ({"name": ["x"]}, "/name"),
+        ({"scopes": []}, "/scopes"), ({"scopes": ["root"]}, "/scopes"), ({"scopes": "jobs:read"}, "/scopes"),
+        ({"days": 0}, "/days"), ({"days": 10**30}, "/days"), ({"days": "soon"}, "/days"),
+    ],
+)  # fmt: skip
+def test_a_token_that_cannot_be_is_refused_by_field(ada, wrong, pointer):
+    refused = ada.post("me/tokens", {**ASK, **wrong})
+    assert refused.status_code == 400
+    assert refused.json()["errors"][0]["pointer"].startswith(pointer)
+    assert ApiToken.objects.count() == 1
+
+
+def test_use_is_noted_at_most_once_a_minute(ada, django_assert_num_queries):
+    ada.get("version")
+    noted = ApiToken.objects.get().last_used_at
+    with django_assert_num_queries(1):
+        ada.get("version")
+    assert noted is not None and ApiToken.objects.get().last_used_at == noted
+
+
+def test_a_page_calls_by_its_session_and_needs_its_csrf_token_to_write(cast, settings):
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(cast.ada)
+    own = {"Origin": settings.TESSERA_PUBLIC_URL}
+    me = client.get("/api/v1/me").json()
+    assert me["token"] is None and me["scopes"] == list(SCOPES)
+    refused = client.post("/api/v1/jobs", {"run": "true"}, content_type="application/json", headers=own)
+    assert (refused.status_code, refused.json()["code"]) == (403, "csrf_failed")
+
+
+def test_a_session_with_its_csrf_token_may_write(cast, settings, rf):
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(cast.ada)
+    session = client.session
+    session["_csrftoken"] = "a" * 32
+    session.save()
+    own = {"Origin": settings.TESSERA_PUBLIC_URL, "X-CSRFToken": "a" * 32}
+    made = client.post("/api/v1/jobs", {"run": "true"}, content_type="application/json", headers=own)
+    assert made.status_code == 201
+    foreign = {**own, "Origin": "https://evil.example"}
+    assert (
+        client.post("/api/v1/jobs", {"run": "x"}, content_type="application/json", headers=foreign).status_code == 403
+    )
+
+
+def test_a_suspended_person_has_no_session_left(cast):
+    client = Client()
+    client.force_login(cast.ada)
+    cast.ada.suspended_at = cast.ada.joined_at
+    cast.ada.save()
+    assert client.get("/api/v1/me").status_code == 401
