@@ -10,14 +10,14 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from common.resources import show_gpu
+from common.resources import parse_gpu, show_gpu
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.spec import from_json
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from jobs.words import end_hint, end_words
 from portal.pages.history import Happening, history_of
-from portal.pages.job_view import JobView, took_words
+from portal.pages.job_view import JobView, part_words, took_words
 from portal.pages.pulse import scheduler_late
 from runtimes.logs import LogStore
 
@@ -59,15 +59,16 @@ class CardRow:
 
 
 class TaskRow:
-    """One line of the tasks table."""
+    """One line of the tasks table. alone: it is the job's only task, so its rank says nothing. part: "¼" or ""."""
 
-    def __init__(self, task: Task, alone: bool):
+    def __init__(self, task: Task, alone: bool, part: str):
         self.task = task
+        self.part = part
         self.label = task.role if alone else f"{task.role}.{task.rank}"
 
     @property
     def cards(self) -> list[CardRow]:
-        return [card_row(card) for card in self.task.cards]
+        return [card_row(card, self.part) for card in self.task.cards]
 
     @property
     def ports(self) -> str:
@@ -147,7 +148,7 @@ class JobDetail:
 
     @property
     def rows(self) -> list[TaskRow]:
-        return [TaskRow(task, not self.is_gang) for task in self.view.tasks]
+        return [self._row(task) for task in self.view.tasks]
 
     @property
     def has_ports(self) -> bool:
@@ -157,7 +158,10 @@ class JobDetail:
     def earlier(self) -> list[TaskRow]:
         """The tasks of earlier attempts, the latest attempt first."""
         tasks = self.job.tasks.filter(attempt__lt=self.job.attempt).select_related("node")
-        return [TaskRow(task, not self.is_gang) for task in tasks.order_by("-attempt", "role", "rank")[:50]]
+        return [self._row(task) for task in tasks.order_by("-attempt", "role", "rank")[:50]]
+
+    def _row(self, task: Task) -> TaskRow:
+        return TaskRow(task, not self.is_gang, part_words(parse_gpu(self.request["gpu"])))
 
     # ---- log ----
 
@@ -254,11 +258,11 @@ def log_store() -> LogStore:
     return LogStore(settings.TESSERA_LOGS)
 
 
-def card_row(card: dict) -> CardRow:
-    """A card of Task.cards in words. An older row may lack what newer ones keep."""
+def card_row(card: dict, part: str) -> CardRow:
+    """A card of Task.cards in words: the part as it was asked, else the thousandths that quota counts."""
     percent, whole = card["compute_percent"], card.get("whole", False)
     params = {
-        "share": show_gpu(card.get("milli", 10 * percent)),
+        "share": part or show_gpu(card.get("milli", 10 * percent)),
         "model": card["model"],
         "memory": number_format(card["memory_mib"], force_grouping=True),
         "percent": percent,

@@ -105,12 +105,20 @@ def verdict_of(error: PlatformError, panes: Panes) -> Verdict:
 
 
 def fixes_of(hints: Iterable[Hint]) -> list[dict]:
-    """Each nearest possible value as one click: {field, value, words}."""
-    known = [(hint.pointer[1:], str(hint.value)) for hint in hints if hint.pointer[1:] in FIELDS]
+    """Each nearest possible value as one click: {field, value, words}. Of several for a field the least passes them all."""
+    known: dict[str, str] = {}
+    for hint in hints:
+        name, value = hint.pointer[1:], str(hint.value)
+        if name in FIELDS and (name not in known or _is_less(value, known[name])):
+            known[name] = value
     return [
         {"field": name, "value": value, "words": _("Set %(field)s to %(value)s") % {"field": name, "value": value}}
-        for name, value in known
+        for name, value in known.items()
     ]
+
+
+def _is_less(value: str, other: str) -> bool:
+    return value.isdigit() and other.isdigit() and int(value) < int(other)
 
 
 def _on_line(error: FieldError, panes: Panes) -> dict:

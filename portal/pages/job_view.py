@@ -101,6 +101,10 @@ class JobView:
     def priority(self) -> str:
         return str(Priority(self.job.priority).label)
 
+    @property
+    def priority_words(self) -> str:
+        return _("%(priority)s priority") % {"priority": self.priority}
+
     # ---- where it is ----
 
     @property
@@ -250,7 +254,7 @@ def gpu_words(ask: GpuAsk) -> str:
             else (_("%(amount)s slice") % {"amount": amount})
         )
     if ask.part is not None:
-        return f"{_part(*ask.part)} {models or 'GPU'}"
+        return f"{part_words(ask)} {models or 'GPU'}"
     if models:
         return f"{ask.count} × {models}"
     return ngettext("%(count)s GPU", "%(count)s GPUs", ask.count) % {"count": ask.count}
@@ -269,8 +273,14 @@ def took_words(begin: datetime | None, end: datetime | None) -> str:
     if begin is None or end is None:
         return ""
     seconds = max((end - begin).total_seconds(), 0)
+    if seconds < 0.1:
+        return "< 0.1 s"
     return f"{seconds:.1f} s" if seconds < 10 else show_duration(int(seconds))
 
 
-def _part(a: int, b: int) -> str:
+def part_words(ask: GpuAsk) -> str:
+    """The part of a card that was asked, as it was asked: "¼", "1/3"; "" where it is no part."""
+    if ask.part is None:
+        return ""
+    a, b = ask.part
     return show_gpu(1000 * a // b) if 8 % b == 0 else f"{a}/{b}"

@@ -180,6 +180,8 @@ class JobList:
             for code, words in (("mine", _("Mine")), ("team", others))
         ]
 
+    example = "run: python train.py\ngpu: 1/4\n"
+
     @property
     def is_filtered(self) -> bool:
         return bool(self.state or self.q or self.before)

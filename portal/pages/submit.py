@@ -151,12 +151,11 @@ def room_words(room: PoolRoom) -> str:
     params["waiting"] = room.waiting
     if room.may_milli is None or room.may_milli >= room.free_milli:
         return (
-            _("Free there now: %(free)s of %(total)s cards, %(whole)s of them whole. Jobs waiting: %(waiting)s.")
-            % params
+            _("GPUs free there now: %(free)s of %(total)s, whole ones: %(whole)s. Jobs waiting: %(waiting)s.") % params
         )
     params["may"] = show_gpu(room.may_milli)
     return (
-        _("Free there now: %(free)s of %(total)s cards; your team may take %(may)s. Jobs waiting: %(waiting)s.")
+        _("GPUs free there now: %(free)s of %(total)s, for your team at most %(may)s. Jobs waiting: %(waiting)s.")
         % params
     )
 

@@ -28,8 +28,7 @@ async function sync(anew = false) {
 function show(answer, anew) {
   if (typeof answer.yaml === "string" && (anew || document.activeElement !== yaml)) yaml.value = answer.yaml;
   if (answer.values) for (const [name, value] of Object.entries(answer.values)) fill(name, value);
-  const stuck = answer.yaml === null || answer.values === null;
-  part("pane-note").hidden = part("rebuild").hidden = !stuck;
+  part("stuck").hidden = answer.yaml !== null && answer.values !== null;
   for (const place of form.querySelectorAll("[data-error]")) mark(place, answer.errors[place.dataset.error] ?? "");
   part("lines").replaceChildren(...answer.lines.map(line));
   for (const control of form.querySelectorAll("[data-empty]")) control.placeholder = answer.usual[control.name] ?? control.dataset.empty;
