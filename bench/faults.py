@@ -39,7 +39,7 @@ def main() -> int:
         ended = wait_for_all(stack, wanted, killer, calm_after)
         killer.stop()
         problems = judge(stack, wanted, ended, mark)
-        print(f"killed: {dict(killer.killed)}; jobs: {len(wanted)}; ended: {Counter(j['state'] for j in ended.values())}")
+        print(f"killed: {dict(killer.killed)}; ended: {dict(Counter(job['state'] for job in ended.values()))}")
     for problem in problems:
         print("PROBLEM", problem)
     print(f"{len(wanted) - len(problems)} of {len(wanted)} jobs ended exactly once with the right exit code")
@@ -69,7 +69,8 @@ class Killer(threading.Thread):
 
 
 def lift_limits(stack: Stack) -> None:
-    stack.manage("shell", "-v", "0", "-c", "from quotas.models import UserLimit; UserLimit.objects.update(jobs_waiting=None)")
+    code = "from quotas.models import UserLimit; UserLimit.objects.update(jobs_waiting=None)"
+    stack.manage("shell", "-v", "0", "-c", code)
 
 
 def submit_all(stack: Stack, count: int, mark: str) -> dict[str, int]:

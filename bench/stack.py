@@ -93,7 +93,7 @@ class Stack:
 
     def api(self, method: str, path: str, body: dict | None = None, key: str = "", timeout: float = 10) -> dict:
         """The JSON answer. Raises ApiError for a refusal and OSError while nobody answers."""
-        request = urllib.request.Request(  # noqa: S310 - our own address
+        request = urllib.request.Request(
             f"{self.url}/api/v1{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
@@ -104,7 +104,7 @@ class Stack:
             },
         )
         try:
-            with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
                 return json.loads(answer.read() or b"{}")
         except urllib.error.HTTPError as refused:
             if refused.code < 500:  # an answer, and its words say what is wrong

@@ -167,8 +167,12 @@ def check_gpus(tasks: Iterable[TaskStart], gpus: dict[int, Gpu], job: Job) -> No
     for pk, gpu in gpus.items():
         if not gpu.healthy or gpu.removed_at is not None or gpu.pool_id != job.pool_id:
             raise DoesNotFit(kind="gpu", was=str(gpu))
-        used = Holding.objects.live().filter(gpu=pk).aggregate(
-            mib=Sum("gpu_memory_mib", default=0), percent=Sum("gpu_compute_percent", default=0), count=Count("pk")
+        used = (
+            Holding.objects.live()
+            .filter(gpu=pk)
+            .aggregate(
+                mib=Sum("gpu_memory_mib", default=0), percent=Sum("gpu_compute_percent", default=0), count=Count("pk")
+            )
         )
         mine = [card for card in cards if card.gpu_id == pk]
         room = (gpu.sellable_mib, 100, gpu.pool.slices_per_gpu)
@@ -259,7 +263,11 @@ def _holdings(task: Task, place: TaskStart, job: Job, gpus: dict[int, Gpu]) -> l
     near = numa.pop() if len(numa) == 1 else None
     rows = [Holding(**whose, node_id=place.node_id, cpu_milli=place.cpu_milli, memory_mib=place.memory_mib, numa=near)]
     for card in place.cards:
-        share = {"gpu_memory_mib": card.memory_mib, "gpu_compute_percent": card.compute_percent, "gpu_milli": card.milli}
+        share = {
+            "gpu_memory_mib": card.memory_mib,
+            "gpu_compute_percent": card.compute_percent,
+            "gpu_milli": card.milli,
+        }
         rows.append(Holding(**whose, node_id=place.node_id, gpu_id=card.gpu_id, numa=gpus[card.gpu_id].numa, **share))
     return rows
 

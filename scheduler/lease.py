@@ -1,7 +1,8 @@
 """One leader at a time for each loop, by a row with an epoch and the database's clock.
 
-Each taking raises the epoch over those of all leases, so a stop is never older than the start that it follows (and
-never below the clock in milliseconds, so it still grows after a restored backup), and every write of the loop checks its epoch in its own transaction: a leader that slept is refused.
+Each taking raises the epoch over those of all leases, so a stop is never older than the start that it follows, and
+never below the clock in milliseconds, so it still grows after a restored backup. Every write of the loop checks its
+epoch in its own transaction: a leader that slept is refused.
 """
 
 import os

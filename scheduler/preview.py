@@ -1,6 +1,7 @@
 """What the portal may ask the scheduler: could this ever run, what is free now. Reads only."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from scheduler.models import Lease
 from scheduler.runtime import the_runtime
 from scheduler.snapshots import World, build_waiting, load_world
 
+UNIX_EPOCH = datetime.fromtimestamp(0, UTC)
 POINTERS = {
     "gpu_milli": "/gpu",
     "gpus": "/gpu",
@@ -56,7 +58,7 @@ def runtime_has_containers() -> bool:
 
 def check_possible(draft: Draft) -> None:
     """Raises Impossible where the draft could never run here, naming each field and the nearest possible value."""
-    job = Job(team=draft.team, user=draft.user, pool=draft.pool, gang=draft.gang, submitted_at=None)
+    job = Job(team=draft.team, user=draft.user, pool=draft.pool, gang=draft.gang, submitted_at=UNIX_EPOCH)
     world = load_world(jobs=[], user_id=draft.user.pk)
     waiting = build_waiting(
         job,

@@ -151,7 +151,8 @@ def load_rows() -> list[TaskRow]:
 def load_ended(seen: Iterable[ContainerView]) -> set[str]:
     """Which of the seen containers belong to tasks whose end is recorded."""
     uuids = [view.uuid for view in seen]
-    return {uuid.hex for uuid in Task.objects.filter(uuid__in=uuids, state__in=TASK_FINAL).values_list("uuid", flat=True)}
+    final = Task.objects.filter(uuid__in=uuids, state__in=TASK_FINAL)
+    return {uuid.hex for uuid in final.values_list("uuid", flat=True)}
 
 
 def reconcile_once(runtime: Runtime, epoch: int) -> list[Step]:
@@ -219,7 +220,8 @@ def record_sighting(step: Sighting, epoch: int) -> None:
             "address": view.address,
         }
         also = {name: value for name, value in found.items() if value not in (None, "")}
-    params = {"exit_code": step.seen.exit_code, "detail": step.seen.detail} if step.seen and step.state in TASK_FINAL else {}
+    ended = step.seen if step.state in TASK_FINAL else None
+    params = {"exit_code": ended.exit_code, "detail": ended.detail} if ended else {}
     move_task(task, step.state, reason=step.reason, actor=RUNTIME, params=params, **also)
 
 

@@ -102,7 +102,9 @@ def build_ask(request: dict, kinds: list[Kind]) -> Ask:
 
 
 def kind_of(gpu: Gpu) -> Kind:
-    return Kind(gpu.model, gpu.product, gpu.sellable_mib, gpu.pool.accepts_watched_only or gpu.enforcement != "watchdog")
+    return Kind(
+        gpu.model, gpu.product, gpu.sellable_mib, gpu.pool.accepts_watched_only or gpu.enforcement != "watchdog"
+    )
 
 
 def _need(ask: GpuAsk, kind: Kind) -> tuple[int, int, int, int]:

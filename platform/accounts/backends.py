@@ -7,7 +7,9 @@ from accounts.models import User
 
 
 class PasswordBackend(BaseBackend):
-    def authenticate(self, request: HttpRequest | None, username: str = "", password: str = "", **_: object) -> User | None:
+    def authenticate(
+        self, request: HttpRequest | None, username: str = "", password: str = "", **_: object
+    ) -> User | None:
         user = User.objects.filter(username__iexact=username).first()
         if user is None:
             User().set_password(password)  # the same work for a name that does not exist

@@ -10,7 +10,9 @@ from django.db.models.functions import Lower, Now
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-NAME = RegexValidator(r"^[a-z][a-z0-9-]{0,30}[a-z0-9]$|^[a-z]$", _("Use 1 to 32 lower-case letters, digits and hyphens."))
+NAME = RegexValidator(
+    r"^[a-z][a-z0-9-]{0,30}[a-z0-9]$|^[a-z]$", _("Use 1 to 32 lower-case letters, digits and hyphens.")
+)
 
 
 class PlatformRole(models.TextChoices):
@@ -31,9 +33,9 @@ class UserManager(BaseUserManager["User"]):
 
 
 class User(AbstractBaseUser):
-    """A person. `uid` is the number on files, stable for life; a suspended person keeps rows and loses every door."""
+    """A person. `uid` is the number on files, stable for life; who is suspended keeps rows and loses every door."""
 
-    username = models.CharField(_("user name"), max_length=32, validators=[NAME])
+    username = models.CharField(_("user name"), max_length=32, unique=True, validators=[NAME])
     full_name = models.CharField(_("full name"), max_length=100, blank=True)
     email = models.EmailField(_("e-mail"), blank=True)
     uid = models.PositiveIntegerField(_("uid"), unique=True, validators=[MinValueValidator(1000)])
@@ -57,7 +59,7 @@ class User(AbstractBaseUser):
         return self.username
 
     @property
-    def is_active(self) -> bool:
+    def is_active(self) -> bool:  # type: ignore[override]
         return self.suspended_at is None
 
     @property
@@ -82,7 +84,7 @@ class User(AbstractBaseUser):
 
 
 class Team(models.Model):
-    """Who owns quota, jobs and people. `gid` is the team's number on files; limits of a parent hold for its children."""
+    """Who owns quota, jobs and people. `gid` is its number on files; limits of a parent hold for its children."""
 
     name = models.CharField(_("name"), max_length=32, validators=[NAME])
     title = models.CharField(_("title"), max_length=100, blank=True)

@@ -23,7 +23,12 @@ INVITATION_LIFETIME = timedelta(days=7)
 
 @transaction.atomic
 def create_user(
-    *, username: str, password: str | None = None, platform_role: str = PlatformRole.NONE, uid: int | None = None, **names: str
+    *,
+    username: str,
+    password: str | None = None,
+    platform_role: str = PlatformRole.NONE,
+    uid: int | None = None,
+    **names: str,
 ) -> User:
     """A new person with the next free uid of the configured range. Without a password only a link signs them in."""
     if User.objects.filter(username__iexact=username).exists():
@@ -66,13 +71,19 @@ def set_password(user: User, password: str, *, pointer: str) -> None:
     user.set_password(password)
 
 
-def create_token(*, user: User, name: str, scopes: list[str], days: int, within: list[str] | None = None) -> tuple[ApiToken, str]:
+def create_token(
+    *, user: User, name: str, scopes: list[str], days: int, within: list[str] | None = None
+) -> tuple[ApiToken, str]:
     """A new token and its secret, which is shown once and never again.
 
     within: the scopes of the token that asks, where one does: a token never makes a stronger token.
     """
     allowed = set(SCOPES if within is None else within)
-    errors = [FieldError("/scopes", "unknown_scope", {"scope": s, "known": ", ".join(sorted(allowed))}) for s in scopes if s not in allowed]
+    errors = [
+        FieldError("/scopes", "unknown_scope", {"scope": s, "known": ", ".join(sorted(allowed))})
+        for s in scopes
+        if s not in allowed
+    ]
     if not scopes:
         errors.append(FieldError("/scopes", "required"))
     if not 1 <= days <= TOKEN_DAYS_MAX:
@@ -169,5 +180,3 @@ def _clean(row: models.Model) -> None:
         raise InvalidInput(
             [FieldError(f"/{name}", "bad_value", {"why": " ".join(words)}) for name, words in bad.message_dict.items()]
         ) from bad
-
-

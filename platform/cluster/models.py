@@ -6,7 +6,9 @@ from django.db.models import Q
 from django.db.models.functions import Lower, Now
 from django.utils.translation import gettext_lazy as _
 
-POOL_NAME = RegexValidator(r"^[a-z][a-z0-9-]{0,30}[a-z0-9]$|^[a-z]$", _("Use 1 to 32 lower-case letters, digits and hyphens."))
+POOL_NAME = RegexValidator(
+    r"^[a-z][a-z0-9-]{0,30}[a-z0-9]$|^[a-z]$", _("Use 1 to 32 lower-case letters, digits and hyphens.")
+)
 
 
 class Pool(models.Model):
@@ -27,7 +29,9 @@ class Pool(models.Model):
     accepts_watched_only = models.BooleanField(
         _("accepts slices whose memory limit is watched, not enforced"), default=True
     )
-    default_max_time_s = models.PositiveIntegerField(_("time limit of a job that names none, in seconds"), null=True, blank=True)
+    default_max_time_s = models.PositiveIntegerField(
+        _("time limit of a job that names none, in seconds"), null=True, blank=True
+    )
 
     class Meta:
         verbose_name, verbose_name_plural = _("pool"), _("pools")
@@ -128,7 +132,9 @@ class Gpu(models.Model):
         verbose_name, verbose_name_plural = _("GPU"), _("GPUs")
         ordering = ["node_id", "index"]
         constraints = [
-            models.UniqueConstraint(fields=["node", "index"], condition=Q(removed_at__isnull=True), name="one_gpu_index")
+            models.UniqueConstraint(
+                fields=["node", "index"], condition=Q(removed_at__isnull=True), name="one_gpu_index"
+            )
         ]
 
     def __str__(self) -> str:

@@ -10,7 +10,6 @@ from typing import TypeVar
 from django.db import connection, models
 from django.db.transaction import TransactionManagementError
 
-
 Row = TypeVar("Row", bound=models.Model)
 
 

@@ -1,5 +1,7 @@
 """The one function that changes a state. Nothing else writes `state`."""
 
+from typing import Any
+
 from django.db import models, transaction
 
 from common.errors import StaleState
@@ -10,7 +12,9 @@ class IllegalTransition(Exception):
     """A move that the table does not list: a bug in the caller, never bad luck."""
 
 
-def advance(row: models.Model, to: str, *, reason: str = "", actor: Actor, params: dict | None = None, **also: object) -> None:
+def advance(
+    row: models.Model, to: str, *, reason: str = "", actor: Actor, params: dict | None = None, **also: Any
+) -> None:
     """Move `row` from the state it was read in to `to`, and record it, in one transaction.
 
     row: a model with KIND and MOVES, its table of legal moves {from: {to, ...}}.

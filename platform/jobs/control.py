@@ -1,4 +1,4 @@
-"""What a person does to a job that exists: stop, hold, release, retry. The wish is written; reconciling drives to it."""
+"""What a person does to a job: stop, hold, release, retry. The wish is written; reconciling drives to it."""
 
 from django.db import transaction
 from django.db.models.functions import Now

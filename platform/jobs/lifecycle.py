@@ -4,6 +4,7 @@ The lock order below a job: job, then its tasks. A task leaves HOLDING and its h
 """
 
 from datetime import timedelta
+from typing import Any
 
 from django.db import transaction
 from django.db.models.functions import Now
@@ -37,7 +38,7 @@ def begin_attempt(job: Job) -> list[Task]:
     )
 
 
-def move_task(task: Task, to: str, *, reason: str = "", actor: Actor, params: dict | None = None, **also: object) -> None:
+def move_task(task: Task, to: str, *, reason: str = "", actor: Actor, params: dict | None = None, **also: Any) -> None:
     """Advance a task, step by step where the table wants steps, end its holdings when it leaves HOLDING, then settle
     its job. The job's row is locked by the caller. Raises StaleState where somebody else moved it first.
     """
@@ -79,7 +80,9 @@ def settle_job(job: Job, *, actor: Actor = SYSTEM) -> None:
     if state == job.state:
         return
     if state not in JOB_FINAL:
-        advance(job, state, actor=actor, **({"started_at": Now()} if state == JobState.RUNNING and not job.started_at else {}))
+        first = state == JobState.RUNNING and job.started_at is None
+        began: dict[str, Any] = {"started_at": Now()} if first else {}
+        advance(job, state, actor=actor, **began)
         return
     decisive = _decisive(tasks)
     if may_retry(job, decisive.reason):
@@ -108,9 +111,9 @@ def retry(job: Job, *, actor: Actor, because: str) -> None:
     requeue(job, actor=actor, reason=because, not_before=timezone.now() + pause, retries_left=job.retries_left - 1)
 
 
-def requeue(job: Job, *, actor: Actor, reason: str, **also: object) -> None:
+def requeue(job: Job, *, actor: Actor, reason: str, **also: Any) -> None:
     """Begin attempt + 1 in the queue, at the place that the first submit gave it. The job's row is locked."""
-    fresh = {
+    fresh: dict[str, Any] = {
         "attempt": job.attempt + 1,
         "started_at": None,
         "ended_at": None,
@@ -137,7 +140,7 @@ def _decisive(tasks: list[Task]) -> Task:
     return min(by_itself or stopped or ended, key=lambda task: (task.ended_at or timezone.now(), task.rank))
 
 
-def _times(step: str) -> dict[str, object]:
+def _times(step: str) -> dict[str, Any]:
     if step == TaskState.ASSIGNED:
         return {"assigned_at": Now()}
     if step == TaskState.RUNNING:

@@ -1,4 +1,4 @@
-"""What a person submits (Job) and what runs on one node once (Task). The verbs live in submit, lifecycle and control."""
+"""What a person submits (Job) and what runs on one node once (Task). The verbs: submit, lifecycle and control."""
 
 import uuid
 
@@ -145,7 +145,9 @@ class Task(models.Model):
     epoch = models.BigIntegerField(null=True)
     cpu_milli = models.PositiveIntegerField(default=0)
     memory_mib = models.PositiveIntegerField(default=0)
-    cards = models.JSONField(default=list, help_text="[{uuid, index, model, memory_mib, compute_percent, whole, simulated}]")
+    cards = models.JSONField(
+        default=list, help_text="[{uuid, index, model, memory_mib, compute_percent, whole, simulated}]"
+    )
     address = models.CharField(max_length=64, blank=True)
     ports = models.JSONField(default=dict, help_text="{declared: actual}")
     exit_code = models.IntegerField(null=True)

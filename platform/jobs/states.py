@@ -107,20 +107,32 @@ REASONS: dict[str, Reason] = {
     "gpu_out_of_memory": Reason(
         T.FAILED, True, "fault", _("It used more GPU memory than its slice has."), _("Ask for a larger slice.")
     ),
-    "image_pull": Reason(T.FAILED, True, "fault", _("The image could not be pulled."), _("Check the name of the image.")),
+    "image_pull": Reason(
+        T.FAILED, True, "fault", _("The image could not be pulled."), _("Check the name of the image.")
+    ),
     "start_failed": Reason(
-        T.FAILED, True, "fault", _("The program could not be started."), _("Check the command and the working directory.")
+        T.FAILED,
+        True,
+        "fault",
+        _("The program could not be started."),
+        _("Check the command and the working directory."),
     ),
     "rejected_by_cluster": Reason(
         T.FAILED, False, "fault", _("The cluster refused it."), _("The words of the cluster are in the event list.")
     ),
     "node_lost": Reason(T.FAILED, True, "fault", _("Its node was lost.")),
     "container_lost": Reason(
-        T.FAILED, True, "fault", _("Its process disappeared without an exit code."), _("The machine may have been restarted.")
+        T.FAILED,
+        True,
+        "fault",
+        _("Its process disappeared without an exit code."),
+        _("The machine may have been restarted."),
     ),
     "preempted": Reason(T.STOPPED, True, "neutral", _("It made room for a job with a higher priority.")),
     "reclaimed": Reason(T.STOPPED, True, "neutral", _("Its team had borrowed what another team took back.")),
-    "time_limit": Reason(T.FAILED, True, "fault", _("It reached its time limit."), _("Raise max_time and submit again.")),
+    "time_limit": Reason(
+        T.FAILED, True, "fault", _("It reached its time limit."), _("Raise max_time and submit again.")
+    ),
     "idle": Reason(T.STOPPED, False, "neutral", _("It was idle and its GPU was given back.")),
     "stopped_by_user": Reason(T.STOPPED, False, "neutral", _("Somebody stopped it.")),
     "gang_broken": Reason(T.STOPPED, True, "neutral", _("Another task of its gang ended, so it was stopped.")),
@@ -130,8 +142,12 @@ REASONS: dict[str, Reason] = {
 WAIT_REASONS: dict[str, str | Promise] = {
     "ahead_in_queue": _("%(n)s jobs ahead of it need the same resources first"),
     "no_fit_now": _("it asks for %(ask)s %(resource)s; the best node has %(best)s free, and %(free)s are free in all"),
-    "no_fit_now.slice": _("no card has room for it: the best has %(free_mib)s of memory free, and the slice needs %(need_mib)s"),
-    "no_fit_now.shared": _("each card with enough free memory serves as many tasks, or has given as much compute, as it can"),
+    "no_fit_now.slice": _(
+        "no card has room for it: the best has %(free_mib)s of memory free, and the slice needs %(need_mib)s"
+    ),
+    "no_fit_now.shared": _(
+        "each card with enough free memory serves as many tasks, or has given as much compute, as it can"
+    ),
     "gang_incomplete": _("%(have)s of %(need)s tasks fit together now; all start together or none"),
     "fragmented": _("enough is free overall, in pieces too small"),
     "team_limit": _("the team is at its limit: %(used)s of %(limit)s %(resource)s, and it asks for %(ask)s"),
@@ -141,6 +157,8 @@ WAIT_REASONS: dict[str, str | Promise] = {
     "start_after": _("it is tried again after %(at)s"),
     "held": _("held by %(who)s"),
     "node_recovering": _("no node is ready; it is tried again as soon as one is"),
-    "impossible": _("nothing here can ever give the %(asked)s of %(field)s that it asks for; the largest is %(largest)s"),
+    "impossible": _(
+        "nothing here can ever give the %(asked)s of %(field)s that it asks for; the largest is %(largest)s"
+    ),
     "unexplained": _("the scheduler has not looked at it yet"),
 }

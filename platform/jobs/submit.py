@@ -39,7 +39,14 @@ Check = Callable[[Draft], None]
 
 
 def submit_job(
-    *, user: User, spec: JobSpec, check: Check, containers: bool, key: str = "", body: bytes = b"", kind: str = JobKind.BATCH
+    *,
+    user: User,
+    spec: JobSpec,
+    check: Check,
+    containers: bool,
+    key: str = "",
+    body: bytes = b"",
+    kind: str = JobKind.BATCH,
 ) -> Job:
     """Store a job with its first attempt. Refused only if it could never run or a limit of counts is met.
 
@@ -178,8 +185,8 @@ def _asked_milli(ask: GpuAsk, pool: Pool) -> int:
 
 
 def _answered(user: User, key: str, body: bytes) -> Job | None:
-    row = IdempotencyKey.objects.filter(user=user, key=key).select_related("job").first()
-    if row is None:
+    row = IdempotencyKey.objects.filter(user=user, key=key).first()
+    if row is None or row.job_id is None:
         return None
     if row.fingerprint != _fingerprint(body):
         raise KeyReused(key=key)

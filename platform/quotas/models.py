@@ -35,7 +35,9 @@ class Quota(models.Model):
     weight = models.PositiveSmallIntegerField(
         _("weight"), default=1, validators=[MinValueValidator(1), MaxValueValidator(1000)]
     )
-    cell = models.PositiveSmallIntegerField(_("cell"), choices=[(1, _("single cards")), (8, _("whole nodes of 8"))], default=1)
+    cell = models.PositiveSmallIntegerField(
+        _("cell"), choices=[(1, _("single cards")), (8, _("whole nodes of 8"))], default=1
+    )
 
     class Meta:
         verbose_name, verbose_name_plural = _("quota"), _("quotas")

@@ -9,27 +9,32 @@ from accounts.permissions import require
 from common.errors import FieldError, InvalidInput, QuotaExceeded
 from common.locks import lock_rows
 from events.bus import Actor, hint, record, ring_pool
-from quotas.models import Quota, UserLimit
+from quotas.models import RESOURCES, Quota, UserLimit
 
-AMOUNTS = tuple(f"{name}_{kind}" for name in ("gpu_milli", "cpu_milli", "memory_mib") for kind in ("guarantee", "limit"))
+AMOUNTS = tuple(f"{name}_{kind}" for name in RESOURCES for kind in ("guarantee", "limit"))
+FIRST_LIMITS = {"jobs_running": 100, "jobs_waiting": 1000, "notebooks_running": 2, "notebook_hours": 24}
 QUOTA_FIELDS = (*AMOUNTS, "weight", "cell")
 
 
-def quota_problems(quota: Quota, *, pool_total: tuple[int, int, int], promised: tuple[int, int, int]) -> list[FieldError]:
+def quota_problems(
+    quota: Quota, *, pool_total: tuple[int, int, int], promised: tuple[int, int, int]
+) -> list[FieldError]:
     """What makes no sense about a quota, as errors with the numbers.
 
     pool_total: what the pool has (gpu_milli, cpu_milli, memory_mib); promised: the guarantees of the other teams.
     """
     problems = []
-    for name, total, others in zip(("gpu_milli", "cpu_milli", "memory_mib"), pool_total, promised, strict=True):
+    for name, total, others in zip(RESOURCES, pool_total, promised, strict=True):
         guarantee, limit = getattr(quota, f"{name}_guarantee"), getattr(quota, f"{name}_limit")
         if limit is not None and guarantee > limit:
-            problems.append(FieldError(f"/{name}_guarantee", "guarantee_above_limit", {"guarantee": guarantee, "limit": limit}))
+            words = {"guarantee": guarantee, "limit": limit}
+            problems.append(FieldError(f"/{name}_guarantee", "guarantee_above_limit", words))
         if guarantee and guarantee + others > total:
             words = {"guarantee": guarantee, "left": max(total - others, 0), "total": total}
             problems.append(FieldError(f"/{name}_guarantee", "guarantee_above_pool", words))
     if quota.team.parent_id and _parent_limit_below(quota):
-        problems.append(FieldError("/gpu_milli_guarantee", "guarantee_above_parent", {"parent": str(quota.team.parent)}))
+        words = {"parent": str(quota.team.parent)}
+        problems.append(FieldError("/gpu_milli_guarantee", "guarantee_above_parent", words))
     return problems
 
 
@@ -59,7 +64,8 @@ def save_quota(*, actor: User, quota: Quota, pool_total: tuple[int, int, int]) -
 def delete_quota(*, actor: User, quota: Quota) -> None:
     require(actor, "quota.change")
     lock_rows(Quota.objects.filter(pk=quota.pk))
-    record(quota, "quota.deleted", actor=Actor(actor.username, actor.pk), params={"from": _values(quota, QUOTA_FIELDS), "to": {}})
+    params = {"from": _values(quota, QUOTA_FIELDS), "to": {}}
+    record(quota, "quota.deleted", actor=Actor(actor.username, actor.pk), params=params)
     quota.delete()
     hint("cycle")
 
@@ -75,7 +81,8 @@ def save_user_limit(*, actor: User, limit: UserLimit) -> UserLimit:
 
 
 def limit_of_everyone() -> UserLimit:
-    return UserLimit.objects.get_or_create(user=None, defaults={"jobs_running": 100, "jobs_waiting": 1000, "notebooks_running": 2, "notebook_hours": 24})[0]
+    """The row that fills what a person's own row leaves open."""
+    return UserLimit.objects.get_or_create(user=None, defaults=FIRST_LIMITS)[0]
 
 
 def ensure_user_limit(user: User) -> UserLimit:
@@ -94,7 +101,9 @@ def admit_waiting_job(*, user: User, waiting: Callable[[], int]) -> None:
         raise QuotaExceeded("user_limit", what="jobs_waiting", used=used, limit=allowed)
 
 
-def _record_change(row: Quota | UserLimit, before: Quota | UserLimit | None, fields: tuple[str, ...], verb: str, actor: User) -> None:
+def _record_change(
+    row: Quota | UserLimit, before: Quota | UserLimit | None, fields: tuple[str, ...], verb: str, actor: User
+) -> None:
     was = _values(before, fields) if before else {}
     now = _values(row, fields)
     changed = [name for name in fields if was.get(name) != now[name]]
@@ -108,5 +117,5 @@ def _values(row: Quota | UserLimit, fields: tuple[str, ...]) -> dict:
 
 
 def _parent_limit_below(quota: Quota) -> bool:
-    parent = Quota.objects.filter(team_id=quota.team.parent_id, pool=quota.pool).first()
+    parent = Quota.objects.filter(team=quota.team.parent, pool=quota.pool).first()
     return bool(parent and parent.gpu_milli_limit is not None and quota.gpu_milli_guarantee > parent.gpu_milli_limit)

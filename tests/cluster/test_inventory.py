@@ -12,7 +12,9 @@ pytestmark = pytest.mark.django_db
 
 def view(cards: int = 2, name: str = "here", ready: bool = True, prefix: str = "GPU") -> NodeView:
     gpus = tuple(
-        GpuView(f"{prefix}-{n}", n, "V100-32GB", "Tesla V100", 32_768, 258, None, "", True, "simulated", "no NVIDIA driver")
+        GpuView(
+            f"{prefix}-{n}", n, "V100-32GB", "Tesla V100", 32_768, 258, None, "", True, "simulated", "no NVIDIA driver"
+        )
         for n in range(cards)
     )
     return NodeView(name, "127.0.0.1", "boot", 4_000, 16_384, (), gpus, (), ready, {"isolation": "own uid"})

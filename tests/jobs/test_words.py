@@ -15,11 +15,17 @@ from jobs.words import end_words, wait_words
             "it asks for 2 GPUs on one node; the best node has 1 free, and 3 are free in all",
         ),
         (
-            {"code": "no_fit_now", "params": {"resource": "gpus", "free": 0, "ask": 1, "free_mib": 1990, "need_mib": 3815}},
+            {
+                "code": "no_fit_now",
+                "params": {"resource": "gpus", "free": 0, "ask": 1, "free_mib": 1990, "need_mib": 3815},
+            },
             "no card has room for it: the best has 2.1 GB of memory free, and the slice needs 4 GB",
         ),
         (
-            {"code": "no_fit_now", "params": {"resource": "gpus", "free": 0, "ask": 1, "free_mib": 9000, "need_mib": 3815}},
+            {
+                "code": "no_fit_now",
+                "params": {"resource": "gpus", "free": 0, "ask": 1, "free_mib": 9000, "need_mib": 3815},
+            },
             "each card with enough free memory serves as many tasks, or has given as much compute, as it can",
         ),
         (

@@ -24,7 +24,10 @@ def test_a_change_is_kept_with_who_from_and_to(cast):
     quota.gpu_milli_limit = 1_500
     save_quota(actor=root, quota=quota, pool_total=TOTAL)
     event = Event.objects.get(kind="quota")
-    assert (event.actor, event.params) == ("root", {"from": {"gpu_milli_limit": None}, "to": {"gpu_milli_limit": 1_500}})
+    assert (event.actor, event.params) == (
+        "root",
+        {"from": {"gpu_milli_limit": None}, "to": {"gpu_milli_limit": 1_500}},
+    )
 
 
 def test_saving_without_a_change_leaves_no_line(cast):

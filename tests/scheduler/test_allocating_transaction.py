@@ -96,7 +96,9 @@ def oversold(cards: list[Gpu]) -> list[str]:
     team = live.totals()
     broken += [f"team {i}" for i, most in enumerate((GPU_LIMIT, CPU_LIMIT, MEMORY_LIMIT)) if team[i] > most]
     for card in cards:
-        used = live.filter(gpu=card).aggregate(mib=Sum("gpu_memory_mib", default=0), cpu=Sum("gpu_compute_percent", default=0))
+        used = live.filter(gpu=card).aggregate(
+            mib=Sum("gpu_memory_mib", default=0), cpu=Sum("gpu_compute_percent", default=0)
+        )
         slices = live.filter(gpu=card).count()
         if used["mib"] > card.sellable_mib or used["cpu"] > 100 or slices > 8:
             broken.append(f"card {card.index}: {used}, {slices} slices")

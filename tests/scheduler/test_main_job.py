@@ -6,13 +6,13 @@ from pathlib import Path
 
 import make
 import pytest
-from runtimes.local.runtime import LocalRuntime
 
 from events.models import Event
 from jobs.control import hold_job, release_job, retry_job, stop_job
 from jobs.models import Job
 from jobs.states import JobState, TaskState
 from quotas.models import Holding, Quota
+from runtimes.local.runtime import LocalRuntime
 from scheduler import tasks
 from scheduler.inventory import record_inventory
 from scheduler.preview import check_possible
@@ -57,7 +57,8 @@ def drive(job: Job, *states: str, seconds: float = 20) -> Job:
         job = Job.objects.get(pk=job.pk)
         if job.state in states:
             return job
-    raise AssertionError(f"{job.public_id} is {job.state}: {job.wait_reasons} {list(job.tasks.values('state', 'reason', 'detail'))}")
+    tasks_now = list(job.tasks.values("state", "reason", "detail"))
+    raise AssertionError(f"{job.public_id} is {job.state}: {job.wait_reasons} {tasks_now}")
 
 
 def test_a_job_on_a_quarter_of_a_card_runs_and_its_log_is_kept(local, ada):
@@ -136,7 +137,9 @@ def test_when_one_of_a_gang_fails_the_others_are_stopped(local, ada):
 
 
 def test_eight_jobs_of_4gb_share_a_card_and_the_ninth_says_why_it_waits(local, ada):
-    jobs = [make.job(ada, check=check_possible, gpu="4GB", run="sleep 60", cpu="50m", memory="128MiB") for _ in range(9)]
+    jobs = [
+        make.job(ada, check=check_possible, gpu="4GB", run="sleep 60", cpu="50m", memory="128MiB") for _ in range(9)
+    ]
     tasks.cycle()
     states = [Job.objects.get(pk=job.pk).state for job in jobs]
     assert states == [JobState.STARTING] * 8 + [JobState.QUEUED]

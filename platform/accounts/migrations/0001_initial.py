@@ -23,7 +23,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('password', models.CharField(max_length=128, verbose_name='password')),
                 ('last_login', models.DateTimeField(blank=True, null=True, verbose_name='last login')),
-                ('username', models.CharField(max_length=32, validators=[django.core.validators.RegexValidator('^[a-z][a-z0-9-]{0,30}[a-z0-9]$|^[a-z]$', 'Use 1 to 32 lower-case letters, digits and hyphens.')], verbose_name='user name')),
+                ('username', models.CharField(max_length=32, unique=True, validators=[django.core.validators.RegexValidator('^[a-z][a-z0-9-]{0,30}[a-z0-9]$|^[a-z]$', 'Use 1 to 32 lower-case letters, digits and hyphens.')], verbose_name='user name')),
                 ('full_name', models.CharField(blank=True, max_length=100, verbose_name='full name')),
                 ('email', models.EmailField(blank=True, max_length=254, verbose_name='e-mail')),
                 ('uid', models.PositiveIntegerField(unique=True, validators=[django.core.validators.MinValueValidator(1000)], verbose_name='uid')),

@@ -15,7 +15,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         snapshot = load_world().snapshot
-        fields = {name: getattr(snapshot, name) for name in snapshot.__dataclass_fields__ if not name.endswith("_names")}
+        names = [name for name in snapshot.__dataclass_fields__ if not name.endswith("_names")]
+        fields = {name: getattr(snapshot, name) for name in names}
         fields["kind_names"] = snapshot.kind_names
         fields["waiting"] = [asdict(waiting) for waiting in snapshot.waiting]
         self.stdout.write(json.dumps(fields, default=_plain, indent=1))

@@ -19,7 +19,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         admin, fresh = prepare()
         wants_demo = options["demo"] or (options["demo_if_new"] and fresh)
-        # Until the admin has chosen a password, each start prints a link: otherwise a lost terminal would lock the house.
+        # Until the admin has chosen a password each start prints a link: a lost terminal must not lock the house.
         link = make_login_link(user=admin) if fresh or not admin.has_usable_password() else None
         job = submit_demo(admin) if wants_demo else None
         said = {"login_link": link, "demo_job": job.public_id if job else None, "new": fresh, "notes": notes()}
