@@ -94,10 +94,13 @@ def chromium_path() -> str:
     return path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium(chromium_path):
-    """A Chromium driven by Playwright; each test opens a context of its own in it."""
-    # Playwright runs an event loop in this thread, which Django would take for asynchronous code.
+    """A Chromium driven by Playwright; each test opens a context of its own in it.
+
+    For one file only: while Playwright is open its event loop runs in this thread, so that no asynchronous test can,
+    and Django takes everything for asynchronous code.
+    """
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_ARGUMENTS)
