@@ -29,7 +29,7 @@ echo "Done. This log was written to your browser as it happened."
 
 @transaction.atomic
 def prepare() -> tuple[User, bool]:
-    """The first admin and whether it was made now. The team may use the whole of each pool."""
+    """The first admin and whether it was made now. The team is guaranteed every card, without a limit."""
     limit_of_everyone()
     admin = User.objects.filter(platform_role=PlatformRole.ADMIN).order_by("pk").first()
     if admin is not None:
@@ -38,9 +38,7 @@ def prepare() -> tuple[User, bool]:
     admin = create_user(username=ADMIN, platform_role=PlatformRole.ADMIN, full_name="First admin")
     add_member(user=admin, team=team, role=TeamRole.LEAD)
     for pool in Pool.objects.all():
-        gpus, cpu, _memory = pool_total(pool)
-        limits = {"gpu_milli_guarantee": gpus, "gpu_milli_limit": gpus, "cpu_milli_limit": cpu}
-        Quota.objects.get_or_create(team=team, pool=pool, defaults=limits)
+        Quota.objects.get_or_create(team=team, pool=pool, defaults={"gpu_milli_guarantee": pool_total(pool)[0]})
     return admin, True
 
 
