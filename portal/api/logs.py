@@ -115,7 +115,7 @@ def find_task(job: Job, query: dict) -> Task:
 
 async def read(store: LogStore, task: Task, offset: int, end: int) -> AsyncIterator[bytes]:
     """What is there now, from offset up to `end`."""
-    await sync_to_async(connection.close)()
+    await sync_to_async(_give_back)()
     while offset < end:
         piece, offset = await asyncio.to_thread(store.read, task.uuid.hex, offset, min(READ_LIMIT, end - offset))
         if not piece:
@@ -139,6 +139,11 @@ async def follow(store: LogStore, task: Task, offset: int, reader: Reader) -> As
             return
         else:
             await asyncio.sleep(POLL_S)
+
+
+def _give_back() -> None:
+    """The connection that found the log goes back to the pool before the log is sent, however long that takes."""
+    connection.close()
 
 
 def _ask(task: Task, reader: Reader) -> tuple[bool, bool]:

@@ -46,18 +46,21 @@ class Hint(serializers.Serializer):
 
 
 class Problem(serializers.Serializer):
-    """RFC 9457. code and params never change; title and detail follow Accept-Language."""
+    """RFC 9457. code and params never change; title and detail follow Accept-Language.
+
+    What is refused before it reaches the API, such as another site's request, has no instance, params, errors, hints.
+    """
 
     type = serializers.CharField()
     title = serializers.CharField()
     status = serializers.IntegerField()
     detail = serializers.CharField()
-    instance = serializers.CharField()
+    instance = serializers.CharField(required=False)
     code = serializers.CharField()
-    params = serializers.DictField()
+    params = serializers.DictField(required=False)
     request_id = serializers.CharField(allow_blank=True)
-    errors = FieldProblem(many=True)
-    hints = Hint(many=True)
+    errors = FieldProblem(many=True, required=False)
+    hints = Hint(many=True, required=False)
 
 
 class Schema(AutoSchema):

@@ -1,0 +1,91 @@
+"""The API is what its description says: the checked-in file, and many generated requests against it."""
+
+import json
+import re
+from pathlib import Path
+
+import make
+import pytest
+import schemathesis
+from api_client import Api
+from django.core.handlers.wsgi import WSGIHandler
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from accounts.models import ApiToken
+from portal.api.about import describe
+from portal.api.urls import urlpatterns
+
+ROOT = Path(__file__).parents[3]
+OWN_TESTS = ["/api/v1/jobs/{job_id}/logs", "/api/v1/code"]  # streams by ASGI; takes gzip only
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+
+@pytest.fixture
+def one_connection(db):
+    """Requests by WSGI stay in this test's transaction, as those of Django's own test client do."""
+    request_started.disconnect(close_old_connections)
+    request_finished.disconnect(close_old_connections)
+    yield
+    request_started.connect(close_old_connections)
+    request_finished.connect(close_old_connections)
+
+
+@pytest.fixture
+def described(one_connection):
+    """The description as it is served, and a world to ask about."""
+    cast = make.cast()
+    make.start(make.job(cast.ada, gpu="1/4", pool="dev", time="1h"))
+    make.job(cast.bob, gpu="1", pool="train")
+    return schemathesis.openapi.from_wsgi("/api/v1/openapi.json", WSGIHandler())
+
+
+schema = schemathesis.pytest.from_fixture("described").exclude(path=OWN_TESTS)
+
+
+@pytest.fixture
+def token(described):
+    """With a number that no generated request hits: one that is revoked half-way would make the rest easy."""
+    secret = make.token(make.User.objects.get(username="ada"))
+    ApiToken.objects.update(id=987_654_321_987)
+    return secret
+
+
+@schema.parametrize()
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+def test_generated_requests_are_answered_as_described(case, token):
+    case.cookies.clear()  # a made-up session would be refused before the view is reached
+    case.call_and_validate(headers={"Authorization": f"Bearer {token}"}, checks=CHECKS)
+
+
+def test_the_checked_in_description_is_that_of_the_code():
+    """Write it anew with bin/check --fix."""
+    assert json.loads((ROOT / "docs/openapi.json").read_text()) == json.loads(json.dumps(describe(), default=str))
+
+
+@pytest.mark.django_db
+def test_the_description_is_served_to_everybody():
+    served = Api().get("openapi.json").json()
+    assert served["openapi"].startswith("3.1") and "/api/v1/jobs/{job_id}:stop" in served["paths"]
+
+
+def test_every_address_is_described():
+    hidden = {"api-openapi", "api-nowhere"}
+    described = {path.removeprefix("/api/v1/") for path in describe()["paths"]}
+    for pattern in urlpatterns:
+        path = re.sub(r"<\w+:(\w+)>", r"{\1}", str(pattern.pattern))
+        assert pattern.name in hidden or path in described, pattern.name
+
+
+def test_every_operation_says_who_may_use_it_and_no_two_have_one_name():
+    operations = [operation for path in describe()["paths"].values() for operation in path.values()]
+    assert len({operation["operationId"] for operation in operations}) == len(operations)
+    for operation in operations:
+        assert operation.get("security") or operation["operationId"] == "get_version"
