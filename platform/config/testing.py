@@ -22,7 +22,8 @@ QUICK = "not slow and not kubernetes"
 
 
 def main(arguments: list[str]) -> int:
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
+    for number in (signal.SIGTERM, signal.SIGHUP):  # leave by the front door: the servers and their directory go too
+        signal.signal(number, lambda number, frame: sys.exit(128 + number))
     running = arguments[:1] == ["--run"]
     command = arguments[1:] if running else pytest_command(arguments)
     try:
