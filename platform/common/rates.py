@@ -20,7 +20,7 @@ def count(what: str, who: str, *, limit: int, per_s: int) -> None:
     """
     now = time()
     window = int(now // per_s)
-    if _count(f"rate:{what}:{_digest(who)}:{window}", per_s) > limit:
+    if _count(f"rate:{_digest(what, who)}:{window}", per_s) > limit:
         log.warning("too many %s", what)
         raise TooManyRequests(retry_after_s=math.ceil((window + 1) * per_s - now))
 
@@ -38,5 +38,5 @@ def _count(key: str, per_s: int) -> int:
         return 0
 
 
-def _digest(who: str) -> str:
-    return hashlib.sha256(who.encode()).hexdigest()[:32]
+def _digest(what: str, who: str) -> str:
+    return hashlib.sha256(f"{what}\0{who}".encode()).hexdigest()[:32]

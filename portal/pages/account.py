@@ -132,9 +132,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
         "live": sum(row.is_live for row in rows),
         "url": settings.TESSERA_PUBLIC_URL,
     }
-    response = render(request, "account/tokens.html", context, status=400 if form.is_bound else 200)
-    response["Cache-Control"] = "no-store"
-    return response
+    return render(request, "account/tokens.html", context, status=400 if form.is_bound else 200)
 
 
 @signed_in
@@ -155,9 +153,7 @@ def invite(request: HttpRequest) -> HttpResponse:
     form, url = InviteForm(request.POST or None), ""
     if form.is_valid():
         url = settings.TESSERA_PUBLIC_URL + invite_person(actor=user, **form.cleaned_data)
-    response = render(request, "account/invite.html", {"form": form, "url": url})
-    response["Cache-Control"] = "no-store"
-    return response
+    return render(request, "account/invite.html", {"form": form, "url": url})
 
 
 def _show_sign_in(request: HttpRequest, form: SignInForm, there: str, status: int = 200) -> HttpResponse:

@@ -1,0 +1,177 @@
+"""Machines, the GPU map and one machine: everybody sees how full they are, a stranger not whose it is."""
+
+from datetime import timedelta
+
+import make
+import pytest
+from django.utils import timezone
+
+from cluster.models import Gpu, Node
+from events.bus import Actor
+from events.transitions import advance
+from jobs.models import Job
+from portal.pages.machines import build_machines, spans
+from portal.sight import node_views
+
+pytestmark = pytest.mark.django_db
+PAGES = ("/cluster/", "/cluster/gpus/", "/nodes/n1/")
+
+
+@pytest.fixture
+def cast():
+    return make.cast()
+
+
+@pytest.fixture
+def look(client):
+    def look(person, path):
+        client.force_login(person)
+        return client.get(path).content.decode()
+
+    return look
+
+
+def card(person, index=0):
+    return build_machines(node_views(person))[0].cards[index]
+
+
+def test_the_machines_are_counted_with_what_is_free(cast, look):
+    make.start(make.job(cast.ada, gpu="1/4", pool="dev"))
+    page = look(cast.ada, "/cluster/")
+    assert "1 machine, 2 GPUs: 1.75 free." in page and "¼ allocated, 1.75 free" in page and "Simulated" in page
+
+
+def test_a_machine_without_a_gpu_is_said_to_run_on_cpu_only(cast, look):
+    Gpu.objects.update(removed_at=timezone.now())
+    assert "jobs run on CPU only" in look(cast.ada, "/cluster/")
+
+
+@pytest.mark.parametrize(("who", "words"), [("ada", "Ask an admin"), ("root", "bin/start --gpus")])
+def test_without_a_machine_the_next_step_is_named(look, settings, who, words):
+    settings.TESSERA_EMBEDDED = True
+    person = make.admin() if who == "root" else make.user(who)
+    assert words in look(person, "/cluster/")
+
+
+def test_a_machine_not_seen_for_two_minutes_is_unknown(cast, look):
+    Node.objects.update(last_seen_at=timezone.now() - timedelta(seconds=121))
+    assert "Unknown" in look(cast.ada, "/cluster/") and "is-stale" in look(cast.ada, "/cluster/gpus/")
+    assert "presumed to go on" in look(cast.ada, "/nodes/n1/")
+
+
+def test_a_machine_seen_just_now_is_not_unknown(cast, look):
+    assert "Unknown" not in look(cast.ada, "/cluster/")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_stranger_finds_no_trace_of_whose_work_it_is(cast, look, path):
+    job = make.job(cast.ada, gpu="1/4", pool="dev", name="secret-plan", time="1h")
+    make.start(job)
+    page = look(cast.eve, path)
+    task = job.newest_tasks.get()
+    for secret in ("secret-plan", "ada", job.public_id, "/j/", str(job.uuid), str(task.uuid)):
+        assert secret not in page
+    assert path == "/cluster/" or "nlp" in page
+
+
+@pytest.mark.parametrize("path", PAGES[1:])
+def test_my_slice_is_mine_and_linked(cast, look, path):
+    job = make.job(cast.ada, gpu="1/4", pool="dev", name="llama")
+    make.start(job)
+    page = look(cast.ada, path)
+    assert f'href="/j/{job.public_id}/"' in page and "is-mine" in page and "mine ¼" in page
+
+
+def test_the_segments_of_a_card_fill_it(cast):
+    make.start(make.job(cast.ada, gpu="1/4", pool="dev"))
+    make.start(make.job(cast.eve, gpu="1/2", pool="dev"))
+    parts = card(cast.ada).segments
+    assert [part.kind for part in parts] == ["work", "work", "free"]
+    assert abs(sum(part.share for part in parts) - card(cast.ada).view.sellable_mib) <= 40  # thousandths are rounded
+
+
+def test_a_card_without_a_slice_left_has_a_fragment_and_nothing_free(cast):
+    cast.dev.max_slices_per_gpu = 1
+    cast.dev.save()
+    make.start(make.job(cast.ada, gpu="1/4", pool="dev"))
+    assert card(cast.ada).free_milli == 0 and card(cast.ada).segments[-1].kind == "fragment"
+
+
+def test_a_card_out_of_service_is_a_fault_and_hosts_nothing(cast):
+    Gpu.objects.update(healthy=False)
+    assert [part.kind for part in card(cast.ada).segments] == ["fault"] and card(cast.ada).hosts == []
+
+
+def test_which_sizes_a_card_could_still_host(cast):
+    make.start(make.job(cast.ada, gpu="1/2", pool="dev"))
+    assert card(cast.ada, 0).hosts == ["1/8", "1/4", "1/2", "4GB", "10GB"]
+    assert card(cast.ada, 1).hosts == ["1"]  # pool train gives cards out whole
+
+
+def test_a_cordoned_machine_hosts_nothing(cast, look):
+    advance(cast.node, "CORDONED", actor=Actor("root"))
+    assert card(cast.ada).hosts == [] and card(cast.ada).segments[-1].kind == "next"
+    assert "n1 takes no new work: Cordoned" in look(cast.ada, "/nodes/n1/")
+
+
+def test_the_chosen_size_is_in_the_address(cast, look):
+    assert 'value="1/4" checked' in look(cast.ada, "/cluster/gpus/?size=1/4")
+
+
+def test_the_map_has_a_table_that_says_the_same(cast, look):
+    make.start(make.job(cast.ada, gpu="1/4", pool="dev"))
+    page = look(cast.eve, "/cluster/gpus/")
+    assert "The same as a table" in page and "25 %" in page and "8.5 GB" in page
+
+
+def test_the_map_shows_one_pool(cast, look):
+    page = look(cast.ada, "/cluster/gpus/?pool=train")
+    assert "gpu-GPU-n1-1" in page and "gpu-GPU-n1-0" not in page
+
+
+@pytest.mark.parametrize(
+    ("fact", "words"),
+    [
+        ("shared account", "jobs share the platform&#x27;s account"),
+        ("own uid", "each job has an account of its own"),
+        ("own namespaces", "each job has its own view of files and processes"),
+    ],
+)
+def test_the_node_page_says_how_jobs_are_kept_apart(cast, look, fact, words):
+    Node.objects.update(facts={"isolation": fact})
+    assert words in look(cast.ada, "/nodes/n1/")
+
+
+@pytest.mark.parametrize(("mode", "words"), [("watchdog", "not enforced, watched"), ("simulated", "slices: simulated")])
+def test_the_node_page_says_how_slices_are_enforced(cast, look, mode, words):
+    Gpu.objects.update(enforcement=mode, evidence="Found by looking.")
+    page = look(cast.ada, "/nodes/n1/")
+    assert words in page and "Found by looking." in page
+
+
+def test_the_node_page_shows_links_and_numa(cast, look):
+    links = [["X", "NV2"], ["NV2", "X"]]
+    Node.objects.update(topology={"links": links}, numa=[{"id": 0, "cpus": [0, 1, 2, 8], "memory_mib": 65536}])
+    page = look(cast.ada, "/nodes/n1/")
+    assert "NV2" in page and "NVLink" in page and "0-2, 8" in page
+
+
+def test_the_node_page_tells_what_happened(cast, look):
+    advance(cast.node, "CORDONED", actor=Actor("root"))
+    assert "what runs goes on, nothing new starts" in look(cast.ada, "/nodes/n1/")
+
+
+def test_an_unknown_node_is_not_found(cast, client):
+    client.force_login(cast.ada)
+    assert client.get("/nodes/n9/").status_code == 404
+
+
+def test_a_name_with_markup_stays_text(cast, look):
+    Job.objects.filter(pk=make.job(cast.ada, gpu="1/4", pool="dev").pk).update(name='<img src=x onerror="alert(1)">')
+    make.start(Job.objects.get())
+    for path in PAGES:
+        assert "<img src=x" not in look(cast.ada, path)
+
+
+def test_numbers_in_a_row_are_spans():
+    assert spans([8, 0, 1, 2]) == "0-2, 8"

@@ -1,0 +1,84 @@
+"""My quota: used, guarantee, borrowed and limit in words, and who in my team uses what."""
+
+import make
+import pytest
+
+from common.resources import show_gpu
+from portal.pages.quota import Line
+from quotas.models import Quota, UserLimit
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def cast():
+    return make.cast()
+
+
+@pytest.fixture
+def look(client):
+    def look(person):
+        client.force_login(person)
+        return client.get("/quota/").content.decode()
+
+    return look
+
+
+@pytest.mark.parametrize(
+    ("used", "guarantee", "limit", "words"),
+    [
+        (1250, 2000, 4000, "1.25 of 2 guaranteed, limit 4"),
+        (3000, 2000, 4000, "3 = 2 guaranteed + 1 borrowed, limit 4"),
+        (1500, 0, 4000, "1.5 used, limit 4"),
+        (1500, 0, None, "1.5 used, no limit"),
+    ],
+)
+def test_a_bar_is_said_in_words(used, guarantee, limit, words):
+    assert Line("GPU", show_gpu, used, guarantee, limit).words == words
+
+
+def test_what_my_team_holds_is_shown_against_its_quota(cast, look):
+    Quota.objects.filter(team=cast.nlp, pool=cast.dev).update(gpu_milli_guarantee=1000, gpu_milli_limit=2000)
+    make.start(make.job(cast.bob, gpu="1/4", pool="dev"))
+    assert "¼ of 1 guaranteed, limit 2" in look(cast.ada)
+
+
+def test_a_child_team_counts_for_its_parent(cast, look):
+    cast.vision.parent = cast.nlp
+    cast.vision.save()
+    Quota.objects.filter(team=cast.nlp, pool=cast.dev).update(gpu_milli_limit=2000)
+    make.start(make.job(cast.eve, gpu="1/4", pool="dev"))
+    assert "¼ used, limit 2" in look(cast.ada)
+
+
+def test_a_team_at_its_limit_says_so(cast, look):
+    Quota.objects.filter(team=cast.nlp, pool=cast.dev).update(gpu_milli_limit=250)
+    make.start(make.job(cast.bob, gpu="1/4", pool="dev"))
+    page = look(cast.ada)
+    assert "at the limit" in page and "nlp is at its limit" in page
+
+
+def test_my_own_limit_is_shown_with_what_i_use(cast, look):
+    UserLimit.objects.create(user=cast.ada, gpu_milli=1500)
+    make.start(make.job(cast.ada, gpu="1/4", pool="dev"))
+    page = look(cast.ada)
+    assert "¼ of 1.5" in page and "1 of 100" in page
+
+
+def test_a_stranger_sees_nothing_of_another_team(cast, look):
+    make.start(make.job(cast.ada, gpu="1/4", pool="dev"))
+    page = look(cast.eve)
+    assert "vision" in page and "nlp" not in page and "ada" not in page and "bob" not in page
+
+
+def test_an_admin_sees_every_team(cast, look):
+    page = look(make.admin())
+    assert "nlp" in page and "vision" in page and "not your team" in page
+
+
+def test_a_person_without_a_team_is_told_what_to_do(look):
+    assert "You are in no team yet" in look(make.user("zoe"))
+
+
+def test_a_team_without_a_quota_is_told_what_to_do(look):
+    assert "No quota yet" in look(make.user("zoe", make.team("new")))
