@@ -26,6 +26,9 @@ class Panes:
     def __init__(self, yaml: str, values: dict[str, str] | None = None, edited: str = "yaml", chosen: bool = False):
         self.edited, self.values, self.chosen = edited, values or {}, chosen
         self.text = yaml
+        self.trouble: InvalidInput | None = None
+        self.data: dict = {}
+        self.lines: dict[str, int] = {}
         self._read()
         self.blocked = edited == "form" and self.trouble is not None
         if edited == "form" and not self.blocked:
@@ -52,9 +55,7 @@ class Panes:
         return self.values if self.trouble and self.values else values_of(self.data)
 
     def _read(self) -> None:
-        self.trouble: InvalidInput | None = None
-        self.data: dict = {}
-        self.lines: dict[str, int] = {}
+        self.trouble, self.data, self.lines = None, {}, {}
         try:
             if self.text.strip():
                 self.data, self.lines = load_with_lines(self.text.encode("utf-8", "surrogatepass"))
@@ -105,7 +106,7 @@ def verdict_of(error: PlatformError, panes: Panes) -> Verdict:
 
 
 def fixes_of(hints: Iterable[Hint]) -> list[dict]:
-    """Each nearest possible value as one click: {field, value, words}. Of several for a field the least passes them all."""
+    """Each nearest possible value as one click: {field, value, words}. Of several the least passes them all."""
     known: dict[str, str] = {}
     for hint in hints:
         name, value = hint.pointer[1:], str(hint.value)

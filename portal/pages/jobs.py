@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from django.db.models import Q
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict, StreamingHttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -43,7 +43,7 @@ STATES: dict[str, tuple] = {
 @signed_in
 def list_jobs(request: HttpRequest) -> HttpResponse:
     fragments = {"jobs": "jobs/_list.html", "jobs-answer": "jobs/_answer.html"}
-    return render_page(request, "jobs/list.html", {"page": JobList(request)}, fragment=fragments)
+    return render_page(request, "jobs/list.html", {"page": JobList(request.user, request.GET)}, fragment=fragments)
 
 
 @require_safe
@@ -126,9 +126,8 @@ def _do(request: HttpRequest, job_id: str, act: Callable[..., Job]) -> HttpRespo
 class JobList:
     """The jobs that the address asks for: ?whose=team&state=failed&q=text&before=412. Newest first, PAGE at a time."""
 
-    def __init__(self, request: HttpRequest):
-        self.user: User = request.user
-        get = request.GET
+    def __init__(self, user: User, get: QueryDict):
+        self.user = user
         self.whose = "team" if get.get("whose") == "team" else "mine"
         self.state = get.get("state", "") if get.get("state") in STATES else ""
         self.q = get.get("q", "").strip()[:100].replace("\0", "")

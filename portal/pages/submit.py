@@ -71,10 +71,11 @@ def sync_panes(request: HttpRequest) -> JsonResponse:
     panes = read_panes(request.POST)
     verdict = judge(panes)
     found = preview(request.user, panes, verdict)
+    other: dict[str, object] = {}
     if panes.edited == "form":
-        other = {"yaml": None if panes.blocked else panes.text}
+        other["yaml"] = None if panes.blocked else panes.text
     else:
-        other = {"values": None if panes.trouble else values_of(panes.data)}
+        other["values"] = None if panes.trouble else values_of(panes.data)
     return JsonResponse({**other, **found, "errors": verdict.fields, "lines": verdict.lines})
 
 

@@ -1,0 +1,110 @@
+"""Home: what I could start now, what I have going, and the first steps of a newcomer."""
+
+from datetime import timedelta
+
+import make
+import pytest
+from django.utils import timezone
+
+from jobs.control import hold_job
+from jobs.models import Job
+from jobs.states import TaskState
+from scheduler.models import Lease
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def cast():
+    Lease.objects.create(name="cycle", epoch=1, last_ok_at=timezone.now())
+    return make.cast()
+
+
+@pytest.fixture
+def look(client):
+    """look(person) is the page as that person sees it; target asks for one fragment as htmx does."""
+
+    def look(person, target=""):
+        client.force_login(person)
+        headers = {"HX-Request": "true", "HX-Target": target} if target else {}
+        return client.get("/", headers=headers).content.decode()
+
+    return look
+
+
+def test_a_visitor_is_sent_to_sign_in_and_back(client):
+    answer = client.get("/")
+    assert answer.status_code == 302 and answer["Location"] == "/sign-in/?next=%2F"
+
+
+def test_the_first_line_says_what_could_start_now(cast, look):
+    make.start(make.job(cast.bob, gpu="1/2", pool="dev"))
+    assert "You can start now: a slice of up to 17 GB in dev · 1 whole V100-32GB in train" in look(cast.ada)
+
+
+def test_the_first_line_knows_the_limit_of_the_team(cast, look):
+    cast.nlp.quotas.update(gpu_milli_limit=1000)
+    make.start(make.job(cast.ada, gpu="1", pool="train"))
+    assert "You can start now: 1 whole V100-32GB in dev<" in look(cast.ada)
+
+
+def test_a_person_without_a_share_is_told_whom_to_ask(cast, look):
+    assert "Ask an admin to give your team one." in look(make.user("fay", make.team("fresh")))
+
+
+def test_a_newcomer_sees_the_first_steps(cast, look):
+    page = look(cast.ada)
+    assert "Submit the example" in page and "tessera login http://testserver" in page and "My work" not in page
+
+
+def test_a_running_job_says_what_it_holds_and_where(cast, look):
+    make.start(make.job(cast.ada, gpu="1/4", pool="dev", name="llama"))
+    page = look(cast.ada)
+    assert "llama" in page and "¼ GPU" in page and "n1, GPU 0" in page and "Simulated" in page
+
+
+def test_a_waiting_job_shows_its_wait_line(cast, look):
+    job = make.job(cast.ada, gpu="1", pool="train")
+    reason = {"code": "held", "params": {"who": "bob"}}
+    Job.objects.filter(pk=job.pk).update(wait_position=3, wait_of=11, wait_reasons=[reason])
+    page = look(cast.ada)
+    assert "#3 of 11 in train" in page and "held by bob" in page
+
+
+def test_a_hold_shows_at_once_without_a_pass_of_the_scheduler(cast, look):
+    hold_job(actor=cast.bob, job=make.job(cast.ada))
+    assert "held by bob" in look(cast.ada)
+
+
+def test_work_of_team_mates_is_not_mine(cast, look):
+    make.job(cast.bob, name="bobs-own")
+    assert "bobs-own" not in look(cast.ada)
+
+
+def test_an_ended_job_says_why_and_may_be_retried(cast, look):
+    job = make.job(cast.ada, retry=0)
+    make.start(job)
+    make.end(job, TaskState.FAILED, "exit_nonzero", 3)
+    page = look(cast.ada)
+    assert "The program ended with exit code 3." in page and f'action="/j/{job.public_id}/retry"' in page
+
+
+def test_a_late_scheduler_is_told_and_submits_are_promised(cast, look):
+    Lease.objects.update(last_ok_at=timezone.now() - timedelta(seconds=61))
+    assert "what you submit is accepted and waits" in look(cast.ada)
+
+
+def test_a_scheduler_on_time_is_not_mentioned(cast, look):
+    assert "has not looked at the queue" not in look(cast.ada)
+
+
+@pytest.mark.parametrize("target", ["work", "free", "can-start"])
+def test_each_part_renders_alone(cast, look, target):
+    part = look(cast.ada, target)
+    assert f'id="{target}"' in part and "<html" not in part
+
+
+def test_script_in_a_name_stays_text(cast, look):
+    make.job(cast.ada, name="<script>alert(1)</script>")
+    page = look(cast.ada)
+    assert "&lt;script&gt;alert(1)" in page and "<script>alert" not in page

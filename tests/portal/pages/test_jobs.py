@@ -1,0 +1,349 @@
+"""The list of jobs, one job's page, and what may be done to one. eve is of another team: for her nothing is there."""
+
+from datetime import timedelta
+
+import make
+import pytest
+from asgiref.sync import sync_to_async
+from django.conf import settings as conf
+from django.db import connections
+from django.utils import timezone
+
+from jobs.models import Job
+from jobs.states import JobState, TaskState
+from portal.pages.jobs import PAGE
+from runtimes.logs import LogStore
+from scheduler.models import Lease
+
+pytestmark = pytest.mark.django_db
+POSTS = ("stop", "retry", "hold", "release")
+
+
+@pytest.fixture
+def cast(settings, tmp_path):
+    settings.TESSERA_LOGS = tmp_path
+    Lease.objects.create(name="cycle", epoch=1, last_ok_at=timezone.now())
+    return make.cast()
+
+
+@pytest.fixture
+def get(client):
+    def get(person, path, target=""):
+        client.force_login(person)
+        return client.get(path, headers={"HX-Request": "true", "HX-Target": target} if target else {})
+
+    return get
+
+
+@pytest.fixture
+def look(get):
+    return lambda *asked: get(*asked).content.decode()
+
+
+@pytest.fixture
+def post(client):
+    def post(person, path, **data):
+        client.force_login(person)
+        return client.post(path, data, headers={"Origin": conf.TESSERA_PUBLIC_URL})
+
+    return post
+
+
+def write_log(task, text):
+    LogStore(conf.TESSERA_LOGS).append(task.uuid.hex, 0, text.encode())
+
+
+def started(person, **spec):
+    job = make.job(person, **{"gpu": "1/4", "pool": "dev", **spec})
+    return job, make.start(job)
+
+
+# ---- the list ----
+
+
+def test_the_list_shows_mine_and_not_my_team_mates(cast, look):
+    make.job(cast.ada, name="mine"), make.job(cast.bob, name="bobs")
+    page = look(cast.ada, "/jobs/")
+    assert "mine" in page and "bobs" not in page
+
+
+def test_the_list_of_my_teams_shows_both(cast, look):
+    make.job(cast.ada, name="mine"), make.job(cast.bob, name="bobs")
+    page = look(cast.ada, "/jobs/?whose=team")
+    assert "mine" in page and "bobs" in page
+
+
+def test_a_stranger_finds_nothing_however_she_asks(cast, look):
+    job = make.job(cast.ada, name="secret-run")
+    for query in ("", "?whose=team", "?whose=team&q=secret", f"?whose=team&q={job.public_id}", "?whose=team&q=ada"):
+        page = look(cast.eve, f"/jobs/{query}")
+        assert "secret-run" not in page and f'href="/j/{job.public_id}/"' not in page
+
+
+def test_an_admin_sees_everybodys(cast, look):
+    make.job(cast.ada, name="hers")
+    assert "hers" in look(make.admin(), "/jobs/?whose=team")
+
+
+def test_a_state_filters(cast, look):
+    make.job(cast.ada, name="one-waits")
+    started(cast.ada, name="one-runs")
+    page = look(cast.ada, "/jobs/?state=waiting")
+    assert "one-waits" in page and "one-runs" not in page
+
+
+@pytest.mark.parametrize(
+    "query", ["%22%27%00", "state=nonsense", "before=x", "before=99999999999999999999", "whose=all"]
+)
+def test_odd_filters_are_ignored(cast, get, query):
+    assert get(cast.ada, f"/jobs/?{query}").status_code == 200
+    assert get(cast.ada, f"/jobs/?q={query}").status_code == 200
+
+
+def test_the_list_goes_on_where_the_page_ends(cast, look):
+    jobs = [make.job(cast.ada) for _ in range(PAGE + 1)]
+    first = look(cast.ada, "/jobs/")
+    assert f'id="row-{jobs[0].public_id}"' not in first and f"?before={jobs[1].pk}" in first
+    assert f'id="row-{jobs[0].public_id}"' in look(cast.ada, f"/jobs/?before={jobs[1].pk}")
+
+
+def test_many_rows_take_no_more_queries_than_one(cast, client, django_assert_max_num_queries):
+    for _ in range(20):
+        make.job(cast.ada)
+    client.force_login(cast.ada)
+    with django_assert_max_num_queries(16):
+        client.get("/jobs/")
+
+
+def test_an_empty_list_teaches_a_whole_job(cast, look):
+    page = look(cast.ada, "/jobs/")
+    assert "run: python train.py\ngpu: 1/4" in page and 'href="/jobs/new"' in page
+
+
+def test_a_filter_without_a_match_says_so(cast, look):
+    assert "No job is like that" in look(cast.ada, "/jobs/?state=failed")
+
+
+def test_the_first_line_counts(cast, look):
+    started(cast.ada)
+    make.job(cast.ada)
+    assert "1 running, 1 waiting." in look(cast.ada, "/jobs/")
+
+
+def test_a_row_renders_alone(cast, look):
+    job = make.job(cast.ada, name="alone")
+    row = look(cast.ada, f"/j/{job.public_id}/", f"row-{job.public_id}").strip()
+    assert row.startswith("<tr") and row.endswith("</tr>") and "alone" in row
+
+
+def test_a_row_names_a_stop_by_its_effect(cast, look):
+    job, _tasks = started(cast.ada, name="llama")
+    page = look(cast.ada, "/jobs/")
+    assert f"Stop {job.public_id}, llama?" in page and "what it has not saved" in page
+
+
+# ---- one job ----
+
+
+@pytest.mark.parametrize("tab", ["", "?tab=log", "?tab=events", "?tab=spec", "?tab=nonsense", "?task=x"])
+def test_a_stranger_gets_404_on_every_tab(cast, get, tab):
+    job, _tasks = started(cast.ada)
+    assert get(cast.eve, f"/j/{job.public_id}/{tab}").status_code == 404
+    assert get(cast.bob, f"/j/{job.public_id}/{tab}").status_code == 200
+
+
+@pytest.mark.parametrize("name", ["job-0", "job-", "412", "nb-1", "job-9999999999999999999", "job-١"])
+def test_what_names_no_job_is_not_found(cast, get, name):
+    assert get(cast.ada, f"/j/{name}/").status_code == 404
+
+
+def test_a_running_job_says_where_to_the_card(cast, look):
+    job, _tasks = started(cast.ada)
+    page = look(cast.ada, f"/j/{job.public_id}/")
+    for words in ("It runs on n1, GPU 0.", "¼ of V100-32GB · 8,127 MiB · 25 %", "GPU-n1-0", "127.0.0.1", "Simulated"):
+        assert words in page
+
+
+def test_the_overview_follows_the_log(cast, look):
+    job, [task] = started(cast.ada)
+    assert f'<log-view class="log" data-task="{task.uuid}"' in look(cast.ada, f"/j/{job.public_id}/")
+
+
+def test_a_waiting_job_says_every_reason_and_since_when(cast, look):
+    job = make.job(cast.ada, gpu="1", pool="train")
+    reasons = [{"code": "start_after", "params": {}}, {"code": "held", "params": {"who": "bob"}}]
+    Job.objects.filter(pk=job.pk).update(wait_reasons=reasons, wait_position=3, wait_of=11, explained_at=timezone.now())
+    page = look(cast.ada, f"/j/{job.public_id}/")
+    assert "It waits in pool train as number 3 of 11." in page and "Held by bob" in page and "<log-view" not in page
+
+
+def test_a_job_that_nobody_explained_is_a_fault_and_said_to_be(cast, look):
+    job = make.job(cast.ada)
+    assert "fault of the platform" not in look(cast.ada, f"/j/{job.public_id}/")
+    Job.objects.filter(pk=job.pk).update(queued_at=timezone.now() - timedelta(seconds=30))
+    assert "fault of the platform" in look(cast.ada, f"/j/{job.public_id}/")
+
+
+def test_no_output_yet_says_since_when_it_runs(cast, look):
+    job, [task] = started(cast.ada)
+    assert "No output yet; the program started" in look(cast.ada, f"/j/{job.public_id}/?tab=log")
+    write_log(task, "hello\n")
+    assert "No output yet; the program started" not in look(cast.ada, f"/j/{job.public_id}/?tab=log")
+
+
+def test_a_job_that_wrote_nothing_says_so(cast, look):
+    job, _tasks = started(cast.ada)
+    make.end(job)
+    assert "It ended and wrote nothing." in look(cast.ada, f"/j/{job.public_id}/")
+
+
+def test_a_job_that_never_ran_has_no_log(cast, look, post):
+    job = make.job(cast.ada)
+    post(cast.ada, f"/j/{job.public_id}/stop")
+    page = look(cast.ada, f"/j/{job.public_id}/?tab=log")
+    assert "It never ran" in page and "<log-view" not in page
+
+
+def test_a_gang_lets_one_choose_whose_log(cast, look):
+    job, tasks = started(cast.ada, gpu="1/8", nodes=2)
+    page = look(cast.ada, f"/j/{job.public_id}/?tab=log&task={tasks[1].uuid}")
+    assert f'data-task="{tasks[1].uuid}"' in page and "main.0" in page and "main.1" in page
+
+
+def test_the_task_of_another_job_is_not_shown(cast, look):
+    job, [mine] = started(cast.ada)
+    _other, [hers] = started(cast.eve, gpu="1/8")
+    page = look(cast.ada, f"/j/{job.public_id}/?tab=log&task={hers.uuid}")
+    assert f'data-task="{mine.uuid}"' in page and f'data-task="{hers.uuid}"' not in page
+
+
+def test_after_a_retry_both_attempts_are_there(cast, look, post):
+    job, [first] = started(cast.ada, retry=0)
+    make.end(job, TaskState.FAILED, "exit_nonzero", 1)
+    post(cast.ada, f"/j/{job.public_id}/retry")
+    page = look(cast.ada, f"/j/{job.public_id}/")
+    assert "Earlier attempts" in page and f'id="task-{first.uuid}"' in page and "It waits in pool dev." in page
+
+
+def test_the_events_name_actor_and_reason(cast, look, post):
+    job, _tasks = started(cast.ada)
+    post(cast.bob, f"/j/{job.public_id}/stop")
+    page = look(cast.ada, f"/j/{job.public_id}/?tab=events")
+    assert "Task main was placed on n1 (GPU 0)" in page and "Asked to stop</b>" in page and "by bob" in page
+
+
+def test_the_spec_is_the_job_file(cast, look):
+    job = make.job(cast.ada, name="hello", gpu="1/4", run="echo '<b>'")
+    page = look(cast.ada, f"/j/{job.public_id}/?tab=spec")
+    assert "gpu: 1/4" in page and "echo &#x27;&lt;b&gt;&#x27;" in page
+
+
+def test_script_in_name_and_command_stays_text(cast, look):
+    job = make.job(cast.ada, name="<img src=x onerror=alert(1)>", run="echo '<script>alert(1)</script>'")
+    for tab in ("", "?tab=spec", "?tab=log", "?tab=events"):
+        page = look(cast.ada, f"/j/{job.public_id}/{tab}")
+        assert "<img src=x" not in page and "<script>alert" not in page
+
+
+@pytest.mark.parametrize("target", ["job", "row", "card"])
+def test_each_shape_of_a_job_renders_alone_in_every_state(cast, look, target):
+    job, tasks = started(cast.ada)
+    shown = target if target == "job" else f"{target}-{job.public_id}"
+    for state in (TaskState.RUNNING, TaskState.LOST, TaskState.STOPPING, TaskState.STOPPED):
+        make.move(tasks[0], state)
+        page = look(cast.ada, f"/j/{job.public_id}/", shown)
+        assert f'id="{shown}"' in page and "<html" not in page
+
+
+# ---- what may be done ----
+
+
+@pytest.mark.parametrize("verb", POSTS)
+def test_a_stranger_may_do_nothing(cast, post, verb):
+    job = make.job(cast.ada)
+    assert post(cast.eve, f"/j/{job.public_id}/{verb}").status_code == 404
+    assert Job.objects.get(pk=job.pk).state == JobState.QUEUED
+
+
+@pytest.mark.parametrize("verb", POSTS)
+def test_a_member_may_not_touch_a_team_mates_job(cast, post, verb):
+    job = make.job(cast.bob)
+    assert post(cast.ada, f"/j/{job.public_id}/{verb}").status_code == 403
+
+
+@pytest.mark.parametrize("verb", POSTS)
+def test_nothing_changes_by_get(cast, get, verb):
+    job = make.job(cast.ada)
+    assert get(cast.ada, f"/j/{job.public_id}/{verb}").status_code == 405
+
+
+def test_nothing_changes_without_the_token_of_the_form(cast, client):
+    job = make.job(cast.ada)
+    client.force_login(cast.ada)
+    client.handler.enforce_csrf_checks = True
+    answer = client.post(f"/j/{job.public_id}/stop", headers={"Origin": conf.TESSERA_PUBLIC_URL})
+    assert answer.status_code == 403 and Job.objects.get(pk=job.pk).stop_requested_at is None
+
+
+def test_a_lead_stops_a_job_of_the_team(cast, post, look):
+    job = make.job(cast.ada)
+    assert post(cast.bob, f"/j/{job.public_id}/stop")["Location"] == f"/j/{job.public_id}/"
+    assert "bob stopped it." in look(cast.ada, f"/j/{job.public_id}/")
+
+
+def test_after_an_action_one_is_back_where_one_was(cast, post):
+    job = make.job(cast.ada)
+    assert post(cast.ada, f"/j/{job.public_id}/hold", next="/jobs/?state=waiting")["Location"] == "/jobs/?state=waiting"
+    assert post(cast.ada, f"/j/{job.public_id}/release", next="//evil.example")["Location"] == "/"
+
+
+def test_hold_and_release(cast, post, look):
+    job = make.job(cast.ada)
+    post(cast.ada, f"/j/{job.public_id}/hold")
+    assert "ada holds it: it keeps its place" in look(cast.ada, f"/j/{job.public_id}/")
+    post(cast.ada, f"/j/{job.public_id}/release")
+    assert Job.objects.get(pk=job.pk).held_at is None
+
+
+# ---- the log as a file ----
+
+
+@pytest.fixture
+def download(async_client):
+    async def download(person, job, task):
+        await async_client.aforce_login(person)
+        answer = await async_client.get(f"/j/{job.public_id}/log/{task.uuid}")
+        body = b"".join([piece async for piece in answer]) if answer.streaming else b""
+        await sync_to_async(connections.close_all)()  # the views' thread keeps its connection otherwise
+        return answer, body
+
+    return download
+
+
+@pytest.fixture
+def logged(cast):
+    job, [task] = started(cast.ada)
+    write_log(task, "\x1b[31mred\x1b[0m <b>\n" * 40_000)
+    return cast, job, task
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_log_is_downloaded_whole_and_never_shown(logged, download):
+    cast, job, task = logged
+    answer, body = await download(cast.bob, job, task)
+    assert body == b"\x1b[31mred\x1b[0m <b>\n" * 40_000
+    assert answer["Content-Disposition"] == f'attachment; filename="{job.public_id}-main-0-attempt-1.log"'
+    assert answer["Content-Type"].startswith("text/plain") and answer["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_stranger_does_not_get_the_log(logged, download):
+    cast, job, task = logged
+    answer, _body = await download(cast.eve, job, task)
+    assert answer.status_code == 404
+
+
+def test_a_log_is_only_under_its_own_job(cast, get):
+    job, _tasks = started(cast.ada)
+    _other, [task] = started(cast.ada, gpu="1/8")
+    assert get(cast.ada, f"/j/{job.public_id}/log/{task.uuid}").status_code == 404

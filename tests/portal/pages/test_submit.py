@@ -1,0 +1,290 @@
+"""Submitting by form and by YAML, the two in step, and what is refused comes back as it was typed."""
+
+import io
+import json
+import tarfile
+
+import make
+import pytest
+from django.conf import settings as conf
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.utils import timezone
+
+from jobs.jobfile.load import load_jobfile
+from jobs.models import CodePack, Job
+from jobs.upload import keep_code, pack_one_file
+from portal.pages.job_form import FIELDS, data_of, values_of
+from quotas.models import UserLimit
+from scheduler.models import Lease
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def cast(settings, tmp_path):
+    settings.TESSERA_CODE = tmp_path
+    Lease.objects.create(name="cycle", epoch=1, last_ok_at=timezone.now())
+    return make.cast()
+
+
+@pytest.fixture
+def post(client):
+    def post(person, path="/jobs/new", **data):
+        client.force_login(person)
+        return client.post(path, data, headers={"Origin": conf.TESSERA_PUBLIC_URL})
+
+    return post
+
+
+@pytest.fixture
+def sync(post):
+    def sync(person, **data):
+        return json.loads(post(person, "/jobs/new/sync", **data).content)
+
+    return sync
+
+
+@pytest.fixture
+def page(client):
+    def page(person, query=""):
+        client.force_login(person)
+        return client.get(f"/jobs/new{query}")
+
+    return page
+
+
+def by_yaml(text):
+    return {"edited": "yaml", "yaml": text}
+
+
+def by_form(yaml="", **values):
+    return {"edited": "form", "yaml": yaml, "nodes": "1", "priority": "normal", "gpu": "0", **values}
+
+
+# ---- submit ----
+
+
+def test_a_job_is_submitted_by_form_and_one_lands_on_its_page(cast, post):
+    answer = post(cast.ada, **by_form(run="python train.py", gpu="1/4", env="A=1\nB=x=y", max_time="2h"))
+    job = Job.objects.get()
+    assert answer["Location"] == f"/j/{job.public_id}/" and job.pool.name == "dev" and job.max_time_s == 7200
+    assert job.spec["gpu"] == "1/4" and job.spec["env"] == {"A": "1", "B": "x=y"}
+
+
+def test_a_job_is_submitted_by_yaml_whatever_the_form_says(cast, post):
+    post(cast.ada, **{**by_form(run="from the form"), **by_yaml("run: from the file\nlabels: {a: b}\n")})
+    job = Job.objects.get()
+    assert job.spec["run"] == "from the file" and job.labels == {"a": "b"}
+
+
+def test_what_only_the_file_can_say_survives_the_form(cast, post):
+    post(
+        cast.ada,
+        **by_form(yaml="run: x\nlabels: {a: b}\nretry: {times: 1, when: [exit_nonzero]}\n", run="y", retry="2"),
+    )
+    spec = Job.objects.get().spec
+    assert (
+        spec["run"] == "y" and spec["labels"] == {"a": "b"} and spec["retry"] == {"times": 2, "when": ["exit_nonzero"]}
+    )
+
+
+def test_another_amount_of_gpu_is_typed(cast, post):
+    post(cast.ada, **by_form(run="x", gpu="other", gpu_text=" V100/2 "))
+    assert Job.objects.get().spec["gpu"] == "V100/2"
+
+
+def test_what_is_refused_comes_back_as_it_was_typed(cast, post):
+    answer = post(cast.ada, **by_form(run="echo '<b>'", cpu="many", name="keep me"))
+    page = answer.content.decode()
+    assert answer.status_code == 400 and not Job.objects.exists()
+    assert (
+        'value="many"' in page and 'value="keep me"' in page and "&lt;b&gt;" in page and "is no number of cores" in page
+    )
+
+
+def test_the_impossible_names_the_field_and_keeps_the_input(cast, post):
+    answer = post(cast.ada, **by_yaml("run: x\ngpu: 9\n"))
+    page = answer.content.decode()
+    assert answer.status_code == 422 and "has 9 such GPUs" in page and "gpu: 9" in page and not Job.objects.exists()
+
+
+def test_a_limit_of_counts_is_a_conflict_in_words(cast, post):
+    UserLimit.objects.create(user=cast.ada, jobs_waiting=0)
+    answer = post(cast.ada, **by_form(run="x"))
+    assert answer.status_code == 409 and "You are at your limit" in answer.content.decode()
+
+
+def test_a_strangers_team_is_unknown(cast, post):
+    answer = post(cast.eve, **by_yaml("run: x\nteam: nlp\n"))
+    assert answer.status_code == 400 and not Job.objects.exists()
+
+
+def test_a_viewer_may_not_submit(cast, post):
+    viewer = make.user("vic", cast.nlp, role="viewer")
+    assert post(viewer, **by_form(run="x")).status_code == 403
+
+
+def test_a_visitor_is_sent_to_sign_in(client):
+    assert client.get("/jobs/new").status_code == 302
+
+
+# ---- the two panes ----
+
+
+def test_the_form_writes_the_file(cast, sync):
+    answer = sync(cast.ada, **by_form(run="python train.py", gpu="1/2", name="llama"))
+    assert answer["yaml"] == "name: llama\nrun: python train.py\ngpu: 1/2\n" and answer["errors"] == {}
+
+
+def test_the_file_fills_the_form(cast, sync):
+    answer = sync(cast.ada, **by_yaml("run: x\ngpu: V100:1\nnodes: 2\nenv: {A: b}\nhold: true\n"))
+    values = answer["values"]
+    assert (values["gpu"], values["nodes"], values["env"], values["hold"]) == ("V100:1", "2", "A=b", "on")
+
+
+def test_an_error_is_bound_to_its_field_and_line(cast, sync):
+    answer = sync(cast.ada, **by_yaml("run: x\nenv:\n  PATH: y\n  1A: z\nmemory: 16\n"))
+    assert "Add a unit" in answer["errors"]["memory"] and "name of a variable" in answer["errors"]["env"]
+    assert [one["line"] for one in answer["lines"]] == [4, 5]
+
+
+def test_an_error_of_the_form_is_bound_to_the_line_it_was_written_to(cast, sync):
+    answer = sync(cast.ada, **by_form(run="x", cpu="many"))
+    assert answer["yaml"].splitlines()[answer["lines"][0]["line"] - 1] == "cpu: many"
+
+
+def test_a_file_that_cannot_be_read_is_left_alone(cast, sync):
+    answer = sync(cast.ada, **by_form(yaml="run: [", run="new"))
+    assert answer["yaml"] is None and answer["lines"]
+    assert sync(cast.ada, **by_yaml("run: ["))["values"] is None
+
+
+def test_a_nul_in_the_form_is_refused_like_one_in_a_file(cast, sync):
+    assert "cannot be shown" in sync(cast.ada, **by_form(run="a\0b"))["errors"]["run"]
+
+
+def test_a_syncing_pane_stores_nothing(cast, sync):
+    sync(cast.ada, **by_form(run="x"))
+    assert not Job.objects.exists() and not CodePack.objects.exists()
+
+
+CORPUS = [
+    "run: x\n",
+    "run: |-\n  a\n  b: c\n",
+    "name: '007'\nrun: x\nenv: {LR: 1e-4, NO: no, EMPTY: '', 'MULTI': \"a\\nb\"}\n",
+    "run: x\nretry: {times: 2, when: [node_lost]}\nlabels: {a: b}\npreemptible: true\nhold: true\n",
+    "run: x\ngpu: [1, {a: b}]\nnodes: many\nenv: 3\n",
+    "roles: {worker: {run: x, gpu: 1/4, count: 2}}\n",
+]
+
+
+@pytest.mark.parametrize("text", CORPUS)
+def test_a_form_that_nobody_touched_changes_nothing(text):
+    data = load_jobfile(text.encode())
+    assert data_of(values_of(data), data) == data
+
+
+@pytest.mark.parametrize("text", CORPUS)
+def test_a_touched_form_changes_that_field_only(cast, sync, text):
+    data = load_jobfile(text.encode())
+    answer = sync(cast.ada, **by_form(yaml=text, **{**_posted(data), "workdir": "src"}))
+    assert load_jobfile(answer["yaml"].encode()) == {**data, "workdir": "src"}
+
+
+def _posted(data):
+    values = values_of(data)
+    return {**{name: values[name] for name in FIELDS}, "gpu": "other", "gpu_text": values["gpu"]}
+
+
+# ---- the preview ----
+
+
+def test_the_preview_says_where_and_never_when(cast, sync):
+    preview = sync(cast.ada, **by_form(run="x", gpu="1/4"))["preview"]
+    assert preview["words"] == "Could start in pool dev."
+    assert preview["more"] == ["GPUs free there now: 1 of 1, whole ones: 1. Jobs waiting: 0."]
+
+
+def test_the_preview_gives_the_pools_share_as_what_is_usual(cast, sync):
+    usual = sync(cast.ada, **by_form(run="x", gpu="1/2"))["usual"]
+    assert usual["cpu"] == "4" and usual["memory"] == "15.5 GB"
+
+
+def test_the_impossible_offers_one_click(cast, sync):
+    preview = sync(cast.ada, **by_form(run="x", gpu="other", gpu_text="9"))["preview"]
+    assert preview["tone"] == "fault" and preview["fixes"] == [{"field": "gpu", "value": "1", "words": "Set gpu to 1"}]
+
+
+def test_a_stranger_learns_nothing_of_the_team(cast, sync):
+    answer = sync(cast.eve, **by_yaml("run: x\nteam: nlp\n"))
+    assert "known" not in answer["preview"] and answer["errors"]["team"]
+
+
+# ---- where it begins ----
+
+
+def test_the_example_is_a_job_that_can_be_submitted(cast, page, post):
+    assert "name: hello" in page(cast.ada, "?from=example").content.decode()
+
+
+def test_a_clone_begins_with_what_the_job_said(cast, page):
+    job = make.job(cast.bob, name="sweep", run="echo '<i>'", gpu="1/4", hold=True)
+    text = page(cast.ada, f"?from={job.public_id}").content.decode()
+    assert "name: sweep" in text and "gpu: 1/4" in text and "&lt;i&gt;" in text and "hold: true" not in text
+
+
+def test_a_strangers_job_cannot_be_cloned(cast, page):
+    job = make.job(cast.ada)
+    assert page(cast.eve, f"?from={job.public_id}").status_code == 404
+
+
+def test_a_clone_leaves_out_code_that_another_uploaded(cast, page):
+    digest = keep_code(user=cast.bob, pieces=[pack_one_file("a.py", b"print()")]).digest
+    job = make.job(cast.bob, code=digest)
+    assert digest in page(cast.bob, f"?from={job.public_id}").content.decode()
+    assert digest not in page(cast.ada, f"?from={job.public_id}").content.decode()
+
+
+# ---- code ----
+
+
+def tar_gz(**files):
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def test_one_python_file_is_packed(cast, post):
+    post(cast.ada, **by_form(run="python train.py", upload=SimpleUploadedFile("train.py", b"print(1)\n")))
+    digest = Job.objects.get().spec["code"]
+    [pack] = CodePack.objects.filter(user=cast.ada, digest=digest)
+    with tarfile.open(conf.TESSERA_CODE / f"{digest[7:]}.tar.gz") as tar:
+        assert pack.files == 1 and tar.extractfile("train.py").read() == b"print(1)\n"
+
+
+def test_a_directory_is_uploaded_as_the_command_line_packs_it(cast, post):
+    upload = SimpleUploadedFile("code.tar.gz", tar_gz(a=b"1", b=b"2"))
+    post(cast.ada, **by_yaml("run: x\n"), upload=upload)
+    assert CodePack.objects.get().files == 2 and Job.objects.get().spec["code"] == CodePack.objects.get().digest
+
+
+def test_a_broken_upload_is_refused_at_its_field(cast, post):
+    answer = post(cast.ada, **by_form(run="x", upload=SimpleUploadedFile("code.tar.gz", b"no archive")))
+    assert answer.status_code == 400 and "damaged or no tar.gz" in answer.content.decode()
+
+
+def test_code_that_was_kept_need_not_be_uploaded_again(cast, post):
+    answer = post(cast.ada, **by_form(run="", upload=SimpleUploadedFile("train.py", b"print(1)\n")))
+    digest = CodePack.objects.get().digest
+    assert answer.status_code == 400 and f'name="code" value="{digest}"' in answer.content.decode()
+    post(cast.ada, **by_form(yaml=f'run: x\ncode: "{digest}"\n', run="y", code=digest))
+    assert Job.objects.get().spec["code"] == digest
+
+
+def test_a_chosen_file_counts_before_it_is_uploaded(cast, sync):
+    assert sync(cast.ada, **by_form(run="x", code_chosen="1"))["preview"]["tone"] == "done"
+    assert sync(cast.ada, **by_form(run="x", code="."))["errors"]["code"]
