@@ -5,14 +5,11 @@ const SEQUENCE =
   /\x1b(?:\[([0-9;:<=>?]*)[ -/]*([@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[ -/]+[0-~]|[0-Z\\`-~])|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]/g;
 const LONGEST_SEQUENCE = 4096;
 const FLAGS = { 1: "b", 2: "d", 4: "u" };
+const PLAIN = { c: "", k: "", b: false, d: false, u: false };
 
 export class Ansi {
   constructor(host) {
-    this.host = host;
-    this.rest = "";
-    this.style = { c: "", k: "", b: false, d: false, u: false };
-    this.line = null;
-    this.again = false;
+    Object.assign(this, { host, rest: "", style: { ...PLAIN }, line: null, again: false });
   }
 
   write(chunk) {
@@ -22,7 +19,7 @@ export class Ansi {
     for (const match of whole.matchAll(SEQUENCE)) {
       this.#text(whole.slice(from, match.index));
       from = match.index + match[0].length;
-      if (match[2] === "m") this.#sgr(match[1]);
+      if (match[2] === "m") this.#sgr(match[1].split(/[;:]/).map(Number));
     }
     this.#text(whole.slice(from));
   }
@@ -37,29 +34,23 @@ export class Ansi {
 
   #endLine() {
     if (this.line === null) this.host.append(document.createElement("div"));
-    this.line = null;
-    this.again = false;
+    [this.line, this.again] = [null, false];
   }
 
-  #append(text) {
-    if (this.line === null) this.line = this.host.appendChild(document.createElement("div"));
+  #append(textContent) {
+    this.line ??= this.host.appendChild(document.createElement("div"));
     if (this.again) this.line.replaceChildren();
     this.again = false;
-    const classes = this.#classes();
-    const span = () => Object.assign(document.createElement("span"), { className: classes, textContent: text });
-    this.line.append(classes ? span() : document.createTextNode(text));
-  }
-
-  #classes() {
     const { c, k, b, d, u } = this.style;
-    return [c && `c${c}`, k && `k${k}`, b && "b", d && "d", u && "u"].filter(Boolean).join(" ");
+    const className = [c && `c${c}`, k && `k${k}`, b && "b", d && "d", u && "u"].filter(Boolean).join(" ");
+    const span = () => Object.assign(document.createElement("span"), { className, textContent });
+    this.line.append(className ? span() : textContent);
   }
 
-  #sgr(parameters) {
-    const codes = parameters.split(/[;:]/).map(Number);
+  #sgr(codes) {
     for (let i = 0; i < codes.length; i++) {
-      const code = codes[i];
-      if (code === 0) this.style = { c: "", k: "", b: false, d: false, u: false };
+      const [code, unit] = [codes[i], String(codes[i] % 10)];
+      if (code === 0) this.style = { ...PLAIN };
       else if (FLAGS[code]) this.style[FLAGS[code]] = true;
       else if (code === 22) this.style.b = this.style.d = false;
       else if (code === 24) this.style.u = false;
@@ -67,10 +58,8 @@ export class Ansi {
         const [colour, used] = extended(codes.slice(i + 1));
         this.style[code === 38 ? "c" : "k"] = colour;
         i += used;
-      } else if ((code >= 30 && code <= 37) || (code >= 90 && code <= 97)) this.style.c = String(code % 10);
-      else if ((code >= 40 && code <= 47) || (code >= 100 && code <= 107)) this.style.k = String(code % 10);
-      else if (code === 39) this.style.c = "";
-      else if (code === 49) this.style.k = "";
+      } else if ((code >= 30 && code <= 39) || (code >= 90 && code <= 97)) this.style.c = unit < 8 ? unit : "";
+      else if ((code >= 40 && code <= 49) || (code >= 100 && code <= 107)) this.style.k = unit < 8 ? unit : "";
     }
   }
 }

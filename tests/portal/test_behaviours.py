@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
@@ -74,13 +73,14 @@ def portal(django_db_setup, tmp_path_factory):
 
 
 def wait_for(url: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         try:
             urllib.request.urlopen(url, timeout=5).close()
             return
-        except urllib.error.URLError:
-            assert time.monotonic() < deadline, f"{url} did not answer within 30 s"
+        except OSError:
+            assert time.monotonic() < deadline, f"{url} did not answer within 60 s"
+            time.sleep(0.1)
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from runtimes.logs import LogStore
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ORIGIN = "http://localhost:8470"
+PATIENCE_S = 15  # other tests run at the same time
 application = AuthMiddlewareStack(URLRouter(websocket_urls))  # as config.asgi has it
 
 
@@ -71,18 +72,18 @@ def dial(session: str = "", origin: str = ORIGIN, cookies: str = "") -> Websocke
 async def listening(person: User):
     """An open socket of `person`, past its first heartbeat."""
     socket = dial(await sync_to_async(session_of)(person))
-    assert (await socket.connect())[0]
-    assert "now" in await socket.receive_json_from()
+    assert (await socket.connect(PATIENCE_S))[0]
+    assert "now" in await socket.receive_json_from(PATIENCE_S)
     yield socket
     await socket.disconnect()
 
 
 async def close_code(socket: WebsocketCommunicator) -> int:
-    return (await socket.receive_output())["code"]
+    return (await socket.receive_output(PATIENCE_S))["code"]
 
 
 async def next_with(socket: WebsocketCommunicator, key: str) -> dict:
-    while key not in (message := await socket.receive_json_from(timeout=5)):
+    while key not in (message := await socket.receive_json_from(PATIENCE_S)):
         pass
     return message
 
@@ -91,12 +92,12 @@ async def next_with(socket: WebsocketCommunicator, key: str) -> dict:
                                     "http://a.localhost:8470", "http://127.0.0.1:8470"])  # fmt: skip
 async def test_only_our_own_origin_may_open_the_socket(world, origin):
     socket = dial(await sync_to_async(session_of)(world.ada), origin=origin)
-    assert not (await socket.connect())[0]
+    assert not (await socket.connect(PATIENCE_S))[0]
 
 
 async def test_an_anonymous_visitor_is_told_that_nobody_is_signed_in():
     socket = dial("no-such-session")
-    assert (await socket.connect())[0]
+    assert (await socket.connect(PATIENCE_S))[0]
     assert await close_code(socket) == consumer.SIGNED_OUT
 
 
@@ -104,7 +105,7 @@ async def test_a_second_session_cookie_is_refused(world):
     key = await sync_to_async(session_of)(world.ada)
     name = settings.SESSION_COOKIE_NAME
     socket = dial(cookies=f"{name}={key}; {name}={key}")
-    assert not (await socket.connect())[0]
+    assert not (await socket.connect(PATIENCE_S))[0]
 
 
 async def test_touches_within_the_gathering_time_arrive_as_one_message(world):
@@ -113,7 +114,7 @@ async def test_touches_within_the_gathering_time_arrive_as_one_message(world):
         for public_id in ("job-2", "job-1", "job-2"):
             await layer.group_send(f"team-{world.nlp.pk}", {"type": "touch", "kind": "job", "id": public_id})
         await layer.group_send(f"pool-{world.dev.pk}", {"type": "touch", "kind": "queue", "id": ""})
-        assert await socket.receive_json_from() == {"touched": ["job-1", "job-2", "queue"]}
+        assert await socket.receive_json_from(PATIENCE_S) == {"touched": ["job-1", "job-2", "queue"]}
         assert await socket.receive_nothing(0.1)
 
 
@@ -142,7 +143,7 @@ async def test_the_socket_closes_when_its_person_may_no_longer_hear_the_same(wor
     monkeypatch.setattr(consumer, "HEARTBEAT_S", 0.02)
     async with listening(world.ada) as socket:
         await sync_to_async(change)(world)
-        while (output := await socket.receive_output())["type"] != "websocket.close":
+        while (output := await socket.receive_output(PATIENCE_S))["type"] != "websocket.close":
             pass
         assert output["code"] == code
 
@@ -150,8 +151,8 @@ async def test_the_socket_closes_when_its_person_may_no_longer_hear_the_same(wor
 async def test_a_recheck_closes_at_once_after_sign_out(world):
     key = await sync_to_async(session_of)(world.ada)
     socket = dial(key)
-    await socket.connect()
-    await socket.receive_json_from()
+    await socket.connect(PATIENCE_S)
+    await socket.receive_json_from(PATIENCE_S)
     await sync_to_async(import_module(settings.SESSION_ENGINE).SessionStore(key).flush)()
     await get_channel_layer().group_send(f"user-{world.ada.pk}", {"type": "recheck"})
     assert await close_code(socket) == consumer.SIGNED_OUT
@@ -160,7 +161,7 @@ async def test_a_recheck_closes_at_once_after_sign_out(world):
 async def test_a_ping_is_answered(world):
     async with listening(world.ada) as socket:
         await socket.send_json_to({"ping": 7})
-        assert await socket.receive_json_from() == {"pong": 7}
+        assert await socket.receive_json_from(PATIENCE_S) == {"pong": 7}
 
 
 @pytest.mark.parametrize("text", ["no json", "[]", "[" * 1000, '{"ping": "' + "x" * 1024 + '"}'])
@@ -204,7 +205,7 @@ async def test_nothing_more_is_sent_until_the_browser_has_shown_the_last_piece(r
         assert first["next"] == log_tail.MOST_BYTES
         await asyncio.sleep(0.1)
         await socket.send_json_to({"ping": 1})
-        assert await socket.receive_json_from() == {"pong": 1}
+        assert await socket.receive_json_from(PATIENCE_S) == {"pong": 1}
         await socket.send_json_to({"ack": first["next"], "log": task})
         assert (await next_with(socket, "data"))["offset"] == first["next"]
 
@@ -238,5 +239,5 @@ async def test_a_message_stays_below_256_kib_whatever_is_in_the_log(running, wor
     LogStore(settings.TESSERA_LOGS).append(task, 0, b"\x1b\xff" * 100_000)
     async with listening(world.ada) as socket:
         await socket.send_json_to({"follow": task, "offset": 0})
-        output = await socket.receive_output()
+        output = await socket.receive_output(PATIENCE_S)
         assert len(output["text"]) < 256 * 1024
