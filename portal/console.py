@@ -1,8 +1,15 @@
 """The admin console's site: same door as the portal's sign-in, for auditors (look) and admins (change)."""
 
 from django.contrib.admin import AdminSite
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils.http import urlencode
 from django.utils.translation import gettext_lazy as _
+
+from common.errors import NotPermitted
+
+SECTIONS = {"accounts": _("People"), "cluster": _("Machines"), "quotas": _("Quotas and limits")}
 
 
 class Console(AdminSite):
@@ -10,6 +17,23 @@ class Console(AdminSite):
     site_header = _("Tessera console")
     index_title = _("What this installation is made of")
     site_url = "/"
+    enable_nav_sidebar = True
 
     def has_permission(self, request: HttpRequest) -> bool:
         return request.user.is_authenticated and request.user.is_staff
+
+    def login(self, request: HttpRequest, extra_context: dict | None = None) -> HttpResponse:
+        """There is one sign-in, with its limits. Who is in and lands here may not see the console."""
+        if request.user.is_authenticated and not self.has_permission(request):
+            raise NotPermitted(action="platform.read", needs=["admin", "auditor"])
+        there = request.GET.get("next", reverse("admin:index"))
+        return redirect(f"{reverse('sign_in')}?{urlencode({'next': there})}")
+
+    def password_change(self, request: HttpRequest, extra_context: dict | None = None) -> HttpResponse:
+        return redirect("password")
+
+    def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[dict]:
+        sections = super().get_app_list(request, app_label)
+        for section in sections:
+            section["name"] = SECTIONS.get(section["app_label"], section["name"])
+        return sections

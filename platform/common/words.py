@@ -34,6 +34,7 @@ FIELD_WORDS = {
         "The code is larger than %(max)s when unpacked. Leave out data and results, for example by .gitignore."
     ),
     "archive_unreadable": _("The code pack is damaged or no tar.gz file. Pack the directory again with tessera."),
+    "bad_cards": _("“%(got)s” is no number of cards. Write a number such as 2 or 1.5, or a part such as 1/4."),
     "bad_characters": _("%(field)s holds the character %(character)s, which cannot be shown. Remove it."),
     "bad_code": _(
         "“%(got)s” names no code. Write a dot for this directory, or the digest of a pack that was uploaded."

@@ -1,0 +1,91 @@
+"""Form fields of the console: the ledger's integers, read and shown in people's units. Stored as integers."""
+
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from common.errors import FieldError, InvalidInput
+from common.resources import duration_text, memory_text, parse_cpu, parse_duration, parse_memory
+from common.words import field_words
+
+MOST_CARDS = 1_000_000
+
+
+class AmountField(forms.CharField):
+    """An amount as text: `read` makes the integer (raising InvalidInput), `write` the text that reads back.
+
+    none: what an empty field stores. A plain 0 needs no unit.
+    """
+
+    widget = forms.TextInput(attrs={"size": 12, "autocomplete": "off"})
+
+    def __init__(self, *, read: Callable[[str], int], write: Callable[[int], str], none: int | None = None, **named):
+        super().__init__(required=False, **named)
+        self.read, self.write, self.none = read, write, none
+
+    def clean(self, value: object) -> int | None:
+        text = str(super().clean(value)).strip()
+        if not text:
+            return self.none
+        if text == "0":
+            return 0
+        try:
+            return self.read(text)
+        except InvalidInput as error:
+            raise ValidationError([field_words(one) for one in error.errors]) from error
+
+    def prepare_value(self, value: object) -> object:
+        if isinstance(value, int):
+            return "0" if value == 0 else self.write(value)
+        return value
+
+    def has_changed(self, initial: object, data: object) -> bool:
+        try:
+            return initial != self.clean(data)
+        except ValidationError:
+            return True
+
+
+def cards(**named) -> AmountField:
+    """Thousandths of a card, written as cards: 1.5, 0.25, 1/4."""
+    return AmountField(read=parse_cards, write=cards_text, **named)
+
+
+def cores(**named) -> AmountField:
+    """Thousandths of a core, written as cores: 8, 0.5."""
+    return AmountField(read=parse_cpu, write=cards_text, **named)
+
+
+def memory(**named) -> AmountField:
+    """MiB, written with a unit: 64GB, 64GiB."""
+    return AmountField(read=parse_memory, write=memory_text, **named)
+
+
+def duration(**named) -> AmountField:
+    """Seconds, written like 90m, 1h30m, 3d."""
+    return AmountField(read=parse_duration, write=duration_text, **named)
+
+
+def parse_cards(text: str) -> int:
+    """Cards to thousandths. Raises InvalidInput for what is no number, too fine or out of range."""
+    try:
+        over, _slash, under = text.partition("/")
+        number = Decimal(over) / (Decimal(under) if under else 1)
+        milli = number * 1000
+    except (InvalidOperation, ZeroDivisionError):
+        raise _bad_cards(text) from None
+    if not number.is_finite() or number < 0 or number > MOST_CARDS or milli != int(milli):
+        raise _bad_cards(text)
+    return int(milli)
+
+
+def cards_text(milli: int) -> str:
+    """Thousandths as a decimal number, exactly: `parse_cards(cards_text(n)) == n`. Cores are written alike."""
+    whole, rest = divmod(milli, 1000)
+    return f"{whole}.{rest:03}".rstrip("0") if rest else str(whole)
+
+
+def _bad_cards(text: str) -> InvalidInput:
+    return InvalidInput([FieldError("", "bad_cards", {"got": text[:40]})])

@@ -1,0 +1,287 @@
+"""The console on machines: pools, nodes and cards. The inventory makes nodes and cards; here they get their place."""
+
+from django import forms
+from django.contrib import admin
+from django.db import transaction
+from django.db.models import Count, Q, QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from cluster.models import Gpu, Node, NodeState, Pool
+from common.errors import StaleState
+from common.locks import lock_rows
+from common.resources import show_cpu, show_duration, show_memory
+from common.words import error_words
+from events.bus import Actor, hint, record, ring_pool
+from events.transitions import advance
+from portal.console_fields import duration, memory
+
+PRESENT = Q(removed_at__isnull=True)
+BY_ADMIN = (NodeState.READY, NodeState.CORDONED)
+"""The states that an admin sets; the others are what the platform saw."""
+
+
+class KeptAdmin(admin.ModelAdmin):
+    """Rows that others point to for good: they are changed and never deleted."""
+
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return False
+
+
+class FoundAdmin(KeptAdmin):
+    """Rows that the inventory makes."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+
+class PoolForm(forms.ModelForm):
+    default_max_time_s = duration(
+        label=gettext_lazy("time limit of a job that names none"),
+        help_text=gettext_lazy("Such as 90m, 18h or 3d. Empty: none."),
+    )
+
+    class Meta:
+        model = Pool
+        fields = (
+            "name",
+            "description",
+            "shared",
+            "max_slices_per_gpu",
+            "cpu_overcommit_percent",
+            "accepts_watched_only",
+            "default_max_time_s",
+        )
+
+
+class PoolAdmin(KeptAdmin):
+    form = PoolForm
+    list_display = (
+        "name",
+        "description",
+        "shared",
+        "max_slices_per_gpu",
+        "cpu_overcommit_percent",
+        "cards",
+        "machines",
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Pool]:
+        cards = Count("gpus", filter=Q(gpus__removed_at__isnull=True), distinct=True)
+        nodes = Count("nodes", filter=Q(nodes__removed_at__isnull=True), distinct=True)
+        return super().get_queryset(request).annotate(card_count=cards, node_count=nodes)
+
+    def get_fields(self, request: HttpRequest, obj: Pool | None = None) -> tuple[str, ...]:
+        if obj and not self.has_change_permission(request, obj):
+            return (*PoolForm.Meta.fields[:-1], "max_time")
+        return PoolForm.Meta.fields
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Pool | None = None) -> tuple[str, ...]:
+        return ("name", "max_time") if obj else ()
+
+    def save_model(self, request: HttpRequest, obj: Pool, form: PoolForm, change: bool) -> None:
+        obj.save()
+        ring_pool(obj.pk)
+        hint("cycle")
+
+    @admin.display(description=gettext_lazy("cards"), ordering="card_count")
+    def cards(self, pool: Pool) -> int:
+        return pool.card_count
+
+    @admin.display(description=gettext_lazy("machines at home"), ordering="node_count")
+    def machines(self, pool: Pool) -> int:
+        return pool.node_count
+
+    @admin.display(description=gettext_lazy("time limit of a job that names none"))
+    def max_time(self, pool: Pool) -> str:
+        return show_duration(pool.default_max_time_s) if pool.default_max_time_s else _("none")
+
+
+class NodeForm(forms.ModelForm):
+    """state: chosen here, and moved by events.transitions.advance when it is saved."""
+
+    wanted = forms.ChoiceField(
+        label=gettext_lazy("state"),
+        show_hidden_initial=True,  # the machine may move by itself while the form stands open
+        help_text=gettext_lazy("A cordoned machine finishes what runs and gets no new work."),
+    )
+
+    class Meta:
+        model = Node
+        fields = ("pool",)
+
+    def __init__(self, *args, **named):
+        super().__init__(*args, **named)
+        states = dict.fromkeys([NodeState(self.instance.state), *BY_ADMIN])
+        self.fields["wanted"].choices = [(state, state.label) for state in states]
+        self.fields["wanted"].initial = self.instance.state
+
+
+class NodeAdmin(FoundAdmin):
+    form = NodeForm
+    fields = ("name", "wanted", "pool", "address", "cpu", "memory", "gpus_words", "last_seen_at", "facts")
+    readonly_fields = ("name", "state", "address", "cpu", "memory", "gpus_words", "last_seen_at", "facts")
+    list_display = ("name", "state", "pool", "gpus_words", "cpu", "memory", "last_seen_at")
+    list_filter = ("state", "pool")
+    search_fields = ("name",)
+    actions = ("cordon", "make_ready")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Node]:
+        return super().get_queryset(request).filter(PRESENT).select_related("pool").prefetch_related("gpus")
+
+    def get_fields(self, request: HttpRequest, obj: Node | None = None) -> tuple[str, ...]:
+        if not self.has_change_permission(request, obj):
+            return tuple("state" if name == "wanted" else name for name in self.fields)
+        return self.fields
+
+    def save_model(self, request: HttpRequest, obj: Node, form: NodeForm, change: bool) -> None:
+        if "pool" in form.changed_data:
+            Node.objects.filter(pk=obj.pk).update(pool=obj.pool)
+            note_change(obj, request, {"pool": (form.initial["pool"], obj.pool_id)})
+        if "wanted" in form.changed_data:
+            move(request, self, obj, form.cleaned_data["wanted"])
+
+    @admin.action(description=gettext_lazy("Cordon: no new work"), permissions=["change"])
+    def cordon(self, request: HttpRequest, nodes: QuerySet[Node]) -> None:
+        for node in nodes:
+            move(request, self, node, NodeState.CORDONED)
+
+    @admin.action(description=gettext_lazy("Make ready"), permissions=["change"])
+    def make_ready(self, request: HttpRequest, nodes: QuerySet[Node]) -> None:
+        for node in nodes:
+            move(request, self, node, NodeState.READY)
+
+    @admin.display(description=gettext_lazy("CPU cores"))
+    def cpu(self, node: Node) -> str:
+        return show_cpu(node.cpu_milli)
+
+    @admin.display(description=gettext_lazy("memory"))
+    def memory(self, node: Node) -> str:
+        return show_memory(node.memory_mib)
+
+    @admin.display(description=gettext_lazy("GPUs"))
+    def gpus_words(self, node: Node) -> str:
+        names = [gpu.model for gpu in node.gpus.all() if gpu.removed_at is None]
+        return ", ".join(f"{names.count(name)} × {name}" for name in dict.fromkeys(names)) or "–"
+
+
+class GpuForm(forms.ModelForm):
+    margin_mib = memory(
+        none=0,
+        label=gettext_lazy("kept back"),
+        help_text=gettext_lazy("GPU memory that is never sold, such as 512MiB or 1GB. What runs keeps what it holds."),
+    )
+
+    class Meta:
+        model = Gpu
+        fields = ("pool", "margin_mib")
+
+    def clean_margin_mib(self) -> int:
+        margin, most = self.cleaned_data["margin_mib"], self.instance.memory_mib - self.instance.reserved_mib
+        if margin >= most:
+            raise forms.ValidationError(
+                _("Nothing would be left to sell. Keep back less than %(most)s."), params={"most": show_memory(most)}
+            )
+        return margin
+
+
+class GpuAdmin(FoundAdmin):
+    form = GpuForm
+    fields = (
+        "uuid",
+        "node",
+        "index",
+        "product",
+        "total",
+        "sellable",
+        "pool",
+        "margin_mib",
+        "simulated",
+        "enforcement",
+        "evidence",
+    )
+    readonly_fields = (
+        "uuid",
+        "node",
+        "index",
+        "product",
+        "total",
+        "sellable",
+        "kept_back",
+        "simulated",
+        "enforcement",
+        "evidence",
+    )
+    list_display = (
+        "uuid",
+        "node",
+        "index",
+        "model",
+        "pool",
+        "total",
+        "kept_back",
+        "sellable",
+        "simulated",
+        "enforcement",
+        "healthy",
+    )
+    list_filter = ("pool", "model", "node")
+    search_fields = ("uuid", "model", "node__name")
+    ordering = ("node__name", "index")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Gpu]:
+        return super().get_queryset(request).filter(PRESENT).select_related("node", "pool")
+
+    def get_fields(self, request: HttpRequest, obj: Gpu | None = None) -> tuple[str, ...]:
+        if not self.has_change_permission(request, obj):
+            return tuple("kept_back" if name == "margin_mib" else name for name in self.fields)
+        return self.fields
+
+    @transaction.atomic
+    def save_model(self, request: HttpRequest, obj: Gpu, form: GpuForm, change: bool) -> None:
+        """Only what the console decides is written: the inventory may have refreshed the rest meanwhile."""
+        lock_rows(Node.objects.filter(pk=obj.node_id))
+        obj.save(update_fields=["pool", "margin_mib"])
+        changes = {
+            name: (form.initial.get(name), getattr(obj, obj._meta.get_field(name).attname))
+            for name in form.changed_data
+        }
+        note_change(obj.node, request, changes, gpu=obj.uuid)
+        ring_pool(obj.pool_id)
+
+    @admin.display(description=gettext_lazy("memory"))
+    def total(self, gpu: Gpu) -> str:
+        return show_memory(gpu.memory_mib)
+
+    @admin.display(description=gettext_lazy("sold"))
+    def sellable(self, gpu: Gpu) -> str:
+        return show_memory(gpu.sellable_mib)
+
+    @admin.display(description=gettext_lazy("kept back"))
+    def kept_back(self, gpu: Gpu) -> str:
+        return show_memory(gpu.margin_mib)
+
+
+def move(request: HttpRequest, site: admin.ModelAdmin, node: Node, to: str) -> None:
+    """Change a node's state in its one way. A machine that moved by itself meanwhile is said and left."""
+    if node.state == to:
+        return
+    try:
+        advance(node, to, actor=actor_of(request))
+    except StaleState as stale:
+        site.message_user(request, f"{node.name}: {error_words(stale)}", "WARNING")
+    hint("cycle")
+
+
+@transaction.atomic
+def note_change(node: Node, request: HttpRequest, changes: dict[str, tuple], **about: str) -> None:
+    """A line in the node's history: what an admin set, from and to."""
+    lock_rows(Node.objects.filter(pk=node.pk))
+    params = {"from": {n: c[0] for n, c in changes.items()}, "to": {n: c[1] for n, c in changes.items()}, **about}
+    record(node, "gpu.changed" if about else "node.changed", actor=actor_of(request), params=params)
+    hint("cycle")
+
+
+def actor_of(request: HttpRequest) -> Actor:
+    return Actor(request.user.username, request.user.pk)

@@ -1,0 +1,308 @@
+"""The console: admins change, auditors look, others stay out; people's units; a history of what was changed."""
+
+import make
+import pytest
+from django.test import Client
+
+from accounts.models import Team, User
+from cluster.models import Gpu, Node, Pool
+from common.errors import InvalidInput
+from events.bus import Actor
+from events.models import Event
+from events.transitions import advance
+from portal.console_fields import cards_text, parse_cards
+from portal.console_quotas import text_bar
+from quotas.models import Quota, UserLimit
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def cast():
+    return make.cast()
+
+
+@pytest.fixture(autouse=True)
+def public_url(settings):
+    settings.TESSERA_PUBLIC_URL = "http://testserver"
+
+
+@pytest.fixture
+def root():
+    return browser(make.admin())
+
+
+@pytest.fixture
+def auditor():
+    return browser(make.user("audrey", platform_role="auditor"))
+
+
+def browser(person) -> Client:
+    client = Client(headers={"Origin": "http://testserver"})
+    client.force_login(person)
+    return client
+
+
+def nlp_in_dev() -> Quota:
+    return Quota.objects.get(team__name="nlp", pool__name="dev")
+
+
+QUOTA = {
+    "gpu_milli_guarantee": "",
+    "gpu_milli_limit": "",
+    "cpu_milli_guarantee": "",
+    "cpu_milli_limit": "",
+    "memory_mib_guarantee": "",
+    "memory_mib_limit": "",
+    "weight": "1",
+    "cell": "1",
+}
+
+
+def change_quota(client, **amounts):
+    return client.post(f"/console/quotas/quota/{nlp_in_dev().pk}/change/", {**QUOTA, **amounts})
+
+
+# ---- who may come in ----
+
+
+def test_a_visitor_signs_in_at_the_one_door(client):
+    assert client.get("/console/", follow=True).redirect_chain[-1][0].startswith("/sign-in/?next=%2Fconsole%2F")
+
+
+def test_the_console_has_no_password_form_of_its_own(client):
+    assert client.post("/console/login/", {"username": "root", "password": "x"}).url.startswith("/sign-in/")
+
+
+def test_a_member_of_a_team_is_refused(cast):
+    assert browser(cast.bob).get("/console/", follow=True).status_code == 403
+
+
+LISTS = (
+    "accounts/user",
+    "accounts/team",
+    "cluster/pool",
+    "cluster/node",
+    "cluster/gpu",
+    "quotas/quota",
+    "quotas/userlimit",
+)
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_every_list_and_every_row_opens_for_admin_and_auditor(cast, root, auditor, path):
+    make.start(make.job(cast.ada, gpu="1/4", pool="dev"))
+    model = {m._meta.label_lower.replace(".", "/"): m for m in (User, Team, Pool, Node, Gpu, Quota, UserLimit)}[path]
+    for client in (root, auditor):
+        assert client.get(f"/console/{path}/").status_code == 200
+        assert client.get(f"/console/{path}/{model.objects.first().pk}/change/").status_code == 200
+        assert client.get(f"/console/{path}/{model.objects.first().pk}/history/").status_code == 200
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_an_auditor_changes_nothing(cast, auditor, path):
+    assert auditor.post(f"/console/{path}/add/", {}).status_code == 403
+    assert auditor.post(f"/console/{path}/1/delete/", {"post": "yes"}).status_code in {
+        302,
+        403,
+    }  # 302: there is no row 1
+    assert change_quota(auditor, gpu_milli_limit="1").status_code == 403
+    assert nlp_in_dev().gpu_milli_limit is None
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_nothing_is_deleted(cast, root, path):
+    model = {m._meta.label_lower.replace(".", "/"): m for m in (User, Team, Pool, Node, Gpu, Quota, UserLimit)}[path]
+    root.get(f"/console/{path}/")
+    answer = root.post(f"/console/{path}/{model.objects.first().pk}/delete/", {"post": "yes"})
+    assert answer.status_code == 403 and "delete_selected" not in root.get(f"/console/{path}/").content.decode()
+
+
+def test_every_page_leads_back_to_the_portal(root):
+    assert "Back to the portal" in root.get("/console/").content.decode()
+
+
+# ---- amounts ----
+
+
+@pytest.mark.parametrize(("text", "milli"), [("1.5", 1500), ("0.25", 250), ("1/4", 250), ("0", 0), ("64", 64_000)])
+def test_cards_are_read_in_peoples_units(text, milli):
+    assert parse_cards(text) == milli and parse_cards(cards_text(milli)) == milli
+
+
+@pytest.mark.parametrize("text", ["-1", "1.0005", "x", "1/0", "1/3", "NaN", "Infinity", "1e9", "1/4/2", "9" * 30])
+def test_what_is_no_number_of_cards_is_refused(text):
+    with pytest.raises(InvalidInput):
+        parse_cards(text)
+
+
+@pytest.mark.parametrize(
+    ("used", "limit", "bar"), [(0, 1000, "▱▱"), (1, 1000, "▰▱"), (999, 1000, "▰▱"), (1000, 1000, "▰▰"), (5, None, "")]
+)
+def test_only_a_full_limit_shows_a_full_bar(monkeypatch, used, limit, bar):
+    monkeypatch.setattr("portal.console_quotas.BAR_CELLS", 2)
+    assert text_bar(used, limit) == bar
+
+
+# ---- quotas ----
+
+
+def test_a_quota_is_typed_in_cards_cores_and_gigabytes(cast, root):
+    change_quota(root, gpu_milli_guarantee="0.5", gpu_milli_limit="1.5", cpu_milli_limit="8", memory_mib_limit="32GiB")
+    quota = nlp_in_dev()
+    assert (quota.gpu_milli_guarantee, quota.gpu_milli_limit) == (500, 1500)
+    assert (quota.cpu_milli_limit, quota.memory_mib_limit) == (8000, 32_768)
+
+
+def test_a_quota_is_shown_as_it_was_typed(cast, root):
+    change_quota(root, gpu_milli_limit="1.5", memory_mib_limit="32GiB")
+    page = root.get(f"/console/quotas/quota/{nlp_in_dev().pk}/change/").content.decode()
+    assert 'value="1.5"' in page and 'value="32GiB"' in page
+
+
+@pytest.mark.parametrize(
+    ("amounts", "field", "words"),
+    [
+        (
+            {"gpu_milli_guarantee": "1", "gpu_milli_limit": "0.5"},
+            "gpu_milli_guarantee",
+            "The guarantee (1) is above the limit (½)",
+        ),
+        ({"gpu_milli_guarantee": "7"}, "gpu_milli_guarantee", "pool’s 1 are not promised"),
+        ({"gpu_milli_limit": "many"}, "gpu_milli_limit", "is no number of cards"),
+        ({"memory_mib_limit": "64"}, "memory_mib_limit", "Add a unit"),
+        ({"cpu_milli_limit": "1.00001"}, "cpu_milli_limit", "is no number of cores"),
+    ],
+)
+def test_a_quota_that_makes_no_sense_is_refused_at_its_field(cast, root, amounts, field, words):
+    answer = change_quota(root, **amounts)
+    assert words in " ".join(answer.context["adminform"].form.errors[field])
+    assert nlp_in_dev().gpu_milli_limit is None and not Event.objects.filter(kind="quota").exists()
+
+
+def test_the_history_of_a_quota_says_who_what_from_and_to(cast, root):
+    change_quota(root, gpu_milli_limit="1")
+    change_quota(root, gpu_milli_limit="1.5")
+    page = root.get(f"/console/quotas/quota/{nlp_in_dev().pk}/history/").content.decode()
+    assert "<td>root</td><td>GPU limit</td><td>1</td><td>1.5</td>" in page
+
+
+def test_a_new_quota_is_made_once_for_a_team_and_pool(cast, root):
+    new = make.team("new")
+    fields = {**QUOTA, "team": new.pk, "pool": cast.dev.pk, "gpu_milli_limit": "1"}
+    root.post("/console/quotas/quota/add/", fields)
+    assert root.post("/console/quotas/quota/add/", fields).status_code == 200
+    assert Quota.objects.get(team=new).gpu_milli_limit == 1000
+
+
+def test_the_list_shows_what_is_used_against_the_limit(cast, root):
+    change_quota(root, gpu_milli_limit="1")
+    make.start(make.job(cast.ada, gpu="1/4", pool="dev"))
+    assert "▰▰▰▱▱▱▱▱▱▱</span> ¼ of 1" in root.get("/console/quotas/quota/").content.decode()
+
+
+def test_a_persons_limit_is_typed_and_kept_with_its_history(cast, root):
+    everyone = dict.fromkeys(("cpu_milli", "memory_mib", "jobs_running", "jobs_waiting", "notebooks_running"), "")
+    root.post(
+        "/console/quotas/userlimit/add/", {"user": cast.ada.pk, "gpu_milli": "1/2", **everyone, "notebook_hours": ""}
+    )
+    limit = UserLimit.objects.get(user=cast.ada)
+    assert limit.gpu_milli == 500
+    page = root.get(f"/console/quotas/userlimit/{limit.pk}/history/").content.decode()
+    assert "<td>root</td><td>GPU</td><td>–</td><td>½</td>" in page
+
+
+# ---- people ----
+
+USER = {"username": "zoe", "full_name": "Zoe", "email": "", "uid": "", "platform_role": "none"}
+NO_ROWS = {"memberships-TOTAL_FORMS": "0", "memberships-INITIAL_FORMS": "0"}
+
+
+def test_a_new_person_gets_the_next_uid(cast, root, settings):
+    root.post("/console/accounts/user/add/", {**USER, **NO_ROWS})
+    zoe = User.objects.get(username="zoe")
+    assert settings.TESSERA_UID_RANGE[0] <= zoe.uid <= settings.TESSERA_UID_RANGE[1] and not zoe.has_usable_password()
+
+
+def test_a_uid_may_be_set_to_match_files(cast, root):
+    root.post("/console/accounts/user/add/", {**USER, **NO_ROWS, "uid": "1234"})
+    assert User.objects.get(username="zoe").uid == 1234
+
+
+@pytest.mark.parametrize("wrong", [{"username": "ADA"}, {"username": "a b"}, {"uid": "12"}, {"uid": "x"}])
+def test_a_person_that_makes_no_sense_is_not_made(cast, root, wrong):
+    before = User.objects.count()
+    assert root.post("/console/accounts/user/add/", {**USER, **NO_ROWS, **wrong}).status_code == 200
+    assert User.objects.count() == before
+
+
+def test_a_suspended_person_is_out_at_once(cast, root):
+    out = browser(cast.ada)
+    root.post("/console/accounts/user/", {"action": "suspend", "_selected_action": [cast.ada.pk]})
+    assert out.get("/queue/").status_code == 302
+    root.post("/console/accounts/user/", {"action": "let_in", "_selected_action": [cast.ada.pk]})
+    assert User.objects.get(pk=cast.ada.pk).is_active
+
+
+def test_an_admin_cannot_lock_the_door_from_outside(root):
+    me = User.objects.get(username="root")
+    fields = {"full_name": "", "email": "", "uid": me.uid, "platform_role": "none", "suspended": "on", **NO_ROWS}
+    assert root.post(f"/console/accounts/user/{me.pk}/change/", fields).status_code == 200
+    root.post("/console/accounts/user/", {"action": "suspend", "_selected_action": [me.pk]})
+    assert User.objects.get(pk=me.pk).is_admin
+
+
+def test_a_sign_in_link_is_shown_to_the_admin(cast, root):
+    page = root.post(
+        "/console/accounts/user/", {"action": "make_links", "_selected_action": [cast.ada.pk]}, follow=True
+    )
+    assert "http://testserver/sign-in/" in page.content.decode()
+
+
+def test_a_team_never_stands_below_itself(cast, root):
+    cast.vision.parent = cast.nlp
+    cast.vision.save()
+    fields = {"title": "", "gid": cast.nlp.gid, "parent": cast.vision.pk, **NO_ROWS}
+    assert root.post(f"/console/accounts/team/{cast.nlp.pk}/change/", fields).status_code == 200
+    assert Team.objects.get(name="nlp").parent is None
+
+
+def test_a_new_team_gets_the_next_gid(root, settings):
+    root.post("/console/accounts/team/add/", {"name": "speech", "title": "", "gid": "", "parent": "", **NO_ROWS})
+    assert Team.objects.get(name="speech").gid >= settings.TESSERA_GID_RANGE[0]
+
+
+# ---- machines ----
+
+
+def test_a_node_is_cordoned_with_a_line_of_history(cast, root):
+    fields = {"pool": cast.dev.pk, "wanted": "CORDONED", "initial-wanted": "READY"}
+    root.post(f"/console/cluster/node/{cast.node.pk}/change/", fields)
+    event = Event.objects.get(kind="node", verb="state")
+    assert Node.objects.get().state == "CORDONED" and (event.actor, event.to_state) == ("root", "CORDONED")
+
+
+def test_a_form_that_stood_open_does_not_move_a_node_back(cast, root):
+    advance(cast.node, "NOT_READY", actor=Actor("runtime"))
+    fields = {"pool": cast.dev.pk, "wanted": "READY", "initial-wanted": "READY"}
+    root.post(f"/console/cluster/node/{cast.node.pk}/change/", fields)
+    assert Node.objects.get().state == "NOT_READY"
+
+
+def test_a_card_gets_its_pool_and_what_is_kept_back(cast, root):
+    root.post(f"/console/cluster/gpu/{cast.gpus[0].pk}/change/", {"pool": cast.train.pk, "margin_mib": "512MiB"})
+    card = Gpu.objects.get(pk=cast.gpus[0].pk)
+    assert (card.pool, card.margin_mib) == (cast.train, 512)
+    assert Event.objects.get(verb="gpu.changed").params["to"] == {"pool": cast.train.pk, "margin_mib": 512}
+
+
+def test_a_card_cannot_keep_back_everything(cast, root):
+    path = f"/console/cluster/gpu/{cast.gpus[0].pk}/change/"
+    answer = root.post(path, {"pool": cast.dev.pk, "margin_mib": "64GiB"})
+    assert "Nothing would be left to sell" in answer.content.decode()
+
+
+def test_a_pool_takes_its_time_limit_as_people_write_it(cast, root):
+    fields = {"description": "", "shared": "on", "max_slices_per_gpu": 8, "cpu_overcommit_percent": 200}
+    root.post(f"/console/cluster/pool/{cast.dev.pk}/change/", {**fields, "default_max_time_s": "18h"})
+    assert Pool.objects.get(name="dev").default_max_time_s == 64_800
