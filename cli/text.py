@@ -10,7 +10,7 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 # ECMA-48: CSI (SGR is the one that ends in m), strings (OSC, DCS, SOS, PM, APC), two-character sequences.
 _SGR = re.compile(r"\x1b\[[0-9;:]*m")
 _SPECIAL = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"
+    r"\x1b\[[0-?]*[ -/]*[@-~]?"
     r"|(?P<string>(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?P<end>\x07|\x9c|\x1b\\|(?=[\x1b\n]))?)"
     r"|\x9b[0-?]*[ -/]*[@-~]?"
     r"|\x1b[ -/]*[0-~]?"

@@ -51,7 +51,8 @@ def _each(session: Session, job_ids: list[str], verb: str, repeat: bool = True) 
         try:
             jobs.append(client.post(job_path(job_id, f":{verb}"), repeat=repeat))
         except Failure as failure:
-            exit_code = exit_code or fail(_naming(job_id, failure)).exit_code
+            refused = fail(_naming(job_id, failure))
+            exit_code = exit_code or refused.exit_code
     answer = jobs[0] if len(job_ids) == 1 and jobs else {"results": jobs, "next_cursor": None}
     if jobs:
         session.show(answer, [job["id"] for job in jobs], [_sentence(job, verb) for job in jobs])

@@ -73,6 +73,7 @@ def run(
     tessera run -g 1/4 -- python train.py
     """
     session: Session = ctx.obj
+    within_s = None if timeout is None else read_duration(timeout)
     client = session.client()
     said = {
         "name": name, "gpu": gpu, "pool": pool, "team": team, "cpu": cpu, "memory": memory, "nodes": nodes,
@@ -85,7 +86,7 @@ def run(
     if code is not None:
         spec["code"] = _upload(session, client, code)
     job = client.post("/jobs", spec, key=str(uuid4()))
-    _after(session, client, job, follow_it=follow, until=wait, within=timeout)
+    _after(session, client, job, follow_it=follow, until=wait, within_s=within_s)
 
 
 @commands.command("submit", cls=Command)
@@ -105,6 +106,7 @@ def submit(
     With `code: .` in it, the directory of the file is packed and sent, but for what .gitignore leaves out.
     """
     session: Session = ctx.obj
+    within_s = None if timeout is None else read_duration(timeout)
     client = session.client()
     text = document.change(document.read_text(_read(file), file), [_setting(pair) for pair in settings or []])
     code = document.read_key(text, "code")
@@ -112,14 +114,13 @@ def submit(
         top = Path.cwd() if file == "-" else Path(file).parent
         text = document.change(text, [("code", _upload(session, client, top / code))])
     job = client.send_body("/jobs", text.encode(), "application/yaml", key=str(uuid4()))
-    _after(session, client, job, follow_it=follow, until=wait, within=timeout)
+    _after(session, client, job, follow_it=follow, until=wait, within_s=within_s)
 
 
 def _after(
-    session: Session, client: Client, job: dict, *, follow_it: bool, until: Until | None, within: str | None
+    session: Session, client: Client, job: dict, *, follow_it: bool, until: Until | None, within_s: int | None
 ) -> None:
     """Say what was made, and stay with it as long as asked. Ends the command."""
-    within_s = None if within is None else read_duration(within)
     _announce(session, job, follow_it)
     try:
         if follow_it:

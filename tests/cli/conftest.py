@@ -1,0 +1,103 @@
+"""A person's terminal, a small HTTP server that does what a test tells it, and the real portal behind real HTTP."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import make
+import pytest
+from cli_server import Handler, Script
+from django.conf import settings
+from django.db import connection
+from typer.testing import CliRunner
+
+from cli import following, transport
+from cli.main import app
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def terminal(tmp_path, monkeypatch):
+    """80 columns, nobody signed in, and no waiting between tries."""
+    for name in ("TESSERA_TOKEN", "TESSERA_URL", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(transport, "PAUSES_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(following, "POLL_S", (0.01,))
+
+
+@pytest.fixture
+def tessera():
+    """Runs the command: `tessera("ps", "--all")`, with exit_code, stdout and stderr."""
+    runner = CliRunner()
+
+    def run(*args: str, input: str | None = None):
+        result = runner.invoke(app, list(args), input=input, prog_name="tessera")
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+        return result
+
+    return run
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """The small server, with ada signed in by the environment."""
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    http.script = Script(f"http://127.0.0.1:{http.server_port}")
+    monkeypatch.setenv("TESSERA_URL", http.script.url)
+    monkeypatch.setenv("TESSERA_TOKEN", "tes_ada")
+    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield http.script
+    http.shutdown()
+    thread.join()
+    http.server_close()
+
+
+# --- the real portal ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def web(django_db_setup):
+    """The portal's own web process, on the test's servers and database. Its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        environment = {
+            **os.environ,
+            "PGDATABASE": connection.settings_dict["NAME"],
+            "TESSERA_LISTEN_FDS": str(listener.fileno()),
+            "TESSERA_PUBLIC_URL": url,
+            "TESSERA_ROLE": "web",
+            "TESSERA_SECRET_KEY": settings.SECRET_KEY,
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "config.web"], cwd=ROOT, env=environment, pass_fds=[listener.fileno()]
+        )
+    yield url
+    process.terminate()
+    assert process.wait(20) in {0, -signal.SIGTERM}
+
+
+@pytest.fixture
+def portal(web, transactional_db):
+    return web
+
+
+@pytest.fixture
+def cast(portal):
+    return make.cast()
+
+
+@pytest.fixture
+def ada(portal, cast, tessera):
+    """ada at her terminal, signed in."""
+    signed_in = tessera("login", portal, "--token-stdin", input=make.token(cast.ada) + "\n")
+    assert signed_in.exit_code == 0, signed_in.stderr
+    return tessera

@@ -1,0 +1,236 @@
+"""What each command sends and shows."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from cli_server import a_job, ended
+from typer.main import get_group
+
+from cli.main import COMMANDS
+from cli.text import width
+from cli.transport import VERSION
+
+ROOT = Path(__file__).parents[2]
+QUEUED = a_job(state="queued")
+
+
+@pytest.fixture
+def submitted(server):
+    """What the next submit sends: (data, headers)."""
+    server.on("POST /jobs", (201, QUEUED))
+
+    def read():
+        _, _, headers, body = server.of("POST /jobs")[-1]
+        return (json.loads(body) if headers["Content-Type"] == "application/json" else body.decode()), headers
+
+    return read
+
+
+def test_every_command_is_in_the_table_with_its_own_first_line():
+    found = {}
+    for name in sorted({module for module, _ in COMMANDS.values()}):
+        for command in get_group(import_module(f"cli.commands.{name}").commands).commands.values():
+            found[command.name] = (name, command.help.splitlines()[0])
+    assert found == COMMANDS
+
+
+def test_help_loads_no_command_and_no_parser():
+    code = "import sys, cli.main as m\ntry: m.app(['--help'], prog_name='tessera')\nexcept SystemExit: pass\n"
+    code += "heavy = ('ruamel', 'tarfile', 'pathspec', 'rich', 'cli.commands.')\n"
+    code += "print([name for name in sys.modules if name.startswith(heavy)], file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]" and "  why " in done.stdout
+
+
+def test_the_version_is_the_project_s(server, tessera):
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == VERSION
+    server.on("GET /version", (200, {"version": "9.9", "api": "1"}))
+    assert tessera("version").stdout == f"tessera   {VERSION}\nplatform  9.9 (API 1) at {server.url}\n"
+
+
+def test_run_sends_what_was_said_and_nothing_else(submitted, tessera, monkeypatch):
+    monkeypatch.setenv("HERE", "mine")
+    tessera(
+        "run",
+        "-g",
+        "1/4",
+        "-n",
+        "first",
+        "--max-time",
+        "1h",
+        "--nodes",
+        "2",
+        "-e",
+        "A=b=c",
+        "-e",
+        "HERE",
+        "--",
+        "python",
+        "a b.py",
+        "-o",
+        "x",
+    )
+    assert submitted()[0] == {
+        "run": "python 'a b.py' -o x", "gpu": "1/4", "name": "first", "max_time": "1h", "nodes": 2,
+        "env": {"A": "b=c", "HERE": "mine"},
+    }  # fmt: skip
+
+
+def test_options_after_the_command_belong_to_it(submitted, tessera):
+    tessera("run", "python", "train.py", "-q", "--gpu", "2")
+    assert submitted()[0] == {"run": "python train.py -q --gpu 2"}
+
+
+def test_one_word_is_a_line_for_the_shell(submitted, tessera):
+    tessera("run", "make data && python train.py")
+    assert submitted()[0] == {"run": "make data && python train.py"}
+
+
+def test_a_variable_without_a_value_is_refused(submitted, tessera):
+    result = tessera("run", "-e", "NOT_THERE", "true")
+    assert result.exit_code == 2 and "env.NOT_THERE: it has no value here." in result.stderr
+
+
+def test_a_job_file_is_sent_as_it_was_written(submitted, tessera, tmp_path):
+    text = "run: |\n  échó  # not ours\ngpu:    1\n"
+    (tmp_path / "job.yaml").write_text(text)
+    assert tessera("submit", str(tmp_path / "job.yaml")).stdout == "job-1 is queued. http://localhost/j/job-1/\n"
+    assert submitted()[0] == text and submitted()[1]["Content-Type"] == "application/yaml"
+    tessera("submit", "-", "--set", "gpu=1/2", input="run: x\n")
+    assert submitted()[0] == '"gpu": "1/2"\nrun: x\n'
+
+
+def test_code_is_packed_beside_the_file_and_sent_once(server, submitted, tessera, tmp_path):
+    (tmp_path / "job.yaml").write_text("run: python a.py\ncode: .\n")
+    (tmp_path / "a.py").write_text("print(1)")
+    server.on("POST /code", (201, {}))
+    assert "sent." in tessera("submit", str(tmp_path / "job.yaml")).stderr
+    ((_, _, headers, body),) = server.of("POST /code")
+    digest = server.asked[0][1].removeprefix("/code/")
+    assert headers["Content-Type"] == "application/gzip" and body[:2] == b"\x1f\x8b"
+    assert submitted()[0] == f'run: python a.py\ncode: "{digest}"\n'
+    server.on(f"GET /code/{digest}", (200, {}))
+    assert "already there" in tessera("run", "--code", str(tmp_path), "true").stderr
+    assert len(server.of("POST /code")) == 1 and submitted()[0]["code"] == digest
+
+
+def test_code_that_is_not_there_is_a_usage_error(submitted, tessera, tmp_path):
+    result = tessera("run", "--code", str(tmp_path / "none"), "true")
+    assert result.exit_code == 2 and result.stderr.startswith("code: There is no directory")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("submit", "none.yaml"),
+        ("submit", "-", "--set", "gpu"),
+        ("run", "--timeout", "soon", "true"),
+        ("run",),
+        ("fly",),
+        ("ps", "-o", "xml"),
+    ],
+)
+def test_wrong_use_is_exit_code_2_and_submits_nothing(server, submitted, tessera, args):
+    assert tessera(*args, input="run: x").exit_code == 2
+    assert not server.of("POST /jobs")
+
+
+def test_ps_is_a_table_of_80_columns(server, tessera):
+    jobs = [a_job(12, "queued"), a_job(11, expected_end_at="2026-01-01T16:00:00Z"), ended(10)]
+    server.on("GET /jobs", (200, {"results": jobs, "next_cursor": None}), (200, {"results": [], "next_cursor": None}))
+    lines = tessera("ps").stdout.splitlines()
+    assert lines[0].split() == ["ID", "NAME", "STATE", "GPUS", "WHERE", "WAIT/RAN", "NEXT"]
+    assert len(lines) == 4 and max(map(width, lines)) <= 80
+    assert lines[3].split() == ["job-10", "train", "succeeded", "¼", "n1:3", "2h10m", "–"]
+    assert ["owner=me" in path for _, path, _, _ in server.asked] == [True, True]
+
+
+def test_ps_in_other_forms(server, tessera):
+    page = {"results": [a_job(2), a_job(1)], "next_cursor": None}
+    server.on("GET /jobs", (200, page))
+    assert tessera("ps", "-s", "running", "-o", "name").stdout == "job-2\njob-1\n"
+    assert json.loads(tessera("-o", "json", "ps", "-s", "running").stdout) == page
+    assert (
+        "owner" not in tessera("ps", "--all", "-s", "running").stdout
+        and "OWNER" in tessera("ps", "-a", "-s", "running").stdout
+    )
+    server.on("GET /jobs", (200, {"results": [], "next_cursor": None}))
+    nothing = tessera("ps")
+    assert (nothing.stdout, nothing.stderr) == ("", "There are no such jobs.\n")
+    assert tessera("ps", "-q").output == ""
+
+
+def test_why_says_place_and_reasons(server, tessera):
+    server.on("GET /jobs/job-1", (200, QUEUED))
+    lines = tessera("why", "1").stdout.splitlines()
+    assert lines[0].startswith("job-1 train has waited ") and lines[0].endswith(", number 2 of 5 in pool dev.")
+    assert lines[1] == "team_limit  the team is at its limit"
+    server.on("GET /jobs/job-1/wait", (200, QUEUED["wait"]))
+    assert json.loads(tessera("why", "1", "-o", "json").stdout) == QUEUED["wait"]
+
+
+def test_why_watches_until_it_starts(server, tessera, monkeypatch):
+    monkeypatch.setattr("cli.commands.look.WATCH_S", 0)
+    server.on("GET /jobs/job-1", (200, QUEUED), (200, QUEUED), (200, a_job()))
+    assert tessera("why", "job-1", "--watch").stdout.splitlines()[-1] == "job-1 train does not wait: it is running."
+
+
+def test_acting_on_several_goes_on_after_a_refusal(server, tessera):
+    server.on(
+        "POST /jobs/job-1:hold", (409, {"status": 409, "code": "only_waiting_jobs", "detail": "It runs already."})
+    )
+    server.on("POST /jobs/job-2:hold", (200, a_job(2, "queued")))
+    result = tessera("hold", "1", "JOB-2", "../me")
+    assert result.exit_code == 2
+    assert result.stderr == "1: It runs already.\n../me: No.\n"
+    assert result.stdout == "job-2 is held. To let it start: tessera release job-2\n"
+    assert server.asked[-1][1] == "/jobs/..%2Fme:hold"
+
+
+def test_free_counts_quarters_card_by_card(server, tessera):
+    room = {
+        "pool": "dev", "shared": True, "models": ["V100-32GB"], "simulated": True, "cards_free": 0, "cards_total": 2,
+        "free": {"value": 750, "text": "¾"}, "total": {"value": 2000, "text": "2"}, "waiting": 3,
+        "largest_slice": {"value": 8127, "text": "8.5 GB"}, "may": {"value": 500, "text": "½"},
+    }  # fmt: skip
+    card = {
+        "pool": "dev",
+        "healthy": True,
+        "sellable": {"value": 32511},
+        "free": {"value": 12191},
+        "free_percent": 37,
+        "max_slices": 8,
+        "slices": [{}],
+    }
+    server.on("GET /capacity", (200, {"results": [room], "next_cursor": None}))
+    server.on("GET /gpus", (200, {"results": [card, card], "next_cursor": None}))
+    result = tessera("free")
+    head, row = result.stdout.splitlines()
+    assert row.split() == ["dev", "V100-32GB*", "0/2", "2", "8.5", "GB", "0.5", "3"] and width(head) <= 80
+    assert result.stderr == "* simulated cards\n"
+
+
+def test_the_queue_shows_other_teams_without_their_names(server, tessera):
+    other = {
+        "pool": "dev", "position": 1, "job": None, "name": None, "team": None, "state": "queued", "gpu": "1",
+        "nodes": 1, "submitted_at": None, "started_at": None, "expected_end_at": None,
+        "reason_text": "its team is at its limit",
+    }  # fmt: skip
+    mine = {
+        **other,
+        "position": None,
+        "job": "job-1",
+        "name": "train",
+        "team": "nlp",
+        "state": "running",
+        "started_at": "2026-01-01T10:00:00Z",
+    }
+    server.on("GET /queue", (200, {"waiting": [other], "active": [mine], "last_cycle_at": None}))
+    lines = tessera("queue").stdout.splitlines()
+    assert lines[1].split()[:7] == ["dev", "1", "–", "–", "another", "queued", "1"] and max(map(width, lines)) <= 80
+    assert tessera("queue", "-o", "name").stdout == "job-1\n"

@@ -1,0 +1,149 @@
+"""The command against the real portal, over real HTTP."""
+
+import json
+import threading
+import time
+
+import make
+import pytest
+from django.conf import settings
+from django.db import connection
+
+from cli.credentials import config_file
+from jobs.models import CodePack, Job
+from jobs.states import TaskState
+from quotas.models import UserLimit
+from runtimes.logs import LogStore
+
+LOG = b"epoch 1\n\x1b[32mdone\x1b[0m\n"
+
+
+@pytest.fixture
+def running(cast):
+    """A job of ada's on a quarter of a card."""
+    job = make.job(cast.ada, name="train", gpu="1/4", pool="dev", time="2h")
+    make.start(job)
+    return job
+
+
+def test_signing_in_and_who_one_is(ada, portal):
+    shown = ada("whoami").stdout.splitlines()
+    assert shown[0] == "user    ada" and f"server  {portal}" in shown and "teams   nlp (member)" in shown
+    assert ada("version").stdout.splitlines()[1].startswith("platform  ")
+
+
+def test_a_command_becomes_a_job(ada, portal):
+    result = ada("run", "-g", "1/4", "-n", "first", "-e", "LR=1e-4", "--time", "2h", "--", "python", "train.py")
+    job = Job.objects.get()
+    assert result.stdout == f"{job.public_id} is queued. {portal}/j/{job.public_id}/\n", result.stderr
+    spec = {key: job.spec[key] for key in ("name", "run", "gpu", "env", "time")}
+    assert spec == {"name": "first", "run": "python train.py", "gpu": "1/4", "env": {"LR": "1e-4"}, "time": "2h"}
+
+
+def test_a_job_file_with_its_code_becomes_a_job(ada, cast, tmp_path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/train.py").write_text("print(1)")
+    (tmp_path / "work/job.yaml").write_text("run: python train.py\ncode: .\ngpu: 1\n")
+    result = ada("submit", str(tmp_path / "work/job.yaml"), "--set", "gpu=1/2", "-o", "name")
+    job, pack = Job.objects.get(), CodePack.objects.get(user=cast.ada)
+    assert result.stdout == f"{job.public_id}\n", result.stderr
+    assert (job.spec["code"], job.spec["gpu"]) == (pack.digest, "1/2")
+    assert "already there" in ada("submit", str(tmp_path / "work/job.yaml")).stderr
+
+
+def test_what_could_never_run_is_refused_with_what_could(ada):
+    result = ada("run", "-g", "9", "true")
+    assert result.exit_code == 2 and not Job.objects.exists()
+    assert result.stderr.startswith("gpu: ") and "(try: gpu: " in result.stderr and result.stderr.count("\n") == 1
+
+
+def test_every_wrong_key_of_a_file_has_its_line(ada):
+    result = ada("submit", "-", input="run: true\ngpus: 1\nnodes: 0\n")
+    assert result.exit_code == 2
+    assert [line.partition(":")[0] for line in result.stderr.splitlines()] == ["gpus", "nodes"], result.stderr
+
+
+def test_a_limit_of_counts_is_a_denial(ada, cast):
+    UserLimit.objects.create(user=cast.ada, jobs_waiting=1)
+    assert ada("run", "true").exit_code == 0
+    refused = ada("run", "true")
+    assert refused.exit_code == 4 and "1" in refused.stderr
+
+
+def test_a_token_without_the_scope_is_denied(ada, cast, monkeypatch):
+    monkeypatch.setenv("TESSERA_TOKEN", make.token(cast.ada, "jobs:read"))
+    denied = ada("run", "true")
+    assert denied.exit_code == 4 and "jobs:write" in denied.stderr
+
+
+def test_an_expired_token_is_told_what_to_do(ada, cast, portal, monkeypatch):
+    monkeypatch.setenv("TESSERA_TOKEN", make.expired_token(cast.ada))
+    denied = ada("ps")
+    assert denied.exit_code == 4 and f"tessera login {portal}" in denied.stderr
+
+
+def test_ps_free_and_queue_fit_80_columns(ada, running, cast):
+    make.job(cast.eve, name="secret", gpu="1", pool="dev")
+    line = ada("ps").stdout.splitlines()[1].split()
+    assert line[:5] == [running.public_id, "train", "running", "¼", "n1:0"] and line[6:8] == ["ends", "by"]
+    free = ada("free").stdout.splitlines()
+    assert [free[1].split()[i] for i in (0, 1, 2, 3)] == ["dev", "V100-32GB*", "0/1", "3"]
+    queue = ada("queue").stdout
+    assert "secret" not in queue and "vision" in queue and running.public_id in queue
+    for shown in (ada("ps", "--all").stdout, "\n".join(free), queue):
+        assert max(len(line) for line in shown.splitlines()) <= 80
+
+
+def test_why_names_the_reason(ada, cast):
+    job = make.job(cast.ada, name="waits")
+    Job.objects.filter(pk=job.pk).update(
+        wait_reasons=[{"code": "held", "params": {"who": "bob"}}], wait_position=1, wait_of=1
+    )
+    lines = ada("why", str(job.pk)).stdout.splitlines()
+    assert lines[0].endswith("number 1 of 1 in pool dev.") and lines[1] == "held  held by bob"
+    assert json.loads(ada("why", str(job.pk), "-o", "json").stdout)["reasons"][0]["code"] == "held"
+
+
+def test_a_job_is_held_released_stopped_and_queued_again(ada, cast):
+    name = make.job(cast.ada).public_id
+    job = Job.objects.filter(pk=name.removeprefix("job-"))
+    assert ada("hold", name).exit_code == 0 and job.get().held_by == "ada"
+    assert ada("release", name).exit_code == 0 and job.get().held_at is None
+    assert ada("stop", name).stdout == f"{name} is cancelled.\n"
+    assert ada("hold", name).exit_code == 2
+    assert ada("retry", name).stdout == f"{name} is queued.\n" and job.get().attempt == 2
+
+
+@pytest.mark.parametrize("verb", ["why", "logs", "stop", "retry", "hold", "release"])
+def test_a_stranger_s_job_is_not_found(ada, cast, verb):
+    job = make.job(cast.eve)
+    result = ada(verb, job.public_id)
+    assert (result.exit_code, result.stdout) == (3, "") and result.stderr
+    assert Job.objects.get(pk=job.pk).stop_requested_at is None
+
+
+def test_a_log_is_followed_as_it_is_written_until_the_job_ends(ada, running):
+    task = running.newest_tasks.get()
+    store = LogStore(settings.TESSERA_LOGS)
+
+    def work():
+        at = 0
+        for byte in LOG:
+            at = store.append(task.uuid.hex, at, bytes([byte]))
+            time.sleep(0.01)
+        make.move(task, TaskState.FAILED, "exit_nonzero", exit_code=3)
+        connection.close()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    result = ada("logs", "-f", running.public_id)
+    worker.join()
+    assert (result.exit_code, result.stdout) == (1, "epoch 1\ndone\n")
+    assert f"{running.public_id} failed: exit 3" in result.stderr
+    assert ada("logs", running.public_id).stdout == "epoch 1\ndone\n"
+
+
+def test_signing_out_leaves_nothing(ada):
+    assert "tes_" in config_file().read_text()
+    ada("logout")
+    assert "tes_" not in config_file().read_text() and ada("ps").exit_code == 4
