@@ -51,7 +51,7 @@ def until_first_line(page: Page, stack: Stack, number: int) -> float:
     page.wait_for_timeout(700)  # the preview settles, as it does for a person
     began = time.monotonic()
     page.click("button[data-submit]")
-    page.wait_for_function("word => document.querySelector('[data-log]')?.innerText.includes(word)", arg=word)
+    page.locator(".log-lines", has_text=word).wait_for()
     return 1000 * (time.monotonic() - began)
 
 

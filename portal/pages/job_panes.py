@@ -79,8 +79,14 @@ class Verdict:
 
 def read_panes(post: QueryDict) -> Panes:
     values = {name: post.get(name, "") for name in FIELDS} | {"gpu": gpu_of(post)}
-    edited = "yaml" if post.get("edited") == "yaml" else "form"
-    return Panes(post.get("yaml", ""), values, edited, chosen=post.get("code_chosen") == "1")
+    return Panes(post.get("yaml", ""), values, _edited_last(post), chosen=post.get("code_chosen") == "1")
+
+
+def _edited_last(post: QueryDict) -> str:
+    """Which pane has its way. Before the page's script is up nobody notes it: then the file only where it was changed."""
+    if post.get("edited") in {"yaml", "form"}:
+        return post["edited"]
+    return "form" if post.get("yaml", "").split() == post.get("start", "").split() else "yaml"
 
 
 def judge(panes: Panes) -> Verdict:

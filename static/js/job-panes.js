@@ -84,6 +84,7 @@ const unreachable = () => say({ tone: "stale", words: form.dataset.wordsUnreacha
 
 form.addEventListener("input", ({ target }) => {
   edited.value = target === yaml ? "yaml" : "form";
+  asked?.abort(); // its answer would overwrite what is being typed
   if (target === typed) [...form.elements.gpu].at(-1).checked = true;
   clearTimeout(pause);
   pause = setTimeout(sync, PAUSE_MS);

@@ -288,3 +288,12 @@ def test_code_that_was_kept_need_not_be_uploaded_again(cast, post):
 def test_a_chosen_file_counts_before_it_is_uploaded(cast, sync):
     assert sync(cast.ada, **by_form(run="x", code_chosen="1"))["preview"]["tone"] == "done"
     assert sync(cast.ada, **by_form(run="x", code="."))["errors"]["code"]
+
+
+def test_what_is_typed_before_the_script_is_up_is_what_runs(post, cast):
+    """On a slow network the form is filled and sent before anybody noted which pane was edited."""
+    start = "run: python train.py\r\ngpu: 1/4\r\n"
+    typed = by_form(start, run="echo mine") | {"edited": "", "start": start}
+    post(cast.ada, **typed)
+    post(cast.ada, **typed | {"yaml": "run: echo file"})
+    assert {job.spec["run"] for job in Job.objects.all()} == {"echo mine", "echo file"}
