@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db.models import F
+from django.db.models import F, Q
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from accounts.models import User
 from cluster.models import Gpu, Node
-from jobs.models import Job, Task
+from jobs.models import Job, JobQuerySet, Task
 from jobs.states import JOB_ACTIVE, JobState
 from jobs.words import wait_words
 from quotas.models import Holding
@@ -197,28 +197,27 @@ def gpu_slices(user: User, *, pool: str | None = None, node: str | None = None) 
     """Every card with who holds what of it, by node and index."""
     cards = Gpu.objects.present().select_related("node", "pool").order_by("node__name", "index")
     cards = cards.filter(pool__name=pool) if pool else cards
-    cards = list(cards.filter(node__name=node) if node else cards)
-    return _cards(user, cards, Holding.objects.live().filter(gpu__in=cards))
+    found = list(cards.filter(node__name=node) if node else cards)
+    return _cards(user, found, Holding.objects.live().filter(gpu__in=found))
 
 
 def node_views(user: User, *, pool: str | None = None, name: str | None = None) -> list[NodeView]:
     """Every machine that is there, with its cards and tasks. pool: only machines at home in it or with cards of it."""
     nodes = Node.objects.present().select_related("pool").order_by("name")
     if pool:
-        nodes = nodes.filter(pk__in=Gpu.objects.present().filter(pool__name=pool).values("node")) | nodes.filter(
-            pool__name=pool
-        )
-    nodes = list(nodes.filter(name=name) if name else nodes)
-    held = list(Holding.objects.live().filter(node__in=nodes))
+        with_cards = Gpu.objects.present().filter(pool__name=pool).values("node")
+        nodes = nodes.filter(Q(pool__name=pool) | Q(pk__in=with_cards))
+    found = list(nodes.filter(name=name) if name else nodes)
+    held = list(Holding.objects.live().filter(node__in=found))
     cards = _cards(
         user,
-        Gpu.objects.present().filter(node__in=nodes).select_related("node", "pool").order_by("index"),
+        Gpu.objects.present().filter(node__in=found).select_related("node", "pool").order_by("index"),
         [row for row in held if row.gpu_id],
     )
     tasks = _node_tasks(user, held)
     return [
         NodeView(node=node, cards=tuple(card for card in cards if card.node == node.name), tasks=tuple(tasks[node.pk]))
-        for node in nodes
+        for node in found
     ]
 
 
@@ -229,10 +228,9 @@ def team_ids_in_sight(user: User) -> set[int] | None:
     return set()
 
 
-def _jobs(pool: str | None):
-    jobs = Job.objects.with_names().filter(stop_requested_at__isnull=True) | Job.objects.with_names().filter(
-        state__in=sorted(JOB_ACTIVE)
-    )
+def _jobs(pool: str | None) -> JobQuerySet:
+    """Those that wait without a wish to stop, and those that have resources; without what no row shows."""
+    jobs = Job.objects.with_names().filter(Q(stop_requested_at__isnull=True) | Q(state__in=sorted(JOB_ACTIVE)))
     return (jobs.filter(pool__name=pool) if pool else jobs).defer("spec", "labels")
 
 
@@ -268,7 +266,7 @@ def _queue_row(user: User, job: Job, full: bool) -> QueueRow:
 def _cards(user: User, cards: Iterable[Gpu], held: Iterable[Holding]) -> list[CardView]:
     held = list(held)
     sight, tasks = team_ids_in_sight(user), _tasks_of(held)
-    slices: dict[int, list[SliceView]] = defaultdict(list)
+    slices: dict[int | None, list[SliceView]] = defaultdict(list)
     for row in held:
         task = tasks[row.task]
         slices[row.gpu_id].append(

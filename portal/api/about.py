@@ -51,7 +51,7 @@ class Nowhere(ApiView):
     def get(self, request: Request, path: str) -> Response:
         raise NotFound(kind="address", id=path[:80])
 
-    post = put = patch = delete = options = get
+    post = put = patch = delete = options = get  # type: ignore[assignment]
 
 
 @cache

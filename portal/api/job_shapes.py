@@ -178,7 +178,7 @@ class JobShape(serializers.Serializer):
     def get_tasks(self, job: Job) -> list[dict]:
         """Sorted here and not in the query, so that a list of jobs is prefetched in one."""
         newest = [task for task in job.tasks.all() if task.attempt == job.attempt]
-        return TaskShape(sorted(newest, key=lambda task: (task.role, task.rank)), many=True).data
+        return list(TaskShape(sorted(newest, key=lambda task: (task.role, task.rank)), many=True).data)
 
     @extend_schema_field(Links)
     def get_links(self, job: Job) -> dict[str, str]:

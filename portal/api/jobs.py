@@ -153,7 +153,7 @@ class JobWait(ApiView):
     def get(self, request: Request, job_id: str) -> Response:
         """Its place in the line, and why it waits. A job that does not wait has no reasons."""
         job = find_job(request, job_id)
-        nothing = {"position": None, "of": None, "reasons": [], "as_of": None}
+        nothing: dict = {"position": None, "of": None, "reasons": [], "as_of": None}
         return Response(show_wait(job) if job.state == JobState.QUEUED else nothing)
 
 

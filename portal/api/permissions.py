@@ -27,7 +27,7 @@ class HasScope(BasePermission):
             raise NotSignedIn()
         if needed is None and request.method in view.allowed_methods:
             raise NotPermitted("no_scope_declared")
-        held = request.auth.scopes if request.auth is not None else needed
+        held = request.auth.scopes if request.auth is not None else needed or ()
         if missing := [scope for scope in needed or () if scope not in held]:
             raise NotPermitted("missing_scope", scope=missing[0])
         return True

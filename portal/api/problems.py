@@ -113,7 +113,7 @@ def _of_framework(exc: exceptions.APIException, context: dict) -> PlatformError 
     if isinstance(exc, exceptions.NotAcceptable):
         return NotAcceptable(known=[renderer.media_type for renderer in context["view"].renderer_classes])
     if isinstance(exc, exceptions.Throttled):
-        return TooManyRequests(retry_after_s=int(exc.wait or 1))
+        return TooManyRequests(retry_after_s=int(getattr(exc, "wait", None) or 1))
     simple = {401: NotSignedIn(), 403: NotPermitted(), 404: NotFound(), 400: InvalidInput([], code="bad_request")}
     return simple.get(exc.status_code)
 

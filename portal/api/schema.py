@@ -59,7 +59,7 @@ class Problem(serializers.Serializer):
     code = serializers.CharField()
     params = serializers.DictField(required=False)
     request_id = serializers.CharField(allow_blank=True)
-    errors = FieldProblem(many=True, required=False)
+    errors = FieldProblem(many=True, required=False)  # type: ignore[assignment]
     hints = Hint(many=True, required=False)
 
 
@@ -67,7 +67,7 @@ class Schema(AutoSchema):
     """Operations are named by the view's `operations = {"GET": "list_jobs"}`."""
 
     def get_operation_id(self) -> str:
-        return self.view.operations[self.method]
+        return self.view.operations[self.method]  # type: ignore[attr-defined]
 
     def get_tags(self) -> list[str]:
         return [re.split(r"[/:]", self.path.removeprefix("/api/v1/"))[0]]

@@ -22,7 +22,7 @@ MAX_ID = 2**63 - 1
 class ByAcceptOnly(DefaultContentNegotiation):
     """Without REST framework's `?format=`: a parameter that nobody declared changes nothing."""
 
-    settings = SimpleNamespace(URL_FORMAT_OVERRIDE=None)
+    settings = SimpleNamespace(URL_FORMAT_OVERRIDE=None)  # type: ignore[assignment]
 
 
 class ApiView(APIView):
