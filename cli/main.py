@@ -48,6 +48,8 @@ class Commands(TyperGroup):
         if args[0] in COMMANDS and args[0] not in self.commands:
             module = import_module(f"cli.commands.{COMMANDS[args[0]][0]}")
             self.commands.update(typer.main.get_group(module.commands).commands)
+        elif args[0] not in COMMANDS:  # so that it says which name is nearest
+            self.commands.update({name: self.get_command(ctx, name) for name in COMMANDS})
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:

@@ -37,13 +37,13 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], most: int)
 
 
 def _squeeze(columns: Sequence[Column], widths: list[int], room: int) -> list[int]:
-    """Take from the widest column that may give, one at a time, until all fit or none can give more."""
+    """Take from the column that is farthest above its least, one at a time, until all fit or none can give more."""
     widths = list(widths)
     while sum(widths) > room:
         givers = [i for i, column in enumerate(columns) if column.least and widths[i] > column.least]
         if not givers:
             break
-        widths[max(givers, key=lambda i: widths[i])] -= 1
+        widths[max(givers, key=lambda i: widths[i] - columns[i].least)] -= 1
     return widths
 
 

@@ -64,6 +64,7 @@ def queue(
 def _room(room: dict, of_pool: list[dict]) -> list[str]:
     may = room["may"]["value"]
     startable = room["free"]["value"] if may is None else min(may, room["free"]["value"])
+    startable -= 0 if room["shared"] else startable % 1000
     models = ",".join(room["models"]) or NONE
     return [
         room["pool"],

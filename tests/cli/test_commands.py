@@ -140,6 +140,10 @@ def test_wrong_use_is_exit_code_2_and_submits_nothing(server, submitted, tessera
     assert not server.of("POST /jobs")
 
 
+def test_a_slip_of_the_finger_is_answered_with_the_nearest_command(tessera):
+    assert "Did you mean 'stop'?" in tessera("stpo", "1").stderr
+
+
 def test_ps_is_a_table_of_80_columns(server, tessera):
     jobs = [a_job(12, "queued"), a_job(11, expected_end_at="2026-01-01T16:00:00Z"), ended(10)]
     server.on("GET /jobs", (200, {"results": jobs, "next_cursor": None}), (200, {"results": [], "next_cursor": None}))
