@@ -1,7 +1,9 @@
 """What the console knows, by noun: people, machines, quotas."""
 
+from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.models import Group
+from django.utils.translation import gettext_lazy as _
 
 from accounts.models import Team, User
 from cluster.models import Gpu, Node, Pool
@@ -9,6 +11,9 @@ from portal.console_machines import GpuAdmin, NodeAdmin, PoolAdmin
 from portal.console_people import TeamAdmin, UserAdmin
 from portal.console_quotas import QuotaAdmin, UserLimitAdmin
 from quotas.models import Quota, UserLimit
+
+for label, words in {"accounts": _("People"), "cluster": _("Machines"), "quotas": _("Quotas and limits")}.items():
+    apps.get_app_config(label).verbose_name = words
 
 admin.site.unregister(Group)  # roles and teams say who may do what
 admin.site.register(User, UserAdmin)

@@ -9,8 +9,6 @@ from django.utils.translation import gettext_lazy as _
 
 from common.errors import NotPermitted
 
-SECTIONS = {"accounts": _("People"), "cluster": _("Machines"), "quotas": _("Quotas and limits")}
-
 
 class Console(AdminSite):
     site_title = _("Tessera console")
@@ -31,9 +29,3 @@ class Console(AdminSite):
 
     def password_change(self, request: HttpRequest, extra_context: dict | None = None) -> HttpResponse:
         return redirect("password")
-
-    def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[dict]:
-        sections = super().get_app_list(request, app_label)
-        for section in sections:
-            section["name"] = SECTIONS.get(section["app_label"], section["name"])
-        return sections

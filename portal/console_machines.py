@@ -1,5 +1,7 @@
 """The console on machines: pools, nodes and cards. The inventory makes nodes and cards; here they get their place."""
 
+from typing import cast
+
 from django import forms
 from django.contrib import admin
 from django.db import transaction
@@ -87,11 +89,11 @@ class PoolAdmin(KeptAdmin):
 
     @admin.display(description=gettext_lazy("cards"), ordering="card_count")
     def cards(self, pool: Pool) -> int:
-        return pool.card_count
+        return pool.card_count  # type: ignore[attr-defined]  # counted by get_queryset
 
     @admin.display(description=gettext_lazy("machines at home"), ordering="node_count")
     def machines(self, pool: Pool) -> int:
-        return pool.node_count
+        return pool.node_count  # type: ignore[attr-defined]  # counted by get_queryset
 
     @admin.display(description=gettext_lazy("time limit of a job that names none"))
     def max_time(self, pool: Pool) -> str:
@@ -114,8 +116,9 @@ class NodeForm(forms.ModelForm):
     def __init__(self, *args, **named):
         super().__init__(*args, **named)
         states = dict.fromkeys([NodeState(self.instance.state), *BY_ADMIN])
-        self.fields["wanted"].choices = [(state, state.label) for state in states]
-        self.fields["wanted"].initial = self.instance.state
+        wanted = cast(forms.ChoiceField, self.fields["wanted"])
+        wanted.choices = [(state, state.label) for state in states]
+        wanted.initial = self.instance.state
 
 
 class NodeAdmin(FoundAdmin):
@@ -254,7 +257,7 @@ class GpuAdmin(FoundAdmin):
     def total(self, gpu: Gpu) -> str:
         return show_memory(gpu.memory_mib)
 
-    @admin.display(description=gettext_lazy("sold"))
+    @admin.display(description=gettext_lazy("for sale"))
     def sellable(self, gpu: Gpu) -> str:
         return show_memory(gpu.sellable_mib)
 

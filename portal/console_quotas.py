@@ -107,8 +107,7 @@ class LedgerAdmin(KeptAdmin):
 
     def get_form(self, request: HttpRequest, *args, **named):
         form = super().get_form(request, *args, **named)
-        form.actor = request.user
-        return form
+        return type(form.__name__, (form,), {"actor": request.user})
 
     def save_model(self, request: HttpRequest, obj, form: ServiceForm, change: bool) -> None:
         form.store(obj)

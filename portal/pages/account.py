@@ -54,7 +54,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
             None, _("This user name and password do not fit together. Try again, or ask an admin for a link.")
         )
         return _show_sign_in(request, form, there, status=400)
-    return _let_in(request, cast(User, user), there)
+    return _let_in(request, user, there)
 
 
 @never_cache

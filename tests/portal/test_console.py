@@ -1,5 +1,7 @@
 """The console: admins change, auditors look, others stay out; people's units; a history of what was changed."""
 
+import re
+
 import make
 import pytest
 from django.test import Client
@@ -116,6 +118,13 @@ def test_nothing_is_deleted(cast, root, path):
     root.get(f"/console/{path}/")
     answer = root.post(f"/console/{path}/{model.objects.first().pk}/delete/", {"post": "yes"})
     assert answer.status_code == 403 and "delete_selected" not in root.get(f"/console/{path}/").content.decode()
+
+
+@pytest.mark.parametrize("path", ["", "quotas/quota/", "quotas/quota/add/", "accounts/user/", "accounts/user/add/"])
+def test_nothing_inline_is_asked_of_the_browser(cast, root, path):
+    """The policy of the portal holds here too: no inline script or style would run."""
+    page = root.get(f"/console/{path}").content.decode()
+    assert " style=" not in page and not re.search(r"<script(?![^>]* src=)|<style| on[a-z]+=", page)
 
 
 def test_every_page_leads_back_to_the_portal(root):
