@@ -266,7 +266,7 @@ def build_machines(views: Iterable[NodeView]) -> list[Machine]:
 def summary_of(machines: list[Machine]) -> Summary:
     return Summary(
         nodes=len(machines),
-        ready=sum(machine.node.state == NodeState.READY for machine in machines),
+        ready=sum(machine.node.state == NodeState.READY and not machine.stale for machine in machines),
         gpus=sum(len(machine.cards) for machine in machines),
         gpu_free=sum(machine.free_milli for machine in machines),
         gpu_held=sum(machine.held_milli for machine in machines),
