@@ -93,6 +93,9 @@ class Stack:
 
     def api(self, method: str, path: str, body: dict | None = None, key: str = "", timeout: float = 10) -> dict:
         """The JSON answer. Raises ApiError for a refusal and OSError while nobody answers."""
+        return json.loads(self.text(path, method, body, key, timeout) or "{}")
+
+    def text(self, path: str, method: str = "GET", body: dict | None = None, key: str = "", timeout: float = 10) -> str:
         request = urllib.request.Request(
             f"{self.url}/api/v1{path}",
             method=method,
@@ -105,7 +108,7 @@ class Stack:
         )
         try:
             with urllib.request.urlopen(request, timeout=timeout) as answer:
-                return json.loads(answer.read() or b"{}")
+                return answer.read().decode()
         except urllib.error.HTTPError as refused:
             if refused.code < 500:  # an answer, and its words say what is wrong
                 raise ApiError(refused.code, refused.read().decode()) from None

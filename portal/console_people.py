@@ -8,14 +8,14 @@ from django.contrib import admin, messages
 from django.db import transaction
 from django.db.models import Count, Model, QuerySet
 from django.http import HttpRequest
-from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from accounts.models import Membership, PlatformRole, Team, User
-from accounts.services import create_team, create_user, make_login_link
+from accounts.services import create_team, create_user, make_login_link, readmit_person, suspend_person
 from common.errors import NameTaken, PlatformError
 from common.words import error_words
+from events.bus import recheck
 from portal.forms import bind
 from quotas.models import load_parents, team_chain
 
@@ -93,6 +93,13 @@ def free_name(model: type[Model], field: str, name: str) -> str:
     return name
 
 
+def save_memberships(formset: forms.BaseFormSet) -> None:
+    """Keep what was changed, and let the people's open sockets ask again what they may hear."""
+    rows = formset.save()  # type: ignore[attr-defined]
+    for row in [*rows, *formset.deleted_objects]:  # type: ignore[attr-defined]
+        recheck(row.user_id)
+
+
 class MembershipInline(admin.TabularInline):
     model = Membership
     extra = 1
@@ -137,9 +144,16 @@ class UserAdmin(admin.ModelAdmin):
         given = form.cleaned_data
         if not change:
             become(obj, create_user(**new_user(given)))
-        if given["suspended"] != (obj.suspended_at is not None):
-            obj.suspended_at = timezone.now() if given["suspended"] else None
         obj.save()
+        if given["suspended"] != (obj.suspended_at is not None):
+            let_in_or_out = suspend_person if given["suspended"] else readmit_person
+            let_in_or_out(actor=form.actor, user=obj)
+        recheck(obj.pk)
+
+    def save_formset(
+        self, request: HttpRequest, form: forms.BaseForm, formset: forms.BaseFormSet, change: bool
+    ) -> None:
+        save_memberships(formset)
 
     @admin.display(description=gettext_lazy("teams"))
     def team_names(self, user: User) -> str:
@@ -158,15 +172,17 @@ class UserAdmin(admin.ModelAdmin):
 
     @admin.action(description=gettext_lazy("Suspend: close every door at once"), permissions=["change"])
     def suspend(self, request: HttpRequest, people: QuerySet[User]) -> None:
-        others = people.exclude(pk=request.user.pk).filter(suspended_at__isnull=True)
-        self._tell(request, others.update(suspended_at=timezone.now()))
+        self._tell(request, people.exclude(pk=request.user.pk).filter(suspended_at__isnull=True), suspend_person)
 
     @admin.action(description=gettext_lazy("Let in again"), permissions=["change"])
     def let_in(self, request: HttpRequest, people: QuerySet[User]) -> None:
-        self._tell(request, people.filter(suspended_at__isnull=False).update(suspended_at=None))
+        self._tell(request, people.filter(suspended_at__isnull=False), readmit_person)
 
-    def _tell(self, request: HttpRequest, count: int) -> None:
-        messages.success(request, _("%(count)s changed.") % {"count": count})
+    def _tell(self, request: HttpRequest, people: QuerySet[User], act: Callable[..., None]) -> None:
+        chosen = list(people)
+        for user in chosen:
+            act(actor=request.user, user=user)
+        messages.success(request, _("%(count)s changed.") % {"count": len(chosen)})
 
 
 class TeamForm(forms.ModelForm):
@@ -223,6 +239,11 @@ class TeamAdmin(admin.ModelAdmin):
             obj.save()
             return
         become(obj, create_team(**form.cleaned_data))
+
+    def save_formset(
+        self, request: HttpRequest, form: forms.BaseForm, formset: forms.BaseFormSet, change: bool
+    ) -> None:
+        save_memberships(formset)
 
     @admin.display(description=gettext_lazy("members"), ordering="people")
     def member_count(self, team: Team) -> int:

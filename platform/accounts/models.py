@@ -35,6 +35,8 @@ class UserManager(BaseUserManager["User"]):
 class User(AbstractBaseUser):
     """A person. `uid` is the number on files, stable for life; who is suspended keeps rows and loses every door."""
 
+    KIND = "user"
+
     username = models.CharField(_("user name"), max_length=32, unique=True, validators=[NAME])
     full_name = models.CharField(_("full name"), max_length=100, blank=True)
     email = models.EmailField(_("e-mail"), blank=True)
@@ -61,6 +63,14 @@ class User(AbstractBaseUser):
     @property
     def is_active(self) -> bool:  # type: ignore[override]
         return self.suspended_at is None
+
+    @property
+    def public_id(self) -> str:
+        return self.username
+
+    @property
+    def team_id(self) -> None:
+        return None
 
     @property
     def is_admin(self) -> bool:

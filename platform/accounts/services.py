@@ -1,7 +1,7 @@
 """Writes about people: accounts, teams, tokens and the links that work once."""
 
 import secrets
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.contrib.auth.password_validation import validate_password
@@ -14,6 +14,7 @@ from django.utils import timezone
 from accounts.models import ApiToken, LoginLink, Membership, PlatformRole, Team, TeamRole, User, digest_of
 from accounts.permissions import require
 from common.errors import FieldError, InvalidInput, NameTaken, NotFound
+from events.bus import Actor, recheck, record
 
 SCOPES = ("jobs:read", "jobs:write", "cluster:read", "tokens:write")
 TOKEN_DAYS_MAX = 366
@@ -56,6 +57,24 @@ def create_team(*, name: str, gid: int | None = None, parent: Team | None = None
     _clean(team)
     team.save()
     return team
+
+
+def suspend_person(*, actor: User, user: User) -> None:
+    """Close every door to a person at once, tokens and open sockets included. Running jobs go on."""
+    _let_in(actor, user, "suspended", timezone.now())
+
+
+def readmit_person(*, actor: User, user: User) -> None:
+    _let_in(actor, user, "readmitted", None)
+
+
+@transaction.atomic
+def _let_in(actor: User, user: User, verb: str, suspended_at: datetime | None) -> None:
+    require(actor, "person.suspend")
+    changed = User.objects.filter(pk=user.pk, suspended_at__isnull=suspended_at is not None)
+    if changed.update(suspended_at=suspended_at):
+        record(user, verb, actor=Actor(actor.username, actor.pk))
+        recheck(user.pk)
 
 
 def add_member(*, user: User, team: Team, role: str = TeamRole.MEMBER) -> Membership:

@@ -4,16 +4,21 @@ import os
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
+from django.conf import settings
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django_application = get_asgi_application()  # loads the apps: the imports below need them
 
+from portal.api.body_limit import BodyLimit  # noqa: E402
 from portal.live.routing import websocket_urls  # noqa: E402
+
+FORM_BYTES = 1024 * 1024
+"""What a form sends beside an uploaded pack of code."""
 
 application = ProtocolTypeRouter(
     {
-        "http": django_application,
+        "http": BodyLimit(django_application, settings.CODE_MAX_BYTES + FORM_BYTES),
         "websocket": AuthMiddlewareStack(URLRouter(websocket_urls)),
     }
 )

@@ -48,6 +48,7 @@ def quick_checks(fix: bool) -> list[tuple[str, Callable[[], str]]]:
         ("lint", command(tool("ruff"), "check", *(["--fix"] if fix else []), "-q", *CONCISE, ".")),
         ("import contracts", command(tool("lint-imports"), "--no-cache")),
         ("locks name no host", check_locks),
+        ("vendored files", command("bin/vendor", "--check")),
     ]
 
 

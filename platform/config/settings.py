@@ -180,6 +180,7 @@ SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = SECURE
 SESSION_COOKIE_AGE = 14 * 24 * 3600
 CSRF_USE_SESSIONS = True
+CSRF_FAILURE_VIEW = "portal.failures.csrf_failure"
 CSRF_TRUSTED_ORIGINS = [TESSERA_PUBLIC_URL]
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 SECURE_CONTENT_TYPE_NOSNIFF = True
@@ -201,10 +202,11 @@ USE_TZ = True
 
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [ROOT / "static"]
-STATIC_ROOT = env_text("TESSERA_STATIC_ROOT", str(ROOT / "staticfiles"))
-WHITENOISE_USE_FINDERS = not env_bool("TESSERA_STATIC_BUILT")
+STATIC_BUILT = env_bool("TESSERA_STATIC_BUILT")
+STATIC_ROOT = ROOT / "staticfiles" if STATIC_BUILT else None
+WHITENOISE_USE_FINDERS = not STATIC_BUILT
 WHITENOISE_AUTOREFRESH = False
-if env_bool("TESSERA_STATIC_BUILT"):
+if STATIC_BUILT:
     STORAGES = {
         "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
         "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},

@@ -12,3 +12,7 @@ urlpatterns = [
     path("console/", admin.site.urls),
     path("", include("portal.pages.urls")),
 ]
+
+handler403 = "portal.failures.not_permitted"
+handler404 = "portal.failures.not_found"
+handler500 = "portal.failures.server_error"

@@ -72,13 +72,18 @@ def ring_pool(pool_id: int) -> None:
     _send_on_commit(f"pool-{pool_id}", {"kind": "cluster", "id": ""})
 
 
+def recheck(user_id: int) -> None:
+    """On commit, let the open sockets of a person ask again what they may hear: rights or the session changed."""
+    _once_on_commit(("recheck", user_id), lambda: _send(f"user-{user_id}", {"type": "recheck"}))
+
+
 def hint(task: str) -> None:
     """On commit, ask a loop ("cycle", "reconcile") to run now instead of at its next beat."""
     _once_on_commit(("hint", task), lambda: _send_hint(task))
 
 
 def _send_on_commit(group: str, touch: dict) -> None:
-    _once_on_commit((group, touch["kind"], touch["id"]), lambda: _send_touch(group, touch))
+    _once_on_commit((group, touch["kind"], touch["id"]), lambda: _send(group, {"type": "touch", **touch}))
 
 
 def _once_on_commit(key: tuple, act: Any) -> None:
@@ -94,10 +99,10 @@ def _once_on_commit(key: tuple, act: Any) -> None:
     transaction.on_commit(ring_it, robust=True)
 
 
-def _send_touch(group: str, touch: dict) -> None:
+def _send(group: str, message: dict) -> None:
     layer = get_channel_layer()
     if layer is not None:
-        async_to_sync(layer.group_send)(group, {"type": "touch", **touch})
+        async_to_sync(layer.group_send)(group, message)
 
 
 def _send_hint(task: str) -> None:

@@ -20,7 +20,7 @@ Send = Callable[[Message], Awaitable[None]]
 class BodyLimit:
     """Wraps an ASGI application. limit: bytes."""
 
-    def __init__(self, app: Callable[[Message, Receive, Send], Awaitable[None]], limit: int):
+    def __init__(self, app: Callable[..., Awaitable[None]], limit: int):
         self.app = app
         self.limit = limit
 

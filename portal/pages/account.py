@@ -26,6 +26,7 @@ from accounts.services import (
 )
 from common.errors import Conflict, InvalidInput, NotFound
 from common.rates import count
+from events.bus import recheck
 from portal.forms import bind
 from portal.pages.account_forms import InviteForm, JoinForm, PasswordForm, SignInForm, TokenForm
 from portal.pages.entry import address_of, safe_path, signed_in
@@ -90,6 +91,8 @@ def join(request: HttpRequest, secret: str) -> HttpResponse:
 
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
+    if request.user.pk is not None:
+        recheck(request.user.pk)  # its open sockets close at once
     logout(request)
     return redirect("sign_in")
 
@@ -104,6 +107,7 @@ def change_password(request: HttpRequest) -> HttpResponse:
     form = PasswordForm(request.POST or None, has_password=user.has_usable_password())
     if form.is_valid() and _set_password(request, user, form):
         update_session_auth_hash(request, user)
+        recheck(user.pk)
         messages.success(request, _("Your password is changed. Every other session of yours has ended."))
         return redirect("password")
     return render(request, "account/password.html", {"form": form}, status=400 if form.is_bound else 200)

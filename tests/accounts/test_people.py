@@ -14,10 +14,13 @@ from accounts.services import (
     create_user,
     invite_person,
     make_login_link,
+    readmit_person,
     revoke_token,
+    suspend_person,
     use_login_link,
 )
 from common.errors import InvalidInput, NameTaken, NotFound, NotPermitted
+from events.models import Event
 
 pytestmark = pytest.mark.django_db
 
@@ -83,6 +86,17 @@ def test_a_suspended_person_has_no_way_in():
     User.objects.filter(pk=ada.pk).update(suspended_at="2026-01-01T00:00Z")
     with pytest.raises(NotFound):
         use_login_link(secret)
+
+
+def test_suspending_is_recorded_and_only_an_admin_does_it():
+    root, ada = make.admin(), make.user("ada")
+    with pytest.raises(NotPermitted):
+        suspend_person(actor=ada, user=root)
+    suspend_person(actor=root, user=ada)
+    suspend_person(actor=root, user=ada)
+    readmit_person(actor=root, user=ada)
+    events = Event.objects.filter(kind="user", object_id=ada.pk)
+    assert [(event.verb, event.actor) for event in events] == [("suspended", "root"), ("readmitted", "root")]
 
 
 def test_an_invitation_makes_one_member():

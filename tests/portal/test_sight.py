@@ -2,11 +2,11 @@
 
 from dataclasses import asdict
 
+import make
 import pytest
 
 from jobs.models import Job
 from portal.sight import active_rows, gpu_slices, node_views, queue_rows
-from tests import make
 
 pytestmark = pytest.mark.django_db
 
