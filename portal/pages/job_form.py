@@ -33,8 +33,8 @@ def values_of(data: Mapping) -> dict[str, str]:
 def data_of(values: Mapping[str, str], base: Mapping) -> dict:
     """The file `base` with what `values` say. A field that still shows what `base` holds leaves it as it is."""
     shown, data = values_of(base), dict(base)
-    for name in FIELDS:
-        value = values.get(name, "").replace("\r\n", "\n")
+    for name, text in values.items():
+        value = text.replace("\r\n", "\n")
         value, was = (value, shown[name]) if name == "env" else (value.strip(), shown[name].strip())
         if value != was:
             _put(data, name, value)

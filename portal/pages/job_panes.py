@@ -16,33 +16,34 @@ from portal.pages.job_form import FIELDS, data_of, gpu_of, values_of
 
 
 class Panes:
-    """What the two panes say together. The one edited last has its way; the form is written into the file first.
+    """The file, with what was changed in the form written into it.
 
-    text: the file. data: what is in it, {} where it cannot be read. lines: {pointer: line from 1}.
-    trouble: why it cannot be read. blocked: the form was edited over a file that cannot be read, and left it alone.
+    yaml: the file as it stands in its pane. values: {field: text} of what the form changed since the two last agreed;
+    what else stands in the form may be older than the file and does not count. posted: all of the form, to show again.
     chosen: a file to upload is chosen in the browser.
+
+    text: the file. data: what is in it, {} where it cannot be read. lines: {pointer: line from 1}. trouble: why it
+    cannot be read. blocked: it could not be read to begin with, so what the form changed was not written into it.
     """
 
-    def __init__(self, yaml: str, values: dict[str, str] | None = None, edited: str = "yaml", chosen: bool = False):
-        self.edited, self.values, self.chosen = edited, values or {}, chosen
+    def __init__(
+        self, yaml: str, values: dict[str, str] | None = None, *, posted: dict | None = None, chosen: bool = False
+    ):
+        self.posted, self.chosen = posted, chosen
         self.text = yaml
         self.trouble: InvalidInput | None = None
         self.data: dict = {}
         self.lines: dict[str, int] = {}
         self._read()
-        self.blocked = edited == "form" and self.trouble is not None
-        if edited == "form" and not self.blocked:
-            self.write(data_of(self.values, self.data))
-        if chosen and not self.trouble:
-            self.write({**self.data, "code": "."}, anew=edited == "form")
+        self.blocked = self.trouble is not None
+        if not self.blocked:
+            self.write({**data_of(values or {}, self.data), **({"code": "."} if chosen else {})})
 
-    def write(self, data: dict, *, anew: bool = True) -> None:
-        """Take `data` for what is said. anew: and write the file again; else its text stays as it was typed."""
-        if anew:
+    def write(self, data: dict) -> None:
+        """Make the file say `data`. A file that says it already stays as it was typed, comments and all."""
+        if data != self.data:
             self.text = dump_file(data)
             self._read()  # what was typed into the form passes the same limits as a file
-        else:
-            self.data = data
 
     def spec(self) -> JobSpec:
         """Raises InvalidInput with all that is wrong."""
@@ -52,7 +53,7 @@ class Panes:
 
     def shown(self) -> dict[str, str]:
         """{field: text} for the form."""
-        return self.values if self.trouble and self.values else values_of(self.data)
+        return self.posted if self.trouble and self.posted else values_of(self.data)
 
     def _read(self) -> None:
         self.trouble, self.data, self.lines = None, {}, {}
@@ -78,15 +79,21 @@ class Verdict:
 
 
 def read_panes(post: QueryDict) -> Panes:
-    values = {name: post.get(name, "") for name in FIELDS} | {"gpu": gpu_of(post)}
-    return Panes(post.get("yaml", ""), values, _edited_last(post), chosen=post.get("code_chosen") == "1")
+    """The panes of a post. `touched` names the fields that were changed since the two agreed.
+
+    Before the page's script is up nobody notes that: then those fields count that are not as they were at the `start`,
+    where the file is.
+    """
+    posted = {name: post.get(name, "") for name in FIELDS} | {"gpu": gpu_of(post)}
+    yaml = post.get("yaml", "")
+    touched = post["touched"].split(",") if "touched" in post else _changed(posted, yaml, post.get("start", yaml))
+    values = {name: posted[name] for name in FIELDS if name in touched}
+    return Panes(yaml, values, posted=posted, chosen=post.get("code_chosen") == "1")
 
 
-def _edited_last(post: QueryDict) -> str:
-    """Which pane has its way. Before the page's script is up nobody notes it: then the file only where it was changed."""
-    if post.get("edited") in {"yaml", "form"}:
-        return post["edited"]
-    return "form" if post.get("yaml", "").split() == post.get("start", "").split() else "yaml"
+def _changed(posted: dict[str, str], yaml: str, start: str) -> list[str]:
+    began, stands = values_of(Panes(start).data), values_of(Panes(yaml).data)
+    return [name for name in FIELDS if posted[name].split() != began[name].split() and stands[name] == began[name]]
 
 
 def judge(panes: Panes) -> Verdict:

@@ -84,12 +84,9 @@ class JobView:
         """What a stop would do, for the confirmation."""
         if self.is_waiting:
             return _("It leaves the queue and does not start. It can be retried later.")
-        if not self.ran:
-            return _("It has been placed and not started; what it holds is given back.")
-        return _(
-            "It has run for %(ran)s. Its program is asked to end and is killed 10 seconds later; what it has not saved "
-            "by then is lost."
-        ) % {"ran": self.ran}
+        if self.started_at is None:
+            return _("It has been placed and has not started; what it holds is given back.")
+        return _("Its program is asked to end and is killed 10 seconds later. What it has not saved by then is lost.")
 
     # ---- what it asks ----
 

@@ -65,18 +65,15 @@ def new_job(request: HttpRequest) -> HttpResponse:
 def sync_panes(request: HttpRequest) -> JsonResponse:
     """What the other pane should show, what is wrong and where, and whether it could run. Stores nothing.
 
-    {"yaml": text, or "values": {field: text}; null where it should stay, "errors": {field: sentence},
-    "lines": [{"line", "words"}], "preview": {...}, "usual": {...}}
+    {"yaml": text, "values": {field: text}, both null where the file cannot be read, "stuck": so it was to begin with,
+    "errors": {field: sentence}, "lines": [{"line", "words"}], "preview": {...}, "usual": {...}}
     """
     panes = read_panes(request.POST)
     verdict = judge(panes)
     found = preview(request.user, panes, verdict)
-    other: dict[str, object] = {}
-    if panes.edited == "form":
-        other["yaml"] = None if panes.blocked else panes.text
-    else:
-        other["values"] = None if panes.trouble else values_of(panes.data)
-    return JsonResponse({**other, **found, "errors": verdict.fields, "lines": verdict.lines})
+    agreed = (None, None) if panes.trouble else (panes.text, values_of(panes.data))
+    told = {"yaml": agreed[0], "values": agreed[1], "stuck": panes.blocked}
+    return JsonResponse({**told, **found, "errors": verdict.fields, "lines": verdict.lines})
 
 
 def start_text(user: User, source: str) -> str:

@@ -1,43 +1,61 @@
-/* <form data-sync="url">: keeps the job's form and its YAML in step. What was edited last is posted after a pause; the answer
- * fills the other pane, marks each field and line that is wrong, and says whether the job could start. Only text is written.
+/* <form data-sync="url">: keeps the job's form and its YAML in step. After a pause the file and the fields that were touched
+ * are posted; the answer brings both panes to what they say together, marks each field and line that is wrong, and says
+ * whether the job could start. Only text is written. A submit carries what was touched too, so nothing typed last is lost.
  */
 const PAUSE_MS = 300;
 const form = document.getElementById("job-form");
 const part = (name) => form.querySelector(`[data-${name}]`);
-const { edited, yaml, upload, gpu_text: typed } = form.elements;
+const { yaml, upload, gpu_text: typed } = form.elements;
+const touched = new Set();
 let pause = 0, asked = null;
 
 async function sync(anew = false) {
   asked?.abort();
   asked = new AbortController();
+  const { signal } = asked;
   part("preview").dataset.tone = "busy";
   const body = new FormData(form);
   body.delete("upload");
   body.set("code_chosen", upload.files.length ? "1" : "");
-  if (anew) body.set("yaml", "");
+  if (anew) {
+    body.set("yaml", "");
+    body.set("touched", Object.keys(Object.fromEntries(body)).join(","));
+  }
   const headers = { "X-CSRFToken": form.elements.csrfmiddlewaretoken.value };
   try {
-    const answer = await fetch(form.dataset.sync, { method: "POST", body, headers, signal: asked.signal });
-    if (answer.ok) show(await answer.json(), anew);
-    else unreachable();
+    const answer = await fetch(form.dataset.sync, { method: "POST", body, headers, signal });
+    if (!answer.ok) return unreachable();
+    const told = await answer.json();
+    if (!signal.aborted) show(told);
   } catch (error) {
     if (error.name !== "AbortError") unreachable();
   }
 }
 
-function show(answer, anew) {
-  if (typeof answer.yaml === "string" && (anew || document.activeElement !== yaml)) yaml.value = answer.yaml;
-  if (answer.values) for (const [name, value] of Object.entries(answer.values)) fill(name, value);
-  part("stuck").hidden = answer.yaml !== null && answer.values !== null;
+function show(answer) {
+  part("stuck").hidden = !answer.stuck;
+  if (answer.yaml !== null) {
+    touched.clear();
+    if (yaml.value !== answer.yaml) write(answer.yaml);
+    for (const [name, value] of Object.entries(answer.values)) fill(name, value);
+  }
   for (const place of form.querySelectorAll("[data-error]")) mark(place, answer.errors[place.dataset.error] ?? "");
   part("lines").replaceChildren(...answer.lines.map(line));
-  for (const control of form.querySelectorAll("[data-empty]")) control.placeholder = answer.usual[control.name] ?? control.dataset.empty;
+  for (const control of form.querySelectorAll("[data-empty]"))
+    control.placeholder = answer.usual[control.name] ?? control.dataset.empty;
   say(answer.preview);
+}
+
+function write(text) {
+  const { selectionStart, selectionEnd } = yaml;
+  yaml.value = text;
+  if (document.activeElement === yaml) yaml.setSelectionRange(selectionStart, selectionEnd);
 }
 
 function fill(name, value) {
   if (name === "gpu") return choose(value);
   const control = form.elements[name];
+  if (control === document.activeElement) return;
   if (control.type === "checkbox") control.checked = value !== "";
   else if (control.localName === "select" && ![...control.options].some((option) => option.value === value))
     control.add(new Option(value, value, false, true));
@@ -45,6 +63,7 @@ function fill(name, value) {
 }
 
 function choose(value) {
+  if (document.activeElement === typed) return;
   const offered = [...form.elements.gpu].find((radio) => radio.value === value && value !== "other");
   if (!offered) typed.value = value;
   (offered ?? [...form.elements.gpu].at(-1)).checked = true;
@@ -74,7 +93,7 @@ function fix({ field, value, words }) {
   const button = Object.assign(document.createElement("button"), { type: "button", className: "btn btn-small", textContent: words });
   button.addEventListener("click", () => {
     fill(field, value);
-    edited.value = "form";
+    touched.add(field);
     sync();
   });
   return button;
@@ -82,17 +101,28 @@ function fix({ field, value, words }) {
 
 const unreachable = () => say({ tone: "stale", words: form.dataset.wordsUnreachable, more: [], fixes: [] });
 
+function touch(control) {
+  if (control !== yaml && control !== upload) touched.add(control === typed ? "gpu" : control.name);
+}
+
+/* What was changed before this script was up. */
+function isChanged(control) {
+  if (control.type === "radio" || control.type === "checkbox") return control.checked !== control.defaultChecked;
+  if (control.localName === "select")
+    return control.selectedOptions[0] !== ([...control.options].find((option) => option.defaultSelected) ?? control.options[0]);
+  return "defaultValue" in control && control.type !== "hidden" && control.value !== control.defaultValue;
+}
+
 form.addEventListener("input", ({ target }) => {
-  edited.value = target === yaml ? "yaml" : "form";
-  asked?.abort(); // its answer would overwrite what is being typed
+  touch(target);
   if (target === typed) [...form.elements.gpu].at(-1).checked = true;
+  asked?.abort(); // an answer to what was typed before must not write over what is typed now
   clearTimeout(pause);
-  pause = setTimeout(sync, PAUSE_MS);
+  pause = setTimeout(() => sync(), PAUSE_MS);
 });
-part("rebuild").addEventListener("click", () => {
-  edited.value = "form";
-  sync(true);
-});
+form.addEventListener("formdata", ({ formData }) => formData.set("touched", [...touched].join(",")));
+part("rebuild").addEventListener("click", () => sync(true));
 form.addEventListener("submit", () => setTimeout(() => (part("submit").disabled = true)));
 window.addEventListener("pageshow", () => (part("submit").disabled = false));
+[...form.elements].filter(isChanged).forEach(touch);
 sync();

@@ -139,7 +139,7 @@ def test_a_row_renders_alone(cast, look):
 def test_a_row_names_a_stop_by_its_effect(cast, look):
     job, _tasks = started(cast.ada, name="llama")
     page = look(cast.ada, "/jobs/")
-    assert f"Stop {job.public_id}, llama?" in page and "what it has not saved" in page
+    assert f"Stop {job.public_id}, llama?" in page and "What it has not saved by then is lost." in page
 
 
 # ---- one job ----

@@ -54,11 +54,13 @@ def page(client):
 
 
 def by_yaml(text):
-    return {"edited": "yaml", "yaml": text}
+    return {"touched": "", "yaml": text}
 
 
 def by_form(yaml="", **values):
-    return {"edited": "form", "yaml": yaml, "nodes": "1", "priority": "normal", "gpu": "0", **values}
+    """What was changed in the form, over the file `yaml`."""
+    touched = ",".join(values).replace("gpu_text", "gpu")
+    return {"touched": touched, "yaml": yaml, "nodes": "1", "priority": "normal", "gpu": "0", **values}
 
 
 # ---- submit ----
@@ -291,9 +293,21 @@ def test_a_chosen_file_counts_before_it_is_uploaded(cast, sync):
 
 
 def test_what_is_typed_before_the_script_is_up_is_what_runs(post, cast):
-    """On a slow network the form is filled and sent before anybody noted which pane was edited."""
+    """On a slow network the form is filled and sent before anybody noted what was touched."""
     start = "run: python train.py\r\ngpu: 1/4\r\n"
-    typed = by_form(start, run="echo mine") | {"edited": "", "start": start}
+    typed = by_form(start, run="echo mine", gpu="1/4") | {"start": start}
+    del typed["touched"]
     post(cast.ada, **typed)
-    post(cast.ada, **typed | {"yaml": "run: echo file"})
-    assert {job.spec["run"] for job in Job.objects.all()} == {"echo mine", "echo file"}
+    post(cast.ada, **typed | {"yaml": "run: echo file\ngpu: 1/4"})
+    assert [job.spec["run"] for job in Job.objects.order_by("pk")] == ["echo mine", "echo file"]
+
+
+def test_a_form_that_is_older_than_the_file_does_not_win_it_back(cast, sync):
+    """The file was typed a moment ago and the form has not followed yet; now another field is touched."""
+    answer = sync(cast.ada, yaml="run: new\ngpu: 1/2\n", touched="name", run="old", gpu="1/4", name="mine")
+    assert answer["yaml"] == "name: mine\nrun: new\ngpu: 1/2\n" and answer["values"]["run"] == "new"
+
+
+def test_a_file_that_says_it_already_keeps_its_comments(cast, sync):
+    text = "# my job\nrun: x   # fast\n"
+    assert sync(cast.ada, yaml=text, touched="run", run="x")["yaml"] == text
