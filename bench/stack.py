@@ -62,6 +62,8 @@ class Stack:
         if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             self.process.wait(30)
+            assert self.process.stdout
+            self.process.stdout.close()
         return time.monotonic() - began
 
     def manage(self, *command: str) -> str:

@@ -106,10 +106,10 @@ def test_submit_in_the_form_watch_the_log_arrive_and_stop_it(stack, page):
     page.wait_for_url("**/j/job-*/")
     here = page.evaluate("performance.timeOrigin")
     page.get_by_role("log").get_by_text("count 3", exact=True).wait_for()
+    assert page.evaluate("performance.timeOrigin") == here, "the page was loaded anew"
     page.get_by_role("button", name="Stop").first.click()
     page.get_by_role("dialog").get_by_role("button", name="Stop").click()
     page.get_by_text("Cancelled").first.wait_for()
-    assert page.evaluate("performance.timeOrigin") == here, "the page was loaded anew"
 
 
 @pytest.mark.browser
