@@ -169,7 +169,7 @@ DAMAGED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("data", DAMAGED)
+@pytest.mark.parametrize("data", DAMAGED, ids=range(len(DAMAGED)))
 def test_a_damaged_archive_is_refused(tmp_path, data):
     assert code_of(data, tmp_path) == "archive_unreadable"
 
