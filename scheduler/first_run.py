@@ -21,7 +21,7 @@ echo "Hello from a quarter of a GPU, on $(hostname), as uid $(id -u)."
 echo "My slice: CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES, $TESSERA_GPU_MEMORY_MIB MiB of its memory."
 for step in 1 2 3 4 5 6; do
   echo "step $step of 6: loss $(awk -v n=$step 'BEGIN { printf "%.3f", 2.3 * exp(-n / 2.5) }')"
-  sleep 0.5
+  sleep 0.3
 done
 echo "Done. This log was written to your browser as it happened."
 """

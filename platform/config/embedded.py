@@ -86,6 +86,7 @@ class Platform:
     def run(self) -> int:
         """The exit status. Raises Failure and Stop."""
         self.open_place()
+        first_start = not (self.data / "postgres").exists()
         with step("Starting PostgreSQL and Valkey"):
             self.start_servers()
         with step("Bringing the database up to date"):
@@ -95,6 +96,8 @@ class Platform:
             self.start_apps()  # they need longer than the inventory to come up
             self.manage("take_inventory")
         with step("Waiting for the portal"):
+            if self.options.demo_once or (first_start and not self.options.no_demo):
+                self.follower = self.start_follower()  # up before its job is, so that no line is late
             self.apps[0].wait_until_ready(120)
         demo_job = self.greet()
         if not demo_job:
@@ -170,7 +173,10 @@ class Platform:
     def follow(self, job: str) -> int:
         """Stream a job's log to the terminal. 0 only if the job succeeded."""
         began = time.monotonic()
-        self.follower = self.start_command(str(ROOT / "manage.py"), "follow_job", job)
+        self.follower = self.follower or self.start_follower()
+        assert self.follower.stdin
+        with self.follower.stdin as asked:
+            asked.write(f"{job}\n")
         while (status := self.follower.poll()) is None:
             self.tend()
             if self.options.demo_once and time.monotonic() - began > DEMO_LIMIT_S:
@@ -179,6 +185,10 @@ class Platform:
         if status:
             print(f"{job} did not succeed. What the platform wrote: {self.data / 'logs-of-platform'}", flush=True)
         return status
+
+    def start_follower(self) -> subprocess.Popen:
+        """It waits on standard input for the job that it is to follow."""
+        return self.start_command(str(ROOT / "manage.py"), "follow_job", "-", stdin=subprocess.PIPE)
 
     def tend_forever(self) -> int:
         while True:

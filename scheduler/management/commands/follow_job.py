@@ -19,11 +19,12 @@ class Command(BaseCommand):
     help = "Follow a job until it ends."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("job", help="such as job-1")
+        parser.add_argument("job", help="such as job-1; - reads it from standard input, when it is known")
         parser.add_argument("--timeout", type=float, default=120.0, help="give up after this many seconds")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        pk = int(options["job"].removeprefix("job-"))
+        name = sys.stdin.readline().strip() if options["job"] == "-" else options["job"]
+        pk = int(name.removeprefix("job-"))
         logs, offset, told = LogStore(settings.TESSERA_LOGS), 0, ""
         until = time.monotonic() + options["timeout"]
         while time.monotonic() < until:
@@ -35,7 +36,7 @@ class Command(BaseCommand):
                 self.stdout.write(f"{job.public_id} {job.get_state_display().lower()}: {end_words(job.reason)}")
                 sys.exit(0 if job.state == JobState.SUCCEEDED else 1)
             time.sleep(LOOK_S)
-        raise CommandError(f"{options['job']} did not end within {options['timeout']:.0f} s")
+        raise CommandError(f"{name} did not end within {options['timeout']:.0f} s")
 
     def _tell(self, job: Job, task: Task | None, told: str) -> str:
         """Say where the job is when that changed."""
