@@ -2,6 +2,8 @@
  * are posted; the answer brings both panes to what they say together, marks each field and line that is wrong, and says
  * whether the job could start. Only text is written. A submit carries what was touched too, so nothing typed last is lost.
  */
+import { chooseOther, fill, isChanged } from "./job-fields.js";
+
 const PAUSE_MS = 300;
 const form = document.getElementById("job-form");
 const part = (name) => form.querySelector(`[data-${name}]`);
@@ -52,23 +54,6 @@ function write(text) {
   if (document.activeElement === yaml) yaml.setSelectionRange(selectionStart, selectionEnd);
 }
 
-function fill(name, value) {
-  if (name === "gpu") return choose(value);
-  const control = form.elements[name];
-  if (control === document.activeElement) return;
-  if (control.type === "checkbox") control.checked = value !== "";
-  else if (control.localName === "select" && ![...control.options].some((option) => option.value === value))
-    control.add(new Option(value, value, false, true));
-  else control.value = value;
-}
-
-function choose(value) {
-  if (document.activeElement === typed) return;
-  const offered = [...form.elements.gpu].find((radio) => radio.value === value && value !== "other");
-  if (!offered) typed.value = value;
-  (offered ?? [...form.elements.gpu].at(-1)).checked = true;
-}
-
 function mark(place, words) {
   place.hidden = !words;
   place.lastElementChild.textContent = words;
@@ -105,17 +90,9 @@ function touch(control) {
   if (control !== yaml && control !== upload) touched.add(control === typed ? "gpu" : control.name);
 }
 
-/* What was changed before this script was up. */
-function isChanged(control) {
-  if (control.type === "radio" || control.type === "checkbox") return control.checked !== control.defaultChecked;
-  if (control.localName === "select")
-    return control.selectedOptions[0] !== ([...control.options].find((option) => option.defaultSelected) ?? control.options[0]);
-  return "defaultValue" in control && control.type !== "hidden" && control.value !== control.defaultValue;
-}
-
 form.addEventListener("input", ({ target }) => {
   touch(target);
-  if (target === typed) [...form.elements.gpu].at(-1).checked = true;
+  if (target === typed) chooseOther();
   asked?.abort(); // an answer to what was typed before must not write over what is typed now
   clearTimeout(pause);
   pause = setTimeout(() => sync(), PAUSE_MS);

@@ -1,0 +1,143 @@
+"""The form and the YAML in a real browser: each follows the other, and neither writes over what is being typed.
+
+Chromium's requests are answered by Django's own test client, so that a test can hold an answer back.
+"""
+
+import mimetypes
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import make
+import pytest
+from django.conf import settings
+from django.db import connections
+from django.utils import timezone
+from playwright.sync_api import expect
+
+from scheduler.models import Lease
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+SYNC = "/jobs/new/sync"
+PASSED_ON = {"content-type", "x-csrftoken", "origin"}
+
+
+class Portal:
+    """Answers the browser. held: syncs that wait for `let_go`, where `holds` is on."""
+
+    def __init__(self, client):
+        self.client = client
+        self.holds = False
+        self.held = []
+
+    def answer(self, route):
+        path = urlsplit(route.request.url).path
+        if path == SYNC and self.holds:
+            self.held.append(route)
+        elif path.startswith("/static/"):
+            file = settings.ROOT / path.lstrip("/")
+            route.fulfill(body=file.read_bytes(), content_type=mimetypes.guess_type(path)[0])
+        else:
+            self.pass_on(route)
+
+    def pass_on(self, route):
+        asked = route.request
+        headers = {name: value for name, value in asked.headers.items() if name in PASSED_ON}
+        kind = headers.pop("content-type", "")
+        with ThreadPoolExecutor(1) as pool:  # Playwright's event loop runs in this thread
+            answer = pool.submit(
+                self._ask, asked.method, asked.url, asked.post_data_buffer or b"", kind, headers
+            ).result()
+        route.fulfill(status=answer.status_code, body=answer.content, content_type=answer["Content-Type"])
+
+    def _ask(self, method, url, body, kind, headers):
+        try:
+            headers = {**headers, "Host": "localhost"}
+            return self.client.generic(method, urlsplit(url).path, body, content_type=kind, headers=headers)
+        finally:
+            connections.close_all()
+
+    def let_go(self):
+        self.holds = False
+        for route in self.held:
+            self.pass_on(route)
+
+
+@pytest.fixture
+def portal(client, settings):
+    settings.TESSERA_PUBLIC_URL = "http://localhost"
+    Lease.objects.create(name="cycle", epoch=1, last_ok_at=timezone.now())
+    client.force_login(make.cast().ada)
+    return Portal(client)
+
+
+@pytest.fixture
+def page(chromium, portal):
+    context = chromium.new_context()
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    page.route("**/*", portal.answer)
+    page.goto("http://localhost/jobs/new")
+    expect(page.locator("[data-preview]")).to_have_attribute("data-tone", "done")
+    yield page
+    context.close()
+
+
+def field(page, name):
+    return page.locator(f"[name={name}]")
+
+
+def test_the_file_follows_the_form(page):
+    field(page, "name").fill("llama")
+    expect(field(page, "yaml")).to_have_value("name: llama\nrun: python train.py\ngpu: 1/4\n")
+
+
+def test_the_form_follows_the_file(page):
+    field(page, "yaml").fill("run: |-\n  a\n  b\ngpu: V100:1\npriority: high\nhold: true\n")
+    expect(field(page, "gpu_text")).to_have_value("V100:1")
+    expect(field(page, "run")).to_have_value("a\nb")
+    expect(field(page, "priority")).to_have_value("high")
+    expect(field(page, "hold")).to_be_checked()
+
+
+def test_both_typed_before_an_answer_came_are_both_kept(page, portal):
+    portal.holds = True
+    field(page, "yaml").fill("run: new\ngpu: 1/2\n")
+    field(page, "name").fill("mine")
+    page.wait_for_timeout(500)
+    portal.let_go()
+    expect(field(page, "yaml")).to_have_value("name: mine\nrun: new\ngpu: 1/2\n")
+    expect(field(page, "run")).to_have_value("new")
+
+
+def test_a_late_answer_does_not_write_over_what_is_typed(page, portal):
+    portal.holds = True
+    field(page, "name").fill("early")
+    page.wait_for_timeout(500)
+    field(page, "run").fill("later")
+    assert len(portal.held) == 1
+    portal.let_go()
+    expect(field(page, "yaml")).to_have_value("name: early\nrun: later\ngpu: 1/4\n")
+    expect(field(page, "run")).to_have_value("later")
+
+
+def test_an_error_marks_field_and_line_as_text(page):
+    field(page, "cpu").fill("<b>many")
+    expect(page.locator("#error-cpu")).to_contain_text("“<b>many” is no number of cores.")
+    expect(page.locator("[data-lines]")).to_contain_text("Line 3")
+    expect(field(page, "cpu")).to_have_attribute("aria-invalid", "true")
+
+
+def test_the_impossible_is_put_right_by_one_click(page):
+    field(page, "gpu_text").fill("9")
+    page.get_by_role("button", name="Set gpu to 1").click()
+    expect(field(page, "yaml")).to_have_value("run: python train.py\ngpu: 1\n")
+    expect(page.locator("[data-preview]")).to_have_attribute("data-tone", "done")
+
+
+def test_a_file_that_cannot_be_read_waits_to_be_mended_or_written_anew(page):
+    field(page, "yaml").fill("run: [")
+    expect(page.locator("[data-stuck]")).to_be_visible()
+    field(page, "name").fill("kept")
+    page.get_by_role("button", name="Write it anew from the form").click()
+    expect(field(page, "yaml")).to_have_value("name: kept\nrun: python train.py\ngpu: 1/4\n")
