@@ -23,6 +23,7 @@ from urllib.parse import urljoin
 from config import place
 from config.servers import create_database, postgres, valkey
 from config.supervisor import POLL_S, Child, Failure, Program, die_with_parent, kill_all, rotate, stop_all, tail
+from runtimes.local.profiles import UnknownProfile, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO_LIMIT_S = 300
@@ -63,6 +64,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if not 1 <= options.port <= 65535:
         parser.error("--port must be from 1 to 65535")
+    try:
+        simulate(options.gpus, node="")
+    except UnknownProfile as unknown:  # told now: the text is remembered, and would fail every later start too
+        parser.error(f"--gpus: {unknown}")
     called_from = Path(os.environ.get("TESSERA_CALLED_FROM", ROOT))
     options.data = (called_from / options.data).resolve() if options.data else ROOT / ".tessera"
     return options

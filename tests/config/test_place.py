@@ -85,3 +85,10 @@ def test_a_restart_without_gpus_keeps_the_cards_of_the_last_start(tmp_path):
 def test_a_relative_data_directory_is_meant_from_where_the_command_was_called(tmp_path, monkeypatch):
     monkeypatch.setenv("TESSERA_CALLED_FROM", str(tmp_path))
     assert parse(["--data", "here"]).data == tmp_path / "here"
+
+
+@pytest.mark.parametrize("text", ["2xFOO", "0xV100-32GB", "99xV100-32GB"])
+def test_cards_that_cannot_be_simulated_are_refused_before_anything_is_made(text, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parse(["--gpus", text, "--data", str(tmp_path / "new")])
+    assert ended.value.code == 2 and text in capsys.readouterr().err and not (tmp_path / "new").exists()
