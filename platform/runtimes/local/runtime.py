@@ -71,7 +71,7 @@ class LocalRuntime:
     # the contract
 
     def list_nodes(self) -> list[NodeView]:
-        gpus, links, numa, driver = self._hardware()
+        gpus, links, pcie, numa, driver = self._hardware()
         self._cards = {gpu.uuid: gpu for gpu in gpus}
         cpus = len(os.sched_getaffinity(0))
         return [
@@ -84,6 +84,7 @@ class LocalRuntime:
                 numa=numa,
                 gpus=gpus,
                 links=links,
+                pcie=pcie,
                 ready=True,
                 facts={
                     "memory_limit": self.memory.kind,
@@ -169,16 +170,16 @@ class LocalRuntime:
         return {gpu.uuid: gpu for gpu in self._hardware()[0]}
 
     def _hardware(self) -> tuple:
-        """(gpus, links, numa, driver); simulated cards only where no driver answers."""
+        """(gpus, links, PCIe paths, numa, driver); simulated cards only where no driver answers."""
         numa = inventory.list_numa()
         real = inventory.list_gpus(self.libvgpu)
         if real is not None:
             gpus, links, driver = real
-            return gpus, links, numa, driver
+            return gpus, links, inventory.list_pcie(), numa, driver
         simulated: Simulated = self.simulated
         if len(simulated.numa) > 1:
             numa = inventory.spread_numa(simulated.numa, numa)
-        return simulated.gpus, simulated.links, numa, "none"
+        return simulated.gpus, simulated.links, simulated.pcie, numa, "none"
 
     # starting
 

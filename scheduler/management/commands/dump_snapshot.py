@@ -17,6 +17,7 @@ class Command(BaseCommand):
         snapshot = load_world().snapshot
         fields = {name: getattr(snapshot, name) for name in snapshot.__dataclass_fields__ if not name.endswith("_names")}
         fields["kind_names"] = snapshot.kind_names
+        fields["layouts"] = [layout and asdict(layout) for layout in snapshot.layouts]
         fields["waiting"] = [asdict(waiting) for waiting in snapshot.waiting]
         self.stdout.write(json.dumps(fields, default=_plain, indent=1))
 
