@@ -98,7 +98,9 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Policy:
-    """ageing_s: waiting this long raises a job by one class of priority, never to urgent."""
+    """ageing_s: waiting this long raises a job by one class of priority, never to urgent; once more, and it goes before
+    those of its class that hold less (`order.is_overdue`).
+    """
 
     ageing_s: float = 12 * 3600.0
 
