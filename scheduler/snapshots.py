@@ -15,11 +15,15 @@ from jobs.models import Job
 from jobs.states import JOB_ACTIVE
 from quotas.models import Amounts, Holding, Quota, UserLimit, add_amounts, load_parents, team_chain
 from quotas.services import limit_of_everyone
+from scheduler.core.fragmentation import build_typical
 from scheduler.core.snapshot import UNLIMITED, Snapshot
 from scheduler.core.topology import Layout, Words, build_layout
 from scheduler.core.types import Ask, Role, Waiting
 
 NOTHING: Amounts = (0, 0, 0)
+
+HISTORY = 1000
+"""So many of the newest jobs tell what is usually asked."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,9 @@ def load_world(*, jobs: Iterable[Job] | None = None, user_id: int | None = None)
         build_waiting(job, team=team_at[job.team_id], user=users[job.user_id], pool=pool_at[job.pool_id], kinds=kinds)
         for job in queue
     )
-    snapshot = Snapshot(**arrays, kind_names=tuple(kind.model for kind in kinds), waiting=waiting)
+    typical = build_typical(load_history(kinds), tuple(kind.sellable_mib for kind in kinds))
+    names = tuple(kind.model for kind in kinds)
+    snapshot = Snapshot(**arrays, kind_names=names, waiting=waiting, typical=typical)
     return World(snapshot, nodes, gpus, pools, teams, user_ids, kinds)
 
 
@@ -78,6 +84,13 @@ def load_queue() -> list[Job]:
     """The jobs that wait and may start: without a stop wish."""
     wanted = ("id", "team_id", "user_id", "pool_id", "priority", "submitted_at", "gang", "held_at", "not_before")
     return list(Job.objects.waiting().filter(stop_requested_at__isnull=True).only(*wanted).order_by("id"))
+
+
+def load_history(kinds: list[Kind]) -> list[tuple[Ask, int]]:
+    """What the tasks of the last HISTORY jobs asked, and how many did."""
+    recent = Job.objects.order_by("-pk").values("pk")[:HISTORY]
+    gangs = Job.objects.filter(pk__in=recent).order_by().values_list("gang").annotate(jobs=Count("pk"))
+    return [(build_ask(role["request"], kinds), jobs * role["min"]) for gang, jobs in gangs for role in gang]
 
 
 def build_waiting(job: Job, *, team: int, user: int, pool: int, kinds: list[Kind]) -> Waiting:

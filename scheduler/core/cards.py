@@ -15,8 +15,6 @@ def choose_cards(snapshot: Snapshot, request: Request, node: int) -> list[int]:
     nothing the card whose absence hurts the whole ones least, so that groups with fast links stay whole.
     """
     count = request.ask.gpus
-    if not count:
-        return []
     gpus, _ = snapshot.cards_of(snapshot.nodes[node : node + 1])
     gpus = gpus[fitting_cards(snapshot, request, gpus)]
     kinds = snapshot.gpu_kind[gpus]

@@ -42,7 +42,7 @@ class Cycle:
         self.policy = policy
         self.now = now
         self.plan = Plan()
-        self.table = Table(snapshot)
+        self.table = Table(snapshot, policy)
         self.closed = Closed(len(snapshot.kind_names))
         self.aside: list[Waiting] = []
         """Jobs that wait for something other than capacity."""
@@ -61,7 +61,7 @@ class Cycle:
         if shape.impossible is None:
             if self._empty is None:
                 empty = self.snapshot.emptied()
-                self._empty = empty, Table(empty)
+                self._empty = empty, Table(empty, self.policy)
             shape.impossible = impossible(*self._empty, job, shape.demand)
         return shape.impossible
 

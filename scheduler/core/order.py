@@ -1,4 +1,4 @@
-"""In which order jobs are looked at: class of priority, raised by age; then who has least; then first come first served.
+"""In which order jobs are looked at: class of priority, raised by age; then who has least; then who came first.
 
 Who has least is told by the weighted dominant share (Ghodsi et al., NSDI'11): the largest of a team's shares of the
 pool's cards, CPU and memory, divided by the team's weight. Teams are compared where their chains part, from the root

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from scheduler.core.cards import choose_cards
 from scheduler.core.demand import Demand, surcharge
 from scheduler.core.request import Request
 from scheduler.core.snapshot import Snapshot
@@ -34,7 +33,8 @@ def place(
             for task in reversed(taken):
                 snapshot.give_back_task(task)
             return Shortfall(len(taken), request)
-        task = _task_on(snapshot, request, role, rank, node)
+        chosen = table.choose_cards(snapshot, request, node) if role.ask.gpus else []
+        task = _task_on(snapshot, request, role, rank, node, chosen)
         snapshot.take_task(task)
         taken.append(task)
         if task.cards:
@@ -57,8 +57,8 @@ def _size(role: Role) -> tuple[int, bool, int, int]:
     return role.ask.gpus, role.ask.whole, role.ask.cpu_milli, role.ask.memory_mib
 
 
-def _task_on(snapshot: Snapshot, request: Request, role: Role, rank: int, node: int) -> TaskPlace:
-    cards = tuple(_share(snapshot, request, gpu) for gpu in choose_cards(snapshot, request, node))
+def _task_on(snapshot: Snapshot, request: Request, role: Role, rank: int, node: int, chosen: list[int]) -> TaskPlace:
+    cards = tuple(_share(snapshot, request, gpu) for gpu in chosen)
     return TaskPlace(role.name, rank, node, cards, role.ask.cpu_milli, role.ask.memory_mib)
 
 
