@@ -196,7 +196,7 @@ def assign(step: StartJob, job: Job, nodes: dict[int, Node], gpus: dict[int, Gpu
             task,
             TaskState.ASSIGNED,
             actor=SCHEDULER,
-            params={"node": node.name, "gpus": [str(gpus[card.gpu_id]) for card in place.cards]},
+            params={"node": node.name, "gpus": [str(gpus[c.gpu_id]) for c in place.cards], **_spread(place, gpus)},
             node=node,
             epoch=epoch,
             address=node.address,
@@ -270,6 +270,12 @@ def _holdings(task: Task, place: TaskStart, job: Job, gpus: dict[int, Gpu]) -> l
         }
         rows.append(Holding(**whose, node_id=place.node_id, gpu_id=card.gpu_id, numa=gpus[card.gpu_id].numa, **share))
     return rows
+
+
+def _spread(place: TaskStart, gpus: dict[int, Gpu]) -> dict:
+    """The NUMA nodes of cards that could not all be near one: a warning in the task's history."""
+    numa = {gpus[card.gpu_id].numa for card in place.cards} - {None}
+    return {"numa": sorted(numa)} if len(numa) > 1 else {}
 
 
 def _card_view(card: Card, gpu: Gpu) -> dict:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 
 import numpy as np
 from django.db.models import Count, Sum
@@ -14,10 +15,15 @@ from jobs.models import Job
 from jobs.states import JOB_ACTIVE
 from quotas.models import Amounts, Holding, Quota, UserLimit, add_amounts, load_parents, team_chain
 from quotas.services import limit_of_everyone
+from scheduler.core.fragmentation import build_typical
 from scheduler.core.snapshot import UNLIMITED, Snapshot
+from scheduler.core.topology import Layout, Words, build_layout
 from scheduler.core.types import Ask, Role, Waiting
 
 NOTHING: Amounts = (0, 0, 0)
+
+HISTORY = 1000
+"""So many of the newest jobs tell what is usually asked."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +59,13 @@ def load_world(*, jobs: Iterable[Job] | None = None, user_id: int | None = None)
     nodes = list(Node.objects.present().select_related("pool").order_by("pk"))
     gpus = list(Gpu.objects.present().select_related("pool", "node").order_by("pk"))
     user_ids = sorted({job.user_id for job in queue} | ({user_id} if user_id else set()))
+    by_node = {pk: list(cards) for pk, cards in groupby(sorted(gpus, key=lambda g: g.node_id), key=lambda g: g.node_id)}
     kinds = sorted({kind_of(gpu) for gpu in gpus}, key=lambda k: (k.model, k.sellable_mib, k.product, k.sliceable))
     pool_at, team_at = _places(p.pk for p in pools), _places(t.pk for t in teams)
     arrays = {
         **_card_arrays(gpus, _places(n.pk for n in nodes), pool_at, kinds),
         **_node_arrays(nodes, pool_at),
+        "layouts": tuple(build_node_layout(node, by_node.get(node.pk, [])) for node in nodes),
         **_team_arrays(teams, pools),
         **_user_arrays(user_ids),
     }
@@ -66,7 +74,9 @@ def load_world(*, jobs: Iterable[Job] | None = None, user_id: int | None = None)
         build_waiting(job, team=team_at[job.team_id], user=users[job.user_id], pool=pool_at[job.pool_id], kinds=kinds)
         for job in queue
     )
-    snapshot = Snapshot(**arrays, kind_names=tuple(kind.model for kind in kinds), waiting=waiting)
+    typical = build_typical(load_history(kinds), tuple(kind.sellable_mib for kind in kinds))
+    names = tuple(kind.model for kind in kinds)
+    snapshot = Snapshot(**arrays, kind_names=names, waiting=waiting, typical=typical)
     return World(snapshot, nodes, gpus, pools, teams, user_ids, kinds)
 
 
@@ -74,6 +84,13 @@ def load_queue() -> list[Job]:
     """The jobs that wait and may start: without a stop wish."""
     wanted = ("id", "team_id", "user_id", "pool_id", "priority", "submitted_at", "gang", "held_at", "not_before")
     return list(Job.objects.waiting().filter(stop_requested_at__isnull=True).only(*wanted).order_by("id"))
+
+
+def load_history(kinds: list[Kind]) -> list[tuple[Ask, int]]:
+    """What the tasks of the last HISTORY jobs asked, and how many did."""
+    recent = Job.objects.order_by("-pk").values("pk")[:HISTORY]
+    gangs = Job.objects.filter(pk__in=recent).order_by().values_list("gang").annotate(jobs=Count("pk"))
+    return [(build_ask(role["request"], kinds), jobs * role["min"]) for gang, jobs in gangs for role in gang]
 
 
 def build_waiting(job: Job, *, team: int, user: int, pool: int, kinds: list[Kind]) -> Waiting:
@@ -101,6 +118,25 @@ def build_ask(request: dict, kinds: list[Kind]) -> Ask:
     return Ask(ask.count, not ask.is_slice, mib, percent, milli, preference, cpu, memory)
 
 
+def build_node_layout(node: Node, gpus: list[Gpu]) -> Layout | None:
+    """The links between `gpus`, the node's present cards, in their order; None where nothing is known of them.
+
+    The stored matrices are over the cards by index: they are believed only where their size is the number of cards.
+    """
+    links, pcie = node.topology.get("links") or [], node.topology.get("pcie") or []
+    if not gpus or len(links) != len(gpus):
+        return None
+    rows = {gpu.pk: row for row, gpu in enumerate(sorted(gpus, key=lambda gpu: gpu.index))}
+    order = [rows[gpu.pk] for gpu in gpus]
+    socket_of = {numa["id"]: numa.get("socket") for numa in node.numa}
+    return build_layout(
+        _reordered(links, order),
+        _reordered(pcie, order) if len(pcie) == len(links) else (),
+        tuple(gpu.numa for gpu in gpus),
+        tuple(socket_of.get(gpu.numa) for gpu in gpus),
+    )
+
+
 def kind_of(gpu: Gpu) -> Kind:
     return Kind(
         gpu.model, gpu.product, gpu.sellable_mib, gpu.pool.accepts_watched_only or gpu.enforcement != "watchdog"
@@ -114,6 +150,10 @@ def _need(ask: GpuAsk, kind: Kind) -> tuple[int, int, int, int]:
     if share is None or (ask.models and not wanted) or (ask.is_slice and not kind.sliceable):
         return 0, 0, 0, -1
     return share.memory_mib, share.compute_percent, gpu_milli(share, kind.sellable_mib), min(wanted, default=0)
+
+
+def _reordered(matrix: list[list[str]], order: list[int]) -> Words:
+    return tuple(tuple(matrix[i][j] for j in order) for i in order)
 
 
 def _card_arrays(gpus: list[Gpu], node_at: dict[int, int], pool_at: dict[int, int], kinds: list[Kind]) -> dict:

@@ -29,9 +29,12 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class NumaView:
+    """socket: the physical package that its cores are on, None when unknown."""
+
     id: int
     cpus: tuple[int, ...]
     memory_mib: int
+    socket: int | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class NodeView:
     """A machine as the runtime sees it now.
 
     links: square matrix over `gpus`, words of `nvidia-smi topo -m`: X, NV12, PIX, PXB, PHB, NODE, SYS.
+    pcie: the same matrix with the PCIe path of each pair, which `links` hides where there is NVLink; () when unknown.
     facts: short words for the node page: memory_limit, isolation, cpu_pinning, kernel, driver, python.
     """
 
@@ -75,6 +79,7 @@ class NodeView:
     links: tuple[tuple[str, ...], ...]
     ready: bool = True
     facts: dict[str, str] = field(default_factory=dict)
+    pcie: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """One pass of the scheduler's mind. Read this first.
 
 The cycle goes through the waiting jobs in order and starts what fits. Two passes: first the jobs that stay within what
-their team is guaranteed, then the rest, up to the limits. Three rules decide what a job means for those behind it:
+their team is guaranteed, then the rest, up to the limits; in each by `order.in_order`, which looks at who holds least
+while the cycle hands out. Three rules decide what a job means for those behind it:
 
 * Refused by its own limits or wishes (team, user, jobs at once, held, start later): it holds up nobody.
 * Impossible even on an empty cluster: it holds up nobody.
@@ -27,8 +28,8 @@ from scheduler.core.types import Plan, Policy, Refusal, Role, Waiting
 
 def run_cycle(snapshot: Snapshot, policy: Policy, now: float) -> Plan:
     """Decide what starts and why the rest waits. Same input, same plan; the snapshot stays as it was."""
-    cycle = Cycle(snapshot.copy(), now)
-    waiting = allocate(cycle, in_order(snapshot, policy, now))  # disturbs nobody
+    cycle = Cycle(snapshot.copy(), policy, now)
+    waiting = allocate(cycle)  # disturbs nobody
     explain(cycle, waiting)  # every waiting job has a reason and a position
     return cycle.plan
 
@@ -36,11 +37,12 @@ def run_cycle(snapshot: Snapshot, policy: Policy, now: float) -> Plan:
 class Cycle:
     """What the phases of one pass share: the snapshot that they change, the plan, and what was worked out once."""
 
-    def __init__(self, snapshot: Snapshot, now: float):
+    def __init__(self, snapshot: Snapshot, policy: Policy, now: float):
         self.snapshot = snapshot
+        self.policy = policy
         self.now = now
         self.plan = Plan()
-        self.table = Table(snapshot)
+        self.table = Table(snapshot, policy)
         self.closed = Closed(len(snapshot.kind_names))
         self.aside: list[Waiting] = []
         """Jobs that wait for something other than capacity."""
@@ -59,7 +61,7 @@ class Cycle:
         if shape.impossible is None:
             if self._empty is None:
                 empty = self.snapshot.emptied()
-                self._empty = empty, Table(empty)
+                self._empty = empty, Table(empty, self.policy)
             shape.impossible = impossible(*self._empty, job, shape.demand)
         return shape.impossible
 
@@ -103,16 +105,16 @@ class Closed:
         return claim
 
 
-def allocate(cycle: Cycle, jobs: list[Waiting]) -> list[Waiting]:
+def allocate(cycle: Cycle) -> list[Waiting]:
     """Start what fits without disturbing anybody. Returns the jobs that wait for capacity, the first in line first."""
     line: list[Waiting] = []
     borrowers = []
-    for job in jobs:
+    for job in in_order(cycle.snapshot, cycle.snapshot.waiting, cycle.policy, cycle.now):
         if within_guarantee(cycle.snapshot, job, cycle.shape(job).demand):
             _settle(cycle, job, line)
         else:
             borrowers.append(job)
-    for job in borrowers:
+    for job in in_order(cycle.snapshot, borrowers, cycle.policy, cycle.now):
         _settle(cycle, job, line)
     return line
 

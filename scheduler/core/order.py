@@ -1,17 +1,110 @@
-"""In which order jobs are looked at: class of priority, raised by age, then first come, first served."""
+"""In which order jobs are looked at: class of priority, raised by age; then who has least; then who came first.
+
+Who has least is told by the weighted dominant share (Ghodsi et al., NSDI'11): the largest of a team's shares of the
+pool's cards, CPU and memory, divided by the team's weight. Teams are compared where their chains part, from the root
+down; then the people of a team by what they hold. Shares follow the snapshot: who gets a card moves back at once.
+"""
+
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heapreplace
+from itertools import groupby
+
+import numpy as np
 
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import HIGH, URGENT, Policy, Waiting
 
 
-def in_order(snapshot: Snapshot, policy: Policy, now: float) -> list[Waiting]:
-    """The waiting jobs, the first to be served first."""
-    return sorted(snapshot.waiting, key=lambda job: (-effective_priority(job, policy, now), job.submitted_at, job.job))
+def in_order(snapshot: Snapshot, jobs: Iterable[Waiting], policy: Policy, now: float) -> Iterator[Waiting]:
+    """The jobs, the first to be served first. What the caller takes from the snapshot in between is seen.
+
+    Holdings may only grow meanwhile: a key is then never too large, and is looked at again only when its turn comes.
+    """
+    shares = _Shares(snapshot)
+    streams = [_Stream(list(alike), shares, policy, now) for _, alike in groupby(sorted(jobs, key=_owner), key=_owner)]
+    line = [(stream.key(), place, stream) for place, stream in enumerate(streams)]
+    heapify(line)
+    while line:
+        old, place, stream = line[0]
+        if (key := stream.key()) != old:
+            heapreplace(line, (key, place, stream))
+            continue
+        yield stream.jobs.pop()
+        if stream.jobs:
+            heapreplace(line, (stream.key(), place, stream))
+        else:
+            heappop(line)
 
 
 def effective_priority(job: Waiting, policy: Policy, now: float) -> int:
     """The job's class, one higher for each `ageing_s` that it has waited. Age never makes a job urgent."""
-    if job.priority >= URGENT:
-        return job.priority
-    raised = int(max(0.0, now - job.submitted_at) // policy.ageing_s)
-    return min(job.priority + raised, HIGH)
+    return job.priority if job.priority >= URGENT else min(_aged(job, policy, now), HIGH)
+
+
+def is_overdue(job: Waiting, policy: Policy, now: float) -> bool:
+    """Has it waited beyond the highest class that age can give? Then it goes before whoever has less: none starves."""
+    return job.priority < URGENT and _aged(job, policy, now) > HIGH
+
+
+def _aged(job: Waiting, policy: Policy, now: float) -> int:
+    return job.priority + int(max(0.0, now - job.submitted_at) // policy.ageing_s)
+
+
+def _owner(job: Waiting) -> tuple[int, int, int]:
+    return job.pool, job.team, job.user
+
+
+class _Stream:
+    """The jobs of one person for one team in one pool. Their order among themselves does not depend on shares."""
+
+    def __init__(self, jobs: list[Waiting], shares: "_Shares", policy: Policy, now: float):
+        keys = {job.job: _age_key(job, policy, now) for job in jobs}
+        self.jobs = sorted(jobs, key=lambda job: keys[job.job], reverse=True)
+        """The next one last."""
+        self._keys = keys
+        self._shares = shares
+        self._owner = _owner(jobs[0])
+
+    def key(self) -> tuple:
+        priority, not_overdue, submitted_at, job = self._keys[self.jobs[-1].job]
+        shares = self._shares.of(*self._owner) if not_overdue else ()
+        return priority, not_overdue, shares, submitted_at, job
+
+
+def _age_key(job: Waiting, policy: Policy, now: float) -> tuple[int, bool, float, int]:
+    return -effective_priority(job, policy, now), not is_overdue(job, policy, now), job.submitted_at, job.job
+
+
+class _Shares:
+    """Dominant shares of teams in a pool, and of users in the cluster."""
+
+    def __init__(self, snapshot: Snapshot):
+        self._snapshot = snapshot
+        self._everything = _capacity(np.ones_like(snapshot.gpu_open), np.ones_like(snapshot.node_open), snapshot)
+        self._pools = [_pool_capacity(snapshot, pool) for pool in range(snapshot.held.shape[1])]
+
+    def of(self, pool: int, team: int, user: int) -> tuple[tuple[float, ...], float]:
+        """(shares of the team's chain from the root down, share of the user)."""
+        snapshot, capacity = self._snapshot, self._pools[pool]
+        chain = tuple(
+            _dominant(snapshot.held[above, pool].tolist(), capacity) / max(int(snapshot.weight[above, pool]), 1)
+            for above in reversed(snapshot.team_chain[team])
+        )
+        return chain, _dominant(snapshot.user_held[user].tolist(), self._everything)
+
+
+def _dominant(held: list[int], capacity: tuple[int, ...]) -> float:
+    return max(used / most for used, most in zip(held, capacity, strict=True))
+
+
+def _pool_capacity(snapshot: Snapshot, pool: int) -> tuple[int, ...]:
+    """What there is of the pool: its cards, and CPU and memory of the nodes that are its home or carry its cards."""
+    cards, nodes = snapshot.gpu_pool == pool, snapshot.node_pool == pool
+    nodes[snapshot.gpu_node[cards]] = True
+    return _capacity(cards, nodes, snapshot)
+
+
+def _capacity(cards: np.ndarray, nodes: np.ndarray, snapshot: Snapshot) -> tuple[int, ...]:
+    """In the columns of quota, each at least 1."""
+    cpu, memory = snapshot.node_cpu_total[nodes].sum(), snapshot.node_memory_total[nodes].sum()
+    return max(1000 * int(cards.sum()), 1), max(int(cpu), 1), max(int(memory), 1)

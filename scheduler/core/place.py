@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 
 from scheduler.core.demand import Demand, surcharge
-from scheduler.core.filters import fitting_cards
 from scheduler.core.request import Request
-from scheduler.core.scores import left_on
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.table import Table
 from scheduler.core.types import CardShare, Placement, Role, TaskPlace, Waiting
@@ -35,7 +33,8 @@ def place(
             for task in reversed(taken):
                 snapshot.give_back_task(task)
             return Shortfall(len(taken), request)
-        task = _task_on(snapshot, request, role, rank, node)
+        chosen = table.choose_cards(snapshot, request, node) if role.ask.gpus else []
+        task = _task_on(snapshot, request, role, rank, node, chosen)
         snapshot.take_task(task)
         taken.append(task)
         if task.cards:
@@ -58,28 +57,9 @@ def _size(role: Role) -> tuple[int, bool, int, int]:
     return role.ask.gpus, role.ask.whole, role.ask.cpu_milli, role.ask.memory_mib
 
 
-def _task_on(snapshot: Snapshot, request: Request, role: Role, rank: int, node: int) -> TaskPlace:
-    cards = tuple(_share(snapshot, request, gpu) for gpu in _choose_cards(snapshot, request, node))
+def _task_on(snapshot: Snapshot, request: Request, role: Role, rank: int, node: int, chosen: list[int]) -> TaskPlace:
+    cards = tuple(_share(snapshot, request, gpu) for gpu in chosen)
     return TaskPlace(role.name, rank, node, cards, role.ask.cpu_milli, role.ask.memory_mib)
-
-
-def _choose_cards(snapshot: Snapshot, request: Request, node: int) -> list[int]:
-    """The cards for one task: of the best kind that has enough, shared ones first, of these the fullest."""
-    ask = request.ask
-    if not ask.gpus:
-        return []
-    gpus, _ = snapshot.cards_of(snapshot.nodes[node : node + 1])
-    gpus = gpus[fitting_cards(snapshot, request, gpus)]
-    kinds = snapshot.gpu_kind[gpus]
-    untouched = snapshot.gpu_slices[gpus] == 0
-    left = left_on(snapshot, request, gpus) if not ask.whole else untouched
-    of_kind: dict[int, list[int]] = {}
-    columns = (request.rank[kinds].tolist(), untouched.tolist(), left.tolist(), gpus.tolist(), kinds.tolist())
-    cards = sorted(zip(*columns, strict=True))
-    for *_, gpu, kind in cards:
-        of_kind.setdefault(kind, []).append(gpu)
-    enough = (chosen[: ask.gpus] for chosen in of_kind.values() if len(chosen) >= ask.gpus)
-    return next(enough)
 
 
 def _share(snapshot: Snapshot, request: Request, gpu: int) -> CardShare:

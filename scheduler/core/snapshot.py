@@ -5,12 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.core.types import Placement, TaskPlace, Waiting
+from scheduler.core.topology import Layout
+from scheduler.core.types import Placement, TaskPlace, Typical, Waiting
 
 UNLIMITED = np.iinfo(np.int64).max
 """A limit that is none."""
 
 _FLAGS = ("gpu_open", "node_open")
+_AS_GIVEN = ("waiting", "team_chain", "layouts", "typical")
 _LIVE = (
     "gpu_free_mib",
     "gpu_free_percent",
@@ -60,10 +62,12 @@ class Snapshot:
     node_names: tuple[str, ...] = ()  # [N] or empty
     pool_names: tuple[str, ...] = ()  # [P] or empty
     team_names: tuple[str, ...] = ()  # [T] or empty
+    layouts: tuple[Layout | None, ...] = ()  # [N] or empty: links of the node's cards in ascending order, None: unknown
+    typical: Typical | None = None  # what is usually asked, None: unknown
 
     def __post_init__(self):
         for name in self.__dataclass_fields__:
-            if name != "waiting" and name != "team_chain" and not name.endswith("_names"):
+            if name not in _AS_GIVEN and not name.endswith("_names"):
                 kind = np.bool_ if name in _FLAGS else np.int64
                 setattr(self, name, np.array(getattr(self, name), dtype=kind))
         self.nodes = np.arange(len(self.node_open))
@@ -73,6 +77,11 @@ class Snapshot:
         self._by_node = np.argsort(self.gpu_node, kind="stable")
         self._owner = self.gpu_node[self._by_node]
         self._first = np.searchsorted(self._owner, np.arange(len(self.nodes) + 1))
+        self._place = np.empty(len(self.gpu_node), dtype=np.int64)
+        self._place[self._by_node] = np.arange(len(self._owner)) - self._first[self._owner]
+        self.card_grid = np.full((len(self.nodes), max(np.diff(self._first), default=0)), -1, dtype=np.int64)
+        """[N, C] the cards of each node, -1 where it has no more."""
+        self.card_grid[self._owner, self._place[self._by_node]] = self._by_node
         self.pool_kinds = [0] * self.held.shape[1]
         for pool, kind in set(zip(self.gpu_pool.tolist(), self.gpu_kind.tolist(), strict=True)):
             self.pool_kinds[pool] |= 1 << kind
@@ -140,6 +149,14 @@ class Snapshot:
         owner = np.repeat(np.arange(len(nodes)), counts)
         before = np.cumsum(counts) - counts
         return self._by_node[np.arange(len(owner)) + (first - before)[owner]], owner
+
+    def place_on_node(self, gpus: np.ndarray) -> np.ndarray:
+        """The place of each card in the layout of its node."""
+        return self._place[gpus]
+
+    def layout_of(self, node: int) -> Layout | None:
+        """The links between the node's cards, where they are known."""
+        return self.layouts[node] if self.layouts else None
 
     def node_name(self, node: int) -> str:
         return self.node_names[node] if self.node_names else f"node {node}"

@@ -2,18 +2,22 @@
 
 import numpy as np
 
+from scheduler.core.cards import choose_cards
 from scheduler.core.filters import FILTERS
 from scheduler.core.request import Request
-from scheduler.core.scores import SCORES
+from scheduler.core.scores import SCORES, Scores
 from scheduler.core.snapshot import Snapshot
-from scheduler.core.types import Ask
+from scheduler.core.types import Ask, Policy
 
 
 class Table:
     """Belongs to one snapshot and follows it as it takes and gives back."""
 
-    def __init__(self, snapshot: Snapshot):
+    def __init__(self, snapshot: Snapshot, policy: Policy | None = None):
+        policy = policy or Policy()
         self._snapshot = snapshot
+        self._scores = SCORES if policy.scores is None else policy.scores
+        self.choose_cards = policy.cards or choose_cards
         self._rows: dict[tuple[Ask, int, int], _Row] = {}
 
     def best_node(self, ask: Ask, pool: int, kinds: int) -> tuple[Request, int]:
@@ -29,15 +33,15 @@ class Table:
         row = self._rows.get(key)
         if row is None:
             request = Request(ask, pool, kinds)
-            row = self._rows[key] = _Row(request, judge(snapshot, request, snapshot.nodes))
+            row = self._rows[key] = _Row(request, judge(snapshot, request, snapshot.nodes, self._scores))
         elif row.version != snapshot.version:
             stale = (snapshot.changed_at > row.version).nonzero()[0]
-            row.score[stale] = judge(snapshot, row.request, stale)
+            row.score[stale] = judge(snapshot, row.request, stale, self._scores)
         row.version = snapshot.version
         return row
 
 
-def judge(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
+def judge(snapshot: Snapshot, request: Request, nodes: np.ndarray, scores: Scores = SCORES) -> np.ndarray:
     """The weighted score of each node, -inf where a filter says no: float [len(nodes)]."""
     total = np.full(len(nodes), -np.inf)
     fits = np.ones(len(nodes), dtype=bool)
@@ -45,7 +49,7 @@ def judge(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray
         fits &= allows(snapshot, request, nodes)
     if fits.any():
         good = nodes if fits.all() else nodes[fits]
-        total[fits] = sum(weight * score(snapshot, request, good) for score, weight in SCORES)
+        total[fits] = sum(weight * score(snapshot, request, good) for score, weight in scores)
     return total
 
 

@@ -5,7 +5,10 @@ integers: MiB, percent of one card's compute, thousandths of a card (milli) for 
 are seconds.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+
+import numpy as np
 
 LOW, NORMAL, HIGH, URGENT = range(4)
 """The classes of priority."""
@@ -60,6 +63,22 @@ class Waiting:
     not_before: float = 0.0
 
 
+@dataclass(frozen=True, eq=False)
+class Typical:
+    """M asks that are usual on K kinds of cards.
+
+    count: [M] how often each came. of: how many asks there were, those that are not usual included. cpu_milli, gpus:
+    [M]. need: [K + 1, M] thousandths of one card, more than any card has where the kind is not acceptable, and in the
+    last row, which stands for no card.
+    """
+
+    count: np.ndarray
+    of: int
+    cpu_milli: np.ndarray
+    gpus: np.ndarray
+    need: np.ndarray
+
+
 @dataclass(frozen=True)
 class CardShare:
     """What a task keeps of one card."""
@@ -98,9 +117,15 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Policy:
-    """ageing_s: waiting this long raises a job by one class of priority, never to urgent."""
+    """ageing_s: waiting this long raises a job by one class of priority, never to urgent; once more, and it goes before
+    those of its class that hold less (`order.is_overdue`).
+    """
 
     ageing_s: float = 12 * 3600.0
+    scores: tuple[tuple[Callable, float], ...] | None = None
+    """(score, weight) instead of `scores.SCORES`, for references in simulations."""
+    cards: Callable | None = None
+    """`(snapshot, request, node) -> cards of one task` instead of `cards.choose_cards`."""
 
 
 @dataclass

@@ -212,7 +212,7 @@ def test_a_gang_that_does_not_fit_leaves_no_trace(snapshot):
 def test_no_job_overtakes_an_earlier_one_that_asks_the_same(snapshot):
     """Same team, user and gang, the same effective priority or more, submitted earlier: it goes first."""
     started = {start.job for start in run_cycle(snapshot, POLICY, NOW).starts}
-    ready = [job for job in in_order(snapshot, POLICY, NOW) if not job.held and job.not_before <= NOW]
+    ready = [job for job in in_order(snapshot, snapshot.waiting, POLICY, NOW) if not job.held and job.not_before <= NOW]
     for place_in_line, later in enumerate(ready):
         if later.job in started:
             alike = [job for job in ready[:place_in_line] if (job.team, job.gang) == (later.team, later.gang)]
@@ -225,8 +225,9 @@ def test_without_quota_no_job_passes_one_that_waits_for_a_kind_of_card_it_took(s
     plan = run_cycle(snapshot, POLICY, NOW)
     starts = {start.job: start for start in plan.starts}
     wanted: set[int] = set()
-    for job in in_order(snapshot, POLICY, NOW):
+    for job in in_order(snapshot, snapshot.waiting, POLICY, NOW):
         if job.job in starts:
+            snapshot.take(starts[job.job], job)
             cards = (card for task in starts[job.job].tasks for card in task.cards)
             assert not wanted & {int(snapshot.gpu_kind[card.gpu]) for card in cards}
         elif plan.refusals[job.job][0].reason not in ("held", "start_after", "impossible"):

@@ -10,9 +10,9 @@ def test_only_touched_nodes_are_judged_again(monkeypatch):
     judged = []
     real_judge = table_module.judge
 
-    def counting_judge(snapshot, request, nodes):
+    def counting_judge(snapshot, request, nodes, scores):
         judged.append(len(nodes))
-        return real_judge(snapshot, request, nodes)
+        return real_judge(snapshot, request, nodes, scores)
 
     monkeypatch.setattr(table_module, "judge", counting_judge)
     nodes = "\n".join(f"n{number}: V100-32GBx4" for number in range(50))

@@ -45,6 +45,22 @@ def list_gpus(libvgpu: str | None = None, sys_root: str = "/sys") -> tuple[tuple
         pynvml.nvmlShutdown()
 
 
+def list_pcie() -> Links:
+    """The PCIe paths between the cards of `list_gpus`, in its order: NVLink hides them there. Raises Unavailable."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        raise Unavailable(f"NVML does not start: {error}") from error
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        handles = [handle for handle in handles if not _is_mig(handle)]
+        return tuple(tuple("X" if one is two else _distance(one, two) for two in handles) for one in handles)
+    except pynvml.NVMLError as error:
+        raise Unavailable(f"NVML fails: {error}") from error
+    finally:
+        pynvml.nvmlShutdown()
+
+
 def list_numa(sys_root: str = "/sys", allowed: set[int] | None = None) -> tuple[NumaView, ...]:
     """The machine's NUMA nodes with the cores that we may use; one node 0 where the kernel tells none."""
     allowed = os.sched_getaffinity(0) if allowed is None else allowed
@@ -52,7 +68,8 @@ def list_numa(sys_root: str = "/sys", allowed: set[int] | None = None) -> tuple[
     for path in sorted(Path(sys_root, "devices/system/node").glob("node[0-9]*"), key=lambda path: int(path.name[4:])):
         cpus = tuple(cpu for cpu in parse_cpus((path / "cpulist").read_text()) if cpu in allowed)
         found = re.search(r"MemTotal:\s+(\d+) kB", (path / "meminfo").read_text())
-        nodes.append(NumaView(int(path.name[4:]), cpus, int(found[1]) >> 10 if found else 0))
+        memory_mib = int(found[1]) >> 10 if found else 0
+        nodes.append(NumaView(int(path.name[4:]), cpus, memory_mib, _socket(sys_root, cpus)))
     if len(nodes) < 2:  # then all memory is there, also what the kernel adds later
         return (NumaView(0, tuple(sorted(allowed)), total_memory_mib()),)
     return tuple(nodes)
@@ -152,6 +169,15 @@ def _numa(handle, bus: str, sys_root: str) -> int | None:
     except pynvml.NVMLError:
         return None
     return (words[0] & -words[0]).bit_length() - 1 if words[0] else None
+
+
+def _socket(sys_root: str, cpus: tuple[int, ...]) -> int | None:
+    try:
+        path = Path(sys_root, f"devices/system/cpu/cpu{cpus[0]}/topology/physical_package_id")
+        package = int(path.read_text())
+    except (IndexError, OSError, ValueError):
+        return None
+    return package if package >= 0 else None
 
 
 def _links(handles: list) -> Links:

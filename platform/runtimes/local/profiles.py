@@ -37,6 +37,7 @@ class Machine:
     links: tuple[tuple[str, ...], ...]
     numa: tuple[int, ...]
     buses: tuple[str, ...]
+    pcie: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Simulated:
     gpus: tuple[GpuView, ...] = ()
     links: tuple[tuple[str, ...], ...] = ()
     numa: tuple[int, ...] = field(default=())  # the NUMA ids of the profile, in order; () when it has none
+    pcie: tuple[tuple[str, ...], ...] = ()
 
 
 CARDS = {
@@ -74,6 +76,17 @@ SYS SYS NV1 SYS NV1 NV2 X   NV2
 SYS SYS SYS NV1 NV2 NV1 NV2 X
 """
 
+_DGX_1_PCIE = """
+X   PIX PHB PHB SYS SYS SYS SYS
+PIX X   PHB PHB SYS SYS SYS SYS
+PHB PHB X   PIX SYS SYS SYS SYS
+PHB PHB PIX X   SYS SYS SYS SYS
+SYS SYS SYS SYS X   PIX PHB PHB
+SYS SYS SYS SYS PIX X   PHB PHB
+SYS SYS SYS SYS PHB PHB X   PIX
+SYS SYS SYS SYS PHB PHB PIX X
+"""
+
 
 def _rows(text: str) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(line.split()) for line in text.strip().splitlines())
@@ -89,6 +102,7 @@ MACHINES = {
         _rows(_DGX_1),
         (0, 0, 0, 0, 1, 1, 1, 1),
         ("06", "07", "0a", "0b", "85", "86", "89", "8a"),
+        _rows(_DGX_1_PCIE),
     ),
     "A100-NVLink": Machine(
         CARDS["A100-40GB"],
@@ -122,13 +136,15 @@ def simulate(text: str, node: str) -> Simulated:
     numa: tuple[int | None, ...] = (None,) * count
     if name in CARDS:
         card, links, buses = CARDS[name], _all_to_all(count, "PHB"), ("",) * count
+        pcie: tuple[tuple[str, ...], ...] = ()
     else:
         machine = MACHINES[name]
         card, numa = machine.card, machine.numa[:count]
         links = tuple(row[:count] for row in machine.links[:count])
+        pcie = tuple(row[:count] for row in machine.pcie[:count])
         buses = tuple(f"0000:{bus}:00.0" for bus in machine.buses[:count])
     gpus = tuple(_gpu(card, node, index, numa[index], buses[index]) for index in range(count))
-    return Simulated(gpus, links, tuple(sorted({id for id in numa if id is not None})))
+    return Simulated(gpus, links, tuple(sorted({id for id in numa if id is not None})), pcie)
 
 
 def _parse(text: str) -> tuple[int, str]:

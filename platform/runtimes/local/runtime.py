@@ -93,6 +93,7 @@ class LocalRuntime:
                 numa=self._numa,
                 gpus=gpus,
                 links=links,
+                pcie=self._pcie(driver),
                 ready=True,
                 facts={
                     "memory_limit": self.memory.kind,
@@ -184,6 +185,10 @@ class LocalRuntime:
         real, ids = inventory.list_numa(), self.simulated.numa
         simulated = len(ids) > 1 and all(gpu.simulated for gpu in self._cards.values())
         return inventory.spread_numa(ids, real) if simulated else real
+
+    def _pcie(self, driver: str) -> tuple[tuple[str, ...], ...]:
+        """The PCIe paths between the cards, which NVLink hides in `links`. Raises Unavailable."""
+        return self.simulated.pcie if driver == "none" else inventory.list_pcie()
 
     def _hardware(self) -> tuple[tuple[GpuView, ...], tuple[tuple[str, ...], ...], str]:
         """(cards, links, driver); simulated cards only where no driver answers. Raises Unavailable."""

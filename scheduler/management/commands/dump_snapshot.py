@@ -18,6 +18,8 @@ class Command(BaseCommand):
         names = [name for name in snapshot.__dataclass_fields__ if not name.endswith("_names")]
         fields = {name: getattr(snapshot, name) for name in names}
         fields["kind_names"] = snapshot.kind_names
+        fields["layouts"] = [layout and asdict(layout) for layout in snapshot.layouts]
+        fields["typical"] = snapshot.typical and asdict(snapshot.typical)
         fields["waiting"] = [asdict(waiting) for waiting in snapshot.waiting]
         self.stdout.write(json.dumps(fields, default=_plain, indent=1))
 

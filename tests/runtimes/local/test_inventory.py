@@ -9,6 +9,7 @@ import pytest
 from runtimes.base import NumaView, Unavailable
 from runtimes.gpu_sharing import HAMI, WATCHDOG
 from runtimes.local import inventory
+from runtimes.local.profiles import MACHINES
 from tests.runtimes.local.fake_nvml import FakeNvml, parse_topology
 
 TOPOLOGIES = Path(__file__).parent / "topologies"
@@ -124,6 +125,25 @@ def test_numa_nodes_are_read_from_sys(tmp_path):
         (path / "meminfo").write_text(f"Node {node} MemTotal:       2097152 kB\nNode {node} MemFree: 1 kB\n")
     nodes = inventory.list_numa(str(tmp_path), allowed={0, 2, 3, 4})
     assert nodes == (NumaView(0, (0, 4), 2048), NumaView(1, (2, 3), 2048))
+
+
+def test_the_socket_of_a_numa_node_is_that_of_its_cores(tmp_path):
+    for node, socket in ((0, 0), (1, 0), (2, 1)):
+        path = tmp_path / f"devices/system/node/node{node}"
+        path.mkdir(parents=True)
+        (path / "cpulist").write_text(f"{node}\n")
+        (path / "meminfo").write_text("")
+        core = tmp_path / f"devices/system/cpu/cpu{node}/topology"
+        core.mkdir(parents=True)
+        (core / "physical_package_id").write_text(f"{socket}\n")
+    assert [node.socket for node in inventory.list_numa(str(tmp_path), allowed={0, 1, 2})] == [0, 0, 1]
+
+
+def test_the_pcie_paths_are_told_where_nvlink_hides_them(monkeypatch):
+    known = MACHINES["V100-NVLink"].pcie
+    under = {(i, j): word for i, row in enumerate(known) for j, word in enumerate(row)}
+    nvml = use(monkeypatch, under=under)
+    assert inventory.list_pcie() == known and nvml.open == 0
 
 
 def test_one_numa_node_has_all_that_we_may_use(tmp_path):

@@ -1,0 +1,148 @@
+"""B1: how full pods with whole and shared GPUs make the openb cluster (FGD, ATC'23), by the scheduler's own place().
+
+    bin/bench b1 [--workload default,...|all] [--seeds 42-46] [--policies tessera,fgd,...] [--csv FILE] [--data DIR]
+
+The references prove the simulator: each point of their curves must equal the published one to 0.01. Then our policy:
+`tessera` takes what is usually asked from the default list, as from a history; `tessera-insample` from the list itself.
+Exits with 1 where a reference differs or a target is missed. Rows: bench,case,seed,policy,metric,value.
+"""
+
+import argparse
+import csv
+import gzip
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import mean
+
+from scheduler.core.types import Policy
+from scheduler.simulation.openb import Trace, allocation_at, build_cluster, load_trace, replay
+from scheduler.simulation.references import BEST_FIT, FGD
+
+DATA = Path(__file__).parent / "data"
+REFERENCES = {"fgd": (FGD, "FGD"), "bestfit": (BEST_FIT, "BestFit")}
+OURS = ("tessera", "tessera-insample")
+TARGETS = {"default": 95.5, "gpuspec33": 94.0}
+BELOW_FGD = 0.1
+EXACT = 0.01 + 1e-6
+POINTS = (90, 95, 100, 105, 110, 120, 130)
+
+Row = tuple[str, str, int, str, str, float]
+
+
+def main(arguments: list[str]) -> int:
+    options = _options(arguments)
+    folder = options.data / "openb"
+    published = load_published(folder)
+    rows, missed = [], []
+    for workload in _workloads(options.workload, folder):
+        trace, history = load_trace(folder, workload), load_trace(folder, "default")
+        for policy in options.policies:
+            runs = (run(trace, history, workload, seed, policy, published) for seed in options.seeds)
+            of_policy = [row for of_seed in runs for row in of_seed]
+            missed += judge(of_policy, workload, policy, published)
+            rows += of_policy
+            _print_summary(of_policy, workload, policy, published)
+    if options.csv:
+        with options.csv.open("w", newline="") as file:
+            csv.writer(file).writerows([("bench", "case", "seed", "policy", "metric", "value"), *rows])
+    print(*missed or ["every reference is exact and no target was missed"], sep="\n")
+    return 1 if missed else 0
+
+
+def run(trace: Trace, history: Trace, workload: str, seed: int, policy: str, published: dict) -> Iterator[Row]:
+    """One run's rows. metric `golden_difference`: the largest distance to the published curve, of references only."""
+    pods, ranks = trace.orders[seed]
+    snapshot = build_cluster(trace, ranks, (history if policy == "tessera" else trace).typical)
+    rule = REFERENCES[policy][0] if policy in REFERENCES else Policy()
+    began = time.perf_counter()
+    arrivals = list(replay(snapshot, (trace.pods[pod] for pod in pods), rule))
+    took = time.perf_counter() - began
+    curve = allocation_at(arrivals, 1000 * len(snapshot.gpu_node))
+    found = {f"alloc_pct_at_{x}": curve[x] for x in POINTS if x in curve}
+    found |= {"failed_pods": sum(not arrival.placed for arrival in arrivals), "decisions_per_s": len(arrivals) / took}
+    points = published.get((workload, REFERENCES.get(policy, ("", ""))[1], seed))
+    if points:
+        found["golden_difference"] = max(abs(round(curve[x], 2) - value) for x, value in points.items())
+    yield from (("b1", workload, seed, policy, metric, round(value, 4)) for metric, value in found.items())
+
+
+def judge(rows: list[Row], workload: str, policy: str, published: dict) -> list[str]:
+    """What a reader must know of these runs: references that differ, targets that were missed."""
+    if policy in REFERENCES:
+        return [
+            f"{policy} on {workload}, seed {seed}: {value} points from the published curve"
+            for _, _, seed, _, metric, value in rows
+            if metric == "golden_difference" and value > EXACT
+        ]
+    ours = _mean(rows, "alloc_pct_at_100")
+    fgd = [points[100] for (case, name, _), points in published.items() if (case, name) == (workload, "FGD")]
+    target = TARGETS.get(workload, mean(fgd) - BELOW_FGD if fgd else 0.0)
+    return [f"{policy} on {workload}: {ours:.2f} at 100 %, the target is {target:.2f}"] if ours < target else []
+
+
+def load_published(folder: Path) -> dict[tuple[str, str, int], dict[int, float]]:
+    """{(workload, policy, seed): {arrived %: allocation %}}; empty where the folder has none."""
+    path = folder / "published_dev.csv.gz"
+    if not path.exists():
+        return {}
+    with gzip.open(path, "rt") as file:
+        return {
+            (row["workload"], row["policy"], int(row["seed"])): {
+                int(name[3:]): float(value) for name, value in row.items() if name.startswith("at_") and value
+            }
+            for row in csv.DictReader(file)
+            if row["metric"] == "alloc_pct"
+        }
+
+
+def _print_summary(rows: list[Row], workload: str, policy: str, published: dict) -> None:
+    name = REFERENCES[policy][1] if policy in REFERENCES else "FGD"
+    curves = (published.get((workload, name, seed)) for seed in sorted({row[2] for row in rows}))
+    known = [points[100] for points in curves if points]
+    beside = f"{name} published {mean(known):.2f}" if known else "nothing published"
+    found, speed = _mean(rows, "alloc_pct_at_100"), _mean(rows, "decisions_per_s")
+    print(f"{_revision()} {workload:12} {policy:16} {found:6.2f} at 100 % ({beside}), {speed:.0f}/s", flush=True)
+
+
+def _mean(rows: list[Row], metric: str) -> float:
+    return mean(row[5] for row in rows if row[4] == metric)
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bin/bench b1")
+    parser.add_argument("--workload", default="default", help="names with commas between, or all")
+    parser.add_argument("--seeds", type=_numbers, default=_numbers("42-46"), help="42-46 or 42,44")
+    parser.add_argument("--policies", type=_policies, default=[*OURS, *REFERENCES])
+    parser.add_argument("--csv", type=Path)
+    parser.add_argument("--data", type=Path, default=DATA, help="a folder with openb/ in it")
+    return parser.parse_args(arguments)
+
+
+def _workloads(text: str, folder: Path) -> list[str]:
+    if text != "all":
+        return text.split(",")
+    return sorted(path.name.removeprefix("pods_").removesuffix(".csv.gz") for path in folder.glob("pods_*.csv.gz"))
+
+
+def _policies(text: str) -> list[str]:
+    unknown = set(text.split(",")) - {*OURS, *REFERENCES}
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no such policy: {', '.join(sorted(unknown))}")
+    return text.split(",")
+
+
+def _numbers(text: str) -> list[int]:
+    first, _, last = text.partition("-")
+    return list(range(int(first), int(last) + 1)) if last else [int(number) for number in text.split(",")]
+
+
+def _revision() -> str:
+    said = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return said.stdout.strip() or "unknown"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,50 @@
+"""What is usually asked is read from the newest jobs, and decides where the next one goes."""
+
+import make
+import pytest
+
+from scheduler import snapshots, tasks
+from scheduler.snapshots import load_world
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def ada():
+    """ada's team has quota in a shared pool of two cards on two nodes."""
+    dev, nlp = make.pool("dev", shared=True), make.team("nlp")
+    make.quota(nlp, dev)
+    for name in ("n1", "n2"):
+        make.gpu(make.node(name, pool=dev))
+    return make.user("ada", nlp)
+
+
+def test_each_task_of_the_newest_jobs_counts_once(ada):
+    make.job(ada, gpu="1/2", cpu="1", nodes=3)
+    make.job(ada, gpu="1/2", cpu="1")
+    make.job(ada, gpu="1", cpu="1")
+    typical = load_world(jobs=[]).snapshot.typical
+    assert typical.count.tolist() == [4, 1] and typical.need[0].tolist() == [500, 1000]
+
+
+def test_what_was_asked_long_ago_is_forgotten(ada, monkeypatch):
+    monkeypatch.setattr(snapshots, "HISTORY", 1)
+    make.job(ada, gpu="1/2")
+    make.job(ada, gpu="1")
+    assert load_world(jobs=[]).snapshot.typical.need[0].tolist() == [1000]
+
+
+def test_without_any_job_nothing_is_usual(ada):
+    assert load_world().snapshot.typical is None
+
+
+def test_a_quarter_goes_where_it_leaves_a_half(ada):
+    """n1 has three quarters free and n2 a half: the fuller card is n2, but halves are usual."""
+    first, second = (gpu for gpu in load_world().gpus)
+    make.start(make.job(ada, gpu="1/4", cpu="100m"), first)
+    make.start(make.job(ada, gpu="1/2", cpu="100m"), second)
+    for _ in range(30):
+        make.job(ada, gpu="1/2", cpu="100m", hold=True)
+    job = make.job(ada, gpu="1/4", cpu="100m")
+    tasks.cycle()
+    assert job.newest_tasks.get().node.name == "n1"
