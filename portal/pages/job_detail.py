@@ -246,8 +246,10 @@ class TaskLog:
 
     @property
     def download(self) -> str:
-        """Address of the whole log, "" while there is none."""
-        return reverse("job_log", args=[self.job.public_id, self.task.uuid]) if self.bytes else ""
+        """Address of the whole log, "" where none will come. It stands there before the first line: a log that is being
+        followed is not drawn again."""
+        nothing = self.task.is_final and self.bytes == 0
+        return "" if nothing else reverse("job_log", args=[self.job.public_id, self.task.uuid])
 
     @property
     def filename(self) -> str:

@@ -12,6 +12,7 @@ const touched = new Set();
 let pause = 0, asked = null;
 
 async function sync(anew = false) {
+  clearTimeout(pause);
   asked?.abort();
   asked = new AbortController();
   const { signal } = asked;

@@ -191,6 +191,11 @@ def test_no_output_yet_says_since_when_it_runs(cast, look):
     assert "No output yet; the program started" not in look(cast.ada, f"/j/{job.public_id}/?tab=log")
 
 
+def test_a_log_can_be_downloaded_from_the_start(cast, look):
+    job, [task] = started(cast.ada)
+    assert f'href="/j/{job.public_id}/log/{task.uuid}" download' in look(cast.ada, f"/j/{job.public_id}/")
+
+
 def test_a_job_that_wrote_nothing_says_so(cast, look):
     job, _tasks = started(cast.ada)
     make.end(job)
