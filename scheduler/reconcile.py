@@ -218,6 +218,8 @@ def record_sighting(step: Sighting, epoch: int) -> None:
             "exit_signal": view.signal,
             "peak_memory_mib": view.peak_memory_mib,
             "address": view.address,
+            # A task that is over before it was seen running still ran: the runtime knows since when.
+            "started_at": view.started_at if task.started_at is None and step.state in TASK_FINAL else None,
         }
         also = {name: value for name, value in found.items() if value not in (None, "")}
     ended = step.seen if step.state in TASK_FINAL else None

@@ -89,7 +89,9 @@ def settle_job(job: Job, *, actor: Actor = SYSTEM) -> None:
         retry(job, actor=actor, because=decisive.reason)
     else:
         reason = "completed" if state == JobState.SUCCEEDED else decisive.reason or job.stop_reason
-        advance(job, state, reason=reason, actor=actor, ended_at=Now(), exit_code=decisive.exit_code)
+        starts = [task.started_at for task in tasks if task.started_at]
+        times: dict[str, Any] = {"started_at": job.started_at or min(starts, default=None), "ended_at": Now()}
+        advance(job, state, reason=reason, actor=actor, exit_code=decisive.exit_code, **times)
 
 
 def may_retry(job: Job, reason: str) -> bool:

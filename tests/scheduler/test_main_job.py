@@ -69,6 +69,7 @@ def test_a_job_on_a_quarter_of_a_card_runs_and_its_log_is_kept(local, ada):
     assert (job.state, job.reason, job.exit_code) == (JobState.SUCCEEDED, "completed", 0)
     assert local.logs.read(task.uuid.hex, 0)[0] == b"slice 8127\n"
     assert task.cards[0]["memory_mib"] == 8127
+    assert task.started_at and job.started_at and job.started_at <= job.ended_at
     assert not Holding.objects.live().exists()
 
 
