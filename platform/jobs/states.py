@@ -141,7 +141,7 @@ REASONS: dict[str, Reason] = {
 # Why a job waits (PRODUCT 1.7). Sentences take the refusal's params, already put into people's units.
 WAIT_REASONS: dict[str, str | Promise] = {
     "ahead_in_queue": _("%(n)s jobs ahead of it need the same resources first"),
-    "no_fit_now": _("it asks for %(ask)s %(resource)s; the best node has %(best)s free, and %(free)s are free in all"),
+    "no_fit_now": _("%(resource)s: it asks for %(ask)s; the best node has %(best)s free, of %(free)s free in all"),
     "no_fit_now.slice": _(
         "no card has room for it: the best has %(free_mib)s of memory free, and the slice needs %(need_mib)s"
     ),
@@ -150,8 +150,8 @@ WAIT_REASONS: dict[str, str | Promise] = {
     ),
     "gang_incomplete": _("%(have)s of %(need)s tasks fit together now; all start together or none"),
     "fragmented": _("enough is free overall, in pieces too small"),
-    "team_limit": _("the team is at its limit: %(used)s of %(limit)s %(resource)s, and it asks for %(ask)s"),
-    "user_limit": _("you are at your limit: %(used)s of %(limit)s %(resource)s, and it asks for %(ask)s"),
+    "team_limit": _("the team is at its limit of %(resource)s: %(used)s of %(limit)s used, and it asks for %(ask)s"),
+    "user_limit": _("you are at your limit of %(resource)s: %(used)s of %(limit)s used, and it asks for %(ask)s"),
     "rate_policy": _("at most %(limit)s of a person's jobs run at once; %(used)s run now"),
     "model_unavailable": _("all %(models)s cards are taken or out of service"),
     "start_after": _("it is tried again after %(at)s"),

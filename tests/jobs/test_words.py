@@ -12,7 +12,7 @@ from jobs.words import end_words, wait_words
     [
         (
             {"code": "no_fit_now", "params": {"resource": "gpus", "free": 3, "ask": 2, "best": 1, "best_node": "n1"}},
-            "it asks for 2 GPUs on one node; the best node has 1 free, and 3 are free in all",
+            "GPUs on one node: it asks for 2; the best node has 1 free, of 3 free in all",
         ),
         (
             {
@@ -30,7 +30,7 @@ from jobs.words import end_words, wait_words
         ),
         (
             {"code": "team_limit", "params": {"resource": "gpu_milli", "used": 500, "limit": 500, "ask": 250}},
-            "the team is at its limit: ½ of ½ GPUs, and it asks for ¼",
+            "the team is at its limit of GPUs: ½ of ½ used, and it asks for ¼",
         ),
         ({"code": "held", "params": {"who": "ada"}}, "held by ada"),
         ({"code": "from_the_future", "params": {}}, "the scheduler has not looked at it yet"),

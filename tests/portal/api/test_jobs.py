@@ -105,7 +105,7 @@ def test_wait_has_position_reasons_and_their_words(ada, cast):
     Job.objects.update(wait_reasons=[reason], wait_position=3, wait_of=11)
     wait = ada.get(f"jobs/{job.public_id}/wait").json()
     assert (wait["position"], wait["of"], wait["reasons"][0]["code"]) == (3, 11, "team_limit")
-    assert wait["reasons"][0]["text"] == "the team is at its limit: 1 of 1 GPUs, and it asks for ¼"
+    assert wait["reasons"][0]["text"] == "the team is at its limit of GPUs: 1 of 1 used, and it asks for ¼"
     assert wait["reasons"][0]["params"]["ask"] == 250
 
 
