@@ -1,4 +1,5 @@
 /* The start, what a program is told about its card, and contexts: what they cost and what ends with them. */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -56,7 +57,7 @@ static void count_context(int card, int change) {
 }
 
 /* Each context is a block of its own, charged what the agent measured a context to cost. */
-static CUresult new_context(CUcontext context, CUdevice device) {
+static CUresult account_context(CUcontext context, CUdevice device) {
     struct block block;
     int card;
     CUresult result = card_of_device(device, &card);
@@ -69,6 +70,14 @@ static CUresult new_context(CUcontext context, CUdevice device) {
     }
     count_context(card, 1);
     return CUDA_SUCCESS;
+}
+
+static CUresult new_context(CUcontext context, CUdevice device) { /* one at a time: threads retain the same one */
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&mutex);
+    CUresult result = account_context(context, device);
+    pthread_mutex_unlock(&mutex);
+    return result;
 }
 
 static CUresult created(CUresult result, CUcontext *context, CUdevice device) {

@@ -1,6 +1,6 @@
 /* The NVML shim: memory and processes as far as the slice goes; everything else falls through to the real library. */
 #include <stddef.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "account.h"
@@ -16,6 +16,7 @@ enum {
     NVML_ERROR_NOT_FOUND = 6,
     NVML_ERROR_INSUFFICIENT_SIZE = 7,
     NVML_ERROR_FUNCTION_NOT_FOUND = 13,
+    NVML_ERROR_MEMORY = 20,
     NVML_ERROR_NOT_READY = 27
 };
 typedef struct { unsigned long long total, free, used; } nvmlMemory_t;
@@ -124,16 +125,18 @@ static void fill_detail(void *entries, unsigned int at, const struct slice_row *
 }
 
 static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned int *count, void *entries, fill *fill_one) {
-    static _Thread_local struct slice_row rows[MOST_ROWS];
     int card;
     if (!count) return NVML_ERROR_INVALID_ARGUMENT;
     nvmlReturn_t result = card_of(device, &card);
     if (result != NVML_SUCCESS) return result;
+    struct slice_row *rows = calloc(MOST_ROWS, sizeof *rows);
+    if (!rows) return NVML_ERROR_MEMORY;
     unsigned int room = *count;
     *count = rows_on(card, rows);
-    if (*count > room || (*count && !entries)) return NVML_ERROR_INSUFFICIENT_SIZE;
-    for (unsigned int i = 0; i < *count; i++) fill_one(entries, i, &rows[i], card);
-    return NVML_SUCCESS;
+    if (*count > room || (*count && !entries)) result = NVML_ERROR_INSUFFICIENT_SIZE;
+    for (unsigned int i = 0; result == NVML_SUCCESS && i < *count; i++) fill_one(entries, i, &rows[i], card);
+    free(rows);
+    return result;
 }
 
 static nvmlReturn_t no_processes(nvmlDevice_t device, unsigned int *count) {

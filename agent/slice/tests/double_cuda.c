@@ -144,7 +144,9 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *a
 }
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     if (!is_card(device)) return 101;
+    pthread_mutex_lock(&mutex);
     primary_count[device]++;
+    pthread_mutex_unlock(&mutex);
     return *context = &primary[device], CUDA_SUCCESS;
 }
 

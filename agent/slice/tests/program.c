@@ -102,12 +102,13 @@ static int churn(uint64_t most, int rounds) { /* allocate and free at random; 0:
 }
 
 static void *one_thread(void *most) {
-    CUresult (*retain)(CUcontext *, CUdevice);
+    CUresult (*retain)(CUcontext *, CUdevice), (*alloc_async)(CUdeviceptr *, size_t, CUstream);
     int (*set)(CUcontext);
     CUcontext context;
     void *found;
     GET(retain, "cuDevicePrimaryCtxRetain");
     GET(set, "cuCtxSetCurrent");
+    GET(alloc_async, "cuMemAllocAsync");
     retain(&context, 0);
     set(context);
     intptr_t failed = 0;
@@ -116,7 +117,8 @@ static void *one_thread(void *most) {
     for (int i = 0; i < 20000 && !failed; i++) {
         state = state * 1664525u + 1013904223u;
         if (count < 16 && (state >> 8) % 2) {
-            if (mem_alloc(&held[count], 1 + (state >> 10) % *(uint64_t *)most) == CUDA_SUCCESS) count++;
+            size_t size = 1 + (state >> 10) % *(uint64_t *)most;
+            if ((state & 64 ? mem_alloc(&held[count], size) : alloc_async(&held[count], size, NULL)) == CUDA_SUCCESS) count++;
         } else if (count && mem_free(held[--count]) != CUDA_SUCCESS) failed = 1;
     }
     while (count) failed |= mem_free(held[--count]);
