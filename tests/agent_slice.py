@@ -33,6 +33,7 @@ class Built:
     root: Path
     compiler: str = "gcc"
     sanitize: str = ""
+    flags: str = ""
 
     @property
     def shims(self) -> Path:
@@ -57,8 +58,8 @@ class Built:
     def build(self) -> "Built":
         self.driver.mkdir(parents=True)
         must([
-            "make", "-s", "-j2", "-C", SOURCES, f"CC={self.compiler}", f"BUILD={self.shims}", f"SANITIZE={self.sanitize}",
-            f"DRIVER_DIR={self.driver}", f"SLICE_DIR={self.root / 'nowhere'}",
+            "make", "-s", "-j2", "-C", SOURCES, f"CC={self.compiler}", f"SANITIZE={self.sanitize}", f"CFLAGS={self.flags}",
+            f"BUILD={self.shims}", f"DRIVER_DIR={self.driver}", f"SLICE_DIR={self.root / 'nowhere'}",
         ])  # fmt: skip
         tests, shared = SOURCES / "tests", ["-shared", "-Wl,-Bsymbolic"]
         names = f'-DNAMES="{self.shims}/cuda/names.inc"'
@@ -74,7 +75,7 @@ class Slice:
     """A directory with the two shims and a slice's files beside them, as a task without a mount namespace has it."""
 
     def __init__(self, built: Built, path: Path, limits: list[int]):
-        self.built, self.path, self.limits = built, path, limits
+        self.built, self.path, self.started = built, path, []
         path.mkdir()
         for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
             (path / name).symlink_to(built.shims / name)
@@ -99,10 +100,20 @@ class Slice:
         return run([self.built.program, *words], env=self.environment(**more))
 
     def start(self, *words, library: Path | None = None, before=(), **more: str) -> subprocess.Popen:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*map(str, before), str(self.built.program), *map(str, words)],
             env=self.environment(library, **more), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
+        self.started.append(process)
+        return process
+
+    def end(self) -> None:
+        """End whatever was started here, by its own handle."""
+        for process in self.started:
+            process.kill()
+            process.wait()
+            process.stdin.close()
+            process.stdout.close()
 
     def held(self, size: int, **more) -> subprocess.Popen:
         """A process that has tried to allocate size bytes; .answer is what it was told."""

@@ -357,6 +357,12 @@ static void set_own(int card, uint64_t bytes) { /* a store, not an addition: gar
     if (bytes > atomic_load_explicit(&mine()->peak[card], memory_order_relaxed)) atomic_store(&mine()->peak[card], bytes);
 }
 
+#ifdef SLICE_LINGER /* only in tests: makes it likely that a kill comes while the lock is held */
+static void linger(void) { for (volatile int i = 0; i < SLICE_LINGER; i++) {} }
+#else
+static void linger(void) {}
+#endif
+
 bool slice_charge(int card, uint64_t bytes) {
     if (bytes == 0) return true;
     if (card < 0) return false;
@@ -365,7 +371,9 @@ bool slice_charge(int card, uint64_t bytes) {
     if (lock_slice()) {
         uint64_t limit = slice_limit(card), used = add(account.own[card], used_by_others(card));
         fits = used <= limit && bytes <= limit - used;
+        linger();
         if (fits) set_own(card, account.own[card] + bytes);
+        linger();
         unlock_slice();
     }
     unlock_account();

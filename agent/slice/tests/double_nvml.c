@@ -10,6 +10,7 @@ typedef struct { unsigned int pid; unsigned long long used; } process_v1;
 static int cards[3] = {1, 2, 3};
 
 #define DOUBLE(declaration) declaration; declaration
+DOUBLE(int nvmlInitWithFlags(unsigned int flags)) { return (int)flags; }
 DOUBLE(int nvmlInit_v2(void)) { return 0; }
 DOUBLE(int nvmlShutdown(void)) { return 0; }
 DOUBLE(int nvmlDeviceGetCount_v2(unsigned int *count)) { return *count = 3, 0; }

@@ -1,7 +1,6 @@
 """The slice library built once for all its tests, and slices of it."""
 
 import shutil
-import subprocess
 
 import pytest
 from agent_slice import LIMIT, NO_COMPILER, Built, Slice
@@ -14,6 +13,12 @@ def built(tmp_path_factory) -> Built:
     return Built(tmp_path_factory.mktemp("slice")).build()
 
 
+@pytest.fixture(scope="session")
+def lingering(built, tmp_path_factory) -> Built:
+    """Shims that stay in the locked section for a while, so that a kill is likely to hit it."""
+    return Built(tmp_path_factory.mktemp("lingering"), flags="-DSLICE_LINGER=20000").build()
+
+
 @pytest.fixture
 def make_slice(tmp_path):
     made = []
@@ -22,7 +27,9 @@ def make_slice(tmp_path):
         made.append(Slice(built, tmp_path / f"slice{len(made)}", list(limits) or [LIMIT, LIMIT // 2]))
         return made[-1]
 
-    return make
+    yield make
+    for one in made:
+        one.end()
 
 
 @pytest.fixture
@@ -31,13 +38,6 @@ def a_slice(built, make_slice) -> Slice:
 
 
 @pytest.fixture
-def processes():
-    """Ends whatever a test started, by its own handle."""
-    started: list[subprocess.Popen] = []
-    yield started
-    for process in started:
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe:
-                pipe.close()
+def processes() -> list:
+    """What a test started, in order; the slice ends them."""
+    return []
