@@ -58,13 +58,14 @@ class Built:
     def build(self) -> "Built":
         self.driver.mkdir(parents=True)
         must([
-            "make", "-s", "-j2", "-C", SOURCES, f"CC={self.compiler}", f"SANITIZE={self.sanitize}", f"CFLAGS={self.flags}",
+            "make", "-s", "-j2", "-C", SOURCES,
+            f"CC={self.compiler}", f"SANITIZE={self.sanitize}", f"CFLAGS={self.flags}",
             f"BUILD={self.shims}", f"DRIVER_DIR={self.driver}", f"SLICE_DIR={self.root / 'nowhere'}",
         ])  # fmt: skip
         tests, shared = SOURCES / "tests", ["-shared", "-Wl,-Bsymbolic"]
         names = f'-DNAMES="{self.shims}/cuda/names.inc"'
         cuda, nvml = self.driver / "libcuda.so.1", self.driver / "libnvidia-ml.so.1"
-        doubled = [tests / "double_cuda.c", tests / "double_names.c"]
+        doubled = [tests / f"double_{part}.c" for part in ("cuda", "tables", "names")]
         self.compile(*shared, "-Wl,-soname,libcuda.so.1", names, *doubled, "-o", cuda, "-lpthread", "-ldl")
         self.compile(*shared, "-Wl,-soname,libnvidia-ml.so.1", tests / "double_nvml.c", "-o", nvml)
         self.compile(tests / "program.c", tests / "cases.c", "-o", self.program, "-lpthread", "-ldl")

@@ -509,7 +509,10 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle) {
     return CUDA_SUCCESS;
 }
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value) {
-    return *(uint64_t *)value = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? pool_of(pool)->reserved : pool_of(pool)->live, CUDA_SUCCESS;
+    pthread_mutex_lock(&mutex);
+    *(uint64_t *)value = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? pool_of(pool)->reserved : pool_of(pool)->live;
+    pthread_mutex_unlock(&mutex);
+    return CUDA_SUCCESS;
 }
 int cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value);
 int cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value) {
