@@ -197,6 +197,22 @@ def test_the_cost_of_the_shim_is_small(a_slice, built):
     assert shimmed - bare < 500
 
 
+def test_a_process_starts_hardly_later(a_slice, built):
+    """Under 3 ms extra from start to the first answer about memory, best of 15 against the bare double."""
+
+    def best(library) -> float:
+        taken = []
+        for _ in range(15):
+            begin = time.perf_counter()
+            must([built.program, "tell"], env=a_slice.environment(library))
+            taken.append(time.perf_counter() - begin)
+        return min(taken)
+
+    bare, shimmed = best(built.driver), best(None)
+    print(f"process: {bare * 1000:.2f} ms bare, {shimmed * 1000:.2f} ms with the shim")
+    assert shimmed - bare < 0.003
+
+
 def test_a_launch_by_cugetprocaddress_is_the_drivers_own_function(a_slice):
     program = (
         "import ctypes, sys\n"

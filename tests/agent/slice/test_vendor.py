@@ -1,13 +1,15 @@
-"""Against NVIDIA's own files, downloaded for the test and never kept: the interface as its header has it, and a runtime."""
+"""Against NVIDIA's own files, downloaded for the test and never kept: its header, a runtime, a driver."""
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
-from agent_slice import LIMIT, SOURCES, run
+from agent_slice import CARDS, LIMIT, SOURCES, must, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -110,3 +112,52 @@ def test_a_genuine_runtime_sees_the_slice(a_slice, tmp_path):
     runtime = next(downloaded(tmp_path, RUNTIME, *RUNTIME_FOR).rglob("libcudart*.so*"))
     done = run([sys.executable, "-c", RUN, runtime], env=a_slice.environment())
     assert done.stdout.splitlines() == ["0 10020", f"0 {LIMIT} {LIMIT}", "0", "2", "0", "0"], done.stderr
+
+
+LOOK_UP = """
+import ctypes, re, sys
+shim, real = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL(sys.argv[1])
+names = open(sys.argv[2] + "/names/libcuda.txt").read().split()
+hooks = dict(re.findall(r'^HOOK\\((\\w+), "(\\w+)"', open(sys.argv[2] + "/src/hooks.h").read(), re.M))
+
+def address(library, name):
+    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+
+def ask(library, name, version, flags):
+    found = ctypes.c_void_p()
+    result = library.cuGetProcAddress(name.encode(), ctypes.byref(found), version, ctypes.c_uint64(flags))
+    return result, found.value
+
+ours = {address(shim, name): name for name in hooks}
+same = hooked = 0
+for name in sorted({re.sub(r"(_v\\d+)?(_pt[sd]z)?$", "", name) for name in names}):
+    for version, flags in [(v, f) for v in (2000, 5000, 11030, 12000, 12020) for f in (0, 2)]:
+        (result, mine), (expected, theirs) = ask(shim, name, version, flags), ask(real, name, version, flags)
+        assert result == expected, (name, version, flags)
+        if mine == theirs:
+            assert not theirs or name not in hooks.values(), (name, version, flags)
+            same += theirs is not None
+        else:
+            assert hooks[ours[mine]] == name and address(real, ours[mine]) == theirs, (name, version, flags)
+            hooked += 1
+print(same, hooked)
+"""
+
+
+def test_lookups_in_a_genuine_driver(built, tmp_path):
+    """Every name, five versions, both kinds of stream: the driver's own answer, or our hook for that function."""
+    genuine = os.environ.get("TESSERA_GENUINE_LIBCUDA", "/usr/lib/x86_64-linux-gnu/libcuda.so.1")
+    if not Path(genuine).exists():
+        pytest.skip("NO GENUINE libcuda.so.1 (TESSERA_GENUINE_LIBCUDA): lookups were not compared with a real driver.")
+    (tmp_path / "driver").mkdir()
+    shutil.copy(genuine, tmp_path / "driver" / "libcuda.so.1")
+    must([
+        "make", "-s", "-C", SOURCES, f"BUILD={tmp_path}/build", f"DRIVER_DIR={tmp_path}/driver",
+        f"{tmp_path}/build/libcuda.so.1",
+    ])  # fmt: skip
+    must([built.slicectl, "create", tmp_path / "build" / "slice", f"{CARDS[0]}=64MiB"])
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path / "build")}
+    done = must([sys.executable, "-c", LOOK_UP, tmp_path / "driver" / "libcuda.so.1", SOURCES], env=environment)
+    same, hooked = map(int, done.split())
+    print(f"{same} answers untouched, {hooked} ours")
+    assert same > 1000 and hooked > 200
