@@ -1,0 +1,52 @@
+/* A double of NVML: three cards of 32,510 MiB, and a stranger's process on each. */
+#include <stdio.h>
+#include <string.h>
+
+typedef struct { unsigned long long total, free, used; } memory_v1;
+typedef struct { unsigned int version; unsigned long long total, reserved, free, used; } memory_v2;
+typedef struct { unsigned int pid; unsigned long long used; unsigned int gi, ci; } process_v2;
+typedef struct { unsigned int pid; unsigned long long used; } process_v1;
+#define TOTAL (32510ull << 20)
+static int cards[3] = {1, 2, 3};
+
+#define DOUBLE(declaration) declaration; declaration
+DOUBLE(int nvmlInitWithFlags(unsigned int flags)) { return (int)flags; }
+DOUBLE(int nvmlInit_v2(void)) { return 0; }
+DOUBLE(int nvmlShutdown(void)) { return 0; }
+DOUBLE(int nvmlDeviceGetCount_v2(unsigned int *count)) { return *count = 3, 0; }
+DOUBLE(int nvmlDeviceGetHandleByIndex_v2(unsigned int index, void **device)) { return index < 3 ? *device = &cards[index], 0 : 2; }
+DOUBLE(int nvmlDeviceGetUUID(void *device, char *text, unsigned int length)) {
+    snprintf(text, length, "GPU-00000000-0000-0000-0000-%012x", *(int *)device);
+    return 0;
+}
+DOUBLE(int nvmlDeviceGetName(void *device, char *text, unsigned int length)) { return snprintf(text, length, "Doubled V100 %d", *(int *)device), 0; }
+DOUBLE(int nvmlDeviceGetMemoryInfo(void *device, memory_v1 *memory)) {
+    (void)device;
+    *memory = (memory_v1){TOTAL, TOTAL - (9ull << 30), 9ull << 30};
+    return 0;
+}
+DOUBLE(int nvmlDeviceGetMemoryInfo_v2(void *device, memory_v2 *memory)) {
+    (void)device;
+    *memory = (memory_v2){memory->version, TOTAL + (258ull << 20), 258ull << 20, TOTAL - (9ull << 30), 9ull << 30};
+    return 0;
+}
+static int stranger_v1(unsigned int *count, process_v1 *rows) { return rows && *count ? rows[0] = (process_v1){4242, 9ull << 30}, *count = 1, 0 : (*count = 1, 7); }
+static int stranger_v2(unsigned int *count, process_v2 *rows) { return rows && *count ? rows[0] = (process_v2){4242, 9ull << 30, 0, 0}, *count = 1, 0 : (*count = 1, 7); }
+#define PROCESSES(name, version) DOUBLE(int name(void *device, unsigned int *count, void *rows)) { return (void)device, stranger_##version(count, rows); }
+PROCESSES(nvmlDeviceGetComputeRunningProcesses, v1)
+PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, v2)
+PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, v2)
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses, v1)
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, v2)
+PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, v2)
+PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses, v1)
+PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2, v2)
+PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, v2)
+DOUBLE(int nvmlDeviceGetAccountingPids(void *device, unsigned int *count, unsigned int *pids)) {
+    (void)device;
+    return *count ? pids[0] = 4242, *count = 1, 0 : 7;
+}
+DOUBLE(int nvmlDeviceGetProcessUtilization(void *device, void *samples, unsigned int *count, unsigned long long since)) {
+    (void)device, (void)samples, (void)since;
+    return *count = 1, 0;
+}

@@ -1,0 +1,43 @@
+"""The slice library built once for all its tests, and slices of it."""
+
+import shutil
+
+import pytest
+from agent_slice import LIMIT, NO_COMPILER, Built, Slice
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory) -> Built:
+    if not (shutil.which("gcc") and shutil.which("make")):
+        pytest.skip(NO_COMPILER)
+    return Built(tmp_path_factory.mktemp("slice")).build()
+
+
+@pytest.fixture(scope="session")
+def lingering(built, tmp_path_factory) -> Built:
+    """Shims that stay in the locked section for a while, so that a kill is likely to hit it."""
+    return Built(tmp_path_factory.mktemp("lingering"), flags="-DSLICE_LINGER=20000").build()
+
+
+@pytest.fixture
+def make_slice(tmp_path):
+    made = []
+
+    def make(built: Built, *limits: int) -> Slice:
+        made.append(Slice(built, tmp_path / f"slice{len(made)}", list(limits) or [LIMIT, LIMIT // 2]))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end()
+
+
+@pytest.fixture
+def a_slice(built, make_slice) -> Slice:
+    return make_slice(built)
+
+
+@pytest.fixture
+def processes() -> list:
+    """What a test started, in order; the slice ends them."""
+    return []
