@@ -3,6 +3,8 @@
 
 PYTHONPATH="$PWD:$PWD/platform"
 export PYTHONPATH
+# Some shells and images forbid compiled files. Five processes that compile Django at each start are not worth that.
+unset PYTHONDONTWRITEBYTECODE
 
 fail() {
   printf '%s\n  %s\n' "$1" "$2" >&2

@@ -93,17 +93,21 @@ class Platform:
         self.open_place()
         first_start = not (self.data / "postgres").exists()
         with step("Starting PostgreSQL and Valkey"):
+            # Python needs longer to come up than the servers do, and asks nothing of them until then.
+            self.commands = self.start_command("-m", "config.commands", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self.start_app(self.web())
             self.start_servers()
         with step("Bringing the database up to date"):
-            self.commands = self.start_command("-m", "config.commands", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             self.manage("migrate", "--verbosity", "0")
         with step("Taking this machine's inventory"):
-            self.start_apps()  # they need longer than the inventory to come up
+            self.start_app(self.worker())
             self.manage("take_inventory")
         with step("Waiting for the portal"):
             if self.options.demo_once or (first_start and not self.options.no_demo):
                 self.follower = self.start_follower()  # up before its job is, so that no line is late
             self.apps[0].wait_until_ready(120)
+        self.start_app(self.beat())
+        self.write_running()
         demo_job = self.greet()
         if not demo_job:
             return 1 if self.options.demo_once else self.tend_forever()
@@ -141,10 +145,13 @@ class Platform:
             server.wait_until_ready(60)  # recovery after a crash writes back what was not yet on disk
         create_database(run)
 
-    def start_apps(self) -> None:
+    def start_app(self, program: Program) -> None:
+        self.apps.append(Child(program))
+        self.apps[-1].start()
+
+    def web(self) -> Program:
         descriptors = tuple(sock.fileno() for sock in self.sockets)
-        worker = ["worker", "-c", "2", "-Q", "scheduler,default", "--without-gossip", "--without-mingle"]
-        web = Program(
+        return Program(
             name="web",
             argv=[sys.executable, "-m", "config.web"],
             log=self.log("web"),
@@ -152,15 +159,14 @@ class Platform:
             pass_fds=descriptors,
             is_ready=lambda pid: is_live(self.options.port),
         )
-        beat_file = str(self.data / "beat-schedule")
-        self.apps = [
-            Child(web),
-            Child(Program("worker", [*CELERY, *worker], self.log("worker"), {"TESSERA_ROLE": "worker"})),
-            Child(Program("beat", [*CELERY, "beat", "-s", beat_file], self.log("beat"), {"TESSERA_ROLE": "beat"})),
-        ]
-        for app in self.apps:
-            app.start()
-        self.write_running()
+
+    def worker(self) -> Program:
+        options = ["worker", "-c", "2", "-Q", "scheduler,default", "--without-gossip", "--without-mingle"]
+        return Program("worker", [*CELERY, *options], self.log("worker"), {"TESSERA_ROLE": "worker"})
+
+    def beat(self) -> Program:
+        file = str(self.data / "beat-schedule")
+        return Program("beat", [*CELERY, "beat", "-s", file], self.log("beat"), {"TESSERA_ROLE": "beat"})
 
     def greet(self) -> str:
         """Print the banner. Returns the demo job's id, "" when there is none."""

@@ -133,10 +133,11 @@ DATABASES = {
         "PASSWORD": env_text("PGPASSWORD"),
         "HOST": env_text("PGHOST", str(TESSERA_RUN)),
         "PORT": env_text("PGPORT"),
+        "CONN_HEALTH_CHECKS": True,  # of pooled ones too: after a restart of the server none fails once
         **(
             {"OPTIONS": {"pool": {"min_size": 2, "max_size": 16, "timeout": 10}}}
             if TESSERA_ROLE == "web"
-            else {"CONN_MAX_AGE": None, "CONN_HEALTH_CHECKS": True}
+            else {"CONN_MAX_AGE": None}
         ),
     }
 }
