@@ -1,0 +1,37 @@
+"""The connections of the web process, on real PostgreSQL, in a process of their own: the suite itself has no pool."""
+
+import os
+import subprocess
+import sys
+
+CUT_AND_ASK = """
+import django, psycopg
+django.setup()
+from django.db import connection
+
+def ask():
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        pid = cursor.fetchone()[0]
+    connection.close()  # back to the pool, as after a request
+    return pid
+
+pooled = {ask() for _ in range(4)}
+with psycopg.connect(dbname=connection.settings_dict["NAME"], autocommit=True) as other:
+    for pid in pooled:
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+again = {ask() for _ in range(4)}
+connection.close_pool()
+print(len(pooled) > 0 and not again & pooled)
+"""
+
+
+def test_no_request_meets_a_pooled_connection_that_died_with_the_server():
+    asked = subprocess.run(
+        [sys.executable, "-c", CUT_AND_ASK],
+        env={**os.environ, "TESSERA_ROLE": "web", "TESSERA_SECRET_KEY": "of a test"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert asked.stdout.strip() == "True", asked.stderr
