@@ -55,8 +55,15 @@ def open_run(data: Path) -> Path:
 
 
 def runtime_home() -> Path:
+    """Root's own runtime directory is closed to the accounts that its jobs run under, who must pass: then /tmp."""
     home = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
-    if home.is_absolute() and home.is_dir() and home.stat().st_uid == os.geteuid() and os.access(home, os.W_OK):
+    if (
+        os.geteuid()
+        and home.is_absolute()
+        and home.is_dir()
+        and home.stat().st_uid == os.geteuid()
+        and os.access(home, os.W_OK)
+    ):
         return home
     return Path(tempfile.gettempdir())
 

@@ -16,6 +16,16 @@ def test_the_run_directory_is_private_and_found_again(tmp_path, monkeypatch):
     assert place.open_run(tmp_path / "data") == run
 
 
+@pytest.mark.parametrize(("euid", "closed_home_is_taken"), [(0, False), (None, True)])
+def test_roots_jobs_can_pass_to_the_run_directory(euid, closed_home_is_taken, tmp_path, monkeypatch):
+    """Jobs of root run under other accounts; those of anybody else run under the same one."""
+    owner = tmp_path.stat().st_uid
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(place.os, "geteuid", lambda: (owner or 1000) if euid is None else euid)
+    os.chown(tmp_path, -1, -1) if owner else os.chown(tmp_path, 1000, -1)
+    assert (place.runtime_home() == tmp_path) == closed_home_is_taken
+
+
 def test_a_run_directory_that_others_may_enter_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(place, "runtime_home", lambda: tmp_path)
     place.open_run(tmp_path / "data").chmod(0o755)
