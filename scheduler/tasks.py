@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from celery import shared_task
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.utils import timezone
 
 from jobs.models import IdempotencyKey
@@ -43,6 +43,7 @@ def reconcile() -> None:
 @shared_task
 def take_inventory() -> None:
     """What the nodes are now: facts, cards, last seen."""
+    _leave_dead_connection()
     try:
         record_inventory(the_runtime().list_nodes())
     except Unavailable as away:
@@ -52,10 +53,12 @@ def take_inventory() -> None:
 @shared_task
 def sweep() -> None:
     """Drop answers to submits that nobody can still be retrying."""
+    _leave_dead_connection()
     IdempotencyKey.objects.filter(created_at__lt=timezone.now() - KEYS_KEPT).delete()
 
 
 def _lead(name: str, act: Callable[[int], None]) -> None:
+    _leave_dead_connection()
     try:
         with leading(name) as epoch:
             while epoch is not None:
@@ -66,6 +69,12 @@ def _lead(name: str, act: Callable[[int], None]) -> None:
                     return
     except OperationalError as gone:  # the database restarts: the next beat finds it again
         log.warning("%s waits for the database: %s", name, gone)
+
+
+def _leave_dead_connection() -> None:
+    """Celery keeps a connection for CELERY_DB_REUSE_MAX tasks, even one whose server crashed: look before each task."""
+    if not connection.in_atomic_block:
+        connection.close_if_unusable_or_obsolete()
 
 
 def _one_cycle(epoch: int) -> None:
