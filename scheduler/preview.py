@@ -37,6 +37,7 @@ class PoolRoom:
 
     cards_free, cards_total: whole cards. free_milli, total_milli: thousandths of cards, slices counted.
     largest_slice_mib: on one card. may_milli: what the limits of the person's teams still allow, None = no limit.
+    may_slice_mib: the largest slice within that.
     """
 
     pool: str
@@ -49,6 +50,7 @@ class PoolRoom:
     total_milli: int
     largest_slice_mib: int
     may_milli: int | None
+    may_slice_mib: int
     waiting: int
 
 
@@ -98,6 +100,7 @@ def _room(world: World, place: int, team_ids: list[int], waiting: int) -> PoolRo
     free = np.minimum(free, 10 * snapshot.gpu_free_percent[sliced])
     teams = [at for at, team in enumerate(world.teams) if team.pk in team_ids]
     room = max((int(snapshot.team_room(team, place)[0]) for team in teams), default=0)
+    within = np.minimum(snapshot.gpu_free_mib[sliced], snapshot.gpu_total_mib[sliced] * min(max(room, 0), 1000) // 1000)
     mine = [gpu for gpu in world.gpus if gpu.pool_id == pool.pk]
     return PoolRoom(
         pool=pool.name,
@@ -110,6 +113,7 @@ def _room(world: World, place: int, team_ids: list[int], waiting: int) -> PoolRo
         total_milli=1000 * len(mine),
         largest_slice_mib=int(snapshot.gpu_free_mib[sliced].max(initial=0)),
         may_milli=None if room > 10**12 else max(room, 0),
+        may_slice_mib=int(within.max(initial=0)),
         waiting=waiting,
     )
 

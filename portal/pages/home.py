@@ -129,8 +129,8 @@ def offer(room: PoolRoom) -> str:
         return (
             ngettext("%(count)s whole %(models)s in %(pool)s", "%(count)s whole %(models)s in %(pool)s", whole) % params
         )
-    if room.shared and room.largest_slice_mib and allowed:
-        params["memory"] = show_memory(room.largest_slice_mib)
+    if room.shared and room.may_slice_mib:
+        params["memory"] = show_memory(room.may_slice_mib)
         return _("a slice of up to %(memory)s in %(pool)s") % params
     return ""
 

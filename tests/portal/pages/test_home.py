@@ -48,6 +48,12 @@ def test_the_first_line_knows_the_limit_of_the_team(cast, look):
     assert "You can start now: 1 whole V100-32GB in dev<" in look(cast.ada)
 
 
+def test_a_slice_is_offered_only_as_large_as_the_limit_of_the_team(cast, look):
+    cast.nlp.quotas.filter(pool__name="dev").update(gpu_milli_limit=250)
+    cast.nlp.quotas.filter(pool__name="train").update(gpu_milli_limit=0)
+    assert "You can start now: a slice of up to 8.5 GB in dev<" in look(cast.ada)
+
+
 def test_a_person_without_a_share_is_told_whom_to_ask(cast, look):
     assert "Ask an admin to give your team one." in look(make.user("fay", make.team("fresh")))
 
