@@ -155,8 +155,9 @@ def load_ended(seen: Iterable[ContainerView]) -> set[str]:
     return {uuid.hex for uuid in final.values_list("uuid", flat=True)}
 
 
-def reconcile_once(runtime: Runtime, epoch: int) -> list[Step]:
-    """One round. Returns the steps that were run. Raises Unavailable where the runtime does not answer."""
+def reconcile_once(runtime: Runtime, epoch: int) -> bool:
+    """One round. True where something moves or comes up, so that another look soon pays. Raises Unavailable where the
+    runtime does not answer."""
     rows = load_rows()
     seen = runtime.list_containers()
     steps = compare(rows, seen, load_ended(seen))
@@ -167,7 +168,8 @@ def reconcile_once(runtime: Runtime, epoch: int) -> list[Step]:
             log.info("%s dropped: %s", type(step).__name__, stale)
         except Unavailable as away:
             log.warning("%s waits for the runtime: %s", type(step).__name__, away)
-    return steps
+    moves = any(isinstance(step, Start | Sighting) for step in steps)
+    return moves or any(view.phase == "starting" for view in seen)
 
 
 def run_step(step: Step, runtime: Runtime, epoch: int) -> None:

@@ -16,7 +16,7 @@ from scheduler.core.cycle import run_cycle
 from scheduler.core.types import Policy
 from scheduler.inventory import record_inventory
 from scheduler.lease import leading, note_success, wanted_again
-from scheduler.reconcile import Sighting, Start, reconcile_once
+from scheduler.reconcile import reconcile_once
 from scheduler.runtime import the_runtime
 from scheduler.snapshots import load_world
 
@@ -86,15 +86,7 @@ def _one_cycle(epoch: int) -> None:
 def _one_reconcile(epoch: int) -> None:
     runtime, until = the_runtime(), time.monotonic() + FOLLOW_S
     try:
-        steps = reconcile_once(runtime, epoch)
-        while any(isinstance(step, Start | Sighting) for step in steps) or _coming_up(runtime):
-            if time.monotonic() > until:
-                return
+        while reconcile_once(runtime, epoch) and time.monotonic() < until:
             time.sleep(LOOK_S)
-            steps = reconcile_once(runtime, epoch)
     except Unavailable as away:
         log.warning("reconcile waits for the runtime: %s", away)
-
-
-def _coming_up(runtime) -> bool:
-    return any(view.phase == "starting" for view in runtime.list_containers())

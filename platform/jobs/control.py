@@ -6,8 +6,8 @@ from django.db.models.functions import Now
 from accounts.models import User
 from accounts.permissions import require
 from common.errors import Conflict
-from events.bus import Actor, hint
-from jobs.lifecycle import lock_job, move_task, note, requeue
+from events.bus import Actor, hint, record
+from jobs.lifecycle import lock_job, move_task, requeue
 from jobs.models import Job
 from jobs.states import JobState, TaskState
 from quotas.services import admit_waiting_job
@@ -22,7 +22,7 @@ def stop_job(*, actor: User, job: Job, reason: str = "stopped_by_user") -> Job:
         return job
     who = Actor(actor.username, actor.pk)
     Job.objects.filter(pk=job.pk).update(stop_requested_at=Now(), stop_requested_by=actor.username, stop_reason=reason)
-    note(job, "stop_requested", actor=who, params={"reason": reason})
+    record(job, "stop_requested", actor=who, params={"reason": reason})
     for task in job.newest_tasks.filter(state=TaskState.PENDING):
         move_task(task, TaskState.STOPPED, reason=reason, actor=who)
     hint("reconcile")
@@ -38,7 +38,7 @@ def hold_job(*, actor: User, job: Job) -> Job:
         raise Conflict("only_waiting_jobs", state=job.state.lower())
     if job.held_at is None:
         Job.objects.filter(pk=job.pk).update(held_at=Now(), held_by=actor.username)
-        note(job, "held", actor=Actor(actor.username, actor.pk))
+        record(job, "held", actor=Actor(actor.username, actor.pk))
         hint("cycle")
     return _fresh(job)
 
@@ -49,7 +49,7 @@ def release_job(*, actor: User, job: Job) -> Job:
     job = lock_job(job.pk)
     if job.held_at is not None:
         Job.objects.filter(pk=job.pk).update(held_at=None, held_by="")
-        note(job, "released", actor=Actor(actor.username, actor.pk))
+        record(job, "released", actor=Actor(actor.username, actor.pk))
         hint("cycle")
     return _fresh(job)
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from common.errors import StaleState
 from common.locks import lock_rows
-from events.bus import SYSTEM, Actor, hint, record, ring_pool
+from events.bus import SYSTEM, Actor, hint, ring_pool
 from events.transitions import advance
 from jobs.models import Job, Task
 from jobs.states import HOLDING, JOB_FINAL, REASONS, TASK_FINAL, TASK_MOVES, JobState, TaskState, derive_job_state
@@ -127,11 +127,6 @@ def requeue(job: Job, *, actor: Actor, reason: str, **also: Any) -> None:
     advance(job, JobState.QUEUED, reason=reason, actor=actor, params={"attempt": job.attempt + 1}, **{**fresh, **also})
     begin_attempt(job)
     hint("cycle")
-
-
-def note(job: Job, verb: str, *, actor: Actor, params: dict | None = None) -> None:
-    """A line of history that is no move. The job's row is locked."""
-    record(job, verb, actor=actor, params=params)
 
 
 def _decisive(tasks: list[Task]) -> Task:

@@ -12,9 +12,9 @@ from cluster.capacity import default_request
 from cluster.models import Gpu, Pool
 from common.errors import FieldError, Impossible, InvalidInput, KeyReused
 from common.resources import GpuAsk, gpu_milli, matches_model, slice_of
-from events.bus import Actor, hint
+from events.bus import Actor, hint, record
 from jobs.jobfile.spec import JobSpec, to_json
-from jobs.lifecycle import begin_attempt, lock_job, note
+from jobs.lifecycle import begin_attempt, lock_job
 from jobs.models import CodePack, IdempotencyKey, Job, JobKind, Priority
 from quotas.models import Quota
 from quotas.services import admit_waiting_job
@@ -121,10 +121,10 @@ def _store(draft: Draft, kind: str) -> Job:
     )
     job = lock_job(job.pk)
     who = Actor(draft.user.username, draft.user.pk)
-    note(job, "submitted", actor=who, params={"pool": draft.pool.name})
+    record(job, "submitted", actor=who, params={"pool": draft.pool.name})
     if spec.hold:
         Job.objects.filter(pk=job.pk).update(held_at=job.submitted_at, held_by=draft.user.username)
-        note(job, "held", actor=who)
+        record(job, "held", actor=who)
     begin_attempt(job)
     hint("cycle")
     return job

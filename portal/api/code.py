@@ -8,8 +8,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from common.errors import NotFound
-from jobs.codepack import store_code
 from jobs.models import CodePack
+from jobs.upload import keep_code
 from portal.api.bodies import GZIP, media_type, read_pieces
 from portal.api.view import ApiView
 
@@ -30,9 +30,7 @@ class CodeUpload(ApiView):
     def post(self, request: Request) -> Response:
         """Keep a .tar.gz. It is looked through and never unpacked here; the same bytes are kept once."""
         media_type(request, GZIP)
-        info = store_code(read_pieces(request, settings.CODE_MAX_BYTES), settings.TESSERA_CODE)
-        counts = {"files": info.files, "bytes": info.bytes}
-        pack, _ = CodePack.objects.get_or_create(user=request.user, digest=info.digest, defaults=counts)
+        pack = keep_code(user=request.user, pieces=read_pieces(request, settings.CODE_MAX_BYTES))
         return Response(CodeShape(pack).data, status=201)
 
 
