@@ -45,6 +45,7 @@ TESSERA_DATA = Path(env_text("TESSERA_DATA", str(ROOT / ".tessera")))
 TESSERA_RUN = Path(env_text("TESSERA_RUN", str(TESSERA_DATA / "run")))
 TESSERA_LOGS = Path(env_text("TESSERA_LOGS", str(TESSERA_DATA / "logs")))
 TESSERA_CODE = Path(env_text("TESSERA_CODE", str(TESSERA_DATA / "code")))
+TESSERA_FILES = Path(env_text("TESSERA_FILES", str(TESSERA_DATA / "files")))
 TESSERA_PUBLIC_URL = env_text("TESSERA_PUBLIC_URL", "http://localhost:8470").rstrip("/")
 TESSERA_EMBEDDED = env_bool("TESSERA_EMBEDDED")
 TESSERA_ROLE = env_text("TESSERA_ROLE", "command")
@@ -58,6 +59,9 @@ TESSERA_RUNTIME_OPTIONS = {
     "gpus_text": env_text("TESSERA_GPUS", "2xV100-32GB"),
     "libvgpu": env_text("TESSERA_LIBVGPU") or None,
 }
+
+# How a person gets into a running task (terminal, SSH, notebook, port): the runtime's other half, for the web process.
+TESSERA_ACCESS = env_text("TESSERA_ACCESS", "runtimes.local.access.LocalAccess")
 
 # Ranges from which new people and teams get their numbers on files; an admin may set others to match NFS or LDAP.
 TESSERA_UID_RANGE = (env_int("TESSERA_UID_MIN", 20_000), env_int("TESSERA_UID_MAX", 59_999))
