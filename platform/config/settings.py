@@ -56,6 +56,7 @@ TESSERA_RUNTIME_OPTIONS = {
     "data_dir": TESSERA_DATA,
     "log_dir": TESSERA_LOGS,
     "run_dir": TESSERA_RUN,
+    "files_dir": TESSERA_FILES,
     "gpus_text": env_text("TESSERA_GPUS", "2xV100-32GB"),
     "libvgpu": env_text("TESSERA_LIBVGPU") or None,
 }

@@ -4,9 +4,13 @@ Everything here is a value. A `node` is its name, a task is its uuid in hex (32 
 Reconciling above is level-triggered: list, compare, act; so `start` and `stop` may be called any number of times.
 """
 
+import socket
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
+
+from runtimes.places import Place
 
 Phase = Literal["starting", "running", "exited", "lost"]
 
@@ -94,6 +98,21 @@ class GpuShare:
 
 
 @dataclass(frozen=True)
+class Mount:
+    """A directory that a task finds beside its code.
+
+    place: a home or a team's folder, and `source` is relative inside it, made for its owner where it is missing; None
+    makes `source` an absolute path of the host. target: relative to the work directory, or absolute and seen by this
+    task alone (that needs namespaces).
+    """
+
+    place: Place | None
+    source: str
+    target: str
+    read_only: bool
+
+
+@dataclass(frozen=True)
 class TaskSpec:
     """All that a runtime needs to run one task, once.
 
@@ -103,6 +122,8 @@ class TaskSpec:
     env: the user's own; names refused by `gpu_sharing.forbidden_env` are left out.
     peers: addresses in order of rank, the first one is the master. ports: given to this task; the first one is where
     the master listens, the same in all tasks of a gang.
+    platform_env: the platform's own, wins over the user's and may be TESSERA_*. port_map: declared port → the one to
+    listen on instead, told as TESSERA_PORT_<declared>.
     """
 
     uuid: str
@@ -128,6 +149,9 @@ class TaskSpec:
     world_size: int = 1
     peers: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
+    platform_env: dict[str, str] = field(default_factory=dict)
+    port_map: dict[int, int] = field(default_factory=dict)
+    mounts: tuple[Mount, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -176,4 +200,66 @@ class Runtime(Protocol):
         """Its end is recorded: remove what it left on the node. Logs stay. Does nothing while it lives.
 
         A forgotten task is not listed any more, and a late start of it still runs nothing.
+        """
+
+
+class PtySize(NamedTuple):
+    columns: int
+    rows: int
+
+
+class Session(Protocol):
+    """One program that was started inside a running task, as long as somebody holds on to it.
+
+    It ends with its task, and when the one who holds it closes or dies: SIGHUP first, then SIGKILL.
+    """
+
+    async def read(self, n: int = 65536) -> bytes:
+        """At most n bytes of its standard output; with a pty of all that it writes. b"" is the end."""
+
+    async def read_error(self, n: int = 65536) -> bytes:
+        """At most n bytes of its standard error; b"" is the end, and comes at once with a pty."""
+
+    async def write(self, data: bytes) -> None:
+        """To its standard input; waits while the program does not read. Input that nobody reads any more is lost."""
+
+    async def write_eof(self) -> None:
+        """No more input: the pipe is closed; on a pty it is told as Ctrl-D."""
+
+    def resize(self, size: PtySize) -> None:
+        """The window has this size now; without a pty it means nothing."""
+
+    def send_signal(self, number: int) -> None:
+        """To its process group. Nothing happens when it has ended."""
+
+    async def wait(self) -> int:
+        """The exit code when it has ended; a negative number is the signal that ended it."""
+
+    async def close(self) -> None:
+        """Hang up. Any number of times."""
+
+
+class Access(Protocol):
+    """The way into a running task. A task is its uuid in hex. Both raise Rejected where there is no such task, or it
+    has ended, and Unavailable where nobody answers.
+    """
+
+    async def exec(
+        self,
+        uuid: str,
+        argv: Sequence[str],
+        *,
+        pty: PtySize | None = None,
+        env: Mapping[str, str] = {},
+        cwd: str | None = None,
+    ) -> Session:
+        """Run a program with the account, limits, environment and view of the task.
+
+        env: on top of the task's own. cwd: relative to where the task works, None is just there.
+        Raises Rejected too where the program cannot be started, with the system's words.
+        """
+
+    async def dial(self, uuid: str, port: int) -> socket.socket:
+        """A connected, non-blocking socket to what listens on this port of loopback, if a process of this very task
+        does. Raises ConnectionRefusedError where none of them listens.
         """

@@ -55,12 +55,14 @@ class LocalRuntime:
         hide: tuple[str | os.PathLike, ...] = (),
         libvgpu: str | None = None,
         *,
+        files_dir: str | os.PathLike | None = None,
         isolation: Isolation | None = None,
         memory: MemoryControl | None = None,
         start_patience_s: float = 10.0,
         log_caps: Mapping[str, int] = LOG_CAPS,
     ):
         """data_dir: everything of ours, hidden from jobs; tasks live in data_dir/tasks. run_dir: private, for sockets.
+        files_dir: where homes and team folders are kept, data_dir/files by default.
 
         gpus_text: the cards to simulate where no NVIDIA driver answers; raises profiles.UnknownProfile.
         isolation, memory: instead of what probing finds. start_patience_s: a start that shows no shim by then failed.
@@ -68,8 +70,11 @@ class LocalRuntime:
         self.data_dir, self.run_dir = Path(data_dir).resolve(), Path(run_dir).resolve()
         self.tasks_dir, self.ended_dir = self.data_dir / "tasks", self.data_dir / "ended"
         self.logs = LogStore(Path(log_dir).resolve())
+        self.files_dir = Path(files_dir or self.data_dir / "files").resolve()
         self.node = node_name or platform.node()
-        self.hide = tuple(str(Path(path).resolve()) for path in (self.data_dir, self.run_dir, self.logs.root, *hide))
+        self.hide = tuple(
+            str(Path(path).resolve()) for path in (self.data_dir, self.run_dir, self.logs.root, self.files_dir, *hide)
+        )
         self.libvgpu = libvgpu
         self.simulated = simulate(gpus_text, self.node)
         self.start_patience_s, self.log_caps = start_patience_s, log_caps
