@@ -14,6 +14,8 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "job.retry": frozenset({OWNER, LEAD, ADMIN}),
     "job.hold": frozenset({OWNER, LEAD, ADMIN}),
     "job.release": frozenset({OWNER, LEAD, ADMIN}),
+    "job.enter": frozenset({OWNER}),
+    "port.open": frozenset({MEMBER, LEAD, OWNER}),
     "quota.read": frozenset({VIEWER, MEMBER, LEAD, AUDITOR, ADMIN}),
     "quota.change": frozenset({ADMIN}),
     "person.invite": frozenset({ADMIN}),

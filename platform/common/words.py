@@ -171,6 +171,23 @@ FIELD_WORDS = {
     "several_documents": _(
         "A job file holds one job. Remove the line with three dashes, and submit each job by itself."
     ),
+    "ssh_key_of_another": _("This key belongs to another account. Make a key of your own: ssh-keygen -t ed25519"),
+    "ssh_key_too_many": _("You have %(max)s keys already. Remove one that you do not use."),
+    "ssh_key_unknown_type": _(
+        "“%(got)s” is no type of key that opens anything here. Use one of %(known)s; to make one: "
+        "ssh-keygen -t ed25519"
+    ),
+    "ssh_key_unreadable": _(
+        "This is no public key. Paste the one line of a file such as ~/.ssh/id_ed25519.pub, beginning with its type."
+    ),
+    "ssh_key_weak": _(
+        "This RSA key has %(bits)s bits, and %(min)s are the least. Make a new one: ssh-keygen -t ed25519"
+    ),
+    "ssh_key_yours": _("You have added this key before, as “%(name)s”."),
+    "ssh_private_key": _(
+        "This is the private half of a key, and never leaves your machine. Paste the file that ends in .pub; if others"
+        " may have seen this one, make a new key."
+    ),
     "tab": _("There is a tab on line %(line)s where YAML wants spaces. Replace the tab by spaces."),
     "tag": _("A tag (“%(name)s”) is not allowed in a job file. Remove it and write the plain value."),
     "team_limit": _(
@@ -253,6 +270,7 @@ ERROR_WORDS = {
     "name_taken": _("This name is taken. Choose another."),
     "not_found": _("There is no such thing, or none that you may see. Check the address and your team."),
     "not_permitted": _("You may see this, but not do that to it. Ask a lead of the team or an administrator."),
+    "not_running": _("%(name)s is not running, so nobody can enter it. Wait until it runs, or start it again."),
     "not_signed_in": _("You are not signed in. Sign in, or send a token."),
     "only_ended_jobs": _("Only a job that has ended can be tried again. Stop it first, or wait for its end."),
     "only_waiting_jobs": _("Only a waiting job can be held, and this one has left the queue. Stop it instead."),

@@ -7,6 +7,7 @@ from django.db.models import Q
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from common.resources import show_duration
 from events.models import Event
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
@@ -20,6 +21,12 @@ SENTENCES = {
     ("job", "stop_requested"): gettext_lazy("Asked to stop"),
     ("job", "held"): gettext_lazy("Held: it keeps its place and does not start"),
     ("job", "released"): gettext_lazy("Released: it may start again"),
+    ("job", "entered.terminal"): gettext_lazy("Opened a terminal"),
+    ("job", "left.terminal"): gettext_lazy("Left the terminal after %(lasted)s"),
+    ("job", "entered.ssh"): gettext_lazy("Entered by SSH"),
+    ("job", "left.ssh"): gettext_lazy("Left SSH after %(lasted)s"),
+    ("job", "entered"): gettext_lazy("Entered (%(kind)s)"),
+    ("job", "left"): gettext_lazy("Left (%(kind)s) after %(lasted)s"),
     ("job", JobState.QUEUED): gettext_lazy("Queued again as attempt %(attempt)s"),
     ("job", JobState.STARTING): gettext_lazy("The job starts"),
     ("job", JobState.RUNNING): gettext_lazy("The job runs"),
@@ -43,6 +50,8 @@ ICONS = {
     "stop_requested": ("hand-stop", "next"),
     "held": ("player-pause", "next"),
     "released": ("player-play", ""),
+    "entered": ("terminal-2", ""),
+    "left": ("terminal-2", ""),
     "QUEUED": ("rotate-clockwise", ""),
     "ASSIGNED": ("map-pin", "next"),
     "STARTING": ("bolt", "work"),
@@ -97,7 +106,9 @@ def _sentence(row: Event, about: str, alone: bool) -> str:
             "node": params["node"],
             "gpus": ", ".join(gpu.rpartition(":")[2] for gpu in gpus),
         }
-    known = SENTENCES.get((row.kind, about))
+    if "seconds" in row.params:
+        params["lasted"] = show_duration(row.params["seconds"])
+    known = SENTENCES.get((row.kind, f"{about}.{params.get('kind')}"), SENTENCES.get((row.kind, about)))
     if known is None:
         return str(OTHER) % {"verb": row.verb, "state": row.to_state}
     return str(known) % _Blank(params)

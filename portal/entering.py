@@ -1,0 +1,95 @@
+"""Getting into a running task, at every door (terminal, SSH, ports): who may, which task, still, and for how long.
+
+Only the owner enters a job, and only while they are a member or lead of its team: what runs there is theirs. A name
+that is unknown and one that may not be entered are not told apart.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from django.conf import settings
+from django.db import transaction
+from django.utils.module_loading import import_string
+
+from accounts.models import User
+from accounts.permissions import may
+from common.errors import Conflict, NotFound
+from events.bus import Actor, record
+from jobs.lifecycle import lock_job
+from jobs.models import Job, Task
+from jobs.states import HOLDING, TaskState
+from runtimes.base import Access
+
+JOB_NAME = re.compile(r"job-([1-9][0-9]{0,17})(?:\.([A-Za-z0-9_-]{1,32})\.([0-9]{1,6}))?")
+
+
+@dataclass(frozen=True)
+class Door:
+    """A running task that this person may enter.
+
+    task: uuid in hex, as `Access` wants it. name: as it was asked for, for messages. user_id: who enters.
+    """
+
+    task: str
+    name: str
+    user_id: int
+    team_id: int
+    job_id: int
+    notebook_id: int | None = None
+
+
+def find_door(user: User, name: str) -> Door:
+    """The task behind `job-412` (its first) or `job-412.main.3`.
+
+    Raises NotFound where there is none that `user` may enter, Conflict("not_running", name, state) where it waits,
+    is not ready or has ended.
+    """
+    found = JOB_NAME.fullmatch(name)
+    job = _job(user, int(found[1])) if found else None
+    if found is None or job is None:
+        raise NotFound(name=name)
+    place = {"role": found[2], "rank": int(found[3])} if found[2] else {}
+    task = job.newest_tasks.filter(**place).order_by("rank").first()
+    if task is None:
+        raise NotFound(name=name)
+    if task.state != TaskState.RUNNING:
+        raise Conflict("not_running", name=name, state=task.state.lower())
+    return Door(task.uuid.hex, name, user.pk, job.team_id, job.pk)
+
+
+def still_open(user_id: int, task: str) -> bool:
+    """Whether this person may stay in this task (uuid in hex): active, the right holds, the task not ended.
+
+    Asked at least every 30 seconds by whoever keeps a session open. A task that stops or was lost from sight keeps its
+    sessions: they end with its processes.
+    """
+    user = User.objects.filter(pk=user_id).first()
+    row = Task.objects.filter(uuid=task, state__in=HOLDING).select_related("job__team").first()
+    return user is not None and row is not None and may(user, "job.enter", row.job.team, row.job.user_id)
+
+
+@transaction.atomic
+def record_session(*, door: Door, kind: str, seconds: int | None = None) -> None:
+    """Write a session into the history of its job: its beginning, and at its end how long it was.
+
+    kind: "terminal", "ssh", ... seconds: None when it begins.
+    """
+    person = User.objects.get(pk=door.user_id)
+    task = Task.objects.get(uuid=door.task)
+    where = {"kind": kind, "role": task.role, "rank": task.rank}
+    params = where if seconds is None else {**where, "seconds": seconds}
+    verb = "entered" if seconds is None else "left"
+    record(lock_job(door.job_id), verb, actor=Actor(person.username, person.pk), params=params)
+
+
+@cache
+def the_access() -> Access:
+    """The runtime's way into its tasks, by its dotted name in the settings."""
+    return import_string(settings.TESSERA_ACCESS)(**settings.TESSERA_RUNTIME_OPTIONS)
+
+
+def _job(user: User, pk: int) -> Job | None:
+    """The job, where `user` may enter it."""
+    job = Job.objects.visible_to(user).select_related("team").filter(pk=pk).first()
+    return job if job and may(user, "job.enter", job.team, job.user_id) else None
