@@ -166,6 +166,43 @@ class ApiToken(models.Model):
         return self.revoked_at is None and (self.expires_at is None or self.expires_at > timezone.now())
 
 
+class SshKeyQuerySet(models.QuerySet["SshKey"]):
+    def live(self) -> "SshKeyQuerySet":
+        return self.filter(user__suspended_at__isnull=True).filter(
+            models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=Now())
+        )
+
+
+class SshKey(models.Model):
+    """The public half of a key that opens a person's tasks by SSH; it belongs to one person only.
+
+    blob: the key's base64, without kind and comment. fingerprint: "SHA256:..." of it, as `ssh-keygen -l` prints it.
+    """
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="ssh_keys")
+    name = models.CharField(_("name"), max_length=64)
+    kind = models.CharField(max_length=64)
+    blob = models.TextField(unique=True)
+    fingerprint = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(db_default=Now())
+    last_used_at = models.DateTimeField(null=True)
+    expires_at = models.DateTimeField(null=True)
+
+    objects = SshKeyQuerySet.as_manager()
+
+    class Meta:
+        verbose_name, verbose_name_plural = _("SSH key"), _("SSH keys")
+        ordering = ["-created_at"]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.fingerprint})"
+
+    @property
+    def line(self) -> str:
+        """As a line of authorized_keys."""
+        return f"{self.kind} {self.blob} {self.name}"
+
+
 class LoginLink(models.Model):
     """A link that works once: it signs an existing person in, or lets an invited one choose a name and password.
 

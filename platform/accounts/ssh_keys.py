@@ -1,0 +1,164 @@
+"""A person's SSH keys: the public half as they paste it, read, judged and kept.
+
+Formats: a line of authorized_keys(5), whose second word is the blob of RFC 4253 section 6.6 in base64, with RFC 5656
+for ECDSA, RFC 8709 for Ed25519 and OpenSSH's PROTOCOL.u2f for keys that live on a token of hardware.
+"""
+
+import hashlib
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db import IntegrityError, transaction
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from accounts.models import SshKey, User
+from common.errors import FieldError, InvalidInput, NotFound
+from events.bus import Actor, recheck, record
+
+LEAST_RSA_BITS = 2048
+LONGEST_LINE = 16_384
+MOST_KEYS = 100
+NAME_MAX = 64
+ONE_MINUTE = timedelta(minutes=1)
+
+ED25519, RSA = "ssh-ed25519", "ssh-rsa"
+CURVES = {"ecdsa-sha2-nistp256": 65, "ecdsa-sha2-nistp384": 97, "ecdsa-sha2-nistp521": 133}
+"""Bytes of an uncompressed point."""
+HARDWARE = {"sk-ssh-ed25519@openssh.com": ED25519, "sk-ecdsa-sha2-nistp256@openssh.com": "ecdsa-sha2-nistp256"}
+KINDS = (ED25519, *CURVES, RSA, *HARDWARE)
+
+_WORDS = re.compile(r"(?P<kind>\S+)\s+(?P<blob>[A-Za-z0-9+/]+=*)(?:\s+(?P<comment>.*))?")
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """kind: "ssh-ed25519", ... blob: base64 without line breaks. comment: what stood behind it."""
+
+    kind: str
+    blob: str
+    comment: str
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint_of(self.blob)
+
+
+def fingerprint_of(blob: str) -> str:
+    """ "SHA256:..." of a base64 blob, as `ssh-keygen -l` prints it."""
+    return "SHA256:" + b64encode(hashlib.sha256(b64decode(blob)).digest()).decode().rstrip("=")
+
+
+def read_public_key(text: str) -> PublicKey:
+    """The key in a line of text. Raises InvalidInput, in words that say what to paste instead."""
+    line = text.strip()
+    if "PRIVATE KEY" in line:
+        raise _refuse("ssh_private_key")
+    found = _WORDS.fullmatch(line) if len(line) <= LONGEST_LINE else None
+    if found is None:
+        raise _refuse("ssh_key_unreadable")
+    kind = found["kind"]
+    if kind not in KINDS:
+        raise _refuse("ssh_key_unknown_type", got=kind[:60], known=", ".join(KINDS))
+    try:
+        blob = b64decode(found["blob"], validate=True)
+        _check(kind, _Fields(blob))
+    except (Base64Error, ValueError):
+        raise _refuse("ssh_key_unreadable") from None
+    return PublicKey(kind, b64encode(blob).decode(), (found["comment"] or "").strip())
+
+
+@transaction.atomic
+def add_ssh_key(*, user: User, key: str, name: str = "") -> SshKey:
+    """Register a public key. name: else the key's own comment. Raises InvalidInput; a key belongs to one person."""
+    public = read_public_key(key)
+    name = (name or public.comment[:NAME_MAX]).strip() or public.kind
+    if len(name) > NAME_MAX or not name.isprintable():
+        raise InvalidInput([FieldError("/name", "bad_name", {"max": NAME_MAX})])
+    if SshKey.objects.filter(user=user).count() >= MOST_KEYS:
+        raise _refuse("ssh_key_too_many", max=MOST_KEYS)
+    fields = {"name": name, "kind": public.kind, "blob": public.blob, "fingerprint": public.fingerprint}
+    try:
+        with transaction.atomic():
+            row = SshKey.objects.create(user=user, **fields)
+    except IntegrityError:
+        other = SshKey.objects.get(fingerprint=public.fingerprint)
+        raise _refuse("ssh_key_yours" if other.user_id == user.pk else "ssh_key_of_another", name=other.name) from None
+    row.refresh_from_db()
+    _record(user, "ssh_key_added", row)
+    return row
+
+
+@transaction.atomic
+def remove_ssh_key(*, user: User, key_id: int) -> None:
+    """Forget a key of one's own; connections that it opened are closed by their next check."""
+    row = SshKey.objects.select_for_update().filter(user=user, pk=key_id).first()
+    if row is None:
+        raise NotFound(kind="ssh_key", id=key_id)
+    row.delete()
+    _record(user, "ssh_key_removed", row)
+    recheck(user.pk)
+
+
+def find_key(fingerprint: str) -> SshKey | None:
+    """The key of an active person that still works."""
+    return SshKey.objects.live().filter(fingerprint=fingerprint).select_related("user").first()
+
+
+def note_use(key: SshKey) -> None:
+    """Remember when it was last used; at most one write a minute."""
+    SshKey.objects.filter(pk=key.pk).filter(Q(last_used_at=None) | Q(last_used_at__lt=Now() - ONE_MINUTE)).update(
+        last_used_at=Now()
+    )
+
+
+def _record(user: User, verb: str, row: SshKey) -> None:
+    User.objects.select_for_update().get(pk=user.pk)  # whoever writes a row's history holds its lock
+    params = {"name": row.name, "fingerprint": row.fingerprint}
+    record(user, verb, actor=Actor(user.username, user.pk), params=params)
+
+
+def _refuse(code: str, **params: object) -> InvalidInput:
+    return InvalidInput([FieldError("/key", code, params)])
+
+
+class _Fields:
+    """The strings of a blob, one after another. Raises ValueError where it is cut."""
+
+    def __init__(self, blob: bytes):
+        self.rest = blob
+
+    def next(self) -> bytes:
+        size = int.from_bytes(self.rest[:4], "big")
+        if len(self.rest) < 4 + size:
+            raise ValueError("cut short")
+        field, self.rest = self.rest[4 : 4 + size], self.rest[4 + size :]
+        return field
+
+
+def _check(kind: str, fields: _Fields) -> None:
+    """Raises ValueError where the blob is no key of its kind, InvalidInput where it is a weak one."""
+    if fields.next() != kind.encode():
+        raise ValueError("another kind")
+    plain = HARDWARE.get(kind, kind)
+    if plain == RSA:
+        fields.next()
+        bits = int.from_bytes(fields.next(), "big").bit_length()
+        if bits < LEAST_RSA_BITS:
+            raise _refuse("ssh_key_weak", bits=bits, min=LEAST_RSA_BITS)
+    elif plain == ED25519:
+        _expect(len(fields.next()) == 32)
+    else:
+        _expect(fields.next().decode() == plain.removeprefix("ecdsa-sha2-"))
+        _expect(len(fields.next()) == CURVES[plain])
+    if kind in HARDWARE:
+        _expect(len(fields.next()) > 0)  # the application, "ssh:"
+    _expect(not fields.rest)
+
+
+def _expect(holds: bool) -> None:
+    if not holds:
+        raise ValueError("no such key")
