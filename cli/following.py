@@ -50,7 +50,7 @@ def write_log(
 ) -> None:
     """One task's log to stdout, from its beginning. After a cut it goes on at the byte where it stopped."""
     text = LogText(colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
-    offset, trouble = 0, _Trouble(session)
+    offset, trouble = 0, Trouble(session)
     query: dict[str, Any] = {"task": task} if task else {"rank": rank}
     try:
         while True:
@@ -103,7 +103,7 @@ def _wait(
     within_s: float | None = None,
     tell: bool = True,
 ) -> Job:
-    begun, trouble, said, looks = time.monotonic(), _Trouble(session), "", 0
+    begun, trouble, said, looks = time.monotonic(), Trouble(session), "", 0
     while not done(job):
         if tell and (text := _progress(job)) != said:
             session.note(said := text)
@@ -152,7 +152,7 @@ def _write(text: str) -> None:
         sys.stdout.flush()
 
 
-class _Trouble:
+class Trouble:
     """Counts what goes wrong in a row, waits between tries, and ends it when it lasts."""
 
     def __init__(self, session: Session):

@@ -3,49 +3,81 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from cli.credentials import find_server, find_token
 from cli.failures import Failure
 from cli.table import Column, lay_out, terminal_width
-from cli.text import plain
+from cli.text import plain, width
 from cli.transport import Client
 
 
 class Output(StrEnum):
     table = "table"
     json = "json"
+    yaml = "yaml"
     name = "name"
 
 
 @dataclass
 class Session:
-    """The context's `obj`. Results go to stdout, what only accompanies them to stderr."""
+    """The context's `obj`. Results go to stdout, what only accompanies them to stderr.
+
+    watching: what it shows takes the place of what it showed before (cli/watching.py).
+    """
 
     output: Output = Output.table
     quiet: bool = False
     server: str | None = None
+    watching: bool = False
+    _shown: list[str] = field(default_factory=list)
+    _noted: set[str] = field(default_factory=set)
+
+    @property
+    def wants_data(self) -> bool:
+        """What the API answered is printed, not lines for people."""
+        return self.output in {Output.json, Output.yaml}
 
     def client(self) -> Client:
         server = find_server(self.server)
         return Client(server, find_token(server), quiet=self.quiet)
 
     def note(self, text: str) -> None:
-        if not self.quiet:
-            print(plain(text), file=sys.stderr, flush=True)
+        if self.quiet or (self.watching and text in self._noted):
+            return
+        self._noted.add(text)
+        print(plain(text), file=sys.stderr, flush=True)
 
     def show(self, answer: Any, names: Sequence[str], lines: Sequence[str]) -> None:
         """One of the three, by -o: what the API answered, the names in it, or lines for people."""
-        if self.output is Output.json:
-            print(json.dumps(answer, indent=2, ensure_ascii=sys.stdout.encoding.lower() != "utf-8"))
+        if self.wants_data:
+            self._put(self._data(answer).split("\n"))
         else:
-            for line in names if self.output is Output.name else lines:
-                print(plain(line))
+            self._put([plain(line) for line in (names if self.output is Output.name else lines)])
+
+    def _data(self, answer: Any) -> str:
+        ascii_only = sys.stdout.encoding.lower() != "utf-8"
+        if self.output is Output.yaml:
+            return import_module("cli.as_yaml").dump(answer, ascii_only=ascii_only)
+        return json.dumps(answer, indent=2, ensure_ascii=ascii_only)
+
+    def _put(self, lines: list[str]) -> None:
+        """While watching, only what changed is shown; on a terminal it takes the place of what stood there."""
+        if self.watching and lines == self._shown:
+            return
+        if self._shown and self.watching and sys.stdout.isatty():
+            rows = sum(max(1, -(-width(line) // (terminal_width() or 80))) for line in self._shown)
+            print(f"\x1b[{rows}F\x1b[J", end="")
+        self._shown = lines
+        for line in lines:
+            print(line)
+        sys.stdout.flush()
 
     def show_table(
         self, answer: Any, names: Sequence[str], columns: Sequence[Column], rows: Sequence[Sequence[str]], empty: str
@@ -58,7 +90,7 @@ class Session:
 
 def _common(
     output: Annotated[
-        Output | None, typer.Option("--output", "-o", help="What to print: json is what the API answers.")
+        Output | None, typer.Option("--output", "-o", help="What to print: json and yaml are what the API answers.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")] = False,
     server: Annotated[
@@ -75,6 +107,17 @@ COMMON = typer.main.get_command(_options).params
 
 class Command(TyperCommand):
     """A command that also takes the common options."""
+
+    def __init__(self, *args: Any, params: list | None = None, **others: Any):
+        super().__init__(*args, params=[*(params or []), *COMMON], **others)
+
+    def invoke(self, ctx: Any) -> Any:
+        take_common(ctx)
+        return super().invoke(ctx)
+
+
+class Group(TyperGroup):
+    """Commands under one noun, such as `nb start`; it takes the common options too."""
 
     def __init__(self, *args: Any, params: list | None = None, **others: Any):
         super().__init__(*args, params=[*(params or []), *COMMON], **others)

@@ -36,10 +36,22 @@ class Answer:
 
 
 class Client:
-    """server: "http://host:port". token: "" where nobody is signed in. quiet: say nothing about further tries."""
+    """server: "http://host:port". token: "" where nobody is signed in. quiet: say nothing about further tries.
 
-    def __init__(self, server: str, token: str = "", *, quiet: bool = False, timeout_s: float = ANSWER_WITHIN_S):
-        self.server, self.token, self.quiet, self.timeout_s = server, token, quiet, timeout_s
+    patient: what may be repeated is tried again after a dropped connection.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        token: str = "",
+        *,
+        quiet: bool = False,
+        timeout_s: float = ANSWER_WITHIN_S,
+        patient: bool = True,
+    ):
+        self.server, self.token, self.quiet = server, token, quiet
+        self.timeout_s, self.patient = timeout_s, patient
 
     def get(self, path: str, **query: Any) -> Any:
         return _json(self._send("GET", _with(path, query)), self.server)
@@ -88,7 +100,7 @@ class Client:
     ) -> Answer:
         self._must_be_signed_in(path)
         headers = headers or {}
-        for pause in (*PAUSES_S, None):
+        for pause in (*(PAUSES_S if self.patient else ()), None):
             try:
                 answer = self._exchange(method, path, body, headers)
             except _Dropped as drop:

@@ -4,17 +4,19 @@ from typing import Annotated
 
 import typer
 
+from cli.completing import ended_job_ids, open_job_ids
 from cli.failures import OK, Failure
 from cli.session import Command, Session, fail, new_commands
 from cli.transport import job_path
 
 commands = new_commands()
 
-Ids = Annotated[list[str], typer.Argument(metavar="ID...")]
+OpenIds = Annotated[list[str], typer.Argument(metavar="ID...", autocompletion=open_job_ids)]
+EndedIds = Annotated[list[str], typer.Argument(metavar="ID...", autocompletion=ended_job_ids)]
 
 
 @commands.command("stop", cls=Command)
-def stop(ctx: typer.Context, job_ids: Ids) -> None:
+def stop(ctx: typer.Context, job_ids: OpenIds) -> None:
     """Stop jobs.
 
     A waiting job is cancelled at once; a running one is asked to end, and after a grace period made to.
@@ -23,13 +25,13 @@ def stop(ctx: typer.Context, job_ids: Ids) -> None:
 
 
 @commands.command("retry", cls=Command)
-def retry(ctx: typer.Context, job_ids: Ids) -> None:
+def retry(ctx: typer.Context, job_ids: EndedIds) -> None:
     """Queue ended jobs once more."""
     _each(ctx.obj, job_ids, "retry", repeat=False)
 
 
 @commands.command("hold", cls=Command)
-def hold(ctx: typer.Context, job_ids: Ids) -> None:
+def hold(ctx: typer.Context, job_ids: OpenIds) -> None:
     """Keep waiting jobs from starting.
 
     They keep their place in the queue.
@@ -38,7 +40,7 @@ def hold(ctx: typer.Context, job_ids: Ids) -> None:
 
 
 @commands.command("release", cls=Command)
-def release(ctx: typer.Context, job_ids: Ids) -> None:
+def release(ctx: typer.Context, job_ids: OpenIds) -> None:
     """Let held jobs start."""
     _each(ctx.obj, job_ids, "release")
 

@@ -4,9 +4,12 @@ from typing import Annotated
 
 import typer
 
+from cli.completing import pools
 from cli.session import Command, Session, new_commands
 from cli.show import NONE, clock, gpus, moment, now, waited_or_ran
 from cli.table import Column
+from cli.transport import Client
+from cli.watching import WatchOption, look_on
 
 commands = new_commands()
 
@@ -33,10 +36,29 @@ QUEUE = (
 
 
 @commands.command("free", cls=Command)
-def free(ctx: typer.Context) -> None:
+def free(ctx: typer.Context, watch: WatchOption = False) -> None:
     """What is free for you now."""
     session: Session = ctx.obj
     client = session.client()
+    look_on(session, lambda: _show_free(session, client), watch)
+
+
+@commands.command("queue", cls=Command)
+def queue(
+    ctx: typer.Context,
+    pool: Annotated[str | None, typer.Option("--pool", help="Only this one.", autocompletion=pools)] = None,
+    watch: WatchOption = False,
+) -> None:
+    """Everybody's waiting and running jobs.
+
+    In the order in which they would start. Of other teams' jobs you see size, state and reason.
+    """
+    session: Session = ctx.obj
+    client = session.client()
+    look_on(session, lambda: _show_queue(session, client, pool), watch)
+
+
+def _show_free(session: Session, client: Client) -> None:
     answer = client.get("/capacity")
     rooms, gpus_there = answer["results"], client.get("/gpus")["results"]
     rows = [_room(room, [card for card in gpus_there if card["pool"] == room["pool"]]) for room in rooms]
@@ -45,16 +67,8 @@ def free(ctx: typer.Context) -> None:
         session.note("* simulated cards")
 
 
-@commands.command("queue", cls=Command)
-def queue(
-    ctx: typer.Context, pool: Annotated[str | None, typer.Option("--pool", help="Only this one.")] = None
-) -> None:
-    """Everybody's waiting and running jobs.
-
-    In the order in which they would start. Of other teams' jobs you see size, state and reason.
-    """
-    session: Session = ctx.obj
-    answer = session.client().get("/queue", pool=pool)
+def _show_queue(session: Session, client: Client, pool: str | None) -> None:
+    answer = client.get("/queue", pool=pool)
     jobs = [*answer["waiting"], *answer["active"]]
     rows = [_place(job) for job in jobs]
     names = [job["job"] for job in jobs if job["job"]]

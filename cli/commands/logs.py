@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from cli import following
+from cli.completing import job_ids
 from cli.failures import USAGE, Failure
 from cli.session import Command, Session, new_commands
 from cli.transport import job_path
@@ -15,7 +16,7 @@ commands = new_commands()
 @commands.command("logs", cls=Command)
 def logs(
     ctx: typer.Context,
-    job_id: Annotated[str, typer.Argument(metavar="ID")],
+    job_id: Annotated[str, typer.Argument(metavar="ID", autocompletion=job_ids)],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as it is written, until the job ends.")] = False,
     rank: Annotated[int, typer.Option("--rank", min=0, help="Which task of a job on several nodes.")] = 0,
 ) -> None:

@@ -1,21 +1,19 @@
 """`ps` and `why`: which jobs there are, and why one waits."""
 
-import sys
-import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from cli.session import Command, Output, Session, new_commands
+from cli.completing import open_job_ids
+from cli.session import Command, Session, new_commands
 from cli.show import ENDED, gpus, moment, next_of, now, waited_or_ran, where
-from cli.table import Column, terminal_width
-from cli.text import plain, width
-from cli.transport import job_path
+from cli.table import Column
+from cli.transport import Client, job_path
+from cli.watching import WatchOption, look_on
 
 commands = new_commands()
 
 OPEN = "queued,starting,running,stopping"
-WATCH_S = 2.0
 COLUMNS = (
     Column("ID"),
     Column("NAME", least=8),
@@ -36,6 +34,7 @@ def ps(
         str | None, typer.Option("--state", "-s", help="Only these, with commas: queued, running, failed, ...")
     ] = None,
     last: Annotated[int, typer.Option("--last", min=0, max=500, help="How many of those that ended.")] = 5,
+    watch: WatchOption = False,
 ) -> None:
     """List jobs.
 
@@ -43,6 +42,29 @@ def ps(
     """
     session: Session = ctx.obj
     client = session.client()
+    look_on(session, lambda: _list(session, client, everybody, state, last), watch)
+
+
+@commands.command("why", cls=Command)
+def why(
+    ctx: typer.Context,
+    job_id: Annotated[str, typer.Argument(metavar="ID", autocompletion=open_job_ids)],
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Until it starts.")] = False,
+) -> None:
+    """Why a job waits, and its place in the queue."""
+    session: Session = ctx.obj
+    client = session.client()
+
+    def look() -> bool:
+        job = client.get(job_path(job_id))
+        answer = client.get(job_path(job_id, "/wait")) if session.wants_data else None
+        session.show(answer, [job["id"]], _wait_lines(job))
+        return job["state"] != "queued"
+
+    look_on(session, look, watch)
+
+
+def _list(session: Session, client: Client, everybody: bool, state: str | None, last: int) -> None:
     owner = None if everybody else "me"
     if state:
         answer = client.get_all("/jobs", owner=owner, state=state)
@@ -57,28 +79,6 @@ def ps(
     columns = (*COLUMNS[:2], OWNER, *COLUMNS[2:]) if everybody else COLUMNS
     rows = [_row(job, everybody) for job in jobs]
     session.show_table(answer, [job["id"] for job in jobs], columns, rows, "There are no such jobs.")
-
-
-@commands.command("why", cls=Command)
-def why(
-    ctx: typer.Context,
-    job_id: Annotated[str, typer.Argument(metavar="ID")],
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Until it starts.")] = False,
-) -> None:
-    """Why a job waits, and its place in the queue."""
-    session: Session = ctx.obj
-    client = session.client()
-    shown: list[str] = []
-    while True:
-        job = client.get(job_path(job_id))
-        lines = _wait_lines(job)
-        if lines != shown:
-            answer = client.get(job_path(job_id, "/wait")) if session.output is Output.json else None
-            _put_in_place(session, answer, job["id"], lines, shown)
-            shown = lines
-        if not watch or job["state"] != "queued":
-            return
-        time.sleep(WATCH_S)
 
 
 def _row(job: dict, with_owner: bool) -> list[str]:
@@ -107,12 +107,3 @@ def _wait_lines(job: dict) -> list[str]:
 
 def _unless_nothing(text: str) -> list[str]:
     return [] if text == "–" else [text]
-
-
-def _put_in_place(session: Session, answer: Any, name: str, lines: list[str], old: list[str]) -> None:
-    """On a terminal the new lines take the place of the old."""
-    if old and session.output is Output.table and sys.stdout.isatty():
-        rows = sum(max(1, -(-width(plain(line)) // terminal_width())) for line in old)
-        print(f"\x1b[{rows}F\x1b[J", end="")
-    session.show(answer, [name], lines)
-    sys.stdout.flush()

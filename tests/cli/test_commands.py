@@ -179,7 +179,7 @@ def test_why_says_place_and_reasons(server, tessera):
 
 
 def test_why_watches_until_it_starts(server, tessera, monkeypatch):
-    monkeypatch.setattr("cli.commands.look.WATCH_S", 0)
+    monkeypatch.setattr("cli.watching.WATCH_S", 0)
     server.on("GET /jobs/job-1", (200, QUEUED), (200, QUEUED), (200, a_job()))
     assert tessera("why", "job-1", "--watch").stdout.splitlines()[-1] == "job-1 train does not wait: it is running."
 

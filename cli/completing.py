@@ -1,0 +1,77 @@
+"""What the shell offers for a half-written word: ids and names from the platform.
+
+It is asked while somebody holds the Tab key, so it is quick, says nothing, and offers nothing where it cannot know.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import typer
+
+from cli.credentials import find_server, find_token
+from cli.failures import Failure
+from cli.transport import Client
+
+WITHIN_S = 2.0
+MOST = 50
+
+Offer = tuple[str, str]
+"""A word, and what stands beside it."""
+
+OPEN = "queued,starting,running,stopping"
+ENDED = "succeeded,failed,cancelled"
+
+
+def job_ids(ctx: typer.Context, incomplete: str) -> list[Offer]:
+    """One's own jobs, the newest first."""
+    return _offer(ctx, incomplete, _jobs(None))
+
+
+def open_job_ids(ctx: typer.Context, incomplete: str) -> list[Offer]:
+    return _offer(ctx, incomplete, _jobs(OPEN))
+
+
+def ended_job_ids(ctx: typer.Context, incomplete: str) -> list[Offer]:
+    return _offer(ctx, incomplete, _jobs(ENDED))
+
+
+def pools(ctx: typer.Context, incomplete: str) -> list[Offer]:
+    return _offer(ctx, incomplete, lambda client: ((pool["name"], "") for pool in _results(client, "/pools")))
+
+
+def notebook_names(ctx: typer.Context, incomplete: str) -> list[Offer]:
+    return _offer(ctx, incomplete, _notebooks)
+
+
+def enterable_names(ctx: typer.Context, incomplete: str) -> list[Offer]:
+    """What one may go into: notebooks by name, running jobs by id."""
+    running = _jobs("running")
+    return _offer(ctx, incomplete, lambda client: [*_notebooks(client), *running(client)])
+
+
+def _jobs(state: str | None) -> Callable[[Client], Iterator[Offer]]:
+    def ask(client: Client) -> Iterator[Offer]:
+        found = _results(client, "/jobs", owner="me", state=state)
+        return ((job["id"], f"{job['name']}, {job['state']}") for job in found)
+
+    return ask
+
+
+def _notebooks(client: Client) -> Iterator[Offer]:
+    return ((one["name"], f"{one['id']}, {one['state']}") for one in _results(client, "/notebooks"))
+
+
+def _results(client: Client, path: str, **query: str | None) -> list[dict]:
+    return client.get(path, limit=MOST, **query)["results"]
+
+
+def _offer(ctx: typer.Context, incomplete: str, ask: Callable[[Client], Iterable[Offer]]) -> list[Offer]:
+    """Those that begin so, but for what is on the line already."""
+    root = ctx.find_root().params.get("server")
+    try:
+        server = find_server(ctx.params.get("server") or root)
+        client = Client(server, find_token(server), quiet=True, timeout_s=WITHIN_S, patient=False)
+        found = list(ask(client))
+    except (Failure, KeyError, TypeError):  # nobody signed in, no answer, or one of another version
+        return []
+    said = {word for value in ctx.params.values() if isinstance(value, list | tuple) for word in map(str, value)}
+    return [offer for offer in found if offer[0].startswith(incomplete) and offer[0] not in said]
