@@ -52,6 +52,9 @@ FIELD_WORDS = {
     ),
     "bad_memory": _("“%(got)s” is no amount of memory. Write a number and a unit, such as 16GB or 16GiB."),
     "bad_name": _("This cannot be the name. Write 1 to %(max)s visible characters."),
+    "bad_path": _(
+        "%(field)s is no path here. Write names with slashes between, without dots alone and without a slash in front."
+    ),
     "bad_role_name": _(
         "“%(got)s” is no name of a role. Use up to 31 small letters, digits, dashes and underscores, with a "
         "letter first."
@@ -174,8 +177,7 @@ FIELD_WORDS = {
     "ssh_key_of_another": _("This key belongs to another account. Make a key of your own: ssh-keygen -t ed25519"),
     "ssh_key_too_many": _("You have %(max)s keys already. Remove one that you do not use."),
     "ssh_key_unknown_type": _(
-        "“%(got)s” is no type of key that opens anything here. Use one of %(known)s; to make one: "
-        "ssh-keygen -t ed25519"
+        "“%(got)s” is no type of key that opens anything here. Use one of %(known)s; to make one: ssh-keygen -t ed25519"
     ),
     "ssh_key_unreadable": _(
         "This is no public key. Paste the one line of a file such as ~/.ssh/id_ed25519.pub, beginning with its type."
@@ -259,7 +261,11 @@ KIND_WORDS = {
 }
 
 ERROR_WORDS = {
+    "cannot_move_there": _("It cannot be moved there: a folder does not go into itself. Choose another place."),
     "conflict": _("This clashes with something that is there already. Look at it and try again."),
+    "disk_full": _("The disk under these files is full. Delete something, or ask an administrator for room."),
+    "files_closed": _("These files are closed to you. Ask their owner to open them (chmod)."),
+    "files_remain": _("The folder holds so much that not all of it is deleted yet. Delete it once more."),
     "foreign_origin": _("This request came from another site, so it was refused. Open the page here and try again."),
     "idempotency_key_reused": _("This Idempotency-Key came with another request before. Use a new key."),
     "impossible": _("This could never run here. Change what it asks for."),
@@ -267,7 +273,13 @@ ERROR_WORDS = {
         "Something went wrong on our side. Try again; if it stays, tell an administrator the request number."
     ),
     "invalid_input": _("Some of what was sent cannot be used. The fields are named below."),
+    "leads_outside": _("This is a link that leads out of the folder, so it is not followed."),
     "name_taken": _("This name is taken. Choose another."),
+    "no_app_host": _(
+        "Apps have no address of their own here. Ask an administrator to set TESSERA_APPS_URL to a wildcard host."
+    ),
+    "no_room": _("There is no room for it: %(used)s of %(limit)s are used or promised. Delete something first."),
+    "not_a_file": _("This is no file, so it has no content. Open it in a terminal."),
     "not_found": _("There is no such thing, or none that you may see. Check the address and your team."),
     "not_permitted": _("You may see this, but not do that to it. Ask a lead of the team or an administrator."),
     "not_running": _("%(name)s is not running, so nobody can enter it. Wait until it runs, or start it again."),
@@ -281,9 +293,12 @@ ERROR_WORDS = {
     "too_large": _("This is larger than may be sent. Send less."),
     "too_many_requests": _("Too many requests in a short time. Wait %(retry_after_s)s seconds and try again."),
     "unavailable": _("Something that is needed does not answer at the moment. Try again shortly."),
+    "upload_busy": _("Another piece of this upload is being written. Wait for its end, then go on."),
+    "upload_too_long": _("More was sent than the upload said at its start. Begin it anew with the right size."),
     "user_limit": _(
         "You are at your limit: %(used)s of %(limit)s. Stop something or wait for it to end, or ask a lead for more."
     ),
+    "wrong_offset": _("This is not where the upload ends. Go on from byte %(offset)s."),
 }
 
 

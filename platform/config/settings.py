@@ -1,6 +1,7 @@
 """All settings, read from the environment by typed readers. Embedded and production differ only in these values."""
 
 import os
+import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,13 +41,29 @@ def env_secret(name: str) -> str:
     return "only-for-commands-and-tests-" + "0" * 40
 
 
+def env_apps_url(name: str, public_url: str) -> str:
+    """Where people's apps answer: a URL whose host begins with "*.", as https://*.apps.example.net.
+
+    Without it the apps of http://localhost:PORT are at http://*.localhost:PORT; a portal of another name has none.
+    """
+    localhost = re.sub(r"^http://localhost(?=:|$)", "http://*.localhost", public_url)
+    value = env_text(name, localhost if localhost != public_url else "").rstrip("/")
+    if value and not re.fullmatch(r"https?://\*\.[a-z0-9.-]+(:\d+)?", value):
+        raise ValueError(f"{name} must be like https://*.apps.example.net, not {value!r}")
+    return value
+
+
 # Where this installation keeps its things and how it is called.
 TESSERA_DATA = Path(env_text("TESSERA_DATA", str(ROOT / ".tessera")))
 TESSERA_RUN = Path(env_text("TESSERA_RUN", str(TESSERA_DATA / "run")))
 TESSERA_LOGS = Path(env_text("TESSERA_LOGS", str(TESSERA_DATA / "logs")))
 TESSERA_CODE = Path(env_text("TESSERA_CODE", str(TESSERA_DATA / "code")))
 TESSERA_FILES = Path(env_text("TESSERA_FILES", str(TESSERA_DATA / "files")))
+# How much a person's home and a team's folder may hold before uploads are refused. 0 = no limit.
+TESSERA_HOME_BYTES = env_int("TESSERA_HOME_BYTES", 20 * 10**9)
+TESSERA_TEAM_BYTES = env_int("TESSERA_TEAM_BYTES", 100 * 10**9)
 TESSERA_PUBLIC_URL = env_text("TESSERA_PUBLIC_URL", "http://localhost:8470").rstrip("/")
+TESSERA_APPS_URL = env_apps_url("TESSERA_APPS_URL", TESSERA_PUBLIC_URL)
 TESSERA_EMBEDDED = env_bool("TESSERA_EMBEDDED")
 TESSERA_ROLE = env_text("TESSERA_ROLE", "command")
 
@@ -63,6 +80,10 @@ TESSERA_RUNTIME_OPTIONS = {
 
 # How a person gets into a running task (terminal, SSH, notebook, port): the runtime's other half, for the web process.
 TESSERA_ACCESS = env_text("TESSERA_ACCESS", "runtimes.local.access.LocalAccess")
+
+# The SSH gateway, inside the web process. Port 0 = none. Its host key is kept in TESSERA_DATA.
+TESSERA_SSH_HOST = env_text("TESSERA_SSH_HOST", "127.0.0.1")
+TESSERA_SSH_PORT = env_int("TESSERA_SSH_PORT", 0)
 
 # Ranges from which new people and teams get their numbers on files; an admin may set others to match NFS or LDAP.
 TESSERA_UID_RANGE = (env_int("TESSERA_UID_MIN", 20_000), env_int("TESSERA_UID_MAX", 59_999))
@@ -91,6 +112,7 @@ INSTALLED_APPS = [
     "accounts",
     "cluster",
     "quotas",
+    "files",
     "jobs",
     "scheduler",
     "portal.apps.PortalConfig",

@@ -1,0 +1,63 @@
+"""The addresses of people's apps: one host name for each, so that browsers keep them apart from the portal and from
+each other.
+
+    A  https://<label>.apps.example.net    a wildcard host (TESSERA_APPS_URL), better of another registrable domain
+    B  http://<label>.localhost:PORT       on one machine or through ssh -L; browsers map *.localhost to loopback
+
+A portal that is known by an IP address only has no apps: a second port is no wall (cookies know no ports), and a path
+of the portal's own is never one.
+"""
+
+import re
+import secrets
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+from common.errors import Unavailable
+from jobs.models import Job, Task
+from portal.models import App, AppKind
+from portal.origin import origin_of
+
+ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
+LABEL = re.compile(rf"[{ALPHABET}]{{20}}")  # 100 random bits
+TENSORBOARD_PORT = 6006
+
+
+def link_to_port(task: Task, port: int) -> str:
+    """The address of a port of this task, and of the tasks that take its place in later attempts."""
+    return _link(kind=AppKind.PORT, job=task.job, role=task.role, rank=task.rank, port=port)
+
+
+def link_to_tensorboard(job: Job) -> str:
+    """The address of the TensorBoard that runs beside the job's first task."""
+    first = job.newest_tasks[0]
+    return _link(kind=AppKind.TENSORBOARD, job=job, role=first.role, rank=first.rank, port=TENSORBOARD_PORT)
+
+
+def is_app_host(host: str) -> str | None:
+    """The label where `host` (name and port, as browsers send it) is the host of an app, or could be; else None."""
+    if not settings.TESSERA_APPS_URL:
+        return None
+    name = host.lower().rpartition(":")[0] if re.search(r":\d+$", host) else host.lower()
+    label, _, rest = name.partition(".")
+    domain = (urlsplit(settings.TESSERA_APPS_URL).hostname or "").removeprefix("*.")
+    return label if rest == domain and LABEL.fullmatch(label) else None
+
+
+def app_origin(label: str) -> str:
+    """scheme://host[:port] of an app, as browsers write it in Origin."""
+    return origin_of(settings.TESSERA_APPS_URL.replace("*", label))
+
+
+def _link(**which: object) -> str:
+    """The app's address; made when it is asked for the first time. Raises Unavailable where apps have no host."""
+    if not settings.TESSERA_APPS_URL:
+        raise Unavailable("no_app_host")
+    owner = which["job"].user  # type: ignore[attr-defined]
+    app, _ = App.objects.get_or_create(**which, defaults={"label": _label(), "owner": owner})
+    return app_origin(app.label) + "/"
+
+
+def _label() -> str:
+    return "".join(secrets.choice(ALPHABET) for _ in range(20))
