@@ -26,6 +26,7 @@ COMMANDS = {
     "release": ("act", "Let held jobs start."),
     "free": ("cluster", "What is free for you now."),
     "queue": ("cluster", "Everybody's waiting and running jobs."),
+    "doctor": ("doctor", "Check address, token, versions and tools."),
     "version": ("account", "The versions of this command and of the platform."),
 }
 

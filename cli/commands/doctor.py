@@ -1,0 +1,135 @@
+"""`doctor`: is everything between this terminal and the platform as it should be, and how to mend what is not."""
+
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from urllib.parse import urlsplit
+
+import typer
+
+from cli.credentials import TOKEN_VARIABLE, config_file, find_server, find_token
+from cli.failures import DENIED, NOT_FOUND, OK, SERVER, USAGE, Failure
+from cli.session import Command, Session, new_commands
+from cli.show import moment, now
+from cli.transport import VERSION, Client
+
+commands = new_commands()
+
+SOON_DAYS = 3
+OTHERS_MAY_READ = 0o077
+MARKS = {"ok": "ok  ", "note": "note", "bad": "BAD "}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """tone: ok, note (works, but should be known) or bad. exit_code: what a bad one ends the command with."""
+
+    about: str
+    tone: str
+    words: str
+    exit_code: int = OK
+
+
+@commands.command("doctor", cls=Command)
+def doctor(ctx: typer.Context) -> None:
+    """Check address, token, versions and tools.
+
+    Each line says what was looked at; what is wrong says how to mend it. The exit code is that of the first bad one.
+    """
+    session: Session = ctx.obj
+    found = list(_look(session))
+    lines = [f"{MARKS[one.tone]}  {one.about:<8}  {one.words}" for one in found]
+    answer = {"client": VERSION, "findings": [asdict(one) for one in found]}
+    session.show(answer, [one.about for one in found if one.tone == "bad"], lines)
+    raise typer.Exit(next((one.exit_code for one in found if one.tone == "bad"), OK))
+
+
+def _look(session: Session) -> Iterator[Finding]:
+    """In the order in which one thing needs the other; what cannot be asked any more is left out."""
+    yield _keeping()
+    try:
+        server = find_server(session.server)
+    except Failure as failure:
+        yield Finding("server", "bad", failure.lines[0], USAGE)
+        return
+    token = find_token(server)
+    client = Client(server, token, quiet=True, timeout_s=10.0, patient=False)
+    try:
+        yield _version(client)
+    except Failure as failure:
+        yield Finding("server", "bad", " ".join(failure.lines), SERVER)
+        return
+    yield from _apps(server)
+    yield _ssh()
+    if not token:
+        yield Finding("token", "bad", f"There is none for {server}. Run: tessera login {server}", DENIED)
+        return
+    try:
+        yield from _person(client)
+        yield _capacity(client)
+    except Failure as failure:
+        yield Finding("token", "bad", " ".join(failure.lines), failure.exit_code)
+
+
+def _keeping() -> Finding:
+    file = config_file()
+    if not file.exists():
+        return Finding("config", "ok", f"{file} does not exist yet; `tessera login` makes it.")
+    if sys.platform != "win32" and file.stat().st_mode & OTHERS_MAY_READ:
+        return Finding("config", "bad", f"Others may read {file}, which holds tokens. Run: chmod 600 {file}", DENIED)
+    return Finding("config", "ok", f"{file}, for your eyes only.")
+
+
+def _version(client: Client) -> Finding:
+    there = client.get("/version")
+    same = str(there["version"]).split(".")[:2] == VERSION.split(".")[:2]
+    words = f"{client.server} answers: platform {there['version']}, this command {VERSION}."
+    return Finding("server", "ok" if same else "note", words if same else f"{words} Install the same version of both.")
+
+
+def _apps(server: str) -> Iterator[Finding]:
+    """Notebooks have host names of their own; *.localhost is known to browsers, not to every resolver."""
+    host = urlsplit(server).hostname or ""
+    if host != "localhost":
+        return
+    try:
+        socket.getaddrinfo("any.localhost", 80)
+        yield Finding("names", "ok", "*.localhost is this machine, so notebooks open here.")
+    except OSError:
+        words = (
+            "This system does not know *.localhost. Browsers do, so notebooks open; other programs may not find them."
+        )
+        yield Finding("names", "note", words)
+
+
+def _ssh() -> Finding:
+    if shutil.which("ssh"):
+        return Finding("ssh", "ok", "An OpenSSH client is installed.")
+    return Finding("ssh", "note", "There is no `ssh` here. `tessera ssh`, scp and VS Code need OpenSSH.")
+
+
+def _person(client: Client) -> Iterator[Finding]:
+    me = client.get("/me")
+    where = f" by {TOKEN_VARIABLE}" if os.environ.get(TOKEN_VARIABLE) else ""
+    until = moment((me["token"] or {}).get("expires_at"))
+    words = f"You are {me['username']}{where}; it may: {', '.join(me['scopes']) or 'nothing'}."
+    if until and (until - now()).days < SOON_DAYS:
+        yield Finding("token", "note", f"{words} It expires on {until:%Y-%m-%d}: make a new one soon.")
+    else:
+        yield Finding("token", "ok", words)
+    teams = ", ".join(f"{team['name']} ({team['role']})" for team in me["teams"])
+    if teams:
+        yield Finding("teams", "ok", f"{teams}.")
+    else:
+        yield Finding("teams", "bad", "You are in no team, so you cannot run anything. Ask an admin.", DENIED)
+
+
+def _capacity(client: Client) -> Finding:
+    rooms = client.get("/capacity")["results"]
+    if not rooms:
+        return Finding("pools", "bad", "There is no pool. Ask an admin to add one.", NOT_FOUND)
+    free = "; ".join(f"{room['pool']} {room['free']['text']} of {room['cards_total']} GPUs free" for room in rooms)
+    return Finding("pools", "ok", f"{free}.")
