@@ -12,9 +12,10 @@ from asgiref.sync import async_to_sync
 from celery import current_app
 from channels.layers import get_channel_layer
 from django.db import connection, transaction
-from django.db.models import Max, Model
+from django.db.models import Max, Model, Q
+from django.db.models.functions import Now
 
-from events.models import Event
+from events.models import Delivery, Event, Webhook
 
 log = logging.getLogger("tessera.bus")
 
@@ -30,6 +31,9 @@ class Actor:
 SCHEDULER = Actor("scheduler")
 RUNTIME = Actor("runtime")
 SYSTEM = Actor("system")
+
+TEAM_KINDS = frozenset({"job", "task", "quota"})
+"""Objects that everybody in their team may read. Every other object's history is its owner's."""
 
 
 def record(row: Model, verb: str, *, actor: Actor, reason: str = "", params: dict | None = None, **state: str) -> Event:
@@ -49,9 +53,11 @@ def record(row: Model, verb: str, *, actor: Actor, reason: str = "", params: dic
         actor=actor.name,
         actor_id=actor.id,
         team_id=row.team_id,  # type: ignore[attr-defined]
+        owner_id=getattr(row, "user_id", None),
         params=params or {},
         **state,
     )
+    _queue_deliveries(event)
     ring(row)
     return event
 
@@ -72,6 +78,11 @@ def ring_pool(pool_id: int) -> None:
     _send_on_commit(f"pool-{pool_id}", {"kind": "cluster", "id": ""})
 
 
+def ring_person(user_id: int, kind: str) -> None:
+    """On commit, tell the open pages of one person to look again at what is theirs alone ("notices")."""
+    _send_on_commit(f"user-{user_id}", {"kind": kind, "id": ""})
+
+
 def recheck(user_id: int) -> None:
     """On commit, let the open sockets of a person ask again what they may hear: rights or the session changed."""
     _once_on_commit(("recheck", user_id), lambda: _send(f"user-{user_id}", {"type": "recheck"}))
@@ -80,6 +91,22 @@ def recheck(user_id: int) -> None:
 def hint(task: str) -> None:
     """On commit, ask a loop ("cycle", "reconcile") to run now instead of at its next beat."""
     _once_on_commit(("hint", task), lambda: _send_hint(task))
+
+
+def hint_sender() -> None:
+    """On commit, ask the sender of webhooks and mails to look now instead of at its next beat."""
+    _once_on_commit(("hint", "send"), lambda: current_app.send_task("portal.tasks.send", queue="outside", expires=5))
+
+
+def _queue_deliveries(event: Event) -> None:
+    """In the event's own transaction: what is recorded is delivered, what is rolled back was never heard of."""
+    own = Q(team_id__isnull=True, user_id=event.owner_id) if event.owner_id else Q(pk=None)
+    of_team = Q(team_id=event.team_id) if event.team_id and event.kind in TEAM_KINDS else Q(pk=None)
+    listening = Webhook.objects.filter(own | of_team, disabled_at__isnull=True)
+    wanted = [webhook for webhook in listening if webhook.wants(event.type)]
+    if wanted:
+        Delivery.objects.bulk_create(Delivery(webhook=webhook, event=event, due_at=Now()) for webhook in wanted)
+        hint_sender()
 
 
 def _send_on_commit(group: str, touch: dict) -> None:

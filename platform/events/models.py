@@ -1,6 +1,13 @@
-"""History: what happened to which object, in order, by whom and why. It knows its objects as values, never by key."""
+"""History: what happened to which object, in order, by whom and why; and who is told of it outside the portal.
 
+It knows its objects and people as values, never by key.
+"""
+
+import uuid
+
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.db.models import Q
 from django.db.models.functions import Now
 
 
@@ -8,6 +15,7 @@ class Event(models.Model):
     """One line of an object's history. `seq` is dense per object, so a gap would show.
 
     verb: "state" for a move, else what was done ("submitted", "held", "quota.changed").
+    owner_id: whose the object is, where it is a person's.
     params: the values its sentence needs; for a change of settings {"from": {...}, "to": {...}}.
     """
 
@@ -24,6 +32,7 @@ class Event(models.Model):
     actor = models.CharField(max_length=64)
     actor_id = models.BigIntegerField(null=True)
     team_id = models.BigIntegerField(null=True)
+    owner_id = models.BigIntegerField(null=True)
     params = models.JSONField(default=dict)
 
     class Meta:
@@ -33,3 +42,126 @@ class Event(models.Model):
 
     def __str__(self) -> str:
         return f"{self.label} {self.seq}: {self.verb} {self.to_state}"
+
+    @property
+    def type(self) -> str:
+        """What a topic names: "job.failed" for a move, "job.submitted" for what was done."""
+        return f"{self.kind}.{self.to_state.lower() if self.verb == 'state' else self.verb}"
+
+
+class Outgoing(models.Model):
+    """Something that leaves the platform: sent at least once by whoever claims it while it is due (events.outgoing).
+
+    due_at: when to try next, null when nothing is left to do. claim_no tells a late sender that another took over.
+    """
+
+    due_at = models.DateTimeField(null=True)
+    claimed_until = models.DateTimeField(null=True)
+    claim_no = models.PositiveIntegerField(default=0)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    sent_at = models.DateTimeField(null=True)
+    error = models.CharField(max_length=40, blank=True)
+
+    class Meta:
+        abstract = True
+
+
+class Webhook(models.Model):
+    """An address that is told of events: of one person's objects, or of a team's.
+
+    user_id: who made it. team_id: null for a person's own. topics: "job" or "job.failed"; none means all.
+    salt: the secret is derived from it and the installation's key, so that no secret stands in the database.
+    """
+
+    KIND = "webhook"
+
+    user_id = models.BigIntegerField()
+    team_id = models.BigIntegerField(null=True)
+    name = models.CharField(max_length=64)
+    url = models.CharField(max_length=500)
+    topics = ArrayField(models.CharField(max_length=60), default=list)
+    salt = models.UUIDField(default=uuid.uuid4)
+    created_at = models.DateTimeField(db_default=Now())
+    disabled_at = models.DateTimeField(null=True)
+    disabled_why = models.CharField(max_length=40, blank=True)
+
+    class Meta:
+        ordering = ["id"]
+        indexes = [
+            models.Index(fields=["team_id"], name="webhooks_of_team"),
+            models.Index(fields=["user_id"], name="webhooks_of_user"),
+        ]
+
+    def __str__(self) -> str:
+        return self.public_id
+
+    @property
+    def public_id(self) -> str:
+        return f"webhook-{self.pk}"
+
+    def wants(self, event_type: str) -> bool:
+        return not self.topics or event_type in self.topics or event_type.partition(".")[0] in self.topics
+
+
+class Delivery(Outgoing):
+    """One event on its way to one webhook. Sent means that the receiver answered 2xx."""
+
+    webhook = models.ForeignKey(Webhook, on_delete=models.CASCADE, related_name="deliveries")
+    event = models.ForeignKey(Event, on_delete=models.CASCADE, related_name="+")
+    created_at = models.DateTimeField(db_default=Now())
+    tried_at = models.DateTimeField(null=True)
+    status = models.PositiveSmallIntegerField(null=True)
+    took_ms = models.PositiveIntegerField(null=True)
+
+    class Meta:
+        ordering = ["id"]
+        indexes = [
+            models.Index(fields=["due_at"], name="due_deliveries", condition=Q(due_at__isnull=False)),
+            models.Index(fields=["webhook", "-id"], name="deliveries_of_webhook"),
+        ]
+
+    def __str__(self) -> str:
+        return f"delivery {self.pk} of {self.event_id}"
+
+
+class Notice(Outgoing):
+    """Something a person is told, in the portal's bell and by mail. Its words come from kind and params, when shown.
+
+    in_portal: whether the bell counts and lists it. due_at: of its mail.
+    """
+
+    user_id = models.BigIntegerField()
+    kind = models.CharField(max_length=30)
+    object_kind = models.CharField(max_length=20)
+    object_id = models.BigIntegerField()
+    label = models.CharField(max_length=80)
+    params = models.JSONField(default=dict)
+    in_portal = models.BooleanField(default=True)
+    created_at = models.DateTimeField(db_default=Now())
+    read_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["due_at"], name="due_mails", condition=Q(due_at__isnull=False)),
+            models.Index(fields=["user_id", "-id"], name="notices_of_user"),
+            models.Index(fields=["user_id"], name="unread_notices", condition=Q(read_at__isnull=True, in_portal=True)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.label}"
+
+
+class NoticeChoice(models.Model):
+    """By which channels a person wants to hear of one kind, where it is not the usual (events.notices.KINDS)."""
+
+    user_id = models.BigIntegerField()
+    kind = models.CharField(max_length=30)
+    portal = models.BooleanField()
+    mail = models.BooleanField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user_id", "kind"], name="one_notice_choice")]
+
+    def __str__(self) -> str:
+        return f"{self.user_id} {self.kind}"

@@ -13,6 +13,7 @@ from django.utils import timezone
 from common.errors import StaleState
 from common.locks import lock_rows
 from events.bus import SYSTEM, Actor, hint, ring_pool
+from events.notices import notify
 from events.transitions import advance
 from jobs.models import Job, Task
 from jobs.states import HOLDING, JOB_FINAL, REASONS, TASK_FINAL, TASK_MOVES, JobState, TaskState, derive_job_state
@@ -83,6 +84,8 @@ def settle_job(job: Job, *, actor: Actor = SYSTEM) -> None:
         first = state == JobState.RUNNING and job.started_at is None
         began: dict[str, Any] = {"started_at": Now()} if first else {}
         advance(job, state, actor=actor, **began)
+        if first:
+            notify(user_id=job.user_id, kind="job_started", about=job, params={"name": job.name})
         return
     decisive = _decisive(tasks)
     if may_retry(job, decisive.reason):
@@ -92,6 +95,7 @@ def settle_job(job: Job, *, actor: Actor = SYSTEM) -> None:
         starts = [task.started_at for task in tasks if task.started_at]
         times: dict[str, Any] = {"started_at": job.started_at or min(starts, default=None), "ended_at": Now()}
         advance(job, state, reason=reason, actor=actor, exit_code=decisive.exit_code, **times)
+        _tell_end(job)
 
 
 def may_retry(job: Job, reason: str) -> bool:
@@ -135,6 +139,13 @@ def _decisive(tasks: list[Task]) -> Task:
     by_itself = [task for task in ended if task.state == TaskState.FAILED and task.reason != "gang_broken"]
     stopped = [task for task in ended if task.state == TaskState.STOPPED and task.reason != "gang_broken"]
     return min(by_itself or stopped or ended, key=lambda task: (task.ended_at or timezone.now(), task.rank))
+
+
+def _tell_end(job: Job) -> None:
+    """A short job may end before it was seen to run: then its end is all that is told."""
+    kinds = {JobState.SUCCEEDED: "job_succeeded", JobState.FAILED: "job_failed"}
+    if kind := kinds.get(JobState(job.state)):
+        notify(user_id=job.user_id, kind=kind, about=job, params={"name": job.name, "reason": job.reason})
 
 
 def _times(step: str) -> dict[str, Any]:

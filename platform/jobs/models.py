@@ -183,6 +183,10 @@ class Task(models.Model):
         return self.job.team_id
 
     @property
+    def user_id(self) -> int:
+        return self.job.user_id
+
+    @property
     def pool_id(self) -> int:
         return self.job.pool_id
 

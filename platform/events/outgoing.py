@@ -1,0 +1,44 @@
+"""Rows that leave the platform: claimed by one sender at a time, tried again later and later, at least once.
+
+The pattern is PROMISES 4.2.4: a claim is a lease with a number; no transaction is open while something is sent, and a
+sender that came back too late finds another number and changes nothing. Receivers tell repeats by the event's id.
+"""
+
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from django.db import models, transaction
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from events.models import Outgoing
+
+Row = TypeVar("Row", bound=Outgoing)
+
+LEASE = timedelta(seconds=60)
+"""Longer than a whole batch can take; after it another sender tries."""
+PAUSES_S = (10, 30, 120, 600, 1800, 3600, 7200, 14_400, 21_600, 36_000)
+"""The waits between tries: 11 tries within 24 h."""
+
+
+def claim(rows: models.QuerySet[Row], most: int) -> list[Row]:
+    """Up to `most` of the due `rows`, the longest due first, now ours for LEASE. Whoever asks meanwhile gets others."""
+    free = Q(claimed_until__isnull=True) | Q(claimed_until__lt=Now())
+    with transaction.atomic():
+        due = rows.filter(free, due_at__lte=Now()).order_by("due_at", "pk")
+        keys = list(due.select_for_update(skip_locked=True, of=("self",)).values_list("pk", flat=True)[:most])
+        everything = rows.model._default_manager.filter(pk__in=keys)
+        everything.update(claimed_until=Now() + LEASE, claim_no=F("claim_no") + 1, attempts=F("attempts") + 1)
+    return list(rows.filter(pk__in=keys).order_by("due_at", "pk"))
+
+
+def finish(row: Outgoing, *, sent: bool, error: str = "", again: bool = True, **also: Any) -> bool:
+    """Write how it went. Not sent: due again after the next pause, unless `again` is False or no pause is left.
+
+    Returns whether this was the last try and it failed.
+    """
+    left = again and row.attempts <= len(PAUSES_S)
+    due = None if sent or not left else Now() + timedelta(seconds=PAUSES_S[row.attempts - 1])
+    changes = {"due_at": due, "claimed_until": None, "error": error, "sent_at": Now() if sent else None, **also}
+    mine = type(row)._default_manager.filter(pk=row.pk, claim_no=row.claim_no)
+    return bool(mine.update(**changes)) and not sent and not left
