@@ -101,6 +101,9 @@ class LocalWorld(World):
     def task(self, uuid: str) -> TaskDir:
         return TaskDir(str(self.base / "data/tasks" / uuid))
 
+    def scratch(self, uuid: str) -> Path:
+        return Path(self.runtime._scratch(uuid))
+
     def log(self, uuid: str) -> str:
         return self.runtime.logs.read(uuid, 0, 1 << 24)[0].decode(errors="replace")
 

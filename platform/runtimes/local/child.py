@@ -2,10 +2,12 @@
 
 With a pid namespace the forked child stays as its first process: it forks the program, reaps what is orphaned, and
 when it goes the kernel takes everybody else along. What goes wrong before the program runs is told on `report`,
-one JSON object per line: {"error": words} or {"status": as of waitpid}.
+one JSON object per line: {"ready": true} when its view of the files stands, {"error": words} or {"status": as of
+waitpid}.
 Nothing here returns to the shim.
 """
 
+import errno
 import json
 import os
 import signal
@@ -22,12 +24,12 @@ def become_job(plan: dict, go: int, out: int, report: int) -> None:
         signal.set_wakeup_fd(-1)
         if os.read(go, 1) != b"g":
             os._exit(0)  # the shim is gone: nothing has begun
-        _close_all_but(out, report)
-        if plan["cpus"]:
-            os.sched_setaffinity(0, plan["cpus"])
+        close_all_but(out, report)
         if plan["namespaces"]:
             isolation.hide(plan["hide"], plan["scratch"], plan["seen_at"])
+            tell(report, ready=True)
             _lead_namespace(plan, out, report)
+        tell(report, ready=True)
         _exec(plan, out)
     except BaseException as error:
         tell(report, error=_words(error, plan))
@@ -70,27 +72,51 @@ def _signal_others() -> None:
         pass
 
 
-def _exec(plan: dict, out: int) -> None:
-    os.setsid()
-    for kind_of_group in plan["groups"]:
-        limits.enter(kind_of_group)
+def enter_limits(plan: dict) -> None:
+    """plan: with `groups`. For this process and all that come from it."""
+    if plan["cpus"]:
+        os.sched_setaffinity(0, plan["cpus"])
+    for group in plan["groups"]:
+        limits.enter(group)
     if plan["nice"]:
         os.nice(plan["nice"])
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(out, 1)
-    os.dup2(out, 2)
+
+
+def run_program(plan: dict, argv: list[str], env: dict[str, str], cwd: str, ends: tuple[int, int, int]) -> None:
+    """Give up the rights and become argv, looked up in env's PATH. ends: its stdin, stdout and stderr.
+
+    Raises OSError; returns never.
+    """
+    kept = [os.dup(fd) if fd < 3 else fd for fd in ends]  # so that none of them covers another
+    for target, fd in enumerate(kept):
+        os.dup2(fd, target)
     os.umask(0o022)
     isolation.drop_to(plan["uid"], plan["gid"])
     if not plan["namespaces"]:
         isolation.die_with_parent()  # changing the account switched it off
-    os.chdir(plan["cwd"])
+    os.chdir(cwd)
     for number in (*FORWARDED, signal.SIGPIPE, signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    os.execve(plan["argv"][0], plan["argv"], plan["env"])
+    os.execve(_find(argv[0], env), argv, env)
 
 
-def _close_all_but(*kept: int) -> None:
+def _exec(plan: dict, out: int) -> None:
+    os.setsid()
+    enter_limits(plan)
+    run_program(plan, plan["argv"], plan["env"], plan["cwd"], (os.open(os.devnull, os.O_RDONLY), out, out))
+
+
+def _find(program: str, env: dict[str, str]) -> str:
+    if "/" in program:
+        return program
+    for folder in env.get("PATH", "").split(":"):
+        if os.access(path := os.path.join(folder, program), os.X_OK) and os.path.isfile(path):
+            return path
+    raise FileNotFoundError(errno.ENOENT, "no such program in PATH", program)
+
+
+def close_all_but(*kept: int) -> None:
     """The lock above all: the shim alone holds it."""
     for fd in map(int, os.listdir("/proc/self/fd")):
         if fd > 2 and fd not in kept:

@@ -69,6 +69,11 @@ def hide(paths: list[str], scratch: str, seen_at: str) -> None:
     _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 
+def enter_view(namespace: int) -> None:
+    """See the file system as those in this mount namespace do. namespace: a descriptor of /proc/PID/ns/mnt."""
+    _call("setns", namespace, CLONE_NEWNS)
+
+
 def drop_to(uid: int | None, gid: int | None) -> None:
     """Give up every right for good. None keeps the platform's account (an ordinary user's)."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -18,6 +18,7 @@ from runtimes.local import isolation, limits
 from runtimes.local.child import FORWARDED, become_job
 from runtimes.local.output import CappedLog
 from runtimes.local.processes import boot_id, descendants, everybody, look, proportional_mib, resident_mib, send
+from runtimes.local.sessions import Door
 from runtimes.local.taskdir import TaskDir
 
 TICK_S = 1.0  # memory is looked at this often; a stop file without its signal is seen as late
@@ -52,6 +53,7 @@ class Shim:
         self.gpu_above: dict[str, int] = {}
         self.pending: dict[str, bytes] = {"report": b"", "gpu": b""}  # the beginning of a line, by pipe
         self.log = CappedLog(-1)
+        self.door: Door | None = None
 
     def live(self) -> None:
         self._listen()
@@ -194,12 +196,15 @@ class Shim:
         next_tick = time.monotonic() + TICK_S
         while not self.over:
             now = time.monotonic()
-            wake_at = [next_tick, *(at for at in (self.kill_at, self._time_is_up_at()) if at is not None)]
-            self.poll.poll(max(0.0, min(wake_at) - now) * 1000)
+            door_at = self.door.next_at() if self.door else None
+            wake_at = [next_tick, *(at for at in (self.kill_at, self._time_is_up_at(), door_at) if at is not None)]
+            ready = {fd for fd, _ in self.poll.poll(max(0.0, min(wake_at) - now) * 1000)}
             self._clear_wakeups()
             self._carry_output()
             self._read_reports()
             self._reap()
+            if self.door is not None:
+                self.door.serve(ready)
             self._check_stop()
             now = time.monotonic()
             if not self.over and (limit := self._time_is_up_at()) is not None and now >= limit:
@@ -220,6 +225,8 @@ class Shim:
 
     def _end(self, cause: str, detail: str, grace_s: float) -> None:
         """SIGTERM to the whole tree, SIGKILL when the grace is over. The first cause is the one that is told."""
+        if self.door is not None:
+            self.door.close()
         kill_at = time.monotonic() + max(grace_s, 0)
         self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
         if not self.cause and self.status is None:
@@ -272,6 +279,17 @@ class Shim:
             if "error" in record and not self.cause:
                 self.cause, self.detail = "start_failed", record["error"]
             self.status = record.get("status", self.status)
+            if "status" in record and self.door is not None:
+                self.door.close()  # a guest keeps no job alive
+            if "ready" in record:
+                self._open_door()
+
+    def _open_door(self) -> None:
+        """A job without a door is still a job."""
+        try:
+            self.door = Door(self.task, self.plan, self.poll, self.child, self._tree)
+        except OSError as error:
+            print(f"Nobody can enter it: {error}", file=sys.stderr)
 
     def _reap(self) -> None:
         while True:
@@ -289,6 +307,8 @@ class Shim:
                 self._end("", "", self.plan["grace_s"])  # what it left behind ends with it
             elif pid == self.helper:
                 self.helper = None
+            elif self.door is not None:
+                self.door.ended(pid, status)
 
     def _tree(self) -> list:
         """Every process of the job. With a namespace its first process is ours, and not counted."""

@@ -1,0 +1,209 @@
+"""The way into a running task of this machine: through the door that its shim keeps in the task's directory.
+
+Every connection is one wish: start a program (and hold it by holding the connection), or hand over a socket to a port.
+Messages are JSON, one per packet; the shim's side is sessions.py.
+"""
+
+import asyncio
+import json
+import os
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from runtimes.base import PtySize, Rejected, Unavailable
+from runtimes.gpu_sharing import forbidden_env
+from runtimes.local.sessions import DOOR, MESSAGE_LIMIT, receive
+from runtimes.local.taskdir import TaskDir
+from runtimes.streams import Stream, StreamSession, open_ends
+
+UUID = re.compile(r"[0-9a-f]{32}")
+PATIENCE_S = 10.0  # for an answer at the door
+AGAIN_S = 0.02
+SIGKILLED = -9
+
+
+class LocalAccess:
+    def __init__(self, data_dir: str | os.PathLike, **_others: object):
+        """Takes the options of LocalRuntime, and needs the data directory only."""
+        self.tasks_dir = Path(data_dir).resolve() / "tasks"
+
+    async def exec(
+        self,
+        uuid: str,
+        argv: Sequence[str],
+        *,
+        pty: PtySize | None = None,
+        env: Mapping[str, str] = {},
+        cwd: str | None = None,
+    ) -> StreamSession:
+        """env: names refused by `gpu_sharing.forbidden_env` are left out, so that the slice stays as it is.
+        cwd: also ~ or ~/folder. Raises Rejected, Unavailable.
+        """
+        own = {name: value for name, value in env.items() if not forbidden_env(name)}
+        wish = {"exec": list(argv), "env": own, "cwd": cwd, "pty": pty is not None}
+        conn = await self._knock(uuid)
+        try:
+            return await _start(conn, wish, pty)
+        except BaseException:
+            conn.close()
+            raise
+
+    async def dial(self, uuid: str, port: int) -> socket.socket:
+        """Raises ConnectionRefusedError where no process of the task listens; Rejected, Unavailable."""
+        until = asyncio.get_running_loop().time() + PATIENCE_S
+        while True:
+            with await self._knock(uuid) as conn:
+                _send(conn, {"dial": port})
+                answer, fds = await _answer(conn)
+            if fds:
+                return _adopt(fds[0])
+            if "refused" in answer:
+                raise ConnectionRefusedError(f"Nobody of this task listens on port {port}.")
+            if "busy" not in answer:
+                raise Rejected(answer.get("error", ""))
+            if asyncio.get_running_loop().time() > until:
+                raise Unavailable(f"It takes no connection on port {port}.")
+            await asyncio.sleep(AGAIN_S)
+
+    async def _knock(self, uuid: str) -> socket.socket:
+        """A connection to the task's shim. Raises Rejected, Unavailable."""
+        if not UUID.fullmatch(uuid):
+            raise Rejected(f"Not a task uuid: {uuid!r}.")
+        task = TaskDir(str(self.tasks_dir / uuid))
+        until = asyncio.get_running_loop().time() + PATIENCE_S
+        while asyncio.get_running_loop().time() < until:
+            try:
+                return _connect(task)
+            except BlockingIOError:
+                await asyncio.sleep(AGAIN_S)  # many stand at the door
+            except OSError as error:
+                raise _reason(task) from error
+        raise Unavailable("Too many want to enter it at once.")
+
+
+class LocalSession(StreamSession):
+    """A program that lives as long as the connection `conn` to the shim."""
+
+    def __init__(self, conn: socket.socket, ours: tuple[int, ...]):
+        super().__init__(ours)
+        self._conn = conn
+        asyncio.get_running_loop().add_reader(conn, self._hear)
+
+    def send_signal(self, number: int) -> None:
+        if not self._status.done():
+            try:
+                _send(self._conn, {"signal": int(number)})
+            except Unavailable:
+                pass  # its end is on the way
+
+    def _hear(self) -> None:
+        try:
+            answer = json.loads(self._conn.recv(MESSAGE_LIMIT) or b'{"exit": null}')
+        except BlockingIOError:
+            return
+        except OSError:
+            answer = {"exit": None}
+        if "exit" in answer:
+            self._leave()
+            self._ended(SIGKILLED if answer["exit"] is None else answer["exit"])  # None: the shim was killed, and all
+
+    def _hang_up(self) -> None:
+        self._leave()
+        self._ended(SIGKILLED)
+
+    def _leave(self) -> None:
+        if self._conn.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._conn)
+            self._conn.close()
+
+
+async def _start(conn: socket.socket, wish: dict, pty: PtySize | None) -> LocalSession:
+    """Closes all that it opened when it raises Rejected or Unavailable."""
+    try:
+        ends = open_ends(pty)
+    except OSError as error:
+        raise Unavailable(f"No session could be opened: {error}") from error
+    failed, theirs = os.pipe2(os.O_CLOEXEC)
+    failure = Stream(failed)
+    try:
+        try:
+            _send(conn, wish, (theirs, *ends.theirs))
+        finally:
+            for fd in (theirs, *ends.theirs):
+                os.close(fd)
+        answer, _ = await _answer(conn)
+        if "started" not in answer:
+            raise Rejected(answer.get("error", ""))
+        if words := await failure.read(4096):  # the pipe closes by itself when the program runs
+            raise Rejected(words.decode(errors="replace"))
+    except BaseException:
+        for fd in ends.ours:
+            os.close(fd)
+        raise
+    finally:
+        failure.close()
+    return LocalSession(conn, ends.ours)
+
+
+def _connect(task: TaskDir) -> socket.socket:
+    """By the directory's descriptor, since the path of a socket may only have 107 bytes. Raises OSError."""
+    conn = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    conn.setblocking(False)
+    try:
+        folder = os.open(task.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            conn.connect(f"/proc/self/fd/{folder}/{DOOR}")
+        finally:
+            os.close(folder)
+    except OSError:
+        conn.close()
+        raise
+    return conn
+
+
+def _reason(task: TaskDir) -> Rejected | Unavailable:
+    """Why there is no door."""
+    if not os.path.isdir(task.path):
+        return Rejected("There is no such task on this machine.")
+    if task.read("exit") is not None:
+        return Rejected("This task has ended.")
+    return Unavailable("This task is just starting or ending.")
+
+
+def _send(conn: socket.socket, wish: dict, fds: tuple[int, ...] = ()) -> None:
+    """Never waits: one small packet fits. Raises Rejected, Unavailable."""
+    data = json.dumps(wish).encode()
+    if len(data) > MESSAGE_LIMIT:
+        raise Rejected("The command and its environment are too long.")
+    try:
+        socket.send_fds(conn, [data], list(fds))
+    except OSError as error:
+        raise Unavailable(f"The task does not listen: {error}") from error
+
+
+async def _answer(conn: socket.socket) -> tuple[dict, list[int]]:
+    """(the message, descriptors that came with it). Raises Unavailable."""
+    probe = Stream(os.dup(conn.fileno()))
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                try:
+                    data, fds = receive(conn)
+                    break
+                except BlockingIOError:
+                    await probe.readable()
+    except (TimeoutError, OSError) as error:
+        raise Unavailable("The task does not answer.") from error
+    finally:
+        probe.close()
+    if not data:
+        raise Unavailable("The task is just ending.")
+    return json.loads(data), fds
+
+
+def _adopt(fd: int) -> socket.socket:
+    connected = socket.socket(fileno=fd)
+    connected.setblocking(False)
+    return connected

@@ -1,0 +1,308 @@
+"""People's files by the child: nothing outside the place, nothing as root, nothing half done."""
+
+import errno
+import os
+
+import pytest
+
+from common.errors import Conflict, InvalidInput, NameTaken, NotFound, NotPermitted, PlatformError
+from runtimes import beneath, file_child, storage
+from runtimes.places import Place, place_path
+from runtimes.storage import FileStore, check_path, measure_place
+
+UID, TEAM_GID, OTHER_UID = 23_001, 23_900, 23_002
+AS_ROOT = os.geteuid() == 0
+root_only = pytest.mark.skipif(not AS_ROOT, reason="gives files to other accounts")
+
+
+@pytest.fixture
+def files(tmp_path):
+    for folder in (tmp_path, *tmp_path.parents):
+        if AS_ROOT and folder.stat().st_mode & 0o011 != 0o011:
+            folder.chmod(folder.stat().st_mode | 0o011)
+    return tmp_path / "files"
+
+
+@pytest.fixture
+def home(files):
+    return FileStore(files, Place("home", UID), uid=UID, gid=TEAM_GID)
+
+
+@pytest.fixture
+def team(files):
+    return FileStore(files, Place("team", TEAM_GID), uid=UID, gid=TEAM_GID)
+
+
+@pytest.fixture
+def top(home, files):
+    """Where the home lies, as its person finds it."""
+    home.list_folder()
+    return place_path(files, home.place)
+
+
+def put(store, path, data=b"x", *, replace=False):
+    folder, _, _name = path.rpartition("/")
+    fd = store.open_part(folder, "0" * 32, make=True)
+    os.write(fd, data)
+    os.close(fd)
+    store.finish_part(folder, "0" * 32, path, replace=replace)
+
+
+def content(store, path):
+    fd, entry = store.open_to_read(path)
+    with open(fd, "rb") as file:
+        data = file.read()
+    assert len(data) == entry.size
+    return data
+
+
+def names(store, path=""):
+    return [entry.name for entry in store.list_folder(path).entries]
+
+
+def test_a_file_comes_and_goes(home):
+    assert home.list_folder() == storage.Listing([], False, 0)
+    home.make_folder("runs")
+    put(home, "runs/a.txt", b"hello")
+    assert [(entry.name, entry.kind) for entry in home.list_folder().entries] == [("runs", "folder")]
+    assert content(home, "runs/a.txt") == b"hello" and home.stat("runs/a.txt").size == 5
+    home.move("runs/a.txt", "b.txt")
+    assert names(home) == ["runs", "b.txt"] and names(home, "runs") == []
+    home.remove("runs")
+    home.remove("b.txt")
+    assert names(home) == []
+
+
+def test_nothing_is_overwritten_unless_asked(home):
+    put(home, "a", b"old")
+    with pytest.raises(NameTaken):
+        put(home, "a", b"new")
+    home.drop_part("", "0" * 32)
+    put(home, "a", b"new", replace=True)
+    put(home, "b", b"other")
+    with pytest.raises(NameTaken):
+        home.move("b", "a")
+    assert content(home, "a") == b"new"
+
+
+def test_what_is_being_sent_is_in_no_listing(home):
+    os.close(home.open_part("", "1" * 32, make=True))
+    assert names(home) == []
+
+
+@pytest.mark.parametrize(
+    "path", ["..", "../x", "a/../../x", "/etc/passwd", "a//b", "a/", ".", "a/./b", "a\0b", "\udc80"]
+)
+def test_a_path_that_is_none_is_told_so(path):
+    with pytest.raises(InvalidInput):
+        check_path(path)
+
+
+@pytest.mark.parametrize("path", ["n" * 256, "é" * 128, "/".join(["d" * 200] * 30)])
+def test_a_path_too_long_is_told_so(path):
+    with pytest.raises(InvalidInput):
+        check_path(path)
+
+
+@pytest.mark.parametrize("path", ["..;", "%2e%2e", "..%2f", "a\\..\\b", "a\nb", "\u202etxt.exe", "…", " ", "-rf"])
+def test_odd_names_are_only_names(home, path):
+    put(home, path, b"odd")
+    assert content(home, path) == b"odd" and names(home) == [path]
+
+
+@pytest.mark.parametrize("path", ["..", "../../secret", "/etc/passwd", "up/secret", "passwd", "magic", "up/../secret"])
+@pytest.mark.parametrize("kernel", [True, False])
+def test_the_child_reaches_nothing_outside_whatever_path_it_gets(files, top, path, kernel, monkeypatch):
+    """check_path is left out: by openat2 and by the walk the result is the same."""
+    (files / "secret").write_text("not yours")
+    (top / "up").symlink_to("../..")
+    (top / "passwd").symlink_to("/etc/passwd")
+    (top / "magic").symlink_to("/proc/self/root/etc/passwd")
+    monkeypatch.setattr(beneath, "_known", [kernel])
+    root = os.open(top, os.O_RDONLY)
+    for do in (file_child.look, file_child.open_to_read, file_child.list_folder):
+        with pytest.raises(OSError) as refused:
+            do(root, path)
+        assert refused.value.errno in {errno.EXDEV, errno.ELOOP, errno.ENOTDIR}
+    with pytest.raises(OSError):
+        file_child.remove(root, "up/secret")
+    assert (files / "secret").exists()
+    os.close(root)
+
+
+def test_a_link_that_leads_out_is_refused_in_words(home, top):
+    (top / "out").symlink_to("/etc")
+    for act in (home.list_folder, home.stat, home.open_to_read):
+        with pytest.raises(NotPermitted) as refused:
+            act("out")
+        assert refused.value.code == "leads_outside"
+    with pytest.raises(NotPermitted):
+        home.make_folder("out/tessera-was-here")
+    with pytest.raises(NotPermitted):
+        home.open_part("out", "2" * 32, make=True)
+    assert [(e.name, e.kind, e.size) for e in home.list_folder().entries] == [("out", "link", 0)]
+
+
+def test_a_link_that_stays_inside_is_followed_and_removed_alone(home, top):
+    home.make_folder("data")
+    put(home, "data/a", b"inside")
+    (top / "latest").symlink_to("data")
+    assert content(home, "latest/a") == b"inside"
+    home.remove("latest")
+    assert names(home) == ["data"] and content(home, "data/a") == b"inside"
+
+
+def test_removing_a_folder_does_not_follow_what_lies_in_it(home, top, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir(mode=0o777)
+    (outside / "kept").write_text("kept")
+    home.make_folder("bin")
+    (top / "bin" / "link").symlink_to(outside)
+    home.remove("bin")
+    assert (outside / "kept").exists() and names(home) == []
+
+
+def test_the_place_itself_is_never_removed_or_moved(home):
+    for act in (lambda: home.remove(""), lambda: home.move("", "x"), lambda: home.make_folder("")):
+        with pytest.raises(PlatformError):
+            act()
+
+
+def test_a_pipe_is_no_file_and_keeps_nobody_waiting(home, top):
+    os.mkfifo(top / "pipe")
+    os.chmod(top / "pipe", 0o666)
+    with pytest.raises(Conflict) as refused:
+        home.open_to_read("pipe")
+    assert refused.value.code == "not_a_file"
+    home.make_folder("folder")
+    with pytest.raises(Conflict):
+        home.open_to_read("folder")
+
+
+def test_a_part_is_never_opened_through_a_link(home, top, tmp_path):
+    (tmp_path / "target").write_text("")
+    (top / f"{file_child.PART}{'3' * 32}").symlink_to(tmp_path / "target")
+    with pytest.raises(PlatformError):
+        home.open_part("", "3" * 32, make=False)
+    with pytest.raises(PlatformError):
+        home.open_part("", "3" * 32, make=True)
+
+
+def test_a_child_that_hands_over_something_else_is_not_believed(home, monkeypatch):
+    ours, theirs = os.pipe()
+    entry = {"name": "a", "kind": "file", "size": 1, "changed_ns": 0}
+    monkeypatch.setattr(storage, "_exchange", lambda request: ({"entry": entry}, [ours]))
+    with pytest.raises(Conflict):
+        home.open_to_read("a")
+    os.close(theirs)
+
+
+def test_a_folder_goes_into_itself_never(home):
+    home.make_folder("a")
+    with pytest.raises(Conflict) as refused:
+        home.move("a", "a/b")
+    assert refused.value.code == "cannot_move_there"
+
+
+def test_a_listing_is_cut_and_says_so(home, top, monkeypatch):
+    for number in range(5):
+        (top / f"f{number}").touch()
+    (os.fsencode(top) and open(os.fsencode(top) + b"/\xff", "w")).close()
+    assert home.list_folder().unreadable == 1 and len(names(home)) == 5
+    monkeypatch.setattr(file_child, "LIST_MOST", 3)
+    root = os.open(top, os.O_RDONLY)
+    answer, _ = file_child.list_folder(root, "")
+    os.close(root)
+    assert answer["cut"] and len(answer["entries"]) == 3
+
+
+def test_removing_too_much_stops_and_says_so(home, top, monkeypatch):
+    home.make_folder("many")
+    for number in range(5):
+        (top / "many" / str(number)).touch()
+    monkeypatch.setattr(file_child, "REMOVE_MOST", 3)
+    root = os.open(top, os.O_RDONLY)
+    assert file_child.remove(root, "many") == ({"left": True}, [])
+    assert len(names(home, "many")) == 2
+    assert file_child.remove(root, "many") == ({"left": False}, [])
+    os.close(root)
+
+
+def test_usage_counts_blocks_once_and_holes_never(home, team, files, top):
+    put(home, "a", os.urandom(100_000))
+    os.link(top / "a", top / "second-name")
+    with open(top / "sparse", "wb") as file:
+        file.truncate(100 * 2**30)
+    (top / "out").symlink_to("/usr")
+    usage = measure_place(files, home.place)
+    assert 100_000 <= usage.bytes < 200_000 and usage.files == 4 and usage.whole
+    assert not measure_place(files, home.place, most=2).whole
+    assert measure_place(files, Place("home", 29_999)) == storage.Usage(0, 0, True)
+    assert not place_path(files, Place("home", 29_999)).exists()
+
+
+@root_only
+def test_a_closed_folder_counts_too(home, files, top):
+    home.make_folder("closed")
+    put(home, "closed/a", os.urandom(50_000))
+    os.chmod(top / "closed", 0)
+    with pytest.raises(NotPermitted) as refused:
+        home.list_folder("closed")
+    assert refused.value.code == "files_closed"
+    assert measure_place(files, home.place).bytes >= 50_000
+
+
+@root_only
+def test_what_is_made_belongs_to_the_person(home, team, files):
+    home.make_folder("d")
+    put(home, "d/f")
+    team.make_folder("d")
+    put(team, "d/f")
+    mine, ours = place_path(files, home.place), place_path(files, team.place)
+    assert _owner(mine) == (UID, TEAM_GID, 0o700) and _owner(ours) == (0, TEAM_GID, 0o2770)
+    assert _owner(mine / "d") == (UID, TEAM_GID, 0o755) and _owner(mine / "d/f") == (UID, TEAM_GID, 0o644)
+    assert _owner(ours / "d") == (UID, TEAM_GID, 0o2770) and _owner(ours / "d/f") == (UID, TEAM_GID, 0o660)
+
+
+@root_only
+def test_another_person_is_refused_by_the_kernel(home, files):
+    put(home, "mine")
+    eve = FileStore(files, Place("home", UID), uid=OTHER_UID, gid=OTHER_UID)
+    for act in (lambda: eve.list_folder(), lambda: eve.open_to_read("mine"), lambda: eve.remove("mine")):
+        with pytest.raises(NotPermitted):
+            act()
+    assert content(home, "mine") == b"x"
+
+
+@root_only
+def test_the_child_has_no_rights_left_when_it_looks(home, top):
+    """A file of root's that lies in the home, whoever put it there, stays closed."""
+    (top / "roots").write_text("secret")
+    (top / "roots").chmod(0o600)
+    with pytest.raises(NotPermitted):
+        home.open_to_read("roots")
+
+
+def test_many_operations_leave_no_descriptor_and_no_child(home):
+    put(home, "a")
+    before = sorted(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        content(home, "a")
+        with pytest.raises(NotFound):
+            home.open_to_read("b")
+    assert sorted(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_a_child_that_never_answers_is_given_up(home, monkeypatch):
+    monkeypatch.setattr(storage, "ANSWER_WITHIN_S", 0.2)
+    monkeypatch.setattr(storage, "CODE", "import time; time.sleep(60)")
+    with pytest.raises(PlatformError) as refused:
+        home.list_folder()
+    assert refused.value.code == "unavailable"
+
+
+def _owner(path):
+    facts = path.stat()
+    return facts.st_uid, facts.st_gid, facts.st_mode & 0o7777
