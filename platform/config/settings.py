@@ -114,6 +114,7 @@ INSTALLED_APPS = [
     "quotas",
     "files",
     "jobs",
+    "notebooks",
     "scheduler",
     "portal.apps.PortalConfig",
 ]
