@@ -42,6 +42,10 @@ FIELD_WORDS = {
     "bad_cpu": _("“%(got)s” is no number of cores. Write a number such as 2 or 0.5, or thousandths such as 500m."),
     "bad_duration": _("“%(got)s” is no length of time. Write it like 90m, 1h30m, 18h or 3d."),
     "bad_env_name": _("“%(got)s” is no name of a variable. Use letters, digits and underscores, and no digit first."),
+    "bad_url": _(
+        "This is no address that can be called. Write one that begins with http:// or https://, of up to %(max)s plain "
+        "characters, without a user, password or #."
+    ),
     "bad_gpu": _(
         "“%(got)s” is no amount of GPU. Write 1 or 2 for whole cards, 1/4 or 10GB for a slice, H100:2 or H100/4 "
         "for a model."
@@ -71,6 +75,10 @@ FIELD_WORDS = {
         "The job file is larger than %(max)s bytes. Move data and long scripts into the code directory."
     ),
     "given_twice": _("“%(key)s” is given for the role and “%(other)s” for the whole job. Keep one of the two."),
+    "forbidden_address": _(
+        "This address lies inside a private network or uses an unusual port, so it may not be called. Use a public one, "
+        "or ask an administrator to allow its network."
+    ),
     "gpu_part_too_large": _("%(got)s is more than one card. Ask for a part below 1, or for whole cards such as 2."),
     "guarantee_above_limit": _(
         "The guarantee (%(guarantee)s) is above the limit (%(limit)s). Lower the guarantee or raise the limit."
@@ -266,6 +274,7 @@ ERROR_WORDS = {
     "disk_full": _("The disk under these files is full. Delete something, or ask an administrator for room."),
     "files_closed": _("These files are closed to you. Ask their owner to open them (chmod)."),
     "files_remain": _("The folder holds so much that not all of it is deleted yet. Delete it once more."),
+    "event_gone": _("The event of this delivery is not kept any more, so it cannot be sent again."),
     "foreign_origin": _("This request came from another site, so it was refused. Open the page here and try again."),
     "idempotency_key_reused": _("This Idempotency-Key came with another request before. Use a new key."),
     "impossible": _("This could never run here. Change what it asks for."),
@@ -289,6 +298,9 @@ ERROR_WORDS = {
     "page_expired": _("This page stood open while you signed in or out elsewhere. Reload it and try again."),
     "stale_state": _(
         "Somebody else changed this a moment ago. Look again and repeat what you wanted, if it still makes sense."
+    ),
+    "too_many_streams": _(
+        "You have %(limit)s event streams open already. Close one, or read several topics from one stream."
     ),
     "too_large": _("This is larger than may be sent. Send less."),
     "too_many_requests": _("Too many requests in a short time. Wait %(retry_after_s)s seconds and try again."),

@@ -85,6 +85,32 @@ TESSERA_ACCESS = env_text("TESSERA_ACCESS", "runtimes.local.access.LocalAccess")
 TESSERA_SSH_HOST = env_text("TESSERA_SSH_HOST", "127.0.0.1")
 TESSERA_SSH_PORT = env_int("TESSERA_SSH_PORT", 0)
 
+# Networks beside the public internet that webhooks may reach, such as 10.20.0.0/16. Embedded, everybody who may make a
+# webhook may also run a program on this very machine, so that its own addresses are no secret from them.
+TESSERA_WEBHOOK_PRIVATE = env_text(
+    "TESSERA_WEBHOOK_PRIVATE", "127.0.0.0/8,::1/128" if TESSERA_EMBEDDED else ""
+).split(",")
+
+# Calls of the API that one token or session may make: (how many, in how many seconds); 0 is no limit.
+TESSERA_RATES = {
+    "calls": (env_int("TESSERA_RATE_CALLS", 200), 10),
+    "submits": (env_int("TESSERA_RATE_SUBMITS", 60), 60),
+}
+TESSERA_STREAMS = env_int("TESSERA_STREAMS", 10)  # open event streams of one person in one web process
+
+# Mail: by SMTP where a host is named; embedded, files in <data>/mail; otherwise none is sent.
+TESSERA_MAIL_HOST = env_text("TESSERA_MAIL_HOST")
+TESSERA_MAIL = bool(TESSERA_MAIL_HOST) or TESSERA_EMBEDDED
+EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if TESSERA_MAIL_HOST else 'filebased'}.EmailBackend"
+EMAIL_FILE_PATH = TESSERA_DATA / "mail"
+EMAIL_HOST = TESSERA_MAIL_HOST
+EMAIL_PORT = env_int("TESSERA_MAIL_PORT", 25)
+EMAIL_HOST_USER = env_text("TESSERA_MAIL_USER")
+EMAIL_HOST_PASSWORD = env_secret("TESSERA_MAIL_PASSWORD") if EMAIL_HOST_USER else ""
+EMAIL_USE_TLS = env_bool("TESSERA_MAIL_TLS")
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env_text("TESSERA_MAIL_FROM", "tessera@localhost")
+
 # Ranges from which new people and teams get their numbers on files; an admin may set others to match NFS or LDAP.
 TESSERA_UID_RANGE = (env_int("TESSERA_UID_MIN", 20_000), env_int("TESSERA_UID_MAX", 59_999))
 TESSERA_GID_RANGE = (env_int("TESSERA_GID_MIN", 20_000), env_int("TESSERA_GID_MAX", 59_999))

@@ -1,0 +1,181 @@
+"""One POST to an address that a person chose, so that it can never reach what only this machine or site may reach.
+
+The name is resolved once, every address that it has is judged, and the connection goes to a judged address: an answer
+of the name server that changes in between changes nothing (DNS rebinding). No redirect is followed, no proxy is asked,
+and of the answer only the status is used. Sources: PROMISES 2.6 and 3.2; OWASP SSRF Prevention Cheat Sheet.
+"""
+
+import http.client
+import ipaddress
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from common.errors import FieldError, InvalidInput
+
+MAX_URL = 500
+WITHIN_S = 5.0
+MAX_ANSWER = 64 * 1024
+PORTS = {"http": 80, "https": 443}
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """status: of HTTP, None where none came. error: "" or forbidden_address, unresolved, timeout, tls, unreachable."""
+
+    status: int | None
+    error: str
+    took_ms: int
+
+
+@dataclass(frozen=True)
+class Target:
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def header(self) -> str:
+        """For the Host header: the port stands in it where it is not the usual one."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+class Forbidden(Exception):
+    """None of ours to reach: an address or a port that is not allowed."""
+
+
+def check_url(url: str, allowed: Iterable[str], pointer: str = "/url") -> str:
+    """`url` itself where it may be called; names are judged when they are resolved, at each call.
+
+    allowed: networks ("10.0.0.0/8") that may be reached besides public addresses. Raises InvalidInput.
+    """
+    target = read_url(url)
+    if target is None:
+        raise InvalidInput([FieldError(pointer, "bad_url", {"max": MAX_URL})])
+    literal = _literal(target.host)
+    try:
+        if literal:
+            _judge(literal, target.port, _networks(allowed))
+    except Forbidden:
+        raise InvalidInput([FieldError(pointer, "forbidden_address")]) from None
+    return url
+
+
+def read_url(url: str) -> Target | None:
+    """The parts of an absolute http or https address without user, password and fragment; None for anything else."""
+    if len(url) > MAX_URL or not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
+        return None
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in PORTS or not parts.hostname or "@" in parts.netloc or "#" in url or "%" in parts.netloc:
+        return None
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Target(parts.scheme, parts.hostname.rstrip("."), PORTS[parts.scheme] if port is None else port, path)
+
+
+def post(url: str, body: bytes, headers: dict[str, str], allowed: Iterable[str]) -> Answer:
+    """Send `body` and read the status. Takes WITHIN_S at most once the name is resolved. Never raises for the far end."""
+    began = time.monotonic()
+    status, error = None, ""
+    try:
+        target = read_url(url)
+        if target is None:
+            raise Forbidden
+        status = _post(target, _resolve(target, _networks(allowed)), body, headers)
+    except Forbidden:
+        error = "forbidden_address"
+    except socket.gaierror:
+        error = "unresolved"
+    except ssl.SSLError:
+        error = "tls"
+    except TimeoutError:
+        error = "timeout"
+    except (OSError, http.client.HTTPException, UnicodeError):
+        error = "timeout" if time.monotonic() - began >= WITHIN_S else "unreachable"
+    return Answer(status, error, round(1000 * (time.monotonic() - began)))
+
+
+def is_public(address: Address) -> bool:
+    """Whether everybody's network leads there. An IPv4 address inside an IPv6 one is judged as what it is."""
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
+        if address in NAT64 or int(address) >> 32 == 0:
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(inner)
+    return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
+
+
+def _resolve(target: Target, allowed: list[Network]) -> Address:
+    """The address to connect to. Raises Forbidden when any address of the name may not be reached."""
+    found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
+    for address in addresses:
+        _judge(address, target.port, allowed)
+    return addresses[0]
+
+
+def _judge(address: Address, port: int, allowed: list[Network]) -> None:
+    """Public addresses by the usual two ports; what the settings allow, by any."""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    if any((mapped or address) in network for network in allowed):
+        return
+    if not is_public(address) or port not in PORTS.values():
+        raise Forbidden
+
+
+def _literal(host: str) -> Address | None:
+    """The address that `host` is in any spelling of numbers (2130706433, 0x7f.1, ::1), None for a name."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return ipaddress.IPv4Address("127.0.0.1")
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (socket.gaierror, UnicodeError):
+        return None
+    return ipaddress.ip_address(str(found[0][4][0]).partition("%")[0])
+
+
+def _networks(allowed: Iterable[str]) -> list[Network]:
+    return [ipaddress.ip_network(text) for text in allowed]
+
+
+def _post(target: Target, address: Address, body: bytes, headers: dict[str, str]) -> int:
+    """The status. A timer shuts the connection, for an answer that trickles never exceeds a socket's own timeout."""
+    connection = http.client.HTTPConnection(target.host, target.port, timeout=WITHIN_S)
+    connection.sock = socket.create_connection((str(address), target.port), timeout=WITHIN_S)
+    timer = threading.Timer(WITHIN_S, _shut, [connection])
+    timer.start()
+    try:
+        if target.scheme == "https":
+            secured = ssl.create_default_context().wrap_socket(
+                connection.sock, server_hostname=target.host, do_handshake_on_connect=False
+            )
+            connection.sock = secured
+            secured.do_handshake()
+        connection.request("POST", target.path, body, {"Host": target.header, "Connection": "close", **headers})
+        answer = connection.getresponse()
+        answer.read(MAX_ANSWER)
+        return answer.status
+    finally:
+        timer.cancel()
+        connection.close()
+
+
+def _shut(connection: http.client.HTTPConnection) -> None:
+    try:
+        connection.sock.shutdown(socket.SHUT_RDWR)
+    except (OSError, AttributeError):
+        pass  # it is closed already
