@@ -7,6 +7,8 @@ VIEWER, MEMBER, LEAD = TeamRole.VIEWER.value, TeamRole.MEMBER.value, TeamRole.LE
 OWNER, AUDITOR, ADMIN = "owner", "auditor", "admin"
 
 PERMISSIONS: dict[str, frozenset[str]] = {
+    "files.read": frozenset({VIEWER, MEMBER, LEAD}),
+    "files.write": frozenset({MEMBER, LEAD}),
     "job.read": frozenset({VIEWER, MEMBER, LEAD, AUDITOR, ADMIN}),
     "job.submit": frozenset({MEMBER, LEAD}),
     "job.submit_urgent": frozenset({LEAD, ADMIN}),

@@ -38,6 +38,16 @@ def show_params(params: dict, about: str = "") -> dict[str, str]:
     return shown
 
 
+def show_bytes(number: int) -> str:
+    """Such as "0 B", "1.4 kB", "20 GB": thousands, as memory is shown."""
+    size, unit = float(number), "B"
+    for larger in ("kB", "MB", "GB", "TB", "PB"):
+        if size < 999.5:
+            break
+        size, unit = size / 1000, larger
+    return f"{size:.3g} {unit}" if size < 999.5 else f"{size:.0f} {unit}"
+
+
 def show_amount(resource: str, value: Any) -> str:
     """One value in the unit of `resource`: thousandths as cards or cores, MiB as GB, "at" as a time of day."""
     if isinstance(value, list | tuple):

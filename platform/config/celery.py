@@ -8,7 +8,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 app = Celery("tessera")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["scheduler"])
+app.autodiscover_tasks(["scheduler", "files"])
 
 # A message that nobody took within its own period is dropped: the next beat says the same.
 app.conf.beat_schedule = {
@@ -22,6 +22,16 @@ app.conf.beat_schedule = {
         "task": "scheduler.tasks.take_inventory",
         "schedule": 30.0,
         "options": {"queue": "default", "expires": 30},
+    },
+    "measure_places": {
+        "task": "files.tasks.measure_places",
+        "schedule": 60.0,
+        "options": {"queue": "default", "expires": 60},
+    },
+    "sweep_uploads": {
+        "task": "files.tasks.sweep_uploads",
+        "schedule": 600.0,
+        "options": {"queue": "default", "expires": 600},
     },
     "sweep": {"task": "scheduler.tasks.sweep", "schedule": 600.0, "options": {"queue": "default", "expires": 600}},
 }

@@ -1,0 +1,56 @@
+"""What is known about people's files: how much lies in each place, and what is being sent."""
+
+from django.db import models
+from django.db.models.functions import Now
+
+from accounts.models import Team, User
+
+
+class PlaceUsage(models.Model):
+    """What a place (runtimes.places.Place) held when it was last measured. whole: all of it was counted."""
+
+    kind = models.CharField(max_length=4)
+    number = models.PositiveIntegerField()
+    bytes = models.PositiveBigIntegerField(default=0)
+    files = models.PositiveBigIntegerField(default=0)
+    whole = models.BooleanField(default=True)
+    measured_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["kind", "number"], name="one_usage_of_a_place")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.number}"
+
+
+class Upload(models.Model):
+    """A file that is being sent in pieces; its bytes grow in a hidden file of `folder`, called by the uuid.
+
+    team: None is the person's home. sent: bytes that are there; counted: of these, how many the last measurement of the
+    place saw, so that the rest is added to it. Finished ones stay until they are measured.
+    """
+
+    uuid = models.UUIDField(unique=True)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="uploads")
+    team = models.ForeignKey(Team, null=True, on_delete=models.CASCADE, related_name="+")
+    folder = models.TextField(blank=True)
+    name = models.TextField()
+    size = models.PositiveBigIntegerField()
+    replace = models.BooleanField(default=False)
+    sent = models.PositiveBigIntegerField(default=0)
+    counted = models.PositiveBigIntegerField(default=0)
+    created_at = models.DateTimeField(db_default=Now())
+    touched_at = models.DateTimeField(db_default=Now())
+    finished_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return self.uuid.hex
+
+    @property
+    def path(self) -> str:
+        return f"{self.folder}/{self.name}" if self.folder else self.name
+
+    @property
+    def shelf(self) -> str:
+        """The name of the shelf that it goes to (files.shelves)."""
+        return f"team:{self.team.name}" if self.team else "home"

@@ -1,0 +1,64 @@
+"""The places that a person may use, by name: "home" is their own, "team:nlp" the folder of a team of theirs."""
+
+from dataclasses import dataclass
+
+from django.conf import settings
+
+from accounts.models import Team, User
+from accounts.permissions import may, require
+from common.errors import NotFound
+from runtimes.places import Place
+from runtimes.storage import FileStore
+
+HOME, TEAM = "home", "team:"
+NOBODYS_GID = 65534  # of a home whose person is in no team
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """A place as one person may use it. team: None for the person's home."""
+
+    user: User
+    team: Team | None
+
+    @property
+    def name(self) -> str:
+        return f"{TEAM}{self.team.name}" if self.team else HOME
+
+    @property
+    def place(self) -> Place:
+        return Place("team", self.team.gid) if self.team else Place("home", self.user.uid)
+
+    @property
+    def limit_bytes(self) -> int:
+        """0 = no limit."""
+        return settings.TESSERA_TEAM_BYTES if self.team else settings.TESSERA_HOME_BYTES
+
+    @property
+    def may_write(self) -> bool:
+        return self.team is None or may(self.user, "files.write", self.team)
+
+    @property
+    def store(self) -> FileStore:
+        return FileStore(settings.TESSERA_FILES, self.place, uid=self.user.uid, gid=self._gid())
+
+    def _gid(self) -> int:
+        team = self.team or self.user.teams.order_by("memberships__pk").first()
+        return team.gid if team else NOBODYS_GID
+
+
+def find_shelf(user: User, name: str, *, write: bool = False) -> Shelf:
+    """Raises NotFound for what is not theirs, admins' included, and NotPermitted for a viewer who would write."""
+    if name == HOME:
+        return Shelf(user, None)
+    team = Team.objects.filter(members=user, name=name.removeprefix(TEAM)).first() if name.startswith(TEAM) else None
+    if team is None or not may(user, "files.read", team):
+        raise NotFound(kind="place", id=name)
+    if write:
+        require(user, "files.write", team)
+    return Shelf(user, team)
+
+
+def list_shelves(user: User) -> list[Shelf]:
+    teams = Team.objects.filter(members=user).order_by("name")
+    return [Shelf(user, None), *(Shelf(user, team) for team in teams if may(user, "files.read", team))]

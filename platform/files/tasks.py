@@ -1,0 +1,15 @@
+"""Celery's door to the files: measure what lies where, throw away what was never sent to its end."""
+
+from celery import shared_task
+
+from files import uploads, usage
+
+
+@shared_task
+def measure_places() -> None:
+    usage.measure_stale()
+
+
+@shared_task
+def sweep_uploads() -> None:
+    uploads.sweep_uploads()

@@ -1,0 +1,187 @@
+"""A file sent in pieces, which may stop and go on: begun, grown at its end only, and named in one step at its end.
+
+How far it is, is the size of the hidden file it grows in: no row can disagree with the disk.
+"""
+
+import fcntl
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import F
+from django.utils import timezone
+
+from accounts.models import User
+from common.errors import Conflict, FieldError, InvalidInput, NameTaken, NotFound, PlatformError, QuotaExceeded
+from files.models import Upload
+from files.shelves import Shelf, find_shelf
+from files.usage import check_room
+from runtimes.storage import check_path
+
+log = logging.getLogger("tessera.files")
+
+CHUNK_BYTES = 8 * 1024 * 1024
+OPEN_MOST = 64
+LARGEST = 2**50
+KEPT = timedelta(hours=24)
+"""How long an upload waits for its next piece."""
+
+
+def begin_upload(*, user: User, place: str, path: str, size: int, replace: bool = False) -> Upload:
+    """Raises InvalidInput, NotFound, NotPermitted, NameTaken, QuotaExceeded and Conflict (no_room, disk_full)."""
+    shelf = find_shelf(user, place, write=True)
+    folder, _, name = check_path(path).rpartition("/")
+    if not name:
+        raise InvalidInput([FieldError("/path", "required")])
+    if not 0 <= size <= LARGEST:
+        raise InvalidInput([FieldError("/size", "out_of_range", {"min": 0, "max": LARGEST})])
+    _check_name(shelf, path, replace)
+    check_room(shelf, size)
+    with transaction.atomic():
+        _one_at_a_time(shelf)
+        check_room(shelf, size)
+        _check_disk(size)
+        mine = Upload.objects.filter(user=user, finished_at__isnull=True).count()
+        if mine >= OPEN_MOST:
+            raise QuotaExceeded(used=mine, limit=OPEN_MOST)
+        upload = Upload.objects.create(
+            uuid=uuid4(), user=user, team=shelf.team, folder=folder, name=name, size=size, replace=replace
+        )
+        os.close(shelf.store.open_part(folder, upload.uuid.hex, make=True))
+    if size == 0:
+        append(user=user, uuid=upload.uuid, offset=0, pieces=())
+        upload.refresh_from_db()
+    return upload
+
+
+def find_upload(user: User, uuid: UUID) -> Upload:
+    """One of the person's own, with `sent` as the disk has it. Raises NotFound."""
+    upload = Upload.objects.select_related("team").filter(user=user, uuid=uuid).first()
+    if upload is None:
+        raise NotFound(kind="upload", id=uuid.hex)
+    if upload.finished_at is None:
+        fd = _open(upload, find_shelf(user, upload.shelf, write=True))
+        upload.sent = os.fstat(fd).st_size
+        os.close(fd)
+    return upload
+
+
+def append(*, user: User, uuid: UUID, offset: int, pieces: Iterable[bytes]) -> Upload:
+    """Add bytes at its end, and give the file its name when they are all there. All of `pieces` stays, or none.
+
+    Raises Conflict: wrong_offset with the right one, upload_busy, upload_too_long, no_room, disk_full; NameTaken.
+    """
+    upload = find_upload(user, uuid)
+    if upload.finished_at is not None:
+        raise Conflict("wrong_offset", offset=upload.size)
+    shelf = find_shelf(user, upload.shelf, write=True)
+    with _grown(upload, shelf) as fd:
+        at = os.fstat(fd).st_size
+        if offset != at:
+            raise Conflict("wrong_offset", offset=at)
+        check_room(shelf)
+        upload.sent = _write(fd, at, upload.size, pieces)
+        Upload.objects.filter(pk=upload.pk).update(sent=upload.sent, touched_at=timezone.now())
+        if upload.sent == upload.size:
+            _finish(upload, shelf, fd)
+    return upload
+
+
+def drop_upload(*, user: User, uuid: UUID) -> None:
+    """What was sent is thrown away. A finished file stays."""
+    upload = find_upload(user, uuid)
+    if upload.finished_at is None:
+        _drop(upload, find_shelf(user, upload.shelf, write=True))
+
+
+def sweep_uploads() -> int:
+    """Throw away what nobody went on with for a day, and forget finished ones that are measured. How many went."""
+    old = Upload.objects.filter(touched_at__lt=timezone.now() - KEPT).select_related("user", "team")
+    gone = old.filter(finished_at__isnull=False).delete()[0]
+    for upload in old.filter(finished_at__isnull=True):
+        try:
+            _drop(upload, Shelf(upload.user, upload.team))
+            gone += 1
+        except PlatformError as error:
+            log.warning("upload %s stays: %s", upload, error)
+    return gone + Upload.objects.filter(finished_at__isnull=False, counted__gte=F("size")).delete()[0]
+
+
+def _finish(upload: Upload, shelf: Shelf, fd: int) -> None:
+    os.fsync(fd)
+    shelf.store.finish_part(upload.folder, upload.uuid.hex, upload.path, replace=upload.replace)
+    upload.finished_at = timezone.now()
+    Upload.objects.filter(pk=upload.pk).update(finished_at=upload.finished_at)
+
+
+def _drop(upload: Upload, shelf: Shelf) -> None:
+    shelf.store.drop_part(upload.folder, upload.uuid.hex)
+    Upload.objects.filter(pk=upload.pk).delete()
+
+
+@contextmanager
+def _grown(upload: Upload, shelf: Shelf) -> Iterator[int]:
+    """Its hidden file to write to, for one request at a time in all processes."""
+    fd = _open(upload, shelf)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Conflict("upload_busy") from None
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _open(upload: Upload, shelf: Shelf) -> int:
+    try:
+        return shelf.store.open_part(upload.folder, upload.uuid.hex, make=False)
+    except NotFound:
+        raise NotFound(kind="upload", id=upload.uuid.hex) from None
+
+
+def _write(fd: int, at: int, size: int, pieces: Iterable[bytes]) -> int:
+    """The new size. Whatever goes wrong, the file ends where it ended before."""
+    end = at
+    try:
+        for piece in pieces:
+            if end + len(piece) > size:
+                raise Conflict("upload_too_long", size=size)
+            view = memoryview(piece)
+            while view:
+                written = os.pwrite(fd, view, end)
+                view, end = view[written:], end + written
+        return end
+    except BaseException as error:
+        os.ftruncate(fd, at)
+        if isinstance(error, OSError):
+            log.warning("a piece was not kept: %s", error)
+            raise Conflict("disk_full") from error
+        raise
+
+
+def _check_name(shelf: Shelf, path: str, replace: bool) -> None:
+    """Told before anything is sent; the end asks again."""
+    try:
+        there = shelf.store.stat(path)
+    except NotFound:
+        return
+    if not replace or there.kind != "file":
+        raise NameTaken(name=path)
+
+
+def _check_disk(size: int) -> None:
+    disk = os.statvfs(settings.TESSERA_FILES)
+    if size > disk.f_bavail * disk.f_frsize:
+        raise Conflict("disk_full")
+
+
+def _one_at_a_time(shelf: Shelf) -> None:
+    """Two that begin at once in one place see each other's promise."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"tessera files {shelf.place}"])

@@ -1,0 +1,216 @@
+"""One operation on somebody's files, done by a process of its own: `python -I -S -c ...`, request and answer on fd 0.
+
+It opens the place's root while it still may, becomes the person (their uid, the team's gid), and only then looks at a
+path. So the worst that a path, a link or a race can reach is what that person may reach anyway, beneath that root.
+Request and answer are one JSON object each; what was opened goes along as a descriptor (SCM_RIGHTS).
+"""
+
+import errno
+import json
+import os
+import socket
+import stat
+import time
+from collections.abc import Callable, Iterator
+
+from runtimes.beneath import open_beneath, open_parent, rename_beneath
+from runtimes.local.isolation import die_with_parent, drop_to
+
+PART = ".tessera-upload-"
+"""What a file is called while it is sent. Listings leave it out."""
+LIST_MOST = 10_000
+REMOVE_MOST = 1_000_000
+DEEPEST = 200
+WALK_S = 20.0
+
+
+def main() -> None:
+    """Exits when the answer is sent."""
+    die_with_parent()
+    line = socket.socket(fileno=0)
+    request = json.loads(_receive(line))
+    try:
+        os.umask(request["umask"])
+        root = os.open(request["root"], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        if request["nice"]:
+            os.nice(request["nice"])
+        drop_to(request["uid"], request["gid"])
+        die_with_parent()  # changing the account switched it off
+        answer, fds = OPERATIONS[request["do"]](root, **request["args"])
+    except OSError as error:
+        answer, fds = {"errno": errno.errorcode.get(error.errno or 0, ""), "words": str(error)}, []
+    socket.send_fds(line, [b"{"], fds)
+    line.sendall(json.dumps(answer).encode()[1:])
+    os._exit(0)
+
+
+Answer = tuple[dict, list[int]]
+
+
+def list_folder(root: int, path: str) -> Answer:
+    """At most LIST_MOST entries, folders first. unreadable: how many names are no UTF-8."""
+    folder = open_beneath(root, path, os.O_RDONLY | os.O_DIRECTORY)
+    entries, unreadable, cut = [], 0, False
+    with os.scandir(folder) as found:
+        for one in found:
+            if one.name.startswith(PART):
+                continue
+            if len(entries) == LIST_MOST:
+                cut = True
+                break
+            if not _is_text(one.name):
+                unreadable += 1
+                continue
+            try:
+                entries.append(_facts(one.name, os.stat(one.name, dir_fd=folder, follow_symlinks=False)))
+            except FileNotFoundError:
+                continue  # gone meanwhile
+    entries.sort(key=lambda entry: (entry["kind"] != "folder", entry["name"].casefold(), entry["name"]))
+    return {"entries": entries, "cut": cut, "unreadable": unreadable}, []
+
+
+def look(root: int, path: str) -> Answer:
+    """What is there, links followed as far as they stay beneath."""
+    fd = open_beneath(root, path, os.O_PATH)
+    return {"entry": _facts(path.rpartition("/")[2], os.fstat(fd))}, []
+
+
+def open_to_read(root: int, path: str) -> Answer:
+    # O_NONBLOCK: a pipe that nobody writes to would be waited for.
+    fd = open_beneath(root, path, os.O_RDONLY | os.O_NONBLOCK)
+    facts = _facts(path.rpartition("/")[2], os.fstat(fd))
+    return {"entry": facts}, [fd] if facts["kind"] == "file" else []
+
+
+def make_folder(root: int, path: str, mode: int) -> Answer:
+    parent, name = open_parent(root, path)
+    os.mkdir(name, mode, dir_fd=parent)
+    return {}, []
+
+
+def move(root: int, path: str, to: str, replace: bool) -> Answer:
+    from_dir, old = open_parent(root, path)
+    to_dir, new = open_parent(root, to)
+    rename_beneath(from_dir, old, to_dir, new, replace=replace)
+    return {}, []
+
+
+def remove(root: int, path: str) -> Answer:
+    """A file, a link (never what it leads to), or a folder with all that is in it. left: it was too much for once."""
+    parent, name = open_parent(root, path)
+    budget = Budget(REMOVE_MOST)
+    _remove(parent, name, budget, DEEPEST)
+    return {"left": budget.is_spent}, []
+
+
+def open_part(root: int, path: str, make: bool, mode: int) -> Answer:
+    """The file that an upload grows in, to write to; made with `make`, where there must be none."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
+    fd = open_beneath(root, path, flags | (os.O_CREAT | os.O_EXCL if make else 0), mode)
+    facts = _facts("", os.fstat(fd))
+    return {"entry": facts}, [fd] if facts["kind"] == "file" else []
+
+
+def measure(root: int, most: int, within_s: float) -> Answer:
+    """Bytes that lie there, as the disk counts them, so that holes weigh nothing and a file with two names once.
+
+    whole: everything was counted, within `most` entries and the time.
+    """
+    seen: set[tuple[int, int]] = set()
+    budget, total, files = Budget(most, within_s), 0, 0
+    for facts in _below(root, budget, DEEPEST):
+        files += 1
+        if facts.st_nlink > 1 and not stat.S_ISDIR(facts.st_mode):
+            if (facts.st_dev, facts.st_ino) in seen:
+                continue
+            seen.add((facts.st_dev, facts.st_ino))
+        total += facts.st_blocks * 512
+    return {"bytes": total, "files": files, "whole": not budget.is_spent}, []
+
+
+class Budget:
+    """How many entries, and how long."""
+
+    def __init__(self, most: int, within_s: float = WALK_S):
+        self.left, self.until = most, time.monotonic() + within_s
+        self.is_spent = False
+
+    def take(self) -> bool:
+        self.left -= 1
+        if self.left < 0 or time.monotonic() > self.until:
+            self.is_spent = True
+        return not self.is_spent
+
+
+def _below(folder: int, budget: Budget, deepest: int) -> Iterator[os.stat_result]:
+    """Everything below, folders by their own descriptor, so that no link is ever followed."""
+    if not deepest:
+        budget.is_spent = True
+        return
+    with os.scandir(folder) as found:
+        for one in found:
+            if not budget.take():
+                return
+            try:
+                facts = os.stat(one.name, dir_fd=folder, follow_symlinks=False)
+                yield facts
+                if stat.S_ISDIR(facts.st_mode):
+                    below = os.open(one.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+                    try:
+                        yield from _below(below, budget, deepest - 1)
+                    finally:
+                        os.close(below)
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                continue  # changed under us, or closed to this account
+
+
+def _remove(parent: int, name: str, budget: Budget, deepest: int) -> None:
+    if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+        os.unlink(name, dir_fd=parent)
+        return
+    if not deepest:
+        raise OSError(errno.ENAMETOOLONG, "nested too deep", name)
+    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    try:
+        for below in os.listdir(folder):
+            if not budget.take():
+                return
+            _remove(folder, below, budget, deepest - 1)
+            if budget.is_spent:
+                return
+    finally:
+        os.close(folder)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _facts(name: str, facts: os.stat_result) -> dict:
+    kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
+    kind = kinds.get(stat.S_IFMT(facts.st_mode), "other")
+    return {"name": name, "kind": kind, "size": facts.st_size if kind == "file" else 0, "changed_ns": facts.st_mtime_ns}
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _receive(line: socket.socket) -> bytes:
+    said = b""
+    while piece := line.recv(65536):
+        said += piece
+    return said
+
+
+OPERATIONS: dict[str, Callable[..., Answer]] = {
+    "list_folder": list_folder,
+    "look": look,
+    "open_to_read": open_to_read,
+    "make_folder": make_folder,
+    "move": move,
+    "remove": remove,
+    "open_part": open_part,
+    "measure": measure,
+}

@@ -1,0 +1,237 @@
+"""People's files, as the portal reaches them: each operation by a small child that is the person (file_child.py).
+
+This process never opens a path that a person can shape. It gets descriptors from the child, and reads or writes those.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from common.errors import Conflict, FieldError, InvalidInput, NameTaken, NotFound, NotPermitted, Unavailable
+from runtimes.file_child import PART, WALK_S
+from runtimes.places import Place, ensure_place, place_path
+
+log = logging.getLogger("tessera.files")
+
+LONGEST_PATH, LONGEST_NAME = 4000, 255
+ANSWER_WITHIN_S = 30.0
+SOURCE = str(Path(__file__).resolve().parents[1])
+CODE = f"import sys; sys.path[:0] = [{SOURCE!r}]; from runtimes.file_child import main; main()"
+
+# How new things are closed to others: a home is its person's alone, a team's folder is the whole team's to write.
+UMASKS = {"home": 0o022, "team": 0o007}
+ANSWERS = {
+    "EXDEV": lambda: NotPermitted("leads_outside"),
+    "ELOOP": lambda: NotPermitted("leads_outside"),
+    "EACCES": lambda: NotPermitted("files_closed"),
+    "EPERM": lambda: NotPermitted("files_closed"),
+    "EROFS": lambda: NotPermitted("files_closed"),
+    "ENOENT": lambda: NotFound(kind="file"),
+    "ENOTDIR": lambda: NotFound(kind="file"),
+    "EEXIST": lambda: NameTaken(),
+    "ENOTEMPTY": lambda: NameTaken(),
+    "EISDIR": lambda: Conflict("not_a_file"),
+    "ENXIO": lambda: Conflict("not_a_file"),
+    "EINVAL": lambda: Conflict("cannot_move_there"),
+    "ENOSPC": lambda: Conflict("disk_full"),
+    "EDQUOT": lambda: Conflict("disk_full"),
+    "ENAMETOOLONG": lambda: InvalidInput([FieldError("/path", "too_long", {"max": LONGEST_NAME})]),
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """changed_ns: of the last change, since 1970. A link is itself in listings, and what it leads to elsewhere."""
+
+    name: str
+    kind: Literal["file", "folder", "link", "other"]
+    size: int
+    changed_ns: int
+
+
+@dataclass(frozen=True)
+class Listing:
+    """cut: there are more than these. unreadable: names that are no UTF-8, which nothing here can name."""
+
+    entries: list[Entry]
+    cut: bool
+    unreadable: int
+
+
+@dataclass(frozen=True)
+class Usage:
+    """bytes: as the disk counts them. whole: all was counted in time."""
+
+    bytes: int
+    files: int
+    whole: bool
+
+
+def check_path(path: str, pointer: str = "/path") -> str:
+    """`path` itself when it can name something in a place: names with "/" between, "" is the place. Else InvalidInput.
+
+    A courtesy: that nothing outside is reached is the kernel's doing, in the child.
+    """
+    try:
+        encoded = path.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput([FieldError(pointer, "bad_path")]) from None
+    names = path.split("/") if path else []
+    if "\0" in path or any(name in {"", ".", ".."} for name in names) or (names and names[-1].startswith(PART)):
+        raise InvalidInput([FieldError(pointer, "bad_path")])
+    if len(encoded) > LONGEST_PATH or any(len(name.encode()) > LONGEST_NAME for name in names):
+        raise InvalidInput([FieldError(pointer, "too_long", {"max": LONGEST_NAME})])
+    return path
+
+
+class FileStore:
+    """One place, as one person. uid, gid: whose rights hold; where the platform is no root, its own account's do.
+
+    Every method raises NotFound, NotPermitted, NameTaken, Conflict, InvalidInput or Unavailable.
+    """
+
+    def __init__(self, root: str | os.PathLike, place: Place, *, uid: int, gid: int):
+        self.root, self.place = root, place
+        self.uid, self.gid = (uid, gid) if os.geteuid() == 0 else (None, None)
+
+    def list_folder(self, path: str = "") -> Listing:
+        answer = self._do("list_folder", path=check_path(path))
+        return Listing([Entry(**entry) for entry in answer["entries"]], answer["cut"], answer["unreadable"])
+
+    def stat(self, path: str) -> Entry:
+        return Entry(**self._do("look", path=check_path(path))["entry"])
+
+    def open_to_read(self, path: str) -> tuple[int, Entry]:
+        """A descriptor, which the caller closes, and what it is of. Raises Conflict (not_a_file) too."""
+        return self._open("open_to_read", path=check_path(path))
+
+    def make_folder(self, path: str) -> None:
+        self._do("make_folder", path=check_path(path), mode=0o777)
+
+    def move(self, path: str, to: str, *, replace: bool = False) -> None:
+        """Rename, within the place. Nothing is overwritten, unless `replace`."""
+        self._do("move", path=check_path(path), to=check_path(to, "/to"), replace=replace)
+
+    def remove(self, path: str) -> None:
+        """A folder goes with all that is in it; of a link only the link. Raises Conflict (files_remain) too."""
+        if self._do("remove", path=check_path(path))["left"]:
+            raise Conflict("files_remain")
+
+    def open_part(self, folder: str, name: str, *, make: bool) -> int:
+        """A descriptor to write to, of the hidden file in `folder` in which the upload `name` grows."""
+        return self._open("open_part", path=_part(check_path(folder), name), make=make, mode=0o666)[0]
+
+    def finish_part(self, folder: str, name: str, to: str, *, replace: bool) -> None:
+        """The file gets its name in one step: nobody ever sees half of it there."""
+        self._do("move", path=_part(folder, name), to=check_path(to, "/to"), replace=replace)
+
+    def drop_part(self, folder: str, name: str) -> None:
+        with contextlib.suppress(NotFound):
+            self._do("remove", path=_part(folder, name))
+
+    def _open(self, do: str, **args: Any) -> tuple[int, Entry]:
+        answer, fds = self._ask(do, args)
+        # Looked at once more: whoever answers is a process with the person's rights.
+        if len(fds) != 1 or not stat.S_ISREG(os.fstat(fds[0]).st_mode):
+            _close(fds)
+            raise Conflict("not_a_file")
+        os.set_blocking(fds[0], True)
+        return fds[0], Entry(**answer["entry"])
+
+    def _do(self, do: str, **args: Any) -> dict:
+        answer, fds = self._ask(do, args)
+        _close(fds)
+        return answer
+
+    def _ask(self, do: str, args: dict) -> tuple[dict, list[int]]:
+        about = {"root": str(self._ready()), "umask": UMASKS[self.place.kind], "uid": self.uid, "gid": self.gid}
+        return _exchange({**about, "nice": 0, "do": do, "args": args})
+
+    def _ready(self) -> Path:
+        try:
+            ensure_place(self.root, self.place, uid=self.uid, gid=self.gid)
+        except OSError as error:
+            log.error("no place for %s %s: %s", self.place.kind, self.place.number, error)
+            raise Unavailable() from error
+        return place_path(self.root, self.place).absolute()
+
+
+def measure_place(root: str | os.PathLike, place: Place, *, most: int = 1_000_000, within_s: float = WALK_S) -> Usage:
+    """As the platform's account, so that folders which their owner closed count as well: it looks, and opens no file.
+
+    A place that was never used is empty. Raises Unavailable.
+    """
+    path = place_path(root, place).absolute()
+    if not path.is_dir():
+        return Usage(0, 0, True)
+    about = {"root": str(path), "umask": 0o077, "uid": None, "gid": None, "nice": 19}
+    return Usage(**_exchange({**about, "do": "measure", "args": {"most": most, "within_s": within_s}})[0])
+
+
+def _exchange(request: dict) -> tuple[dict, list[int]]:
+    """One child, one question. Raises Unavailable when it does not answer in time, and what ANSWERS says."""
+    answer, fds = _ask_child(request)
+    if "errno" in answer:
+        _close(fds)
+        _refuse(answer)
+    return answer, fds
+
+
+def _ask_child(request: dict) -> tuple[dict, list[int]]:
+    ours, its = socket.socketpair()
+    with ours:
+        ours.settimeout(ANSWER_WITHIN_S)
+        quiet = subprocess.DEVNULL
+        argv = [sys.executable, "-I", "-S", "-X", "utf8", "-c", CODE]
+        with its:
+            child = subprocess.Popen(argv, stdin=its.fileno(), stdout=quiet, cwd="/", env={"LANG": "C.UTF-8"})
+        try:
+            ours.sendall(json.dumps(request).encode())
+            ours.shutdown(socket.SHUT_WR)
+            said, fds, *_ = socket.recv_fds(ours, 65536, 1)
+            return _hear(ours, said, fds), fds
+        except OSError as error:
+            log.error("no answer about files: %s", error)
+            raise Unavailable() from error
+        finally:
+            child.send_signal(signal.SIGKILL)  # it has said all, or too little for too long
+            child.wait()
+
+
+def _hear(line: socket.socket, said: bytes, fds: list[int]) -> dict:
+    try:
+        pieces = [said]
+        while piece := line.recv(262144):
+            pieces.append(piece)
+        return json.loads(b"".join(pieces))
+    except ValueError as broken:
+        _close(fds)
+        raise Unavailable() from broken
+    except OSError:
+        _close(fds)
+        raise
+
+
+def _refuse(answer: dict) -> NoReturn:
+    if make := ANSWERS.get(answer["errno"]):
+        raise make()
+    log.error("files: %s", answer["words"])
+    raise Unavailable()
+
+
+def _part(folder: str, name: str) -> str:
+    return f"{folder}/{PART}{name}" if folder else f"{PART}{name}"
+
+
+def _close(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)
