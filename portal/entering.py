@@ -1,7 +1,7 @@
 """Getting into a running task, at every door (terminal, SSH, ports): who may, which task, still, and for how long.
 
-Only the owner enters a job, and only while they are a member or lead of its team: what runs there is theirs. A name
-that is unknown and one that may not be entered are not told apart.
+Only the owner enters a job or a notebook, and only while they are a member or lead of its team: what runs there is
+theirs. A name that is unknown and one that may not be entered are not told apart.
 """
 
 import re
@@ -15,12 +15,18 @@ from django.utils.module_loading import import_string
 from accounts.models import User
 from accounts.permissions import may
 from common.errors import Conflict, NotFound
+from common.locks import lock_rows
 from events.bus import Actor, record
 from jobs.lifecycle import lock_job
 from jobs.models import Job, Task
 from jobs.states import HOLDING, TaskState
+from notebooks.models import Notebook
 from runtimes.base import Access
 
+LOGIN_SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash -l; exec sh -l")
+"""What a person gets who asks for no program."""
+
+NOTEBOOK_ID = re.compile(r"nb-([1-9][0-9]{0,17})")
 JOB_NAME = re.compile(r"job-([1-9][0-9]{0,17})(?:\.([A-Za-z0-9_-]{1,32})\.([0-9]{1,6}))?")
 
 
@@ -40,22 +46,21 @@ class Door:
 
 
 def find_door(user: User, name: str) -> Door:
-    """The task behind `job-412` (its first) or `job-412.main.3`.
+    """The task behind a notebook (its name or `nb-51`) or a job: `job-412` (its first) or `job-412.main.3`.
 
     Raises NotFound where there is none that `user` may enter, Conflict("not_running", name, state) where it waits,
     is not ready or has ended.
     """
-    found = JOB_NAME.fullmatch(name)
-    job = _job(user, int(found[1])) if found else None
-    if found is None or job is None:
+    job, role, rank, notebook = _job(user, name)
+    if job is None or not may(user, "job.enter", job.team, job.user_id):
         raise NotFound(name=name)
-    place = {"role": found[2], "rank": int(found[3])} if found[2] else {}
+    place = {"role": role, "rank": rank} if role else {}
     task = job.newest_tasks.filter(**place).order_by("rank").first()
     if task is None:
         raise NotFound(name=name)
     if task.state != TaskState.RUNNING:
         raise Conflict("not_running", name=name, state=task.state.lower())
-    return Door(task.uuid.hex, name, user.pk, job.team_id, job.pk)
+    return Door(task.uuid.hex, name, user.pk, job.team_id, job.pk, notebook.pk if notebook else None)
 
 
 def still_open(user_id: int, task: str) -> bool:
@@ -64,14 +69,21 @@ def still_open(user_id: int, task: str) -> bool:
     Asked at least every 30 seconds by whoever keeps a session open. A task that stops or was lost from sight keeps its
     sessions: they end with its processes.
     """
+    return not why_closed(user_id, task)
+
+
+def why_closed(user_id: int, task: str) -> str:
+    """Why this person may not stay in this task: "ended", "revoked"; "" while they may."""
     user = User.objects.filter(pk=user_id).first()
     row = Task.objects.filter(uuid=task, state__in=HOLDING).select_related("job__team").first()
-    return user is not None and row is not None and may(user, "job.enter", row.job.team, row.job.user_id)
+    if row is None:
+        return "ended"
+    return "" if user and may(user, "job.enter", row.job.team, row.job.user_id) else "revoked"
 
 
 @transaction.atomic
 def record_session(*, door: Door, kind: str, seconds: int | None = None) -> None:
-    """Write a session into the history of its job: its beginning, and at its end how long it was.
+    """Write a session into the history of its job or notebook: its beginning, and at its end how long it was.
 
     kind: "terminal", "ssh", ... seconds: None when it begins.
     """
@@ -80,7 +92,8 @@ def record_session(*, door: Door, kind: str, seconds: int | None = None) -> None
     where = {"kind": kind, "role": task.role, "rank": task.rank}
     params = where if seconds is None else {**where, "seconds": seconds}
     verb = "entered" if seconds is None else "left"
-    record(lock_job(door.job_id), verb, actor=Actor(person.username, person.pk), params=params)
+    row = lock_rows(Notebook.objects.filter(pk=door.notebook_id))[0] if door.notebook_id else lock_job(door.job_id)
+    record(row, verb, actor=Actor(person.username, person.pk), params=params)
 
 
 @cache
@@ -89,7 +102,14 @@ def the_access() -> Access:
     return import_string(settings.TESSERA_ACCESS)(**settings.TESSERA_RUNTIME_OPTIONS)
 
 
-def _job(user: User, pk: int) -> Job | None:
-    """The job, where `user` may enter it."""
-    job = Job.objects.visible_to(user).select_related("team").filter(pk=pk).first()
-    return job if job and may(user, "job.enter", job.team, job.user_id) else None
+def _job(user: User, name: str) -> tuple[Job | None, str, int, Notebook | None]:
+    """(the job that `name` means, role and rank where it names them, the notebook that it is a start of)."""
+    if found := JOB_NAME.fullmatch(name):
+        job = Job.objects.visible_to(user).select_related("team").filter(pk=int(found[1])).first()
+        return job, found[2] or "", int(found[3] or 0), None
+    found = NOTEBOOK_ID.fullmatch(name)
+    which = {"pk": int(found[1])} if found else {"name": name}
+    notebook = Notebook.objects.live().filter(user=user, **which).select_related("job__team").first()
+    if notebook and not notebook.is_started:
+        raise Conflict("not_running", name=name, state=notebook.state.lower())
+    return notebook.job if notebook else None, "", 0, notebook

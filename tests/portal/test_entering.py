@@ -9,6 +9,7 @@ from common.errors import Conflict, NotFound
 from events.models import Event
 from jobs.models import Job
 from jobs.states import TaskState
+from notebooks.models import Notebook
 from portal import entering
 from portal.entering import Door, find_door, record_session, still_open
 from portal.pages.history import history_of
@@ -71,6 +72,37 @@ def test_an_ended_job_says_that_it_does_not_run(world, job, task):
     with pytest.raises(Conflict):
         find_door(world.ada, job.public_id)
     assert not still_open(world.ada.pk, task.uuid.hex)
+
+
+@pytest.fixture
+def notebook(world, job):
+    return Notebook.objects.create(user=world.ada, team=world.nlp, name="sketches", spec={}, job=job)
+
+
+@pytest.mark.parametrize("by", ["name", "public_id"])
+def test_the_owner_finds_a_notebook_by_its_name(world, notebook, job, task, by):
+    found = find_door(world.ada, getattr(notebook, by))
+    assert (found.task, found.job_id, found.notebook_id) == (task.uuid.hex, job.pk, notebook.pk)
+
+
+@pytest.mark.parametrize("who", ["bob", "eve", "root"])
+def test_anothers_notebook_is_not_found(world, notebook, task, who):
+    person = make.admin() if who == "root" else getattr(world, who)
+    for name in (notebook.name, notebook.public_id):
+        with pytest.raises(NotFound):
+            find_door(person, name)
+
+
+def test_a_stopped_notebook_says_that_it_does_not_run(world):
+    Notebook.objects.create(user=world.ada, team=world.nlp, name="sketches", spec={})
+    with pytest.raises(Conflict) as refusal:
+        find_door(world.ada, "sketches")
+    assert refusal.value.params == {"name": "sketches", "state": "stopped"}
+
+
+def test_a_session_in_a_notebook_is_in_the_notebooks_history(world, notebook, task):
+    record_session(door=find_door(world.ada, "sketches"), kind="ssh", seconds=3)
+    assert Event.objects.get(verb="left").label == notebook.public_id
 
 
 def test_a_task_that_stops_keeps_its_sessions_and_takes_no_new_one(world, job, task):
