@@ -22,6 +22,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "quota.change": frozenset({ADMIN}),
     "person.invite": frozenset({ADMIN}),
     "person.suspend": frozenset({ADMIN}),
+    "webhook.change": frozenset({LEAD, ADMIN}),
     "node.change": frozenset({ADMIN}),
     "platform.read": frozenset({AUDITOR, ADMIN}),
 }

@@ -63,6 +63,9 @@ FIELD_WORDS = {
         "“%(got)s” is no name of a role. Use up to 31 small letters, digits, dashes and underscores, with a "
         "letter first."
     ),
+    "bad_topic": _(
+        "This is no topic. Write a kind such as job, or a kind and what happened to it, such as job.failed."
+    ),
     "bad_value": _("%(field)s cannot be this: %(why)s"),
     "choose_team": _("You are in several teams. Name one of them as team: %(known)s."),
     "code_not_uploaded": _(

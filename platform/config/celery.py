@@ -8,7 +8,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 app = Celery("tessera")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["scheduler", "files"])
+app.autodiscover_tasks(["portal", "scheduler", "files"])
 
 # A message that nobody took within its own period is dropped: the next beat says the same.
 app.conf.beat_schedule = {
@@ -33,5 +33,7 @@ app.conf.beat_schedule = {
         "schedule": 600.0,
         "options": {"queue": "default", "expires": 600},
     },
+    "send": {"task": "portal.tasks.send", "schedule": 5.0, "options": {"queue": "outside", "expires": 5}},
+    "sweep_sent": {"task": "portal.tasks.sweep", "schedule": 3600.0, "options": {"queue": "outside", "expires": 600}},
     "sweep": {"task": "scheduler.tasks.sweep", "schedule": 600.0, "options": {"queue": "default", "expires": 600}},
 }

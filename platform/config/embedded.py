@@ -1,6 +1,6 @@
 """`bin/start`: the whole platform on this machine, from real servers, as child processes of one supervisor.
 
-PostgreSQL and Valkey, then migrations, then web, worker and beat; then the banner, and a demo job on the first start.
+PostgreSQL and Valkey, then migrations, then web, worker, sender and beat; then the banner, and a demo job on the first start.
 Ctrl-C stops the platform and leaves running jobs alone.
 """
 
@@ -106,6 +106,7 @@ class Platform:
             if self.options.demo_once or (first_start and not self.options.no_demo):
                 self.follower = self.start_follower()  # up before its job is, so that no line is late
             self.apps[0].wait_until_ready(120)
+        self.start_app(self.sender())
         self.start_app(self.beat())
         self.write_running()
         demo_job = self.greet()
@@ -163,6 +164,11 @@ class Platform:
     def worker(self) -> Program:
         options = ["worker", "-c", "2", "-Q", "scheduler,default", "--without-gossip", "--without-mingle"]
         return Program("worker", [*CELERY, *options], self.log("worker"), {"TESSERA_ROLE": "worker"})
+
+    def sender(self) -> Program:
+        """Webhooks and mails, apart from the worker: a slow receiver must hold up no scheduling."""
+        options = ["worker", "-P", "solo", "-Q", "outside", "-n", "sender@%h", "--without-gossip", "--without-mingle"]
+        return Program("sender", [*CELERY, *options], self.log("sender"), {"TESSERA_ROLE": "worker"})
 
     def beat(self) -> Program:
         file = str(self.data / "beat-schedule")

@@ -95,7 +95,7 @@ def hint(task: str) -> None:
 
 def hint_sender() -> None:
     """On commit, ask the sender of webhooks and mails to look now instead of at its next beat."""
-    _once_on_commit(("hint", "send"), lambda: current_app.send_task("portal.tasks.send", queue="outside", expires=5))
+    _once_on_commit(("hint", "send"), _send_hint_outside)
 
 
 def _queue_deliveries(event: Event) -> None:
@@ -134,3 +134,7 @@ def _send(group: str, message: dict) -> None:
 
 def _send_hint(task: str) -> None:
     current_app.send_task(f"scheduler.tasks.{task}", queue="scheduler", expires=5, retry=False)
+
+
+def _send_hint_outside() -> None:
+    current_app.send_task("portal.tasks.send", queue="outside", expires=5, retry=False)

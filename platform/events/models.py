@@ -46,7 +46,8 @@ class Event(models.Model):
     @property
     def type(self) -> str:
         """What a topic names: "job.failed" for a move, "job.submitted" for what was done."""
-        return f"{self.kind}.{self.to_state.lower() if self.verb == 'state' else self.verb}"
+        what = self.to_state.lower() if self.verb == "state" else self.verb.removeprefix(f"{self.kind}.")
+        return f"{self.kind}.{what}"
 
 
 class Outgoing(models.Model):

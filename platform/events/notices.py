@@ -33,7 +33,7 @@ KINDS: dict[str, Channels] = {
     "job_started": Channels(portal=True, mail=False),
     "job_failed": Channels(portal=True, mail=True),
     "job_succeeded": Channels(portal=False, mail=False),
-    "notebook_ends": Channels(portal=True, mail=True),
+    "about_to_end": Channels(portal=True, mail=True),
     "webhook_disabled": Channels(portal=True, mail=True),
     "quota_changed": Channels(portal=True, mail=False),
 }

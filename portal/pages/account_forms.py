@@ -14,6 +14,7 @@ SCOPE_WORDS = {
     "jobs:write": _("Submit, stop, retry, hold and release jobs"),
     "cluster:read": _("Read pools, nodes, GPUs and quotas"),
     "tokens:write": _("Make and revoke tokens"),
+    "webhooks:write": _("Make, change and delete webhooks"),
 }
 DAYS = ((7, _("7 days")), (30, _("30 days")), (90, _("90 days")), (366, _("a year")))
 LONGEST_PASSWORD = 256

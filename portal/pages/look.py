@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
 from accounts.models import User
+from events.notices import count_unread
 
 THEMES = {"auto": _("Like the system"), "light": _("Light"), "dark": _("Dark")}
 THEME_ICONS = {"auto": "device-desktop", "light": "sun", "dark": "moon"}
@@ -90,6 +91,11 @@ class Look:
     def other_language(self) -> dict:
         """The language the one-click switch goes to. Only two are offered, so it is the one not shown."""
         return next(language for language in self.languages if not language["current"])
+
+    @cached_property
+    def unread(self) -> int:
+        """Notices in the bell; 0 for a visitor."""
+        return count_unread(self.request.user.pk) if self.request.user.is_authenticated else 0
 
     @cached_property
     def simulated(self) -> bool:

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from portal.pages import account, cluster, home, jobs, look, queue, quota, submit
+from portal.pages import account, cluster, home, jobs, look, notices, queue, quota, submit
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -25,6 +25,10 @@ urlpatterns = [
     path("join/<str:secret>", account.join, name="join"),
     path("sign-out/", account.sign_out, name="sign_out"),
     path("settings/look/", look.set_look, name="set_look"),
+    path("notices/", notices.list_notices, name="notices"),
+    path("notices/bell", notices.show_bell, name="bell"),
+    path("notices/read", notices.read_notices, name="notices_read"),
+    path("settings/notifications/", notices.choose_notices, name="notifications"),
     path("settings/password/", account.change_password, name="password"),
     path("settings/tokens/", account.tokens, name="tokens"),
     path("settings/tokens/<int:token_id>/revoke", account.revoke, name="token_revoke"),

@@ -78,7 +78,7 @@ def until(condition, within_s=60):
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("name", ["postgres", "valkey", "web", "worker", "beat"])
+@pytest.mark.parametrize("name", ["postgres", "valkey", "web", "worker", "sender", "beat"])
 def test_a_process_killed_in_the_middle_comes_back_and_the_portal_answers(name, shared):
     killed = read_running(shared.data)["children"][name]
     os.kill(killed, signal.SIGKILL)
@@ -95,7 +95,7 @@ def test_a_second_start_says_that_it_runs_and_where(shared):
 
 def test_a_stop_ends_every_process_within_ten_seconds(own):
     children = read_running(own.data)["children"]
-    assert set(children) == {"postgres", "valkey", "web", "worker", "beat"}
+    assert set(children) == {"postgres", "valkey", "web", "worker", "sender", "beat"}
     own.process.terminate()
     assert own.process.wait(timeout=10) == 0
     assert [name for name, pid in children.items() if session_members(pid)] == []

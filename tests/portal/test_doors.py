@@ -90,6 +90,11 @@ PAGES = {
     ("tokens", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("tokens", "POST"): (SIGN_IN, 200, SIGN_IN),
     ("token_revoke", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("notices", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("bell", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("notices_read", "POST"): (SIGN_IN, 302, SIGN_IN),
+    ("notifications", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("notifications", "POST"): (SIGN_IN, 302, SIGN_IN),
     ("invite", "GET"): (SIGN_IN, 403, SIGN_IN),
     ("invite", "POST"): (SIGN_IN, 403, SIGN_IN),
 }

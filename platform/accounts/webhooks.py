@@ -1,0 +1,144 @@
+"""Webhooks of people and teams: who may have one, make, change, switch off, delete, and deliver once more."""
+
+import uuid
+
+from django.conf import settings
+from django.db import models, transaction
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from accounts.models import Membership, Team, TeamRole, User
+from accounts.permissions import may, require
+from common.egress import check_url
+from common.errors import FieldError, InvalidInput, QuotaExceeded
+from common.text import check_name
+from events.bus import SYSTEM, Actor, hint_sender, record
+from events.models import Delivery, Webhook
+from events.notices import notify
+from events.webhooks import secret_of
+
+MOST_WEBHOOKS, MOST_TOPICS = 20, 20
+TOPIC_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz_.")
+
+
+def webhooks_of(user: User) -> models.QuerySet[Webhook]:
+    """One's own, and those of the teams that one leads."""
+    led = Membership.objects.filter(user=user, role=TeamRole.LEAD).values("team")
+    return Webhook.objects.filter(Q(team_id__isnull=True, user_id=user.pk) | Q(team_id__in=led))
+
+
+@transaction.atomic
+def create_webhook(*, actor: User, name: str, url: str, topics: list[str], team: Team | None) -> tuple[Webhook, str]:
+    """A new webhook and its secret, which is shown once and never again. team: for its leads; None for one's own."""
+    if team is not None:
+        require(actor, "webhook.change", team)
+    _check(name=name, url=url, topics=topics)
+    own = Q(team_id=team.pk) if team else Q(team_id__isnull=True, user_id=actor.pk)
+    used = Webhook.objects.filter(own).count()
+    if used >= MOST_WEBHOOKS:
+        raise QuotaExceeded(used=used, limit=MOST_WEBHOOKS)
+    webhook = Webhook.objects.create(
+        user_id=actor.pk, team_id=team and team.pk, name=name, url=url, topics=sorted(set(topics))
+    )
+    _record(webhook, "created", actor)
+    return webhook, secret_of(webhook)
+
+
+@transaction.atomic
+def change_webhook(*, actor: User, webhook: Webhook, enabled: bool | None = None, **fields) -> Webhook:
+    """fields: name, url, topics. Who switches a team's webhook on again becomes the one who answers for it."""
+    _require(actor, webhook)
+    _check(**fields)
+    if enabled is True:
+        fields |= {"disabled_at": None, "disabled_why": "", "user_id": actor.pk}
+    elif enabled is False and webhook.disabled_at is None:
+        fields |= {"disabled_at": Now(), "disabled_why": "by_hand"}
+    if fields:
+        Webhook.objects.filter(pk=webhook.pk).update(**fields)
+        _record(webhook, "changed", actor, fields=sorted(fields))
+    if enabled is False:
+        _drop_deliveries(webhook)
+    return Webhook.objects.get(pk=webhook.pk)
+
+
+@transaction.atomic
+def change_secret(*, actor: User, webhook: Webhook) -> str:
+    """A new secret in place of the old one, which signs nothing from now on. Shown once."""
+    _require(actor, webhook)
+    Webhook.objects.filter(pk=webhook.pk).update(salt=uuid.uuid4())
+    _record(webhook, "secret_changed", actor)
+    webhook.refresh_from_db()
+    return secret_of(webhook)
+
+
+@transaction.atomic
+def delete_webhook(*, actor: User, webhook: Webhook) -> None:
+    _require(actor, webhook)
+    _record(webhook, "deleted", actor)
+    webhook.delete()
+
+
+@transaction.atomic
+def redeliver(*, actor: User, delivery: Delivery) -> Delivery:
+    """Send the same event once more, as a delivery of its own. The receiver knows it by the event's id."""
+    _require(actor, delivery.webhook)
+    again = Delivery.objects.create(webhook_id=delivery.webhook_id, event_id=delivery.event_id, due_at=Now())
+    hint_sender()
+    return Delivery.objects.select_related("event").get(pk=again.pk)
+
+
+@transaction.atomic
+def disable_webhook(*, webhook: Webhook, why: str) -> None:
+    """Switched off by the platform: its owner, or the leads of its team, are told. why: failing, gone, maker_left."""
+    if not Webhook.objects.filter(pk=webhook.pk, disabled_at=None).update(disabled_at=Now(), disabled_why=why):
+        return
+    _drop_deliveries(webhook)
+    record(webhook, "disabled", actor=SYSTEM, params={"why": why})
+    for user_id in _answerable(webhook):
+        notify(user_id=user_id, kind="webhook_disabled", about=webhook, params={"name": webhook.name, "why": why})
+
+
+def maker_may(webhook: Webhook) -> bool:
+    """Whether who made it is still here, and for a team's webhook still its lead: else nothing is sent."""
+    user = User.objects.filter(pk=webhook.user_id, suspended_at__isnull=True).first()
+    if user is None or webhook.team_id is None:
+        return user is not None
+    team = Team.objects.filter(pk=webhook.team_id).first()
+    return team is not None and may(user, "webhook.change", team)
+
+
+def _answerable(webhook: Webhook) -> list[int]:
+    if webhook.team_id is None:
+        return [webhook.user_id]
+    leads = Membership.objects.filter(team_id=webhook.team_id, role=TeamRole.LEAD, user__suspended_at__isnull=True)
+    return list(leads.values_list("user_id", flat=True))
+
+
+def _require(actor: User, webhook: Webhook) -> None:
+    if webhook.team_id is not None:
+        require(actor, "webhook.change", Team.objects.get(pk=webhook.team_id))
+
+
+def _check(*, name: str | None = None, url: str | None = None, topics: list[str] | None = None) -> None:
+    if name is not None:
+        check_name(name)
+    if url is not None:
+        check_url(url, settings.TESSERA_WEBHOOK_PRIVATE)
+    if topics is not None:
+        _check_topics(topics)
+
+
+def _check_topics(topics: list[str]) -> None:
+    if len(topics) > MOST_TOPICS:
+        raise InvalidInput([FieldError("/topics", "too_many", {"got": len(topics), "max": MOST_TOPICS})])
+    for place, topic in enumerate(topics):
+        if not topic or len(topic) > 60 or not set(topic) <= TOPIC_LETTERS:
+            raise InvalidInput([FieldError(f"/topics/{place}", "bad_topic")])
+
+
+def _drop_deliveries(webhook: Webhook) -> None:
+    webhook.deliveries.filter(due_at__isnull=False).update(due_at=None, claimed_until=None, error="disabled")
+
+
+def _record(webhook: Webhook, verb: str, actor: User, **params: object) -> None:
+    record(webhook, verb, actor=Actor(actor.username, actor.pk), params={"name": webhook.name, **params})

@@ -1,0 +1,208 @@
+"""The sender against a real receiver: delivered, tried again, given up, switched off, and told."""
+
+import hashlib
+import hmac
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import make
+import pytest
+from django.core import mail
+from django.db.models.functions import Now
+
+from accounts.models import Membership
+from accounts.services import suspend_person
+from accounts.webhooks import change_webhook, create_webhook, disable_webhook
+from events.models import Delivery, Event, Notice, Webhook
+from events.outgoing import PAUSES_S
+from jobs.states import TaskState
+from portal.tasks import send
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def cast():
+    return make.cast()
+
+
+@pytest.fixture
+def receiver(settings):
+    settings.TESSERA_WEBHOOK_PRIVATE = ["127.0.0.0/8"]
+    with serve() as server:
+        yield server
+
+
+def hook(person, receiver, *topics, team=None):
+    return create_webhook(actor=person, name="ci", url=receiver.url, topics=list(topics), team=team)
+
+
+def test_a_job_is_told_once_with_a_signature_that_holds(cast, receiver):
+    _, secret = hook(cast.ada, receiver, "job.submitted")
+    job = make.job(cast.ada, pool="dev")
+    send()
+    send()
+    ((headers, body),) = receiver.got
+    signed = f"{headers['X-Tessera-Timestamp']}.".encode() + body
+    good = "sha256=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+    assert headers["X-Tessera-Signature"] == good and json.loads(body)["subject"] == job.public_id
+    delivery = Delivery.objects.get()
+    assert (delivery.status, delivery.due_at, delivery.error) == (200, None, "") and delivery.sent_at
+
+
+def test_a_receiver_that_fails_gets_it_again_with_the_same_event_id(cast, receiver):
+    hook(cast.ada, receiver, "job.submitted")
+    make.job(cast.ada, pool="dev")
+    receiver.status = 500
+    send()
+    assert (Delivery.objects.get().status, Delivery.objects.get().error) == (500, "refused")
+    receiver.status = 200
+    Delivery.objects.update(due_at=Now())
+    send()
+    ids = {json.loads(body)["id"] for _, body in receiver.got}
+    assert len(receiver.got) == 2 and len(ids) == 1 and Delivery.objects.get().attempts == 2
+
+
+def test_after_a_day_of_failing_it_is_switched_off_and_the_leads_are_told(cast, receiver):
+    webhook, _ = hook(cast.bob, receiver, "job.submitted", team=cast.nlp)
+    make.job(cast.ada, pool="dev")
+    receiver.status = 500
+    Delivery.objects.update(attempts=len(PAUSES_S))
+    send()
+    webhook.refresh_from_db()
+    assert webhook.disabled_at and webhook.disabled_why == "failing"
+    notice = Notice.objects.get(kind="webhook_disabled")
+    assert (notice.user_id, notice.label) == (cast.bob.pk, webhook.public_id)
+
+
+def test_gone_means_gone_at_once(cast, receiver):
+    webhook, _ = hook(cast.ada, receiver, "job.submitted")
+    make.job(cast.ada, pool="dev")
+    receiver.status = 410
+    send()
+    webhook.refresh_from_db()
+    assert webhook.disabled_why == "gone"
+
+
+def test_a_redirect_is_not_followed_and_counts_as_refused(cast, receiver):
+    hook(cast.ada, receiver, "job.submitted")
+    make.job(cast.ada, pool="dev")
+    receiver.status = 302
+    send()
+    assert len(receiver.got) == 1 and Delivery.objects.get().error == "refused"
+
+
+def test_who_left_the_team_hears_nothing_of_what_was_queued_before(cast, receiver):
+    hook(cast.ada, receiver, "job.submitted")
+    make.job(cast.ada, pool="dev")
+    Membership.objects.filter(user=cast.ada).delete()
+    send()
+    assert not receiver.got and Delivery.objects.get().error == "not_permitted"
+
+
+def test_a_teams_webhook_ends_with_its_makers_lead_and_another_lead_takes_it_over(cast, receiver):
+    webhook, _ = hook(cast.bob, receiver, team=cast.nlp)
+    Membership.objects.filter(user=cast.bob).update(role="member")
+    Membership.objects.filter(user=cast.ada).update(role="lead")
+    make.job(cast.ada, pool="dev")
+    send()
+    assert not receiver.got and Webhook.objects.get().disabled_why == "maker_left"
+    change_webhook(actor=cast.ada, webhook=webhook, enabled=True)
+    make.job(cast.ada, pool="dev")
+    send()
+    assert receiver.got and Webhook.objects.get().user_id == cast.ada.pk
+
+
+def test_a_suspended_person_hears_nothing(cast, receiver):
+    hook(cast.ada, receiver)
+    make.job(cast.ada, pool="dev")
+    suspend_person(actor=make.admin(), user=cast.ada)
+    send()
+    assert not receiver.got
+
+
+def test_an_address_inside_is_refused_at_the_call_too(cast, receiver, settings):
+    hook(cast.ada, receiver, "job.submitted")
+    make.job(cast.ada, pool="dev")
+    settings.TESSERA_WEBHOOK_PRIVATE = []
+    send()
+    assert not receiver.got and Delivery.objects.get().error == "forbidden_address"
+
+
+def test_switching_off_leaves_a_line_of_history_and_happens_once(cast, receiver):
+    webhook, _ = hook(cast.ada, receiver)
+    for _ in range(2):
+        disable_webhook(webhook=webhook, why="failing")
+    assert Event.objects.filter(kind="webhook", verb="disabled").count() == 1
+
+
+def failed_job(person):
+    job = make.job(person, pool="dev", name="train")
+    make.start(job)
+    return make.end(job, TaskState.FAILED, "out_of_memory", exit_code=None)
+
+
+def test_a_mail_says_what_the_page_says_in_the_persons_language_once(cast, settings):
+    cast.ada.email = "ada@example.com"
+    cast.ada.save(update_fields=["email"])
+    job = failed_job(cast.ada)
+    send()
+    send()
+    (sent,) = mail.outbox
+    assert sent.to == ["ada@example.com"] and sent.subject == f"Tessera: train ({job.public_id}) failed"
+    assert "It used more memory than it asked for." in sent.body
+    assert f"{settings.TESSERA_PUBLIC_URL}/j/{job.public_id}/" in sent.body and "/settings/notifications/" in sent.body
+    assert Notice.objects.get(kind="job_failed").sent_at
+
+
+def test_without_an_address_or_a_mail_server_the_bell_is_all(cast, settings):
+    failed_job(cast.ada)
+    send()
+    assert Notice.objects.get(kind="job_failed").error == "no_address"
+    settings.TESSERA_MAIL = False
+    failed_job(cast.bob)
+    send()
+    assert Notice.objects.get(kind="job_failed", user_id=cast.bob.pk).error == "no_mail" and not mail.outbox
+
+
+def test_a_mail_server_that_is_away_is_tried_again(cast, settings):
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 1
+    cast.ada.email = "ada@example.com"
+    cast.ada.save(update_fields=["email"])
+    failed_job(cast.ada)
+    send()
+    notice = Notice.objects.get(kind="job_failed")
+    assert notice.due_at and notice.error == "mail_refused"
+
+
+class Receiver:
+    def __init__(self, url):
+        self.url, self.status, self.got = url, 200, []
+
+
+@contextmanager
+def serve():
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            receiver.got.append((dict(self.headers), body))
+            self.send_response(receiver.status)
+            self.send_header("Location", receiver.url)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    http = HTTPServer(("127.0.0.1", 0), Handler)
+    receiver = Receiver(f"http://127.0.0.1:{http.server_address[1]}/hook")
+    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield receiver
+    finally:
+        http.shutdown()
+        http.server_close()
+        thread.join()
