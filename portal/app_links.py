@@ -14,25 +14,32 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from accounts.models import User
 from common.errors import Unavailable
 from jobs.models import Job, Task
+from notebooks.models import Notebook
 from portal.models import App, AppKind
 from portal.origin import origin_of
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 LABEL = re.compile(rf"[{ALPHABET}]{{20}}")  # 100 random bits
-TENSORBOARD_PORT = 6006
+NOTEBOOK_PORT, TENSORBOARD_PORT = 8888, 6006
+
+
+def link_to_notebook(notebook: Notebook) -> str:
+    """The address of a notebook, the same for all of its starts."""
+    return _link(notebook.user, kind=AppKind.NOTEBOOK, notebook=notebook, port=NOTEBOOK_PORT)
 
 
 def link_to_port(task: Task, port: int) -> str:
     """The address of a port of this task, and of the tasks that take its place in later attempts."""
-    return _link(kind=AppKind.PORT, job=task.job, role=task.role, rank=task.rank, port=port)
+    return _link(task.job.user, kind=AppKind.PORT, job=task.job, role=task.role, rank=task.rank, port=port)
 
 
 def link_to_tensorboard(job: Job) -> str:
     """The address of the TensorBoard that runs beside the job's first task."""
     first = job.newest_tasks[0]
-    return _link(kind=AppKind.TENSORBOARD, job=job, role=first.role, rank=first.rank, port=TENSORBOARD_PORT)
+    return _link(job.user, kind=AppKind.TENSORBOARD, job=job, role=first.role, rank=first.rank, port=TENSORBOARD_PORT)
 
 
 def is_app_host(host: str) -> str | None:
@@ -50,11 +57,10 @@ def app_origin(label: str) -> str:
     return origin_of(settings.TESSERA_APPS_URL.replace("*", label))
 
 
-def _link(**which: object) -> str:
+def _link(owner: User, **which: object) -> str:
     """The app's address; made when it is asked for the first time. Raises Unavailable where apps have no host."""
     if not settings.TESSERA_APPS_URL:
         raise Unavailable("no_app_host")
-    owner = which["job"].user  # type: ignore[attr-defined]
     app, _ = App.objects.get_or_create(**which, defaults={"label": _label(), "owner": owner})
     return app_origin(app.label) + "/"
 

@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.models import User
 from jobs.models import Job
+from notebooks.models import Notebook
 
 
 class AppKind(models.TextChoices):
@@ -19,9 +20,11 @@ class AppKind(models.TextChoices):
 
 
 class App(models.Model):
-    """What answers at one host name for ever: a port of one task of a job, through all of its attempts.
+    """What answers at one host name for ever: a notebook through all of its starts, or a port of one task of a job
+    through all of its attempts.
 
-    label: the first part of the host name, random, never given to another app. role, rank: which task of the job.
+    label: the first part of the host name, random, never given to another app. Either notebook or job is set; role,
+    rank: which task of the job.
     port: as it was declared; where it really listens is asked of the running task.
     """
 
@@ -29,6 +32,7 @@ class App(models.Model):
     kind = models.CharField(max_length=12, choices=AppKind.choices)
     owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     job = models.ForeignKey(Job, null=True, on_delete=models.CASCADE, related_name="+")
+    notebook = models.OneToOneField(Notebook, null=True, on_delete=models.CASCADE, related_name="+")
     role = models.CharField(max_length=32, blank=True)
     rank = models.PositiveIntegerField(default=0)
     port = models.PositiveIntegerField()

@@ -1,4 +1,4 @@
-"""One ASGI application: pages and API by Django, the live socket by Channels."""
+"""One ASGI application: pages and API by Django, the live socket by Channels, people's apps by the gateway."""
 
 import os
 
@@ -11,14 +11,17 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django_application = get_asgi_application()  # loads the apps: the imports below need them
 
 from portal.api.body_limit import BodyLimit  # noqa: E402
+from portal.entering import the_access  # noqa: E402
+from portal.gateway.gateway import Gateway  # noqa: E402
 from portal.live.routing import websocket_urls  # noqa: E402
 
 FORM_BYTES = 1024 * 1024
 """What a form sends beside an uploaded pack of code."""
 
-application = ProtocolTypeRouter(
+portal_application = ProtocolTypeRouter(
     {
         "http": BodyLimit(django_application, settings.CODE_MAX_BYTES + FORM_BYTES),
         "websocket": AuthMiddlewareStack(URLRouter(websocket_urls)),
     }
 )
+application = Gateway(portal_application, the_access)  # the hosts of people's apps never reach Django

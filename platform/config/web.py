@@ -5,6 +5,9 @@ import socket
 
 import uvicorn
 
+WEBSOCKET_BYTES = 64 * 1024 * 1024
+"""The largest message that a browser may send to a program of its own. Our own sockets take far less."""
+
 
 def main() -> None:
     sockets = [socket.socket(fileno=int(number)) for number in os.environ["TESSERA_LISTEN_FDS"].split(",")]
@@ -16,6 +19,7 @@ def main() -> None:
         server_header=False,
         timeout_graceful_shutdown=2,
         ws_per_message_deflate=False,
+        ws_max_size=WEBSOCKET_BYTES,
     )
     uvicorn.Server(config).run(sockets=sockets)
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from portal.pages import account, cluster, home, jobs, look, notices, queue, quota, submit
+from portal.pages import account, apps, cluster, home, jobs, look, notices, queue, quota, submit
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -15,6 +15,7 @@ urlpatterns = [
     path("j/<str:job_id>/hold", jobs.hold, name="job_hold"),
     path("j/<str:job_id>/release", jobs.release, name="job_release"),
     path("j/<str:job_id>/log/<uuid:task_uuid>", jobs.download_log, name="job_log"),
+    path("apps/authorize", apps.authorize, name="app_authorize"),
     path("queue/", queue.show_queue, name="queue"),
     path("cluster/", cluster.show_cluster, name="cluster"),
     path("cluster/gpus/", cluster.show_gpu_map, name="gpu_map"),

@@ -72,6 +72,8 @@ PAGES = {
     ("job_hold", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("job_release", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("job_log", "GET"): (SIGN_IN, 404, SIGN_IN),
+    ("app_authorize", "GET"): (SIGN_IN, 404, SIGN_IN),
+    ("app_authorize", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("queue", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("cluster", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("gpu_map", "GET"): (SIGN_IN, 200, SIGN_IN),

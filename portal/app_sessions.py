@@ -1,0 +1,155 @@
+"""How a browser comes to use an app: a code from the portal, exchanged once for a secret of the app's own host.
+
+The portal issues the code after it asked the session and the right (portal.pages.apps); the app's host redeems it
+(portal.gateway.entrance) and asks at every request what it still opens. All three look at rows only.
+"""
+
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib import import_module
+from types import SimpleNamespace
+
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.db import transaction
+from django.db.models.functions import Now
+
+from accounts.models import User, digest_of
+from accounts.permissions import may, require
+from common.errors import NotFound
+from jobs.models import Job, JobQuerySet, Task
+from jobs.states import TaskState
+from jobs.upstream import upstream_secret
+from notebooks.models import Notebook, NotebookQuerySet
+from portal.models import App, AppCode, AppSession
+
+CODE_S, SESSION_S = 30, 12 * 3600
+WITH = ("owner", "job__team", "notebook__team", "notebook__job")
+OPEN = (TaskState.STARTING, TaskState.RUNNING, TaskState.STOPPING)
+
+SessionStore = import_module(settings.SESSION_ENGINE).SessionStore
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What one browser may reach on one app's host.
+
+    task: uuid in hex, "" while nothing runs. port: where it really listens. authorization: the header that the program
+    wants, "" for none. name: of the job, for messages. start_path: the portal's page where it can be started again.
+    """
+
+    user_id: int
+    language: str
+    task: str
+    port: int
+    authorization: str
+    name: str
+    start_path: str
+
+
+def find_app(user: User, label: str) -> App:
+    """Raises NotFound where there is none or it is nothing of this person's teams; NotPermitted without the right."""
+    app = App.objects.select_related(*WITH).filter(label=label).first()
+    if app is None or not _things_of(app).visible_to(user).filter(pk=_thing(app).pk).exists():
+        raise NotFound(name=label)
+    require(user, _action(app), _thing(app).team, app.owner_id)
+    return app
+
+
+@transaction.atomic
+def issue_code(*, app: App, user: User, session_key: str, state: str, path: str) -> str:
+    """The secret of a code that works once, for this state, within 30 seconds."""
+    for old in (AppCode, AppSession):
+        old.objects.filter(user=user, expires_at__lt=Now()).delete()
+    code = secrets.token_urlsafe(32)
+    AppCode.objects.create(
+        digest=digest_of(code),
+        app=app,
+        user=user,
+        session_key=session_key,
+        state=digest_of(state),
+        path=path,
+        expires_at=Now() + timedelta(seconds=CODE_S),
+    )
+    return code
+
+
+@transaction.atomic
+def redeem_code(*, label: str, code: str, state: str) -> tuple[str, str] | None:
+    """(secret of a new session on this app, path to go to); None where the code is used, late or another's.
+
+    The update is the exchange: of two that come at once, one finds used_at empty.
+    """
+    mine = AppCode.objects.filter(digest=digest_of(code), app__label=label, state=digest_of(state))
+    if not mine.filter(used_at__isnull=True, expires_at__gt=Now()).update(used_at=Now()):
+        return None
+    row = mine.get()
+    secret = secrets.token_urlsafe(32)
+    AppSession.objects.create(
+        digest=digest_of(secret),
+        app_id=row.app_id,
+        user_id=row.user_id,
+        session_key=row.session_key,
+        expires_at=Now() + timedelta(seconds=SESSION_S),
+    )
+    return secret, row.path
+
+
+def load_visit(label: str, secret: str) -> Visit | None:
+    """What this secret opens now; None where it is unknown, the person signed out or lost the right."""
+    rows = AppSession.objects.select_related("user", *(f"app__{name}" for name in WITH))
+    row = rows.filter(digest=digest_of(secret), app__label=label, expires_at__gt=Now()).first()
+    if row is None or not _signed_in(row) or not _may_open(row.user, row.app):
+        return None
+    return _visit(row.user, row.app)
+
+
+def _thing(app: App) -> Job | Notebook:
+    """What the app belongs to."""
+    thing = app.notebook or app.job
+    assert thing is not None
+    return thing
+
+
+def _things_of(app: App) -> NotebookQuerySet | JobQuerySet:
+    return Notebook.objects.all() if app.notebook_id else Job.objects.all()
+
+
+def _action(app: App) -> str:
+    """Of a notebook its owner alone; of a port also members and leads, who are told whose it is."""
+    return "job.enter" if app.notebook_id else "port.open"
+
+
+def _may_open(user: User, app: App) -> bool:
+    gone = app.notebook is not None and app.notebook.deleted_at is not None
+    return not gone and may(user, _action(app), _thing(app).team, app.owner_id)
+
+
+def _signed_in(row: AppSession) -> bool:
+    """Whether the portal's session still is this person's: not signed out, no new password, not suspended."""
+    person = get_user(SimpleNamespace(session=SessionStore(row.session_key)))  # type: ignore[arg-type]
+    return person.pk == row.user_id and person.is_active
+
+
+def _visit(user: User, app: App) -> Visit:
+    task = _open_task(app)
+    name = _thing(app).public_id
+    return Visit(
+        user_id=user.pk,
+        language=user.language,
+        task=task.uuid.hex if task else "",
+        port=int(task.ports.get(str(app.port), app.port)) if task else 0,
+        authorization=f"token {upstream_secret(task.uuid)}" if task and app.notebook_id else "",
+        name=name,
+        start_path=f"/n/{name}/open" if app.notebook_id else f"/j/{name}/",
+    )
+
+
+def _open_task(app: App) -> Task | None:
+    """Which task answers there now."""
+    job = app.notebook.job if app.notebook else app.job
+    if job is None:
+        return None
+    place = {} if app.notebook_id else {"role": app.role, "rank": app.rank}
+    return job.newest_tasks.filter(state__in=OPEN, **place).first()

@@ -1,0 +1,60 @@
+"""The gateway's own cookies on an app's host: one for the browser's session, one for a sign-in under way.
+
+Over https their names begin with __Host-, which no other host can set; over http they carry the label. Two of one name
+mean that somebody else set one.
+"""
+
+import re
+import secrets
+
+from django.conf import settings
+
+from portal.app_links import LABEL
+from portal.gateway.guard import Headers, cookies_of
+
+STATE = re.compile(r"[A-Za-z0-9_-]{43}")
+STATE_S = 600
+OURS = re.compile(rf"__host-app(-state)?|app_{LABEL.pattern}(_state)?|(__host-)?tessera|tessera-known", re.IGNORECASE)
+
+
+class Tossed(Exception):
+    """Two cookies of one of our names."""
+
+
+def session_cookie(label: str) -> str:
+    return "__Host-app" if _secure() else f"app_{label}"
+
+
+def state_cookie(label: str) -> str:
+    return "__Host-app-state" if _secure() else f"app_{label}_state"
+
+
+def read_cookie(headers: Headers, name: str) -> str:
+    """Its value; "" where there is none. Raises Tossed."""
+    values = [value for key, value in cookies_of(headers) if key == name]
+    if len(values) > 1:
+        raise Tossed(name)
+    return values[0] if values else ""
+
+
+def set_cookie(name: str, value: str, max_age: int) -> tuple[bytes, bytes]:
+    secure = "; Secure" if _secure() else ""
+    return b"set-cookie", f"{name}={value}; Path=/; Max-Age={max_age}; HttpOnly; SameSite=Lax{secure}".encode()
+
+
+def usable_state(headers: Headers, label: str) -> str:
+    """The state that this browser holds already, so that several tabs may sign in at once; else a new one."""
+    kept = read_cookie(headers, state_cookie(label))
+    return kept if STATE.fullmatch(kept) else secrets.token_urlsafe(32)
+
+
+def is_ours(name: str) -> bool:
+    """Whether a cookie belongs to the portal or the gateway: no program sees it and none may set it.
+
+    Browsers do not tell the case of the prefix apart (__host- is __Host-).
+    """
+    return bool(OURS.fullmatch(name)) or name == settings.SESSION_COOKIE_NAME
+
+
+def _secure() -> bool:
+    return settings.TESSERA_APPS_URL.startswith("https:")

@@ -1,0 +1,153 @@
+"""The door to people's apps, in front of Django: a request to an app's host comes here, every other goes on.
+
+Django never sees an app's host and the gateway never the portal's, so no page of a program shares anything with ours.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import aiohttp
+from django.utils import translation
+
+from portal.app_links import app_origin, is_app_host
+from portal.app_sessions import Visit
+from portal.gateway import says
+from portal.gateway.answers import Answer, Words, in_words, language_of
+from portal.gateway.cookies import Tossed, read_cookie, session_cookie
+from portal.gateway.entrance import ENTER, ask_portal, let_in
+from portal.gateway.guard import is_visit, refusal
+from portal.gateway.relay import NotStarted, relay
+from portal.gateway.scope import Application, Message, Receive, Request, Send, read_scope
+from portal.gateway.sockets import connect, pump
+from portal.gateway.upstream import NOT_ANSWERING, NOT_RUNNING, open_session
+from portal.gateway.visits import Visits
+from runtimes.base import Access
+
+log = logging.getLogger("tessera.gateway")
+
+RECHECK_S = 20  # of open sockets; with what Visits remembers a right ends within 25 s
+
+
+class Gateway:
+    """Wraps the ASGI application of the portal. access: the way into tasks, asked when it is first needed."""
+
+    def __init__(self, portal: Application, access: Callable[[], Access]):
+        self._portal, self._access = portal, access
+        self._visits = Visits()
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        label = label_of(scope)
+        if label is None:
+            await self._portal(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await self._serve_socket(label, scope, receive, send)
+        else:
+            await self._serve(label, read_scope(scope), receive, send)
+
+    async def close(self) -> None:
+        if self._session:
+            await self._session.close()
+
+    # ---- requests ----
+
+    async def _serve(self, label: str, request: Request, receive: Receive, send: Send) -> None:
+        visit, answer = await self._admit(label, request)
+        if visit is not None:
+            try:
+                await relay(self._upstream(), visit, request, receive, send)
+                return
+            except (NotStarted, NOT_RUNNING) as why:
+                answer = _no_answer(visit, request, why)
+        if answer is not None:
+            await _send_answer(answer, send)
+
+    async def _admit(self, label: str, request: Request) -> tuple[Visit | None, Answer | None]:
+        """The visit that may pass, or what is said instead."""
+        with translation.override(language_of(request.headers)):
+            if why := refusal(request.method, request.headers, app_origin(label)):
+                log.warning("refused %s at %s: %s", request.method, label, why)
+                return None, _say(403, says.foreign(), request)
+            try:
+                if request.raw_path == ENTER:
+                    return None, await let_in(label, request.query, request.method, request.headers)
+                visit = await self._visit(label, request)
+                if visit is None:
+                    return None, self._stranger(label, request)
+            except Tossed:
+                return None, _say(400, says.tossed(), request)
+        with translation.override(language_of(request.headers, visit.language)):
+            return (visit, None) if visit.task else (None, _say(503, says.stopped(visit), request))
+
+    async def _visit(self, label: str, request: Request) -> Visit | None:
+        secret = read_cookie(request.headers, session_cookie(label))
+        return await self._visits.find(label, secret) if secret else None
+
+    @staticmethod
+    def _stranger(label: str, request: Request) -> Answer:
+        if is_visit(request.method, request.headers):
+            return ask_portal(label, request.full_path, request.headers)
+        return _say(401, says.not_signed_in(), request)
+
+    # ---- sockets ----
+
+    async def _serve_socket(self, label: str, scope: Message, receive: Receive, send: Send) -> None:
+        request = read_scope(scope)
+        await receive()  # "websocket.connect"
+        visit, answer = await self._admit(label, request)
+        if visit is not None:
+            try:
+                program = await connect(self._upstream(), visit, request, scope["subprotocols"])
+            except (*NOT_ANSWERING, NOT_RUNNING) as why:
+                answer = _no_answer(visit, request, why)
+            else:
+                async with program:
+                    await send({"type": "websocket.accept", "subprotocol": program.protocol})
+                    await pump(program, receive, send, lambda: self._until_ended(label, request))
+                return
+        if answer is not None:
+            await _deny(answer, send)
+
+    async def _until_ended(self, label: str, request: Request) -> None:
+        """Returns when the person may not use the app any more."""
+        while True:
+            await asyncio.sleep(RECHECK_S)
+            if await self._visit(label, request) is None:
+                return
+
+    def _upstream(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = open_session(self._access)
+        return self._session
+
+
+def label_of(scope: Message) -> str | None:
+    """The app whose host this request names; None for the portal's. Two hosts are none."""
+    if scope["type"] not in {"http", "websocket"}:
+        return None
+    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+    return is_app_host(hosts[0]) if len(hosts) == 1 else None
+
+
+def _no_answer(visit: Visit, request: Request, why: Exception) -> Answer:
+    with translation.override(language_of(request.headers, visit.language)):
+        if isinstance(why, NOT_RUNNING):
+            return _say(503, says.stopped(visit), request)
+        log.info("%s does not answer on port %s: %r", visit.name, visit.port, why.__cause__ or why)
+        return _say(502, says.silent(visit), request)
+
+
+def _say(status: int, words: Words, request: Request) -> Answer:
+    return in_words(status, words, request.method, request.headers)
+
+
+async def _send_answer(answer: Answer, send: Send) -> None:
+    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+async def _deny(answer: Answer, send: Send) -> None:
+    """An upgrade that is refused gets an ordinary answer (the websocket.http.response extension of ASGI)."""
+    await send({"type": "websocket.http.response.start", "status": answer.status, "headers": answer.headers})
+    await send({"type": "websocket.http.response.body", "body": answer.body})

@@ -1,0 +1,41 @@
+"""A request as the web server hands it over (ASGI), read once."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Request:
+    """method: "WEBSOCKET" for an upgrade. raw_path: as sent, still percent-encoded. scheme: of the app's address."""
+
+    method: str
+    raw_path: str
+    query: str
+    headers: list[tuple[bytes, bytes]]
+    scheme: str
+    has_body: bool
+
+    @property
+    def full_path(self) -> str:
+        return f"{self.raw_path}?{self.query}" if self.query else self.raw_path
+
+
+def read_scope(scope: Message) -> Request:
+    headers = list(scope["headers"])
+    names = dict(headers)
+    return Request(
+        method=scope.get("method", "WEBSOCKET"),
+        raw_path=(scope.get("raw_path") or b"/").decode("latin-1").partition("?")[0],
+        query=scope["query_string"].decode("latin-1"),
+        headers=headers,
+        scheme=settings.TESSERA_APPS_URL.partition(":")[0],
+        has_body=b"transfer-encoding" in names or names.get(b"content-length", b"0") != b"0",
+    )

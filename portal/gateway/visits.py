@@ -1,0 +1,47 @@
+"""What a browser's secret opens, asked of the rows and remembered for a moment."""
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+
+from channels.db import database_sync_to_async
+
+from portal.app_sessions import Visit, load_visit
+
+KEEP_S = 5
+MOST_KEPT = 4096
+
+
+class Visits:
+    """Asked at every request: a right that ended is noticed within KEEP_S. What opens nothing is not remembered."""
+
+    def __init__(self, load: Callable[[str, str], Visit | None] = load_visit):
+        self._load = load
+        self._kept: dict[tuple[str, str], tuple[float, Visit]] = {}
+        self._asked: dict[tuple[str, str], asyncio.Task[Visit | None]] = {}
+
+    async def find(self, label: str, secret: str) -> Visit | None:
+        key = (label, secret)
+        until, visit = self._kept.get(key, (0.0, None))
+        if visit is not None and monotonic() < until:
+            return visit
+        if key not in self._asked:  # many requests of one page are one question
+            self._asked[key] = asyncio.create_task(self._ask(key))
+        return await asyncio.shield(self._asked[key])
+
+    async def _ask(self, key: tuple[str, str]) -> Visit | None:
+        try:
+            asked_at = monotonic()
+            visit = await database_sync_to_async(self._load)(*key)
+            self._keep(key, visit, asked_at + KEEP_S)
+            return visit
+        finally:
+            del self._asked[key]
+
+    def _keep(self, key: tuple[str, str], visit: Visit | None, until: float) -> None:
+        self._kept.pop(key, None)
+        if visit is None:
+            return
+        if len(self._kept) >= MOST_KEPT:
+            del self._kept[next(iter(self._kept))]  # the one asked longest ago
+        self._kept[key] = (until, visit)

@@ -1,0 +1,55 @@
+"""The portal's half of opening an app: it knows who asks, and sends the browser back with a code that works once."""
+
+import re
+from typing import cast
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from accounts.models import User
+from common.errors import NotFound, NotPermitted
+from common.rates import count
+from portal.app_links import app_origin
+from portal.app_sessions import find_app, issue_code
+from portal.models import App
+from portal.pages.entry import signed_in
+
+STATE = re.compile(r"[A-Za-z0-9_-]{43}")
+PATH = re.compile(r"/[!-~]{0,2000}")
+
+
+@never_cache
+@signed_in
+@require_http_methods(["GET", "HEAD", "POST"])
+def authorize(request: HttpRequest) -> HttpResponse:
+    """The app's host asks: app, state, next. Another person's app is opened only after its owner was named."""
+    if request.headers.get("Sec-Fetch-Dest", "document") != "document":
+        raise NotPermitted("foreign_origin")  # in a frame nobody reads what they agree to
+    asked = request.POST if request.method == "POST" else request.GET
+    user = cast(User, request.user)
+    app = find_app(user, asked.get("app", ""))
+    state, path = asked.get("state", ""), asked.get("next", "")
+    if not STATE.fullmatch(state):
+        raise NotFound()
+    path = path if PATH.fullmatch(path) else "/"
+    if app.owner_id != user.pk and request.method != "POST":
+        context = {"app": app, "state": state, "next": path, "origin": app_origin(app.label)}
+        return render(request, "apps/consent.html", context)
+    return _send_back(request, app, state, path)
+
+
+def _send_back(request: HttpRequest, app: App, state: str, path: str) -> HttpResponse:
+    """To a fixed address on the app's own host. After a form of ours a page takes the browser there: what a form may
+    lead to (form-action) holds for redirects too."""
+    user = cast(User, request.user)
+    count("app codes", user.username, limit=120, per_s=60)
+    key = request.session.session_key or ""
+    code = issue_code(app=app, user=user, session_key=key, state=state, path=path)
+    there = f"{app_origin(app.label)}/.tessera/enter?{urlencode({'code': code, 'state': state})}"
+    after_form = request.method == "POST" or request.headers.get("Sec-Fetch-Site") == "same-origin"
+    response = render(request, "apps/opening.html", {"there": there}) if after_form else HttpResponseRedirect(there)
+    response["Referrer-Policy"] = "no-referrer"
+    return response
