@@ -17,11 +17,16 @@ from quotas.services import admit_waiting_job
 def stop_job(*, actor: User, job: Job, reason: str = "stopped_by_user") -> Job:
     """Write the stop wish. A waiting job is cancelled at once; stopping an ended or stopping job changes nothing."""
     require(actor, "job.stop", job.team, job.user_id)
-    job = lock_job(job.pk)
+    return end_job(by=Actor(actor.username, actor.pk), job=job, reason=reason)
+
+
+@transaction.atomic
+def end_job(*, by: Actor, job: Job, reason: str) -> Job:
+    """The same wish by whoever needs no leave: the platform itself, where a limit of time is reached."""
+    job, who = lock_job(job.pk), by
     if job.is_final or job.stop_requested_at is not None:
         return job
-    who = Actor(actor.username, actor.pk)
-    Job.objects.filter(pk=job.pk).update(stop_requested_at=Now(), stop_requested_by=actor.username, stop_reason=reason)
+    Job.objects.filter(pk=job.pk).update(stop_requested_at=Now(), stop_requested_by=by.name, stop_reason=reason)
     record(job, "stop_requested", actor=who, params={"reason": reason})
     for task in job.newest_tasks.filter(state=TaskState.PENDING):
         move_task(task, TaskState.STOPPED, reason=reason, actor=who)

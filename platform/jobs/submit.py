@@ -72,7 +72,7 @@ def submit_job(
 
 def choose_pool(*, user: User, spec: JobSpec, check: Check, containers: bool) -> Draft:
     """Resolve the names of a spec. Without a pool, the first of the team's pools where it could run."""
-    team = _team(user, spec)
+    team = find_team(user, spec.team)
     require(user, "job.submit", team)
     if spec.priority == "urgent":
         require(user, "job.submit_urgent", team)
@@ -89,6 +89,22 @@ def choose_pool(*, user: User, spec: JobSpec, check: Check, containers: bool) ->
         else:
             return draft
     raise refused[0]
+
+
+def find_team(user: User, name: str | None) -> Team:
+    """The team that is named, or the only one of the person's. A stranger's team is as unknown as none."""
+    teams = list(Team.objects.filter(memberships__user=user))
+    known = ", ".join(team.name for team in teams)
+    if name:
+        named = next((team for team in teams if team.name == name.lower()), None)
+        if named is None:
+            raise InvalidInput([FieldError("/team", "unknown_team", {"team": name, "known": known})])
+        return named
+    if not teams:
+        raise InvalidInput([FieldError("/team", "no_team")])
+    if len(teams) > 1:
+        raise InvalidInput([FieldError("/team", "choose_team", {"known": known})])
+    return teams[0]
 
 
 def build_gang(spec: JobSpec, pool: Pool) -> list[dict]:
@@ -116,7 +132,8 @@ def _store(draft: Draft, kind: str) -> Job:
         priority=Priority[spec.priority.upper()],
         preemptible=spec.preemptible,
         time_s=spec.time_s,
-        max_time_s=spec.max_time_s or draft.pool.default_max_time_s,
+        # What is interactive is stopped by its own clock (notebooks.tasks), which can be put forward while it runs.
+        max_time_s=None if kind == JobKind.INTERACTIVE else spec.max_time_s or draft.pool.default_max_time_s,
         retries_left=spec.retry_times,
     )
     job = lock_job(job.pk)
@@ -128,22 +145,6 @@ def _store(draft: Draft, kind: str) -> Job:
     begin_attempt(job)
     hint("cycle")
     return job
-
-
-def _team(user: User, spec: JobSpec) -> Team:
-    """The team that the spec names, or the only one of the person's. A stranger's team is as unknown as none."""
-    teams = list(Team.objects.filter(memberships__user=user))
-    known = ", ".join(team.name for team in teams)
-    if spec.team:
-        named = next((team for team in teams if team.name == spec.team.lower()), None)
-        if named is None:
-            raise InvalidInput([FieldError("/team", "unknown_team", {"team": spec.team, "known": known})])
-        return named
-    if not teams:
-        raise InvalidInput([FieldError("/team", "no_team")])
-    if len(teams) > 1:
-        raise InvalidInput([FieldError("/team", "choose_team", {"known": known})])
-    return teams[0]
 
 
 def _pools(team: Team, spec: JobSpec) -> list[Pool]:

@@ -91,14 +91,30 @@ def ensure_user_limit(user: User) -> UserLimit:
 
 
 def admit_waiting_job(*, user: User, waiting: Callable[[], int]) -> None:
-    """Refuse one more waiting job above the person's limit. Locks the person's limit row for this transaction, so the
-    count that `waiting` makes afterwards cannot be overtaken. Raises QuotaExceeded."""
+    """Refuse one more waiting job above the person's limit. Raises QuotaExceeded."""
+    _admit_one_more(user, "jobs_waiting", waiting)
+
+
+def admit_notebook(*, user: User, running: Callable[[], int]) -> None:
+    """Refuse one more started notebook above the person's limit. running: counts the others. Raises QuotaExceeded."""
+    _admit_one_more(user, "notebooks_running", running)
+
+
+def notebook_hours_of(user: User) -> int | None:
+    """How long a notebook of this person may run unless it is extended; None = no limit."""
+    everyone = limit_of_everyone()
+    row = UserLimit.objects.filter(user=user).first() or everyone
+    return row.effective(everyone)["notebook_hours"]
+
+
+def _admit_one_more(user: User, what: str, count: Callable[[], int]) -> None:
+    """Locks the person's limit row for this transaction, so what `count` then counts cannot be overtaken."""
     ensure_user_limit(user)
     row = lock_rows(UserLimit.objects.filter(user=user))[0]
-    allowed = row.effective(limit_of_everyone())["jobs_waiting"]
-    used = waiting()
+    allowed = row.effective(limit_of_everyone())[what]
+    used = count()
     if allowed is not None and used >= allowed:
-        raise QuotaExceeded("user_limit", what="jobs_waiting", used=used, limit=allowed)
+        raise QuotaExceeded("user_limit", what=what, used=used, limit=allowed)
 
 
 def _record_change(

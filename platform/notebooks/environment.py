@@ -1,0 +1,67 @@
+"""The Python environment that JupyterLab and TensorBoard run from: where it lies, and how far its preparation is.
+
+It is none of the portal's own. `notebooks.prepare` builds it beside the running portal, in a directory named after its
+lock file, so that a newer one never takes the place of what a running notebook uses. Tasks see it read-only.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TypedDict
+
+from django.conf import settings
+
+LOCK = Path(__file__).with_name("requirements.txt")
+PREPARING, READY, FAILED = "preparing", "ready", "failed"
+STEPS = ("waiting", "making", "installing", "compiling", "done")
+
+
+class EnvironmentState(TypedDict):
+    """state: preparing, ready or failed. step: one of STEPS. detail: the installer's own words where it failed."""
+
+    state: str
+    step: str
+    detail: str
+
+
+def environment_state() -> EnvironmentState:
+    """How far the environment of this installation is."""
+    return read_state(settings.TESSERA_DATA)
+
+
+def environment_home(data: Path) -> Path:
+    return data / "notebook-environment"
+
+
+def environment_path(data: Path) -> Path:
+    """Where the environment of this version's lock file lies, or will lie."""
+    return environment_home(data) / hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]
+
+
+def python_of(environment: Path) -> Path:
+    return environment / "bin/python"
+
+
+def read_state(data: Path) -> EnvironmentState:
+    """What `notebooks.prepare` wrote last about this version's environment."""
+    if (environment_path(data) / READY).exists():
+        return {"state": READY, "step": "done", "detail": ""}
+    try:
+        told = json.loads(state_file(data).read_text())
+    except (OSError, ValueError):
+        told = {}
+    if told.get("environment") != environment_path(data).name or told.get("state") == READY:
+        return {"state": PREPARING, "step": "waiting", "detail": ""}
+    return {"state": told["state"], "step": told["step"], "detail": told["detail"]}
+
+
+def write_state(data: Path, state: str, step: str, detail: str = "") -> None:
+    """Replaced as a whole."""
+    told = {"environment": environment_path(data).name, "state": state, "step": step, "detail": detail}
+    fresh = state_file(data).with_suffix(".new")
+    fresh.write_text(json.dumps(told))
+    fresh.replace(state_file(data))
+
+
+def state_file(data: Path) -> Path:
+    return environment_home(data) / "state.json"
