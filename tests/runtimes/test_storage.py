@@ -17,9 +17,6 @@ root_only = pytest.mark.skipif(not AS_ROOT, reason="gives files to other account
 
 @pytest.fixture
 def files(tmp_path):
-    for folder in (tmp_path, *tmp_path.parents):
-        if AS_ROOT and folder.stat().st_mode & 0o011 != 0o011:
-            folder.chmod(folder.stat().st_mode | 0o011)
     return tmp_path / "files"
 
 

@@ -24,14 +24,13 @@ class Listeners:
     def __init__(self) -> None:
         self.known: dict[int, tuple[int, int, str]] = {}  # inode → pid, its start, path of the descriptor
 
-    def own_address(self, port: int, tree: Callable[[], list[Process]]) -> str | None:
-        """The loopback address where a process of the tree listens on this port; None when nobody does, or anybody
-        else does as well.
-        """
-        for address, inodes in listening(port):
-            if inodes:
-                return address if all(self._is_own(inode, tree) for inode in inodes) else None
-        return None
+    def own_addresses(self, port: int, tree: Callable[[], list[Process]]) -> list[str]:
+        """The loopback addresses where processes of the tree listen on this port, and nobody else does."""
+        return [
+            address
+            for address, inodes in listening(port)
+            if inodes and all(self._is_own(inode, tree) for inode in inodes)
+        ]
 
     def _is_own(self, inode: int, tree: Callable[[], list[Process]]) -> bool:
         found = self.known.get(inode)
@@ -54,14 +53,20 @@ def listening(port: int) -> list[tuple[str, set[int]]]:
 
 
 def connect_to(address: str, port: int) -> socket.socket | None:
-    """A connected socket, without waiting; None when the listener has no room or is gone just now."""
+    """A connected socket, without waiting; None when the listener has no room just now.
+
+    Raises ConnectionRefusedError: it is gone, or takes connections of the other version only.
+    """
     family = socket.AF_INET if address == V4 else socket.AF_INET6
     connected = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     connected.connect_ex((address, port))  # on loopback the answer is there as soon as it returns
     poll = select.poll()
     poll.register(connected, select.POLLOUT)
-    if poll.poll(0) and connected.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
-        return connected
+    if poll.poll(0):
+        if connected.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
+            return connected
+        connected.close()
+        raise ConnectionRefusedError
     connected.close()
     return None
 

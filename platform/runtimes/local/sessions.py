@@ -154,17 +154,17 @@ class Door:
 
     def _dial(self, guest: Guest, port: int) -> None:
         """Asked twice: who listened before and after the connection was made, has it."""
-        address = self.listeners.own_address(port, self.tree)
-        if address is None:
-            return guest.tell(refused=True)
-        connected = connect_to(address, port)
-        if connected is None:
-            return guest.tell(busy=True)
-        with connected:
-            if self.listeners.own_address(port, self.tree) is None:
-                guest.tell(refused=True)
-            else:
-                guest.tell((connected.fileno(),), connected=True)
+        for address in self.listeners.own_addresses(port, self.tree):
+            try:
+                connected = connect_to(address, port)
+            except ConnectionRefusedError:
+                continue
+            if connected is None:
+                return guest.tell(busy=True)
+            with connected:
+                if address in self.listeners.own_addresses(port, self.tree):
+                    return guest.tell((connected.fileno(),), connected=True)
+        guest.tell(refused=True)
 
     def _hang_up(self, pid: int) -> None:
         self._signal(pid, signal.SIGHUP)
