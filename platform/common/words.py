@@ -292,6 +292,7 @@ ERROR_WORDS = {
     ),
     "no_room": _("There is no room for it: %(used)s of %(limit)s are used or promised. Delete something first."),
     "not_a_file": _("This is no file, so it has no content. Open it in a terminal."),
+    "not_an_image": _("This is no picture that can be shown here. Download it instead."),
     "not_found": _("There is no such thing, or none that you may see. Check the address and your team."),
     "not_permitted": _("You may see this, but not do that to it. Ask a lead of the team or an administrator."),
     "not_running": _("%(name)s is not running, so nobody can enter it. Wait until it runs, or start it again."),

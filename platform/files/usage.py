@@ -1,6 +1,7 @@
 """How full a place is: measured now and then, plus what was sent since. Over its limit nothing more may be sent."""
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -81,6 +82,12 @@ def measure(place: Place, *, within_s: float) -> PlaceUsage:
     for pk, bytes_then in sent:
         Upload.objects.filter(pk=pk).update(counted=bytes_then)
     return row
+
+
+def remeasure(shelf: Shelf) -> None:
+    """Something went away. A place too large to count in a moment waits for the beat."""
+    with suppress(PlatformError):
+        measure(shelf.place, within_s=QUICK_S)
 
 
 def measure_stale() -> int:

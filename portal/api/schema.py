@@ -14,6 +14,7 @@ PARTS = {
     "job_id": {"type": "string", "pattern": r"^job-[1-9][0-9]{0,17}$"},
     "name": {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"},
     "digest": {"type": "string", "pattern": r"^sha256:[0-9a-f]{64}$"},
+    "upload_id": {"type": "string", "format": "uuid"},
     "token_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
 }
 WORDS = {
@@ -26,6 +27,7 @@ WORDS = {
     "409": "It clashes with what is there, or a limit of counts is met.",
     "413": "The body is too large.",
     "415": "The body's Content-Type is not one of those that are read here.",
+    "416": "The range lies outside the file.",
     "422": "It could never run here (`impossible`), or the Idempotency-Key came with another body.",
 }
 ALWAYS = ("400", "404", "405", "406")

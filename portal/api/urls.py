@@ -3,7 +3,7 @@
 from django.urls import path, re_path, register_converter
 from django.urls.converters import StringConverter
 
-from portal.api import about, cluster, code, jobs, logs, me, quotas
+from portal.api import about, cluster, code, files, jobs, logs, me, quotas, uploads
 
 
 class JobId(StringConverter):
@@ -46,6 +46,13 @@ urlpatterns = [
     path("jobs/<job:job_id>/wait", jobs.JobWait.as_view(), name="api-job-wait"),
     path("code", code.CodeUpload.as_view(), name="api-codes"),
     path("code/<digest:digest>", code.CodeDetail.as_view(), name="api-code"),
+    path("files", files.FolderView.as_view(), name="api-files"),
+    path("files/places", files.Places.as_view(), name="api-file-places"),
+    path("files/content", files.Content.as_view(), name="api-file-content"),
+    path("files:move", files.Move.as_view(), name="api-file-move"),
+    path("files:mkdir", files.Mkdir.as_view(), name="api-file-mkdir"),
+    path("files/uploads", uploads.Uploads.as_view(), name="api-uploads"),
+    path("files/uploads/<uuid:upload_id>", uploads.UploadDetail.as_view(), name="api-upload"),
     path("pools", cluster.PoolList.as_view(), name="api-pools"),
     path("pools/<called:name>", cluster.PoolDetail.as_view(), name="api-pool"),
     path("nodes", cluster.NodeList.as_view(), name="api-nodes"),

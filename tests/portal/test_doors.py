@@ -7,6 +7,7 @@ line here fails. The world behind the doors is ada's: her running job, its task,
 import json
 from importlib import import_module
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import make
 import pytest
@@ -21,6 +22,7 @@ from django.test import Client
 from django.urls import get_resolver, reverse
 
 from accounts.models import ApiToken
+from files.models import Upload
 from jobs.models import Job
 from portal.live.routing import websocket_urls
 
@@ -46,6 +48,16 @@ API = {
     ("api-job-wait", "GET"): (401, 404, 403),
     ("api-codes", "POST"): (401, 415, 403),
     ("api-code", "GET"): (401, 404, 403),
+    ("api-files", "GET"): (401, 200, 403),
+    ("api-file-places", "GET"): (401, 200, 403),
+    ("api-file-content", "GET"): (401, 400, 403),
+    ("api-file-content", "DELETE"): (401, 400, 403),
+    ("api-file-move", "POST"): (401, 400, 403),
+    ("api-file-mkdir", "POST"): (401, 400, 403),
+    ("api-uploads", "POST"): (401, 400, 403),
+    ("api-upload", "GET"): (401, 404, 403),
+    ("api-upload", "PATCH"): (401, 415, 403),
+    ("api-upload", "DELETE"): (401, 404, 403),
     ("api-pools", "GET"): (401, 200, 403),
     ("api-pool", "GET"): (401, 200, 403),
     ("api-nodes", "GET"): (401, 200, 403),
@@ -143,6 +155,7 @@ def build_world():
     cast.task = make.start(job)[0]
     cast.job = Job.objects.get(pk=job.pk)
     cast.secret = make.token(cast.ada)
+    cast.upload = Upload.objects.create(uuid=uuid4(), user=cast.ada, name="secret-plan", size=1)
     cast.token = ApiToken.objects.get()
     ApiToken.objects.update(scopes=[])
     return cast
@@ -157,6 +170,7 @@ def address(name, world):
         "secret": "no-such-secret",
         "digest": "sha256:" + "0" * 64,
         "path": "nothing",
+        "upload_id": world.upload.uuid,
     }
     return reverse(name, kwargs={part: parts[part] for part in parts_of(dict(routes())[name])})
 

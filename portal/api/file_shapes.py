@@ -1,0 +1,134 @@
+"""People's files in JSON: places, folders, uploads."""
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+from rest_framework import serializers
+
+from files.models import Upload
+from files.shelves import Shelf
+from files.uploads import CHUNK_BYTES, KEPT
+from files.usage import Used
+from runtimes.storage import Entry
+
+LONGEST = 4000
+PLACE = "home, or team: and the name of a team of yours"
+
+
+class ExactText(serializers.CharField):
+    """Names are kept as they are: a space at an end is part of one."""
+
+    def __init__(self, **options: object):
+        super().__init__(trim_whitespace=False, max_length=LONGEST, **options)
+
+
+class PlainPathQuery(serializers.Serializer):
+    """path: names with slashes between, from the place on; empty: the place itself."""
+
+    place = serializers.CharField(default="home", max_length=64, help_text=PLACE)
+    path = ExactText(default="", allow_blank=True)
+
+
+class PathQuery(serializers.Serializer):
+    place = serializers.CharField(default="home", max_length=64, help_text=PLACE)
+    path = ExactText(help_text="Names with slashes between, from the place on")
+
+
+class MkdirBody(PathQuery):
+    pass
+
+
+class MoveBody(PathQuery):
+    to = ExactText(help_text="The new path, in the same place")
+    replace = serializers.BooleanField(default=False)
+
+
+class UploadBody(PathQuery):
+    size = serializers.IntegerField(min_value=0, max_value=2**50)
+    replace = serializers.BooleanField(default=False)
+
+
+class PlaceShape(serializers.Serializer):
+    """bytes: measured now and then, and sent since; a lower bound where `whole` is false. limit_bytes: null = none."""
+
+    place = serializers.CharField()
+    bytes = serializers.IntegerField()
+    limit_bytes = serializers.IntegerField(allow_null=True)
+    whole = serializers.BooleanField()
+    measured_at = serializers.DateTimeField()
+    may_write = serializers.BooleanField()
+
+
+class EntryShape(serializers.Serializer):
+    """kind: file, folder, link or other. size: bytes, of files."""
+
+    name = serializers.CharField()
+    kind = serializers.CharField()
+    size = serializers.IntegerField()
+    changed_at = serializers.DateTimeField()
+
+
+class FolderShape(serializers.Serializer):
+    """unreadable: how many names are no UTF-8, so that nothing here can name them."""
+
+    place = serializers.CharField()
+    path = serializers.CharField(allow_blank=True)
+    results = EntryShape(many=True)
+    cut = serializers.BooleanField()
+    unreadable = serializers.IntegerField()
+
+
+class UploadShape(serializers.Serializer):
+    """offset: how many bytes are there. done: the file has its name. expires_at: when it is thrown away, if left."""
+
+    id = serializers.UUIDField()
+    place = serializers.CharField()
+    path = serializers.CharField()
+    size = serializers.IntegerField()
+    offset = serializers.IntegerField()
+    chunk_bytes = serializers.IntegerField()
+    done = serializers.BooleanField()
+    expires_at = serializers.DateTimeField()
+
+
+def place_of(shelf: Shelf, used: Used) -> SimpleNamespace:
+    return SimpleNamespace(
+        place=shelf.name,
+        bytes=used.bytes,
+        limit_bytes=used.limit or None,
+        whole=used.whole,
+        measured_at=used.measured_at,
+        may_write=shelf.may_write,
+    )
+
+
+def listing_of(shelf: Shelf, path: str) -> SimpleNamespace:
+    found = shelf.store.list_folder(path)
+    entries = [entry_of(entry) for entry in found.entries]
+    return SimpleNamespace(place=shelf.name, path=path, results=entries, cut=found.cut, unreadable=found.unreadable)
+
+
+def entry_of(entry: Entry) -> SimpleNamespace:
+    changed = time_of(entry)
+    return SimpleNamespace(name=entry.name, kind=entry.kind, size=entry.size, changed_at=changed)
+
+
+def time_of(entry: Entry) -> datetime:
+    """Of the last change; a file may claim any year, and what no calendar has is shown as the first."""
+    try:
+        return datetime.fromtimestamp(entry.changed_ns / 1e9, tz=UTC)
+    except (OverflowError, ValueError):
+        return datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def upload_of(upload: Upload) -> SimpleNamespace:
+    return SimpleNamespace(
+        id=upload.uuid,
+        place=upload.shelf,
+        path=upload.path,
+        size=upload.size,
+        offset=upload.sent,
+        chunk_bytes=CHUNK_BYTES,
+        done=upload.finished_at is not None,
+        expires_at=upload.touched_at + timedelta(seconds=KEPT.total_seconds()),
+    )

@@ -1,0 +1,119 @@
+"""People's files: a home of one's own, and the folder of each of one's teams."""
+
+from typing import Any
+
+from django.http import HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from files.shelves import Shelf, find_shelf, list_shelves
+from files.usage import load_used, remeasure
+from portal.api.bodies import read_json
+from portal.api.file_shapes import (
+    FolderShape,
+    MkdirBody,
+    MoveBody,
+    PathQuery,
+    PlaceShape,
+    PlainPathQuery,
+    listing_of,
+    place_of,
+)
+from portal.api.view import ApiView, all_of, read_query
+from portal.downloads import send_file
+
+RANGE = OpenApiParameter("Range", str, OpenApiParameter.HEADER, description="One range, such as bytes=1000-.")
+
+
+class AnyBytes(BaseRenderer):
+    """Declares the type to the negotiation; the view streams its own answer."""
+
+    media_type = "application/octet-stream"
+    format = "bytes"
+
+    def render(self, data: object, *_: object) -> bytes:
+        return str(data).encode()
+
+
+class Places(ApiView):
+    scopes = {"GET": ("files:read",)}
+    operations = {"GET": "list_places"}
+
+    @extend_schema(responses=PlaceShape(many=True))
+    def get(self, request: Request) -> Response:
+        """The caller's home and the folders of their teams, and how full each is."""
+        shelves = list_shelves(request.user)
+        return all_of([place_of(shelf, load_used(shelf)) for shelf in shelves], PlaceShape)
+
+
+class FolderView(ApiView):
+    scopes = {"GET": ("files:read",)}
+    operations = {"GET": "list_files"}
+
+    @extend_schema(parameters=[PlainPathQuery], responses=FolderShape)
+    def get(self, request: Request) -> Response:
+        """What lies in a folder; "" is the place itself. At most 10,000 entries; `cut` says that there are more."""
+        query = read_query(request, PlainPathQuery)
+        shelf = find_shelf(request.user, query["place"])
+        return Response(FolderShape(listing_of(shelf, query["path"])).data)
+
+
+class Content(ApiView):
+    scopes = {"GET": ("files:read",), "DELETE": ("files:write",)}
+    operations = {"GET": "read_file", "DELETE": "delete_file"}
+    refusals = {"GET": ("409", "416"), "DELETE": ("409",)}
+    renderer_classes = [AnyBytes, JSONRenderer]
+
+    @extend_schema(
+        parameters=[PathQuery, RANGE],
+        responses={
+            (status, "application/octet-stream"): OpenApiResponse({"type": "string", "format": "binary"}, words)
+            for status, words in ((200, "The whole file, always as a download."), (206, "The range."))
+        },
+    )
+    def get(self, request: Request) -> HttpResponseBase:
+        """A file's bytes, or one range of them."""
+        shelf, path = _named(request)
+        return send_file(request._request, shelf.store, path)
+
+    @extend_schema(parameters=[PathQuery], responses={204: None})
+    def delete(self, request: Request) -> Response:
+        """A file, a link, or a folder with all that is in it. It cannot be undone."""
+        shelf, path = _named(request, write=True)
+        shelf.store.remove(path)
+        remeasure(shelf)
+        return Response(status=204)
+
+
+class Move(ApiView):
+    scopes = {"POST": ("files:write",)}
+    operations = {"POST": "move_file"}
+    refusals = {"POST": ("409",)}
+
+    @extend_schema(request=MoveBody, responses={204: None})
+    def post(self, request: Request) -> Response:
+        """Rename within a place. Nothing is overwritten, unless `replace` says so."""
+        body = read_json(request, MoveBody)
+        shelf = find_shelf(request.user, body["place"], write=True)
+        shelf.store.move(body["path"], body["to"], replace=body["replace"])
+        return Response(status=204)
+
+
+class Mkdir(ApiView):
+    scopes = {"POST": ("files:write",)}
+    operations = {"POST": "make_folder"}
+    refusals = {"POST": ("409",)}
+
+    @extend_schema(request=MkdirBody, responses={201: None})
+    def post(self, request: Request) -> Response:
+        """A new folder in one that is there."""
+        body = read_json(request, MkdirBody)
+        find_shelf(request.user, body["place"], write=True).store.make_folder(body["path"])
+        return Response(status=201)
+
+
+def _named(request: Request, write: bool = False) -> tuple[Shelf, str]:
+    query: dict[str, Any] = read_query(request, PathQuery)
+    return find_shelf(request.user, query["place"], write=write), query["path"]

@@ -1,0 +1,118 @@
+"""People's files on their way out: streamed from a descriptor, in ranges, and never as something a browser would run.
+
+What a person keeps is not ours, so on the portal's origin it is a download and nothing else (PROMISES 2.5, 3.3):
+attachment, one opaque type, nosniff, and a sandbox for whoever opens it all the same. The one exception is a raster
+image in a page of ours: its first bytes say that it is PNG, JPEG, GIF or WebP, it is named as exactly that under
+nosniff, and an image decoder runs no script. SVG and HTML are documents, and never shown.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator
+
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.utils.http import content_disposition_header
+
+from common.errors import Conflict
+from common.text import shorten
+from runtimes.storage import Entry, FileStore
+
+PIECE = 256 * 1024
+SANDBOX = "default-src 'none'; sandbox; frame-ancestors 'none'"
+RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+IMAGE_MOST = 32 * 1024 * 1024
+IMAGES = (
+    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
+    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
+    (re.compile(rb"GIF8[79]a"), "image/gif"),
+    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
+)
+
+
+class Reading:
+    """The bytes from `start` up to `end` of a descriptor, piece by piece; closes it, also when nobody ever reads."""
+
+    def __init__(self, fd: int, start: int, end: int):
+        self.fd, self.at, self.end = fd, start, end
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while self.at < self.end:
+            piece = await asyncio.to_thread(os.pread, self.fd, min(PIECE, self.end - self.at), self.at)
+            if not piece:  # it became shorter: the promised length is not kept, so that the reader knows
+                return
+            self.at += len(piece)
+            yield piece
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
+
+
+def send_file(request: HttpRequest, store: FileStore, path: str) -> HttpResponse | StreamingHttpResponse:
+    """A file as a download: all of it, or the one range that is asked for (RFC 9110, section 14)."""
+    fd, entry = store.open_to_read(path)
+    tag = etag_of(entry)
+    start, end = 0, entry.size
+    status = 200
+    if (asked := request.headers.get("Range")) and request.headers.get("If-Range", tag) == tag:
+        found = read_range(asked, entry.size)
+        if found == (0, 0):
+            os.close(fd)
+            return _closed(HttpResponse(status=416, headers={"Content-Range": f"bytes */{entry.size}"}), path)
+        if found is not None:
+            (start, end), status = found, 206
+    response = StreamingHttpResponse(Reading(fd, start, end), status=status, content_type="application/octet-stream")
+    response["Content-Length"], response["ETag"] = str(end - start), tag
+    response["Accept-Ranges"], response["X-Accel-Buffering"] = "bytes", "no"
+    if status == 206:
+        response["Content-Range"] = f"bytes {start}-{end - 1}/{entry.size}"
+    return _closed(response, path)
+
+
+def send_image(store: FileStore, path: str) -> StreamingHttpResponse:
+    """A raster image for an <img> of ours. Raises Conflict (not_an_image) for anything else."""
+    fd, entry = store.open_to_read(path)
+    kind = image_type(os.pread(fd, 16, 0))
+    if not kind or entry.size > IMAGE_MOST:
+        os.close(fd)
+        raise Conflict("not_an_image")
+    response = StreamingHttpResponse(Reading(fd, 0, entry.size), content_type=kind)
+    response["Content-Length"] = str(entry.size)
+    response["Content-Security-Policy"] = SANDBOX
+    response["Cache-Control"] = "private, no-store"
+    return response
+
+
+def image_type(head: bytes) -> str:
+    """By its first 16 bytes; "" for what is none of the four."""
+    return next((kind for magic, kind in IMAGES if magic.match(head)), "")
+
+
+def read_range(text: str, size: int) -> tuple[int, int] | None:
+    """(from, up to) of a single range; (0, 0) for one that lies outside; None for what is not understood: send all."""
+    found = RANGE.fullmatch(text.strip())
+    if not found or found.groups() == ("", ""):
+        return None
+    first, last = found.groups()
+    if not first:
+        return (max(size - int(last), 0), size) if int(last) and size else (0, 0)
+    start, end = int(first), min(int(last) + 1, size) if last else size
+    if last and int(last) < start:
+        return None
+    return (start, end) if start < size else (0, 0)
+
+
+def etag_of(entry: Entry) -> str:
+    return f'"{entry.changed_ns:x}-{entry.size:x}"'
+
+
+def _closed(response: HttpResponse | StreamingHttpResponse, path: str) -> HttpResponse | StreamingHttpResponse:
+    """Under every header that keeps a browser from making anything of it. Unseen characters leave its name."""
+    name = shorten(path.rpartition("/")[2], 255).replace("\ufffd", "_")
+    response["Content-Type"] = "application/octet-stream"
+    response["Content-Disposition"] = content_disposition_header(True, name) or "attachment"
+    response["Content-Security-Policy"] = SANDBOX
+    response["Cache-Control"] = "private, no-store"
+    return response
