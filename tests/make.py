@@ -7,6 +7,7 @@
 `make.cast()` builds the usual world at once. Everything that has a service goes through it, so rows are as in life.
 """
 
+from base64 import b64encode
 from dataclasses import dataclass
 from itertools import count
 
@@ -82,6 +83,13 @@ def expired_token(person: User) -> str:
     secret = token(person)
     ApiToken.objects.filter(user=person).update(expires_at="2020-01-01T00:00Z")
     return secret
+
+
+def ssh_key(seed: int = 1) -> str:
+    """The line of a public Ed25519 key that no private key is known for."""
+    kind, point = b"ssh-ed25519", seed.to_bytes(32, "big")
+    blob = len(kind).to_bytes(4, "big") + kind + len(point).to_bytes(4, "big") + point
+    return f"ssh-ed25519 {b64encode(blob).decode()} ada@laptop"
 
 
 def pool(name: str = "dev", **fields) -> Pool:

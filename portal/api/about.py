@@ -13,13 +13,26 @@ from rest_framework.response import Response
 from common.errors import NotFound
 from portal.api.permissions import ANYBODY
 from portal.api.view import ApiView
+from portal.ssh_door import find_ssh_door
 
 API_VERSION = "1"
 
 
+class SshShape(serializers.Serializer):
+    """Where ssh connects to. host_key: as in known_hosts, without the host's name."""
+
+    host = serializers.CharField()
+    port = serializers.IntegerField()
+    host_key = serializers.CharField()
+    fingerprint = serializers.CharField()
+
+
 class VersionShape(serializers.Serializer):
+    """ssh: null where the platform has no SSH gateway."""
+
     version = serializers.CharField()
     api = serializers.CharField()
+    ssh = SshShape(allow_null=True)
 
 
 class Version(ApiView):
@@ -28,8 +41,8 @@ class Version(ApiView):
 
     @extend_schema(responses=VersionShape)
     def get(self, request: Request) -> Response:
-        """Of the platform, and of this API."""
-        return Response({"version": read_version(), "api": API_VERSION})
+        """Of the platform and of this API, and where SSH answers."""
+        return Response(VersionShape({"version": read_version(), "api": API_VERSION, "ssh": find_ssh_door()}).data)
 
 
 class Description(ApiView):

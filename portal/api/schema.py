@@ -18,6 +18,7 @@ PARTS = {
     "token_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
 }
 WORDS = {
+    "key_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "400": "Something that was sent cannot be used; `errors` names each field.",
     "401": "No session and no live token.",
     "403": "The token lacks the scope, or the person may not do this.",

@@ -3,7 +3,7 @@
 from django.urls import path, re_path, register_converter
 from django.urls.converters import StringConverter
 
-from portal.api import about, cluster, code, files, jobs, logs, me, quotas, uploads
+from portal.api import about, cluster, code, files, jobs, logs, me, quotas, ssh_keys, uploads
 
 
 class JobId(StringConverter):
@@ -34,6 +34,8 @@ urlpatterns = [
     path("me", me.Me.as_view(), name="api-me"),
     path("me/tokens", me.Tokens.as_view(), name="api-tokens"),
     path("me/tokens/<number:token_id>", me.TokenDetail.as_view(), name="api-token"),
+    path("me/ssh-keys", ssh_keys.SshKeys.as_view(), name="api-ssh-keys"),
+    path("me/ssh-keys/<number:key_id>", ssh_keys.SshKeyDetail.as_view(), name="api-ssh-key"),
     path("jobs", jobs.JobList.as_view(), name="api-jobs"),
     path("jobs/<job:job_id>", jobs.JobDetail.as_view(), name="api-job"),
     path("jobs/<job:job_id>:stop", jobs.JobStop.as_view(), name="api-job-stop"),

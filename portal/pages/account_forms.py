@@ -15,7 +15,7 @@ SCOPE_WORDS = {
     "cluster:read": _("Read pools, nodes, GPUs and quotas"),
     "files:read": _("Read your files and those of your teams"),
     "files:write": _("Send, move and delete files"),
-    "tokens:write": _("Make and revoke tokens"),
+    "tokens:write": _("Make and revoke tokens and SSH keys"),
     "webhooks:write": _("Make, change and delete webhooks"),
 }
 DAYS = ((7, _("7 days")), (30, _("30 days")), (90, _("90 days")), (366, _("a year")))

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from portal.pages import account, apps, cluster, home, jobs, look, notices, queue, quota, submit
+from portal.pages import account, apps, cluster, home, jobs, look, notices, queue, quota, ssh_keys, submit
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -33,5 +33,7 @@ urlpatterns = [
     path("settings/password/", account.change_password, name="password"),
     path("settings/tokens/", account.tokens, name="tokens"),
     path("settings/tokens/<int:token_id>/revoke", account.revoke, name="token_revoke"),
+    path("settings/ssh-keys/", ssh_keys.ssh_keys, name="ssh_keys"),
+    path("settings/ssh-keys/<int:key_id>/remove", ssh_keys.remove, name="ssh_key_remove"),
     path("settings/invite/", account.invite, name="invite"),
 ]

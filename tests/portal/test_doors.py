@@ -22,6 +22,7 @@ from django.test import Client
 from django.urls import get_resolver, reverse
 
 from accounts.models import ApiToken
+from accounts.ssh_keys import add_ssh_key
 from files.models import Upload
 from jobs.models import Job
 from portal.live.routing import websocket_urls
@@ -35,6 +36,9 @@ API = {
     ("api-tokens", "GET"): (401, 200, 403),
     ("api-tokens", "POST"): (401, 400, 403),
     ("api-token", "DELETE"): (401, 404, 403),
+    ("api-ssh-keys", "GET"): (401, 200, 403),
+    ("api-ssh-keys", "POST"): (401, 400, 403),
+    ("api-ssh-key", "DELETE"): (401, 404, 403),
     ("api-jobs", "GET"): (401, 200, 403),
     ("api-jobs", "POST"): (401, 400, 403),
     ("api-job", "GET"): (401, 404, 403),
@@ -104,6 +108,9 @@ PAGES = {
     ("tokens", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("tokens", "POST"): (SIGN_IN, 200, SIGN_IN),
     ("token_revoke", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("ssh_keys", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("ssh_keys", "POST"): (SIGN_IN, 200, SIGN_IN),
+    ("ssh_key_remove", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("notices", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("bell", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("notices_read", "POST"): (SIGN_IN, 302, SIGN_IN),
@@ -158,6 +165,7 @@ def build_world():
     cast.upload = Upload.objects.create(uuid=uuid4(), user=cast.ada, name="secret-plan", size=1)
     cast.token = ApiToken.objects.get()
     ApiToken.objects.update(scopes=[])
+    cast.key = add_ssh_key(user=cast.ada, key=make.ssh_key(), name="secret-plan")
     return cast
 
 
@@ -166,6 +174,7 @@ def address(name, world):
         "job_id": world.job.public_id,
         "task_uuid": world.task.uuid,
         "token_id": world.token.pk,
+        "key_id": world.key.pk,
         "name": "dev" if name == "api-pool" else "n1",
         "secret": "no-such-secret",
         "digest": "sha256:" + "0" * 64,

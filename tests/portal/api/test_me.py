@@ -98,3 +98,24 @@ def test_a_suspended_person_has_no_session_left(cast):
     cast.ada.suspended_at = cast.ada.joined_at
     cast.ada.save()
     assert client.get("/api/v1/me").status_code == 401
+
+
+def test_ssh_keys_come_and_go_and_need_their_scope(ada, eve, cast):
+    made = ada.post("me/ssh-keys", {"key": make.ssh_key(), "name": "laptop"})
+    assert (made.status_code, made.json()["name"], made.json()["kind"]) == (201, "laptop", "ssh-ed25519")
+    assert [key["id"] for key in ada.get("me/ssh-keys").json()["results"]] == [made.json()["id"]]
+    taken = eve.post("me/ssh-keys", {"key": make.ssh_key()}).json()["errors"][0]
+    assert (taken["pointer"], taken["code"]) == ("/key", "ssh_key_of_another")
+    weak = Api(make.token(cast.ada, "jobs:write"))
+    assert weak.post("me/ssh-keys", {"key": make.ssh_key(2)}).status_code == 403
+    assert eve.delete(f"me/ssh-keys/{made.json()['id']}").status_code == 404
+    assert ada.delete(f"me/ssh-keys/{made.json()['id']}").status_code == 204
+
+
+def test_the_version_says_where_ssh_answers(nobody, settings, tmp_path):
+    settings.TESSERA_DATA, settings.TESSERA_SSH_PORT = tmp_path, 8471
+    assert nobody.get("version").json()["ssh"] is None
+    kind, blob, _ = make.ssh_key().split()
+    (tmp_path / "ssh_host_ed25519_key.pub").write_text(f"{kind} {blob}\n")
+    ssh = nobody.get("version").json()["ssh"]
+    assert (ssh["port"], ssh["host_key"]) == (8471, f"{kind} {blob}") and ssh["fingerprint"].startswith("SHA256:")

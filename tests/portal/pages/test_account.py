@@ -297,3 +297,15 @@ def test_only_an_admin_invites(ada):
     page = browser(make.admin()).post("/settings/invite/", given).content.decode()
     (path,) = set(re.findall(r"http://testserver(/join/[\w-]+)", page))
     assert browser().get(path).status_code == 200
+
+
+def test_a_person_adds_and_removes_an_ssh_key():
+    ada, client = make.user("ada"), browser()
+    client.force_login(ada)
+    assert client.post("/settings/ssh-keys/", {"key": make.ssh_key(), "name": "laptop"}).status_code == 302
+    page = client.get("/settings/ssh-keys/").content.decode()
+    assert "laptop" in page and ada.ssh_keys.get().fingerprint in page
+    again = client.post("/settings/ssh-keys/", {"key": make.ssh_key()})
+    assert again.status_code == 400 and "before" in again.content.decode()
+    assert client.post(f"/settings/ssh-keys/{ada.ssh_keys.get().pk}/remove").status_code == 302
+    assert not ada.ssh_keys.exists()

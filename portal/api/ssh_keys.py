@@ -1,0 +1,61 @@
+"""The caller's SSH keys."""
+
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.ssh_keys import LONGEST_LINE, NAME_MAX, add_ssh_key, remove_ssh_key
+from portal.api.bodies import JSON, read_json
+from portal.api.view import ApiView, all_of
+
+
+class SshKeyShape(serializers.Serializer):
+    """kind: its type, such as ssh-ed25519. fingerprint: as `ssh-keygen -l` prints it."""
+
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+    kind = serializers.CharField()
+    fingerprint = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    last_used_at = serializers.DateTimeField(allow_null=True)
+    expires_at = serializers.DateTimeField(allow_null=True)
+
+
+class SshKeyAsk(serializers.Serializer):
+    """key: the one line of a .pub file. name: else the key's own comment."""
+
+    key = serializers.CharField(max_length=LONGEST_LINE)
+    name = serializers.CharField(max_length=NAME_MAX, required=False, allow_blank=True)
+
+
+class SshKeyList(serializers.Serializer):
+    results = SshKeyShape(many=True)
+    next_cursor = serializers.CharField(allow_null=True)
+
+
+class SshKeys(ApiView):
+    scopes = {"GET": ("tokens:write",), "POST": ("tokens:write",)}
+    operations = {"GET": "list_ssh_keys", "POST": "add_ssh_key"}
+
+    @extend_schema(responses=SshKeyList)
+    def get(self, request: Request) -> Response:
+        """One's own SSH keys."""
+        return all_of(request.user.ssh_keys.all(), SshKeyShape)
+
+    @extend_schema(request={JSON: SshKeyAsk}, responses={201: OpenApiResponse(SshKeyShape)})
+    def post(self, request: Request) -> Response:
+        """Add a public key; it opens one's notebooks and jobs by SSH."""
+        row = add_ssh_key(user=request.user, **read_json(request, SshKeyAsk))
+        return Response(SshKeyShape(row).data, status=201)
+
+
+class SshKeyDetail(ApiView):
+    scopes = {"DELETE": ("tokens:write",)}
+    operations = {"DELETE": "remove_ssh_key"}
+
+    @extend_schema(responses={204: OpenApiResponse(None, "It opens nothing any more.")})
+    def delete(self, request: Request, key_id: int) -> Response:
+        """Remove one of one's own keys; what it opened is closed within half a minute."""
+        remove_ssh_key(user=request.user, key_id=key_id)
+        return Response(status=204)

@@ -1,0 +1,72 @@
+"""Settings, SSH keys: the keys that open one's notebooks and jobs, and how to connect."""
+
+from typing import cast
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from accounts.models import User
+from accounts.ssh_keys import LONGEST_LINE, NAME_MAX, add_ssh_key, remove_ssh_key
+from common.errors import InvalidInput
+from common.rates import count
+from portal.forms import bind
+from portal.pages.entry import signed_in
+from portal.ssh_door import find_ssh_door
+
+
+class SshKeyForm(forms.Form):
+    key = forms.CharField(
+        label=gettext_lazy("Public key"),
+        max_length=LONGEST_LINE,
+        help_text=gettext_lazy("The one line of a file such as ~/.ssh/id_ed25519.pub."),
+        widget=forms.Textarea(
+            attrs={
+                "rows": 4,
+                "class": "mono",
+                "spellcheck": "false",
+                "autocomplete": "off",
+                "placeholder": "ssh-ed25519 AAAA…",
+            }
+        ),
+    )
+    name = forms.CharField(
+        label=gettext_lazy("Name"),
+        max_length=NAME_MAX,
+        required=False,
+        help_text=gettext_lazy("Such as “laptop”. Left empty, it is the key’s own comment."),
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
+
+
+@never_cache
+@signed_in
+@require_http_methods(["GET", "HEAD", "POST"])
+def ssh_keys(request: HttpRequest) -> HttpResponse:
+    """The person's keys; the form adds one."""
+    user = cast(User, request.user)
+    form = SshKeyForm(request.POST or None)
+    if form.is_valid():
+        count("ssh keys", user.username, limit=60, per_s=3600)
+        try:
+            made = add_ssh_key(user=user, **form.cleaned_data)
+        except InvalidInput as error:
+            bind(form, error)
+        else:
+            messages.success(request, _("The key “%(name)s” opens your notebooks and jobs now.") % {"name": made.name})
+            return redirect("ssh_keys")
+    context = {"form": form, "keys": list(user.ssh_keys.all()), "door": find_ssh_door()}
+    return render(request, "account/ssh_keys.html", context, status=400 if form.is_bound else 200)
+
+
+@signed_in
+@require_POST
+def remove(request: HttpRequest, key_id: int) -> HttpResponse:
+    remove_ssh_key(user=cast(User, request.user), key_id=key_id)
+    messages.success(request, _("The key is removed. What it had opened is closed within half a minute."))
+    return redirect("ssh_keys")
