@@ -1,18 +1,22 @@
-"""What the portal may ask the scheduler: could this ever run, what is free now. Reads only."""
+"""What the portal may ask the scheduler: could this ever run, would it start now, what is free now. Reads only."""
 
-from dataclasses import dataclass
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
 
 from accounts.models import User
-from common.errors import FieldError, Hint, Impossible
+from common.errors import FieldError, Hint, Impossible, PlatformError
 from common.resources import cpu_text, memory_text
+from jobs.jobfile.spec import JobSpec
 from jobs.models import Job
-from jobs.submit import Draft
+from jobs.submit import Draft, choose_pool
 from quotas.models import Quota
+from scheduler.core.cycle import run_cycle
 from scheduler.core.possible import could_ever_run
-from scheduler.core.types import Refusal
+from scheduler.core.types import Policy, Refusal, Waiting
 from scheduler.models import Lease
 from scheduler.runtime import the_runtime
 from scheduler.snapshots import World, build_waiting, load_world
@@ -54,27 +58,45 @@ class PoolRoom:
     waiting: int
 
 
+@dataclass(frozen=True)
+class Promise:
+    """What would become of a spec that is submitted now.
+
+    starts: in the next pass. pool: where it would go, "" where it can never run. reasons: else why it would wait, as
+    Job.wait_reasons; empty where it can never run.
+    """
+
+    starts: bool = False
+    pool: str = ""
+    reasons: tuple[dict, ...] = ()
+
+    @property
+    def possible(self) -> bool:
+        return bool(self.pool)
+
+
 def runtime_has_containers() -> bool:
     return the_runtime().capabilities.containers
 
 
 def check_possible(draft: Draft) -> None:
     """Raises Impossible where the draft could never run here, naming each field and the nearest possible value."""
-    job = Job(team=draft.team, user=draft.user, pool=draft.pool, gang=draft.gang, submitted_at=UNIX_EPOCH)
-    world = load_world(jobs=[], user_id=draft.user.pk)
-    waiting = build_waiting(
-        job,
-        team=[team.pk for team in world.teams].index(draft.team.pk),
-        user=world.user_ids.index(draft.user.pk),
-        pool=[pool.pk for pool in world.pools].index(draft.pool.pk),
-        kinds=world.kinds,
-    )
-    if refusals := could_ever_run(world.snapshot, waiting):
-        raise Impossible(
-            [_field_error(refusal, draft) for refusal in refusals],
-            [hint for refusal in refusals if (hint := _hint(refusal))],
-            pool=draft.pool.name,
-        )
+    _check(draft, load_world(jobs=[], user_id=draft.user.pk))
+
+
+def promise_starts(user: User, specs: Sequence[JobSpec]) -> list[Promise]:
+    """A promise for each spec, each for itself: the scheduler's own pass over the queue as it is, with one job more."""
+    world = load_world(user_id=user.pk)
+    containers = runtime_has_containers()
+    found = []
+    for spec in specs:
+        try:
+            draft = choose_pool(user=user, spec=spec, check=lambda draft: _check(draft, world), containers=containers)
+        except PlatformError:  # of no team, no quota, too large
+            found.append(Promise())
+        else:
+            found.append(_promise(draft, world))
+    return found
 
 
 def free_now(user: User) -> list[PoolRoom]:
@@ -89,6 +111,37 @@ def free_now(user: User) -> list[PoolRoom]:
 def last_cycle() -> Lease | None:
     """The scheduler's own pulse: when its last pass ended and how long it took."""
     return Lease.objects.filter(name="cycle").first()
+
+
+def _check(draft: Draft, world: World) -> None:
+    if refusals := could_ever_run(world.snapshot, _waiting(draft, world, UNIX_EPOCH)):
+        raise Impossible(
+            [_field_error(refusal, draft) for refusal in refusals],
+            [hint for refusal in refusals if (hint := _hint(refusal))],
+            pool=draft.pool.name,
+        )
+
+
+def _promise(draft: Draft, world: World) -> Promise:
+    now = time.time()
+    mine = _waiting(draft, world, datetime.fromtimestamp(now, UTC))
+    snapshot = replace(world.snapshot, waiting=(*world.snapshot.waiting, mine))
+    plan = run_cycle(snapshot, Policy(), now)
+    refusals = plan.refusals.get(mine.job, [])
+    reasons = tuple({"code": refusal.reason, "params": dict(refusal.params)} for refusal in refusals)
+    return Promise(any(start.job == mine.job for start in plan.starts), draft.pool.name, reasons)
+
+
+def _waiting(draft: Draft, world: World, submitted_at: datetime) -> Waiting:
+    """The draft as a job behind all others: 0 is nobody's id."""
+    job = Job(team=draft.team, user=draft.user, pool=draft.pool, gang=draft.gang, submitted_at=submitted_at)
+    return build_waiting(
+        job,
+        team=[team.pk for team in world.teams].index(draft.team.pk),
+        user=world.user_ids.index(draft.user.pk),
+        pool=[pool.pk for pool in world.pools].index(draft.pool.pk),
+        kinds=world.kinds,
+    )
 
 
 def _room(world: World, place: int, team_ids: list[int], waiting: int) -> PoolRoom:

@@ -1,0 +1,203 @@
+"""A notebook as the pages show it: words for its state, its size, where it is, when it stops. Reads only."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from django.conf import settings
+from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from accounts.models import User
+from common.resources import show_duration
+from jobs.models import Task
+from jobs.states import TaskState
+from notebooks.models import Notebook
+from notebooks.states import NotebookState
+from portal.pages.job_view import JobView, Reach, view_jobs
+from portal.pages.sizes import size_words
+
+SOON = timedelta(minutes=15)
+"""So long before its end a notebook warns."""
+
+
+class NotebookView:
+    """One notebook for one reader. start: its newest start as a job; None before the first."""
+
+    def __init__(self, notebook: Notebook, user: User, start: JobView | None = None):
+        self.notebook = notebook
+        self.user = user
+        self.start = start or (JobView(notebook.job, Reach(user)) if notebook.job else None)
+        self.state = notebook.state
+
+    @property
+    def id(self) -> str:
+        return self.notebook.public_id
+
+    @property
+    def name(self) -> str:
+        return self.notebook.name
+
+    @property
+    def is_own(self) -> bool:
+        """Admins and auditors see that a notebook exists; only its owner opens or changes it."""
+        return self.notebook.user_id == self.user.pk
+
+    # ---- state ----
+
+    @property
+    def state_words(self) -> str:
+        return str(NotebookState(self.state).label)
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.state == NotebookState.QUEUED
+
+    @property
+    def is_starting(self) -> bool:
+        return self.state == NotebookState.STARTING
+
+    @property
+    def is_running(self) -> bool:
+        return self.state == NotebookState.RUNNING
+
+    @property
+    def is_stopping(self) -> bool:
+        return self.state == NotebookState.STOPPING or (self._stop_wanted and self.is_started)
+
+    @property
+    def is_started(self) -> bool:
+        return self.notebook.is_started
+
+    @property
+    def has_failed(self) -> bool:
+        return self.state == NotebookState.FAILED
+
+    @property
+    def may_open(self) -> bool:
+        return self.is_own and self.is_started and not self.is_stopping
+
+    @property
+    def may_start(self) -> bool:
+        return self.is_own and not self.is_started
+
+    @property
+    def may_stop(self) -> bool:
+        return self.is_own and self.is_started and not self._stop_wanted
+
+    @property
+    def _stop_wanted(self) -> bool:
+        return self.notebook.job is not None and self.notebook.job.stop_requested_at is not None
+
+    @property
+    def sentence(self) -> str:
+        """Its state in one sentence."""
+        if self.start is None:
+            return _("It has not been started yet.")
+        if self.has_failed or not self.is_started:
+            return self.ended
+        if self.is_waiting and not self._stop_wanted:
+            return self.start.sentence
+        if self.is_stopping:
+            return _("It is stopping.")
+        where = {"where": ", ".join(self.where) or _("a node")}
+        if self.is_running:
+            return _("It runs on %(where)s.") % where
+        return _("It starts on %(where)s.") % where
+
+    @property
+    def ended(self) -> str:
+        """Why its last start ended: "bob stopped it." """
+        return self.start.end if self.start else ""
+
+    @property
+    def ended_at(self) -> datetime | None:
+        return self.notebook.job.ended_at if self.notebook.job else None
+
+    @property
+    def hint(self) -> str:
+        return self.start.hint if self.start and self.has_failed else ""
+
+    # ---- what and where ----
+
+    @property
+    def gpu(self) -> str:
+        """In the job file's words; what the next start asks."""
+        return str(self.notebook.spec["gpu"])
+
+    @property
+    def ask(self) -> str:
+        return size_words(self.gpu)
+
+    @property
+    def now_ask(self) -> str:
+        """What the running start holds, "" where that is what the next one asks too."""
+        held = self.start.ask if self.start and self.is_started else self.ask
+        return "" if held == self.ask else held
+
+    @property
+    def where(self) -> list[str]:
+        return self.start.where if self.start else []
+
+    @property
+    def simulated(self) -> bool:
+        return self.start is not None and self.start.simulated
+
+    @cached_property
+    def task(self) -> Task | None:
+        return self.start.tasks[0] if self.start and self.start.tasks else None
+
+    @property
+    def folder(self) -> str:
+        return f"~/{self.notebook.folder}"
+
+    # ---- its end ----
+
+    @property
+    def stops_at(self) -> datetime | None:
+        return self.notebook.stops_at if self.is_started else None
+
+    @property
+    def left(self) -> str:
+        """How long until it stops: "2h57m"; "" where nothing ends it."""
+        if self.stops_at is None:
+            return ""
+        return show_duration(60 * max(int((self.stops_at - timezone.now()).total_seconds()) // 60, 0))
+
+    @property
+    def stops_soon(self) -> bool:
+        return self.stops_at is not None and self.stops_at - timezone.now() <= SOON
+
+    # ---- ways in ----
+
+    @property
+    def ssh_command(self) -> str:
+        """`ssh NAME@host -p PORT`, "" where there is no SSH gateway."""
+        port = getattr(settings, "TESSERA_SSH_PORT", 0)
+        host = settings.TESSERA_PUBLIC_URL.partition("://")[2].rpartition(":")[0] or "localhost"
+        return f"ssh {self.name}@{host} -p {port}" if port else ""
+
+    @property
+    def terminal(self) -> str:
+        """The address of its terminal, "" where the portal has none."""
+        try:
+            return reverse("terminal", args=[self.name])
+        except NoReverseMatch:
+            return ""
+
+    @property
+    def has_container(self) -> bool:
+        """There is something to enter: its container runs, whether JupyterLab answers yet or not."""
+        return self.task is not None and self.task.state == TaskState.RUNNING and not self.is_stopping
+
+    @property
+    def cli_command(self) -> str:
+        return f"tessera open {self.name} --in vscode"
+
+
+def view_notebooks(notebooks: Iterable[Notebook], user: User) -> list[NotebookView]:
+    """Views of `notebooks` (with_names), whose starts and tasks are read in one query each."""
+    notebooks = list(notebooks)
+    starts = {view.job.pk: view for view in view_jobs([one.job for one in notebooks if one.job], user)}
+    return [NotebookView(one, user, starts.get(one.job_id)) for one in notebooks]
