@@ -1,0 +1,90 @@
+"""Websockets between a page of an app and its program."""
+
+import asyncio
+
+import aiohttp
+import pytest
+from asgiref.sync import sync_to_async
+
+MIB = 1024 * 1024
+PATIENCE_S = 10
+
+
+def dial(world, cookie, origin=None, protocols=(), **more):
+    headers = {"Host": world.origin.removeprefix("http://"), "Cookie": cookie, "Origin": origin or world.origin}
+    there = f"http://127.0.0.1:{world.port}/ws?session_id=1"
+    return world.session.ws_connect(there, headers=headers, protocols=protocols, max_msg_size=0, **more)
+
+
+async def test_the_program_chooses_the_sub_protocol_before_the_browser_is_accepted(world):
+    async with dial(world, await world.enter(), protocols=("v0.other", "v1.kernel")) as end:
+        assert end.protocol == "v1.kernel"
+        await end.send_str("hello")
+        await end.send_bytes(b"\x00\xff")
+        assert (await end.receive_str(), await end.receive_bytes()) == ("hello", b"\x00\xff")
+    assert world.program.asked[0].headers["Origin"] == world.origin
+    assert "Cookie" not in world.program.asked[0].headers
+
+
+async def test_a_message_may_be_large(world):
+    async with dial(world, await world.enter()) as end:
+        await end.send_bytes(bytes(20 * MIB))
+        assert len(await end.receive_bytes(timeout=PATIENCE_S)) == 20 * MIB
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:8470", "null", "http://evil.example", "other app"])
+async def test_a_page_of_another_address_gets_no_socket(world, origin):
+    cookie = await world.enter()
+    origin = world.origin.replace(world.label, "a" * 20) if origin == "other app" else origin
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await dial(world, cookie, origin)
+    assert refused.value.status == 403 and not world.program.asked
+
+
+async def test_a_visitor_gets_no_socket(world):
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await dial(world, f"{world.cookie_name}=guessed")
+    assert refused.value.status == 401 and not world.sockets.dialled
+
+
+async def test_a_program_without_sockets_says_so(world):
+    world.sockets.tasks[world.task.uuid.hex].clear()
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await dial(world, await world.enter())
+    assert refused.value.status == 502
+
+
+async def test_the_programs_close_code_reaches_the_browser(world):
+    async with dial(world, await world.enter()) as end:
+        await end.send_str("close 4123")
+        assert (await end.receive(PATIENCE_S)).type is aiohttp.WSMsgType.CLOSE
+        assert end.close_code == 4123
+
+
+async def test_the_browsers_close_code_reaches_the_program(world):
+    end = await dial(world, await world.enter())
+    await end.close(code=4321)
+    await asyncio.wait_for(world.program.left.wait(), PATIENCE_S)
+    assert world.program.closed_with == 4321
+
+
+async def test_an_open_socket_ends_with_the_session_of_the_portal(world, short_waits):
+    browser = await sync_to_async(world.client)(world.cast.ada)
+    end = await dial(world, await world.enter(browser=browser))
+    await sync_to_async(browser.logout)()
+    assert (await end.receive(PATIENCE_S)).type is aiohttp.WSMsgType.CLOSE
+    assert end.close_code == 4403
+    await asyncio.wait_for(world.program.left.wait(), PATIENCE_S)
+
+
+async def test_messages_wait_for_a_program_that_does_not_read(world):
+    """Nothing is kept for it in between: the sender is held up."""
+    world.program.go.clear()
+    end = await dial(world, await world.enter())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(3):
+            while True:  # echoes are not read here, so that soon the program cannot write, and then not read
+                await end.send_bytes(bytes(MIB))
+                world.program.received += 1
+    assert world.program.received < 64
+    await end.close()
