@@ -1,5 +1,6 @@
 """Whose request is it: exact origins, and one session cookie. Pages, API and the socket ask the same questions."""
 
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -23,3 +24,10 @@ def count_session_cookies(cookie_header: str) -> int:
     """How many cookies carry the session's name. Two mean that another host of this machine tossed one at us."""
     names = [pair.partition("=")[0].strip() for pair in cookie_header.split(";")]
     return names.count(settings.SESSION_COOKIE_NAME)
+
+
+def comes_from_our_page(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a websocket's handshake (its ASGI headers) was made by a page of the portal, with one session at most."""
+    pairs = [(name, value.decode("latin-1")) for name, value in headers]
+    cookies = "; ".join(value for name, value in pairs if name == b"cookie")
+    return dict(pairs).get(b"origin") == own_origin() and count_session_cookies(cookies) < 2

@@ -13,7 +13,8 @@ django_application = get_asgi_application()  # loads the apps: the imports below
 from portal.api.body_limit import BodyLimit  # noqa: E402
 from portal.entering import the_access  # noqa: E402
 from portal.gateway.gateway import Gateway  # noqa: E402
-from portal.live.routing import websocket_urls  # noqa: E402
+from portal.gateway.routing import websocket_urls as terminal_urls  # noqa: E402
+from portal.live.routing import websocket_urls as live_urls  # noqa: E402
 
 FORM_BYTES = 1024 * 1024
 """What a form sends beside an uploaded pack of code."""
@@ -21,7 +22,7 @@ FORM_BYTES = 1024 * 1024
 portal_application = ProtocolTypeRouter(
     {
         "http": BodyLimit(django_application, settings.CODE_MAX_BYTES + FORM_BYTES),
-        "websocket": AuthMiddlewareStack(URLRouter(websocket_urls)),
+        "websocket": AuthMiddlewareStack(URLRouter([*live_urls, *terminal_urls])),
     }
 )
 application = Gateway(portal_application, the_access)  # the hosts of people's apps never reach Django

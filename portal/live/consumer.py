@@ -17,7 +17,7 @@ from django.conf import settings
 
 from portal.live.log_tail import LogTail
 from portal.live.rights import read_rights, sees_task
-from portal.origin import count_session_cookies, own_origin
+from portal.origin import comes_from_our_page
 from runtimes.logs import LogStore
 
 log = logging.getLogger("tessera.live")
@@ -36,7 +36,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         self.running: set[asyncio.Task] = set()
         self.tails: dict[str, LogTail] = {}
         self.rights = None
-        if not self._comes_from_our_page():
+        if not comes_from_our_page(self.scope["headers"]):
             await self.close()
             return
         self.rights = await read_rights(self.scope["session"].session_key)
@@ -105,12 +105,6 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
     _answers = {"ping": _ping, "follow": _follow, "unfollow": _unfollow, "ack": _ack}
 
     # ---- by itself ----
-
-    def _comes_from_our_page(self) -> bool:
-        headers = dict(self.scope["headers"])
-        origin = headers.get(b"origin", b"").decode("latin-1")
-        cookies = "; ".join(value.decode("latin-1") for name, value in self.scope["headers"] if name == b"cookie")
-        return origin == own_origin() and count_session_cookies(cookies) < 2
 
     async def _tell_soon(self) -> None:
         await asyncio.sleep(GATHER_S)

@@ -1,19 +1,14 @@
 """What a session may hear, read afresh from the database each time."""
 
 from dataclasses import dataclass
-from importlib import import_module
-from types import SimpleNamespace
 
 from channels.db import database_sync_to_async
-from django.conf import settings
-from django.contrib.auth import get_user
 
 from accounts.models import Team, User
 from cluster.models import Pool
 from jobs.models import Task
 from jobs.states import TASK_FINAL
-
-SessionStore = import_module(settings.SESSION_ENGINE).SessionStore
+from portal.signed_in import person_of
 
 
 @dataclass(frozen=True)
@@ -28,8 +23,8 @@ class Rights:
 @database_sync_to_async
 def read_rights(session_key: str | None) -> Rights | None:
     """Of the session that this key opens; None when it is over, the password was changed or the person suspended."""
-    user = get_user(SimpleNamespace(session=SessionStore(session_key)))  # type: ignore[arg-type]
-    if not user.is_authenticated or not user.is_active:
+    user = person_of(session_key)
+    if user is None:
         return None
     teams = Team.objects.all() if user.sees_all else Team.objects.filter(memberships__user=user)
     groups = {f"user-{user.pk}"}

@@ -1,0 +1,17 @@
+"""Whose session is it, read afresh from the database: for sockets, which stay open while sessions end."""
+
+from importlib import import_module
+from types import SimpleNamespace
+
+from django.conf import settings
+from django.contrib.auth import get_user
+
+from accounts.models import User
+
+SessionStore = import_module(settings.SESSION_ENGINE).SessionStore
+
+
+def person_of(session_key: str | None) -> User | None:
+    """None when the session is over, the password was changed or the person suspended."""
+    user = get_user(SimpleNamespace(session=SessionStore(session_key)))  # type: ignore[arg-type]
+    return user if user.is_authenticated and user.is_active else None
