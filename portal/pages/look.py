@@ -34,6 +34,7 @@ class NavItem:
 NAV = (
     NavItem("home", _("Home"), "home", (), on_phone=True),
     NavItem("jobs", _("Jobs"), "list-details", ("/jobs/", "/j/"), on_phone=True),
+    NavItem("files", _("Files"), "folder", ("/files/",)),
     NavItem("queue", _("Queue"), "list-numbers", ("/queue/",), on_phone=True),
     NavItem("cluster", _("Cluster"), "server-2", ("/cluster/", "/nodes/"), on_phone=True),
     NavItem("gpu_map", _("GPU map"), "layout-grid", ("/cluster/gpus/",)),

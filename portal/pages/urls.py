@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from portal.pages import account, apps, cluster, home, jobs, look, notices, queue, quota, ssh_keys, submit
+from portal.pages import account, apps, cluster, files, home, jobs, look, notices, queue, quota, ssh_keys, submit
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -21,6 +21,14 @@ urlpatterns = [
     path("cluster/gpus/", cluster.show_gpu_map, name="gpu_map"),
     path("nodes/<str:name>/", cluster.show_node, name="node"),
     path("quota/", quota.show_quota, name="quota"),
+    path("files/", files.show_home, name="files"),
+    path("files/team/<str:name>/", files.show_team, name="files_team"),
+    path("files/view", files.view_file, name="file_view"),
+    path("files/content", files.download_file, name="file_content"),
+    path("files/image", files.show_image, name="file_image"),
+    path("files/mkdir", files.make_folder, name="file_mkdir"),
+    path("files/move", files.move_file, name="file_move"),
+    path("files/delete", files.delete_file, name="file_delete"),
     path("sign-in/", account.sign_in, name="sign_in"),
     path("sign-in/<str:secret>", account.sign_in_by_link, name="sign_in_by_link"),
     path("join/<str:secret>", account.join, name="join"),

@@ -1,0 +1,113 @@
+"""How people's files look: names that hide nothing, rows, the way to a folder, and the beginning of a text."""
+
+import unicodedata
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+
+from common.amounts import show_bytes
+from common.text import bad_character
+from files.shelves import Shelf
+from runtimes.storage import Entry
+
+ICONS = {"folder": "folder", "file": "file", "link": "link", "other": "question-mark"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """name: exact, for forms; shown: for eyes. href: the folder, or the file's page; "" for what cannot be opened."""
+
+    name: str
+    shown: str
+    kind: str
+    icon: str
+    href: str
+    download: str
+    size: str
+    changed_at: datetime
+
+    @classmethod
+    def of(cls, shelf: Shelf, folder: str, entry: Entry, name: str) -> "Row":
+        path = join(folder, name)
+        query = urlencode({"place": shelf.name, "path": path})
+        is_file = entry.kind == "file"
+        opens = {"folder": address(shelf, path), "other": ""}.get(entry.kind, f"{reverse('file_view')}?{query}")
+        return cls(
+            name=name,
+            shown=show_name(name),
+            kind=entry.kind,
+            icon=ICONS[entry.kind],
+            href=opens,
+            download=f"{reverse('file_content')}?{query}" if is_file else "",
+            size=show_bytes(entry.size) if is_file else "",
+            changed_at=_time_of(entry),
+        )
+
+
+@dataclass(frozen=True)
+class Crumb:
+    words: str
+    href: str
+
+
+@dataclass(frozen=True)
+class Text:
+    """lines: ready to be shown as text. cut: there is more of it."""
+
+    body: str
+    cut: bool
+
+
+def rows_of(shelf: Shelf, folder: str, entries: list[Entry]) -> list[Row]:
+    return [Row.of(shelf, folder, entry, entry.name) for entry in entries]
+
+
+def crumbs_of(shelf: Shelf, path: str) -> list[Crumb]:
+    """From the place down to `path`."""
+    crumbs = [Crumb(shelf.team.name if shelf.team else _("My home"), address(shelf, ""))]
+    names = path.split("/") if path else []
+    for depth, name in enumerate(names, 1):
+        crumbs.append(Crumb(show_name(name), address(shelf, "/".join(names[:depth]))))
+    return crumbs
+
+
+def address(shelf: Shelf, path: str, page: int = 1) -> str:
+    """Of a folder's page."""
+    there = reverse("files_team", args=[shelf.team.name]) if shelf.team else reverse("files")
+    asked = {**({"path": path} if path else {}), **({"page": page} if page > 1 else {})}
+    return f"{there}?{urlencode(asked)}" if asked else there
+
+
+def join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def show_name(name: str) -> str:
+    r"""The name with whatever cannot be seen, or turns the direction, written out: "a\u202etxt"."""
+    return "".join(_written(char) if bad_character(char) else char for char in name)
+
+
+def text_of(head: bytes, *, cut: bool) -> Text | None:
+    """The first bytes as text; None where they are none (a NUL, or mostly no UTF-8)."""
+    text = head.decode("utf-8", errors="replace")
+    if "\0" in text or text.count("\ufffd") > 8 + len(text) // 20:
+        return None
+    return Text("".join(char if _is_plain(char) else _written(char) for char in text), cut)
+
+
+def _is_plain(char: str) -> bool:
+    return char in "\n\t" or unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Zl", "Zp"} or char == "\ufeff"
+
+
+def _written(char: str) -> str:
+    return "" if char == "\r" else char.encode("unicode_escape").decode("ascii")
+
+
+def _time_of(entry: Entry) -> datetime:
+    try:
+        return datetime.fromtimestamp(entry.changed_ns / 1e9, tz=UTC)
+    except (OverflowError, ValueError):  # a file may claim any year
+        return datetime(1970, 1, 1, tzinfo=UTC)
