@@ -13,9 +13,11 @@ from itertools import count
 
 from accounts.models import ApiToken, Team, TeamRole, User
 from accounts.services import SCOPES, add_member, create_team, create_token, create_user
+from accounts.webhooks import create_webhook
 from cluster.models import Gpu, Node, Pool
 from common.resources import gpu_milli, parse_gpu, slice_of
 from events.bus import RUNTIME
+from events.models import Webhook
 from jobs.jobfile.parse import parse_spec
 from jobs.lifecycle import move_task
 from jobs.models import Job, Task
@@ -90,6 +92,10 @@ def ssh_key(seed: int = 1) -> str:
     kind, point = b"ssh-ed25519", seed.to_bytes(32, "big")
     blob = len(kind).to_bytes(4, "big") + kind + len(point).to_bytes(4, "big") + point
     return f"ssh-ed25519 {b64encode(blob).decode()} ada@laptop"
+
+
+def webhook(person: User, team: Team | None = None, *topics: str, name: str = "ci") -> Webhook:
+    return create_webhook(actor=person, name=name, url="https://example.com/hook", topics=list(topics), team=team)[0]
 
 
 def pool(name: str = "dev", **fields) -> Pool:

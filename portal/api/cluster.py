@@ -8,7 +8,7 @@ from rest_framework.response import Response
 from cluster.models import Pool
 from common.errors import NotFound
 from portal.api.cluster_shapes import GpuShape, NodeShape, PoolShape, QueueShape, RoomShape
-from portal.api.view import ApiView, all_of, read_query
+from portal.api.view import ApiView, FieldsQuery, all_of, read_query
 from portal.sight import active_rows, gpu_slices, node_views, queue_rows
 from scheduler.preview import free_now, last_cycle
 
@@ -17,7 +17,11 @@ class PoolQuery(serializers.Serializer):
     pool = serializers.CharField(max_length=64, required=False)
 
 
-class CardQuery(PoolQuery):
+class NodesQuery(PoolQuery, FieldsQuery):
+    """pool: only those with a card of it. fields: those that are wanted, with commas."""
+
+
+class CardQuery(NodesQuery):
     node = serializers.CharField(max_length=64, required=False)
 
 
@@ -34,9 +38,9 @@ class ClusterView(ApiView):
 class PoolList(ClusterView):
     operations = {"GET": "list_pools"}
 
-    @extend_schema(responses=list_of(PoolShape, "PoolList"))
+    @extend_schema(parameters=[FieldsQuery], responses=list_of(PoolShape, "PoolList"))
     def get(self, request: Request) -> Response:
-        return all_of(Pool.objects.all(), PoolShape)
+        return all_of(Pool.objects.all(), PoolShape, **read_query(request, FieldsQuery))
 
 
 class PoolDetail(ClusterView):
@@ -53,10 +57,12 @@ class PoolDetail(ClusterView):
 class NodeList(ClusterView):
     operations = {"GET": "list_nodes"}
 
-    @extend_schema(parameters=[PoolQuery], responses=list_of(NodeShape, "NodeList"))
+    @extend_schema(parameters=[NodesQuery], responses=list_of(NodeShape, "NodeList"))
     def get(self, request: Request) -> Response:
         """Every machine with its cards and who holds what of it."""
-        return all_of(node_views(request.user, **read_query(request, PoolQuery)), NodeShape)
+        query = read_query(request, NodesQuery)
+        fields = query.pop("fields", None)
+        return all_of(node_views(request.user, **query), NodeShape, fields)
 
 
 class NodeDetail(ClusterView):
@@ -76,7 +82,9 @@ class GpuList(ClusterView):
     @extend_schema(parameters=[CardQuery], responses=list_of(GpuShape, "GpuList"))
     def get(self, request: Request) -> Response:
         """Every card with its slices. Those of other teams say team, size, state and expected end, and no more."""
-        return all_of(gpu_slices(request.user, **read_query(request, CardQuery)), GpuShape)
+        query = read_query(request, CardQuery)
+        fields = query.pop("fields", None)
+        return all_of(gpu_slices(request.user, **query), GpuShape, fields)
 
 
 class QueueView(ClusterView):

@@ -1,5 +1,6 @@
 """Jobs: list, submit, look, stop, retry, hold, release."""
 
+import re
 from collections.abc import Callable
 
 from django.db.models import Prefetch, Q
@@ -9,20 +10,38 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from common.errors import FieldError, InvalidInput, NotFound
+from common.errors import FieldError, InvalidInput, NotFound, PlatformError
 from events.models import Event
 from jobs.control import hold_job, release_job, retry_job, stop_job
 from jobs.jobfile.load import load_jobfile, load_json
 from jobs.jobfile.parse import parse_spec
-from jobs.models import Job, JobQuerySet, Task
+from jobs.models import Job, JobKind, JobQuerySet, Task
 from jobs.states import JobState
 from jobs.submit import submit_job
-from portal.api.bodies import JSON, MAX_JSON, MAX_YAML, YAML, media_type, read_body
+from portal.api.bodies import JSON, MAX_JSON, MAX_YAML, YAML, media_type, read_body, read_json
+from portal.api.fields import JobStateField
 from portal.api.job_shapes import EventShape, JobShape, TaskShape, Wait, show_wait
-from portal.api.view import ApiView, PageQuery, all_of, page, read_query
+from portal.api.problems import problem
+from portal.api.schema import Problem
+from portal.api.view import (
+    ApiView,
+    FieldsQuery,
+    PageQuery,
+    Sorts,
+    all_of,
+    page,
+    read_moment,
+    read_name,
+    read_query,
+    read_small_number,
+)
 from scheduler.preview import check_possible, runtime_has_containers
 
 MAX_KEY = 200
+MAX_BULK = 200
+JOB_ID = re.compile(r"job-([1-9][0-9]{0,17})")
+SORTS: Sorts = {"submitted_at": read_moment, "priority": read_small_number, "name": read_name}
+SORT_WORDS = [way + name for name in ("id", *SORTS) for way in ("", "-")]
 TASKS = Prefetch("tasks", Task.objects.select_related("job", "node"))
 
 
@@ -39,12 +58,20 @@ def find_job(request: Request, job_id: str) -> Job:
 
 
 class JobsQuery(PageQuery):
-    """state: one or more, with commas. owner: a user name, or "me". q: part of the name, or an id."""
+    """state: one or more, with commas. user (or owner): a user name, or "me". q: part of the name, or an id.
+
+    label: "name", or "name:value". since: submitted then or later. sort: the newest first where it is left out.
+    """
 
     state = serializers.CharField(max_length=200, required=False)
     team = serializers.CharField(max_length=64, required=False)
     pool = serializers.CharField(max_length=64, required=False)
     owner = serializers.CharField(max_length=64, required=False)
+    user = serializers.CharField(max_length=64, required=False)
+    kind = serializers.ChoiceField(choices=JobKind.choices, required=False)
+    label = serializers.CharField(max_length=200, required=False)
+    since = serializers.DateTimeField(required=False)
+    sort = serializers.ChoiceField(choices=SORT_WORDS, required=False)
     q = serializers.CharField(max_length=100, required=False)
 
 
@@ -57,12 +84,14 @@ class JobList(ApiView):
     scopes = {"GET": ("jobs:read",), "POST": ("jobs:write",)}
     operations = {"GET": "list_jobs", "POST": "submit_job"}
     refusals = {"POST": ("409", "422")}
+    rates = {"POST": ("submits",)}
 
     @extend_schema(parameters=[JobsQuery], responses=JobPage)
     def get(self, request: Request) -> Response:
         """The jobs of one's teams, the newest first."""
         query = read_query(request, JobsQuery)
-        return page(filter_jobs(visible_jobs(request), query, request), query, JobShape, newest_first=True)
+        jobs = filter_jobs(visible_jobs(request), query, request)
+        return page(jobs, query, JobShape, newest_first=True, sorts=SORTS)
 
     @extend_schema(
         parameters=[
@@ -145,6 +174,59 @@ class JobRelease(JobAction):
     service = staticmethod(release_job)
 
 
+class BulkAsk(serializers.Serializer):
+    """ids: job-412 and so on. One that is named twice is done once."""
+
+    ids = serializers.ListField(child=serializers.CharField(max_length=40), min_length=1, max_length=MAX_BULK)
+
+
+class BulkResult(serializers.Serializer):
+    """state: the job's, afterwards. error: why this one was refused; the others are done all the same."""
+
+    id = serializers.CharField()
+    ok = serializers.BooleanField()
+    state = JobStateField(allow_null=True)
+    error = Problem(allow_null=True)
+
+
+class BulkResults(serializers.Serializer):
+    results = BulkResult(many=True)
+
+
+class JobsAction(ApiView):
+    """A verb on many jobs, each in a transaction of its own. The answer is 200 and says for each how it went."""
+
+    scopes = {"POST": ("jobs:write",)}
+    service: Callable[..., Job]
+
+    @extend_schema(request={JSON: BulkAsk}, responses=BulkResults)
+    def post(self, request: Request) -> Response:
+        ids = dict.fromkeys(read_json(request, BulkAsk)["ids"])
+        return Response({"results": [self._do(request, job_id) for job_id in ids]})
+
+    def _do(self, request: Request, job_id: str) -> dict:
+        """Errors are caught here alone, for one job's refusal is no refusal of the request."""
+        try:
+            job = type(self).service(actor=request.user, job=_find_one(request, job_id))
+        except PlatformError as error:
+            return {"id": job_id, "ok": False, "state": None, "error": problem(error, request)}
+        return {"id": job_id, "ok": True, "state": job.state.lower(), "error": None}
+
+
+class JobsStop(JobsAction):
+    """Stop up to 200 jobs. For each it is as if it was stopped alone."""
+
+    operations = {"POST": "stop_jobs"}
+    service = staticmethod(stop_job)
+
+
+class JobsRetry(JobsAction):
+    """Queue up to 200 ended jobs once more. For each it is as if it was retried alone."""
+
+    operations = {"POST": "retry_jobs"}
+    service = staticmethod(retry_job)
+
+
 class JobWait(ApiView):
     scopes = {"GET": ("jobs:read",)}
     operations = {"GET": "get_wait"}
@@ -166,11 +248,11 @@ class JobTasks(ApiView):
     scopes = {"GET": ("jobs:read",)}
     operations = {"GET": "list_tasks"}
 
-    @extend_schema(responses=TaskList)
+    @extend_schema(parameters=[FieldsQuery], responses=TaskList)
     def get(self, request: Request, job_id: str) -> Response:
         """The tasks of every attempt, the newest attempt first."""
-        tasks = find_job(request, job_id).tasks.select_related("job", "node")
-        return all_of(tasks.order_by("-attempt", "role", "rank"), TaskShape)
+        query, tasks = read_query(request, FieldsQuery), find_job(request, job_id).tasks.select_related("job", "node")
+        return all_of(tasks.order_by("-attempt", "role", "rank"), TaskShape, **query)
 
 
 class EventPage(serializers.Serializer):
@@ -194,8 +276,15 @@ class JobEvents(ApiView):
 def filter_jobs(jobs: JobQuerySet, query: dict, request: Request) -> JobQuerySet:
     if states := query.get("state"):
         jobs = jobs.filter(state__in=_states(states))
-    if owner := query.get("owner"):
+    if owner := query.get("user") or query.get("owner"):
         jobs = jobs.filter(user__username__iexact=request.user.username if owner == "me" else owner)
+    if label := query.get("label"):
+        name, colon, value = label.partition(":")
+        jobs = jobs.filter(labels__contains={name: value}) if colon else jobs.filter(labels__has_key=name)
+    if "kind" in query:
+        jobs = jobs.filter(kind=query["kind"])
+    if "since" in query:
+        jobs = jobs.filter(submitted_at__gte=query["since"])
     for name in ("team", "pool"):
         if name in query:
             jobs = jobs.filter(**{f"{name}__name__iexact": query[name]})
@@ -204,6 +293,14 @@ def filter_jobs(jobs: JobQuerySet, query: dict, request: Request) -> JobQuerySet
         by_id = Q(pk=int(number)) if number.isascii() and number.isdecimal() and len(number) < 19 else Q(pk=None)
         jobs = jobs.filter(Q(name__icontains=text) | by_id)
     return jobs
+
+
+def _find_one(request: Request, job_id: str) -> Job:
+    named = JOB_ID.fullmatch(job_id)
+    job = Job.objects.visible_to(request.user).with_names().filter(pk=named[1]).first() if named else None
+    if job is None:
+        raise NotFound(kind="job", id=job_id)
+    return job
 
 
 def read_key(request: Request) -> str:

@@ -15,6 +15,8 @@ PARTS = {
     "name": {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"},
     "digest": {"type": "string", "pattern": r"^sha256:[0-9a-f]{64}$"},
     "upload_id": {"type": "string", "format": "uuid"},
+    "webhook_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
+    "delivery_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "token_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
 }
 WORDS = {
@@ -29,6 +31,7 @@ WORDS = {
     "413": "The body is too large.",
     "415": "The body's Content-Type is not one of those that are read here.",
     "416": "The range lies outside the file.",
+    "429": "Too many calls in a short time: Retry-After says when to try again, RateLimit how many are left.",
     "422": "It could never run here (`impossible`), or the Idempotency-Key came with another body.",
 }
 ALWAYS = ("400", "404", "405", "406")
@@ -102,8 +105,8 @@ class Schema(AutoSchema):
         return found
 
     def _refusals(self) -> list[str]:
-        signed = () if scopes_of(self.view, self.method) == ANYBODY else ("401", "403")
-        body = WITH_BODY if self.method == "POST" and self.get_request_serializer() is not None else ()
+        signed = () if scopes_of(self.view, self.method) == ANYBODY else ("401", "403", "429")
+        body = WITH_BODY if self.method in {"POST", "PATCH"} and self.get_request_serializer() is not None else ()
         more = getattr(self.view, "refusals", {}).get(self.method, ())
         return sorted({*ALWAYS, *signed, *body, *more})
 

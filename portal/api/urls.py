@@ -3,7 +3,7 @@
 from django.urls import path, re_path, register_converter
 from django.urls.converters import StringConverter
 
-from portal.api import about, cluster, code, files, jobs, logs, me, quotas, ssh_keys, uploads
+from portal.api import about, cluster, code, events, files, jobs, logs, me, notices, quotas, ssh_keys, uploads, webhooks
 
 
 class JobId(StringConverter):
@@ -46,6 +46,20 @@ urlpatterns = [
     path("jobs/<job:job_id>/events", jobs.JobEvents.as_view(), name="api-job-events"),
     path("jobs/<job:job_id>/tasks", jobs.JobTasks.as_view(), name="api-job-tasks"),
     path("jobs/<job:job_id>/wait", jobs.JobWait.as_view(), name="api-job-wait"),
+    path("jobs:stop", jobs.JobsStop.as_view(), name="api-jobs-stop"),
+    path("jobs:retry", jobs.JobsRetry.as_view(), name="api-jobs-retry"),
+    path("events", events.Events.as_view(), name="api-events"),
+    path("notices", notices.Notices.as_view(), name="api-notices"),
+    path("notices:read", notices.ReadNotices.as_view(), name="api-notices-read"),
+    path("webhooks", webhooks.Webhooks.as_view(), name="api-webhooks"),
+    path("webhooks/<number:webhook_id>", webhooks.WebhookDetail.as_view(), name="api-webhook"),
+    path("webhooks/<number:webhook_id>:new-secret", webhooks.WebhookSecret.as_view(), name="api-webhook-secret"),
+    path("webhooks/<number:webhook_id>/deliveries", webhooks.Deliveries.as_view(), name="api-deliveries"),
+    path(
+        "webhooks/<number:webhook_id>/deliveries/<number:delivery_id>:redeliver",
+        webhooks.Redeliver.as_view(),
+        name="api-redeliver",
+    ),
     path("code", code.CodeUpload.as_view(), name="api-codes"),
     path("code/<digest:digest>", code.CodeDetail.as_view(), name="api-code"),
     path("files", files.FolderView.as_view(), name="api-files"),

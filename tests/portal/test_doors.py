@@ -50,6 +50,19 @@ API = {
     ("api-job-events", "GET"): (401, 404, 403),
     ("api-job-tasks", "GET"): (401, 404, 403),
     ("api-job-wait", "GET"): (401, 404, 403),
+    ("api-jobs-stop", "POST"): (401, 400, 403),
+    ("api-jobs-retry", "POST"): (401, 400, 403),
+    ("api-events", "GET"): (401, 200, 403),
+    ("api-notices", "GET"): (401, 200, 403),
+    ("api-notices-read", "POST"): (401, 200, 403),
+    ("api-webhooks", "GET"): (401, 200, 403),
+    ("api-webhooks", "POST"): (401, 400, 403),
+    ("api-webhook", "GET"): (401, 404, 403),
+    ("api-webhook", "PATCH"): (401, 404, 403),
+    ("api-webhook", "DELETE"): (401, 404, 403),
+    ("api-webhook-secret", "POST"): (401, 404, 403),
+    ("api-deliveries", "GET"): (401, 404, 403),
+    ("api-redeliver", "POST"): (401, 404, 403),
     ("api-codes", "POST"): (401, 415, 403),
     ("api-code", "GET"): (401, 404, 403),
     ("api-files", "GET"): (401, 200, 403),
@@ -167,6 +180,7 @@ async def committed_world(transactional_db):
 def build_world():
     cast = make.cast()
     job = make.job(cast.ada, name="secret-plan", gpu="1/4", pool="dev")
+    cast.webhook = make.webhook(cast.ada, name="secret-plan")
     cast.task = make.start(job)[0]
     cast.job = Job.objects.get(pk=job.pk)
     cast.secret = make.token(cast.ada)
@@ -184,6 +198,8 @@ def address(name, world):
         "token_id": world.token.pk,
         "key_id": world.key.pk,
         "name": "dev" if name == "api-pool" else "n1",
+        "webhook_id": world.webhook.pk,
+        "delivery_id": world.webhook.deliveries.first().pk,
         "secret": "no-such-secret",
         "digest": "sha256:" + "0" * 64,
         "path": "nothing",

@@ -1,0 +1,162 @@
+"""One watcher of the event table for all streams of a web process, however many there are.
+
+It asks the database a few times a second while somebody listens, encodes each event once, and hands it to those who may
+see it. A stream that does not keep up is cut: it comes back with Last-Event-ID and misses nothing.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+from asgiref.sync import sync_to_async
+from django.db import DatabaseError, connection
+
+from events.models import Event
+from events.webhooks import describe
+from portal.api.event_order import SettledIds
+from portal.event_sight import EventSight
+
+log = logging.getLogger("tessera.events")
+T = TypeVar("T")
+
+POLL_S = 0.25
+BATCH = 500
+QUEUE = 1000
+"""Events that may wait for one stream."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """An event, and its JSON in one line."""
+
+    id: int
+    event: Event
+    json: bytes
+
+
+@dataclass(eq=False)
+class Stream:
+    """What one client listens to. `sight` is replaced when its rights change; `cut` when it was too slow."""
+
+    user_id: int
+    sight: EventSight
+    topics: frozenset[str]
+    queue: asyncio.Queue[Encoded] = field(default_factory=lambda: asyncio.Queue(QUEUE))
+    begins_after: int = 0
+    cut: bool = False
+
+    def wants(self, event: Event) -> bool:
+        return wanted(event, self.topics) and self.sight.sees(event)
+
+
+def wanted(event: Event, topics: frozenset[str]) -> bool:
+    """A topic is a kind ("job") or a type ("job.failed"); none means all."""
+    return not topics or event.kind in topics or event.type in topics
+
+
+def encode(event: Event) -> Encoded:
+    return Encoded(event.pk, event, json.dumps(describe(event), separators=(",", ":")).encode())
+
+
+class Hub:
+    """Of one event loop. Every stream that joined before an event was settled gets it, exactly once."""
+
+    def __init__(self) -> None:
+        self.streams: set[Stream] = set()
+        self.position = 0
+        self._ids = SettledIds()
+        self._watching: asyncio.Task | None = None
+        self._ready = asyncio.Event()
+
+    async def join(self, stream: Stream) -> None:
+        """From here on `stream.queue` gets what comes after `stream.begins_after`."""
+        if self._watching is None or self._watching.done():
+            self._ready.clear()
+            self._watching = asyncio.create_task(self._watch())
+            self._watching.add_done_callback(_tell_failure)
+        await self._ready.wait()
+        stream.begins_after = self.position
+        self.streams.add(stream)
+
+    def leave(self, stream: Stream) -> None:
+        """The watcher ends by itself when nobody listens."""
+        self.streams.discard(stream)
+
+    async def _watch(self) -> None:
+        await self._begin()
+        while True:
+            try:
+                for event in await sync_to_async(self._look)():
+                    self._hand_out(encode(event))
+            except DatabaseError as away:
+                log.warning("the event stream waits for the database: %s", away)
+            await asyncio.sleep(POLL_S)
+            if not self.streams:
+                return
+
+    async def _begin(self) -> None:
+        """Start where history is settled now. Whoever joins later reads what is older from the table."""
+        settled = None
+        while settled is None:
+            try:
+                settled = await sync_to_async(_closing)(self._ids.settled)
+            except DatabaseError as away:
+                log.warning("the event stream waits for the database: %s", away)
+            if settled is None:
+                await asyncio.sleep(POLL_S)
+        self.position = max(settled, self.position)
+        self._ready.set()
+        await asyncio.sleep(POLL_S)
+
+    def _look(self) -> list[Event]:
+        """The next events, in the order of their ids. None is handed out while an earlier one may still appear."""
+        settled = _closing(self._ids.settled) or self.position
+        found = list_events(self.position, settled, BATCH)
+        self.position = found[-1].pk if len(found) == BATCH else max(settled, self.position)
+        return found
+
+    def _hand_out(self, event: Encoded) -> None:
+        for stream in self.streams:
+            if not stream.cut and event.id > stream.begins_after and stream.wants(event.event):
+                try:
+                    stream.queue.put_nowait(event)
+                except asyncio.QueueFull:
+                    stream.cut = True
+
+
+def list_events(after: int, until: int, most: int) -> list[Event]:
+    """Settled events with after < id <= until."""
+    try:
+        return list(Event.objects.filter(pk__gt=after, pk__lte=until).order_by("pk")[:most]) if until > after else []
+    finally:
+        connection.close()
+
+
+def count_streams(user_id: int) -> int:
+    """How many this person has open in this process."""
+    return sum(stream.user_id == user_id for hub in list(_hubs.values()) for stream in list(hub.streams))
+
+
+def the_hub() -> Hub:
+    """Of the running loop."""
+    return _hubs.setdefault(asyncio.get_running_loop(), Hub())
+
+
+_hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()
+
+
+def _closing(read: Callable[[], T]) -> T:
+    """A watcher keeps no connection of the pool between two looks."""
+    try:
+        return read()
+    finally:
+        connection.close()
+
+
+def _tell_failure(task: asyncio.Task) -> None:
+    if not task.cancelled() and (error := task.exception()):
+        log.error("the event stream's watcher failed", exc_info=error)

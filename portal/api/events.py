@@ -1,0 +1,234 @@
+"""What happens, as it happens: a stream of events that can be taken up where it broke off.
+
+As server-sent events, or as a JSON object in each line for who asks for application/x-ndjson. The id of an event only
+grows. See portal.api.event_hub for how many streams share one watcher.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.db import connection
+from django.db.models import Min
+from django.http import StreamingHttpResponse
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+
+from accounts.models import ApiToken
+from common.errors import NotPermitted, TooManyRequests
+from events.models import Event
+from portal.api.event_hub import BATCH, Encoded, Stream, count_streams, encode, list_events, the_hub
+from portal.api.view import MAX_ID, ApiView, read_query
+from portal.event_sight import EventSight, load_event_sight
+
+HEARTBEAT_S = 15
+RECHECK_S = 20
+MOST_BACKLOG = 10_000
+"""Ids that may lie between where a stream broke off and now. Who was away longer begins anew, after a reset."""
+RETRY_MS = 2000
+TRY_AGAIN_S = 5
+
+
+class EventStream(BaseRenderer):
+    """Declares the type to the negotiation; the view streams its own answer."""
+
+    media_type = "text/event-stream"
+    format = "events"
+
+    def render(self, data: object, *_: object) -> bytes:
+        return str(data).encode()
+
+
+class JsonLines(EventStream):
+    media_type = "application/x-ndjson"
+    format = "lines"
+
+
+class EventsQuery(serializers.Serializer):
+    """topics: kinds (job) or types (job.failed), with commas; all where it is left out. since: the id of the last event
+    that is known; Last-Event-ID says the same. follow: go on with what happens from now on."""
+
+    topics = serializers.CharField(max_length=500, required=False)
+    since = serializers.IntegerField(min_value=0, max_value=MAX_ID, required=False)
+    follow = serializers.BooleanField(default=True)
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Who listens: asked anew while the answer runs, so that a right that ends, ends it."""
+
+    user_id: int
+    token_id: int | None
+
+    def sight(self) -> EventSight | None:
+        """None when the person or the token may not listen any more."""
+        try:
+            if self.token_id is not None and not ApiToken.objects.live().filter(pk=self.token_id).exists():
+                return None
+            return load_event_sight(self.user_id)
+        finally:
+            connection.close()
+
+
+class Events(ApiView):
+    scopes = {"GET": ("jobs:read",)}
+    operations = {"GET": "stream_events"}
+    renderer_classes = [EventStream, JsonLines]
+
+    @extend_schema(
+        parameters=[
+            EventsQuery,
+            OpenApiParameter("Last-Event-ID", str, OpenApiParameter.HEADER, description="As `since`, which wins."),
+        ],
+        responses={
+            (200, "text/event-stream"): OpenApiResponse({"type": "string"}, "One event after the other."),
+            (200, "application/x-ndjson"): OpenApiResponse({"type": "string"}, "One JSON object in each line."),
+        },
+    )
+    def get(self, request: Request) -> StreamingHttpResponse:
+        """Events of one's teams' jobs and of what is one's own. First comes `ready` with the id from which it goes on,
+        or `reset` where the given id is too old or unknown: then look at everything again. A comment (in NDJSON an
+        empty line) comes when nothing happens. Each event: id, at, type, kind, object, verb, from_state, to_state,
+        reason, actor, params.
+        """
+        query = read_query(request, EventsQuery)
+        listener = Listener(request.user.pk, request.auth.pk if request.auth else None)
+        sight = load_event_sight(request.user.pk)
+        if sight is None:
+            raise NotPermitted()
+        topics = frozenset(word.strip() for word in query.get("topics", "").split(",") if word.strip())
+        stream, form = Stream(request.user.pk, sight, topics), _form_of(request)
+        _refuse_too_many(request.user.pk)
+        since = query["since"] if "since" in query else _last_event_id(request)
+        pieces = tell(stream, listener, form, since, follow=query["follow"])
+        response = StreamingHttpResponse(pieces, content_type=f"{form.media_type}; charset=utf-8")
+        response["X-Accel-Buffering"], response["Cache-Control"] = "no", "no-store"
+        return response
+
+
+class ServerSent:
+    """https://html.spec.whatwg.org/multipage/server-sent-events.html"""
+
+    media_type = EventStream.media_type
+
+    @staticmethod
+    def event(event: Encoded) -> bytes:
+        return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.id, event.event.type.encode(), event.json)
+
+    @staticmethod
+    def notice(name: str, **data: object) -> bytes:
+        """ "ready" or "reset", with the id from which it goes on."""
+        text = json.dumps(data, separators=(",", ":")).encode()
+        return b"id: %d\nevent: %s\nretry: %d\ndata: %s\n\n" % (data["id"], name.encode(), RETRY_MS, text)
+
+    @staticmethod
+    def heartbeat(position: int) -> bytes:
+        """A comment; the id moves on, so that a stream to which nothing belonged does not grow too old."""
+        return b": heartbeat\nid: %d\n\n" % position
+
+
+class Lines:
+    media_type = JsonLines.media_type
+
+    @staticmethod
+    def event(event: Encoded) -> bytes:
+        return event.json + b"\n"
+
+    @staticmethod
+    def notice(name: str, **data: object) -> bytes:
+        return json.dumps({**data, "type": name}, separators=(",", ":")).encode() + b"\n"
+
+    @staticmethod
+    def heartbeat(position: int) -> bytes:
+        return b"\n"
+
+
+Form = type[ServerSent] | type[Lines]
+
+
+async def tell(
+    stream: Stream, listener: Listener, form: Form, since: int | None, *, follow: bool
+) -> AsyncIterator[bytes]:
+    """The bytes of one answer: where it begins, what was missed, then what happens, until a right or a client ends."""
+    hub = the_hub()
+    await hub.join(stream)
+    try:
+        why = await sync_to_async(why_reset)(since, stream.begins_after)
+        if why:
+            yield form.notice("reset", id=stream.begins_after, reason=why)
+        else:
+            after = stream.begins_after if since is None else since
+            yield form.notice("ready", id=after)
+            async for piece in _missed(stream, form, after):
+                yield piece
+        if follow:
+            async for piece in _follow(stream, listener, form):
+                yield piece
+    finally:
+        hub.leave(stream)
+
+
+def why_reset(since: int | None, settled: int) -> str:
+    """Why what came after `since` cannot be told: "unknown", "too_old", or "" where it can."""
+    if since is None:
+        return ""
+    if since > settled:
+        return "unknown"
+    try:
+        oldest = Event.objects.aggregate(oldest=Min("pk"))["oldest"] or 0
+    finally:
+        connection.close()
+    return "too_old" if settled - since > MOST_BACKLOG or 0 < since < oldest - 1 else ""
+
+
+async def _missed(stream: Stream, form: Form, after: int) -> AsyncIterator[bytes]:
+    """What was settled before the stream joined. What comes meanwhile waits in its queue."""
+    while after < stream.begins_after:
+        found = await sync_to_async(list_events)(after, stream.begins_after, BATCH)
+        wanted = [form.event(encode(event)) for event in found if stream.wants(event)]
+        if wanted:
+            yield b"".join(wanted)
+        after = found[-1].pk if len(found) == BATCH else stream.begins_after
+
+
+async def _follow(stream: Stream, listener: Listener, form: Form) -> AsyncIterator[bytes]:
+    clock = asyncio.get_running_loop().time
+    checked = clock()
+    while not (stream.cut and stream.queue.empty()):
+        position = the_hub().position
+        try:
+            event = await asyncio.wait_for(stream.queue.get(), min(HEARTBEAT_S, RECHECK_S))
+        except TimeoutError:
+            event = None
+        if clock() - checked >= RECHECK_S or event is None:
+            sight, checked = await sync_to_async(listener.sight)(), clock()
+            if sight is None:
+                return
+            stream.sight = sight
+        if event is None:
+            yield form.heartbeat(max(position, stream.begins_after))
+        elif stream.wants(event.event):  # asked again: it may have waited while the right ended
+            yield form.event(event)
+
+
+def _form_of(request: Request) -> Form:
+    return Lines if request.accepted_renderer.media_type == Lines.media_type else ServerSent
+
+
+def _last_event_id(request: Request) -> int | None:
+    """A browser's own header cannot be mended by its user: what is no id of ours is as an unknown one."""
+    text = request.headers.get("Last-Event-ID", "")
+    if not text:
+        return None
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else MAX_ID
+
+
+def _refuse_too_many(user_id: int) -> None:
+    """Raises TooManyRequests when the person has as many open streams as one web process gives."""
+    if count_streams(user_id) >= settings.TESSERA_STREAMS:
+        raise TooManyRequests("too_many_streams", limit=settings.TESSERA_STREAMS, retry_after_s=TRY_AGAIN_S)

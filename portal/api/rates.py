@@ -1,0 +1,42 @@
+"""How many calls a token or session may make, told in the headers of every answer.
+
+RateLimit-Policy and RateLimit are those of draft-ietf-httpapi-ratelimit-headers-10; above the limit the answer is 429
+with Retry-After. Where the cache does not answer nobody is stopped, and only the policy is told.
+"""
+
+from django.conf import settings
+from django.http import HttpResponseBase
+from rest_framework.request import Request
+
+from common.errors import TooManyRequests
+from common.rates import Window, take
+
+
+def count_call(request: Request, policies: tuple[str, ...]) -> None:
+    """One more call by this token, or by this person's sessions. policies: names of settings.TESSERA_RATES.
+
+    Raises TooManyRequests. A visitor is not counted: there is nothing here for one.
+    """
+    if not request.user.is_authenticated:
+        return
+    who = f"token-{request.auth.pk}" if request.auth else f"user-{request.user.pk}"
+    limits = {name: settings.TESSERA_RATES[name] for name in policies}
+    windows = {
+        name: take(f"api {name}", who, limit=limit, per_s=per_s) for name, (limit, per_s) in limits.items() if limit
+    }
+    request._request.rate_windows = windows  # type: ignore[attr-defined]
+    if over := [window for window in windows.values() if window.used > window.limit]:
+        raise TooManyRequests(retry_after_s=max(window.ends_in_s for window in over))
+
+
+def tell_rates(request: Request, response: HttpResponseBase) -> None:
+    """Put what count_call found into the headers."""
+    windows: dict[str, Window] = getattr(request._request, "rate_windows", {})
+    if windows:
+        response["RateLimit-Policy"] = ", ".join(
+            f'"{name}";q={window.limit};w={settings.TESSERA_RATES[name][1]}' for name, window in windows.items()
+        )
+    if known := {name: window for name, window in windows.items() if window.used}:
+        response["RateLimit"] = ", ".join(
+            f'"{name}";r={window.left};t={window.ends_in_s}' for name, window in known.items()
+        )

@@ -1,0 +1,211 @@
+"""Webhooks: one's own and those of the teams that one leads; what was delivered, and once more."""
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.models import Team, User
+from accounts.webhooks import (
+    MOST_TOPICS,
+    change_secret,
+    change_webhook,
+    create_webhook,
+    delete_webhook,
+    redeliver,
+    webhooks_of,
+)
+from common.egress import MAX_URL
+from common.errors import FieldError, InvalidInput, NotFound
+from events.models import Delivery, Webhook
+from portal.api.bodies import JSON, read_json
+from portal.api.fields import full_url
+from portal.api.view import ApiView, PageQuery, page, read_query
+
+SCOPE = ("webhooks:write",)
+
+
+class WebhookShape(serializers.Serializer):
+    """team: null for one's own. topics: kinds or types of events, none means all. disabled_why: by_hand, failing, gone
+    (it answered 410), maker_left."""
+
+    id = serializers.IntegerField(source="pk")
+    name = serializers.CharField()
+    url = serializers.CharField()
+    topics = serializers.ListField(child=serializers.CharField())
+    team = serializers.SerializerMethodField()
+    user = serializers.SerializerMethodField()
+    enabled = serializers.SerializerMethodField()
+    disabled_at = serializers.DateTimeField(allow_null=True)
+    disabled_why = serializers.CharField(allow_blank=True)
+    created_at = serializers.DateTimeField()
+
+    def get_team(self, webhook: Webhook) -> str | None:
+        return Team.objects.filter(pk=webhook.team_id).values_list("name", flat=True).first()
+
+    def get_user(self, webhook: Webhook) -> str | None:
+        return User.objects.filter(pk=webhook.user_id).values_list("username", flat=True).first()
+
+    def get_enabled(self, webhook: Webhook) -> bool:
+        return webhook.disabled_at is None
+
+
+class NewWebhookShape(WebhookShape):
+    """secret: shown in this answer only, and never again. It is the key of X-Tessera-Signature."""
+
+    secret = serializers.CharField()
+
+
+class WebhookPage(serializers.Serializer):
+    results = WebhookShape(many=True)
+    next_cursor = serializers.CharField(allow_null=True)
+
+
+class WebhookAsk(serializers.Serializer):
+    """team: one that you lead; left out, it is your own, and is told of what is yours."""
+
+    name = serializers.CharField(max_length=64)
+    url = serializers.CharField(max_length=MAX_URL)
+    topics = serializers.ListField(child=serializers.CharField(max_length=60), max_length=MOST_TOPICS, default=list)
+    team = serializers.CharField(max_length=64, required=False)
+
+
+class WebhookChange(serializers.Serializer):
+    """What is left out stays as it is. enabled: switch it off, or on again."""
+
+    name = serializers.CharField(max_length=64, required=False)
+    url = serializers.CharField(max_length=MAX_URL, required=False)
+    topics = serializers.ListField(child=serializers.CharField(max_length=60), max_length=MOST_TOPICS, required=False)
+    enabled = serializers.BooleanField(required=False)
+
+
+class DeliveryShape(serializers.Serializer):
+    """state: waiting, sent, or failed for good. status: of the last answer. error: why the last try failed: refused,
+    timeout, unreachable, unresolved, tls, forbidden_address, disabled, not_permitted. next_at: of the next try."""
+
+    id = serializers.IntegerField(source="pk")
+    event = serializers.IntegerField(source="event_id")
+    type = serializers.CharField(source="event.type")
+    object = serializers.CharField(source="event.label")
+    state = serializers.SerializerMethodField()
+    attempts = serializers.IntegerField()
+    status = serializers.IntegerField(allow_null=True)
+    error = serializers.CharField(allow_blank=True)
+    took_ms = serializers.IntegerField(allow_null=True)
+    created_at = serializers.DateTimeField()
+    tried_at = serializers.DateTimeField(allow_null=True)
+    next_at = serializers.DateTimeField(source="due_at", allow_null=True)
+
+    def get_state(self, delivery: Delivery) -> str:
+        return "waiting" if delivery.due_at else "sent" if delivery.sent_at else "failed"
+
+
+class DeliveryPage(serializers.Serializer):
+    results = DeliveryShape(many=True)
+    next_cursor = serializers.CharField(allow_null=True)
+
+
+def find_webhook(request: Request, webhook_id: int) -> Webhook:
+    webhook = webhooks_of(request.user).filter(pk=webhook_id).first()
+    if webhook is None:
+        raise NotFound(kind="webhook", id=webhook_id)
+    return webhook
+
+
+class Webhooks(ApiView):
+    scopes = {"GET": SCOPE, "POST": SCOPE}
+    operations = {"GET": "list_webhooks", "POST": "create_webhook"}
+    refusals = {"POST": ("409",)}
+
+    @extend_schema(parameters=[PageQuery], responses=WebhookPage)
+    def get(self, request: Request) -> Response:
+        """One's own, and those of the teams that one leads, the newest first."""
+        return page(webhooks_of(request.user), read_query(request, PageQuery), WebhookShape, newest_first=True)
+
+    @extend_schema(request={JSON: WebhookAsk}, responses={201: OpenApiResponse(NewWebhookShape)})
+    def post(self, request: Request) -> Response:
+        """A new webhook. It gets each event as CloudEvents 1.0 JSON by POST, at least once, for up to a day until it
+        answers 2xx; the same event always has the same `id`. X-Tessera-Signature is "sha256=" and the hexadecimal
+        HMAC-SHA256 over X-Tessera-Timestamp, a dot and the body, with the secret as key.
+        """
+        asked = read_json(request, WebhookAsk)
+        team = _find_team(request, asked.pop("team", None))
+        webhook, secret = create_webhook(actor=request.user, team=team, **asked)
+        return _show_secret(webhook, secret, status=201)
+
+
+class WebhookDetail(ApiView):
+    scopes = {"GET": SCOPE, "PATCH": SCOPE, "DELETE": SCOPE}
+    operations = {"GET": "get_webhook", "PATCH": "change_webhook", "DELETE": "delete_webhook"}
+
+    @extend_schema(responses=WebhookShape)
+    def get(self, request: Request, webhook_id: int) -> Response:
+        return Response(WebhookShape(find_webhook(request, webhook_id)).data)
+
+    @extend_schema(request={JSON: WebhookChange}, responses=WebhookShape)
+    def patch(self, request: Request, webhook_id: int) -> Response:
+        """Change it, switch it off or on. Who switches a team's on again answers for it from then on."""
+        webhook = find_webhook(request, webhook_id)
+        changed = change_webhook(actor=request.user, webhook=webhook, **read_json(request, WebhookChange))
+        return Response(WebhookShape(changed).data)
+
+    @extend_schema(responses={204: OpenApiResponse(None, "It is gone, with its list of deliveries.")})
+    def delete(self, request: Request, webhook_id: int) -> Response:
+        delete_webhook(actor=request.user, webhook=find_webhook(request, webhook_id))
+        return Response(status=204)
+
+
+class WebhookSecret(ApiView):
+    scopes = {"POST": SCOPE}
+    operations = {"POST": "change_webhook_secret"}
+
+    @extend_schema(request=None, responses=NewWebhookShape)
+    def post(self, request: Request, webhook_id: int) -> Response:
+        """A new secret in place of the old one, which signs nothing any more."""
+        webhook = find_webhook(request, webhook_id)
+        return _show_secret(webhook, change_secret(actor=request.user, webhook=webhook))
+
+
+class Deliveries(ApiView):
+    scopes = {"GET": SCOPE}
+    operations = {"GET": "list_deliveries"}
+
+    @extend_schema(parameters=[PageQuery], responses=DeliveryPage)
+    def get(self, request: Request, webhook_id: int) -> Response:
+        """What was sent or waits to be, the newest first. Kept for 30 days."""
+        rows = find_webhook(request, webhook_id).deliveries.select_related("event")
+        return page(rows, read_query(request, PageQuery), DeliveryShape, newest_first=True)
+
+
+class Redeliver(ApiView):
+    scopes = {"POST": SCOPE}
+    operations = {"POST": "redeliver"}
+
+    @extend_schema(request=None, responses={201: OpenApiResponse(DeliveryShape)})
+    def post(self, request: Request, webhook_id: int, delivery_id: int) -> Response:
+        """Send the same event once more, as a new delivery."""
+        rows = find_webhook(request, webhook_id).deliveries.select_related("webhook")
+        delivery = rows.filter(pk=delivery_id).first()
+        if delivery is None:
+            raise NotFound(kind="delivery", id=delivery_id)
+        return Response(DeliveryShape(redeliver(actor=request.user, delivery=delivery)).data, status=201)
+
+
+def _find_team(request: Request, name: str | None) -> Team | None:
+    """Of the caller's teams. Whether they lead it is asked by the service."""
+    if name is None:
+        return None
+    teams = Team.objects.filter(memberships__user=request.user)
+    team = teams.filter(name__iexact=name).first()
+    if team is None:
+        known = ", ".join(teams.values_list("name", flat=True))
+        raise InvalidInput([FieldError("/team", "unknown_team", {"got": name[:40], "team": name[:40], "known": known})])
+    return team
+
+
+def _show_secret(webhook: Webhook, secret: str, status: int = 200) -> Response:
+    webhook.refresh_from_db()
+    shown: dict[str, Any] = {**WebhookShape(webhook).data, "secret": secret}
+    return Response(shown, status=status, headers={"Location": full_url("api-webhook", webhook_id=webhook.pk)})
