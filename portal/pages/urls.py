@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from portal.pages import account, apps, cluster, files, home, jobs, look, notices, queue, quota, ssh_keys, submit
+from portal.pages import account, apps, cluster, files, home, jobs, look, notices, queue, quota, ssh_keys, submit, terminal
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -16,6 +16,7 @@ urlpatterns = [
     path("j/<str:job_id>/release", jobs.release, name="job_release"),
     path("j/<str:job_id>/log/<uuid:task_uuid>", jobs.download_log, name="job_log"),
     path("apps/authorize", apps.authorize, name="app_authorize"),
+    path("terminal/<str:name>/", terminal.show_terminal, name="terminal"),
     path("queue/", queue.show_queue, name="queue"),
     path("cluster/", cluster.show_cluster, name="cluster"),
     path("cluster/gpus/", cluster.show_gpu_map, name="gpu_map"),

@@ -25,7 +25,8 @@ from accounts.models import ApiToken
 from accounts.ssh_keys import add_ssh_key
 from files.models import Upload
 from jobs.models import Job
-from portal.live.routing import websocket_urls
+from portal.gateway.routing import websocket_urls as terminal_urls
+from portal.live.routing import websocket_urls as live_urls
 
 SIGN_IN = 302  # to the sign-in page, and back afterwards
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -103,6 +104,7 @@ PAGES = {
     ("job_log", "GET"): (SIGN_IN, 404, SIGN_IN),
     ("app_authorize", "GET"): (SIGN_IN, 404, SIGN_IN),
     ("app_authorize", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("terminal", "GET"): (SIGN_IN, 404, SIGN_IN),
     ("queue", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("cluster", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("gpu_map", "GET"): (SIGN_IN, 200, SIGN_IN),
@@ -144,7 +146,7 @@ DOORS = API | PAGES
 # The whole console is for admins and auditors: everybody else is sent away at every address of it.
 CONSOLE = "admin:"
 CONSOLE_WAYS = {"/sign-in/", "/", "/console/", "/console/login/", "/settings/password/"}  # each asks again
-SOCKETS = {"live": (4401, "open", 4401)}
+SOCKETS = {"live": (4401, "open", 4401), "terminal": (4401, 4404, 4401)}
 
 KNOCKERS = ("anonymous", "stranger", "token without scope")
 
@@ -197,7 +199,7 @@ def address(name, world):
         "task_uuid": world.task.uuid,
         "token_id": world.token.pk,
         "key_id": world.key.pk,
-        "name": "dev" if name == "api-pool" else "n1",
+        "name": {"api-pool": "dev", "terminal": world.job.public_id}.get(name, "n1"),
         "webhook_id": world.webhook.pk,
         "delivery_id": world.webhook.deliveries.first().pk,
         "secret": "no-such-secret",
@@ -300,14 +302,17 @@ def _labels(pattern):
 
 
 async def test_every_socket_has_a_line_and_opens_for_whom_it_says(committed_world):
+    websocket_urls = [*live_urls, *terminal_urls]
     world, application = committed_world, AuthMiddlewareStack(URLRouter(websocket_urls))
     assert {pattern.name for pattern in websocket_urls} == set(SOCKETS)
     for pattern in websocket_urls:
         for who, expected in zip(KNOCKERS, SOCKETS[pattern.name], strict=True):
             headers = await sync_to_async(socket_headers)(who, world)
-            assert await dial(application, f"/{pattern.pattern}", headers) == expected, who
+            path = str(pattern.pattern).replace("<str:name>", world.job.public_id)
+            assert await dial(application, f"/{path}", headers) == expected, who
     foreign = [(b"origin", b"https://evil.example")]
-    assert await dial(application, "/live", foreign) == "refused"
+    for path in ("/live", f"/terminal/{world.job.public_id}"):
+        assert await dial(application, path, foreign) == "refused"
 
 
 def socket_headers(who, world):

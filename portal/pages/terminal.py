@@ -1,0 +1,21 @@
+"""The page of a web terminal. The shell itself is behind the socket of the same address: portal/gateway/terminal.py."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from portal.entering import find_door
+from portal.pages.entry import signed_in
+
+
+TOUCH_KEYS = ("Esc", "Tab", "Ctrl+C", "Ctrl+D", "↑", "↓", "←", "→")
+"""What a phone's keyboard lacks; static/js/terminal.js knows what each sends."""
+
+
+@require_safe
+@signed_in
+def show_terminal(request: HttpRequest, name: str) -> HttpResponse:
+    """name: as `find_door` takes it. Raises NotFound, Conflict where the task does not run."""
+    door = find_door(request.user, name)
+    context = {"door": door, "job_id": f"job-{door.job_id}", "touch_keys": TOUCH_KEYS}
+    return render(request, "terminal/page.html", context)
