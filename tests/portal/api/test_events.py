@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from contextlib import suppress
 
 import make
 import pytest
@@ -64,10 +65,17 @@ class Client:
         return self.text
 
     async def close(self):
-        """As when the client goes: the server's own end of it is closed soon after."""
-        await self.pieces.aclose()
-        del self.pieces, self.response
-        await asyncio.sleep(0.05)
+        """As when a client goes: Django cancels what waits for the next piece."""
+
+        async def read_on():
+            while True:
+                await anext(self.pieces)
+
+        reading = asyncio.create_task(read_on())
+        await asyncio.sleep(0.01)
+        reading.cancel()
+        with suppress(asyncio.CancelledError):
+            await reading
 
     def events(self) -> list[dict]:
         found = [json.loads(line) for line in self.text.splitlines() if line]

@@ -11,7 +11,8 @@ from api_client import Api
 from django.core.handlers.wsgi import WSGIHandler
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -24,7 +25,8 @@ from portal.api.about import describe
 from portal.api.urls import urlpatterns
 
 ROOT = Path(__file__).parents[3]
-OWN_TESTS = ["/api/v1/jobs/{job_id}/logs", "/api/v1/code"]  # streams by ASGI; takes gzip only
+OWN_TESTS = ["/api/v1/jobs/{job_id}/logs", "/api/v1/code", "/api/v1/events"]  # streams by ASGI; takes gzip only
+NO_HURRY = {"deadline": None, "suppress_health_check": list(HealthCheck), "database": None}
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
@@ -39,9 +41,11 @@ def one_connection(db):
 
 
 @pytest.fixture
-def described(one_connection):
+def described(one_connection, settings):
     """The description as it is served, and a world to ask about."""
+    settings.TESSERA_RATES = {name: (0, per_s) for name, (_, per_s) in settings.TESSERA_RATES.items()}
     cast = make.cast()
+    make.webhook(cast.ada)
     make.start(make.job(cast.ada, gpu="1/4", pool="dev", time="1h"))
     make.job(cast.bob, gpu="1", pool="train")
     return schemathesis.openapi.from_wsgi("/api/v1/openapi.json", WSGIHandler())
@@ -59,9 +63,17 @@ def token(described):
 
 
 @schema.parametrize()
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@hypothesis_settings(max_examples=5, **NO_HURRY)
 def test_generated_requests_are_answered_as_described(case, token):
     case.cookies.clear()  # a made-up session would be refused before the view is reached
+    case.call_and_validate(headers={"Authorization": f"Bearer {token}"}, checks=CHECKS)
+
+
+@pytest.mark.slow
+@schema.parametrize()
+@hypothesis_settings(max_examples=50, **NO_HURRY)
+def test_many_generated_requests_are_answered_as_described(case, token):
+    case.cookies.clear()
     case.call_and_validate(headers={"Authorization": f"Bearer {token}"}, checks=CHECKS)
 
 
