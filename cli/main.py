@@ -24,6 +24,7 @@ COMMANDS = {
     "retry": ("act", "Queue ended jobs once more."),
     "hold": ("act", "Keep waiting jobs from starting."),
     "release": ("act", "Let held jobs start."),
+    "files": ("files", "Your files there, and your teams'."),
     "free": ("cluster", "What is free for you now."),
     "queue": ("cluster", "Everybody's waiting and running jobs."),
     "doctor": ("doctor", "Check address, token, versions and tools."),

@@ -53,7 +53,7 @@ class Client:
         self.server, self.token, self.quiet = server, token, quiet
         self.timeout_s, self.patient = timeout_s, patient
 
-    def get(self, path: str, **query: Any) -> Any:
+    def get(self, path: str, /, **query: Any) -> Any:
         return _json(self._send("GET", _with(path, query)), self.server)
 
     def get_all(self, path: str, most: int = 10_000, **query: Any) -> dict:
@@ -77,8 +77,16 @@ class Client:
         headers |= {"Idempotency-Key": key} if key else {}
         return _json(self._send("POST", path, body, headers, repeat=repeat), self.server)
 
+    def patch(self, path: str, body: bytes, content_type: str, headers: dict[str, str]) -> Any:
+        """Once only: whoever sends it says where it belongs, and asks after a break."""
+        sent = {"Content-Type": content_type, **headers}
+        return _json(self._send("PATCH", path, body, sent, repeat=False), self.server)
+
+    def delete(self, path: str, /, **query: Any) -> None:
+        self._send("DELETE", _with(path, query), repeat=False)
+
     @contextmanager
-    def stream(self, path: str, **query: Any) -> Iterator[tuple[Any, Iterator[bytes]]]:
+    def stream(self, path: str, /, **query: Any) -> Iterator[tuple[Any, Iterator[bytes]]]:
         """(headers, pieces as they come). Raises Unreachable where the answer breaks off before its end."""
         self._must_be_signed_in()
         try:

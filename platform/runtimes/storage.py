@@ -115,15 +115,15 @@ class FileStore:
         return self._open("open_to_read", path=check_path(path))
 
     def make_folder(self, path: str) -> None:
-        self._do("make_folder", path=check_path(path), mode=0o777)
+        self._do("make_folder", path=_something(path), mode=0o777)
 
     def move(self, path: str, to: str, *, replace: bool = False) -> None:
         """Rename, within the place. Nothing is overwritten, unless `replace`."""
-        self._do("move", path=check_path(path), to=check_path(to, "/to"), replace=replace)
+        self._do("move", path=_something(path), to=_something(to, "/to"), replace=replace)
 
     def remove(self, path: str) -> None:
         """A folder goes with all that is in it; of a link only the link. Raises Conflict (files_remain) too."""
-        if self._do("remove", path=check_path(path))["left"]:
+        if self._do("remove", path=_something(path))["left"]:
             raise Conflict("files_remain")
 
     def open_part(self, folder: str, name: str, *, make: bool) -> int:
@@ -226,6 +226,13 @@ def _refuse(answer: dict) -> NoReturn:
         raise make()
     log.error("files: %s", answer["words"])
     raise Unavailable()
+
+
+def _something(path: str, pointer: str = "/path") -> str:
+    """A path that names something in the place, and not the place itself."""
+    if not path:
+        raise InvalidInput([FieldError(pointer, "required")])
+    return check_path(path, pointer)
 
 
 def _part(folder: str, name: str) -> str:

@@ -2,6 +2,7 @@
 
 import make
 import pytest
+from asgiref.sync import async_to_sync
 from django.test import Client
 
 from accounts.models import TeamRole
@@ -48,6 +49,13 @@ def write(folder, name, data):
     (folder / name).chmod(0o666)
 
 
+def body_of(answer):
+    async def read():
+        return b"".join([piece async for piece in answer.streaming_content])
+
+    return async_to_sync(read)()
+
+
 def test_an_empty_home_says_how_to_begin(ada):
     page = ada.get("/files/").content.decode()
     assert "Nothing is here yet" in page and "tessera files put FILE" in page and "0 B of 20 GB used" in page
@@ -90,7 +98,7 @@ def test_a_raster_image_is_a_picture_and_nothing_else(ada, home):
     assert (answer.status_code, answer["Content-Type"]) == (200, "image/png")
     assert answer["X-Content-Type-Options"] == "nosniff" and "sandbox" in answer["Content-Security-Policy"]
     assert answer["Cross-Origin-Resource-Policy"] == "same-origin"
-    answer.close()
+    assert body_of(answer)
     visit = ada.get("/files/image", {"path": "a.svg"}, headers={"Sec-Fetch-Dest": "document"})
     assert visit.status_code == 302 and visit["Location"].startswith("/files/view?")
 
@@ -113,7 +121,7 @@ def test_a_download_is_closed(ada, home):
     answer = ada.get("/files/content", {"path": "evil.html"})
     assert answer["Content-Type"] == "application/octet-stream" and "attachment" in answer["Content-Disposition"]
     assert answer["Content-Security-Policy"] == "default-src 'none'; sandbox; frame-ancestors 'none'"
-    answer.close()
+    assert body_of(answer)
 
 
 def test_folders_are_made_renamed_and_deleted(ada, home):

@@ -1,0 +1,197 @@
+"""`files`: what lies in your home there and in your teams' folders; sending, fetching and deleting."""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from cli.failures import USAGE, Failure, Refused, Unreachable
+from cli.session import Command, Session, new_commands
+from cli.table import Column
+from cli.text import plain
+from cli.transport import Client
+
+commands = new_commands()
+files = new_commands()
+commands.add_typer(files, name="files", help="Your files there, and your teams'.")
+
+UPLOADS = "/files/uploads"
+PIECE_TYPE = "application/offset+octet-stream"
+PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+"""Before each further look at a portal that stopped answering in the middle of a file."""
+
+Remote = Annotated[str, typer.Argument(metavar="REMOTE", help="Such as data/a.bin, or team:nlp/data/a.bin")]
+
+
+@files.command("ls", cls=Command)
+def list_files(ctx: typer.Context, remote: Remote = "") -> None:
+    """List a folder."""
+    session: Session = ctx.obj
+    place, path = _where(remote)
+    found = session.client().get("/files", place=place, path=path)
+    rows = [[_named(entry), _size(entry), entry["changed_at"][:16].replace("T", " ")] for entry in found["results"]]
+    columns = [Column("NAME", least=16), Column("SIZE", right=True), Column("CHANGED")]
+    names = [entry["name"] for entry in found["results"]]
+    session.show_table(found, names, columns, rows, "Nothing is here yet. Send a file: tessera files put FILE")
+    if found["cut"]:
+        session.note("There are more than these. Look at the rest in a terminal.")
+
+
+@files.command("put", cls=Command)
+def put(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE")],
+    remote: Annotated[str, typer.Argument(metavar="[REMOTE]", help="A path, or a folder with a slash at its end")] = "",
+    replace: Annotated[bool, typer.Option("--replace", help="Put it in the place of one that is there.")] = False,
+    resume: Annotated[str, typer.Option("--resume", metavar="ID", help="Go on with an upload that broke off.")] = "",
+) -> None:
+    """Send a file.
+
+    A connection that breaks is waited for, and the file goes on where it ended.
+    """
+    session: Session = ctx.obj
+    client = session.client()
+    place, path = _where(remote + file.name if not remote or remote.endswith(("/", ":")) else remote)
+    with _opened(file) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if resume:
+            upload = client.get(f"{UPLOADS}/{quote(resume, safe='')}")
+            if upload["size"] != size:
+                raise Failure(USAGE, f"{plain(file.name)} has {size} bytes, and the upload is of {upload['size']}.")
+        else:
+            about = {"place": place, "path": path, "size": size, "replace": replace}
+            upload = client.post(UPLOADS, about, repeat=False)
+        upload = _send(session, client, stream, upload, f"tessera files put {plain(str(file))} --resume {upload['id']}")
+    shown = _address(upload["place"], upload["path"])
+    session.show(upload, [shown], [f"{shown} is there, {_amount(size)}."])
+
+
+@files.command("get", cls=Command)
+def get(
+    ctx: typer.Context,
+    remote: Remote,
+    to: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Else the same name, here")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Overwrite a file that is here.")] = False,
+) -> None:
+    """Fetch a file. It gets its name here once all of it has come."""
+    session: Session = ctx.obj
+    place, path = _where(remote)
+    name = path.rpartition("/")[2]
+    target = to / name if to and to.is_dir() else to or Path(name)
+    if not name or target.name in {"", ".", ".."}:
+        raise Failure(USAGE, "Name the file that you want, such as: tessera files get data/a.bin")
+    if target.exists() and not replace:
+        raise Failure(USAGE, f"{plain(str(target))} is here already. Use --replace, or another name.")
+    part = target.with_name(f"{target.name}.part")
+    count = _fetch(session.client(), place, path, part)
+    part.replace(target)
+    session.show({"file": str(target), "bytes": count}, [str(target)], [f"{target} is here, {_amount(count)}."])
+
+
+@files.command("rm", cls=Command)
+def remove(
+    ctx: typer.Context,
+    remote: Remote,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete a file, or a folder with everything in it."""
+    session: Session = ctx.obj
+    place, path = _where(remote)
+    shown = _address(place, path)
+    if not yes and not typer.confirm(f"Delete {plain(shown)} and everything in it?", err=True):
+        raise Failure(USAGE, "Nothing was deleted.")
+    session.client().delete("/files/content", place=place, path=path)
+    session.show({"deleted": shown}, [shown], [f"{shown} is deleted."])
+
+
+def _send(session: Session, client: Client, stream: Any, upload: dict, go_on: str) -> dict:
+    """Piece after piece from where it ends; after a break the portal is asked where that is."""
+    path = f"{UPLOADS}/{upload['id']}"
+    try:
+        while not upload["done"]:
+            stream.seek(upload["offset"])
+            piece = stream.read(upload["chunk_bytes"])
+            if not piece and upload["offset"] < upload["size"]:
+                raise Failure(USAGE, "The file became shorter while it was sent. Send it anew.")
+            try:
+                upload = client.patch(path, piece, PIECE_TYPE, {"Upload-Offset": str(upload["offset"])})
+            except Unreachable:
+                upload = _look_again(session, client, path)
+            except Refused as refused:
+                if refused.code not in {"wrong_offset", "upload_busy"}:
+                    raise
+                upload = _look_again(session, client, path)
+    except (KeyboardInterrupt, Unreachable):
+        session.note(f"Go on within a day with: {go_on}")
+        raise
+    return upload
+
+
+def _look_again(session: Session, client: Client, path: str) -> dict:
+    for pause in (*PAUSES_S, None):
+        try:
+            return client.get(path)
+        except Unreachable:
+            if pause is None:
+                raise
+            session.note("The portal does not answer; the file goes on when it does.")
+            time.sleep(pause)
+    raise AssertionError("the last try returns or raises")
+
+
+def _fetch(client: Client, place: str, path: str, part: Path) -> int:
+    """How many bytes came. What broke off leaves nothing."""
+    count = 0
+    try:
+        with client.stream("/files/content", place=place, path=path) as (_, pieces), open(part, "wb") as file:
+            for piece in pieces:
+                count += file.write(piece)
+    except BaseException as error:
+        part.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise Failure(USAGE, f"{plain(str(part))} cannot be written ({error.strerror}).") from None
+        raise
+    return count
+
+
+@contextlib.contextmanager
+def _opened(file: Path) -> Iterator[Any]:
+    try:
+        stream = open(file, "rb")  # noqa: SIM115 - closed below; only its opening is a matter of usage
+    except OSError as error:
+        raise Failure(USAGE, f"{plain(str(file))} cannot be read ({error.strerror}).") from None
+    with stream:
+        yield stream
+
+
+def _where(remote: str) -> tuple[str, str]:
+    """(place, path): "team:nlp/a/b" is ("team:nlp", "a/b"), "a/b" is ("home", "a/b")."""
+    if not remote.startswith("team:"):
+        return "home", remote.strip("/")
+    place, _, path = remote.partition("/")
+    return place, path.strip("/")
+
+
+def _address(place: str, path: str) -> str:
+    return path if place == "home" else f"{place}/{path}"
+
+
+def _named(entry: dict) -> str:
+    return entry["name"] + {"folder": "/", "link": "@"}.get(entry["kind"], "")
+
+
+def _size(entry: dict) -> str:
+    return _amount(entry["size"]) if entry["kind"] == "file" else ""
+
+
+def _amount(number: float) -> str:
+    units = iter(("B", "kB", "MB", "GB", "TB"))
+    unit = next(units)
+    while number >= 999.5 and unit != "TB":
+        number, unit = number / 1000, next(units)
+    return f"{number:.3g} {unit}"
