@@ -10,6 +10,7 @@ from django.core.asgi import get_asgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django_application = get_asgi_application()  # loads the apps: the imports below need them
 
+from config.lifespan import Lifespan, ssh_gateway  # noqa: E402
 from portal.api.body_limit import BodyLimit  # noqa: E402
 from portal.entering import the_access  # noqa: E402
 from portal.gateway.gateway import Gateway  # noqa: E402
@@ -23,6 +24,7 @@ portal_application = ProtocolTypeRouter(
     {
         "http": BodyLimit(django_application, settings.CODE_MAX_BYTES + FORM_BYTES),
         "websocket": AuthMiddlewareStack(URLRouter([*live_urls, *terminal_urls])),
+        "lifespan": Lifespan(ssh_gateway),
     }
 )
 application = Gateway(portal_application, the_access)  # the hosts of people's apps never reach Django

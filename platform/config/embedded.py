@@ -83,6 +83,7 @@ class Platform:
         self.lock: int | None = None
         self.run_dir: Path | None = None
         self.sockets: list[socket.socket] = []
+        self.ssh_sockets: list[socket.socket] = []
         self.servers: list[Child] = []
         self.apps: list[Child] = []
         self.commands: subprocess.Popen | None = None
@@ -121,6 +122,7 @@ class Platform:
         self.sockets = place.listen(self.options.port)
         run = self.run_dir = place.open_run(self.data)
         os.environ.update(
+        ssh_port, self.ssh_sockets = place.listen_for_ssh(self.options.port + 1)
             TESSERA_EMBEDDED="1",
             TESSERA_DATA=str(self.data),
             TESSERA_RUN=str(run),
@@ -128,6 +130,7 @@ class Platform:
             TESSERA_PUBLIC_URL=self.url,
             TESSERA_SECRET_KEY_FILE=str(place.secret_key_file(self.data)),
             TESSERA_VALKEY_SOCK=str(run / "valkey.sock"),
+            TESSERA_SSH_PORT=str(ssh_port),
             PGHOST=str(run),
             PGUSER="tessera",
             PGDATABASE="tessera",
@@ -151,13 +154,14 @@ class Platform:
         self.apps[-1].start()
 
     def web(self) -> Program:
-        descriptors = tuple(sock.fileno() for sock in self.sockets)
+        descriptors, ssh = (tuple(sock.fileno() for sock in found) for found in (self.sockets, self.ssh_sockets))
+        listen = {"TESSERA_LISTEN_FDS": ",".join(map(str, descriptors)), "TESSERA_SSH_FDS": ",".join(map(str, ssh))}
         return Program(
             name="web",
             argv=[sys.executable, "-m", "config.web"],
             log=self.log("web"),
-            env={"TESSERA_ROLE": "web", "TESSERA_LISTEN_FDS": ",".join(map(str, descriptors))},
-            pass_fds=descriptors,
+            env={"TESSERA_ROLE": "web", **listen},
+            pass_fds=(*descriptors, *ssh),
             is_ready=lambda pid: is_live(self.options.port),
         )
 

@@ -125,6 +125,14 @@ def listen(port: int) -> list[socket.socket]:
     return sockets
 
 
+def listen_for_ssh(port: int) -> tuple[int, list[socket.socket]]:
+    """The first free port from `port` on, of ten, and its sockets; (0, []) where none is."""
+    for number in range(port, min(port + 10, 65_536)):
+        with contextlib.suppress(Failure):
+            return number, listen(number)
+    return 0, []
+
+
 def bind(family: int, host: str, port: int) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,0 +1,41 @@
+"""What runs beside the requests of the web process: it begins before the first and ends after the last (ASGI lifespan)."""
+
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Any
+
+from django.conf import settings
+
+from portal.gateway import ssh
+
+log = logging.getLogger("tessera.web")
+
+
+class Lifespan:
+    """block: entered at the start; what fails there is logged, and the portal opens without it."""
+
+    def __init__(self, block: Callable[[], AbstractAsyncContextManager]):
+        self._block = block
+
+    async def __call__(self, scope: dict, receive: Callable[[], Awaitable], send: Callable[[Any], Awaitable]) -> None:
+        async with AsyncExitStack() as stack:
+            await receive()
+            try:
+                await stack.enter_async_context(self._block())
+            except Exception:
+                log.exception("a part of the web process could not be started")
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+def ssh_gateway() -> AbstractAsyncContextManager:
+    """On the sockets that the supervisor holds open, else on one of its own; none where the port is 0."""
+    numbers = [int(number) for number in os.environ.get("TESSERA_SSH_FDS", "").split(",") if number]
+    sockets = [socket.socket(fileno=number) for number in numbers]
+    if settings.TESSERA_SSH_PORT and not sockets:
+        sockets = [ssh.bind(settings.TESSERA_SSH_HOST, settings.TESSERA_SSH_PORT)]
+    return ssh.serve(sockets) if sockets else AsyncExitStack()

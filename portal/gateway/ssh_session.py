@@ -1,0 +1,178 @@
+"""One program in a task, started and held by an SSH session: a shell, a command or OpenSSH's own sftp-server."""
+
+import asyncio
+import contextlib
+import logging
+import re
+import signal
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol
+
+import asyncssh
+from django.utils import translation
+
+from common.errors import PlatformError
+from common.words import error_words
+from portal.entering import LOGIN_SHELL, Door
+from portal.gateway.flow import Flow
+from runtimes.base import PtySize, Rejected, Session, Unavailable
+
+log = logging.getLogger("tessera.ssh")
+
+REFUSED = 255  # what ssh itself ends with when it cannot connect
+SAFE_NAMES = re.compile(r"LANG|LC_[A-Z]{1,20}|TERM|COLORTERM")
+LONGEST_VALUE = 256
+STDERR = asyncssh.EXTENDED_DATA_STDERR
+COMMAND = 'if [ -x /bin/bash ]; then exec /bin/bash -c "$1"; fi; exec /bin/sh -c "$1"'
+SFTP = (
+    "for p in /usr/lib/openssh /usr/libexec/openssh /usr/lib/ssh /usr/libexec; do"
+    ' [ -x "$p/sftp-server" ] && exec "$p/sftp-server"; done;'
+    " echo 'tessera: there is no sftp-server where this task runs. Install openssh-sftp-server there, or use"
+    " rsync or scp -O.' >&2; exit 127"
+)
+BY_NAME = {number.name.removeprefix("SIG"): number for number in (
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL, signal.SIGUSR1, signal.SIGUSR2,
+)}  # fmt: skip
+
+
+class Link(Protocol):
+    """The connection that a session belongs to, as far as the session needs it."""
+
+    language: str
+
+    def touched(self) -> None: ...
+
+    async def enter(self, argv: Sequence[str], pty: PtySize | None, env: dict[str, str]) -> tuple[Door, Session]: ...
+
+    async def leave(self, door: Door, began: float) -> None: ...
+
+    def began(self, session: "TaskSession") -> None: ...
+
+    def ended(self, session: "TaskSession") -> None: ...
+
+
+class TaskSession(Flow, asyncssh.SSHServerSession):
+    def __init__(self, link: Link):
+        super().__init__()
+        self._link = link
+        self._argv: Sequence[str] = ()
+        self._pty: PtySize | None = None
+        self._program: Session | None = None
+        self._work: asyncio.Task | None = None
+
+    def touched(self) -> None:
+        self._link.touched()
+
+    async def end(self, line: str) -> None:
+        """Say why, and hang up."""
+        await self._say(line)
+        if self._work:
+            self._work.cancel()
+        self._exit(REFUSED)
+
+    # ---- asyncssh's callbacks ----
+
+    def pty_requested(self, term_type: str, term_size: tuple[int, int, int, int], term_modes: object) -> bool:
+        self._pty = _size(term_size[0], term_size[1])
+        return True
+
+    def shell_requested(self) -> bool:
+        self._argv = LOGIN_SHELL
+        return True
+
+    def exec_requested(self, command: str) -> bool:
+        self._argv = ["/bin/sh", "-c", COMMAND, "sh", command]
+        return True
+
+    def subsystem_requested(self, subsystem: str) -> bool:
+        self._argv = ["/bin/sh", "-c", SFTP]
+        return subsystem == "sftp"
+
+    def session_started(self) -> None:
+        self._link.began(self)
+        self._work = asyncio.create_task(self._run())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._link.ended(self)
+        if self._work:
+            self._work.cancel()
+
+    def terminal_size_changed(self, width: int, height: int, pixwidth: int, pixheight: int) -> None:
+        self._pty = _size(width, height)
+        if self._program:
+            self._program.resize(self._pty)
+
+    def signal_received(self, signal: str) -> None:
+        if self._program and signal in BY_NAME:
+            self._program.send_signal(BY_NAME[signal])
+
+    def break_received(self, msec: int) -> bool:
+        return False
+
+    # ---- by itself ----
+
+    async def _run(self) -> None:
+        began = asyncio.get_running_loop().time()
+        try:
+            door, program = await self._link.enter(self._argv, self._pty, self._environment())
+        except (PlatformError, Rejected, Unavailable) as no:
+            await self._say(self._words(no))
+            self._exit(REFUSED)
+            return
+        self._program = program
+        try:
+            await self._pump(program)
+        finally:
+            await asyncio.shield(self._close(program, door, began))
+
+    async def _pump(self, program: Session) -> None:
+        """All output goes out before the exit code does: a client that got the code hangs up."""
+        feeding = asyncio.create_task(self._feed(program))
+        try:
+            await asyncio.gather(self._carry(program.read, None), self._carry(program.read_error, STDERR))
+            code = await program.wait()
+        finally:
+            feeding.cancel()
+        self._exit(code if code >= 0 else 128 - code)
+
+    async def _feed(self, program: Session) -> None:
+        with contextlib.suppress(OSError):
+            while data := await self.receive():
+                await program.write(data)
+            await program.write_eof()
+
+    async def _carry(self, read: Callable[[], Coroutine[Any, Any, bytes]], kind: int | None) -> None:
+        while data := await read():
+            await self.send(data, kind)
+
+    async def _close(self, program: Session, door: Door, began: float) -> None:
+        await program.close()
+        await self._link.leave(door, began)
+
+    def _environment(self) -> dict[str, str]:
+        """TERM and the languages; nothing else of what a client would like to set."""
+        asked = self.chan.get_environment()
+        found = {name: value for name, value in asked.items() if SAFE_NAMES.fullmatch(name)}
+        found = {name: value for name, value in found.items() if len(value) <= LONGEST_VALUE and value.isprintable()}
+        terminal = self.chan.get_terminal_type()
+        return {**found, "TERM": terminal} if terminal and terminal.isprintable() else found
+
+    def _words(self, no: Exception) -> str:
+        if not isinstance(no, PlatformError):
+            return str(no)
+        with translation.override(self._link.language or None):
+            return error_words(no)
+
+    async def _say(self, line: str) -> None:
+        with contextlib.suppress(OSError):
+            self.chan.write(f"tessera: {line}\r\n".encode(), None if self._pty else STDERR)
+
+    def _exit(self, code: int) -> None:
+        with contextlib.suppress(OSError):
+            self.chan.exit(code)
+
+
+def _size(columns: int, rows: int) -> PtySize:
+    """Clients without a window say 0."""
+    return PtySize(min(columns, 10_000) or 80, min(rows, 10_000) or 24)
