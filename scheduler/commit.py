@@ -17,8 +17,9 @@ from cluster.models import Gpu, Node, NodeState
 from common.errors import StaleState
 from common.locks import database_now, lock_rows
 from events.bus import SCHEDULER, hint, ring
+from jobs.jobfile.spec import declared_ports, from_json
 from jobs.lifecycle import lock_job, move_task
-from jobs.models import Job, Task
+from jobs.models import Job, JobKind, Task
 from jobs.states import JOB_ACTIVE, JobState, TaskState
 from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, load_parents, subtree, team_chain
 from quotas.services import ensure_user_limit, limit_of_everyone
@@ -29,7 +30,8 @@ from scheduler.snapshots import World
 log = logging.getLogger("tessera.commit")
 
 PORTS = range(23_000, 32_000)
-"""Where masters of gangs listen: above what services use, below what the kernel gives away by itself."""
+"""Where masters listen, and tasks that did not get the port they declared: above what services use, below what the
+kernel gives away by itself."""
 
 
 REFRESH_REASONS = timedelta(seconds=15)
@@ -188,7 +190,8 @@ def assign(step: StartJob, job: Job, nodes: dict[int, Node], gpus: dict[int, Gpu
     tasks = {task.rank: task for task in locked.newest_tasks.filter(state=TaskState.PENDING).select_related("job")}
     if set(tasks) != {place.rank for place in step.tasks}:
         raise StaleState(kind="task", was="other ranks")
-    port = _free_port(next(place.node_id for place in step.tasks if place.rank == 0))
+    taken = _taken_ports(nodes)
+    master = _free_port(taken[next(place.node_id for place in step.tasks if place.rank == 0)])
     for place in step.tasks:
         task, node = tasks[place.rank], nodes[place.node_id]
         Holding.objects.bulk_create(_holdings(task, place, locked, gpus))
@@ -203,7 +206,7 @@ def assign(step: StartJob, job: Job, nodes: dict[int, Node], gpus: dict[int, Gpu
             cpu_milli=place.cpu_milli,
             memory_mib=place.memory_mib,
             cards=[_card_view(card, gpus[card.gpu_id]) for card in place.cards],
-            ports={"master": port},
+            ports={"master": master, **_map_ports(locked, task, taken[node.pk])},
         )
     Job.objects.filter(pk=locked.pk).update(wait_reasons=[], wait_position=None, wait_of=None)
     hint("reconcile")
@@ -293,7 +296,29 @@ def _card_view(card: Card, gpu: Gpu) -> dict:
     }
 
 
-def _free_port(node_id: int) -> int:
-    """The lowest port that no live task on this node was given. The node's row is locked, so no two get the same."""
-    taken = {task.ports.get("master") for task in Task.objects.holding().filter(node=node_id).only("ports")}
-    return next(port for port in PORTS if port not in taken)
+def _taken_ports(nodes: Iterable[int]) -> dict[int, set[int]]:
+    """{node id: ports that its live tasks were given}. The nodes' rows are locked, so no two tasks get the same."""
+    taken: dict[int, set[int]] = {node: set() for node in nodes}
+    for node, ports in Task.objects.holding().filter(node__in=taken).values_list("node", "ports"):
+        taken[node] |= set(ports.values())
+    return taken
+
+
+def _free_port(taken: set[int], start: int = 0) -> int:
+    """The first of PORTS, counted from `start` and round, that is not taken; it is from now on."""
+    port = next(port for port in (PORTS[(start + i) % len(PORTS)] for i in range(len(PORTS))) if port not in taken)
+    taken.add(port)
+    return port
+
+
+def _map_ports(job: Job, task: Task, taken: set[int]) -> dict[str, int]:
+    """{declared: where this task listens instead}. A batch job gets the number it declared where no live task of its
+    node has it; a notebook never does, since other programs of the machine love its number too. The search begins at a
+    place of the task's own, so that an address is not soon another's.
+    """
+    given: dict[str, int] = {}
+    for declared in declared_ports(from_json(job.spec), task.rank):
+        keep = job.kind != JobKind.INTERACTIVE and declared not in taken
+        given[str(declared)] = declared if keep else _free_port(taken, task.uuid.int)
+        taken.add(given[str(declared)])
+    return given

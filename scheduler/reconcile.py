@@ -15,12 +15,17 @@ from django.db import transaction
 from common.errors import StaleState
 from events.bus import RUNTIME
 from jobs.codepack import code_file
-from jobs.jobfile.spec import from_json
+from jobs.jobfile.beside import split_source
+from jobs.jobfile.spec import JobSpec, from_json
 from jobs.lifecycle import lock_job, move_task
-from jobs.models import Job, Task
+from jobs.models import Job, JobKind, Task
 from jobs.states import TASK_FINAL, TaskState
+from jobs.tensorboard import TOOLS
+from jobs.upstream import UPSTREAM_TOKEN, upstream_secret
+from notebooks.environment import READY, environment_path
 from quotas.models import Holding
-from runtimes.base import ContainerView, GpuShare, Rejected, Runtime, TaskSpec, Unavailable
+from runtimes.base import ContainerView, GpuShare, Mount, Rejected, Runtime, TaskSpec, Unavailable
+from runtimes.places import Place
 from scheduler.lease import check_epoch
 
 log = logging.getLogger("tessera.reconcile")
@@ -230,7 +235,7 @@ def record_sighting(step: Sighting, epoch: int) -> None:
 
 
 def build_task_spec(task: Task) -> TaskSpec:
-    """What the runtime needs to run `task`, from its row and its job's spec. No secret of the platform is in it."""
+    """What the runtime needs to run `task`, from its row and its job's spec. The one secret in it is the task's own."""
     job, spec = task.job, from_json(task.job.spec)
     siblings = list(job.newest_tasks.select_related("node").order_by("rank"))
     holdings = Holding.objects.live().filter(task=task.uuid)
@@ -263,7 +268,33 @@ def build_task_spec(task: Task) -> TaskSpec:
         world_size=len(siblings),
         peers=tuple(sibling.address for sibling in siblings),
         ports=(task.ports["master"],) if "master" in task.ports else (),
+        platform_env={UPSTREAM_TOKEN: upstream_secret(task.uuid), **_tools_env(job, spec)},
+        port_map={int(declared): actual for declared, actual in task.ports.items() if declared != "master"},
+        mounts=build_mounts(job, spec),
     )
+
+
+def build_mounts(job: Job, spec: JobSpec) -> tuple[Mount, ...]:
+    """What the job file names under `data`, and the environment that JupyterLab and TensorBoard run from."""
+    places = {"home": Place("home", job.user.uid), "team": Place("team", job.team.gid)}
+    mounts = []
+    for target, text in spec.data.items():
+        kind, source, read_only = split_source(text)
+        mounts.append(Mount(places[kind], source, target, read_only))
+    if _wants_tools(job, spec):
+        tools = str(environment_path(settings.TESSERA_DATA))
+        mounts.append(Mount(None, tools, tools, read_only=True))
+    return tuple(mounts)
+
+
+def _tools_env(job: Job, spec: JobSpec) -> dict[str, str]:
+    return {TOOLS: str(environment_path(settings.TESSERA_DATA))} if _wants_tools(job, spec) else {}
+
+
+def _wants_tools(job: Job, spec: JobSpec) -> bool:
+    """Where the environment is not prepared yet, a job with `tensorboard` runs without it."""
+    wanted = job.kind == JobKind.INTERACTIVE or spec.tensorboard is not None
+    return wanted and (environment_path(settings.TESSERA_DATA) / READY).exists()
 
 
 def _wish(task: Task, broken: set[tuple[int, int]]) -> str:

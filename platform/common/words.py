@@ -40,8 +40,21 @@ FIELD_WORDS = {
         "“%(got)s” names no code. Write a dot for this directory, or the digest of a pack that was uploaded."
     ),
     "bad_cpu": _("“%(got)s” is no number of cores. Write a number such as 2 or 0.5, or thousandths such as 500m."),
+    "bad_data": _(
+        "“%(got)s” names no files. Write home:path or team:path, and :ro behind it for reading only, such as "
+        "team:datasets/imagenet:ro."
+    ),
+    "bad_data_target": _(
+        "Files cannot be put at “%(got)s”. Write a path beneath the work directory such as data, or one of your own "
+        "such as /data/imagenet."
+    ),
+    "bad_directory": _("“%(got)s” is no directory. Write a path such as runs, or ~/runs in your home."),
     "bad_duration": _("“%(got)s” is no length of time. Write it like 90m, 1h30m, 18h or 3d."),
     "bad_env_name": _("“%(got)s” is no name of a variable. Use letters, digits and underscores, and no digit first."),
+    "bad_notebook_name": _(
+        "“%(got)s” cannot name a notebook. Use up to 40 small letters, digits and dashes, with a letter or digit first "
+        "and last, and nothing like job-12 or nb-12."
+    ),
     "bad_url": _(
         "This is no address that can be called. Write one that begins with http:// or https://, of up to %(max)s plain "
         "characters, without a user, password or #."
@@ -72,6 +85,8 @@ FIELD_WORDS = {
         "“code: .” means the directory you stand in, which only the command line can see. Upload it in the "
         "form, or submit with tessera."
     ),
+    "confirm_name": _("Type the name of the notebook, “%(name)s”, to delete it."),
+    "data_twice": _("Files are put at %(target)s twice. Remove one of the two, or choose another path."),
     "duplicate_key": _("“%(key)s” is written twice. Keep one of the two."),
     "empty": _("There is nothing in this job file. Write at least a line such as “run: python train.py”."),
     "file_too_large": _(
@@ -179,6 +194,7 @@ FIELD_WORDS = {
         "a higher limit."
     ),
     "required": _("%(field)s is missing. Add it."),
+    "port_twice": _("Port %(port)s stands there twice. Write it once."),
     "reserved_name": _(
         "The variable %(name)s is set by the platform. Remove it, or set another one inside your command."
     ),
@@ -297,12 +313,21 @@ ERROR_WORDS = {
     "not_permitted": _("You may see this, but not do that to it. Ask a lead of the team or an administrator."),
     "not_running": _("%(name)s is not running, so nobody can enter it. Wait until it runs, or start it again."),
     "not_signed_in": _("You are not signed in. Sign in, or send a token."),
+    "notebook_started": _("%(name)s is started. Stop it first, then delete it."),
+    "notebooks_failed": _(
+        "The environment for notebooks could not be prepared. It is tried again when Tessera is started; the reason is "
+        "shown to administrators."
+    ),
+    "notebooks_preparing": _(
+        "The environment for notebooks is still being prepared. Try again in a minute; all else works."
+    ),
     "only_ended_jobs": _("Only a job that has ended can be tried again. Stop it first, or wait for its end."),
     "only_waiting_jobs": _("Only a waiting job can be held, and this one has left the queue. Stop it instead."),
     "page_expired": _("This page stood open while you signed in or out elsewhere. Reload it and try again."),
     "stale_state": _(
         "Somebody else changed this a moment ago. Look again and repeat what you wanted, if it still makes sense."
     ),
+    "tensorboard_failed": _("TensorBoard did not come up in this job: %(words)s"),
     "too_many_streams": _(
         "You have %(limit)s event streams open already. Close one, or read several topics from one stream."
     ),

@@ -8,7 +8,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 app = Celery("tessera")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["portal", "scheduler", "files"])
+app.autodiscover_tasks(["portal", "scheduler", "files", "notebooks"])
 
 # A message that nobody took within its own period is dropped: the next beat says the same.
 app.conf.beat_schedule = {
@@ -17,6 +17,11 @@ app.conf.beat_schedule = {
         "task": "scheduler.tasks.reconcile",
         "schedule": 1.0,
         "options": {"queue": "scheduler", "expires": 1},
+    },
+    "look at notebooks": {
+        "task": "notebooks.tasks.look",
+        "schedule": 1.0,
+        "options": {"queue": "default", "expires": 1},
     },
     "inventory": {
         "task": "scheduler.tasks.take_inventory",

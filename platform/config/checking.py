@@ -23,6 +23,7 @@ OPENAPI = ROOT / "docs/openapi.json"
 MANAGE = [sys.executable, "-W", "ignore", "manage.py"]
 LOCK = ["pip", "compile", "-q", "--universal", "--python-version", "3.11", "--generate-hashes", "--no-header"]
 LOCK += ["--no-emit-find-links", "--no-emit-index-url"]
+NOTEBOOKS = "platform/notebooks/requirements"
 CONCISE = ["--output-format", "concise"]
 MOST_LINES = 60
 TYPED = ["platform", "scheduler", "portal", "cli"]
@@ -88,8 +89,8 @@ def tool(name: str) -> str:
 
 
 def compute_locks() -> None:
-    """Both locks, the development one on top of the other. Needs the package index."""
-    for name, more in (("requirements", []), ("requirements-dev", ["-c", "requirements.txt"])):
+    """All locks, the development one on top of the portal's. Needs the package index."""
+    for name, more in (("requirements", []), ("requirements-dev", ["-c", "requirements.txt"]), (NOTEBOOKS, [])):
         argv = [tool("uv"), *LOCK, *more, f"{name}.in", "-o", f"{name}.txt"]
         subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
 
@@ -98,7 +99,7 @@ def check_locks() -> str:
     """A lock that names a host would install from there, for everybody."""
     named = [
         f"{lock.name}:{number}: {line}"
-        for lock in sorted(ROOT.glob("requirements*.txt"))
+        for lock in [*sorted(ROOT.glob("requirements*.txt")), ROOT / f"{NOTEBOOKS}.txt"]
         for number, line in enumerate(lock.read_text().splitlines(), 1)
         if re.search(r"://|^\s*--(index|extra|find|trusted)", line)
     ]

@@ -88,6 +88,7 @@ class Platform:
         self.apps: list[Child] = []
         self.commands: subprocess.Popen | None = None
         self.follower: subprocess.Popen | None = None
+        self.preparer: subprocess.Popen | None = None
 
     def run(self) -> int:
         """The exit status. Raises Failure and Stop."""
@@ -110,6 +111,7 @@ class Platform:
         self.start_app(self.sender())
         self.start_app(self.beat())
         self.write_running()
+        self.preparer = self.start_preparer()
         demo_job = self.greet()
         if not demo_job:
             return 1 if self.options.demo_once else self.tend_forever()
@@ -120,17 +122,17 @@ class Platform:
         place.open_data(self.data)
         self.lock = place.take_lock(self.data)
         self.sockets = place.listen(self.options.port)
+        ssh_port, self.ssh_sockets = place.listen_for_ssh(self.options.port + 1)
         run = self.run_dir = place.open_run(self.data)
         os.environ.update(
-        ssh_port, self.ssh_sockets = place.listen_for_ssh(self.options.port + 1)
             TESSERA_EMBEDDED="1",
             TESSERA_DATA=str(self.data),
             TESSERA_RUN=str(run),
             TESSERA_PORT=str(self.options.port),
             TESSERA_PUBLIC_URL=self.url,
+            TESSERA_SSH_PORT=str(ssh_port),
             TESSERA_SECRET_KEY_FILE=str(place.secret_key_file(self.data)),
             TESSERA_VALKEY_SOCK=str(run / "valkey.sock"),
-            TESSERA_SSH_PORT=str(ssh_port),
             PGHOST=str(run),
             PGUSER="tessera",
             PGDATABASE="tessera",
@@ -211,6 +213,11 @@ class Platform:
         """It waits on standard input for the job that it is to follow."""
         return self.start_command(str(ROOT / "manage.py"), "follow_job", "-", stdin=subprocess.PIPE)
 
+    def start_preparer(self) -> subprocess.Popen:
+        """The environment of notebooks, beside the open portal; it ends by itself, and what failed is tried again at the
+        next start."""
+        return self.start_command("-m", "notebooks.prepare", str(self.data))
+
     def tend_forever(self) -> int:
         while True:
             self.tend()
@@ -266,7 +273,7 @@ class Platform:
         """Within 10 s. From here on another signal ends everything at once."""
         children = [*self.servers, *self.apps]
         on_stop_signals(lambda number, frame: self.give_up(children))
-        for command in (self.commands, self.follower):
+        for command in (self.commands, self.follower, self.preparer):
             if command and command.poll() is None:
                 command.terminate()
         if children:

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from django.utils.crypto import salted_hmac
 
-UPSTREAM_TOKEN = "TESSERA_UPSTREAM_TOKEN"
+UPSTREAM_TOKEN = "TESSERA_UPSTREAM_TOKEN"  # noqa: S105 (the name of a variable)
 """The variable in which the task finds its own."""
 
 

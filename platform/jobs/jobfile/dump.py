@@ -11,7 +11,24 @@ import unicodedata
 from jobs.jobfile.spec import DEFAULT_RETRY_WHEN, JobSpec, to_json
 
 INDENT = "  "
-KEY_ORDER = ("kind", "name", "team", "pool", "image", "code", "run", "gpu", "cpu", "memory", "nodes", "env", "workdir")
+KEY_ORDER = (
+    "kind",
+    "name",
+    "team",
+    "pool",
+    "image",
+    "code",
+    "run",
+    "gpu",
+    "cpu",
+    "memory",
+    "nodes",
+    "env",
+    "workdir",
+    "ports",
+    "tensorboard",
+    "data",
+)
 
 # Text that needs no quotes in any YAML: begins with a letter or "./", holds no mark of the syntax, is no special word.
 _PLAIN = re.compile(r"(?:[A-Za-z]|\./)(?:[A-Za-z0-9 _./=+$@,()<>|&;*\"'-]|:(?=[^\s])|#(?<=[^\s]#))*(?<! )")

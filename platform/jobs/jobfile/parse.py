@@ -6,6 +6,7 @@ from common.errors import FieldError, InvalidInput
 from common.resources import duration_text, parse_cpu, parse_duration, parse_gpu, parse_memory
 from common.text import shorten
 from jobs.jobfile import schema
+from jobs.jobfile.beside import read_data, read_directory, read_ports
 from jobs.jobfile.fields import (
     check_keys,
     fail,
@@ -60,8 +61,13 @@ READERS = {
     "preemptible": read_bool,
     "labels": read_labels,
     "hold": read_bool,
+    "ports": read_ports,
+    "tensorboard": read_directory,
+    "data": read_data,
 }
-ROLE_READERS = {key: READERS[key] for key in ("run", "gpu", "cpu", "memory", "env")} | {"count": READERS["nodes"]}
+ROLE_READERS = {key: READERS[key] for key in ("run", "gpu", "cpu", "memory", "env", "ports")} | {
+    "count": READERS["nodes"]
+}
 # The key of the file -> the field of JobSpec, where the two differ.
 _FIELDS = {
     "cpu": "cpu_milli", "memory": "memory_mib", "time": "time_s", "max_time": "max_time_s", "count": "nodes",

@@ -3,21 +3,21 @@
 # Keys this version builds. parse.py has a reader for each; a test compares the two.
 BUILT = (
     "kind", "name", "team", "pool", "image", "code", "run", "gpu", "cpu", "memory", "nodes", "roles", "env", "workdir",
-    "priority", "time", "max_time", "retry", "preemptible", "labels", "hold",
+    "priority", "time", "max_time", "retry", "preemptible", "labels", "hold", "ports", "tensorboard", "data",
 )  # fmt: skip
 # Keys of the format that answer "not supported by this version".
 LATER = (
-    "shm", "place", "checkpoint", "data", "tensorboard", "notify", "secrets", "main", "array", "after", "wait_max",
-    "idle", "ports",
+    "shm", "place", "checkpoint", "notify", "secrets", "main", "array", "after", "wait_max", "idle",
 )  # fmt: skip
-ROLE_BUILT = ("run", "gpu", "cpu", "memory", "env", "count")
-ROLE_LATER = ("image", "code", "workdir", "shm", "ports", "ends_job", "data", "secrets", "place", "min", "max")
+ROLE_BUILT = ("run", "gpu", "cpu", "memory", "env", "count", "ports")
+ROLE_LATER = ("image", "code", "workdir", "shm", "ends_job", "data", "secrets", "place", "min", "max")
 RETRY_BUILT = ("times", "when")
 
 # Values that are text whatever they look like: `name: 007`, `LR: 1e-4`, `NORWAY: no` are kept as they are written.
 # "*" stands for any key.
 TEXT = (
     ("name",), ("team",), ("pool",), ("image",), ("code",), ("run",), ("workdir",), ("env", "*"), ("labels", "*"),
+    ("tensorboard",), ("data", "*"),
     ("roles", "*", "run"), ("roles", "*", "env", "*"),
 )  # fmt: skip
 
@@ -39,6 +39,9 @@ MAX_ENV = 200
 MAX_ENV_NAME = 256
 MAX_ENV_VALUE_BYTES = 32 * 1024
 MAX_ENV_BYTES = 128 * 1024  # Linux takes 128 KiB per string and a quarter of the stack for all of them
+MAX_PORTS = 16
+PORT_RANGE = (1024, 65_535)  # below lies what only root may offer
+MAX_DATA = 32
 MAX_LABELS = 32
 MAX_LABEL_VALUE = 256
 MAX_ERRORS = 50  # in one answer
@@ -49,4 +52,10 @@ RESERVED_ENV_PREFIXES = ("NVIDIA_", "CUDA_DEVICE_", "CUDA_MPS_", "LD_", "TESSERA
 RESERVED_ENV = (
     "CUDA_VISIBLE_DEVICES", "CUDA_DISABLE_CONTROL", "CUDA_OVERSUBSCRIBE", "CUDA_REDIRECT", "CUDA_TASK_PRIORITY",
     "GPU_CORE_UTILIZATION_POLICY", "ACTIVE_OOM_KILLER", "RANK", "WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT",
+)  # fmt: skip
+
+# Where the system itself lies: nothing of a person's is put over it.
+SYSTEM_DIRS = (
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/root", "/run", "/sbin", "/sys",
+    "/usr", "/var",
 )  # fmt: skip

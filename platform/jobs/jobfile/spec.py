@@ -15,6 +15,7 @@ from common.resources import (
 
 NO_GPU = GpuAsk()
 DEFAULT_ROLE = "main"
+TENSORBOARD_PORT = 6006
 DEFAULT_PRIORITY = "normal"
 DEFAULT_RETRY_TIMES = 3
 # Ends that are not the program's doing. A program that failed by itself is retried only when asked.
@@ -28,6 +29,9 @@ class JobSpec:
     code: None (no code), "." (the directory that is being submitted) or "sha256:<64 hex>" (a stored pack).
     gpu, cpu_milli, memory_mib: per task. nodes: tasks in the gang; role: their name.
     workdir: path beneath the code, "" = its top. time_s: estimate. max_time_s: kill.
+    ports: what each task listens on, as its program is told; where it really does stands in its row.
+    tensorboard: the directory that TensorBoard shows, as the task sees it. data: {target: "home:path" or "team:path",
+    then ":ro" for reading only}; target beneath the work directory or absolute.
     retry_when: end reasons after which up to retry_times further attempts are made.
     """
 
@@ -53,6 +57,9 @@ class JobSpec:
     preemptible: bool = False
     labels: dict[str, str] = field(default_factory=dict)
     hold: bool = False
+    ports: tuple[int, ...] = ()
+    tensorboard: str | None = None
+    data: dict[str, str] = field(default_factory=dict)
 
 
 def to_json(spec: JobSpec) -> dict:
@@ -79,6 +86,9 @@ def to_json(spec: JobSpec) -> dict:
         "preemptible": spec.preemptible,
         "labels": dict(spec.labels),
         "hold": spec.hold,
+        "ports": list(spec.ports),
+        "tensorboard": spec.tensorboard,
+        "data": dict(spec.data),
     }
 
 
@@ -99,7 +109,17 @@ def from_json(stored: dict) -> JobSpec:
         retry_times=stored["retry"]["times"],
         retry_when=tuple(stored["retry"]["when"]),
         labels=dict(stored["labels"]),
+        # Younger keys: jobs that were stored before them have none.
+        ports=tuple(stored.get("ports", ())),
+        tensorboard=stored.get("tensorboard"),
+        data=dict(stored.get("data", {})),
     )
+
+
+def declared_ports(spec: JobSpec, rank: int) -> tuple[int, ...]:
+    """What one task of the job may listen on. The first one's TensorBoard gets its usual port, if it is not said."""
+    beside = (TENSORBOARD_PORT,) if spec.tensorboard and rank == 0 and TENSORBOARD_PORT not in spec.ports else ()
+    return spec.ports + beside
 
 
 def _maybe(reader, text):

@@ -91,7 +91,7 @@ def test_what_stands_beside_the_role_holds_for_it():
         ({"Worker": {}}, ("/roles/Worker", "bad_role_name")),
         ({"w": 1}, ("/roles/w", "wrong_type")),
         ({"w": {"count": "4..32"}}, ("/roles/w/count", "not_supported_yet")),
-        ({"w": {"ports": [1]}}, ("/roles/w/ports", "not_supported_yet")),
+        ({"w": {"shm": "1GB"}}, ("/roles/w/shm", "not_supported_yet")),
         ({"w": {"gpus": 1}}, ("/roles/w/gpus", "unknown_key")),
         ({"w": {"run": ""}}, ("/roles/w/run", "required")),
     ],

@@ -1,0 +1,97 @@
+"""Readers of what a task offers and finds beside its code: ports, TensorBoard's directory, homes and team folders."""
+
+import posixpath
+import re
+
+from common.errors import FieldError, InvalidInput
+from common.text import bad_character, kind_of, shorten
+from jobs.jobfile import schema
+from jobs.jobfile.fields import fail, read_map, read_text, read_whole
+from jobs.jobfile.load import pointer_of
+
+_SOURCE = re.compile(r"(home|team):(.*?)(:ro)?", re.DOTALL)
+
+
+def read_ports(value: object, pointer: str) -> tuple[int, ...]:
+    """`6006` or `[6006, 8000]`, each once."""
+    given = value if isinstance(value, list) else [value]
+    if len(given) > schema.MAX_PORTS:
+        fail(pointer, "too_many", max=schema.MAX_PORTS, got=len(given))
+    read = read_whole(*schema.PORT_RANGE)
+    ports = [read(port, f"{pointer}/{i}" if isinstance(value, list) else pointer) for i, port in enumerate(given)]
+    for i, port in enumerate(ports):
+        if port in ports[:i]:
+            fail(f"{pointer}/{i}", "port_twice", port=port)
+    return tuple(ports)
+
+
+def read_directory(value: object, pointer: str) -> str:
+    """A path as the task sees it: beneath its work directory, absolute, or in its home (~/runs)."""
+    text = read_text(value, pointer)
+    if not text or text.startswith("-"):
+        fail(pointer, "bad_directory", got=shorten(text))
+    if len(text) > schema.MAX_WORKDIR:
+        fail(pointer, "too_long", max=schema.MAX_WORKDIR, got=len(text))
+    if bad := bad_character(text):
+        fail(pointer, "bad_characters", character=bad)
+    return text
+
+
+def read_data(value: object, pointer: str) -> dict[str, str]:
+    """{target: "home:path" or "team:path", ":ro" behind it for reading only}, both in one spelling."""
+    given = read_map(value, pointer)
+    if len(given) > schema.MAX_DATA:
+        fail(pointer, "too_many", max=schema.MAX_DATA, got=len(given))
+    made: dict[str, str] = {}
+    errors: list[FieldError] = []
+    for target, item in given.items():
+        where = pointer + pointer_of([target])
+        try:
+            place = _read_target(target, where)
+            if place in made:
+                fail(where, "data_twice", target=shorten(target))
+            made[place] = _read_source(item, where)
+        except InvalidInput as error:
+            errors += error.errors
+    if errors:
+        raise InvalidInput(errors=errors)
+    return made
+
+
+def split_source(text: str) -> tuple[str, str, bool]:
+    """(home or team, path inside it, read only) of a value that `read_data` made."""
+    found = _SOURCE.fullmatch(text)
+    assert found  # only values of ours come here
+    return found[1], found[2], found[3] is not None
+
+
+def _read_target(target: str, pointer: str) -> str:
+    """Beneath the work directory, or absolute where nothing of the system lies."""
+    path = posixpath.normpath(target) if target else "."
+    top = "/" + path.lstrip("/").split("/")[0]
+    outside = ".." in target.split("/") or path in (".", "/", "//")
+    if outside or (path.startswith("/") and top in schema.SYSTEM_DIRS) or target.startswith("~"):
+        fail(pointer, "bad_data_target", got=shorten(target))
+    _check_length(path, pointer)
+    return path
+
+
+def _read_source(value: object, pointer: str) -> str:
+    if not isinstance(value, str):
+        fail(pointer, "wrong_type", expected="text", got=kind_of(value))
+    found = _SOURCE.fullmatch(value)
+    if not found:
+        fail(pointer, "bad_data", got=shorten(value))
+    parts = [part for part in found[2].split("/") if part not in ("", ".")]
+    if ".." in parts or found[2].startswith(("/", "~")) or ":" in found[2]:
+        fail(pointer, "bad_data", got=shorten(value))
+    path = "/".join(parts)
+    _check_length(path, pointer)
+    return f"{found[1]}:{path}{found[3] or ''}"
+
+
+def _check_length(path: str, pointer: str) -> None:
+    if len(path.encode()) > schema.MAX_WORKDIR or any(len(part.encode()) > 255 for part in path.split("/")):
+        fail(pointer, "too_long", max=schema.MAX_WORKDIR, got=len(path))
+    if bad := bad_character(path):
+        fail(pointer, "bad_characters", character=bad)

@@ -1,0 +1,70 @@
+"""What the settings of a notebook may be: plain values to a spec. All that is wrong is found in one pass."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from accounts.models import User
+from common.errors import FieldError, InvalidInput
+from common.resources import parse_gpu
+from common.text import shorten
+from jobs.jobfile.beside import read_data
+from jobs.jobfile.fields import read_env
+from jobs.jobfile.spec import JobSpec
+from jobs.submit import choose_pool
+from quotas.services import notebook_hours_of
+
+NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
+OTHERS_NAMES = re.compile(r"(nb|job)-[0-9]+")
+"""What is no name: at the SSH gateway these are ids."""
+
+CHANGES = ("gpu", "cpu_milli", "memory_mib", "pool", "env", "data", "hours")
+
+
+def check_notebook_name(name: str) -> str:
+    """Small letters, digits and dashes: it names a folder and a host of SSH."""
+    if not NAME.fullmatch(name) or OTHERS_NAMES.fullmatch(name):
+        raise InvalidInput([FieldError("/name", "bad_notebook_name", {"got": shorten(name)})])
+    return name
+
+
+def apply_changes(user: User, spec: JobSpec, changes: dict[str, Any]) -> JobSpec:
+    """The spec with these of CHANGES. All that is wrong is found in one pass. Raises InvalidInput."""
+    made: dict[str, Any] = {}
+    errors: list[FieldError] = []
+    for key, value in changes.items():
+        try:
+            made |= _read_change(user, key, value)
+        except InvalidInput as error:
+            errors += error.errors
+    if errors:
+        raise InvalidInput(errors)
+    changed = replace(spec, **made)
+    if "pool" in made:  # whether there is such a pool, and quota in it
+        choose_pool(user=user, spec=changed, check=lambda draft: None, containers=True)
+    return changed
+
+
+def _read_change(user: User, key: str, value: Any) -> dict[str, Any]:
+    if key == "gpu":
+        return {"gpu": parse_gpu(value)}
+    if key == "env":
+        return {"env": read_env(value, "/env")}
+    if key == "data":
+        return {"data": read_data(value, "/data")}
+    if key == "hours":
+        return {"max_time_s": _seconds(value, notebook_hours_of(user))}
+    if key in ("cpu_milli", "memory_mib", "pool"):
+        return {key: value}
+    raise InvalidInput([FieldError(f"/{key}", "unknown_value", {"got": key, "allowed": list(CHANGES)})])
+
+
+def _seconds(hours: int | None, most: int | None) -> int | None:
+    """None = as long as the person's limit allows."""
+    if hours is None:
+        return None
+    if hours < 1:
+        raise InvalidInput([FieldError("/hours", "too_small", {"min": 1, "got": hours})])
+    if hours > (most if most is not None else 24 * 366):
+        raise InvalidInput([FieldError("/hours", "too_large", {"max": most or 24 * 366, "got": hours})])
+    return hours * 3600

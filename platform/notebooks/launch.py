@@ -1,0 +1,46 @@
+"""The job that a start of a notebook is: its spec, and the command that starts JupyterLab in it. Pure."""
+
+from dataclasses import replace
+
+from common.resources import parse_gpu
+from jobs.jobfile.spec import JobSpec, from_json
+from notebooks.models import Notebook
+
+JUPYTER_PORT = 8888
+LABEL = "notebook"
+
+# -s: what its person installs at home is for the kernels, and cannot break JupyterLab. Kernels speak over sockets that
+# are files, whose names are limited to 107 bytes, so these lie in a short directory of their own. Nothing asks the
+# internet for news; JupyterLab's own extensions stay as they are prepared; no Node is looked for.
+COMMAND = """
+if [ ! -x "$TESSERA_TOOLS/bin/python" ]; then echo "The environment for notebooks is not there." >&2; exit 3; fi
+mkdir -p "$HOME/{folder}" && cd "$HOME/{folder}" || exit 3
+JUPYTER_RUNTIME_DIR=$(mktemp -d /tmp/nb-XXXXXX) || exit 3
+export JUPYTER_RUNTIME_DIR JUPYTER_TOKEN="$TESSERA_UPSTREAM_TOKEN"
+trap 'rm -rf "$JUPYTER_RUNTIME_DIR"' EXIT
+trap : TERM
+"$TESSERA_TOOLS/bin/python" -s -m jupyterlab --no-browser \
+  --ServerApp.ip=127.0.0.1 --ServerApp.port="$TESSERA_PORT_{port}" --ServerApp.port_retries=0 \
+  --ServerApp.base_url=/ --ServerApp.root_dir="$HOME/{folder}" --ServerApp.allow_remote_access=True \
+  --ServerApp.allow_root=True --ServerApp.quit_button=False \
+  --FileContentsManager.delete_to_trash=False --KernelManager.transport=ipc \
+  --LabApp.extension_manager=readonly --LabApp.news_url=None \
+  --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --LanguageServerManager.autodetect=False
+""".strip()
+
+
+def build_spec(notebook: Notebook, *, hours: int | None, gpu: str | None) -> JobSpec:
+    """What this start submits. hours: how long it may last, told as an estimate; gpu: instead of the notebook's own."""
+    kept = from_json(notebook.spec)
+    return replace(
+        kept,
+        name=notebook.name,
+        team=notebook.team.name,
+        run=COMMAND.format(folder=notebook.folder, port=JUPYTER_PORT),
+        gpu=kept.gpu if gpu is None else parse_gpu(gpu),
+        time_s=None if hours is None else hours * 3600,
+        max_time_s=None,
+        retry_times=0,
+        ports=(JUPYTER_PORT,),
+        labels={LABEL: notebook.public_id},
+    )

@@ -1,0 +1,47 @@
+"""Whether JupyterLab answers inside a starting task: one request over the runtime's own way in, with the task's secret.
+
+So an answer proves all at once: that the program is this task's, that it knows the secret, and that it serves.
+"""
+
+import asyncio
+from functools import cache
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from jobs.models import Task
+from jobs.upstream import upstream_secret
+from notebooks.launch import JUPYTER_PORT
+from runtimes.base import Access, Rejected, Unavailable
+
+TIMEOUT_S = 2.0
+NOT_YET = (ConnectionError, TimeoutError, OSError, Rejected, Unavailable)
+
+
+@cache
+def the_access() -> Access:
+    return import_string(settings.TESSERA_ACCESS)(**settings.TESSERA_RUNTIME_OPTIONS)
+
+
+async def answers(access: Access, task: Task) -> bool:
+    """task: RUNNING, with its ports."""
+    port = task.ports.get(str(JUPYTER_PORT))
+    if port is None:
+        return False
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            return await _ask(access, task.uuid.hex, port) == 200
+    except NOT_YET:
+        return False
+
+
+async def _ask(access: Access, task: str, port: int) -> int:
+    """The status of GET /api/status; 0 for what is no HTTP."""
+    reader, writer = await asyncio.open_connection(sock=await access.dial(task, port))
+    try:
+        request = f"GET /api/status HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n"
+        writer.write(f"{request}Authorization: token {upstream_secret(task)}\r\n\r\n".encode())
+        words = (await reader.readline()).split()
+        return int(words[1]) if len(words) > 1 and words[0].startswith(b"HTTP/1.") and words[1].isdigit() else 0
+    finally:
+        writer.close()

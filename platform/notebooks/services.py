@@ -1,0 +1,218 @@
+"""Writes about notebooks: create, change, clone, delete; start, stop, extend. Each start is a job of its own, and the
+files lie in the owner's home whatever becomes of it.
+
+The order of locks: the notebook, then the person's limit, then the job.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models.functions import Now
+
+from accounts.models import User
+from accounts.permissions import require
+from common.errors import Conflict, FieldError, InvalidInput, NameTaken, NotFound, StaleState, Unavailable
+from common.locks import database_now, lock_rows
+from events.bus import Actor, record
+from files.shelves import Shelf
+from jobs.control import stop_job
+from jobs.jobfile.spec import JobSpec, from_json, to_json
+from jobs.lifecycle import lock_job
+from jobs.models import Job, JobKind
+from jobs.submit import Check, find_team, submit_job
+from notebooks.changes import apply_changes, check_notebook_name
+from notebooks.environment import READY, environment_state
+from notebooks.launch import build_spec
+from notebooks.models import Notebook
+from notebooks.states import NotebookState
+from quotas.services import admit_notebook, notebook_hours_of
+
+LONGEST_HOURS = 24 * 366
+
+
+def create_notebook(
+    *,
+    user: User,
+    name: str,
+    gpu: str,
+    cpu_milli: int | None = None,
+    memory_mib: int | None = None,
+    team: str | None = None,
+    pool: str | None = None,
+    env: dict | None = None,
+    data: dict | None = None,
+    hours: int | None = None,
+) -> Notebook:
+    """A named place to work, not started. gpu: as in a job file ("1/4"; "0" for none). hours: of each start.
+
+    Raises InvalidInput, NameTaken, NotPermitted.
+    """
+    in_team = find_team(user, team)
+    require(user, "job.submit", in_team)
+    base = JobSpec(run="", name=check_notebook_name(name), team=in_team.name, retry_times=0)
+    sizes = {"gpu": gpu, "cpu_milli": cpu_milli, "memory_mib": memory_mib}
+    spec = apply_changes(user, base, {**sizes, "pool": pool, "env": env or {}, "data": data or {}, "hours": hours})
+    try:
+        with transaction.atomic():
+            made = Notebook.objects.create(user=user, team=in_team, name=spec.name, spec=to_json(spec))
+            record(
+                made, "created", actor=Actor(user.username, user.pk), params={"name": made.name, "gpu": spec.gpu.text}
+            )
+    except IntegrityError:
+        raise NameTaken(name=name) from None
+    return find_again(made)
+
+
+@transaction.atomic
+def change_notebook(*, actor: User, notebook: Notebook, **changes: Any) -> Notebook:
+    """Keep other settings for the next start; what runs now stays as it is. changes: some of CHANGES."""
+    require(actor, "notebook.change", notebook.team, notebook.user_id)
+    row = lock_notebook(notebook.pk)
+    spec = apply_changes(row.user, from_json(row.spec), changes)
+    before, after = row.spec, to_json(spec)
+    changed = [key for key in after if before.get(key) != after[key]]
+    if changed:
+        Notebook.objects.filter(pk=row.pk).update(spec=after)
+        told = [key for key in changed if key not in ("env", "data")]  # values of these may be private
+        params = {"from": {k: before.get(k) for k in told}, "to": {k: after[k] for k in told}, "fields": changed}
+        record(row, "changed", actor=Actor(actor.username, actor.pk), params=params)
+    return find_again(row)
+
+
+def clone_notebook(*, actor: User, notebook: Notebook, name: str) -> Notebook:
+    """Another notebook with the same settings, and an empty folder of its own."""
+    require(actor, "notebook.change", notebook.team, notebook.user_id)
+    spec = replace(from_json(notebook.spec), name=check_notebook_name(name))
+    try:
+        with transaction.atomic():
+            made = Notebook.objects.create(user=actor, team=notebook.team, name=spec.name, spec=to_json(spec))
+            params = {"name": made.name, "gpu": spec.gpu.text, "of": notebook.public_id}
+            record(made, "created", actor=Actor(actor.username, actor.pk), params=params)
+    except IntegrityError:
+        raise NameTaken(name=name) from None
+    return find_again(made)
+
+
+def delete_notebook(*, actor: User, notebook: Notebook, confirm: str, with_files: bool) -> None:
+    """Only a stopped one, and only where `confirm` is its name. with_files: its folder goes too, for good; only its
+    owner may do that. Raises InvalidInput, Conflict (notebook_started), NotPermitted."""
+    require(actor, "notebook.delete", notebook.team, notebook.user_id)
+    if with_files:
+        require(actor, "notebook.change", notebook.team, notebook.user_id)
+    if confirm != notebook.name:
+        raise InvalidInput([FieldError("/confirm", "confirm_name", {"name": notebook.name})])
+    with transaction.atomic():
+        row = lock_notebook(notebook.pk)
+        if row.is_started:
+            raise Conflict("notebook_started", name=row.name)
+        Notebook.objects.filter(pk=row.pk).update(deleted_at=Now())
+        params = {"name": row.name, "with_files": with_files}
+        record(row, "deleted", actor=Actor(actor.username, actor.pk), params=params)
+        if with_files:
+            remove_files(row)
+
+
+@transaction.atomic
+def start_notebook(
+    *, actor: User, notebook: Notebook, check: Check, containers: bool, gpu: str | None = None
+) -> Notebook:
+    """Submit it as an interactive job. One that is starting or runs is left as it is; one that stops is started anew.
+
+    gpu: for this start only, instead of its own; where it still waits, this takes the place of what waits.
+    Raises Unavailable (notebooks_not_prepared), QuotaExceeded, Impossible, InvalidInput, NotPermitted.
+    """
+    require(actor, "notebook.start", notebook.team, notebook.user_id)
+    prepared = environment_state()
+    if prepared["state"] != READY:
+        raise Unavailable(f"notebooks_{prepared['state']}", step=prepared["step"])
+    row = lock_notebook(notebook.pk)
+    if row.state == NotebookState.QUEUED and gpu is not None and row.job is not None:
+        stop_job(actor=actor, job=row.job)
+    elif row.is_started and row.state != NotebookState.STOPPING:
+        return find_again(row)
+    others = Notebook.objects.started().filter(user=row.user_id).exclude(pk=row.pk)
+    admit_notebook(user=row.user, running=others.count)
+    job = submit_job(
+        user=row.user,
+        spec=build_spec(row, hours=hours_of_start(row), gpu=gpu),
+        check=check,
+        containers=containers,
+        kind=JobKind.INTERACTIVE,
+    )
+    Notebook.objects.filter(pk=row.pk).update(job=job, ready_at=None, opened_at=None, stops_at=None, warned_at=None)
+    params = {"job": job.public_id, "gpu": job.gang[0]["request"]["gpu"]}
+    record(row, "started", actor=Actor(actor.username, actor.pk), params=params)
+    return find_again(row)
+
+
+@transaction.atomic
+def stop_notebook(*, actor: User, notebook: Notebook) -> Notebook:
+    """Its files stay. Stopping what is stopped changes nothing."""
+    require(actor, "job.stop", notebook.team, notebook.user_id)
+    row = lock_notebook(notebook.pk)
+    if row.job is not None and row.is_started:
+        stop_job(actor=actor, job=row.job)
+        record(row, "stop_requested", actor=Actor(actor.username, actor.pk))
+    return find_again(row)
+
+
+@transaction.atomic
+def extend_notebook(*, actor: User, notebook: Notebook, hours: int) -> Notebook:
+    """Let it run longer, at most as long from now as a start may last. Raises Conflict (not_running)."""
+    require(actor, "notebook.start", notebook.team, notebook.user_id)
+    if hours < 1:
+        raise InvalidInput([FieldError("/hours", "too_small", {"min": 1, "got": hours})])
+    row = lock_notebook(notebook.pk)
+    if row.job is None or row.state not in (NotebookState.STARTING, NotebookState.RUNNING):
+        raise Conflict("not_running", name=row.name, state=row.state.lower())
+    if row.stops_at is None:
+        return find_again(row)
+    most = notebook_hours_of(row.user)
+    latest = database_now() + timedelta(hours=most if most is not None else LONGEST_HOURS)
+    set_end(row, max(min(row.stops_at + timedelta(hours=min(hours, LONGEST_HOURS)), latest), row.stops_at))
+    row.refresh_from_db()
+    params = {"hours": hours, "at": row.stops_at.isoformat() if row.stops_at else ""}
+    record(row, "extended", actor=Actor(actor.username, actor.pk), params=params)
+    return find_again(row)
+
+
+def mark_opened(*, notebook: Notebook) -> None:
+    """Its owner looks at it, for the first time since this start."""
+    Notebook.objects.filter(pk=notebook.pk, job=notebook.job_id, opened_at=None).update(opened_at=Now())
+
+
+def remove_files(notebook: Notebook) -> None:
+    try:
+        Shelf(notebook.user, None).store.remove(notebook.folder)
+    except NotFound:
+        pass  # it was never started
+
+
+def lock_notebook(pk: int) -> Notebook:
+    """Its row, locked until the transaction ends, before any limit or job. Raises StaleState where it was deleted."""
+    rows = lock_rows(Notebook.objects.live().filter(pk=pk))
+    if not rows:
+        raise StaleState(kind="notebook", was="deleted")
+    return rows[0]
+
+
+def find_again(notebook: Notebook) -> Notebook:
+    return Notebook.objects.with_names().get(pk=notebook.pk)
+
+
+def set_end(notebook: Notebook, stops_at: datetime) -> None:
+    """Write when it stops, and tell the same as its job's estimate, so that the queue counts with it. Row locked."""
+    Notebook.objects.filter(pk=notebook.pk).update(stops_at=stops_at, warned_at=None)
+    if notebook.job_id is not None:
+        job = lock_job(notebook.job_id)
+        if job.started_at is not None:
+            Job.objects.filter(pk=job.pk).update(time_s=round((stops_at - job.started_at).total_seconds()))
+
+
+def hours_of_start(notebook: Notebook) -> int | None:
+    """How long a start may last: what was chosen, within the person's limit of today. None = no end."""
+    chosen = from_json(notebook.spec).max_time_s
+    known = [hours for hours in (chosen // 3600 if chosen else None, notebook_hours_of(notebook.user)) if hours]
+    return min(known, default=None)

@@ -1,0 +1,115 @@
+"""The clock of notebooks: see who answers, warn before an end, end what has had its time. Short and idempotent."""
+
+import asyncio
+import time
+from datetime import timedelta
+
+from asgiref.sync import async_to_sync
+from celery import shared_task
+from django.db import connection, transaction
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from common.errors import StaleState
+from common.locks import database_now
+from events.bus import SYSTEM, record
+from events.notices import notify
+from jobs.control import end_job
+from jobs.models import Task
+from jobs.states import JobState, TaskState
+from notebooks.models import Notebook
+from notebooks.phases import measure_phases
+from notebooks.probe import answers, the_access
+from notebooks.services import hours_of_start, lock_notebook, set_end
+
+WARN_BEFORE = timedelta(minutes=15)
+FOLLOW_S, LOOK_S = 0.4, 0.1
+"""A look stays this long with notebooks that come up, so that nobody waits for the next beat."""
+
+
+@shared_task
+def look() -> None:
+    if not connection.in_atomic_block:
+        connection.close_if_unusable_or_obsolete()
+    until = time.monotonic() + FOLLOW_S
+    keep_time()
+    while see_who_answers() and time.monotonic() < until:
+        time.sleep(LOOK_S)
+
+
+def see_who_answers() -> bool:
+    """Mark those ready whose JupyterLab answers. True while some do not yet."""
+    starting = list(Notebook.objects.live().filter(ready_at=None, job__state=JobState.RUNNING).select_related("job"))
+    tasks = {one.pk: task for one in starting if (task := one.task) and task.state == TaskState.RUNNING}
+    if not tasks:
+        return bool(starting)
+    up = async_to_sync(_who_answers)(list(tasks.values()))
+    for one in starting:
+        task = tasks.get(one.pk)
+        if task is not None and task.uuid in up:
+            mark_ready(one, task)
+    return len(up) < len(starting)
+
+
+async def _who_answers(tasks: list[Task]) -> set:
+    found = await asyncio.gather(*(answers(the_access(), task) for task in tasks))
+    return {task.uuid for task, up in zip(tasks, found, strict=True) if up}
+
+
+@transaction.atomic
+def mark_ready(notebook: Notebook, task: Task) -> None:
+    """Somebody may open it now. What each phase took is kept in its history, for the next who waits."""
+    try:
+        row = lock_notebook(notebook.pk)
+    except StaleState:
+        return
+    if row.ready_at is not None or row.job_id != task.job_id:
+        return
+    Notebook.objects.filter(pk=row.pk).update(ready_at=Now())
+    row.refresh_from_db()
+    record(row, "ready", actor=SYSTEM, params={"took_s": measure_phases(row)})
+
+
+def keep_time() -> None:
+    """Give the started an end, warn of it, and carry it out."""
+    running = Notebook.objects.live().filter(
+        job__state__in=[JobState.STARTING, JobState.RUNNING], job__started_at__isnull=False
+    )
+    for one in running.filter(stops_at=None).select_related("user", "job"):
+        if hours := hours_of_start(one):
+            _begin_clock(one, hours)
+    ending = running.filter(job__stop_requested_at=None)
+    now = database_now()
+    for one in ending.filter(stops_at__lte=now):
+        _end(one)
+    soon = Q(stops_at__lte=now + WARN_BEFORE, stops_at__gt=now, warned_at=None)
+    # One whose whole time is shorter than the warning would be warned of when it has just begun.
+    for one in ending.filter(soon, stops_at__gt=F("job__started_at") + 2 * WARN_BEFORE):
+        _warn(one)
+
+
+@transaction.atomic
+def _begin_clock(notebook: Notebook, hours: int) -> None:
+    row = lock_notebook(notebook.pk)
+    if row.job is not None and row.job_id == notebook.job_id and row.stops_at is None and row.job.started_at:
+        set_end(row, row.job.started_at + timedelta(hours=hours))
+
+
+@transaction.atomic
+def _end(notebook: Notebook) -> None:
+    row = lock_notebook(notebook.pk)
+    if row.job is None or row.stops_at is None or row.stops_at > database_now():
+        return  # extended a moment ago
+    end_job(by=SYSTEM, job=row.job, reason="time_limit")
+    record(row, "time_over", actor=SYSTEM)
+
+
+@transaction.atomic
+def _warn(notebook: Notebook) -> None:
+    row = lock_notebook(notebook.pk)
+    if row.warned_at is not None or row.stops_at is None:
+        return
+    Notebook.objects.filter(pk=row.pk).update(warned_at=Now())
+    at = {"at": row.stops_at.isoformat()}
+    record(row, "about_to_end", actor=SYSTEM, params=at)
+    notify(user_id=row.user_id, kind="about_to_end", about=row, params=at)
