@@ -9,6 +9,7 @@ import os
 import pty
 import signal
 import struct
+import subprocess
 import termios
 
 from runtimes.base import PtySize, Rejected
@@ -48,12 +49,12 @@ class PtySession:
         os.killpg(self.process.pid, number)
 
     async def wait(self) -> int:
-        return await self.process.wait()
+        return await asyncio.to_thread(self.process.wait)
 
     async def close(self) -> None:
-        if self.process.returncode is None:
+        if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
-            await self.process.wait()
+            await self.wait()
 
 
 class PtyAccess:
@@ -67,15 +68,8 @@ class PtyAccess:
         if self.refusal:
             raise Rejected(self.refusal)
         master, slave = open_pty(pty)
-        process = await asyncio.create_subprocess_exec(
-            "/bin/sh",
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env={"PATH": os.environ["PATH"], "PS1": "$ ", "LANG": "C.UTF-8", "TESSERA_TASK": uuid, **(env or {})},
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )
+        usual = {"PATH": os.environ["PATH"], "PS1": "$ ", "LANG": "C.UTF-8", "TESSERA_TASK": uuid}
+        process = start_shell(slave, usual | dict(env or {}))
         os.close(slave)
         self.sessions.append(PtySession(process, master))
         return self.sessions[-1]
@@ -88,3 +82,10 @@ def open_pty(size: PtySize) -> tuple[int, int]:
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.columns, 0, 0))
     return master, slave
+
+
+def start_shell(slave: int, env: dict[str, str]) -> subprocess.Popen:
+    """Its controlling terminal is `slave`. Not by asyncio: uvloop runs preexec_fn before the ends are in place."""
+    ends = {"stdin": slave, "stdout": slave, "stderr": slave}
+    own_terminal = lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # noqa: E731
+    return subprocess.Popen(["/bin/sh"], **ends, env=env, start_new_session=True, preexec_fn=own_terminal)

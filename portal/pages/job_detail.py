@@ -16,8 +16,9 @@ from jobs.jobfile.spec import from_json
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from jobs.words import end_hint, end_words
+from portal.app_links import link_to_port, link_to_tensorboard
 from portal.pages.history import Happening, history_of
-from portal.pages.job_view import JobView, part_words, took_words
+from portal.pages.job_view import JobView, Reach, part_words, took_words
 from portal.pages.pulse import scheduler_late
 from runtimes.logs import LogStore
 
@@ -58,13 +59,36 @@ class CardRow:
     simulated: bool
 
 
-class TaskRow:
-    """One line of the tasks table. alone: it is the job's only task, so its rank says nothing. part: "¼" or ""."""
+@dataclass(frozen=True)
+class Link:
+    words: str
+    address: str
 
-    def __init__(self, task: Task, alone: bool, part: str):
+
+class TaskRow:
+    """One line of the tasks table. alone: it is the job's only task, so its rank says nothing. part: "¼" or "".
+
+    door: its name at the terminal, "" where this reader may not enter it now. opens: this reader may open its ports.
+    """
+
+    def __init__(self, task: Task, alone: bool, part: str, reach: Reach):
         self.task = task
         self.part = part
         self.label = task.role if alone else f"{task.role}.{task.rank}"
+        runs = task.state == TaskState.RUNNING
+        whole_name = task.job.public_id if alone else f"{task.job.public_id}.{self.label}"
+        self.door = whole_name if runs and reach.may("job.enter", task.job) else ""
+        self.opens = runs and reach.may("port.open", task.job)
+
+    @property
+    def links(self) -> list[Link]:
+        """To the ports that the job file declares, and to the TensorBoard beside the first task."""
+        spec = from_json(self.task.job.spec)
+        if not self.opens or not settings.TESSERA_APPS_URL:
+            return []
+        ports = [Link(_("Port %(port)s") % {"port": port}, link_to_port(self.task, port)) for port in spec.ports]
+        board = spec.tensorboard and self.task.rank == 0
+        return [*ports, *([Link(_("TensorBoard"), link_to_tensorboard(self.task.job))] if board else [])]
 
     @property
     def cards(self) -> list[CardRow]:
@@ -151,6 +175,11 @@ class JobDetail:
         return [self._row(task) for task in self.view.tasks]
 
     @property
+    def door(self) -> str:
+        """The name at the terminal of the first task that this reader may enter now, "" for none."""
+        return next((row.door for row in self.rows if row.door), "")
+
+    @property
     def has_ports(self) -> bool:
         return any(task.ports for task in self.view.tasks)
 
@@ -161,7 +190,8 @@ class JobDetail:
         return [self._row(task) for task in tasks.order_by("-attempt", "role", "rank")[:50]]
 
     def _row(self, task: Task) -> TaskRow:
-        return TaskRow(task, not self.is_gang, part_words(parse_gpu(self.request["gpu"])))
+        task.job = self.job
+        return TaskRow(task, not self.is_gang, part_words(parse_gpu(self.request["gpu"])), self.view.reach)
 
     # ---- log ----
 

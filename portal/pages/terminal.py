@@ -7,7 +7,6 @@ from django.views.decorators.http import require_safe
 from portal.entering import find_door
 from portal.pages.entry import signed_in
 
-
 TOUCH_KEYS = ("Esc", "Tab", "Ctrl+C", "Ctrl+D", "↑", "↓", "←", "→")
 """What a phone's keyboard lacks; static/js/terminal.js knows what each sends."""
 
