@@ -12,7 +12,7 @@ import json
 import os
 import signal
 
-from runtimes.local import isolation, limits
+from runtimes.local import isolation, limits, mounts
 
 FORWARDED = (signal.SIGTERM,)  # blocked around the fork, so that none is lost before its handler stands
 
@@ -26,7 +26,8 @@ def become_job(plan: dict, go: int, out: int, report: int) -> None:
             os._exit(0)  # the shim is gone: nothing has begun
         close_all_but(out, report)
         if plan["namespaces"]:
-            isolation.hide(plan["hide"], plan["scratch"], plan["seen_at"])
+            isolation.open_view()
+            isolation.hide(plan["hide"], mounts.open_sources(plan))
             tell(report, ready=True)
             _lead_namespace(plan, out, report)
         tell(report, ready=True)

@@ -9,6 +9,8 @@ import os
 import resource
 import signal
 
+from runtimes.beneath import open_beneath
+
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x00020000, 0x10000000, 0x20000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = (
     1,
@@ -20,6 +22,8 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVA
     16384,
     1 << 18,
 )
+MS_NOATIME, MS_NODIRATIME, MS_RELATIME = 1024, 2048, 1 << 21
+ST_RELATIME = 4096
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -46,27 +50,55 @@ def open_namespaces() -> None:
             file.write(text)
 
 
-def hide(paths: list[str], scratch: str, seen_at: str) -> None:
-    """Called by the first process of the namespace: a private view of the file system.
-
-    paths: directories (or files) that read as empty from now on. scratch: the task's own directory, which appears at
-    seen_at, inside one of the paths.
-    """
+def open_view() -> None:
+    """A view of the file system of our own, the same as before until it is changed."""
     _call("unshare", CLONE_NEWNS)
     _mount(None, "/", None, MS_REC | MS_PRIVATE)
-    own = os.open(scratch, os.O_PATH | os.O_DIRECTORY)
+
+
+def hide(paths: list[str], binds: list[tuple[int, str, str, bool]]) -> None:
+    """Called after `open_view` by the first process of the pid namespace; closes the descriptors.
+
+    paths: directories (or files) that read as empty from now on. binds: (a directory, opened in this view; where it
+    appears: a directory inside one of the paths, made here; an existing path beneath that, "" for itself; read-only).
+    """
     for path in sorted(paths):
         if os.path.isdir(path):
             _mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "size=64k,mode=0711")
         elif os.path.exists(path):
             _mount("/dev/null", path, None, MS_BIND)
-    os.makedirs(seen_at, mode=0o711, exist_ok=True)
-    _mount(f"/proc/self/fd/{own}", seen_at, None, MS_BIND)
-    os.close(own)
+    for source, base, below, read_only in binds:
+        os.makedirs(base, mode=0o711, exist_ok=True)
+        _bind(source, base, below, read_only)
     for path in paths:
         if os.path.isdir(path) and os.path.ismount(path):
             _mount("tmpfs", path, None, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, "size=64k,mode=0711")
     _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+
+
+def _bind(source: int, base: str, below: str, read_only: bool) -> None:
+    under = _open(base, below)
+    _mount(f"/proc/self/fd/{source}", f"/proc/self/fd/{under}", None, MS_BIND)
+    on_top = _open(base, below)
+    flags = MS_NOSUID | MS_NODEV | (MS_RDONLY if read_only else 0) | _kept_flags(on_top)
+    _mount(None, f"/proc/self/fd/{on_top}", None, MS_REMOUNT | MS_BIND | flags)
+    for fd in (source, under, on_top):
+        os.close(fd)
+
+
+def _open(base: str, below: str) -> int:
+    root = os.open(base, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return open_beneath(root, below, os.O_PATH | os.O_DIRECTORY)
+    finally:
+        os.close(root)
+
+
+def _kept_flags(fd: int) -> int:
+    """What a mount has already must stay, or in a user namespace the kernel refuses. Source: mount(2), statvfs(3)."""
+    now = os.fstatvfs(fd).f_flag
+    kept = now & (MS_RDONLY | MS_NOEXEC | MS_NOATIME | MS_NODIRATIME)
+    return kept | (MS_RELATIME if now & ST_RELATIME else 0)
 
 
 def enter_view(namespace: int) -> None:

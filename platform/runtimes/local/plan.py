@@ -12,21 +12,28 @@ from runtimes.gpu_sharing import forbidden_env, slice_environment, watched_limit
 from runtimes.local.limits import WATCHDOG
 from runtimes.local.probe import SOURCE, Isolation, MemoryControl
 from runtimes.local.processes import MARKER
+from runtimes.places import place_path
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LOG_CAPS = {"rate": 1 << 20, "burst": 8 << 20, "total": 200 << 20, "line": 16384, "tail": 1 << 20}
 GPU_EVERY_S = 2.0  # GPU memory is looked at this often
+NEW_FOLDER_MODES = {"home": 0o755, "team": 0o770}  # of what a job's mounts make
 LOW_NICE = 5  # for less than a core where shares cannot be set
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What is the same for all tasks of a node. seen_at: where a job in namespaces finds its scratch."""
+    """What is the same for all tasks of a node.
+
+    seen_at: where a job in namespaces finds its scratch. files: where homes and team folders are kept, None where jobs
+    cannot reach them.
+    """
 
     isolation: Isolation
     memory: MemoryControl
     hide: tuple[str, ...]
     seen_at: str
+    files: str | None
     cards: Mapping[str, GpuView]
     libvgpu: str | None
     log_caps: Mapping[str, int]
@@ -40,6 +47,7 @@ def build_plan(spec: TaskSpec, around: Surroundings, *, scratch: str, log: str, 
     plan = {
         "argv": [shell(), "-c", spec.run],
         "env": build_environment(spec, around, seen_at),
+        "binds": build_binds(spec, around, scratch, seen_at),
         "cwd": os.path.normpath(os.path.join(work, spec.workdir or "")),
         "code_path": spec.code_path,
         "scratch": scratch,
@@ -69,9 +77,39 @@ def build_plan(spec: TaskSpec, around: Surroundings, *, scratch: str, log: str, 
 def build_environment(spec: TaskSpec, around: Surroundings, seen_at: str) -> dict[str, str]:
     """All that the job's environment holds: nothing is inherited. The user's own wins, but for the forbidden names."""
     region = os.path.join(seen_at, "vgpu.cache")
+    ports = {f"TESSERA_PORT_{declared}": str(actual) for declared, actual in spec.port_map.items()}
     hints, fixed = slice_environment(spec.gpus, around.cards, libvgpu=around.libvgpu, region=region)
     own = {name: value for name, value in spec.env.items() if not forbidden_env(name)}
-    return _defaults(spec, seen_at) | hints | own | fixed | _identity(spec)
+    team = {"TESSERA_TEAM_FOLDER": os.path.join(seen_at, "team")} if around.files else {}
+    return _defaults(spec, seen_at) | hints | own | spec.platform_env | ports | team | fixed | _identity(spec)
+
+
+def build_binds(spec: TaskSpec, around: Surroundings, scratch: str, seen_at: str) -> list[dict]:
+    """As mounts.py wants them: the task's own directory first, for the others lie in it."""
+    binds = [_bind(scratch, seen_at)] if around.isolation.namespaces else []
+    if around.files is not None:
+        for kind, number in (("home", spec.uid), ("team", spec.gid)):
+            binds.append(_bind(os.path.join(around.files, kind, str(number)), seen_at, below=kind))
+    for mount in spec.mounts:
+        if mount.place is None:
+            root, source, mode = mount.source, "", None
+        else:
+            root = str(place_path(around.files or "", mount.place))
+            source, mode = mount.source, NEW_FOLDER_MODES[mount.place.kind]
+        if os.path.isabs(mount.target):
+            if around.isolation.namespaces:  # without them it is what it is already
+                binds.append(_bind(root, mount.target, source=source, mode=mode, read_only=mount.read_only))
+        else:
+            work = os.path.join(seen_at, "work")
+            below = os.path.normpath(mount.target)
+            binds.append(_bind(root, work, below=below, source=source, mode=mode, read_only=mount.read_only))
+    return binds
+
+
+def _bind(
+    root: str, base: str, *, source: str = "", below: str = "", mode: int | None = None, read_only: bool = False
+) -> dict:
+    return {"root": root, "source": source, "mode": mode, "base": base, "below": below, "read_only": read_only}
 
 
 def shell() -> str:

@@ -23,6 +23,7 @@ from runtimes.base import (
     Capabilities,
     ContainerView,
     GpuView,
+    Mount,
     NodeView,
     NumaView,
     Phase,
@@ -36,6 +37,7 @@ from runtimes.local.probe import Isolation, MemoryControl, probe_isolation, prob
 from runtimes.local.profiles import simulate
 from runtimes.local.taskdir import TaskDir
 from runtimes.logs import LogStore
+from runtimes.places import Place, ensure_place
 
 ADDRESS = "127.0.0.1"
 UUID = re.compile(r"[0-9a-f]{32}")
@@ -80,7 +82,7 @@ class LocalRuntime:
         self.start_patience_s, self.log_caps = start_patience_s, log_caps
         self._isolation, self._memory = isolation, memory
         self._first_seen: dict[str, float] = {}
-        for path in (self.tasks_dir, self.ended_dir, self.run_dir):
+        for path in (self.tasks_dir, self.ended_dir, self.run_dir, self.files_dir):
             path.mkdir(mode=0o711, parents=True, exist_ok=True)
 
     # the contract
@@ -105,6 +107,8 @@ class LocalRuntime:
                     "isolation": self.isolation.words,
                     "namespaces": "yes" if self.isolation.namespaces else "no",
                     "cpu_pinning": "whole cores" if cpus > 1 else "none",
+                    "homes": "kept" if self.files_reachable else "gone with the task",
+                    "read_only_data": "yes" if self.isolation.namespaces else "refused",
                     "kernel": platform.release(),
                     "driver": driver,
                     "python": platform.python_version(),
@@ -175,6 +179,13 @@ class LocalRuntime:
     def isolation(self) -> Isolation:
         return self._isolation or probe_isolation(self.tasks_dir / f"trial-{os.getpid()}" / "scratch", self.run_dir)
 
+    @property
+    def files_reachable(self) -> bool:
+        """Without namespaces another account comes to its home by its path, so all folders above must let it pass."""
+        if self.isolation.namespaces or not self.isolation.own_uid:
+            return True
+        return all(path.stat().st_mode & 0o001 for path in (self.files_dir, *self.files_dir.parents))
+
     @cached_property
     def memory(self) -> MemoryControl:
         return self._memory or probe_memory()
@@ -215,6 +226,28 @@ class LocalRuntime:
             raise Rejected(f"This machine has no GPU {', '.join(unknown)}.")
         if self.isolation.own_uid and (spec.uid <= 0 or spec.gid <= 0):
             raise Rejected("A job never runs as root: its user has no uid or its team no gid.")
+        for mount in spec.mounts:
+            self._check_mount(mount)
+
+    def _check_mount(self, mount: Mount) -> None:
+        """Raises Rejected with words for what can never be mounted here."""
+        target, apart = os.path.normpath(mount.target), self.isolation.namespaces
+        if target.split("/")[0] in ("", ".", "..") and not os.path.isabs(target):
+            raise Rejected(f"Data cannot be mounted at {mount.target!r}: it is not inside of where the task works.")
+        if apart and os.path.isabs(target) and not any(target.startswith(f"{path}/") for path in self.hide):
+            raise Rejected(f"Data cannot be mounted at {mount.target}: name a place inside of where the task works.")
+        if not apart and os.path.isabs(target) and (mount.place is not None or target != mount.source):
+            raise Rejected(f"{mount.target} cannot be mounted: this machine allows no namespaces.")
+        if not apart and mount.read_only and mount.place is not None:
+            raise Rejected(f"{mount.target} cannot be kept read-only: this machine allows no namespaces.")
+        if mount.place is not None and not self.files_reachable:
+            raise Rejected(f"{mount.target} cannot be had: jobs on this machine cannot reach {self.files_dir}.")
+
+    def _ensure_places(self, spec: TaskSpec) -> None:
+        """Its owner's home, its team's folder. What its mounts name belongs to one of them or is there already."""
+        uid, gid = (spec.uid, spec.gid) if self.isolation.own_uid else (None, None)
+        for place in (Place("home", spec.uid), Place("team", spec.gid)):
+            ensure_place(self.files_dir, place, uid=uid, gid=gid)
 
     def _own(self, task: TaskDir) -> int | None:
         """The lock, or None because somebody holds it for good. Those who only look are waited for."""
@@ -230,11 +263,15 @@ class LocalRuntime:
 
     def _spawn(self, spec: TaskSpec, task: TaskDir, lock: int) -> None:
         """The shim inherits the lock already taken, so there is no moment in which nobody holds it."""
+        files = str(self.files_dir) if self.files_reachable else None
+        if files is not None:
+            self._ensure_places(spec)
         around = Surroundings(
             isolation=self.isolation,
             memory=self.memory,
             hide=self.hide,
             seen_at=str(self.run_dir / "task"),
+            files=files,
             cards=self._cards,
             libvgpu=self.libvgpu,
             log_caps=self.log_caps,

@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 
-from runtimes.local import isolation, limits
+from runtimes.local import isolation, limits, mounts
 from runtimes.local.child import FORWARDED, become_job
 from runtimes.local.output import CappedLog
 from runtimes.local.processes import boot_id, descendants, everybody, look, proportional_mib, resident_mib, send
@@ -150,6 +150,7 @@ class Shim:
 
     def _launch(self) -> None:
         plan = self.plan
+        mounts.prepare(plan)
         plan["groups"] = self._make_groups()
         if plan["gpu_limits"]:
             self.gpu_r, gpu_w = os.pipe2(os.O_CLOEXEC)

@@ -12,7 +12,9 @@ def main(scratch: str, run_dir: str, uid: str) -> None:
     if child == 0:
         try:
             seen_at = os.path.join(run_dir, "task")
-            isolation.hide([os.path.dirname(scratch), run_dir], scratch, seen_at)
+            isolation.open_view()
+            own = os.open(scratch, os.O_PATH | os.O_DIRECTORY)
+            isolation.hide([os.path.dirname(scratch), run_dir], [(own, seen_at, "", False)])
             isolation.drop_to(int(uid) if uid else None, int(uid) if uid else None)
             os.chdir(seen_at)
             with open("written", "w") as file:

@@ -203,7 +203,7 @@ async def test_a_session_sees_the_jobs_files_and_processes(world):
 
 async def test_a_session_starts_where_it_is_told(world):
     uuid = await running(world)
-    home = await output(world, uuid, "echo $HOME")
+    home = await output(world, uuid, "cd; pwd -P")
     assert (
         await output(world, uuid, "pwd", cwd="~") == home and await output(world, uuid, "pwd", cwd="/tmp") == "/tmp\n"
     )

@@ -162,10 +162,10 @@ def test_an_exit_is_written_although_the_disk_is_full(plain):
 
 
 def test_forget_removes_the_scratch_and_keeps_the_log(plain):
-    spec = plain.spec("echo kept; touch ~/big")
+    spec = plain.spec("echo kept; touch big")
     plain.runtime.start(spec)
     plain.until(spec.uuid, "exited")
-    assert os.path.exists(plain.runtime._scratch(spec.uuid) + "/home/big")
+    assert os.path.exists(plain.runtime._scratch(spec.uuid) + "/work/big")
     plain.runtime.forget(spec.uuid)
     assert not os.path.exists(plain.task(spec.uuid).path) and "kept" in plain.log(spec.uuid)
 

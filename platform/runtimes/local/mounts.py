@@ -1,0 +1,124 @@
+"""A task's folders from outside its own directory: its owner's home, the team's folder, and what the job names.
+
+In namespaces they are mounted; without, links stand in their place. Each is a dict of the plan, a "bind":
+    root    a directory of the host that the platform chose
+    source  a path below it that a person chose; made as that person where it is missing, if `mode` is not null
+    base    a directory as the task sees it, the platform's choice
+    below   a path below that, a person's choice
+No step of what a person chose may lead out, whatever links lie there. Used by the shim, so it imports little.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from runtimes.beneath import open_beneath
+
+FOLDER = os.O_PATH | os.O_DIRECTORY
+
+
+def prepare(plan: dict) -> None:
+    """Make what is missing, as the job's own account, and note in each bind which folder it was allowed to reach.
+
+    Without namespaces this makes the links. Raises OSError with words.
+    """
+    for bind in plan["binds"]:
+        try:
+            _prepare(plan, bind)
+        except OSError as error:
+            what = bind["source"] or bind["root"]
+            raise OSError(f"{what} cannot be had as {bind['below'] or bind['base']}: {error.strerror}.") from error
+
+
+def open_sources(plan: dict) -> list[tuple[int, str, str, bool]]:
+    """(descriptor, base, below, read_only) of each bind, in the new view and before anything is hidden.
+
+    Here we may be root, and the way to a folder may have changed since it was allowed: it must be the same folder.
+    """
+    found = []
+    for bind in plan["binds"]:
+        fd = _open(bind)
+        seen = os.fstat(fd)
+        if [seen.st_dev, seen.st_ino] != bind["identity"]:
+            raise OSError(f"{bind['source']} was changed while the task started.")
+        found.append((fd, bind["base"], bind["below"], bind["read_only"]))
+    return found
+
+
+def _prepare(plan: dict, bind: dict) -> None:
+    root = os.open(bind["root"], FOLDER | os.O_CLOEXEC)
+    inside = f"{bind['base']}/".startswith(f"{plan['seen_at']}/")
+    base = plan["scratch"] + bind["base"].removeprefix(plan["seen_at"])
+    fds = [root]
+    try:
+        if inside:
+            fds.append(os.open(base, FOLDER | os.O_CLOEXEC))
+        with _as_owner(plan):
+            if bind["mode"] is not None:
+                _make(root, bind["source"], bind["mode"])
+            fds.append(source := open_beneath(root, bind["source"], FOLDER))
+            if inside and plan["namespaces"]:
+                _make(fds[1], bind["below"], 0o700)
+            elif inside:
+                _link(fds[1], bind["below"], os.readlink(f"/proc/self/fd/{source}"))
+        seen = os.fstat(source)
+        bind["identity"] = [seen.st_dev, seen.st_ino]
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+def _open(bind: dict) -> int:
+    root = os.open(bind["root"], FOLDER | os.O_CLOEXEC)
+    try:
+        return open_beneath(root, bind["source"], FOLDER)
+    finally:
+        os.close(root)
+
+
+def _make(root: int, path: str, mode: int) -> None:
+    names = [name for name in path.split("/") if name]
+    for count in range(len(names)):
+        parent = open_beneath(root, "/".join(names[:count]), FOLDER)
+        mask = os.umask(0)
+        try:
+            os.mkdir(names[count], mode, dir_fd=parent)
+        except FileExistsError:
+            pass
+        finally:
+            os.umask(mask)
+            os.close(parent)
+
+
+def _link(root: int, path: str, to: str) -> None:
+    """An empty folder gives way; anything else that is there stays, and the task does not start."""
+    folder, _, name = path.rstrip("/").rpartition("/")
+    _make(root, folder, 0o700)
+    parent = open_beneath(root, folder, FOLDER)
+    try:
+        try:
+            os.rmdir(name, dir_fd=parent)
+        except FileNotFoundError:
+            pass
+        os.symlink(to, name, dir_fd=parent)
+    finally:
+        os.close(parent)
+
+
+@contextmanager
+def _as_owner(plan: dict) -> Iterator[None]:
+    """What is made or passed here is made and passed with the rights of the job's account. The real uid stays ours, so
+    nobody else may touch this process meanwhile.
+    """
+    if plan["uid"] is None:
+        yield
+        return
+    uid, gid = os.geteuid(), os.getegid()
+    os.setgroups([])
+    os.setegid(plan["gid"])
+    os.seteuid(plan["uid"])
+    try:
+        yield
+    finally:
+        os.seteuid(uid)
+        os.setegid(gid)
