@@ -1,9 +1,17 @@
 """A runtime in memory, moved by a clock: for tests and simulations. It keeps the same contract as the others."""
 
+import asyncio
+import fcntl
+import os
+import signal
+import socket
+import termios
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from runtimes.base import Capabilities, ContainerView, NodeView, Rejected, TaskSpec
+from runtimes.base import Capabilities, ContainerView, NodeView, PtySize, Rejected, TaskSpec
+from runtimes.streams import StreamSession, open_ends
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -156,3 +164,104 @@ def run_time(run: str) -> tuple[float | None, int]:
         elif words:
             code = 1 if words[0] == "false" else 0
     return seconds, code
+
+
+class FakeAccess:
+    """Into tasks that are none: programs run right here under this account, ports lead where the test says.
+
+    dials: (task, port) → the port of a real server on 127.0.0.1.
+    tasks: those that run although no port of theirs is listed.
+    """
+
+    def __init__(
+        self, dials: Mapping[tuple[str, int], int] | None = None, tasks: Iterable[str] = (), **_others: object
+    ):
+        self.dials = dict(dials or {})
+        self.tasks = {*tasks, *(uuid for uuid, _ in self.dials)}
+        self.sessions: dict[str, list[FakeSession]] = {}
+
+    async def exec(
+        self,
+        uuid: str,
+        argv: Sequence[str],
+        *,
+        pty: PtySize | None = None,
+        env: Mapping[str, str] = {},
+        cwd: str | None = None,
+    ) -> "FakeSession":
+        self._check(uuid)
+        ends = open_ends(pty)
+        try:
+            program = await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=ends.theirs[0],
+                stdout=ends.theirs[0 if pty else 1],
+                stderr=ends.theirs[0 if pty else 2],
+                env={"PATH": os.environ["PATH"], "TESSERA_TASK": uuid} | dict(env),
+                cwd=cwd,
+                start_new_session=True,
+                preexec_fn=_take_terminal if pty else None,
+            )
+        except OSError as error:
+            for fd in ends.ours:
+                os.close(fd)
+            raise Rejected(f"{argv[0]}: {error.strerror}") from error
+        finally:
+            for fd in ends.theirs:
+                os.close(fd)
+        session = FakeSession(program, ends.ours)
+        self.sessions.setdefault(uuid, []).append(session)
+        return session
+
+    async def dial(self, uuid: str, port: int) -> socket.socket:
+        self._check(uuid)
+        if (uuid, port) not in self.dials:
+            raise ConnectionRefusedError(f"Nobody of this task listens on port {port}.")
+        connected = socket.socket()
+        connected.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(connected, ("127.0.0.1", self.dials[uuid, port]))
+        except BaseException:
+            connected.close()
+            raise
+        return connected
+
+    async def end(self, uuid: str) -> None:
+        """The task ends: nobody enters it any more, and its sessions are over."""
+        self.tasks.discard(uuid)
+        for session in self.sessions.pop(uuid, []):
+            session.send_signal(signal.SIGKILL)
+            await session.wait()
+
+    def _check(self, uuid: str) -> None:
+        if uuid not in self.tasks:
+            raise Rejected("There is no such task on this machine.")
+
+
+class FakeSession(StreamSession):
+    def __init__(self, program: asyncio.subprocess.Process, ours: tuple[int, ...]):
+        super().__init__(ours)
+        self._program = program
+        self._watcher = asyncio.create_task(self._watch())
+
+    def send_signal(self, number: int) -> None:
+        try:
+            if self._program.returncode is None:
+                os.killpg(self._program.pid, number)
+        except ProcessLookupError:
+            pass  # it has ended, and the news is on its way
+
+    async def close(self) -> None:
+        await super().close()
+        await self._watcher
+
+    def _hang_up(self) -> None:
+        self.send_signal(signal.SIGHUP)
+        self.send_signal(signal.SIGKILL)
+
+    async def _watch(self) -> None:
+        self._ended(await self._program.wait())
+
+
+def _take_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
