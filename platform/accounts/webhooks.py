@@ -38,7 +38,7 @@ def create_webhook(*, actor: User, name: str, url: str, topics: list[str], team:
     if used >= MOST_WEBHOOKS:
         raise QuotaExceeded(used=used, limit=MOST_WEBHOOKS)
     webhook = Webhook.objects.create(
-        user_id=actor.pk, team_id=team and team.pk, name=name, url=url, topics=sorted(set(topics))
+        user_id=actor.pk, team_id=team.pk if team else None, name=name, url=url, topics=sorted(set(topics))
     )
     _record(webhook, "created", actor)
     return webhook, secret_of(webhook)

@@ -121,10 +121,10 @@ class ServerSent:
         return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.id, event.event.type.encode(), event.json)
 
     @staticmethod
-    def notice(name: str, **data: object) -> bytes:
+    def notice(name: str, position: int, **data: str) -> bytes:
         """ "ready" or "reset", with the id from which it goes on."""
-        text = json.dumps(data, separators=(",", ":")).encode()
-        return b"id: %d\nevent: %s\nretry: %d\ndata: %s\n\n" % (data["id"], name.encode(), RETRY_MS, text)
+        text = json.dumps({"id": position, **data}, separators=(",", ":")).encode()
+        return b"id: %d\nevent: %s\nretry: %d\ndata: %s\n\n" % (position, name.encode(), RETRY_MS, text)
 
     @staticmethod
     def heartbeat(position: int) -> bytes:
@@ -140,8 +140,8 @@ class Lines:
         return event.json + b"\n"
 
     @staticmethod
-    def notice(name: str, **data: object) -> bytes:
-        return json.dumps({**data, "type": name}, separators=(",", ":")).encode() + b"\n"
+    def notice(name: str, position: int, **data: str) -> bytes:
+        return json.dumps({"id": position, "type": name, **data}, separators=(",", ":")).encode() + b"\n"
 
     @staticmethod
     def heartbeat(position: int) -> bytes:
@@ -160,10 +160,10 @@ async def tell(
     try:
         why = await sync_to_async(why_reset)(since, stream.begins_after)
         if why:
-            yield form.notice("reset", id=stream.begins_after, reason=why)
+            yield form.notice("reset", stream.begins_after, reason=why)
         else:
             after = stream.begins_after if since is None else since
-            yield form.notice("ready", id=after)
+            yield form.notice("ready", after)
             async for piece in _missed(stream, form, after):
                 yield piece
         if follow:

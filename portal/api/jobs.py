@@ -69,7 +69,7 @@ class JobsQuery(PageQuery):
     owner = serializers.CharField(max_length=64, required=False)
     user = serializers.CharField(max_length=64, required=False)
     kind = serializers.ChoiceField(choices=JobKind.choices, required=False)
-    label = serializers.CharField(max_length=200, required=False)
+    label = serializers.CharField(max_length=200, required=False)  # type: ignore[assignment]
     since = serializers.DateTimeField(required=False)
     sort = serializers.ChoiceField(choices=SORT_WORDS, required=False)
     q = serializers.CharField(max_length=100, required=False)
