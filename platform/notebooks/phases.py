@@ -42,7 +42,7 @@ def build_phases(moments: Iterable[datetime | None], usual: Mapping[str, float])
     for i in reversed(range(len(at) - 1)):
         at[i] = at[i] or at[i + 1]
     phases = []
-    for name, began, ended in zip(PHASES, at, at[1:], strict=True):
+    for name, began, ended in zip(PHASES, at[:-1], at[1:], strict=True):
         took = max((ended - began).total_seconds(), 0.0) if began and ended else None
         phases.append(Phase(name, began, took, usual.get(name)))
     return phases

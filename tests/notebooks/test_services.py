@@ -1,0 +1,259 @@
+"""What a person does to notebooks, and what the clock does."""
+
+from datetime import timedelta
+
+import make
+import pytest
+from django.utils import timezone
+
+from common.errors import Conflict, InvalidInput, NameTaken, NotPermitted, QuotaExceeded, Unavailable
+from events.models import Event, Notice
+from jobs.models import Job, JobKind
+from jobs.states import TaskState
+from notebooks.environment import READY, environment_path
+from notebooks.models import Notebook
+from notebooks.presets import presets_for
+from notebooks.services import (
+    change_notebook,
+    clone_notebook,
+    create_notebook,
+    delete_notebook,
+    extend_notebook,
+    mark_opened,
+    start_notebook,
+    stop_notebook,
+)
+from notebooks.states import NotebookState, derive_state
+from notebooks.tasks import keep_time, mark_ready
+from scheduler.reconcile import build_task_spec
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def environment(settings, tmp_path):
+    settings.TESSERA_DATA, settings.TESSERA_FILES = tmp_path, tmp_path / "files"
+    environment_path(tmp_path).mkdir(parents=True)
+    (environment_path(tmp_path) / READY).touch()
+
+
+@pytest.fixture
+def cast(db):
+    return make.cast()
+
+
+def start(notebook, person=None, **how):
+    return start_notebook(
+        actor=person or notebook.user, notebook=notebook, check=lambda draft: None, containers=False, **how
+    )
+
+
+def run(notebook):
+    """Started, placed, and JupyterLab answers."""
+    make.start(start(notebook).job)
+    mark_ready(notebook, Notebook.objects.get(pk=notebook.pk).task)
+    return Notebook.objects.get(pk=notebook.pk)
+
+
+def verbs(notebook):
+    return list(Event.objects.filter(kind="notebook", object_id=notebook.pk).values_list("verb", flat=True))
+
+
+def test_a_notebook_runs_as_an_interactive_job_that_only_its_answer_makes_ready(cast):
+    explore = create_notebook(user=cast.ada, name="explore", gpu="1/4")
+    assert explore.state == NotebookState.STOPPED and explore.task is None
+    explore = start(explore)
+    assert (explore.state, explore.job.kind, explore.job.max_time_s) == ("QUEUED", JobKind.INTERACTIVE, None)
+    make.start(explore.job)
+    explore.refresh_from_db()
+    assert explore.state == NotebookState.STARTING
+    mark_ready(explore, explore.task)
+    assert Notebook.objects.get(pk=explore.pk).state == NotebookState.RUNNING
+    assert verbs(explore) == ["created", "started", "ready"]
+
+
+def test_what_its_job_did_is_its_state():
+    assert derive_state("CANCELLED", ready=True) == "STOPPED"
+    assert derive_state("FAILED", ready=True) == "FAILED"
+    assert derive_state("STOPPING", ready=True) == "STOPPING"
+
+
+def test_its_task_gets_the_environment_read_only_and_a_port_of_its_own(cast, settings):
+    explore = run(create_notebook(user=cast.ada, name="explore", gpu="1/4", data={"in": "team:sets:ro"}))
+    spec = build_task_spec(explore.task)
+    data, tools = spec.mounts
+    assert (data.place.number, data.source, data.target, data.read_only) == (cast.nlp.gid, "sets", "in", True)
+    assert tools.place is None and tools.read_only and tools.source == str(environment_path(settings.TESSERA_DATA))
+    assert spec.port_map[8888] != 8888 and spec.port_map[8888] == explore.task.ports["8888"]
+    assert len(spec.platform_env["TESSERA_UPSTREAM_TOKEN"]) == 64 and "notebooks/explore" in spec.run
+
+
+def test_nothing_starts_before_the_environment_is_there(cast, settings, tmp_path):
+    settings.TESSERA_DATA = tmp_path / "new"
+    explore = create_notebook(user=cast.ada, name="explore", gpu="0")
+    with pytest.raises(Unavailable) as refused:
+        start(explore)
+    assert refused.value.code == "notebooks_preparing" and not Job.objects.exists()
+
+
+def test_starting_twice_is_one_start(cast):
+    explore = create_notebook(user=cast.ada, name="explore", gpu="0")
+    assert start(explore).job_id == start(explore).job_id
+    assert Job.objects.count() == 1
+
+
+def test_a_smaller_start_takes_the_place_of_one_that_waits(cast):
+    explore = create_notebook(user=cast.ada, name="explore", gpu="1")
+    waiting = start(explore).job
+    smaller = start(explore, gpu="1/4").job
+    waiting.refresh_from_db()
+    assert waiting.state == "CANCELLED" and smaller.gang[0]["request"]["gpu"] == "1/4"
+    assert Notebook.objects.get(pk=explore.pk).spec["gpu"] == "1"
+
+
+def test_a_person_has_no_more_notebooks_running_than_the_limit(cast):
+    make.limit(cast.ada, notebooks_running=1)
+    start(create_notebook(user=cast.ada, name="one", gpu="0"))
+    with pytest.raises(QuotaExceeded) as refused:
+        start(create_notebook(user=cast.ada, name="two", gpu="0"))
+    assert refused.value.params["what"] == "notebooks_running"
+
+
+def test_stopping_and_starting_again_is_a_restart(cast):
+    explore = run(create_notebook(user=cast.ada, name="explore", gpu="0"))
+    assert stop_notebook(actor=cast.ada, notebook=explore).job.stop_requested_at
+    make.move(explore.task, TaskState.STOPPING)
+    again = start(explore)
+    assert again.job_id != explore.job_id and again.ready_at is None and again.state == "QUEUED"
+
+
+def test_only_its_owner_sees_and_starts_it(cast):
+    explore = create_notebook(user=cast.ada, name="explore", gpu="0")
+    assert not Notebook.objects.visible_to(cast.bob).exists() and not Notebook.objects.visible_to(cast.eve).exists()
+    root = make.admin()
+    assert Notebook.objects.visible_to(root).get() == explore
+    for stranger in (cast.bob, cast.eve, root):
+        with pytest.raises(NotPermitted):
+            start(explore, stranger)
+
+
+def test_a_name_is_its_owners_until_the_notebook_is_deleted(cast):
+    explore = create_notebook(user=cast.ada, name="explore", gpu="0")
+    create_notebook(user=cast.bob, name="explore", gpu="0")
+    with pytest.raises(NameTaken):
+        clone_notebook(actor=cast.ada, notebook=explore, name="explore")
+    delete_notebook(actor=cast.ada, notebook=explore, confirm="explore", with_files=False)
+    assert create_notebook(user=cast.ada, name="explore", gpu="0").pk != explore.pk
+
+
+@pytest.mark.parametrize("name", ["", "A", "a b", "../x", "nb-12", "job-4", "-a", "a-", "a" * 41, "a\n", "$(x)", "é"])
+def test_a_name_that_is_no_folder_is_refused(cast, name):
+    with pytest.raises(InvalidInput) as refused:
+        create_notebook(user=cast.ada, name=name, gpu="0")
+    assert refused.value.errors[0].pointer == "/name"
+
+
+def test_what_is_wrong_is_told_at_once(cast):
+    with pytest.raises(InvalidInput) as refused:
+        create_notebook(user=cast.ada, name="x", gpu="many", env={"LD_PRELOAD": "x"}, data={"..": "a"}, hours=9999)
+    assert [error.pointer for error in refused.value.errors] == ["/gpu", "/env/LD_PRELOAD", "/data/..", "/hours"]
+
+
+def test_a_change_counts_from_the_next_start_and_is_history(cast):
+    explore = run(create_notebook(user=cast.ada, name="explore", gpu="1/4"))
+    changed = change_notebook(actor=cast.ada, notebook=explore, gpu="1/2", env={"KEY": "value"})
+    assert changed.job.gang[0]["request"]["gpu"] == "1/4" and changed.spec["gpu"] == "1/2"
+    told = Event.objects.get(kind="notebook", verb="changed").params
+    assert told["to"] == {"gpu": "1/2"} and "value" not in str(told)
+
+
+def test_a_clone_has_the_same_settings(cast):
+    explore = create_notebook(user=cast.ada, name="explore", gpu="1/4", env={"A": "1"}, hours=2)
+    copy = clone_notebook(actor=cast.ada, notebook=explore, name="copy")
+    assert {**copy.spec, "name": "explore"} == explore.spec and copy.job is None
+
+
+def test_files_go_only_after_its_name_was_typed(cast, settings):
+    explore = create_notebook(user=cast.ada, name="explore", gpu="0")
+    folder = settings.TESSERA_FILES / "home" / str(cast.ada.uid) / "notebooks/explore"
+    folder.mkdir(parents=True)
+    with pytest.raises(InvalidInput):
+        delete_notebook(actor=cast.ada, notebook=explore, confirm="explor", with_files=True)
+    assert folder.exists()
+
+
+def test_a_started_notebook_is_not_deleted(cast):
+    explore = start(create_notebook(user=cast.ada, name="explore", gpu="0"))
+    with pytest.raises(Conflict):
+        delete_notebook(actor=cast.ada, notebook=explore, confirm="explore", with_files=False)
+
+
+def test_its_time_is_warned_of_and_then_it_ends(cast):
+    make.limit(cast.ada, notebook_hours=8)
+    explore = run(create_notebook(user=cast.ada, name="explore", gpu="0"))
+    keep_time()
+    explore.refresh_from_db()
+    assert explore.stops_at == explore.job.started_at + timedelta(hours=8)
+    Notebook.objects.update(stops_at=timezone.now() + timedelta(minutes=14))
+    Job.objects.update(started_at=timezone.now() - timedelta(hours=7))
+    keep_time()
+    keep_time()
+    assert Notice.objects.filter(user_id=cast.ada.pk, kind="about_to_end").count() == 1
+    Notebook.objects.update(stops_at=timezone.now())
+    keep_time()
+    explore.job.refresh_from_db()
+    assert explore.job.stop_reason == "time_limit"
+    assert verbs(explore)[-2:] == ["about_to_end", "time_over"]
+
+
+def test_it_can_be_extended_as_long_as_a_start_may_last(cast):
+    make.limit(cast.ada, notebook_hours=8)
+    explore = run(create_notebook(user=cast.ada, name="explore", gpu="0", hours=1))
+    keep_time()
+    longer = extend_notebook(actor=cast.ada, notebook=explore, hours=2)
+    assert longer.stops_at == explore.job.started_at + timedelta(hours=3)
+    assert longer.job.time_s == 3 * 3600
+    most = extend_notebook(actor=cast.ada, notebook=explore, hours=10_000)
+    assert timezone.now() + timedelta(hours=7, minutes=59) < most.stops_at <= timezone.now() + timedelta(hours=8)
+    assert most.warned_at is None
+
+
+def test_only_what_runs_is_extended(cast):
+    with pytest.raises(Conflict):
+        extend_notebook(actor=cast.ada, notebook=create_notebook(user=cast.ada, name="explore", gpu="0"), hours=1)
+
+
+def test_it_is_opened_once_for_each_start(cast):
+    explore = run(create_notebook(user=cast.ada, name="explore", gpu="0"))
+    mark_opened(notebook=explore)
+    first = Notebook.objects.get(pk=explore.pk).opened_at
+    mark_opened(notebook=explore)
+    assert first and Notebook.objects.get(pk=explore.pk).opened_at == first
+
+
+def test_presets_are_slices_of_what_the_team_may_hold(cast):
+    offered = presets_for(cast.ada)
+    assert {(preset.pool, preset.gpu) for preset in offered} >= {("dev", "1/4"), ("dev", "1"), ("train", "1")}
+    assert ("train", "1/4") not in {(preset.pool, preset.gpu) for preset in offered}
+    assert presets_for(make.user("zoe")) == []
+
+
+def test_two_tasks_of_a_node_never_share_a_port(cast):
+    jobs = [make.job(cast.ada, ports=[6006, 7000], pool="dev") for _ in range(2)]
+    given = [make.start(job)[0].ports for job in jobs]
+    assert given[0]["6006"] == 6006 and given[0]["7000"] == 7000
+    assert len({*given[0].values(), *given[1].values()}) == 6
+
+
+def test_a_job_with_tensorboard_gets_its_port_and_its_tools(cast):
+    [task] = make.start(make.job(cast.ada, tensorboard="runs", pool="dev"))
+    spec = build_task_spec(task)
+    assert task.ports["6006"] == 6006 and spec.platform_env["TESSERA_TOOLS"] == spec.mounts[0].source
+
+
+def test_a_job_of_before_the_new_keys_still_runs(cast):
+    job = make.job(cast.ada, pool="dev")
+    old = {key: value for key, value in job.spec.items() if key not in ("ports", "tensorboard", "data")}
+    Job.objects.filter(pk=job.pk).update(spec=old)
+    [task] = make.start(Job.objects.get(pk=job.pk))
+    assert build_task_spec(task).mounts == ()
