@@ -11,7 +11,7 @@ import aiohttp
 from django.utils import translation
 
 from portal.app_links import app_origin, is_app_host
-from portal.app_sessions import Visit
+from portal.app_sessions import Visit, load_visit
 from portal.gateway import says
 from portal.gateway.answers import Answer, Words, in_words, language_of
 from portal.gateway.cookies import Tossed, read_cookie, session_cookie
@@ -30,11 +30,17 @@ RECHECK_S = 20  # of open sockets; with what Visits remembers a right ends withi
 
 
 class Gateway:
-    """Wraps the ASGI application of the portal. access: the way into tasks, asked when it is first needed."""
+    """Wraps the ASGI application of the portal. access: the way into tasks, asked when it is first needed. load: what
+    a browser's secret opens on the host of a label."""
 
-    def __init__(self, portal: Application, access: Callable[[], Access]):
+    def __init__(
+        self,
+        portal: Application,
+        access: Callable[[], Access],
+        load: Callable[[str, str], Visit | None] = load_visit,
+    ):
         self._portal, self._access = portal, access
-        self._visits = Visits()
+        self._visits = Visits(load)
         self._session: aiohttp.ClientSession | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:

@@ -6,7 +6,7 @@ from time import monotonic
 
 from channels.db import database_sync_to_async
 
-from portal.app_sessions import Visit, load_visit
+from portal.app_sessions import Visit
 
 KEEP_S = 5
 MOST_KEPT = 4096
@@ -15,7 +15,7 @@ MOST_KEPT = 4096
 class Visits:
     """Asked at every request: a right that ended is noticed within KEEP_S. What opens nothing is not remembered."""
 
-    def __init__(self, load: Callable[[str, str], Visit | None] = load_visit):
+    def __init__(self, load: Callable[[str, str], Visit | None]):
         self._load = load
         self._kept: dict[tuple[str, str], tuple[float, Visit]] = {}
         self._asked: dict[tuple[str, str], asyncio.Task[Visit | None]] = {}

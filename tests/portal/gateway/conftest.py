@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import socket
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,40 +15,16 @@ from aiohttp import web
 from asgiref.sync import sync_to_async
 from django.db import connections
 from django.test import Client
+from gateway_server import Server, Sockets
 from yarl import URL
 
 from jobs.models import Job
 from portal.app_links import link_to_port
 from portal.gateway.gateway import Gateway
-from runtimes.base import Rejected
 
 DECLARED = 7860
 MIB = 1024 * 1024
 HTML = {"Accept": "text/html", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", "Sec-Fetch-Site": "none"}
-
-
-class Server(uvicorn.Server):
-    def capture_signals(self):
-        return nullcontext()  # they are pytest's
-
-
-class Sockets:
-    """The way into tasks, as the runtime's: a task is known or not, and answers where it listens."""
-
-    def __init__(self):
-        self.tasks: dict[str, dict[int, int]] = {}  # {task: {its port: the port that really listens}}
-        self.dialled: list[tuple[str, int]] = []
-
-    async def dial(self, uuid, port):
-        self.dialled.append((uuid, port))
-        if uuid not in self.tasks:
-            raise Rejected("There is no such task here.")
-        if port not in self.tasks[uuid]:
-            raise ConnectionRefusedError(111, "nobody listens")
-        end = socket.socket()
-        end.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(end, ("127.0.0.1", self.tasks[uuid][port]))
-        return end
 
 
 @dataclass
@@ -256,3 +232,10 @@ def build():
     job = make.job(cast.ada, gpu="1/4", pool="dev")
     task = make.start(job)[0]
     return cast, job, task, link_to_port(task, DECLARED)
+
+
+@pytest.fixture
+def free_listener():
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    return listener

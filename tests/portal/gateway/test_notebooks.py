@@ -1,4 +1,4 @@
-"""A notebook behind the gateway: its owner's alone, with the token that JupyterLab asks for, at one address for ever."""
+"""A notebook behind the gateway: its owner's alone, with the token that JupyterLab asks for, at one lasting address."""
 
 from urllib.parse import urlsplit
 
