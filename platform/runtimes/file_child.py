@@ -50,7 +50,8 @@ Answer = tuple[dict, list[int]]
 def list_folder(root: int, path: str) -> Answer:
     """At most LIST_MOST entries, folders first. unreadable: how many names are no UTF-8."""
     folder = open_beneath(root, path, os.O_RDONLY | os.O_DIRECTORY)
-    entries, unreadable, cut = [], 0, False
+    entries: list[dict] = []
+    unreadable, cut = 0, False
     with os.scandir(folder) as found:
         for one in found:
             if one.name.startswith(PART):

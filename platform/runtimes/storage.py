@@ -101,7 +101,8 @@ class FileStore:
 
     def __init__(self, root: str | os.PathLike, place: Place, *, uid: int, gid: int):
         self.root, self.place = root, place
-        self.uid, self.gid = (uid, gid) if os.geteuid() == 0 else (None, None)
+        is_root = os.geteuid() == 0
+        self.uid, self.gid = uid if is_root else None, gid if is_root else None
 
     def list_folder(self, path: str = "") -> Listing:
         answer = self._do("list_folder", path=check_path(path))
