@@ -16,7 +16,17 @@ from accounts.permissions import require
 from common.errors import FieldError, InvalidInput, NameTaken, NotFound
 from events.bus import Actor, recheck, record
 
-SCOPES = ("jobs:read", "jobs:write", "cluster:read", "files:read", "files:write", "tokens:write", "webhooks:write")
+SCOPES = (
+    "jobs:read",
+    "jobs:write",
+    "cluster:read",
+    "notebooks:read",
+    "notebooks:write",
+    "files:read",
+    "files:write",
+    "tokens:write",
+    "webhooks:write",
+)
 TOKEN_DAYS_MAX = 366
 LINK_LIFETIME = timedelta(hours=24)
 INVITATION_LIFETIME = timedelta(days=7)

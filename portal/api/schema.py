@@ -11,6 +11,7 @@ from portal.api.permissions import ANYBODY, scopes_of
 from portal.api.problems import CONTENT_TYPE
 
 PARTS = {
+    "notebook_id": {"type": "string", "pattern": r"^nb-[1-9][0-9]{0,17}$"},
     "job_id": {"type": "string", "pattern": r"^job-[1-9][0-9]{0,17}$"},
     "name": {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"},
     "digest": {"type": "string", "pattern": r"^sha256:[0-9a-f]{64}$"},
@@ -18,9 +19,9 @@ PARTS = {
     "webhook_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "delivery_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "token_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
+    "key_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
 }
 WORDS = {
-    "key_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "400": "Something that was sent cannot be used; `errors` names each field.",
     "401": "No session and no live token.",
     "403": "The token lacks the scope, or the person may not do this.",

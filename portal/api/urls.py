@@ -3,7 +3,28 @@
 from django.urls import path, re_path, register_converter
 from django.urls.converters import StringConverter
 
-from portal.api import about, cluster, code, events, files, jobs, logs, me, notices, quotas, ssh_keys, uploads, webhooks
+from portal.api import (
+    about,
+    cluster,
+    code,
+    events,
+    files,
+    jobs,
+    logs,
+    me,
+    notebooks,
+    notices,
+    quotas,
+    ssh_keys,
+    uploads,
+    webhooks,
+)
+
+
+class NotebookId(StringConverter):
+    """nb-51."""
+
+    regex = "nb-[1-9][0-9]{0,17}"
 
 
 class JobId(StringConverter):
@@ -27,7 +48,13 @@ class Number(StringConverter):
         return int(value)
 
 
-for name, converter in (("job", JobId), ("called", Name), ("digest", Digest), ("number", Number)):
+for name, converter in (
+    ("job", JobId),
+    ("api_notebook", NotebookId),
+    ("called", Name),
+    ("digest", Digest),
+    ("number", Number),
+):
     register_converter(converter, name)
 
 urlpatterns = [
@@ -60,6 +87,12 @@ urlpatterns = [
         webhooks.Redeliver.as_view(),
         name="api-redeliver",
     ),
+    path("notebooks", notebooks.NotebookList.as_view(), name="api-notebooks"),
+    path("notebooks/<api_notebook:notebook_id>", notebooks.NotebookDetail.as_view(), name="api-notebook"),
+    path("notebooks/<api_notebook:notebook_id>:start", notebooks.NotebookStart.as_view(), name="api-notebook-start"),
+    path("notebooks/<api_notebook:notebook_id>:stop", notebooks.NotebookStop.as_view(), name="api-notebook-stop"),
+    path("notebooks/<api_notebook:notebook_id>:clone", notebooks.NotebookClone.as_view(), name="api-notebook-clone"),
+    path("notebooks/<api_notebook:notebook_id>:extend", notebooks.NotebookExtend.as_view(), name="api-notebook-extend"),
     path("code", code.CodeUpload.as_view(), name="api-codes"),
     path("code/<digest:digest>", code.CodeDetail.as_view(), name="api-code"),
     path("files", files.FolderView.as_view(), name="api-files"),

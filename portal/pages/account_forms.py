@@ -13,6 +13,8 @@ SCOPE_WORDS = {
     "jobs:read": _("Read jobs, logs and events"),
     "jobs:write": _("Submit, stop, retry, hold and release jobs"),
     "cluster:read": _("Read pools, nodes, GPUs and quotas"),
+    "notebooks:read": _("Read your notebooks"),
+    "notebooks:write": _("Make, start, stop, change and delete notebooks"),
     "files:read": _("Read your files and those of your teams"),
     "files:write": _("Send, move and delete files"),
     "tokens:write": _("Make and revoke tokens and SSH keys"),

@@ -25,6 +25,7 @@ from accounts.models import ApiToken
 from accounts.ssh_keys import add_ssh_key
 from files.models import Upload
 from jobs.models import Job
+from notebooks.services import create_notebook
 from portal.gateway.routing import websocket_urls as terminal_urls
 from portal.live.routing import websocket_urls as live_urls
 
@@ -40,6 +41,15 @@ API = {
     ("api-ssh-keys", "GET"): (401, 200, 403),
     ("api-ssh-keys", "POST"): (401, 400, 403),
     ("api-ssh-key", "DELETE"): (401, 404, 403),
+    ("api-notebooks", "GET"): (401, 200, 403),
+    ("api-notebooks", "POST"): (401, 400, 403),
+    ("api-notebook", "GET"): (401, 404, 403),
+    ("api-notebook", "PATCH"): (401, 404, 403),
+    ("api-notebook", "DELETE"): (401, 404, 403),
+    ("api-notebook-start", "POST"): (401, 404, 403),
+    ("api-notebook-stop", "POST"): (401, 404, 403),
+    ("api-notebook-clone", "POST"): (401, 404, 403),
+    ("api-notebook-extend", "POST"): (401, 404, 403),
     ("api-jobs", "GET"): (401, 200, 403),
     ("api-jobs", "POST"): (401, 400, 403),
     ("api-job", "GET"): (401, 404, 403),
@@ -105,6 +115,18 @@ PAGES = {
     ("app_authorize", "GET"): (SIGN_IN, 404, SIGN_IN),
     ("app_authorize", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("terminal", "GET"): (SIGN_IN, 404, SIGN_IN),
+    ("notebooks", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("notebook_new", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("notebook_new", "POST"): (SIGN_IN, 400, SIGN_IN),
+    ("notebook_preset", "POST"): (SIGN_IN, 302, SIGN_IN),
+    ("notebook", "GET"): (SIGN_IN, 404, SIGN_IN),
+    ("notebook_open", "GET"): (SIGN_IN, 404, SIGN_IN),
+    ("notebook_start", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("notebook_stop", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("notebook_change", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("notebook_clone", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("notebook_extend", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("notebook_delete", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("queue", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("cluster", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("gpu_map", "GET"): (SIGN_IN, 200, SIGN_IN),
@@ -185,6 +207,7 @@ def build_world():
     cast.webhook = make.webhook(cast.ada, name="secret-plan")
     cast.task = make.start(job)[0]
     cast.job = Job.objects.get(pk=job.pk)
+    cast.notebook = create_notebook(user=cast.ada, name="secret-plan", gpu="1/4")
     cast.secret = make.token(cast.ada)
     cast.upload = Upload.objects.create(uuid=uuid4(), user=cast.ada, name="secret-plan", size=1)
     cast.token = ApiToken.objects.get()
@@ -196,6 +219,7 @@ def build_world():
 def address(name, world):
     parts = {
         "job_id": world.job.public_id,
+        "notebook_id": world.notebook.public_id,
         "task_uuid": world.task.uuid,
         "token_id": world.token.pk,
         "key_id": world.key.pk,

@@ -1,0 +1,146 @@
+"""Notebooks: list, create, look, change, delete; start, stop, clone, extend."""
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from common.errors import NotFound
+from notebooks.models import Notebook
+from notebooks.services import (
+    change_notebook,
+    clone_notebook,
+    create_notebook,
+    delete_notebook,
+    extend_notebook,
+    start_notebook,
+    stop_notebook,
+)
+from portal.api.bodies import read_json
+from portal.api.fields import full_url
+from portal.api.notebook_shapes import (
+    Farewell,
+    Hours,
+    Name,
+    NewNotebook,
+    NotebookPage,
+    NotebookShape,
+    NotebookWhole,
+    Settings,
+    Start,
+)
+from portal.api.view import ApiView, PageQuery, page, read_query
+from scheduler.preview import check_possible, runtime_has_containers
+
+WRITE = ("notebooks:write",)
+READ = ("notebooks:read",)
+
+
+def find_notebook(request: Request, notebook_id: str) -> Notebook:
+    """Raises NotFound also for another person's."""
+    rows = Notebook.objects.visible_to(request.user).with_names()
+    found = rows.filter(pk=int(notebook_id.removeprefix("nb-"))).first()
+    if found is None:
+        raise NotFound(kind="notebook", id=notebook_id)
+    return found
+
+
+def made(notebook: Notebook) -> Response:
+    address = full_url("api-notebook", notebook_id=notebook.public_id)
+    return Response(NotebookWhole(notebook).data, status=201, headers={"Location": address})
+
+
+class NotebookList(ApiView):
+    scopes = {"GET": READ, "POST": WRITE}
+    operations = {"GET": "list_notebooks", "POST": "create_notebook"}
+    refusals = {"POST": ("409",)}
+
+    @extend_schema(parameters=[PageQuery], responses=NotebookPage)
+    def get(self, request: Request) -> Response:
+        """One's own notebooks, the newest first."""
+        rows = Notebook.objects.visible_to(request.user).with_names()
+        return page(rows, read_query(request, PageQuery), NotebookShape, newest_first=True)
+
+    @extend_schema(request=NewNotebook, responses={201: NotebookWhole})
+    def post(self, request: Request) -> Response:
+        """Make a notebook, not started. Its name is unique among one's own, so a repeated request makes no second."""
+        return made(create_notebook(user=request.user, **read_json(request, NewNotebook)))
+
+
+class NotebookDetail(ApiView):
+    http_method_names = ["get", "head", "patch", "delete"]
+    scopes = {"GET": READ, "PATCH": WRITE, "DELETE": WRITE}
+    operations = {"GET": "get_notebook", "PATCH": "change_notebook", "DELETE": "delete_notebook"}
+    refusals = {"DELETE": ("409",), "PATCH": ("409",)}
+
+    @extend_schema(responses=NotebookWhole)
+    def get(self, request: Request, notebook_id: str) -> Response:
+        """One notebook, with the phases of its newest start."""
+        return Response(NotebookWhole(find_notebook(request, notebook_id)).data)
+
+    @extend_schema(request=Settings, responses=NotebookWhole)
+    def patch(self, request: Request, notebook_id: str) -> Response:
+        """Change what the next start asks."""
+        notebook = find_notebook(request, notebook_id)
+        changed = change_notebook(actor=request.user, notebook=notebook, **read_json(request, Settings))
+        return Response(NotebookWhole(changed).data)
+
+    @extend_schema(parameters=[Farewell], responses={204: None})
+    def delete(self, request: Request, notebook_id: str) -> Response:
+        """Delete a stopped notebook, named once more."""
+        notebook = find_notebook(request, notebook_id)
+        delete_notebook(actor=request.user, notebook=notebook, **read_query(request, Farewell))
+        return Response(status=204)
+
+
+class NotebookAction(ApiView):
+    scopes = {"POST": WRITE}
+    refusals: dict[str, tuple[str, ...]] = {"POST": ("409",)}
+
+
+class NotebookStart(NotebookAction):
+    operations = {"POST": "start_notebook"}
+    refusals = {"POST": ("409", "422")}
+
+    @extend_schema(request=Start, responses=NotebookWhole)
+    def post(self, request: Request, notebook_id: str) -> Response:
+        """Start it; one that is started stays as it is. A smaller `gpu` takes the place of a start that waits."""
+        notebook = find_notebook(request, notebook_id)
+        started = start_notebook(
+            actor=request.user,
+            notebook=notebook,
+            check=check_possible,
+            containers=runtime_has_containers(),
+            **read_json(request, Start),
+        )
+        return Response(NotebookWhole(started).data)
+
+
+class NotebookStop(NotebookAction):
+    operations = {"POST": "stop_notebook"}
+
+    @extend_schema(request=None, responses=NotebookWhole)
+    def post(self, request: Request, notebook_id: str) -> Response:
+        """Stop it; its files stay."""
+        stopped = stop_notebook(actor=request.user, notebook=find_notebook(request, notebook_id))
+        return Response(NotebookWhole(stopped).data)
+
+
+class NotebookClone(NotebookAction):
+    operations = {"POST": "clone_notebook"}
+
+    @extend_schema(request=Name, responses={201: NotebookWhole})
+    def post(self, request: Request, notebook_id: str) -> Response:
+        """Another notebook with the same settings and an empty folder."""
+        notebook = find_notebook(request, notebook_id)
+        return made(clone_notebook(actor=request.user, notebook=notebook, **read_json(request, Name)))
+
+
+class NotebookExtend(NotebookAction):
+    operations = {"POST": "extend_notebook"}
+
+    @extend_schema(request=Hours, responses=NotebookWhole)
+    def post(self, request: Request, notebook_id: str) -> Response:
+        """Let it run longer, within the limit."""
+        notebook = find_notebook(request, notebook_id)
+        extended = extend_notebook(actor=request.user, notebook=notebook, **read_json(request, Hours))
+        return Response(NotebookWhole(extended).data)
