@@ -4,9 +4,10 @@
     lock        held by the shim as long as it lives, through a file description it inherited already locked
     started     boot id, pid, start time and epoch of the shim; nothing of the job runs before it is there
     job         pid and start time of the job's first process
+    door        a socket on which the shim lets sessions in while the job runs (0600, see sessions.py)
     stop        the wish to end it
     exit        how it ended; written once, when no process of it is left; never changed
-    scratch/    the job's own: home/, work/, tmp/
+    scratch/    the job's own: work/, tmp/, and where home and the team's folder appear
 
 Read by the shim, so it imports little.
 """
