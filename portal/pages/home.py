@@ -11,10 +11,13 @@ from django.views.decorators.http import require_safe
 
 from accounts.models import ApiToken, User
 from common.resources import show_gpu, show_memory
-from jobs.models import Job
+from jobs.models import Job, JobKind
 from jobs.states import JOB_FINAL, JobState
+from notebooks.models import Notebook
 from portal.pages.entry import signed_in
 from portal.pages.job_view import JobView, view_jobs
+from portal.pages.notebook_view import NotebookView, view_notebooks
+from portal.pages.presets import Preset, presets_of
 from portal.pages.pulse import scheduler_late
 from portal.partial import render_page
 from quotas.models import Holding, Quota, load_parents, subtree
@@ -23,7 +26,12 @@ from scheduler.preview import PoolRoom, free_now
 MOST_CARDS, MOST_ENDED = 30, 4
 IN_ORDER = {JobState.RUNNING: 0, JobState.STARTING: 1, JobState.STOPPING: 2, JobState.QUEUED: 3}
 
-FRAGMENTS = {"work": "home/_work.html", "free": "home/_free.html", "can-start": "home/_answer.html"}
+FRAGMENTS = {
+    "work": "home/_work.html",
+    "start": "home/_start.html",
+    "free": "home/_free.html",
+    "can-start": "home/_answer.html",
+}
 
 
 @require_safe
@@ -82,7 +90,21 @@ class Desk:
         own = Quota.objects.filter(team__memberships__user=self.user).select_related("team", "pool")
         return [quota_line(quota, held, parents) for quota in own.order_by("team__name", "pool__name")]
 
+    @cached_property
+    def presets(self) -> list[Preset]:
+        return presets_of(self.user)
+
     # ---- my work ----
+
+    @cached_property
+    def notebooks(self) -> list[NotebookView]:
+        """Those that are started, the newest first."""
+        mine = Notebook.objects.live().filter(user=self.user)
+        return view_notebooks(mine.started().with_names().order_by("-job_id"), self.user)
+
+    @cached_property
+    def has_notebooks(self) -> bool:
+        return Notebook.objects.live().filter(user=self.user).exists()
 
     @cached_property
     def going(self) -> list[JobView]:
@@ -106,7 +128,7 @@ class Desk:
     @property
     def is_new(self) -> bool:
         """Nothing was ever submitted: the checklist stands in the place of the work."""
-        return not self.going and not self.ended
+        return not self.going and not self.ended and not self.has_notebooks
 
     @cached_property
     def has_token(self) -> bool:
@@ -117,7 +139,9 @@ class Desk:
         return scheduler_late()
 
     def _mine(self):
-        return Job.objects.visible_to(self.user).filter(user=self.user).with_names().defer("spec", "labels")
+        """One's jobs, without the starts of notebooks: those show as notebooks."""
+        mine = Job.objects.visible_to(self.user).filter(user=self.user).exclude(kind=JobKind.INTERACTIVE)
+        return mine.with_names().defer("spec", "labels")
 
 
 def offer(room: PoolRoom) -> str:

@@ -33,6 +33,7 @@ class NavItem:
 
 NAV = (
     NavItem("home", _("Home"), "home", (), on_phone=True),
+    NavItem("notebooks", _("Notebooks"), "notebook", ("/notebooks/", "/n/")),
     NavItem("jobs", _("Jobs"), "list-details", ("/jobs/", "/j/"), on_phone=True),
     NavItem("files", _("Files"), "folder", ("/files/",)),
     NavItem("queue", _("Queue"), "list-numbers", ("/queue/",), on_phone=True),

@@ -2,7 +2,23 @@
 
 from django.urls import path
 
-from portal.pages import account, apps, cluster, files, home, jobs, look, notices, queue, quota, ssh_keys, submit, terminal
+from portal.pages import (
+    account,
+    apps,
+    cluster,
+    files,
+    home,
+    jobs,
+    look,
+    notebooks,
+    notices,
+    queue,
+    quota,
+    ssh_keys,
+    starting,
+    submit,
+    terminal,
+)
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -17,6 +33,17 @@ urlpatterns = [
     path("j/<str:job_id>/log/<uuid:task_uuid>", jobs.download_log, name="job_log"),
     path("apps/authorize", apps.authorize, name="app_authorize"),
     path("terminal/<str:name>/", terminal.show_terminal, name="terminal"),
+    path("notebooks/", notebooks.list_notebooks, name="notebooks"),
+    path("notebooks/new", notebooks.new_notebook, name="notebook_new"),
+    path("notebooks/preset", notebooks.start_preset, name="notebook_preset"),
+    path("n/<str:notebook_id>/", notebooks.show_notebook, name="notebook"),
+    path("n/<str:notebook_id>/open", starting.open_notebook, name="notebook_open"),
+    path("n/<str:notebook_id>/start", notebooks.start, name="notebook_start"),
+    path("n/<str:notebook_id>/stop", notebooks.stop, name="notebook_stop"),
+    path("n/<str:notebook_id>/change", notebooks.change, name="notebook_change"),
+    path("n/<str:notebook_id>/clone", notebooks.clone, name="notebook_clone"),
+    path("n/<str:notebook_id>/extend", notebooks.extend, name="notebook_extend"),
+    path("n/<str:notebook_id>/delete", notebooks.delete, name="notebook_delete"),
     path("queue/", queue.show_queue, name="queue"),
     path("cluster/", cluster.show_cluster, name="cluster"),
     path("cluster/gpus/", cluster.show_gpu_map, name="gpu_map"),

@@ -1,0 +1,291 @@
+"""Notebooks: the list, one notebook's page, a new one, and what its owner may do. A stranger's is not there (404)."""
+
+import re
+from functools import cached_property
+
+from django.contrib import messages
+from django.db.models import F
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from accounts.models import User
+from common.errors import Conflict, FieldError, Impossible, InvalidInput, NotFound, PlatformError, Unavailable
+from common.resources import parse_duration
+from common.words import error_words, field_words
+from notebooks.models import Notebook
+from notebooks.services import (
+    change_notebook,
+    clone_notebook,
+    create_notebook,
+    delete_notebook,
+    extend_notebook,
+    start_notebook,
+    stop_notebook,
+)
+from portal.forms import bind
+from portal.pages.entry import safe_path, signed_in
+from portal.pages.history import Happening, history_of
+from portal.pages.job_form import gpu_of
+from portal.pages.notebook_form import NotebookForm, SettingsForm
+from portal.pages.notebook_view import NotebookView, view_notebooks
+from portal.pages.presets import Preset, free_name, presets_of
+from portal.pages.pulse import scheduler_late
+from portal.pages.sizes import SIZES, Size, sizes_for
+from portal.partial import render_page
+from scheduler.preview import check_possible, runtime_has_containers
+
+GET_POST = ["GET", "HEAD", "POST"]
+NOTEBOOK_ID = re.compile(r"nb-([1-9][0-9]{0,17})")
+MOST = 200
+EXTEND_HOURS = 2
+REFUSALS = (Conflict, Impossible, InvalidInput)
+"""What a person can mend: said on the page where they are."""
+
+
+@require_safe
+@signed_in
+def list_notebooks(request: HttpRequest) -> HttpResponse:
+    fragments = {"notebooks": "notebooks/_list.html", "notebooks-answer": "notebooks/_answer.html"}
+    return render_page(request, "notebooks/list.html", {"page": NotebookList(request.user)}, fragment=fragments)
+
+
+@require_safe
+@signed_in
+def show_notebook(request: HttpRequest, notebook_id: str) -> HttpResponse:
+    """The page of a notebook, and each of its shapes: a row of the list, a card of the home page."""
+    view = NotebookView(find_notebook(request.user, notebook_id), request.user)
+    context = {"view": view, "page": NotebookPage(view)}
+    fragments = {
+        "notebook": "notebooks/_notebook.html",
+        f"row-{view.id}": "notebooks/_row.html",
+        f"card-{view.id}": "notebooks/_card.html",
+    }
+    return render_page(request, "notebooks/detail.html", context, fragment=fragments)
+
+
+@require_http_methods(GET_POST)
+@signed_in
+def new_notebook(request: HttpRequest) -> HttpResponse:
+    """Make one and start it."""
+    user = request.user
+    if request.method != "POST":
+        gpu = request.GET.get("gpu", "1/4")
+        return _show_new(request, NotebookForm(user, initial={"name": free_name(user, gpu)}), gpu)
+    form = NotebookForm(user, request.POST)
+    gpu = gpu_of(request.POST)
+    if form.is_valid():
+        try:
+            said = form.values()
+            team = form.cleaned_data.get("team") or None
+            notebook = create_notebook(user=user, name=form.cleaned_data["name"], team=team, **said)
+            return _start(request, notebook)
+        except PlatformError as error:
+            if error.status >= 500:
+                raise
+            bind(form, error)
+    return _show_new(request, form, gpu, status=400)
+
+
+@require_POST
+@signed_in
+def start_preset(request: HttpRequest) -> HttpResponse:
+    """One click: the person's last notebook of this size goes on; without one, a new one is made."""
+    gpu = request.POST.get("gpu", "")
+    preset = next((one for one in presets_of(request.user) if one.gpu == gpu), None)
+    if preset is None:
+        return redirect("notebook_new")
+    notebook = preset.notebook
+    if notebook is None:
+        notebook = create_notebook(user=request.user, name=free_name(request.user, gpu), gpu=gpu, team=preset.team)
+    return _watch(notebook) if notebook.is_started else _start(request, notebook)
+
+
+@require_POST
+@signed_in
+def start(request: HttpRequest, notebook_id: str) -> HttpResponse:
+    """Start it. gpu: another size, for this start; a start that still waits leaves the queue for it."""
+    return _start(request, find_notebook(request.user, notebook_id), request.POST.get("gpu") or None)
+
+
+@require_POST
+@signed_in
+def stop(request: HttpRequest, notebook_id: str) -> HttpResponse:
+    notebook = find_notebook(request.user, notebook_id)
+    stop_notebook(actor=request.user, notebook=notebook)
+    return _back(request, notebook)
+
+
+@require_POST
+@signed_in
+def change(request: HttpRequest, notebook_id: str) -> HttpResponse:
+    """What the next start asks."""
+    notebook = find_notebook(request.user, notebook_id)
+    form = SettingsForm(request.user, request.POST)
+    try:
+        if not form.is_valid():
+            raise InvalidInput([FieldError("/hours", "bad_number", {"got": form.data.get("hours", "")[:20]})])
+        change_notebook(actor=request.user, notebook=notebook, **form.values())
+    except REFUSALS as error:
+        return _refuse(request, notebook, error)
+    messages.success(request, _("Kept. The next start of %(name)s asks for it.") % {"name": notebook.name})
+    return _back(request, notebook)
+
+
+@require_POST
+@signed_in
+def clone(request: HttpRequest, notebook_id: str) -> HttpResponse:
+    """The same settings under another name; no files."""
+    notebook = find_notebook(request.user, notebook_id)
+    name = request.POST.get("name", "").strip()
+    try:
+        copy = clone_notebook(actor=request.user, notebook=notebook, name=name)
+    except REFUSALS as error:
+        return _refuse(request, notebook, error)
+    return redirect("notebook", notebook_id=copy.public_id)
+
+
+@require_POST
+@signed_in
+def extend(request: HttpRequest, notebook_id: str) -> HttpResponse:
+    notebook = find_notebook(request.user, notebook_id)
+    try:
+        extend_notebook(actor=request.user, notebook=notebook, hours=EXTEND_HOURS)
+    except REFUSALS as error:
+        return _refuse(request, notebook, error)
+    return _back(request, notebook)
+
+
+@require_POST
+@signed_in
+def delete(request: HttpRequest, notebook_id: str) -> HttpResponse:
+    """Only with its name typed, and with its files only where that was said too."""
+    notebook = find_notebook(request.user, notebook_id)
+    confirm, with_files = request.POST.get("confirm", "").strip(), request.POST.get("with_files") == "on"
+    try:
+        delete_notebook(actor=request.user, notebook=notebook, confirm=confirm, with_files=with_files)
+    except REFUSALS as error:
+        return _refuse(request, notebook, error)
+    messages.success(request, _("%(name)s is deleted.") % {"name": notebook.name})
+    return redirect("notebooks")
+
+
+def find_notebook(user: User, notebook_id: str) -> Notebook:
+    """The notebook that `notebook_id` ("nb-51") names, if `user` may see it. Raises NotFound."""
+    named = NOTEBOOK_ID.fullmatch(notebook_id)
+    found = Notebook.objects.visible_to(user).with_names().filter(pk=named[1]).first() if named else None
+    if found is None:
+        raise NotFound()
+    return found
+
+
+class NotebookList:
+    """One's own notebooks, what runs first, then by when they were last opened; those of others never, for nobody."""
+
+    def __init__(self, user: User):
+        self.user = user
+
+    @cached_property
+    def views(self) -> list[NotebookView]:
+        mine = Notebook.objects.visible_to(self.user).filter(user=self.user).with_names()
+        views = view_notebooks(mine.order_by(F("opened_at").desc(nulls_last=True), "-pk")[:MOST], self.user)
+        return sorted(views, key=lambda view: not view.is_started)
+
+    @property
+    def answer(self) -> str:
+        """The first line."""
+        running = sum(view.is_running for view in self.views)
+        waiting = sum(view.is_started and not view.is_running for view in self.views)
+        if not self.views:
+            return _("Python in the browser, on as much of a GPU as you need.")
+        if not running and not waiting:
+            return _("None runs. Their files are kept; start one to go on.")
+        if not waiting:
+            return _("%(running)s running.") % {"running": running}
+        return _("%(running)s running, %(waiting)s on the way.") % {"running": running, "waiting": waiting}
+
+    @cached_property
+    def presets(self) -> list[Preset]:
+        return presets_of(self.user)
+
+    @cached_property
+    def late(self) -> bool:
+        return scheduler_late()
+
+
+class NotebookPage:
+    """What the page of one notebook shows beside its state."""
+
+    def __init__(self, view: NotebookView):
+        self.view = view
+
+    extend_hours = EXTEND_HOURS
+
+    @cached_property
+    def sizes(self) -> list[Size]:
+        gpus = dict.fromkeys((*SIZES, self.view.gpu))
+        return sizes_for(self.view.user, tuple(gpus), self.view.notebook.team.name)
+
+    @cached_property
+    def form(self) -> SettingsForm:
+        spec = self.view.notebook.spec
+        hours = _hours(spec.get("max_time"))
+        return SettingsForm(
+            self.view.user,
+            initial={"cpu": spec.get("cpu") or "", "memory": spec.get("memory") or "", "hours": hours},
+            auto_id="settings-%s",
+        )
+
+    @cached_property
+    def events(self) -> list[Happening]:
+        """Of its newest start, with what was done to the notebook itself."""
+        return history_of(self.view.notebook.job) if self.view.notebook.job else []
+
+
+def _start(request: HttpRequest, notebook: Notebook, gpu: str | None = None) -> HttpResponse:
+    """To the starting page in any case: it says what keeps the notebook from starting."""
+    try:
+        start_notebook(
+            actor=request.user,
+            notebook=notebook,
+            check=check_possible,
+            containers=runtime_has_containers(),
+            gpu=gpu,
+        )
+    except (*REFUSALS, Unavailable) as error:
+        if not error.code.startswith("notebooks_"):  # of the environment the page itself tells, and goes on telling
+            messages.error(request, refusal_words(error))
+    return _watch(notebook)
+
+
+def refusal_words(error: PlatformError) -> str:
+    """One line: what is wrong with the fields where it names them, else the error's own sentence."""
+    fields = [field_words(one) for one in getattr(error, "errors", [])]
+    return " ".join(fields) or error_words(error)
+
+
+def _refuse(request: HttpRequest, notebook: Notebook, error: PlatformError) -> HttpResponse:
+    messages.error(request, refusal_words(error))
+    return redirect("notebook", notebook_id=notebook.public_id)
+
+
+def _watch(notebook: Notebook) -> HttpResponse:
+    """To the starting page, which opens by itself when it is ready. Not straight on: a form's answer may not lead to
+    another origin (form-action of our policy)."""
+    return redirect(reverse("notebook_open", args=[notebook.public_id]) + "?watch=1")
+
+
+def _back(request: HttpRequest, notebook: Notebook) -> HttpResponse:
+    there = request.POST.get("next", "")
+    return redirect(safe_path(there)) if there else redirect("notebook", notebook_id=notebook.public_id)
+
+
+def _show_new(request: HttpRequest, form: NotebookForm, gpu: str, status: int = 200) -> HttpResponse:
+    context = {"form": form, "sizes": sizes_for(request.user), "gpu": gpu, "typed": "" if gpu in SIZES else gpu}
+    return render(request, "notebooks/new.html", {**context, "late": scheduler_late()}, status=status)
+
+
+def _hours(max_time: object) -> int | None:
+    return parse_duration(max_time) // 3600 or None if max_time else None

@@ -1,0 +1,212 @@
+"""Notebooks: the list, the one-click presets, the page of one, and the way into it."""
+
+from datetime import timedelta
+
+import make
+import pytest
+from django.utils import timezone
+
+from events.models import Event
+from notebooks.environment import READY, environment_path
+from notebooks.models import Notebook
+from notebooks.services import create_notebook, start_notebook
+from scheduler.models import Lease
+from scheduler.preview import check_possible
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def cast(settings, tmp_path):
+    settings.TESSERA_DATA = tmp_path
+    environment = environment_path(tmp_path)
+    environment.mkdir(parents=True)
+    (environment / READY).touch()
+    Lease.objects.create(name="cycle", epoch=1, last_ok_at=timezone.now())
+    return make.cast()
+
+
+@pytest.fixture
+def ada(cast, client, settings):
+    client.defaults["HTTP_ORIGIN"] = settings.TESSERA_PUBLIC_URL
+    client.force_login(cast.ada)
+    return client
+
+
+def made(person, name="explore", gpu="1/4"):
+    return create_notebook(user=person, name=name, gpu=gpu)
+
+
+def started(notebook, **also):
+    """Its start is in the queue."""
+    start_notebook(actor=notebook.user, notebook=notebook, check=check_possible, containers=False, **also)
+    return again(notebook)
+
+
+def running(notebook, *, ready=True, **fields):
+    job = started(notebook).job
+    make.start(job)
+    if ready:
+        fields["ready_at"] = timezone.now()
+    Notebook.objects.filter(pk=notebook.pk).update(**fields)
+    return again(notebook)
+
+
+def again(notebook):
+    return Notebook.objects.with_names().get(pk=notebook.pk)
+
+
+def page(client, path, **headers):
+    return client.get(path, headers=headers).content.decode()
+
+
+def test_without_notebooks_the_list_offers_the_presets_with_a_live_promise(ada):
+    text = page(ada, "/notebooks/")
+    assert "You have no notebook yet" in text and "starts now" in text and 'value="1/4"' in text
+
+
+def test_a_size_that_does_not_fit_now_says_that_it_waits(cast, ada):
+    make.start(make.job(cast.bob, gpu="1", pool="dev"))
+    make.start(make.job(cast.bob, gpu="1", pool="train"))
+    assert "a new notebook" in (text := page(ada, "/")) and ">waits" in text
+
+
+def test_one_click_makes_a_notebook_starts_it_and_leads_to_the_starting_page(cast, ada):
+    answer = ada.post("/notebooks/preset", {"gpu": "1/4"})
+    notebook = Notebook.objects.get()
+    assert (notebook.name, notebook.state) == ("quarter", "QUEUED")
+    assert answer["Location"] == f"/n/{notebook.public_id}/open?watch=1"
+    assert "opens by itself" in page(ada, answer["Location"])
+
+
+def test_a_second_click_goes_on_with_the_same_notebook(cast, ada):
+    made(cast.ada, gpu="1/2")
+    assert "goes on with explore" in page(ada, "/")
+    ada.post("/notebooks/preset", {"gpu": "1/2"})
+    ada.post("/notebooks/preset", {"gpu": "1/2"})
+    assert Notebook.objects.count() == 1 and cast.ada.jobs.count() == 1
+
+
+def test_a_size_that_is_no_preset_makes_nothing(ada):
+    assert ada.post("/notebooks/preset", {"gpu": "512"}).status_code == 302
+    assert not Notebook.objects.exists()
+
+
+def test_a_ready_notebook_is_opened_on_an_origin_of_its_own(cast, ada):
+    notebook = running(made(cast.ada))
+    answer = ada.get(f"/n/{notebook.public_id}/open")
+    assert answer.status_code == 302 and ".localhost" in answer["Location"]
+    assert again(notebook).opened_at is not None
+
+
+def test_after_a_form_the_page_itself_goes_on(cast, ada):
+    notebook = running(made(cast.ada))
+    answer = ada.get(f"/n/{notebook.public_id}/open?watch=1")
+    assert answer.status_code == 200 and "data-ready=" in answer.content.decode()
+
+
+def test_one_that_is_not_ready_shows_its_steps_and_a_way_out(cast, ada):
+    notebook = running(made(cast.ada), ready=False)
+    text = page(ada, f"/n/{notebook.public_id}/open")
+    assert "is-now" in text and "Cancel the start" in text and "data-ready" not in text
+
+
+def test_a_visit_never_starts_anything(cast, ada):
+    notebook = made(cast.ada)
+    text = page(ada, f"/n/{notebook.public_id}/open?autostart=1")
+    assert again(notebook).job is None and "autofocus" in text and f"/n/{notebook.public_id}/start" in text
+
+
+def test_a_stopped_one_says_who_stopped_it(cast, ada):
+    notebook = started(made(cast.ada))
+    ada.post(f"/n/{notebook.public_id}/stop")
+    assert "ada stopped it." in page(ada, f"/n/{notebook.public_id}/open")
+
+
+def test_waiting_offers_only_sizes_that_start_now(cast, ada):
+    make.start(make.job(cast.bob, gpu="1/2", pool="dev"))
+    make.start(make.job(cast.bob, gpu="1", pool="train"))
+    notebook = started(made(cast.ada, gpu="1"))
+    text = page(ada, f"/n/{notebook.public_id}/open")
+    smaller = text[text.index("Start smaller now") : text.index("starting-buttons")]
+    assert 'value="1/2"' not in smaller or "1/4" in smaller
+    assert 'value="1"' not in smaller
+
+
+def test_while_the_environment_is_prepared_nothing_starts_and_the_page_says_so(cast, ada, settings, tmp_path):
+    settings.TESSERA_DATA = tmp_path / "fresh"
+    answer = ada.post("/notebooks/preset", {"gpu": "1/4"}, follow=True)
+    assert "JupyterLab is being installed" in answer.content.decode()
+    assert Notebook.objects.get().job is None
+
+
+def test_a_new_one_with_a_bad_name_keeps_what_was_typed(cast, ada):
+    answer = ada.post("/notebooks/new", {"name": "No Good!", "gpu": "1/4", "cpu": "2"})
+    text = answer.content.decode()
+    assert answer.status_code == 400 and 'value="2"' in text and "field-error" in text
+
+
+def test_a_typed_size_is_asked(cast, ada):
+    ada.post("/notebooks/new", {"name": "mine", "gpu": "other", "gpu_text": "4GB", "hours": "3"})
+    spec = Notebook.objects.get().spec
+    assert spec["gpu"] == "4GB" and spec["max_time"] == "3h"
+
+
+def test_it_warns_before_it_ends_and_may_be_extended(cast, ada):
+    notebook = running(made(cast.ada), stops_at=timezone.now() + timedelta(minutes=10))
+    assert "variables in memory are lost" in page(ada, f"/n/{notebook.public_id}/")
+    ada.post(f"/n/{notebook.public_id}/extend")
+    assert again(notebook).stops_at > timezone.now() + timedelta(hours=2)
+
+
+def test_settings_are_for_the_next_start(cast, ada):
+    notebook = running(made(cast.ada))
+    ada.post(f"/n/{notebook.public_id}/change", {"gpu": "1/2", "cpu": "", "memory": "", "hours": ""})
+    text = page(ada, f"/n/{notebook.public_id}/")
+    assert again(notebook).spec["gpu"] == "1/2" and "next start: ½ GPU" in text
+
+
+def test_a_clone_with_a_name_that_is_taken_is_refused_in_words(cast, ada):
+    notebook = made(cast.ada)
+    ada.post(f"/n/{notebook.public_id}/clone", {"name": "explore"})
+    ada.post(f"/n/{notebook.public_id}/clone", {"name": "other"})
+    assert set(Notebook.objects.values_list("name", flat=True)) == {"explore", "other"}
+
+
+def test_a_deletion_needs_the_name(cast, ada):
+    notebook = made(cast.ada)
+    ada.post(f"/n/{notebook.public_id}/delete", {"confirm": "explor"})
+    assert Notebook.objects.live().exists()
+    ada.post(f"/n/{notebook.public_id}/delete", {"confirm": "explore"})
+    assert not Notebook.objects.live().exists()
+    assert Event.objects.filter(kind="notebook", verb="deleted").exists()
+
+
+@pytest.mark.parametrize("path", ["", "open"])
+@pytest.mark.parametrize("who", ["eve", "bob"])
+def test_nobody_else_finds_it(cast, client, who, path):
+    notebook = running(made(cast.ada))
+    client.force_login(getattr(cast, who))
+    assert client.get(f"/n/{notebook.public_id}/{path}").status_code == 404
+
+
+def test_an_admin_sees_that_it_exists_and_never_gets_in(cast, client):
+    notebook = running(made(cast.ada))
+    client.force_login(make.admin())
+    text = page(client, f"/n/{notebook.public_id}/")
+    assert "explore" in text and "JupyterLab</b>" not in text and "Settings for the next start" not in text
+    assert client.get(f"/n/{notebook.public_id}/open").status_code == 404
+
+
+def test_home_shows_a_notebook_as_one_and_not_as_a_job(cast, ada):
+    notebook = running(made(cast.ada))
+    text = page(ada, "/")
+    assert f'id="card-{notebook.public_id}"' in text and f'id="card-{notebook.job.public_id}"' not in text
+
+
+@pytest.mark.parametrize("target", ["notebook", "row", "card"])
+def test_each_shape_renders_alone(cast, ada, target):
+    notebook = running(made(cast.ada))
+    name = target if target == "notebook" else f"{target}-{notebook.public_id}"
+    text = page(ada, f"/n/{notebook.public_id}/", **{"HX-Request": "true", "HX-Target": name})
+    assert f'id="{name}"' in text and "<html" not in text
