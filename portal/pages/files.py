@@ -76,6 +76,8 @@ def view_file(request: HttpRequest) -> HttpResponse:
     shelf, path = _named(request, request.GET)
     if not path:
         raise NotFound()
+    if shelf.store.stat(path).kind == "folder":  # a link that leads to one
+        return redirect(address(shelf, path))
     fd, entry = shelf.store.open_to_read(path)
     with open(fd, "rb") as file:
         head = os.pread(file.fileno(), PREVIEW_BYTES, 0)

@@ -180,3 +180,10 @@ def test_a_folder_of_many_files_comes_in_pages(ada, home, monkeypatch):
         write(home, name, b"")
     assert b"<bdi>c</bdi>" not in ada.get("/files/").content
     assert b"<bdi>c</bdi>" in ada.get("/files/", {"page": "2"}).content
+
+
+def test_a_link_to_a_folder_opens_the_folder(ada, home):
+    (home / "data").mkdir(mode=0o777)
+    (home / "latest").symlink_to("data")
+    assert ada.get("/files/view", {"path": "latest"})["Location"] == "/files/?path=latest"
+    assert ada.get("/files/", {"path": "latest"}).status_code == 200
