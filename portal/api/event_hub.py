@@ -18,6 +18,7 @@ from django.db import DatabaseError, connection
 from events.models import Event
 from events.webhooks import describe
 from portal.api.event_order import SettledIds
+from portal.api.view import MAX_ID
 from portal.event_sight import EventSight
 
 log = logging.getLogger("tessera.events")
@@ -46,7 +47,7 @@ class Stream:
     sight: EventSight
     topics: frozenset[str]
     queue: asyncio.Queue[Encoded] = field(default_factory=lambda: asyncio.Queue(QUEUE))
-    begins_after: int = 0
+    begins_after: int = MAX_ID
     cut: bool = False
 
     def wants(self, event: Event) -> bool:
@@ -68,19 +69,24 @@ class Hub:
     def __init__(self) -> None:
         self.streams: set[Stream] = set()
         self.position = 0
+        self._looks = 0
         self._ids = SettledIds()
         self._watching: asyncio.Task | None = None
         self._ready = asyncio.Event()
 
     async def join(self, stream: Stream) -> None:
-        """From here on `stream.queue` gets what comes after `stream.begins_after`."""
+        """From here on `stream.queue` gets what comes after `begins_after`, which is no older than this call."""
+        self.streams.add(stream)
+        looks = self._looks + 2  # one may be under way, and have begun before what the caller has just done
         if self._watching is None or self._watching.done():
+            looks = self._looks
             self._ready.clear()
             self._watching = asyncio.create_task(self._watch())
             self._watching.add_done_callback(_tell_failure)
         await self._ready.wait()
+        while self._looks < looks:
+            await asyncio.sleep(POLL_S / 5)
         stream.begins_after = self.position
-        self.streams.add(stream)
 
     def leave(self, stream: Stream) -> None:
         """The watcher ends by itself when nobody listens."""
@@ -92,6 +98,7 @@ class Hub:
             try:
                 for event in await sync_to_async(self._look)():
                     self._hand_out(encode(event))
+                self._looks += 1
             except DatabaseError as away:
                 log.warning("the event stream waits for the database: %s", away)
             await asyncio.sleep(POLL_S)

@@ -156,8 +156,8 @@ async def tell(
 ) -> AsyncIterator[bytes]:
     """The bytes of one answer: where it begins, what was missed, then what happens, until a right or a client ends."""
     hub = the_hub()
-    await hub.join(stream)
     try:
+        await hub.join(stream)
         why = await sync_to_async(why_reset)(since, stream.begins_after)
         if why:
             yield form.notice("reset", stream.begins_after, reason=why)
