@@ -73,6 +73,7 @@ class Hub:
         self._ids = SettledIds()
         self._watching: asyncio.Task | None = None
         self._ready = asyncio.Event()
+        self._looked = asyncio.Condition()
 
     async def join(self, stream: Stream) -> None:
         """From here on `stream.queue` gets what comes after `begins_after`, which is no older than this call."""
@@ -84,8 +85,8 @@ class Hub:
             self._watching = asyncio.create_task(self._watch())
             self._watching.add_done_callback(_tell_failure)
         await self._ready.wait()
-        while self._looks < looks:
-            await asyncio.sleep(POLL_S / 5)
+        async with self._looked:
+            await self._looked.wait_for(lambda: self._looks >= looks)
         stream.begins_after = self.position
 
     def leave(self, stream: Stream) -> None:
@@ -98,7 +99,9 @@ class Hub:
             try:
                 for event in await sync_to_async(self._look)():
                     self._hand_out(encode(event))
-                self._looks += 1
+                async with self._looked:
+                    self._looks += 1
+                    self._looked.notify_all()
             except DatabaseError as away:
                 log.warning("the event stream waits for the database: %s", away)
             await asyncio.sleep(POLL_S)
