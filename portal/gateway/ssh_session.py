@@ -59,6 +59,7 @@ class TaskSession(Flow, asyncssh.SSHServerSession):
         self._pty: PtySize | None = None
         self._program: Session | None = None
         self._work: asyncio.Task | None = None
+        self._closing: asyncio.Task | None = None
 
     def touched(self) -> None:
         self._link.touched()
@@ -66,9 +67,8 @@ class TaskSession(Flow, asyncssh.SSHServerSession):
     async def end(self, line: str) -> None:
         """Say why, and hang up."""
         await self._say(line)
-        if self._work:
-            self._work.cancel()
         self._exit(REFUSED)
+        self._hang_up()
 
     # ---- asyncssh's callbacks ----
 
@@ -95,8 +95,7 @@ class TaskSession(Flow, asyncssh.SSHServerSession):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._link.ended(self)
-        if self._work:
-            self._work.cancel()
+        self._hang_up()
 
     def terminal_size_changed(self, width: int, height: int, pixwidth: int, pixheight: int) -> None:
         self._pty = _size(width, height)
@@ -122,9 +121,11 @@ class TaskSession(Flow, asyncssh.SSHServerSession):
             return
         self._program = program
         try:
-            await self._pump(program)
+            if not self.lost:  # while the program was being started
+                await self._pump(program)
         finally:
-            await asyncio.shield(self._close(program, door, began))
+            await program.close()
+            await self._link.leave(door, began)
 
     async def _pump(self, program: Session) -> None:
         """All output goes out before the exit code does: a client that got the code hangs up."""
@@ -146,9 +147,10 @@ class TaskSession(Flow, asyncssh.SSHServerSession):
         while data := await read():
             await self.send(data, kind)
 
-    async def _close(self, program: Session, door: Door, began: float) -> None:
-        await program.close()
-        await self._link.leave(door, began)
+    def _hang_up(self) -> None:
+        """The program ends by it, and `_run` with the program: never cut off, so that its end is always recorded."""
+        if self._program:
+            self._closing = asyncio.create_task(self._program.close())
 
     def _environment(self) -> dict[str, str]:
         """TERM and the languages; nothing else of what a client would like to set."""

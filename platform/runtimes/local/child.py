@@ -27,6 +27,8 @@ def become_job(plan: dict, go: int, out: int, report: int) -> None:
         close_all_but(out, report)
         if plan["namespaces"]:
             isolation.open_view()
+            if plan["uid"] is not None:
+                isolation.name_account(plan["uid"], plan["gid"], *plan["account"])
             isolation.hide(plan["hide"], mounts.open_sources(plan))
             tell(report, ready=True)
             _lead_namespace(plan, out, report)

@@ -6,8 +6,10 @@ Namespaces: the job sees its own processes only, and finds the platform's direct
 
 import ctypes
 import os
+import pwd
 import resource
 import signal
+import tempfile
 
 from runtimes.beneath import open_beneath
 
@@ -54,6 +56,26 @@ def open_view() -> None:
     """A view of the file system of our own, the same as before until it is changed."""
     _call("unshare", CLONE_NEWNS)
     _mount(None, "/", None, MS_REC | MS_PRIVATE)
+
+
+def name_account(uid: int, gid: int, name: str, home: str, shell: str) -> None:
+    """Called after `open_view`: give a number that the machine has no name for one in this view's /etc/passwd.
+
+    Programs refuse to run as nobody known (sftp-server, ssh), or ask who they are (git, bash).
+    """
+    try:
+        pwd.getpwuid(uid)
+        return
+    except KeyError:
+        pass
+    with open("/etc/passwd", "rb") as file:
+        known = file.read()
+    copy, path = tempfile.mkstemp()
+    with os.fdopen(copy, "wb") as file:
+        file.write(known.rstrip(b"\n") + f"\n{name}:x:{uid}:{gid}::{home}:{shell}\n".encode())
+        os.fchmod(file.fileno(), 0o644)
+    _mount(path, "/etc/passwd", None, MS_BIND)
+    os.unlink(path)  # the mount keeps it
 
 
 def hide(paths: list[str], binds: list[tuple[int, str, str, bool]]) -> None:

@@ -421,3 +421,9 @@ async def test_no_descriptor_of_the_shim_is_open_inside(world):
         await output(world, uuid, "true")
     await asyncio.to_thread(wait_for, lambda: len(os.listdir(f"/proc/{shim.pid}/fd")) <= before)
     assert processes.is_alive(shim.pid, shim.start)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives jobs accounts of their own")
+async def test_an_account_that_the_machine_does_not_know_has_a_name_inside(plain):
+    session = await enter(plain).exec(await running(plain), ["id", "-un"])
+    assert (await read_all(session.read)).strip() == plain.spec("true").user
