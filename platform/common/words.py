@@ -55,10 +55,6 @@ FIELD_WORDS = {
         "“%(got)s” cannot name a notebook. Use up to 40 small letters, digits and dashes, with a letter or digit first "
         "and last, and nothing like job-12 or nb-12."
     ),
-    "bad_url": _(
-        "This is no address that can be called. Write one that begins with http:// or https://, of up to %(max)s plain "
-        "characters, without a user, password or #."
-    ),
     "bad_gpu": _(
         "“%(got)s” is no amount of GPU. Write 1 or 2 for whole cards, 1/4 or 10GB for a slice, H100:2 or H100/4 "
         "for a model."
@@ -79,6 +75,10 @@ FIELD_WORDS = {
     "bad_topic": _(
         "This is no topic. Write a kind such as job, or a kind and what happened to it, such as job.failed."
     ),
+    "bad_url": _(
+        "This is no address that can be called. Write one that begins with http:// or https://, of up to %(max)s plain "
+        "characters, without a user, password or #."
+    ),
     "bad_value": _("%(field)s cannot be this: %(why)s"),
     "choose_team": _("You are in several teams. Name one of them as team: %(known)s."),
     "code_not_uploaded": _(
@@ -92,11 +92,11 @@ FIELD_WORDS = {
     "file_too_large": _(
         "The job file is larger than %(max)s bytes. Move data and long scripts into the code directory."
     ),
-    "given_twice": _("“%(key)s” is given for the role and “%(other)s” for the whole job. Keep one of the two."),
     "forbidden_address": _(
         "This address lies inside a private network or uses an unusual port, so it may not be called. Use a public one, "
         "or ask an administrator to allow its network."
     ),
+    "given_twice": _("“%(key)s” is given for the role and “%(other)s” for the whole job. Keep one of the two."),
     "gpu_part_too_large": _("%(got)s is more than one card. Ask for a part below 1, or for whole cards such as 2."),
     "guarantee_above_limit": _(
         "The guarantee (%(guarantee)s) is above the limit (%(limit)s). Lower the guarantee or raise the limit."
@@ -193,8 +193,8 @@ FIELD_WORDS = {
         "Your limit is %(limit)s jobs running at once, so this one could never start. Ask an administrator for "
         "a higher limit."
     ),
-    "required": _("%(field)s is missing. Add it."),
     "port_twice": _("Port %(port)s stands there twice. Write it once."),
+    "required": _("%(field)s is missing. Add it."),
     "reserved_name": _(
         "The variable %(name)s is set by the platform. Remove it, or set another one inside your command."
     ),

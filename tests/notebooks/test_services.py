@@ -155,7 +155,7 @@ def test_a_name_that_is_no_folder_is_refused(cast, name):
 
 def test_what_is_wrong_is_told_at_once(cast):
     with pytest.raises(InvalidInput) as refused:
-        create_notebook(user=cast.ada, name="x", gpu="many", env={"LD_PRELOAD": "x"}, data={"..": "a"}, hours=9999)
+        create_notebook(user=cast.ada, name="x", gpu="-1", env={"LD_PRELOAD": "x"}, data={"..": "a"}, hours=9999)
     assert [error.pointer for error in refused.value.errors] == ["/gpu", "/env/LD_PRELOAD", "/data/..", "/hours"]
 
 
