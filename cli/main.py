@@ -25,6 +25,8 @@ COMMANDS = {
     "hold": ("act", "Keep waiting jobs from starting."),
     "release": ("act", "Let held jobs start."),
     "files": ("files", "Your files there, and your teams'."),
+    "nb": ("notebooks", "Notebooks: start, open, stop, ls."),
+    "open": ("notebooks", "Open a notebook in jupyter or vscode."),
     "free": ("cluster", "What is free for you now."),
     "queue": ("cluster", "Everybody's waiting and running jobs."),
     "doctor": ("doctor", "Check address, token, versions and tools."),

@@ -1,0 +1,150 @@
+"""`nb` and `open`: notebooks by their names."""
+
+import sys
+import webbrowser
+from enum import StrEnum
+from typing import Annotated
+from urllib.parse import quote
+from uuid import uuid4
+
+import typer
+
+from cli.completing import notebook_names
+from cli.failures import JOB_FAILED, NOT_FOUND, WAITS, Failure
+from cli.session import Command, Group, Session, new_commands
+from cli.show import NONE, clock, duration, moment, now
+from cli.table import Column
+from cli.transport import Client
+from cli.units import read_duration
+from cli.watching import WatchOption, look_on
+
+commands = new_commands()
+nb = typer.Typer(cls=Group, add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+commands.add_typer(nb, name="nb", help="Notebooks: start, open, stop, ls.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Or its id, nb-51.", autocompletion=notebook_names)]
+COLUMNS = (Column("ID"), Column("NAME", least=8), Column("STATE"), Column("GPU"), Column("STOPS"), Column("OPENED"))
+READY, OVER = "running", frozenset({"stopped", "failed"})
+
+
+class In(StrEnum):
+    jupyter = "jupyter"
+    vscode = "vscode"
+
+
+@nb.command("ls", cls=Command)
+def ls(ctx: typer.Context, watch: WatchOption = False) -> None:
+    """List your notebooks."""
+    session: Session = ctx.obj
+    client = session.client()
+
+    def look() -> None:
+        answer = client.get_all("/notebooks")
+        found = answer["results"]
+        rows = [_row(one) for one in found]
+        session.show_table(answer, [one["name"] for one in found], COLUMNS, rows, "You have no notebook yet.")
+
+    look_on(session, look, watch)
+
+
+@nb.command("start", cls=Command)
+def start(
+    ctx: typer.Context,
+    name: Name,
+    gpu: Annotated[str | None, typer.Option("--gpu", "-g", help="Such as 1/4: of a new one, or this start.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when it can be opened.")] = False,
+    timeout: Annotated[str | None, typer.Option(metavar="TIME", help="With --wait: exit 5 after this time.")] = None,
+) -> None:
+    """Start a notebook, or make one of this name."""
+    session: Session = ctx.obj
+    within_s = None if timeout is None else read_duration(timeout)
+    client = session.client()
+    try:
+        one = find(client, name)
+    except Failure as failure:
+        if failure.exit_code != NOT_FOUND or name.startswith("nb-"):
+            raise
+        one = client.post("/notebooks", {"name": name, "gpu": gpu or "0"}, key=str(uuid4()))
+    one = client.post(_path(one, ":start"), {"gpu": gpu} if gpu else {})
+    if wait:
+        one = _until_ready(session, client, one, within_s)
+    _show(session, one)
+
+
+@nb.command("stop", cls=Command)
+def stop(ctx: typer.Context, name: Name) -> None:
+    """Stop a notebook; its files stay."""
+    session: Session = ctx.obj
+    client = session.client()
+    _show(session, client.post(_path(find(client, name), ":stop")))
+
+
+@nb.command("open", cls=Command)
+def open_in_browser(ctx: typer.Context, name: Name) -> None:
+    """Open a notebook in the browser."""
+    _open(ctx.obj, name, In.jupyter)
+
+
+@commands.command("open", cls=Command)
+def open_it(
+    ctx: typer.Context,
+    name: Name,
+    where: Annotated[In, typer.Option("--in", help="The browser, or VS Code over SSH.")] = In.jupyter,
+) -> None:
+    """Open a notebook in jupyter or vscode."""
+    _open(ctx.obj, name, where)
+
+
+def find(client: Client, name: str) -> dict:
+    """The notebook of this name or id. Raises Failure (NOT_FOUND)."""
+    for one in client.get_all("/notebooks")["results"]:
+        if name in (one["name"], one["id"]):
+            return one
+    raise Failure(NOT_FOUND, f"You have no notebook {name}. Yours: tessera nb ls")
+
+
+def _open(session: Session, name: str, where: In) -> None:
+    client = session.client()
+    one = find(client, name)
+    if where is In.vscode:
+        address = f"vscode://vscode-remote/ssh-remote+{quote(one['name'])}/"
+        session.note("VS Code connects by SSH; set it up once: tessera ssh-config --write")
+    else:
+        address = f"{client.server}/n/{one['id']}/open"
+    session.show({"url": address}, [address], [address])
+    if sys.stdout.isatty():
+        webbrowser.open(address)
+
+
+def _until_ready(session: Session, client: Client, one: dict, within_s: float | None) -> dict:
+    begun = now()
+    found = [one]
+
+    def look() -> bool:
+        found[0] = client.get(_path(one))
+        state = found[0]["state"]
+        if within_s is not None and state not in {READY, *OVER} and (now() - begun).total_seconds() >= within_s:
+            raise Failure(WAITS, f"{one['name']} is still {state} after {duration(within_s)}.")
+        session.note(f"{one['name']} is {state}.")
+        return state in {READY, *OVER}
+
+    look_on(session, look, True)
+    session.watching = False
+    if found[0]["state"] != READY:
+        raise Failure(JOB_FAILED, f"{one['name']} did not start: it is {found[0]['state']}.")
+    return found[0]
+
+
+def _row(one: dict) -> list[str]:
+    at, stops, opened = now(), moment(one["stops_at"]), moment(one["opened_at"])
+    live = one["state"] not in OVER
+    times = [clock(stops, at) if stops and live else NONE, clock(opened, at) if opened else NONE]
+    return [one["id"], one["name"], one["state"], str(one["spec"]["gpu"]), *times]
+
+
+def _show(session: Session, one: dict) -> None:
+    session.show(one, [one["name"]], [f"{one['name']} ({one['id']}) is {one['state']}."])
+
+
+def _path(one: dict, rest: str = "") -> str:
+    return f"/notebooks/{one['id']}{rest}"
