@@ -1,0 +1,55 @@
+"""`nb` and `open`: notebooks by their names."""
+
+import pytest
+
+
+def a_notebook(state="stopped", **also):
+    return {
+        "id": "nb-5",
+        "name": "explore",
+        "state": state,
+        "spec": {"gpu": "1/4"},
+        "stops_at": None,
+        "opened_at": None,
+        **also,
+    }
+
+
+@pytest.fixture
+def here(server):
+    server.on("GET /notebooks", (200, {"results": [a_notebook()], "next_cursor": None}))
+    server.on("POST /notebooks/nb-5:start", (200, a_notebook("queued")))
+    server.on("POST /notebooks", (201, a_notebook()))
+    return server
+
+
+def test_they_are_listed_by_name(here, tessera):
+    assert tessera("nb", "ls", "-o", "name").stdout == "explore\n"
+    assert tessera("nb", "ls").stdout.splitlines()[1].split() == ["nb-5", "explore", "stopped", "1/4", "–", "–"]
+
+
+@pytest.mark.parametrize("name", ["explore", "nb-5"])
+def test_one_is_started_by_name_or_id(here, tessera, name):
+    assert tessera("nb", "start", name).stdout == "explore (nb-5) is queued.\n"
+    assert not here.of("POST /notebooks")
+
+
+def test_one_that_is_not_there_is_made(here, tessera):
+    assert tessera("nb", "start", "fresh", "-g", "1/4").exit_code == 0
+    assert here.of("POST /notebooks")[0][3] == b'{"name": "fresh", "gpu": "1/4"}'
+
+
+def test_waiting_until_it_is_ready_or_has_failed(here, tessera, monkeypatch):
+    monkeypatch.setattr("cli.watching.WATCH_S", 0)
+    here.on("GET /notebooks/nb-5", (200, a_notebook("starting")), (200, a_notebook("running")))
+    assert tessera("nb", "start", "explore", "--wait").stdout == "explore (nb-5) is running.\n"
+    here.on("GET /notebooks/nb-5", (200, a_notebook("failed")))
+    assert tessera("nb", "start", "explore", "--wait").exit_code == 1
+    here.on("GET /notebooks/nb-5", (200, a_notebook("queued")))
+    assert tessera("nb", "start", "explore", "--wait", "--timeout", "0s").exit_code == 5
+
+
+def test_opening_says_the_address(here, tessera):
+    assert tessera("open", "explore").stdout == f"{here.url}/n/nb-5/open\n"
+    assert tessera("open", "explore", "--in", "vscode").stdout == "vscode://vscode-remote/ssh-remote+explore/\n"
+    assert tessera("open", "none").exit_code == 3
