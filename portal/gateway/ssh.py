@@ -1,5 +1,6 @@
 """The SSH gateway: begins and ends with the web process. Public keys only; what they open is in ssh_server.py."""
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -33,8 +34,8 @@ async def serve(sockets: Sequence[socket.socket]) -> AsyncIterator[None]:
     finally:
         for listener in listeners:
             listener.close()
-        for server in list(open_servers):
-            await server.end("The platform is restarting. Connect again in a moment.")
+        line = "The platform is restarting. Connect again in a moment."
+        await asyncio.gather(*(server.end(line) for server in list(open_servers)))
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -35,6 +35,7 @@ MOST_CHANNELS = 256  # of forwarded ports on one connection
 MOST_LOGGING_IN = 64  # of all
 MOST_KEYS_TRIED = 12
 LEAST_PORT = 1024
+LAST_S = 2  # for programs to end and their history to be written
 SSH_PORT = 22
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 PROHIBITED, FAILED = asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, asyncssh.OPEN_CONNECT_FAILED
@@ -145,8 +146,12 @@ class SshServer(asyncssh.SSHServer):
 
     async def end(self, line: str) -> None:
         """Say why in every session, and hang up."""
-        for session in list(self._own):
+        sessions = list(self._own)
+        for session in sessions:
             await session.end(line)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_S):
+                await asyncio.gather(*(session.finished() for session in sessions))
         self._conn.disconnect(asyncssh.DISC_BY_APPLICATION, line)
 
     async def _forward(self, host: str, port: int) -> Forward:

@@ -70,6 +70,11 @@ class TaskSession(Flow, asyncssh.SSHServerSession):
         self._exit(REFUSED)
         self._hang_up()
 
+    async def finished(self) -> None:
+        """When its program has ended and that is recorded."""
+        if self._work:
+            await asyncio.wait([self._work])
+
     # ---- asyncssh's callbacks ----
 
     def pty_requested(self, term_type: str, term_size: tuple[int, int, int, int], term_modes: object) -> bool:
