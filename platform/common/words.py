@@ -51,10 +51,6 @@ FIELD_WORDS = {
     "bad_directory": _("“%(got)s” is no directory. Write a path such as runs, or ~/runs in your home."),
     "bad_duration": _("“%(got)s” is no length of time. Write it like 90m, 1h30m, 18h or 3d."),
     "bad_env_name": _("“%(got)s” is no name of a variable. Use letters, digits and underscores, and no digit first."),
-    "bad_notebook_name": _(
-        "“%(got)s” cannot name a notebook. Use up to 40 small letters, digits and dashes, with a letter or digit first "
-        "and last, and nothing like job-12 or nb-12."
-    ),
     "bad_gpu": _(
         "“%(got)s” is no amount of GPU. Write 1 or 2 for whole cards, 1/4 or 10GB for a slice, H100:2 or H100/4 "
         "for a model."
@@ -65,6 +61,10 @@ FIELD_WORDS = {
     ),
     "bad_memory": _("“%(got)s” is no amount of memory. Write a number and a unit, such as 16GB or 16GiB."),
     "bad_name": _("This cannot be the name. Write 1 to %(max)s visible characters."),
+    "bad_notebook_name": _(
+        "“%(got)s” cannot name a notebook. Use up to 40 small letters, digits and dashes, with a letter or digit first "
+        "and last, and nothing like job-12 or nb-12."
+    ),
     "bad_path": _(
         "%(field)s is no path here. Write names with slashes between, without dots alone and without a slash in front."
     ),
@@ -186,6 +186,7 @@ FIELD_WORDS = {
     "number_out_of_range": _("%(field)s is a number far out of range. Write a smaller one."),
     "out_of_range": _("%(field)s must be from %(min)s to %(max)s. Choose a value between them."),
     "outer_space": _("%(field)s begins or ends with a space. Remove the space."),
+    "port_twice": _("Port %(port)s stands there twice. Write it once."),
     "range_used_up": _(
         "Every number from %(min)s to %(max)s is in use. Ask an administrator to widen the range in the settings."
     ),
@@ -193,7 +194,6 @@ FIELD_WORDS = {
         "Your limit is %(limit)s jobs running at once, so this one could never start. Ask an administrator for "
         "a higher limit."
     ),
-    "port_twice": _("Port %(port)s stands there twice. Write it once."),
     "required": _("%(field)s is missing. Add it."),
     "reserved_name": _(
         "The variable %(name)s is set by the platform. Remove it, or set another one inside your command."
@@ -291,9 +291,9 @@ ERROR_WORDS = {
     "cannot_move_there": _("It cannot be moved there: a folder does not go into itself. Choose another place."),
     "conflict": _("This clashes with something that is there already. Look at it and try again."),
     "disk_full": _("The disk under these files is full. Delete something, or ask an administrator for room."),
+    "event_gone": _("The event of this delivery is not kept any more, so it cannot be sent again."),
     "files_closed": _("These files are closed to you. Ask their owner to open them (chmod)."),
     "files_remain": _("The folder holds so much that not all of it is deleted yet. Delete it once more."),
-    "event_gone": _("The event of this delivery is not kept any more, so it cannot be sent again."),
     "foreign_origin": _("This request came from another site, so it was refused. Open the page here and try again."),
     "idempotency_key_reused": _("This Idempotency-Key came with another request before. Use a new key."),
     "impossible": _("This could never run here. Change what it asks for."),
@@ -328,11 +328,11 @@ ERROR_WORDS = {
         "Somebody else changed this a moment ago. Look again and repeat what you wanted, if it still makes sense."
     ),
     "tensorboard_failed": _("TensorBoard did not come up in this job: %(words)s"),
+    "too_large": _("This is larger than may be sent. Send less."),
+    "too_many_requests": _("Too many requests in a short time. Wait %(retry_after_s)s seconds and try again."),
     "too_many_streams": _(
         "You have %(limit)s event streams open already. Close one, or read several topics from one stream."
     ),
-    "too_large": _("This is larger than may be sent. Send less."),
-    "too_many_requests": _("Too many requests in a short time. Wait %(retry_after_s)s seconds and try again."),
     "unavailable": _("Something that is needed does not answer at the moment. Try again shortly."),
     "upload_busy": _("Another piece of this upload is being written. Wait for its end, then go on."),
     "upload_too_long": _("More was sent than the upload said at its start. Begin it anew with the right size."),
