@@ -55,7 +55,7 @@ class Running:
     def __init__(self, world, listener, tasks):
         self.world, self.listener, self.tasks = world, listener, tasks
         self.loop, self.ready, self.stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
-        self.thread = threading.Thread(target=self.loop.run_until_complete, args=(self._serve(),))
+        self.thread = threading.Thread(target=self._run)
 
     def __enter__(self):
         self.thread.start()
@@ -65,6 +65,9 @@ class Running:
     def __exit__(self, *why):
         self.loop.call_soon_threadsafe(self.stop.set)
         self.thread.join(20)
+
+    def _run(self):
+        self.loop.run_until_complete(self._serve())
         self.loop.close()
 
     async def _serve(self):
