@@ -1,0 +1,67 @@
+"""`ssh-key`: the public keys that open one's notebooks and jobs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.failures import NOT_FOUND, USAGE, Failure
+from cli.session import Command, Session, new_commands
+from cli.table import Column
+
+commands = new_commands()
+keys = new_commands()
+commands.add_typer(keys, name="ssh-key", help="SSH keys: add, ls, rm.")
+
+USUAL = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub", "id_ed25519_sk.pub", "id_ecdsa_sk.pub")
+LONGEST = 16_384
+
+
+@keys.command("add", cls=Command)
+def add(
+    ctx: typer.Context,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Else the first of ~/.ssh/id_*.pub")] = None,
+    name: Annotated[str, typer.Option("--name", help="Else the key's own comment.")] = "",
+) -> None:
+    """Add a public key."""
+    session: Session = ctx.obj
+    file = file or _usual()
+    try:
+        with file.open(encoding="utf-8") as opened:
+            text = opened.read(LONGEST)
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failure(USAGE, f"{file} cannot be read ({error}).") from None
+    if "PRIVATE KEY" in text:
+        raise Failure(USAGE, f"{file} is the private half, which never leaves this machine. Give {file}.pub")
+    row = session.client().post("/me/ssh-keys", {"key": text.strip(), "name": name}, repeat=False)
+    session.show(row, [str(row["id"])], [f"The key {row['name']} opens your notebooks and jobs."])
+
+
+@keys.command("ls", cls=Command)
+def list_keys(ctx: typer.Context) -> None:
+    """List your keys."""
+    session: Session = ctx.obj
+    found = session.client().get("/me/ssh-keys")
+    rows = [[str(k["id"]), k["name"], k["fingerprint"], (k["last_used_at"] or "never")[:10]] for k in found["results"]]
+    columns = [Column("ID"), Column("NAME", least=8), Column("FINGERPRINT", least=16), Column("LAST USED")]
+    session.show_table(found, [row[0] for row in rows], columns, rows, "No keys yet. Add one: tessera ssh-key add")
+
+
+@keys.command("rm", cls=Command)
+def remove(ctx: typer.Context, key: Annotated[str, typer.Argument(metavar="ID|NAME|FINGERPRINT")]) -> None:
+    """Remove a key."""
+    session: Session = ctx.obj
+    client = session.client()
+    rows = client.get("/me/ssh-keys")["results"]
+    found = [row for row in rows if key in {str(row["id"]), row["name"], row["fingerprint"]}]
+    if len(found) != 1:
+        raise Failure(NOT_FOUND, f"{len(found)} of your keys are called {key!r}. Look at them: tessera ssh-key ls")
+    client.delete(f"/me/ssh-keys/{found[0]['id']}")
+    session.note(f"The key {found[0]['name']} opens nothing any more.")
+
+
+def _usual() -> Path:
+    for name in USUAL:
+        if (Path.home() / ".ssh" / name).is_file():
+            return Path.home() / ".ssh" / name
+    raise Failure(USAGE, "You have no key in ~/.ssh yet. Make one: ssh-keygen -t ed25519")

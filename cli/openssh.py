@@ -1,0 +1,88 @@
+"""The OpenSSH clients, told where the gateway answers and which host key it has. Nothing is trusted on first use."""
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+from cli.credentials import config_file
+from cli.failures import SERVER, USAGE, Failure
+from cli.session import Session
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """alias: how the known hosts of ours call it, by the portal's address, so that a port may change."""
+
+    host: str
+    port: int
+    host_key: str
+    alias: str
+
+
+def find_gateway(session: Session) -> Gateway:
+    """From the platform's own address. Raises Failure where it has no gateway."""
+    client = session.client()
+    ssh = client.get("/version").get("ssh")
+    if not ssh:
+        raise Failure(SERVER, f"{client.server} has no SSH gateway.")
+    parts = urlsplit(client.server)
+    alias = f"tessera-{parts.hostname}" + (f"-{parts.port}" if parts.port else "")
+    return Gateway(ssh["host"], ssh["port"], ssh["host_key"], alias)
+
+
+def options_of(gateway: Gateway) -> dict[str, str]:
+    """What every connection to the gateway needs, as in ssh_config(5)."""
+    return {
+        "HostName": gateway.host,
+        "Port": str(gateway.port),
+        "HostKeyAlias": gateway.alias,
+        "UserKnownHostsFile": f'"{known_hosts()}"',
+        "StrictHostKeyChecking": "yes",
+        "ForwardAgent": "no",
+        "ForwardX11": "no",
+        "ServerAliveInterval": "30",
+    }
+
+
+def arguments_of(gateway: Gateway) -> list[str]:
+    return [part for name, value in options_of(gateway).items() for part in ("-o", f"{name}={value}")]
+
+
+def known_hosts() -> Path:
+    return config_file().parent / "known_hosts"
+
+
+def remember_host_key(gateway: Gateway) -> None:
+    """The gateway's key, and those of other platforms, one a line."""
+    try:
+        lines = known_hosts().read_text().splitlines()
+    except FileNotFoundError:
+        lines = []
+    ours = f"{gateway.alias} {gateway.host_key}"
+    others = [line for line in lines if line.partition(" ")[0] != gateway.alias]
+    if [*others, ours] != lines:
+        write_whole(known_hosts(), "\n".join([*others, ours, ""]))
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Whole or not at all, with mode 0600; through a link it is the file behind it. Raises Failure."""
+    file = Path(os.path.realpath(file))
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=file.parent, prefix=".tessera-")
+        with open(handle, "w", encoding="utf-8") as out:
+            out.write(text)
+        os.replace(name, file)
+    except OSError as error:
+        raise Failure(USAGE, f"{file} cannot be written ({error.strerror}). Check its directory.") from None
+
+
+def become(program: str, *arguments: str) -> NoReturn:
+    """Go on as this program, whose exit code is then ours. Raises Failure where it is not installed."""
+    if not shutil.which(program):
+        raise Failure(USAGE, f"There is no {program} here. Install the OpenSSH client.")
+    os.execvp(program, [program, *arguments])
