@@ -167,7 +167,7 @@ def test_it_posts_no_form_to_the_portal(page, world):
         f"{world.portal}/settings/look/",
     )
     page.wait_for_url(f"{world.portal}/settings/look/")
-    expect(page.locator("body")).to_contain_text("not allowed", ignore_case=True)
+    expect(page.locator("body")).to_contain_text("came from another site")
     world.cast.ada.refresh_from_db()
     assert world.cast.ada.theme == "auto"
 
