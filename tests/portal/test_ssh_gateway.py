@@ -49,6 +49,7 @@ class Gateway:
         self.home, self.local = home, local
         self.web_socket, self.ssh_socket = listener(), listener()
         self.port = self.ssh_socket.getsockname()[1]
+        self.url = f"http://localhost:{self.web_socket.getsockname()[1]}"
         for name in ("ada", "eve"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", home / name], check=True)
         self.start()
@@ -61,6 +62,7 @@ class Gateway:
             "TESSERA_LISTEN_FDS": str(self.web_socket.fileno()),
             "TESSERA_SSH_FDS": str(self.ssh_socket.fileno()),
             "TESSERA_SSH_PORT": str(self.port),
+            "TESSERA_PUBLIC_URL": self.url,
             "TESSERA_ROLE": "web",
             "TESSERA_SECRET_KEY": settings.SECRET_KEY,
         }
@@ -323,6 +325,72 @@ def test_what_a_remote_editor_does_first(world, tmp_path):
             assert sock.recv(10)[1] == 0
             sock.sendall(b"GET / HTTP/1.0\r\n\r\n")
             assert sock.recv(65536).startswith(b"HTTP/1.0 200")
+
+
+@pytest.fixture
+def tessera(world, tmp_path):
+    """Runs the command as a program of its own, with ada's token, and a home of its own whose SSH key is hers."""
+    world.gateway.options()  # waits until the gateway answers
+    (tmp_path / ".ssh").mkdir()
+    for name in ("ada", "ada.pub"):
+        shutil.copy(world.gateway.home / name, tmp_path / ".ssh" / name.replace("ada", "id_ed25519"))
+    environment = {
+        **os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "TESSERA_URL": world.gateway.url, "TESSERA_TOKEN": make.token(world.cast.ada), "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+    # ssh takes the home of the account, not HOME: the key is named, as an agent would
+    run = {"env": environment, "capture_output": True, "timeout": 60, "cwd": tmp_path, "stdin": subprocess.DEVNULL}
+    wrapper = tmp_path / "bin"
+    wrapper.mkdir()
+    for program in ("ssh", "scp"):
+        (wrapper / program).write_text(
+            f'#!/bin/sh\nexec {shutil.which(program)} -F none -i {tmp_path}/.ssh/id_ed25519 "$@"\n'
+        )
+        (wrapper / program).chmod(0o755)
+    environment["PATH"] = f"{wrapper}:{os.environ['PATH']}"
+    return lambda *args, **also: subprocess.run([sys.executable, "-m", "cli", *args], **{**run, **also})
+
+
+def test_the_command_line_runs_a_program_and_ends_with_its_exit_code(world, tessera):
+    done = tessera("exec", world.name, "--", "sh", "-c", "printf '%s|' \"$@\"; exit 7", "sh", "two words", "$HOME")
+    assert (done.returncode, done.stdout) == (7, b"two words|$HOME|"), done.stderr
+    assert tessera("ssh", world.name, "--", "echo", "here").stdout == b"here\n"
+    nobody = tessera("exec", "job-999999", "--", "true")
+    assert nobody.returncode == 255 and nobody.stderr.startswith(b"tessera: ")
+
+
+@needs_sftp
+def test_the_command_line_copies_in_and_out(world, tessera, tmp_path):
+    (tmp_path / "a").write_bytes(os.urandom(MIB))
+    assert tessera("cp", "a", f"{world.name}:there").returncode == 0
+    assert tessera("cp", f"{world.name}:there", "b").returncode == 0
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert tessera("cp", "a", "b").returncode == 2
+
+
+def test_the_written_ssh_config_serves_plain_ssh_and_keeps_what_was_there(world, tessera, tmp_path):
+    own = tmp_path / ".ssh/config"
+    own.write_text("Host elsewhere\n  Port 2222\n")
+    assert b"would be written" in tessera("ssh-config", "--dry-run").stdout
+    assert own.read_text().startswith("Host")
+    for _ in range(2):
+        assert tessera("ssh-config", "--write").returncode == 0
+    assert own.read_text().count("Include") == 1 and own.read_text().endswith("Host elsewhere\n  Port 2222\n")
+    key = ["-i", str(tmp_path / ".ssh/id_ed25519")]
+    plain = ["/usr/bin/env", "ssh", "-F", str(own), *key, "-o", "BatchMode=yes"]
+    jump = own.read_text() + f"Host *\n  IdentityFile {tmp_path}/.ssh/id_ed25519\n"
+    own.write_text(jump)
+    done = subprocess.run([*plain, world.name, "echo here"], capture_output=True, timeout=60)
+    assert done.stdout == b"here\n", done.stderr
+
+
+def test_the_command_line_adds_lists_and_removes_a_key(world, tessera):
+    SshKey.objects.all().delete()
+    assert b"opens your notebooks" in tessera("ssh-key", "add", "--name", "laptop").stdout
+    assert b"laptop" in tessera("ssh-key", "ls").stdout
+    assert b"private half" in tessera("ssh-key", "add", ".ssh/id_ed25519").stderr
+    assert tessera("ssh-key", "rm", "laptop").returncode == 0
+    assert not SshKey.objects.exists() and tessera("ssh-key", "rm", "laptop").returncode == 3
 
 
 @pytest.mark.slow
