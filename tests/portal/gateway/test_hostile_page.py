@@ -208,10 +208,11 @@ def test_it_frames_neither_the_portal_nor_my_app(page, world):
 def test_it_reaches_no_window_of_the_portal(page, context, world):
     with context.expect_page() as opened:
         page.evaluate("url => { window.theirs = window.open(url) }", world.portal)
-    opened.value.wait_for_load_state()
+    portal = opened.value
+    portal.wait_for_load_state()
     assert page.evaluate("() => window.theirs.closed") is True  # cut off by the portal's opener policy
     with context.expect_page() as opened:
-        opened.value.evaluate("url => { window.open(url) }", world.hostile)
+        portal.evaluate("url => { window.open(url) }", world.hostile)
     expect(opened.value).to_have_title("hostile")
     assert opened.value.evaluate("() => window.opener") is None
 
