@@ -5,6 +5,7 @@ ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/srv/tessera:/srv/te
     DJANGO_SETTINGS_MODULE=config.settings TESSERA_STATIC_BUILT=1 TESSERA_DATA=/var/lib/tessera
 
 RUN useradd --system --uid 990 --home-dir /var/lib/tessera --create-home tessera
+RUN apt-get update && apt-get install -y --no-install-recommends openssh-sftp-server rsync && rm -rf /var/lib/apt/lists/*
 WORKDIR /srv/tessera
 
 COPY requirements.txt .
@@ -21,5 +22,5 @@ RUN python manage.py collectstatic --no-input --verbosity 0
 
 USER tessera
 VOLUME /var/lib/tessera
-EXPOSE 8470
+EXPOSE 8470 8471
 CMD ["python", "-m", "uvicorn", "config.asgi:application", "--host", "0.0.0.0", "--port", "8470", "--no-access-log", "--no-server-header", "--timeout-graceful-shutdown", "10", "--ws-per-message-deflate", "false"]

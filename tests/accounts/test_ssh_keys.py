@@ -44,7 +44,7 @@ def test_what_is_no_public_key_is_refused_by_its_reason(tmp_path):
     assert code_of(weak) == "ssh_key_weak"
     assert code_of((tmp_path / "key").read_text()) == "ssh_private_key"
     assert code_of(make.ssh_key().replace("ssh-ed25519", "ssh-dss", 1)) == "ssh_key_unknown_type"
-    assert code_of('command="rm" ' + make.ssh_key()) == "ssh_key_unknown_type"
+    assert code_of('command="rm" ' + make.ssh_key()) == "ssh_key_unreadable"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from django.conf import settings
 from django.db import connection
 
 from accounts.models import SshKey
-from accounts.ssh_keys import add_ssh_key
+from accounts.ssh_keys import add_ssh_key, remove_ssh_key
 from events.models import Event
 from jobs.models import Task
 from jobs.states import TaskState
@@ -430,3 +430,13 @@ def test_a_platform_that_stops_says_so(world):
     assert time.monotonic() - began < 10
     assert b"The platform is restarting" in session.communicate(timeout=20)[1]
     world.gateway.start()
+
+
+@pytest.mark.slow
+def test_a_removed_key_closes_within_half_a_minute_what_it_had_opened(world):
+    command = ["ssh", *world.gateway.options(), "-l", world.name, "127.0.0.1", "echo in; sleep 100"]
+    session = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert session.stdout.readline() == b"in\n"
+    remove_ssh_key(user=world.cast.ada, key_id=world.cast.ada.ssh_keys.get().pk)
+    assert b"tessera: You may not stay here any more." in session.communicate(timeout=30)[1]
+    assert session.returncode == 255
