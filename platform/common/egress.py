@@ -87,7 +87,7 @@ def read_url(url: str) -> Target | None:
 
 
 def post(url: str, body: bytes, headers: dict[str, str], allowed: Iterable[str]) -> Answer:
-    """Send `body` and read the status. Takes WITHIN_S at most once the name is resolved. Never raises for the far end."""
+    """Send `body` and read the status. Takes WITHIN_S at most once the name is resolved; never raises."""
     began = time.monotonic()
     status, error = None, ""
     try:

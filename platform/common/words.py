@@ -93,8 +93,8 @@ FIELD_WORDS = {
         "The job file is larger than %(max)s bytes. Move data and long scripts into the code directory."
     ),
     "forbidden_address": _(
-        "This address lies inside a private network or uses an unusual port, so it may not be called. Use a public one, "
-        "or ask an administrator to allow its network."
+        "This address lies inside a private network or uses an unusual port, so it may not be called. "
+        "Use a public one, or ask an administrator to allow its network."
     ),
     "given_twice": _("“%(key)s” is given for the role and “%(other)s” for the whole job. Keep one of the two."),
     "gpu_part_too_large": _("%(got)s is more than one card. Ask for a part below 1, or for whole cards such as 2."),

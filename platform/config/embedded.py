@@ -1,7 +1,7 @@
 """`bin/start`: the whole platform on this machine, from real servers, as child processes of one supervisor.
 
-PostgreSQL and Valkey, then migrations, then web, worker, sender and beat; then the banner, and a demo job on the first start.
-Ctrl-C stops the platform and leaves running jobs alone.
+PostgreSQL and Valkey, then migrations, then web, worker, sender and beat; then the banner, and a demo job on the first
+start. Ctrl-C stops the platform and leaves running jobs alone.
 """
 
 import argparse
@@ -214,8 +214,7 @@ class Platform:
         return self.start_command(str(ROOT / "manage.py"), "follow_job", "-", stdin=subprocess.PIPE)
 
     def start_preparer(self) -> subprocess.Popen:
-        """The environment of notebooks, beside the open portal; it ends by itself, and what failed is tried again at the
-        next start."""
+        """The environment of notebooks, beside the open portal. What failed is tried again at the next start."""
         return self.start_command("-m", "notebooks.prepare", str(self.data))
 
     def tend_forever(self) -> int:

@@ -1,4 +1,4 @@
-"""What runs beside the requests of the web process: it begins before the first and ends after the last (ASGI lifespan)."""
+"""What runs beside the requests of the web process, from before the first to after the last (ASGI lifespan)."""
 
 import logging
 import os

@@ -88,9 +88,8 @@ TESSERA_SSH_PORT = env_int("TESSERA_SSH_PORT", 0)
 # Networks beside the public internet that webhooks may reach, such as 10.20.0.0/16. Embedded, everybody who may make a
 # webhook may also run a program on this very machine, so that its own addresses are no secret from them.
 LOOPBACK = "127.0.0.0/8,::1/128"
-TESSERA_WEBHOOK_PRIVATE = [
-    network for network in env_text("TESSERA_WEBHOOK_PRIVATE", LOOPBACK if TESSERA_EMBEDDED else "").split(",") if network
-]
+_private = env_text("TESSERA_WEBHOOK_PRIVATE", LOOPBACK if TESSERA_EMBEDDED else "")
+TESSERA_WEBHOOK_PRIVATE = [network for network in _private.split(",") if network]
 
 # Calls of the API that one token or session may make: (how many, in how many seconds); 0 is no limit.
 TESSERA_RATES = {
