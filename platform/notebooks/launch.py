@@ -16,7 +16,7 @@ COMMAND = """
 if [ ! -x "$TESSERA_TOOLS/bin/python" ]; then echo "The environment for notebooks is not there." >&2; exit 3; fi
 mkdir -p "$HOME/{folder}" && cd "$HOME/{folder}" || exit 3
 JUPYTER_RUNTIME_DIR=$(mktemp -d /tmp/nb-XXXXXX) || exit 3
-export JUPYTER_RUNTIME_DIR JUPYTER_TOKEN="$TESSERA_UPSTREAM_TOKEN"
+export JUPYTER_RUNTIME_DIR JUPYTER_TOKEN="$TESSERA_UPSTREAM_TOKEN" PATH="$TESSERA_TOOLS/bin:$PATH"
 trap 'rm -rf "$JUPYTER_RUNTIME_DIR"' EXIT
 trap : TERM
 "$TESSERA_TOOLS/bin/python" -s -m jupyterlab --no-browser \

@@ -9,8 +9,8 @@ import os
 import shutil
 import subprocess
 import sys
-import venv
 from pathlib import Path
+from typing import Any
 
 from notebooks.environment import (
     FAILED,
@@ -26,6 +26,10 @@ from notebooks.environment import (
 NICE = 15
 TIMEOUT_S = 1800
 KEPT_WORDS = 1500
+NOBODY = 65_534
+OLDEST = (3, 11)
+NAME = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+MACHINES = ("/usr/bin/python3", "/usr/local/bin/python3")
 
 # Pages that ask the internet for news are switched off here, where no notebook's own settings can forget it.
 PAGE_CONFIG = '{"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": true}}\n'
@@ -60,6 +64,7 @@ def prepare(data: Path) -> int:
         make(target)
         write_state(data, PREPARING, "installing")
         install(target)
+        try_as_stranger(target)
         (target / READY).touch()
         write_state(data, READY, "compiling")
     except (Unprepared, OSError, subprocess.SubprocessError) as error:
@@ -73,11 +78,58 @@ def prepare(data: Path) -> int:
 
 def make(target: Path) -> None:
     """An empty environment. It sees what is installed for the whole machine, and what its person installs at home."""
-    maker = venv.EnvBuilder(system_site_packages=True, symlinks=True, with_pip=False)
-    maker.create(target)
+    python = choose_python() or copy_python(target)
+    argv = [str(python), "-I", "-m", "venv", "--without-pip", "--system-site-packages", str(target)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT_S)
+    if done.returncode:
+        raise Unprepared(done.stderr.strip() or f"venv ended with status {done.returncode}")
     pages = target / "etc/jupyter/labconfig"
     pages.mkdir(parents=True)
     (pages / "page_config.json").write_text(PAGE_CONFIG)
+
+
+def choose_python() -> Path | None:
+    """Our own interpreter where jobs can use it too, else one of the machine's that is no older; None: there is none."""
+    own = Path(sys.base_prefix, "bin", NAME)
+    if os.geteuid() != 0:
+        return own
+    ask = f"import sys, venv, ssl, sqlite3; sys.exit(sys.version_info < {OLDEST})"
+    for python in (own, *map(Path, MACHINES)):
+        if python.exists() and is_everybodys(python) and _says_yes(python, ask):
+            return python
+    return None
+
+
+def _says_yes(python: Path, ask: str) -> bool:
+    return subprocess.run([str(python), "-I", "-c", ask], capture_output=True, timeout=60).returncode == 0
+
+
+def is_everybodys(path: Path) -> bool:
+    """Whether any account can get to it: root's own Python often lies in root's home."""
+    whole = path.resolve()
+    return all(part.stat().st_mode & 0o001 for part in (whole, *whole.parents))
+
+
+def copy_python(target: Path) -> Path:
+    """Take the interpreter and its standard library along, for jobs that run under other accounts."""
+    base, library = target / "base", f"lib/{NAME}"
+    skip = shutil.ignore_patterns("site-packages", "test", "idlelib", "tkinter", "config-*", "__pycache__")
+    shutil.copytree(Path(sys.base_prefix, library), base / library, ignore=skip, symlinks=True)
+    (base / "bin").mkdir()
+    return Path(shutil.copy(Path(sys.base_prefix, "bin", NAME).resolve(), base / "bin" / NAME))
+
+
+def try_as_stranger(target: Path) -> None:
+    """Jobs of the platform's root run under other accounts: one of them must come up with it. Raises Unprepared."""
+    other: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+    argv = [str(python_of(target)), "-s", "-c", "import ssl, sqlite3, jupyterlab"]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT_S, cwd="/", **other)
+    except PermissionError:
+        words = f"{target} lies where the accounts of jobs cannot pass. Take another place: --data DIR"
+        raise Unprepared(words) from None
+    if done.returncode:
+        raise Unprepared(done.stderr.strip())
 
 
 def install(target: Path) -> None:

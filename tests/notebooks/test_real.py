@@ -1,0 +1,60 @@
+"""A real notebook: the environment is prepared from its lock, JupyterLab starts in a task, and the probe hears it."""
+
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import make
+import pytest
+
+from jobs.models import Job, JobKind
+from notebooks import prepare
+from notebooks.environment import READY, environment_path, read_state
+from notebooks.models import Notebook
+from notebooks.services import create_notebook, start_notebook
+from notebooks.tasks import see_who_answers
+from runtimes.local.access import LocalAccess
+from runtimes.local.runtime import LocalRuntime
+from scheduler.reconcile import build_task_spec
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.django_db]
+WAIT_S = 60
+
+
+@pytest.fixture
+def place():
+    """Where jobs under accounts of their own can pass, which pytest's own directories do not let them."""
+    with tempfile.TemporaryDirectory(prefix="tessera-test-", ignore_cleanup_errors=True) as made:
+        os.chmod(made, 0o711)
+        yield Path(made)
+
+
+def test_jupyterlab_answers_inside_its_task(settings, place, monkeypatch):
+    settings.TESSERA_DATA, settings.TESSERA_FILES = place / "data", place / "files"
+    options = {name: place / name for name in ("data", "log", "run", "files")}
+    for path in options.values():
+        path.mkdir(mode=0o711)
+    (tmp_path / "data/notebook-environment").mkdir(mode=0o755)
+    assert prepare.prepare(settings.TESSERA_DATA) == 0
+    assert (environment_path(settings.TESSERA_DATA) / READY).exists()
+    assert read_state(settings.TESSERA_DATA)["step"] == "done"
+    named = {f"{name}_dir": path for name, path in options.items()}
+    runtime, access = LocalRuntime(**named, node_name="n1"), LocalAccess(**named)
+    monkeypatch.setattr("notebooks.tasks.the_access", lambda: access)
+    cast = make.cast()
+    explore = create_notebook(user=cast.ada, name="explore", gpu="0", memory_mib=2048, cpu_milli=1000)
+    explore = start_notebook(actor=cast.ada, notebook=explore, check=lambda draft: None, containers=False)
+    assert Job.objects.get().kind == JobKind.INTERACTIVE
+    [task] = make.start(explore.job)
+    runtime.start(build_task_spec(task))
+    try:
+        until = time.monotonic() + WAIT_S
+        while see_who_answers() and time.monotonic() < until:
+            time.sleep(0.1)
+        log = "".join(path.read_text(errors="replace") for path in options["log"].rglob("*") if path.is_file())
+        assert Notebook.objects.get(pk=explore.pk).state == "RUNNING", log[-3000:]
+    finally:
+        runtime.stop(task.uuid.hex, 2, epoch=task.epoch)
+        while any(view.phase in ("starting", "running") for view in runtime.list_containers()):
+            time.sleep(0.05)
