@@ -22,7 +22,7 @@ from jobs.models import Job, JobQuerySet, Task
 from jobs.states import TaskState
 from jobs.upstream import upstream_secret
 from notebooks.models import Notebook, NotebookQuerySet
-from portal.models import App, AppCode, AppSession
+from portal.models import App, AppCode, AppKind, AppSession
 
 CODE_S, SESSION_S = 30, 12 * 3600
 WITH = ("owner", "job__team", "notebook__team", "notebook__job")
@@ -37,6 +37,7 @@ class Visit:
 
     task: uuid in hex, "" while nothing runs. port: where it really listens. authorization: the header that the program
     wants, "" for none. name: of the job, for messages. start_path: the portal's page where it can be started again.
+    board: the directory of a TensorBoard that comes up when it is first looked at, "" for everything else.
     """
 
     user_id: int
@@ -46,6 +47,7 @@ class Visit:
     authorization: str
     name: str
     start_path: str
+    board: str = ""
 
 
 def find_app(user: User, label: str) -> App:
@@ -143,6 +145,7 @@ def _visit(user: User, app: App) -> Visit:
         authorization=f"token {upstream_secret(task.uuid)}" if task and app.notebook_id else "",
         name=name,
         start_path=f"/n/{name}/open" if app.notebook_id else f"/j/{name}/",
+        board=app.job.spec.get("tensorboard") or "" if app.job and app.kind == AppKind.TENSORBOARD else "",
     )
 
 

@@ -10,10 +10,12 @@ from collections.abc import Callable
 import aiohttp
 from django.utils import translation
 
+from common.errors import PlatformError
 from portal.app_links import app_origin, is_app_host
 from portal.app_sessions import Visit, load_visit
 from portal.gateway import says
 from portal.gateway.answers import Answer, Words, in_words, language_of
+from portal.gateway.boards import Boards
 from portal.gateway.cookies import Tossed, read_cookie, session_cookie
 from portal.gateway.entrance import ENTER, ask_portal, let_in
 from portal.gateway.guard import is_visit, refusal
@@ -40,7 +42,7 @@ class Gateway:
         load: Callable[[str, str], Visit | None] = load_visit,
     ):
         self._portal, self._access = portal, access
-        self._visits = Visits(load)
+        self._visits, self._boards = Visits(load), Boards(access)
         self._session: aiohttp.ClientSession | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -62,9 +64,11 @@ class Gateway:
         visit, answer = await self._admit(label, request)
         if visit is not None:
             try:
+                await self._boards.come_up(visit)
                 await relay(self._upstream(), visit, request, receive, send)
                 return
-            except (NotStarted, NOT_RUNNING) as why:
+            except (NotStarted, *NOT_ANSWERING, NOT_RUNNING, PlatformError) as why:
+                self._boards.forget(visit)
                 answer = _no_answer(visit, request, why)
         if answer is not None:
             await _send_answer(answer, send)
@@ -140,6 +144,8 @@ def _no_answer(visit: Visit, request: Request, why: Exception) -> Answer:
     with translation.override(language_of(request.headers, visit.language)):
         if isinstance(why, NOT_RUNNING):
             return _say(503, says.stopped(visit), request)
+        if isinstance(why, PlatformError):
+            return _say(502, says.failed(why), request)
         log.info("%s does not answer on port %s: %r", visit.name, visit.port, why.__cause__ or why)
         return _say(502, says.silent(visit), request)
 

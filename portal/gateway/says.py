@@ -3,6 +3,8 @@
 from django.conf import settings
 from django.utils.translation import gettext as _
 
+from common.errors import PlatformError
+from common.words import error_words
 from portal.app_sessions import Visit
 from portal.gateway.answers import Words
 
@@ -69,3 +71,8 @@ def silent(visit: Visit) -> Words:
         _("Try again"),
         wait_s=RETRY_S,
     )
+
+
+def failed(error: PlatformError) -> Words:
+    """What could not be brought up, in the error's own words."""
+    return Words(error.code, _("The app did not come up"), error_words(error), _("Try again"), "/")

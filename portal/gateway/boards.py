@@ -1,0 +1,40 @@
+"""TensorBoard of a job comes up when somebody first looks at it, once for all who look."""
+
+import asyncio
+from collections.abc import Callable
+
+from jobs.tensorboard import ensure_tensorboard
+from portal.app_sessions import Visit
+from runtimes.base import Access
+
+MOST_REMEMBERED = 1000
+
+
+class Boards:
+    """Which tasks' TensorBoards came up. One that went away since is started again by whoever finds it silent."""
+
+    def __init__(self, access: Callable[[], Access]):
+        self._access = access
+        self._up: dict[str, asyncio.Task[None]] = {}
+
+    async def come_up(self, visit: Visit) -> None:
+        """Returns when it answers. Raises common.errors.Unavailable with its last words, and what `Access` raises."""
+        if not visit.board:
+            return
+        starting = self._up.get(visit.task)
+        if starting is None:
+            starting = asyncio.ensure_future(ensure_tensorboard(self._access(), visit.task, visit.board, visit.port))
+            self._remember(visit.task, starting)
+        try:
+            await asyncio.shield(starting)  # one who leaves does not end it for the others
+        except Exception:
+            self.forget(visit)
+            raise
+
+    def forget(self, visit: Visit) -> None:
+        self._up.pop(visit.task, None)
+
+    def _remember(self, task: str, starting: asyncio.Task[None]) -> None:
+        while len(self._up) >= MOST_REMEMBERED:
+            self._up.pop(next(iter(self._up)))
+        self._up[task] = starting
