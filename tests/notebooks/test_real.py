@@ -35,7 +35,7 @@ def test_jupyterlab_answers_inside_its_task(settings, place, monkeypatch):
     options = {name: place / name for name in ("data", "log", "run", "files")}
     for path in options.values():
         path.mkdir(mode=0o711)
-    (tmp_path / "data/notebook-environment").mkdir(mode=0o755)
+    (place / "data/notebook-environment").mkdir(mode=0o755)
     assert prepare.prepare(settings.TESSERA_DATA) == 0
     assert (environment_path(settings.TESSERA_DATA) / READY).exists()
     assert read_state(settings.TESSERA_DATA)["step"] == "done"
