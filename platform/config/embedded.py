@@ -22,7 +22,18 @@ from urllib.parse import urljoin
 
 from config import place
 from config.servers import create_database, postgres, valkey
-from config.supervisor import POLL_S, Child, Failure, Program, die_with_parent, kill_all, rotate, stop_all, tail
+from config.supervisor import (
+    POLL_S,
+    Child,
+    Failure,
+    Program,
+    die_with_parent,
+    kill_all,
+    kill_session,
+    rotate,
+    stop_all,
+    tail,
+)
 from runtimes.local.profiles import UnknownProfile, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,7 +122,8 @@ class Platform:
         self.start_app(self.sender())
         self.start_app(self.beat())
         self.write_running()
-        self.preparer = self.start_preparer()
+        if not self.options.demo_once:
+            self.preparer = self.start_preparer()
         demo_job = self.greet()
         if not demo_job:
             return 1 if self.options.demo_once else self.tend_forever()
@@ -275,6 +287,8 @@ class Platform:
         for command in (self.commands, self.follower, self.preparer):
             if command and command.poll() is None:
                 command.terminate()
+        if self.preparer:
+            kill_session(self.preparer.pid)  # what it runs would go on writing
         if children:
             with step("Stopping"):
                 stop_all(self.apps, APPS_STOP_WITHIN_S)

@@ -17,6 +17,7 @@ from portal.api.file_shapes import (
     MoveBody,
     PathQuery,
     PlaceShape,
+    PlacesShape,
     PlainPathQuery,
     listing_of,
     place_of,
@@ -41,7 +42,7 @@ class Places(ApiView):
     scopes = {"GET": ("files:read",)}
     operations = {"GET": "list_places"}
 
-    @extend_schema(responses=PlaceShape(many=True))
+    @extend_schema(responses=PlacesShape)
     def get(self, request: Request) -> Response:
         """The caller's home and the folders of their teams, and how full each is."""
         shelves = list_shelves(request.user)

@@ -19,7 +19,6 @@ from jobs.models import Job, JobKind, JobQuerySet, Task
 from jobs.states import JobState
 from jobs.submit import submit_job
 from portal.api.bodies import JSON, MAX_JSON, MAX_YAML, YAML, media_type, read_body, read_json
-from portal.api.fields import JobStateField
 from portal.api.job_shapes import EventShape, JobShape, TaskShape, Wait, show_wait
 from portal.api.problems import problem
 from portal.api.schema import Problem
@@ -185,7 +184,7 @@ class BulkResult(serializers.Serializer):
 
     id = serializers.CharField()
     ok = serializers.BooleanField()
-    state = JobStateField(allow_null=True)
+    state = serializers.CharField(allow_null=True)
     error = Problem(allow_null=True)
 
 

@@ -131,4 +131,4 @@ def quota_of(person):
 
 
 def test_everybody_may_ask_for_the_version(nobody):
-    assert nobody.get("version").json() == {"version": "0.1.0", "api": "1"}
+    assert nobody.get("version").json() == {"version": "0.1.0", "api": "1", "ssh": None}

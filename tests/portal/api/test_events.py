@@ -184,10 +184,8 @@ async def test_an_event_that_commits_late_is_not_overtaken_by_a_later_one(cast):
         await asyncio.wait_for(client.until(late.public_id), 0.2)
     commit.set()
     await asyncio.to_thread(writer.join)
-    client = await Client(client.headers["Authorization"].removeprefix("Bearer ")).open(
-        topics="job.poked", since=0, follow="false"
-    )
-    await client.rest()
+    client = await Client(client.headers["Authorization"].removeprefix("Bearer ")).open(topics="job.poked", since=0)
+    await client.until(late.public_id)
     assert [event["object"] for event in client.events()] == [early.public_id, late.public_id]
 
 

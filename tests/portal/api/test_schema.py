@@ -25,7 +25,8 @@ from portal.api.about import describe
 from portal.api.urls import urlpatterns
 
 ROOT = Path(__file__).parents[3]
-OWN_TESTS = ["/api/v1/jobs/{job_id}/logs", "/api/v1/code", "/api/v1/events"]  # streams by ASGI; takes gzip only
+# Streams by ASGI; what takes gzip or raw pieces only.
+OWN_TESTS = [f"/api/v1/{path}" for path in ("jobs/{job_id}/logs", "code", "events", "files/uploads/{upload_id}")]
 NO_HURRY = {"deadline": None, "suppress_health_check": list(HealthCheck), "database": None}
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
