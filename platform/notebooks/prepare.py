@@ -89,7 +89,7 @@ def make(target: Path) -> None:
 
 
 def choose_python() -> Path | None:
-    """Our own interpreter where jobs can use it too, else one of the machine's that is no older; None: there is none."""
+    """Our own interpreter where jobs can use it too, else one of the machine's that is no older; None without one."""
     own = Path(sys.base_prefix, "bin", NAME)
     if os.geteuid() != 0:
         return own
