@@ -1,6 +1,7 @@
 """How long a person waits: submit to RUNNING by REST, and submit to the first log line in a real browser.
 
-bin/bench latency [--runs 20]. Prints p50 and p95 in milliseconds; exits 1 where a goal is missed.
+bin/bench latency [--runs 20] [--notebook]. Prints p50 and p95 in milliseconds; exits 1 where a goal is missed.
+With --notebook instead: 10 warm starts of a notebook, from the click on Start until JupyterLab can be used.
 """
 
 import argparse
@@ -13,15 +14,22 @@ import time
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from bench.stack import Stack, running_stack
+from notebooks.environment import read_state
 
-GOALS_MS = {"submit_to_running": 700, "submit_to_first_line": 1500}
+GOALS_MS = {"submit_to_running": 700, "submit_to_first_line": 1500, "start_to_jupyterlab": 10_000}
+NOTEBOOK_RUNS = 10
+PREPARED_WITHIN_S = 600
 CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bin/bench latency", description=__doc__)
-    parser.add_argument("--runs", type=int, default=20)
-    runs = parser.parse_args().runs
+    parser.add_argument("--runs", type=int, default=0)
+    parser.add_argument("--notebook", action="store_true")
+    asked = parser.parse_args()
+    if asked.notebook:
+        return measure_notebooks(asked.runs or NOTEBOOK_RUNS)
+    runs = asked.runs or 20
     with running_stack() as stack, sync_playwright() as playwright:
         figures = {"submit_to_running": [until_running(stack, n) for n in range(runs)]}
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_ARGUMENTS)
@@ -29,6 +37,45 @@ def main() -> int:
         figures["submit_to_first_line"] = [until_first_line(page, stack, n) for n in range(runs)]
         browser.close()
     return report(figures)
+
+
+def measure_notebooks(runs: int) -> int:
+    """One start that is not counted (the browser's and the machine's caches), then `runs` that are."""
+    with running_stack() as stack, sync_playwright() as playwright:
+        until = time.monotonic() + PREPARED_WITHIN_S
+        while read_state(stack.data)["step"] != "done":
+            if read_state(stack.data)["state"] == "failed" or time.monotonic() > until:
+                raise RuntimeError(f"No environment for notebooks: {read_state(stack.data)}")
+            time.sleep(0.5)
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_ARGUMENTS)
+        page = signed_in(browser, stack)
+        body = {"name": "timed", "gpu": "1/4"}
+        notebook = stack.api("POST", "/notebooks", body)["id"]
+        figures = [until_jupyterlab(page, stack, notebook) for _ in range(runs + 1)]
+        browser.close()
+    return report({"start_to_jupyterlab": figures[1:]})
+
+
+def until_jupyterlab(page: Page, stack: Stack, notebook: str) -> float:
+    """Milliseconds from the click on Start until JupyterLab's launcher can be clicked. Stops it again."""
+    stop_notebook(stack, notebook)
+    page.goto(f"{stack.url}/n/{notebook}/open")
+    began = time.monotonic()
+    page.locator(".starting-buttons form .btn-primary").click()
+    page.locator(".jp-LauncherCard[data-category=Notebook]").first.click(trial=True, timeout=120_000)
+    took = 1000 * (time.monotonic() - began)
+    page.goto(f"{stack.url}/notebooks/")
+    stop_notebook(stack, notebook)
+    return took
+
+
+def stop_notebook(stack: Stack, notebook: str) -> None:
+    """A made one may have been started at once; either way it rests afterwards."""
+    live = ("queued", "starting", "running")
+    if stack.api("GET", f"/notebooks/{notebook}")["state"].lower() in live:
+        stack.api("POST", f"/notebooks/{notebook}:stop")
+    while stack.api("GET", f"/notebooks/{notebook}")["state"].lower() in (*live, "stopping"):
+        time.sleep(0.1)
 
 
 def until_running(stack: Stack, number: int) -> float:

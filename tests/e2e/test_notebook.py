@@ -1,0 +1,65 @@
+"""A notebook as a person meets it: from the printed link to a cell's output, in Chromium, on the real platform."""
+
+import time
+
+import pytest
+
+from bench.stack import Stack, running_stack
+from notebooks.environment import read_state
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
+PREPARED_WITHIN_S = 300
+LAB_MS = 90_000
+
+
+@pytest.fixture(scope="module")
+def stack():
+    with running_stack() as running:
+        until = time.monotonic() + PREPARED_WITHIN_S
+        while (told := read_state(running.data))["state"] == "preparing" and time.monotonic() < until:
+            time.sleep(0.5)
+        assert told["state"] == "ready", told
+        yield running
+
+
+@pytest.fixture
+def page(chromium):
+    context = chromium.new_context()
+    yield context.new_page()
+    context.close()
+
+
+def test_three_clicks_from_the_link_to_a_printed_cell_and_a_restart_keeps_the_file(stack: Stack, page):
+    page.goto(stack.login_link)
+    page.get_by_role("button", name="Sign in").click()  # one
+    page.wait_for_url(f"{stack.url}/")
+    page.goto(f"{stack.url}/notebooks/")
+    page.get_by_role("button", name="½ GPU").click()  # two; the starting page goes on by itself
+    launcher = page.locator(".jp-Launcher").first
+    launcher.wait_for(timeout=LAB_MS)
+    assert page.evaluate("location.hostname").endswith(".localhost"), "not on an origin of its own"
+    page.locator(".jp-LauncherCard[data-category=Notebook]").first.click()  # three
+    page.get_by_text("| Idle").first.wait_for(timeout=LAB_MS)  # without a kernel JupyterLab runs a cell as nothing
+    page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click()
+    page.keyboard.type("print(6 * 7)")
+    page.keyboard.press("Shift+Enter")
+    page.locator(".jp-OutputArea-output").get_by_text("42", exact=True).wait_for(timeout=LAB_MS)
+    page.keyboard.press("Control+s")
+    name = page.locator(".jp-DirListing-item", has_text=".ipynb").first
+    name.wait_for()
+
+    [notebook] = stack.api("GET", "/notebooks")["results"]
+    stack.api("POST", f"/notebooks/{notebook['id']}:stop")
+    wait_for_state(stack, notebook["id"], "stopped")
+    page.goto(f"{stack.url}/n/{notebook['id']}/open")
+    page.get_by_role("button", name="Start").click()
+    page.locator(".jp-DirListing-item", has_text="Untitled.ipynb").wait_for(timeout=LAB_MS)
+
+
+def wait_for_state(stack: Stack, notebook: str, state: str) -> None:
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        if (found := stack.api("GET", f"/notebooks/{notebook}")["state"]).lower() == state:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{notebook} is {found} and not {state}")
