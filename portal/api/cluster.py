@@ -7,7 +7,7 @@ from rest_framework.response import Response
 
 from cluster.models import Pool
 from common.errors import NotFound
-from portal.api.cluster_shapes import GpuShape, NodeShape, PoolShape, QueueShape, RoomShape
+from portal.api.cluster_shapes import GpuShape, NodeShape, PoolShape, PoolView, QueueShape, RoomShape
 from portal.api.view import ApiView, FieldsQuery, all_of, read_query
 from portal.sight import active_rows, gpu_slices, node_views, queue_rows
 from scheduler.preview import free_now, last_cycle
@@ -40,7 +40,7 @@ class PoolList(ClusterView):
 
     @extend_schema(parameters=[FieldsQuery], responses=list_of(PoolShape, "PoolList"))
     def get(self, request: Request) -> Response:
-        return all_of(Pool.objects.all(), PoolShape, **read_query(request, FieldsQuery))
+        return all_of([PoolView(pool) for pool in Pool.objects.all()], PoolShape, **read_query(request, FieldsQuery))
 
 
 class PoolDetail(ClusterView):
@@ -51,7 +51,7 @@ class PoolDetail(ClusterView):
         pool = Pool.objects.filter(name=name).first()
         if pool is None:
             raise NotFound(kind="pool", id=name)
-        return Response(PoolShape(pool).data)
+        return Response(PoolShape(PoolView(pool)).data)
 
 
 class NodeList(ClusterView):
