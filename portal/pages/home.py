@@ -14,11 +14,12 @@ from common.resources import show_gpu, show_memory
 from jobs.models import Job, JobKind
 from jobs.states import JOB_FINAL, JobState
 from notebooks.models import Notebook
+from notebooks.presets import Preset
 from portal.pages.entry import signed_in
 from portal.pages.job_view import JobView, view_jobs
 from portal.pages.notebook_view import NotebookView, view_notebooks
-from portal.pages.presets import Preset, presets_of
 from portal.pages.pulse import scheduler_late
+from portal.pages.sizes import Size, offered_presets
 from portal.partial import render_page
 from quotas.models import Holding, Quota, load_parents, subtree
 from scheduler.preview import PoolRoom, free_now
@@ -91,8 +92,8 @@ class Desk:
         return [quota_line(quota, held, parents) for quota in own.order_by("team__name", "pool__name")]
 
     @cached_property
-    def presets(self) -> list[Preset]:
-        return presets_of(self.user)
+    def presets(self) -> list[tuple[Preset, Size]]:
+        return offered_presets(self.user)
 
     # ---- my work ----
 

@@ -16,6 +16,7 @@ from common.errors import Conflict, FieldError, Impossible, InvalidInput, NotFou
 from common.resources import parse_duration
 from common.words import error_words, field_words
 from notebooks.models import Notebook
+from notebooks.presets import Preset, free_name
 from notebooks.services import (
     change_notebook,
     clone_notebook,
@@ -31,9 +32,8 @@ from portal.pages.history import Happening, history_of
 from portal.pages.job_form import gpu_of
 from portal.pages.notebook_form import NotebookForm, SettingsForm
 from portal.pages.notebook_view import NotebookView, view_notebooks
-from portal.pages.presets import Preset, free_name, presets_of
 from portal.pages.pulse import scheduler_late
-from portal.pages.sizes import SIZES, Size, sizes_for
+from portal.pages.sizes import SIZES, Size, offered_presets, sizes_for
 from portal.partial import render_page
 from scheduler.preview import check_possible, runtime_has_containers
 
@@ -94,7 +94,7 @@ def new_notebook(request: HttpRequest) -> HttpResponse:
 def start_preset(request: HttpRequest) -> HttpResponse:
     """One click: the person's last notebook of this size goes on; without one, a new one is made."""
     gpu = request.POST.get("gpu", "")
-    preset = next((one for one in presets_of(request.user) if one.gpu == gpu), None)
+    preset = next((one for one, _size in offered_presets(request.user) if one.gpu == gpu), None)
     if preset is None:
         return redirect("notebook_new")
     notebook = preset.notebook
@@ -207,8 +207,8 @@ class NotebookList:
         return _("%(running)s running, %(waiting)s on the way.") % {"running": running, "waiting": waiting}
 
     @cached_property
-    def presets(self) -> list[Preset]:
-        return presets_of(self.user)
+    def presets(self) -> list[tuple[Preset, Size]]:
+        return offered_presets(self.user)
 
     @cached_property
     def late(self) -> bool:

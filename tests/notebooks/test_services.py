@@ -231,10 +231,15 @@ def test_it_is_opened_once_for_each_start(cast):
     assert first and Notebook.objects.get(pk=explore.pk).opened_at == first
 
 
-def test_presets_are_slices_of_what_the_team_may_hold(cast):
-    offered = presets_for(cast.ada)
-    assert {(preset.pool, preset.gpu) for preset in offered} >= {("dev", "1/4"), ("dev", "1"), ("train", "1")}
-    assert ("train", "1/4") not in {(preset.pool, preset.gpu) for preset in offered}
+def test_presets_go_on_with_the_last_notebook_of_their_size(cast):
+    create_notebook(user=cast.ada, name="old", gpu="1/4")
+    explore = create_notebook(user=cast.ada, name="explore", gpu="1/4")
+    assert {preset.gpu: preset.notebook for preset in presets_for(cast.ada)} == {
+        "1/4": explore,
+        "1/2": None,
+        "1": None,
+        "0": None,
+    }
     assert presets_for(make.user("zoe")) == []
 
 

@@ -6,6 +6,7 @@ import make
 import pytest
 from django.utils import timezone
 
+from cluster.models import Gpu
 from events.models import Event
 from notebooks.environment import READY, environment_path
 from notebooks.models import Notebook
@@ -85,6 +86,12 @@ def test_a_second_click_goes_on_with_the_same_notebook(cast, ada):
     ada.post("/notebooks/preset", {"gpu": "1/2"})
     ada.post("/notebooks/preset", {"gpu": "1/2"})
     assert Notebook.objects.count() == 1 and cast.ada.jobs.count() == 1
+
+
+def test_a_size_that_can_never_run_here_is_not_offered(cast, ada):
+    Gpu.objects.all().delete()
+    text = page(ada, "/notebooks/")
+    assert 'name="gpu" value="0"' in text and 'name="gpu" value="1/4"' not in text
 
 
 def test_a_size_that_is_no_preset_makes_nothing(ada):
