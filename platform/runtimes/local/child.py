@@ -28,7 +28,8 @@ def become_job(plan: dict, go: int, out: int, report: int) -> None:
         if plan["namespaces"]:
             isolation.open_view()
             if plan["uid"] is not None:
-                isolation.name_account(plan["uid"], plan["gid"], *plan["account"])
+                copy = os.path.join(os.path.dirname(plan["scratch"]), "passwd")
+                isolation.name_account(copy, plan["uid"], plan["gid"], *plan["account"])
             isolation.hide(plan["hide"], mounts.open_sources(plan))
             tell(report, ready=True)
             _lead_namespace(plan, out, report)

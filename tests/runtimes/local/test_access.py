@@ -13,30 +13,7 @@ import pytest
 from runtimes.base import GpuShare, PtySize, Rejected, Unavailable
 from runtimes.local import processes
 from runtimes.local.access import LocalAccess
-from runtimes.local.limits import WATCHDOG
-from runtimes.local.probe import OWN_UID, SHARED, Isolation, MemoryControl
-from tests.runtimes.worlds import GID, UID, LocalWorld, wait_for
-
-WAYS = {
-    "all": {},
-    "nothing": {"isolation": Isolation(SHARED, False, False), "memory": MemoryControl(WATCHDOG)},
-}
-if os.geteuid() == 0:
-    WAYS["no-namespaces"] = {"isolation": Isolation(OWN_UID, True, False)}
-
-
-@pytest.fixture(params=WAYS.values(), ids=WAYS.keys())
-def world(request):
-    world = LocalWorld(**request.param)
-    yield world
-    world.close()
-
-
-@pytest.fixture
-def plain():
-    world = LocalWorld()
-    yield world
-    world.close()
+from tests.runtimes.worlds import GID, UID, wait_for
 
 
 def enter(world) -> LocalAccess:

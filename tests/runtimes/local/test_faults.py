@@ -27,13 +27,6 @@ def world(request):
     world.close()
 
 
-@pytest.fixture
-def plain():
-    world = LocalWorld()
-    yield world
-    world.close()
-
-
 @pytest.mark.parametrize("after_ms", [0, 5, 10, 15, 20, 25, 30, 40, 60])
 def test_a_shim_killed_at_any_moment_leaves_nothing_and_never_runs_again(world, after_ms):
     spec = world.spec("setsid sleep 60 & sleep 60")

@@ -5,25 +5,11 @@ import os
 import pytest
 
 from runtimes.base import Mount, Rejected
-from runtimes.local.limits import WATCHDOG
-from runtimes.local.probe import OWN_UID, SHARED, Isolation, MemoryControl
+from runtimes.local.probe import OWN_UID, Isolation
 from runtimes.places import Place, place_path
 from tests.runtimes.worlds import GID, UID, LocalWorld
 
 HOME, TEAM = Place("home", UID), Place("team", GID)
-WAYS = {
-    "all": {},
-    "nothing": {"isolation": Isolation(SHARED, False, False), "memory": MemoryControl(WATCHDOG)},
-}
-if os.geteuid() == 0:
-    WAYS["no-namespaces"] = {"isolation": Isolation(OWN_UID, True, False)}
-
-
-@pytest.fixture(params=WAYS.values(), ids=WAYS.keys())
-def world(request):
-    world = LocalWorld(**request.param)
-    yield world
-    world.close()
 
 
 @pytest.fixture
