@@ -63,17 +63,12 @@ def find_door(user: User, name: str) -> Door:
     return Door(task.uuid.hex, name, user.pk, job.team_id, job.pk, notebook.pk if notebook else None)
 
 
-def still_open(user_id: int, task: str) -> bool:
-    """Whether this person may stay in this task (uuid in hex): active, the right holds, the task not ended.
+def why_closed(user_id: int, task: str) -> str:
+    """Why this person may not stay in this task (uuid in hex): "ended", "revoked"; "" while they may.
 
     Asked at least every 30 seconds by whoever keeps a session open. A task that stops or was lost from sight keeps its
     sessions: they end with its processes.
     """
-    return not why_closed(user_id, task)
-
-
-def why_closed(user_id: int, task: str) -> str:
-    """Why this person may not stay in this task: "ended", "revoked"; "" while they may."""
     user = User.objects.filter(pk=user_id).first()
     row = Task.objects.filter(uuid=task, state__in=HOLDING).select_related("job__team").first()
     if row is None:

@@ -11,7 +11,7 @@ from jobs.models import Job
 from jobs.states import TaskState
 from notebooks.models import Notebook
 from portal import entering
-from portal.entering import Door, find_door, record_session, still_open
+from portal.entering import Door, find_door, record_session, why_closed
 from portal.pages.history import history_of
 
 pytestmark = pytest.mark.django_db
@@ -43,7 +43,7 @@ def test_nobody_else_can_tell_it_from_none(world, job, task, who):
     person = make.admin() if who == "root" else getattr(world, who)
     with pytest.raises(NotFound):
         find_door(person, job.public_id)
-    assert not still_open(person.pk, task.uuid.hex)
+    assert why_closed(person.pk, task.uuid.hex)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_an_ended_job_says_that_it_does_not_run(world, job, task):
     make.move(task, TaskState.SUCCEEDED, "completed", exit_code=0)
     with pytest.raises(Conflict):
         find_door(world.ada, job.public_id)
-    assert not still_open(world.ada.pk, task.uuid.hex)
+    assert why_closed(world.ada.pk, task.uuid.hex)
 
 
 @pytest.fixture
@@ -107,20 +107,20 @@ def test_a_session_in_a_notebook_is_in_the_notebooks_history(world, notebook, ta
 
 def test_a_task_that_stops_keeps_its_sessions_and_takes_no_new_one(world, job, task):
     make.move(task, TaskState.STOPPING)
-    assert still_open(world.ada.pk, task.uuid.hex)
+    assert not why_closed(world.ada.pk, task.uuid.hex)
     with pytest.raises(Conflict):
         find_door(world.ada, job.public_id)
 
 
 def test_who_is_suspended_may_not_stay(world, task):
-    assert still_open(world.ada.pk, task.uuid.hex)
+    assert not why_closed(world.ada.pk, task.uuid.hex)
     User.objects.filter(pk=world.ada.pk).update(suspended_at=timezone.now())
-    assert not still_open(world.ada.pk, task.uuid.hex)
+    assert why_closed(world.ada.pk, task.uuid.hex)
 
 
 def test_who_left_the_team_may_not_stay(world, job, task):
     Membership.objects.filter(user=world.ada).delete()
-    assert not still_open(world.ada.pk, task.uuid.hex)
+    assert why_closed(world.ada.pk, task.uuid.hex)
     with pytest.raises(NotFound):
         find_door(world.ada, job.public_id)
 
