@@ -30,6 +30,8 @@ from notebooks.states import NotebookState
 from quotas.services import admit_notebook, notebook_hours_of
 
 LONGEST_HOURS = 24 * 366
+PREPARED_IN_S = 60
+"""When to ask again while the environment is not there: its preparation takes minutes."""
 
 
 def create_notebook(
@@ -121,12 +123,12 @@ def start_notebook(
     """Submit it as an interactive job. One that is starting or runs is left as it is; one that stops is started anew.
 
     gpu: for this start only, instead of its own; where it still waits, this takes the place of what waits.
-    Raises Unavailable (notebooks_not_prepared), QuotaExceeded, Impossible, InvalidInput, NotPermitted.
+    Raises Unavailable (notebooks_preparing, notebooks_failed), QuotaExceeded, Impossible, InvalidInput, NotPermitted.
     """
     require(actor, "notebook.start", notebook.team, notebook.user_id)
     prepared = environment_state()
     if prepared["state"] != READY:
-        raise Unavailable(f"notebooks_{prepared['state']}", step=prepared["step"])
+        raise Unavailable(f"notebooks_{prepared['state']}", step=prepared["step"], retry_after_s=PREPARED_IN_S)
     row = lock_notebook(notebook.pk)
     if row.state == NotebookState.QUEUED and gpu is not None and row.job is not None:
         stop_job(actor=actor, job=row.job)

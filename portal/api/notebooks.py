@@ -17,18 +17,18 @@ from notebooks.services import (
 )
 from portal.api.bodies import read_json
 from portal.api.fields import full_url
+from portal.api.lists import PageQuery, list_of, page
 from portal.api.notebook_shapes import (
     Farewell,
     Hours,
     Name,
     NewNotebook,
-    NotebookPage,
     NotebookShape,
     NotebookWhole,
     Settings,
     Start,
 )
-from portal.api.view import ApiView, PageQuery, page, read_query
+from portal.api.view import ApiView, read_query
 from scheduler.preview import check_possible, runtime_has_containers
 
 WRITE = ("notebooks:write",)
@@ -54,11 +54,11 @@ class NotebookList(ApiView):
     operations = {"GET": "list_notebooks", "POST": "create_notebook"}
     refusals = {"POST": ("409",)}
 
-    @extend_schema(parameters=[PageQuery], responses=NotebookPage)
+    @extend_schema(parameters=[PageQuery], responses=list_of(NotebookShape, "NotebookPage"))
     def get(self, request: Request) -> Response:
         """One's own notebooks, the newest first."""
         rows = Notebook.objects.visible_to(request.user).with_names()
-        return page(rows, read_query(request, PageQuery), NotebookShape, newest_first=True)
+        return page(rows, read_query(request, PageQuery), NotebookShape)
 
     @extend_schema(request=NewNotebook, responses={201: NotebookWhole})
     def post(self, request: Request) -> Response:
@@ -99,7 +99,7 @@ class NotebookAction(ApiView):
 
 class NotebookStart(NotebookAction):
     operations = {"POST": "start_notebook"}
-    refusals = {"POST": ("409", "422")}
+    refusals = {"POST": ("409", "422", "503")}
 
     @extend_schema(request=Start, responses=NotebookWhole)
     def post(self, request: Request, notebook_id: str) -> Response:

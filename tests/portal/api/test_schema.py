@@ -21,6 +21,9 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from accounts.models import ApiToken
+from notebooks.environment import READY, environment_path
+from notebooks.models import Notebook
+from notebooks.services import create_notebook
 from portal.api.about import describe
 from portal.api.urls import urlpatterns
 
@@ -42,13 +45,18 @@ def one_connection(db):
 
 
 @pytest.fixture
-def described(one_connection, settings):
-    """The description as it is served, and a world to ask about."""
+def described(one_connection, settings, tmp_path):
+    """The description as it is served, and a world to ask about, in which notebooks can start."""
+    settings.TESSERA_DATA, settings.TESSERA_FILES = tmp_path, tmp_path / "files"
+    environment_path(tmp_path).mkdir(parents=True)
+    (environment_path(tmp_path) / READY).touch()
     settings.TESSERA_RATES = {name: (0, per_s) for name, (_, per_s) in settings.TESSERA_RATES.items()}
     cast = make.cast()
     make.webhook(cast.ada)
     make.start(make.job(cast.ada, gpu="1/4", pool="dev", time="1h"))
     make.job(cast.bob, gpu="1", pool="train")
+    create_notebook(user=cast.ada, name="explore", gpu="1/4")
+    Notebook.objects.update(id=1)  # what generated requests name first
     return schemathesis.openapi.from_wsgi("/api/v1/openapi.json", WSGIHandler())
 
 
