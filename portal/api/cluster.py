@@ -8,7 +8,8 @@ from rest_framework.response import Response
 from cluster.models import Pool
 from common.errors import NotFound
 from portal.api.cluster_shapes import GpuShape, NodeShape, PoolShape, PoolView, QueueShape, RoomShape
-from portal.api.view import ApiView, FieldsQuery, all_of, read_query
+from portal.api.lists import FieldsQuery, all_of, list_of
+from portal.api.view import ApiView, read_query
 from portal.sight import active_rows, gpu_slices, node_views, queue_rows
 from scheduler.preview import free_now, last_cycle
 
@@ -23,12 +24,6 @@ class NodesQuery(PoolQuery, FieldsQuery):
 
 class CardQuery(NodesQuery):
     node = serializers.CharField(max_length=64, required=False)
-
-
-def list_of(shape: type[serializers.Serializer], name: str) -> type[serializers.Serializer]:
-    """The envelope of a list, for the API's description."""
-    fields = {"results": shape(many=True), "next_cursor": serializers.CharField(allow_null=True)}
-    return type(name, (serializers.Serializer,), fields)
 
 
 class ClusterView(ApiView):

@@ -59,11 +59,6 @@ class PlaceShape(serializers.Serializer):
     may_write = serializers.BooleanField()
 
 
-class PlacesShape(serializers.Serializer):
-    results = PlaceShape(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
-
-
 class EntryShape(serializers.Serializer):
     """kind: file, folder, link or other. size: bytes, of files."""
 

@@ -17,12 +17,12 @@ from portal.api.file_shapes import (
     MoveBody,
     PathQuery,
     PlaceShape,
-    PlacesShape,
     PlainPathQuery,
     listing_of,
     place_of,
 )
-from portal.api.view import ApiView, all_of, read_query
+from portal.api.lists import FieldsQuery, all_of, list_of
+from portal.api.view import ApiView, read_query
 from portal.downloads import send_file
 
 RANGE = OpenApiParameter("Range", str, OpenApiParameter.HEADER, description="One range, such as bytes=1000-.")
@@ -42,11 +42,11 @@ class Places(ApiView):
     scopes = {"GET": ("files:read",)}
     operations = {"GET": "list_places"}
 
-    @extend_schema(responses=PlacesShape)
+    @extend_schema(parameters=[FieldsQuery], responses=list_of(PlaceShape, "Places"))
     def get(self, request: Request) -> Response:
         """The caller's home and the folders of their teams, and how full each is."""
-        shelves = list_shelves(request.user)
-        return all_of([place_of(shelf, load_used(shelf)) for shelf in shelves], PlaceShape)
+        places = [place_of(shelf, load_used(shelf)) for shelf in list_shelves(request.user)]
+        return all_of(places, PlaceShape, **read_query(request, FieldsQuery))
 
 
 class FolderView(ApiView):

@@ -20,27 +20,26 @@ from jobs.states import JobState
 from jobs.submit import submit_job
 from portal.api.bodies import JSON, MAX_JSON, MAX_YAML, YAML, media_type, read_body, read_json
 from portal.api.job_shapes import EventShape, JobShape, TaskShape, Wait, show_wait
-from portal.api.problems import problem
-from portal.api.schema import Problem
-from portal.api.view import (
-    ApiView,
+from portal.api.lists import (
     FieldsQuery,
     PageQuery,
-    Sorts,
+    SortField,
     all_of,
+    list_of,
     page,
     read_moment,
     read_name,
-    read_query,
     read_small_number,
 )
+from portal.api.problems import problem
+from portal.api.schema import Problem
+from portal.api.view import ApiView, read_query
 from scheduler.preview import check_possible, runtime_has_containers
 
 MAX_KEY = 200
 MAX_BULK = 200
 JOB_ID = re.compile(r"job-([1-9][0-9]{0,17})")
-SORTS: Sorts = {"submitted_at": read_moment, "priority": read_small_number, "name": read_name}
-SORT_WORDS = [way + name for name in ("id", *SORTS) for way in ("", "-")]
+SORTS = {"submitted_at": read_moment, "priority": read_small_number, "name": read_name}
 TASKS = Prefetch("tasks", Task.objects.select_related("job", "node"))
 
 
@@ -70,13 +69,8 @@ class JobsQuery(PageQuery):
     kind = serializers.ChoiceField(choices=JobKind.choices, required=False)
     label = serializers.CharField(max_length=200, required=False)  # type: ignore[assignment]
     since = serializers.DateTimeField(required=False)
-    sort = serializers.ChoiceField(choices=SORT_WORDS, required=False)
+    sort = SortField(SORTS)
     q = serializers.CharField(max_length=100, required=False)
-
-
-class JobPage(serializers.Serializer):
-    results = JobShape(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
 
 
 class JobList(ApiView):
@@ -85,12 +79,12 @@ class JobList(ApiView):
     refusals = {"POST": ("409", "422")}
     rates = {"POST": ("submits",)}
 
-    @extend_schema(parameters=[JobsQuery], responses=JobPage)
+    @extend_schema(parameters=[JobsQuery], responses=list_of(JobShape, "JobPage"))
     def get(self, request: Request) -> Response:
         """The jobs of one's teams, the newest first."""
         query = read_query(request, JobsQuery)
         jobs = filter_jobs(visible_jobs(request), query, request)
-        return page(jobs, query, JobShape, newest_first=True, sorts=SORTS)
+        return page(jobs, query, JobShape)
 
     @extend_schema(
         parameters=[
@@ -238,38 +232,32 @@ class JobWait(ApiView):
         return Response(show_wait(job) if job.state == JobState.QUEUED else nothing)
 
 
-class TaskList(serializers.Serializer):
-    results = TaskShape(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
-
-
 class JobTasks(ApiView):
     scopes = {"GET": ("jobs:read",)}
     operations = {"GET": "list_tasks"}
 
-    @extend_schema(parameters=[FieldsQuery], responses=TaskList)
+    @extend_schema(parameters=[FieldsQuery], responses=list_of(TaskShape, "TaskList"))
     def get(self, request: Request, job_id: str) -> Response:
         """The tasks of every attempt, the newest attempt first."""
         query, tasks = read_query(request, FieldsQuery), find_job(request, job_id).tasks.select_related("job", "node")
         return all_of(tasks.order_by("-attempt", "role", "rank"), TaskShape, **query)
 
 
-class EventPage(serializers.Serializer):
-    results = EventShape(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
+class JobEventsQuery(PageQuery):
+    sort = SortField(default="id")
 
 
 class JobEvents(ApiView):
     scopes = {"GET": ("jobs:read",)}
     operations = {"GET": "list_events"}
 
-    @extend_schema(parameters=[PageQuery], responses=EventPage)
+    @extend_schema(parameters=[JobEventsQuery], responses=list_of(EventShape, "EventPage"))
     def get(self, request: Request, job_id: str) -> Response:
         """Its history and that of its tasks, the oldest first."""
-        query, job = read_query(request, PageQuery), find_job(request, job_id)
+        query, job = read_query(request, JobEventsQuery), find_job(request, job_id)
         of_tasks = Q(kind=Task.KIND, object_id__in=job.tasks.values("pk"))
         events = Event.objects.filter(Q(kind=Job.KIND, object_id=job.pk) | of_tasks)
-        return page(events, query, EventShape, newest_first=False)
+        return page(events, query, EventShape)
 
 
 def filter_jobs(jobs: JobQuerySet, query: dict, request: Request) -> JobQuerySet:

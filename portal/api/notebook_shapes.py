@@ -55,11 +55,6 @@ class NotebookWhole(NotebookShape):
         return PhaseShape(load_phases(notebook), many=True).data
 
 
-class NotebookPage(serializers.Serializer):
-    results = NotebookShape(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
-
-
 class Settings(serializers.Serializer):
     """gpu: as in a job file. hours: of each start, null = as the limit allows."""
 

@@ -22,7 +22,8 @@ from common.errors import FieldError, InvalidInput, NotFound
 from events.models import Delivery, Webhook
 from portal.api.bodies import JSON, read_json
 from portal.api.fields import full_url
-from portal.api.view import ApiView, PageQuery, page, read_query
+from portal.api.lists import PageQuery, list_of, page
+from portal.api.view import ApiView, read_query
 
 SCOPE = ("webhooks:write",)
 
@@ -56,11 +57,6 @@ class NewWebhookShape(WebhookShape):
     """secret: shown in this answer only, and never again. It is the key of X-Tessera-Signature."""
 
     secret = serializers.CharField()
-
-
-class WebhookPage(serializers.Serializer):
-    results = WebhookShape(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
 
 
 class WebhookAsk(serializers.Serializer):
@@ -102,11 +98,6 @@ class DeliveryShape(serializers.Serializer):
         return "waiting" if delivery.due_at else "sent" if delivery.sent_at else "failed"
 
 
-class DeliveryPage(serializers.Serializer):
-    results = DeliveryShape(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
-
-
 def find_webhook(request: Request, webhook_id: int) -> Webhook:
     webhook = webhooks_of(request.user).filter(pk=webhook_id).first()
     if webhook is None:
@@ -119,10 +110,10 @@ class Webhooks(ApiView):
     operations = {"GET": "list_webhooks", "POST": "create_webhook"}
     refusals = {"POST": ("409",)}
 
-    @extend_schema(parameters=[PageQuery], responses=WebhookPage)
+    @extend_schema(parameters=[PageQuery], responses=list_of(WebhookShape, "WebhookPage"))
     def get(self, request: Request) -> Response:
         """One's own, and those of the teams that one leads, the newest first."""
-        return page(webhooks_of(request.user), read_query(request, PageQuery), WebhookShape, newest_first=True)
+        return page(webhooks_of(request.user), read_query(request, PageQuery), WebhookShape)
 
     @extend_schema(request={JSON: WebhookAsk}, responses={201: OpenApiResponse(NewWebhookShape)})
     def post(self, request: Request) -> Response:
@@ -172,11 +163,11 @@ class Deliveries(ApiView):
     scopes = {"GET": SCOPE}
     operations = {"GET": "list_deliveries"}
 
-    @extend_schema(parameters=[PageQuery], responses=DeliveryPage)
+    @extend_schema(parameters=[PageQuery], responses=list_of(DeliveryShape, "DeliveryPage"))
     def get(self, request: Request, webhook_id: int) -> Response:
         """What was sent or waits to be, the newest first. Kept for 30 days."""
         rows = find_webhook(request, webhook_id).deliveries.select_related("event")
-        return page(rows, read_query(request, PageQuery), DeliveryShape, newest_first=True)
+        return page(rows, read_query(request, PageQuery), DeliveryShape)
 
 
 class Redeliver(ApiView):
