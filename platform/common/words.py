@@ -339,6 +339,7 @@ ERROR_WORDS = {
     "user_limit": _(
         "You are at your limit: %(used)s of %(limit)s. Stop something or wait for it to end, or ask a lead for more."
     ),
+    "webhook_off": _("This webhook is switched off. Switch it on first."),
     "wrong_offset": _("This is not where the upload ends. Go on from byte %(offset)s."),
 }
 

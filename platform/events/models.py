@@ -72,6 +72,7 @@ class Webhook(models.Model):
 
     user_id: who made it. team_id: null for a person's own. topics: "job" or "job.failed"; none means all.
     salt: the secret is derived from it and the installation's key, so that no secret stands in the database.
+    rests_until: its address failed a moment ago, and nothing is sent there before (events.outgoing).
     """
 
     KIND = "webhook"
@@ -85,6 +86,7 @@ class Webhook(models.Model):
     created_at = models.DateTimeField(db_default=Now())
     disabled_at = models.DateTimeField(null=True)
     disabled_why = models.CharField(max_length=40, blank=True)
+    rests_until = models.DateTimeField(null=True)
 
     class Meta:
         ordering = ["id"]

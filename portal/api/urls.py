@@ -81,6 +81,7 @@ urlpatterns = [
     path("webhooks", webhooks.Webhooks.as_view(), name="api-webhooks"),
     path("webhooks/<number:webhook_id>", webhooks.WebhookDetail.as_view(), name="api-webhook"),
     path("webhooks/<number:webhook_id>:new-secret", webhooks.WebhookSecret.as_view(), name="api-webhook-secret"),
+    path("webhooks/<number:webhook_id>:test", webhooks.WebhookTest.as_view(), name="api-webhook-test"),
     path("webhooks/<number:webhook_id>/deliveries", webhooks.Deliveries.as_view(), name="api-deliveries"),
     path(
         "webhooks/<number:webhook_id>/deliveries/<number:delivery_id>:redeliver",

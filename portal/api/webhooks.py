@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.models import Team, User
+from accounts.models import Team
 from accounts.webhooks import (
     MOST_TOPICS,
     change_secret,
@@ -15,6 +15,7 @@ from accounts.webhooks import (
     create_webhook,
     delete_webhook,
     redeliver,
+    try_webhook,
     webhooks_of,
 )
 from common.egress import MAX_URL
@@ -36,18 +37,12 @@ class WebhookShape(serializers.Serializer):
     name = serializers.CharField()
     url = serializers.CharField()
     topics = serializers.ListField(child=serializers.CharField())
-    team = serializers.SerializerMethodField()
-    user = serializers.SerializerMethodField()
+    team = serializers.CharField(source="team_name", allow_null=True)
+    user = serializers.CharField(source="maker_name", allow_null=True)
     enabled = serializers.SerializerMethodField()
     disabled_at = serializers.DateTimeField(allow_null=True)
     disabled_why = serializers.CharField(allow_blank=True)
     created_at = serializers.DateTimeField()
-
-    def get_team(self, webhook: Webhook) -> str | None:
-        return Team.objects.filter(pk=webhook.team_id).values_list("name", flat=True).first()
-
-    def get_user(self, webhook: Webhook) -> str | None:
-        return User.objects.filter(pk=webhook.user_id).values_list("username", flat=True).first()
 
     def get_enabled(self, webhook: Webhook) -> bool:
         return webhook.disabled_at is None
@@ -124,7 +119,7 @@ class Webhooks(ApiView):
         asked = read_json(request, WebhookAsk)
         team = _find_team(request, asked.pop("team", None))
         webhook, secret = create_webhook(actor=request.user, team=team, **asked)
-        return _show_secret(webhook, secret, status=201)
+        return _show_secret(find_webhook(request, webhook.pk), secret, status=201)
 
 
 class WebhookDetail(ApiView):
@@ -139,8 +134,8 @@ class WebhookDetail(ApiView):
     def patch(self, request: Request, webhook_id: int) -> Response:
         """Change it, switch it off or on. Who switches a team's on again answers for it from then on."""
         webhook = find_webhook(request, webhook_id)
-        changed = change_webhook(actor=request.user, webhook=webhook, **read_json(request, WebhookChange))
-        return Response(WebhookShape(changed).data)
+        change_webhook(actor=request.user, webhook=webhook, **read_json(request, WebhookChange))
+        return Response(WebhookShape(find_webhook(request, webhook_id)).data)
 
     @extend_schema(responses={204: OpenApiResponse(None, "It is gone, with its list of deliveries.")})
     def delete(self, request: Request, webhook_id: int) -> Response:
@@ -159,6 +154,19 @@ class WebhookSecret(ApiView):
         return _show_secret(webhook, change_secret(actor=request.user, webhook=webhook))
 
 
+class WebhookTest(ApiView):
+    scopes = {"POST": SCOPE}
+    rates = {"POST": ("sends",)}
+    operations = {"POST": "try_webhook"}
+    refusals = {"POST": ("409",)}
+
+    @extend_schema(request=None, responses={201: OpenApiResponse(DeliveryShape)})
+    def post(self, request: Request, webhook_id: int) -> Response:
+        """Send it an event of type webhook.tested, whatever its topics are. 409 while it is switched off."""
+        delivery = try_webhook(actor=request.user, webhook=find_webhook(request, webhook_id))
+        return Response(DeliveryShape(delivery).data, status=201)
+
+
 class Deliveries(ApiView):
     scopes = {"GET": SCOPE}
     operations = {"GET": "list_deliveries"}
@@ -172,6 +180,7 @@ class Deliveries(ApiView):
 
 class Redeliver(ApiView):
     scopes = {"POST": SCOPE}
+    rates = {"POST": ("sends",)}
     operations = {"POST": "redeliver"}
 
     @extend_schema(request=None, responses={201: OpenApiResponse(DeliveryShape)})
@@ -197,6 +206,5 @@ def _find_team(request: Request, name: str | None) -> Team | None:
 
 
 def _show_secret(webhook: Webhook, secret: str, status: int = 200) -> Response:
-    webhook.refresh_from_db()
     shown: dict[str, Any] = {**WebhookShape(webhook).data, "secret": secret}
     return Response(shown, status=status, headers={"Location": full_url("api-webhook", webhook_id=webhook.pk)})

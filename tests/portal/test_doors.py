@@ -72,6 +72,7 @@ API = {
     ("api-webhook", "PATCH"): (401, 404, 403),
     ("api-webhook", "DELETE"): (401, 404, 403),
     ("api-webhook-secret", "POST"): (401, 404, 403),
+    ("api-webhook-test", "POST"): (401, 404, 403),
     ("api-deliveries", "GET"): (401, 404, 403),
     ("api-redeliver", "POST"): (401, 404, 403),
     ("api-codes", "POST"): (401, 415, 403),
