@@ -11,9 +11,9 @@ import sys
 import pytest
 
 from runtimes.base import GpuShare, PtySize, Rejected, Unavailable
-from runtimes.local import processes
+from runtimes.local import leftovers, limits, processes
 from runtimes.local.access import LocalAccess
-from tests.runtimes.worlds import GID, UID, wait_for
+from tests.runtimes.worlds import GID, UID, LocalWorld, wait_for
 
 
 def enter(world) -> LocalAccess:
@@ -195,6 +195,16 @@ async def test_memory_is_limited_inside_and_ends_the_task(world):
     await session.close()
 
 
+async def test_a_session_counts_among_the_tasks_processes_and_comes_in_when_there_are_too_many():
+    world = LocalWorld(processes_most=20)
+    if not world.runtime.memory.pids_parent:
+        pytest.skip("this kernel gives us no group for processes")
+    uuid = await running(world, "for i in $(seq 30); do sleep 60 & done 2>/dev/null; wait")
+    await asyncio.to_thread(wait_for, lambda: limits.refused_processes(leftovers.groups(world.task(uuid))[-1]))
+    assert await output(world, uuid, "echo inside; sleep 0 2>/dev/null || echo no more") == "inside\nno more\n"
+    world.close()
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 async def test_a_session_stays_on_the_jobs_cores(plain):
     uuid = await running(plain, cpu_milli=1000)
@@ -242,6 +252,17 @@ async def test_closing_hangs_up_and_then_kills(world):
     assert await polite.read() == b"" and await polite.wait() < 0
     look = "while pgrep -f '[m]arker' >/dev/null; do sleep 0.02; done; ls"
     assert "hung" in await output(world, uuid, look)
+
+
+async def test_closing_ends_what_holds_the_sessions_streams_and_nothing_else(world):
+    """A server that an editor leaves behind has streams of its own, though neither a session nor a group."""
+    uuid = await running(world)
+    script = "sleep 65 >log 2>&1 </dev/null & sleep 66 </dev/null & sh -c 'trap \"\" HUP; sleep 67; :' & echo up; wait"
+    session = await enter(world).exec(uuid, ["sh", "-c", script])
+    await until_seen(session, "up")
+    await session.close()
+    await output(world, uuid, "while pgrep -fx 'sleep 6[67]' >/dev/null; do sleep 0.02; done")
+    assert await output(world, uuid, "pgrep -fx 'sleep 65' | wc -l") == "1\n"
 
 
 async def test_killing_the_one_who_holds_a_session_hangs_it_up(plain):
