@@ -82,6 +82,8 @@ def enter_limits(plan: dict) -> None:
         os.sched_setaffinity(0, plan["cpus"])
     for group in plan["groups"]:
         limits.enter(group)
+    if plan["processes_most"] and not plan["pids_parent"] and plan["uid"] is not None:
+        limits.limit_account(plan["processes_most"])  # never the platform's own account
     if plan["nice"]:
         os.nice(plan["nice"])
 
