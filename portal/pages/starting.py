@@ -94,10 +94,12 @@ class Starting:
         if not self.view.is_running or self.view.is_stopping:
             return ""
         try:
-            return link_to_notebook(self.view.notebook)
+            address = link_to_notebook(self.view.notebook)
         except Unavailable as error:
             self.trouble = error_words(error)
             return ""
+        # JupyterLab chooses its first page when it starts; who comes again finds their own tabs.
+        return address + "lab" if self.view.notebook.opened_at else address
 
     trouble = ""
     """Why a running notebook cannot be opened from here."""
