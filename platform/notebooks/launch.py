@@ -13,9 +13,8 @@ LABEL = "notebook"
 FIRST, TABS = "Untitled.ipynb", ".jupyterlab"
 """In the notebook's folder: the page that is made in an empty one, and the tabs that are open."""
 
-EMPTY_CELL = {"cell_type": "code", "execution_count": None, "id": "first", "metadata": {}, "outputs": [], "source": []}
 EMPTY_PAGE = {
-    "cells": [EMPTY_CELL],
+    "cells": [{"id": "1", "cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": []}],
     "metadata": {"kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}},
     "nbformat": 4,
     "nbformat_minor": 5,
