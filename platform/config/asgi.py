@@ -1,6 +1,7 @@
 """One ASGI application: pages and API by Django, the live socket by Channels, people's apps by the gateway."""
 
 import os
+from contextlib import aclosing
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
@@ -24,7 +25,9 @@ portal_application = ProtocolTypeRouter(
     {
         "http": BodyLimit(django_application, settings.CODE_MAX_BYTES + FORM_BYTES),
         "websocket": AuthMiddlewareStack(URLRouter([*live_urls, *terminal_urls])),
-        "lifespan": Lifespan(ssh_gateway),
     }
 )
-application = Gateway(portal_application, the_access)  # the hosts of people's apps never reach Django
+gateway = Gateway(portal_application, the_access)  # the hosts of people's apps never reach Django
+application = ProtocolTypeRouter(
+    {"http": gateway, "websocket": gateway, "lifespan": Lifespan(ssh_gateway, lambda: aclosing(gateway))}
+)
