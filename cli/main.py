@@ -2,13 +2,14 @@
 
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from cli.failures import Failure
-from cli.session import COMMON, fail, take_common
+from cli.session import Group, fail
+from cli.transport import VERSION
 
 # name: (module in cli.commands, what it does)
 COMMANDS = {
@@ -39,11 +40,8 @@ COMMANDS = {
 }
 
 
-class Commands(TyperGroup):
+class Commands(Group):
     """A listing needs names and first lines only, so that help and completion do not load what they do not run."""
-
-    def __init__(self, *args: Any, params: list | None = None, **others: Any):
-        super().__init__(*args, params=[*(params or []), *COMMON], **others)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
@@ -62,7 +60,6 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        take_common(ctx)
         try:
             return super().invoke(ctx)
         except Failure as failure:
@@ -80,8 +77,18 @@ app = typer.Typer(
 )
 
 
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        print(f"tessera {VERSION}")
+        raise typer.Exit
+
+
 @app.callback()
-def begin() -> None:
+def begin(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Of this command, and no more.")
+    ] = False,
+) -> None:
     pass
 
 

@@ -11,8 +11,8 @@ from cli.transport import job_path
 
 commands = new_commands()
 
-OpenIds = Annotated[list[str], typer.Argument(metavar="ID...", autocompletion=open_job_ids)]
-EndedIds = Annotated[list[str], typer.Argument(metavar="ID...", autocompletion=ended_job_ids)]
+OpenIds = Annotated[list[str], typer.Argument(metavar="ID", autocompletion=open_job_ids)]
+EndedIds = Annotated[list[str], typer.Argument(metavar="ID", autocompletion=ended_job_ids)]
 
 
 @commands.command("stop", cls=Command)

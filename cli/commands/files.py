@@ -46,7 +46,7 @@ def list_files(ctx: typer.Context, remote: Remote = "") -> None:
 def put(
     ctx: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE")],
-    remote: Annotated[str, typer.Argument(metavar="[REMOTE]", help="A path, or a folder with a slash at its end")] = "",
+    remote: Annotated[str, typer.Argument(metavar="REMOTE", help="A path, or a folder with a slash at its end")] = "",
     replace: Annotated[bool, typer.Option("--replace", help="Put it in the place of one that is there.")] = False,
     resume: Annotated[str, typer.Option("--resume", metavar="ID", help="Go on with an upload that broke off.")] = "",
 ) -> None:
@@ -75,7 +75,7 @@ def put(
 def get(
     ctx: typer.Context,
     remote: Remote,
-    to: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Else the same name, here")] = None,
+    to: Annotated[Path | None, typer.Argument(metavar="FILE", help="Else the same name, here")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite a file that is here.")] = False,
 ) -> None:
     """Fetch a file. It gets its name here once all of it has come."""

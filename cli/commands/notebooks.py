@@ -11,7 +11,7 @@ import typer
 
 from cli.completing import notebook_names
 from cli.failures import JOB_FAILED, NOT_FOUND, WAITS, Failure
-from cli.session import Command, Group, Session, new_commands
+from cli.session import Command, Session, new_commands
 from cli.show import NONE, clock, duration, moment, now
 from cli.table import Column
 from cli.transport import Client
@@ -19,7 +19,7 @@ from cli.units import read_duration
 from cli.watching import WatchOption, look_on
 
 commands = new_commands()
-nb = typer.Typer(cls=Group, add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+nb = new_commands()
 commands.add_typer(nb, name="nb", help="Notebooks: start, open, stop, ls.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Or its id, nb-51.", autocompletion=notebook_names)]

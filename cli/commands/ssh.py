@@ -16,7 +16,7 @@ from cli.session import Command, Session, new_commands
 commands = new_commands()
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A notebook, or a job: explore, job-412, job-412.main.1")]
-Words = Annotated[list[str] | None, typer.Argument(metavar="[-- COMMAND]")]
+Words = Annotated[list[str] | None, typer.Argument(metavar="COMMAND")]
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,80}")
 REMOTE = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*):(?P<path>.*)", re.DOTALL)
 BEGIN, END = "# >>> tessera", "# <<< tessera"

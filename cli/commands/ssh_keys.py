@@ -20,7 +20,7 @@ LONGEST = 16_384
 @keys.command("add", cls=Command)
 def add(
     ctx: typer.Context,
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Else the first of ~/.ssh/id_*.pub")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Else the first of ~/.ssh/id_*.pub")] = None,
     name: Annotated[str, typer.Option("--name", help="Else the key's own comment.")] = "",
 ) -> None:
     """Add a public key."""
@@ -55,7 +55,8 @@ def remove(ctx: typer.Context, key: Annotated[str, typer.Argument(metavar="ID|NA
     rows = client.get("/me/ssh-keys")["results"]
     found = [row for row in rows if key in {str(row["id"]), row["name"], row["fingerprint"]}]
     if len(found) != 1:
-        raise Failure(NOT_FOUND, f"{len(found)} of your keys are called {key!r}. Look at them: tessera ssh-key ls")
+        many = "Several of your keys are" if found else "You have no key"
+        raise Failure(NOT_FOUND, f"{many} called {key!r}. Look at them: tessera ssh-key ls")
     client.delete(f"/me/ssh-keys/{found[0]['id']}")
     session.note(f"The key {found[0]['name']} opens nothing any more.")
 
