@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy
 
 from events.models import Notice
 from jobs.words import end_hint, end_words
+from portal.event_words import Blanks
 
 # What the matrix of the settings calls a kind.
 KIND_WORDS: dict[str, str | Promise] = {
@@ -72,10 +73,10 @@ class NoticeView:
 
 def view_notice(row: Notice) -> NoticeView:
     """In the active language. Never fails: an older row may lack what its sentence names today."""
-    params = _Blank({name: str(value) for name, value in row.params.items()})
+    params = Blanks({name: str(value) for name, value in row.params.items()})
     name = row.params.get("name", "")
     what = _("%(name)s (%(label)s)") % {"name": name, "label": row.label} if name else row.label
-    title = str(TITLES.get(row.kind, "%(what)s")) % _Blank({**params, "what": what})
+    title = str(TITLES.get(row.kind, "%(what)s")) % Blanks({**params, "what": what})
     return NoticeView(row, title, _text(row), _path(row), *LOOKS.get(row.kind, ("bell", "")))
 
 
@@ -97,8 +98,3 @@ def _path(row: Notice) -> str:
         return reverse(name, kwargs={part: row.label} if part else {}) if name else ""
     except NoReverseMatch:
         return ""
-
-
-class _Blank(dict):
-    def __missing__(self, key: str) -> str:
-        return "?"

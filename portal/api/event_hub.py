@@ -59,8 +59,8 @@ def wanted(event: Event, topics: frozenset[str]) -> bool:
     return not topics or event.kind in topics or event.type in topics
 
 
-def encode(event: Event) -> Encoded:
-    return Encoded(event.pk, event, json.dumps(describe(event), separators=(",", ":")).encode())
+def encode(event: Event, **also: str) -> Encoded:
+    return Encoded(event.pk, event, json.dumps(describe(event) | also, separators=(",", ":")).encode())
 
 
 class Hub:
