@@ -212,12 +212,16 @@ class CodePack(models.Model):
 
 
 class IdempotencyKey(models.Model):
-    """A submit that was answered, so that its retry gets the same answer and makes no second job."""
+    """A request that was answered, so that its retry gets the same answer and makes nothing a second time.
+
+    kind, object_id: of what it made or started, as values.
+    """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=200)
     fingerprint = models.CharField(max_length=64)
-    job = models.ForeignKey(Job, null=True, on_delete=models.CASCADE, related_name="+")
+    kind = models.CharField(max_length=20)
+    object_id = models.BigIntegerField()
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:

@@ -18,6 +18,7 @@ from common.locks import database_now, lock_rows
 from events.bus import Actor, record
 from files.shelves import Shelf
 from jobs.control import stop_job
+from jobs.idempotency import find_answer, keep_answer
 from jobs.jobfile.spec import JobSpec, from_json, to_json
 from jobs.lifecycle import lock_job
 from jobs.models import Job, JobKind
@@ -46,11 +47,15 @@ def create_notebook(
     env: dict | None = None,
     data: dict | None = None,
     hours: int | None = None,
+    key: str = "",
+    body: bytes = b"",
 ) -> Notebook:
     """A named place to work, not started. gpu: as in a job file ("1/4"; "0" for none). hours: of each start.
 
-    Raises InvalidInput, NameTaken, NotPermitted.
+    key, body: see jobs.idempotency. Raises InvalidInput, NameTaken, NotPermitted, KeyReused.
     """
+    if (done := find_answer(user=user, key=key, body=body)) is not None:
+        return Notebook.objects.with_names().get(pk=done)
     in_team = find_team(user, team)
     require(user, "job.submit", in_team)
     base = JobSpec(run="", name=check_notebook_name(name), team=in_team.name, retry_times=0)
@@ -62,8 +67,11 @@ def create_notebook(
             record(
                 made, "created", actor=Actor(user.username, user.pk), params={"name": made.name, "gpu": spec.gpu.text}
             )
+            keep_answer(user=user, key=key, body=body, made=made)
     except IntegrityError:
-        raise NameTaken(name=name) from None
+        if (done := find_answer(user=user, key=key, body=body)) is None:  # else the same request came twice at once
+            raise NameTaken(name=name) from None
+        return Notebook.objects.with_names().get(pk=done)
     return find_again(made)
 
 
@@ -118,18 +126,30 @@ def delete_notebook(*, actor: User, notebook: Notebook, confirm: str, with_files
 
 @transaction.atomic
 def start_notebook(
-    *, actor: User, notebook: Notebook, check: Check, containers: bool, gpu: str | None = None
+    *,
+    actor: User,
+    notebook: Notebook,
+    check: Check,
+    containers: bool,
+    gpu: str | None = None,
+    key: str = "",
+    body: bytes = b"",
 ) -> Notebook:
     """Submit it as an interactive job. One that is starting or runs is left as it is; one that stops is started anew.
 
     gpu: for this start only, instead of its own; where it still waits, this takes the place of what waits.
-    Raises Unavailable (notebooks_preparing, notebooks_failed), QuotaExceeded, Impossible, InvalidInput, NotPermitted.
+    key, body: see jobs.idempotency; a start that comes again changes nothing, whatever became of the first.
+    Raises Unavailable (notebooks_preparing, notebooks_failed), QuotaExceeded, Impossible, InvalidInput, NotPermitted,
+    KeyReused.
     """
     require(actor, "notebook.start", notebook.team, notebook.user_id)
     prepared = environment_state()
     if prepared["state"] != READY:
         raise Unavailable(f"notebooks_{prepared['state']}", step=prepared["step"], retry_after_s=PREPARED_IN_S)
     row = lock_notebook(notebook.pk)
+    if find_answer(user=actor, key=key, body=body) is not None:
+        return find_again(row)
+    keep_answer(user=actor, key=key, body=body, made=row)
     if row.state == NotebookState.QUEUED and gpu is not None and row.job is not None:
         stop_job(actor=actor, job=row.job)
     elif row.is_started and row.state != NotebookState.STOPPING:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from django.db.models import Prefetch, Q
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,6 +19,7 @@ from jobs.models import Job, JobKind, JobQuerySet, Task
 from jobs.states import JobState
 from jobs.submit import submit_job
 from portal.api.bodies import JSON, MAX_JSON, MAX_YAML, YAML, media_type, read_body, read_json
+from portal.api.idempotency import KEY, read_key
 from portal.api.job_shapes import EventShape, JobShape, TaskShape, Wait, show_wait
 from portal.api.lists import (
     FieldsQuery,
@@ -36,7 +37,6 @@ from portal.api.schema import Problem
 from portal.api.view import ApiView, read_query
 from scheduler.preview import check_possible, runtime_has_containers
 
-MAX_KEY = 200
 MAX_BULK = 200
 JOB_ID = re.compile(r"job-([1-9][0-9]{0,17})")
 SORTS = {"submitted_at": read_moment, "priority": read_small_number, "name": read_name}
@@ -87,14 +87,7 @@ class JobList(ApiView):
         return page(jobs, query, JobShape)
 
     @extend_schema(
-        parameters=[
-            OpenApiParameter(
-                "Idempotency-Key",
-                {"type": "string", "minLength": 1, "maxLength": MAX_KEY, "pattern": "^[!-~]+$"},
-                OpenApiParameter.HEADER,
-                description="The same key with the same body answers with the job of the first submit.",
-            )
-        ],
+        parameters=[KEY],
         request={JSON: OpenApiTypes.OBJECT, YAML[0]: OpenApiTypes.STR, YAML[1]: OpenApiTypes.STR},
         responses={201: OpenApiResponse(JobShape, "The job, and its address in Location.")},
     )
@@ -288,16 +281,6 @@ def _find_one(request: Request, job_id: str) -> Job:
     if job is None:
         raise NotFound(kind="job", id=job_id)
     return job
-
-
-def read_key(request: Request) -> str:
-    """The Idempotency-Key; "" where none is sent."""
-    key = request.headers.get("Idempotency-Key")
-    if key is None:
-        return ""
-    if not 1 <= len(key) <= MAX_KEY or not key.isascii() or not key.isprintable() or " " in key:
-        raise InvalidInput([FieldError("/Idempotency-Key", "bad_idempotency_key", {"max": MAX_KEY})])
-    return key
 
 
 def _states(text: str) -> list[str]:

@@ -17,6 +17,7 @@ from notebooks.services import (
 )
 from portal.api.bodies import read_json
 from portal.api.fields import full_url
+from portal.api.idempotency import KEY, read_once
 from portal.api.lists import PageQuery, list_of, page
 from portal.api.notebook_shapes import (
     Farewell,
@@ -52,7 +53,7 @@ def made(notebook: Notebook) -> Response:
 class NotebookList(ApiView):
     scopes = {"GET": READ, "POST": WRITE}
     operations = {"GET": "list_notebooks", "POST": "create_notebook"}
-    refusals = {"POST": ("409",)}
+    refusals = {"POST": ("409", "422")}
 
     @extend_schema(parameters=[PageQuery], responses=list_of(NotebookShape, "NotebookPage"))
     def get(self, request: Request) -> Response:
@@ -60,10 +61,11 @@ class NotebookList(ApiView):
         rows = Notebook.objects.visible_to(request.user).with_names()
         return page(rows, read_query(request, PageQuery), NotebookShape)
 
-    @extend_schema(request=NewNotebook, responses={201: NotebookWhole})
+    @extend_schema(parameters=[KEY], request=NewNotebook, responses={201: NotebookWhole})
     def post(self, request: Request) -> Response:
-        """Make a notebook, not started. Its name is unique among one's own, so a repeated request makes no second."""
-        return made(create_notebook(user=request.user, **read_json(request, NewNotebook)))
+        """Make a notebook, not started. Its name is unique among one's own."""
+        said = read_json(request, NewNotebook)
+        return made(create_notebook(user=request.user, **said, **read_once(request, said)))
 
 
 class NotebookDetail(ApiView):
@@ -101,16 +103,17 @@ class NotebookStart(NotebookAction):
     operations = {"POST": "start_notebook"}
     refusals = {"POST": ("409", "422", "503")}
 
-    @extend_schema(request=Start, responses=NotebookWhole)
+    @extend_schema(parameters=[KEY], request=Start, responses=NotebookWhole)
     def post(self, request: Request, notebook_id: str) -> Response:
         """Start it; one that is started stays as it is. A smaller `gpu` takes the place of a start that waits."""
-        notebook = find_notebook(request, notebook_id)
+        notebook, said = find_notebook(request, notebook_id), read_json(request, Start)
         started = start_notebook(
             actor=request.user,
             notebook=notebook,
             check=check_possible,
             containers=runtime_has_containers(),
-            **read_json(request, Start),
+            **said,
+            **read_once(request, said),
         )
         return Response(NotebookWhole(started).data)
 

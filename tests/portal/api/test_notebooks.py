@@ -1,9 +1,15 @@
 """Notebooks by REST."""
 
+from concurrent.futures import ThreadPoolExecutor
+
+import make
 import pytest
+from api_client import Api
+from django.db import connection
 
 from jobs.models import Job
 from notebooks.environment import READY, environment_path
+from notebooks.models import Notebook
 from portal.api.about import describe
 
 pytestmark = pytest.mark.django_db
@@ -32,3 +38,51 @@ def test_while_the_environment_is_prepared_a_start_says_when_to_try_again(ada, e
 def test_the_description_tells_of_that():
     described = describe()["paths"]["/api/v1/notebooks/{notebook_id}:start"]["post"]["responses"]
     assert "503" in described
+
+
+def test_a_notebook_that_is_made_again_by_the_same_key_is_the_first(ada):
+    first, again = (ada.post("notebooks", {"name": "explore"}, Idempotency_Key="k-1") for _ in range(2))
+    assert (first.status_code, again.status_code) == (201, 201) and first["Location"] == again["Location"]
+    other = ada.post("notebooks", {"name": "other"}, Idempotency_Key="k-1")
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
+    assert Notebook.objects.count() == 1
+
+
+def test_a_start_that_comes_again_after_a_stop_starts_nothing(ada, explore):
+    ada.post(f"{explore}:start", {}, Idempotency_Key="k-1")
+    ada.post(f"{explore}:stop")
+    again = ada.post(f"{explore}:start", {}, Idempotency_Key="k-1")
+    assert (again.status_code, again.json()["state"]) == (200, "stopped") and Job.objects.count() == 1
+    assert ada.post(f"{explore}:start", {}, Idempotency_Key="k-2").json()["state"] == "queued"
+
+
+def test_a_key_is_for_one_address_and_one_body(ada, explore):
+    other = f"notebooks/{ada.post('notebooks', {'name': 'other'}, Idempotency_Key='k-0').json()['id']}"
+    ada.post(f"{explore}:start", {}, Idempotency_Key="k-1")
+    for path, said in ((f"{other}:start", {}), (f"{explore}:start", {"gpu": "0"}), ("jobs", {"run": "true"})):
+        assert ada.post(path, said, Idempotency_Key="k-1").status_code == 422
+    assert Job.objects.count() == 1
+
+
+def test_a_refused_start_does_not_use_up_its_key(ada, cast, explore):
+    make.limit(cast.ada, notebooks_running=0)
+    assert ada.post(f"{explore}:start", {}, Idempotency_Key="k-1").status_code == 409
+    make.limit(cast.ada, notebooks_running=1)
+    assert ada.post(f"{explore}:start", {}, Idempotency_Key="k-1").json()["state"] == "queued"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_same_request_sixteen_times_at_once_makes_one_notebook_and_one_start(cast):
+    secret = make.token(cast.ada)
+
+    def send(path, said):
+        try:
+            return Api(secret).post(path, said, Idempotency_Key=path)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(16) as pool:
+        made = list(pool.map(lambda _: send("notebooks", {"name": "explore"}), range(16)))
+        started = list(pool.map(lambda _: send(f"notebooks/{made[0].json()['id']}:start", {}), range(16)))
+    assert {answer.status_code for answer in made} == {201} and {answer.status_code for answer in started} == {200}
+    assert len({answer["Location"] for answer in made}) == Notebook.objects.count() == Job.objects.count() == 1
