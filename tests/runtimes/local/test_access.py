@@ -422,7 +422,55 @@ async def test_no_descriptor_of_the_shim_is_open_inside(world):
     assert processes.is_alive(shim.pid, shim.start)
 
 
+async def come_and_go(world, uuid: str, port: int) -> None:
+    """In all the ways that there are: to the end, by a failure, left in the middle, to a port and to none."""
+    access = enter(world)
+    assert await output(world, uuid, "echo here") == "here\n"
+    with pytest.raises(Rejected):
+        await access.exec(uuid, ["no-such-thing"])
+    left = await access.exec(uuid, ["sleep", "60"], pty=PtySize(80, 24))
+    await left.close()
+    assert await heard(await access.dial(uuid, port)) == b"mine"
+    with pytest.raises(ConnectionRefusedError):
+        await access.dial(uuid, 1)
+
+
+async def test_two_hundred_guests_leave_no_descriptor_and_no_zombie(plain):
+    uuid = await serving(plain, port := free_port())
+    shim = plain.shim(uuid)
+
+    def held() -> tuple[int, int]:
+        """(descriptors of the shim, its children, dead ones too)"""
+        children = [process for pid in os.listdir("/proc") if pid.isdigit() and (process := processes.look(int(pid)))]
+        return len(os.listdir(f"/proc/{shim.pid}/fd")), sum(child.parent == shim.pid for child in children)
+
+    before, ours = held(), len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        await asyncio.gather(*(come_and_go(plain, uuid, port) for _ in range(8)))  # five knocks each
+    await asyncio.to_thread(wait_for, lambda: held() == before)
+    assert len(os.listdir("/proc/self/fd")) <= ours and plain.view(uuid).phase == "running"
+
+
+async def test_who_comes_in_while_the_task_ends_gets_an_answer_and_changes_nothing(world):
+    uuid = await running(world, "while [ ! -e ../work/stop ]; do sleep 0.01; done; exit 5")
+    (world.scratch(uuid) / "work/stop").touch()
+
+    async def knock() -> str:
+        while True:
+            try:
+                session = await enter(world).exec(uuid, ["true"])
+                await asyncio.wait_for(session.wait(), 20)
+                await session.close()
+            except Unavailable:
+                await asyncio.sleep(0)
+            except Rejected as refused:
+                return str(refused)
+
+    answers = await asyncio.wait_for(asyncio.gather(*(knock() for _ in range(8))), 60)
+    view = await asyncio.to_thread(world.until, uuid, "exited")
+    assert (view.exit_code, view.cause) == (5, "") and set(answers) <= {"This task has ended.", "This task is ending."}
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives jobs accounts of their own")
 async def test_an_account_that_the_machine_does_not_know_has_a_name_inside(plain):
-    session = await enter(plain).exec(await running(plain), ["id", "-un"])
-    assert (await read_all(session.read)).strip() == plain.spec("true").user
+    assert (await output(plain, await running(plain), "id -un")).strip() == plain.spec("true").user
