@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from cli.failures import Failure
+from cli.failures import SERVER, Failure, Refused
 from cli.session import Group, fail
 from cli.transport import VERSION
 
@@ -21,6 +21,7 @@ COMMANDS = {
     "ps": ("look", "List jobs."),
     "why": ("look", "Why a job waits, and its place in the queue."),
     "logs": ("logs", "What a job wrote."),
+    "events": ("events", "What happens to jobs and notebooks."),
     "stop": ("act", "Stop jobs."),
     "retry": ("act", "Queue ended jobs once more."),
     "hold": ("act", "Keep waiting jobs from starting."),
@@ -38,6 +39,9 @@ COMMANDS = {
     "doctor": ("doctor", "Check address, token, versions and tools."),
     "version": ("account", "The versions of this command and of the platform."),
 }
+
+UNKNOWN_THERE = frozenset({400, 404, 405})
+"""HTTP's, for what another version of the platform does not have."""
 
 
 class Commands(Group):
@@ -62,8 +66,15 @@ class Commands(Group):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except Refused as refused:
+            other = ctx.obj.other_version() if refused.status in UNKNOWN_THERE else ""
+            raise fail(Failure(refused.exit_code, *refused.lines, *filter(None, [other]))) from None
         except Failure as failure:
             raise fail(failure) from None
+        except (KeyError, TypeError):
+            if other := ctx.obj.other_version():
+                raise fail(Failure(SERVER, "The platform's answer was not understood.", other)) from None
+            raise
 
 
 app = typer.Typer(

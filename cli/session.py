@@ -16,7 +16,7 @@ from cli.failures import Failure
 from cli.quick import read_quickly
 from cli.table import Column, lay_out, terminal_width
 from cli.text import plain, width
-from cli.transport import Client
+from cli.transport import Client, version_words
 
 
 class Output(StrEnum):
@@ -49,6 +49,13 @@ class Session:
         server = find_server(self.server)
         return Client(server, find_token(server), quiet=self.quiet)
 
+    def other_version(self) -> str:
+        """What may be the reason when an answer is not what was expected; "" where it is not this."""
+        try:
+            return version_words(str(self.at_the_door().get("/version")["version"]))
+        except (Failure, KeyError, TypeError):
+            return ""
+
     def at_the_door(self) -> Client:
         """Without a token, and in no mood to wait: for what everybody may ask."""
         return Client(find_server(self.server), quiet=True, timeout_s=10.0, patient=False)
@@ -65,6 +72,16 @@ class Session:
             self._put(self._data(answer).split("\n"))
         else:
             self._put([plain(line) for line in (names if self.output is Output.name else lines)])
+
+    def show_next(self, data: Any, name: str, line: str) -> None:
+        """One of a stream: JSON is a line by itself, YAML a document."""
+        if self.output is Output.json:
+            line = json.dumps(data, ensure_ascii=sys.stdout.encoding.lower() != "utf-8", separators=(",", ":"))
+        elif self.output is Output.yaml:
+            line = f"---\n{self._data(data)}"
+        else:
+            line = plain(name if self.output is Output.name else line)
+        print(line, flush=True)
 
     def _data(self, answer: Any) -> str:
         ascii_only = sys.stdout.encoding.lower() != "utf-8"
