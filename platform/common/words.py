@@ -147,6 +147,7 @@ FIELD_WORDS = {
     ),
     "invalid": _("%(field)s cannot be used as it is. Check it against the documentation of the job file."),
     "json_syntax": _("This is no valid JSON: the mistake is near line %(line)s, column %(column)s. Correct it there."),
+    "in_the_past": _("This is over already. Choose a later day, or none."),
     "key_not_text": _("A key must be one word. Write “key: value” with plain text before the colon."),
     "merge_key": _("The merge key << is not allowed in a job file. Write the keys out in full."),
     "no_containers": _(
@@ -212,7 +213,7 @@ FIELD_WORDS = {
     "ssh_key_weak": _(
         "This RSA key has %(bits)s bits, and %(min)s are the least. Make a new one: ssh-keygen -t ed25519"
     ),
-    "ssh_key_yours": _("You have added this key before, as “%(name)s”."),
+    "ssh_key_yours": _("You have added this key before, as “%(name)s”. Remove that one first."),
     "ssh_private_key": _(
         "This is the private half of a key, and never leaves your machine. Paste the file that ends in .pub; if others"
         " may have seen this one, make a new key."
@@ -320,6 +321,9 @@ ERROR_WORDS = {
     ),
     "notebooks_preparing": _(
         "The environment for notebooks is still being prepared. Try again in a minute; all else works."
+    ),
+    "changed_meanwhile": _(
+        "It was changed since you looked. Look again and send what you wanted with its new ETag, if it still makes sense."
     ),
     "only_ended_jobs": _("Only a job that has ended can be tried again. Stop it first, or wait for its end."),
     "only_waiting_jobs": _("Only a waiting job can be held, and this one has left the queue. Stop it instead."),

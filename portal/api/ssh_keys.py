@@ -12,7 +12,8 @@ from portal.api.view import ApiView, read_query
 
 
 class SshKeyShape(serializers.Serializer):
-    """kind: its type, such as ssh-ed25519. fingerprint: as `ssh-keygen -l` prints it."""
+    """kind: its type, such as ssh-ed25519. fingerprint: as `ssh-keygen -l` prints it. expires_at: from then on it opens
+    nothing; null where it has no end."""
 
     id = serializers.IntegerField()
     name = serializers.CharField()
@@ -24,10 +25,11 @@ class SshKeyShape(serializers.Serializer):
 
 
 class SshKeyAsk(serializers.Serializer):
-    """key: the one line of a .pub file. name: else the key's own comment."""
+    """key: the one line of a .pub file. name: else the key's own comment. expires_at: when it stops working."""
 
     key = serializers.CharField(max_length=LONGEST_LINE)
     name = serializers.CharField(max_length=NAME_MAX, required=False, allow_blank=True)
+    expires_at = serializers.DateTimeField(required=False, allow_null=True)
 
 
 class SshKeys(ApiView):

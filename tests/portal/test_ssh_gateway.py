@@ -20,6 +20,7 @@ import make
 import pytest
 from django.conf import settings
 from django.db import connection
+from django.utils import timezone
 
 from accounts.models import SshKey
 from accounts.ssh_keys import add_ssh_key, remove_ssh_key
@@ -165,6 +166,13 @@ def test_a_person_with_an_unknown_key_is_told_where_to_add_it(world):
     SshKey.objects.filter(user=world.cast.ada).delete()
     done = ssh(world, "true", batch="no")
     assert done.returncode == 255 and b"None of your keys is known here" in done.stderr
+
+
+def test_an_expired_key_is_refused_and_says_so(world):
+    SshKey.objects.filter(user=world.cast.ada).update(expires_at=timezone.now())
+    done = ssh(world, "true", batch="no")
+    assert done.returncode == 255 and b"Your key has expired. Add a key: http" in done.stderr, done.stderr
+    assert b"known here" not in done.stderr
 
 
 @pytest.mark.parametrize("name", ["", "job-999999", "nobody", "job-1.main.0"])
