@@ -2,12 +2,15 @@
 
 import errno
 import os
+import socket
+import stat
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from common.errors import Conflict, InvalidInput, NameTaken, NotFound, NotPermitted, PlatformError
 from runtimes import beneath, file_child, storage
-from runtimes.places import Place, place_path
+from runtimes.places import Place, ensure_place, place_path
 from runtimes.storage import FileStore, check_path, measure_place
 
 UID, TEAM_GID, OTHER_UID = 23_001, 23_900, 23_002
@@ -262,6 +265,29 @@ def test_what_is_made_belongs_to_the_person(home, team, files):
 
 
 @root_only
+def test_two_members_change_each_others_files(team, files):
+    bob = FileStore(files, team.place, uid=OTHER_UID, gid=TEAM_GID)
+    team.make_folder("d")
+    put(team, "d/f", b"ada")
+    put(bob, "d/f", b"bob", replace=True)
+    put(bob, "d/g", b"bob")
+    team.move("d/g", "d/h")
+    bob.remove("d")
+    assert names(team) == []
+
+
+def test_a_place_that_was_left_half_made_is_made_whole(files):
+    place = Place("team", TEAM_GID)
+    half = place_path(files, place).with_name(f".new-{TEAM_GID}")
+    half.mkdir(parents=True)
+    owner = (UID, TEAM_GID) if AS_ROOT else (None, None)
+    with ThreadPoolExecutor(8) as pool:
+        made = set(pool.map(lambda _: ensure_place(files, place, uid=owner[0], gid=owner[1]).stat().st_ino, range(16)))
+    path = place_path(files, place)
+    assert made == {path.stat().st_ino} and path.stat().st_mode & 0o7777 == 0o2770 and not half.exists()
+
+
+@root_only
 def test_another_person_is_refused_by_the_kernel(home, files):
     put(home, "mine")
     eve = FileStore(files, Place("home", UID), uid=OTHER_UID, gid=OTHER_UID)
@@ -278,6 +304,39 @@ def test_the_child_has_no_rights_left_when_it_looks(home, top):
     (top / "roots").chmod(0o600)
     with pytest.raises(NotPermitted):
         home.open_to_read("roots")
+
+
+@root_only
+def test_a_second_name_for_a_file_of_others_opens_nothing(home, files, top):
+    """A hard link carries its owner's rights along: whoever made it, the kernel asks those of the file."""
+    secret = files / "secret"
+    secret.write_text("not yours")
+    secret.chmod(0o600)
+    os.link(secret, top / "mine")
+    for act in (lambda: home.open_to_read("mine"), lambda: put(home, "mine/x")):
+        with pytest.raises(PlatformError):
+            act()
+    home.remove("mine")
+    assert secret.read_text() == "not yours"
+
+
+@pytest.mark.parametrize("kind", ["device", "socket"])
+def test_what_is_neither_file_nor_folder_is_never_opened(home, top, kind):
+    if kind == "device":
+        try:
+            os.mknod(top / "odd", 0o666 | stat.S_IFCHR, os.makedev(1, 3))  # /dev/null
+        except PermissionError:
+            pytest.skip("only root makes devices")
+        os.chmod(top / "odd", 0o666)
+    else:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(top / "odd"))
+    with pytest.raises(Conflict) as refused:
+        home.open_to_read("odd")
+    assert refused.value.code == "not_a_file" and home.list_folder().entries[0].kind == "other"
+    os.rename(top / "odd", top / f"{file_child.PART}{'4' * 32}")
+    with pytest.raises(PlatformError):
+        home.open_part("", "4" * 32, make=False)
 
 
 def test_many_operations_leave_no_descriptor_and_no_child(home):

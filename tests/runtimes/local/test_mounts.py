@@ -47,6 +47,18 @@ def test_home_belongs_to_the_person_and_the_team_folder_to_the_team(world):
         assert (sub.st_uid, sub.st_gid) == (UID, GID)
 
 
+def test_two_members_change_each_others_files_in_the_team_folder_and_a_stranger_finds_none(world):
+    said(world, "cd $TESSERA_TEAM_FOLDER; umask 077; mkdir sub; echo ada > sub/plan; install -m 600 /dev/null sub/own")
+    log = said(world, "cd $TESSERA_TEAM_FOLDER/sub; echo bob >> plan; echo x > more; cat plan", uid=UID + 1)
+    sub = kept(world, TEAM) / "sub"
+    found = [os.stat(sub / name) for name in (".", "plan", "more", "own")]
+    assert log == "ada\nbob\n" and [facts.st_mode & 0o7777 for facts in found] == [0o2770, 0o660, 0o660, 0o600]
+    if world.runtime.isolation.own_uid:
+        assert {facts.st_gid for facts in found} == {GID}
+        away = f"ls {sub} || echo closed; ls $TESSERA_TEAM_FOLDER"
+        assert said(world, away, uid=UID + 2, gid=GID + 1).split()[-1] == "closed"
+
+
 def test_home_survives_that_its_task_is_forgotten(world):
     view = world.run("touch ~/kept; touch gone")
     world.runtime.forget(view.uuid)
