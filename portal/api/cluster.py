@@ -96,7 +96,7 @@ class QueueView(ClusterView):
 class Capacity(ClusterView):
     operations = {"GET": "get_capacity"}
 
-    @extend_schema(responses=list_of(RoomShape, "RoomList"))
+    @extend_schema(parameters=[FieldsQuery], responses=list_of(RoomShape, "RoomList"))
     def get(self, request: Request) -> Response:
         """What is free now in each pool, and what the limits of one's teams still allow of it."""
-        return all_of(free_now(request.user), RoomShape)
+        return all_of(free_now(request.user), RoomShape, **read_query(request, FieldsQuery))

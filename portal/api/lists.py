@@ -66,9 +66,14 @@ class PageQuery(FieldsQuery):
     cursor = serializers.CharField(max_length=500, required=False)
 
 
+class Row(serializers.Serializer):
+    """Of a list, for the API's description: `fields` may leave out anything of it. See portal.api.schema."""
+
+
 def list_of(shape: type[serializers.Serializer], name: str) -> type[serializers.Serializer]:
     """The envelope of a list, for the API's description; see `page` and `all_of`."""
-    fields = {"results": shape(many=True), "next_cursor": serializers.CharField(allow_null=True)}
+    row = type(f"{shape.__name__.removesuffix('Shape')}Row", (shape, Row), {"__doc__": shape.__doc__})
+    fields = {"results": row(many=True), "next_cursor": serializers.CharField(allow_null=True)}
     return type(name, (serializers.Serializer,), fields)
 
 
