@@ -27,7 +27,7 @@ COMMANDS = {
     "hold": ("act", "Keep waiting jobs from starting."),
     "release": ("act", "Let held jobs start."),
     "files": ("files", "Your files there, and your teams'."),
-    "nb": ("notebooks", "Notebooks: start, open, stop, ls."),
+    "nb": ("notebooks", "Notebooks: start, open, stop, ls, rename."),
     "open": ("notebooks", "Open a notebook in jupyter or vscode."),
     "ssh": ("ssh", "Open a shell in a notebook or running job, or run a command there."),
     "exec": ("ssh", "Run one program in a notebook or running job."),

@@ -1,5 +1,6 @@
 """`nb` and `open`: notebooks by their names."""
 
+import json
 import sys
 import webbrowser
 from enum import StrEnum
@@ -20,7 +21,7 @@ from cli.watching import WatchOption, look_on
 
 commands = new_commands()
 nb = new_commands()
-commands.add_typer(nb, name="nb", help="Notebooks: start, open, stop, ls.")
+commands.add_typer(nb, name="nb", help="Notebooks: start, open, stop, ls, rename.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Or its id, nb-51.", autocompletion=notebook_names)]
 COLUMNS = (Column("ID"), Column("NAME", least=8), Column("STATE"), Column("GPU"), Column("STOPS"), Column("OPENED"))
@@ -65,7 +66,7 @@ def start(
         if failure.exit_code != NOT_FOUND or name.startswith("nb-"):
             raise
         one = client.post("/notebooks", {"name": name, "gpu": gpu or "0"}, key=str(uuid4()))
-    one = client.post(_path(one, ":start"), {"gpu": gpu} if gpu else {})
+    one = client.post(_path(one, ":start"), {"gpu": gpu} if gpu else {}, key=str(uuid4()))
     if wait:
         one = _until_ready(session, client, one, within_s)
     _show(session, one)
@@ -77,6 +78,19 @@ def stop(ctx: typer.Context, name: Name) -> None:
     session: Session = ctx.obj
     client = session.client()
     _show(session, client.post(_path(find(client, name), ":stop")))
+
+
+@nb.command("rename", cls=Command)
+def rename(
+    ctx: typer.Context, name: Name, new: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]
+) -> None:
+    """Give a notebook another name; its folder stays."""
+    session: Session = ctx.obj
+    client = session.client()
+    said = json.dumps({"name": new}).encode()
+    one = client.patch(_path(find(client, name)), said, "application/json", {})
+    line = f"{name} is {one['name']} now ({one['id']}); its files stay in ~/{one['folder']}."
+    session.show(one, [one["name"]], [line])
 
 
 @nb.command("open", cls=Command)

@@ -145,9 +145,9 @@ FIELD_WORDS = {
     "impossible_tasks.none": _(
         "Not one of the %(asked)s tasks fits into pool %(pool)s, even when it is empty. Ask for less on each node."
     ),
+    "in_the_past": _("This is over already. Choose a later day, or none."),
     "invalid": _("%(field)s cannot be used as it is. Check it against the documentation of the job file."),
     "json_syntax": _("This is no valid JSON: the mistake is near line %(line)s, column %(column)s. Correct it there."),
-    "in_the_past": _("This is over already. Choose a later day, or none."),
     "key_not_text": _("A key must be one word. Write “key: value” with plain text before the colon."),
     "merge_key": _("The merge key << is not allowed in a job file. Write the keys out in full."),
     "no_containers": _(
@@ -290,6 +290,9 @@ KIND_WORDS = {
 
 ERROR_WORDS = {
     "cannot_move_there": _("It cannot be moved there: a folder does not go into itself. Choose another place."),
+    "changed_meanwhile": _(
+        "It was changed since you looked. Look again, and send your change with the new ETag if it still makes sense."
+    ),
     "conflict": _("This clashes with something that is there already. Look at it and try again."),
     "disk_full": _("The disk under these files is full. Delete something, or ask an administrator for room."),
     "event_gone": _("The event of this delivery is not kept any more, so it cannot be sent again."),
@@ -322,12 +325,10 @@ ERROR_WORDS = {
     "notebooks_preparing": _(
         "The environment for notebooks is still being prepared. Try again in a minute; all else works."
     ),
-    "changed_meanwhile": _(
-        "It was changed since you looked. Look again and send what you wanted with its new ETag, if it still makes sense."
-    ),
     "only_ended_jobs": _("Only a job that has ended can be tried again. Stop it first, or wait for its end."),
     "only_waiting_jobs": _("Only a waiting job can be held, and this one has left the queue. Stop it instead."),
     "page_expired": _("This page stood open while you signed in or out elsewhere. Reload it and try again."),
+    "range_outside": _("The range lies outside the file, which has %(size)s bytes."),
     "stale_state": _(
         "Somebody else changed this a moment ago. Look again and repeat what you wanted, if it still makes sense."
     ),

@@ -4,16 +4,27 @@ files lie in the owner's home whatever becomes of it.
 The order of locks: the notebook, then the person's limit, then the job.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import count
 from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 
-from accounts.models import User
+from accounts.models import Team, User
 from accounts.permissions import require
-from common.errors import Conflict, FieldError, InvalidInput, NameTaken, NotFound, StaleState, Unavailable
+from common.errors import (
+    ChangedMeanwhile,
+    Conflict,
+    FieldError,
+    InvalidInput,
+    NameTaken,
+    NotFound,
+    StaleState,
+    Unavailable,
+)
 from common.locks import database_now, lock_rows
 from events.bus import Actor, record
 from files.shelves import Shelf
@@ -58,12 +69,14 @@ def create_notebook(
         return Notebook.objects.with_names().get(pk=done)
     in_team = find_team(user, team)
     require(user, "job.submit", in_team)
-    base = JobSpec(run="", name=check_notebook_name(name), team=in_team.name, retry_times=0)
+    base = JobSpec(run="", name="", team=in_team.name, retry_times=0)
     sizes = {"gpu": gpu, "cpu_milli": cpu_milli, "memory_mib": memory_mib}
-    spec = apply_changes(user, base, {**sizes, "pool": pool, "env": env or {}, "data": data or {}, "hours": hours})
+    spec = apply_changes(
+        user, base, {"name": name, **sizes, "pool": pool, "env": env or {}, "data": data or {}, "hours": hours}
+    )
     try:
         with transaction.atomic():
-            made = Notebook.objects.create(user=user, team=in_team, name=spec.name, spec=to_json(spec))
+            made = _store(user, in_team, spec)
             record(
                 made, "created", actor=Actor(user.username, user.pk), params={"name": made.name, "gpu": spec.gpu.text}
             )
@@ -75,16 +88,30 @@ def create_notebook(
     return find_again(made)
 
 
-@transaction.atomic
-def change_notebook(*, actor: User, notebook: Notebook, **changes: Any) -> Notebook:
-    """Keep other settings for the next start; what runs now stays as it is. changes: some of CHANGES."""
+def change_notebook(
+    *, actor: User, notebook: Notebook, versions: Collection[str] | None = None, **changes: Any
+) -> Notebook:
+    """Another name at once, other settings for the next start; what runs now stays as it is, and so does the folder.
+
+    versions: only if it still is one of these (Notebook.version). changes: some of CHANGES.
+    Raises InvalidInput, NameTaken, NotPermitted, ChangedMeanwhile.
+    """
     require(actor, "notebook.change", notebook.team, notebook.user_id)
-    row = lock_notebook(notebook.pk)
+    try:
+        with transaction.atomic():
+            return _change(actor, lock_notebook(notebook.pk), versions, changes)
+    except IntegrityError:
+        raise NameTaken(name=changes["name"]) from None
+
+
+def _change(actor: User, row: Notebook, versions: Collection[str] | None, changes: dict[str, Any]) -> Notebook:
+    if versions is not None and row.version not in versions:
+        raise ChangedMeanwhile()
     spec = apply_changes(row.user, from_json(row.spec), changes)
     before, after = row.spec, to_json(spec)
     changed = [key for key in after if before.get(key) != after[key]]
     if changed:
-        Notebook.objects.filter(pk=row.pk).update(spec=after)
+        Notebook.objects.filter(pk=row.pk).update(name=spec.name, spec=after)
         told = [key for key in changed if key not in ("env", "data")]  # values of these may be private
         params = {"from": {k: before.get(k) for k in told}, "to": {k: after[k] for k in told}, "fields": changed}
         record(row, "changed", actor=Actor(actor.username, actor.pk), params=params)
@@ -97,7 +124,7 @@ def clone_notebook(*, actor: User, notebook: Notebook, name: str) -> Notebook:
     spec = replace(from_json(notebook.spec), name=check_notebook_name(name))
     try:
         with transaction.atomic():
-            made = Notebook.objects.create(user=actor, team=notebook.team, name=spec.name, spec=to_json(spec))
+            made = _store(actor, notebook.team, spec)
             params = {"name": made.name, "gpu": spec.gpu.text, "of": notebook.public_id}
             record(made, "created", actor=Actor(actor.username, actor.pk), params=params)
     except IntegrityError:
@@ -203,6 +230,14 @@ def extend_notebook(*, actor: User, notebook: Notebook, hours: int) -> Notebook:
 def mark_opened(*, notebook: Notebook) -> None:
     """Its owner looks at it, for the first time since this start."""
     Notebook.objects.filter(pk=notebook.pk, job=notebook.job_id, opened_at=None).update(opened_at=Now())
+
+
+def _store(owner: User, team: Team, spec: JobSpec) -> Notebook:
+    """Its folder is named after it, as far as no notebook that was renamed has that folder. Raises IntegrityError."""
+    taken = set(Notebook.objects.live().filter(user=owner).values_list("folder_name", flat=True))
+    names = (spec.name if number == 1 else f"{spec.name}-{number}" for number in count(1))
+    folder = next(name for name in names if name not in taken)
+    return Notebook.objects.create(user=owner, team=team, name=spec.name, folder_name=folder, spec=to_json(spec))
 
 
 def remove_files(notebook: Notebook) -> None:

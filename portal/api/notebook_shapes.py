@@ -73,6 +73,12 @@ class NewNotebook(Settings):
     team = serializers.CharField(max_length=64, required=False)
 
 
+class Changes(Settings):
+    """name: counts at once, also for SSH; the folder stays where it is. The rest counts from the next start."""
+
+    name = serializers.CharField(max_length=100, required=False)
+
+
 class Start(serializers.Serializer):
     """gpu: for this start only."""
 

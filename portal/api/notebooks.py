@@ -16,17 +16,18 @@ from notebooks.services import (
     stop_notebook,
 )
 from portal.api.bodies import read_json
+from portal.api.etags import ETAG, IF_MATCH, etag_of, read_if_match
 from portal.api.fields import full_url
 from portal.api.idempotency import KEY, read_once
 from portal.api.lists import PageQuery, list_of, page
 from portal.api.notebook_shapes import (
+    Changes,
     Farewell,
     Hours,
     Name,
     NewNotebook,
     NotebookShape,
     NotebookWhole,
-    Settings,
     Start,
 )
 from portal.api.view import ApiView, read_query
@@ -48,6 +49,10 @@ def find_notebook(request: Request, notebook_id: str) -> Notebook:
 def made(notebook: Notebook) -> Response:
     address = full_url("api-notebook", notebook_id=notebook.public_id)
     return Response(NotebookWhole(notebook).data, status=201, headers={"Location": address})
+
+
+def show(notebook: Notebook) -> Response:
+    return Response(NotebookWhole(notebook).data, headers={"ETag": etag_of(notebook.version)})
 
 
 class NotebookList(ApiView):
@@ -72,19 +77,18 @@ class NotebookDetail(ApiView):
     http_method_names = ["get", "head", "patch", "delete"]
     scopes = {"GET": READ, "PATCH": WRITE, "DELETE": WRITE}
     operations = {"GET": "get_notebook", "PATCH": "change_notebook", "DELETE": "delete_notebook"}
-    refusals = {"DELETE": ("409",), "PATCH": ("409",)}
+    refusals = {"DELETE": ("409",), "PATCH": ("409", "412")}
 
-    @extend_schema(responses=NotebookWhole)
+    @extend_schema(parameters=[ETAG], responses=NotebookWhole)
     def get(self, request: Request, notebook_id: str) -> Response:
         """One notebook, with the phases of its newest start."""
-        return Response(NotebookWhole(find_notebook(request, notebook_id)).data)
+        return show(find_notebook(request, notebook_id))
 
-    @extend_schema(request=Settings, responses=NotebookWhole)
+    @extend_schema(parameters=[ETAG, IF_MATCH], request=Changes, responses=NotebookWhole)
     def patch(self, request: Request, notebook_id: str) -> Response:
-        """Change what the next start asks."""
-        notebook = find_notebook(request, notebook_id)
-        changed = change_notebook(actor=request.user, notebook=notebook, **read_json(request, Settings))
-        return Response(NotebookWhole(changed).data)
+        """Rename it, or change what the next start asks."""
+        notebook, said = find_notebook(request, notebook_id), read_json(request, Changes)
+        return show(change_notebook(actor=request.user, notebook=notebook, versions=read_if_match(request), **said))
 
     @extend_schema(parameters=[Farewell], responses={204: None})
     def delete(self, request: Request, notebook_id: str) -> Response:

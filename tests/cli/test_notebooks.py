@@ -9,6 +9,7 @@ def a_notebook(state="stopped", **also):
         "name": "explore",
         "state": state,
         "spec": {"gpu": "1/4"},
+        "folder": "notebooks/explore",
         "stops_at": None,
         "opened_at": None,
         **also,
@@ -37,6 +38,14 @@ def test_one_is_started_by_name_or_id(here, tessera, name):
 def test_one_that_is_not_there_is_made(here, tessera):
     assert tessera("nb", "start", "fresh", "-g", "1/4").exit_code == 0
     assert here.of("POST /notebooks")[0][3] == b'{"name": "fresh", "gpu": "1/4"}'
+
+
+def test_one_is_renamed(here, tessera):
+    here.on("PATCH /notebooks/nb-5", (200, a_notebook(name="lab")))
+    said = tessera("nb", "rename", "explore", "lab").stdout
+    assert said == "explore is lab now (nb-5); its files stay in ~/notebooks/explore.\n"
+    assert here.of("PATCH /notebooks/nb-5")[0][3] == b'{"name": "lab"}'
+    assert tessera("nb", "rename", "none", "lab").exit_code == 3
 
 
 def test_waiting_until_it_is_ready_or_has_failed(here, tessera, monkeypatch):

@@ -262,3 +262,27 @@ def test_a_job_of_before_the_new_keys_still_runs(cast):
     Job.objects.filter(pk=job.pk).update(spec=old)
     [task] = make.start(Job.objects.get(pk=job.pk))
     assert build_task_spec(task).mounts == ()
+
+
+def test_a_new_name_counts_at_once_and_moves_no_files(cast):
+    explore = run(create_notebook(user=cast.ada, name="explore", gpu="0"))
+    lab = change_notebook(actor=cast.ada, notebook=explore, name="lab")
+    assert (lab.name, lab.folder, lab.state) == ("lab", "notebooks/explore", "RUNNING")
+    told = Event.objects.get(kind="notebook", verb="changed").params
+    assert (told["from"], told["to"]) == ({"name": "explore"}, {"name": "lab"})
+
+
+def test_no_two_notebooks_share_a_folder(cast):
+    explore = create_notebook(user=cast.ada, name="explore", gpu="0")
+    change_notebook(actor=cast.ada, notebook=explore, name="lab")
+    again, copy = (create_notebook(user=cast.ada, name=name, gpu="0") for name in ("explore", "explore-2"))
+    assert [again.folder, copy.folder] == ["notebooks/explore-2", "notebooks/explore-2-2"]
+    with pytest.raises(NameTaken):
+        change_notebook(actor=cast.ada, notebook=explore, name="explore")
+
+
+def test_only_its_owner_renames_it(cast):
+    explore = create_notebook(user=cast.ada, name="explore", gpu="0")
+    for stranger in (cast.bob, cast.eve, make.admin()):
+        with pytest.raises(NotPermitted):
+            change_notebook(actor=stranger, notebook=explore, name="mine")

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import make
 import pytest
-from api_client import Api
+from api_client import BASE, Api
 from django.db import connection
 
 from jobs.models import Job
@@ -86,3 +86,33 @@ def test_the_same_request_sixteen_times_at_once_makes_one_notebook_and_one_start
         started = list(pool.map(lambda _: send(f"notebooks/{made[0].json()['id']}:start", {}), range(16)))
     assert {answer.status_code for answer in made} == {201} and {answer.status_code for answer in started} == {200}
     assert len({answer["Location"] for answer in made}) == Notebook.objects.count() == Job.objects.count() == 1
+
+
+def patch(api, path, body, **headers):
+    sent = {**api.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    return api.client.patch(BASE + path, body, content_type="application/json", headers=sent)
+
+
+def test_it_is_renamed_and_its_folder_stays(ada, explore):
+    shown = patch(ada, explore, {"name": "lab"}).json()
+    assert (shown["name"], shown["folder"], shown["spec"]["name"]) == ("lab", "notebooks/explore", "lab")
+    again = ada.post("notebooks", {"name": "explore"}).json()
+    assert again["folder"] == "notebooks/explore-2"
+    taken = patch(ada, explore, {"name": "explore"})
+    assert (taken.status_code, taken.json()["code"]) == (409, "name_taken")
+
+
+def test_a_change_of_what_somebody_else_changed_is_refused_in_words(ada, explore):
+    seen = ada.get(explore)["ETag"]
+    ada.post(f"{explore}:start", {})
+    changed = patch(ada, explore, {"gpu": "1/2"}, If_Match=seen)
+    assert changed.status_code == 200 and changed["ETag"] != seen
+    refused = patch(ada, explore, {"gpu": "1"}, If_Match=seen)
+    assert (refused.status_code, refused.json()["code"]) == (412, "changed_meanwhile")
+    assert "Look again" in refused.json()["detail"] and ada.get(explore).json()["spec"]["gpu"] == "1/2"
+
+
+@pytest.mark.parametrize(("tag", "status"), [("*", 200), ('"x", {}', 200), ("W/{}", 412), ('"x"', 412), ("x", 412)])
+def test_the_forms_of_if_match(ada, explore, tag, status):
+    said = tag.format(ada.get(explore)["ETag"])
+    assert patch(ada, explore, {"hours": 1}, If_Match=said).status_code == status
