@@ -11,10 +11,10 @@ import os
 import re
 from collections.abc import AsyncIterator
 
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.http import content_disposition_header
 
-from common.errors import Conflict
+from common.errors import Conflict, RangeOutside
 from common.text import shorten
 from runtimes.storage import Entry, FileStore
 
@@ -50,8 +50,11 @@ class Reading:
         self.fd = -1
 
 
-def send_file(request: HttpRequest, store: FileStore, path: str) -> HttpResponse | StreamingHttpResponse:
-    """A file as a download: all of it, or the one range that is asked for (RFC 9110, section 14)."""
+def send_file(request: HttpRequest, store: FileStore, path: str) -> StreamingHttpResponse:
+    """A file as a download: all of it, or the one range that is asked for (RFC 9110, section 14).
+
+    Raises RangeOutside.
+    """
     fd, entry = store.open_to_read(path)
     tag = etag_of(entry)
     start, end = 0, entry.size
@@ -60,7 +63,7 @@ def send_file(request: HttpRequest, store: FileStore, path: str) -> HttpResponse
         found = read_range(asked, entry.size)
         if found == (0, 0):
             os.close(fd)
-            return _closed(HttpResponse(status=416, headers={"Content-Range": f"bytes */{entry.size}"}), path)
+            raise RangeOutside(size=entry.size)
         if found is not None:
             (start, end), status = found, 206
     response = StreamingHttpResponse(Reading(fd, start, end), status=status, content_type="application/octet-stream")
@@ -108,7 +111,7 @@ def etag_of(entry: Entry) -> str:
     return f'"{entry.changed_ns:x}-{entry.size:x}"'
 
 
-def _closed(response: HttpResponse | StreamingHttpResponse, path: str) -> HttpResponse | StreamingHttpResponse:
+def _closed(response: StreamingHttpResponse, path: str) -> StreamingHttpResponse:
     """Under every header that keeps a browser from making anything of it. Unseen characters leave its name."""
     name = shorten(path.rpartition("/")[2], 255).replace("\ufffd", "_")
     response["Content-Type"] = "application/octet-stream"

@@ -1,6 +1,7 @@
 """Files by the API: whose they are, how they come in pieces and leave as downloads, and where they end."""
 
 import fcntl
+import json
 import os
 from datetime import timedelta
 from uuid import uuid4
@@ -378,6 +379,10 @@ async def test_ranges(committed):
     assert (await read(ada, "a", Range="bytes=1-2", If_Range='"other"'))[0].status_code == 200
     outside = await _asgi(ada, {"path": "a"}, {"Range": "bytes=100-"})
     assert (outside.status_code, outside["Content-Range"]) == (416, "bytes */100")
+    assert (outside["Content-Type"], json.loads(outside.content)["code"]) == (
+        "application/problem+json",
+        "range_outside",
+    )
 
 
 @pytest.mark.django_db(transaction=True)
