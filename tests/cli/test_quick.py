@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.transport import VERSION
+
 ROOT = Path(__file__).parents[2]
 SLOW = ("pydantic", "rich", "ruamel", "django", "asyncio", "importlib.metadata")
 
@@ -38,7 +40,7 @@ def test_what_is_not_needed_is_not_imported(args, environment):
 
 def test_its_version_needs_no_server():
     found = run("-m", "cli", "--version")
-    assert (found.returncode, found.stdout) == (0, "tessera 0.1.0\n")
+    assert (found.returncode, found.stdout) == (0, f"tessera {VERSION}\n")
 
 
 @pytest.mark.parametrize("word", ["x", "-1", "501"])
