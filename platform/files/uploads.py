@@ -8,7 +8,6 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from uuid import UUID, uuid4
 
 from django.conf import settings
@@ -18,7 +17,7 @@ from django.utils import timezone
 
 from accounts.models import User
 from common.errors import Conflict, FieldError, InvalidInput, NameTaken, NotFound, PlatformError, QuotaExceeded
-from files.models import Upload
+from files.models import KEPT, Upload
 from files.shelves import Shelf, find_shelf
 from files.usage import check_room
 from runtimes.storage import check_path
@@ -28,8 +27,6 @@ log = logging.getLogger("tessera.files")
 CHUNK_BYTES = 8 * 1024 * 1024
 OPEN_MOST = 64
 LARGEST = 2**50
-KEPT = timedelta(hours=24)
-"""How long an upload waits for its next piece."""
 
 
 def begin_upload(*, user: User, place: str, path: str, size: int, replace: bool = False) -> Upload:

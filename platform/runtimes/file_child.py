@@ -97,11 +97,13 @@ def move(root: int, path: str, to: str, replace: bool) -> Answer:
 
 
 def remove(root: int, path: str) -> Answer:
-    """A file, a link (never what it leads to), or a folder with all that is in it. left: it was too much for once."""
+    """A file, a link (never what it leads to), or a folder with all that is in it. left: it was too much for once.
+    freed: bytes, as `measure` counts them.
+    """
     parent, name = open_parent(root, path)
     budget = Budget(REMOVE_MOST)
-    _remove(parent, name, budget, DEEPEST)
-    return {"left": budget.is_spent}, []
+    freed = _remove(parent, name, budget, DEEPEST)
+    return {"left": budget.is_spent, "freed": freed}, []
 
 
 def open_part(root: int, path: str, make: bool, mode: int) -> Answer:
@@ -112,14 +114,18 @@ def open_part(root: int, path: str, make: bool, mode: int) -> Answer:
     return {"entry": facts}, [fd] if facts["kind"] == "file" else []
 
 
-def measure(root: int, most: int, within_s: float) -> Answer:
+def measure(root: int, most: int, within_s: float, parts_before: float) -> Answer:
     """Bytes that lie there, as the disk counts them, so that holes weigh nothing and a file with two names once.
 
-    whole: everything was counted, within `most` entries and the time.
+    whole: everything was counted, within `most` entries and the time. What uploads left that changed last before
+    `parts_before` (seconds since 1970) goes.
     """
     seen: set[tuple[int, int]] = set()
     budget, total, files = Budget(most, within_s), 0, 0
-    for facts in _below(root, budget, DEEPEST):
+    for folder, name, facts in _below(root, budget, DEEPEST):
+        if name.startswith(PART) and stat.S_ISREG(facts.st_mode) and facts.st_mtime < parts_before:
+            os.unlink(name, dir_fd=folder)
+            continue
         files += 1
         if facts.st_nlink > 1 and not stat.S_ISDIR(facts.st_mode):
             if (facts.st_dev, facts.st_ino) in seen:
@@ -143,8 +149,10 @@ class Budget:
         return not self.is_spent
 
 
-def _below(folder: int, budget: Budget, deepest: int) -> Iterator[os.stat_result]:
-    """Everything below, folders by their own descriptor, so that no link is ever followed."""
+def _below(folder: int, budget: Budget, deepest: int) -> Iterator[tuple[int, str, os.stat_result]]:
+    """(its folder, its name, what it is) of everything below; folders by their own descriptor, so that no link is ever
+    followed.
+    """
     if not deepest:
         budget.is_spent = True
         return
@@ -154,7 +162,7 @@ def _below(folder: int, budget: Budget, deepest: int) -> Iterator[os.stat_result
                 return
             try:
                 facts = os.stat(one.name, dir_fd=folder, follow_symlinks=False)
-                yield facts
+                yield folder, one.name, facts
                 if stat.S_ISDIR(facts.st_mode):
                     below = os.open(one.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
                     try:
@@ -165,23 +173,27 @@ def _below(folder: int, budget: Budget, deepest: int) -> Iterator[os.stat_result
                 continue  # changed under us, or closed to this account
 
 
-def _remove(parent: int, name: str, budget: Budget, deepest: int) -> None:
-    if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+def _remove(parent: int, name: str, budget: Budget, deepest: int) -> int:
+    """Bytes that it freed: none where another name is left."""
+    facts = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    size = facts.st_blocks * 512
+    if not stat.S_ISDIR(facts.st_mode):
         os.unlink(name, dir_fd=parent)
-        return
+        return size if facts.st_nlink == 1 else 0
     if not deepest:
         raise OSError(errno.ENAMETOOLONG, "nested too deep", name)
-    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    folder, freed = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent), 0
     try:
         for below in os.listdir(folder):
             if not budget.take():
-                return
-            _remove(folder, below, budget, deepest - 1)
+                return freed
+            freed += _remove(folder, below, budget, deepest - 1)
             if budget.is_spent:
-                return
+                return freed
     finally:
         os.close(folder)
     os.rmdir(name, dir_fd=parent)
+    return freed + size
 
 
 def _facts(name: str, facts: os.stat_result) -> dict:

@@ -122,10 +122,15 @@ class FileStore:
         """Rename, within the place. Nothing is overwritten, unless `replace`."""
         self._do("move", path=_something(path), to=_something(to, "/to"), replace=replace)
 
-    def remove(self, path: str) -> None:
-        """A folder goes with all that is in it; of a link only the link. Raises Conflict (files_remain) too."""
-        if self._do("remove", path=_something(path))["left"]:
+    def remove(self, path: str) -> int:
+        """A folder goes with all that is in it; of a link only the link. The bytes that the disk got back.
+
+        Raises Conflict (files_remain) too.
+        """
+        answer = self._do("remove", path=_something(path))
+        if answer["left"]:
             raise Conflict("files_remain")
+        return answer["freed"]
 
     def open_part(self, folder: str, name: str, *, make: bool) -> int:
         """A descriptor to write to, of the hidden file in `folder` in which the upload `name` grows."""
@@ -166,16 +171,25 @@ class FileStore:
         return place_path(self.root, self.place).absolute()
 
 
-def measure_place(root: str | os.PathLike, place: Place, *, most: int = 1_000_000, within_s: float = WALK_S) -> Usage:
+def measure_place(
+    root: str | os.PathLike,
+    place: Place,
+    *,
+    most: int = 1_000_000,
+    within_s: float = WALK_S,
+    parts_before: float = 0,
+) -> Usage:
     """As the platform's account, so that folders which their owner closed count as well: it looks, and opens no file.
 
-    A place that was never used is empty. Raises Unavailable.
+    A place that was never used is empty. parts_before: files of uploads that nobody touched since then (seconds since
+    1970) are thrown away. Raises Unavailable.
     """
     path = place_path(root, place).absolute()
     if not path.is_dir():
         return Usage(0, 0, True)
     about = {"root": str(path), "umask": 0o077, "uid": None, "gid": None, "nice": 19}
-    return Usage(**_exchange({**about, "do": "measure", "args": {"most": most, "within_s": within_s}})[0])
+    args = {"most": most, "within_s": within_s, "parts_before": parts_before}
+    return Usage(**_exchange({**about, "do": "measure", "args": args})[0])
 
 
 def _exchange(request: dict) -> tuple[dict, list[int]]:

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from files.shelves import Shelf, find_shelf, list_shelves
-from files.usage import load_used, remeasure
+from files.usage import load_used, record_removal
 from portal.api.bodies import read_json
 from portal.api.file_shapes import (
     FolderShape,
@@ -83,8 +83,7 @@ class Content(ApiView):
     def delete(self, request: Request) -> Response:
         """A file, a link, or a folder with all that is in it. It cannot be undone."""
         shelf, path = _named(request, write=True)
-        shelf.store.remove(path)
-        remeasure(shelf)
+        record_removal(shelf=shelf, freed_bytes=shelf.store.remove(path))
         return Response(status=204)
 
 

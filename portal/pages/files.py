@@ -19,7 +19,7 @@ from common.errors import NotFound, PlatformError
 from common.words import error_words
 from files.shelves import HOME, TEAM, Shelf, find_shelf, list_shelves
 from files.uploads import CHUNK_BYTES
-from files.usage import Used, load_used, remeasure
+from files.usage import Used, load_used, record_removal
 from portal.downloads import image_type, send_file, send_image
 from portal.pages.entry import signed_in
 from portal.pages.file_view import Row, address, crumbs_of, join, rows_of, show_name, text_of
@@ -135,8 +135,7 @@ def delete_file(request: HttpRequest) -> HttpResponse:
     name = request.POST.get("name", "")
 
     def remove() -> None:
-        shelf.store.remove(join(folder, name))
-        remeasure(shelf)
+        record_removal(shelf=shelf, freed_bytes=shelf.store.remove(join(folder, name)))
 
     done = _("“%(name)s” is deleted.") % {"name": show_name(name)}
     return _tried(request, shelf, folder, remove, done)

@@ -222,9 +222,9 @@ def test_removing_too_much_stops_and_says_so(home, top, monkeypatch):
         (top / "many" / str(number)).touch()
     monkeypatch.setattr(file_child, "REMOVE_MOST", 3)
     root = os.open(top, os.O_RDONLY)
-    assert file_child.remove(root, "many") == ({"left": True}, [])
+    assert file_child.remove(root, "many")[0]["left"]
     assert len(names(home, "many")) == 2
-    assert file_child.remove(root, "many") == ({"left": False}, [])
+    assert not file_child.remove(root, "many")[0]["left"]
     os.close(root)
 
 
@@ -239,6 +239,34 @@ def test_usage_counts_blocks_once_and_holes_never(home, team, files, top):
     assert not measure_place(files, home.place, most=2).whole
     assert measure_place(files, Place("home", 29_999)) == storage.Usage(0, 0, True)
     assert not place_path(files, Place("home", 29_999)).exists()
+
+
+def test_what_removing_frees_is_what_measuring_counted(home, files, top):
+    home.make_folder("runs")
+    put(home, "runs/a", os.urandom(100_000))
+    put(home, "kept", os.urandom(50_000))
+    os.link(top / "kept", top / "runs" / "second-name")
+    before = measure_place(files, home.place).bytes
+    freed = home.remove("runs")
+    assert freed >= 100_000 and measure_place(files, home.place).bytes == before - freed
+    assert home.remove("kept") >= 50_000 and measure_place(files, home.place).bytes == 0
+
+
+def test_what_an_upload_left_goes_once_it_is_old_and_nothing_else(home, files, top):
+    home.make_folder("d")
+    old, fresh, plain = (
+        top / "d" / f"{file_child.PART}{'5' * 32}",
+        top / f"{file_child.PART}{'6' * 32}",
+        top / "plain",
+    )
+    for path in (old, fresh, plain):
+        path.touch()
+    (top / f"{file_child.PART}folder").mkdir()
+    for path in (old, plain, top / f"{file_child.PART}folder"):
+        os.utime(path, (1000, 1000))
+    assert measure_place(files, home.place).files == 5 and old.exists()
+    assert measure_place(files, home.place, parts_before=2000).files == 4
+    assert not old.exists() and fresh.exists() and plain.exists() and (top / f"{file_child.PART}folder").exists()
 
 
 @root_only

@@ -3,6 +3,9 @@
 import fcntl
 import json
 import os
+import signal
+import subprocess
+import sys
 from datetime import timedelta
 from uuid import uuid4
 
@@ -213,6 +216,29 @@ def test_what_a_measurement_saw_is_not_counted_twice(ada, cast, settings):
     assert 600_000 <= usage.load_used(shelf).bytes < 650_000
 
 
+def test_what_is_deleted_is_free_at_once_and_nothing_is_walked_for_it(ada, cast, home, settings, monkeypatch):
+    settings.TESSERA_HOME_BYTES = 1_000_000
+    send(ada, "measured", os.urandom(300_000))
+    shelf = find_shelf(cast.ada, "home")
+    usage.measure(shelf.place, within_s=5)
+    send(ada, "sent-since", os.urandom(300_000))
+    monkeypatch.setattr(usage, "measure_place", None)
+    for name, left in (("sent-since", 300_000), ("measured", 0)):
+        ada.client.delete(f"/api/v1/files/content?path={name}", headers=ada.headers)
+        assert left <= usage.load_used(shelf).bytes < left + 20_000
+    assert begin(ada, "more", 950_000).status_code == 201
+    PlaceUsage.objects.update(bytes=10)
+    usage.record_removal(shelf=shelf, freed_bytes=10_000)  # more than anybody counted
+    assert usage.load_used(shelf).bytes == 0
+
+
+def test_looking_and_sending_measure_nothing_twice(ada, home, monkeypatch):
+    assert ada.get("files/places").status_code == 200
+    monkeypatch.setattr(usage, "measure_place", None)
+    assert ada.get("files/places").status_code == 200
+    assert send(ada, "a", b"x").json()["done"]
+
+
 def test_more_than_the_disk_has_is_refused(ada, settings):
     settings.TESSERA_HOME_BYTES = 0
     assert code_of(begin(ada, "a", 2**49), 409) == "disk_full"
@@ -236,6 +262,45 @@ def test_uploads_that_nobody_went_on_with_are_swept(ada, home):
     assert uploads.sweep_uploads() == 1
     assert ada.get(f"files/uploads/{old}").status_code == 404 and ada.get(f"files/uploads/{fresh}").status_code == 200
     assert len(list(home.glob(f"{PART}*"))) == 1
+
+
+def test_what_was_sent_and_has_no_row_is_thrown_away_by_the_beat(ada, home):
+    for name in ("old", "fresh"):
+        begin(ada, name, 10)
+        Upload.objects.all().delete()
+    parts = sorted(home.glob(f"{PART}*"))
+    os.utime(parts[0], (0, 0))
+    PlaceUsage.objects.update(measured_at=timezone.now() - timedelta(hours=1))
+    assert usage.measure_stale() == 1
+    assert list(home.glob(f"{PART}*")) == parts[1:]
+
+
+KILLED = """
+import os, sys, uuid
+import django
+django.setup()
+from accounts.models import User
+from files.uploads import append
+
+def pieces():
+    yield b"567"
+    os.kill(os.getpid(), 9)
+
+append(user=User.objects.get(username="ada"), uuid=uuid.UUID(sys.argv[1]), offset=5, pieces=pieces())
+"""
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_upload_goes_on_after_the_web_process_was_killed_in_a_piece(ada, home, settings):
+    id = begin(ada, "model.bin", 10).json()["id"]
+    piece(ada, id, 0, b"01234")
+    environment = {"PGDATABASE": settings.DATABASES["default"]["NAME"], "TESSERA_FILES": str(settings.TESSERA_FILES)}
+    web = subprocess.run([sys.executable, "-c", KILLED, id], env=os.environ | environment, check=False)
+    assert web.returncode == -signal.SIGKILL and not (home / "model.bin").exists()
+    refused = piece(ada, id, 5, b"56789")
+    offset = ada.get(f"files/uploads/{id}").json()["offset"]  # what had come of the piece is there and in its place
+    assert code_of(refused, 409) == "wrong_offset" and refused.json()["params"]["offset"] == offset == 8
+    assert piece(ada, id, 8, b"89").json()["done"] and (home / "model.bin").read_bytes() == b"0123456789"
 
 
 def test_an_upload_is_given_up_and_leaves_nothing(ada, home):
