@@ -141,6 +141,7 @@ REASONS: dict[str, Reason] = {
 # Why a job waits (PRODUCT 1.7). Sentences take the refusal's params, already put into people's units.
 WAIT_REASONS: dict[str, str | Promise] = {
     "ahead_in_queue": _("%(n)s jobs ahead of it need the same resources first"),
+    "ahead_in_queue.one": _("one job ahead of it needs the same resources first"),
     "no_fit_now": _("%(resource)s: it asks for %(ask)s; the best node has %(best)s free, of %(free)s free in all"),
     "no_fit_now.slice": _(
         "no card has room for it: the best has %(free_mib)s of memory free, and the slice needs %(need_mib)s"

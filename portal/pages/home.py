@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_safe
 
-from accounts.models import ApiToken, User
+from accounts.models import ApiToken, SshKey, User
 from common.resources import show_gpu, show_memory
 from jobs.models import Job, JobKind
 from jobs.states import JOB_FINAL, JobState
@@ -134,6 +134,10 @@ class Desk:
     @cached_property
     def has_token(self) -> bool:
         return ApiToken.objects.live().filter(user=self.user).exists()
+
+    @cached_property
+    def has_ssh_key(self) -> bool:
+        return SshKey.objects.live().filter(user=self.user).exists()
 
     @cached_property
     def late(self) -> bool:

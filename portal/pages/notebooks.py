@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from accounts.models import User
-from common.errors import Conflict, FieldError, Impossible, InvalidInput, NotFound, PlatformError, Unavailable
+from common.errors import Conflict, Impossible, InvalidInput, NotFound, PlatformError, Unavailable
 from common.resources import parse_duration
 from common.words import error_words, field_words
 from notebooks.models import Notebook
@@ -124,12 +124,12 @@ def change(request: HttpRequest, notebook_id: str) -> HttpResponse:
     """What the next start asks."""
     notebook = find_notebook(request.user, notebook_id)
     form = SettingsForm(request.user, request.POST)
+    if not form.is_valid():
+        return _refuse(request, notebook, " ".join(words for field in form.errors.values() for words in field))
     try:
-        if not form.is_valid():
-            raise InvalidInput([FieldError("/hours", "bad_number", {"got": form.data.get("hours", "")[:20]})])
         change_notebook(actor=request.user, notebook=notebook, **form.values())
     except REFUSALS as error:
-        return _refuse(request, notebook, error)
+        return _refuse(request, notebook, refusal_words(error))
     messages.success(request, _("Kept. The next start of %(name)s asks for it.") % {"name": notebook.name})
     return _back(request, notebook)
 
@@ -143,7 +143,7 @@ def clone(request: HttpRequest, notebook_id: str) -> HttpResponse:
     try:
         copy = clone_notebook(actor=request.user, notebook=notebook, name=name)
     except REFUSALS as error:
-        return _refuse(request, notebook, error)
+        return _refuse(request, notebook, refusal_words(error))
     return redirect("notebook", notebook_id=copy.public_id)
 
 
@@ -154,7 +154,7 @@ def extend(request: HttpRequest, notebook_id: str) -> HttpResponse:
     try:
         extend_notebook(actor=request.user, notebook=notebook, hours=EXTEND_HOURS)
     except REFUSALS as error:
-        return _refuse(request, notebook, error)
+        return _refuse(request, notebook, refusal_words(error))
     return _back(request, notebook)
 
 
@@ -167,7 +167,7 @@ def delete(request: HttpRequest, notebook_id: str) -> HttpResponse:
     try:
         delete_notebook(actor=request.user, notebook=notebook, confirm=confirm, with_files=with_files)
     except REFUSALS as error:
-        return _refuse(request, notebook, error)
+        return _refuse(request, notebook, refusal_words(error))
     messages.success(request, _("%(name)s is deleted.") % {"name": notebook.name})
     return redirect("notebooks")
 
@@ -266,8 +266,8 @@ def refusal_words(error: PlatformError) -> str:
     return " ".join(fields) or error_words(error)
 
 
-def _refuse(request: HttpRequest, notebook: Notebook, error: PlatformError) -> HttpResponse:
-    messages.error(request, refusal_words(error))
+def _refuse(request: HttpRequest, notebook: Notebook, words: str) -> HttpResponse:
+    messages.error(request, words)
     return redirect("notebook", notebook_id=notebook.public_id)
 
 
