@@ -32,6 +32,23 @@ def webhooks_of(user: User) -> models.QuerySet[Webhook]:
     )
 
 
+def find_webhook(user: User, webhook_id: int) -> Webhook:
+    """Raises NotFound for one that is not theirs, as for one that there is not."""
+    webhook = webhooks_of(user).filter(pk=webhook_id).first()
+    if webhook is None:
+        raise NotFound(kind="webhook", id=webhook_id)
+    return webhook
+
+
+def find_delivery(user: User, webhook_id: int, delivery_id: int) -> Delivery:
+    """Raises NotFound, also for a delivery of another webhook."""
+    rows = find_webhook(user, webhook_id).deliveries.select_related("webhook")
+    delivery = rows.filter(pk=delivery_id).first()
+    if delivery is None:
+        raise NotFound(kind="delivery", id=delivery_id)
+    return delivery
+
+
 @transaction.atomic
 def create_webhook(*, actor: User, name: str, url: str, topics: list[str], team: Team | None) -> tuple[Webhook, str]:
     """A new webhook and its secret, which is shown once and never again. team: for its leads; None for one's own."""
@@ -54,6 +71,8 @@ def change_webhook(*, actor: User, webhook: Webhook, enabled: bool | None = None
     """fields: name, url, topics. Who switches a team's webhook on again becomes the one who answers for it."""
     _require(actor, webhook)
     _check(**fields)
+    if "topics" in fields:
+        fields["topics"] = sorted(set(fields["topics"]))
     if enabled is True:
         fields |= {"disabled_at": None, "disabled_why": "", "rests_until": None, "user_id": actor.pk}
     elif enabled is False and webhook.disabled_at is None:
@@ -128,7 +147,7 @@ def _send_now(delivery: Delivery) -> Delivery:
     """Somebody waits for it: an address that rests is tried at once."""
     wake(delivery.webhook_id)
     hint_sender()
-    return Delivery.objects.select_related("event").get(pk=delivery.pk)
+    return Delivery.objects.select_related("event", "webhook").get(pk=delivery.pk)
 
 
 def _answerable(webhook: Webhook) -> list[int]:

@@ -4,6 +4,7 @@ It knows its objects and people as values, never by key.
 """
 
 import uuid
+from datetime import datetime
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -125,6 +126,11 @@ class Delivery(Outgoing):
 
     def __str__(self) -> str:
         return f"delivery {self.pk} of {self.event_id}"
+
+    @property
+    def next_at(self) -> datetime | None:
+        """When it is tried next, at the earliest: not while its address rests. None when nothing is left to do."""
+        return self.due_at and max(self.due_at, self.webhook.rests_until or self.due_at)
 
 
 class Notice(Outgoing):

@@ -14,12 +14,14 @@ from accounts.webhooks import (
     change_webhook,
     create_webhook,
     delete_webhook,
+    find_delivery,
+    find_webhook,
     redeliver,
     try_webhook,
     webhooks_of,
 )
 from common.egress import MAX_URL
-from common.errors import FieldError, InvalidInput, NotFound
+from common.errors import FieldError, InvalidInput
 from events.models import Delivery, Webhook
 from portal.api.bodies import JSON, read_json
 from portal.api.fields import full_url
@@ -87,17 +89,10 @@ class DeliveryShape(serializers.Serializer):
     took_ms = serializers.IntegerField(allow_null=True)
     created_at = serializers.DateTimeField()
     tried_at = serializers.DateTimeField(allow_null=True)
-    next_at = serializers.DateTimeField(source="due_at", allow_null=True)
+    next_at = serializers.DateTimeField(allow_null=True)
 
     def get_state(self, delivery: Delivery) -> str:
         return "waiting" if delivery.due_at else "sent" if delivery.sent_at else "failed"
-
-
-def find_webhook(request: Request, webhook_id: int) -> Webhook:
-    webhook = webhooks_of(request.user).filter(pk=webhook_id).first()
-    if webhook is None:
-        raise NotFound(kind="webhook", id=webhook_id)
-    return webhook
 
 
 class Webhooks(ApiView):
@@ -119,7 +114,7 @@ class Webhooks(ApiView):
         asked = read_json(request, WebhookAsk)
         team = _find_team(request, asked.pop("team", None))
         webhook, secret = create_webhook(actor=request.user, team=team, **asked)
-        return _show_secret(find_webhook(request, webhook.pk), secret, status=201)
+        return _show_secret(find_webhook(request.user, webhook.pk), secret, status=201)
 
 
 class WebhookDetail(ApiView):
@@ -128,18 +123,18 @@ class WebhookDetail(ApiView):
 
     @extend_schema(responses=WebhookShape)
     def get(self, request: Request, webhook_id: int) -> Response:
-        return Response(WebhookShape(find_webhook(request, webhook_id)).data)
+        return Response(WebhookShape(find_webhook(request.user, webhook_id)).data)
 
     @extend_schema(request={JSON: WebhookChange}, responses=WebhookShape)
     def patch(self, request: Request, webhook_id: int) -> Response:
         """Change it, switch it off or on. Who switches a team's on again answers for it from then on."""
-        webhook = find_webhook(request, webhook_id)
+        webhook = find_webhook(request.user, webhook_id)
         change_webhook(actor=request.user, webhook=webhook, **read_json(request, WebhookChange))
-        return Response(WebhookShape(find_webhook(request, webhook_id)).data)
+        return Response(WebhookShape(find_webhook(request.user, webhook_id)).data)
 
     @extend_schema(responses={204: OpenApiResponse(None, "It is gone, with its list of deliveries.")})
     def delete(self, request: Request, webhook_id: int) -> Response:
-        delete_webhook(actor=request.user, webhook=find_webhook(request, webhook_id))
+        delete_webhook(actor=request.user, webhook=find_webhook(request.user, webhook_id))
         return Response(status=204)
 
 
@@ -150,7 +145,7 @@ class WebhookSecret(ApiView):
     @extend_schema(request=None, responses=NewWebhookShape)
     def post(self, request: Request, webhook_id: int) -> Response:
         """A new secret in place of the old one, which signs nothing any more."""
-        webhook = find_webhook(request, webhook_id)
+        webhook = find_webhook(request.user, webhook_id)
         return _show_secret(webhook, change_secret(actor=request.user, webhook=webhook))
 
 
@@ -163,7 +158,7 @@ class WebhookTest(ApiView):
     @extend_schema(request=None, responses={201: OpenApiResponse(DeliveryShape)})
     def post(self, request: Request, webhook_id: int) -> Response:
         """Send it an event of type webhook.tested, whatever its topics are. 409 while it is switched off."""
-        delivery = try_webhook(actor=request.user, webhook=find_webhook(request, webhook_id))
+        delivery = try_webhook(actor=request.user, webhook=find_webhook(request.user, webhook_id))
         return Response(DeliveryShape(delivery).data, status=201)
 
 
@@ -174,7 +169,7 @@ class Deliveries(ApiView):
     @extend_schema(parameters=[PageQuery], responses=list_of(DeliveryShape, "DeliveryPage"))
     def get(self, request: Request, webhook_id: int) -> Response:
         """What was sent or waits to be, the newest first. Kept for 30 days."""
-        rows = find_webhook(request, webhook_id).deliveries.select_related("event")
+        rows = find_webhook(request.user, webhook_id).deliveries.select_related("event")
         return page(rows, read_query(request, PageQuery), DeliveryShape)
 
 
@@ -186,10 +181,7 @@ class Redeliver(ApiView):
     @extend_schema(request=None, responses={201: OpenApiResponse(DeliveryShape)})
     def post(self, request: Request, webhook_id: int, delivery_id: int) -> Response:
         """Send the same event once more, as a new delivery."""
-        rows = find_webhook(request, webhook_id).deliveries.select_related("webhook")
-        delivery = rows.filter(pk=delivery_id).first()
-        if delivery is None:
-            raise NotFound(kind="delivery", id=delivery_id)
+        delivery = find_delivery(request.user, webhook_id, delivery_id)
         return Response(DeliveryShape(redeliver(actor=request.user, delivery=delivery)).data, status=201)
 
 
