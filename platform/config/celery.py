@@ -23,6 +23,11 @@ app.conf.beat_schedule = {
         "schedule": 1.0,
         "options": {"queue": "default", "expires": 1},
     },
+    "sweep_environments": {
+        "task": "notebooks.tasks.sweep",
+        "schedule": 3600.0,
+        "options": {"queue": "default", "expires": 600},
+    },
     "inventory": {
         "task": "scheduler.tasks.take_inventory",
         "schedule": 30.0,

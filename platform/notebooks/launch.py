@@ -24,6 +24,7 @@ EMPTY_PAGE = {
 # are files, whose names are limited to 107 bytes, so these lie in a short directory of their own. Nothing asks the
 # internet for news; JupyterLab's own extensions stay as they are prepared; no Node is looked for. Open tabs are kept
 # with the notebook, not with its person, whose other notebooks have other files. A new one opens at a page to type in.
+# The gateway sees when a browser is gone; JupyterLab's own pings would only warn (tornado reads their ms as seconds).
 COMMAND = """
 if [ ! -x "$TESSERA_TOOLS/bin/python" ]; then echo "The environment for notebooks is not there." >&2; exit 3; fi
 mkdir -p "$HOME/{folder}" && cd "$HOME/{folder}" || exit 3
@@ -40,6 +41,7 @@ trap : TERM
   --ServerApp.ip=127.0.0.1 --ServerApp.port="$TESSERA_PORT_{port}" --ServerApp.port_retries=0 \
   --ServerApp.base_url=/ --ServerApp.root_dir="$HOME/{folder}" --ServerApp.allow_remote_access=True \
   --ServerApp.allow_root=True --ServerApp.quit_button=False \
+  --ServerApp.tornado_settings='{{"ws_ping_interval": 0}}' \
   --FileContentsManager.delete_to_trash=False --KernelManager.transport=ipc \
   --LabApp.default_url="$page" --LabApp.workspaces_dir="$HOME/{folder}/{tabs}" \
   --LabApp.extension_manager=readonly --LabApp.news_url=None \

@@ -28,6 +28,7 @@ from common.errors import (
 from common.locks import database_now, lock_rows
 from events.bus import Actor, record
 from files.shelves import Shelf
+from files.usage import record_removal
 from jobs.control import stop_job
 from jobs.idempotency import find_answer, keep_answer
 from jobs.jobfile.spec import JobSpec, from_json, to_json
@@ -138,10 +139,10 @@ def delete_notebook(*, actor: User, notebook: Notebook, confirm: str, with_files
     require(actor, "notebook.delete", notebook.team, notebook.user_id)
     if with_files:
         require(actor, "notebook.change", notebook.team, notebook.user_id)
-    if confirm != notebook.name:
-        raise InvalidInput([FieldError("/confirm", "confirm_name", {"name": notebook.name})])
     with transaction.atomic():
         row = lock_notebook(notebook.pk)
+        if confirm != row.name:
+            raise InvalidInput([FieldError("/confirm", "confirm_name", {"name": row.name})])
         if row.is_started:
             raise Conflict("notebook_started", name=row.name)
         Notebook.objects.filter(pk=row.pk).update(deleted_at=Now())
@@ -241,8 +242,9 @@ def _store(owner: User, team: Team, spec: JobSpec) -> Notebook:
 
 
 def remove_files(notebook: Notebook) -> None:
+    home = Shelf(notebook.user, None)
     try:
-        Shelf(notebook.user, None).store.remove(notebook.folder)
+        record_removal(shelf=home, freed_bytes=home.store.remove(notebook.folder))
     except NotFound:
         pass  # it was never started
 

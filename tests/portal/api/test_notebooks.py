@@ -7,10 +7,12 @@ import pytest
 from api_client import BASE, Api
 from django.db import connection
 
+from files.shelves import find_shelf
 from jobs.models import Job
 from notebooks.environment import READY, environment_path
 from notebooks.models import Notebook
 from portal.api.about import describe
+from runtimes.places import place_path
 
 pytestmark = pytest.mark.django_db
 
@@ -20,12 +22,24 @@ def environment(settings, tmp_path):
     settings.TESSERA_DATA, settings.TESSERA_FILES = tmp_path, tmp_path / "files"
     environment_path(tmp_path).mkdir(parents=True)
     (environment_path(tmp_path) / READY).touch()
+    settings.TESSERA_FILES.mkdir()
 
 
 @pytest.fixture
 def explore(ada):
     """The address of ada's notebook, of 1/4 of a card."""
     return f"notebooks/{ada.post('notebooks', {'name': 'explore', 'gpu': '1/4'}).json()['id']}"
+
+
+@pytest.fixture
+def folder(cast, settings):
+    """Where ada's notebook keeps its files, with one in it."""
+    shelf = find_shelf(cast.ada, "home")
+    for name in ("notebooks", "notebooks/explore"):
+        shelf.store.make_folder(name)
+    path = place_path(settings.TESSERA_FILES, shelf.place) / "notebooks/explore"
+    (path / "Untitled.ipynb").write_text("{}")
+    return path
 
 
 def test_while_the_environment_is_prepared_a_start_says_when_to_try_again(ada, explore, settings, tmp_path):
@@ -116,3 +130,24 @@ def test_a_change_of_what_somebody_else_changed_is_refused_in_words(ada, explore
 def test_the_forms_of_if_match(ada, explore, tag, status):
     said = tag.format(ada.get(explore)["ETag"])
     assert patch(ada, explore, {"hours": 1}, If_Match=said).status_code == status
+
+
+@pytest.mark.parametrize("said", ["", "?with_files=true", "?confirm=explor&with_files=true", "?confirm=EXPLORE"])
+def test_nothing_is_deleted_unless_it_is_named(ada, explore, folder, said):
+    refused = ada.delete(f"{explore}{said}")
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (400, "/confirm")
+    assert folder.exists() and ada.get(explore).status_code == 200
+
+
+@pytest.mark.parametrize(("said", "stays"), [("", True), ("&with_files=false", True), ("&with_files=true", False)])
+def test_its_folder_is_gone_from_the_persons_home_only_where_that_was_said(ada, explore, folder, said, stays):
+    gone = ada.delete(f"{explore}?confirm=explore{said}")
+    assert gone.status_code == 204, gone.content
+    assert folder.exists() is stays and ada.get(explore).status_code == 404
+    assert len(ada.get("files", {"path": "notebooks"}).json()["results"]) == stays
+
+
+def test_one_that_is_started_keeps_its_files(ada, explore, folder):
+    ada.post(f"{explore}:start", {})
+    refused = ada.delete(f"{explore}?confirm=explore&with_files=true")
+    assert (refused.status_code, refused.json()["code"]) == (409, "notebook_started") and folder.exists()
