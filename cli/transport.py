@@ -227,10 +227,11 @@ def _numbers(version: str) -> list[int]:
 
 
 def _subject(path: str) -> str:
-    """What a request was about, where somebody named it: "job-412", or a file's path."""
+    """What a request was about, where somebody named it: "job-412", or a file's path or place."""
     parts = urlsplit(path)
     named = _NAMED.match(parts.path)
-    return unquote(named[1]) if named else parse_qs(parts.query).get("path", [""])[0]
+    query = parse_qs(parts.query)
+    return unquote(named[1]) if named else (query.get("path") or query.get("place") or [""])[0]
 
 
 def _with(path: str, query: dict[str, Any]) -> str:

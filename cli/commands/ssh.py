@@ -41,7 +41,17 @@ def execute(ctx: typer.Context, name: Name, command: Words = None) -> None:
     if not command:
         raise Failure(USAGE, "Which program? Write it behind two dashes: tessera exec job-412 -- nvidia-smi")
     terminal = "-t" if sys.stdin.isatty() and sys.stdout.isatty() else "-T"
-    become("ssh", *_prepare(ctx.obj), terminal, "-q", "-l", _checked(name), _host(ctx.obj), shlex.join(command))
+    become(
+        "ssh",
+        *_prepare(ctx.obj),
+        terminal,
+        "-o",
+        "LogLevel=ERROR",
+        "-l",
+        _checked(name),
+        _host(ctx.obj),
+        shlex.join(command),
+    )
 
 
 @commands.command("cp", cls=Command)
