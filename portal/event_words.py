@@ -14,6 +14,7 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("job", "stop_requested"): gettext_lazy("Asked to stop"),
     ("job", "held"): gettext_lazy("Held: it keeps its place and does not start"),
     ("job", "released"): gettext_lazy("Released: it may start again"),
+    ("job", "about_to_end"): gettext_lazy("The job is about to reach its time limit"),
     ("job", "entered.terminal"): gettext_lazy("Opened a terminal"),
     ("job", "left.terminal"): gettext_lazy("Left the terminal after %(lasted)s"),
     ("job", "entered.ssh"): gettext_lazy("Entered by SSH"),

@@ -17,10 +17,10 @@ from portal.event_words import Blanks
 
 # What the matrix of the settings calls a kind.
 KIND_WORDS: dict[str, str | Promise] = {
-    "job_started": gettext_lazy("A job of mine starts"),
+    "job_started": gettext_lazy("A job or notebook of mine starts"),
     "job_failed": gettext_lazy("A job of mine fails"),
     "job_succeeded": gettext_lazy("A job of mine is done"),
-    "about_to_end": gettext_lazy("A notebook of mine is about to end"),
+    "about_to_end": gettext_lazy("A job or notebook of mine is about to end"),
     "webhook_disabled": gettext_lazy("A webhook of mine or of a team that I lead is switched off"),
     "quota_changed": gettext_lazy("The quota of a team that I lead is changed"),
 }
@@ -88,6 +88,8 @@ def _text(row: Notice) -> str:
         return str(WEBHOOK_WHY.get(row.params.get("why", ""), ""))
     if row.kind == "about_to_end" and (at := parse_datetime(str(row.params.get("at", "")))):
         local = date_format(timezone.localtime(at), "DATETIME_FORMAT")
+        if row.object_kind == "job":
+            return _("It reaches its time limit at %(at)s (UTC) and is ended then.") % {"at": local}
         return _("It ends at %(at)s (UTC). Save your work, or extend it on its page.") % {"at": local}
     return ""
 

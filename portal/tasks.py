@@ -27,6 +27,7 @@ from events.models import Delivery, Notice
 from events.notices import drop_old_notices
 from events.outgoing import claim, claim_deliveries, finish, rest, wake
 from events.webhooks import build_request, drop_old_deliveries
+from jobs.warning import warn_of_ends
 from portal.event_sight import load_event_sight
 from portal.notice_words import view_notice
 
@@ -39,10 +40,11 @@ GONE = 410
 
 @shared_task
 def send() -> None:
-    """Everything that is due now."""
+    """Everything that is due now; before that, warn of what is about to end."""
     if not connection.in_atomic_block:
         connection.close_if_unusable_or_obsolete()
     try:
+        warn_of_ends()
         send_webhooks()
         send_mails()
     except OperationalError as gone:  # the database restarts: the next beat finds it again
