@@ -138,7 +138,7 @@ class Door:
         elif self.socket.fileno() < 0:
             guest.tell(error="This task is ending.")
         elif "dial" in wish:
-            self._dial(guest, wish["dial"])
+            self._dial(guest, int(wish["dial"]))
         elif guest.pid == 0:
             self._start(guest, wish, fds)
 
