@@ -69,7 +69,7 @@ def event_words(row: Event, *, alone: bool = False) -> str:
     about = row.to_state or row.verb.removeprefix(f"{row.kind}.")
     params = {name: str(value) for name, value in row.params.items()}
     params["task"] = params.get("role", "") if alone else f"{params.get('role', '')}.{params.get('rank', '')}"
-    if isinstance(gpus := row.params.get("gpus"), list):
+    if (gpus := row.params.get("gpus")) and isinstance(gpus, list):
         params["node"] = _("%(node)s (GPU %(gpus)s)") % {
             "node": params.get("node", "?"),
             "gpus": ", ".join(str(gpu).rpartition(":")[2] for gpu in gpus),

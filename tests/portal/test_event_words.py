@@ -23,3 +23,9 @@ def test_a_placed_task_is_told_with_its_node_and_gpus():
     placed = Event.objects.get(kind="task", to_state="ASSIGNED")
     assert event_words(placed, alone=True) == "Task main was placed on n1 (GPU 0)"
     assert event_words(placed) == "Task main.0 was placed on n1 (GPU 0)"
+
+
+@pytest.mark.django_db
+def test_a_task_without_a_gpu_names_none():
+    make.start(make.job(make.cast().ada, pool="dev", gpu=0))
+    assert event_words(Event.objects.get(kind="task", to_state="ASSIGNED"), alone=True) == "Task main was placed on n1"
