@@ -39,6 +39,10 @@ class JobQuerySet(models.QuerySet["Job"]):
     def open(self) -> "JobQuerySet":
         return self.exclude(state__in=JOB_FINAL)
 
+    def of_kind(self, kind: str) -> "JobQuerySet":
+        """kind: one of JobKind; "" = all but the starts of notebooks, which stand in a list of their own."""
+        return self.filter(kind=kind) if kind else self.exclude(kind=JobKind.INTERACTIVE)
+
     def with_names(self) -> "JobQuerySet":
         return self.select_related("team", "user", "pool")
 

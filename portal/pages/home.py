@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 
 from accounts.models import ApiToken, SshKey, User
 from common.resources import show_gpu, show_memory
-from jobs.models import Job, JobKind
+from jobs.models import Job
 from jobs.states import JOB_FINAL, JobState
 from notebooks.models import Notebook
 from notebooks.presets import Preset
@@ -145,7 +145,7 @@ class Desk:
 
     def _mine(self):
         """One's jobs, without the starts of notebooks: those show as notebooks."""
-        mine = Job.objects.visible_to(self.user).filter(user=self.user).exclude(kind=JobKind.INTERACTIVE)
+        mine = Job.objects.visible_to(self.user).filter(user=self.user).of_kind("")
         return mine.with_names().defer("spec", "labels")
 
 

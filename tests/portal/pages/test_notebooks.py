@@ -225,6 +225,14 @@ def test_an_admin_sees_that_it_exists_and_never_gets_in(cast, client):
     assert client.get(f"/n/{notebook.public_id}/open").status_code == 404
 
 
+def test_the_list_of_jobs_shows_its_starts_only_where_that_is_asked(cast, ada):
+    job = running(made(cast.ada)).job.public_id
+    other = make.job(cast.ada).public_id
+    for path, shown in (("", other), ("?kind=interactive", job), (f"?q={job}", job)):
+        text = page(ada, f"/jobs/{path}")
+        assert [f'id="row-{one}"' in text for one in (job, other)] == [shown == job, shown == other], path
+
+
 def test_home_shows_a_notebook_as_one_and_not_as_a_job(cast, ada):
     notebook = running(made(cast.ada))
     text = page(ada, "/")
