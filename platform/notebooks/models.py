@@ -3,6 +3,7 @@
 import hashlib
 import json
 import uuid
+from collections.abc import Iterable
 
 from django.db import models
 from django.db.models import Q
@@ -11,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.models import Team, User
 from jobs.models import Job, Task
-from jobs.states import JOB_FINAL
+from jobs.states import JOB_FINAL, JobState
 from notebooks.states import NotebookState, derive_state
 
 
@@ -29,6 +30,15 @@ class NotebookQuerySet(models.QuerySet["Notebook"]):
     def started(self) -> "NotebookQuerySet":
         """Those whose newest start is in the queue or holds something."""
         return self.filter(job__isnull=False).exclude(job__state__in=JOB_FINAL)
+
+    def in_states(self, states: Iterable[str]) -> "NotebookQuerySet":
+        """Those whose state is one of these, as derive_state has it."""
+        wanted = Q(job__isnull=True) if derive_state(None, ready=False) in states else Q(pk__in=[])
+        for state in JobState.values:
+            for ready in (False, True):
+                if derive_state(state, ready=ready) in states:
+                    wanted |= Q(job__state=state, ready_at__isnull=not ready)
+        return self.filter(wanted)
 
     def with_names(self) -> "NotebookQuerySet":
         return self.select_related("user", "team", "job", "job__pool")

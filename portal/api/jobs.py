@@ -10,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from common.errors import FieldError, InvalidInput, NotFound, PlatformError
+from common.errors import NotFound, PlatformError
 from events.models import Event
 from jobs.control import hold_job, release_job, retry_job, stop_job
 from jobs.jobfile.load import load_jobfile, load_json
@@ -25,6 +25,7 @@ from portal.api.lists import (
     FieldsQuery,
     PageQuery,
     SortField,
+    StatesField,
     all_of,
     list_of,
     page,
@@ -61,7 +62,7 @@ class JobsQuery(PageQuery):
     label: "name", or "name:value". since: submitted then or later. sort: the newest first where it is left out.
     """
 
-    state = serializers.CharField(max_length=200, required=False)
+    state = StatesField(JobState)
     team = serializers.CharField(max_length=64, required=False)
     pool = serializers.CharField(max_length=64, required=False)
     owner = serializers.CharField(max_length=64, required=False)
@@ -255,7 +256,7 @@ class JobEvents(ApiView):
 
 def filter_jobs(jobs: JobQuerySet, query: dict, request: Request) -> JobQuerySet:
     if states := query.get("state"):
-        jobs = jobs.filter(state__in=_states(states))
+        jobs = jobs.filter(state__in=states)
     if owner := query.get("user") or query.get("owner"):
         jobs = jobs.filter(user__username__iexact=request.user.username if owner == "me" else owner)
     if label := query.get("label"):
@@ -281,11 +282,3 @@ def _find_one(request: Request, job_id: str) -> Job:
     if job is None:
         raise NotFound(kind="job", id=job_id)
     return job
-
-
-def _states(text: str) -> list[str]:
-    known = [state.lower() for state in JobState.values]
-    words = [word.strip().lower() for word in text.split(",") if word.strip()]
-    if wrong := [word for word in words if word not in known]:
-        raise InvalidInput([FieldError("/state", "unknown_value", {"got": wrong[0][:40], "allowed": known})])
-    return [word.upper() for word in words]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Choices, Q, QuerySet
 from django.utils.dateparse import parse_datetime
 from rest_framework import serializers
 from rest_framework.response import Response
@@ -47,6 +47,21 @@ class SortField(serializers.ChoiceField):
 
     def to_representation(self, value: Any) -> str:
         return str(value)
+
+
+class StatesField(serializers.CharField):
+    """One or more of `known`, as the API writes them, with commas between; what is read is a list in upper case."""
+
+    def __init__(self, known: type[Choices], **options: Any):
+        super().__init__(max_length=200, required=False, **options)
+        self.known = [state.lower() for state in known.values]
+
+    def to_internal_value(self, data: Any) -> list[str]:
+        words = [word.strip().lower() for word in super().to_internal_value(data).split(",") if word.strip()]
+        if wrong := [word for word in words if word not in self.known]:
+            about = {"got": wrong[0][:40], "allowed": self.known}
+            raise InvalidInput([FieldError(f"/{self.field_name}", "unknown_value", about)])
+        return [word.upper() for word in words]
 
 
 class FieldsQuery(serializers.Serializer):

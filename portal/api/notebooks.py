@@ -1,6 +1,7 @@
 """Notebooks: list, create, look, change, delete; start, stop, clone, extend."""
 
 from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -15,11 +16,12 @@ from notebooks.services import (
     start_notebook,
     stop_notebook,
 )
+from notebooks.states import NotebookState
 from portal.api.bodies import read_json
 from portal.api.etags import ETAG, IF_MATCH, etag_of, read_if_match
 from portal.api.fields import full_url
 from portal.api.idempotency import KEY, read_once
-from portal.api.lists import PageQuery, list_of, page
+from portal.api.lists import PageQuery, SortField, StatesField, list_of, page, read_moment, read_name
 from portal.api.notebook_shapes import (
     Changes,
     Farewell,
@@ -55,16 +57,31 @@ def show(notebook: Notebook) -> Response:
     return Response(NotebookWhole(notebook).data, headers={"ETag": etag_of(notebook.version)})
 
 
+class NotebooksQuery(PageQuery):
+    """state: one or more, with commas. team: a name. q: part of the name."""
+
+    state = StatesField(NotebookState)
+    team = serializers.CharField(max_length=64, required=False)
+    q = serializers.CharField(max_length=100, required=False)
+    sort = SortField({"name": read_name, "created_at": read_moment})
+
+
 class NotebookList(ApiView):
     scopes = {"GET": READ, "POST": WRITE}
     operations = {"GET": "list_notebooks", "POST": "create_notebook"}
     refusals = {"POST": ("409", "422")}
 
-    @extend_schema(parameters=[PageQuery], responses=list_of(NotebookShape, "NotebookPage"))
+    @extend_schema(parameters=[NotebooksQuery], responses=list_of(NotebookShape, "NotebookPage"))
     def get(self, request: Request) -> Response:
         """One's own notebooks, the newest first."""
-        rows = Notebook.objects.visible_to(request.user).with_names()
-        return page(rows, read_query(request, PageQuery), NotebookShape)
+        query, rows = read_query(request, NotebooksQuery), Notebook.objects.visible_to(request.user).with_names()
+        if states := query.get("state"):
+            rows = rows.in_states(states)
+        if "team" in query:
+            rows = rows.filter(team__name__iexact=query["team"])
+        if "q" in query:
+            rows = rows.filter(name__icontains=query["q"])
+        return page(rows, query, NotebookShape)
 
     @extend_schema(parameters=[KEY], request=NewNotebook, responses={201: NotebookWhole})
     def post(self, request: Request) -> Response:
