@@ -11,7 +11,7 @@ WORKDIR /srv/tessera
 COPY requirements.txt .
 RUN pip install --no-cache-dir --no-deps --only-binary :all: --require-hashes -r requirements.txt
 
-COPY manage.py ./
+COPY manage.py pyproject.toml ./
 COPY platform platform
 COPY portal portal
 COPY scheduler scheduler

@@ -47,7 +47,7 @@ def env_apps_url(name: str, public_url: str) -> str:
     Without it the apps of http://localhost:PORT are at http://*.localhost:PORT; a portal of another name has none.
     """
     localhost = re.sub(r"^http://localhost(?=:|$)", "http://*.localhost", public_url)
-    value = env_text(name, localhost if localhost != public_url else "").rstrip("/")
+    value = (env_text(name) or (localhost if localhost != public_url else "")).rstrip("/")
     if value and not re.fullmatch(r"https?://\*\.[a-z0-9.-]+(:\d+)?", value):
         raise ValueError(f"{name} must be like https://*.apps.example.net, not {value!r}")
     return value
