@@ -27,21 +27,40 @@ WALK_S = 20.0
 def main() -> None:
     """Exits when the answer is sent."""
     die_with_parent()
-    line = socket.socket(fileno=0)
-    request = json.loads(_receive(line))
+    line, request = meet()
     try:
-        os.umask(request["umask"])
-        root = os.open(request["root"], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        if request["nice"]:
-            os.nice(request["nice"])
-        drop_to(request["uid"], request["gid"])
+        root = become_person(request)
         die_with_parent()  # changing the account switched it off
         answer, fds = OPERATIONS[request["do"]](root, **request["args"])
     except OSError as error:
-        answer, fds = {"errno": errno.errorcode.get(error.errno or 0, ""), "words": str(error)}, []
+        answer, fds = refusal(error), []
+    answer_with(line, answer, fds)
+    os._exit(0)
+
+
+def meet() -> tuple[socket.socket, dict]:
+    """(where the answer goes, what is asked)"""
+    line = socket.socket(fileno=0)
+    return line, json.loads(_receive(line))
+
+
+def become_person(request: dict) -> int:
+    """Open the place's root while we may, and give up all rights but the person's. Raises OSError."""
+    os.umask(request["umask"])
+    root = os.open(request["root"], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if request["nice"]:
+        os.nice(request["nice"])
+    drop_to(request["uid"], request["gid"])
+    return root
+
+
+def answer_with(line: socket.socket, answer: dict, fds: list[int]) -> None:
     socket.send_fds(line, [b"{"], fds)
     line.sendall(json.dumps(answer).encode()[1:])
-    os._exit(0)
+
+
+def refusal(error: OSError) -> dict:
+    return {"errno": errno.errorcode.get(error.errno or 0, ""), "words": str(error)}
 
 
 Answer = tuple[dict, list[int]]

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from common.errors import Conflict, FieldError, InvalidInput, NameTaken, NotFound, NotPermitted, Unavailable
 from runtimes.file_child import PART, WALK_S
@@ -25,7 +25,7 @@ log = logging.getLogger("tessera.files")
 LONGEST_PATH, LONGEST_NAME = 4000, 255
 ANSWER_WITHIN_S = 30.0
 SOURCE = str(Path(__file__).resolve().parents[1])
-CODE = f"import sys; sys.path[:0] = [{SOURCE!r}]; from runtimes.file_child import main; main()"
+CODE = "import sys; sys.path[:0] = [{!r}]; from runtimes.{} import main; main()"
 
 # How new things are closed to others: a home is its person's alone, a team's folder is the whole team's to write.
 UMASKS = {"home": 0o022, "team": 0o007}
@@ -115,6 +115,20 @@ class FileStore:
         """A descriptor, which the caller closes, and what it is of. Raises Conflict (not_a_file) too."""
         return self._open("open_to_read", path=check_path(path))
 
+    def open_archive(self, path: str, name: str) -> "Archive":
+        """A folder as a tar archive, made while it is read; in it the folder is called `name`."""
+        args = {"path": check_path(path), "name": name}
+        child, answer, fds = _ask_child(self._request("", args), "archive_child")
+        try:
+            _refuse_errors(answer)
+            if len(fds) != 1 or not stat.S_ISFIFO(os.fstat(fds[0]).st_mode):
+                raise Unavailable()
+        except BaseException:
+            _close(fds)
+            _end(child)
+            raise
+        return Archive(fds[0], child)
+
     def make_folder(self, path: str) -> None:
         self._do("make_folder", path=_something(path), mode=0o777)
 
@@ -159,8 +173,11 @@ class FileStore:
         return answer
 
     def _ask(self, do: str, args: dict) -> tuple[dict, list[int]]:
+        return _exchange(self._request(do, args))
+
+    def _request(self, do: str, args: dict) -> dict:
         about = {"root": str(self._ready()), "umask": UMASKS[self.place.kind], "uid": self.uid, "gid": self.gid}
-        return _exchange({**about, "nice": 0, "do": do, "args": args})
+        return {**about, "nice": 0, "do": do, "args": args}
 
     def _ready(self) -> Path:
         try:
@@ -169,6 +186,27 @@ class FileStore:
             log.error("no place for %s %s: %s", self.place.kind, self.place.number, error)
             raise Unavailable() from error
         return place_path(self.root, self.place).absolute()
+
+
+class Archive:
+    """An archive that a child writes into a pipe as it is read. Whoever has it closes it."""
+
+    def __init__(self, fd: int, child: subprocess.Popen):
+        self.fd, self._child = fd, child
+
+    def read(self, most: int) -> bytes:
+        """b"" at the end of a whole archive. Waits for the disk. Raises OSError where it cannot be finished."""
+        piece = os.read(self.fd, most)
+        if not piece and self._child.wait() != 0:
+            raise OSError("The archive broke off.")
+        return piece
+
+    def close(self) -> None:
+        """Any number of times."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            _end(self._child)
+        self.fd = -1
 
 
 def measure_place(
@@ -194,32 +232,41 @@ def measure_place(
 
 def _exchange(request: dict) -> tuple[dict, list[int]]:
     """One child, one question. Raises Unavailable when it does not answer in time, and what ANSWERS says."""
-    answer, fds = _ask_child(request)
-    if "errno" in answer:
+    child, answer, fds = _ask_child(request, "file_child")
+    _end(child)
+    try:
+        _refuse_errors(answer)
+    except BaseException:
         _close(fds)
-        _refuse(answer)
+        raise
     return answer, fds
 
 
-def _ask_child(request: dict) -> tuple[dict, list[int]]:
+def _ask_child(request: dict, module: str) -> tuple[subprocess.Popen, dict, list[int]]:
+    """(the child, which has said all that it says here, its answer, descriptors). Raises Unavailable."""
     ours, its = socket.socketpair()
     with ours:
         ours.settimeout(ANSWER_WITHIN_S)
         quiet = subprocess.DEVNULL
-        argv = [sys.executable, "-I", "-S", "-X", "utf8", "-c", CODE]
+        argv = [sys.executable, "-I", "-S", "-X", "utf8", "-c", CODE.format(SOURCE, module)]
         with its:
             child = subprocess.Popen(argv, stdin=its.fileno(), stdout=quiet, cwd="/", env={"LANG": "C.UTF-8"})
         try:
             ours.sendall(json.dumps(request).encode())
             ours.shutdown(socket.SHUT_WR)
             said, fds, *_ = socket.recv_fds(ours, 65536, 1)
-            return _hear(ours, said, fds), fds
-        except OSError as error:
+            return child, _hear(ours, said, fds), fds
+        except BaseException as error:
+            _end(child)
+            if not isinstance(error, OSError):
+                raise
             log.error("no answer about files: %s", error)
             raise Unavailable() from error
-        finally:
-            child.send_signal(signal.SIGKILL)  # it has said all, or too little for too long
-            child.wait()
+
+
+def _end(child: subprocess.Popen) -> None:
+    child.send_signal(signal.SIGKILL)
+    child.wait()
 
 
 def _hear(line: socket.socket, said: bytes, fds: list[int]) -> dict:
@@ -236,7 +283,9 @@ def _hear(line: socket.socket, said: bytes, fds: list[int]) -> dict:
         raise
 
 
-def _refuse(answer: dict) -> NoReturn:
+def _refuse_errors(answer: dict) -> None:
+    if "errno" not in answer:
+        return
     if make := ANSWERS.get(answer["errno"]):
         raise make()
     log.error("files: %s", answer["words"])

@@ -23,7 +23,7 @@ from portal.api.file_shapes import (
 )
 from portal.api.lists import FieldsQuery, all_of, list_of
 from portal.api.view import ApiView, read_query
-from portal.downloads import send_file
+from portal.downloads import send_archive, send_file
 
 RANGE = OpenApiParameter("Range", str, OpenApiParameter.HEADER, description="One range, such as bytes=1000-.")
 
@@ -85,6 +85,27 @@ class Content(ApiView):
         shelf, path = _named(request, write=True)
         record_removal(shelf=shelf, freed_bytes=shelf.store.remove(path))
         return Response(status=204)
+
+
+class FolderContent(ApiView):
+    scopes = {"GET": ("files:read",)}
+    operations = {"GET": "read_folder"}
+    renderer_classes = [AnyBytes, JSONRenderer]
+
+    @extend_schema(
+        parameters=[PlainPathQuery],
+        responses={
+            (200, "application/octet-stream"): OpenApiResponse(
+                {"type": "string", "format": "binary"}, "The folder as a tar archive, always as a download."
+            )
+        },
+    )
+    def get(self, request: Request) -> HttpResponseBase:
+        """All that lies in a folder, as one tar archive; "" is the place itself. What the caller may not read is named
+        in its last member."""
+        query = read_query(request, PlainPathQuery)
+        shelf = find_shelf(request.user, query["place"])
+        return send_archive(shelf.store, query["path"], shelf.name_of(query["path"]))
 
 
 class Move(ApiView):

@@ -99,6 +99,7 @@ urlpatterns = [
     path("files", files.FolderView.as_view(), name="api-files"),
     path("files/places", files.Places.as_view(), name="api-file-places"),
     path("files/content", files.Content.as_view(), name="api-file-content"),
+    path("files/archive", files.FolderContent.as_view(), name="api-file-archive"),
     path("files:move", files.Move.as_view(), name="api-file-move"),
     path("files:mkdir", files.Mkdir.as_view(), name="api-file-mkdir"),
     path("files/uploads", uploads.Uploads.as_view(), name="api-uploads"),

@@ -20,7 +20,7 @@ from common.words import error_words
 from files.shelves import HOME, TEAM, Shelf, find_shelf, list_shelves
 from files.uploads import CHUNK_BYTES
 from files.usage import Used, load_used, record_removal
-from portal.downloads import image_type, send_file, send_image
+from portal.downloads import image_type, send_archive, send_file, send_image
 from portal.pages.entry import signed_in
 from portal.pages.file_view import Row, address, crumbs_of, join, rows_of, show_name, text_of
 from portal.partial import render_page
@@ -99,6 +99,13 @@ def view_file(request: HttpRequest) -> HttpResponse:
 def download_file(request: HttpRequest) -> HttpResponseBase:
     shelf, path = _named(request, request.GET)
     return send_file(request, shelf.store, path)
+
+
+@signed_in
+@require_safe
+def download_folder(request: HttpRequest) -> HttpResponseBase:
+    shelf, path = _named(request, request.GET)
+    return send_archive(shelf.store, path, shelf.name_of(path))
 
 
 @signed_in

@@ -54,6 +54,7 @@ urlpatterns = [
     path("files/team/<str:name>/", files.show_team, name="files_team"),
     path("files/view", files.view_file, name="file_view"),
     path("files/content", files.download_file, name="file_content"),
+    path("files/archive", files.download_folder, name="file_archive"),
     path("files/image", files.show_image, name="file_image"),
     path("files/mkdir", files.make_folder, name="file_mkdir"),
     path("files/move", files.move_file, name="file_move"),

@@ -1,15 +1,18 @@
 """People's files by the child: nothing outside the place, nothing as root, nothing half done."""
 
 import errno
+import io
+import json
 import os
 import socket
 import stat
+import tarfile
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from common.errors import Conflict, InvalidInput, NameTaken, NotFound, NotPermitted, PlatformError
-from runtimes import beneath, file_child, storage
+from runtimes import archive_child, beneath, file_child, storage
 from runtimes.places import Place, ensure_place, place_path
 from runtimes.storage import FileStore, check_path, measure_place
 
@@ -290,6 +293,81 @@ def test_what_is_made_belongs_to_the_person(home, team, files):
     assert _owner(mine) == (UID, TEAM_GID, 0o700) and _owner(ours) == (0, TEAM_GID, 0o2770)
     assert _owner(mine / "d") == (UID, TEAM_GID, 0o755) and _owner(mine / "d/f") == (UID, TEAM_GID, 0o644)
     assert _owner(ours / "d") == (UID, TEAM_GID, 0o2770) and _owner(ours / "d/f") == (UID, TEAM_GID, 0o660)
+
+
+def packed(store, path, name="top"):
+    """{name: content, or where a link leads, or "/" for a folder} of an archive, and the archive."""
+    archive = store.open_archive(path, name)
+    data = b"".join(iter(lambda: archive.read(10_000), b""))
+    archive.close()
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        found = {one.name: tar.extractfile(one).read() if one.isfile() else "/" for one in tar}
+        return found | {one.name: one.linkname for one in tar if one.issym()}
+
+
+def test_an_archive_holds_files_folders_and_links_and_follows_none(home, top):
+    home.make_folder("d")
+    home.make_folder("d/empty")
+    put(home, "d/run.sh", b"#!/bin/sh")
+    (top / "d/run.sh").chmod(0o755)
+    (top / "d/out").symlink_to("/etc")
+    os.mkfifo(top / "d/pipe")
+    put(home, "d/ü", b"x")
+    found = packed(home, "d")
+    left_out = found.pop(f"top/{archive_child.LEFT_OUT}")
+    assert json.loads(left_out) == ["top/pipe"]
+    assert found == {"top": "/", "top/empty": "/", "top/run.sh": b"#!/bin/sh", "top/out": "/etc", "top/ü": b"x"}
+
+
+@root_only
+def test_an_archive_leaves_out_what_the_person_may_not_read_and_says_so(home, top):
+    put(home, "open", b"x")
+    (top / "roots").write_text("secret")
+    (top / "closed").mkdir(mode=0o700)
+    for path in (top / "roots", top / "closed"):
+        os.chmod(path, 0o600)
+    found = packed(home, "")
+    assert sorted(json.loads(found.pop(f"top/{archive_child.LEFT_OUT}"))) == ["top/closed", "top/roots"]
+    assert found == {"top": "/", "top/open": b"x"}
+
+
+def test_what_shrinks_while_it_is_packed_is_filled_up_and_the_rest_is_whole(tmp_path, monkeypatch):
+    (tmp_path / "shrinks").write_bytes(b"x" * 5000)
+    (tmp_path / "stays").write_bytes(b"stays")
+    read, out = os.read, os.open(tmp_path / "out.tar", os.O_WRONLY | os.O_CREAT)
+
+    def reads(fd, count):
+        if os.fstat(fd).st_size == 5000:
+            os.truncate(tmp_path / "shrinks", 10)
+        return read(fd, count)
+
+    monkeypatch.setattr(os, "read", reads)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    archive_child.pack(folder, "top", out)
+    os.close(folder)
+    with tarfile.open(tmp_path / "out.tar") as tar:
+        assert tar.extractfile("top/shrinks").read() == b"x" * 10 + bytes(4990)
+        assert tar.extractfile("top/stays").read() == b"stays"
+
+
+def test_an_archive_that_nobody_takes_or_that_breaks_off_leaves_no_child(home, top):
+    (top / "large").write_bytes(bytes(4 << 20))
+    before = sorted(os.listdir("/proc/self/fd"))
+    given_up = home.open_archive("", "top")
+    assert given_up.read(1000)
+    given_up.close()
+    given_up.close()
+    broken = home.open_archive("", "top")
+    broken._child.kill()
+    with pytest.raises(OSError, match="broke off"):
+        while broken.read(1 << 20):
+            pass
+    broken.close()
+    with pytest.raises(NotFound):
+        home.open_archive("none", "top")
+    assert sorted(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
 
 
 @root_only

@@ -1,11 +1,13 @@
 """Files by the API: whose they are, how they come in pieces and leave as downloads, and where they end."""
 
 import fcntl
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import tarfile
 from datetime import timedelta
 from uuid import uuid4
 
@@ -82,15 +84,15 @@ def code_of(answer, status):
     return answer.json()["code"]
 
 
-async def read(api, path, place="home", **headers):
+async def read(api, path, place="home", at="content", **headers):
     """As in life, by way of ASGI."""
-    response = await _asgi(api, {"place": place, "path": path}, headers)
+    response = await _asgi(api, {"place": place, "path": path}, headers, at)
     return response, b"".join([piece async for piece in response.streaming_content])
 
 
-async def _asgi(api, query, headers):
+async def _asgi(api, query, headers, at="content"):
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return await AsyncClient().get("/api/v1/files/content", query, headers={**api.headers, **named})
+    return await AsyncClient().get(f"/api/v1/files/{at}", query, headers={**api.headers, **named})
 
 
 def test_a_file_is_sent_listed_moved_and_deleted(ada, home):
@@ -420,6 +422,36 @@ async def test_everything_leaves_as_a_download(committed, settings):
             "sandbox" in response["Content-Security-Policy"] and "script-src" not in response["Content-Security-Policy"]
         )
         assert response["Cross-Origin-Resource-Policy"] == "same-origin"
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_folder_leaves_as_one_archive(committed, settings):
+    ada, home = committed
+    (home / "runs/deep").mkdir(parents=True)
+    (home / "runs/deep/large").write_bytes(b"x" * 300_000)
+    (home / f"runs/{PART}half").write_bytes(b"half")
+    response, body = await read(ada, "runs", at="archive")
+    assert response["Content-Disposition"] == 'attachment; filename="runs.tar"' and "sandbox" in str(response.headers)
+    assert (response["Content-Type"], response["X-Content-Type-Options"]) == ("application/octet-stream", "nosniff")
+    with tarfile.open(fileobj=io.BytesIO(body)) as archive:
+        assert archive.getnames() == ["runs", "runs/deep", "runs/deep/large"]
+        assert archive.extractfile("runs/deep/large").read() == b"x" * 300_000
+    whole, body = await read(ada, "", at="archive")
+    assert 'filename="ada.tar"' in whole["Content-Disposition"] and b"ada/runs/deep/large" in body
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_an_archive_is_only_for_those_who_may_and_of_folders(committed):
+    ada, home = committed
+    (home / "file").touch()
+    (home / "out").symlink_to("/etc")
+    for place, path, status in (
+        ("home", "file", 404),
+        ("home", "none", 404),
+        ("home", "out", 403),
+        ("team:x", "", 404),
+    ):
+        assert (await _asgi(ada, {"place": place, "path": path}, {}, at="archive")).status_code == status
 
 
 @pytest.mark.django_db(transaction=True)
