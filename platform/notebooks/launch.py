@@ -29,7 +29,7 @@ COMMAND = """
 if [ ! -x "$TESSERA_TOOLS/bin/python" ]; then echo "The environment for notebooks is not there." >&2; exit 3; fi
 mkdir -p "$HOME/{folder}" && cd "$HOME/{folder}" || exit 3
 page=/lab
-if [ -z "$(ls {tabs} 2>/dev/null)" ]; then
+if ! grep -qs ipynb {tabs}/*; then
   [ -n "$(ls)" ] || echo '{empty}' >{first}
   [ ! -e {first} ] || page=/lab/tree/{first}
 fi
