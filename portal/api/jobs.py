@@ -59,7 +59,8 @@ def find_job(request: Request, job_id: str) -> Job:
 class JobsQuery(PageQuery):
     """state: one or more, with commas. user (or owner): a user name, or "me". q: part of the name, or an id.
 
-    label: "name", or "name:value". since: submitted then or later. sort: the newest first where it is left out.
+    label: "name", or "name:value". since: submitted then or later. sort: the newest first where it is left out. kind:
+    all but interactive where it is left out, since those are the starts of notebooks.
     """
 
     state = StatesField(JobState)
@@ -262,8 +263,7 @@ def filter_jobs(jobs: JobQuerySet, query: dict, request: Request) -> JobQuerySet
     if label := query.get("label"):
         name, colon, value = label.partition(":")
         jobs = jobs.filter(labels__contains={name: value}) if colon else jobs.filter(labels__has_key=name)
-    if "kind" in query:
-        jobs = jobs.filter(kind=query["kind"])
+    jobs = jobs.of_kind(query.get("kind", ""))
     if "since" in query:
         jobs = jobs.filter(submitted_at__gte=query["since"])
     for name in ("team", "pool"):

@@ -151,3 +151,14 @@ def test_one_that_is_started_keeps_its_files(ada, explore, folder):
     ada.post(f"{explore}:start", {})
     refused = ada.delete(f"{explore}?confirm=explore&with_files=true")
     assert (refused.status_code, refused.json()["code"]) == (409, "notebook_started") and folder.exists()
+
+
+def test_its_start_is_among_the_jobs_only_where_that_is_asked(ada, explore):
+    job = ada.post(f"{explore}:start", {}).json()["job"]
+    other = ada.post("jobs", {"run": "true"}).json()["id"]
+
+    def listed(**query):
+        return [one["id"] for one in ada.get("jobs", query).json()["results"]]
+
+    assert (listed(), listed(kind="batch"), listed(kind="interactive")) == ([other], [other], [job])
+    assert ada.get(f"jobs/{job}").json()["kind"] == "interactive"
