@@ -56,7 +56,7 @@ class Door:
         self.socket = _listen(task)
         self.listeners = Listeners()
         self.guests: dict[int, Guest] = {}  # by the descriptor of the connection
-        self.programs: dict[int, Guest] = {}  # by pid
+        self.programs: dict[int, Guest] = {}  # that run, by pid
         self.hung_up: list[tuple[float, list[Process]]] = []  # when they are killed who are still there
         poll.register(self.socket, select.POLLIN)
 
@@ -79,9 +79,7 @@ class Door:
         """status: as of waitpid. Does nothing for what is no guest's program."""
         guest = self.programs.pop(pid, None)
         if guest is not None:
-            guest.tell(exit=os.waitstatus_to_exitcode(status))
-            guest.pid = 0
-            self._dismiss(guest)
+            guest.tell(exit=os.waitstatus_to_exitcode(status))  # and it may go on with what the program left running
 
     def close(self) -> None:
         """Nobody comes in any more, and all programs are hung up. Any number of times."""
@@ -108,7 +106,6 @@ class Door:
         del self.guests[guest.conn.fileno()]
         guest.conn.close()
         if guest.pid:
-            del self.programs[guest.pid]
             self._hang_up(guest)
 
     def _hear(self, guest: Guest) -> None:
@@ -133,7 +130,7 @@ class Door:
 
     def _do(self, guest: Guest, wish: dict, fds: list[int]) -> None:
         if "signal" in wish:
-            if guest.pid:
+            if self._runs(guest):
                 self._signal(guest.pid, wish["signal"])
         elif self.socket.fileno() < 0:
             guest.tell(error="This task is ending.")
@@ -171,13 +168,16 @@ class Door:
         session. What it left behind with other ends, as `server >log 2>&1 </dev/null &` is, stays until the task ends:
         an editor that lost its connection comes back to its server.
         """
-        program = look(guest.pid)
+        program = look(guest.pid) if self._runs(guest) else None
         others = [one for one in in_group(guest.pid) if one.pid != guest.pid and holds_one(one.pid, guest.ends)]
         going = [program, *others] if program else others
         for process in going:
             send(process, signal.SIGHUP)
             send(process, signal.SIGCONT)  # a stopped one would not hear it
         self.hung_up.append((time.monotonic() + HANG_UP_S, going))
+
+    def _runs(self, guest: Guest) -> bool:
+        return self.programs.get(guest.pid) is guest
 
     def _signal(self, pid: int, number: int) -> None:
         """To its process group."""

@@ -258,12 +258,24 @@ async def test_closing_hangs_up_and_then_kills(world):
 async def test_closing_ends_what_holds_the_sessions_streams_and_nothing_else(world):
     """A server that an editor leaves behind has streams of its own, though neither a session nor a group."""
     uuid = await running(world)
-    script = "sleep 65 >log 2>&1 </dev/null & sleep 66 </dev/null & sh -c 'trap \"\" HUP; sleep 67; :' & echo up; wait"
+    own, stubborn, shared = (f"{seconds}.{int(uuid[:6], 16)}" for seconds in (65, 66, 67))  # other tests sleep too
+    script = f"sleep {own} >log 2>&1 </dev/null & (trap '' HUP; sleep {stubborn}) & sleep {shared} & wait"
     session = await enter(world).exec(uuid, ["sh", "-c", script])
-    await until_seen(session, "up")
+    sleeping = f"pgrep -fx 'sleep ({own}|{stubborn}|{shared})'"
+    await output(world, uuid, f"until [ $({sleeping} | wc -l) = 3 ]; do sleep 0.02; done")
     await session.close()
-    await output(world, uuid, "while pgrep -fx 'sleep 6[67]' >/dev/null; do sleep 0.02; done")
-    assert await output(world, uuid, "pgrep -fx 'sleep 65' | wc -l") == "1\n"
+    await output(world, uuid, f"until [ $({sleeping} | wc -l) = 1 ]; do sleep 0.02; done")
+    assert await output(world, uuid, f"pgrep -fx 'sleep {own}' | wc -l") == "1\n"
+
+
+async def test_what_a_program_left_with_the_sessions_streams_talks_on_and_ends_with_the_session(world):
+    uuid = await running(world)
+    left = f"sleep 68.{int(uuid[:6], 16)}"
+    session = await enter(world).exec(uuid, ["sh", "-c", f"(sleep 0.2; echo later; {left}) & exit 7"])
+    assert await session.wait() == 7
+    assert await session.read() == b"later\n"
+    await session.close()
+    await output(world, uuid, f"while pgrep -fx '{left}' >/dev/null; do sleep 0.02; done")
 
 
 async def test_killing_the_one_who_holds_a_session_hangs_it_up(plain):
