@@ -58,9 +58,7 @@ def begin_upload(*, user: User, place: str, path: str, size: int, replace: bool 
 
 def find_upload(user: User, uuid: UUID) -> Upload:
     """One of the person's own, with `sent` as the disk has it. Raises NotFound."""
-    upload = Upload.objects.select_related("team").filter(user=user, uuid=uuid).first()
-    if upload is None:
-        raise NotFound(kind="upload", id=uuid.hex)
+    upload = _find(user, uuid)
     if upload.finished_at is None:
         fd = _open(upload, find_shelf(user, upload.shelf, write=True))
         upload.sent = os.fstat(fd).st_size
@@ -73,7 +71,7 @@ def append(*, user: User, uuid: UUID, offset: int, pieces: Iterable[bytes]) -> U
 
     Raises Conflict: wrong_offset with the right one, upload_busy, upload_too_long, no_room, disk_full; NameTaken.
     """
-    upload = find_upload(user, uuid)
+    upload = _find(user, uuid)
     if upload.finished_at is not None:
         raise Conflict("wrong_offset", offset=upload.size)
     shelf = find_shelf(user, upload.shelf, write=True)
@@ -91,7 +89,7 @@ def append(*, user: User, uuid: UUID, offset: int, pieces: Iterable[bytes]) -> U
 
 def drop_upload(*, user: User, uuid: UUID) -> None:
     """What was sent is thrown away. A finished file stays."""
-    upload = find_upload(user, uuid)
+    upload = _find(user, uuid)
     if upload.finished_at is None:
         _drop(upload, find_shelf(user, upload.shelf, write=True))
 
@@ -107,6 +105,13 @@ def sweep_uploads() -> int:
         except PlatformError as error:
             log.warning("upload %s stays: %s", upload, error)
     return gone + Upload.objects.filter(finished_at__isnull=False, counted__gte=F("size")).delete()[0]
+
+
+def _find(user: User, uuid: UUID) -> Upload:
+    upload = Upload.objects.select_related("team").filter(user=user, uuid=uuid).first()
+    if upload is None:
+        raise NotFound(kind="upload", id=uuid.hex)
+    return upload
 
 
 def _finish(upload: Upload, shelf: Shelf, fd: int) -> None:

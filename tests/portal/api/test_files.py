@@ -200,7 +200,8 @@ def test_a_place_that_filled_up_meanwhile_refuses_the_next_piece(ada, home, sett
     assert piece(ada, id, 0, b"x" * 50_000).status_code == 200
     (home / "by-a-job").write_bytes(os.urandom(2_000_000))
     PlaceUsage.objects.update(bytes=2_000_000, measured_at=timezone.now())
-    assert code_of(piece(ada, id, 50_000, b"x" * 50_000), 409) == "no_room"
+    refused = piece(ada, id, 50_000, b"x" * 50_000)
+    assert code_of(refused, 409) == "no_room" and "Delete something first" in refused.json()["detail"]
     (home / "by-a-job").unlink()
     PlaceUsage.objects.update(measured_at=timezone.now() - timedelta(minutes=1))  # so that it looks again
     assert piece(ada, id, 50_000, b"x" * 50_000).json()["done"]
@@ -309,6 +310,9 @@ def test_an_upload_is_given_up_and_leaves_nothing(ada, home):
     id = begin(ada, "a", 10).json()["id"]
     assert ada.delete(f"files/uploads/{id}").status_code == 204
     assert os.listdir(home) == [] and ada.get(f"files/uploads/{id}").status_code == 404
+    id = begin(ada, "b", 10).json()["id"]
+    next(home.glob(f"{PART}*")).unlink()  # by a job
+    assert piece(ada, id, 0, b"x").status_code == 404 and ada.delete(f"files/uploads/{id}").status_code == 204
 
 
 def test_a_person_has_so_many_uploads_at_once(ada, monkeypatch):
