@@ -71,7 +71,7 @@ class NotebookForm(forms.Form):
 
 
 class SettingsForm(NotebookForm):
-    """Everything but the name and the team, which never change."""
+    """Everything but the name, which does not wait for the next start, and the team, which never changes."""
 
     def __init__(self, user: User, *args: object, **named: object):
         super().__init__(user, *args, **named)
