@@ -24,6 +24,7 @@ log = logging.getLogger("tessera.files")
 
 LONGEST_PATH, LONGEST_NAME = 4000, 255
 ANSWER_WITHIN_S = 30.0
+PACKS_NICE = 10  # an archive takes long, and everything else is somebody waiting
 SOURCE = str(Path(__file__).resolve().parents[1])
 CODE = "import sys; sys.path[:0] = [{!r}]; from runtimes.{} import main; main()"
 
@@ -118,7 +119,7 @@ class FileStore:
     def open_archive(self, path: str, name: str) -> "Archive":
         """A folder as a tar archive, made while it is read; in it the folder is called `name`."""
         args = {"path": check_path(path), "name": name}
-        child, answer, fds = _ask_child(self._request("", args), "archive_child")
+        child, answer, fds = _ask_child(self._request("", args) | {"nice": PACKS_NICE}, "archive_child")
         try:
             _refuse_errors(answer)
             if len(fds) != 1 or not stat.S_ISFIFO(os.fstat(fds[0]).st_mode):

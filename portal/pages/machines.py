@@ -218,8 +218,9 @@ class Machine:
 
     @property
     def process_limit(self) -> str:
-        facts = self.node.facts
-        return _fact(PROCESS_LIMITS, facts.get("process_limit", "")) % {"most": facts.get("processes_most", "")}
+        limit, most = (self.node.facts.get(name, "") for name in ("process_limit", "processes_most"))
+        words = _fact(PROCESS_LIMITS, limit)
+        return words % {"most": most} if limit in PROCESS_LIMITS else words
 
     @property
     def cpu_pinning(self) -> str:
