@@ -11,6 +11,8 @@ import schemathesis
 from api_client import Api
 from described_world import World, make_room
 from django.core.handlers.wsgi import WSGIHandler
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from schemathesis.checks import not_a_server_error
@@ -29,6 +31,16 @@ ROOT = Path(__file__).parents[3]
 OWN_TESTS = ["read_log", "stream_events", "read_file", "read_folder", "upload_code", "append_to_upload"]
 NO_HURRY = {"deadline": None, "suppress_health_check": list(HealthCheck), "database": None}
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+
+@pytest.fixture
+def one_connection(db):
+    """Whole requests by WSGI stay in this test's transaction, as those of Django's own test client do."""
+    request_started.disconnect(close_old_connections)
+    request_finished.disconnect(close_old_connections)
+    yield
+    request_started.connect(close_old_connections)
+    request_finished.connect(close_old_connections)
 
 
 @pytest.fixture
