@@ -8,12 +8,10 @@ import sys
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 
 import make
 import pytest
 from django.conf import settings
-from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.db import connections
 from playwright.sync_api import expect
 
@@ -99,12 +97,9 @@ def task(cast):
 @pytest.fixture
 def page(chromium, web, cast, task):
     """A terminal of ada's in a window of 1000 x 700. Whatever the policy refuses or a script throws fails the test."""
-    store = import_module(settings.SESSION_ENGINE).SessionStore()
-    store[SESSION_KEY], store[BACKEND_SESSION_KEY] = str(cast.ada.pk), settings.AUTHENTICATION_BACKENDS[0]
-    store[HASH_SESSION_KEY] = cast.ada.get_session_auth_hash()
-    elsewhere(store.create)
+    session = elsewhere(make.session, cast.ada)
     context = chromium.new_context(base_url=web.address, viewport={"width": 1000, "height": 700})
-    context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": store.session_key, "url": web.address}])
+    context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": web.address}])
     page, wrong = context.new_page(), []
     page.on("console", lambda message: wrong.append(message.text) if "Content Security" in message.text else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
