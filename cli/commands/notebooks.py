@@ -77,7 +77,9 @@ def stop(ctx: typer.Context, name: Name) -> None:
     """Stop a notebook; its files stay."""
     session: Session = ctx.obj
     client = session.client()
-    _show(session, client.post(_path(find(client, name), ":stop")))
+    one = client.post(_path(find(client, name), ":stop"))
+    state = one["state"] if one["state"] in OVER else "being stopped"
+    session.show(one, [one["name"]], [f"{one['name']} ({one['id']}) is {state}."])
 
 
 @nb.command("rename", cls=Command)

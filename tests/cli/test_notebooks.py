@@ -58,6 +58,12 @@ def test_waiting_until_it_is_ready_or_has_failed(here, tessera, monkeypatch):
     assert tessera("nb", "start", "explore", "--wait", "--timeout", "0s").exit_code == 5
 
 
+@pytest.mark.parametrize(("state", "told"), [("running", "being stopped"), ("stopped", "stopped")])
+def test_stopping_says_what_it_comes_to(here, tessera, state, told):
+    here.on("POST /notebooks/nb-5:stop", (200, a_notebook(state)))
+    assert tessera("nb", "stop", "explore").stdout == f"explore (nb-5) is {told}.\n"
+
+
 def test_opening_says_the_address(here, tessera):
     assert tessera("open", "explore").stdout == f"{here.url}/n/nb-5/open\n"
     assert tessera("open", "explore", "--in", "vscode").stdout == "vscode://vscode-remote/ssh-remote+explore/\n"
