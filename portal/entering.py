@@ -23,8 +23,13 @@ from jobs.states import HOLDING, TaskState
 from notebooks.models import Notebook
 from runtimes.base import Access
 
-LOGIN_SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash -l; exec sh -l")
-"""What a person gets who asks for no program."""
+SHELL = """[ -z "$NOTEBOOK_FOLDER" ] || cd "$HOME/$NOTEBOOK_FOLDER"
+command -v bash >/dev/null 2>&1 || exec sh -l
+[ -z "$NOTEBOOK_FOLDER" ] || exec bash -l -c 'PATH="$TESSERA_TOOLS/bin:$PATH" exec bash'
+exec bash -l
+"""
+LOGIN_SHELL = ("/bin/sh", "-c", SHELL)
+"""What a person gets who asks for no program: in a notebook, its folder and the Python that its pages run with."""
 
 NOTEBOOK_ID = re.compile(r"nb-([1-9][0-9]{0,17})")
 JOB_NAME = re.compile(r"job-([1-9][0-9]{0,17})(?:\.([A-Za-z0-9_-]{1,32})\.([0-9]{1,6}))?")

@@ -59,6 +59,7 @@ def build_spec(notebook: Notebook, *, hours: int | None, gpu: str | None) -> Job
         run=COMMAND.format(
             folder=notebook.folder, port=JUPYTER_PORT, first=FIRST, tabs=TABS, empty=json.dumps(EMPTY_PAGE)
         ),
+        env={**kept.env, "NOTEBOOK_FOLDER": notebook.folder},  # where its shells begin
         gpu=kept.gpu if gpu is None else parse_gpu(gpu),
         time_s=None if hours is None else hours * 3600,
         max_time_s=None,
