@@ -48,7 +48,13 @@ LOOKS = {
     "webhook_disabled": ("plug-connected-x", "idle"),
     "quota_changed": ("gauge", "next"),
 }
-PAGES = {"job": ("job", "job_id"), "notebook": ("notebook", "notebook_id"), "quota": ("quota", "")}
+# Kind of object -> (page, what its address names, by which column of the notice).
+PAGES = {
+    "job": ("job", "job_id", "label"),
+    "notebook": ("notebook", "notebook_id", "label"),
+    "webhook": ("webhook", "webhook_id", "object_id"),
+    "quota": ("quota", "", ""),
+}
 
 
 @dataclass(frozen=True)
@@ -95,8 +101,8 @@ def _text(row: Notice) -> str:
 
 
 def _path(row: Notice) -> str:
-    name, part = PAGES.get(row.object_kind, ("", ""))
+    name, part, column = PAGES.get(row.object_kind, ("", "", ""))
     try:
-        return reverse(name, kwargs={part: row.label} if part else {}) if name else ""
+        return reverse(name, kwargs={part: getattr(row, column)} if part else {}) if name else ""
     except NoReverseMatch:
         return ""

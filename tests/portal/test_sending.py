@@ -20,6 +20,7 @@ from common.errors import Conflict
 from events.models import Delivery, Event, Notice, Webhook
 from events.outgoing import PAUSES_S
 from jobs.states import TaskState
+from portal.notice_words import view_notice
 from portal.tasks import AT_ONCE, send
 
 pytestmark = pytest.mark.django_db
@@ -78,6 +79,7 @@ def test_after_a_day_of_failing_it_is_switched_off_and_the_leads_are_told(cast, 
     assert webhook.disabled_at and webhook.disabled_why == "failing"
     notice = Notice.objects.get(kind="webhook_disabled")
     assert (notice.user_id, notice.label) == (cast.bob.pk, webhook.public_id)
+    assert view_notice(notice).path == f"/settings/webhooks/{webhook.pk}/"
 
 
 def test_gone_means_gone_at_once(cast, receiver):
