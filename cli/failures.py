@@ -48,7 +48,7 @@ def refusal_of(status: int, body: bytes, server: str, subject: str = "") -> Refu
         return Refused(SERVER, _no_problem(status, server), status=status)
     code = str(problem.get("code", ""))
     lines = _lines(problem) or [f"{server} answered {status}."]
-    if status == 401:
+    if status == 401 or code == "missing_scope":
         lines.append(_other_token(server))
     if status == 404 and subject:
         lines[0] = f"{plain(subject)}: {lines[0]}"
