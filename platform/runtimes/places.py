@@ -60,7 +60,7 @@ def ensure_place(root: str | os.PathLike, place: Place, *, uid: int | None, gid:
 
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # NFS locks what may be written
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield

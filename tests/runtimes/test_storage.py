@@ -1,5 +1,6 @@
 """People's files by the child: nothing outside the place, nothing as root, nothing half done."""
 
+import ctypes
 import errno
 import io
 import json
@@ -8,6 +9,7 @@ import socket
 import stat
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -86,6 +88,30 @@ def test_nothing_is_overwritten_unless_asked(home):
     with pytest.raises(NameTaken):
         home.move("b", "a")
     assert content(home, "a") == b"new"
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["as here", "as on NFS"])
+def test_a_rename_replaces_nothing_whatever_the_file_system_knows(tmp_path, knows, monkeypatch):
+    def refused(*_):
+        ctypes.set_errno(errno.EINVAL)
+        return -1
+
+    if not knows:
+        monkeypatch.setattr(beneath, "_libc", SimpleNamespace(renameat2=refused, syscall=beneath._libc.syscall))
+    for name in ("d", "taken", "d/in"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "f").write_text("f")
+    (tmp_path / "link").symlink_to("f")
+    root = os.open(tmp_path, os.O_RDONLY)
+    for old, to in (("f", "g"), ("link", "l"), ("d", "e")):
+        file_child.move(root, old, to, replace=False)
+        with pytest.raises(FileExistsError):
+            file_child.move(root, to, "taken", replace=False)
+    with pytest.raises(OSError) as refused_too:
+        file_child.move(root, "e", "e/in/e", replace=False)
+    os.close(root)
+    assert refused_too.value.errno == errno.EINVAL
+    assert sorted(os.listdir(tmp_path)) == ["e", "g", "l", "taken"] and (tmp_path / "l").readlink().name == "f"
 
 
 def test_what_is_being_sent_is_in_no_listing(home):
