@@ -288,6 +288,8 @@ KIND_WORDS = {
     "whole_number": _("a whole number"),
 }
 
+WAITS_YET = _("%(name)s waits in the queue. It can be entered as soon as it runs.")
+STARTS_NOW = _("%(name)s is just starting. Try again in a moment.")
 ERROR_WORDS = {
     "cannot_move_there": _("It cannot be moved there: a folder does not go into itself. Choose another place."),
     "changed_meanwhile": _(
@@ -316,6 +318,10 @@ ERROR_WORDS = {
     "not_found": _("There is no such thing, or none that you may see. Check the address and your team."),
     "not_permitted": _("You may see this, but not do that to it. Ask a lead of the team or an administrator."),
     "not_running": _("%(name)s is not running, so nobody can enter it. Wait until it runs, or start it again."),
+    "not_running.assigned": STARTS_NOW,
+    "not_running.pending": WAITS_YET,
+    "not_running.queued": WAITS_YET,
+    "not_running.starting": STARTS_NOW,
     "not_signed_in": _("You are not signed in. Sign in, or send a token."),
     "notebook_started": _("%(name)s is started. Stop it first, then delete it."),
     "notebooks_failed": _(
@@ -362,7 +368,9 @@ def field_words(error: FieldError) -> str:
 
 def error_words(error: PlatformError) -> str:
     """The sentence for a whole error, in the active language. Never fails."""
-    return str(ERROR_WORDS.get(error.code, ERROR_WORDS["internal"])) % _Params(error.params)
+    state = f"{error.code}.{error.params.get('state')}"
+    words = ERROR_WORDS.get(state) or ERROR_WORDS.get(error.code, ERROR_WORDS["internal"])
+    return str(words) % _Params(error.params)
 
 
 def field_name(pointer: str) -> str:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 
+import make
 import pytest
 
 from accounts.models import SshKey
@@ -17,6 +18,17 @@ def test_the_command_line_runs_a_program_and_ends_with_its_exit_code(world, tess
     assert tessera("ssh", world.name, "--", "echo", "here").stdout == b"here\n"
     nobody = tessera("exec", "job-999999", "--", "true")
     assert nobody.returncode == 255 and nobody.stderr.startswith(b"tessera: ")
+
+
+def test_the_command_line_says_why_nobody_comes_in(world, tessera, tmp_path):
+    waiting = make.job(world.cast.ada, gpu="1/4", pool="dev").public_id
+    for command in (("exec", waiting, "--", "true"), ("ssh", waiting), ("cp", f"{waiting}:a", "b")):
+        done = tessera(*command)
+        said = f"tessera: {waiting} waits in the queue. It can be entered as soon as it runs.".encode()
+        assert done.returncode == 255 and said in done.stderr.splitlines(), done
+    SshKey.objects.filter(user=world.cast.ada).delete()
+    refused = tessera("exec", world.name, "--", "true")
+    assert refused.returncode == 255 and b"None of your keys is known here. Add a key: http" in refused.stderr
 
 
 @needs_sftp
@@ -48,6 +60,12 @@ def test_the_command_line_adds_lists_and_removes_a_key(world, tessera):
     SshKey.objects.all().delete()
     assert b"opens your notebooks" in tessera("ssh-key", "add", "--name", "laptop").stdout
     assert b"laptop" in tessera("ssh-key", "ls").stdout
+    assert tessera("ssh-key", "rm", "laptop").returncode == 0
+    assert b"over already" in tessera("ssh-key", "add", "--until", "2020-01-31").stderr
+    assert tessera("ssh-key", "add", "--name", "laptop", "--until", "2099-01-31").returncode == 0
+    assert b"2099-01-31" in tessera("ssh-key", "ls").stdout
+    SshKey.objects.update(expires_at="2020-01-31T00:00Z")
+    assert b"expired" in tessera("ssh-key", "ls").stdout
     assert b"private half" in tessera("ssh-key", "add", ".ssh/id_ed25519").stderr
     assert tessera("ssh-key", "rm", "laptop").returncode == 0
     assert not SshKey.objects.exists() and tessera("ssh-key", "rm", "laptop").returncode == 3
