@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_
 from bench.stack import Stack, running_stack
 
 GOALS_MS = {"submit_to_running": 700, "submit_to_first_line": 1500, "click_to_printed": 10_000}
-NOTEBOOK_RUNS, WITHIN_MS = 10, 120_000
+NOTEBOOK_RUNS, WITHIN_MS = 10, 300_000
 CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
@@ -61,6 +61,7 @@ def until_printed(context: BrowserContext, stack: Stack, number: int) -> dict[st
     at.append(time.monotonic())
     page.locator(".jp-Notebook .jp-CodeCell .cm-content").last.click(timeout=WITHIN_MS)
     at.append(time.monotonic())
+    page.keyboard.press("Control+a")  # JupyterLab saves by itself, so that the cell may hold what was typed last time
     page.keyboard.type(f"print({number} + 1000)")
     page.keyboard.press("Shift+Enter")
     page.locator(".jp-OutputArea-output").get_by_text(f"{number + 1000}", exact=True).wait_for(timeout=WITHIN_MS)
