@@ -6,11 +6,8 @@ theirs. A name that is unknown and one that may not be entered are not told apar
 
 import re
 from dataclasses import dataclass
-from functools import cache
 
-from django.conf import settings
 from django.db import transaction
-from django.utils.module_loading import import_string
 
 from accounts.models import User
 from accounts.permissions import may
@@ -21,7 +18,6 @@ from jobs.lifecycle import lock_job
 from jobs.models import Job, Task
 from jobs.states import HOLDING, TaskState
 from notebooks.models import Notebook
-from runtimes.base import Access
 
 SHELL = """[ -z "$NOTEBOOK_FOLDER" ] || cd "$HOME/$NOTEBOOK_FOLDER"
 command -v bash >/dev/null 2>&1 || exec sh -l
@@ -94,12 +90,6 @@ def record_session(*, door: Door, kind: str, seconds: int | None = None) -> None
     verb = "entered" if seconds is None else "left"
     row = lock_rows(Notebook.objects.filter(pk=door.notebook_id))[0] if door.notebook_id else lock_job(door.job_id)
     record(row, verb, actor=Actor(person.username, person.pk), params=params)
-
-
-@cache
-def the_access() -> Access:
-    """The runtime's way into its tasks, by its dotted name in the settings."""
-    return import_string(settings.TESSERA_ACCESS)(**settings.TESSERA_RUNTIME_OPTIONS)
 
 
 def _job(user: User, name: str) -> tuple[Job | None, str, int, Notebook | None]:

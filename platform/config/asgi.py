@@ -12,8 +12,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django_application = get_asgi_application()  # loads the apps: the imports below need them
 
 from config.lifespan import Lifespan, ssh_gateway  # noqa: E402
+from jobs.access import the_access  # noqa: E402
 from portal.api.body_limit import BodyLimit  # noqa: E402
-from portal.entering import the_access  # noqa: E402
 from portal.gateway.gateway import Gateway  # noqa: E402
 from portal.gateway.routing import websocket_urls as terminal_urls  # noqa: E402
 from portal.live.routing import websocket_urls as live_urls  # noqa: E402

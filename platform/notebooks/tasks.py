@@ -15,13 +15,14 @@ from common.errors import StaleState
 from common.locks import database_now
 from events.bus import SYSTEM, record
 from events.notices import notify
+from jobs.access import the_access
 from jobs.control import end_job
 from jobs.models import Task
 from jobs.states import JobState, TaskState
 from notebooks.environment import READY, drop_environment, environment_path, old_environments
 from notebooks.models import Notebook
 from notebooks.phases import measure_phases
-from notebooks.probe import answers, the_access
+from notebooks.probe import answers
 from notebooks.services import hours_of_start, lock_notebook, set_end
 
 SETTLED_AFTER = timedelta(hours=1)

@@ -22,7 +22,8 @@ from accounts.models import SshKey
 from accounts.services import note_use
 from accounts.ssh_keys import find_key, has_expired
 from common.errors import PlatformError, QuotaExceeded
-from portal.entering import Door, find_door, record_session, the_access, why_closed
+from jobs.access import the_access
+from portal.entering import Door, find_door, record_session, why_closed
 from portal.gateway.ssh_forward import Forward
 from portal.gateway.ssh_session import TaskSession
 from runtimes.base import PtySize, Rejected, Session, Unavailable

@@ -7,10 +7,10 @@ from django.utils import timezone
 from accounts.models import Membership, User
 from common.errors import Conflict, NotFound
 from events.models import Event
+from jobs.access import the_access
 from jobs.models import Job
 from jobs.states import TaskState
 from notebooks.models import Notebook
-from portal import entering
 from portal.entering import Door, find_door, record_session, why_closed
 from portal.pages.history import history_of
 
@@ -103,6 +103,8 @@ def test_a_stopped_notebook_says_that_it_does_not_run(world):
 def test_a_session_in_a_notebook_is_in_the_notebooks_history(world, notebook, task):
     record_session(door=find_door(world.ada, "sketches"), kind="ssh", seconds=3)
     assert Event.objects.get(verb="left").label == notebook.public_id
+    assert history_of(notebook.job, notebook)[0].words == "Left SSH after 3s"
+    assert "Left SSH after 3s" not in [line.words for line in history_of(notebook.job)]
 
 
 def test_a_task_that_stops_keeps_its_sessions_and_takes_no_new_one(world, job, task):
@@ -142,9 +144,9 @@ def test_a_session_is_in_the_jobs_history_with_its_length(world, job, task):
 
 def test_the_access_is_loaded_once_by_its_name(settings):
     settings.TESSERA_ACCESS, settings.TESSERA_RUNTIME_OPTIONS = "types.SimpleNamespace", {"data_dir": "here"}
-    entering.the_access.cache_clear()
+    the_access.cache_clear()
     try:
-        assert entering.the_access().data_dir == "here"
-        assert entering.the_access() is entering.the_access()
+        assert the_access().data_dir == "here"
+        assert the_access() is the_access()
     finally:
-        entering.the_access.cache_clear()
+        the_access.cache_clear()
