@@ -24,7 +24,7 @@ from accounts.models import ApiToken
 from common.errors import NotPermitted, TooManyRequests
 from events.models import Event
 from jobs.words import end_words
-from portal.api.event_hub import BATCH, Encoded, Stream, count_streams, encode, list_events, the_hub
+from portal.api.event_hub import BATCH, Encoded, Stream, admit, encode, list_events, the_hub
 from portal.api.view import MAX_ID, ApiView, read_query
 from portal.event_sight import EventSight, load_event_sight
 from portal.event_words import event_words
@@ -109,7 +109,8 @@ class Events(ApiView):
         topics = frozenset(word.strip() for word in query.get("topics", "").split(",") if word.strip())
         stream, form = Stream(request.user.pk, sight, topics), _form_of(request)
         language = (translation.get_language() or settings.LANGUAGE_CODE) if query["words"] else ""
-        _refuse_too_many(request.user.pk)
+        if not admit(stream, settings.TESSERA_STREAMS):
+            raise TooManyRequests("too_many_streams", limit=settings.TESSERA_STREAMS, retry_after_s=TRY_AGAIN_S)
         since = query["since"] if "since" in query else _last_event_id(request)
         pieces = tell(stream, listener, Teller(form, language), since, follow=query["follow"])
         response = StreamingHttpResponse(pieces, content_type=f"{form.media_type}; charset=utf-8")
@@ -246,9 +247,3 @@ def _last_event_id(request: Request) -> int | None:
     if not text:
         return None
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else MAX_ID
-
-
-def _refuse_too_many(user_id: int) -> None:
-    """Raises TooManyRequests when the person has as many open streams as one web process gives."""
-    if count_streams(user_id) >= settings.TESSERA_STREAMS:
-        raise TooManyRequests("too_many_streams", limit=settings.TESSERA_STREAMS, retry_after_s=TRY_AGAIN_S)

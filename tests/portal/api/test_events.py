@@ -306,6 +306,16 @@ async def test_a_person_has_so_many_streams_and_no_more(cast, settings):
     await again.close()
 
 
+async def test_those_that_come_at_the_same_moment_are_counted_too(cast, settings, monkeypatch):
+    settings.TESSERA_STREAMS = 2
+    secret = await secret_of(cast.ada)
+    asked = {"headers": {"Authorization": f"Bearer {secret}", "Accept": LINES}}
+    answers = await asyncio.gather(*(AsyncClient().get(f"{BASE}events", **asked) for _ in range(5)))
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 429, 429, 429]
+    monkeypatch.setattr(event_hub, "BEGINS_WITHIN_S", 0)  # nobody began to read them: soon they count no more
+    await (await Client(secret).open(follow="false")).rest()
+
+
 async def test_other_forms_and_unreadable_questions_are_refused(cast):
     ada = Api(await secret_of(cast.ada))
     for query, accept, status in (({}, "text/html", 406), ({"since": "x"}, "*/*", 400), ({"since": "-1"}, "*/*", 400)):
