@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from playwright.sync_api import sync_playwright
 
-from bench.latency import CHROMIUM_ARGUMENTS, find_chromium, signed_in
+from bench.latency import launch, signed_in
 from bench.stack import Stack, free_port, running_stack
 
 ADDED_P99_MS, GROWTH_MB = 10, 64
@@ -79,7 +79,7 @@ def open_ways(stack: Stack) -> dict[str, Way]:
 def let_in(stack: Stack, job: str, port: int) -> tuple[str, str]:
     """(host of the app, cookie of a session on it): the link on the job's page, followed in Chromium."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_ARGUMENTS)
+        browser = launch(playwright)
         page = signed_in(browser, stack)
         page.goto(f"{stack.url}/j/{job}/")
         with page.context.expect_page() as opened:
