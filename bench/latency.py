@@ -63,6 +63,7 @@ def until_printed(context: BrowserContext, stack: Stack, number: int) -> dict[st
     at.append(time.monotonic())
     page.keyboard.press("Control+a")  # JupyterLab saves by itself, so that the cell may hold what was typed last time
     page.keyboard.type(f"print({number} + 1000)")
+    page.get_by_text("| Idle").first.wait_for(timeout=WITHIN_MS)  # without a kernel JupyterLab runs a cell as nothing
     page.keyboard.press("Shift+Enter")
     page.locator(".jp-OutputArea-output").get_by_text(f"{number + 1000}", exact=True).wait_for(timeout=WITHIN_MS)
     at.append(time.monotonic())

@@ -44,6 +44,7 @@ def test_three_clicks_from_the_link_to_a_printed_cell_and_a_restart_keeps_the_fi
     cell = page.locator(".jp-Notebook .jp-CodeCell .cm-content")
     cell.click(timeout=LAB_MS)
     page.keyboard.type("print(6 * 7)")
+    page.get_by_text("| Idle").first.wait_for(timeout=LAB_MS)  # without a kernel JupyterLab runs a cell as nothing
     page.keyboard.press("Shift+Enter")
     page.locator(".jp-OutputArea-output").get_by_text("42", exact=True).wait_for(timeout=LAB_MS)
     assert page.evaluate("location.hostname").endswith(".localhost"), "not on an origin of its own"
