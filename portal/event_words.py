@@ -8,6 +8,16 @@ from common.resources import show_duration
 from events.models import Event
 from jobs.states import JobState, TaskState
 
+# What is written by portal.entering, in a job or a notebook.
+SESSIONS = {
+    "entered.terminal": gettext_lazy("Opened a terminal"),
+    "left.terminal": gettext_lazy("Left the terminal after %(lasted)s"),
+    "entered.ssh": gettext_lazy("Entered by SSH"),
+    "left.ssh": gettext_lazy("Left SSH after %(lasted)s"),
+    "entered": gettext_lazy("Entered (%(kind)s)"),
+    "left": gettext_lazy("Left (%(kind)s) after %(lasted)s"),
+}
+
 # (kind, state or verb) -> sentence. params of the event fill it; "task" is "main.0", or "main" where it is alone.
 SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("job", "submitted"): gettext_lazy("Submitted to pool %(pool)s"),
@@ -15,12 +25,6 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("job", "held"): gettext_lazy("Held: it keeps its place and does not start"),
     ("job", "released"): gettext_lazy("Released: it may start again"),
     ("job", "about_to_end"): gettext_lazy("The job is about to reach its time limit"),
-    ("job", "entered.terminal"): gettext_lazy("Opened a terminal"),
-    ("job", "left.terminal"): gettext_lazy("Left the terminal after %(lasted)s"),
-    ("job", "entered.ssh"): gettext_lazy("Entered by SSH"),
-    ("job", "left.ssh"): gettext_lazy("Left SSH after %(lasted)s"),
-    ("job", "entered"): gettext_lazy("Entered (%(kind)s)"),
-    ("job", "left"): gettext_lazy("Left (%(kind)s) after %(lasted)s"),
     ("job", JobState.QUEUED): gettext_lazy("Queued again as attempt %(attempt)s"),
     ("job", JobState.STARTING): gettext_lazy("The job starts"),
     ("job", JobState.RUNNING): gettext_lazy("The job runs"),
@@ -60,6 +64,7 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("quota", "deleted"): gettext_lazy("The quota was deleted"),
     ("user_limit", "limit.made"): gettext_lazy("The limits were set"),
     ("user_limit", "limit.changed"): gettext_lazy("The limits were changed"),
+    **{(kind, verb): words for kind in ("job", "notebook") for verb, words in SESSIONS.items()},
 }
 
 

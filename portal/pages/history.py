@@ -8,6 +8,7 @@ from django.db.models import Q
 from events.models import Event
 from jobs.models import Job, Task
 from jobs.words import end_words
+from notebooks.models import Notebook
 from portal.event_words import event_words
 
 MOST_EVENTS = 500
@@ -43,12 +44,15 @@ class Happening:
     tone: str
 
 
-def history_of(job: Job) -> list[Happening]:
-    """The newest MOST_EVENTS lines, the newest first."""
+def history_of(job: Job, notebook: Notebook | None = None) -> list[Happening]:
+    """The newest MOST_EVENTS lines, the newest first. notebook: whose start the job is; who entered it, and left."""
     tasks = list(Task.objects.filter(job=job).values_list("pk", flat=True))
-    rows = Event.objects.filter(Q(kind="job", object_id=job.pk) | Q(kind="task", object_id__in=tasks)).order_by("-id")
+    which = Q(kind="job", object_id=job.pk) | Q(kind="task", object_id__in=tasks)
+    if notebook:
+        sessions = Q(kind=Notebook.KIND, object_id=notebook.pk, verb__in=("entered", "left"))
+        which |= sessions & Q(at__gte=job.submitted_at)
     alone = sum(role["min"] for role in job.gang) == 1
-    return [_happening(row, alone) for row in rows[:MOST_EVENTS]]
+    return [_happening(row, alone) for row in Event.objects.filter(which).order_by("-id")[:MOST_EVENTS]]
 
 
 def _happening(row: Event, alone: bool) -> Happening:

@@ -240,8 +240,9 @@ class NotebookPage:
 
     @cached_property
     def events(self) -> list[Happening]:
-        """Of its newest start, with what was done to the notebook itself."""
-        return history_of(self.view.notebook.job) if self.view.notebook.job else []
+        """Of its newest start, with who entered it."""
+        notebook = self.view.notebook
+        return history_of(notebook.job, notebook) if notebook.job else []
 
 
 def _start(request: HttpRequest, notebook: Notebook, gpu: str | None = None) -> HttpResponse:
