@@ -153,6 +153,9 @@ def _begin(client: Client, place: str, path: str, size: int, replace: bool) -> d
     try:
         return client.post(UPLOADS, {"place": place, "path": path, "size": size, "replace": replace}, repeat=False)
     except Refused as refused:
+        if refused.code == "name_taken":
+            words = f"The name {plain(_address(place, path))} is taken. Use --replace, or another name."
+            raise Failure(USAGE, words) from None
         folder = plain(_address(place, path.rpartition("/")[0]))
         if refused.status != 404 or not folder:
             raise

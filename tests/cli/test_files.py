@@ -32,7 +32,7 @@ def test_nothing_is_overwritten_unless_asked(ada, here):
     ada("files", "put", "a", "team:nlp/")
     (here / "a").write_text("new")
     refused = ada("files", "put", "a", "team:nlp/")
-    assert refused.exit_code == 2 and "taken" in refused.stderr
+    assert refused.exit_code == 2 and "taken. Use --replace" in refused.stderr
     assert ada("files", "put", "a", "team:nlp/a", "--replace").stdout == "team:nlp/a is there, 3 B.\n"
     assert ada("files", "get", "team:nlp/a").exit_code == 2 and (here / "a").read_text() == "new"
     assert ada("files", "rm", "team:nlp/a", input="n\n").exit_code == 2
@@ -47,6 +47,7 @@ def test_folders_are_made_and_names_are_changed(ada, here):
     assert ada("files", "mv", "docs/a", "docs/b").stdout == "docs/a is now docs/b.\n"
     assert ada("files", "ls", "docs", "-o", "name").stdout == "b\n"
     assert ada("files", "mv", "docs/b", "team:nlp/b").exit_code == 2
+    assert ada("files", "rm", "docs", "--yes").stdout == "docs is deleted.\n"
 
 
 def test_places_say_how_full_they_are(ada, here):
