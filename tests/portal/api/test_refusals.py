@@ -1,0 +1,90 @@
+"""The operations that generated requests leave out refuse as they are described: each status, by one request."""
+
+import make
+import pytest
+from described_world import World, make_room
+from django.test import Client
+
+from portal.api.about import describe
+
+PIECE, GZIP = "application/offset+octet-stream", "application/gzip"
+OPERATIONS = {
+    "read_log": ("get", "/api/v1/jobs/{job_id}/logs"),
+    "stream_events": ("get", "/api/v1/events"),
+    "read_file": ("get", "/api/v1/files/content"),
+    "read_folder": ("get", "/api/v1/files/archive"),
+    "upload_code": ("post", "/api/v1/code"),
+    "append_to_upload": ("patch", "/api/v1/files/uploads/{upload_id}"),
+}
+QUERY = {"read_file": {"path": "notes.txt"}}
+TYPES = {"upload_code": GZIP, "append_to_upload": PIECE}
+AT_ZERO = {"Upload-Offset": "0"}
+
+# {(operation, status): what is other than in a request that would be answered}
+REFUSED = {
+    **{(name, 401): {"token": None} for name in OPERATIONS},
+    **{(name, 403): {"scope": "cluster:read"} for name in OPERATIONS},
+    **{(name, 405): {"method": "put"} for name in OPERATIONS},
+    **{(name, 406): {"headers": {"Accept": "image/png"}} for name in OPERATIONS},
+    **{(name, 429): {"calls": 1} for name in OPERATIONS},
+    ("read_log", 400): {"query": {"offset": "-1"}},
+    ("read_log", 404): {"id": "job-999999"},
+    ("stream_events", 400): {"query": {"since": "yesterday"}},
+    ("read_file", 400): {"query": {}},
+    ("read_file", 404): {"query": {"path": "missing"}},
+    ("read_file", 409): {"query": {"path": "data"}},
+    ("read_file", 416): {"headers": {"Range": "bytes=1000-"}},
+    ("read_folder", 400): {"query": {"path": "a/../b"}},
+    ("read_folder", 404): {"query": {"place": "team:vision"}},
+    ("upload_code", 400): {"body": b"no archive"},
+    ("upload_code", 413): {"body": bytes(2000), "code_most": 1000},
+    ("upload_code", 415): {"type": "text/plain"},
+    ("append_to_upload", 400): {"headers": {"Upload-Offset": "first"}},
+    ("append_to_upload", 404): {"id": "00000000-0000-4000-8000-000000000000"},
+    ("append_to_upload", 409): {"headers": {"Upload-Offset": "1"}},
+    ("append_to_upload", 413): {"body": bytes(8 * 1024 * 1024 + 1)},
+    ("append_to_upload", 415): {"type": "application/json"},
+}
+# Described for every operation, and never met by these: nothing is named that might not be there.
+NEVER = {("stream_events", 404), ("upload_code", 404)}
+
+
+@pytest.fixture
+def world(db, settings, tmp_path):
+    make_room(settings, tmp_path)
+    return World(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "status"), REFUSED, ids=lambda value: str(value))
+def test_it_refuses_as_it_is_described(world, settings, name, status):
+    asked = REFUSED[name, status]
+    method, path = OPERATIONS[name]
+    ids = {part: asked.get("id", known[0]) for part, known in world.path.items()}
+    headers = {**(AT_ZERO if name == "append_to_upload" else {}), **asked.get("headers", {})}
+    if asked.get("token", "live"):
+        headers["Authorization"] = f"Bearer {make.token(world.ada, *filter(None, [asked.get('scope')]))}"
+    query = asked.get("query", QUERY.get(name, {}))
+    if method == "get":
+        sent = {"query_params": query}
+    else:
+        kind = asked.get("type", TYPES[name])  # in the headers too: the client leaves it out where there is no body
+        sent, headers["Content-Type"] = (
+            {"data": asked.get("body", b""), "content_type": kind},
+            kind,
+        )  # also with no body
+    settings.CODE_MAX_BYTES = asked.get("code_most", settings.CODE_MAX_BYTES)
+    settings.TESSERA_RATES = {**settings.TESSERA_RATES, "calls": (asked.get("calls", 100), 3600)}
+    for _ in range(1 + asked.get("calls", 0)):
+        answer = getattr(Client(), asked.get("method", method))(path.format(**ids), headers=headers, **sent)
+    assert (answer.status_code, answer["Content-Type"]) == (status, "application/problem+json"), answer
+    assert answer.json()["status"] == status
+
+
+def test_every_refusal_that_is_described_has_its_request():
+    described = {
+        (name, int(status))
+        for name, (method, path) in OPERATIONS.items()
+        for status in describe()["paths"][path][method]["responses"]
+        if int(status) >= 400
+    }
+    assert described == set(REFUSED) | NEVER
