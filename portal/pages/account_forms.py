@@ -20,6 +20,8 @@ SCOPE_WORDS = {
     "tokens:write": _("Make and revoke tokens and SSH keys"),
     "webhooks:write": _("Make, change and delete webhooks"),
 }
+UNUSUAL_SCOPES = {"webhooks:write"}
+"""Not ticked at first: what is, lets each command of a day's work go, `tessera ssh-key add` too."""
 DAYS = ((7, _("7 days")), (30, _("30 days")), (90, _("90 days")), (366, _("a year")))
 LONGEST_PASSWORD = 256
 
@@ -92,7 +94,7 @@ class TokenForm(forms.Form):
     scopes = forms.MultipleChoiceField(
         label=_("It may"),
         choices=[(scope, format_lazy("{words} ({scope})", words=SCOPE_WORDS[scope], scope=scope)) for scope in SCOPES],
-        initial=["jobs:read", "jobs:write", "cluster:read"],
+        initial=[scope for scope in SCOPES if scope not in UNUSUAL_SCOPES],
         widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
     )
     days = forms.TypedChoiceField(label=_("It works for"), coerce=int, choices=DAYS, initial=90)

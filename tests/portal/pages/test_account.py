@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import ApiToken, LoginLink, TeamRole, User
-from accounts.services import invite_person, make_login_link
+from accounts.services import SCOPES, invite_person, make_login_link
 from common import rates
 
 pytestmark = pytest.mark.django_db
@@ -274,6 +274,12 @@ def test_the_secret_of_a_token_is_shown_once(ada):
     (secret,) = set(re.findall(r"tes_[\w-]{43}", answer.content.decode()))
     assert "no-store" in answer.headers["Cache-Control"] and secret.startswith(ApiToken.objects.get().prefix)
     assert secret not in client.get("/settings/tokens/").content.decode()
+
+
+def test_a_new_token_may_do_a_days_work_unless_told_otherwise(ada):
+    boxes = re.findall(r'<input[^>]*name="scopes"[^>]*>', browser(ada).get("/settings/tokens/").content.decode())
+    ticked = {re.search(r'value="([^"]+)"', box)[1]: " checked" in box for box in boxes}
+    assert ticked == {scope: scope != "webhooks:write" for scope in SCOPES}
 
 
 @pytest.mark.parametrize(
