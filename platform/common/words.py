@@ -45,8 +45,7 @@ FIELD_WORDS = {
         "team:datasets/imagenet:ro."
     ),
     "bad_data_target": _(
-        "Files cannot be put at “%(got)s”. Write a path beneath the work directory such as data, or one of your own "
-        "such as /data/imagenet."
+        "Files cannot be put at “%(got)s”. Write a path beneath the work directory, such as data/imagenet."
     ),
     "bad_directory": _("“%(got)s” is no directory. Write a path such as runs, or ~/runs in your home."),
     "bad_duration": _("“%(got)s” is no length of time. Write it like 90m, 1h30m, 18h or 3d."),

@@ -31,7 +31,7 @@ class JobSpec:
     workdir: path beneath the code, "" = its top. time_s: estimate. max_time_s: kill.
     ports: what each task listens on, as its program is told; where it really does stands in its row.
     tensorboard: the directory that TensorBoard shows, as the task sees it. data: {target: "home:path" or "team:path",
-    then ":ro" for reading only}; target beneath the work directory or absolute.
+    then ":ro" for reading only}; target beneath the work directory.
     retry_when: end reasons after which up to retry_times further attempts are made.
     """
 

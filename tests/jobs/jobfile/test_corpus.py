@@ -27,6 +27,7 @@ FILES = {
     "data_absolute": ("/data/in", "bad_data"),
     "data_list": ("/data", "wrong_type"),
     "data_over_system": ("/data/~1usr~1lib", "bad_data_target"),
+    "data_target_absolute": ("/data/~1data~1imagenet", "bad_data_target"),
     "data_target_up": ("/data/..~1x", "bad_data_target"),
     "data_twice": ("/data/.~1in~1", "data_twice"),
     "data_up": ("/data/in", "bad_data"),
