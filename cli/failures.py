@@ -30,12 +30,13 @@ class Unreachable(Failure):
 
 
 class Refused(Failure):
-    """The server answered, and said no. status: HTTP's. code: the problem's own word, which never changes."""
+    """The server answered, and said no. status: HTTP's. code, params: the problem's own, which never change."""
 
-    def __init__(self, exit_code: int, *lines: str, status: int, code: str = ""):
+    def __init__(self, exit_code: int, *lines: str, status: int, code: str = "", params: dict | None = None):
         super().__init__(exit_code, *lines)
         self.status = status
         self.code = code
+        self.params = params or {}
 
 
 def refusal_of(status: int, body: bytes, server: str, subject: str = "") -> Refused:
@@ -55,7 +56,8 @@ def refusal_of(status: int, body: bytes, server: str, subject: str = "") -> Refu
     if status >= 500 and (request_id := plain(str(problem.get("request_id") or ""))):
         lines.append(f"The server's log names it {request_id}.")
     exit_code = DENIED if code == "user_limit" else _CODES.get(status, USAGE if status < 500 else SERVER)
-    return Refused(exit_code, *lines, status=status, code=code)
+    params = problem.get("params")
+    return Refused(exit_code, *lines, status=status, code=code, params=params if isinstance(params, dict) else None)
 
 
 def _other_token(server: str) -> str:

@@ -128,7 +128,7 @@ class Client:
                     raise self._unreachable(drop) from None
                 why = drop.why
             else:
-                if answer.status not in _BUSY or pause is None or not repeat:
+                if not _is_busy(answer) or pause is None or not repeat:
                     return self._judge(answer, path)
                 why = f"it answered {answer.status}"
             self._note(f"{self.server} did not take it ({why}); trying again.")
@@ -241,6 +241,12 @@ def _with(path: str, query: dict[str, Any]) -> str:
 
 def _read(response: HTTPResponse) -> Answer:
     return Answer(response.status, response.headers, response.read())
+
+
+def _is_busy(answer: Answer) -> bool:
+    """Worth another try soon: not where it says to come back after all of ours."""
+    later = answer.headers.get("Retry-After", "")
+    return answer.status in _BUSY and not (later.isdecimal() and int(later) > sum(PAUSES_S))
 
 
 def _json(answer: Answer, server: str) -> Any:

@@ -3,7 +3,9 @@
 import json
 import sys
 import webbrowser
+from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from typing import Annotated
 from urllib.parse import quote
 from uuid import uuid4
@@ -11,7 +13,7 @@ from uuid import uuid4
 import typer
 
 from cli.completing import notebook_names
-from cli.failures import JOB_FAILED, NOT_FOUND, WAITS, Failure
+from cli.failures import JOB_FAILED, NOT_FOUND, WAITS, Failure, Refused
 from cli.session import Command, Session, new_commands
 from cli.show import NONE, clock, duration, moment, now
 from cli.table import Column
@@ -26,6 +28,7 @@ commands.add_typer(nb, name="nb", help="Notebooks: start, open, stop, ls, rename
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Or its id, nb-51.", autocompletion=notebook_names)]
 COLUMNS = (Column("ID"), Column("NAME", least=8), Column("STATE"), Column("GPU"), Column("STOPS"), Column("OPENED"))
 READY, OVER = "running", frozenset({"stopped", "failed"})
+PREPARING = "notebooks_preparing"
 
 
 class In(StrEnum):
@@ -66,9 +69,8 @@ def start(
         if failure.exit_code != NOT_FOUND or name.startswith("nb-"):
             raise
         one = client.post("/notebooks", {"name": name, "gpu": gpu or "0"}, key=str(uuid4()))
-    one = client.post(_path(one, ":start"), {"gpu": gpu} if gpu else {}, key=str(uuid4()))
-    if wait:
-        one = _until_ready(session, client, one, within_s)
+    ask = partial(client.post, _path(one, ":start"), {"gpu": gpu} if gpu else {}, key=str(uuid4()))
+    one = _until_ready(session, client, one, ask, within_s) if wait else _now(ask)
     _show(session, one)
 
 
@@ -132,13 +134,28 @@ def _open(session: Session, name: str, where: In) -> None:
         webbrowser.open(address)
 
 
-def _until_ready(session: Session, client: Client, one: dict, within_s: float | None) -> dict:
+def _now(ask: Callable[[], dict]) -> dict:
+    try:
+        return ask()
+    except Refused as refused:
+        if refused.code == PREPARING:
+            refused.lines += ("With --wait it is started as soon as that is done.",)
+        raise
+
+
+def _until_ready(session: Session, client: Client, one: dict, ask: Callable[[], dict], within_s: float | None) -> dict:
+    """Start it by `ask`, which is refused while the platform still installs JupyterLab, and wait until it runs."""
     begun = now()
-    found = [one]
+    found: list[dict] = []
 
     def look() -> bool:
-        found[0] = client.get(_path(one))
-        state = found[0]["state"]
+        try:
+            found[:] = [client.get(_path(one)) if found else ask()]
+            state = found[0]["state"]
+        except Refused as refused:
+            if refused.code != PREPARING:
+                raise
+            state = f"waiting for JupyterLab, which the platform still prepares ({refused.params.get('step')})"
         if within_s is not None and state not in {READY, *OVER} and (now() - begun).total_seconds() >= within_s:
             raise Failure(WAITS, f"{one['name']} is still {state} after {duration(within_s)}.")
         session.note(f"{one['name']} is {state}.")

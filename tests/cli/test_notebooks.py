@@ -1,5 +1,7 @@
 """`nb` and `open`: notebooks by their names."""
 
+import json
+
 import pytest
 
 
@@ -55,6 +57,44 @@ def test_waiting_until_it_is_ready_or_has_failed(here, tessera, monkeypatch):
     here.on("GET /notebooks/nb-5", (200, a_notebook("failed")))
     assert tessera("nb", "start", "explore", "--wait").exit_code == 1
     here.on("GET /notebooks/nb-5", (200, a_notebook("queued")))
+    assert tessera("nb", "start", "explore", "--wait", "--timeout", "0s").exit_code == 5
+
+
+PREPARING = {
+    "status": 503,
+    "code": "notebooks_preparing",
+    "detail": "The environment for notebooks is still being prepared.",
+    "params": {"step": "installing", "retry_after_s": 60},
+}
+
+
+def preparing(handler):
+    body = json.dumps(PREPARING).encode()
+    handler.send_response(503)
+    handler.send_header("Retry-After", "60")
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def test_one_whose_environment_is_being_prepared_is_refused_at_once_and_told_how_to_wait(here, tessera):
+    here.on("POST /notebooks/nb-5:start", preparing)
+    told = tessera("nb", "start", "explore")
+    assert told.exit_code == 6 and "--wait" in told.stderr and PREPARING["detail"] in told.stderr
+    assert len(here.of("POST /notebooks/nb-5:start")) == 1
+
+
+def test_waiting_begins_before_its_environment_is_there(here, tessera, monkeypatch):
+    monkeypatch.setattr("cli.watching.WATCH_S", 0)
+    here.on("POST /notebooks/nb-5:start", preparing, preparing, (200, a_notebook("queued")))
+    here.on("GET /notebooks/nb-5", (200, a_notebook("running")))
+    told = tessera("nb", "start", "explore", "--wait")
+    assert (told.exit_code, told.stdout) == (0, "explore (nb-5) is running.\n")
+    line = "explore is waiting for JupyterLab, which the platform still prepares (installing).\n"
+    assert told.stderr.count(line) == 1, "said once, however often it is asked"
+    keys = {headers["Idempotency-Key"] for _, _, headers, _ in here.of("POST /notebooks/nb-5:start")}
+    assert len(keys) == 1
+    here.on("POST /notebooks/nb-5:start", preparing)
     assert tessera("nb", "start", "explore", "--wait", "--timeout", "0s").exit_code == 5
 
 
