@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import aiohttp
-from django.db import DatabaseError
+from django.db import DatabaseError, InterfaceError, OperationalError
 from django.utils import translation
 
 from common.errors import PlatformError
@@ -91,6 +91,9 @@ class Gateway:
                     return None, self._stranger(label, request)
             except Tossed:
                 return None, _say(400, says.tossed(), request)
+            except (OperationalError, InterfaceError) as away:
+                log.warning("cannot ask who comes to %s: %s", label, away)
+                return None, _say(503, says.away(), request)
         with translation.override(language_of(request.headers, visit.language)):
             return (visit, None) if visit.task else (None, _say(503, says.stopped(visit), request))
 

@@ -51,6 +51,16 @@ def not_signed_in() -> Words:
     )
 
 
+def away() -> Words:
+    return Words(
+        "unavailable",
+        _("Tessera is away for a moment"),
+        _("It cannot look up who you are just now; what runs goes on. This page tries again by itself."),
+        _("Try again"),
+        wait_s=RETRY_S,
+    )
+
+
 def stopped(visit: Visit) -> Words:
     return Words(
         "not_running",

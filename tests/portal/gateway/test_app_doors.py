@@ -11,6 +11,7 @@ import make
 import pytest
 from asgiref.sync import sync_to_async
 from django.conf import settings
+from django.db import OperationalError
 from django.db.models.functions import Now
 
 from accounts.models import ApiToken
@@ -79,3 +80,21 @@ async def assert_closed(world, headers):
         await world.session.ws_connect(there, headers=own)
     assert no_socket.value.status == 401
     assert not world.program.asked and not world.sockets.dialled
+
+
+async def test_while_the_database_is_away_it_opens_for_nobody_and_says_when_to_come_again(world, monkeypatch):
+    cookie = await world.enter()
+    state, there = await world.way_in()
+
+    def away(**asked):
+        raise OperationalError("the server closed the connection")
+
+    monkeypatch.setattr(world.gateway._visits, "_load", lambda *key: away())
+    monkeypatch.setattr("portal.gateway.entrance.redeem_code", away)
+    for path, kept in (("/seen", cookie), (there.removeprefix(world.origin), state)):
+        async with world.visit(path, kept) as page:
+            assert (page.status, page.headers["Retry-After"]) == (503, "5"), path
+            assert "Tessera is away for a moment" in await page.text()
+    async with world.visit("/seen", Cookie=cookie, **SCRIPT) as answer:
+        assert (answer.status, (await answer.json())["code"]) == (503, "unavailable")
+    assert not world.program.asked
