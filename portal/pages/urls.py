@@ -42,6 +42,7 @@ urlpatterns = [
     path("n/<str:notebook_id>/start", notebooks.start, name="notebook_start"),
     path("n/<str:notebook_id>/stop", notebooks.stop, name="notebook_stop"),
     path("n/<str:notebook_id>/change", notebooks.change, name="notebook_change"),
+    path("n/<str:notebook_id>/rename", notebooks.rename, name="notebook_rename"),
     path("n/<str:notebook_id>/clone", notebooks.clone, name="notebook_clone"),
     path("n/<str:notebook_id>/extend", notebooks.extend, name="notebook_extend"),
     path("n/<str:notebook_id>/delete", notebooks.delete, name="notebook_delete"),

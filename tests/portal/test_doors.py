@@ -123,6 +123,7 @@ PAGES = {
     ("notebook_start", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("notebook_stop", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("notebook_change", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("notebook_rename", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("notebook_clone", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("notebook_extend", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("notebook_delete", "POST"): (SIGN_IN, 404, SIGN_IN),

@@ -193,6 +193,16 @@ def test_settings_are_for_the_next_start(cast, ada):
     assert again(notebook).spec["gpu"] == "1/2" and "next start: ½ GPU" in text
 
 
+def test_it_is_renamed_and_its_folder_stays(cast, ada):
+    notebook, _other = running(made(cast.ada)), made(cast.ada, "taken")
+    text = ada.post(f"/n/{notebook.public_id}/rename", {"name": " lab "}, follow=True).content.decode()
+    assert "It is called lab now." in text and "~/notebooks/explore" in text
+    for wrong in ("No Good!", "taken", ""):
+        refused = ada.post(f"/n/{notebook.public_id}/rename", {"name": wrong}, follow=True).content.decode()
+        assert "It is called" not in refused and "note-error" in refused
+    assert (again(notebook).name, again(notebook).folder) == ("lab", "notebooks/explore")
+
+
 def test_a_clone_with_a_name_that_is_taken_is_refused_in_words(cast, ada):
     notebook = made(cast.ada)
     ada.post(f"/n/{notebook.public_id}/clone", {"name": "explore"})
