@@ -9,12 +9,14 @@ import pytest
 from django.utils import timezone
 
 from common.errors import Conflict, InvalidInput, NameTaken, NotPermitted, QuotaExceeded, Unavailable
+from events.bus import SYSTEM, record
 from events.models import Event, Notice
 from files.shelves import find_shelf
 from jobs.models import Job, JobKind, Task
 from jobs.states import TaskState
 from notebooks.environment import READY, environment_path
 from notebooks.models import Notebook
+from notebooks.phases import load_usual
 from notebooks.presets import presets_for
 from notebooks.services import (
     change_notebook,
@@ -314,6 +316,23 @@ def test_an_old_environment_goes_once_nothing_runs_from_it(cast, old, settings):
     run(create_notebook(user=cast.ada, name="of-today", gpu="0"))
     sweep()
     assert not old.exists() and environment_path(settings.TESSERA_DATA).exists()
+
+
+def test_what_a_start_usually_takes_is_told_by_the_notebooks_started_last(cast, monkeypatch, django_assert_num_queries):
+    assert load_usual() == {}
+    early, late = (create_notebook(user=cast.ada, name=name, gpu="0") for name in ("early", "late"))
+    for notebook, seconds in ((early, (90, 90, 90)), (late, (3, 30, 4))):
+        start(notebook)
+        for took in seconds:
+            record(notebook, "ready", actor=SYSTEM, params={"took_s": {"jupyter": took}})
+    create_notebook(user=cast.ada, name="never", gpu="0")
+    with django_assert_num_queries(2):
+        assert load_usual() == {"jupyter": 60}
+    monkeypatch.setattr("notebooks.phases.STARTS_LOOKED_AT", 3)
+    assert load_usual() == {"jupyter": 4}
+    monkeypatch.setattr("notebooks.phases.STARTS_LOOKED_AT", 1)
+    record(early, "ready", actor=SYSTEM, params={"took_s": {"jupyter": 90}})
+    assert load_usual() == {"jupyter": 4}, "not by one that was started earlier"
 
 
 @pytest.mark.parametrize("ready", [None, 0])
