@@ -130,10 +130,11 @@ class Stack:
         raise TimeoutError(f"{job} is {found['state']} and not {' or '.join(states)}: {found.get('wait')}")
 
     def end_jobs(self) -> None:
-        """What runs outlives the platform, which is as it should be, but not the directory of a test."""
+        """What runs outlives the platform, which is as it should be, but not the directory of a test. Notebooks too."""
         if not self.token:
             return
-        jobs = self.api("GET", "/jobs?state=queued,starting,running")["results"]
+        ask = "/jobs?state=queued,starting,running&limit=500&kind="
+        jobs = [job for kind in ("batch", "interactive") for job in self.api("GET", ask + kind)["results"]]
         for job in jobs:
             self.api("POST", f"/jobs/{job['id']}:stop")
         for job in jobs:

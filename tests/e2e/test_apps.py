@@ -5,7 +5,7 @@ import uuid
 import pytest
 from playwright.sync_api import expect
 
-from bench.stack import Stack, running_stack
+from bench.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
 BOARD_MS, LOSS = 60_000, 0.625
@@ -86,10 +86,9 @@ STREAM = """() => new Promise(done => {
 
 
 @pytest.fixture(scope="module")
-def stack():
-    with running_stack() as running:
-        running.wait_for_environment()
-        yield running
+def stack(stack):
+    stack.wait_for_environment()
+    return stack
 
 
 @pytest.fixture(scope="module")

@@ -4,22 +4,16 @@ import time
 
 import pytest
 
-from bench.stack import Stack, running_stack
-from notebooks.environment import read_state
+from bench.stack import Stack
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
-PREPARED_WITHIN_S = 300
 LAB_MS = 90_000
 
 
 @pytest.fixture(scope="module")
-def stack():
-    with running_stack() as running:
-        until = time.monotonic() + PREPARED_WITHIN_S
-        while (told := read_state(running.data))["state"] == "preparing" and time.monotonic() < until:
-            time.sleep(0.5)
-        assert told["state"] == "ready", told
-        yield running
+def stack(stack):
+    stack.wait_for_environment()
+    return stack
 
 
 @pytest.fixture

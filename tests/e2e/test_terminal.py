@@ -9,18 +9,11 @@ import time
 import pytest
 from playwright.sync_api import expect
 
-from bench.stack import running_stack
 from tests.terminal_page import run, sees, size_of, state_is
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(300)]
 
 SLICE = "env | grep -E '^(TESSERA|CUDA|NVIDIA)' | sort; nproc; ulimit -u; id -u"
-
-
-@pytest.fixture(scope="module")
-def stack():
-    with running_stack() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -8,15 +8,9 @@ import uuid
 
 import pytest
 
-from bench.stack import ENDED, Stack, running_stack
+from bench.stack import ENDED, Stack
 
 SMALL = {"cpu": "50m", "memory": "128MiB"}
-
-
-@pytest.fixture(scope="module")
-def stack():
-    with running_stack() as running:
-        yield running
 
 
 @pytest.fixture(autouse=True)
