@@ -1,20 +1,16 @@
 """The SSH gateway of a test: the real web process, and OpenSSH's own clients to try it with."""
 
 import contextlib
-import os
-import signal
 import socket
 import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from django.conf import settings
-from django.db import connection
 
 from events.models import Event
 from tests.runtimes.worlds import LocalWorld, wait_for
+from tests.web_process import WebProcess
 
 ROOT = Path(__file__).parents[1]
 MIB = 1024 * 1024
@@ -31,31 +27,17 @@ class Gateway:
 
     def __init__(self, home: Path, local: LocalWorld):
         self.home, self.local = home, local
-        self.web_socket, self.ssh_socket = listener(), listener()
-        self.port = self.ssh_socket.getsockname()[1]
-        self.url = f"http://localhost:{self.web_socket.getsockname()[1]}"
+        self.web = WebProcess(ssh=True, TESSERA_DATA=local.base / "data")
+        self.port, self.url = self.web.ssh_port, self.web.url
         for name in ("ada", "eve"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", home / name], check=True)
         self.start()
 
     def start(self) -> None:
-        environment = {
-            **os.environ,
-            "PGDATABASE": connection.settings_dict["NAME"],
-            "TESSERA_DATA": str(self.local.base / "data"),
-            "TESSERA_LISTEN_FDS": str(self.web_socket.fileno()),
-            "TESSERA_SSH_FDS": str(self.ssh_socket.fileno()),
-            "TESSERA_SSH_PORT": str(self.port),
-            "TESSERA_PUBLIC_URL": self.url,
-            "TESSERA_ROLE": "web",
-            "TESSERA_SECRET_KEY": settings.SECRET_KEY,
-        }
-        fds = [self.web_socket.fileno(), self.ssh_socket.fileno()]
-        self.process = subprocess.Popen([sys.executable, "-m", "config.web"], cwd=ROOT, env=environment, pass_fds=fds)
+        self.web.start()
 
     def stop(self) -> None:
-        self.process.terminate()
-        assert self.process.wait(20) in {0, -signal.SIGTERM}
+        self.web.stop()
 
     @property
     def key_file(self) -> Path:

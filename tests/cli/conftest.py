@@ -1,10 +1,5 @@
 """A person's terminal, a small HTTP server that does what a test tells it, and the real portal behind real HTTP."""
 
-import os
-import signal
-import socket
-import subprocess
-import sys
 import threading
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -12,12 +7,11 @@ from pathlib import Path
 import make
 import pytest
 from cli_server import Handler, Script
-from django.conf import settings
-from django.db import connection
 from typer.testing import CliRunner
 
 from cli import following, transport
 from cli.main import app
+from tests.web_process import running_web
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,23 +60,9 @@ def server(monkeypatch):
 
 @pytest.fixture(scope="module")
 def web(django_db_setup):
-    """The portal's own web process, on the test's servers and database. Its address."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        environment = {
-            **os.environ,
-            "PGDATABASE": connection.settings_dict["NAME"],
-            "TESSERA_LISTEN_FDS": str(listener.fileno()),
-            "TESSERA_PUBLIC_URL": url,
-            "TESSERA_ROLE": "web",
-            "TESSERA_SECRET_KEY": settings.SECRET_KEY,
-        }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "config.web"], cwd=ROOT, env=environment, pass_fds=[listener.fileno()]
-        )
-    yield url
-    process.terminate()
-    assert process.wait(20) in {0, -signal.SIGTERM}
+    """The address of the portal's own web process."""
+    with running_web(host="127.0.0.1") as web:
+        yield web.url
 
 
 @pytest.fixture

@@ -1,12 +1,5 @@
 """The frame's scripts in a real browser, on a real server with the real socket: live parts, logs, dialogs, the CSP."""
 
-import os
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 
 import make
@@ -14,11 +7,11 @@ import pytest
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 from django.conf import settings
-from django.db import connections
 from playwright.sync_api import expect
 
 from jobs.states import TaskState
 from runtimes.logs import LogStore
+from tests.web_process import browsing, elsewhere, running_web
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -34,52 +27,11 @@ NO_SOCKET = """window.WebSocket = class {
 };"""
 
 
-def elsewhere(act, *args, **named):
-    """Do it in another thread: Playwright's event loop runs in this one, where Django would not ring its doorbells."""
-
-    def act_and_close():
-        try:
-            return act(*args, **named)
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(act_and_close).result()
-
-
 @pytest.fixture(scope="module")
 def portal(django_db_setup, tmp_path_factory):
-    """The address of the web process, on the tests' own database and a free port."""
-    data = tmp_path_factory.mktemp("portal")
-    listener = socket.create_server(("127.0.0.1", 0))
-    address = f"http://localhost:{listener.getsockname()[1]}"
-    environment = os.environ | {
-        "PGDATABASE": connections["default"].settings_dict["NAME"],
-        "TESSERA_LOGS": str(data),
-        "TESSERA_PUBLIC_URL": address,
-        "TESSERA_ROLE": "web",
-        "TESSERA_SECRET_KEY": settings.SECRET_KEY,
-        "TESSERA_LISTEN_FDS": str(listener.fileno()),
-    }
-    web = subprocess.Popen([sys.executable, "-m", "config.web"], env=environment, pass_fds=[listener.fileno()])
-    try:
-        wait_for(f"{address}/livez")
-        yield address
-    finally:
-        web.terminate()
-        web.wait(10)
-        listener.close()
-
-
-def wait_for(url: str) -> None:
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            urllib.request.urlopen(url, timeout=5).close()
-            return
-        except OSError:
-            assert time.monotonic() < deadline, f"{url} did not answer within 60 s"
-            time.sleep(0.1)
+    """The address of the web process."""
+    with running_web(TESSERA_LOGS=tmp_path_factory.mktemp("portal")) as web:
+        yield web.url
 
 
 @pytest.fixture
@@ -106,16 +58,9 @@ def job(cast):
 
 @pytest.fixture
 def page(chromium, portal, session):
-    """A page of ada's browser. Whatever the CSP refuses or a script throws fails the test."""
-    context = chromium.new_context(base_url=portal)
-    context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": portal}])
-    page, wrong = context.new_page(), []
-    page.on("console", lambda message: wrong.append(message.text) if "Content Security" in message.text else None)
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.set_default_timeout(10_000)
-    yield page
-    context.close()
-    assert not wrong
+    """A page of ada's browser."""
+    with browsing(chromium, portal, session) as page:
+        yield page
 
 
 def is_live(page) -> None:

@@ -1,84 +1,31 @@
 """Sending files in a real browser: on after a lost connection, over a name that is taken, with no CSP report."""
 
 import os
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from concurrent.futures import ThreadPoolExecutor
 
 import make
 import pytest
-from django.conf import settings
-from django.db import connections
 from playwright.sync_api import expect
+
+from tests.web_process import browsing, elsewhere, running_web
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 DATA = os.urandom(20 * 2**20)  # three pieces
 
 
-def elsewhere(act, *args):
-    """In another thread: Playwright's event loop runs in this one."""
-
-    def act_and_close():
-        try:
-            return act(*args)
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(act_and_close).result()
-
-
 @pytest.fixture
 def portal(transactional_db, tmp_path):
     """(address, where the files lie) of a web process on the tests' own database."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    address = f"http://localhost:{listener.getsockname()[1]}"
-    environment = os.environ | {
-        "PGDATABASE": connections["default"].settings_dict["NAME"],
-        "TESSERA_FILES": str(tmp_path / "files"),
-        "TESSERA_PUBLIC_URL": address,
-        "TESSERA_ROLE": "web",
-        "TESSERA_SECRET_KEY": settings.SECRET_KEY,
-        "TESSERA_LISTEN_FDS": str(listener.fileno()),
-    }
-    web = subprocess.Popen([sys.executable, "-m", "config.web"], env=environment, pass_fds=[listener.fileno()])
-    try:
-        _wait_for(f"{address}/livez")
-        yield address, tmp_path / "files"
-    finally:
-        web.terminate()
-        web.wait(10)
-        listener.close()
-
-
-def _wait_for(url):
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            urllib.request.urlopen(url, timeout=5).close()
-            return
-        except OSError:
-            assert time.monotonic() < deadline, f"{url} did not answer within 60 s"
-            time.sleep(0.1)
+    with running_web(TESSERA_FILES=tmp_path / "files") as web:
+        yield web.url, tmp_path / "files"
 
 
 @pytest.fixture
 def page(chromium, portal):
-    """ada's browser on her home. Whatever the CSP refuses or a script throws fails the test."""
-    cast = elsewhere(make.cast)
-    context = chromium.new_context(base_url=portal[0], viewport={"width": 1280, "height": 900})
-    session = elsewhere(make.session, cast.ada)
-    context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": portal[0]}])
-    page, wrong = context.new_page(), []
-    page.on("console", lambda message: wrong.append(message.text) if "Content Security" in message.text else None)
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.goto("/files/")
-    yield page
-    context.close()
-    assert wrong == []
+    """ada's browser on her home."""
+    session = elsewhere(make.session, elsewhere(make.cast).ada)
+    with browsing(chromium, portal[0], session, viewport={"width": 1280, "height": 900}) as page:
+        page.goto("/files/")
+        yield page
 
 
 @pytest.fixture

@@ -1,86 +1,23 @@
 """The terminal's page in a real browser on a real server: typed, resized, lost and found, under the strict policy."""
 
-import os
 import re
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from concurrent.futures import ThreadPoolExecutor
 
 import make
 import pytest
-from django.conf import settings
-from django.db import connections
 from playwright.sync_api import expect
 
 from jobs.states import TaskState
 from tests.terminal_page import run, sees, size_of, state_is
+from tests.web_process import browsing, elsewhere, running_web
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
-def elsewhere(act, *args, **named):
-    """Do it in another thread: Playwright's event loop runs in this one, where Django would not ring its doorbells."""
-
-    def act_and_close():
-        try:
-            return act(*args, **named)
-        finally:
-            connections.close_all()
-
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(act_and_close).result()
-
-
 @pytest.fixture(scope="module")
-def listener():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield listener
-
-
-class Web:
-    """The web process, which can be killed and started again on the same port."""
-
-    def __init__(self, listener, data):
-        self.listener = listener
-        self.address = f"http://localhost:{listener.getsockname()[1]}"
-        self.environment = os.environ | {
-            "PGDATABASE": connections["default"].settings_dict["NAME"],
-            "TESSERA_ACCESS": "tests.pty_access.PtyAccess",
-            "TESSERA_DATA": str(data),
-            "TESSERA_LOGS": str(data),
-            "TESSERA_PUBLIC_URL": self.address,
-            "TESSERA_ROLE": "web",
-            "TESSERA_SSH_PORT": "0",
-            "TESSERA_SECRET_KEY": settings.SECRET_KEY,
-            "TESSERA_LISTEN_FDS": str(listener.fileno()),
-        }
-
-    def start(self):
-        command = [sys.executable, "-m", "config.web"]
-        self.process = subprocess.Popen(command, env=self.environment, pass_fds=[self.listener.fileno()])
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                urllib.request.urlopen(f"{self.address}/livez", timeout=5).close()
-                return
-            except OSError:
-                assert time.monotonic() < deadline, "the portal did not answer within 60 s"
-                time.sleep(0.1)
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait(10)
-
-
-@pytest.fixture(scope="module")
-def web(django_db_setup, listener, tmp_path_factory):
-    web = Web(listener, tmp_path_factory.mktemp("portal"))
-    web.start()
-    yield web
-    web.kill()
+def web(django_db_setup, tmp_path_factory):
+    data = tmp_path_factory.mktemp("portal")
+    with running_web(TESSERA_ACCESS="tests.pty_access.PtyAccess", TESSERA_DATA=data, TESSERA_LOGS=data) as web:
+        yield web
 
 
 @pytest.fixture
@@ -96,19 +33,12 @@ def task(cast):
 
 @pytest.fixture
 def page(chromium, web, cast, task):
-    """A terminal of ada's in a window of 1000 x 700. Whatever the policy refuses or a script throws fails the test."""
+    """A terminal of ada's in a window of 1000 x 700."""
     session = elsewhere(make.session, cast.ada)
-    context = chromium.new_context(base_url=web.address, viewport={"width": 1000, "height": 700})
-    context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": web.address}])
-    page, wrong = context.new_page(), []
-    page.on("console", lambda message: wrong.append(message.text) if "Content Security" in message.text else None)
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.set_default_timeout(15_000)
-    page.goto(f"/terminal/{task.job.public_id}/")
-    state_is(page, "connected")
-    yield page
-    context.close()
-    assert not wrong
+    with browsing(chromium, web.url, session, viewport={"width": 1000, "height": 700}) as page:
+        page.goto(f"/terminal/{task.job.public_id}/")
+        state_is(page, "connected")
+        yield page
 
 
 def test_typed_coloured_and_resized(page):

@@ -23,8 +23,7 @@ def gateway(django_db_setup, tmp_path_factory):
     gateway = Gateway(tmp_path_factory.mktemp("keys"), local)
     yield gateway
     gateway.stop()
-    gateway.web_socket.close()
-    gateway.ssh_socket.close()
+    gateway.web.close()
     local.close()
 
 

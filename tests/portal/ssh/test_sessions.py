@@ -99,8 +99,7 @@ def test_a_killed_web_process_ends_the_connection_and_the_next_has_the_same_host
     command = ["ssh", *gateway.options(), "-l", world.name, "127.0.0.1", "echo in; sleep 100"]
     session = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert session.stdout.readline() == b"in\n"
-    gateway.process.kill()
-    gateway.process.wait()
+    gateway.web.kill()
     assert session.wait(20) == 255 and b"closed" in session.stderr.read()
     Event.objects.filter(verb="entered").delete()  # nobody was left to write the end of this session
     session.stdout.close()

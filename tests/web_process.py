@@ -1,0 +1,109 @@
+"""The portal's own web process on the tests' servers and database, and a browser that is signed in to it."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from django.conf import settings
+from django.db import connections
+
+ROOT = Path(__file__).parents[1]
+STARTS_S = 60
+
+
+class WebProcess:
+    """On a free port. Its sockets outlive it, as under the supervisor, so that it can be killed and started again.
+
+    host: what it is called. ssh: whether it listens for SSH too, else that is off. environment: more of it.
+    """
+
+    def __init__(self, host: str = "localhost", ssh: bool = False, **environment: object):
+        self._sockets = [socket.create_server(("127.0.0.1", 0), backlog=128) for _ in range(1 + ssh)]
+        self.port, *more = (listener.getsockname()[1] for listener in self._sockets)
+        self.ssh_port = more[0] if more else 0
+        self.url = f"http://{host}:{self.port}"
+        self.environment = {
+            **os.environ,
+            "PGDATABASE": connections["default"].settings_dict["NAME"],
+            "TESSERA_LISTEN_FDS": str(self._sockets[0].fileno()),
+            "TESSERA_PUBLIC_URL": self.url,
+            "TESSERA_ROLE": "web",
+            "TESSERA_SECRET_KEY": settings.SECRET_KEY,
+            "TESSERA_SSH_PORT": str(self.ssh_port),
+            **({"TESSERA_SSH_FDS": str(self._sockets[1].fileno())} if ssh else {}),
+            **{name: str(value) for name, value in environment.items()},
+        }
+
+    def start(self) -> None:
+        command, fds = [sys.executable, "-m", "config.web"], [listener.fileno() for listener in self._sockets]
+        self.process = subprocess.Popen(command, cwd=ROOT, env=self.environment, pass_fds=fds)
+        wait_for(f"{self.url}/livez")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        assert self.process.wait(20) in {0, -signal.SIGTERM}
+
+    def close(self) -> None:
+        for listener in self._sockets:
+            listener.close()
+
+
+@contextmanager
+def running_web(**how):
+    """A WebProcess that answers, until the block ends."""
+    web = WebProcess(**how)
+    try:
+        web.start()
+        yield web
+    finally:
+        web.stop()
+        web.close()
+
+
+@contextmanager
+def browsing(chromium, url: str, session: str, **window):
+    """A page of the one whose session it is. Whatever the CSP refuses or a script throws fails the test."""
+    context = chromium.new_context(base_url=url, **window)
+    context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": url}])
+    page, wrong = context.new_page(), []
+    page.on("console", lambda message: wrong.append(message.text) if "Content Security" in message.text else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.set_default_timeout(15_000)
+    yield page
+    context.close()
+    assert wrong == []
+
+
+def wait_for(url: str) -> None:
+    deadline = time.monotonic() + STARTS_S
+    while True:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+            return
+        except OSError:
+            assert time.monotonic() < deadline, f"{url} did not answer within {STARTS_S} s"
+            time.sleep(0.1)
+
+
+def elsewhere(act, *args, **named):
+    """Do it in another thread: Playwright's event loop runs in this one, where Django would not ring its doorbells."""
+
+    def act_and_close():
+        try:
+            return act(*args, **named)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(act_and_close).result()
