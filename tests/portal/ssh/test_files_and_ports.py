@@ -46,6 +46,18 @@ def test_scp_in_both_protocols(world, tmp_path):
         assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
+@needs_sftp
+def test_a_tilde_is_where_sftp_begins_and_a_whole_path_reaches_the_home(world, tmp_path):
+    """OpenSSH's client takes the place where a session begins for the home, and strips ~/ by itself."""
+    (tmp_path / "a").write_text("kept")
+    home = ssh(world, "echo $HOME").stdout.decode().strip()
+    for there, found in (("~/tilde", "tilde"), (f"{home}/whole", "$HOME/whole"), ("-O", "$HOME/old")):
+        protocol, there = (["-O"], "~/old") if there == "-O" else ([], there)
+        copy = ["scp", "-q", *protocol, *world.gateway.options(), tmp_path / "a", f"{world.name}@127.0.0.1:{there}"]
+        subprocess.run(copy, check=True, timeout=60)
+        assert ssh(world, f"cat {found}").stdout == b"kept", there
+
+
 @pytest.mark.skipif(not shutil.which("rsync"), reason="needs rsync")
 def test_rsync(world, tmp_path):
     (tmp_path / "from").mkdir()
