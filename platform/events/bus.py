@@ -4,13 +4,14 @@ Doorbells tell browsers to look, hints tell a loop to look. Both may be lost: a 
 runs every second anyway, so neither may ever fail the transaction that caused it.
 """
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from typing import Any
 
 from asgiref.sync import async_to_sync
 from celery import current_app
-from channels.layers import get_channel_layer
+from channels.layers import BaseChannelLayer, get_channel_layer
 from django.db import connection, transaction
 from django.db.models import Max, Model, Q
 from django.db.models.functions import Now
@@ -31,6 +32,9 @@ class Actor:
 SCHEDULER = Actor("scheduler")
 RUNTIME = Actor("runtime")
 SYSTEM = Actor("system")
+
+RING_S = 2.0
+"""So long a commit waits at most until its doorbell is taken."""
 
 TEAM_KINDS = frozenset({"job", "task", "quota"})
 """Objects that everybody in their team may read. Every other object's history is its owner's."""
@@ -129,7 +133,13 @@ def _once_on_commit(key: tuple, act: Any) -> None:
 def _send(group: str, message: dict) -> None:
     layer = get_channel_layer()
     if layer is not None:
-        async_to_sync(layer.group_send)(group, message)
+        async_to_sync(_ring)(layer, group, message)
+
+
+async def _ring(layer: BaseChannelLayer, group: str, message: dict) -> None:
+    """A bell may be lost; whoever committed never waits for a broker that does not answer."""
+    async with asyncio.timeout(RING_S):
+        await layer.group_send(group, message)
 
 
 def _send_hint(task: str) -> None:
