@@ -8,6 +8,9 @@ from scheduler.core.snapshot import Snapshot
 from scheduler.core.table import Table
 from scheduler.core.types import CardShare, Placement, Role, TaskPlace, Waiting
 
+ANY_QUOTA = 2**62
+"""`spare_milli` where limits are not the question."""
+
 
 @dataclass(frozen=True)
 class Shortfall:

@@ -7,6 +7,7 @@ are seconds.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 
 import numpy as np
 
@@ -50,7 +51,11 @@ class Role:
 
 @dataclass(frozen=True)
 class Waiting:
-    """A job that waits. All tasks of its gang start together or not at all."""
+    """A job that waits. All tasks of its gang start together or not at all.
+
+    time_s: how long it says that it will run; without a word it may run for ever. preemptible: it may be stopped for
+    others, and is queued again.
+    """
 
     job: int
     team: int
@@ -61,6 +66,8 @@ class Waiting:
     gang: tuple[Role, ...]
     held: bool = False
     not_before: float = 0.0
+    time_s: float = inf
+    preemptible: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +115,35 @@ class Placement:
 
 
 @dataclass(frozen=True)
+class Running:
+    """A job that holds something, as far as others may count on its end or take its place.
+
+    ends_at: when it is expected to end, `inf` where nobody can say. saved_at: its last checkpoint, else its start; what
+    a stop costs begins here. preemptible: it may be stopped for others. leaving: it is being stopped already.
+    """
+
+    job: int
+    team: int
+    user: int
+    pool: int
+    priority: int
+    tasks: tuple[TaskPlace, ...]
+    saved_at: float = 0.0
+    ends_at: float = inf
+    preemptible: bool = False
+    leaving: bool = False
+
+
+@dataclass(frozen=True)
+class Eviction:
+    """A running job that makes room. reason: `reclaimed` or `preempted`; to: the waiting job that takes its place."""
+
+    job: int
+    reason: str
+    to: int
+
+
+@dataclass(frozen=True)
 class Refusal:
     """Why a job does not start: a stable reason code and the numbers of its sentence (raw integers, names)."""
 
@@ -119,9 +155,13 @@ class Refusal:
 class Policy:
     """ageing_s: waiting this long raises a job by one class of priority, never to urgent; once more, and it goes before
     those of its class that hold less (`order.is_overdue`).
+    reservations: so many of the first in line for a pool's kinds of cards keep a place in time that nobody may delay.
+    preempt: a job may stop others of a lower class.
     """
 
     ageing_s: float = 12 * 3600.0
+    reservations: int = 2
+    preempt: bool = True
     scores: tuple[tuple[Callable, float], ...] | None = None
     """(score, weight) instead of `scores.SCORES`, for references in simulations."""
     cards: Callable | None = None
@@ -134,8 +174,11 @@ class Plan:
 
     refusals: for each job that still waits, at least one, the most telling first.
     positions: for each job that still waits, (n, m): the n-th of m in its pool, in the order in which they would start.
+    reserved_at: when the first in line start at the latest, if all that run keep to their times.
     """
 
     starts: list[Placement] = field(default_factory=list)
+    evictions: list[Eviction] = field(default_factory=list)
+    reserved_at: dict[int, float] = field(default_factory=dict)
     refusals: dict[int, list[Refusal]] = field(default_factory=dict)
     positions: dict[int, tuple[int, int]] = field(default_factory=dict)

@@ -1,0 +1,79 @@
+"""What the phases of one cycle share: the snapshot that they change, the plan, and what was worked out once."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from scheduler.core.demand import Demand, build_demand
+from scheduler.core.future import Future, View
+from scheduler.core.possible import impossible
+from scheduler.core.quota import Borrowing
+from scheduler.core.snapshot import Snapshot
+from scheduler.core.table import Table
+from scheduler.core.types import Placement, Plan, Policy, Refusal, Role, Waiting
+
+
+@dataclass
+class Shape:
+    """What jobs that ask alike have in common in one cycle.
+
+    never: why such a job could never run. blocked_from: one that would end then or later found no place, and nothing
+    becomes free in a cycle. blocked_by: why it found none.
+    """
+
+    demand: Demand
+    never: list[Refusal] | None = None
+    blocked_from: float | None = None
+    blocked_by: list[Refusal] = field(default_factory=list)
+
+
+class Cycle:
+    def __init__(self, snapshot: Snapshot, policy: Policy, now: float):
+        self.snapshot = snapshot
+        self.policy = policy
+        self.now = now
+        self.plan = Plan()
+        self.present = View(snapshot, Table(snapshot, policy))
+        self.borrowing = Borrowing(snapshot)
+        self.future = Future(self.present, policy, now)
+        self.aside: list[Waiting] = []
+        """Jobs that wait for something other than capacity."""
+        self.leaving = {job.job for job in snapshot.running if job.leaving}
+        self.served: set[int] = set()
+        """Jobs for which room is being made."""
+        self._empty: tuple[Snapshot, Table] | None = None
+        self._shapes: dict[tuple[tuple[Role, ...], int], Shape] = {}
+
+    @cached_property
+    def after(self) -> Snapshot:
+        """The cluster as it will be when those that are leaving are gone, for those that wait for it."""
+        world = self.snapshot.copy()
+        for job in self.snapshot.running:
+            if job.leaving:
+                world.leave(job)
+        return world
+
+    def shape(self, job: Waiting) -> Shape:
+        key = (job.gang, job.pool)
+        if key not in self._shapes:
+            self._shapes[key] = Shape(build_demand(self.snapshot, job.gang, job.pool))
+        return self._shapes[key]
+
+    def impossible(self, job: Waiting) -> list[Refusal]:
+        """Why a job of this shape could never run, however empty the cluster; asked once for each shape."""
+        shape = self.shape(job)
+        if shape.never is None:
+            if self._empty is None:
+                empty = self.snapshot.emptied()
+                self._empty = empty, Table(empty, self.policy)
+            shape.never = impossible(*self._empty, job, shape.demand)
+        return shape.never
+
+    def start(self, placement: Placement, job: Waiting) -> None:
+        """The job's place has been taken from the snapshot."""
+        self.plan.starts.append(placement)
+        self.plan.refusals.pop(job.job, None)
+        self.future.started(placement, job)
+
+    def put_aside(self, job: Waiting, refusals: list[Refusal]) -> None:
+        self.plan.refusals[job.job] = refusals
+        self.aside.append(job)
