@@ -34,6 +34,9 @@ PORTS = range(23_000, 32_000)
 kernel gives away by itself."""
 
 
+STOPPABLE = frozenset({TaskState.STARTING, TaskState.RUNNING})
+"""A task that has no container yet is not asked to end: it would be lost, not stopped."""
+
 REFRESH_REASONS = timedelta(seconds=15)
 """The numbers in a reason may be this old; a new code or position is written at once."""
 
@@ -70,7 +73,16 @@ class ExplainJobs:
     reasons: dict[int, tuple[list[dict], int, int]]
 
 
-Step = StartJob | ExplainJobs
+@dataclass(frozen=True)
+class StopJob:
+    """Stop what runs of a job so that another may start; it goes back into the queue. reason: an end reason."""
+
+    job_id: int
+    reason: str
+    to: int
+
+
+Step = StartJob | StopJob | ExplainJobs
 
 
 class DoesNotFit(StaleState):
@@ -80,15 +92,16 @@ class DoesNotFit(StaleState):
 
 
 def build_steps(plan: Plan, world: World) -> list[Step]:
-    """Starts in the plan's order, then one step that explains whoever waits."""
-    starts: list[Step] = [
+    """Starts in the plan's order, then who is stopped, then one step that explains whoever waits."""
+    steps: list[Step] = [
         StartJob(start.job, tuple(_task_start(task, world) for task in start.tasks)) for start in plan.starts
     ]
+    steps += [StopJob(eviction.job, eviction.reason, eviction.to) for eviction in plan.evictions]
     reasons = {
         job: ([{"code": r.reason, "params": r.params} for r in refusals], *plan.positions[job])
         for job, refusals in plan.refusals.items()
     }
-    return [*starts, ExplainJobs(reasons)] if reasons else starts
+    return [*steps, ExplainJobs(reasons)] if reasons else steps
 
 
 def run_steps(steps: Iterable[Step], epoch: int) -> int:
@@ -99,6 +112,8 @@ def run_steps(steps: Iterable[Step], epoch: int) -> int:
             if isinstance(step, StartJob):
                 start_job(step, epoch)
                 started += 1
+            elif isinstance(step, StopJob):
+                stop_job(step, epoch)
             else:
                 explain_jobs(step, epoch)
         except StaleState as stale:
@@ -209,6 +224,20 @@ def assign(step: StartJob, job: Job, nodes: dict[int, Node], gpus: dict[int, Gpu
             ports={"master": master, **_map_ports(locked, task, taken[node.pk])},
         )
     Job.objects.filter(pk=locked.pk).update(wait_reasons=[], wait_position=None, wait_of=None)
+    hint("reconcile")
+
+
+@transaction.atomic
+def stop_job(step: StopJob, epoch: int) -> None:
+    """Move all that runs of the job to STOPPING; reconcile asks it to end. Changes nothing where the truth moved on."""
+    check_epoch("cycle", epoch)
+    job = lock_job(step.job_id)
+    tasks = list(job.newest_tasks.select_related("job"))
+    if job.stop_requested_at is not None or any(task.state not in STOPPABLE for task in tasks):
+        raise StaleState(kind="job", was=job.state)
+    waiting = Job.objects.get(pk=step.to)
+    for task in tasks:
+        move_task(task, TaskState.STOPPING, reason=step.reason, actor=SCHEDULER, params={"team": waiting.team.name})
     hint("reconcile")
 
 

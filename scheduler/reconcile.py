@@ -301,4 +301,6 @@ def _wish(task: Task, broken: set[tuple[int, int]]) -> str:
     job: Job = task.job
     if job.stop_requested_at is not None:
         return job.stop_reason
+    if task.state == T.STOPPING and task.reason:  # the scheduler makes room
+        return task.reason
     return "gang_broken" if (job.pk, task.attempt) in broken else ""

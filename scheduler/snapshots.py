@@ -1,9 +1,12 @@
 """The database's rows as the scheduler's arrays. Reads only; decides nothing."""
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
+from math import inf
+from uuid import UUID
 
 import numpy as np
 from django.db.models import Count, Sum
@@ -11,16 +14,20 @@ from django.db.models import Count, Sum
 from accounts.models import Team
 from cluster.models import Gpu, Node, NodeState, Pool
 from common.resources import GpuAsk, gpu_milli, matches_model, parse_gpu, slice_of
-from jobs.models import Job
-from jobs.states import JOB_ACTIVE
+from jobs.models import Job, JobKind, Task
+from jobs.states import JOB_ACTIVE, TaskState
 from quotas.models import Amounts, Holding, Quota, UserLimit, add_amounts, load_parents, team_chain
 from quotas.services import limit_of_everyone
 from scheduler.core.fragmentation import build_typical
+from scheduler.core.future import expected_end
 from scheduler.core.snapshot import UNLIMITED, Snapshot
 from scheduler.core.topology import Layout, Words, build_layout
-from scheduler.core.types import Ask, Role, Waiting
+from scheduler.core.types import Ask, CardShare, Role, Running, TaskPlace, Waiting
 
 NOTHING: Amounts = (0, 0, 0)
+
+LEAVING_S = 30.0
+"""What is being stopped is expected to be gone after so long."""
 
 HISTORY = 1000
 """So many of the newest jobs tell what is usually asked."""
@@ -58,7 +65,9 @@ def load_world(*, jobs: Iterable[Job] | None = None, user_id: int | None = None)
     pools, teams = list(Pool.objects.order_by("pk")), list(Team.objects.order_by("pk"))
     nodes = list(Node.objects.present().select_related("pool").order_by("pk"))
     gpus = list(Gpu.objects.present().select_related("pool", "node").order_by("pk"))
-    user_ids = sorted({job.user_id for job in queue} | ({user_id} if user_id else set()))
+    held = load_held()
+    people = {job.user_id for job in queue} | {holder.job.user_id for holder in held}
+    user_ids = sorted(people | ({user_id} if user_id else set()))
     by_node = {pk: list(cards) for pk, cards in groupby(sorted(gpus, key=lambda g: g.node_id), key=lambda g: g.node_id)}
     kinds = sorted({kind_of(gpu) for gpu in gpus}, key=lambda k: (k.model, k.sellable_mib, k.product, k.sliceable))
     pool_at, team_at = _places(p.pk for p in pools), _places(t.pk for t in teams)
@@ -76,13 +85,19 @@ def load_world(*, jobs: Iterable[Job] | None = None, user_id: int | None = None)
     )
     typical = build_typical(load_history(kinds), tuple(kind.sellable_mib for kind in kinds))
     names = tuple(kind.model for kind in kinds)
-    snapshot = Snapshot(**arrays, kind_names=names, waiting=waiting, typical=typical)
+    places = Places(team_at, users, pool_at, _places(n.pk for n in nodes), _places(g.pk for g in gpus))
+    now = time.time()
+    running = tuple(build_running(holder, places, now) for holder in held if places.know(holder))
+    snapshot = Snapshot(**arrays, kind_names=names, waiting=waiting, running=running, typical=typical)
     return World(snapshot, nodes, gpus, pools, teams, user_ids, kinds)
 
 
 def load_queue() -> list[Job]:
     """The jobs that wait and may start: without a stop wish."""
-    wanted = ("id", "team_id", "user_id", "pool_id", "priority", "submitted_at", "gang", "held_at", "not_before")
+    wanted = (
+        *("id", "team_id", "user_id", "pool_id", "priority", "submitted_at", "gang", "held_at", "not_before"),
+        *("kind", "preemptible", "time_s", "max_time_s"),
+    )
     return list(Job.objects.waiting().filter(stop_requested_at__isnull=True).only(*wanted).order_by("id"))
 
 
@@ -104,7 +119,88 @@ def build_waiting(job: Job, *, team: int, user: int, pool: int, kinds: list[Kind
         gang=tuple(Role(r["role"], r["min"], r["max"], build_ask(r["request"], kinds)) for r in job.gang),
         held=job.held_at is not None,
         not_before=_seconds(job.not_before),
+        time_s=time_of(job),
+        preemptible=may_be_stopped(job),
     )
+
+
+@dataclass(frozen=True)
+class Held:
+    """A job and what its tasks hold: (task, its live holdings) in the order of ranks."""
+
+    job: Job
+    tasks: list[tuple[Task, list[Holding]]]
+
+    def is_in(self, *states: TaskState) -> bool:
+        return all(task.state in states for task, _ in self.tasks)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the rows of the database stand in the arrays: {id: index}."""
+
+    team: dict[int, int]
+    user: dict[int, int]
+    pool: dict[int, int]
+    node: dict[int, int]
+    gpu: dict[int, int]
+
+    def know(self, holder: Held) -> bool:
+        """A task on a node or card that is gone keeps its holdings until its end is proved, and nobody waits for it."""
+        rows = [row for _, rows in holder.tasks for row in rows]
+        return all(row.node_id in self.node and (row.gpu_id is None or row.gpu_id in self.gpu) for row in rows)
+
+
+def load_held() -> list[Held]:
+    """The jobs that hold something and of whose tasks none is lost: nobody knows when those end."""
+    rows: dict[UUID, list[Holding]] = {}
+    for row in Holding.objects.live().order_by("pk"):
+        rows.setdefault(row.task, []).append(row)
+    tasks = Task.objects.holding().select_related("job").defer("job__spec", "job__gang", "cards", "job__wait_reasons")
+    of_job = groupby(tasks.order_by("job_id", "rank"), key=lambda task: task.job_id)
+    held = [[(task, rows[task.uuid]) for task in group if task.uuid in rows] for _, group in of_job]
+    return [
+        Held(tasks[0][0].job, tasks)
+        for tasks in held
+        if tasks and all(task.state != TaskState.LOST for task, _ in tasks)
+    ]
+
+
+def build_running(holder: Held, places: Places, now: float) -> Running:
+    job = holder.job
+    started_at = max(_seconds(task.started_at) or now for task, _ in holder.tasks)
+    leaving = job.stop_requested_at is not None or any(task.state == TaskState.STOPPING for task, _ in holder.tasks)
+    return Running(
+        job=job.pk,
+        team=places.team[job.team_id],
+        user=places.user[job.user_id],
+        pool=places.pool[job.pool_id],
+        priority=job.priority,
+        tasks=tuple(_task_place(task, rows, places) for task, rows in holder.tasks),
+        saved_at=max(started_at, min(_seconds(task.checkpointed_at) for task, _ in holder.tasks)),
+        ends_at=now + LEAVING_S if leaving else expected_end(started_at, time_of(job), now),
+        preemptible=may_be_stopped(job) and holder.is_in(TaskState.STARTING, TaskState.RUNNING),
+        leaving=leaving,
+    )
+
+
+def time_of(job: Job) -> float:
+    """How long the job says that it runs, in seconds: its own estimate, else when it is stopped at the latest."""
+    return float(job.time_s or job.max_time_s or inf)
+
+
+def may_be_stopped(job: Job) -> bool:
+    return job.preemptible and job.kind != JobKind.INTERACTIVE
+
+
+def _task_place(task: Task, rows: list[Holding], places: Places) -> TaskPlace:
+    cards = tuple(
+        CardShare(places.gpu[row.gpu_id], row.gpu_memory_mib, row.gpu_compute_percent, row.gpu_milli)
+        for row in rows
+        if row.gpu_id is not None
+    )
+    cpu, memory = sum(row.cpu_milli for row in rows), sum(row.memory_mib for row in rows)
+    return TaskPlace(task.role, task.rank, places.node[rows[0].node_id], cards, cpu, memory)
 
 
 def build_ask(request: dict, kinds: list[Kind]) -> Ask:

@@ -141,6 +141,17 @@ REASONS: dict[str, Reason] = {
 # Why a job waits (PRODUCT 1.7). Sentences take the refusal's params, already put into people's units.
 WAIT_REASONS: dict[str, str | Promise] = {
     "ahead_in_queue": _("%(n)s jobs ahead of it need the same resources first"),
+    "making_room": _("room is being made for it: %(n)s jobs with less right to their place are being stopped"),
+    "reserved_for_larger": _(
+        "what is free is kept for a job that starts at about %(at)s; with a `time` that ends before, it may start now"
+    ),
+    "reserved_for_larger.unknown": _(
+        "what is free is kept for a job that is waiting for more; a job that says its `time` may pass it"
+    ),
+    "borrow_denied": _(
+        "what is free beyond your team's guarantee is promised to %(teams)s; "
+        "a job with `preemptible: true` may borrow it"
+    ),
     "no_fit_now": _("%(resource)s: it asks for %(ask)s; the best node has %(best)s free, of %(free)s free in all"),
     "no_fit_now.slice": _(
         "no card has room for it: the best has %(free_mib)s of memory free, and the slice needs %(need_mib)s"
