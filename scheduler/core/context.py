@@ -42,6 +42,7 @@ class Cycle:
         """Jobs for which room is being made."""
         self._empty: tuple[Snapshot, Table] | None = None
         self._shapes: dict[tuple[tuple[Role, ...], int], Shape] = {}
+        self._shape_of: dict[int, Shape] = {}
 
     @cached_property
     def after(self) -> Snapshot:
@@ -53,10 +54,14 @@ class Cycle:
         return world
 
     def shape(self, job: Waiting) -> Shape:
-        key = (job.gang, job.pool)
-        if key not in self._shapes:
-            self._shapes[key] = Shape(build_demand(self.snapshot, job.gang, job.pool))
-        return self._shapes[key]
+        shape = self._shape_of.get(job.job)
+        if shape is None:
+            shape = self._shapes.get((job.gang, job.pool))
+            if shape is None:
+                shape = Shape(build_demand(self.snapshot, job.gang, job.pool))
+                self._shapes[job.gang, job.pool] = shape
+            self._shape_of[job.job] = shape
+        return shape
 
     def impossible(self, job: Waiting) -> list[Refusal]:
         """Why a job of this shape could never run, however empty the cluster; asked once for each shape."""

@@ -4,7 +4,7 @@ Only jobs that said so (`preemptible`) are ever stopped. Of the sets that make e
 taken: card-seconds since the last checkpoint. A job for which room is being made already stops nobody else.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -25,14 +25,14 @@ MayStop = Callable[[Snapshot, Running, Waiting], bool]
 
 def reclaim(cycle: Cycle, line: list[Waiting]) -> None:
     """Jobs within their team's guarantee stop jobs of teams that hold more than theirs."""
-    owners = [job for job in line if within_guarantee(cycle.snapshot, job, cycle.shape(job).demand)]
+    owners = [job for job in _first(cycle, line) if within_guarantee(cycle.snapshot, job, cycle.shape(job).demand)]
     _make_room(cycle, owners, "reclaimed", is_borrowed)
 
 
 def preempt(cycle: Cycle, line: list[Waiting]) -> None:
     """Jobs stop those of a lower class, but not what another team is guaranteed."""
     if cycle.policy.preempt:
-        _make_room(cycle, line, "preempted", is_lower)
+        _make_room(cycle, _first(cycle, line), "preempted", is_lower)
 
 
 def is_borrowed(world: Snapshot, victim: Running, job: Waiting) -> bool:
@@ -53,11 +53,15 @@ def lost_work(victim: Running, now: float) -> float:
     return max(now - victim.saved_at, 0.0) * max(amounts_of(victim.tasks)[GPU_MILLI] / 1000, 0.01)
 
 
-def _make_room(cycle: Cycle, line: Iterable[Waiting], reason: str, may_stop: MayStop) -> None:
-    """For those that hold a reservation: nobody behind them can take the room that is made."""
+def _first(cycle: Cycle, line: list[Waiting]) -> list[Waiting]:
+    """Those that hold a reservation: nobody behind them can take the room that is made."""
     reserved = {reservation.job for reservation in cycle.future.reservations}
-    for job in line:
-        if job.job in reserved and job.job not in cycle.served:
+    return [job for job in line if job.job in reserved]
+
+
+def _make_room(cycle: Cycle, first: list[Waiting], reason: str, may_stop: MayStop) -> None:
+    for job in first:
+        if job.job not in cycle.served:
             _serve(cycle, job, reason, may_stop)
 
 
