@@ -179,6 +179,8 @@ def build_running(holder: Held, places: Places, now: float) -> Running:
         tasks=tuple(_task_place(task, rows, places) for task, rows in holder.tasks),
         saved_at=max(started_at, min(_seconds(task.checkpointed_at) for task, _ in holder.tasks)),
         ends_at=now + LEAVING_S if leaving else expected_end(started_at, time_of(job), now),
+        started_at=started_at,
+        time_s=time_of(job),
         preemptible=may_be_stopped(job) and holder.is_in(TaskState.STARTING, TaskState.RUNNING),
         leaving=leaving,
     )

@@ -14,6 +14,7 @@ from runtimes.base import Unavailable
 from scheduler.commit import build_steps, run_steps
 from scheduler.core.cycle import run_cycle
 from scheduler.core.types import Policy
+from scheduler.forecast import record_forecasts
 from scheduler.inventory import record_inventory
 from scheduler.lease import leading, note_success, wanted_again
 from scheduler.reconcile import reconcile_once
@@ -48,6 +49,12 @@ def take_inventory() -> None:
         record_inventory(the_runtime().list_nodes())
     except Unavailable as away:
         log.warning("no inventory: %s", away)
+
+
+@shared_task
+def foretell() -> None:
+    """When the first in line will start."""
+    _lead("forecast", lambda epoch: record_forecasts())
 
 
 @shared_task

@@ -118,7 +118,8 @@ class Placement:
 class Running:
     """A job that holds something, as far as others may count on its end or take its place.
 
-    ends_at: when it is expected to end, `inf` where nobody can say. saved_at: its last checkpoint, else its start; what
+    started_at, time_s: since when, and for how long by its own word. ends_at: when it is expected to end, `inf` where
+    nobody can say (`future.expected_end`). saved_at: its last checkpoint, else its start; what
     a stop costs begins here. preemptible: it may be stopped for others. leaving: it is being stopped already.
     """
 
@@ -130,6 +131,8 @@ class Running:
     tasks: tuple[TaskPlace, ...]
     saved_at: float = 0.0
     ends_at: float = inf
+    started_at: float = 0.0
+    time_s: float = inf
     preemptible: bool = False
     leaving: bool = False
 
