@@ -29,6 +29,19 @@ SLACK = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)
+class Told:
+    """When a job starts: one future in ten is earlier than p10, one in ten later than p90.
+
+    None: later than what was looked at. told_at: when this was worked out.
+    """
+
+    p10: datetime | None
+    p50: datetime | None
+    p90: datetime | None
+    told_at: datetime
+
+
+@dataclass(frozen=True)
 class Coverage:
     """How many starts of the last seven days were foretold, and how many percent lay inside the range."""
 
@@ -60,10 +73,10 @@ def load_run_times() -> RunTimes:
     return RunTimes(ratios or (1.0,), tuple(seconds for said, seconds in ran if not said))
 
 
-def forecasts_of(jobs: list[Job]) -> dict[int, Forecast]:
+def forecasts_of(jobs: list[Job]) -> dict[int, Told]:
     """{job id: what is told of its newest attempt}, of jobs that wait and of which something is known."""
     told = Forecast.objects.filter(job__in=[job.pk for job in jobs], attempt=F("job__attempt"), p10__isnull=False)
-    return {row.job_id: row for row in told}
+    return {row.job_id: Told(row.p10, row.p50, row.p90, row.told_at) for row in told}
 
 
 def coverage() -> Coverage | None:

@@ -57,8 +57,9 @@ def why(
 
     def look() -> bool:
         job = client.get(job_path(job_id))
-        answer = client.get(job_path(job_id, "/wait")) if session.wants_data else None
-        session.show(answer, [job["id"]], _wait_lines(job))
+        waits = session.wants_data or job["state"] == "queued"
+        wait = client.get(job_path(job_id, "/wait")) if waits else None
+        session.show(wait, [job["id"]], _wait_lines(job, wait))
         return job["state"] != "queued"
 
     look_on(session, look, watch)
@@ -89,16 +90,17 @@ def _row(job: dict, with_owner: bool) -> list[str]:
     return [*row[:2], job["owner"], *row[2:]] if with_owner else row
 
 
-def _wait_lines(job: dict) -> list[str]:
+def _wait_lines(job: dict, wait: dict | None) -> list[str]:
     at = now()
     head = f"{job['id']} {job['name']}".rstrip()
-    if job["state"] != "queued":
+    if job["state"] != "queued" or wait is None:
         return [f"{head} does not wait: it is {job['state']}.", *_unless_nothing(next_of(job, at))]
-    wait = job["wait"]
     place = f", number {wait['position']} of {wait['of']} in pool {job['pool']}" if wait["position"] else ""
     lines = [f"{head} has waited {waited_or_ran(job, at)}{place}."]
     if job["held"]:
         lines.append(f"It is held by {job['held_by']}. To let it start: tessera release {job['id']}")
+    if start := wait.get("start"):
+        lines.append(f"It will start: {start['text']}.")
     lines += [f"{reason['code']}  {reason['text']}" for reason in wait["reasons"]]
     if looked := moment(wait["as_of"]):
         lines.append(f"as of {looked.astimezone():%H:%M:%S}")

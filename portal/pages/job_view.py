@@ -19,6 +19,8 @@ from common.resources import GpuAsk, parse_gpu, show_duration, show_gpu
 from jobs.models import Job, Priority, Task
 from jobs.states import HOLDING, JOB_ACTIVE, JobState
 from jobs.words import end_hint, end_words, wait_words
+from portal.start_words import start_words
+from scheduler.forecast import forecasts_of
 
 FRESH = timedelta(seconds=5)
 """A job this young is not yet owed a reason: the scheduler looks every second."""
@@ -143,6 +145,11 @@ class JobView:
         if self.job.held_at is not None:
             return [wait_words({"code": "held", "params": {"who": self.job.held_by}})]
         return [wait_words(reason) for reason in self.job.wait_reasons] or [self._unexplained]
+
+    @property
+    def starts(self) -> str:
+        """When it will start, in words; "" where nobody can say."""
+        return start_words(forecasts_of([self.job]).get(self.job.pk)) if self.is_waiting else ""
 
     @property
     def is_unexplained(self) -> bool:

@@ -171,16 +171,19 @@ def test_ps_in_other_forms(server, tessera):
 
 def test_why_says_place_and_reasons(server, tessera):
     server.on("GET /jobs/job-1", (200, QUEUED))
+    start = {"start": {"text": "14:10 to 15:30, likely 14:25"}}
+    server.on("GET /jobs/job-1/wait", (200, QUEUED["wait"] | start))
     lines = tessera("why", "1").stdout.splitlines()
     assert lines[0].startswith("job-1 train has waited ") and lines[0].endswith(", number 2 of 5 in pool dev.")
-    assert lines[1] == "team_limit  the team is at its limit"
-    server.on("GET /jobs/job-1/wait", (200, QUEUED["wait"]))
-    assert json.loads(tessera("why", "1", "-o", "json").stdout) == QUEUED["wait"]
+    assert lines[1] == "It will start: 14:10 to 15:30, likely 14:25."
+    assert lines[2] == "team_limit  the team is at its limit"
+    assert json.loads(tessera("why", "1", "-o", "json").stdout) == QUEUED["wait"] | start
 
 
 def test_why_watches_until_it_starts(server, tessera, monkeypatch):
     monkeypatch.setattr("cli.watching.WATCH_S", 0)
     server.on("GET /jobs/job-1", (200, QUEUED), (200, QUEUED), (200, a_job()))
+    server.on("GET /jobs/job-1/wait", (200, QUEUED["wait"] | {"start": None}))
     assert tessera("why", "job-1", "--watch").stdout.splitlines()[-1] == "job-1 train does not wait: it is running."
 
 
