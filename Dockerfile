@@ -11,7 +11,7 @@ WORKDIR /srv/tessera
 COPY requirements.txt .
 RUN pip install --no-cache-dir --no-deps --only-binary :all: --require-hashes -r requirements.txt
 
-COPY manage.py ./
+COPY manage.py pyproject.toml ./
 COPY platform platform
 COPY portal portal
 COPY scheduler scheduler
@@ -23,4 +23,4 @@ RUN python manage.py collectstatic --no-input --verbosity 0
 USER tessera
 VOLUME /var/lib/tessera
 EXPOSE 8470 8471
-CMD ["python", "-m", "uvicorn", "config.asgi:application", "--host", "0.0.0.0", "--port", "8470", "--no-access-log", "--no-server-header", "--timeout-graceful-shutdown", "10", "--ws-per-message-deflate", "false"]
+CMD ["python", "-m", "uvicorn", "config.asgi:application", "--host", "0.0.0.0", "--port", "8470", "--no-access-log", "--no-server-header", "--timeout-graceful-shutdown", "10", "--ws-per-message-deflate", "false", "--ws-max-size", "67108864"]

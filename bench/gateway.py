@@ -1,143 +1,109 @@
 """What the gateway costs: the time it adds to a websocket's echo with 200 of them open, and the memory that 1 GB takes.
 
-bin/bench gateway [--sockets 200] [--rounds 20] [--mib 1024]. Direct and through the gateway in one run, by turns. The
-gateway runs in a process of its own (uvicorn, as in bin/start), the program and the browsers in this one. Exits 1 where
-p99 grows by more than 10 ms or the process by more than 64 MB.
+bin/bench gateway [--runs 3] [--sockets 200] [--rounds 20] [--mib 1024]. The whole platform by bin/start: a job listens
+on a port that it declares, and the same listener is asked direct and through the gateway by turns, with the session
+that a browser got. Exits 1 where in any run p99 grows by more than 10 ms or the web process by more than 64 MB.
 """
 
 import argparse
 import asyncio
 import os
 import secrets
-import socket
 import statistics
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import aiohttp
-from aiohttp import web
+from playwright.sync_api import sync_playwright
 
-from bench.stack import free_port
+from bench.latency import CHROMIUM_ARGUMENTS, find_chromium, signed_in
+from bench.stack import Stack, free_port, running_stack
 
 ADDED_P99_MS, GROWTH_MB = 10, 64
 MIB = 1024 * 1024
 PAYLOAD = secrets.token_hex(64)
 GAP_S = 0.5  # people and kernels speak; 200 of them say 400 things a second
+PROGRAM = Path(__file__).with_name("_program.py")
+
+
+@dataclass(frozen=True)
+class Way:
+    """How the program is reached."""
+
+    url: str
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bin/bench gateway", description=__doc__)
+    parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--sockets", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--mib", type=int, default=1024)
-    return asyncio.run(measure(parser.parse_args()))
+    options = parser.parse_args()
+    with running_stack() as stack:
+        stack.wait_for_environment()  # its preparation would take a processor meanwhile
+        ways = open_ways(stack)
+        missed = sum(asyncio.run(measure(ways, stack.children()["web"], options)) for _ in range(options.runs))
+    return 1 if missed else 0
 
 
-async def measure(options: argparse.Namespace) -> int:
-    runner, program_port = await start_program()
-    with gateway_process(program_port) as gateway:
-        await until_open(gateway.port)
-        direct, through = f"http://127.0.0.1:{program_port}", f"http://127.0.0.1:{gateway.port}"
-        echoes = await compare_echoes({"direct": direct, "gateway": through}, options)
-        rates, growth = await transfer(direct, through, gateway.pid, options.mib)
-    await runner.cleanup()
+async def measure(ways: dict[str, Way], web: int, options: argparse.Namespace) -> bool:
+    """One run. Whether a goal was missed."""
+    echoes = await compare_echoes(ways, options)
+    rates, growth = await transfer(ways, web, options.mib)
     return report(echoes, rates, growth, options)
 
 
-# ---- the program ----
+# ---- the program and the ways to it ----
 
 
-async def start_program() -> tuple[web.AppRunner, int]:
-    app = web.Application()
-    app.router.add_get("/ws", echo)
-    app.router.add_get("/down", down)
-    app.router.add_post("/up", up)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
-    await runner.setup()
+def open_ways(stack: Stack) -> dict[str, Way]:
+    """Start the program as a job and let a browser in."""
     port = free_port()
-    await web.TCPSite(runner, "127.0.0.1", port, backlog=512).start()
-    return runner, port
+    begin = f'exec "$TESSERA_TOOLS/bin/python" program.py "$TESSERA_PORT_{port}"'
+    run = f"cat >program.py <<'END'\n{PROGRAM.read_text()}END\n{begin}\n"
+    spec = {"run": run, "name": "listens", "gpu": "1/4", "ports": [port], "tensorboard": "."}  # which brings the tools
+    job = stack.api("POST", "/jobs", spec)["id"]
+    listens_at = stack.wait_for(job, "running")["tasks"][0]["ports"][str(port)]
+    stack.wait_for_line(job, "listening")
+    host, cookie = let_in(stack, job, port)
+    as_page = {"Host": host, "Origin": f"http://{host}", "Cookie": cookie}
+    return {"direct": Way(f"http://127.0.0.1:{listens_at}"), "gateway": Way(f"http://127.0.0.1:{stack.port}", as_page)}
 
 
-async def echo(request: web.Request) -> web.WebSocketResponse:
-    end = web.WebSocketResponse(compress=False)
-    await end.prepare(request)
-    async for message in end:
-        await end.send_str(message.data)
-    return end
-
-
-async def down(request: web.Request) -> web.StreamResponse:
-    answer = web.StreamResponse()
-    await answer.prepare(request)
-    piece = bytes(MIB)
-    for _ in range(int(request.query["mib"])):
-        await answer.write(piece)
-    return answer
-
-
-async def up(request: web.Request) -> web.Response:
-    total = 0
-    async for piece in request.content.iter_any():
-        total += len(piece)
-    return web.Response(text=str(total))
-
-
-# ---- the gateway ----
-
-
-@contextmanager
-def gateway_process(program_port: int) -> Iterator[SimpleNamespace]:
-    port = free_port()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bench._gateway_server", str(port), str(program_port)],
-        env={
-            **os.environ,
-            "TESSERA_PUBLIC_URL": f"http://localhost:{port}",
-            "TESSERA_APPS_URL": f"http://*.localhost:{port}",
-        },
-    )
-    try:
-        yield SimpleNamespace(port=port, pid=process.pid)
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-async def until_open(port: int) -> None:
-    for _ in range(200):
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            await asyncio.sleep(0.1)
-    raise RuntimeError("the gateway did not come up")
-
-
-def as_browser(url: str) -> dict[str, str]:
-    """What a page of the app sends; the program does not mind it."""
-    host = f"{'a' * 20}.localhost:{url.rpartition(':')[2]}"
-    return {"Host": host, "Origin": f"http://{host}", "Cookie": f"app_{'a' * 20}=secret"}
+def let_in(stack: Stack, job: str, port: int) -> tuple[str, str]:
+    """(host of the app, cookie of a session on it): the link on the job's page, followed in Chromium."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_ARGUMENTS)
+        page = signed_in(browser, stack)
+        page.goto(f"{stack.url}/j/{job}/")
+        with page.context.expect_page() as opened:
+            page.get_by_role("link", name=f"Port {port}").click()
+        opened.value.wait_for_load_state()
+        there = opened.value.url
+        cookies = "; ".join(f"{one['name']}={one['value']}" for one in page.context.cookies(there))
+        browser.close()
+    return urlsplit(there).netloc, cookies
 
 
 # ---- the figures ----
 
 
-async def compare_echoes(places: dict[str, str], options: argparse.Namespace) -> dict[str, list[float]]:
+async def compare_echoes(ways: dict[str, Way], options: argparse.Namespace) -> dict[str, list[float]]:
     """Milliseconds of every echo. All sockets of both stand open while either is measured."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         opened = {}
-        for name, url in places.items():
-            dials = (session.ws_connect(f"{url}/ws", headers=as_browser(url)) for _ in range(options.sockets))
+        for name, way in ways.items():
+            dials = (session.ws_connect(f"{way.url}/ws", headers=way.headers) for _ in range(options.sockets))
             opened[name] = await asyncio.gather(*dials)
-        times: dict[str, list[float]] = {name: [] for name in places}
+        times: dict[str, list[float]] = {name: [] for name in ways}
         for turn in range(6):
-            name = list(places)[turn % 2]
+            name = list(ways)[turn % 2]
             took = await asyncio.gather(*(say(end, max(1, options.rounds // 3)) for end in opened[name]))
             times[name] += [one for many in took for one in many]
         await asyncio.gather(*(end.close() for ends in opened.values() for end in ends))
@@ -156,37 +122,39 @@ async def say(end: aiohttp.ClientWebSocketResponse, rounds: int) -> list[float]:
     return took
 
 
-async def transfer(direct: str, through: str, pid: int, mib: int) -> tuple[dict[str, float], float]:
-    """({what: MB/s}, by how many MB the gateway's process was larger than before at any moment)."""
+async def transfer(ways: dict[str, Way], web: int, mib: int) -> tuple[dict[str, float], float]:
+    """({what: MB/s}, by how many MB the web process was larger than before at any moment)."""
     rates = {}
     async with aiohttp.ClientSession(read_bufsize=64 * 1024) as session:
-        await download(session, through, 8)  # what is made once is made
-        before = resident_mb(pid)
-        watching = asyncio.create_task(watch(pid, watched := [before]))
-        for name, url in (("direct", direct), ("gateway", through)):
-            rates[f"download {name}"] = mib * MIB / 1e6 / await download(session, url, mib)
-            rates[f"upload {name}"] = mib * MIB / 1e6 / await upload(session, url, mib)
+        before = resident_mb(web)
+        watching = asyncio.create_task(watch(web, watched := [before]))
+        for name, way in ways.items():
+            rates[f"download {name}"] = mib * MIB / 1e6 / await download(session, way, mib)
+            rates[f"upload {name}"] = mib * MIB / 1e6 / await upload(session, way, mib)
         watching.cancel()
     return rates, max(watched) - before
 
 
-async def download(session: aiohttp.ClientSession, url: str, mib: int) -> float:
+async def download(session: aiohttp.ClientSession, way: Way, mib: int) -> float:
     began, total = perf_counter(), 0
-    async with session.get(f"{url}/down?mib={mib}", headers=as_browser(url)) as answer:
+    async with session.get(f"{way.url}/down?mib={mib}", headers=way.headers) as answer:
         async for piece in answer.content.iter_any():
             total += len(piece)
     assert total == mib * MIB, total
     return perf_counter() - began
 
 
-async def upload(session: aiohttp.ClientSession, url: str, mib: int) -> float:
-    async def pieces():
+async def upload(session: aiohttp.ClientSession, way: Way, mib: int) -> float:
+    """As a browser sends a file: its length is known."""
+
+    async def pieces() -> AsyncIterator[bytes]:
         piece = bytes(MIB)
         for _ in range(mib):
             yield piece
 
     began = perf_counter()
-    async with session.post(f"{url}/up", data=pieces(), headers=as_browser(url)) as answer:
+    headers = {**way.headers, "Content-Length": str(mib * MIB)}
+    async with session.post(f"{way.url}/up", data=pieces(), headers=headers) as answer:
         assert await answer.text() == str(mib * MIB), answer.status
     return perf_counter() - began
 
@@ -202,7 +170,8 @@ def resident_mb(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def report(echoes: dict[str, list[float]], rates: dict[str, float], growth: float, options: argparse.Namespace) -> int:
+def report(echoes: dict[str, list[float]], rates: dict[str, float], growth: float, options: argparse.Namespace) -> bool:
+    """Prints the figures of one run. Whether a goal was missed."""
     p99 = {name: statistics.quantiles(values, n=100)[98] for name, values in echoes.items()}
     print(f"{'echo, ms':20}{'p50':>8}{'p99':>8}   {options.sockets} sockets, {len(echoes['direct'])} echoes each way")
     for name, values in echoes.items():
@@ -214,7 +183,7 @@ def report(echoes: dict[str, list[float]], rates: dict[str, float], growth: floa
     for way in ("download", "upload"):
         print(f"{way + ' ratio':20}{rates[f'{way} gateway'] / rates[f'{way} direct']:16.2f}")
     print(f"{'growth':20}{growth:16.1f}   MB, goal {GROWTH_MB} MB")
-    return 1 if added > ADDED_P99_MS or growth > GROWTH_MB else 0
+    return added > ADDED_P99_MS or growth > GROWTH_MB
 
 
 if __name__ == "__main__":

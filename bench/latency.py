@@ -1,24 +1,23 @@
 """How long a person waits: submit to RUNNING by REST, and submit to the first log line in a real browser.
 
 bin/bench latency [--runs 20] [--notebook]. Prints p50 and p95 in milliseconds; exits 1 where a goal is missed.
-With --notebook instead: 10 warm starts of a notebook, from the click on Start until JupyterLab can be used.
+With --notebook instead: 10 warm starts of a notebook, from the click on its size at home until a cell has printed.
 """
 
 import argparse
 import os
+import re
 import shutil
 import statistics
 import sys
 import time
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
 
 from bench.stack import Stack, running_stack
-from notebooks.environment import read_state
 
-GOALS_MS = {"submit_to_running": 700, "submit_to_first_line": 1500, "start_to_jupyterlab": 10_000}
-NOTEBOOK_RUNS = 10
-PREPARED_WITHIN_S = 600
+GOALS_MS = {"submit_to_running": 700, "submit_to_first_line": 1500, "click_to_printed": 10_000}
+NOTEBOOK_RUNS, WITHIN_MS = 10, 300_000
 CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
@@ -32,7 +31,7 @@ def main() -> int:
     runs = asked.runs or 20
     with running_stack() as stack, sync_playwright() as playwright:
         figures = {"submit_to_running": [until_running(stack, n) for n in range(runs)]}
-        browser = playwright.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_ARGUMENTS)
+        browser = launch(playwright)
         page = signed_in(browser, stack)
         figures["submit_to_first_line"] = [until_first_line(page, stack, n) for n in range(runs)]
         browser.close()
@@ -42,31 +41,35 @@ def main() -> int:
 def measure_notebooks(runs: int) -> int:
     """One start that is not counted (the browser's and the machine's caches), then `runs` that are."""
     with running_stack() as stack, sync_playwright() as playwright:
-        until = time.monotonic() + PREPARED_WITHIN_S
-        while read_state(stack.data)["step"] != "done":
-            if read_state(stack.data)["state"] == "failed" or time.monotonic() > until:
-                raise RuntimeError(f"No environment for notebooks: {read_state(stack.data)}")
-            time.sleep(0.5)
-        browser = playwright.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_ARGUMENTS)
-        page = signed_in(browser, stack)
-        body = {"name": "timed", "gpu": "1/4"}
-        notebook = stack.api("POST", "/notebooks", body)["id"]
-        figures = [until_jupyterlab(page, stack, notebook) for _ in range(runs + 1)]
+        stack.wait_for_environment()
+        browser = launch(playwright)
+        context = signed_in(browser, stack).context
+        took = [until_printed(context, stack, n) for n in range(runs + 1)][1:]
         browser.close()
-    return report({"start_to_jupyterlab": figures[1:]})
+    return report({name: [one[name] for one in took] for name in took[0]})
 
 
-def until_jupyterlab(page: Page, stack: Stack, notebook: str) -> float:
-    """Milliseconds from the click on Start until JupyterLab's launcher can be clicked. Stops it again."""
-    stop_notebook(stack, notebook)
-    page.goto(f"{stack.url}/n/{notebook}/open")
-    began = time.monotonic()
-    page.locator(".starting-buttons form .btn-primary").click()
-    page.locator(".jp-LauncherCard[data-category=Notebook]").first.click(trial=True, timeout=120_000)
-    took = 1000 * (time.monotonic() - began)
-    page.goto(f"{stack.url}/notebooks/")
-    stop_notebook(stack, notebook)
-    return took
+def until_printed(context: BrowserContext, stack: Stack, number: int) -> dict[str, float]:
+    """Milliseconds from the click on a size at home until a cell has printed, and their parts. Stops it again."""
+    page = context.new_page()
+    page.goto(f"{stack.url}/")
+    size = page.get_by_role("button", name="¼ GPU")
+    size.click(trial=True)
+    at = [time.monotonic()]
+    size.click()
+    page.wait_for_url(re.compile(r"//[a-z2-7]{20}\."), wait_until="commit", timeout=WITHIN_MS)
+    at.append(time.monotonic())
+    page.locator(".jp-Notebook .jp-CodeCell .cm-content").last.click(timeout=WITHIN_MS)
+    at.append(time.monotonic())
+    page.keyboard.press("Control+a")  # JupyterLab saves by itself, so that the cell may hold what was typed last time
+    page.keyboard.type(f"print({number} + 1000)")
+    page.keyboard.press("Shift+Enter")
+    page.locator(".jp-OutputArea-output").get_by_text(f"{number + 1000}", exact=True).wait_for(timeout=WITHIN_MS)
+    at.append(time.monotonic())
+    page.close()
+    stop_notebook(stack, stack.api("GET", "/notebooks")["results"][0]["id"])
+    parts = zip(("click_to_answer", "answer_to_cell", "cell_to_printed"), at, at[1:], strict=False)
+    return {"click_to_printed": 1000 * (at[-1] - at[0]), **{name: 1000 * (to - since) for name, since, to in parts}}
 
 
 def stop_notebook(stack: Stack, notebook: str) -> None:
@@ -103,11 +106,15 @@ def until_first_line(page: Page, stack: Stack, number: int) -> float:
 
 
 def signed_in(browser: Browser, stack: Stack) -> Page:
-    page = browser.new_page()
+    page = browser.new_context().new_page()
     page.goto(stack.login_link)
     page.click("form .btn-primary")
     page.wait_for_url(f"{stack.url}/")
     return page
+
+
+def launch(playwright: Playwright) -> Browser:
+    return playwright.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_ARGUMENTS)
 
 
 def find_chromium() -> str | None:
@@ -118,9 +125,10 @@ def report(figures: dict[str, list[float]]) -> int:
     missed = 0
     print(f"{'':24}{'p50':>8}{'p95':>8}{'min':>8}{'max':>8}  goal p50")
     for name, values in figures.items():
-        p50, p95 = statistics.median(values), statistics.quantiles(values, n=20)[18]
-        missed += p50 > GOALS_MS[name]
-        print(f"{name:24}{p50:8.0f}{p95:8.0f}{min(values):8.0f}{max(values):8.0f}  {GOALS_MS[name]} ms")
+        p50, p95 = statistics.median(values), statistics.quantiles(values, n=20, method="inclusive")[18]
+        goal = f"{GOALS_MS[name]} ms" if name in GOALS_MS else ""
+        missed += p50 > GOALS_MS.get(name, p50)
+        print(f"{name:24}{p50:8.0f}{p95:8.0f}{min(values):8.0f}{max(values):8.0f}  {goal}")
     return 1 if missed else 0
 
 

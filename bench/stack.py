@@ -15,14 +15,17 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from config.place import open_run, read_running
+from notebooks.environment import FAILED, READY, read_state
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"Sign in once with this link: (\S+)")
 START_WITHIN_S = 120
+ENDED = ("succeeded", "failed", "cancelled")
+PREPARED_WITHIN_S = 600
 
 
 class ApiError(Exception):
@@ -126,6 +129,32 @@ class Stack:
             time.sleep(look_s)
         raise TimeoutError(f"{job} is {found['state']} and not {' or '.join(states)}: {found.get('wait')}")
 
+    def end_jobs(self) -> None:
+        """What runs outlives the platform, which is as it should be, but not the directory of a test."""
+        if not self.token:
+            return
+        jobs = self.api("GET", "/jobs?state=queued,starting,running")["results"]
+        for job in jobs:
+            self.api("POST", f"/jobs/{job['id']}:stop")
+        for job in jobs:
+            self.wait_for(job["id"], *ENDED)
+
+    def wait_for_line(self, job: str, text: str, seconds: float = 30) -> None:
+        """Until `text` stands in the log of the job's first task."""
+        until = time.monotonic() + seconds
+        while text not in (said := self.text(f"/jobs/{job}/logs")):
+            if time.monotonic() > until:
+                raise TimeoutError(f"{job} did not say {text!r}: {said[-2000:]}")
+            time.sleep(0.1)
+
+    def wait_for_environment(self) -> None:
+        """Until JupyterLab and TensorBoard can be started."""
+        until = time.monotonic() + PREPARED_WITHIN_S
+        while (told := read_state(self.data))["state"] != READY:
+            if told["state"] == FAILED or time.monotonic() > until:
+                raise RuntimeError(f"No environment for notebooks: {told}")
+            time.sleep(0.5)
+
     def _read_banner(self, until: float) -> None:
         assert self.process and self.process.stdout
         said = ""
@@ -150,6 +179,8 @@ def running_stack(gpus: str = "2xV100-32GB") -> Iterator[Stack]:
             stack.start()
             yield stack
         finally:
+            with suppress(OSError):  # it may be down
+                stack.end_jobs()
             stack.stop()
 
 

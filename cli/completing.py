@@ -9,6 +9,7 @@ import typer
 
 from cli.credentials import find_server, find_token
 from cli.failures import Failure
+from cli.show import ENDED, OPEN
 from cli.transport import Client
 
 WITHIN_S = 2.0
@@ -17,21 +18,18 @@ MOST = 50
 Offer = tuple[str, str]
 """A word, and what stands beside it."""
 
-OPEN = "queued,starting,running,stopping"
-ENDED = "succeeded,failed,cancelled"
-
 
 def job_ids(ctx: typer.Context, incomplete: str) -> list[Offer]:
     """One's own jobs, the newest first."""
-    return _offer(ctx, incomplete, _jobs(None))
+    return _offer(ctx, incomplete, _jobs())
 
 
 def open_job_ids(ctx: typer.Context, incomplete: str) -> list[Offer]:
-    return _offer(ctx, incomplete, _jobs(OPEN))
+    return _offer(ctx, incomplete, _jobs(*OPEN))
 
 
 def ended_job_ids(ctx: typer.Context, incomplete: str) -> list[Offer]:
-    return _offer(ctx, incomplete, _jobs(ENDED))
+    return _offer(ctx, incomplete, _jobs(*ENDED))
 
 
 def pools(ctx: typer.Context, incomplete: str) -> list[Offer]:
@@ -48,9 +46,9 @@ def enterable_names(ctx: typer.Context, incomplete: str) -> list[Offer]:
     return _offer(ctx, incomplete, lambda client: [*_notebooks(client), *running(client)])
 
 
-def _jobs(state: str | None) -> Callable[[Client], Iterator[Offer]]:
+def _jobs(*states: str) -> Callable[[Client], Iterator[Offer]]:
     def ask(client: Client) -> Iterator[Offer]:
-        found = _results(client, "/jobs", owner="me", state=state)
+        found = _results(client, "/jobs", owner="me", state=",".join(states) or None)
         return ((job["id"], f"{job['name']}, {job['state']}") for job in found)
 
     return ask

@@ -6,11 +6,10 @@ import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from cli.failures import USAGE, Failure
+from cli.failures import TOKEN_VARIABLE, USAGE, Failure
 
 DEFAULT_SERVER = "http://localhost:8470"
 SERVER_VARIABLE = "TESSERA_URL"
-TOKEN_VARIABLE = "TESSERA_TOKEN"  # noqa: S105 - the name of a variable
 
 
 def config_file() -> Path:

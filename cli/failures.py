@@ -1,12 +1,14 @@
 """What a command ends with when it cannot do its work: a stable exit code, and lines for people."""
 
 import json
+import os
 from typing import Any
 
 from cli.text import plain
 
 OK, JOB_FAILED, USAGE, NOT_FOUND, DENIED, WAITS, SERVER = range(7)
 INTERRUPTED = 130
+TOKEN_VARIABLE = "TESSERA_TOKEN"  # noqa: S105 - the name of a variable
 
 _CODES = {401: DENIED, 403: DENIED, 404: NOT_FOUND, 429: SERVER}
 
@@ -36,19 +38,33 @@ class Refused(Failure):
         self.code = code
 
 
-def refusal_of(status: int, body: bytes, server: str) -> Refused:
-    """The failure that an answer above 399 stands for. body: problem+json (RFC 9457), or whatever came instead."""
+def refusal_of(status: int, body: bytes, server: str, subject: str = "") -> Refused:
+    """The failure that an answer above 399 stands for. body: problem+json (RFC 9457), or whatever came instead.
+
+    subject: what was asked for by name, such as "job-412".
+    """
     problem = _problem(body)
     if problem is None:
         return Refused(SERVER, _no_problem(status, server), status=status)
     code = str(problem.get("code", ""))
     lines = _lines(problem) or [f"{server} answered {status}."]
-    if status == 401:
-        lines.append(f"Make a token at {server}/settings/tokens and run: tessera login {server}")
+    if status == 401 or code == "missing_scope":
+        lines.append(_other_token(server))
+    if status == 404 and subject:
+        lines[0] = f"{plain(subject)}: {lines[0]}"
     if status >= 500 and (request_id := plain(str(problem.get("request_id") or ""))):
         lines.append(f"The server's log names it {request_id}.")
     exit_code = DENIED if code == "user_limit" else _CODES.get(status, USAGE if status < 500 else SERVER)
     return Refused(exit_code, *lines, status=status, code=code)
+
+
+def _other_token(server: str) -> str:
+    """A token in the environment goes before one that `login` keeps, so that signing in would change nothing."""
+    if os.environ.get(TOKEN_VARIABLE, "").strip():
+        place = f"It stands in {TOKEN_VARIABLE}: set that to one from {server}/settings/tokens, or unset it"
+    else:
+        place = f"Make a token at {server}/settings/tokens"
+    return f"{place} and run: tessera login {server}"
 
 
 def _problem(body: bytes) -> dict | None:

@@ -1,6 +1,7 @@
 """Waiting for a job and reading its log as it is written, over restarts of the platform and cut connections."""
 
 import os
+import random
 import sys
 import time
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from typing import Any
 
 from cli.failures import INTERRUPTED, JOB_FAILED, OK, WAITS, Failure, Unreachable
 from cli.session import Session
-from cli.show import ENDED, duration, ending, queued
+from cli.show import ENDED, NONE, duration, ending, queued
 from cli.text import LogText
 from cli.transport import Client, job_path
 
@@ -84,7 +85,7 @@ def outcome(session: Session, job: Job) -> int:
     if job["state"] == "succeeded":
         return OK
     why = ending(job)
-    session.note(f"{job['id']} {job['state']}: {why}" if why != "–" else f"{job['id']} {job['state']}.")
+    session.note(f"{job['id']} {job['state']}: {why}" if why != NONE else f"{job['id']} {job['state']}.")
     if job["hint"]:
         session.note(job["hint"])
     return JOB_FAILED
@@ -171,5 +172,6 @@ class Trouble:
             raise failure
         if self.tries == 2:
             self.session.note(f"{failure.lines[0]} Trying again.")
-        time.sleep(POLL_S[min(self.tries, len(POLL_S) - 1)])
+        pause = POLL_S[min(self.tries, len(POLL_S) - 1)]
+        time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  after a restart not all at once
         self.tries += 1

@@ -2,13 +2,14 @@
 
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
-from cli.failures import Failure
-from cli.session import COMMON, fail, take_common
+from cli.failures import SERVER, Failure, Refused
+from cli.session import Group, fail
+from cli.transport import VERSION
 
 # name: (module in cli.commands, what it does)
 COMMANDS = {
@@ -20,12 +21,13 @@ COMMANDS = {
     "ps": ("look", "List jobs."),
     "why": ("look", "Why a job waits, and its place in the queue."),
     "logs": ("logs", "What a job wrote."),
+    "events": ("events", "What happens to jobs and notebooks."),
     "stop": ("act", "Stop jobs."),
     "retry": ("act", "Queue ended jobs once more."),
     "hold": ("act", "Keep waiting jobs from starting."),
     "release": ("act", "Let held jobs start."),
     "files": ("files", "Your files there, and your teams'."),
-    "nb": ("notebooks", "Notebooks: start, open, stop, ls."),
+    "nb": ("notebooks", "Notebooks: start, open, stop, ls, rename."),
     "open": ("notebooks", "Open a notebook in jupyter or vscode."),
     "ssh": ("ssh", "Open a shell in a notebook or running job, or run a command there."),
     "exec": ("ssh", "Run one program in a notebook or running job."),
@@ -38,12 +40,12 @@ COMMANDS = {
     "version": ("account", "The versions of this command and of the platform."),
 }
 
+UNKNOWN_THERE = frozenset({400, 404, 405})
+"""HTTP's, for what another version of the platform does not have."""
 
-class Commands(TyperGroup):
+
+class Commands(Group):
     """A listing needs names and first lines only, so that help and completion do not load what they do not run."""
-
-    def __init__(self, *args: Any, params: list | None = None, **others: Any):
-        super().__init__(*args, params=[*(params or []), *COMMON], **others)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
@@ -62,11 +64,17 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        take_common(ctx)
         try:
             return super().invoke(ctx)
+        except Refused as refused:
+            other = ctx.obj.other_version() if refused.status in UNKNOWN_THERE else ""
+            raise fail(Failure(refused.exit_code, *refused.lines, *filter(None, [other]))) from None
         except Failure as failure:
             raise fail(failure) from None
+        except (KeyError, TypeError):
+            if other := ctx.obj.other_version():
+                raise fail(Failure(SERVER, "The platform's answer was not understood.", other)) from None
+            raise
 
 
 app = typer.Typer(
@@ -80,8 +88,18 @@ app = typer.Typer(
 )
 
 
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        print(f"tessera {VERSION}")
+        raise typer.Exit
+
+
 @app.callback()
-def begin() -> None:
+def begin(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Of this command, and no more.")
+    ] = False,
+) -> None:
     pass
 
 

@@ -28,7 +28,7 @@ def find_gateway(session: Session) -> Gateway:
     client = session.client()
     ssh = client.get("/version").get("ssh")
     if not ssh:
-        raise Failure(SERVER, f"{client.server} has no SSH gateway.")
+        raise Failure(SERVER, f"SSH is switched off on {client.server}. Use the terminal of its pages instead.")
     parts = urlsplit(client.server)
     alias = f"tessera-{parts.hostname}" + (f"-{parts.port}" if parts.port else "")
     return Gateway(ssh["host"], ssh["port"], ssh["host_key"], alias)

@@ -13,9 +13,10 @@ from typer.core import TyperCommand, TyperGroup
 
 from cli.credentials import find_server, find_token
 from cli.failures import Failure
+from cli.quick import read_quickly
 from cli.table import Column, lay_out, terminal_width
 from cli.text import plain, width
-from cli.transport import Client
+from cli.transport import Client, version_words
 
 
 class Output(StrEnum):
@@ -48,6 +49,17 @@ class Session:
         server = find_server(self.server)
         return Client(server, find_token(server), quiet=self.quiet)
 
+    def other_version(self) -> str:
+        """What may be the reason when an answer is not what was expected; "" where it is not this."""
+        try:
+            return version_words(str(self.at_the_door().get("/version")["version"]))
+        except (Failure, KeyError, TypeError):
+            return ""
+
+    def at_the_door(self) -> Client:
+        """Without a token, and in no mood to wait: for what everybody may ask."""
+        return Client(find_server(self.server), quiet=True, timeout_s=10.0, patient=False)
+
     def note(self, text: str) -> None:
         if self.quiet or (self.watching and text in self._noted):
             return
@@ -60,6 +72,16 @@ class Session:
             self._put(self._data(answer).split("\n"))
         else:
             self._put([plain(line) for line in (names if self.output is Output.name else lines)])
+
+    def show_next(self, data: Any, name: str, line: str) -> None:
+        """One of a stream: JSON is a line by itself, YAML a document."""
+        if self.output is Output.json:
+            line = json.dumps(data, ensure_ascii=sys.stdout.encoding.lower() != "utf-8", separators=(",", ":"))
+        elif self.output is Output.yaml:
+            line = f"---\n{self._data(data)}"
+        else:
+            line = plain(name if self.output is Output.name else line)
+        print(line, flush=True)
 
     def _data(self, answer: Any) -> str:
         ascii_only = sys.stdout.encoding.lower() != "utf-8"
@@ -105,26 +127,26 @@ _options.command()(_common)
 COMMON = typer.main.get_command(_options).params
 
 
-class Command(TyperCommand):
-    """A command that also takes the common options."""
+class TakesCommon:
+    """A command or group of them that also takes the common options."""
 
     def __init__(self, *args: Any, params: list | None = None, **others: Any):
-        super().__init__(*args, params=[*(params or []), *COMMON], **others)
+        super().__init__(*args, params=[*(params or []), *COMMON], **others)  # type: ignore[call-arg]
+
+    def get_params(self, ctx: Any) -> list:
+        return [read_quickly(param) for param in super().get_params(ctx)]  # type: ignore[misc]
 
     def invoke(self, ctx: Any) -> Any:
         take_common(ctx)
-        return super().invoke(ctx)
+        return super().invoke(ctx)  # type: ignore[misc]
 
 
-class Group(TyperGroup):
-    """Commands under one noun, such as `nb start`; it takes the common options too."""
+class Command(TakesCommon, TyperCommand):
+    pass
 
-    def __init__(self, *args: Any, params: list | None = None, **others: Any):
-        super().__init__(*args, params=[*(params or []), *COMMON], **others)
 
-    def invoke(self, ctx: Any) -> Any:
-        take_common(ctx)
-        return super().invoke(ctx)
+class Group(TakesCommon, TyperGroup):
+    """Commands under one noun, such as `nb start`."""
 
 
 def take_common(ctx: Any) -> None:
@@ -137,8 +159,8 @@ def take_common(ctx: Any) -> None:
 
 
 def new_commands() -> typer.Typer:
-    """What a module of commands registers them on: `@commands.command("ps", cls=Command)`."""
-    return typer.Typer(add_completion=False, rich_markup_mode=None)
+    """What commands are registered on, of a module or under a noun: `@commands.command("ps", cls=Command)`."""
+    return typer.Typer(cls=Group, add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
 
 def fail(failure: Failure) -> typer.Exit:

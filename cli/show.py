@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 
 VULGAR = {"1/8": "⅛", "1/4": "¼", "3/8": "⅜", "1/2": "½", "5/8": "⅝", "3/4": "¾", "7/8": "⅞"}
 NONE = "–"
-ENDED = frozenset({"succeeded", "failed", "cancelled"})
+OPEN = ("queued", "starting", "running", "stopping")
+ENDED = ("succeeded", "failed", "cancelled")
 
 _MODEL_PART = re.compile(r"(?P<models>[A-Z][^:/]*)/(?P<part>[0-9]+)")
 

@@ -1,6 +1,7 @@
 """HTTP to the platform: one request at a time, JSON in and out, and what may be repeated is repeated."""
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 from cli.failures import DENIED, SERVER, Failure, Unreachable, refusal_of
 
@@ -18,6 +19,7 @@ PAUSES_S = (0.3, 1.0, 3.0)
 """Before each further try of a request whose connection dropped."""
 ANSWER_WITHIN_S = 60.0
 PIECE = 65536
+_NAMED = re.compile(r"/jobs/([^/:]+)")
 _BUSY = frozenset({502, 503, 504})
 
 
@@ -86,7 +88,9 @@ class Client:
         self._send("DELETE", _with(path, query), repeat=False)
 
     @contextmanager
-    def stream(self, path: str, /, **query: Any) -> Iterator[tuple[Any, Iterator[bytes]]]:
+    def stream(
+        self, path: str, /, headers: dict[str, str] | None = None, **query: Any
+    ) -> Iterator[tuple[Any, Iterator[bytes]]]:
         """(headers, pieces as they come). Raises Unreachable where the answer breaks off before its end."""
         self._must_be_signed_in()
         try:
@@ -94,14 +98,20 @@ class Client:
         except _Dropped as drop:
             raise self._unreachable(drop) from None
         try:
-            response = self._ask(connection, "GET", _with(path, query), b"", {})
-            if response.status >= 300:
-                raise self._refusal(_read(response))
+            with self._broken_is_unreachable():
+                response = self._ask(connection, "GET", _with(path, query), b"", headers or {})
+                if response.status >= 300:
+                    raise self._refusal(_read(response), _with(path, query))
             yield response.headers, self._pieces(response)
-        except (HTTPException, OSError) as error:
-            raise Unreachable(f"The connection to {self.server} broke ({_why(error)}).") from None
         finally:
             connection.close()
+
+    @contextmanager
+    def _broken_is_unreachable(self) -> Iterator[None]:
+        try:
+            yield
+        except (HTTPException, OSError) as error:
+            raise Unreachable(f"The connection to {self.server} broke ({_why(error)}).") from None
 
     def _send(
         self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None, *, repeat: bool = True
@@ -119,7 +129,7 @@ class Client:
                 why = drop.why
             else:
                 if answer.status not in _BUSY or pause is None or not repeat:
-                    return self._judge(answer)
+                    return self._judge(answer, path)
                 why = f"it answered {answer.status}"
             self._note(f"{self.server} did not take it ({why}); trying again.")
             time.sleep(pause)
@@ -156,16 +166,16 @@ class Client:
         connection.request(method, urlsplit(self.server).path + PREFIX + path, body or None, common | headers)
         return connection.getresponse()
 
-    def _judge(self, answer: Answer) -> Answer:
+    def _judge(self, answer: Answer, path: str) -> Answer:
         if answer.status >= 300:
-            raise self._refusal(answer)
+            raise self._refusal(answer, path)
         return answer
 
-    def _refusal(self, answer: Answer) -> Failure:
+    def _refusal(self, answer: Answer, path: str) -> Failure:
         if answer.status < 400:
             where = answer.headers.get("Location", "")
             return Failure(SERVER, f"{self.server} sends us on to {where!r}. Sign in there: tessera login URL")
-        return refusal_of(answer.status, answer.body, self.server)
+        return refusal_of(answer.status, answer.body, self.server, _subject(path))
 
     def _must_be_signed_in(self, path: str = "") -> None:
         if not self.token and path != "/version":
@@ -185,12 +195,13 @@ class Client:
         if not self.quiet:
             print(text, file=sys.stderr)
 
-    @staticmethod
-    def _pieces(response: HTTPResponse) -> Iterator[bytes]:
-        while piece := response.read1(PIECE):
-            yield piece
-        if response.length:  # it said how long it is, and was shorter
-            raise IncompleteRead(b"", response.length)
+    def _pieces(self, response: HTTPResponse) -> Iterator[bytes]:
+        """What fails while a piece is written is the reader's own affair: a closed pipe is no broken connection."""
+        with self._broken_is_unreachable():
+            while piece := response.read1(PIECE):
+                yield piece
+            if response.length:  # it said how long it is, and was shorter
+                raise IncompleteRead(b"", response.length)
 
 
 def job_path(job_id: str, rest: str = "") -> str:
@@ -201,6 +212,26 @@ def job_path(job_id: str, rest: str = "") -> str:
 def full_id(job_id: str) -> str:
     text = job_id.strip().lower()
     return f"job-{text}" if text.isascii() and text.isdecimal() else text
+
+
+def version_words(there: str) -> str:
+    """What to do where the platform is of another version than this command; "" where the two fit."""
+    if there.split(".")[:2] == VERSION.split(".")[:2]:
+        return ""
+    older = "this command" if _numbers(VERSION) < _numbers(there) else "the platform"
+    return f"The platform is {there} and this command {VERSION}: {older} is the older, and should be updated."
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"[0-9]+", version)]
+
+
+def _subject(path: str) -> str:
+    """What a request was about, where somebody named it: "job-412", or a file's path or place."""
+    parts = urlsplit(path)
+    named = _NAMED.match(parts.path)
+    query = parse_qs(parts.query)
+    return unquote(named[1]) if named else (query.get("path") or query.get("place") or [""])[0]
 
 
 def _with(path: str, query: dict[str, Any]) -> str:

@@ -7,11 +7,7 @@ The portal issues the code after it asked the session and the right (portal.page
 import secrets
 from dataclasses import dataclass
 from datetime import timedelta
-from importlib import import_module
-from types import SimpleNamespace
 
-from django.conf import settings
-from django.contrib.auth import get_user
 from django.db import transaction
 from django.db.models.functions import Now
 
@@ -23,12 +19,11 @@ from jobs.states import TaskState
 from jobs.upstream import upstream_secret
 from notebooks.models import Notebook, NotebookQuerySet
 from portal.models import App, AppCode, AppKind, AppSession
+from portal.signed_in import person_of
 
 CODE_S, SESSION_S = 30, 12 * 3600
 WITH = ("owner", "job__team", "notebook__team", "notebook__job")
 OPEN = (TaskState.STARTING, TaskState.RUNNING, TaskState.STOPPING)
-
-SessionStore = import_module(settings.SESSION_ENGINE).SessionStore
 
 
 @dataclass(frozen=True)
@@ -100,11 +95,12 @@ def redeem_code(*, label: str, code: str, state: str) -> tuple[str, str] | None:
 
 def load_visit(label: str, secret: str) -> Visit | None:
     """What this secret opens now; None where it is unknown, the person signed out or lost the right."""
-    rows = AppSession.objects.select_related("user", *(f"app__{name}" for name in WITH))
+    rows = AppSession.objects.select_related(*(f"app__{name}" for name in WITH))
     row = rows.filter(digest=digest_of(secret), app__label=label, expires_at__gt=Now()).first()
-    if row is None or not _signed_in(row) or not _may_open(row.user, row.app):
+    person = person_of(row.session_key) if row else None
+    if row is None or person is None or person.pk != row.user_id or not _may_open(person, row.app):
         return None
-    return _visit(row.user, row.app)
+    return _visit(person, row.app)
 
 
 def _thing(app: App) -> Job | Notebook:
@@ -126,12 +122,6 @@ def _action(app: App) -> str:
 def _may_open(user: User, app: App) -> bool:
     gone = app.notebook is not None and app.notebook.deleted_at is not None
     return not gone and may(user, _action(app), _thing(app).team, app.owner_id)
-
-
-def _signed_in(row: AppSession) -> bool:
-    """Whether the portal's session still is this person's: not signed out, no new password, not suspended."""
-    person = get_user(SimpleNamespace(session=SessionStore(row.session_key)))  # type: ignore[arg-type]
-    return person.pk == row.user_id and person.is_active
 
 
 def _visit(user: User, app: App) -> Visit:

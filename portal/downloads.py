@@ -1,4 +1,4 @@
-"""People's files on their way out: streamed from a descriptor, in ranges, and never as something a browser would run.
+"""People's files on their way out: streamed, in ranges or packed, and never as something a browser would run.
 
 What a person keeps is not ours, so on the portal's origin it is a download and nothing else (PROMISES 2.5, 3.3):
 attachment, one opaque type, nosniff, and a sandbox for whoever opens it all the same. The one exception is a raster
@@ -11,14 +11,15 @@ import os
 import re
 from collections.abc import AsyncIterator
 
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.http import content_disposition_header
 
-from common.errors import Conflict
+from common.errors import Conflict, RangeOutside
 from common.text import shorten
-from runtimes.storage import Entry, FileStore
+from runtimes.storage import Archive, Entry, FileStore
 
 PIECE = 256 * 1024
+OPAQUE = "application/octet-stream"
 SANDBOX = "default-src 'none'; sandbox; frame-ancestors 'none'"
 RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 IMAGE_MOST = 32 * 1024 * 1024
@@ -50,8 +51,11 @@ class Reading:
         self.fd = -1
 
 
-def send_file(request: HttpRequest, store: FileStore, path: str) -> HttpResponse | StreamingHttpResponse:
-    """A file as a download: all of it, or the one range that is asked for (RFC 9110, section 14)."""
+def send_file(request: HttpRequest, store: FileStore, path: str) -> StreamingHttpResponse:
+    """A file as a download: all of it, or the one range that is asked for (RFC 9110, section 14).
+
+    Raises RangeOutside.
+    """
     fd, entry = store.open_to_read(path)
     tag = etag_of(entry)
     start, end = 0, entry.size
@@ -60,15 +64,38 @@ def send_file(request: HttpRequest, store: FileStore, path: str) -> HttpResponse
         found = read_range(asked, entry.size)
         if found == (0, 0):
             os.close(fd)
-            return _closed(HttpResponse(status=416, headers={"Content-Range": f"bytes */{entry.size}"}), path)
+            raise RangeOutside(size=entry.size)
         if found is not None:
             (start, end), status = found, 206
-    response = StreamingHttpResponse(Reading(fd, start, end), status=status, content_type="application/octet-stream")
+    response = StreamingHttpResponse(Reading(fd, start, end), status=status, content_type=OPAQUE)
     response["Content-Length"], response["ETag"] = str(end - start), tag
     response["Accept-Ranges"], response["X-Accel-Buffering"] = "bytes", "no"
     if status == 206:
         response["Content-Range"] = f"bytes {start}-{end - 1}/{entry.size}"
     return _closed(response, path)
+
+
+class Packing:
+    """A folder's archive, piece by piece as a child makes it. Raises OSError where that breaks off, so that the
+    connection does too and nobody takes half of it for the whole.
+    """
+
+    def __init__(self, archive: Archive):
+        self.archive = archive
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while piece := await asyncio.to_thread(self.archive.read, PIECE):
+            yield piece
+
+    def close(self) -> None:
+        self.archive.close()
+
+
+def send_archive(store: FileStore, path: str, name: str) -> StreamingHttpResponse:
+    """A folder as name.tar, made on the way. Its length is known when it ends."""
+    response = StreamingHttpResponse(Packing(store.open_archive(path, name)), content_type=OPAQUE)
+    response["X-Accel-Buffering"] = "no"
+    return _closed(response, f"{name}.tar")
 
 
 def send_image(store: FileStore, path: str) -> StreamingHttpResponse:
@@ -108,10 +135,10 @@ def etag_of(entry: Entry) -> str:
     return f'"{entry.changed_ns:x}-{entry.size:x}"'
 
 
-def _closed(response: HttpResponse | StreamingHttpResponse, path: str) -> HttpResponse | StreamingHttpResponse:
+def _closed(response: StreamingHttpResponse, path: str) -> StreamingHttpResponse:
     """Under every header that keeps a browser from making anything of it. Unseen characters leave its name."""
     name = shorten(path.rpartition("/")[2], 255).replace("\ufffd", "_")
-    response["Content-Type"] = "application/octet-stream"
+    response["Content-Type"] = OPAQUE
     response["Content-Disposition"] = content_disposition_header(True, name) or "attachment"
     response["Content-Security-Policy"] = SANDBOX
     response["Cache-Control"] = "private, no-store"

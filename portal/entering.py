@@ -6,11 +6,8 @@ theirs. A name that is unknown and one that may not be entered are not told apar
 
 import re
 from dataclasses import dataclass
-from functools import cache
 
-from django.conf import settings
 from django.db import transaction
-from django.utils.module_loading import import_string
 
 from accounts.models import User
 from accounts.permissions import may
@@ -21,10 +18,14 @@ from jobs.lifecycle import lock_job
 from jobs.models import Job, Task
 from jobs.states import HOLDING, TaskState
 from notebooks.models import Notebook
-from runtimes.base import Access
 
-LOGIN_SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash -l; exec sh -l")
-"""What a person gets who asks for no program."""
+SHELL = """[ -z "$NOTEBOOK_FOLDER" ] || cd "$HOME/$NOTEBOOK_FOLDER"
+command -v bash >/dev/null 2>&1 || exec sh -l
+[ -z "$NOTEBOOK_FOLDER" ] || exec bash -l -c 'PATH="$TESSERA_TOOLS/bin:$PATH" exec bash'
+exec bash -l
+"""
+LOGIN_SHELL = ("/bin/sh", "-c", SHELL)
+"""What a person gets who asks for no program: in a notebook, its folder and the Python that its pages run with."""
 
 NOTEBOOK_ID = re.compile(r"nb-([1-9][0-9]{0,17})")
 JOB_NAME = re.compile(r"job-([1-9][0-9]{0,17})(?:\.([A-Za-z0-9_-]{1,32})\.([0-9]{1,6}))?")
@@ -63,17 +64,12 @@ def find_door(user: User, name: str) -> Door:
     return Door(task.uuid.hex, name, user.pk, job.team_id, job.pk, notebook.pk if notebook else None)
 
 
-def still_open(user_id: int, task: str) -> bool:
-    """Whether this person may stay in this task (uuid in hex): active, the right holds, the task not ended.
+def why_closed(user_id: int, task: str) -> str:
+    """Why this person may not stay in this task (uuid in hex): "ended", "revoked"; "" while they may.
 
     Asked at least every 30 seconds by whoever keeps a session open. A task that stops or was lost from sight keeps its
     sessions: they end with its processes.
     """
-    return not why_closed(user_id, task)
-
-
-def why_closed(user_id: int, task: str) -> str:
-    """Why this person may not stay in this task: "ended", "revoked"; "" while they may."""
     user = User.objects.filter(pk=user_id).first()
     row = Task.objects.filter(uuid=task, state__in=HOLDING).select_related("job__team").first()
     if row is None:
@@ -94,12 +90,6 @@ def record_session(*, door: Door, kind: str, seconds: int | None = None) -> None
     verb = "entered" if seconds is None else "left"
     row = lock_rows(Notebook.objects.filter(pk=door.notebook_id))[0] if door.notebook_id else lock_job(door.job_id)
     record(row, verb, actor=Actor(person.username, person.pk), params=params)
-
-
-@cache
-def the_access() -> Access:
-    """The runtime's way into its tasks, by its dotted name in the settings."""
-    return import_string(settings.TESSERA_ACCESS)(**settings.TESSERA_RUNTIME_OPTIONS)
 
 
 def _job(user: User, name: str) -> tuple[Job | None, str, int, Notebook | None]:

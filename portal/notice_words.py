@@ -13,13 +13,14 @@ from django.utils.translation import gettext_lazy
 
 from events.models import Notice
 from jobs.words import end_hint, end_words
+from portal.event_words import Blanks
 
 # What the matrix of the settings calls a kind.
 KIND_WORDS: dict[str, str | Promise] = {
-    "job_started": gettext_lazy("A job of mine starts"),
+    "job_started": gettext_lazy("A job or notebook of mine starts"),
     "job_failed": gettext_lazy("A job of mine fails"),
     "job_succeeded": gettext_lazy("A job of mine is done"),
-    "about_to_end": gettext_lazy("A notebook of mine is about to end"),
+    "about_to_end": gettext_lazy("A job or notebook of mine is about to end"),
     "webhook_disabled": gettext_lazy("A webhook of mine or of a team that I lead is switched off"),
     "quota_changed": gettext_lazy("The quota of a team that I lead is changed"),
 }
@@ -47,7 +48,13 @@ LOOKS = {
     "webhook_disabled": ("plug-connected-x", "idle"),
     "quota_changed": ("gauge", "next"),
 }
-PAGES = {"job": ("job", "job_id"), "notebook": ("notebook", "notebook_id"), "quota": ("quota", "")}
+# Kind of object -> (page, what its address names, by which column of the notice).
+PAGES = {
+    "job": ("job", "job_id", "label"),
+    "notebook": ("notebook", "notebook_id", "label"),
+    "webhook": ("webhook", "webhook_id", "object_id"),
+    "quota": ("quota", "", ""),
+}
 
 
 @dataclass(frozen=True)
@@ -72,10 +79,10 @@ class NoticeView:
 
 def view_notice(row: Notice) -> NoticeView:
     """In the active language. Never fails: an older row may lack what its sentence names today."""
-    params = _Blank({name: str(value) for name, value in row.params.items()})
+    params = Blanks({name: str(value) for name, value in row.params.items()})
     name = row.params.get("name", "")
     what = _("%(name)s (%(label)s)") % {"name": name, "label": row.label} if name else row.label
-    title = str(TITLES.get(row.kind, "%(what)s")) % _Blank({**params, "what": what})
+    title = str(TITLES.get(row.kind, "%(what)s")) % Blanks({**params, "what": what})
     return NoticeView(row, title, _text(row), _path(row), *LOOKS.get(row.kind, ("bell", "")))
 
 
@@ -87,18 +94,15 @@ def _text(row: Notice) -> str:
         return str(WEBHOOK_WHY.get(row.params.get("why", ""), ""))
     if row.kind == "about_to_end" and (at := parse_datetime(str(row.params.get("at", "")))):
         local = date_format(timezone.localtime(at), "DATETIME_FORMAT")
+        if row.object_kind == "job":
+            return _("It reaches its time limit at %(at)s (UTC) and is ended then.") % {"at": local}
         return _("It ends at %(at)s (UTC). Save your work, or extend it on its page.") % {"at": local}
     return ""
 
 
 def _path(row: Notice) -> str:
-    name, part = PAGES.get(row.object_kind, ("", ""))
+    name, part, column = PAGES.get(row.object_kind, ("", "", ""))
     try:
-        return reverse(name, kwargs={part: row.label} if part else {}) if name else ""
+        return reverse(name, kwargs={part: getattr(row, column)} if part else {}) if name else ""
     except NoReverseMatch:
         return ""
-
-
-class _Blank(dict):
-    def __missing__(self, key: str) -> str:
-        return "?"

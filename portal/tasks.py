@@ -6,12 +6,14 @@ A process of its own (queue "outside"), so that a slow receiver holds up no sche
 import logging
 import smtplib
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 from celery import shared_task
 from django.conf import settings
-from django.core.mail import EmailMessage
+from django.core.mail import EmailMessage, get_connection
+from django.core.mail.backends.base import BaseEmailBackend
 from django.db import OperationalError, connection
 from django.db.models.functions import Now
 from django.urls import reverse
@@ -23,8 +25,9 @@ from accounts.webhooks import disable_webhook, maker_may
 from common.egress import Answer, post
 from events.models import Delivery, Notice
 from events.notices import drop_old_notices
-from events.outgoing import claim, finish
+from events.outgoing import claim, claim_deliveries, finish, rest, wake
 from events.webhooks import build_request, drop_old_deliveries
+from jobs.warning import warn_of_ends
 from portal.event_sight import load_event_sight
 from portal.notice_words import view_notice
 
@@ -37,10 +40,11 @@ GONE = 410
 
 @shared_task
 def send() -> None:
-    """Everything that is due now."""
+    """Everything that is due now; before that, warn of what is about to end."""
     if not connection.in_atomic_block:
         connection.close_if_unusable_or_obsolete()
     try:
+        warn_of_ends()
         send_webhooks()
         send_mails()
     except OperationalError as gone:  # the database restarts: the next beat finds it again
@@ -57,9 +61,8 @@ def sweep() -> None:
 def send_webhooks() -> None:
     """Batch after batch, each in parallel; the rows are written here, in the thread that has the connection."""
     until = time.monotonic() + STOP_AFTER_S
-    rows = Delivery.objects.select_related("webhook", "event")
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        while time.monotonic() < until and (batch := claim(rows, AT_ONCE)):
+        while time.monotonic() < until and (batch := claim_deliveries(AT_ONCE)):
             allowed = [delivery for delivery in batch if _may_go(delivery)]
             for delivery, answer in zip(allowed, pool.map(_post, allowed), strict=True):
                 _note(delivery, answer)
@@ -68,8 +71,21 @@ def send_webhooks() -> None:
 def send_mails() -> None:
     until = time.monotonic() + STOP_AFTER_S
     while time.monotonic() < until and (batch := claim(Notice.objects.all(), AT_ONCE)):
-        for notice in batch:
-            _mail(notice)
+        if mails := list(_mails_of(batch)):
+            _mail_all(mails)
+
+
+def _mail_all(mails: list[tuple[Notice, User]]) -> None:
+    """By one connection: a server that is away is asked once for all of them."""
+    try:
+        with get_connection() as server:
+            while mails:
+                _mail(server, *mails[0])
+                del mails[0]
+    except OSError as away:
+        log.warning("%s mails were not sent: %s", len(mails), away)
+        for notice, _user in mails:
+            finish(notice, sent=False, error="mail_refused")
 
 
 def _may_go(delivery: Delivery) -> bool:
@@ -101,20 +117,36 @@ def _note(delivery: Delivery, answer: Answer) -> None:
     error = "" if sent else answer.error or "refused"
     facts = {"status": answer.status, "took_ms": answer.took_ms, "tried_at": Now()}
     gone = answer.status == GONE
+    if sent:
+        wake(delivery.webhook_id)
+    elif not gone:
+        rest(delivery.webhook, delivery.attempts)
     if finish(delivery, sent=sent, error=error, again=not gone, **facts):
         disable_webhook(webhook=delivery.webhook, why="gone" if gone else "failing")
 
 
-def _mail(notice: Notice) -> None:
-    """The words of the page, as text. A repeat after a crash has the same Message-ID."""
-    user = User.objects.filter(pk=notice.user_id, suspended_at__isnull=True).first()
-    if not settings.TESSERA_MAIL or user is None or not user.email:
-        finish(notice, sent=False, again=False, error="no_address" if settings.TESSERA_MAIL else "no_mail")
-        return
+def _mails_of(batch: list[Notice]) -> Iterator[tuple[Notice, User]]:
+    """Those that can be sent, with whom they are for. What cannot is finished."""
+    users = User.objects.filter(suspended_at__isnull=True).in_bulk([notice.user_id for notice in batch])
+    for notice in batch:
+        user = users.get(notice.user_id)
+        if not settings.TESSERA_MAIL or user is None or not user.email:
+            finish(notice, sent=False, again=False, error="no_address" if settings.TESSERA_MAIL else "no_mail")
+        else:
+            yield notice, user
+
+
+def _mail(server: BaseEmailBackend, notice: Notice, user: User) -> None:
+    """The words of the page, as text. A repeat after a crash has the same Message-ID.
+
+    Raises OSError when the server is away. A mail that it does not take is tried again later and holds up no other.
+    """
     try:
-        build_mail(notice, user).send()
-    except (smtplib.SMTPException, OSError) as away:
-        log.warning("mail of notice %s was not sent: %s", notice.pk, away)
+        server.send_messages([build_mail(notice, user)])
+    except smtplib.SMTPServerDisconnected:
+        raise
+    except (smtplib.SMTPException, ValueError) as refused:
+        log.warning("mail of notice %s was not taken: %s", notice.pk, refused)
         finish(notice, sent=False, error="mail_refused")
     else:
         finish(notice, sent=True)

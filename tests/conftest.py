@@ -7,11 +7,14 @@ import socket
 from pathlib import Path
 
 import pytest
+from django.db import connection, transaction
+from django.test import TransactionTestCase
 from playwright.sync_api import sync_playwright
 
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 NO_BROWSER = "NO CHROMIUM: the browser tests were skipped. Install chromium or set TESSERA_CHROMIUM."
+KEPT_TABLES = {"django_content_type", "auth_permission"}  # of the migrations, and the same for ever
 NO_GPU = "NO NVIDIA GPU: the GPU tests were skipped."
 
 real_connect, real_connect_ex = socket.socket.connect, socket.socket.connect_ex
@@ -85,6 +88,22 @@ def pytest_terminal_summary(terminalreporter):
     for line in (NO_BROWSER, NO_GPU):
         if count := sum(line in reason for reason in reasons):
             terminalreporter.write_line(f"!!! {line} ({count} skipped)", red=True, bold=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def rows_deleted_after_tests_that_commit():
+    """Django would truncate every table, which makes some 300 files anew, and then write its permissions again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", delete_rows)
+        yield
+
+
+def delete_rows(case) -> None:
+    """All rows but those of migrations. Foreign keys are deferred: in one transaction the order does not matter."""
+    tables = connection.introspection.django_table_names(only_existing=True, include_views=False)
+    wanted = [connection.ops.quote_name(name) for name in tables if name not in KEPT_TABLES]
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("; ".join(f"DELETE FROM {name}" for name in wanted))
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,11 @@
 
 from base64 import b64encode
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import count
+
+from django.conf import settings
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 
 from accounts.models import ApiToken, Team, TeamRole, User
 from accounts.services import SCOPES, add_member, create_team, create_token, create_user
@@ -85,6 +89,15 @@ def expired_token(person: User) -> str:
     secret = token(person)
     ApiToken.objects.filter(user=person).update(expires_at="2020-01-01T00:00Z")
     return secret
+
+
+def session(person: User) -> str:
+    """The key of a session in which they are signed in, for sockets; a client has force_login."""
+    store = import_module(settings.SESSION_ENGINE).SessionStore()
+    store[SESSION_KEY], store[BACKEND_SESSION_KEY] = str(person.pk), settings.AUTHENTICATION_BACKENDS[0]
+    store[HASH_SESSION_KEY] = person.get_session_auth_hash()
+    store.create()
+    return store.session_key
 
 
 def ssh_key(seed: int = 1) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.credentials import TOKEN_VARIABLE, find_server, find_token, forget_token, keep_token, tidy_server
+from cli.credentials import TOKEN_VARIABLE, find_server, forget_token, keep_token, tidy_server
 from cli.failures import DENIED, USAGE, Failure, Refused
 from cli.session import Command, Session, new_commands
 from cli.transport import VERSION, Client
@@ -74,16 +74,16 @@ def whoami(ctx: typer.Context) -> None:
 def version(ctx: typer.Context) -> None:
     """The versions of this command and of the platform."""
     session: Session = ctx.obj
-    server = find_server(session.server)
+    door = session.at_the_door()
     try:
-        there = Client(server, find_token(server), quiet=session.quiet).get("/version")
+        there = door.get("/version")
     except Failure as failure:
         session.note(failure.lines[0])
         there = None
     both = {"client": VERSION, "server": there}
     lines = [f"tessera   {VERSION}"]
     if there:
-        lines.append(f"platform  {there['version']} (API {there['api']}) at {server}")
+        lines.append(f"platform  {there['version']} (API {there['api']}) at {door.server}")
     session.show(both, [VERSION], lines)
 
 

@@ -7,12 +7,13 @@ import typer
 from cli.completing import ended_job_ids, open_job_ids
 from cli.failures import OK, Failure
 from cli.session import Command, Session, fail, new_commands
+from cli.show import ENDED
 from cli.transport import job_path
 
 commands = new_commands()
 
-OpenIds = Annotated[list[str], typer.Argument(metavar="ID...", autocompletion=open_job_ids)]
-EndedIds = Annotated[list[str], typer.Argument(metavar="ID...", autocompletion=ended_job_ids)]
+OpenIds = Annotated[list[str], typer.Argument(metavar="ID", autocompletion=open_job_ids)]
+EndedIds = Annotated[list[str], typer.Argument(metavar="ID", autocompletion=ended_job_ids)]
 
 
 @commands.command("stop", cls=Command)
@@ -69,6 +70,6 @@ def _naming(job_id: str, failure: Failure) -> Failure:
 def _sentence(job: dict, verb: str) -> str:
     if verb == "hold":
         return f"{job['id']} is held. To let it start: tessera release {job['id']}"
-    if verb == "stop" and job["state"] not in {"cancelled", "succeeded", "failed"}:
+    if verb == "stop" and job["state"] not in ENDED:
         return f"{job['id']} is being stopped."
     return f"{job['id']} is {job['state']}."

@@ -5,9 +5,11 @@ from typing import Annotated
 import typer
 
 from cli.completing import pools
+from cli.failures import NOT_FOUND, Failure
 from cli.session import Command, Session, new_commands
 from cli.show import NONE, clock, gpus, moment, now, waited_or_ran
 from cli.table import Column
+from cli.text import plain
 from cli.transport import Client
 from cli.watching import WatchOption, look_on
 
@@ -70,9 +72,17 @@ def _show_free(session: Session, client: Client) -> None:
 def _show_queue(session: Session, client: Client, pool: str | None) -> None:
     answer = client.get("/queue", pool=pool)
     jobs = [*answer["waiting"], *answer["active"]]
+    if pool and not jobs:
+        _must_exist(client, pool)
     rows = [_place(job) for job in jobs]
     names = [job["job"] for job in jobs if job["job"]]
     session.show_table(answer, names, QUEUE, rows, "Nothing waits and nothing runs.")
+
+
+def _must_exist(client: Client, pool: str) -> None:
+    names = [one["name"] for one in client.get("/pools")["results"]]
+    if pool not in names:
+        raise Failure(NOT_FOUND, f"There is no pool {plain(pool)}. There are: {plain(', '.join(names)) or 'none'}.")
 
 
 def _room(room: dict, of_pool: list[dict]) -> list[str]:

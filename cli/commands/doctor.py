@@ -14,7 +14,7 @@ from cli.credentials import TOKEN_VARIABLE, config_file, find_server, find_token
 from cli.failures import DENIED, NOT_FOUND, OK, SERVER, USAGE, Failure
 from cli.session import Command, Session, new_commands
 from cli.show import moment, now
-from cli.transport import VERSION, Client
+from cli.transport import VERSION, Client, version_words
 
 commands = new_commands()
 
@@ -56,9 +56,8 @@ def _look(session: Session) -> Iterator[Finding]:
         yield Finding("server", "bad", failure.lines[0], USAGE)
         return
     token = find_token(server)
-    client = Client(server, token, quiet=True, timeout_s=10.0, patient=False)
     try:
-        yield _version(client)
+        yield _version(session.at_the_door())
     except Failure as failure:
         yield Finding("server", "bad", " ".join(failure.lines), SERVER)
         return
@@ -67,6 +66,7 @@ def _look(session: Session) -> Iterator[Finding]:
     if not token:
         yield Finding("token", "bad", f"There is none for {server}. Run: tessera login {server}", DENIED)
         return
+    client = Client(server, token, quiet=True, patient=False)
     try:
         yield from _person(client)
         yield _capacity(client)
@@ -85,9 +85,9 @@ def _keeping() -> Finding:
 
 def _version(client: Client) -> Finding:
     there = client.get("/version")
-    same = str(there["version"]).split(".")[:2] == VERSION.split(".")[:2]
-    words = f"{client.server} answers: platform {there['version']}, this command {VERSION}."
-    return Finding("server", "ok" if same else "note", words if same else f"{words} Install the same version of both.")
+    if other := version_words(str(there["version"])):
+        return Finding("server", "note", f"{client.server} answers. {other}")
+    return Finding("server", "ok", f"{client.server} answers: platform {there['version']}, this command {VERSION}.")
 
 
 def _apps(server: str) -> Iterator[Finding]:

@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 import typer
 
-from cli.failures import USAGE, Failure, Refused, Unreachable
+from cli.failures import NOT_FOUND, USAGE, Failure, Refused, Unreachable
 from cli.session import Command, Session, new_commands
+from cli.show import NONE
 from cli.table import Column
 from cli.text import plain
 from cli.transport import Client
@@ -42,11 +43,51 @@ def list_files(ctx: typer.Context, remote: Remote = "") -> None:
         session.note("There are more than these. Look at the rest in a terminal.")
 
 
+@files.command("places", cls=Command)
+def list_places(ctx: typer.Context) -> None:
+    """Your home and your teams' folders, and how full each is."""
+    session: Session = ctx.obj
+    found = session.client().get("/files/places")
+    rows = [
+        [one["place"], _amount(one["bytes"]), _amount(one["limit_bytes"]) if one["limit_bytes"] else NONE]
+        for one in found["results"]
+    ]
+    columns = [Column("PLACE", least=12), Column("USED", right=True), Column("LIMIT", right=True)]
+    session.show_table(found, [row[0] for row in rows], columns, rows, "There are no places.")
+
+
+@files.command("mkdir", cls=Command)
+def make_folder(ctx: typer.Context, remote: Remote) -> None:
+    """Make a folder in one that is there."""
+    session: Session = ctx.obj
+    place, path = _where(remote)
+    session.client().post("/files:mkdir", {"place": place, "path": path}, repeat=False)
+    shown = _address(place, path)
+    session.show({"made": shown}, [shown], [f"{shown}/ is there."])
+
+
+@files.command("mv", cls=Command)
+def move(
+    ctx: typer.Context,
+    remote: Remote,
+    to: Annotated[str, typer.Argument(metavar="TO", help="The whole new path, in the same place.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Put it in the place of one that is there.")] = False,
+) -> None:
+    """Rename a file or folder, or move it within its place."""
+    session: Session = ctx.obj
+    (place, path), (goal, new) = _where(remote), _where(to)
+    if goal != place:
+        raise Failure(USAGE, f"{plain(remote)} and {plain(to)} are two places. Fetch it, and send it there.")
+    session.client().post("/files:move", {"place": place, "path": path, "to": new, "replace": replace}, repeat=False)
+    shown = _address(place, new)
+    session.show({"moved": shown}, [shown], [f"{_address(place, path)} is now {shown}."])
+
+
 @files.command("put", cls=Command)
 def put(
     ctx: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE")],
-    remote: Annotated[str, typer.Argument(metavar="[REMOTE]", help="A path, or a folder with a slash at its end")] = "",
+    remote: Annotated[str, typer.Argument(metavar="REMOTE", help="A path, or a folder with a slash at its end")] = "",
     replace: Annotated[bool, typer.Option("--replace", help="Put it in the place of one that is there.")] = False,
     resume: Annotated[str, typer.Option("--resume", metavar="ID", help="Go on with an upload that broke off.")] = "",
 ) -> None:
@@ -64,8 +105,7 @@ def put(
             if upload["size"] != size:
                 raise Failure(USAGE, f"{plain(file.name)} has {size} bytes, and the upload is of {upload['size']}.")
         else:
-            about = {"place": place, "path": path, "size": size, "replace": replace}
-            upload = client.post(UPLOADS, about, repeat=False)
+            upload = _begin(client, place, path, size, replace)
         upload = _send(session, client, stream, upload, f"tessera files put {plain(str(file))} --resume {upload['id']}")
     shown = _address(upload["place"], upload["path"])
     session.show(upload, [shown], [f"{shown} is there, {_amount(size)}."])
@@ -75,7 +115,7 @@ def put(
 def get(
     ctx: typer.Context,
     remote: Remote,
-    to: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Else the same name, here")] = None,
+    to: Annotated[Path | None, typer.Argument(metavar="FILE", help="Else the same name, here")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite a file that is here.")] = False,
 ) -> None:
     """Fetch a file. It gets its name here once all of it has come."""
@@ -107,6 +147,16 @@ def remove(
         raise Failure(USAGE, "Nothing was deleted.")
     session.client().delete("/files/content", place=place, path=path)
     session.show({"deleted": shown}, [shown], [f"{shown} is deleted."])
+
+
+def _begin(client: Client, place: str, path: str, size: int, replace: bool) -> dict:
+    try:
+        return client.post(UPLOADS, {"place": place, "path": path, "size": size, "replace": replace}, repeat=False)
+    except Refused as refused:
+        folder = plain(_address(place, path.rpartition("/")[0]))
+        if refused.status != 404 or not folder:
+            raise
+        raise Failure(NOT_FOUND, f"There is no folder {folder}. Make it: tessera files mkdir {folder}") from None
 
 
 def _send(session: Session, client: Client, stream: Any, upload: dict, go_on: str) -> dict:
@@ -178,7 +228,7 @@ def _where(remote: str) -> tuple[str, str]:
 
 
 def _address(place: str, path: str) -> str:
-    return path if place == "home" else f"{place}/{path}"
+    return path if place == "home" else f"{place}/{path}".removesuffix("/")
 
 
 def _named(entry: dict) -> str:

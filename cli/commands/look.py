@@ -6,14 +6,13 @@ import typer
 
 from cli.completing import open_job_ids
 from cli.session import Command, Session, new_commands
-from cli.show import ENDED, gpus, moment, next_of, now, waited_or_ran, where
+from cli.show import ENDED, NONE, OPEN, gpus, moment, next_of, now, waited_or_ran, where
 from cli.table import Column
 from cli.transport import Client, job_path
 from cli.watching import WatchOption, look_on
 
 commands = new_commands()
 
-OPEN = "queued,starting,running,stopping"
 COLUMNS = (
     Column("ID"),
     Column("NAME", least=8),
@@ -70,10 +69,8 @@ def _list(session: Session, client: Client, everybody: bool, state: str | None, 
     if state:
         answer = client.get_all("/jobs", owner=owner, state=state)
     else:
-        answer = client.get_all("/jobs", owner=owner, state=OPEN)
-        ended = (
-            client.get_all("/jobs", most=last, owner=owner, state=",".join(sorted(ENDED))) if last else {"results": []}
-        )
+        answer = client.get_all("/jobs", owner=owner, state=",".join(OPEN))
+        ended = client.get_all("/jobs", most=last, owner=owner, state=",".join(ENDED)) if last else {"results": []}
         known = {job["id"] for job in answer["results"]}  # one that ended between the two questions
         answer["results"] += [job for job in ended["results"] if job["id"] not in known]
     jobs = answer["results"]
@@ -108,4 +105,4 @@ def _wait_lines(job: dict, wait: dict | None) -> list[str]:
 
 
 def _unless_nothing(text: str) -> list[str]:
-    return [] if text == "–" else [text]
+    return [] if text == NONE else [text]

@@ -1,5 +1,6 @@
 """`nb` and `open`: notebooks by their names."""
 
+import json
 import sys
 import webbrowser
 from enum import StrEnum
@@ -11,7 +12,7 @@ import typer
 
 from cli.completing import notebook_names
 from cli.failures import JOB_FAILED, NOT_FOUND, WAITS, Failure
-from cli.session import Command, Group, Session, new_commands
+from cli.session import Command, Session, new_commands
 from cli.show import NONE, clock, duration, moment, now
 from cli.table import Column
 from cli.transport import Client
@@ -19,8 +20,8 @@ from cli.units import read_duration
 from cli.watching import WatchOption, look_on
 
 commands = new_commands()
-nb = typer.Typer(cls=Group, add_completion=False, rich_markup_mode=None, no_args_is_help=True)
-commands.add_typer(nb, name="nb", help="Notebooks: start, open, stop, ls.")
+nb = new_commands()
+commands.add_typer(nb, name="nb", help="Notebooks: start, open, stop, ls, rename.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Or its id, nb-51.", autocompletion=notebook_names)]
 COLUMNS = (Column("ID"), Column("NAME", least=8), Column("STATE"), Column("GPU"), Column("STOPS"), Column("OPENED"))
@@ -65,7 +66,7 @@ def start(
         if failure.exit_code != NOT_FOUND or name.startswith("nb-"):
             raise
         one = client.post("/notebooks", {"name": name, "gpu": gpu or "0"}, key=str(uuid4()))
-    one = client.post(_path(one, ":start"), {"gpu": gpu} if gpu else {})
+    one = client.post(_path(one, ":start"), {"gpu": gpu} if gpu else {}, key=str(uuid4()))
     if wait:
         one = _until_ready(session, client, one, within_s)
     _show(session, one)
@@ -76,7 +77,22 @@ def stop(ctx: typer.Context, name: Name) -> None:
     """Stop a notebook; its files stay."""
     session: Session = ctx.obj
     client = session.client()
-    _show(session, client.post(_path(find(client, name), ":stop")))
+    one = client.post(_path(find(client, name), ":stop"))
+    state = one["state"] if one["state"] in OVER else "being stopped"
+    session.show(one, [one["name"]], [f"{one['name']} ({one['id']}) is {state}."])
+
+
+@nb.command("rename", cls=Command)
+def rename(
+    ctx: typer.Context, name: Name, new: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]
+) -> None:
+    """Give a notebook another name; its folder stays."""
+    session: Session = ctx.obj
+    client = session.client()
+    said = json.dumps({"name": new}).encode()
+    one = client.patch(_path(find(client, name)), said, "application/json", {})
+    line = f"{name} is {one['name']} now ({one['id']}); its files stay in ~/{one['folder']}."
+    session.show(one, [one["name"]], [line])
 
 
 @nb.command("open", cls=Command)

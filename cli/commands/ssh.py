@@ -16,7 +16,7 @@ from cli.session import Command, Session, new_commands
 commands = new_commands()
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A notebook, or a job: explore, job-412, job-412.main.1")]
-Words = Annotated[list[str] | None, typer.Argument(metavar="[-- COMMAND]")]
+Words = Annotated[list[str] | None, typer.Argument(metavar="COMMAND")]
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,80}")
 REMOTE = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*):(?P<path>.*)", re.DOTALL)
 BEGIN, END = "# >>> tessera", "# <<< tessera"
@@ -29,7 +29,8 @@ def ssh(ctx: typer.Context, name: Name, command: Words = None) -> None:
 
     What follows -- is handed to ssh as it is: tessera ssh explore -- nvidia-smi
     """
-    become("ssh", *_prepare(ctx.obj), "-l", _checked(name), _host(ctx.obj), *(command or []))
+    gateway = _prepare(ctx.obj)
+    become("ssh", *arguments_of(gateway), "-l", _checked(name), gateway.alias, *(command or []))
 
 
 @commands.command("exec", cls=Command)
@@ -41,7 +42,9 @@ def execute(ctx: typer.Context, name: Name, command: Words = None) -> None:
     if not command:
         raise Failure(USAGE, "Which program? Write it behind two dashes: tessera exec job-412 -- nvidia-smi")
     terminal = "-t" if sys.stdin.isatty() and sys.stdout.isatty() else "-T"
-    become("ssh", *_prepare(ctx.obj), terminal, "-q", "-l", _checked(name), _host(ctx.obj), shlex.join(command))
+    gateway = _prepare(ctx.obj)
+    options = [*arguments_of(gateway), terminal, "-o", "LogLevel=ERROR", "-l", _checked(name)]
+    become("ssh", *options, gateway.alias, shlex.join(command))
 
 
 @commands.command("cp", cls=Command)
@@ -51,11 +54,11 @@ def copy(
     target: Annotated[str, typer.Argument(metavar="DST", help="A path here, or NAME:PATH")],
 ) -> None:
     """Copy files or folders into or out of a notebook or running job: tessera cp explore:out.pt ."""
-    host = _host(ctx.obj)
-    places = [_place(text, host) for text in (source, target)]
+    gateway = _prepare(ctx.obj)
+    places = [_place(text, gateway.alias) for text in (source, target)]
     if sum(place != text for place, text in zip(places, (source, target), strict=True)) != 1:
         raise Failure(USAGE, "One of the two is here and the other there, such as explore:data/a.bin")
-    become("scp", "-r", *_prepare(ctx.obj), "--", *places)
+    become("scp", "-r", *arguments_of(gateway), "--", *places)
 
 
 @commands.command("ssh-config", cls=Command)
@@ -106,14 +109,11 @@ def with_include(text: str, file: Path) -> str:
     return f'{BEGIN}\nInclude "{file}"\n{END}\n' + rest
 
 
-def _prepare(session: Session) -> list[str]:
+def _prepare(session: Session) -> Gateway:
+    """The gateway, whose host key OpenSSH knows from now on. Its `alias` is the host: the address is an option."""
     gateway = find_gateway(session)
     remember_host_key(gateway)
-    return arguments_of(gateway)
-
-
-def _host(session: Session) -> str:
-    return find_gateway(session).alias  # the address comes from HostName
+    return gateway
 
 
 def _place(text: str, host: str) -> str:

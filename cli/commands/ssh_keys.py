@@ -1,5 +1,6 @@
 """`ssh-key`: the public keys that open one's notebooks and jobs."""
 
+from datetime import datetime, time
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,7 @@ import typer
 
 from cli.failures import NOT_FOUND, USAGE, Failure
 from cli.session import Command, Session, new_commands
+from cli.show import NONE, moment, now
 from cli.table import Column
 
 commands = new_commands()
@@ -15,13 +17,18 @@ commands.add_typer(keys, name="ssh-key", help="SSH keys: add, ls, rm.")
 
 USUAL = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub", "id_ed25519_sk.pub", "id_ecdsa_sk.pub")
 LONGEST = 16_384
+LAST_SECOND = time(23, 59, 59)
 
 
 @keys.command("add", cls=Command)
 def add(
     ctx: typer.Context,
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Else the first of ~/.ssh/id_*.pub")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Else the first of ~/.ssh/id_*.pub")] = None,
     name: Annotated[str, typer.Option("--name", help="Else the key's own comment.")] = "",
+    until: Annotated[
+        datetime | None,
+        typer.Option("--until", metavar="DAY", formats=["%Y-%m-%d"], help="The last day on which it works: 2027-01-31"),
+    ] = None,
 ) -> None:
     """Add a public key."""
     session: Session = ctx.obj
@@ -33,7 +40,10 @@ def add(
         raise Failure(USAGE, f"{file} cannot be read ({error}).") from None
     if "PRIVATE KEY" in text:
         raise Failure(USAGE, f"{file} is the private half, which never leaves this machine. Give {file}.pub")
-    row = session.client().post("/me/ssh-keys", {"key": text.strip(), "name": name}, repeat=False)
+    asked = {"key": text.strip(), "name": name}
+    if until:
+        asked["expires_at"] = datetime.combine(until, LAST_SECOND).astimezone().isoformat()
+    row = session.client().post("/me/ssh-keys", asked, repeat=False)
     session.show(row, [str(row["id"])], [f"The key {row['name']} opens your notebooks and jobs."])
 
 
@@ -42,8 +52,17 @@ def list_keys(ctx: typer.Context) -> None:
     """List your keys."""
     session: Session = ctx.obj
     found = session.client().get("/me/ssh-keys")
-    rows = [[str(k["id"]), k["name"], k["fingerprint"], (k["last_used_at"] or "never")[:10]] for k in found["results"]]
-    columns = [Column("ID"), Column("NAME", least=8), Column("FINGERPRINT", least=16), Column("LAST USED")]
+    rows = [
+        [str(key["id"]), key["name"], key["fingerprint"], (key["last_used_at"] or "never")[:10], _until(key)]
+        for key in found["results"]
+    ]
+    columns = [
+        Column("ID"),
+        Column("NAME", least=8),
+        Column("FINGERPRINT", least=16),
+        Column("LAST USED"),
+        Column("UNTIL"),
+    ]
     session.show_table(found, [row[0] for row in rows], columns, rows, "No keys yet. Add one: tessera ssh-key add")
 
 
@@ -55,9 +74,18 @@ def remove(ctx: typer.Context, key: Annotated[str, typer.Argument(metavar="ID|NA
     rows = client.get("/me/ssh-keys")["results"]
     found = [row for row in rows if key in {str(row["id"]), row["name"], row["fingerprint"]}]
     if len(found) != 1:
-        raise Failure(NOT_FOUND, f"{len(found)} of your keys are called {key!r}. Look at them: tessera ssh-key ls")
+        many = "Several of your keys are" if found else "You have no key"
+        raise Failure(NOT_FOUND, f"{many} called {key!r}. Look at them: tessera ssh-key ls")
     client.delete(f"/me/ssh-keys/{found[0]['id']}")
     session.note(f"The key {found[0]['name']} opens nothing any more.")
+
+
+def _until(key: dict) -> str:
+    """The last day on which it works, in this machine's time zone."""
+    end = moment(key["expires_at"])
+    if end is None:
+        return NONE
+    return "expired" if end <= now() else end.astimezone().strftime("%Y-%m-%d")
 
 
 def _usual() -> Path:

@@ -42,7 +42,9 @@ FollowOption = Annotated[
 @commands.command("run", cls=Command, context_settings={"allow_interspersed_args": False})
 def run(
     ctx: typer.Context,
-    command: Annotated[list[str], typer.Argument(help="What to run. One word is a line for the shell.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="What to run. One word is a line for the shell.")
+    ],
     gpu: Annotated[
         str | None, typer.Option("--gpu", "-g", help="Such as 1, 1/4, 10GB, H100/4, H100:8; none without.")
     ] = None,

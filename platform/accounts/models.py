@@ -1,6 +1,7 @@
 """Who: people, teams, memberships and the tokens they speak with."""
 
 import hashlib
+from typing import Self
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.postgres.fields import ArrayField
@@ -132,75 +133,75 @@ def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
-    def live(self) -> "ApiTokenQuerySet":
-        return self.filter(revoked_at__isnull=True, user__suspended_at__isnull=True).filter(
-            models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=Now())
-        )
+class CredentialQuerySet(models.QuerySet):
+    def live(self) -> Self:
+        """Of active people, and not expired."""
+        in_time = models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=Now())
+        return self.filter(in_time, user__suspended_at__isnull=True)
 
 
-class ApiToken(models.Model):
-    """A program's key to the API: shown once, stored as a digest, narrowed by scopes."""
+class Credential(models.Model):
+    """What a program or a machine speaks for a person with. The person is its `user`."""
 
-    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_tokens")
     name = models.CharField(_("name"), max_length=64)
-    prefix = models.CharField(max_length=16)
-    digest = models.CharField(max_length=64, unique=True)
-    scopes = ArrayField(models.CharField(max_length=32), default=list)
     created_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        abstract = True
+        ordering = ["-created_at"]
+
+    @property
+    def is_expired(self) -> bool:
+        return self.expires_at is not None and self.expires_at <= timezone.now()
+
+
+class ApiTokenQuerySet(CredentialQuerySet):
+    def live(self) -> Self:
+        return super().live().filter(revoked_at__isnull=True)
+
+
+class ApiToken(Credential):
+    """A program's key to the API: shown once, stored as a digest, narrowed by scopes."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_tokens")
+    prefix = models.CharField(max_length=16)
+    digest = models.CharField(max_length=64, unique=True)
+    scopes = ArrayField(models.CharField(max_length=32), default=list)
     revoked_at = models.DateTimeField(null=True)
 
     objects = ApiTokenQuerySet.as_manager()
 
-    class Meta:
+    class Meta(Credential.Meta):
         verbose_name, verbose_name_plural = _("API token"), _("API tokens")
-        ordering = ["-created_at"]
 
     def __str__(self) -> str:
         return f"{self.prefix}… ({self.name})"
 
     @property
     def is_live(self) -> bool:
-        return self.revoked_at is None and (self.expires_at is None or self.expires_at > timezone.now())
+        return self.revoked_at is None and not self.is_expired
 
 
-class SshKeyQuerySet(models.QuerySet["SshKey"]):
-    def live(self) -> "SshKeyQuerySet":
-        return self.filter(user__suspended_at__isnull=True).filter(
-            models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=Now())
-        )
-
-
-class SshKey(models.Model):
+class SshKey(Credential):
     """The public half of a key that opens a person's tasks by SSH; it belongs to one person only.
 
     blob: the key's base64, without kind and comment. fingerprint: "SHA256:..." of it, as `ssh-keygen -l` prints it.
     """
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="ssh_keys")
-    name = models.CharField(_("name"), max_length=64)
     kind = models.CharField(max_length=64)
     blob = models.TextField(unique=True)
     fingerprint = models.CharField(max_length=64, unique=True)
-    created_at = models.DateTimeField(db_default=Now())
-    last_used_at = models.DateTimeField(null=True)
-    expires_at = models.DateTimeField(null=True)
 
-    objects = SshKeyQuerySet.as_manager()
+    objects = CredentialQuerySet.as_manager()
 
-    class Meta:
+    class Meta(Credential.Meta):
         verbose_name, verbose_name_plural = _("SSH key"), _("SSH keys")
-        ordering = ["-created_at"]
 
     def __str__(self) -> str:
         return f"{self.name} ({self.fingerprint})"
-
-    @property
-    def line(self) -> str:
-        """As a line of authorized_keys."""
-        return f"{self.kind} {self.blob} {self.name}"
 
 
 class LoginLink(models.Model):

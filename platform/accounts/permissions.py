@@ -1,5 +1,7 @@
 """Who may do what: one table, action x role. Services ask by name; a stranger never gets this far (404 by queryset)."""
 
+from django.db.models import QuerySet
+
 from accounts.models import Membership, Team, TeamRole, User
 from common.errors import NotPermitted
 
@@ -45,6 +47,11 @@ def roles_of(user: User, team: Team | None = None, owner_id: int | None = None) 
 
 def may(user: User, action: str, team: Team | None = None, owner_id: int | None = None) -> bool:
     return bool(roles_of(user, team, owner_id) & PERMISSIONS[action])
+
+
+def teams_where(user: User, action: str) -> QuerySet[Team]:
+    """The teams in which a role of the person's allows `action`, by name."""
+    return Team.objects.filter(memberships__user=user, memberships__role__in=PERMISSIONS[action]).order_by("name")
 
 
 def require(user: User, action: str, team: Team | None = None, owner_id: int | None = None) -> None:

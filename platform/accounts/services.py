@@ -11,7 +11,7 @@ from django.db.models import Max
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from accounts.models import ApiToken, LoginLink, Membership, PlatformRole, Team, TeamRole, User, digest_of
+from accounts.models import ApiToken, LoginLink, Membership, PlatformRole, SshKey, Team, TeamRole, User, digest_of
 from accounts.permissions import require
 from common.errors import FieldError, InvalidInput, NameTaken, NotFound
 from events.bus import Actor, recheck, record
@@ -30,6 +30,7 @@ SCOPES = (
 TOKEN_DAYS_MAX = 366
 LINK_LIFETIME = timedelta(hours=24)
 INVITATION_LIFETIME = timedelta(days=7)
+NOTED_EVERY = timedelta(minutes=1)
 
 
 @transaction.atomic
@@ -136,6 +137,13 @@ def create_token(
 def revoke_token(*, user: User, token_id: int) -> None:
     if not ApiToken.objects.filter(user=user, pk=token_id, revoked_at__isnull=True).update(revoked_at=Now()):
         raise NotFound(kind="token", id=token_id)
+
+
+def note_use(credential: ApiToken | SshKey) -> None:
+    """Remember when it was last used: at most one write a minute, also when many come at once."""
+    if credential.last_used_at is None or timezone.now() - credential.last_used_at > NOTED_EVERY:
+        unnoted = models.Q(last_used_at__isnull=True) | models.Q(last_used_at__lt=Now() - NOTED_EVERY)
+        type(credential).objects.filter(unnoted, pk=credential.pk).update(last_used_at=Now())
 
 
 def make_login_link(*, user: User) -> str:

@@ -9,11 +9,11 @@ import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from accounts.models import SshKey, User
 from common.errors import FieldError, InvalidInput, NotFound
@@ -23,7 +23,6 @@ LEAST_RSA_BITS = 2048
 LONGEST_LINE = 16_384
 MOST_KEYS = 100
 NAME_MAX = 64
-ONE_MINUTE = timedelta(minutes=1)
 
 ED25519, RSA = "ssh-ed25519", "ssh-rsa"
 CURVES = {"ecdsa-sha2-nistp256": 65, "ecdsa-sha2-nistp384": 97, "ecdsa-sha2-nistp521": 133}
@@ -72,18 +71,20 @@ def read_public_key(text: str) -> PublicKey:
 
 
 @transaction.atomic
-def add_ssh_key(*, user: User, key: str, name: str = "") -> SshKey:
+def add_ssh_key(*, user: User, key: str, name: str = "", expires_at: datetime | None = None) -> SshKey:
     """Register a public key. name: else the key's own comment. Raises InvalidInput; a key belongs to one person."""
     public = read_public_key(key)
     name = (name or public.comment[:NAME_MAX]).strip() or public.kind
     if len(name) > NAME_MAX or not name.isprintable():
         raise InvalidInput([FieldError("/name", "bad_name", {"max": NAME_MAX})])
+    if expires_at and expires_at <= timezone.now():
+        raise InvalidInput([FieldError("/expires_at", "in_the_past")])
     if SshKey.objects.filter(user=user).count() >= MOST_KEYS:
         raise _refuse("ssh_key_too_many", max=MOST_KEYS)
-    fields = {"name": name, "kind": public.kind, "blob": public.blob, "fingerprint": public.fingerprint}
+    fields = {"kind": public.kind, "blob": public.blob, "fingerprint": public.fingerprint}
     try:
         with transaction.atomic():
-            row = SshKey.objects.create(user=user, **fields)
+            row = SshKey.objects.create(user=user, name=name, expires_at=expires_at, **fields)
     except IntegrityError:
         other = SshKey.objects.get(fingerprint=public.fingerprint)
         raise _refuse("ssh_key_yours" if other.user_id == user.pk else "ssh_key_of_another", name=other.name) from None
@@ -108,11 +109,9 @@ def find_key(fingerprint: str) -> SshKey | None:
     return SshKey.objects.live().filter(fingerprint=fingerprint).select_related("user").first()
 
 
-def note_use(key: SshKey) -> None:
-    """Remember when it was last used; at most one write a minute."""
-    SshKey.objects.filter(pk=key.pk).filter(Q(last_used_at=None) | Q(last_used_at__lt=Now() - ONE_MINUTE)).update(
-        last_used_at=Now()
-    )
+def has_expired(fingerprint: str) -> bool:
+    """Whether this is why a key opens nothing. Known to whoever has its public half, as that a key works is."""
+    return SshKey.objects.filter(fingerprint=fingerprint, expires_at__lte=Now()).exists()
 
 
 def _record(user: User, verb: str, row: SshKey) -> None:

@@ -1,20 +1,21 @@
-"""Webhooks of people and teams: who may have one, make, change, switch off, delete, and deliver once more."""
+"""Webhooks of people and teams: who may have one, make, change, try, switch off, delete, and deliver once more."""
 
 import uuid
 
 from django.conf import settings
 from django.db import models, transaction
-from django.db.models import Q
+from django.db.models import OuterRef, Q, Subquery
 from django.db.models.functions import Now
 
 from accounts.models import Membership, Team, TeamRole, User
 from accounts.permissions import may, require
 from common.egress import check_url
-from common.errors import FieldError, InvalidInput, QuotaExceeded
+from common.errors import Conflict, FieldError, InvalidInput, NotFound, QuotaExceeded
 from common.text import check_name
 from events.bus import SYSTEM, Actor, hint_sender, record
-from events.models import Delivery, Webhook
+from events.models import Delivery, Event, Webhook
 from events.notices import notify
+from events.outgoing import wake
 from events.webhooks import secret_of
 
 MOST_WEBHOOKS, MOST_TOPICS = 20, 20
@@ -22,9 +23,30 @@ TOPIC_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz_.")
 
 
 def webhooks_of(user: User) -> models.QuerySet[Webhook]:
-    """One's own, and those of the teams that one leads."""
+    """One's own, and those of the teams that one leads, with team_name and maker_name."""
     led = Membership.objects.filter(user=user, role=TeamRole.LEAD).values("team")
-    return Webhook.objects.filter(Q(team_id__isnull=True, user_id=user.pk) | Q(team_id__in=led))
+    found = Webhook.objects.filter(Q(team_id__isnull=True, user_id=user.pk) | Q(team_id__in=led))
+    return found.annotate(
+        team_name=Subquery(Team.objects.filter(pk=OuterRef("team_id")).values("name")),
+        maker_name=Subquery(User.objects.filter(pk=OuterRef("user_id")).values("username")),
+    )
+
+
+def find_webhook(user: User, webhook_id: int) -> Webhook:
+    """Raises NotFound for one that is not theirs, as for one that there is not."""
+    webhook = webhooks_of(user).filter(pk=webhook_id).first()
+    if webhook is None:
+        raise NotFound(kind="webhook", id=webhook_id)
+    return webhook
+
+
+def find_delivery(user: User, webhook_id: int, delivery_id: int) -> Delivery:
+    """Raises NotFound, also for a delivery of another webhook."""
+    rows = find_webhook(user, webhook_id).deliveries.select_related("webhook")
+    delivery = rows.filter(pk=delivery_id).first()
+    if delivery is None:
+        raise NotFound(kind="delivery", id=delivery_id)
+    return delivery
 
 
 @transaction.atomic
@@ -49,8 +71,10 @@ def change_webhook(*, actor: User, webhook: Webhook, enabled: bool | None = None
     """fields: name, url, topics. Who switches a team's webhook on again becomes the one who answers for it."""
     _require(actor, webhook)
     _check(**fields)
+    if "topics" in fields:
+        fields["topics"] = sorted(set(fields["topics"]))
     if enabled is True:
-        fields |= {"disabled_at": None, "disabled_why": "", "user_id": actor.pk}
+        fields |= {"disabled_at": None, "disabled_why": "", "rests_until": None, "user_id": actor.pk}
     elif enabled is False and webhook.disabled_at is None:
         fields |= {"disabled_at": Now(), "disabled_why": "by_hand"}
     if fields:
@@ -74,6 +98,7 @@ def change_secret(*, actor: User, webhook: Webhook) -> str:
 @transaction.atomic
 def delete_webhook(*, actor: User, webhook: Webhook) -> None:
     _require(actor, webhook)
+    webhook = _lock(webhook)
     _record(webhook, "deleted", actor)
     webhook.delete()
 
@@ -83,8 +108,19 @@ def redeliver(*, actor: User, delivery: Delivery) -> Delivery:
     """Send the same event once more, as a delivery of its own. The receiver knows it by the event's id."""
     _require(actor, delivery.webhook)
     again = Delivery.objects.create(webhook_id=delivery.webhook_id, event_id=delivery.event_id, due_at=Now())
-    hint_sender()
-    return Delivery.objects.select_related("event").get(pk=again.pk)
+    return _send_now(again)
+
+
+@transaction.atomic
+def try_webhook(*, actor: User, webhook: Webhook) -> Delivery:
+    """Send it an event of its own, "webhook.tested", whatever its topics are. Raises Conflict where it is off."""
+    _require(actor, webhook)
+    webhook = _lock(webhook)
+    if webhook.disabled_at is not None:
+        raise Conflict("webhook_off")
+    event = _record(webhook, "tested", actor)
+    delivery, _ = Delivery.objects.get_or_create(webhook=webhook, event=event, defaults={"due_at": Now()})
+    return _send_now(delivery)
 
 
 @transaction.atomic
@@ -107,6 +143,13 @@ def maker_may(webhook: Webhook) -> bool:
     return team is not None and may(user, "webhook.change", team)
 
 
+def _send_now(delivery: Delivery) -> Delivery:
+    """Somebody waits for it: an address that rests is tried at once."""
+    wake(delivery.webhook_id)
+    hint_sender()
+    return Delivery.objects.select_related("event", "webhook").get(pk=delivery.pk)
+
+
 def _answerable(webhook: Webhook) -> list[int]:
     if webhook.team_id is None:
         return [webhook.user_id]
@@ -117,6 +160,14 @@ def _answerable(webhook: Webhook) -> list[int]:
 def _require(actor: User, webhook: Webhook) -> None:
     if webhook.team_id is not None:
         require(actor, "webhook.change", Team.objects.get(pk=webhook.team_id))
+
+
+def _lock(webhook: Webhook) -> Webhook:
+    """Raises NotFound when it is gone meanwhile."""
+    locked = Webhook.objects.select_for_update().filter(pk=webhook.pk).first()
+    if locked is None:
+        raise NotFound(kind="webhook", id=webhook.pk)
+    return locked
 
 
 def _check(*, name: str | None = None, url: str | None = None, topics: list[str] | None = None) -> None:
@@ -140,5 +191,5 @@ def _drop_deliveries(webhook: Webhook) -> None:
     webhook.deliveries.filter(due_at__isnull=False).update(due_at=None, claimed_until=None, error="disabled")
 
 
-def _record(webhook: Webhook, verb: str, actor: User, **params: object) -> None:
-    record(webhook, verb, actor=Actor(actor.username, actor.pk), params={"name": webhook.name, **params})
+def _record(webhook: Webhook, verb: str, actor: User, **params: object) -> Event:
+    return record(webhook, verb, actor=Actor(actor.username, actor.pk), params={"name": webhook.name, **params})

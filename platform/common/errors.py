@@ -86,6 +86,13 @@ class StaleState(Conflict):
     code = "stale_state"
 
 
+class ChangedMeanwhile(PlatformError):
+    """It is no longer as the caller's If-Match says."""
+
+    status = 412
+    code = "changed_meanwhile"
+
+
 class QuotaExceeded(Conflict):
     """A limit of counts is met (`user_limit`), with used and limit in params."""
 
@@ -107,6 +114,13 @@ class Impossible(PlatformError):
 class TooLarge(PlatformError):
     status = 413
     code = "too_large"
+
+
+class RangeOutside(PlatformError):
+    """The range that is asked for lies outside the file; `size` in params."""
+
+    status = 416
+    code = "range_outside"
 
 
 class TooManyRequests(PlatformError):

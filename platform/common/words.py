@@ -145,6 +145,7 @@ FIELD_WORDS = {
     "impossible_tasks.none": _(
         "Not one of the %(asked)s tasks fits into pool %(pool)s, even when it is empty. Ask for less on each node."
     ),
+    "in_the_past": _("This is over already. Choose a later day, or none."),
     "invalid": _("%(field)s cannot be used as it is. Check it against the documentation of the job file."),
     "json_syntax": _("This is no valid JSON: the mistake is near line %(line)s, column %(column)s. Correct it there."),
     "key_not_text": _("A key must be one word. Write “key: value” with plain text before the colon."),
@@ -212,7 +213,7 @@ FIELD_WORDS = {
     "ssh_key_weak": _(
         "This RSA key has %(bits)s bits, and %(min)s are the least. Make a new one: ssh-keygen -t ed25519"
     ),
-    "ssh_key_yours": _("You have added this key before, as “%(name)s”."),
+    "ssh_key_yours": _("You have added this key before, as “%(name)s”. Remove that one first."),
     "ssh_private_key": _(
         "This is the private half of a key, and never leaves your machine. Paste the file that ends in .pub; if others"
         " may have seen this one, make a new key."
@@ -287,8 +288,13 @@ KIND_WORDS = {
     "whole_number": _("a whole number"),
 }
 
+WAITS_YET = _("%(name)s waits in the queue. It can be entered as soon as it runs.")
+STARTS_NOW = _("%(name)s is just starting. Try again in a moment.")
 ERROR_WORDS = {
     "cannot_move_there": _("It cannot be moved there: a folder does not go into itself. Choose another place."),
+    "changed_meanwhile": _(
+        "It was changed since you looked. Look again, and send your change with the new ETag if it still makes sense."
+    ),
     "conflict": _("This clashes with something that is there already. Look at it and try again."),
     "disk_full": _("The disk under these files is full. Delete something, or ask an administrator for room."),
     "event_gone": _("The event of this delivery is not kept any more, so it cannot be sent again."),
@@ -312,6 +318,10 @@ ERROR_WORDS = {
     "not_found": _("There is no such thing, or none that you may see. Check the address and your team."),
     "not_permitted": _("You may see this, but not do that to it. Ask a lead of the team or an administrator."),
     "not_running": _("%(name)s is not running, so nobody can enter it. Wait until it runs, or start it again."),
+    "not_running.assigned": STARTS_NOW,
+    "not_running.pending": WAITS_YET,
+    "not_running.queued": WAITS_YET,
+    "not_running.starting": STARTS_NOW,
     "not_signed_in": _("You are not signed in. Sign in, or send a token."),
     "notebook_started": _("%(name)s is started. Stop it first, then delete it."),
     "notebooks_failed": _(
@@ -324,6 +334,7 @@ ERROR_WORDS = {
     "only_ended_jobs": _("Only a job that has ended can be tried again. Stop it first, or wait for its end."),
     "only_waiting_jobs": _("Only a waiting job can be held, and this one has left the queue. Stop it instead."),
     "page_expired": _("This page stood open while you signed in or out elsewhere. Reload it and try again."),
+    "range_outside": _("The range lies outside the file, which has %(size)s bytes."),
     "stale_state": _(
         "Somebody else changed this a moment ago. Look again and repeat what you wanted, if it still makes sense."
     ),
@@ -339,6 +350,7 @@ ERROR_WORDS = {
     "user_limit": _(
         "You are at your limit: %(used)s of %(limit)s. Stop something or wait for it to end, or ask a lead for more."
     ),
+    "webhook_off": _("This webhook is switched off. Switch it on first."),
     "wrong_offset": _("This is not where the upload ends. Go on from byte %(offset)s."),
 }
 
@@ -356,7 +368,9 @@ def field_words(error: FieldError) -> str:
 
 def error_words(error: PlatformError) -> str:
     """The sentence for a whole error, in the active language. Never fails."""
-    return str(ERROR_WORDS.get(error.code, ERROR_WORDS["internal"])) % _Params(error.params)
+    state = f"{error.code}.{error.params.get('state')}"
+    words = ERROR_WORDS.get(state) or ERROR_WORDS.get(error.code, ERROR_WORDS["internal"])
+    return str(words) % _Params(error.params)
 
 
 def field_name(pointer: str) -> str:

@@ -1,6 +1,7 @@
 """One ASGI application: pages and API by Django, the live socket by Channels, people's apps by the gateway."""
 
 import os
+from contextlib import aclosing
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
@@ -11,8 +12,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django_application = get_asgi_application()  # loads the apps: the imports below need them
 
 from config.lifespan import Lifespan, ssh_gateway  # noqa: E402
+from jobs.access import the_access  # noqa: E402
 from portal.api.body_limit import BodyLimit  # noqa: E402
-from portal.entering import the_access  # noqa: E402
 from portal.gateway.gateway import Gateway  # noqa: E402
 from portal.gateway.routing import websocket_urls as terminal_urls  # noqa: E402
 from portal.live.routing import websocket_urls as live_urls  # noqa: E402
@@ -24,7 +25,9 @@ portal_application = ProtocolTypeRouter(
     {
         "http": BodyLimit(django_application, settings.CODE_MAX_BYTES + FORM_BYTES),
         "websocket": AuthMiddlewareStack(URLRouter([*live_urls, *terminal_urls])),
-        "lifespan": Lifespan(ssh_gateway),
     }
 )
-application = Gateway(portal_application, the_access)  # the hosts of people's apps never reach Django
+gateway = Gateway(portal_application, the_access)  # the hosts of people's apps never reach Django
+application = ProtocolTypeRouter(
+    {"http": gateway, "websocket": gateway, "lifespan": Lifespan(ssh_gateway, lambda: aclosing(gateway))}
+)

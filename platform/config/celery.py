@@ -28,6 +28,11 @@ app.conf.beat_schedule = {
         "schedule": 15.0,
         "options": {"queue": "default", "expires": 15},
     },
+    "sweep_environments": {
+        "task": "notebooks.tasks.sweep",
+        "schedule": 3600.0,
+        "options": {"queue": "default", "expires": 600},
+    },
     "inventory": {
         "task": "scheduler.tasks.take_inventory",
         "schedule": 30.0,

@@ -15,18 +15,19 @@ log = logging.getLogger("tessera.web")
 
 
 class Lifespan:
-    """block: entered at the start; what fails there is logged, and the portal opens without it."""
+    """blocks: entered at the start; what fails there is logged, and the portal opens without it."""
 
-    def __init__(self, block: Callable[[], AbstractAsyncContextManager]):
-        self._block = block
+    def __init__(self, *blocks: Callable[[], AbstractAsyncContextManager]):
+        self._blocks = blocks
 
     async def __call__(self, scope: dict, receive: Callable[[], Awaitable], send: Callable[[Any], Awaitable]) -> None:
         async with AsyncExitStack() as stack:
             await receive()
-            try:
-                await stack.enter_async_context(self._block())
-            except Exception:
-                log.exception("a part of the web process could not be started")
+            for block in self._blocks:
+                try:
+                    await stack.enter_async_context(block())
+                except Exception:
+                    log.exception("a part of the web process could not be started")
             await send({"type": "lifespan.startup.complete"})
             await receive()
         await send({"type": "lifespan.shutdown.complete"})

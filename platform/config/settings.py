@@ -47,7 +47,7 @@ def env_apps_url(name: str, public_url: str) -> str:
     Without it the apps of http://localhost:PORT are at http://*.localhost:PORT; a portal of another name has none.
     """
     localhost = re.sub(r"^http://localhost(?=:|$)", "http://*.localhost", public_url)
-    value = env_text(name, localhost if localhost != public_url else "").rstrip("/")
+    value = (env_text(name) or (localhost if localhost != public_url else "")).rstrip("/")
     if value and not re.fullmatch(r"https?://\*\.[a-z0-9.-]+(:\d+)?", value):
         raise ValueError(f"{name} must be like https://*.apps.example.net, not {value!r}")
     return value
@@ -76,6 +76,7 @@ TESSERA_RUNTIME_OPTIONS = {
     "files_dir": TESSERA_FILES,
     "gpus_text": env_text("TESSERA_GPUS", "2xV100-32GB"),
     "libvgpu": env_text("TESSERA_LIBVGPU") or None,
+    "processes_most": env_int("TESSERA_TASK_PROCESSES", 4096),  # processes and threads of a task at once, 0 = no limit
 }
 
 # How a person gets into a running task (terminal, SSH, notebook, port): the runtime's other half, for the web process.
@@ -95,6 +96,7 @@ TESSERA_WEBHOOK_PRIVATE = [network for network in _private.split(",") if network
 TESSERA_RATES = {
     "calls": (env_int("TESSERA_RATE_CALLS", 200), 10),
     "submits": (env_int("TESSERA_RATE_SUBMITS", 60), 60),
+    "sends": (env_int("TESSERA_RATE_SENDS", 60), 60),  # tests and repeats of webhooks
 }
 TESSERA_STREAMS = env_int("TESSERA_STREAMS", 10)  # open event streams of one person in one web process
 

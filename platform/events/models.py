@@ -4,6 +4,7 @@ It knows its objects and people as values, never by key.
 """
 
 import uuid
+from datetime import datetime
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -72,6 +73,7 @@ class Webhook(models.Model):
 
     user_id: who made it. team_id: null for a person's own. topics: "job" or "job.failed"; none means all.
     salt: the secret is derived from it and the installation's key, so that no secret stands in the database.
+    rests_until: its address failed a moment ago, and nothing is sent there before (events.outgoing).
     """
 
     KIND = "webhook"
@@ -85,6 +87,7 @@ class Webhook(models.Model):
     created_at = models.DateTimeField(db_default=Now())
     disabled_at = models.DateTimeField(null=True)
     disabled_why = models.CharField(max_length=40, blank=True)
+    rests_until = models.DateTimeField(null=True)
 
     class Meta:
         ordering = ["id"]
@@ -123,6 +126,11 @@ class Delivery(Outgoing):
 
     def __str__(self) -> str:
         return f"delivery {self.pk} of {self.event_id}"
+
+    @property
+    def next_at(self) -> datetime | None:
+        """When it is tried next, at the earliest: not while its address rests. None when nothing is left to do."""
+        return self.due_at and max(self.due_at, self.webhook.rests_until or self.due_at)
 
 
 class Notice(Outgoing):

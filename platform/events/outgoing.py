@@ -11,7 +11,7 @@ from django.db import models, transaction
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from events.models import Outgoing
+from events.models import Delivery, Outgoing, Webhook
 
 Row = TypeVar("Row", bound=Outgoing)
 
@@ -19,6 +19,8 @@ LEASE = timedelta(seconds=60)
 """Longer than a whole batch can take; after it another sender tries."""
 PAUSES_S = (10, 30, 120, 600, 1800, 3600, 7200, 14_400, 21_600, 36_000)
 """The waits between tries: 11 tries within 24 h."""
+LONGEST_REST_S = 120
+"""A receiver that is back is found within it."""
 
 
 def claim(rows: models.QuerySet[Row], most: int) -> list[Row]:
@@ -32,6 +34,12 @@ def claim(rows: models.QuerySet[Row], most: int) -> list[Row]:
     return list(rows.filter(pk__in=keys).order_by("due_at", "pk"))
 
 
+def claim_deliveries(most: int) -> list[Delivery]:
+    """As `claim`, without those to an address that rests."""
+    awake = Q(webhook__rests_until__isnull=True) | Q(webhook__rests_until__lte=Now())
+    return claim(Delivery.objects.filter(awake).select_related("webhook", "event"), most)
+
+
 def finish(row: Outgoing, *, sent: bool, error: str = "", again: bool = True, **also: Any) -> bool:
     """Write how it went. Not sent: due again after the next pause, unless `again` is False or no pause is left.
 
@@ -42,3 +50,14 @@ def finish(row: Outgoing, *, sent: bool, error: str = "", again: bool = True, **
     changes = {"due_at": due, "claimed_until": None, "error": error, "sent_at": Now() if sent else None, **also}
     mine = type(row)._default_manager.filter(pk=row.pk, claim_no=row.claim_no)
     return bool(mine.update(**changes)) and not sent and not left
+
+
+def rest(webhook: Webhook, attempts: int) -> None:
+    """Its address failed: what else is due there waits, so that it takes no time of those that answer."""
+    pause = min(PAUSES_S[min(attempts, len(PAUSES_S)) - 1], LONGEST_REST_S)
+    Webhook.objects.filter(pk=webhook.pk).update(rests_until=Now() + timedelta(seconds=pause))
+
+
+def wake(webhook_id: int) -> None:
+    """Its address answered, or somebody says that it does now."""
+    Webhook.objects.filter(pk=webhook_id, rests_until__isnull=False).update(rests_until=None)

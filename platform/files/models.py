@@ -1,9 +1,14 @@
 """What is known about people's files: how much lies in each place, and what is being sent."""
 
+from datetime import timedelta
+
 from django.db import models
 from django.db.models.functions import Now
 
 from accounts.models import Team, User
+
+KEPT = timedelta(hours=24)
+"""How long an upload waits for its next piece."""
 
 
 class PlaceUsage(models.Model):

@@ -29,6 +29,10 @@ class Shelf:
     def place(self) -> Place:
         return Place("team", self.team.gid) if self.team else Place("home", self.user.uid)
 
+    def name_of(self, path: str) -> str:
+        """What a path is called elsewhere: by its last name, and the place itself by its person or team."""
+        return path.rpartition("/")[2] or (self.team.name if self.team else self.user.username)
+
     @property
     def limit_bytes(self) -> int:
         """0 = no limit."""

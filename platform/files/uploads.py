@@ -8,7 +8,6 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from uuid import UUID, uuid4
 
 from django.conf import settings
@@ -18,7 +17,7 @@ from django.utils import timezone
 
 from accounts.models import User
 from common.errors import Conflict, FieldError, InvalidInput, NameTaken, NotFound, PlatformError, QuotaExceeded
-from files.models import Upload
+from files.models import KEPT, Upload
 from files.shelves import Shelf, find_shelf
 from files.usage import check_room
 from runtimes.storage import check_path
@@ -28,8 +27,6 @@ log = logging.getLogger("tessera.files")
 CHUNK_BYTES = 8 * 1024 * 1024
 OPEN_MOST = 64
 LARGEST = 2**50
-KEPT = timedelta(hours=24)
-"""How long an upload waits for its next piece."""
 
 
 def begin_upload(*, user: User, place: str, path: str, size: int, replace: bool = False) -> Upload:
@@ -61,9 +58,7 @@ def begin_upload(*, user: User, place: str, path: str, size: int, replace: bool 
 
 def find_upload(user: User, uuid: UUID) -> Upload:
     """One of the person's own, with `sent` as the disk has it. Raises NotFound."""
-    upload = Upload.objects.select_related("team").filter(user=user, uuid=uuid).first()
-    if upload is None:
-        raise NotFound(kind="upload", id=uuid.hex)
+    upload = _find(user, uuid)
     if upload.finished_at is None:
         fd = _open(upload, find_shelf(user, upload.shelf, write=True))
         upload.sent = os.fstat(fd).st_size
@@ -76,7 +71,7 @@ def append(*, user: User, uuid: UUID, offset: int, pieces: Iterable[bytes]) -> U
 
     Raises Conflict: wrong_offset with the right one, upload_busy, upload_too_long, no_room, disk_full; NameTaken.
     """
-    upload = find_upload(user, uuid)
+    upload = _find(user, uuid)
     if upload.finished_at is not None:
         raise Conflict("wrong_offset", offset=upload.size)
     shelf = find_shelf(user, upload.shelf, write=True)
@@ -94,7 +89,7 @@ def append(*, user: User, uuid: UUID, offset: int, pieces: Iterable[bytes]) -> U
 
 def drop_upload(*, user: User, uuid: UUID) -> None:
     """What was sent is thrown away. A finished file stays."""
-    upload = find_upload(user, uuid)
+    upload = _find(user, uuid)
     if upload.finished_at is None:
         _drop(upload, find_shelf(user, upload.shelf, write=True))
 
@@ -110,6 +105,13 @@ def sweep_uploads() -> int:
         except PlatformError as error:
             log.warning("upload %s stays: %s", upload, error)
     return gone + Upload.objects.filter(finished_at__isnull=False, counted__gte=F("size")).delete()[0]
+
+
+def _find(user: User, uuid: UUID) -> Upload:
+    upload = Upload.objects.select_related("team").filter(user=user, uuid=uuid).first()
+    if upload is None:
+        raise NotFound(kind="upload", id=uuid.hex)
+    return upload
 
 
 def _finish(upload: Upload, shelf: Shelf, fd: int) -> None:

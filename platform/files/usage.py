@@ -1,18 +1,18 @@
 """How full a place is: measured now and then, plus what was sent since. Over its limit nothing more may be sent."""
 
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.db import transaction
 from django.db.models import F, QuerySet, Sum
 from django.utils import timezone
 
 from accounts.models import Team, User
 from common.amounts import show_bytes
 from common.errors import Conflict, PlatformError
-from files.models import PlaceUsage, Upload
+from files.models import KEPT, PlaceUsage, Upload
 from files.shelves import Shelf
 from runtimes.places import Place, place_path
 from runtimes.storage import measure_place
@@ -69,9 +69,13 @@ def check_room(shelf: Shelf, more: int = 0) -> None:
 
 
 def measure(place: Place, *, within_s: float) -> PlaceUsage:
-    """Count what lies there. A count that was not whole in time replaces an older one only where it is higher."""
+    """Count what lies there. A count that was not whole in time replaces an older one only where it is higher.
+
+    What was sent and has no row any more goes: its person was deleted, or a process was killed as it began.
+    """
     sent = list(uploads_of(place).values_list("pk", "sent"))  # before: what comes meanwhile is counted twice, not never
-    usage = measure_place(settings.TESSERA_FILES, place, within_s=within_s)
+    orphans = time.time() - 2 * KEPT.total_seconds()  # who has a row was touched since, or is swept already
+    usage = measure_place(settings.TESSERA_FILES, place, within_s=within_s, parts_before=orphans)
     old = find_row(place)
     if old and not usage.whole and usage.bytes <= old.bytes:
         PlaceUsage.objects.filter(pk=old.pk).update(whole=False, measured_at=timezone.now())
@@ -84,10 +88,17 @@ def measure(place: Place, *, within_s: float) -> PlaceUsage:
     return row
 
 
-def remeasure(shelf: Shelf) -> None:
-    """Something went away. A place too large to count in a moment waits for the beat."""
-    with suppress(PlatformError):
-        measure(shelf.place, within_s=QUICK_S)
+@transaction.atomic
+def record_removal(*, shelf: Shelf, freed_bytes: int) -> None:
+    """Something went away, so many bytes as the disk counts: nothing is measured anew for that."""
+    row = PlaceUsage.objects.select_for_update().filter(kind=shelf.place.kind, number=shelf.place.number).first()
+    if row is None:
+        return  # never measured, so it will be
+    uploads = uploads_of(shelf.place).filter(sent__gt=F("counted"))
+    sent = uploads.aggregate(bytes=Sum(F("sent") - F("counted")))["bytes"] or 0
+    uploads.update(counted=F("sent"))  # they may be what went: one number holds both
+    row.bytes = max(row.bytes + sent - freed_bytes, 0)
+    row.save(update_fields=["bytes"])
 
 
 def measure_stale() -> int:

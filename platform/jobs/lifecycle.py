@@ -15,7 +15,7 @@ from common.locks import lock_rows
 from events.bus import SYSTEM, Actor, hint, ring_pool
 from events.notices import notify
 from events.transitions import advance
-from jobs.models import Job, Task
+from jobs.models import Job, JobKind, Task
 from jobs.states import HOLDING, JOB_FINAL, REASONS, TASK_FINAL, TASK_MOVES, JobState, TaskState, derive_job_state
 from quotas.models import Holding
 
@@ -88,7 +88,7 @@ def settle_job(job: Job, *, actor: Actor = SYSTEM) -> None:
         first = state == JobState.RUNNING and job.started_at is None
         began: dict[str, Any] = {"started_at": Now()} if first else {}
         advance(job, state, actor=actor, **began)
-        if first:
+        if first and job.kind != JobKind.INTERACTIVE:  # a notebook tells by itself when it can be opened
             notify(user_id=job.user_id, kind="job_started", about=job, params={"name": job.name})
         return
     decisive = _decisive(tasks)

@@ -39,6 +39,10 @@ class JobQuerySet(models.QuerySet["Job"]):
     def open(self) -> "JobQuerySet":
         return self.exclude(state__in=JOB_FINAL)
 
+    def of_kind(self, kind: str) -> "JobQuerySet":
+        """kind: one of JobKind; "" = all but the starts of notebooks, which stand in a list of their own."""
+        return self.filter(kind=kind) if kind else self.exclude(kind=JobKind.INTERACTIVE)
+
     def with_names(self) -> "JobQuerySet":
         return self.select_related("team", "user", "pool")
 
@@ -212,12 +216,16 @@ class CodePack(models.Model):
 
 
 class IdempotencyKey(models.Model):
-    """A submit that was answered, so that its retry gets the same answer and makes no second job."""
+    """A request that was answered, so that its retry gets the same answer and makes nothing a second time.
+
+    kind, object_id: of what it made or started, as values.
+    """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=200)
     fingerprint = models.CharField(max_length=64)
-    job = models.ForeignKey(Job, null=True, on_delete=models.CASCADE, related_name="+")
+    kind = models.CharField(max_length=20)
+    object_id = models.BigIntegerField()
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:

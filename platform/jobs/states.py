@@ -141,7 +141,9 @@ REASONS: dict[str, Reason] = {
 # Why a job waits (PRODUCT 1.7). Sentences take the refusal's params, already put into people's units.
 WAIT_REASONS: dict[str, str | Promise] = {
     "ahead_in_queue": _("%(n)s jobs ahead of it need the same resources first"),
+    "ahead_in_queue.one": _("one job ahead of it needs the same resources first"),
     "making_room": _("room is being made for it: %(n)s jobs with less right to their place are being stopped"),
+    "making_room.one": _("room is being made for it: a job with less right to its place is being stopped"),
     "reserved_for_larger": _(
         "what is free is kept for a job that starts at about %(at)s; with a `time` that ends before, it may start now"
     ),

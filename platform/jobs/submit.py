@@ -1,10 +1,9 @@
 """Submitting: a spec and a person become a job in the queue. Accepted is stored: it is never lost, and it waits."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
 from accounts.models import Team, User
 from accounts.permissions import require
@@ -13,9 +12,10 @@ from cluster.models import Gpu, Pool
 from common.errors import FieldError, Impossible, InvalidInput, KeyReused
 from common.resources import GpuAsk, gpu_milli, matches_model, slice_of
 from events.bus import Actor, hint, record
+from jobs.idempotency import find_answer, keep_answer
 from jobs.jobfile.spec import JobSpec, to_json
 from jobs.lifecycle import begin_attempt, lock_job
-from jobs.models import CodePack, IdempotencyKey, Job, JobKind, Priority
+from jobs.models import CodePack, Job, JobKind, Priority
 from quotas.models import Quota
 from quotas.services import admit_waiting_job
 
@@ -54,19 +54,18 @@ def submit_job(
     it; the same key with the same body answers with the job that the first submit made.
     Raises InvalidInput, Impossible, NotPermitted, QuotaExceeded, Conflict.
     """
-    if key and (done := _answered(user, key, body)):
-        return done
+    if (done := find_answer(user=user, key=key, body=body)) is not None:
+        return Job.objects.with_names().get(pk=done)
     draft = choose_pool(user=user, spec=spec, check=check, containers=containers)
     try:
         with transaction.atomic():
             admit_waiting_job(user=user, waiting=lambda: Job.objects.waiting().filter(user=user).count())
             job = _store(draft, kind)
-            if key:
-                IdempotencyKey.objects.create(user=user, key=key, fingerprint=_fingerprint(body), job=job)
-    except IntegrityError:
-        if key and (done := _answered(user, key, body)):  # the same submit came twice at once
-            return done
-        raise
+            keep_answer(user=user, key=key, body=body, made=job)
+    except KeyReused:  # the same submit came twice at once
+        if (done := find_answer(user=user, key=key, body=body)) is None:
+            raise
+        return Job.objects.with_names().get(pk=done)
     return Job.objects.with_names().get(pk=job.pk)
 
 
@@ -183,16 +182,3 @@ def _asked_milli(ask: GpuAsk, pool: Pool) -> int:
         if share := slice_of(ask, card.sellable_mib):
             return gpu_milli(share, card.sellable_mib) * ask.count
     return 1000 * ask.count
-
-
-def _answered(user: User, key: str, body: bytes) -> Job | None:
-    row = IdempotencyKey.objects.filter(user=user, key=key).first()
-    if row is None or row.job_id is None:
-        return None
-    if row.fingerprint != _fingerprint(body):
-        raise KeyReused(key=key)
-    return Job.objects.with_names().get(pk=row.job_id)
-
-
-def _fingerprint(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest()

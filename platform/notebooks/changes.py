@@ -18,7 +18,7 @@ NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 OTHERS_NAMES = re.compile(r"(nb|job)-[0-9]+")
 """What is no name: at the SSH gateway these are ids."""
 
-CHANGES = ("gpu", "cpu_milli", "memory_mib", "pool", "env", "data", "hours")
+CHANGES = ("name", "gpu", "cpu_milli", "memory_mib", "pool", "env", "data", "hours")
 
 
 def check_notebook_name(name: str) -> str:
@@ -46,6 +46,8 @@ def apply_changes(user: User, spec: JobSpec, changes: dict[str, Any]) -> JobSpec
 
 
 def _read_change(user: User, key: str, value: Any) -> dict[str, Any]:
+    if key == "name":
+        return {"name": check_notebook_name(value)}
     if key == "gpu":
         return {"gpu": parse_gpu(value)}
     if key == "env":

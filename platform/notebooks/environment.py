@@ -6,6 +6,8 @@ lock file, so that a newer one never takes the place of what a running notebook 
 
 import hashlib
 import json
+import shutil
+from functools import cache
 from pathlib import Path
 from typing import TypedDict
 
@@ -35,7 +37,26 @@ def environment_home(data: Path) -> Path:
 
 def environment_path(data: Path) -> Path:
     """Where the environment of this version's lock file lies, or will lie."""
-    return environment_home(data) / hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]
+    return environment_home(data) / _name()
+
+
+@cache
+def _name() -> str:
+    return hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]
+
+
+def old_environments(data: Path) -> list[Path]:
+    """Those of other lock files, where this version's own is ready; [] until then."""
+    mine = environment_path(data)
+    if not (mine / READY).exists():
+        return []
+    return [one for one in environment_home(data).iterdir() if one.is_dir() and one != mine]
+
+
+def drop_environment(environment: Path) -> None:
+    """Without its stamp it counts no more, so that one of which half is gone is made anew."""
+    (environment / READY).unlink(missing_ok=True)
+    shutil.rmtree(environment, ignore_errors=True)
 
 
 def python_of(environment: Path) -> Path:

@@ -1,5 +1,6 @@
 """The job that a start of a notebook is: its spec, and the command that starts JupyterLab in it. Pure."""
 
+import json
 from dataclasses import replace
 
 from common.resources import parse_gpu
@@ -9,12 +10,29 @@ from notebooks.models import Notebook
 JUPYTER_PORT = 8888
 LABEL = "notebook"
 
+FIRST, TABS = "Untitled.ipynb", ".jupyterlab"
+"""In the notebook's folder: the page that is made in an empty one, and the tabs that are open."""
+
+EMPTY_PAGE = {
+    "cells": [{"id": "1", "cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": []}],
+    "metadata": {"kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}},
+    "nbformat": 4,
+    "nbformat_minor": 5,
+}
+
 # -s: what its person installs at home is for the kernels, and cannot break JupyterLab. Kernels speak over sockets that
 # are files, whose names are limited to 107 bytes, so these lie in a short directory of their own. Nothing asks the
-# internet for news; JupyterLab's own extensions stay as they are prepared; no Node is looked for.
+# internet for news; JupyterLab's own extensions stay as they are prepared; no Node is looked for. Open tabs are kept
+# with the notebook, not with its person, whose other notebooks have other files. A new one opens at a page to type in.
+# The gateway sees when a browser is gone; JupyterLab's own pings would only warn (tornado reads their ms as seconds).
 COMMAND = """
 if [ ! -x "$TESSERA_TOOLS/bin/python" ]; then echo "The environment for notebooks is not there." >&2; exit 3; fi
 mkdir -p "$HOME/{folder}" && cd "$HOME/{folder}" || exit 3
+page=/lab
+if ! grep -qs ipynb {tabs}/*; then
+  [ -n "$(ls)" ] || echo '{empty}' >{first}
+  [ ! -e {first} ] || page=/lab/tree/{first}
+fi
 JUPYTER_RUNTIME_DIR=$(mktemp -d /tmp/nb-XXXXXX) || exit 3
 export JUPYTER_RUNTIME_DIR JUPYTER_TOKEN="$TESSERA_UPSTREAM_TOKEN" PATH="$TESSERA_TOOLS/bin:$PATH"
 trap 'rm -rf "$JUPYTER_RUNTIME_DIR"' EXIT
@@ -23,7 +41,9 @@ trap : TERM
   --ServerApp.ip=127.0.0.1 --ServerApp.port="$TESSERA_PORT_{port}" --ServerApp.port_retries=0 \
   --ServerApp.base_url=/ --ServerApp.root_dir="$HOME/{folder}" --ServerApp.allow_remote_access=True \
   --ServerApp.allow_root=True --ServerApp.quit_button=False \
+  --ServerApp.tornado_settings='{{"ws_ping_interval": 0}}' \
   --FileContentsManager.delete_to_trash=False --KernelManager.transport=ipc \
+  --LabApp.default_url="$page" --LabApp.workspaces_dir="$HOME/{folder}/{tabs}" \
   --LabApp.extension_manager=readonly --LabApp.news_url=None \
   --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate --LanguageServerManager.autodetect=False
 """.strip()
@@ -36,7 +56,10 @@ def build_spec(notebook: Notebook, *, hours: int | None, gpu: str | None) -> Job
         kept,
         name=notebook.name,
         team=notebook.team.name,
-        run=COMMAND.format(folder=notebook.folder, port=JUPYTER_PORT),
+        run=COMMAND.format(
+            folder=notebook.folder, port=JUPYTER_PORT, first=FIRST, tabs=TABS, empty=json.dumps(EMPTY_PAGE)
+        ),
+        env={**kept.env, "NOTEBOOK_FOLDER": notebook.folder},  # where its shells begin
         gpu=kept.gpu if gpu is None else parse_gpu(gpu),
         time_s=None if hours is None else hours * 3600,
         max_time_s=None,

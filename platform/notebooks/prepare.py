@@ -17,6 +17,7 @@ from notebooks.environment import (
     LOCK,
     PREPARING,
     READY,
+    drop_environment,
     environment_home,
     environment_path,
     python_of,
@@ -60,7 +61,7 @@ def prepare(data: Path) -> int:
         return 0
     try:
         write_state(data, PREPARING, "making")
-        shutil.rmtree(target, ignore_errors=True)  # of a start that was cut off
+        drop_environment(target)  # of a start that was cut off
         make(target)
         write_state(data, PREPARING, "installing")
         install(target)

@@ -1,51 +1,46 @@
-"""Sizes that are offered to somebody who starts a notebook: slices of the cards that the person's teams may use."""
+"""Presets: one click on a size goes on with the person's last notebook of that size, or makes one."""
 
+import re
 from dataclasses import dataclass
 
 from accounts.models import User
-from cluster.models import Gpu, Pool
-from common.resources import gpu_milli, parse_gpu, slice_of
-from quotas.models import Quota
+from accounts.permissions import teams_where
+from notebooks.models import Notebook
 
 SIZES = ("1/4", "1/2", "1", "0")
+NAMES = {"0": "cpu", "1/8": "eighth", "1/4": "quarter", "1/2": "half", "1": "gpu", "2": "two-gpus"}
 
 
 @dataclass(frozen=True)
 class Preset:
-    """gpu: as in a job file, "0" for none. gpu_milli, gpu_memory_mib: of the pool's first card, 0 without one."""
+    """gpu: as in a job file, "0" for none. notebook: the one that a click goes on with, None = a new one is made.
+    team: whose it then is."""
 
-    team: str
-    pool: str
     gpu: str
-    model: str
-    gpu_milli: int
-    gpu_memory_mib: int
+    notebook: Notebook | None
+    team: str
 
 
 def presets_for(user: User) -> list[Preset]:
-    """For each team and pool where this person may start something, shared pools first. Whether it fits now is the
-    preview's to say."""
-    quotas = Quota.objects.filter(team__memberships__user=user, team__memberships__role__in=("member", "lead"))
-    rows = quotas.select_related("team", "pool").order_by("team__name", "pool__name")
-    found: list[Preset] = []
-    for quota in sorted(rows, key=lambda quota: not quota.pool.shared):
-        most = quota.gpu_milli_limit
-        found += [
-            preset
-            for preset in _sizes(quota.team.name, quota.pool)
-            if preset.gpu_milli == 0 or most is None or preset.gpu_milli <= most
-        ]
-    return found
+    """In the order of SIZES; [] for who may start nothing. Whether a size ever fits is the preview's to say."""
+    team = teams_where(user, "job.submit").first()
+    if team is None:
+        return []
+    mine = list(Notebook.objects.live().filter(user=user).with_names().order_by("-pk"))
+    return [Preset(gpu, _last(mine, gpu), team.name) for gpu in SIZES]
 
 
-def _sizes(team: str, pool: Pool) -> list[Preset]:
-    card = Gpu.objects.present().filter(pool=pool).order_by("pk").first()
-    made = []
-    for text in SIZES:
-        ask = parse_gpu(text)
-        if ask.count == 0:
-            made.append(Preset(team, pool.name, text, "", 0, 0))
-        elif card is not None and (pool.shared or not ask.is_slice) and (share := slice_of(ask, card.sellable_mib)):
-            milli = gpu_milli(share, card.sellable_mib)
-            made.append(Preset(team, pool.name, text, card.model, milli, share.memory_mib))
-    return made
+def free_name(user: User, gpu: str) -> str:
+    """A name that says the size and is not taken: "quarter", then "quarter-2"."""
+    stem = NAMES.get(gpu) or re.sub(r"[^a-z0-9]+", "-", gpu.lower()).strip("-")[:30] or "notebook"
+    taken = set(Notebook.objects.live().filter(user=user, name__startswith=stem).values_list("name", flat=True))
+    number = 1
+    while (name := stem if number == 1 else f"{stem}-{number}") in taken:
+        number += 1
+    return name
+
+
+def _last(mine: list[Notebook], gpu: str) -> Notebook | None:
+    """One that is started goes before one that was opened later."""
+    same = [one for one in mine if str(one.spec["gpu"]) == gpu]
+    return max(same, key=lambda one: (one.is_started, one.opened_at or one.created_at), default=None)

@@ -4,10 +4,6 @@ So an answer proves all at once: that the program is this task's, that it knows 
 """
 
 import asyncio
-from functools import cache
-
-from django.conf import settings
-from django.utils.module_loading import import_string
 
 from jobs.models import Task
 from jobs.upstream import upstream_secret
@@ -16,11 +12,6 @@ from runtimes.base import Access, Rejected, Unavailable
 
 TIMEOUT_S = 2.0
 NOT_YET = (ConnectionError, TimeoutError, OSError, Rejected, Unavailable)
-
-
-@cache
-def the_access() -> Access:
-    return import_string(settings.TESSERA_ACCESS)(**settings.TESSERA_RUNTIME_OPTIONS)
 
 
 async def answers(access: Access, task: Task) -> bool:

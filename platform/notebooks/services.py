@@ -4,20 +4,33 @@ files lie in the owner's home whatever becomes of it.
 The order of locks: the notebook, then the person's limit, then the job.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import count
 from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 
-from accounts.models import User
+from accounts.models import Team, User
 from accounts.permissions import require
-from common.errors import Conflict, FieldError, InvalidInput, NameTaken, NotFound, StaleState, Unavailable
+from common.errors import (
+    ChangedMeanwhile,
+    Conflict,
+    FieldError,
+    InvalidInput,
+    NameTaken,
+    NotFound,
+    StaleState,
+    Unavailable,
+)
 from common.locks import database_now, lock_rows
 from events.bus import Actor, record
 from files.shelves import Shelf
+from files.usage import record_removal
 from jobs.control import stop_job
+from jobs.idempotency import find_answer, keep_answer
 from jobs.jobfile.spec import JobSpec, from_json, to_json
 from jobs.lifecycle import lock_job
 from jobs.models import Job, JobKind
@@ -30,6 +43,8 @@ from notebooks.states import NotebookState
 from quotas.services import admit_notebook, notebook_hours_of
 
 LONGEST_HOURS = 24 * 366
+PREPARED_IN_S = 60
+"""When to ask again while the environment is not there: its preparation takes minutes."""
 
 
 def create_notebook(
@@ -44,37 +59,60 @@ def create_notebook(
     env: dict | None = None,
     data: dict | None = None,
     hours: int | None = None,
+    key: str = "",
+    body: bytes = b"",
 ) -> Notebook:
     """A named place to work, not started. gpu: as in a job file ("1/4"; "0" for none). hours: of each start.
 
-    Raises InvalidInput, NameTaken, NotPermitted.
+    key, body: see jobs.idempotency. Raises InvalidInput, NameTaken, NotPermitted, KeyReused.
     """
+    if (done := find_answer(user=user, key=key, body=body)) is not None:
+        return Notebook.objects.with_names().get(pk=done)
     in_team = find_team(user, team)
     require(user, "job.submit", in_team)
-    base = JobSpec(run="", name=check_notebook_name(name), team=in_team.name, retry_times=0)
+    base = JobSpec(run="", name="", team=in_team.name, retry_times=0)
     sizes = {"gpu": gpu, "cpu_milli": cpu_milli, "memory_mib": memory_mib}
-    spec = apply_changes(user, base, {**sizes, "pool": pool, "env": env or {}, "data": data or {}, "hours": hours})
+    spec = apply_changes(
+        user, base, {"name": name, **sizes, "pool": pool, "env": env or {}, "data": data or {}, "hours": hours}
+    )
     try:
         with transaction.atomic():
-            made = Notebook.objects.create(user=user, team=in_team, name=spec.name, spec=to_json(spec))
+            made = _store(user, in_team, spec)
             record(
                 made, "created", actor=Actor(user.username, user.pk), params={"name": made.name, "gpu": spec.gpu.text}
             )
+            keep_answer(user=user, key=key, body=body, made=made)
     except IntegrityError:
-        raise NameTaken(name=name) from None
+        if (done := find_answer(user=user, key=key, body=body)) is None:  # else the same request came twice at once
+            raise NameTaken(name=name) from None
+        return Notebook.objects.with_names().get(pk=done)
     return find_again(made)
 
 
-@transaction.atomic
-def change_notebook(*, actor: User, notebook: Notebook, **changes: Any) -> Notebook:
-    """Keep other settings for the next start; what runs now stays as it is. changes: some of CHANGES."""
+def change_notebook(
+    *, actor: User, notebook: Notebook, versions: Collection[str] | None = None, **changes: Any
+) -> Notebook:
+    """Another name at once, other settings for the next start; what runs now stays as it is, and so does the folder.
+
+    versions: only if it still is one of these (Notebook.version). changes: some of CHANGES.
+    Raises InvalidInput, NameTaken, NotPermitted, ChangedMeanwhile.
+    """
     require(actor, "notebook.change", notebook.team, notebook.user_id)
-    row = lock_notebook(notebook.pk)
+    try:
+        with transaction.atomic():
+            return _change(actor, lock_notebook(notebook.pk), versions, changes)
+    except IntegrityError:
+        raise NameTaken(name=changes["name"]) from None
+
+
+def _change(actor: User, row: Notebook, versions: Collection[str] | None, changes: dict[str, Any]) -> Notebook:
+    if versions is not None and row.version not in versions:
+        raise ChangedMeanwhile()
     spec = apply_changes(row.user, from_json(row.spec), changes)
     before, after = row.spec, to_json(spec)
     changed = [key for key in after if before.get(key) != after[key]]
     if changed:
-        Notebook.objects.filter(pk=row.pk).update(spec=after)
+        Notebook.objects.filter(pk=row.pk).update(name=spec.name, spec=after)
         told = [key for key in changed if key not in ("env", "data")]  # values of these may be private
         params = {"from": {k: before.get(k) for k in told}, "to": {k: after[k] for k in told}, "fields": changed}
         record(row, "changed", actor=Actor(actor.username, actor.pk), params=params)
@@ -87,7 +125,7 @@ def clone_notebook(*, actor: User, notebook: Notebook, name: str) -> Notebook:
     spec = replace(from_json(notebook.spec), name=check_notebook_name(name))
     try:
         with transaction.atomic():
-            made = Notebook.objects.create(user=actor, team=notebook.team, name=spec.name, spec=to_json(spec))
+            made = _store(actor, notebook.team, spec)
             params = {"name": made.name, "gpu": spec.gpu.text, "of": notebook.public_id}
             record(made, "created", actor=Actor(actor.username, actor.pk), params=params)
     except IntegrityError:
@@ -101,10 +139,10 @@ def delete_notebook(*, actor: User, notebook: Notebook, confirm: str, with_files
     require(actor, "notebook.delete", notebook.team, notebook.user_id)
     if with_files:
         require(actor, "notebook.change", notebook.team, notebook.user_id)
-    if confirm != notebook.name:
-        raise InvalidInput([FieldError("/confirm", "confirm_name", {"name": notebook.name})])
     with transaction.atomic():
         row = lock_notebook(notebook.pk)
+        if confirm != row.name:
+            raise InvalidInput([FieldError("/confirm", "confirm_name", {"name": row.name})])
         if row.is_started:
             raise Conflict("notebook_started", name=row.name)
         Notebook.objects.filter(pk=row.pk).update(deleted_at=Now())
@@ -116,18 +154,30 @@ def delete_notebook(*, actor: User, notebook: Notebook, confirm: str, with_files
 
 @transaction.atomic
 def start_notebook(
-    *, actor: User, notebook: Notebook, check: Check, containers: bool, gpu: str | None = None
+    *,
+    actor: User,
+    notebook: Notebook,
+    check: Check,
+    containers: bool,
+    gpu: str | None = None,
+    key: str = "",
+    body: bytes = b"",
 ) -> Notebook:
     """Submit it as an interactive job. One that is starting or runs is left as it is; one that stops is started anew.
 
     gpu: for this start only, instead of its own; where it still waits, this takes the place of what waits.
-    Raises Unavailable (notebooks_not_prepared), QuotaExceeded, Impossible, InvalidInput, NotPermitted.
+    key, body: see jobs.idempotency; a start that comes again changes nothing, whatever became of the first.
+    Raises Unavailable (notebooks_preparing, notebooks_failed), QuotaExceeded, Impossible, InvalidInput, NotPermitted,
+    KeyReused.
     """
     require(actor, "notebook.start", notebook.team, notebook.user_id)
     prepared = environment_state()
     if prepared["state"] != READY:
-        raise Unavailable(f"notebooks_{prepared['state']}", step=prepared["step"])
+        raise Unavailable(f"notebooks_{prepared['state']}", step=prepared["step"], retry_after_s=PREPARED_IN_S)
     row = lock_notebook(notebook.pk)
+    if find_answer(user=actor, key=key, body=body) is not None:
+        return find_again(row)
+    keep_answer(user=actor, key=key, body=body, made=row)
     if row.state == NotebookState.QUEUED and gpu is not None and row.job is not None:
         stop_job(actor=actor, job=row.job)
     elif row.is_started and row.state != NotebookState.STOPPING:
@@ -183,9 +233,18 @@ def mark_opened(*, notebook: Notebook) -> None:
     Notebook.objects.filter(pk=notebook.pk, job=notebook.job_id, opened_at=None).update(opened_at=Now())
 
 
+def _store(owner: User, team: Team, spec: JobSpec) -> Notebook:
+    """Its folder is named after it, as far as no notebook that was renamed has that folder. Raises IntegrityError."""
+    taken = set(Notebook.objects.live().filter(user=owner).values_list("folder_name", flat=True))
+    names = (spec.name if number == 1 else f"{spec.name}-{number}" for number in count(1))
+    folder = next(name for name in names if name not in taken)
+    return Notebook.objects.create(user=owner, team=team, name=spec.name, folder_name=folder, spec=to_json(spec))
+
+
 def remove_files(notebook: Notebook) -> None:
+    home = Shelf(notebook.user, None)
     try:
-        Shelf(notebook.user, None).store.remove(notebook.folder)
+        record_removal(shelf=home, freed_bytes=home.store.remove(notebook.folder))
     except NotFound:
         pass  # it was never started
 

@@ -2,10 +2,11 @@
 
 import asyncio
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from asgiref.sync import async_to_sync
 from celery import shared_task
+from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F, Q
 from django.db.models.functions import Now
@@ -14,14 +15,18 @@ from common.errors import StaleState
 from common.locks import database_now
 from events.bus import SYSTEM, record
 from events.notices import notify
+from jobs.access import the_access
 from jobs.control import end_job
 from jobs.models import Task
 from jobs.states import JobState, TaskState
+from notebooks.environment import READY, drop_environment, environment_path, old_environments
 from notebooks.models import Notebook
 from notebooks.phases import measure_phases
-from notebooks.probe import answers, the_access
+from notebooks.probe import answers
 from notebooks.services import hours_of_start, lock_notebook, set_end
 
+SETTLED_AFTER = timedelta(hours=1)
+"""For so long after a new environment is ready, processes of the version before may still start something in theirs."""
 WARN_BEFORE = timedelta(minutes=15)
 FOLLOW_S, LOOK_S = 0.4, 0.1
 """A look stays this long with notebooks that come up, so that nobody waits for the next beat."""
@@ -35,6 +40,21 @@ def look() -> None:
     keep_time()
     while see_who_answers() and time.monotonic() < until:
         time.sleep(LOOK_S)
+
+
+@shared_task
+def sweep() -> None:
+    """Drop the environments of older versions, once this version's is ready and all that began before it have ended."""
+    if not connection.in_atomic_block:
+        connection.close_if_unusable_or_obsolete()
+    if not (old := old_environments(settings.TESSERA_DATA)):
+        return
+    stamp = (environment_path(settings.TESSERA_DATA) / READY).stat().st_mtime
+    since = datetime.fromtimestamp(stamp, UTC) + SETTLED_AFTER
+    if database_now() < since or Task.objects.holding().filter(assigned_at__lt=since).exists():
+        return
+    for environment in old:
+        drop_environment(environment)
 
 
 def see_who_answers() -> bool:
@@ -68,6 +88,7 @@ def mark_ready(notebook: Notebook, task: Task) -> None:
     Notebook.objects.filter(pk=row.pk).update(ready_at=Now())
     row.refresh_from_db()
     record(row, "ready", actor=SYSTEM, params={"took_s": measure_phases(row)})
+    notify(user_id=row.user_id, kind="job_started", about=row, params={"name": row.name})
 
 
 def keep_time() -> None:

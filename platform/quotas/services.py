@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 from django.db import transaction
 
-from accounts.models import User
+from accounts.models import TeamRole, User
 from accounts.permissions import require
 from common.errors import FieldError, InvalidInput, QuotaExceeded
 from common.locks import lock_rows
 from events.bus import Actor, hint, record, ring_pool
+from events.notices import notify
 from quotas.models import RESOURCES, Quota, UserLimit
 
 AMOUNTS = tuple(f"{name}_{kind}" for name in RESOURCES for kind in ("guarantee", "limit"))
@@ -54,7 +55,8 @@ def save_quota(*, actor: User, quota: Quota, pool_total: tuple[int, int, int]) -
     if problems := quota_problems(quota, pool_total=pool_total, promised=promised):
         raise InvalidInput(problems)
     quota.save()
-    _record_change(quota, before, QUOTA_FIELDS, "quota.changed" if before else "quota.made", actor)
+    if _record_change(quota, before, QUOTA_FIELDS, "quota.changed" if before else "quota.made", actor):
+        _tell_leads(quota, actor)
     ring_pool(quota.pool_id)
     hint("cycle")
     return quota
@@ -66,6 +68,7 @@ def delete_quota(*, actor: User, quota: Quota) -> None:
     lock_rows(Quota.objects.filter(pk=quota.pk))
     params = {"from": _values(quota, QUOTA_FIELDS), "to": {}}
     record(quota, "quota.deleted", actor=Actor(actor.username, actor.pk), params=params)
+    _tell_leads(quota, actor)
     quota.delete()
     hint("cycle")
 
@@ -119,13 +122,23 @@ def _admit_one_more(user: User, what: str, count: Callable[[], int]) -> None:
 
 def _record_change(
     row: Quota | UserLimit, before: Quota | UserLimit | None, fields: tuple[str, ...], verb: str, actor: User
-) -> None:
+) -> bool:
+    """Whether there was something to record."""
     was = _values(before, fields) if before else {}
     now = _values(row, fields)
     changed = [name for name in fields if was.get(name) != now[name]]
     if changed:
         params = {"from": {n: was.get(n) for n in changed}, "to": {n: now[n] for n in changed}}
         record(row, verb, actor=Actor(actor.username, actor.pk), params=params)
+    return bool(changed)
+
+
+def _tell_leads(quota: Quota, actor: User) -> None:
+    """Those who answer for the team, but for who did it."""
+    leads = quota.team.memberships.filter(role=TeamRole.LEAD, user__suspended_at__isnull=True).exclude(user=actor)
+    params = {"team": quota.team.name, "pool": quota.pool.name}
+    for user_id in leads.values_list("user_id", flat=True):
+        notify(user_id=user_id, kind="quota_changed", about=quota, params=params)
 
 
 def _values(row: Quota | UserLimit, fields: tuple[str, ...]) -> dict:

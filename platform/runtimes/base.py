@@ -70,7 +70,7 @@ class NodeView:
 
     links: square matrix over `gpus`, words of `nvidia-smi topo -m`: X, NV12, PIX, PXB, PHB, NODE, SYS.
     pcie: the same matrix with the PCIe path of each pair, which `links` hides where there is NVLink; () when unknown.
-    facts: short words for the node page: memory_limit, isolation, cpu_pinning, kernel, driver, python.
+    facts: short words for the node page: memory_limit, process_limit, isolation, cpu_pinning, kernel, driver, python.
     """
 
     name: str
@@ -211,7 +211,8 @@ class PtySize(NamedTuple):
 class Session(Protocol):
     """One program that was started inside a running task, as long as somebody holds on to it.
 
-    It ends with its task, and when the one who holds it closes or dies: SIGHUP first, then SIGKILL.
+    It ends with its task, and when the one who holds it closes or dies: SIGHUP first, then SIGKILL. Then what it left
+    running stays if it holds none of the session's streams, and ends if it does.
     """
 
     async def read(self, n: int = 65536) -> bytes:

@@ -45,8 +45,27 @@ def open_parent(root: int, path: str) -> tuple[int, str]:
 def rename_beneath(from_dir: int, old: str, to_dir: int, new: str, *, replace: bool) -> None:
     """Rename in one step. Without `replace` an existing name stays and FileExistsError is raised."""
     flags = 0 if replace else RENAME_NOREPLACE
-    if _libc.renameat2(from_dir, os.fsencode(old), to_dir, os.fsencode(new), flags) != 0:
+    if _libc.renameat2(from_dir, os.fsencode(old), to_dir, os.fsencode(new), flags) == 0:
+        return
+    if replace or ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS):
         _raise(new)
+    _rename_in_steps(from_dir, old, to_dir, new)
+
+
+def _rename_in_steps(from_dir: int, old: str, to_dir: int, new: str) -> None:
+    """NFS knows no RENAME_NOREPLACE. A file gets its second name before it loses the first, so nothing is replaced; of
+    folders only an empty one that somebody makes in that moment can be.
+    """
+    if stat.S_ISDIR(os.stat(old, dir_fd=from_dir, follow_symlinks=False).st_mode):
+        try:
+            os.stat(new, dir_fd=to_dir, follow_symlinks=False)
+        except FileNotFoundError:
+            os.rename(old, new, src_dir_fd=from_dir, dst_dir_fd=to_dir)
+        else:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
+    else:
+        os.link(old, new, src_dir_fd=from_dir, dst_dir_fd=to_dir, follow_symlinks=False)
+        os.unlink(old, dir_fd=from_dir)
 
 
 _known: list[bool] = []

@@ -27,21 +27,40 @@ WALK_S = 20.0
 def main() -> None:
     """Exits when the answer is sent."""
     die_with_parent()
-    line = socket.socket(fileno=0)
-    request = json.loads(_receive(line))
+    line, request = meet()
     try:
-        os.umask(request["umask"])
-        root = os.open(request["root"], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        if request["nice"]:
-            os.nice(request["nice"])
-        drop_to(request["uid"], request["gid"])
+        root = become_person(request)
         die_with_parent()  # changing the account switched it off
         answer, fds = OPERATIONS[request["do"]](root, **request["args"])
     except OSError as error:
-        answer, fds = {"errno": errno.errorcode.get(error.errno or 0, ""), "words": str(error)}, []
+        answer, fds = refusal(error), []
+    answer_with(line, answer, fds)
+    os._exit(0)
+
+
+def meet() -> tuple[socket.socket, dict]:
+    """(where the answer goes, what is asked)"""
+    line = socket.socket(fileno=0)
+    return line, json.loads(_receive(line))
+
+
+def become_person(request: dict) -> int:
+    """Open the place's root while we may, and give up all rights but the person's. Raises OSError."""
+    os.umask(request["umask"])
+    root = os.open(request["root"], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if request["nice"]:
+        os.nice(request["nice"])
+    drop_to(request["uid"], request["gid"])
+    return root
+
+
+def answer_with(line: socket.socket, answer: dict, fds: list[int]) -> None:
     socket.send_fds(line, [b"{"], fds)
     line.sendall(json.dumps(answer).encode()[1:])
-    os._exit(0)
+
+
+def refusal(error: OSError) -> dict:
+    return {"errno": errno.errorcode.get(error.errno or 0, ""), "words": str(error)}
 
 
 Answer = tuple[dict, list[int]]
@@ -97,11 +116,13 @@ def move(root: int, path: str, to: str, replace: bool) -> Answer:
 
 
 def remove(root: int, path: str) -> Answer:
-    """A file, a link (never what it leads to), or a folder with all that is in it. left: it was too much for once."""
+    """A file, a link (never what it leads to), or a folder with all that is in it. left: it was too much for once.
+    freed: bytes, as `measure` counts them.
+    """
     parent, name = open_parent(root, path)
     budget = Budget(REMOVE_MOST)
-    _remove(parent, name, budget, DEEPEST)
-    return {"left": budget.is_spent}, []
+    freed = _remove(parent, name, budget, DEEPEST)
+    return {"left": budget.is_spent, "freed": freed}, []
 
 
 def open_part(root: int, path: str, make: bool, mode: int) -> Answer:
@@ -112,14 +133,18 @@ def open_part(root: int, path: str, make: bool, mode: int) -> Answer:
     return {"entry": facts}, [fd] if facts["kind"] == "file" else []
 
 
-def measure(root: int, most: int, within_s: float) -> Answer:
+def measure(root: int, most: int, within_s: float, parts_before: float) -> Answer:
     """Bytes that lie there, as the disk counts them, so that holes weigh nothing and a file with two names once.
 
-    whole: everything was counted, within `most` entries and the time.
+    whole: everything was counted, within `most` entries and the time. What uploads left that changed last before
+    `parts_before` (seconds since 1970) goes.
     """
     seen: set[tuple[int, int]] = set()
     budget, total, files = Budget(most, within_s), 0, 0
-    for facts in _below(root, budget, DEEPEST):
+    for folder, name, facts in _below(root, budget, DEEPEST):
+        if name.startswith(PART) and stat.S_ISREG(facts.st_mode) and facts.st_mtime < parts_before:
+            os.unlink(name, dir_fd=folder)
+            continue
         files += 1
         if facts.st_nlink > 1 and not stat.S_ISDIR(facts.st_mode):
             if (facts.st_dev, facts.st_ino) in seen:
@@ -143,8 +168,10 @@ class Budget:
         return not self.is_spent
 
 
-def _below(folder: int, budget: Budget, deepest: int) -> Iterator[os.stat_result]:
-    """Everything below, folders by their own descriptor, so that no link is ever followed."""
+def _below(folder: int, budget: Budget, deepest: int) -> Iterator[tuple[int, str, os.stat_result]]:
+    """(its folder, its name, what it is) of everything below; folders by their own descriptor, so that no link is ever
+    followed.
+    """
     if not deepest:
         budget.is_spent = True
         return
@@ -154,7 +181,7 @@ def _below(folder: int, budget: Budget, deepest: int) -> Iterator[os.stat_result
                 return
             try:
                 facts = os.stat(one.name, dir_fd=folder, follow_symlinks=False)
-                yield facts
+                yield folder, one.name, facts
                 if stat.S_ISDIR(facts.st_mode):
                     below = os.open(one.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
                     try:
@@ -165,23 +192,27 @@ def _below(folder: int, budget: Budget, deepest: int) -> Iterator[os.stat_result
                 continue  # changed under us, or closed to this account
 
 
-def _remove(parent: int, name: str, budget: Budget, deepest: int) -> None:
-    if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+def _remove(parent: int, name: str, budget: Budget, deepest: int) -> int:
+    """Bytes that it freed: none where another name is left."""
+    facts = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    size = facts.st_blocks * 512
+    if not stat.S_ISDIR(facts.st_mode):
         os.unlink(name, dir_fd=parent)
-        return
+        return size if facts.st_nlink == 1 else 0
     if not deepest:
         raise OSError(errno.ENAMETOOLONG, "nested too deep", name)
-    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    folder, freed = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent), 0
     try:
         for below in os.listdir(folder):
             if not budget.take():
-                return
-            _remove(folder, below, budget, deepest - 1)
+                return freed
+            freed += _remove(folder, below, budget, deepest - 1)
             if budget.is_spent:
-                return
+                return freed
     finally:
         os.close(folder)
     os.rmdir(name, dir_fd=parent)
+    return freed + size
 
 
 def _facts(name: str, facts: os.stat_result) -> dict:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from common.errors import Conflict, FieldError, InvalidInput, NameTaken, NotFound, NotPermitted, Unavailable
 from runtimes.file_child import PART, WALK_S
@@ -24,8 +24,9 @@ log = logging.getLogger("tessera.files")
 
 LONGEST_PATH, LONGEST_NAME = 4000, 255
 ANSWER_WITHIN_S = 30.0
+PACKS_NICE = 10  # an archive takes long, and everything else is somebody waiting
 SOURCE = str(Path(__file__).resolve().parents[1])
-CODE = f"import sys; sys.path[:0] = [{SOURCE!r}]; from runtimes.file_child import main; main()"
+CODE = "import sys; sys.path[:0] = [{!r}]; from runtimes.{} import main; main()"
 
 # How new things are closed to others: a home is its person's alone, a team's folder is the whole team's to write.
 UMASKS = {"home": 0o022, "team": 0o007}
@@ -115,6 +116,20 @@ class FileStore:
         """A descriptor, which the caller closes, and what it is of. Raises Conflict (not_a_file) too."""
         return self._open("open_to_read", path=check_path(path))
 
+    def open_archive(self, path: str, name: str) -> "Archive":
+        """A folder as a tar archive, made while it is read; in it the folder is called `name`."""
+        args = {"path": check_path(path), "name": name}
+        child, answer, fds = _ask_child(self._request("", args) | {"nice": PACKS_NICE}, "archive_child")
+        try:
+            _refuse_errors(answer)
+            if len(fds) != 1 or not stat.S_ISFIFO(os.fstat(fds[0]).st_mode):
+                raise Unavailable()
+        except BaseException:
+            _close(fds)
+            _end(child)
+            raise
+        return Archive(fds[0], child)
+
     def make_folder(self, path: str) -> None:
         self._do("make_folder", path=_something(path), mode=0o777)
 
@@ -122,10 +137,15 @@ class FileStore:
         """Rename, within the place. Nothing is overwritten, unless `replace`."""
         self._do("move", path=_something(path), to=_something(to, "/to"), replace=replace)
 
-    def remove(self, path: str) -> None:
-        """A folder goes with all that is in it; of a link only the link. Raises Conflict (files_remain) too."""
-        if self._do("remove", path=_something(path))["left"]:
+    def remove(self, path: str) -> int:
+        """A folder goes with all that is in it; of a link only the link. The bytes that the disk got back.
+
+        Raises Conflict (files_remain) too.
+        """
+        answer = self._do("remove", path=_something(path))
+        if answer["left"]:
             raise Conflict("files_remain")
+        return answer["freed"]
 
     def open_part(self, folder: str, name: str, *, make: bool) -> int:
         """A descriptor to write to, of the hidden file in `folder` in which the upload `name` grows."""
@@ -154,8 +174,11 @@ class FileStore:
         return answer
 
     def _ask(self, do: str, args: dict) -> tuple[dict, list[int]]:
+        return _exchange(self._request(do, args))
+
+    def _request(self, do: str, args: dict) -> dict:
         about = {"root": str(self._ready()), "umask": UMASKS[self.place.kind], "uid": self.uid, "gid": self.gid}
-        return _exchange({**about, "nice": 0, "do": do, "args": args})
+        return {**about, "nice": 0, "do": do, "args": args}
 
     def _ready(self) -> Path:
         try:
@@ -166,46 +189,85 @@ class FileStore:
         return place_path(self.root, self.place).absolute()
 
 
-def measure_place(root: str | os.PathLike, place: Place, *, most: int = 1_000_000, within_s: float = WALK_S) -> Usage:
+class Archive:
+    """An archive that a child writes into a pipe as it is read. Whoever has it closes it."""
+
+    def __init__(self, fd: int, child: subprocess.Popen):
+        self.fd, self._child = fd, child
+
+    def read(self, most: int) -> bytes:
+        """b"" at the end of a whole archive. Waits for the disk. Raises OSError where it cannot be finished."""
+        piece = os.read(self.fd, most)
+        if not piece and self._child.wait() != 0:
+            raise OSError("The archive broke off.")
+        return piece
+
+    def close(self) -> None:
+        """Any number of times."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            _end(self._child)
+        self.fd = -1
+
+
+def measure_place(
+    root: str | os.PathLike,
+    place: Place,
+    *,
+    most: int = 1_000_000,
+    within_s: float = WALK_S,
+    parts_before: float = 0,
+) -> Usage:
     """As the platform's account, so that folders which their owner closed count as well: it looks, and opens no file.
 
-    A place that was never used is empty. Raises Unavailable.
+    A place that was never used is empty. parts_before: files of uploads that nobody touched since then (seconds since
+    1970) are thrown away. Raises Unavailable.
     """
     path = place_path(root, place).absolute()
     if not path.is_dir():
         return Usage(0, 0, True)
     about = {"root": str(path), "umask": 0o077, "uid": None, "gid": None, "nice": 19}
-    return Usage(**_exchange({**about, "do": "measure", "args": {"most": most, "within_s": within_s}})[0])
+    args = {"most": most, "within_s": within_s, "parts_before": parts_before}
+    return Usage(**_exchange({**about, "do": "measure", "args": args})[0])
 
 
 def _exchange(request: dict) -> tuple[dict, list[int]]:
     """One child, one question. Raises Unavailable when it does not answer in time, and what ANSWERS says."""
-    answer, fds = _ask_child(request)
-    if "errno" in answer:
+    child, answer, fds = _ask_child(request, "file_child")
+    _end(child)
+    try:
+        _refuse_errors(answer)
+    except BaseException:
         _close(fds)
-        _refuse(answer)
+        raise
     return answer, fds
 
 
-def _ask_child(request: dict) -> tuple[dict, list[int]]:
+def _ask_child(request: dict, module: str) -> tuple[subprocess.Popen, dict, list[int]]:
+    """(the child, which has said all that it says here, its answer, descriptors). Raises Unavailable."""
     ours, its = socket.socketpair()
     with ours:
         ours.settimeout(ANSWER_WITHIN_S)
         quiet = subprocess.DEVNULL
-        argv = [sys.executable, "-I", "-S", "-X", "utf8", "-c", CODE]
+        argv = [sys.executable, "-I", "-S", "-X", "utf8", "-c", CODE.format(SOURCE, module)]
         with its:
             child = subprocess.Popen(argv, stdin=its.fileno(), stdout=quiet, cwd="/", env={"LANG": "C.UTF-8"})
         try:
             ours.sendall(json.dumps(request).encode())
             ours.shutdown(socket.SHUT_WR)
             said, fds, *_ = socket.recv_fds(ours, 65536, 1)
-            return _hear(ours, said, fds), fds
-        except OSError as error:
+            return child, _hear(ours, said, fds), fds
+        except BaseException as error:
+            _end(child)
+            if not isinstance(error, OSError):
+                raise
             log.error("no answer about files: %s", error)
             raise Unavailable() from error
-        finally:
-            child.send_signal(signal.SIGKILL)  # it has said all, or too little for too long
-            child.wait()
+
+
+def _end(child: subprocess.Popen) -> None:
+    child.send_signal(signal.SIGKILL)
+    child.wait()
 
 
 def _hear(line: socket.socket, said: bytes, fds: list[int]) -> dict:
@@ -222,7 +284,9 @@ def _hear(line: socket.socket, said: bytes, fds: list[int]) -> dict:
         raise
 
 
-def _refuse(answer: dict) -> NoReturn:
+def _refuse_errors(answer: dict) -> None:
+    if "errno" not in answer:
+        return
     if make := ANSWERS.get(answer["errno"]):
         raise make()
     log.error("files: %s", answer["words"])

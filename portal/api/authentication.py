@@ -1,20 +1,16 @@
 """Who calls: a program with a token, or a page of the portal with its session."""
 
-from datetime import timedelta
-
-from django.db.models import Q
-from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.middleware.csrf import CsrfViewMiddleware
-from django.utils import timezone, translation
+from django.utils import translation
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from accounts.models import ApiToken, User, digest_of
+from accounts.services import note_use
 from common.errors import NotPermitted, NotSignedIn
 
 SCHEME = "bearer"
-NOTED_EVERY = timedelta(minutes=1)
 
 
 class TokenAuthentication(BaseAuthentication):
@@ -27,7 +23,7 @@ class TokenAuthentication(BaseAuthentication):
         token = ApiToken.objects.live().filter(digest=digest_of(secret.strip())).select_related("user").first()
         if token is None:
             raise NotSignedIn("bad_token")
-        _note_use(token)
+        note_use(token)
         _speak_language_of(token.user, request)
         return token.user, token
 
@@ -56,13 +52,6 @@ def _check_csrf(request: HttpRequest) -> None:
     check.process_request(request)
     if check.process_view(request, None, (), {}):
         raise NotPermitted("csrf_failed")
-
-
-def _note_use(token: ApiToken) -> None:
-    """At most once a minute, also when many requests come at once."""
-    if token.last_used_at is None or timezone.now() - token.last_used_at > NOTED_EVERY:
-        unnoted = Q(last_used_at__isnull=True) | Q(last_used_at__lt=Now() - NOTED_EVERY)
-        ApiToken.objects.filter(unnoted, pk=token.pk).update(last_used_at=Now())
 
 
 def _speak_language_of(user: User, request: Request) -> None:

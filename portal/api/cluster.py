@@ -7,8 +7,9 @@ from rest_framework.response import Response
 
 from cluster.models import Pool
 from common.errors import NotFound
-from portal.api.cluster_shapes import GpuShape, NodeShape, PoolShape, QueueShape, RoomShape
-from portal.api.view import ApiView, FieldsQuery, all_of, read_query
+from portal.api.cluster_shapes import GpuShape, NodeShape, PoolShape, PoolView, QueueShape, RoomShape
+from portal.api.lists import FieldsQuery, all_of, list_of
+from portal.api.view import ApiView, read_query
 from portal.sight import active_rows, gpu_slices, node_views, queue_rows
 from scheduler.preview import free_now, last_cycle
 
@@ -25,12 +26,6 @@ class CardQuery(NodesQuery):
     node = serializers.CharField(max_length=64, required=False)
 
 
-def list_of(shape: type[serializers.Serializer], name: str) -> type[serializers.Serializer]:
-    """The envelope of a list, for the API's description."""
-    fields = {"results": shape(many=True), "next_cursor": serializers.CharField(allow_null=True)}
-    return type(name, (serializers.Serializer,), fields)
-
-
 class ClusterView(ApiView):
     scopes = {"GET": ("cluster:read",)}
 
@@ -40,7 +35,7 @@ class PoolList(ClusterView):
 
     @extend_schema(parameters=[FieldsQuery], responses=list_of(PoolShape, "PoolList"))
     def get(self, request: Request) -> Response:
-        return all_of(Pool.objects.all(), PoolShape, **read_query(request, FieldsQuery))
+        return all_of([PoolView(pool) for pool in Pool.objects.all()], PoolShape, **read_query(request, FieldsQuery))
 
 
 class PoolDetail(ClusterView):
@@ -51,7 +46,7 @@ class PoolDetail(ClusterView):
         pool = Pool.objects.filter(name=name).first()
         if pool is None:
             raise NotFound(kind="pool", id=name)
-        return Response(PoolShape(pool).data)
+        return Response(PoolShape(PoolView(pool)).data)
 
 
 class NodeList(ClusterView):
@@ -101,7 +96,7 @@ class QueueView(ClusterView):
 class Capacity(ClusterView):
     operations = {"GET": "get_capacity"}
 
-    @extend_schema(responses=list_of(RoomShape, "RoomList"))
+    @extend_schema(parameters=[FieldsQuery], responses=list_of(RoomShape, "RoomList"))
     def get(self, request: Request) -> Response:
         """What is free now in each pool, and what the limits of one's teams still allow of it."""
-        return all_of(free_now(request.user), RoomShape)
+        return all_of(free_now(request.user), RoomShape, **read_query(request, FieldsQuery))

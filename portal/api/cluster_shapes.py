@@ -1,5 +1,7 @@
 """Machines, cards, pools and the queue as JSON. Rows of others come masked from portal.sight and stay so."""
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -8,19 +10,19 @@ from rest_framework import serializers
 from cluster.capacity import pool_total
 from cluster.models import Gpu, Pool
 from common.resources import show_cpu, show_gpu, show_memory
-from jobs.models import Priority
-from jobs.words import wait_words
 from portal.api.fields import (
     Amount,
+    AmountField,
     JobStateField,
     NodeStateField,
     Reason,
     TaskStateField,
     amount,
     full_url,
+    priority_word,
+    show_reasons,
 )
-from portal.sight import CardView, NodeView, QueueRow, Whose
-from scheduler.preview import PoolRoom
+from portal.sight import QueueRow, Whose
 
 
 class WhoseShape(serializers.Serializer):
@@ -57,8 +59,8 @@ class QueueRowShape(WhoseShape):
     pool = serializers.CharField()
     gpu = serializers.CharField()
     nodes = serializers.IntegerField(source="tasks")
-    cpu = serializers.SerializerMethodField()
-    memory = serializers.SerializerMethodField()
+    cpu = AmountField(show_cpu, source="cpu_milli")
+    memory = AmountField(show_memory, source="memory_mib")
     position = serializers.IntegerField(allow_null=True)
     of = serializers.IntegerField(allow_null=True)
     reason = serializers.CharField(allow_blank=True)
@@ -70,20 +72,12 @@ class QueueRowShape(WhoseShape):
     as_of = serializers.DateTimeField(allow_null=True)
     link = serializers.SerializerMethodField()
 
-    @extend_schema_field(Amount)
-    def get_cpu(self, row: QueueRow) -> dict[str, Any]:
-        return amount(row.cpu_milli, show_cpu)
-
-    @extend_schema_field(Amount)
-    def get_memory(self, row: QueueRow) -> dict[str, Any]:
-        return amount(row.memory_mib, show_memory)
-
     @extend_schema_field(Reason(many=True))
     def get_reasons(self, row: QueueRow) -> list[dict]:
-        return [{"code": r["code"], "params": r.get("params", {}), "text": wait_words(r)} for r in row.reasons]
+        return show_reasons(row.reasons)
 
     def get_priority(self, row: QueueRow) -> str | None:
-        return None if row.priority is None else Priority(row.priority).name.lower()
+        return None if row.priority is None else priority_word(row.priority)
 
     def get_link(self, row: QueueRow) -> str | None:
         return full_url("api-job", job_id=row.job_id) if row.full else None
@@ -113,17 +107,9 @@ class HoldingTaskShape(WhoseShape):
 class SliceShape(HoldingTaskShape):
     """What one task holds of a card. gpu: thousandths of the card, as quota counts."""
 
-    memory = serializers.SerializerMethodField()
+    memory = AmountField(show_memory, source="memory_mib")
     compute_percent = serializers.IntegerField()
-    gpu = serializers.SerializerMethodField()
-
-    @extend_schema_field(Amount)
-    def get_memory(self, row: Any) -> dict[str, Any]:
-        return amount(row.memory_mib, show_memory)
-
-    @extend_schema_field(Amount)
-    def get_gpu(self, row: Any) -> dict[str, Any]:
-        return amount(row.milli, show_gpu)
+    gpu = AmountField(show_gpu, source="milli")
 
 
 class GpuShape(serializers.Serializer):
@@ -140,46 +126,22 @@ class GpuShape(serializers.Serializer):
     shared = serializers.BooleanField()
     max_slices = serializers.IntegerField()
     numa = serializers.IntegerField(allow_null=True)
-    memory = serializers.SerializerMethodField()
-    sellable = serializers.SerializerMethodField()
-    free = serializers.SerializerMethodField()
+    memory = AmountField(show_memory, source="memory_mib")
+    sellable = AmountField(show_memory, source="sellable_mib")
+    free = AmountField(show_memory, source="free_mib")
     free_percent = serializers.IntegerField()
     enforcement = serializers.CharField()
     evidence = serializers.CharField(allow_blank=True)
     probed_at = serializers.DateTimeField(allow_null=True)
     slices = SliceShape(many=True)
 
-    @extend_schema_field(Amount)
-    def get_memory(self, card: CardView) -> dict[str, Any]:
-        return amount(card.memory_mib, show_memory)
-
-    @extend_schema_field(Amount)
-    def get_sellable(self, card: CardView) -> dict[str, Any]:
-        return amount(card.sellable_mib, show_memory)
-
-    @extend_schema_field(Amount)
-    def get_free(self, card: CardView) -> dict[str, Any]:
-        return amount(card.free_mib, show_memory)
-
 
 class NodeTaskShape(HoldingTaskShape):
     """A task on a node and what it holds there."""
 
-    cpu = serializers.SerializerMethodField()
-    memory = serializers.SerializerMethodField()
-    gpu = serializers.SerializerMethodField()
-
-    @extend_schema_field(Amount)
-    def get_cpu(self, row: Any) -> dict[str, Any]:
-        return amount(row.cpu_milli, show_cpu)
-
-    @extend_schema_field(Amount)
-    def get_memory(self, row: Any) -> dict[str, Any]:
-        return amount(row.memory_mib, show_memory)
-
-    @extend_schema_field(Amount)
-    def get_gpu(self, row: Any) -> dict[str, Any]:
-        return amount(row.gpu_milli, show_gpu)
+    cpu = AmountField(show_cpu, source="cpu_milli")
+    memory = AmountField(show_memory, source="memory_mib")
+    gpu = AmountField(show_gpu, source="gpu_milli")
 
 
 class NodeShape(serializers.Serializer):
@@ -189,10 +151,10 @@ class NodeShape(serializers.Serializer):
     pool = serializers.CharField(source="node.pool.name")
     state = NodeStateField(source="node.state")
     address = serializers.CharField(source="node.address", allow_blank=True)
-    cpu = serializers.SerializerMethodField()
-    cpu_held = serializers.SerializerMethodField()
-    memory = serializers.SerializerMethodField()
-    memory_held = serializers.SerializerMethodField()
+    cpu = AmountField(show_cpu, source="node.cpu_sellable_milli")
+    cpu_held = AmountField(show_cpu, source="cpu_held_milli")
+    memory = AmountField(show_memory, source="node.memory_mib")
+    memory_held = AmountField(show_memory, source="memory_held_mib")
     numa = serializers.JSONField(source="node.numa")
     topology = serializers.JSONField(source="node.topology")
     facts = serializers.JSONField(source="node.facts")
@@ -200,55 +162,54 @@ class NodeShape(serializers.Serializer):
     gpus = GpuShape(many=True, source="cards")
     tasks = NodeTaskShape(many=True)
 
-    @extend_schema_field(Amount)
-    def get_cpu(self, view: NodeView) -> dict[str, Any]:
-        return amount(view.node.cpu_sellable_milli, show_cpu)
 
-    @extend_schema_field(Amount)
-    def get_cpu_held(self, view: NodeView) -> dict[str, Any]:
-        return amount(view.cpu_held_milli, show_cpu)
+@dataclass(frozen=True)
+class PoolView:
+    """A pool, and what it is made of, asked once."""
 
-    @extend_schema_field(Amount)
-    def get_memory(self, view: NodeView) -> dict[str, Any]:
-        return amount(view.node.memory_mib, show_memory)
+    pool: Pool
 
-    @extend_schema_field(Amount)
-    def get_memory_held(self, view: NodeView) -> dict[str, Any]:
-        return amount(view.memory_held_mib, show_memory)
+    @cached_property
+    def total(self) -> tuple[int, int, int]:
+        return pool_total(self.pool)
+
+    @cached_property
+    def cards(self) -> list[Gpu]:
+        return list(Gpu.objects.present().filter(pool=self.pool).only("model", "simulated"))
 
 
 class PoolShape(serializers.Serializer):
     """A pool and its policy. models: of its cards; simulated: whether any of them is."""
 
-    name = serializers.CharField()
-    description = serializers.CharField(allow_blank=True)
-    shared = serializers.BooleanField()
-    max_slices_per_gpu = serializers.IntegerField(source="slices_per_gpu")
-    cpu_overcommit_percent = serializers.IntegerField()
-    accepts_watched_only = serializers.BooleanField()
-    default_max_time_s = serializers.IntegerField(allow_null=True)
+    name = serializers.CharField(source="pool.name")
+    description = serializers.CharField(source="pool.description", allow_blank=True)
+    shared = serializers.BooleanField(source="pool.shared")
+    max_slices_per_gpu = serializers.IntegerField(source="pool.slices_per_gpu")
+    cpu_overcommit_percent = serializers.IntegerField(source="pool.cpu_overcommit_percent")
+    accepts_watched_only = serializers.BooleanField(source="pool.accepts_watched_only")
+    default_max_time_s = serializers.IntegerField(source="pool.default_max_time_s", allow_null=True)
     gpus = serializers.SerializerMethodField()
     cpu = serializers.SerializerMethodField()
     memory = serializers.SerializerMethodField()
     models = serializers.SerializerMethodField()
     simulated = serializers.SerializerMethodField()
 
-    def get_gpus(self, pool: Pool) -> int:
-        return pool_total(pool)[0] // 1000
+    def get_gpus(self, view: PoolView) -> int:
+        return len(view.cards)
 
     @extend_schema_field(Amount)
-    def get_cpu(self, pool: Pool) -> dict[str, Any]:
-        return amount(pool_total(pool)[1], show_cpu)
+    def get_cpu(self, view: PoolView) -> dict[str, Any]:
+        return amount(view.total[1], show_cpu)
 
     @extend_schema_field(Amount)
-    def get_memory(self, pool: Pool) -> dict[str, Any]:
-        return amount(pool_total(pool)[2], show_memory)
+    def get_memory(self, view: PoolView) -> dict[str, Any]:
+        return amount(view.total[2], show_memory)
 
-    def get_models(self, pool: Pool) -> list[str]:
-        return sorted(set(Gpu.objects.present().filter(pool=pool).values_list("model", flat=True)))
+    def get_models(self, view: PoolView) -> list[str]:
+        return sorted({card.model for card in view.cards})
 
-    def get_simulated(self, pool: Pool) -> bool:
-        return Gpu.objects.present().filter(pool=pool, simulated=True).exists()
+    def get_simulated(self, view: PoolView) -> bool:
+        return any(card.simulated for card in view.cards)
 
 
 class RoomShape(serializers.Serializer):
@@ -263,24 +224,8 @@ class RoomShape(serializers.Serializer):
     simulated = serializers.BooleanField()
     cards_free = serializers.IntegerField()
     cards_total = serializers.IntegerField()
-    free = serializers.SerializerMethodField()
-    total = serializers.SerializerMethodField()
-    largest_slice = serializers.SerializerMethodField()
-    may = serializers.SerializerMethodField()
+    free = AmountField(show_gpu, source="free_milli")
+    total = AmountField(show_gpu, source="total_milli")
+    largest_slice = AmountField(show_memory, source="largest_slice_mib")
+    may = AmountField(show_gpu, source="may_milli")
     waiting = serializers.IntegerField()
-
-    @extend_schema_field(Amount)
-    def get_free(self, room: PoolRoom) -> dict[str, Any]:
-        return amount(room.free_milli, show_gpu)
-
-    @extend_schema_field(Amount)
-    def get_total(self, room: PoolRoom) -> dict[str, Any]:
-        return amount(room.total_milli, show_gpu)
-
-    @extend_schema_field(Amount)
-    def get_largest_slice(self, room: PoolRoom) -> dict[str, Any]:
-        return amount(room.largest_slice_mib, show_memory)
-
-    @extend_schema_field(Amount)
-    def get_may(self, room: PoolRoom) -> dict[str, Any]:
-        return amount(room.may_milli, show_gpu)

@@ -7,10 +7,12 @@ see it. A stream that does not keep up is cut: it comes back with Last-Event-ID 
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, connection
@@ -28,6 +30,7 @@ POLL_S = 0.25
 BATCH = 500
 QUEUE = 1000
 """Events that may wait for one stream."""
+BEGINS_WITHIN_S = 10
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,17 @@ class Stream:
     queue: asyncio.Queue[Encoded] = field(default_factory=lambda: asyncio.Queue(QUEUE))
     begins_after: int = MAX_ID
     cut: bool = False
+    asked_at: float = field(default_factory=time.monotonic)
+    joined: bool = False
+    left: bool = False
 
     def wants(self, event: Event) -> bool:
         return wanted(event, self.topics) and self.sight.sees(event)
+
+    @property
+    def is_open(self) -> bool:
+        """Or about to be: an answer that nobody began to read counts for a moment only."""
+        return not self.left and (self.joined or time.monotonic() - self.asked_at < BEGINS_WITHIN_S)
 
 
 def wanted(event: Event, topics: frozenset[str]) -> bool:
@@ -59,8 +70,8 @@ def wanted(event: Event, topics: frozenset[str]) -> bool:
     return not topics or event.kind in topics or event.type in topics
 
 
-def encode(event: Event) -> Encoded:
-    return Encoded(event.pk, event, json.dumps(describe(event), separators=(",", ":")).encode())
+def encode(event: Event, **also: str) -> Encoded:
+    return Encoded(event.pk, event, json.dumps(describe(event) | also, separators=(",", ":")).encode())
 
 
 class Hub:
@@ -77,6 +88,7 @@ class Hub:
 
     async def join(self, stream: Stream) -> None:
         """From here on `stream.queue` gets what comes after `begins_after`, which is no older than this call."""
+        stream.joined = True
         self.streams.add(stream)
         looks = self._looks + 2  # one may be under way, and have begun before what the caller has just done
         if self._watching is None or self._watching.done():
@@ -91,6 +103,7 @@ class Hub:
 
     def leave(self, stream: Stream) -> None:
         """The watcher ends by itself when nobody listens."""
+        stream.left = True
         self.streams.discard(stream)
 
     async def _watch(self) -> None:
@@ -146,9 +159,13 @@ def list_events(after: int, until: int, most: int) -> list[Event]:
         connection.close()
 
 
-def count_streams(user_id: int) -> int:
-    """How many this person has open in this process."""
-    return sum(stream.user_id == user_id for hub in list(_hubs.values()) for stream in list(hub.streams))
+def admit(stream: Stream, most: int) -> bool:
+    """Whether its person may have one more in this process, where `most` are open already or about to be."""
+    with _admitting:
+        others = sum(one.user_id == stream.user_id and one.is_open for one in _admitted)
+        if others < most:
+            _admitted.add(stream)
+        return others < most
 
 
 def the_hub() -> Hub:
@@ -157,6 +174,8 @@ def the_hub() -> Hub:
 
 
 _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()
+_admitted: WeakSet[Stream] = WeakSet()
+_admitting = Lock()
 
 
 def _closing(read: Callable[[], T]) -> T:

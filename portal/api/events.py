@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import Min
 from django.http import StreamingHttpResponse
+from django.utils import translation
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.renderers import BaseRenderer
@@ -22,9 +23,11 @@ from rest_framework.request import Request
 from accounts.models import ApiToken
 from common.errors import NotPermitted, TooManyRequests
 from events.models import Event
-from portal.api.event_hub import BATCH, Encoded, Stream, count_streams, encode, list_events, the_hub
+from jobs.words import end_words
+from portal.api.event_hub import BATCH, Encoded, Stream, admit, encode, list_events, the_hub
 from portal.api.view import MAX_ID, ApiView, read_query
 from portal.event_sight import EventSight, load_event_sight
+from portal.event_words import event_words
 
 HEARTBEAT_S = 15
 RECHECK_S = 20
@@ -51,9 +54,11 @@ class JsonLines(EventStream):
 
 class EventsQuery(serializers.Serializer):
     """topics: kinds (job) or types (job.failed), with commas; all where it is left out. since: the id of the last event
-    that is known; Last-Event-ID says the same. follow: go on with what happens from now on."""
+    that is known; Last-Event-ID says the same. follow: go on with what happens from now on. words: each event has also
+    `text` and `reason_text`, sentences in the language of the request."""
 
     topics = serializers.CharField(max_length=500, required=False)
+    words = serializers.BooleanField(default=False)
     since = serializers.IntegerField(min_value=0, max_value=MAX_ID, required=False)
     follow = serializers.BooleanField(default=True)
 
@@ -103,9 +108,11 @@ class Events(ApiView):
             raise NotPermitted()
         topics = frozenset(word.strip() for word in query.get("topics", "").split(",") if word.strip())
         stream, form = Stream(request.user.pk, sight, topics), _form_of(request)
-        _refuse_too_many(request.user.pk)
+        language = (translation.get_language() or settings.LANGUAGE_CODE) if query["words"] else ""
+        if not admit(stream, settings.TESSERA_STREAMS):
+            raise TooManyRequests("too_many_streams", limit=settings.TESSERA_STREAMS, retry_after_s=TRY_AGAIN_S)
         since = query["since"] if "since" in query else _last_event_id(request)
-        pieces = tell(stream, listener, form, since, follow=query["follow"])
+        pieces = tell(stream, listener, Teller(form, language), since, follow=query["follow"])
         response = StreamingHttpResponse(pieces, content_type=f"{form.media_type}; charset=utf-8")
         response["X-Accel-Buffering"], response["Cache-Control"] = "no", "no-store"
         return response
@@ -151,8 +158,22 @@ class Lines:
 Form = type[ServerSent] | type[Lines]
 
 
+@dataclass(frozen=True)
+class Teller:
+    """How one client is told. language: of the sentences that each event gets, "" for none."""
+
+    form: Form
+    language: str
+
+    def event(self, event: Encoded) -> bytes:
+        if self.language:
+            with translation.override(self.language):
+                event = encode(event.event, text=event_words(event.event), reason_text=end_words(event.event.reason))
+        return self.form.event(event)
+
+
 async def tell(
-    stream: Stream, listener: Listener, form: Form, since: int | None, *, follow: bool
+    stream: Stream, listener: Listener, teller: Teller, since: int | None, *, follow: bool
 ) -> AsyncIterator[bytes]:
     """The bytes of one answer: where it begins, what was missed, then what happens, until a right or a client ends."""
     hub = the_hub()
@@ -160,14 +181,14 @@ async def tell(
         await hub.join(stream)
         why = await sync_to_async(why_reset)(since, stream.begins_after)
         if why:
-            yield form.notice("reset", stream.begins_after, reason=why)
+            yield teller.form.notice("reset", stream.begins_after, reason=why)
         else:
             after = stream.begins_after if since is None else since
-            yield form.notice("ready", after)
-            async for piece in _missed(stream, form, after):
+            yield teller.form.notice("ready", after)
+            async for piece in _missed(stream, teller, after):
                 yield piece
         if follow:
-            async for piece in _follow(stream, listener, form):
+            async for piece in _follow(stream, listener, teller):
                 yield piece
     finally:
         hub.leave(stream)
@@ -186,17 +207,17 @@ def why_reset(since: int | None, settled: int) -> str:
     return "too_old" if settled - since > MOST_BACKLOG or 0 < since < oldest - 1 else ""
 
 
-async def _missed(stream: Stream, form: Form, after: int) -> AsyncIterator[bytes]:
+async def _missed(stream: Stream, teller: Teller, after: int) -> AsyncIterator[bytes]:
     """What was settled before the stream joined. What comes meanwhile waits in its queue."""
     while after < stream.begins_after:
         found = await sync_to_async(list_events)(after, stream.begins_after, BATCH)
-        wanted = [form.event(encode(event)) for event in found if stream.wants(event)]
+        wanted = [teller.event(encode(event)) for event in found if stream.wants(event)]
         if wanted:
             yield b"".join(wanted)
         after = found[-1].pk if len(found) == BATCH else stream.begins_after
 
 
-async def _follow(stream: Stream, listener: Listener, form: Form) -> AsyncIterator[bytes]:
+async def _follow(stream: Stream, listener: Listener, teller: Teller) -> AsyncIterator[bytes]:
     clock = asyncio.get_running_loop().time
     checked = clock()
     while not (stream.cut and stream.queue.empty()):
@@ -211,9 +232,9 @@ async def _follow(stream: Stream, listener: Listener, form: Form) -> AsyncIterat
                 return
             stream.sight = sight
         if event is None:
-            yield form.heartbeat(max(position, stream.begins_after))
+            yield teller.form.heartbeat(max(position, stream.begins_after))
         elif stream.wants(event.event):  # asked again: it may have waited while the right ended
-            yield form.event(event)
+            yield teller.event(event)
 
 
 def _form_of(request: Request) -> Form:
@@ -226,9 +247,3 @@ def _last_event_id(request: Request) -> int | None:
     if not text:
         return None
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else MAX_ID
-
-
-def _refuse_too_many(user_id: int) -> None:
-    """Raises TooManyRequests when the person has as many open streams as one web process gives."""
-    if count_streams(user_id) >= settings.TESSERA_STREAMS:
-        raise TooManyRequests("too_many_streams", limit=settings.TESSERA_STREAMS, retry_after_s=TRY_AGAIN_S)

@@ -11,7 +11,9 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from cluster.models import NodeState
+from jobs.models import Priority
 from jobs.states import JobState, TaskState
+from jobs.words import wait_words
 
 
 def one_of(words: Iterable[str]) -> dict[str, Any]:
@@ -42,6 +44,18 @@ class Amount(serializers.Serializer):
     text = serializers.CharField(allow_blank=True)
 
 
+@extend_schema_field(Amount)
+class AmountField(serializers.ReadOnlyField):
+    """What is there under the field's name or `source`, a number or None, as an Amount. show: number -> text."""
+
+    def __init__(self, show: Callable[[int], str], **options: Any):
+        super().__init__(**options)
+        self.show = show
+
+    def get_attribute(self, instance: object) -> dict[str, Any]:
+        return amount(super().get_attribute(instance), self.show)
+
+
 class Reason(serializers.Serializer):
     """Why a job waits. `code` and `params` never change with the language; `text` is for people."""
 
@@ -64,6 +78,16 @@ def amount(value: int | None, show: Callable[[int], str]) -> dict[str, Any]:
 def moment(value: datetime | None) -> str | None:
     """RFC 3339 in UTC, as REST framework writes it."""
     return None if value is None else serializers.DateTimeField().to_representation(value)
+
+
+def priority_word(priority: int) -> str:
+    """As the job file writes it."""
+    return Priority(priority).name.lower()
+
+
+def show_reasons(reasons: Iterable[dict]) -> list[dict[str, Any]]:
+    """Shapes of Reason."""
+    return [{"code": r["code"], "params": r.get("params", {}), "text": wait_words(r)} for r in reasons]
 
 
 def full_url(name: str, **parts: object) -> str:

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 from rest_framework import serializers
 
-from files.models import Upload
+from files.models import KEPT, Upload
 from files.shelves import Shelf
-from files.uploads import CHUNK_BYTES, KEPT
+from files.uploads import CHUNK_BYTES
 from files.usage import Used
 from runtimes.storage import Entry
 
@@ -57,11 +57,6 @@ class PlaceShape(serializers.Serializer):
     whole = serializers.BooleanField()
     measured_at = serializers.DateTimeField()
     may_write = serializers.BooleanField()
-
-
-class PlacesShape(serializers.Serializer):
-    results = PlaceShape(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
 
 
 class EntryShape(serializers.Serializer):

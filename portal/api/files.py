@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from files.shelves import Shelf, find_shelf, list_shelves
-from files.usage import load_used, remeasure
+from files.usage import load_used, record_removal
 from portal.api.bodies import read_json
 from portal.api.file_shapes import (
     FolderShape,
@@ -17,13 +17,13 @@ from portal.api.file_shapes import (
     MoveBody,
     PathQuery,
     PlaceShape,
-    PlacesShape,
     PlainPathQuery,
     listing_of,
     place_of,
 )
-from portal.api.view import ApiView, all_of, read_query
-from portal.downloads import send_file
+from portal.api.lists import FieldsQuery, all_of, list_of
+from portal.api.view import ApiView, read_query
+from portal.downloads import send_archive, send_file
 
 RANGE = OpenApiParameter("Range", str, OpenApiParameter.HEADER, description="One range, such as bytes=1000-.")
 
@@ -42,11 +42,11 @@ class Places(ApiView):
     scopes = {"GET": ("files:read",)}
     operations = {"GET": "list_places"}
 
-    @extend_schema(responses=PlacesShape)
+    @extend_schema(parameters=[FieldsQuery], responses=list_of(PlaceShape, "Places"))
     def get(self, request: Request) -> Response:
         """The caller's home and the folders of their teams, and how full each is."""
-        shelves = list_shelves(request.user)
-        return all_of([place_of(shelf, load_used(shelf)) for shelf in shelves], PlaceShape)
+        places = [place_of(shelf, load_used(shelf)) for shelf in list_shelves(request.user)]
+        return all_of(places, PlaceShape, **read_query(request, FieldsQuery))
 
 
 class FolderView(ApiView):
@@ -83,9 +83,29 @@ class Content(ApiView):
     def delete(self, request: Request) -> Response:
         """A file, a link, or a folder with all that is in it. It cannot be undone."""
         shelf, path = _named(request, write=True)
-        shelf.store.remove(path)
-        remeasure(shelf)
+        record_removal(shelf=shelf, freed_bytes=shelf.store.remove(path))
         return Response(status=204)
+
+
+class FolderContent(ApiView):
+    scopes = {"GET": ("files:read",)}
+    operations = {"GET": "read_folder"}
+    renderer_classes = [AnyBytes, JSONRenderer]
+
+    @extend_schema(
+        parameters=[PlainPathQuery],
+        responses={
+            (200, "application/octet-stream"): OpenApiResponse(
+                {"type": "string", "format": "binary"}, "The folder as a tar archive, always as a download."
+            )
+        },
+    )
+    def get(self, request: Request) -> HttpResponseBase:
+        """All that lies in a folder, as one tar archive; "" is the place itself. What the caller may not read is named
+        in its last member."""
+        query = read_query(request, PlainPathQuery)
+        shelf = find_shelf(request.user, query["place"])
+        return send_archive(shelf.store, query["path"], shelf.name_of(query["path"]))
 
 
 class Move(ApiView):

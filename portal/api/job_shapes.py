@@ -9,9 +9,10 @@ from common.resources import show_cpu, show_duration, show_memory
 from events.models import Event
 from jobs.models import Job, Priority, Task
 from jobs.states import JobState
-from jobs.words import end_hint, end_words, wait_words
+from jobs.words import end_hint, end_words
 from portal.api.fields import (
     Amount,
+    AmountField,
     JobStateField,
     Links,
     Reason,
@@ -20,6 +21,8 @@ from portal.api.fields import (
     full_url,
     moment,
     one_of,
+    priority_word,
+    show_reasons,
 )
 from portal.sight import expected_end
 from portal.start_words import start_words
@@ -56,8 +59,8 @@ class TaskShape(serializers.Serializer):
     detail = serializers.CharField(allow_blank=True)
     node = serializers.SerializerMethodField()
     gpus = Card(many=True, source="cards")
-    cpu = serializers.SerializerMethodField()
-    memory = serializers.SerializerMethodField()
+    cpu = AmountField(show_cpu, source="cpu_milli")
+    memory = AmountField(show_memory, source="memory_mib")
     address = serializers.CharField(allow_blank=True)
     ports = serializers.DictField(child=serializers.IntegerField())
     exit_code = serializers.IntegerField(allow_null=True)
@@ -73,14 +76,6 @@ class TaskShape(serializers.Serializer):
 
     def get_node(self, task: Task) -> str | None:
         return task.node.name if task.node else None
-
-    @extend_schema_field(Amount)
-    def get_cpu(self, task: Task) -> dict[str, Any]:
-        return amount(task.cpu_milli, show_cpu)
-
-    @extend_schema_field(Amount)
-    def get_memory(self, task: Task) -> dict[str, Any]:
-        return amount(task.memory_mib, show_memory)
 
     def get_log(self, task: Task) -> str:
         return f"{full_url('api-job-logs', job_id=task.job.public_id)}?task={task.uuid}"
@@ -135,8 +130,8 @@ class JobShape(serializers.Serializer):
     nodes = serializers.SerializerMethodField()
     cpu = serializers.SerializerMethodField()
     memory = serializers.SerializerMethodField()
-    time = serializers.SerializerMethodField()
-    max_time = serializers.SerializerMethodField()
+    time = AmountField(show_duration, source="time_s")
+    max_time = AmountField(show_duration, source="max_time_s")
     spec = serializers.DictField()
     attempt = serializers.IntegerField()
     retries_left = serializers.IntegerField()
@@ -160,7 +155,7 @@ class JobShape(serializers.Serializer):
 
     @extend_schema_field(one_of(priority.name.lower() for priority in Priority))
     def get_priority(self, job: Job) -> str:
-        return Priority(job.priority).name.lower()
+        return priority_word(job.priority)
 
     def get_gpu(self, job: Job) -> str:
         return job.gang[0]["request"]["gpu"]
@@ -175,14 +170,6 @@ class JobShape(serializers.Serializer):
     @extend_schema_field(Amount)
     def get_memory(self, job: Job) -> dict[str, Any]:
         return amount(job.gang[0]["request"]["memory_mib"], show_memory)
-
-    @extend_schema_field(Amount)
-    def get_time(self, job: Job) -> dict[str, Any]:
-        return amount(job.time_s, show_duration)
-
-    @extend_schema_field(Amount)
-    def get_max_time(self, job: Job) -> dict[str, Any]:
-        return amount(job.max_time_s, show_duration)
 
     @extend_schema_field(serializers.DateTimeField(allow_null=True))
     def get_expected_end_at(self, job: Job) -> str | None:
@@ -250,6 +237,6 @@ def show_wait(job: Job) -> dict[str, Any]:
     return {
         "position": job.wait_position,
         "of": job.wait_of,
-        "reasons": [{"code": r["code"], "params": r.get("params", {}), "text": wait_words(r)} for r in reasons],
+        "reasons": show_reasons(reasons),
         "as_of": moment(job.explained_at),
     }

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 from django.db.models import Prefetch, Q
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from common.errors import FieldError, InvalidInput, NotFound, PlatformError
+from common.errors import NotFound, PlatformError
 from events.models import Event
 from jobs.control import hold_job, release_job, retry_job, stop_job
 from jobs.jobfile.load import load_jobfile, load_json
@@ -19,29 +19,29 @@ from jobs.models import Job, JobKind, JobQuerySet, Task
 from jobs.states import JobState
 from jobs.submit import submit_job
 from portal.api.bodies import JSON, MAX_JSON, MAX_YAML, YAML, media_type, read_body, read_json
+from portal.api.idempotency import KEY, read_key
 from portal.api.job_shapes import EventShape, JobShape, TaskShape, WaitAnswer, show_start, show_wait
-from portal.api.problems import problem
-from portal.api.schema import Problem
-from portal.api.view import (
-    ApiView,
+from portal.api.lists import (
     FieldsQuery,
     PageQuery,
-    Sorts,
+    SortField,
+    StatesField,
     all_of,
+    list_of,
     page,
     read_moment,
     read_name,
-    read_query,
     read_small_number,
 )
+from portal.api.problems import problem
+from portal.api.schema import Problem
+from portal.api.view import ApiView, read_query
 from scheduler.forecast import forecasts_of
 from scheduler.preview import check_possible, runtime_has_containers
 
-MAX_KEY = 200
 MAX_BULK = 200
 JOB_ID = re.compile(r"job-([1-9][0-9]{0,17})")
-SORTS: Sorts = {"submitted_at": read_moment, "priority": read_small_number, "name": read_name}
-SORT_WORDS = [way + name for name in ("id", *SORTS) for way in ("", "-")]
+SORTS = {"submitted_at": read_moment, "priority": read_small_number, "name": read_name}
 TASKS = Prefetch("tasks", Task.objects.select_related("job", "node"))
 
 
@@ -60,10 +60,11 @@ def find_job(request: Request, job_id: str) -> Job:
 class JobsQuery(PageQuery):
     """state: one or more, with commas. user (or owner): a user name, or "me". q: part of the name, or an id.
 
-    label: "name", or "name:value". since: submitted then or later. sort: the newest first where it is left out.
+    label: "name", or "name:value". since: submitted then or later. sort: the newest first where it is left out. kind:
+    all but interactive where it is left out, since those are the starts of notebooks.
     """
 
-    state = serializers.CharField(max_length=200, required=False)
+    state = StatesField(JobState)
     team = serializers.CharField(max_length=64, required=False)
     pool = serializers.CharField(max_length=64, required=False)
     owner = serializers.CharField(max_length=64, required=False)
@@ -71,13 +72,8 @@ class JobsQuery(PageQuery):
     kind = serializers.ChoiceField(choices=JobKind.choices, required=False)
     label = serializers.CharField(max_length=200, required=False)  # type: ignore[assignment]
     since = serializers.DateTimeField(required=False)
-    sort = serializers.ChoiceField(choices=SORT_WORDS, required=False)
+    sort = SortField(SORTS)
     q = serializers.CharField(max_length=100, required=False)
-
-
-class JobPage(serializers.Serializer):
-    results = JobShape(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
 
 
 class JobList(ApiView):
@@ -86,22 +82,15 @@ class JobList(ApiView):
     refusals = {"POST": ("409", "422")}
     rates = {"POST": ("submits",)}
 
-    @extend_schema(parameters=[JobsQuery], responses=JobPage)
+    @extend_schema(parameters=[JobsQuery], responses=list_of(JobShape, "JobPage"))
     def get(self, request: Request) -> Response:
         """The jobs of one's teams, the newest first."""
         query = read_query(request, JobsQuery)
         jobs = filter_jobs(visible_jobs(request), query, request)
-        return page(jobs, query, JobShape, newest_first=True, sorts=SORTS)
+        return page(jobs, query, JobShape)
 
     @extend_schema(
-        parameters=[
-            OpenApiParameter(
-                "Idempotency-Key",
-                {"type": "string", "minLength": 1, "maxLength": MAX_KEY, "pattern": "^[!-~]+$"},
-                OpenApiParameter.HEADER,
-                description="The same key with the same body answers with the job of the first submit.",
-            )
-        ],
+        parameters=[KEY],
         request={JSON: OpenApiTypes.OBJECT, YAML[0]: OpenApiTypes.STR, YAML[1]: OpenApiTypes.STR},
         responses={201: OpenApiResponse(JobShape, "The job, and its address in Location.")},
     )
@@ -240,50 +229,43 @@ class JobWait(ApiView):
         return Response({**show_wait(job), "start": show_start(forecasts_of([job]).get(job.pk))})
 
 
-class TaskList(serializers.Serializer):
-    results = TaskShape(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
-
-
 class JobTasks(ApiView):
     scopes = {"GET": ("jobs:read",)}
     operations = {"GET": "list_tasks"}
 
-    @extend_schema(parameters=[FieldsQuery], responses=TaskList)
+    @extend_schema(parameters=[FieldsQuery], responses=list_of(TaskShape, "TaskList"))
     def get(self, request: Request, job_id: str) -> Response:
         """The tasks of every attempt, the newest attempt first."""
         query, tasks = read_query(request, FieldsQuery), find_job(request, job_id).tasks.select_related("job", "node")
         return all_of(tasks.order_by("-attempt", "role", "rank"), TaskShape, **query)
 
 
-class EventPage(serializers.Serializer):
-    results = EventShape(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
+class JobEventsQuery(PageQuery):
+    sort = SortField(default="id")
 
 
 class JobEvents(ApiView):
     scopes = {"GET": ("jobs:read",)}
     operations = {"GET": "list_events"}
 
-    @extend_schema(parameters=[PageQuery], responses=EventPage)
+    @extend_schema(parameters=[JobEventsQuery], responses=list_of(EventShape, "EventPage"))
     def get(self, request: Request, job_id: str) -> Response:
         """Its history and that of its tasks, the oldest first."""
-        query, job = read_query(request, PageQuery), find_job(request, job_id)
+        query, job = read_query(request, JobEventsQuery), find_job(request, job_id)
         of_tasks = Q(kind=Task.KIND, object_id__in=job.tasks.values("pk"))
         events = Event.objects.filter(Q(kind=Job.KIND, object_id=job.pk) | of_tasks)
-        return page(events, query, EventShape, newest_first=False)
+        return page(events, query, EventShape)
 
 
 def filter_jobs(jobs: JobQuerySet, query: dict, request: Request) -> JobQuerySet:
     if states := query.get("state"):
-        jobs = jobs.filter(state__in=_states(states))
+        jobs = jobs.filter(state__in=states)
     if owner := query.get("user") or query.get("owner"):
         jobs = jobs.filter(user__username__iexact=request.user.username if owner == "me" else owner)
     if label := query.get("label"):
         name, colon, value = label.partition(":")
         jobs = jobs.filter(labels__contains={name: value}) if colon else jobs.filter(labels__has_key=name)
-    if "kind" in query:
-        jobs = jobs.filter(kind=query["kind"])
+    jobs = jobs.of_kind(query.get("kind", ""))
     if "since" in query:
         jobs = jobs.filter(submitted_at__gte=query["since"])
     for name in ("team", "pool"):
@@ -302,21 +284,3 @@ def _find_one(request: Request, job_id: str) -> Job:
     if job is None:
         raise NotFound(kind="job", id=job_id)
     return job
-
-
-def read_key(request: Request) -> str:
-    """The Idempotency-Key; "" where none is sent."""
-    key = request.headers.get("Idempotency-Key")
-    if key is None:
-        return ""
-    if not 1 <= len(key) <= MAX_KEY or not key.isascii() or not key.isprintable() or " " in key:
-        raise InvalidInput([FieldError("/Idempotency-Key", "bad_idempotency_key", {"max": MAX_KEY})])
-    return key
-
-
-def _states(text: str) -> list[str]:
-    known = [state.lower() for state in JobState.values]
-    words = [word.strip().lower() for word in text.split(",") if word.strip()]
-    if wrong := [word for word in words if word not in known]:
-        raise InvalidInput([FieldError("/state", "unknown_value", {"got": wrong[0][:40], "allowed": known})])
-    return [word.upper() for word in words]

@@ -8,8 +8,9 @@ from rest_framework.response import Response
 from accounts.models import ApiToken, Membership
 from accounts.services import SCOPES, create_token, revoke_token
 from portal.api.bodies import JSON, read_json
+from portal.api.lists import FieldsQuery, all_of, list_of
 from portal.api.permissions import SIGNED_IN
-from portal.api.view import ApiView, all_of
+from portal.api.view import ApiView, read_query
 
 DEFAULT_DAYS = 90
 
@@ -47,11 +48,6 @@ class TokenAsk(serializers.Serializer):
     days = serializers.IntegerField(default=DEFAULT_DAYS)
 
 
-class TokenList(serializers.Serializer):
-    results = TokenShape(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
-
-
 class MeShape(serializers.Serializer):
     """The person, and what this call may do: a session has every scope. token: null for a session."""
 
@@ -83,10 +79,11 @@ class Tokens(ApiView):
     scopes = {"GET": ("tokens:write",), "POST": ("tokens:write",)}
     operations = {"GET": "list_tokens", "POST": "create_token"}
 
-    @extend_schema(responses=TokenList)
+    @extend_schema(parameters=[FieldsQuery], responses=list_of(TokenShape, "TokenList"))
     def get(self, request: Request) -> Response:
         """One's own tokens that are not revoked."""
-        return all_of(ApiToken.objects.filter(user=request.user, revoked_at__isnull=True), TokenShape)
+        tokens = ApiToken.objects.filter(user=request.user, revoked_at__isnull=True)
+        return all_of(tokens, TokenShape, **read_query(request, FieldsQuery))
 
     @extend_schema(request={JSON: TokenAsk}, responses={201: OpenApiResponse(NewTokenShape)})
     def post(self, request: Request) -> Response:

@@ -55,11 +55,6 @@ class NotebookWhole(NotebookShape):
         return PhaseShape(load_phases(notebook), many=True).data
 
 
-class NotebookPage(serializers.Serializer):
-    results = NotebookShape(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
-
-
 class Settings(serializers.Serializer):
     """gpu: as in a job file. hours: of each start, null = as the limit allows."""
 
@@ -76,6 +71,12 @@ class NewNotebook(Settings):
     name = serializers.CharField(max_length=100)
     gpu = serializers.CharField(max_length=100, default="0")
     team = serializers.CharField(max_length=64, required=False)
+
+
+class Changes(Settings):
+    """name: counts at once, also for SSH; the folder stays where it is. The rest counts from the next start."""
+
+    name = serializers.CharField(max_length=100, required=False)
 
 
 class Start(serializers.Serializer):

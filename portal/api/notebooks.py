@@ -1,6 +1,7 @@
 """Notebooks: list, create, look, change, delete; start, stop, clone, extend."""
 
 from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -15,20 +16,23 @@ from notebooks.services import (
     start_notebook,
     stop_notebook,
 )
+from notebooks.states import NotebookState
 from portal.api.bodies import read_json
+from portal.api.etags import ETAG, IF_MATCH, etag_of, read_if_match
 from portal.api.fields import full_url
+from portal.api.idempotency import KEY, read_once
+from portal.api.lists import PageQuery, SortField, StatesField, list_of, page, read_moment, read_name
 from portal.api.notebook_shapes import (
+    Changes,
     Farewell,
     Hours,
     Name,
     NewNotebook,
-    NotebookPage,
     NotebookShape,
     NotebookWhole,
-    Settings,
     Start,
 )
-from portal.api.view import ApiView, PageQuery, page, read_query
+from portal.api.view import ApiView, read_query
 from scheduler.preview import check_possible, runtime_has_containers
 
 WRITE = ("notebooks:write",)
@@ -49,40 +53,59 @@ def made(notebook: Notebook) -> Response:
     return Response(NotebookWhole(notebook).data, status=201, headers={"Location": address})
 
 
+def show(notebook: Notebook) -> Response:
+    return Response(NotebookWhole(notebook).data, headers={"ETag": etag_of(notebook.version)})
+
+
+class NotebooksQuery(PageQuery):
+    """state: one or more, with commas. team: a name. q: part of the name."""
+
+    state = StatesField(NotebookState)
+    team = serializers.CharField(max_length=64, required=False)
+    q = serializers.CharField(max_length=100, required=False)
+    sort = SortField({"name": read_name, "created_at": read_moment})
+
+
 class NotebookList(ApiView):
     scopes = {"GET": READ, "POST": WRITE}
     operations = {"GET": "list_notebooks", "POST": "create_notebook"}
-    refusals = {"POST": ("409",)}
+    refusals = {"POST": ("409", "422")}
 
-    @extend_schema(parameters=[PageQuery], responses=NotebookPage)
+    @extend_schema(parameters=[NotebooksQuery], responses=list_of(NotebookShape, "NotebookPage"))
     def get(self, request: Request) -> Response:
         """One's own notebooks, the newest first."""
-        rows = Notebook.objects.visible_to(request.user).with_names()
-        return page(rows, read_query(request, PageQuery), NotebookShape, newest_first=True)
+        query, rows = read_query(request, NotebooksQuery), Notebook.objects.visible_to(request.user).with_names()
+        if states := query.get("state"):
+            rows = rows.in_states(states)
+        if "team" in query:
+            rows = rows.filter(team__name__iexact=query["team"])
+        if "q" in query:
+            rows = rows.filter(name__icontains=query["q"])
+        return page(rows, query, NotebookShape)
 
-    @extend_schema(request=NewNotebook, responses={201: NotebookWhole})
+    @extend_schema(parameters=[KEY], request=NewNotebook, responses={201: NotebookWhole})
     def post(self, request: Request) -> Response:
-        """Make a notebook, not started. Its name is unique among one's own, so a repeated request makes no second."""
-        return made(create_notebook(user=request.user, **read_json(request, NewNotebook)))
+        """Make a notebook, not started. Its name is unique among one's own."""
+        said = read_json(request, NewNotebook)
+        return made(create_notebook(user=request.user, **said, **read_once(request, said)))
 
 
 class NotebookDetail(ApiView):
     http_method_names = ["get", "head", "patch", "delete"]
     scopes = {"GET": READ, "PATCH": WRITE, "DELETE": WRITE}
     operations = {"GET": "get_notebook", "PATCH": "change_notebook", "DELETE": "delete_notebook"}
-    refusals = {"DELETE": ("409",), "PATCH": ("409",)}
+    refusals = {"DELETE": ("409",), "PATCH": ("409", "412")}
 
-    @extend_schema(responses=NotebookWhole)
+    @extend_schema(parameters=[ETAG], responses=NotebookWhole)
     def get(self, request: Request, notebook_id: str) -> Response:
         """One notebook, with the phases of its newest start."""
-        return Response(NotebookWhole(find_notebook(request, notebook_id)).data)
+        return show(find_notebook(request, notebook_id))
 
-    @extend_schema(request=Settings, responses=NotebookWhole)
+    @extend_schema(parameters=[ETAG, IF_MATCH], request=Changes, responses=NotebookWhole)
     def patch(self, request: Request, notebook_id: str) -> Response:
-        """Change what the next start asks."""
-        notebook = find_notebook(request, notebook_id)
-        changed = change_notebook(actor=request.user, notebook=notebook, **read_json(request, Settings))
-        return Response(NotebookWhole(changed).data)
+        """Rename it, or change what the next start asks."""
+        notebook, said = find_notebook(request, notebook_id), read_json(request, Changes)
+        return show(change_notebook(actor=request.user, notebook=notebook, versions=read_if_match(request), **said))
 
     @extend_schema(parameters=[Farewell], responses={204: None})
     def delete(self, request: Request, notebook_id: str) -> Response:
@@ -99,18 +122,19 @@ class NotebookAction(ApiView):
 
 class NotebookStart(NotebookAction):
     operations = {"POST": "start_notebook"}
-    refusals = {"POST": ("409", "422")}
+    refusals = {"POST": ("409", "422", "503")}
 
-    @extend_schema(request=Start, responses=NotebookWhole)
+    @extend_schema(parameters=[KEY], request=Start, responses=NotebookWhole)
     def post(self, request: Request, notebook_id: str) -> Response:
         """Start it; one that is started stays as it is. A smaller `gpu` takes the place of a start that waits."""
-        notebook = find_notebook(request, notebook_id)
+        notebook, said = find_notebook(request, notebook_id), read_json(request, Start)
         started = start_notebook(
             actor=request.user,
             notebook=notebook,
             check=check_possible,
             containers=runtime_has_containers(),
-            **read_json(request, Start),
+            **said,
+            **read_once(request, said),
         )
         return Response(NotebookWhole(started).data)
 

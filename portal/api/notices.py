@@ -8,7 +8,8 @@ from rest_framework.response import Response
 from events.models import Notice
 from events.notices import count_unread, mark_read, notices_of
 from portal.api.bodies import JSON, read_json
-from portal.api.view import MAX_ID, ApiView, PageQuery, page, read_query
+from portal.api.lists import PageQuery, list_of, page
+from portal.api.view import MAX_ID, ApiView, read_query
 from portal.notice_words import view_notice
 
 MAX_IDS = 500
@@ -37,11 +38,6 @@ class NoticeShape(serializers.Serializer):
         return view_notice(notice).url
 
 
-class NoticePage(serializers.Serializer):
-    results = NoticeShape(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
-
-
 class NoticesQuery(PageQuery):
     """unread: only those."""
 
@@ -64,13 +60,13 @@ class Notices(ApiView):
     scopes = {"GET": ("jobs:read",)}
     operations = {"GET": "list_notices"}
 
-    @extend_schema(parameters=[NoticesQuery], responses=NoticePage)
+    @extend_schema(parameters=[NoticesQuery], responses=list_of(NoticeShape, "NoticePage"))
     def get(self, request: Request) -> Response:
         """What you were told in the portal, the newest first."""
         query, rows = read_query(request, NoticesQuery), notices_of(request.user.pk)
         if query["unread"]:
             rows = rows.filter(read_at__isnull=True)
-        return page(rows, query, NoticeShape, newest_first=True)
+        return page(rows, query, NoticeShape)
 
 
 class ReadNotices(ApiView):

@@ -13,6 +13,7 @@ from common.errors import (
     NotPermitted,
     NotSignedIn,
     PlatformError,
+    RangeOutside,
     TooLarge,
     TooManyRequests,
     Unavailable,
@@ -59,6 +60,8 @@ def exception_handler(exc: Exception, context: dict) -> Response | None:
         response["WWW-Authenticate"] = 'Bearer realm="tessera"'
     if error.status == MethodNotAllowed.status:
         response["Allow"] = ", ".join(error.params["allowed"])
+    if isinstance(error, RangeOutside):
+        response["Content-Range"] = f"bytes */{error.params['size']}"
     if "retry_after_s" in error.params:
         response["Retry-After"] = str(error.params["retry_after_s"])
     return response

@@ -3,8 +3,9 @@
 import re
 from typing import Any
 
-from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerExtension
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import Direction
 from rest_framework import serializers
 
 from portal.api.permissions import ANYBODY, scopes_of
@@ -29,11 +30,13 @@ WORDS = {
     "405": "The method is not possible here.",
     "406": "It cannot be answered in the form that Accept asks for.",
     "409": "It clashes with what is there, or a limit of counts is met.",
+    "412": "It was changed since the ETag that If-Match names.",
     "413": "The body is too large.",
     "415": "The body's Content-Type is not one of those that are read here.",
     "416": "The range lies outside the file.",
     "429": "Too many calls in a short time: Retry-After says when to try again, RateLimit how many are left.",
     "422": "It could never run here (`impossible`), or the Idempotency-Key came with another body.",
+    "503": "What it needs is not there yet, such as the environment for notebooks: Retry-After says when to try again.",
 }
 ALWAYS = ("400", "404", "405", "406")
 WITH_BODY = ("413", "415")
@@ -110,6 +113,16 @@ class Schema(AutoSchema):
         body = WITH_BODY if self.method in {"POST", "PATCH"} and self.get_request_serializer() is not None else ()
         more = getattr(self.view, "refusals", {}).get(self.method, ())
         return sorted({*ALWAYS, *signed, *body, *more})
+
+
+class RowScheme(OpenApiSerializerExtension):
+    target_class = "portal.api.lists.Row"
+    match_subclasses = True
+
+    def map_serializer(self, auto_schema: AutoSchema, direction: Direction) -> dict[str, Any]:
+        described = auto_schema._map_serializer(self.target, direction, bypass_extensions=True)
+        described.pop("required", None)
+        return described
 
 
 class TokenScheme(OpenApiAuthenticationExtension):

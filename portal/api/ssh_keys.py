@@ -7,11 +7,13 @@ from rest_framework.response import Response
 
 from accounts.ssh_keys import LONGEST_LINE, NAME_MAX, add_ssh_key, remove_ssh_key
 from portal.api.bodies import JSON, read_json
-from portal.api.view import ApiView, all_of
+from portal.api.lists import FieldsQuery, all_of, list_of
+from portal.api.view import ApiView, read_query
 
 
 class SshKeyShape(serializers.Serializer):
-    """kind: its type, such as ssh-ed25519. fingerprint: as `ssh-keygen -l` prints it."""
+    """kind: its type, such as ssh-ed25519. fingerprint: as `ssh-keygen -l` prints it. expires_at: from then on it opens
+    nothing; null where it has no end."""
 
     id = serializers.IntegerField()
     name = serializers.CharField()
@@ -23,25 +25,21 @@ class SshKeyShape(serializers.Serializer):
 
 
 class SshKeyAsk(serializers.Serializer):
-    """key: the one line of a .pub file. name: else the key's own comment."""
+    """key: the one line of a .pub file. name: else the key's own comment. expires_at: when it stops working."""
 
     key = serializers.CharField(max_length=LONGEST_LINE)
     name = serializers.CharField(max_length=NAME_MAX, required=False, allow_blank=True)
-
-
-class SshKeyList(serializers.Serializer):
-    results = SshKeyShape(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
+    expires_at = serializers.DateTimeField(required=False, allow_null=True)
 
 
 class SshKeys(ApiView):
     scopes = {"GET": ("tokens:write",), "POST": ("tokens:write",)}
     operations = {"GET": "list_ssh_keys", "POST": "add_ssh_key"}
 
-    @extend_schema(responses=SshKeyList)
+    @extend_schema(parameters=[FieldsQuery], responses=list_of(SshKeyShape, "SshKeyList"))
     def get(self, request: Request) -> Response:
         """One's own SSH keys."""
-        return all_of(request.user.ssh_keys.all(), SshKeyShape)
+        return all_of(request.user.ssh_keys.all(), SshKeyShape, **read_query(request, FieldsQuery))
 
     @extend_schema(request={JSON: SshKeyAsk}, responses={201: OpenApiResponse(SshKeyShape)})
     def post(self, request: Request) -> Response:

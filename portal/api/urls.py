@@ -81,6 +81,7 @@ urlpatterns = [
     path("webhooks", webhooks.Webhooks.as_view(), name="api-webhooks"),
     path("webhooks/<number:webhook_id>", webhooks.WebhookDetail.as_view(), name="api-webhook"),
     path("webhooks/<number:webhook_id>:new-secret", webhooks.WebhookSecret.as_view(), name="api-webhook-secret"),
+    path("webhooks/<number:webhook_id>:test", webhooks.WebhookTest.as_view(), name="api-webhook-test"),
     path("webhooks/<number:webhook_id>/deliveries", webhooks.Deliveries.as_view(), name="api-deliveries"),
     path(
         "webhooks/<number:webhook_id>/deliveries/<number:delivery_id>:redeliver",
@@ -98,6 +99,7 @@ urlpatterns = [
     path("files", files.FolderView.as_view(), name="api-files"),
     path("files/places", files.Places.as_view(), name="api-file-places"),
     path("files/content", files.Content.as_view(), name="api-file-content"),
+    path("files/archive", files.FolderContent.as_view(), name="api-file-archive"),
     path("files:move", files.Move.as_view(), name="api-file-move"),
     path("files:mkdir", files.Mkdir.as_view(), name="api-file-mkdir"),
     path("files/uploads", uploads.Uploads.as_view(), name="api-uploads"),

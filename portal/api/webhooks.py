@@ -7,22 +7,26 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.models import Team, User
+from accounts.models import Team
 from accounts.webhooks import (
     MOST_TOPICS,
     change_secret,
     change_webhook,
     create_webhook,
     delete_webhook,
+    find_delivery,
+    find_webhook,
     redeliver,
+    try_webhook,
     webhooks_of,
 )
 from common.egress import MAX_URL
-from common.errors import FieldError, InvalidInput, NotFound
+from common.errors import FieldError, InvalidInput
 from events.models import Delivery, Webhook
 from portal.api.bodies import JSON, read_json
 from portal.api.fields import full_url
-from portal.api.view import ApiView, PageQuery, page, read_query
+from portal.api.lists import PageQuery, list_of, page
+from portal.api.view import ApiView, read_query
 
 SCOPE = ("webhooks:write",)
 
@@ -35,18 +39,12 @@ class WebhookShape(serializers.Serializer):
     name = serializers.CharField()
     url = serializers.CharField()
     topics = serializers.ListField(child=serializers.CharField())
-    team = serializers.SerializerMethodField()
-    user = serializers.SerializerMethodField()
+    team = serializers.CharField(source="team_name", allow_null=True)
+    user = serializers.CharField(source="maker_name", allow_null=True)
     enabled = serializers.SerializerMethodField()
     disabled_at = serializers.DateTimeField(allow_null=True)
     disabled_why = serializers.CharField(allow_blank=True)
     created_at = serializers.DateTimeField()
-
-    def get_team(self, webhook: Webhook) -> str | None:
-        return Team.objects.filter(pk=webhook.team_id).values_list("name", flat=True).first()
-
-    def get_user(self, webhook: Webhook) -> str | None:
-        return User.objects.filter(pk=webhook.user_id).values_list("username", flat=True).first()
 
     def get_enabled(self, webhook: Webhook) -> bool:
         return webhook.disabled_at is None
@@ -56,11 +54,6 @@ class NewWebhookShape(WebhookShape):
     """secret: shown in this answer only, and never again. It is the key of X-Tessera-Signature."""
 
     secret = serializers.CharField()
-
-
-class WebhookPage(serializers.Serializer):
-    results = WebhookShape(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
 
 
 class WebhookAsk(serializers.Serializer):
@@ -96,22 +89,10 @@ class DeliveryShape(serializers.Serializer):
     took_ms = serializers.IntegerField(allow_null=True)
     created_at = serializers.DateTimeField()
     tried_at = serializers.DateTimeField(allow_null=True)
-    next_at = serializers.DateTimeField(source="due_at", allow_null=True)
+    next_at = serializers.DateTimeField(allow_null=True)
 
     def get_state(self, delivery: Delivery) -> str:
         return "waiting" if delivery.due_at else "sent" if delivery.sent_at else "failed"
-
-
-class DeliveryPage(serializers.Serializer):
-    results = DeliveryShape(many=True)
-    next_cursor = serializers.CharField(allow_null=True)
-
-
-def find_webhook(request: Request, webhook_id: int) -> Webhook:
-    webhook = webhooks_of(request.user).filter(pk=webhook_id).first()
-    if webhook is None:
-        raise NotFound(kind="webhook", id=webhook_id)
-    return webhook
 
 
 class Webhooks(ApiView):
@@ -119,10 +100,10 @@ class Webhooks(ApiView):
     operations = {"GET": "list_webhooks", "POST": "create_webhook"}
     refusals = {"POST": ("409",)}
 
-    @extend_schema(parameters=[PageQuery], responses=WebhookPage)
+    @extend_schema(parameters=[PageQuery], responses=list_of(WebhookShape, "WebhookPage"))
     def get(self, request: Request) -> Response:
         """One's own, and those of the teams that one leads, the newest first."""
-        return page(webhooks_of(request.user), read_query(request, PageQuery), WebhookShape, newest_first=True)
+        return page(webhooks_of(request.user), read_query(request, PageQuery), WebhookShape)
 
     @extend_schema(request={JSON: WebhookAsk}, responses={201: OpenApiResponse(NewWebhookShape)})
     def post(self, request: Request) -> Response:
@@ -133,7 +114,7 @@ class Webhooks(ApiView):
         asked = read_json(request, WebhookAsk)
         team = _find_team(request, asked.pop("team", None))
         webhook, secret = create_webhook(actor=request.user, team=team, **asked)
-        return _show_secret(webhook, secret, status=201)
+        return _show_secret(find_webhook(request.user, webhook.pk), secret, status=201)
 
 
 class WebhookDetail(ApiView):
@@ -142,18 +123,18 @@ class WebhookDetail(ApiView):
 
     @extend_schema(responses=WebhookShape)
     def get(self, request: Request, webhook_id: int) -> Response:
-        return Response(WebhookShape(find_webhook(request, webhook_id)).data)
+        return Response(WebhookShape(find_webhook(request.user, webhook_id)).data)
 
     @extend_schema(request={JSON: WebhookChange}, responses=WebhookShape)
     def patch(self, request: Request, webhook_id: int) -> Response:
         """Change it, switch it off or on. Who switches a team's on again answers for it from then on."""
-        webhook = find_webhook(request, webhook_id)
-        changed = change_webhook(actor=request.user, webhook=webhook, **read_json(request, WebhookChange))
-        return Response(WebhookShape(changed).data)
+        webhook = find_webhook(request.user, webhook_id)
+        change_webhook(actor=request.user, webhook=webhook, **read_json(request, WebhookChange))
+        return Response(WebhookShape(find_webhook(request.user, webhook_id)).data)
 
     @extend_schema(responses={204: OpenApiResponse(None, "It is gone, with its list of deliveries.")})
     def delete(self, request: Request, webhook_id: int) -> Response:
-        delete_webhook(actor=request.user, webhook=find_webhook(request, webhook_id))
+        delete_webhook(actor=request.user, webhook=find_webhook(request.user, webhook_id))
         return Response(status=204)
 
 
@@ -164,32 +145,43 @@ class WebhookSecret(ApiView):
     @extend_schema(request=None, responses=NewWebhookShape)
     def post(self, request: Request, webhook_id: int) -> Response:
         """A new secret in place of the old one, which signs nothing any more."""
-        webhook = find_webhook(request, webhook_id)
+        webhook = find_webhook(request.user, webhook_id)
         return _show_secret(webhook, change_secret(actor=request.user, webhook=webhook))
+
+
+class WebhookTest(ApiView):
+    scopes = {"POST": SCOPE}
+    rates = {"POST": ("sends",)}
+    operations = {"POST": "try_webhook"}
+    refusals = {"POST": ("409",)}
+
+    @extend_schema(request=None, responses={201: OpenApiResponse(DeliveryShape)})
+    def post(self, request: Request, webhook_id: int) -> Response:
+        """Send it an event of type webhook.tested, whatever its topics are. 409 while it is switched off."""
+        delivery = try_webhook(actor=request.user, webhook=find_webhook(request.user, webhook_id))
+        return Response(DeliveryShape(delivery).data, status=201)
 
 
 class Deliveries(ApiView):
     scopes = {"GET": SCOPE}
     operations = {"GET": "list_deliveries"}
 
-    @extend_schema(parameters=[PageQuery], responses=DeliveryPage)
+    @extend_schema(parameters=[PageQuery], responses=list_of(DeliveryShape, "DeliveryPage"))
     def get(self, request: Request, webhook_id: int) -> Response:
         """What was sent or waits to be, the newest first. Kept for 30 days."""
-        rows = find_webhook(request, webhook_id).deliveries.select_related("event")
-        return page(rows, read_query(request, PageQuery), DeliveryShape, newest_first=True)
+        rows = find_webhook(request.user, webhook_id).deliveries.select_related("event")
+        return page(rows, read_query(request, PageQuery), DeliveryShape)
 
 
 class Redeliver(ApiView):
     scopes = {"POST": SCOPE}
+    rates = {"POST": ("sends",)}
     operations = {"POST": "redeliver"}
 
     @extend_schema(request=None, responses={201: OpenApiResponse(DeliveryShape)})
     def post(self, request: Request, webhook_id: int, delivery_id: int) -> Response:
         """Send the same event once more, as a new delivery."""
-        rows = find_webhook(request, webhook_id).deliveries.select_related("webhook")
-        delivery = rows.filter(pk=delivery_id).first()
-        if delivery is None:
-            raise NotFound(kind="delivery", id=delivery_id)
+        delivery = find_delivery(request.user, webhook_id, delivery_id)
         return Response(DeliveryShape(redeliver(actor=request.user, delivery=delivery)).data, status=201)
 
 
@@ -206,6 +198,5 @@ def _find_team(request: Request, name: str | None) -> Team | None:
 
 
 def _show_secret(webhook: Webhook, secret: str, status: int = 200) -> Response:
-    webhook.refresh_from_db()
     shown: dict[str, Any] = {**WebhookShape(webhook).data, "secret": secret}
     return Response(shown, status=status, headers={"Location": full_url("api-webhook", webhook_id=webhook.pk)})

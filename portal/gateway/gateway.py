@@ -6,8 +6,10 @@ Django never sees an app's host and the gateway never the portal's, so no page o
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 import aiohttp
+from django.db import DatabaseError
 from django.utils import translation
 
 from common.errors import PlatformError
@@ -19,6 +21,7 @@ from portal.gateway.boards import Boards
 from portal.gateway.cookies import Tossed, read_cookie, session_cookie
 from portal.gateway.entrance import ENTER, ask_portal, let_in
 from portal.gateway.guard import is_visit, refusal
+from portal.gateway.rechecks import Rechecks
 from portal.gateway.relay import NotStarted, relay
 from portal.gateway.scope import Application, Message, Receive, Request, Send, read_scope
 from portal.gateway.sockets import connect, pump
@@ -28,7 +31,7 @@ from runtimes.base import Access
 
 log = logging.getLogger("tessera.gateway")
 
-RECHECK_S = 20  # of open sockets; with what Visits remembers a right ends within 25 s
+RECHECK_S = 20  # of open sockets; with what Visits remembers a right ends within 25 s though no bell was heard
 
 
 class Gateway:
@@ -43,6 +46,7 @@ class Gateway:
     ):
         self._portal, self._access = portal, access
         self._visits, self._boards = Visits(load), Boards(access)
+        self._rechecks = Rechecks(self._visits.forget)
         self._session: aiohttp.ClientSession | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -54,7 +58,7 @@ class Gateway:
         else:
             await self._serve(label, read_scope(scope), receive, send)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         if self._session:
             await self._session.close()
 
@@ -114,17 +118,23 @@ class Gateway:
             else:
                 async with program:
                     await send({"type": "websocket.accept", "subprotocol": program.protocol})
-                    await pump(program, receive, send, lambda: self._until_ended(label, request))
+                    await pump(program, receive, send, lambda: self._until_ended(label, request, visit))
                 return
         if answer is not None:
             await _deny(answer, send)
 
-    async def _until_ended(self, label: str, request: Request) -> None:
+    async def _until_ended(self, label: str, request: Request, visit: Visit) -> None:
         """Returns when the person may not use the app any more."""
-        while True:
-            await asyncio.sleep(RECHECK_S)
-            if await self._visit(label, request) is None:
-                return
+        with self._rechecks.bell(visit.user_id) as bell:
+            while True:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(bell.wait(), RECHECK_S)
+                bell.clear()
+                try:
+                    if await self._visit(label, request) is None:
+                        return
+                except DatabaseError as away:  # asked again with the next round
+                    log.warning("cannot ask whether a socket to %s may stay: %s", visit.name, away)
 
     def _upstream(self) -> aiohttp.ClientSession:
         if self._session is None:

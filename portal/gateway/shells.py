@@ -19,7 +19,8 @@ from channels.db import database_sync_to_async
 from django.db import DatabaseError
 
 from common.errors import QuotaExceeded
-from portal.entering import LOGIN_SHELL, Door, record_session, the_access, why_closed
+from jobs.access import the_access
+from portal.entering import LOGIN_SHELL, Door, record_session, why_closed
 from runtimes.base import PtySize, Session
 
 log = logging.getLogger("tessera.terminal")

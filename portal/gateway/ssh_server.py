@@ -19,9 +19,11 @@ from django.conf import settings
 from django.db import DatabaseError
 
 from accounts.models import SshKey
-from accounts.ssh_keys import find_key, note_use
+from accounts.services import note_use
+from accounts.ssh_keys import find_key, has_expired
 from common.errors import PlatformError, QuotaExceeded
-from portal.entering import Door, find_door, record_session, the_access, why_closed
+from jobs.access import the_access
+from portal.entering import Door, find_door, record_session, why_closed
 from portal.gateway.ssh_forward import Forward
 from portal.gateway.ssh_session import TaskSession
 from runtimes.base import PtySize, Rejected, Session, Unavailable
@@ -39,7 +41,12 @@ LAST_S = 2  # for programs to end and their history to be written
 SSH_PORT = 22
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 PROHIBITED, FAILED = asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, asyncssh.OPEN_CONNECT_FAILED
-SAYS = {"ended": "This task has ended.", "revoked": "You may not stay here any more."}
+SAYS = {
+    "ended": "This task has ended.",
+    "revoked": "You may not stay here any more.",
+    "expired": "Your key has expired.",
+    "unknown": "None of your keys is known here.",
+}
 
 _sessions: Counter[int] = Counter()
 _logging_in: set["SshServer"] = set()
@@ -53,6 +60,7 @@ class SshServer(asyncssh.SSHServer):
         self._serve, self._target = serve, target
         self._key: SshKey | None = None
         self._tried = 0
+        self._refusal = "unknown"
         self._doors: dict[str, Door] = {}
         self._own: set[TaskSession] = set()
         self._channels = 0
@@ -89,6 +97,8 @@ class SshServer(asyncssh.SSHServer):
         self._key = await database_sync_to_async(find_key)(key.get_fingerprint())
         if self._key is None:
             self._tried += 1
+            if await database_sync_to_async(has_expired)(key.get_fingerprint()):
+                self._refusal = "expired"
             if self._tried > MOST_KEYS_TRIED:
                 self._refuse_keys()
         return self._key is not None
@@ -102,7 +112,7 @@ class SshServer(asyncssh.SSHServer):
         return False
 
     def _refuse_keys(self) -> None:
-        line = f"None of your keys is known here. Add one: {settings.TESSERA_PUBLIC_URL}/settings/ssh-keys/"
+        line = f"{SAYS[self._refusal]} Add a key: {settings.TESSERA_PUBLIC_URL}/settings/ssh-keys/"
         self._conn.disconnect(asyncssh.DISC_NO_MORE_AUTH_METHODS_AVAILABLE, line)
 
     def auth_completed(self) -> None:
@@ -207,7 +217,7 @@ class SshServer(asyncssh.SSHServer):
         try:
             key = await database_sync_to_async(find_key)(self._key.fingerprint)
             if key is None or key.user_id != self._user_id:
-                return SAYS["revoked"]
+                return SAYS["expired" if self._key.is_expired else "revoked"]
             for task in list(self._doors):
                 why = await database_sync_to_async(why_closed)(self._user_id, task)
                 if why:

@@ -29,14 +29,21 @@ class Visits:
             self._asked[key] = asyncio.create_task(self._ask(key))
         return await asyncio.shield(self._asked[key])
 
+    def forget(self, user_id: int) -> None:
+        """What this person's secrets open is asked anew. What is being asked just now may be of before, whoever's."""
+        self._kept = {key: kept for key, kept in self._kept.items() if kept[1].user_id != user_id}
+        self._asked.clear()
+
     async def _ask(self, key: tuple[str, str]) -> Visit | None:
+        asked_at, visit, still_asked = monotonic(), None, False
         try:
-            asked_at = monotonic()
             visit = await database_sync_to_async(self._load)(*key)
-            self._keep(key, visit, asked_at + KEEP_S)
-            return visit
         finally:
-            del self._asked[key]
+            if still_asked := self._asked.get(key) is asyncio.current_task():
+                del self._asked[key]
+        if still_asked:
+            self._keep(key, visit, asked_at + KEEP_S)
+        return visit
 
     def _keep(self, key: tuple[str, str], visit: Visit | None, until: float) -> None:
         self._kept.pop(key, None)

@@ -91,9 +91,10 @@ def join(request: HttpRequest, secret: str) -> HttpResponse:
 
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
-    if request.user.pk is not None:
-        recheck(request.user.pk)  # its open sockets close at once
+    person = request.user.pk
     logout(request)
+    if person is not None:
+        recheck(person)  # their open sockets close at once; asked before, they would still find the session
     return redirect("sign_in")
 
 

@@ -34,6 +34,7 @@ class Row:
         path = join(folder, name)
         query = urlencode({"place": shelf.name, "path": path})
         is_file = entry.kind == "file"
+        packed = {"file": "file_content", "folder": "file_archive"}.get(entry.kind)
         opens = {"folder": address(shelf, path), "other": ""}.get(entry.kind, f"{reverse('file_view')}?{query}")
         return cls(
             name=name,
@@ -41,7 +42,7 @@ class Row:
             kind=entry.kind,
             icon=ICONS[entry.kind],
             href=opens,
-            download=f"{reverse('file_content')}?{query}" if is_file else "",
+            download=f"{reverse(packed)}?{query}" if packed else "",
             size=show_bytes(entry.size) if is_file else "",
             changed_at=_time_of(entry),
         )

@@ -19,8 +19,8 @@ from common.errors import NotFound, PlatformError
 from common.words import error_words
 from files.shelves import HOME, TEAM, Shelf, find_shelf, list_shelves
 from files.uploads import CHUNK_BYTES
-from files.usage import Used, load_used, remeasure
-from portal.downloads import image_type, send_file, send_image
+from files.usage import Used, load_used, record_removal
+from portal.downloads import image_type, send_archive, send_file, send_image
 from portal.pages.entry import signed_in
 from portal.pages.file_view import Row, address, crumbs_of, join, rows_of, show_name, text_of
 from portal.partial import render_page
@@ -103,6 +103,13 @@ def download_file(request: HttpRequest) -> HttpResponseBase:
 
 @signed_in
 @require_safe
+def download_folder(request: HttpRequest) -> HttpResponseBase:
+    shelf, path = _named(request, request.GET)
+    return send_archive(shelf.store, path, shelf.name_of(path))
+
+
+@signed_in
+@require_safe
 def show_image(request: HttpRequest) -> HttpResponseBase:
     """Only as a picture in a page: a visit to this address is sent on to the page that shows it."""
     shelf, path = _named(request, request.GET)
@@ -135,8 +142,7 @@ def delete_file(request: HttpRequest) -> HttpResponse:
     name = request.POST.get("name", "")
 
     def remove() -> None:
-        shelf.store.remove(join(folder, name))
-        remeasure(shelf)
+        record_removal(shelf=shelf, freed_bytes=shelf.store.remove(join(folder, name)))
 
     done = _("“%(name)s” is deleted.") % {"name": show_name(name)}
     return _tried(request, shelf, folder, remove, done)

@@ -9,16 +9,17 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_safe
 
-from accounts.models import ApiToken, User
+from accounts.models import ApiToken, SshKey, User
 from common.resources import show_gpu, show_memory
-from jobs.models import Job, JobKind
+from jobs.models import Job
 from jobs.states import JOB_FINAL, JobState
 from notebooks.models import Notebook
+from notebooks.presets import Preset
 from portal.pages.entry import signed_in
 from portal.pages.job_view import JobView, view_jobs
 from portal.pages.notebook_view import NotebookView, view_notebooks
-from portal.pages.presets import Preset, presets_of
 from portal.pages.pulse import scheduler_late
+from portal.pages.sizes import Size, offered_presets
 from portal.partial import render_page
 from quotas.models import Holding, Quota, load_parents, subtree
 from scheduler.preview import PoolRoom, free_now
@@ -91,8 +92,8 @@ class Desk:
         return [quota_line(quota, held, parents) for quota in own.order_by("team__name", "pool__name")]
 
     @cached_property
-    def presets(self) -> list[Preset]:
-        return presets_of(self.user)
+    def presets(self) -> list[tuple[Preset, Size]]:
+        return offered_presets(self.user)
 
     # ---- my work ----
 
@@ -135,12 +136,16 @@ class Desk:
         return ApiToken.objects.live().filter(user=self.user).exists()
 
     @cached_property
+    def has_ssh_key(self) -> bool:
+        return SshKey.objects.live().filter(user=self.user).exists()
+
+    @cached_property
     def late(self) -> bool:
         return scheduler_late()
 
     def _mine(self):
         """One's jobs, without the starts of notebooks: those show as notebooks."""
-        mine = Job.objects.visible_to(self.user).filter(user=self.user).exclude(kind=JobKind.INTERACTIVE)
+        mine = Job.objects.visible_to(self.user).filter(user=self.user).of_kind("")
         return mine.with_names().defer("spec", "labels")
 
 

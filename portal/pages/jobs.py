@@ -17,7 +17,7 @@ from django.views.decorators.http import require_POST, require_safe
 from accounts.models import User
 from common.errors import NotFound
 from jobs.control import hold_job, release_job, retry_job, stop_job
-from jobs.models import Job, JobQuerySet, Task
+from jobs.models import Job, JobKind, JobQuerySet, Task
 from jobs.states import JOB_ACTIVE, JobState
 from portal.pages.entry import safe_path, signed_in
 from portal.pages.job_detail import JobDetail, TaskLog, log_store
@@ -124,12 +124,16 @@ def _do(request: HttpRequest, job_id: str, act: Callable[..., Job]) -> HttpRespo
 
 
 class JobList:
-    """The jobs that the address asks for: ?whose=team&state=failed&q=text&before=412. Newest first, PAGE at a time."""
+    """The jobs that the address asks for: ?whose=team&state=failed&q=text&before=412. Newest first, PAGE at a time.
+
+    ?kind=interactive: the starts of notebooks, which are not among the others unless one is named by its id.
+    """
 
     def __init__(self, user: User, get: QueryDict):
         self.user = user
         self.whose = "team" if get.get("whose") == "team" else "mine"
         self.state = get.get("state", "") if get.get("state") in STATES else ""
+        self.kind = JobKind.INTERACTIVE.value if get.get("kind") == JobKind.INTERACTIVE else ""
         self.q = get.get("q", "").strip()[:100].replace("\0", "")
         before = get.get("before", "")
         self.before = int(before) if before.isascii() and before.isdigit() and len(before) < 19 else None
@@ -138,7 +142,7 @@ class JobList:
 
     @cached_property
     def _found(self) -> list[JobView]:
-        jobs = self._in_reach().filter(self._matches())
+        jobs = (self._in_reach() if JOB_ID.fullmatch(self.q.lower()) else self._of_kind()).filter(self._matches())
         jobs = jobs.filter(pk__lt=self.before) if self.before else jobs
         return view_jobs(jobs.with_names().defer("spec", "labels").order_by("-pk")[: PAGE + 1], self.user)
 
@@ -157,7 +161,7 @@ class JobList:
 
     def address(self, **changed: object) -> str:
         """This list with some of its filters changed; a change of filters begins at the newest."""
-        asked = {"whose": self.whose, "state": self.state, "q": self.q, **changed}
+        asked = {"whose": self.whose, "kind": self.kind, "state": self.state, "q": self.q, **changed}
         usual = {"whose": "mine"}
         return "?" + urlencode({name: value for name, value in asked.items() if value and value != usual.get(name)})
 
@@ -179,11 +183,18 @@ class JobList:
             for code, words in (("mine", _("Mine")), ("team", others))
         ]
 
+    @property
+    def kinds(self) -> list[dict]:
+        return [
+            {"words": words, "href": self.address(kind=code), "current": code == self.kind}
+            for code, words in (("", _("Jobs")), (JobKind.INTERACTIVE.value, _("Starts of notebooks")))
+        ]
+
     example = "run: python train.py\ngpu: 1/4\n"
 
     @property
     def is_filtered(self) -> bool:
-        return bool(self.state or self.q or self.before)
+        return bool(self.kind or self.state or self.q or self.before)
 
     @cached_property
     def late(self) -> bool:
@@ -192,7 +203,7 @@ class JobList:
     @property
     def answer(self) -> str:
         """The first line: how many run and wait, whatever the filters show."""
-        jobs = self._in_reach()
+        jobs = self._of_kind()
         numbers = {
             "running": jobs.filter(state__in=JOB_ACTIVE).count(),
             "waiting": jobs.waiting().count(),
@@ -215,6 +226,9 @@ class JobList:
     def _in_reach(self) -> JobQuerySet:
         jobs = Job.objects.visible_to(self.user)
         return jobs if self.whose == "team" else jobs.filter(user=self.user)
+
+    def _of_kind(self) -> JobQuerySet:
+        return self._in_reach().of_kind(self.kind)
 
     def _matches(self) -> Q:
         found = Q(state__in=STATES[self.state][1]) if self.state else Q()

@@ -33,14 +33,14 @@ class NavItem:
 
 NAV = (
     NavItem("home", _("Home"), "home", (), on_phone=True),
-    NavItem("notebooks", _("Notebooks"), "notebook", ("/notebooks/", "/n/")),
+    NavItem("notebooks", _("Notebooks"), "notebook", ("/notebooks/", "/n/"), on_phone=True),
     NavItem("jobs", _("Jobs"), "list-details", ("/jobs/", "/j/"), on_phone=True),
     NavItem("files", _("Files"), "folder", ("/files/",)),
     NavItem("queue", _("Queue"), "list-numbers", ("/queue/",), on_phone=True),
-    NavItem("cluster", _("Cluster"), "server-2", ("/cluster/", "/nodes/"), on_phone=True),
+    NavItem("cluster", _("Cluster"), "server-2", ("/cluster/", "/nodes/")),
     NavItem("gpu_map", _("GPU map"), "layout-grid", ("/cluster/gpus/",)),
     NavItem("quota", _("Quota"), "gauge", ("/quota/",)),
-    NavItem("tokens", _("API tokens"), "key", ("/settings/",)),
+    NavItem("tokens", _("Settings"), "tools", ("/settings/",)),
 )
 CONSOLE = NavItem("admin:index", _("Console"), "adjustments", ("/console/",))
 

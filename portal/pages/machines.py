@@ -31,6 +31,11 @@ ISOLATION = {
     "own namespaces": gettext_lazy("each job has its own view of files and processes"),
     "shared account": gettext_lazy("jobs share the platform's account"),
 }
+PROCESS_LIMITS = {
+    "task": gettext_lazy("%(most)s in each task"),
+    "account": gettext_lazy("%(most)s of each person, in all tasks together"),
+    "none": gettext_lazy("no limit"),
+}
 MEMORY_LIMITS_SHORT = {"watchdog": gettext_lazy("watchdog")}
 ISOLATION_SHORT = {
     "own uid": gettext_lazy("own account"),
@@ -210,6 +215,12 @@ class Machine:
     @property
     def isolation_short(self) -> str:
         return _fact(ISOLATION_SHORT, self.node.facts.get("isolation", ""))
+
+    @property
+    def process_limit(self) -> str:
+        limit, most = (self.node.facts.get(name, "") for name in ("process_limit", "processes_most"))
+        words = _fact(PROCESS_LIMITS, limit)
+        return words % {"most": most} if limit in PROCESS_LIMITS else words
 
     @property
     def cpu_pinning(self) -> str:

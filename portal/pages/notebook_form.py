@@ -1,14 +1,26 @@
-"""The form of a new notebook, and that of its settings. What a value means is judged by the services."""
+"""The form of a new notebook, and that of its settings. What a value means is judged by the services' own readers."""
+
+from collections.abc import Callable
 
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from accounts.models import User
+from common.errors import InvalidInput
 from common.resources import parse_cpu, parse_gpu, parse_memory
+from notebooks.changes import check_notebook_name
+from portal.forms import bind
 from portal.pages.job_form import gpu_of
 from portal.pages.sizes import teams_of
 
 LONGEST_NAME = 40
+READERS: dict[str, Callable[[str], object]] = {
+    "name": check_notebook_name,
+    "gpu": lambda text: parse_gpu(text).text,
+    "cpu": parse_cpu,
+    "memory": parse_memory,
+}
+"""Texts to what the services want, in the ledger's units."""
 
 
 class NotebookForm(forms.Form):
@@ -41,20 +53,25 @@ class NotebookForm(forms.Form):
         self.fields["cpu"].widget.attrs["placeholder"] = _("the pool's share")
         self.fields["memory"].widget.attrs["placeholder"] = _("the pool's share")
 
+    def clean(self) -> dict:
+        """All that is wrong is told at once."""
+        said = {**(super().clean() or {}), "gpu": gpu_of(self.data)}
+        for name, read in READERS.items():
+            try:
+                said[name] = read(said[name]) if said.get(name) else None
+            except InvalidInput as error:
+                bind(self, error)
+        return said
+
     def values(self) -> dict:
-        """What the service wants, in the ledger's units. Raises InvalidInput."""
+        """What the service wants, of a valid form."""
         said = self.cleaned_data
-        cpu, memory = said.get("cpu", "").strip(), said.get("memory", "").strip()
-        return {
-            "gpu": parse_gpu(gpu_of(self.data)).text,
-            "cpu_milli": parse_cpu(cpu) if cpu else None,
-            "memory_mib": parse_memory(memory) if memory else None,
-            "hours": said.get("hours"),
-        }
+        amounts = {"cpu_milli": said["cpu"], "memory_mib": said["memory"], "hours": said["hours"]}
+        return {"gpu": said["gpu"], **amounts}
 
 
 class SettingsForm(NotebookForm):
-    """Everything but the name and the team, which never change."""
+    """Everything but the name, which does not wait for the next start, and the team, which never changes."""
 
     def __init__(self, user: User, *args: object, **named: object):
         super().__init__(user, *args, **named)

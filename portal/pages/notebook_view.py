@@ -4,8 +4,6 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from django.conf import settings
-from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -17,6 +15,7 @@ from notebooks.models import Notebook
 from notebooks.states import NotebookState
 from portal.pages.job_view import JobView, Reach, view_jobs
 from portal.pages.sizes import size_words
+from portal.ssh_door import find_ssh_door
 
 SOON = timedelta(minutes=15)
 """So long before its end a notebook warns."""
@@ -171,20 +170,11 @@ class NotebookView:
 
     # ---- ways in ----
 
-    @property
+    @cached_property
     def ssh_command(self) -> str:
-        """`ssh NAME@host -p PORT`, "" where there is no SSH gateway."""
-        port = getattr(settings, "TESSERA_SSH_PORT", 0)
-        host = settings.TESSERA_PUBLIC_URL.partition("://")[2].rpartition(":")[0] or "localhost"
-        return f"ssh {self.name}@{host} -p {port}" if port else ""
-
-    @property
-    def terminal(self) -> str:
-        """The address of its terminal, "" where the portal has none."""
-        try:
-            return reverse("terminal", args=[self.name])
-        except NoReverseMatch:
-            return ""
+        """`ssh -p PORT NAME@host`, "" where there is no SSH gateway."""
+        door = find_ssh_door()
+        return f"ssh -p {door.port} {self.name}@{door.host}" if door else ""
 
     @property
     def has_container(self) -> bool:

@@ -12,10 +12,11 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from accounts.models import User
-from common.errors import Conflict, FieldError, Impossible, InvalidInput, NotFound, PlatformError, Unavailable
+from common.errors import Conflict, Impossible, InvalidInput, NotFound, PlatformError, Unavailable
 from common.resources import parse_duration
 from common.words import error_words, field_words
 from notebooks.models import Notebook
+from notebooks.presets import Preset, free_name
 from notebooks.services import (
     change_notebook,
     clone_notebook,
@@ -31,9 +32,8 @@ from portal.pages.history import Happening, history_of
 from portal.pages.job_form import gpu_of
 from portal.pages.notebook_form import NotebookForm, SettingsForm
 from portal.pages.notebook_view import NotebookView, view_notebooks
-from portal.pages.presets import Preset, free_name, presets_of
 from portal.pages.pulse import scheduler_late
-from portal.pages.sizes import SIZES, Size, sizes_for
+from portal.pages.sizes import SIZES, Size, offered_presets, sizes_for
 from portal.partial import render_page
 from scheduler.preview import check_possible, runtime_has_containers
 
@@ -94,7 +94,7 @@ def new_notebook(request: HttpRequest) -> HttpResponse:
 def start_preset(request: HttpRequest) -> HttpResponse:
     """One click: the person's last notebook of this size goes on; without one, a new one is made."""
     gpu = request.POST.get("gpu", "")
-    preset = next((one for one in presets_of(request.user) if one.gpu == gpu), None)
+    preset = next((one for one, _size in offered_presets(request.user) if one.gpu == gpu), None)
     if preset is None:
         return redirect("notebook_new")
     notebook = preset.notebook
@@ -124,12 +124,12 @@ def change(request: HttpRequest, notebook_id: str) -> HttpResponse:
     """What the next start asks."""
     notebook = find_notebook(request.user, notebook_id)
     form = SettingsForm(request.user, request.POST)
+    if not form.is_valid():
+        return _refuse(request, notebook, " ".join(words for field in form.errors.values() for words in field))
     try:
-        if not form.is_valid():
-            raise InvalidInput([FieldError("/hours", "bad_number", {"got": form.data.get("hours", "")[:20]})])
         change_notebook(actor=request.user, notebook=notebook, **form.values())
     except REFUSALS as error:
-        return _refuse(request, notebook, error)
+        return _refuse(request, notebook, refusal_words(error))
     messages.success(request, _("Kept. The next start of %(name)s asks for it.") % {"name": notebook.name})
     return _back(request, notebook)
 
@@ -143,7 +143,7 @@ def clone(request: HttpRequest, notebook_id: str) -> HttpResponse:
     try:
         copy = clone_notebook(actor=request.user, notebook=notebook, name=name)
     except REFUSALS as error:
-        return _refuse(request, notebook, error)
+        return _refuse(request, notebook, refusal_words(error))
     return redirect("notebook", notebook_id=copy.public_id)
 
 
@@ -154,7 +154,7 @@ def extend(request: HttpRequest, notebook_id: str) -> HttpResponse:
     try:
         extend_notebook(actor=request.user, notebook=notebook, hours=EXTEND_HOURS)
     except REFUSALS as error:
-        return _refuse(request, notebook, error)
+        return _refuse(request, notebook, refusal_words(error))
     return _back(request, notebook)
 
 
@@ -167,7 +167,7 @@ def delete(request: HttpRequest, notebook_id: str) -> HttpResponse:
     try:
         delete_notebook(actor=request.user, notebook=notebook, confirm=confirm, with_files=with_files)
     except REFUSALS as error:
-        return _refuse(request, notebook, error)
+        return _refuse(request, notebook, refusal_words(error))
     messages.success(request, _("%(name)s is deleted.") % {"name": notebook.name})
     return redirect("notebooks")
 
@@ -207,8 +207,8 @@ class NotebookList:
         return _("%(running)s running, %(waiting)s on the way.") % {"running": running, "waiting": waiting}
 
     @cached_property
-    def presets(self) -> list[Preset]:
-        return presets_of(self.user)
+    def presets(self) -> list[tuple[Preset, Size]]:
+        return offered_presets(self.user)
 
     @cached_property
     def late(self) -> bool:
@@ -266,8 +266,8 @@ def refusal_words(error: PlatformError) -> str:
     return " ".join(fields) or error_words(error)
 
 
-def _refuse(request: HttpRequest, notebook: Notebook, error: PlatformError) -> HttpResponse:
-    messages.error(request, refusal_words(error))
+def _refuse(request: HttpRequest, notebook: Notebook, words: str) -> HttpResponse:
+    messages.error(request, words)
     return redirect("notebook", notebook_id=notebook.public_id)
 
 

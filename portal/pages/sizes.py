@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
-from accounts.models import Team, TeamRole, User
+from accounts.models import User
+from accounts.permissions import teams_where
 from common.resources import parse_gpu
 from jobs.jobfile.spec import JobSpec
 from jobs.words import wait_words
+from notebooks.presets import Preset, presets_for
 from portal.pages.job_view import gpu_words
 from scheduler.preview import Promise, promise_starts
 
@@ -55,11 +57,16 @@ def sizes_for(user: User, gpus: Sequence[str] = SIZES, team: str = "", pool: str
     return [Size(gpu, promise) for gpu, promise in zip(gpus, promise_starts(user, specs), strict=True)]
 
 
+def offered_presets(user: User) -> list[tuple[Preset, Size]]:
+    """Those that could ever start here."""
+    presets = presets_for(user)
+    sizes = sizes_for(user, [preset.gpu for preset in presets], presets[0].team) if presets else []
+    return [(preset, size) for preset, size in zip(presets, sizes, strict=True) if size.promise.possible]
+
+
 def teams_of(user: User) -> list[str]:
     """The names of the teams in which the person may start something."""
-    roles = (TeamRole.MEMBER, TeamRole.LEAD)
-    mine = Team.objects.filter(memberships__user=user, memberships__role__in=roles)
-    return list(mine.order_by("name").values_list("name", flat=True))
+    return [team.name for team in teams_where(user, "job.submit")]
 
 
 def size_words(gpu: str) -> str:

@@ -1,11 +1,13 @@
 """Settings, SSH keys: the keys that open one's notebooks and jobs, and how to connect."""
 
+from datetime import datetime, time
 from typing import cast
 
 from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
@@ -42,6 +44,17 @@ class SshKeyForm(forms.Form):
         help_text=gettext_lazy("Such as “laptop”. Left empty, it is the key’s own comment."),
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
+    expires_at = forms.DateField(
+        label=gettext_lazy("Works until"),
+        required=False,
+        help_text=gettext_lazy("The last day on which it opens anything. Left empty, it has no end."),
+        widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"),
+    )
+
+    def clean_expires_at(self) -> datetime | None:
+        """The end of that day."""
+        day = self.cleaned_data["expires_at"]
+        return timezone.make_aware(datetime.combine(day, time.max)) if day else None
 
 
 @never_cache
@@ -60,7 +73,9 @@ def ssh_keys(request: HttpRequest) -> HttpResponse:
         else:
             messages.success(request, _("The key “%(name)s” opens your notebooks and jobs now.") % {"name": made.name})
             return redirect("ssh_keys")
-    context = {"form": form, "keys": list(user.ssh_keys.all()), "door": find_ssh_door()}
+    keys = list(user.ssh_keys.all())
+    live = sum(not key.is_expired for key in keys)
+    context = {"form": form, "keys": keys, "live": live, "door": find_ssh_door()}
     return render(request, "account/ssh_keys.html", context, status=400 if form.is_bound else 200)
 
 

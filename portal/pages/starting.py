@@ -1,7 +1,7 @@
 """The starting page, /n/<id>/open: straight into a notebook that is ready; else what it waits for, phase by phase."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cached_property
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -18,8 +18,8 @@ from notebooks.environment import FAILED, PREPARING, EnvironmentState, environme
 from notebooks.phases import Phase, load_phases
 from notebooks.services import mark_opened
 from portal.app_links import link_to_notebook
+from portal.pages import job_detail
 from portal.pages.entry import signed_in
-from portal.pages.job_detail import JobDetail
 from portal.pages.job_view import took_words
 from portal.pages.notebook_view import NotebookView
 from portal.pages.notebooks import find_notebook
@@ -48,29 +48,24 @@ def open_notebook(request: HttpRequest, notebook_id: str) -> HttpResponse:
     """A visit to a ready notebook goes on to its own origin. Nothing is started by coming here.
 
     ?watch=1: the page itself goes on when it is ready (after a form, whose answer may not lead to another origin).
+    Where that form came before the environment for notebooks, the page presses Start when that is there.
     ?autostart=1: a stopped one puts the focus on Start.
     """
     view = NotebookView(find_notebook(request.user, notebook_id), request.user)
     if not view.is_own:  # admins see that it exists, and never get in
         raise NotFound()
-    page = Starting(view, autostart="autostart" in request.GET)
+    page = Starting(view, autostart="autostart" in request.GET, wanted="watch" in request.GET)
     if page.link:
         mark_opened(notebook=view.notebook)
-        if not wants_fragment(request) and "watch" not in request.GET:
+        if not wants_fragment(request) and not page.wanted:
             return HttpResponseRedirect(page.link)
     return render_page(request, "notebooks/open.html", {"page": page, "view": view}, fragment="notebooks/_open.html")
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(job_detail.Phase):
     """A phase of a start. took: how long it lasted; usual: how long it usually lasts, "" where nobody knows yet."""
 
-    words: str
-    done: bool = False
-    now: bool = False
-    fault: bool = False
-    since: datetime | None = None
-    took: str = ""
     usual: str = ""
     usual_s: float | None = None
 
@@ -83,21 +78,25 @@ class Step:
 
 
 class Starting:
-    """What stands on the page. link: the notebook's own address, "" until it answers there."""
+    """What stands on the page. link: the notebook's own address, "" until it answers there. wanted: its person has just
+    asked for it to start."""
 
-    def __init__(self, view: NotebookView, *, autostart: bool = False):
+    def __init__(self, view: NotebookView, *, autostart: bool = False, wanted: bool = False):
         self.view = view
         self.autostart = autostart
+        self.wanted = wanted
 
     @cached_property
     def link(self) -> str:
         if not self.view.is_running or self.view.is_stopping:
             return ""
         try:
-            return link_to_notebook(self.view.notebook)
+            address = link_to_notebook(self.view.notebook)
         except Unavailable as error:
             self.trouble = error_words(error)
             return ""
+        # JupyterLab chooses its first page when it starts; who comes again finds their own tabs.
+        return address + "lab" if self.view.notebook.opened_at else address
 
     trouble = ""
     """Why a running notebook cannot be opened from here."""
@@ -133,6 +132,10 @@ class Starting:
             return _("%(name)s is stopping.") % name
         if self.view.has_failed:
             return _("%(name)s could not go on.") % name
+        if self.wanted and self.is_preparing:
+            return _("%(name)s starts as soon as JupyterLab is installed.") % name
+        if self.view.start is None:
+            return _("%(name)s has not been started yet.") % name
         if not self.view.is_started:
             return _("%(name)s is stopped; its files are kept.") % name
         if self.view.is_waiting:
@@ -140,9 +143,9 @@ class Starting:
         return _("%(name)s starts; it opens by itself.") % name
 
     @cached_property
-    def detail(self) -> JobDetail | None:
+    def detail(self) -> job_detail.JobDetail | None:
         """Its newest start, for the log."""
-        return JobDetail(self.view.start, "log", "") if self.view.start else None
+        return job_detail.JobDetail(self.view.start, "log", "") if self.view.start else None
 
     @property
     def steps(self) -> list[Step]:

@@ -9,8 +9,8 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
-from accounts.models import Team, TeamRole, User
-from accounts.permissions import may
+from accounts.models import User
+from accounts.permissions import may, teams_where
 from cluster.models import Pool
 from common.errors import FieldError, Impossible, InvalidInput, PlatformError
 from common.resources import show_cpu, show_duration, show_gpu, show_memory
@@ -175,14 +175,13 @@ def _say(tone: str, words: str, more: list[str] | None = None, fixes: list[dict]
 
 def _show(request: HttpRequest, panes: Panes, verdict: Verdict, status: int = 200) -> HttpResponse:
     values = panes.shown()
-    teams = {"memberships__user": request.user, "memberships__role__in": (TeamRole.MEMBER, TeamRole.LEAD)}
     context = {
         "panes": panes,
         "verdict": verdict,
         "refused": status != 200,
         "values": values,
         "asks_other": values["gpu"] not in ASKS,
-        "teams": Team.objects.filter(**teams),
+        "teams": teams_where(request.user, "job.submit"),
         "pools": Pool.objects.filter(quotas__team__memberships__user=request.user).distinct(),
         "late": scheduler_late(),
         "code": CodePack.objects.filter(user=request.user, digest=values["code"]).first(),

@@ -2,6 +2,7 @@
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from portal.entering import find_door
@@ -16,5 +17,6 @@ TOUCH_KEYS = ("Esc", "Tab", "Ctrl+C", "Ctrl+D", "↑", "↓", "←", "→")
 def show_terminal(request: HttpRequest, name: str) -> HttpResponse:
     """name: as `find_door` takes it. Raises NotFound, Conflict where the task does not run."""
     door = find_door(request.user, name)
-    context = {"door": door, "job_id": f"job-{door.job_id}", "touch_keys": TOUCH_KEYS}
+    kind, back = ("notebook", f"nb-{door.notebook_id}") if door.notebook_id else ("job", f"job-{door.job_id}")
+    context = {"door": door, "back": back, "back_url": reverse(kind, args=[back]), "touch_keys": TOUCH_KEYS}
     return render(request, "terminal/page.html", context)

@@ -18,6 +18,7 @@ from portal.pages import (
     starting,
     submit,
     terminal,
+    webhooks,
 )
 
 urlpatterns = [
@@ -53,6 +54,7 @@ urlpatterns = [
     path("files/team/<str:name>/", files.show_team, name="files_team"),
     path("files/view", files.view_file, name="file_view"),
     path("files/content", files.download_file, name="file_content"),
+    path("files/archive", files.download_folder, name="file_archive"),
     path("files/image", files.show_image, name="file_image"),
     path("files/mkdir", files.make_folder, name="file_mkdir"),
     path("files/move", files.move_file, name="file_move"),
@@ -71,5 +73,12 @@ urlpatterns = [
     path("settings/tokens/<int:token_id>/revoke", account.revoke, name="token_revoke"),
     path("settings/ssh-keys/", ssh_keys.ssh_keys, name="ssh_keys"),
     path("settings/ssh-keys/<int:key_id>/remove", ssh_keys.remove, name="ssh_key_remove"),
+    path("settings/webhooks/", webhooks.list_webhooks, name="webhooks"),
+    path("settings/webhooks/<int:webhook_id>/", webhooks.show_webhook, name="webhook"),
+    path("settings/webhooks/<int:webhook_id>/test", webhooks.test, name="webhook_test"),
+    path("settings/webhooks/<int:webhook_id>/switch", webhooks.switch, name="webhook_switch"),
+    path("settings/webhooks/<int:webhook_id>/secret", webhooks.new_secret, name="webhook_secret"),
+    path("settings/webhooks/<int:webhook_id>/delete", webhooks.delete, name="webhook_delete"),
+    path("settings/webhooks/<int:webhook_id>/again/<int:delivery_id>", webhooks.send_again, name="webhook_again"),
     path("settings/invite/", account.invite, name="invite"),
 ]

@@ -1,11 +1,16 @@
 /* #open[data-ready="address"]: the notebook answers there, so go. It takes this page's place: Back leads to where one came
  * from, not into it again. A page that comes back from the browser's memory stays, and offers its link.
+ * #open[data-waits]: its person pressed Start before notebooks could start here; so it is pressed when they can.
  * In forms of sizes, typing another amount chooses "Other".
  */
-let gone = false;
+let gone = false, waits = false;
 
 function go() {
-  const address = document.getElementById("open")?.dataset.ready;
+  const open = document.getElementById("open");
+  const couldNot = waits;
+  waits = "waits" in (open?.dataset ?? {});
+  if (couldNot && !waits) document.getElementById("start")?.requestSubmit();
+  const address = open?.dataset.ready;
   if (!address || gone || document.hidden) return;
   gone = true;
   location.replace(address);

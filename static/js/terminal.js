@@ -21,13 +21,14 @@ let typed = [], sent = 0, taken = 0, total = 0; // pieces not yet taken, each {a
 
 function connect() {
   clearTimeout(retry);
+  socket?.close(); // one that is still being opened would take the shell from this one
   button.hidden = true;
   show(tries ? "retrying" : "connecting");
   const fresh = new WebSocket(location.origin.replace(/^http/, "ws") + host.dataset.socket);
   fresh.binaryType = "arraybuffer";
   fresh.onopen = () => fresh.send(JSON.stringify({ hello: key, shown: written, size: [term.cols, term.rows] }));
-  fresh.onmessage = ({ data }) => (typeof data === "string" ? hear(JSON.parse(data)) : write(new Uint8Array(data)));
-  fresh.onclose = ({ code }) => fresh === socket && lost(code);
+  fresh.onmessage = ({ data }) => fresh === socket && (typeof data === "string" ? hear(JSON.parse(data)) : write(new Uint8Array(data)));
+  fresh.onclose = ({ code }) => drop(fresh, code);
   socket = fresh;
 }
 
@@ -76,11 +77,19 @@ function end({ bye, detail, code }) {
   show(bye, { code }, detail);
 }
 
+/* A dead network closes a socket minutes later, if at all: it is given up as soon as the browser says "offline". */
+function drop(gone, code = 0) {
+  if (gone !== socket || gone === null) return;
+  socket = null;
+  gone.close();
+  lost(code);
+}
+
 function lost(code) {
   term.options.disableStdin = true;
   if (code >= FINAL || state.dataset.closed) {
     delete state.dataset.closed;
-    [socket, tries, button.hidden] = [null, 0, false];
+    [tries, button.hidden] = [0, false];
     return;
   }
   const wait = tries === 0 ? 1 : Math.min(LONGEST_WAIT_S, 2 ** tries);
@@ -186,6 +195,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", dress);
 host.addEventListener("keydown", (event) => event.stopPropagation()); // no key of the page's own means anything in here
 document.querySelector(".terminal-touch").addEventListener("click", touch);
 button.addEventListener("click", connect);
+window.addEventListener("offline", () => drop(socket));
 window.addEventListener("online", () => tries && connect());
 term.focus();
 connect();

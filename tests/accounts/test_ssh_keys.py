@@ -2,12 +2,15 @@
 
 import subprocess
 from base64 import b64decode, b64encode
+from datetime import timedelta
 
 import make
 import pytest
+import time_machine
+from django.utils import timezone
 
 from accounts.models import SshKey
-from accounts.ssh_keys import add_ssh_key, find_key, read_public_key, remove_ssh_key
+from accounts.ssh_keys import add_ssh_key, find_key, has_expired, read_public_key, remove_ssh_key
 from common.errors import InvalidInput, NotFound
 from common.words import field_words
 from events.models import Event
@@ -79,12 +82,26 @@ def test_a_key_belongs_to_one_person_and_its_coming_and_going_is_history():
 
 
 @pytest.mark.django_db
+def test_a_key_works_until_its_end_which_is_not_in_the_past():
+    ada, now = make.user("ada"), timezone.now()
+    with pytest.raises(InvalidInput) as refused:
+        add_ssh_key(user=ada, key=make.ssh_key(), expires_at=now)
+    error = refused.value.errors[0]
+    assert (error.pointer, error.code) == ("/expires_at", "in_the_past") and "later day" in field_words(error)
+    key = add_ssh_key(user=ada, key=make.ssh_key(), expires_at=now + timedelta(days=1))
+    assert find_key(key.fingerprint) == key and not key.is_expired
+    with time_machine.travel(now + timedelta(days=2)):
+        assert key.is_expired
+
+
+@pytest.mark.django_db
 def test_a_suspended_persons_key_and_an_expired_one_open_nothing():
     cast = make.cast()
     key = add_ssh_key(user=cast.ada, key=make.ssh_key())
     SshKey.objects.update(expires_at="2020-01-01T00:00Z")
-    assert find_key(key.fingerprint) is None
+    assert find_key(key.fingerprint) is None and has_expired(key.fingerprint)
     SshKey.objects.update(expires_at=None)
+    assert find_key(key.fingerprint) and not has_expired(key.fingerprint)
     cast.ada.suspended_at = cast.ada.joined_at
     cast.ada.save()
     assert find_key(key.fingerprint) is None

@@ -241,3 +241,11 @@ def test_the_queue_shows_other_teams_without_their_names(server, tessera):
     lines = tessera("queue").stdout.splitlines()
     assert lines[1].split()[:7] == ["dev", "1", "–", "–", "another", "queued", "1"] and max(map(width, lines)) <= 80
     assert tessera("queue", "-o", "name").stdout == "job-1\n"
+
+
+def test_a_queue_of_no_pool_is_a_wrong_name_and_not_an_empty_one(server, tessera):
+    server.on("GET /queue", (200, {"waiting": [], "active": [], "last_cycle_at": None}))
+    server.on("GET /pools", (200, {"results": [{"name": "dev"}, {"name": "train"}]}))
+    refused = tessera("queue", "--pool", "tarin")
+    assert (refused.exit_code, refused.stderr) == (3, "There is no pool tarin. There are: dev, train.\n")
+    assert tessera("queue", "--pool", "train").exit_code == 0

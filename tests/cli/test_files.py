@@ -38,6 +38,23 @@ def test_nothing_is_overwritten_unless_asked(ada, here):
     assert ada("files", "rm", "team:nlp/a", input="n\n").exit_code == 2
 
 
+def test_folders_are_made_and_names_are_changed(ada, here):
+    (here / "a").write_text("data")
+    missing = ada("files", "put", "a", "docs/")
+    assert (missing.exit_code, missing.stderr) == (3, "There is no folder docs. Make it: tessera files mkdir docs\n")
+    assert ada("files", "mkdir", "docs").stdout == "docs/ is there.\n"
+    assert ada("files", "put", "a", "docs/").stdout == "docs/a is there, 4 B.\n"
+    assert ada("files", "mv", "docs/a", "docs/b").stdout == "docs/a is now docs/b.\n"
+    assert ada("files", "ls", "docs", "-o", "name").stdout == "b\n"
+    assert ada("files", "mv", "docs/b", "team:nlp/b").exit_code == 2
+
+
+def test_places_say_how_full_they_are(ada, here):
+    assert ada("files", "places", "-o", "name").stdout == "home\nteam:nlp\n"
+    assert ada("files", "places").stdout.splitlines()[0].split() == ["PLACE", "USED", "LIMIT"]
+    assert ada("files", "ls", "team:none").exit_code == 3
+
+
 def test_after_a_break_it_goes_on_where_it_ended(ada, here, monkeypatch):
     (here / "broken.bin").write_bytes(DATA)
     whole, offsets = Client.patch, []

@@ -9,6 +9,7 @@ def a_notebook(state="stopped", **also):
         "name": "explore",
         "state": state,
         "spec": {"gpu": "1/4"},
+        "folder": "notebooks/explore",
         "stops_at": None,
         "opened_at": None,
         **also,
@@ -39,6 +40,14 @@ def test_one_that_is_not_there_is_made(here, tessera):
     assert here.of("POST /notebooks")[0][3] == b'{"name": "fresh", "gpu": "1/4"}'
 
 
+def test_one_is_renamed(here, tessera):
+    here.on("PATCH /notebooks/nb-5", (200, a_notebook(name="lab")))
+    said = tessera("nb", "rename", "explore", "lab").stdout
+    assert said == "explore is lab now (nb-5); its files stay in ~/notebooks/explore.\n"
+    assert here.of("PATCH /notebooks/nb-5")[0][3] == b'{"name": "lab"}'
+    assert tessera("nb", "rename", "none", "lab").exit_code == 3
+
+
 def test_waiting_until_it_is_ready_or_has_failed(here, tessera, monkeypatch):
     monkeypatch.setattr("cli.watching.WATCH_S", 0)
     here.on("GET /notebooks/nb-5", (200, a_notebook("starting")), (200, a_notebook("running")))
@@ -47,6 +56,12 @@ def test_waiting_until_it_is_ready_or_has_failed(here, tessera, monkeypatch):
     assert tessera("nb", "start", "explore", "--wait").exit_code == 1
     here.on("GET /notebooks/nb-5", (200, a_notebook("queued")))
     assert tessera("nb", "start", "explore", "--wait", "--timeout", "0s").exit_code == 5
+
+
+@pytest.mark.parametrize(("state", "told"), [("running", "being stopped"), ("stopped", "stopped")])
+def test_stopping_says_what_it_comes_to(here, tessera, state, told):
+    here.on("POST /notebooks/nb-5:stop", (200, a_notebook(state)))
+    assert tessera("nb", "stop", "explore").stdout == f"explore (nb-5) is {told}.\n"
 
 
 def test_opening_says_the_address(here, tessera):

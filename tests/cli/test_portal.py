@@ -73,7 +73,7 @@ def test_a_limit_of_counts_is_a_denial(ada, cast):
 def test_a_token_without_the_scope_is_denied(ada, cast, monkeypatch):
     monkeypatch.setenv("TESSERA_TOKEN", make.token(cast.ada, "jobs:read"))
     denied = ada("run", "true")
-    assert denied.exit_code == 4 and "jobs:write" in denied.stderr
+    assert denied.exit_code == 4 and "jobs:write" in denied.stderr and "/settings/tokens" in denied.stderr
 
 
 def test_an_expired_token_is_told_what_to_do(ada, cast, portal, monkeypatch):

@@ -6,6 +6,8 @@ import socket
 import pytest
 from cli_server import a_job, drop, ended
 
+from cli.credentials import keep_token
+
 PROBLEM = {
     "status": 422, "code": "impossible", "detail": "It can never run.",
     "errors": [{"pointer": "/gpu", "code": "too_large", "detail": "no node has 9 GPUs."},
@@ -82,7 +84,34 @@ def test_every_refusal_has_its_exit_code(server, tessera, status, code, exit_cod
     server.on("GET /jobs/job-1", (status, {"status": status, "code": code, "detail": "The reason."}))
     result = tessera("why", "job-1")
     assert result.exit_code == exit_code
-    assert result.stderr.startswith("The reason.\n")
+    named = "job-1: " if status == 404 else ""
+    assert result.stderr.startswith(f"{named}The reason.\n")
+
+
+def test_what_is_not_found_is_named(server, tessera):
+    assert tessera("logs", "9").stderr == "job-9: No.\n"
+    assert tessera("files", "ls", "data/a b").stderr == "data/a b: No.\n"
+
+
+def test_signing_in_is_no_remedy_for_a_token_of_the_environment(server, tessera, monkeypatch):
+    server.on("GET /jobs", (401, {"status": 401, "code": "bad_token", "detail": "It is unknown."}))
+    told = tessera("ps")
+    assert told.exit_code == 4 and "It stands in TESSERA_TOKEN: set that" in told.stderr
+    monkeypatch.delenv("TESSERA_TOKEN")
+    keep_token(server.url, "tes_old")
+    assert tessera("ps").stderr.endswith(
+        f"Make a token at {server.url}/settings/tokens and run: tessera login {server.url}\n"
+    )
+
+
+@pytest.mark.parametrize(("version", "older"), [("9.0.0", "this command"), ("0.0.9", "the platform")])
+def test_another_version_is_named_where_an_answer_is_not_understood(server, tessera, version, older):
+    server.on("GET /version", (200, {"version": version, "api": "1"}))
+    server.on("GET /jobs", (200, {"jobs": []}))
+    for command, exit_code in (("ps", 6), ("free", 3)):
+        told = tessera(command)
+        assert told.exit_code == exit_code and f"{older} is the older" in told.stderr
+    assert "Authorization" not in server.of("GET /version")[0][2]
 
 
 def test_an_address_that_is_no_platform_is_said_so(server, tessera):
@@ -112,7 +141,7 @@ def test_what_a_server_writes_cannot_steer_the_terminal(server, tessera):
     shown = tessera("ps", "--last", "0").stdout
     assert "\x1b" not in shown and "\u202e" not in shown and shown.count("\n") == 2
     refused = tessera("why", "job-9").stderr
-    assert refused == "No \ufffd[2Jx\ufffdgnp root\n"
+    assert refused == "job-9: No \ufffd[2Jx\ufffdgnp root\n"
 
 
 def test_every_page_of_a_list_is_read(server, tessera):

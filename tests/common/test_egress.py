@@ -2,12 +2,19 @@
 
 import ipaddress
 import socket
+import ssl
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from common import egress
 from common.egress import check_url, is_public, post, read_url
@@ -116,9 +123,58 @@ def test_a_certificate_that_is_none_is_refused():
     assert not seen
 
 
+def test_a_certificate_is_judged_by_the_name_and_the_connection_goes_to_the_judged_address(monkeypatch, tmp_path):
+    """The name reaches the server (SNI), so that it shows the right certificate, though the address was dialled."""
+    certificate = write_certificate(tmp_path, "hook.example")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    real = socket.getaddrinfo
+    told = [(2, 1, 6, "", ("127.0.0.1", 0))]
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda host, *args, **named: told if host.endswith(".example") else real(host, *args)
+    )
+    names = []
+    with server(200, certificate=certificate, names=names) as (port, seen):
+        assert post(f"https://hook.example:{port}/", b"{}", {}, LOOPBACK).status == 200
+        assert post(f"https://other.example:{port}/", b"{}", {}, LOOPBACK).error == "tls"
+    assert names == ["hook.example", "other.example"] and len(seen) == 1
+
+
+def test_of_a_long_answer_no_more_is_read_than_allowed():
+    with server(200, endless=True) as (port, seen):
+        began = time.monotonic()
+        assert post(f"http://127.0.0.1:{port}/", b"", {}, LOOPBACK).status == 200
+    assert time.monotonic() - began < egress.WITHIN_S and seen[0][0] == "/"
+    assert seen[1] < 32 * 1024 * 1024  # 64 KiB and what the sockets hold between the two
+
+
+def write_certificate(folder, name):
+    """Key and self-signed certificate of a host name, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    file = folder / "certificate.pem"
+    forms = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    file.write_bytes(key.private_bytes(*forms) + made.public_bytes(Encoding.PEM))
+    return file
+
+
 @contextmanager
-def server(status, location="", trickle=False):
-    """(port, what it was asked: [(path, headers, body)])."""
+def server(status, location="", trickle=False, endless=False, certificate=None, names=None):
+    """(port, what it was asked: [(path, headers, body)]). endless: then how much was written until it was cut off.
+
+    certificate: by HTTPS with it; names: gets the names that clients ask for.
+    """
     seen = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -132,6 +188,15 @@ def server(status, location="", trickle=False):
             if location:
                 self.send_header("Location", location)
             self.end_headers()
+            if endless:
+                self._write_on()
+
+        def _write_on(self):
+            written = 0
+            with suppress(OSError):
+                while written < 1024**3:
+                    written += self.wfile.write(b"x" * 65536)
+            seen.append(written)
 
         def _trickle(self):
             try:
@@ -145,6 +210,11 @@ def server(status, location="", trickle=False):
             pass
 
     http = HTTPServer(("127.0.0.1", 0), Handler)
+    if certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        context.sni_callback = lambda _socket, name, _context: names.append(name)
+        http.socket = context.wrap_socket(http.socket, server_side=True)
     thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

@@ -8,9 +8,8 @@ import uuid
 
 import pytest
 
-from bench.stack import Stack, running_stack
+from bench.stack import ENDED, Stack, running_stack
 
-ENDED = ("succeeded", "failed", "cancelled")
 SMALL = {"cpu": "50m", "memory": "128MiB"}
 
 
@@ -24,11 +23,7 @@ def stack():
 def nothing_runs_on(stack):
     """Each test leaves the cards as it found them."""
     yield
-    jobs = stack.api("GET", "/jobs?state=queued,starting,running")["results"]
-    for job in jobs:
-        stack.api("POST", f"/jobs/{job['id']}:stop")
-    for job in jobs:
-        stack.wait_for(job["id"], *ENDED)
+    stack.end_jobs()
 
 
 def submit(stack: Stack, run: str = "sleep 60", **spec) -> str:

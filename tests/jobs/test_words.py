@@ -32,6 +32,8 @@ from jobs.words import end_words, wait_words
             {"code": "team_limit", "params": {"resource": "gpu_milli", "used": 500, "limit": 500, "ask": 250}},
             "the team is at its limit of GPUs: ½ of ½ used, and it asks for ¼",
         ),
+        ({"code": "ahead_in_queue", "params": {"n": 2}}, "2 jobs ahead of it need the same resources first"),
+        ({"code": "ahead_in_queue", "params": {"n": 1}}, "one job ahead of it needs the same resources first"),
         ({"code": "held", "params": {"who": "ada"}}, "held by ada"),
         ({"code": "from_the_future", "params": {}}, "the scheduler has not looked at it yet"),
     ],

@@ -1,5 +1,7 @@
 """What a person does to notebooks, and what the clock does."""
 
+import os
+import time
 from datetime import timedelta
 
 import make
@@ -8,7 +10,8 @@ from django.utils import timezone
 
 from common.errors import Conflict, InvalidInput, NameTaken, NotPermitted, QuotaExceeded, Unavailable
 from events.models import Event, Notice
-from jobs.models import Job, JobKind
+from files.shelves import find_shelf
+from jobs.models import Job, JobKind, Task
 from jobs.states import TaskState
 from notebooks.environment import READY, environment_path
 from notebooks.models import Notebook
@@ -24,7 +27,8 @@ from notebooks.services import (
     stop_notebook,
 )
 from notebooks.states import NotebookState, derive_state
-from notebooks.tasks import keep_time, mark_ready
+from notebooks.tasks import keep_time, mark_ready, sweep
+from runtimes.places import place_path
 from scheduler.reconcile import build_task_spec
 
 pytestmark = pytest.mark.django_db
@@ -35,6 +39,7 @@ def environment(settings, tmp_path):
     settings.TESSERA_DATA, settings.TESSERA_FILES = tmp_path, tmp_path / "files"
     environment_path(tmp_path).mkdir(parents=True)
     (environment_path(tmp_path) / READY).touch()
+    settings.TESSERA_FILES.mkdir()
 
 
 @pytest.fixture
@@ -70,6 +75,7 @@ def test_a_notebook_runs_as_an_interactive_job_that_only_its_answer_makes_ready(
     mark_ready(explore, explore.task)
     assert Notebook.objects.get(pk=explore.pk).state == NotebookState.RUNNING
     assert verbs(explore) == ["created", "started", "ready"]
+    assert [(one.kind, one.label) for one in Notice.objects.all()] == [("job_started", explore.public_id)]
 
 
 def test_what_its_job_did_is_its_state():
@@ -231,10 +237,15 @@ def test_it_is_opened_once_for_each_start(cast):
     assert first and Notebook.objects.get(pk=explore.pk).opened_at == first
 
 
-def test_presets_are_slices_of_what_the_team_may_hold(cast):
-    offered = presets_for(cast.ada)
-    assert {(preset.pool, preset.gpu) for preset in offered} >= {("dev", "1/4"), ("dev", "1"), ("train", "1")}
-    assert ("train", "1/4") not in {(preset.pool, preset.gpu) for preset in offered}
+def test_presets_go_on_with_the_last_notebook_of_their_size(cast):
+    create_notebook(user=cast.ada, name="old", gpu="1/4")
+    explore = create_notebook(user=cast.ada, name="explore", gpu="1/4")
+    assert {preset.gpu: preset.notebook for preset in presets_for(cast.ada)} == {
+        "1/4": explore,
+        "1/2": None,
+        "1": None,
+        "0": None,
+    }
     assert presets_for(make.user("zoe")) == []
 
 
@@ -257,3 +268,81 @@ def test_a_job_of_before_the_new_keys_still_runs(cast):
     Job.objects.filter(pk=job.pk).update(spec=old)
     [task] = make.start(Job.objects.get(pk=job.pk))
     assert build_task_spec(task).mounts == ()
+
+
+def test_a_new_name_counts_at_once_and_moves_no_files(cast):
+    explore = run(create_notebook(user=cast.ada, name="explore", gpu="0"))
+    lab = change_notebook(actor=cast.ada, notebook=explore, name="lab")
+    assert (lab.name, lab.folder, lab.state) == ("lab", "notebooks/explore", "RUNNING")
+    told = Event.objects.get(kind="notebook", verb="changed").params
+    assert (told["from"], told["to"]) == ({"name": "explore"}, {"name": "lab"})
+
+
+def test_no_two_notebooks_share_a_folder(cast):
+    explore = create_notebook(user=cast.ada, name="explore", gpu="0")
+    change_notebook(actor=cast.ada, notebook=explore, name="lab")
+    again, copy = (create_notebook(user=cast.ada, name=name, gpu="0") for name in ("explore", "explore-2"))
+    assert [again.folder, copy.folder] == ["notebooks/explore-2", "notebooks/explore-2-2"]
+    with pytest.raises(NameTaken):
+        change_notebook(actor=cast.ada, notebook=explore, name="explore")
+
+
+def test_only_its_owner_renames_it(cast):
+    explore = create_notebook(user=cast.ada, name="explore", gpu="0")
+    for stranger in (cast.bob, cast.eve, make.admin()):
+        with pytest.raises(NotPermitted):
+            change_notebook(actor=stranger, notebook=explore, name="mine")
+
+
+@pytest.fixture
+def old(settings):
+    """The environment of an older version, beside one that has been ready for two hours."""
+    path = environment_path(settings.TESSERA_DATA).with_name("0123456789ab")
+    path.mkdir()
+    (path / READY).touch()
+    two_hours_ago = time.time() - 7200
+    os.utime(environment_path(settings.TESSERA_DATA) / READY, (two_hours_ago, two_hours_ago))
+    return path
+
+
+def test_an_old_environment_goes_once_nothing_runs_from_it(cast, old, settings):
+    explore = run(create_notebook(user=cast.ada, name="explore", gpu="0"))
+    Task.objects.update(assigned_at=timezone.now() - timedelta(hours=3))
+    sweep()
+    assert old.exists()
+    make.move(explore.task, TaskState.SUCCEEDED, "completed", exit_code=0)
+    run(create_notebook(user=cast.ada, name="of-today", gpu="0"))
+    sweep()
+    assert not old.exists() and environment_path(settings.TESSERA_DATA).exists()
+
+
+@pytest.mark.parametrize("ready", [None, 0])
+def test_an_old_environment_stays_until_the_new_one_has_settled(old, settings, ready):
+    stamp = environment_path(settings.TESSERA_DATA) / READY
+    stamp.unlink() if ready is None else stamp.touch()
+    sweep()
+    assert old.exists()
+
+
+@pytest.mark.parametrize("with_files", [True, False])
+def test_its_folder_goes_only_where_that_was_said(cast, settings, with_files):
+    explore = create_notebook(user=cast.ada, name="explore", gpu="0")
+    shelf = find_shelf(cast.ada, "home")
+    for name in ("", "/explore", "/explore/runs", "/other"):
+        shelf.store.make_folder(f"notebooks{name}")
+    home = place_path(settings.TESSERA_FILES, shelf.place)
+    (home / "notebooks/explore/runs/log").write_text("x")
+    (home / "notebooks/explore/away").symlink_to(home / "notebooks/other")
+    change_notebook(actor=cast.ada, notebook=explore, name="lab")
+    delete_notebook(actor=cast.ada, notebook=explore, confirm="lab", with_files=with_files)
+    assert (home / "notebooks/explore").exists() is not with_files
+    assert (home / "notebooks/other").exists() and not Notebook.objects.live().exists()
+    assert Event.objects.get(kind="notebook", verb="deleted").params["with_files"] is with_files
+
+
+def test_an_admin_deletes_a_notebook_and_never_its_files(cast):
+    explore = create_notebook(user=cast.ada, name="explore", gpu="0")
+    with pytest.raises(NotPermitted):
+        delete_notebook(actor=make.admin(), notebook=explore, confirm="explore", with_files=True)
+    delete_notebook(actor=make.admin("root2"), notebook=explore, confirm="explore", with_files=False)
+    assert not Notebook.objects.live().exists()

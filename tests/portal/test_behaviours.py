@@ -14,7 +14,6 @@ import pytest
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 from django.conf import settings
-from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.db import connections
 from playwright.sync_api import expect
 
@@ -96,11 +95,7 @@ def cast(portal, chromium):
 @pytest.fixture
 def session(cast) -> str:
     """A session of ada's."""
-    store = import_module(settings.SESSION_ENGINE).SessionStore()
-    store[SESSION_KEY], store[BACKEND_SESSION_KEY] = str(cast.ada.pk), settings.AUTHENTICATION_BACKENDS[0]
-    store[HASH_SESSION_KEY] = cast.ada.get_session_auth_hash()
-    elsewhere(store.create)
-    return store.session_key
+    return elsewhere(make.session, cast.ada)
 
 
 @pytest.fixture

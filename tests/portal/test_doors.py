@@ -1,33 +1,30 @@
 """Every door of the portal, knocked at by a visitor, by eve the stranger, and by a token that may do nothing.
 
-DOORS is the whole truth about who gets in: a route of the URL resolver, a method of the API or a websocket without a
-line here fails. The world behind the doors is ada's: her running job, its task, her token; eve is in another team.
+DOORS is the whole truth about who gets in: a route of the URL resolver or a method of the API without a line here
+fails; test_socket_doors has the websockets, gateway/test_app_doors the hosts of people's apps. The world behind the
+doors is ada's: her running job, its task, her token; eve is in another team, bob leads hers.
 """
 
-import json
-from importlib import import_module
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 import make
 import pytest
-from asgiref.sync import sync_to_async
-from channels.auth import AuthMiddlewareStack
-from channels.routing import URLRouter
-from channels.testing import WebsocketCommunicator
 from django.conf import settings as django_settings
-from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
-from django.db import connections
+from django.core.signals import request_finished
+from django.db import close_old_connections, transaction
 from django.test import Client
 from django.urls import get_resolver, reverse
+from django.utils import timezone
 
-from accounts.models import ApiToken
+from accounts.models import ApiToken, User, digest_of
+from accounts.services import SCOPES, revoke_token
 from accounts.ssh_keys import add_ssh_key
 from files.models import Upload
 from jobs.models import Job
+from jobs.upstream import upstream_secret
 from notebooks.services import create_notebook
-from portal.gateway.routing import websocket_urls as terminal_urls
-from portal.live.routing import websocket_urls as live_urls
+from portal.api.permissions import ANYBODY, SIGNED_IN
 
 SIGN_IN = 302  # to the sign-in page, and back afterwards
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -72,6 +69,7 @@ API = {
     ("api-webhook", "PATCH"): (401, 404, 403),
     ("api-webhook", "DELETE"): (401, 404, 403),
     ("api-webhook-secret", "POST"): (401, 404, 403),
+    ("api-webhook-test", "POST"): (401, 404, 403),
     ("api-deliveries", "GET"): (401, 404, 403),
     ("api-redeliver", "POST"): (401, 404, 403),
     ("api-codes", "POST"): (401, 415, 403),
@@ -79,6 +77,7 @@ API = {
     ("api-files", "GET"): (401, 200, 403),
     ("api-file-places", "GET"): (401, 200, 403),
     ("api-file-content", "GET"): (401, 400, 403),
+    ("api-file-archive", "GET"): (401, 200, 403),
     ("api-file-content", "DELETE"): (401, 400, 403),
     ("api-file-move", "POST"): (401, 400, 403),
     ("api-file-mkdir", "POST"): (401, 400, 403),
@@ -136,6 +135,7 @@ PAGES = {
     ("files_team", "GET"): (SIGN_IN, 404, SIGN_IN),
     ("file_view", "GET"): (SIGN_IN, 404, SIGN_IN),
     ("file_content", "GET"): (SIGN_IN, 409, SIGN_IN),
+    ("file_archive", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("file_image", "GET"): (SIGN_IN, 409, SIGN_IN),
     ("file_mkdir", "POST"): (SIGN_IN, 302, SIGN_IN),
     ("file_move", "POST"): (SIGN_IN, 302, SIGN_IN),
@@ -161,6 +161,15 @@ PAGES = {
     ("notices_read", "POST"): (SIGN_IN, 302, SIGN_IN),
     ("notifications", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("notifications", "POST"): (SIGN_IN, 302, SIGN_IN),
+    ("webhooks", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("webhooks", "POST"): (SIGN_IN, 400, SIGN_IN),
+    ("webhook", "GET"): (SIGN_IN, 404, SIGN_IN),
+    ("webhook", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("webhook_test", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("webhook_switch", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("webhook_secret", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("webhook_delete", "POST"): (SIGN_IN, 404, SIGN_IN),
+    ("webhook_again", "POST"): (SIGN_IN, 404, SIGN_IN),
     ("invite", "GET"): (SIGN_IN, 403, SIGN_IN),
     ("invite", "POST"): (SIGN_IN, 403, SIGN_IN),
 }
@@ -168,7 +177,6 @@ DOORS = API | PAGES
 # The whole console is for admins and auditors: everybody else is sent away at every address of it.
 CONSOLE = "admin:"
 CONSOLE_WAYS = {"/sign-in/", "/", "/console/", "/console/login/", "/settings/password/"}  # each asks again
-SOCKETS = {"live": (4401, "open", 4401), "terminal": (4401, 4404, 4401)}
 
 KNOCKERS = ("anonymous", "stranger", "token without scope")
 
@@ -187,18 +195,31 @@ def routes():
 
 
 PLAIN = [name for name, _ in routes() if not name.startswith(CONSOLE)]
+SCOPED = [
+    name
+    for name, pattern in routes()
+    if name.startswith("api-") and not {SIGNED_IN, ANYBODY} & set(pattern.callback.view_class.scopes.values())
+]
+# By what is in their address: a team's jobs are the lead's too.
+OF_ADA_ALONE = [
+    name
+    for name, pattern in routes()
+    if name == "terminal"
+    or {"notebook_id", "token_id", "key_id", "upload_id", "webhook_id"} & set(pattern.pattern.regex.groupindex)
+]
+
+
+@pytest.fixture(scope="module")
+def built(django_db_setup, django_db_blocker):
+    """One world for all doors: each test's own transaction lies within this one and leaves it as it was."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        yield build_world()
+        transaction.set_rollback(True)
 
 
 @pytest.fixture
-def world(db):
-    return build_world()
-
-
-@pytest.fixture
-async def committed_world(transactional_db):
-    """For the socket, which reads in another thread; its connection would keep the test database from going."""
-    yield await sync_to_async(build_world)()
-    await sync_to_async(connections.close_all)()
+def world(built, db):
+    return built
 
 
 def build_world():
@@ -213,7 +234,20 @@ def build_world():
     cast.token = ApiToken.objects.get()
     ApiToken.objects.update(scopes=[])
     cast.key = add_ssh_key(user=cast.ada, key=make.ssh_key(), name="secret-plan")
+    cast.gone = make.user("gone", cast.nlp)
+    cast.dead = dead_tokens(cast)
+    cast.tokens = {"stranger": make.token(cast.eve), "lead": make.token(cast.bob), "token without scope": cast.secret}
+    User.objects.filter(pk=cast.gone.pk).update(suspended_at=timezone.now())
     return cast
+
+
+def dead_tokens(cast):
+    """What may be sent as a token and is none: {what it is: the secret}."""
+    dead = {"revoked": make.token(cast.ada), "expired": make.token(cast.ada), "of a suspended": make.token(cast.gone)}
+    revoked, expired = (ApiToken.objects.get(digest=digest_of(dead[name])) for name in ("revoked", "expired"))
+    revoke_token(user=cast.ada, token_id=revoked.pk)
+    ApiToken.objects.filter(pk=expired.pk).update(expires_at="2020-01-01T00:00Z")
+    return {**dead, "of a running task": upstream_secret(cast.task.uuid), "made up": "tes_nothing"}
 
 
 def address(name, world):
@@ -240,16 +274,26 @@ def parts_of(pattern):
 
 
 def knock(who, world, method, path):
-    client, headers = Client(), {"Origin": django_settings.TESSERA_PUBLIC_URL}
-    if who == "stranger":
-        client.force_login(world.eve)
-    elif who == "token without scope":
-        headers["Authorization"] = f"Bearer {world.secret}"
-    body = "{}" if path.startswith("/api/") else ""
-    kind = "application/json" if path.startswith("/api/") else "application/x-www-form-urlencoded"
-    if path.startswith("/api/") and who == "stranger":  # csrf is another test's subject: eve comes with her own token
-        client, headers = Client(), {"Authorization": f"Bearer {make.token(world.eve)}"}
-    return client.generic(method, path, body, content_type=kind, headers=headers)
+    """As the API is called by programs and the pages by browsers: eve and the lead come with their own."""
+    people = {"stranger": world.eve, "lead": world.bob}
+    if path.startswith("/api/") or who not in people:
+        return call(method, path, world.tokens.get(who))
+    client = Client()
+    client.force_login(people[who])
+    return call(method, path, None, client)
+
+
+def call(method, path, token, client=None):
+    headers = {"Origin": django_settings.TESSERA_PUBLIC_URL}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    body, kind = ("{}", "application/json") if path.startswith("/api/") else ("", "application/x-www-form-urlencoded")
+    answer = (client or Client()).generic(method, path, body, content_type=kind, headers=headers)
+    if answer.streaming:  # nobody reads it: what it holds open is given back, but for this test's own connection
+        request_finished.disconnect(close_old_connections)
+        answer.close()
+        request_finished.connect(close_old_connections)
+    return answer
 
 
 def test_every_route_has_a_line():
@@ -289,6 +333,44 @@ def test_a_method_without_a_line_is_refused(world, name):
             assert answer.status_code in {404, 405}, f"{method} {name}"
 
 
+@pytest.mark.parametrize("name", OF_ADA_ALONE)
+def test_what_is_adas_alone_is_as_unknown_to_the_lead_of_her_team(world, name):
+    for (route, method), (_visitor, stranger, _token) in DOORS.items():
+        if route == name:
+            answer = knock("lead", world, method, address(name, world))
+            assert answer.status_code == stranger, f"{method} {name}"
+            assert_nothing_of_adas(answer, "lead", world, address(name, world))
+
+
+@pytest.mark.parametrize("name", [name for name in PLAIN if name.startswith("api-")])
+def test_no_dead_token_opens_anything_of_the_api(world, name):
+    for route, method in API:
+        if route == name:
+            for what, secret in world.dead.items():
+                answer = call(method, address(name, world), secret)
+                assert (answer.status_code, answer.json()["code"]) == (401, "bad_token"), f"{what}: {method} {name}"
+
+
+@pytest.mark.parametrize("name", SCOPED)
+def test_a_token_needs_the_scope_of_a_door_and_no_other(world, name):
+    for method, needed in dict(routes())[name].callback.view_class.scopes.items():
+        without, alone = make.token(world.ada, *set(SCOPES) - set(needed)), make.token(world.ada, *needed)
+        refused, answer = (call(method, address(name, world), token) for token in (without, alone))
+        assert (refused.status_code, refused.json()["code"]) == (403, "missing_scope"), f"{method} {name}"
+        assert refused.json()["params"]["scope"] in needed
+        assert answer.status_code not in {401, 403, 500}, f"{method} {name}"
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_the_session_of_a_suspended_person_is_nobodys(world, name):
+    client = Client()
+    client.force_login(world.gone)
+    for (route, method), (visitor, *_others) in DOORS.items():
+        if route == name:
+            answer = call(method, address(name, world), None, client)
+            assert answer.status_code == visitor, f"{method} {name}"
+
+
 def assert_nothing_of_adas(answer, who, world, path):
     """To sign in is a way back to this address; and no answer at all holds what is ada's alone."""
     if answer.status_code == SIGN_IN and who != "stranger":
@@ -323,49 +405,3 @@ def console_address(name):
 def _labels(pattern):
     """The app labels that the console's index route takes, out of its regular expression."""
     return pattern.pattern.regex.pattern.split("(?P<app_label>")[1].split(")")[0].split("|")
-
-
-async def test_every_socket_has_a_line_and_opens_for_whom_it_says(committed_world):
-    websocket_urls = [*live_urls, *terminal_urls]
-    world, application = committed_world, AuthMiddlewareStack(URLRouter(websocket_urls))
-    assert {pattern.name for pattern in websocket_urls} == set(SOCKETS)
-    for pattern in websocket_urls:
-        for who, expected in zip(KNOCKERS, SOCKETS[pattern.name], strict=True):
-            headers = await sync_to_async(socket_headers)(who, world)
-            path = str(pattern.pattern).replace("<str:name>", world.job.public_id)
-            assert await dial(application, f"/{path}", headers) == expected, who
-    foreign = [(b"origin", b"https://evil.example")]
-    for path in ("/live", f"/terminal/{world.job.public_id}"):
-        assert await dial(application, path, foreign) == "refused"
-
-
-def socket_headers(who, world):
-    headers = [(b"origin", django_settings.TESSERA_PUBLIC_URL.encode())]
-    if who == "token without scope":
-        headers.append((b"authorization", f"Bearer {world.secret}".encode()))
-    if who == "stranger":
-        headers.append((b"cookie", f"{django_settings.SESSION_COOKIE_NAME}={session_of(world.eve)}".encode()))
-    return headers
-
-
-def session_of(person):
-    store = import_module(django_settings.SESSION_ENGINE).SessionStore()
-    store[SESSION_KEY], store[BACKEND_SESSION_KEY] = str(person.pk), django_settings.AUTHENTICATION_BACKENDS[0]
-    store[HASH_SESSION_KEY] = person.get_session_auth_hash()
-    store.create()
-    return store.session_key
-
-
-async def dial(application, path, headers):
-    """ "open", "refused" before it was accepted, or the code with which it was closed."""
-    socket = WebsocketCommunicator(application, path, headers=headers)
-    accepted, _ = await socket.connect()
-    if not accepted:
-        return "refused"
-    while True:
-        said = await socket.receive_output()
-        if said["type"] == "websocket.close":
-            return said["code"]
-        if "now" in json.loads(said["text"]):
-            await socket.disconnect()
-            return "open"

@@ -7,11 +7,11 @@ from django.utils import timezone
 from accounts.models import Membership, User
 from common.errors import Conflict, NotFound
 from events.models import Event
+from jobs.access import the_access
 from jobs.models import Job
 from jobs.states import TaskState
 from notebooks.models import Notebook
-from portal import entering
-from portal.entering import Door, find_door, record_session, still_open
+from portal.entering import Door, find_door, record_session, why_closed
 from portal.pages.history import history_of
 
 pytestmark = pytest.mark.django_db
@@ -43,7 +43,7 @@ def test_nobody_else_can_tell_it_from_none(world, job, task, who):
     person = make.admin() if who == "root" else getattr(world, who)
     with pytest.raises(NotFound):
         find_door(person, job.public_id)
-    assert not still_open(person.pk, task.uuid.hex)
+    assert why_closed(person.pk, task.uuid.hex)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_an_ended_job_says_that_it_does_not_run(world, job, task):
     make.move(task, TaskState.SUCCEEDED, "completed", exit_code=0)
     with pytest.raises(Conflict):
         find_door(world.ada, job.public_id)
-    assert not still_open(world.ada.pk, task.uuid.hex)
+    assert why_closed(world.ada.pk, task.uuid.hex)
 
 
 @pytest.fixture
@@ -103,24 +103,26 @@ def test_a_stopped_notebook_says_that_it_does_not_run(world):
 def test_a_session_in_a_notebook_is_in_the_notebooks_history(world, notebook, task):
     record_session(door=find_door(world.ada, "sketches"), kind="ssh", seconds=3)
     assert Event.objects.get(verb="left").label == notebook.public_id
+    assert history_of(notebook.job, notebook)[0].words == "Left SSH after 3s"
+    assert "Left SSH after 3s" not in [line.words for line in history_of(notebook.job)]
 
 
 def test_a_task_that_stops_keeps_its_sessions_and_takes_no_new_one(world, job, task):
     make.move(task, TaskState.STOPPING)
-    assert still_open(world.ada.pk, task.uuid.hex)
+    assert not why_closed(world.ada.pk, task.uuid.hex)
     with pytest.raises(Conflict):
         find_door(world.ada, job.public_id)
 
 
 def test_who_is_suspended_may_not_stay(world, task):
-    assert still_open(world.ada.pk, task.uuid.hex)
+    assert not why_closed(world.ada.pk, task.uuid.hex)
     User.objects.filter(pk=world.ada.pk).update(suspended_at=timezone.now())
-    assert not still_open(world.ada.pk, task.uuid.hex)
+    assert why_closed(world.ada.pk, task.uuid.hex)
 
 
 def test_who_left_the_team_may_not_stay(world, job, task):
     Membership.objects.filter(user=world.ada).delete()
-    assert not still_open(world.ada.pk, task.uuid.hex)
+    assert why_closed(world.ada.pk, task.uuid.hex)
     with pytest.raises(NotFound):
         find_door(world.ada, job.public_id)
 
@@ -142,9 +144,9 @@ def test_a_session_is_in_the_jobs_history_with_its_length(world, job, task):
 
 def test_the_access_is_loaded_once_by_its_name(settings):
     settings.TESSERA_ACCESS, settings.TESSERA_RUNTIME_OPTIONS = "types.SimpleNamespace", {"data_dir": "here"}
-    entering.the_access.cache_clear()
+    the_access.cache_clear()
     try:
-        assert entering.the_access().data_dir == "here"
-        assert entering.the_access() is entering.the_access()
+        assert the_access().data_dir == "here"
+        assert the_access() is the_access()
     finally:
-        entering.the_access.cache_clear()
+        the_access.cache_clear()

@@ -7,12 +7,10 @@ import sys
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 
 import make
 import pytest
 from django.conf import settings
-from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.db import connections
 from playwright.sync_api import expect
 
@@ -67,20 +65,12 @@ def _wait_for(url):
             time.sleep(0.1)
 
 
-def session_of(person):
-    store = import_module(settings.SESSION_ENGINE).SessionStore()
-    store[SESSION_KEY], store[BACKEND_SESSION_KEY] = str(person.pk), settings.AUTHENTICATION_BACKENDS[0]
-    store[HASH_SESSION_KEY] = person.get_session_auth_hash()
-    store.create()
-    return store.session_key
-
-
 @pytest.fixture
 def page(chromium, portal):
     """ada's browser on her home. Whatever the CSP refuses or a script throws fails the test."""
     cast = elsewhere(make.cast)
     context = chromium.new_context(base_url=portal[0], viewport={"width": 1280, "height": 900})
-    session = elsewhere(session_of, cast.ada)
+    session = elsewhere(make.session, cast.ada)
     context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": portal[0]}])
     page, wrong = context.new_page(), []
     page.on("console", lambda message: wrong.append(message.text) if "Content Security" in message.text else None)

@@ -13,7 +13,6 @@ from channels.layers import get_channel_layer
 from channels.routing import URLRouter
 from channels.testing import WebsocketCommunicator
 from django.conf import settings
-from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.db import connections
 from django.utils import timezone
 
@@ -54,14 +53,6 @@ def running(world):
     return make.start(job)[0]
 
 
-def session_of(person: User) -> str:
-    store = import_module(settings.SESSION_ENGINE).SessionStore()
-    store[SESSION_KEY], store[BACKEND_SESSION_KEY] = str(person.pk), settings.AUTHENTICATION_BACKENDS[0]
-    store[HASH_SESSION_KEY] = person.get_session_auth_hash()
-    store.create()
-    return store.session_key
-
-
 def dial(session: str = "", origin: str = ORIGIN, cookies: str = "") -> WebsocketCommunicator:
     cookie = cookies or f"{settings.SESSION_COOKIE_NAME}={session}"
     headers = [(b"origin", origin.encode()), (b"cookie", cookie.encode())]
@@ -71,7 +62,7 @@ def dial(session: str = "", origin: str = ORIGIN, cookies: str = "") -> Websocke
 @asynccontextmanager
 async def listening(person: User):
     """An open socket of `person`, past its first heartbeat."""
-    socket = dial(await sync_to_async(session_of)(person))
+    socket = dial(await sync_to_async(make.session)(person))
     assert (await socket.connect(PATIENCE_S))[0]
     assert "now" in await socket.receive_json_from(PATIENCE_S)
     yield socket
@@ -91,7 +82,7 @@ async def next_with(socket: WebsocketCommunicator, key: str) -> dict:
 @pytest.mark.parametrize("origin", ["", "null", "http://localhost", "https://localhost:8470", "http://localhost:8471",
                                     "http://a.localhost:8470", "http://127.0.0.1:8470"])  # fmt: skip
 async def test_only_our_own_origin_may_open_the_socket(world, origin):
-    socket = dial(await sync_to_async(session_of)(world.ada), origin=origin)
+    socket = dial(await sync_to_async(make.session)(world.ada), origin=origin)
     assert not (await socket.connect(PATIENCE_S))[0]
 
 
@@ -102,7 +93,7 @@ async def test_an_anonymous_visitor_is_told_that_nobody_is_signed_in():
 
 
 async def test_a_second_session_cookie_is_refused(world):
-    key = await sync_to_async(session_of)(world.ada)
+    key = await sync_to_async(make.session)(world.ada)
     name = settings.SESSION_COOKIE_NAME
     socket = dial(cookies=f"{name}={key}; {name}={key}")
     assert not (await socket.connect(PATIENCE_S))[0]
@@ -149,7 +140,7 @@ async def test_the_socket_closes_when_its_person_may_no_longer_hear_the_same(wor
 
 
 async def test_a_recheck_closes_at_once_after_sign_out(world):
-    key = await sync_to_async(session_of)(world.ada)
+    key = await sync_to_async(make.session)(world.ada)
     socket = dial(key)
     await socket.connect(PATIENCE_S)
     await socket.receive_json_from(PATIENCE_S)

@@ -3,8 +3,9 @@
 import hashlib
 import hmac
 import json
+import socket
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import make
@@ -14,11 +15,13 @@ from django.db.models.functions import Now
 
 from accounts.models import Membership
 from accounts.services import suspend_person
-from accounts.webhooks import change_webhook, create_webhook, disable_webhook
+from accounts.webhooks import change_webhook, create_webhook, disable_webhook, try_webhook
+from common.errors import Conflict
 from events.models import Delivery, Event, Notice, Webhook
 from events.outgoing import PAUSES_S
 from jobs.states import TaskState
-from portal.tasks import send
+from portal.notice_words import view_notice
+from portal.tasks import AT_ONCE, send
 
 pytestmark = pytest.mark.django_db
 
@@ -60,6 +63,7 @@ def test_a_receiver_that_fails_gets_it_again_with_the_same_event_id(cast, receiv
     assert (Delivery.objects.get().status, Delivery.objects.get().error) == (500, "refused")
     receiver.status = 200
     Delivery.objects.update(due_at=Now())
+    Webhook.objects.update(rests_until=None)
     send()
     ids = {json.loads(body)["id"] for _, body in receiver.got}
     assert len(receiver.got) == 2 and len(ids) == 1 and Delivery.objects.get().attempts == 2
@@ -75,6 +79,7 @@ def test_after_a_day_of_failing_it_is_switched_off_and_the_leads_are_told(cast, 
     assert webhook.disabled_at and webhook.disabled_why == "failing"
     notice = Notice.objects.get(kind="webhook_disabled")
     assert (notice.user_id, notice.label) == (cast.bob.pk, webhook.public_id)
+    assert view_notice(notice).path == f"/settings/webhooks/{webhook.pk}/"
 
 
 def test_gone_means_gone_at_once(cast, receiver):
@@ -176,6 +181,87 @@ def test_a_mail_server_that_is_away_is_tried_again(cast, settings):
     send()
     notice = Notice.objects.get(kind="job_failed")
     assert notice.due_at and notice.error == "mail_refused"
+
+
+def test_an_address_that_failed_rests_and_holds_up_nobody_else(cast, receiver):
+    with serve() as failing:
+        failing.status = 500
+        hook(cast.ada, failing, "job.submitted")
+        hook(cast.bob, receiver, "job.submitted")
+        for person in [cast.ada] * 12 + [cast.bob] * 4:
+            make.job(person, pool="dev")
+        send()
+        assert len(failing.got) == AT_ONCE  # what was claimed together
+        assert len(receiver.got) == 4
+        assert Delivery.objects.filter(due_at__isnull=False).count() == 12
+
+
+def test_who_answers_again_gets_what_waited(cast, receiver):
+    webhook, _ = hook(cast.ada, receiver, "job.submitted")
+    for _ in range(12):
+        make.job(cast.ada, pool="dev")
+    receiver.status = 500
+    send()
+    receiver.status, tried = 200, len(receiver.got)
+    assert Webhook.objects.get().rests_until is not None
+    try_webhook(actor=cast.ada, webhook=webhook)
+    send()
+    assert Webhook.objects.get().rests_until is None
+    assert len(receiver.got) == tried + (12 - tried) + 1  # those that waited and the test; what failed has its pause
+
+
+def test_a_test_goes_out_whatever_the_topics_and_never_to_one_that_is_off(cast, receiver):
+    webhook, _ = hook(cast.ada, receiver, "job.failed")
+    try_webhook(actor=cast.ada, webhook=webhook)
+    send()
+    ((_, body),) = receiver.got
+    assert json.loads(body)["type"] == "tessera.webhook.tested"
+    change_webhook(actor=cast.ada, webhook=webhook, enabled=False)
+    with pytest.raises(Conflict):
+        try_webhook(actor=cast.ada, webhook=webhook)
+
+
+def test_one_that_wants_everything_is_tested_by_one_delivery(cast, receiver):
+    webhook, _ = hook(cast.ada, receiver)
+    Delivery.objects.all().delete()  # of the line that it was made
+    try_webhook(actor=cast.ada, webhook=webhook)
+    send()
+    assert len(receiver.got) == 1
+
+
+def test_a_mail_that_is_not_taken_holds_up_no_other(cast):
+    cast.ada.email, cast.bob.email = "ada@example.com\nBcc: all@example.com", "bob@example.com"
+    for person in (cast.ada, cast.bob):
+        person.save(update_fields=["email"])
+        failed_job(person)
+    send()
+    assert [sent.to for sent in mail.outbox] == [["bob@example.com"]]
+    assert Notice.objects.get(kind="job_failed", user_id=cast.ada.pk).error == "mail_refused"
+
+
+def test_a_mail_server_that_is_away_is_asked_once_for_all(cast, settings):
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # it hangs up on whoever comes
+        asked, thread = [], threading.Thread(target=lambda: hang_up(listener, asked))
+        settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+        settings.EMAIL_HOST, settings.EMAIL_PORT = listener.getsockname()
+        thread.start()
+        cast.ada.email = "ada@example.com"
+        cast.ada.save(update_fields=["email"])
+        for _ in range(3):
+            failed_job(cast.ada)
+        send()
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    waiting = Notice.objects.filter(kind="job_failed", due_at__isnull=False, error="mail_refused")
+    assert (len(asked), waiting.count()) == (1, 3)
+
+
+def hang_up(listener, asked):
+    with suppress(OSError):
+        while True:
+            connection, address = listener.accept()
+            connection.close()
+            asked.append(address)
 
 
 class Receiver:

@@ -8,16 +8,15 @@ import sys
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 
 import make
 import pytest
 from django.conf import settings
-from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.db import connections
 from playwright.sync_api import expect
 
 from jobs.states import TaskState
+from tests.terminal_page import run, sees, size_of, state_is
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -98,37 +97,18 @@ def task(cast):
 @pytest.fixture
 def page(chromium, web, cast, task):
     """A terminal of ada's in a window of 1000 x 700. Whatever the policy refuses or a script throws fails the test."""
-    store = import_module(settings.SESSION_ENGINE).SessionStore()
-    store[SESSION_KEY], store[BACKEND_SESSION_KEY] = str(cast.ada.pk), settings.AUTHENTICATION_BACKENDS[0]
-    store[HASH_SESSION_KEY] = cast.ada.get_session_auth_hash()
-    elsewhere(store.create)
+    session = elsewhere(make.session, cast.ada)
     context = chromium.new_context(base_url=web.address, viewport={"width": 1000, "height": 700})
-    context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": store.session_key, "url": web.address}])
+    context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": web.address}])
     page, wrong = context.new_page(), []
     page.on("console", lambda message: wrong.append(message.text) if "Content Security" in message.text else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.set_default_timeout(15_000)
     page.goto(f"/terminal/{task.job.public_id}/")
-    expect(page.locator("#terminal-state")).to_have_attribute("data-state", "connected")
+    state_is(page, "connected")
     yield page
     context.close()
     assert not wrong
-
-
-def run(page, command: str) -> None:
-    page.keyboard.type(command + "\n")
-
-
-def sees(page, words) -> None:
-    expect(page.locator(".xterm-rows")).to_contain_text(words, timeout=15_000)
-
-
-def size_of(page, mark: str) -> tuple[int, int]:
-    """(rows, columns) as the shell has them. mark: tells this answer from others on the screen."""
-    run(page, f"echo {mark}'' $(stty size) ok")
-    sees(page, re.compile(rf"{mark} \d+ \d+ ok"))
-    rows, columns = re.search(rf"{mark} (\d+) (\d+) ok", page.locator(".xterm-rows").text_content()).groups()
-    return int(rows), int(columns)
 
 
 def test_typed_coloured_and_resized(page):
@@ -155,21 +135,29 @@ def test_a_lost_network_finds_the_same_shell(page):
     run(page, "kept=7; echo re''ady")
     sees(page, "ready")
     page.context.set_offline(True)
-    page.evaluate("() => 0")
+    state_is(page, "lost")
     page.context.set_offline(False)
-    page.reload()
-    expect(page.locator("#terminal-state")).to_have_attribute("data-state", "again")
+    state_is(page, "again")
     run(page, "echo it-is-$kept")
     sees(page, "it-is-7")
+
+
+def test_a_page_that_is_loaded_again_finds_the_same_shell(page):
+    run(page, "kept=8; echo re''ady")
+    sees(page, "ready")
+    page.reload()
+    state_is(page, "again")
+    run(page, "echo it-is-$kept")
+    sees(page, "it-is-8")
 
 
 def test_after_a_crash_of_the_web_process_it_is_a_new_shell_and_says_so(page, web):
     run(page, "kept=7; echo re''ady")
     sees(page, "ready")
     web.kill()
-    expect(page.locator("#terminal-state")).to_have_attribute("data-state", "lost")
+    state_is(page, "lost")
     web.start()
-    expect(page.locator("#terminal-state")).to_have_attribute("data-state", "fresh", timeout=30_000)
+    state_is(page, "fresh", timeout=30_000)
     sees(page, "This is a new shell. The one before is gone.")
     run(page, "echo it-is-${kept:-gone}")
     sees(page, "it-is-gone")

@@ -5,10 +5,10 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from common.errors import InvalidInput, NotPermitted
-from events.models import Event
+from events.models import Event, Notice
 from jobs.states import TaskState
 from quotas.models import Holding, Quota, UserLimit, subtree, team_chain
-from quotas.services import save_quota, save_user_limit
+from quotas.services import delete_quota, save_quota, save_user_limit
 
 pytestmark = pytest.mark.django_db
 TOTAL = (2_000, 16_000, 65_536)
@@ -28,6 +28,18 @@ def test_a_change_is_kept_with_who_from_and_to(cast):
         "root",
         {"from": {"gpu_milli_limit": None}, "to": {"gpu_milli_limit": 1_500}},
     )
+
+
+def test_the_leads_of_a_team_are_told_of_its_quota_and_nobody_else(cast):
+    root, quota = make.admin(), Quota.objects.get(team=cast.nlp, pool=cast.dev)
+    save_quota(actor=root, quota=quota, pool_total=TOTAL)
+    assert not Notice.objects.exists()
+    quota.gpu_milli_limit = 1_500
+    save_quota(actor=root, quota=quota, pool_total=TOTAL)
+    delete_quota(actor=root, quota=quota)
+    told = Notice.objects.filter(kind="quota_changed")
+    assert [notice.user_id for notice in told] == [cast.bob.pk] * 2
+    assert told[0].params == {"team": "nlp", "pool": "dev"}
 
 
 def test_saving_without_a_change_leaves_no_line(cast):

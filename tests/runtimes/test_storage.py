@@ -1,13 +1,21 @@
 """People's files by the child: nothing outside the place, nothing as root, nothing half done."""
 
+import ctypes
 import errno
+import io
+import json
 import os
+import socket
+import stat
+import tarfile
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
 from common.errors import Conflict, InvalidInput, NameTaken, NotFound, NotPermitted, PlatformError
-from runtimes import beneath, file_child, storage
-from runtimes.places import Place, place_path
+from runtimes import archive_child, beneath, file_child, storage
+from runtimes.places import Place, ensure_place, place_path
 from runtimes.storage import FileStore, check_path, measure_place
 
 UID, TEAM_GID, OTHER_UID = 23_001, 23_900, 23_002
@@ -80,6 +88,30 @@ def test_nothing_is_overwritten_unless_asked(home):
     with pytest.raises(NameTaken):
         home.move("b", "a")
     assert content(home, "a") == b"new"
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["as here", "as on NFS"])
+def test_a_rename_replaces_nothing_whatever_the_file_system_knows(tmp_path, knows, monkeypatch):
+    def refused(*_):
+        ctypes.set_errno(errno.EINVAL)
+        return -1
+
+    if not knows:
+        monkeypatch.setattr(beneath, "_libc", SimpleNamespace(renameat2=refused, syscall=beneath._libc.syscall))
+    for name in ("d", "taken", "d/in"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "f").write_text("f")
+    (tmp_path / "link").symlink_to("f")
+    root = os.open(tmp_path, os.O_RDONLY)
+    for old, to in (("f", "g"), ("link", "l"), ("d", "e")):
+        file_child.move(root, old, to, replace=False)
+        with pytest.raises(FileExistsError):
+            file_child.move(root, to, "taken", replace=False)
+    with pytest.raises(OSError) as refused_too:
+        file_child.move(root, "e", "e/in/e", replace=False)
+    os.close(root)
+    assert refused_too.value.errno == errno.EINVAL
+    assert sorted(os.listdir(tmp_path)) == ["e", "g", "l", "taken"] and (tmp_path / "l").readlink().name == "f"
 
 
 def test_what_is_being_sent_is_in_no_listing(home):
@@ -219,9 +251,9 @@ def test_removing_too_much_stops_and_says_so(home, top, monkeypatch):
         (top / "many" / str(number)).touch()
     monkeypatch.setattr(file_child, "REMOVE_MOST", 3)
     root = os.open(top, os.O_RDONLY)
-    assert file_child.remove(root, "many") == ({"left": True}, [])
+    assert file_child.remove(root, "many")[0]["left"]
     assert len(names(home, "many")) == 2
-    assert file_child.remove(root, "many") == ({"left": False}, [])
+    assert not file_child.remove(root, "many")[0]["left"]
     os.close(root)
 
 
@@ -236,6 +268,34 @@ def test_usage_counts_blocks_once_and_holes_never(home, team, files, top):
     assert not measure_place(files, home.place, most=2).whole
     assert measure_place(files, Place("home", 29_999)) == storage.Usage(0, 0, True)
     assert not place_path(files, Place("home", 29_999)).exists()
+
+
+def test_what_removing_frees_is_what_measuring_counted(home, files, top):
+    home.make_folder("runs")
+    put(home, "runs/a", os.urandom(100_000))
+    put(home, "kept", os.urandom(50_000))
+    os.link(top / "kept", top / "runs" / "second-name")
+    before = measure_place(files, home.place).bytes
+    freed = home.remove("runs")
+    assert freed >= 100_000 and measure_place(files, home.place).bytes == before - freed
+    assert home.remove("kept") >= 50_000 and measure_place(files, home.place).bytes == 0
+
+
+def test_what_an_upload_left_goes_once_it_is_old_and_nothing_else(home, files, top):
+    home.make_folder("d")
+    old, fresh, plain = (
+        top / "d" / f"{file_child.PART}{'5' * 32}",
+        top / f"{file_child.PART}{'6' * 32}",
+        top / "plain",
+    )
+    for path in (old, fresh, plain):
+        path.touch()
+    (top / f"{file_child.PART}folder").mkdir()
+    for path in (old, plain, top / f"{file_child.PART}folder"):
+        os.utime(path, (1000, 1000))
+    assert measure_place(files, home.place).files == 5 and old.exists()
+    assert measure_place(files, home.place, parts_before=2000).files == 4
+    assert not old.exists() and fresh.exists() and plain.exists() and (top / f"{file_child.PART}folder").exists()
 
 
 @root_only
@@ -261,6 +321,104 @@ def test_what_is_made_belongs_to_the_person(home, team, files):
     assert _owner(ours / "d") == (UID, TEAM_GID, 0o2770) and _owner(ours / "d/f") == (UID, TEAM_GID, 0o660)
 
 
+def packed(store, path, name="top"):
+    """{name: content, or where a link leads, or "/" for a folder} of an archive, and the archive."""
+    archive = store.open_archive(path, name)
+    data = b"".join(iter(lambda: archive.read(10_000), b""))
+    archive.close()
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        found = {one.name: tar.extractfile(one).read() if one.isfile() else "/" for one in tar}
+        return found | {one.name: one.linkname for one in tar if one.issym()}
+
+
+def test_an_archive_holds_files_folders_and_links_and_follows_none(home, top):
+    home.make_folder("d")
+    home.make_folder("d/empty")
+    put(home, "d/run.sh", b"#!/bin/sh")
+    (top / "d/run.sh").chmod(0o755)
+    (top / "d/out").symlink_to("/etc")
+    os.mkfifo(top / "d/pipe")
+    put(home, "d/ü", b"x")
+    found = packed(home, "d")
+    left_out = found.pop(f"top/{archive_child.LEFT_OUT}")
+    assert json.loads(left_out) == ["top/pipe"]
+    assert found == {"top": "/", "top/empty": "/", "top/run.sh": b"#!/bin/sh", "top/out": "/etc", "top/ü": b"x"}
+
+
+@root_only
+def test_an_archive_leaves_out_what_the_person_may_not_read_and_says_so(home, top):
+    put(home, "open", b"x")
+    (top / "roots").write_text("secret")
+    (top / "closed").mkdir(mode=0o700)
+    for path in (top / "roots", top / "closed"):
+        os.chmod(path, 0o600)
+    found = packed(home, "")
+    assert sorted(json.loads(found.pop(f"top/{archive_child.LEFT_OUT}"))) == ["top/closed", "top/roots"]
+    assert found == {"top": "/", "top/open": b"x"}
+
+
+def test_what_shrinks_while_it_is_packed_is_filled_up_and_the_rest_is_whole(tmp_path, monkeypatch):
+    (tmp_path / "shrinks").write_bytes(b"x" * 5000)
+    (tmp_path / "stays").write_bytes(b"stays")
+    read, out = os.read, os.open(tmp_path / "out.tar", os.O_WRONLY | os.O_CREAT)
+
+    def reads(fd, count):
+        if os.fstat(fd).st_size == 5000:
+            os.truncate(tmp_path / "shrinks", 10)
+        return read(fd, count)
+
+    monkeypatch.setattr(os, "read", reads)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    archive_child.pack(folder, "top", out)
+    os.close(folder)
+    with tarfile.open(tmp_path / "out.tar") as tar:
+        assert tar.extractfile("top/shrinks").read() == b"x" * 10 + bytes(4990)
+        assert tar.extractfile("top/stays").read() == b"stays"
+
+
+def test_an_archive_that_nobody_takes_or_that_breaks_off_leaves_no_child(home, top):
+    (top / "large").write_bytes(bytes(4 << 20))
+    before = sorted(os.listdir("/proc/self/fd"))
+    given_up = home.open_archive("", "top")
+    assert given_up.read(1000)
+    given_up.close()
+    given_up.close()
+    broken = home.open_archive("", "top")
+    broken._child.kill()
+    with pytest.raises(OSError, match="broke off"):
+        while broken.read(1 << 20):
+            pass
+    broken.close()
+    with pytest.raises(NotFound):
+        home.open_archive("none", "top")
+    assert sorted(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+@root_only
+def test_two_members_change_each_others_files(team, files):
+    bob = FileStore(files, team.place, uid=OTHER_UID, gid=TEAM_GID)
+    team.make_folder("d")
+    put(team, "d/f", b"ada")
+    put(bob, "d/f", b"bob", replace=True)
+    put(bob, "d/g", b"bob")
+    team.move("d/g", "d/h")
+    bob.remove("d")
+    assert names(team) == []
+
+
+def test_a_place_that_was_left_half_made_is_made_whole(files):
+    place = Place("team", TEAM_GID)
+    half = place_path(files, place).with_name(f".new-{TEAM_GID}")
+    half.mkdir(parents=True)
+    owner = (UID, TEAM_GID) if AS_ROOT else (None, None)
+    with ThreadPoolExecutor(8) as pool:
+        made = set(pool.map(lambda _: ensure_place(files, place, uid=owner[0], gid=owner[1]).stat().st_ino, range(16)))
+    path = place_path(files, place)
+    assert made == {path.stat().st_ino} and path.stat().st_mode & 0o7777 == 0o2770 and not half.exists()
+
+
 @root_only
 def test_another_person_is_refused_by_the_kernel(home, files):
     put(home, "mine")
@@ -278,6 +436,39 @@ def test_the_child_has_no_rights_left_when_it_looks(home, top):
     (top / "roots").chmod(0o600)
     with pytest.raises(NotPermitted):
         home.open_to_read("roots")
+
+
+@root_only
+def test_a_second_name_for_a_file_of_others_opens_nothing(home, files, top):
+    """A hard link carries its owner's rights along: whoever made it, the kernel asks those of the file."""
+    secret = files / "secret"
+    secret.write_text("not yours")
+    secret.chmod(0o600)
+    os.link(secret, top / "mine")
+    for act in (lambda: home.open_to_read("mine"), lambda: put(home, "mine/x")):
+        with pytest.raises(PlatformError):
+            act()
+    home.remove("mine")
+    assert secret.read_text() == "not yours"
+
+
+@pytest.mark.parametrize("kind", ["device", "socket"])
+def test_what_is_neither_file_nor_folder_is_never_opened(home, top, kind):
+    if kind == "device":
+        try:
+            os.mknod(top / "odd", 0o666 | stat.S_IFCHR, os.makedev(1, 3))  # /dev/null
+        except PermissionError:
+            pytest.skip("only root makes devices")
+        os.chmod(top / "odd", 0o666)
+    else:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(top / "odd"))
+    with pytest.raises(Conflict) as refused:
+        home.open_to_read("odd")
+    assert refused.value.code == "not_a_file" and home.list_folder().entries[0].kind == "other"
+    os.rename(top / "odd", top / f"{file_child.PART}{'4' * 32}")
+    with pytest.raises(PlatformError):
+        home.open_part("", "4" * 32, make=False)
 
 
 def test_many_operations_leave_no_descriptor_and_no_child(home):

@@ -119,8 +119,9 @@ class LocalWorld(World):
         wait_for(lambda: not processes.is_alive(shim.pid, shim.start))
 
     def close(self):
-        """Nothing may be left of any task, whatever the test did."""
+        """Nothing may be left of any task, whatever the test did. One that has ended proved that itself."""
         tasks = [self.task(path.name) for path in (self.base / "data/tasks").iterdir() if len(path.name) == 32]
+        tasks = [task for task in tasks if task.read("exit") is None]
         for task in tasks:
             if (shim := self.shim(task.uuid)) is not None:
                 processes.send(shim, signal.SIGKILL)

@@ -106,7 +106,7 @@ class LocalSession(StreamSession):
         except OSError:
             answer = {"exit": None}
         if "exit" in answer:
-            self._leave()
+            asyncio.get_running_loop().remove_reader(self._conn)  # but what it left running is ours until we close
             self._ended(SIGKILLED if answer["exit"] is None else answer["exit"])  # None: the shim was killed, and all
 
     def _hang_up(self) -> None:

@@ -28,7 +28,8 @@ def become_job(plan: dict, go: int, out: int, report: int) -> None:
         if plan["namespaces"]:
             isolation.open_view()
             if plan["uid"] is not None:
-                isolation.name_account(plan["uid"], plan["gid"], *plan["account"])
+                copy = os.path.join(os.path.dirname(plan["scratch"]), "passwd")
+                isolation.name_account(copy, plan["uid"], plan["gid"], *plan["account"])
             isolation.hide(plan["hide"], mounts.open_sources(plan))
             tell(report, ready=True)
             _lead_namespace(plan, out, report)
@@ -81,6 +82,8 @@ def enter_limits(plan: dict) -> None:
         os.sched_setaffinity(0, plan["cpus"])
     for group in plan["groups"]:
         limits.enter(group)
+    if plan["processes_most"] and not plan["pids_parent"] and plan["uid"] is not None:
+        limits.limit_account(plan["processes_most"])  # never the platform's own account
     if plan["nice"]:
         os.nice(plan["nice"])
 

@@ -9,7 +9,6 @@ import os
 import pwd
 import resource
 import signal
-import tempfile
 
 from runtimes.beneath import open_beneath
 
@@ -58,10 +57,11 @@ def open_view() -> None:
     _mount(None, "/", None, MS_REC | MS_PRIVATE)
 
 
-def name_account(uid: int, gid: int, name: str, home: str, shell: str) -> None:
+def name_account(copy: str, uid: int, gid: int, name: str, home: str, shell: str) -> None:
     """Called after `open_view`: give a number that the machine has no name for one in this view's /etc/passwd.
 
     Programs refuse to run as nobody known (sftp-server, ssh), or ask who they are (git, bash).
+    copy: a path of the platform's own for the file that this view gets.
     """
     try:
         pwd.getpwuid(uid)
@@ -70,12 +70,10 @@ def name_account(uid: int, gid: int, name: str, home: str, shell: str) -> None:
         pass
     with open("/etc/passwd", "rb") as file:
         known = file.read()
-    copy, path = tempfile.mkstemp()
-    with os.fdopen(copy, "wb") as file:
+    with open(copy, "wb") as file:
         file.write(known.rstrip(b"\n") + f"\n{name}:x:{uid}:{gid}::{home}:{shell}\n".encode())
         os.fchmod(file.fileno(), 0o644)
-    _mount(path, "/etc/passwd", None, MS_BIND)
-    os.unlink(path)  # the mount keeps it
+    _mount(copy, "/etc/passwd", None, MS_BIND)
 
 
 def hide(paths: list[str], binds: list[tuple[int, str, str, bool]]) -> None:

@@ -1,4 +1,4 @@
-"""Memory and CPU limits by control groups, where we may write them, and which cores a task gets.
+"""Limits on memory, CPU and processes by control groups, where we may write them, and which cores a task gets.
 
 Used by the shim, so it imports little. A group is a directory; version 1 has one per controller, version 2 one for all.
 Never RLIMIT_AS: CUDA reserves address space far beyond what it uses.
@@ -6,6 +6,7 @@ Never RLIMIT_AS: CUDA reserves address space far beyond what it uses.
 
 import math
 import os
+import resource
 import time
 from collections.abc import Collection, Mapping
 
@@ -35,9 +36,26 @@ def make_cpu_group(parent: str, task: str, cpu_milli: int) -> str:
     return group
 
 
+def make_pids_group(parent: str, task: str, most: int) -> str:
+    """most: processes and threads at once. Version 1 has a tree for them, in version 2 it is the task's one group."""
+    group = os.path.join(parent, task)
+    os.makedirs(group, exist_ok=True)
+    _put(group, "pids.max", most)
+    return group
+
+
+def limit_account(most: int) -> None:
+    """The weaker limit where no group can be had: on all processes and threads of an account together.
+
+    For this process and all that come from it, once they are no root. Source: getrlimit(2).
+    """
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+
+
 def groups_of(plan: dict, task: str) -> list[str]:
     """Where this task's groups are, if it has any: known from its plan alone, so also after its shim was killed."""
-    return [os.path.join(parent, task) for parent in (plan["memory_parent"], plan["cpu_parent"]) if parent]
+    parents = (plan["memory_parent"], plan["cpu_parent"], plan.get("pids_parent"))  # older plans have no third
+    return [os.path.join(parent, task) for parent in dict.fromkeys(parents) if parent]
 
 
 def enter(group: str) -> None:
@@ -54,12 +72,12 @@ def members(group: str) -> list[int]:
 
 def oom_kills(kind: str, group: str) -> int:
     """How often the kernel killed somebody here for want of memory."""
-    name = "memory.events" if kind == V2 else "memory.oom_control"
-    try:
-        with open(os.path.join(group, name)) as file:
-            return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
-    except OSError:
-        return 0
+    return _count(group, "memory.events" if kind == V2 else "memory.oom_control", "oom_kill")
+
+
+def refused_processes(group: str) -> int:
+    """How often the kernel refused somebody here one more process or thread."""
+    return _count(group, "pids.events", "max")
 
 
 def peak_mib(kind: str, group: str) -> int | None:
@@ -96,6 +114,15 @@ def choose_cpus(cpu_milli: int, near: Collection[int], allowed: Collection[int],
         return []
     candidates = near if len(near) >= count else allowed
     return sorted(sorted(candidates, key=lambda core: (load.get(core, 0), core))[:count])
+
+
+def _count(group: str, name: str, word: str) -> int:
+    """The number behind a word in one of the group's files; 0 without."""
+    try:
+        with open(os.path.join(group, name)) as file:
+            return sum(int(line.split()[1]) for line in file if line.startswith(f"{word} "))
+    except OSError:
+        return 0
 
 
 def _put(group: str, name: str, value: int) -> None:

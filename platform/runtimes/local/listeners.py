@@ -1,21 +1,30 @@
-"""Who listens on a port of loopback, by /proc/net: a socket's inode, and which process has it open.
+"""Who listens on a port of loopback: a socket's inode as the kernel tells it, and which process has it open.
 
-Source: proc(5) and the kernel's Documentation/networking/proc_net_tcp.rst. Loaded by every shim: imports little.
+Sources: sock_diag(7) and linux/inet_diag.h; where the kernel has no diagnosis, proc(5) and the kernel's
+Documentation/networking/proc_net_tcp.rst. Loaded by every shim: imports little.
 """
 
 import os
 import select
 import socket
-from collections.abc import Callable
+import struct
+import sys
+from collections.abc import Callable, Iterator
 
 from runtimes.local.processes import Process, is_alive
 
-LISTEN = "0A"
 V4, V6 = "127.0.0.1", "::1"
-# How the kernel writes the addresses at which a connection to loopback arrives: words of 32 bits in the host's order.
-AT_V4 = {"0100007F", "00000000"}
-AT_V6 = {"0" * 24 + "01000000", "0" * 32}
-AT_BOTH = {"0" * 32, "0000000000000000FFFF00000100007F"}  # sockets of version 6 that take version 4 too
+# The addresses at which a connection to loopback arrives, as bytes.
+AT_V4 = {bytes([127, 0, 0, 1]), bytes(4)}
+AT_V6 = {bytes(15) + b"\1", bytes(16)}
+AT_BOTH = {bytes(16), bytes(10) + b"\xff\xff\x7f\0\0\1"}  # sockets of version 6 that take version 4 too
+
+LISTEN = 10  # TCP_LISTEN of include/net/tcp_states.h
+SOCK_DIAG, BY_FAMILY, DUMP = 4, 20, 0x301  # NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP
+ERROR, DONE = 2, 3
+HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
+QUESTION = struct.Struct("=BBBxI48x")  # inet_diag_req_v2: family, protocol, no extensions, states; of any socket
+FOUND = struct.Struct("!4xH2x16s")  # inet_diag_msg: its port and its address; the inode lies 68 bytes in
 
 
 class Listeners:
@@ -46,7 +55,7 @@ class Listeners:
 
 def listening(port: int) -> list[tuple[str, set[int]]]:
     """(loopback address, inodes of all sockets that may take a connection to it), version 4 first."""
-    four, six = _table("/proc/net/tcp", port), _table("/proc/net/tcp6", port)
+    four, six = _at(socket.AF_INET, port), _at(socket.AF_INET6, port)
     at_v4 = {inode for at, inode in four if at in AT_V4} | {inode for at, inode in six if at in AT_BOTH}
     at_v6 = {inode for at, inode in six if at in AT_V6}
     return [(V4, at_v4), (V6, at_v6)]
@@ -71,19 +80,51 @@ def connect_to(address: str, port: int) -> socket.socket | None:
     return None
 
 
-def _table(path: str, port: int) -> list[tuple[str, int]]:
+def _at(family: int, port: int) -> list[tuple[bytes, int]]:
     """(address, inode) of the sockets that listen on this port."""
-    wanted, found = f":{port:04X}", []
+    try:
+        every = list(_asked(family))
+    except OSError:
+        every = list(_read("/proc/net/tcp" if family == socket.AF_INET else "/proc/net/tcp6"))
+    return [(address, inode) for at, address, inode in every if at == port]
+
+
+def _asked(family: int) -> Iterator[tuple[int, bytes, int]]:
+    """(port, address, inode) of all that listens. The files of /proc list every connection as well, and take the kernel
+    a hundred times as long. Raises OSError where it cannot be asked so."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, SOCK_DIAG) as kernel:
+        question = QUESTION.pack(family, socket.IPPROTO_TCP, 0, 1 << LISTEN)
+        kernel.send(HEADER.pack(HEADER.size + len(question), BY_FAMILY, DUMP, 1, 0) + question)
+        while True:
+            answer = kernel.recv(1 << 16)
+            while answer:
+                length, kind, *_ = HEADER.unpack_from(answer)
+                if kind == DONE:
+                    return
+                if kind == ERROR:
+                    raise OSError("the kernel does not tell who listens")
+                port, address = FOUND.unpack_from(answer, HEADER.size)
+                inode = struct.unpack_from("=I", answer, HEADER.size + 68)[0]
+                yield port, address[: 4 if family == socket.AF_INET else 16], inode
+                answer = answer[length + 3 & ~3 :]
+
+
+def _read(path: str) -> Iterator[tuple[int, bytes, int]]:
+    """The same, from a file of /proc."""
     try:
         with open(path) as file:
-            for line in file:
-                if wanted in line:
-                    fields = line.split()
-                    if fields[1].endswith(wanted) and fields[3] == LISTEN:
-                        found.append((fields[1].partition(":")[0], int(fields[9])))
+            for line in list(file)[1:]:
+                fields = line.split()
+                if int(fields[3], 16) == LISTEN:
+                    address, _, port = fields[1].partition(":")
+                    yield int(port, 16), _bytes_of(address), int(fields[9])
     except OSError:
         pass  # no IPv6 here
-    return found
+
+
+def _bytes_of(text: str) -> bytes:
+    """Of an address as /proc writes it: words of 32 bits in the host's order."""
+    return b"".join(int(text[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(text), 8))
 
 
 def _descriptor(pid: int, inode: int) -> str | None:

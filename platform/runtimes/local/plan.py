@@ -26,7 +26,7 @@ class Surroundings:
     """What is the same for all tasks of a node.
 
     seen_at: where a job in namespaces finds its scratch. files: where homes and team folders are kept, None where jobs
-    cannot reach them.
+    cannot reach them. processes_most: processes and threads of a task at once, 0 = no limit.
     """
 
     isolation: Isolation
@@ -37,6 +37,7 @@ class Surroundings:
     cards: Mapping[str, GpuView]
     libvgpu: str | None
     log_caps: Mapping[str, int]
+    processes_most: int
 
 
 def build_plan(spec: TaskSpec, around: Surroundings, *, scratch: str, log: str, cpus: list[int]) -> dict:
@@ -66,6 +67,8 @@ def build_plan(spec: TaskSpec, around: Surroundings, *, scratch: str, log: str, 
         "memory_kind": around.memory.kind,
         "memory_parent": around.memory.memory_parent,
         "cpu_parent": around.memory.cpu_parent,
+        "pids_parent": around.memory.pids_parent if around.processes_most else "",
+        "processes_most": around.processes_most,
         "gpu_limits": watched_limits(spec.gpus, around.cards),
         "gpu_every_s": GPU_EVERY_S,
         "max_time_s": spec.max_time_s,

@@ -1,11 +1,13 @@
-"""What this kernel lets us do to keep jobs apart and within their memory. Found by trying, never by guessing."""
+"""What this kernel lets us do to keep jobs apart and within their limits. Found by trying, never by guessing."""
 
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import runtimes
@@ -32,6 +34,7 @@ class MemoryControl:
     kind: str
     memory_parent: str = ""
     cpu_parent: str = ""
+    pids_parent: str = ""
 
 
 def probe_isolation(scratch: Path, run_dir: Path) -> Isolation:
@@ -45,13 +48,13 @@ def probe_isolation(scratch: Path, run_dir: Path) -> Isolation:
 def probe_memory() -> MemoryControl:
     mounts, own = _cgroup_mounts(), _own_cgroups()
     for parent in _v2_candidates(mounts, own):
-        if _trial(limits.V2, parent):
-            return MemoryControl(limits.V2, parent)
-    for parent in _v1_candidates("memory", mounts, own):
-        if _trial(limits.V1, parent):
-            cpu = next(iter(filter(_may_make, _v1_candidates("cpu", mounts, own))), "")
-            return MemoryControl(limits.V1, parent, cpu)
-    return MemoryControl(limits.WATCHDOG)
+        if _trial(parent, partial(limits.make_group, limits.V2), 64, 1000):
+            pids = parent if _trial(parent, limits.make_pids_group, 1000) else ""
+            return MemoryControl(limits.V2, parent, pids_parent=pids)
+    memory = _usable(_v1_candidates("memory", mounts, own), partial(limits.make_group, limits.V1), 64, 1000)
+    cpu = _usable(_v1_candidates("cpu", mounts, own), limits.make_cpu_group, 1000) if memory else ""
+    pids = _usable(_v1_candidates("pids", mounts, own), limits.make_pids_group, 1000)
+    return MemoryControl(limits.V1 if memory else limits.WATCHDOG, memory, cpu, pids)
 
 
 def run_python(code: str, *args: str) -> list[str]:
@@ -111,7 +114,7 @@ def _v2_candidates(mounts, own) -> list[str]:
 
 
 def _delegate(parent: str) -> bool:
-    """Make the group and have the memory (and, if there is one, the CPU) controller work below it."""
+    """Make the group and have the memory controller work below it, and those of CPU and processes if there are any."""
     above = os.path.dirname(parent)
     try:
         offered = Path(above, "cgroup.controllers").read_text().split()
@@ -119,7 +122,7 @@ def _delegate(parent: str) -> bool:
             return False
         os.makedirs(parent, exist_ok=True)
         for folder in (above, parent):
-            for name in ("memory", *(["cpu"] if "cpu" in offered else [])):
+            for name in ("memory", *(name for name in ("cpu", "pids") if name in offered)):
                 if name not in Path(folder, "cgroup.subtree_control").read_text().split():
                     Path(folder, "cgroup.subtree_control").write_text(f"+{name}")
     except OSError:
@@ -136,27 +139,19 @@ def _v1_candidates(controller: str, mounts, own) -> list[str]:
     return []
 
 
-def _trial(kind: str, parent: str) -> bool:
-    """A process in a group of ours, with a limit on its memory: only when that works we promise it."""
+def _usable(parents: list[str], make: Callable[..., str], *numbers: int) -> str:
+    """The first of them where the trial works, "" where none does."""
+    return next((parent for parent in parents if _trial(parent, make, *numbers)), "")
+
+
+def _trial(parent: str, make: Callable[..., str], *numbers: int) -> bool:
+    """A process in a group of ours that has limits: only when that works we promise them."""
     name = f"trial-{os.getpid()}"
     try:
-        os.makedirs(parent, exist_ok=True)
-        group = limits.make_group(kind, parent, name, 64, 1000)
+        group = make(parent, name, *numbers)
         command = ["/bin/sh", "-c", f"echo 0 > '{group}/cgroup.procs'"]
         return subprocess.run(command, env={}, capture_output=True, timeout=10, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
     finally:
         limits.remove(os.path.join(parent, name))
-
-
-def _may_make(parent: str) -> bool:
-    name = f"trial-{os.getpid()}"
-    try:
-        os.makedirs(parent, exist_ok=True)
-        limits.make_cpu_group(parent, name, 1000)
-    except OSError:
-        return False
-    finally:
-        limits.remove(os.path.join(parent, name))
-    return True

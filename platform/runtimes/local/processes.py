@@ -52,6 +52,30 @@ def descendants(roots: set[int], processes: list[Process]) -> list[Process]:
     return found
 
 
+def in_group(group: int) -> list[Process]:
+    """All living processes of a process group. Cheaper than `everybody`: only these are looked at."""
+    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+    found = (look(pid) for pid in pids if _group(pid) == group)
+    return [process for process in found if process is not None and process.state not in "ZX"]
+
+
+def holds_one(pid: int, ends: set[tuple[int, int]]) -> bool:
+    """Whether its standard input, output or error is one of these, each as `end_of` says."""
+    for number in range(3):
+        try:
+            if end_of(f"/proc/{pid}/fd/{number}") in ends:
+                return True
+        except OSError:
+            continue  # closed, or the process is gone
+    return False
+
+
+def end_of(file: str | int) -> tuple[int, int]:
+    """What tells a pipe or pty, by path or descriptor, from every other. Raises OSError."""
+    found = os.stat(file)
+    return found.st_dev, found.st_ino
+
+
 def has_marker(pid: int, task: str) -> bool:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
@@ -84,6 +108,13 @@ def resident_mib(processes: list[Process]) -> int:
 def proportional_mib(processes: list[Process]) -> int:
     """Sum of memory with shared pages divided among their users; slower to read, and fair."""
     return sum(_proportional_kib(process.pid) for process in processes) >> 10
+
+
+def _group(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return 0
 
 
 def _resident_pages(pid: int) -> int:

@@ -62,11 +62,13 @@ class LocalRuntime:
         memory: MemoryControl | None = None,
         start_patience_s: float = 10.0,
         log_caps: Mapping[str, int] = LOG_CAPS,
+        processes_most: int = 4096,
     ):
         """data_dir: everything of ours, hidden from jobs; tasks live in data_dir/tasks. run_dir: private, for sockets.
         files_dir: where homes and team folders are kept, data_dir/files by default.
 
         gpus_text: the cards to simulate where no NVIDIA driver answers; raises profiles.UnknownProfile.
+        processes_most: processes and threads that a task may have at once, 0 = no limit.
         isolation, memory: instead of what probing finds. start_patience_s: a start that shows no shim by then failed.
         """
         self.data_dir, self.run_dir = Path(data_dir).resolve(), Path(run_dir).resolve()
@@ -79,7 +81,7 @@ class LocalRuntime:
         )
         self.libvgpu = libvgpu
         self.simulated = simulate(gpus_text, self.node)
-        self.start_patience_s, self.log_caps = start_patience_s, log_caps
+        self.start_patience_s, self.log_caps, self.processes_most = start_patience_s, log_caps, processes_most
         self._isolation, self._memory = isolation, memory
         self._first_seen: dict[str, float] = {}
         for path in (self.tasks_dir, self.ended_dir, self.run_dir, self.files_dir):
@@ -104,6 +106,8 @@ class LocalRuntime:
                 ready=True,
                 facts={
                     "memory_limit": self.memory.kind,
+                    "process_limit": self._process_limit,
+                    "processes_most": str(self.processes_most),
                     "isolation": self.isolation.words,
                     "namespaces": "yes" if self.isolation.namespaces else "no",
                     "cpu_pinning": "whole cores" if cpus > 1 else "none",
@@ -190,6 +194,13 @@ class LocalRuntime:
     def memory(self) -> MemoryControl:
         return self._memory or probe_memory()
 
+    @property
+    def _process_limit(self) -> str:
+        """What `processes_most` holds for: each task, all tasks of an account together, or nothing."""
+        if not self.processes_most:
+            return "none"
+        return "task" if self.memory.pids_parent else "account" if self.isolation.own_uid else "none"
+
     @cached_property
     def _cards(self) -> dict[str, GpuView]:
         self._hardware()
@@ -275,6 +286,7 @@ class LocalRuntime:
             cards=self._cards,
             libvgpu=self.libvgpu,
             log_caps=self.log_caps,
+            processes_most=self.processes_most,
         )
         scratch = self._scratch(spec.uuid)
         os.makedirs(os.path.dirname(scratch), exist_ok=True)

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from runtimes.local import isolation
 from runtimes.local.child import close_all_but, enter_limits, run_program
 from runtimes.local.listeners import Listeners, connect_to
-from runtimes.local.processes import Process
+from runtimes.local.processes import Process, end_of, holds_one, in_group, look, send
 from runtimes.local.taskdir import TaskDir
 
 DOOR = "door"
@@ -37,6 +37,7 @@ class Guest:
     def __init__(self, conn: socket.socket):
         self.conn = conn
         self.pid = 0  # of the program it holds
+        self.ends: set[tuple[int, int]] = set()  # of that program: its pipes or its pty
 
     def tell(self, fds: tuple[int, ...] = (), **answer) -> None:
         try:
@@ -55,8 +56,8 @@ class Door:
         self.socket = _listen(task)
         self.listeners = Listeners()
         self.guests: dict[int, Guest] = {}  # by the descriptor of the connection
-        self.programs: dict[int, Guest | None] = {}  # by pid; None when nobody holds it any more
-        self.kill_at: dict[int, float] = {}  # by pid
+        self.programs: dict[int, Guest] = {}  # that run, by pid
+        self.hung_up: list[tuple[float, list[Process]]] = []  # when they are killed who are still there
         poll.register(self.socket, select.POLLIN)
 
     def serve(self, ready: set[int]) -> None:
@@ -66,30 +67,27 @@ class Door:
         if self.socket.fileno() in ready:
             self._welcome()
         now = time.monotonic()
-        for pid in [pid for pid, at in self.kill_at.items() if at <= now]:
-            del self.kill_at[pid]
-            self._signal(pid, signal.SIGKILL)
+        while self.hung_up and self.hung_up[0][0] <= now:
+            for process in self.hung_up.pop(0)[1]:
+                send(process, signal.SIGKILL)
 
     def next_at(self) -> float | None:
         """When `serve` has something to do although nobody comes."""
-        return min(self.kill_at.values(), default=None)
+        return self.hung_up[0][0] if self.hung_up else None
 
     def ended(self, pid: int, status: int) -> None:
         """status: as of waitpid. Does nothing for what is no guest's program."""
-        self.kill_at.pop(pid, None)
         guest = self.programs.pop(pid, None)
         if guest is not None:
-            guest.tell(exit=os.waitstatus_to_exitcode(status))
-            guest.pid = 0
-            self._dismiss(guest)
+            guest.tell(exit=os.waitstatus_to_exitcode(status))  # and it may go on with what the program left running
 
     def close(self) -> None:
         """Nobody comes in any more, and all programs are hung up. Any number of times."""
         if self.socket.fileno() >= 0:
             self.poll.unregister(self.socket)
             self.socket.close()
-            for pid in self.programs:
-                self._hang_up(pid)
+            for guest in self.programs.values():
+                self._hang_up(guest)
 
     def _welcome(self) -> None:
         try:
@@ -108,8 +106,7 @@ class Door:
         del self.guests[guest.conn.fileno()]
         guest.conn.close()
         if guest.pid:
-            self.programs[guest.pid] = None
-            self._hang_up(guest.pid)
+            self._hang_up(guest)
 
     def _hear(self, guest: Guest) -> None:
         data: bytes = b""
@@ -133,12 +130,12 @@ class Door:
 
     def _do(self, guest: Guest, wish: dict, fds: list[int]) -> None:
         if "signal" in wish:
-            if guest.pid:
+            if self._runs(guest):
                 self._signal(guest.pid, wish["signal"])
         elif self.socket.fileno() < 0:
             guest.tell(error="This task is ending.")
         elif "dial" in wish:
-            self._dial(guest, wish["dial"])
+            self._dial(guest, int(wish["dial"]))
         elif guest.pid == 0:
             self._start(guest, wish, fds)
 
@@ -148,7 +145,7 @@ class Door:
         pid = os.fork()
         if pid == 0:
             _become_program(self.plan, self.view, wish, fds)
-        guest.pid = pid
+        guest.pid, guest.ends = pid, {end_of(fd) for fd in fds[1:]}
         self.programs[pid] = guest
         guest.tell(started=True)
 
@@ -166,13 +163,24 @@ class Door:
                     return guest.tell((connected.fileno(),), connected=True)
         guest.tell(refused=True)
 
-    def _hang_up(self, pid: int) -> None:
-        self._signal(pid, signal.SIGHUP)
-        self._signal(pid, signal.SIGCONT)  # a stopped one would not hear it
-        self.kill_at.setdefault(pid, time.monotonic() + HANG_UP_S)
+    def _hang_up(self, guest: Guest) -> None:
+        """SIGHUP, a moment later SIGKILL, to the program and to those of its group that still hold an end of the
+        session. What it left behind with other ends, as `server >log 2>&1 </dev/null &` is, stays until the task ends:
+        an editor that lost its connection comes back to its server.
+        """
+        program = look(guest.pid) if self._runs(guest) else None
+        others = [one for one in in_group(guest.pid) if one.pid != guest.pid and holds_one(one.pid, guest.ends)]
+        going = [program, *others] if program else others
+        for process in going:
+            send(process, signal.SIGHUP)
+            send(process, signal.SIGCONT)  # a stopped one would not hear it
+        self.hung_up.append((time.monotonic() + HANG_UP_S, going))
+
+    def _runs(self, guest: Guest) -> bool:
+        return self.programs.get(guest.pid) is guest
 
     def _signal(self, pid: int, number: int) -> None:
-        """To its process group. What it put in a session of its own (tmux, nohup setsid) stays until the task ends."""
+        """To its process group."""
         try:
             os.killpg(pid, number)
         except ProcessLookupError:

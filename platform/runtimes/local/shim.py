@@ -48,7 +48,8 @@ class Shim:
         self.stop_grace: float | None = None
         self.began = time.monotonic()
         self.peak_mib: int | None = None
-        self.group: str | None = None
+        self.group: str | None = None  # limits its memory
+        self.pids: str | None = None  # limits its processes
         self.helper: int | None = None
         self.gpu_above: dict[str, int] = {}
         self.pending: dict[str, bytes] = {"report": b"", "gpu": b""}  # the beginning of a line, by pipe
@@ -189,7 +190,10 @@ class Shim:
             groups.append(self.group)
         if plan["cpu_parent"]:
             groups.append(limits.make_cpu_group(plan["cpu_parent"], self.task.uuid, plan["cpu_milli"]))
-        return groups
+        if plan["pids_parent"]:
+            self.pids = limits.make_pids_group(plan["pids_parent"], self.task.uuid, plan["processes_most"])
+            groups.append(self.pids)
+        return list(dict.fromkeys(groups))
 
     # while it runs
 
@@ -381,6 +385,8 @@ class Shim:
             killed = self.status is None or self.status != 0
             if limits.oom_kills(kind, self.group) and killed and not self.cause:
                 self.cause, self.detail = "out_of_memory", self._memory_words()
+        if self.pids is not None and self.status and not self.cause and limits.refused_processes(self.pids):
+            self.detail = f"It wanted more than {self.plan['processes_most']} processes and threads, its limit."
         self._stop_helper()
         for group in self.plan.get("groups", ()):
             limits.remove(group)

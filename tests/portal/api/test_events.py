@@ -18,6 +18,7 @@ from events.models import Event
 from jobs.control import hold_job
 from portal.api import event_hub, events
 from portal.api.event_order import SettledIds
+from portal.pages.history import history_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LINES = "application/x-ndjson"
@@ -132,6 +133,21 @@ async def test_a_stream_that_is_not_followed_ends_with_what_is_there(cast):
     await client.rest()
     ids = [event["id"] for event in client.events()]
     assert len(ids) == 3 and ids == sorted(ids)
+
+
+async def test_words_are_those_of_the_history_in_the_readers_language(cast):
+    job = await make_job(cast.ada)
+    secret = await secret_of(cast.ada)
+    client = await Client(secret).open(since=0, follow="false", words="true")
+    await client.rest()
+    page = await sync_to_async(lambda: [line.words for line in history_of(job)])()
+    assert [(event["text"], event["reason_text"]) for event in client.events()] == [(page[0], "")]
+    other = await Client(secret, **{"Accept-Language": "zh-hans"}).open(since=0, follow="false", words="true")
+    await other.rest()
+    assert other.events()[0]["text"] == "已提交到资源池 dev" != page[0]
+    plain = await Client(secret).open(since=0, follow="false")
+    await plain.rest()
+    assert "text" not in plain.events()[0]
 
 
 async def test_topics_narrow_the_stream(cast):
@@ -288,6 +304,16 @@ async def test_a_person_has_so_many_streams_and_no_more(cast, settings):
     again = await Client(secret).open()
     await again.until("ready")
     await again.close()
+
+
+async def test_those_that_come_at_the_same_moment_are_counted_too(cast, settings, monkeypatch):
+    settings.TESSERA_STREAMS = 2
+    secret = await secret_of(cast.ada)
+    asked = {"headers": {"Authorization": f"Bearer {secret}", "Accept": LINES}}
+    answers = await asyncio.gather(*(AsyncClient().get(f"{BASE}events", **asked) for _ in range(5)))
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 429, 429, 429]
+    monkeypatch.setattr(event_hub, "BEGINS_WITHIN_S", 0)  # nobody began to read them: soon they count no more
+    await (await Client(secret).open(follow="false")).rest()
 
 
 async def test_other_forms_and_unreadable_questions_are_refused(cast):

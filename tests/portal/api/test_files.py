@@ -1,7 +1,13 @@
 """Files by the API: whose they are, how they come in pieces and leave as downloads, and where they end."""
 
 import fcntl
+import io
+import json
 import os
+import signal
+import subprocess
+import sys
+import tarfile
 from datetime import timedelta
 from uuid import uuid4
 
@@ -78,15 +84,15 @@ def code_of(answer, status):
     return answer.json()["code"]
 
 
-async def read(api, path, place="home", **headers):
+async def read(api, path, place="home", at="content", **headers):
     """As in life, by way of ASGI."""
-    response = await _asgi(api, {"place": place, "path": path}, headers)
+    response = await _asgi(api, {"place": place, "path": path}, headers, at)
     return response, b"".join([piece async for piece in response.streaming_content])
 
 
-async def _asgi(api, query, headers):
+async def _asgi(api, query, headers, at="content"):
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return await AsyncClient().get("/api/v1/files/content", query, headers={**api.headers, **named})
+    return await AsyncClient().get(f"/api/v1/files/{at}", query, headers={**api.headers, **named})
 
 
 def test_a_file_is_sent_listed_moved_and_deleted(ada, home):
@@ -194,7 +200,8 @@ def test_a_place_that_filled_up_meanwhile_refuses_the_next_piece(ada, home, sett
     assert piece(ada, id, 0, b"x" * 50_000).status_code == 200
     (home / "by-a-job").write_bytes(os.urandom(2_000_000))
     PlaceUsage.objects.update(bytes=2_000_000, measured_at=timezone.now())
-    assert code_of(piece(ada, id, 50_000, b"x" * 50_000), 409) == "no_room"
+    refused = piece(ada, id, 50_000, b"x" * 50_000)
+    assert code_of(refused, 409) == "no_room" and "Delete something first" in refused.json()["detail"]
     (home / "by-a-job").unlink()
     PlaceUsage.objects.update(measured_at=timezone.now() - timedelta(minutes=1))  # so that it looks again
     assert piece(ada, id, 50_000, b"x" * 50_000).json()["done"]
@@ -210,6 +217,29 @@ def test_what_a_measurement_saw_is_not_counted_twice(ada, cast, settings):
     assert 400_000 <= used.bytes < 450_000 and 600_000 <= used.promised < 650_000
     assert piece(ada, id, 400_000, os.urandom(200_000)).json()["done"]
     assert 600_000 <= usage.load_used(shelf).bytes < 650_000
+
+
+def test_what_is_deleted_is_free_at_once_and_nothing_is_walked_for_it(ada, cast, home, settings, monkeypatch):
+    settings.TESSERA_HOME_BYTES = 1_000_000
+    send(ada, "measured", os.urandom(300_000))
+    shelf = find_shelf(cast.ada, "home")
+    usage.measure(shelf.place, within_s=5)
+    send(ada, "sent-since", os.urandom(300_000))
+    monkeypatch.setattr(usage, "measure_place", None)
+    for name, left in (("sent-since", 300_000), ("measured", 0)):
+        ada.client.delete(f"/api/v1/files/content?path={name}", headers=ada.headers)
+        assert left <= usage.load_used(shelf).bytes < left + 20_000
+    assert begin(ada, "more", 950_000).status_code == 201
+    PlaceUsage.objects.update(bytes=10)
+    usage.record_removal(shelf=shelf, freed_bytes=10_000)  # more than anybody counted
+    assert usage.load_used(shelf).bytes == 0
+
+
+def test_looking_and_sending_measure_nothing_twice(ada, home, monkeypatch):
+    assert ada.get("files/places").status_code == 200
+    monkeypatch.setattr(usage, "measure_place", None)
+    assert ada.get("files/places").status_code == 200
+    assert send(ada, "a", b"x").json()["done"]
 
 
 def test_more_than_the_disk_has_is_refused(ada, settings):
@@ -237,10 +267,52 @@ def test_uploads_that_nobody_went_on_with_are_swept(ada, home):
     assert len(list(home.glob(f"{PART}*"))) == 1
 
 
+def test_what_was_sent_and_has_no_row_is_thrown_away_by_the_beat(ada, home):
+    for name in ("old", "fresh"):
+        begin(ada, name, 10)
+        Upload.objects.all().delete()
+    parts = sorted(home.glob(f"{PART}*"))
+    os.utime(parts[0], (0, 0))
+    PlaceUsage.objects.update(measured_at=timezone.now() - timedelta(hours=1))
+    assert usage.measure_stale() == 1
+    assert list(home.glob(f"{PART}*")) == parts[1:]
+
+
+KILLED = """
+import os, sys, uuid
+import django
+django.setup()
+from accounts.models import User
+from files.uploads import append
+
+def pieces():
+    yield b"567"
+    os.kill(os.getpid(), 9)
+
+append(user=User.objects.get(username="ada"), uuid=uuid.UUID(sys.argv[1]), offset=5, pieces=pieces())
+"""
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_upload_goes_on_after_the_web_process_was_killed_in_a_piece(ada, home, settings):
+    id = begin(ada, "model.bin", 10).json()["id"]
+    piece(ada, id, 0, b"01234")
+    environment = {"PGDATABASE": settings.DATABASES["default"]["NAME"], "TESSERA_FILES": str(settings.TESSERA_FILES)}
+    web = subprocess.run([sys.executable, "-c", KILLED, id], env=os.environ | environment, check=False)
+    assert web.returncode == -signal.SIGKILL and not (home / "model.bin").exists()
+    refused = piece(ada, id, 5, b"56789")
+    offset = ada.get(f"files/uploads/{id}").json()["offset"]  # what had come of the piece is there and in its place
+    assert code_of(refused, 409) == "wrong_offset" and refused.json()["params"]["offset"] == offset == 8
+    assert piece(ada, id, 8, b"89").json()["done"] and (home / "model.bin").read_bytes() == b"0123456789"
+
+
 def test_an_upload_is_given_up_and_leaves_nothing(ada, home):
     id = begin(ada, "a", 10).json()["id"]
     assert ada.delete(f"files/uploads/{id}").status_code == 204
     assert os.listdir(home) == [] and ada.get(f"files/uploads/{id}").status_code == 404
+    id = begin(ada, "b", 10).json()["id"]
+    next(home.glob(f"{PART}*")).unlink()  # by a job
+    assert piece(ada, id, 0, b"x").status_code == 404 and ada.delete(f"files/uploads/{id}").status_code == 204
 
 
 def test_a_person_has_so_many_uploads_at_once(ada, monkeypatch):
@@ -357,6 +429,36 @@ async def test_everything_leaves_as_a_download(committed, settings):
 
 
 @pytest.mark.django_db(transaction=True)
+async def test_a_folder_leaves_as_one_archive(committed, settings):
+    ada, home = committed
+    (home / "runs/deep").mkdir(parents=True)
+    (home / "runs/deep/large").write_bytes(b"x" * 300_000)
+    (home / f"runs/{PART}half").write_bytes(b"half")
+    response, body = await read(ada, "runs", at="archive")
+    assert response["Content-Disposition"] == 'attachment; filename="runs.tar"' and "sandbox" in str(response.headers)
+    assert (response["Content-Type"], response["X-Content-Type-Options"]) == ("application/octet-stream", "nosniff")
+    with tarfile.open(fileobj=io.BytesIO(body)) as archive:
+        assert archive.getnames() == ["runs", "runs/deep", "runs/deep/large"]
+        assert archive.extractfile("runs/deep/large").read() == b"x" * 300_000
+    whole, body = await read(ada, "", at="archive")
+    assert 'filename="ada.tar"' in whole["Content-Disposition"] and b"ada/runs/deep/large" in body
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_an_archive_is_only_for_those_who_may_and_of_folders(committed):
+    ada, home = committed
+    (home / "file").touch()
+    (home / "out").symlink_to("/etc")
+    for place, path, status in (
+        ("home", "file", 404),
+        ("home", "none", 404),
+        ("home", "out", 403),
+        ("team:x", "", 404),
+    ):
+        assert (await _asgi(ada, {"place": place, "path": path}, {}, at="archive")).status_code == status
+
+
+@pytest.mark.django_db(transaction=True)
 async def test_ranges(committed):
     ada, home = committed
     (home / "a").write_bytes(bytes(range(100)))
@@ -378,6 +480,10 @@ async def test_ranges(committed):
     assert (await read(ada, "a", Range="bytes=1-2", If_Range='"other"'))[0].status_code == 200
     outside = await _asgi(ada, {"path": "a"}, {"Range": "bytes=100-"})
     assert (outside.status_code, outside["Content-Range"]) == (416, "bytes */100")
+    assert (outside["Content-Type"], json.loads(outside.content)["code"]) == (
+        "application/problem+json",
+        "range_outside",
+    )
 
 
 @pytest.mark.django_db(transaction=True)

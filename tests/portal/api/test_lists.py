@@ -2,14 +2,19 @@
 
 import make
 import pytest
+from described_world import make_room
 from django.core.cache import cache
 from redis.exceptions import ConnectionError as CacheAway
 
+from accounts.ssh_keys import add_ssh_key
 from events.notices import notify
 from jobs.models import Job, Priority
 from jobs.states import TaskState
+from notebooks.services import create_notebook, start_notebook
+from portal.api.about import describe
 
 pytestmark = pytest.mark.django_db
+OWN_SHAPE = {"/api/v1/quotas"}  # says one's own limits beside the rows
 
 
 def ids(answer):
@@ -63,9 +68,54 @@ def test_a_cursor_of_another_sort_is_refused(ada, cast):
     assert ada.get("jobs", {"sort": "spec"}).status_code == 400
 
 
-@pytest.mark.parametrize("path", ["jobs", "nodes", "gpus", "pools", "notices"])
-def test_fields_narrow_the_rows_and_unknown_ones_are_named(ada, cast, path):
+def test_every_list_is_narrowed_sorted_and_cut_by_one_mechanism():
+    """A list without `fields`, or a page without `sort`, `limit` and `cursor`, is written past portal.api.lists."""
+    for path, operations in describe()["paths"].items():
+        names = {one["name"] for one in operations.get("get", {}).get("parameters", [])}
+        if list_in(operations) and path not in OWN_SHAPE:
+            assert "fields" in names, path
+            assert {"sort", "limit", "cursor"} <= names or not {"sort", "limit", "cursor"} & names, path
+
+
+def list_in(operations):
+    """Whether GET answers in the envelope of a list."""
+    try:
+        answer = operations["get"]["responses"]["200"]["content"]["application/json"]["schema"]["$ref"]
+    except KeyError:
+        return False
+    return "next_cursor" in describe()["components"]["schemas"][answer.rpartition("/")[2]]["properties"]
+
+
+def test_notebooks_are_filtered_and_sorted(ada, cast, settings, tmp_path):
+    make_room(settings, tmp_path)
+    old, works = (create_notebook(user=cast.ada, name=name, gpu="1/4") for name in ("old", "works"))
+    start_notebook(actor=cast.ada, notebook=works, check=lambda draft: None, containers=False)
+    for query, expected in (
+        ({}, [works, old]),
+        ({"state": "stopped"}, [old]),
+        ({"state": "queued,starting"}, [works]),
+        ({"state": "running"}, []),
+        ({"q": "OL"}, [old]),
+        ({"team": "nlp", "sort": "name"}, [old, works]),
+        ({"team": "vision"}, []),
+        ({"sort": "-created_at", "limit": 1}, [works]),
+    ):
+        assert ids(ada.get("notebooks", query)) == [notebook.public_id for notebook in expected], query
+    refused = ada.get("notebooks", {"state": "asleep"}).json()["errors"][0]
+    assert (refused["pointer"], refused["code"]) == ("/state", "unknown_value")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["jobs", "nodes", "gpus", "pools", "capacity", "notices", "notebooks", "webhooks", "me/tokens", "me/ssh-keys",
+     "files/places"],
+)  # fmt: skip
+def test_fields_narrow_the_rows_and_unknown_ones_are_named(ada, cast, path, settings, tmp_path):
+    settings.TESSERA_FILES = tmp_path
     job = make.job(cast.ada, pool="dev")
+    make.webhook(cast.ada)
+    create_notebook(user=cast.ada, name="explore", gpu="1/4")
+    add_ssh_key(user=cast.ada, key=make.ssh_key(), name="laptop")
     notify(user_id=cast.ada.pk, kind="job_started", about=job)
     whole = ada.get(path).json()["results"][0]
     wanted = sorted(whole)[:2]

@@ -104,12 +104,22 @@ def test_ssh_keys_come_and_go_and_need_their_scope(ada, eve, cast):
     made = ada.post("me/ssh-keys", {"key": make.ssh_key(), "name": "laptop"})
     assert (made.status_code, made.json()["name"], made.json()["kind"]) == (201, "laptop", "ssh-ed25519")
     assert [key["id"] for key in ada.get("me/ssh-keys").json()["results"]] == [made.json()["id"]]
+    assert made.json()["expires_at"] is None
     taken = eve.post("me/ssh-keys", {"key": make.ssh_key()}).json()["errors"][0]
     assert (taken["pointer"], taken["code"]) == ("/key", "ssh_key_of_another")
     weak = Api(make.token(cast.ada, "jobs:write"))
     assert weak.post("me/ssh-keys", {"key": make.ssh_key(2)}).status_code == 403
     assert eve.delete(f"me/ssh-keys/{made.json()['id']}").status_code == 404
     assert ada.delete(f"me/ssh-keys/{made.json()['id']}").status_code == 204
+
+
+def test_an_ssh_key_may_have_an_end(ada):
+    asked = {"key": make.ssh_key(), "expires_at": "2099-01-31T23:59:59+08:00"}
+    assert ada.post("me/ssh-keys", asked).json()["expires_at"] == "2099-01-31T15:59:59Z"
+    for wrong, code in (("2020-01-01T00:00:00Z", "in_the_past"), ("soon", "invalid"), (7, "invalid")):
+        refused = ada.post("me/ssh-keys", {"key": make.ssh_key(2), "expires_at": wrong})
+        [error] = refused.json()["errors"]
+        assert (refused.status_code, error["pointer"], error["code"]) == (400, "/expires_at", code)
 
 
 def test_the_version_says_where_ssh_answers(nobody, settings, tmp_path):

@@ -85,6 +85,29 @@ def test_deliveries_are_listed_and_sent_once_more(ada, eve, cast):
     assert len({delivery.event_id for delivery in Delivery.objects.all()}) == 1 and Delivery.objects.count() == 2
 
 
+def test_a_test_is_a_delivery_of_its_own_and_refused_while_it_is_off(ada, eve, cast):
+    webhook = make.webhook(cast.ada, None, "job.failed")
+    at = f"webhooks/{webhook.pk}"
+    tested = ada.post(f"{at}:test")
+    assert (tested.status_code, tested.json()["type"], tested.json()["state"]) == (201, "webhook.tested", "waiting")
+    assert eve.post(f"{at}:test").status_code == 404
+    patch(ada, at, {"enabled": False})
+    assert ada.post(f"{at}:test").status_code == 409
+
+
+def test_tests_and_repeats_are_counted(ada, cast, settings):
+    settings.TESSERA_RATES = {**settings.TESSERA_RATES, "sends": (1, 3600)}
+    at = f"webhooks/{make.webhook(cast.ada).pk}:test"
+    assert [ada.post(at).status_code for _ in range(2)] == [201, 429]
+
+
+def test_a_list_asks_no_more_for_more_webhooks(ada, cast, django_assert_max_num_queries):
+    for number in range(10):
+        make.webhook(cast.ada, name=f"hook {number}")
+    with django_assert_max_num_queries(8):
+        assert ada.get("webhooks").json()["results"][0]["user"] == "ada"
+
+
 def test_a_delivery_is_found_only_at_its_own_webhook(ada, cast):
     first, second = make.webhook(cast.ada, None, "job.submitted"), make.webhook(cast.ada, None, "job.held")
     make.job(cast.ada, pool="dev")

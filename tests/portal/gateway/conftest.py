@@ -223,7 +223,7 @@ async def world(transactional_db, settings):
         yield World(cast, job, url, sockets, program, session, gateway, task, port)
         server.should_exit = server.force_exit = True
         await serving
-    await gateway.close()
+    await gateway.aclose()
     await sync_to_async(connections.close_all)()
 
 

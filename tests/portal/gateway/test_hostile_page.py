@@ -81,7 +81,7 @@ class Running:
         await self.stop.wait()
         server.should_exit = True
         await serving
-        await gateway.close()
+        await gateway.aclose()
         for runner in runners:
             await runner.cleanup()
 

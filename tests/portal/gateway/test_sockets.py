@@ -3,11 +3,18 @@
 import asyncio
 
 import aiohttp
+import make
 import pytest
 from asgiref.sync import sync_to_async
+from channels.layers import get_channel_layer
+from django.db import OperationalError
+
+from accounts.services import suspend_person
+from events.bus import recheck
 
 MIB = 1024 * 1024
 PATIENCE_S = 10
+AT_ONCE_S = 5  # far below gateway.RECHECK_S
 
 
 def dial(world, cookie, origin=None, protocols=(), **more):
@@ -77,6 +84,51 @@ async def test_an_open_socket_ends_with_the_session_of_the_portal(world, short_w
     await asyncio.wait_for(world.program.left.wait(), PATIENCE_S)
 
 
+async def test_signing_out_closes_sockets_at_once(world):
+    browser = await sync_to_async(world.client)(world.cast.ada)
+    cookie = await world.enter(browser=browser)
+    ends = [await dial(world, cookie) for _ in range(3)]
+    await until_heard(world, world.cast.ada)
+    await sync_to_async(browser.post)("/sign-out/", headers={"Origin": f"http://localhost:{world.port}"})
+    for end in ends:
+        assert (await end.receive(AT_ONCE_S)).type is aiohttp.WSMsgType.CLOSE and end.close_code == 4403
+
+
+async def test_suspending_a_person_closes_their_sockets_at_once(world):
+    end = await dial(world, await world.enter())
+    await until_heard(world, world.cast.ada)
+    root = await sync_to_async(make.admin)()
+    await sync_to_async(suspend_person)(actor=root, user=world.cast.ada)
+    assert (await end.receive(AT_ONCE_S)).type is aiohttp.WSMsgType.CLOSE and end.close_code == 4403
+
+
+async def test_looking_again_leaves_open_what_may_stay_open(world):
+    end = await dial(world, await world.enter())
+    await until_heard(world, world.cast.ada)
+    await sync_to_async(recheck)(world.cast.ada.pk)
+    with pytest.raises(TimeoutError):
+        await end.receive(1)
+    await end.send_str("still here")
+    assert await end.receive_str() == "still here"
+    await end.close()
+
+
+async def test_a_database_that_is_away_closes_nothing(world, short_waits, monkeypatch):
+    asked = 0
+
+    def away(label, secret):
+        nonlocal asked
+        asked += 1
+        raise OperationalError("the server is starting")
+
+    end = await dial(world, await world.enter())
+    monkeypatch.setattr(world.gateway._visits, "_load", away)
+    assert await comes_true(lambda: asked >= 3)
+    await end.send_str("still here")
+    assert await end.receive_str() == "still here"
+    await end.close()
+
+
 async def test_messages_wait_for_a_program_that_does_not_read(world):
     """Nothing is kept for it in between: the sender is held up."""
     world.program.go.clear()
@@ -88,3 +140,19 @@ async def test_messages_wait_for_a_program_that_does_not_read(world):
                 world.program.received += 1
     assert world.program.received < 64
     await end.close()
+
+
+async def until_heard(world, person):
+    """Until the gateway stands at this person's doorbell."""
+    layer = get_channel_layer()
+    group = layer._get_group_channel_name(f"user-{person.pk}")
+    assert await comes_true(lambda: layer.groups.get(group))
+    await asyncio.sleep(0.1)  # from the note here to the server that rings
+
+
+async def comes_true(what):
+    for _ in range(PATIENCE_S * 50):
+        if what():
+            return True
+        await asyncio.sleep(0.02)
+    return False

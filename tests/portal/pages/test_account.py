@@ -309,3 +309,18 @@ def test_a_person_adds_and_removes_an_ssh_key():
     assert again.status_code == 400 and "before" in again.content.decode()
     assert client.post(f"/settings/ssh-keys/{ada.ssh_keys.get().pk}/remove").status_code == 302
     assert not ada.ssh_keys.exists()
+
+
+def test_an_ssh_key_works_to_the_end_of_a_day_and_is_shown_as_expired_afterwards():
+    ada, client = make.user("ada"), browser()
+    client.force_login(ada)
+    asked = {"key": make.ssh_key(), "name": "laptop", "expires_at": "2020-01-31"}
+    refused = client.post("/settings/ssh-keys/", asked)
+    assert refused.status_code == 400 and "This is over already." in refused.content.decode()
+    assert client.post("/settings/ssh-keys/", asked | {"expires_at": "2099-01-31"}).status_code == 302
+    assert ada.ssh_keys.get().expires_at.isoformat() == "2099-01-31T23:59:59.999999+00:00"
+    page = client.get("/settings/ssh-keys/").content.decode()
+    assert "01/31/2099" in page and "1 key opens your notebooks" in page
+    ada.ssh_keys.update(expires_at="2020-01-31T00:00Z")
+    page = client.get("/settings/ssh-keys/").content.decode()
+    assert "Expired" in page and "opens your notebooks and jobs by SSH" not in page

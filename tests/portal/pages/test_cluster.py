@@ -142,6 +142,20 @@ def test_the_node_page_says_how_jobs_are_kept_apart(cast, look, fact, words):
     assert words in look(cast.ada, "/nodes/n1/")
 
 
+@pytest.mark.parametrize(
+    ("fact", "words"),
+    [
+        ("task", "<dd>4096 in each task</dd>"),
+        ("account", "<dd>4096 of each person, in all tasks together</dd>"),
+        ("none", "<dd>no limit</dd>"),
+        ("95% of something new", "<dd>95% of something new</dd>"),
+    ],
+)
+def test_the_node_page_says_what_limits_the_processes_of_jobs(cast, look, fact, words):
+    Node.objects.update(facts={"process_limit": fact, "processes_most": "4096"})
+    assert words in look(cast.ada, "/nodes/n1/")
+
+
 @pytest.mark.parametrize(("mode", "words"), [("watchdog", "not enforced, watched"), ("simulated", "slices: simulated")])
 def test_the_node_page_says_how_slices_are_enforced(cast, look, mode, words):
     Gpu.objects.update(enforcement=mode, evidence="Found by looking.")

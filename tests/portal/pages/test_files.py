@@ -116,12 +116,32 @@ def test_what_is_neither_text_nor_picture_is_offered_as_a_download(ada, home):
     assert "This is no text and no picture" in page and "/files/content?place=home&amp;path=model.bin" in page
 
 
-def test_a_download_is_closed(ada, home):
-    write(home, "evil.html", SVG)
-    answer = ada.get("/files/content", {"path": "evil.html"})
-    assert answer["Content-Type"] == "application/octet-stream" and "attachment" in answer["Content-Disposition"]
+ACTIVE = "html htm xhtml shtml mht mhtml svg svgz xml xsl rss js mjs wasm css json pdf swf jar zip hta url ics vcf gif"
+
+
+@pytest.mark.parametrize("ending", [*ACTIVE.split(), ""])
+def test_a_download_is_closed(ada, home, ending):
+    """Whatever it is called, and although it is a document and a picture and a script at once."""
+    name = f"evil.{ending}" if ending else "evil"
+    write(home, name, b"GIF89a=1/*" + SVG + b"<html><script>alert(1)</script>*/")
+    answer = ada.get("/files/content", {"path": name})
+    assert answer["Content-Type"] == "application/octet-stream"
+    assert answer["Content-Disposition"] == f'attachment; filename="{name}"'
     assert answer["Content-Security-Policy"] == "default-src 'none'; sandbox; frame-ancestors 'none'"
-    assert body_of(answer)
+    assert answer["X-Content-Type-Options"] == "nosniff" and "private" in answer["Cache-Control"]
+    assert answer["Cross-Origin-Resource-Policy"] == "same-origin" and b"<script>" in body_of(answer)
+
+
+def test_a_folder_is_downloaded_as_an_archive_and_as_closed(ada, home):
+    (home / "evil.html").mkdir()
+    write(home / "evil.html", "index.html", SVG)
+    assert "/files/archive?place=home&amp;path=evil.html" in ada.get("/files/").content.decode()
+    answer = ada.get("/files/archive", {"path": "evil.html"})
+    assert answer["Content-Type"] == "application/octet-stream" and answer["X-Content-Type-Options"] == "nosniff"
+    assert answer["Content-Disposition"] == 'attachment; filename="evil.html.tar"'
+    assert answer["Content-Security-Policy"] == "default-src 'none'; sandbox; frame-ancestors 'none'"
+    assert SVG in body_of(answer)
+    answer.close()
 
 
 def test_folders_are_made_renamed_and_deleted(ada, home):

@@ -6,6 +6,7 @@ import make
 import pytest
 from django.utils import timezone
 
+from cluster.models import Gpu
 from events.models import Event
 from notebooks.environment import READY, environment_path
 from notebooks.models import Notebook
@@ -87,6 +88,12 @@ def test_a_second_click_goes_on_with_the_same_notebook(cast, ada):
     assert Notebook.objects.count() == 1 and cast.ada.jobs.count() == 1
 
 
+def test_a_size_that_can_never_run_here_is_not_offered(cast, ada):
+    Gpu.objects.all().delete()
+    text = page(ada, "/notebooks/")
+    assert 'name="gpu" value="0"' in text and 'name="gpu" value="1/4"' not in text
+
+
 def test_a_size_that_is_no_preset_makes_nothing(ada):
     assert ada.post("/notebooks/preset", {"gpu": "512"}).status_code == 302
     assert not Notebook.objects.exists()
@@ -97,6 +104,12 @@ def test_a_ready_notebook_is_opened_on_an_origin_of_its_own(cast, ada):
     answer = ada.get(f"/n/{notebook.public_id}/open")
     assert answer.status_code == 302 and ".localhost" in answer["Location"]
     assert again(notebook).opened_at is not None
+
+
+def test_who_comes_again_finds_their_tabs(cast, ada):
+    notebook = running(made(cast.ada))
+    first, again = (ada.get(f"/n/{notebook.public_id}/open")["Location"] for _ in range(2))
+    assert again == f"{first}lab"
 
 
 def test_after_a_form_the_page_itself_goes_on(cast, ada):
@@ -136,14 +149,28 @@ def test_waiting_offers_only_sizes_that_start_now(cast, ada):
 def test_while_the_environment_is_prepared_nothing_starts_and_the_page_says_so(cast, ada, settings, tmp_path):
     settings.TESSERA_DATA = tmp_path / "fresh"
     answer = ada.post("/notebooks/preset", {"gpu": "1/4"}, follow=True)
-    assert "JupyterLab is being installed" in answer.content.decode()
-    assert Notebook.objects.get().job is None
+    assert "JupyterLab is being installed" in (text := answer.content.decode())
+    assert Notebook.objects.get().job is None and "data-waits" in text
+    assert "data-waits" not in page(ada, f"/n/{Notebook.objects.get().public_id}/open")
 
 
 def test_a_new_one_with_a_bad_name_keeps_what_was_typed(cast, ada):
     answer = ada.post("/notebooks/new", {"name": "No Good!", "gpu": "1/4", "cpu": "2"})
     text = answer.content.decode()
     assert answer.status_code == 400 and 'value="2"' in text and "field-error" in text
+
+
+def test_all_that_is_wrong_with_a_new_one_is_told_at_once(ada):
+    fields = {"name": "No Good!", "gpu": "other", "gpu_text": "1/x", "cpu": "many", "memory": "12", "hours": "0"}
+    text = ada.post("/notebooks/new", fields).content.decode()
+    assert text.count('class="field-error"') == 4 and "banner-fault" in text
+
+
+def test_settings_that_are_wrong_are_refused_in_words(cast, ada):
+    notebook = made(cast.ada)
+    fields = {"gpu": "1/2", "cpu": "many", "memory": "", "hours": ""}
+    assert "many" in ada.post(f"/n/{notebook.public_id}/change", fields, follow=True).content.decode()
+    assert again(notebook).spec["gpu"] == "1/4"
 
 
 def test_a_typed_size_is_asked(cast, ada):
@@ -196,6 +223,14 @@ def test_an_admin_sees_that_it_exists_and_never_gets_in(cast, client):
     text = page(client, f"/n/{notebook.public_id}/")
     assert "explore" in text and "JupyterLab</b>" not in text and "Settings for the next start" not in text
     assert client.get(f"/n/{notebook.public_id}/open").status_code == 404
+
+
+def test_the_list_of_jobs_shows_its_starts_only_where_that_is_asked(cast, ada):
+    job = running(made(cast.ada)).job.public_id
+    other = make.job(cast.ada).public_id
+    for path, shown in (("", other), ("?kind=interactive", job), (f"?q={job}", job)):
+        text = page(ada, f"/jobs/{path}")
+        assert [f'id="row-{one}"' in text for one in (job, other)] == [shown == job, shown == other], path
 
 
 def test_home_shows_a_notebook_as_one_and_not_as_a_job(cast, ada):

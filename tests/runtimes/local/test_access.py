@@ -11,32 +11,9 @@ import sys
 import pytest
 
 from runtimes.base import GpuShare, PtySize, Rejected, Unavailable
-from runtimes.local import processes
+from runtimes.local import leftovers, limits, processes
 from runtimes.local.access import LocalAccess
-from runtimes.local.limits import WATCHDOG
-from runtimes.local.probe import OWN_UID, SHARED, Isolation, MemoryControl
 from tests.runtimes.worlds import GID, UID, LocalWorld, wait_for
-
-WAYS = {
-    "all": {},
-    "nothing": {"isolation": Isolation(SHARED, False, False), "memory": MemoryControl(WATCHDOG)},
-}
-if os.geteuid() == 0:
-    WAYS["no-namespaces"] = {"isolation": Isolation(OWN_UID, True, False)}
-
-
-@pytest.fixture(params=WAYS.values(), ids=WAYS.keys())
-def world(request):
-    world = LocalWorld(**request.param)
-    yield world
-    world.close()
-
-
-@pytest.fixture
-def plain():
-    world = LocalWorld()
-    yield world
-    world.close()
 
 
 def enter(world) -> LocalAccess:
@@ -218,6 +195,17 @@ async def test_memory_is_limited_inside_and_ends_the_task(world):
     await session.close()
 
 
+async def test_a_session_counts_among_the_tasks_processes_and_comes_in_when_there_are_too_many():
+    world = LocalWorld(processes_most=20)
+    if not world.runtime.memory.pids_parent:
+        pytest.skip("this kernel gives us no group for processes")
+    bomb = "import os, time\ntry:\n  for _ in range(30): os.fork() or time.sleep(60)\nexcept OSError: time.sleep(60)"
+    uuid = await running(world, f"exec /usr/bin/python3 -c '{bomb}'")
+    await asyncio.to_thread(wait_for, lambda: limits.refused_processes(leftovers.groups(world.task(uuid))[-1]))
+    assert await output(world, uuid, "echo inside; sleep 0; echo one more") == "inside\n"
+    world.close()
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 async def test_a_session_stays_on_the_jobs_cores(plain):
     uuid = await running(plain, cpu_milli=1000)
@@ -265,6 +253,29 @@ async def test_closing_hangs_up_and_then_kills(world):
     assert await polite.read() == b"" and await polite.wait() < 0
     look = "while pgrep -f '[m]arker' >/dev/null; do sleep 0.02; done; ls"
     assert "hung" in await output(world, uuid, look)
+
+
+async def test_closing_ends_what_holds_the_sessions_streams_and_nothing_else(world):
+    """A server that an editor leaves behind has streams of its own, though neither a session nor a group."""
+    uuid = await running(world)
+    own, stubborn, shared = (f"{seconds}.{int(uuid[:6], 16)}" for seconds in (65, 66, 67))  # other tests sleep too
+    script = f"sleep {own} >log 2>&1 </dev/null & (trap '' HUP; sleep {stubborn}) & sleep {shared} & wait"
+    session = await enter(world).exec(uuid, ["sh", "-c", script])
+    sleeping = f"pgrep -fx 'sleep ({own}|{stubborn}|{shared})'"
+    await output(world, uuid, f"until [ $({sleeping} | wc -l) = 3 ]; do sleep 0.02; done")
+    await session.close()
+    await output(world, uuid, f"until [ $({sleeping} | wc -l) = 1 ]; do sleep 0.02; done")
+    assert await output(world, uuid, f"pgrep -fx 'sleep {own}' | wc -l") == "1\n"
+
+
+async def test_what_a_program_left_with_the_sessions_streams_talks_on_and_ends_with_the_session(world):
+    uuid = await running(world)
+    left = f"sleep 68.{int(uuid[:6], 16)}"
+    session = await enter(world).exec(uuid, ["sh", "-c", f"(sleep 0.2; echo later; {left}) & exit 7"])
+    assert await session.wait() == 7
+    assert await session.read() == b"later\n"
+    await session.close()
+    await output(world, uuid, f"while pgrep -fx '{left}' >/dev/null; do sleep 0.02; done")
 
 
 async def test_killing_the_one_who_holds_a_session_hangs_it_up(plain):
@@ -423,7 +434,55 @@ async def test_no_descriptor_of_the_shim_is_open_inside(world):
     assert processes.is_alive(shim.pid, shim.start)
 
 
+async def come_and_go(world, uuid: str, port: int) -> None:
+    """In all the ways that there are: to the end, by a failure, left in the middle, to a port and to none."""
+    access = enter(world)
+    assert await output(world, uuid, "echo here") == "here\n"
+    with pytest.raises(Rejected):
+        await access.exec(uuid, ["no-such-thing"])
+    left = await access.exec(uuid, ["sleep", "60"], pty=PtySize(80, 24))
+    await left.close()
+    assert await heard(await access.dial(uuid, port)) == b"mine"
+    with pytest.raises(ConnectionRefusedError):
+        await access.dial(uuid, 1)
+
+
+async def test_two_hundred_guests_leave_no_descriptor_and_no_zombie(plain):
+    uuid = await serving(plain, port := free_port())
+    shim = plain.shim(uuid)
+
+    def held() -> tuple[int, int]:
+        """(descriptors of the shim, its children, dead ones too)"""
+        children = [process for pid in os.listdir("/proc") if pid.isdigit() and (process := processes.look(int(pid)))]
+        return len(os.listdir(f"/proc/{shim.pid}/fd")), sum(child.parent == shim.pid for child in children)
+
+    before, ours = held(), len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        await asyncio.gather(*(come_and_go(plain, uuid, port) for _ in range(8)))  # five knocks each
+    await asyncio.to_thread(wait_for, lambda: held() == before)
+    assert len(os.listdir("/proc/self/fd")) <= ours and plain.view(uuid).phase == "running"
+
+
+async def test_who_comes_in_while_the_task_ends_gets_an_answer_and_changes_nothing(world):
+    uuid = await running(world, "while [ ! -e ../work/stop ]; do sleep 0.01; done; exit 5")
+    (world.scratch(uuid) / "work/stop").touch()
+
+    async def knock() -> str:
+        while True:
+            try:
+                session = await enter(world).exec(uuid, ["true"])
+                await asyncio.wait_for(session.wait(), 20)
+                await session.close()
+            except Unavailable:
+                await asyncio.sleep(0)
+            except Rejected as refused:
+                return str(refused)
+
+    answers = await asyncio.wait_for(asyncio.gather(*(knock() for _ in range(8))), 60)
+    view = await asyncio.to_thread(world.until, uuid, "exited")
+    assert (view.exit_code, view.cause) == (5, "") and set(answers) <= {"This task has ended.", "This task is ending."}
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives jobs accounts of their own")
 async def test_an_account_that_the_machine_does_not_know_has_a_name_inside(plain):
-    session = await enter(plain).exec(await running(plain), ["id", "-un"])
-    assert (await read_all(session.read)).strip() == plain.spec("true").user
+    assert (await output(plain, await running(plain), "id -un")).strip() == plain.spec("true").user

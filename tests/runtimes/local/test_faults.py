@@ -27,13 +27,6 @@ def world(request):
     world.close()
 
 
-@pytest.fixture
-def plain():
-    world = LocalWorld()
-    yield world
-    world.close()
-
-
 @pytest.mark.parametrize("after_ms", [0, 5, 10, 15, 20, 25, 30, 40, 60])
 def test_a_shim_killed_at_any_moment_leaves_nothing_and_never_runs_again(world, after_ms):
     spec = world.spec("setsid sleep 60 & sleep 60")
@@ -201,8 +194,8 @@ def test_looking_at_tasks_never_disturbs_their_start(plain):
     lookers = [threading.Thread(target=look) for _ in range(2)]
     for looker in lookers:
         looker.start()
-    for spec in specs:
-        plain.runtime.start(spec)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(plain.runtime.start, specs))
     assert {plain.until(spec.uuid, "exited").exit_code for spec in specs} == {0}
     over.set()
     for looker in lookers:

@@ -119,6 +119,46 @@ def test_memory_is_limited_by_the_strongest_means_and_the_node_says_which(world)
     assert kind == world.runtime.memory.kind and kind in (V1, V2, WATCHDOG)
 
 
+FORKS = """
+import os, time
+born = 0
+try:
+    while born < 100:
+        if os.fork() == 0:
+            time.sleep(20)
+            os._exit(0)
+        born += 1
+except BlockingIOError:
+    print(born, "and no more")
+    raise SystemExit(1)
+print("all were born")
+"""
+
+
+@pytest.mark.parametrize("memory", [None, MemoryControl(WATCHDOG)], ids=["probed", "no groups"])
+def test_a_fork_bomb_ends_at_the_tasks_own_limit(memory):
+    world = LocalWorld(memory=memory, processes_most=40)
+    holds = world.runtime.list_nodes()[0].facts["process_limit"]
+    assert holds == ("task" if world.runtime.memory.pids_parent else "account" if os.geteuid() == 0 else "none")
+    if holds == "none":
+        pytest.skip("nothing here limits processes, and the node says so")
+    bomb = world.spec(f"/usr/bin/python3 -c '{FORKS}'", uid=UID + 40, grace_s=0)  # an account that no other test has
+    world.runtime.start(bomb)
+    assert world.run("sh -c 'exit 3' & wait $!").exit_code == 3  # its neighbour has room
+    view = world.until(bomb.uuid, "exited")
+    born, *words = world.log(bomb.uuid).split()
+    assert 30 <= int(born) < 40 and words == ["and", "no", "more"] and view.exit_code == 1
+    assert ("40 processes" in view.detail) == (holds == "task")
+    world.close()
+
+
+def test_without_a_limit_on_processes_the_node_says_so():
+    world = LocalWorld(processes_most=0)
+    assert world.runtime.list_nodes()[0].facts["process_limit"] == "none"
+    assert world.run(f"/usr/bin/python3 -c '{FORKS}'", grace_s=0).exit_code == 0
+    world.close()
+
+
 def test_max_time_kills_what_ignores_sigterm(both):
     view = both.run("trap '' TERM; while :; do sleep 0.05; done", max_time_s=1, grace_s=1)
     assert (view.cause, view.signal) == ("time_limit", 9) and "1 s" in view.detail

@@ -1,3 +1,7 @@
+"""Control groups as files, and which cores a task gets."""
+
+from pathlib import Path
+
 import pytest
 
 from runtimes.local import limits
@@ -37,6 +41,23 @@ def test_a_group_of_version_1_reads_its_own_files(tmp_path):
     (tmp_path / "task/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
     assert (tmp_path / "task/memory.limit_in_bytes").read_text() == str(100 << 20)
     assert limits.oom_kills(limits.V1, group) == 1 and limits.peak_mib(limits.V1, group) is None
+
+
+@pytest.mark.parametrize(("memory_kind", "same"), [(limits.V2, True), (limits.V1, False)])
+def test_processes_are_limited_in_the_one_group_or_in_a_tree_of_their_own(tmp_path, memory_kind, same):
+    parent = str(tmp_path if same else tmp_path / "pids")
+    memory = limits.make_group(memory_kind, str(tmp_path), "task", 100, 2000)
+    group = limits.make_pids_group(parent, "task", 40)
+    assert (group == memory) == same and Path(group, "pids.max").read_text() == "40"
+    assert limits.refused_processes(group) == 0
+    Path(group, "pids.events").write_text("max 3\n")
+    assert limits.refused_processes(group) == 3
+    plan = {"memory_parent": str(tmp_path), "cpu_parent": "", "pids_parent": parent}
+    assert limits.groups_of(plan, "task") == list(dict.fromkeys([memory, group]))
+
+
+def test_a_plan_from_before_there_was_a_limit_on_processes_is_understood():
+    assert limits.groups_of({"memory_parent": "/a", "cpu_parent": "/b"}, "task") == ["/a/task", "/b/task"]
 
 
 def test_a_group_that_is_gone_is_empty(tmp_path):

@@ -5,25 +5,11 @@ import os
 import pytest
 
 from runtimes.base import Mount, Rejected
-from runtimes.local.limits import WATCHDOG
-from runtimes.local.probe import OWN_UID, SHARED, Isolation, MemoryControl
+from runtimes.local.probe import OWN_UID, Isolation
 from runtimes.places import Place, place_path
 from tests.runtimes.worlds import GID, UID, LocalWorld
 
 HOME, TEAM = Place("home", UID), Place("team", GID)
-WAYS = {
-    "all": {},
-    "nothing": {"isolation": Isolation(SHARED, False, False), "memory": MemoryControl(WATCHDOG)},
-}
-if os.geteuid() == 0:
-    WAYS["no-namespaces"] = {"isolation": Isolation(OWN_UID, True, False)}
-
-
-@pytest.fixture(params=WAYS.values(), ids=WAYS.keys())
-def world(request):
-    world = LocalWorld(**request.param)
-    yield world
-    world.close()
 
 
 @pytest.fixture
@@ -59,6 +45,18 @@ def test_home_belongs_to_the_person_and_the_team_folder_to_the_team(world):
     if world.runtime.isolation.own_uid:
         assert (home.st_uid, home.st_gid, team.st_uid, team.st_gid) == (UID, GID, 0, GID)
         assert (sub.st_uid, sub.st_gid) == (UID, GID)
+
+
+def test_two_members_change_each_others_files_in_the_team_folder_and_a_stranger_finds_none(world):
+    said(world, "cd $TESSERA_TEAM_FOLDER; umask 077; mkdir sub; echo ada > sub/plan; install -m 600 /dev/null sub/own")
+    log = said(world, "cd $TESSERA_TEAM_FOLDER/sub; echo bob >> plan; echo x > more; cat plan", uid=UID + 1)
+    sub = kept(world, TEAM) / "sub"
+    found = [os.stat(sub / name) for name in (".", "plan", "more", "own")]
+    assert log == "ada\nbob\n" and [facts.st_mode & 0o7777 for facts in found] == [0o2770, 0o660, 0o660, 0o600]
+    if world.runtime.isolation.own_uid:
+        assert {facts.st_gid for facts in found} == {GID}
+        away = f"ls {sub} || echo closed; ls $TESSERA_TEAM_FOLDER"
+        assert said(world, away, uid=UID + 2, gid=GID + 1).split()[-1] == "closed"
 
 
 def test_home_survives_that_its_task_is_forgotten(world):

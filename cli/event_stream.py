@@ -1,0 +1,82 @@
+"""What happens, as the platform tells it: server-sent events, taken up after a break where it stopped."""
+
+import json
+import time
+from codecs import getincrementaldecoder
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cli.failures import Refused, Unreachable
+from cli.following import LIVED_S, Trouble
+from cli.session import Session
+from cli.transport import Client
+
+AWAY = frozenset({429, 502, 503, 504})
+"""Answers that may be over in a moment: while the platform starts, or counts the broken stream still."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """name: "ready", "reset", or an event's type; "" for a heartbeat, which only moves the id."""
+
+    id: int | None
+    name: str
+    data: Any
+
+
+def listen(
+    session: Session, client: Client, *, since: int | None, topics: str | None, follow: bool
+) -> Iterator[Message]:
+    """Events and resets as they come; follow: without end. Raises Unreachable once the platform stayed away."""
+    position, begun, trouble = since, False, Trouble(session)
+    while True:
+        opened = time.monotonic()
+        try:
+            known = {"Last-Event-ID": str(position)} if position is not None else {}
+            asked = {"topics": topics, "follow": str(follow).lower(), "words": "true"}
+            with client.stream("/events", {"Accept": "text/event-stream", **known}, **asked) as (_, pieces):
+                for message in read_messages(pieces):
+                    position, begun = position if message.id is None else message.id, True
+                    if message.name not in {"ready", "reset"}:
+                        trouble.over()
+                    if message.name not in {"ready", ""}:
+                        yield message
+            if not follow:
+                return
+            gone = Unreachable("The stream of events broke off.")
+        except Unreachable as error:
+            gone = error
+        except Refused as refused:
+            if not begun or refused.status not in AWAY:
+                raise
+            gone = Unreachable(*refused.lines)
+        if not begun:
+            raise gone
+        if time.monotonic() - opened >= LIVED_S:
+            trouble.over()
+        trouble.again(gone)
+
+
+def read_messages(pieces: Iterable[bytes]) -> Iterator[Message]:
+    """https://html.spec.whatwg.org/multipage/server-sent-events.html, as far as the platform uses it.
+
+    A message that was cut off at the end is dropped: it comes again.
+    """
+    fields: dict[str, str] = {}
+    for line in _lines(pieces):
+        if line:
+            name, _, value = line.partition(":")
+            fields[name] = value.removeprefix(" ")
+            continue
+        number = fields.get("id", "")
+        data = json.loads(fields["data"]) if "data" in fields else None
+        yield Message(int(number) if number.isdecimal() else None, fields.get("event", ""), data)
+        fields = {}
+
+
+def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
+    decoder, rest = getincrementaldecoder("utf-8")("replace"), ""
+    for piece in pieces:
+        *whole, rest = (rest + decoder.decode(piece)).split("\n")
+        yield from whole

@@ -1,0 +1,13 @@
+"""The runtime's way into its tasks, loaded once by its dotted name in the settings."""
+
+from functools import cache
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from runtimes.base import Access
+
+
+@cache
+def the_access() -> Access:
+    return import_string(settings.TESSERA_ACCESS)(**settings.TESSERA_RUNTIME_OPTIONS)

@@ -1,0 +1,50 @@
+"""People hear before a time limit ends their job, so that it can save what it has. Once for each attempt.
+
+A notebook has a clock of its own (notebooks.tasks), for its end can be put off.
+"""
+
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models import DurationField, Exists, ExpressionWrapper, F, OuterRef, QuerySet
+from django.db.models.functions import Now
+
+from common.locks import lock_rows
+from events.bus import SYSTEM, record
+from events.models import Event
+from events.notices import notify
+from jobs.models import Job, JobKind
+from jobs.states import JobState
+
+WARN_BEFORE = timedelta(minutes=15)
+
+
+def warn_of_ends() -> None:
+    for job in _ending():
+        _warn(job)
+
+
+def _ending() -> QuerySet[Job]:
+    """Jobs that run into their limit within WARN_BEFORE and were not told so in this attempt.
+
+    One whose whole time is shorter than twice the warning would be warned of when it has just begun.
+    """
+    limit = ExpressionWrapper(F("max_time_s") * timedelta(seconds=1), output_field=DurationField())
+    told = Event.objects.filter(
+        kind=Job.KIND, object_id=OuterRef("pk"), verb="about_to_end", at__gt=OuterRef("started_at")
+    )
+    running = Job.objects.filter(
+        state=JobState.RUNNING, started_at__isnull=False, max_time_s__gte=2 * WARN_BEFORE.total_seconds()
+    )
+    soon = running.alias(ends_at=F("started_at") + limit).filter(ends_at__gt=Now(), ends_at__lte=Now() + WARN_BEFORE)
+    return soon.exclude(kind=JobKind.INTERACTIVE).filter(~Exists(told), stop_requested_at=None).select_related("user")
+
+
+@transaction.atomic
+def _warn(job: Job) -> None:
+    row = next(iter(lock_rows(_ending().filter(pk=job.pk))), None)
+    if row is None or row.started_at is None:
+        return
+    at = (row.started_at + timedelta(seconds=row.max_time_s or 0)).isoformat()
+    record(row, "about_to_end", actor=SYSTEM, params={"at": at})
+    notify(user_id=row.user_id, kind="about_to_end", about=row, params={"at": at, "name": row.name})

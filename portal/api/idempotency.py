@@ -1,0 +1,32 @@
+"""Idempotency-Key: how it is declared and read. What it does is told in jobs.idempotency."""
+
+import json
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.request import Request
+
+from common.errors import FieldError, InvalidInput
+
+MAX_KEY = 200
+KEY = OpenApiParameter(
+    "Idempotency-Key",
+    {"type": "string", "minLength": 1, "maxLength": MAX_KEY, "pattern": "^[!-~]+$"},
+    OpenApiParameter.HEADER,
+    description="The same key with the same body answers with what the first request made.",
+)
+
+
+def read_key(request: Request) -> str:
+    """The Idempotency-Key; "" where none is sent."""
+    key = request.headers.get("Idempotency-Key")
+    if key is None:
+        return ""
+    if not 1 <= len(key) <= MAX_KEY or not key.isascii() or not key.isprintable() or " " in key:
+        raise InvalidInput([FieldError("/Idempotency-Key", "bad_idempotency_key", {"max": MAX_KEY})])
+    return key
+
+
+def read_once(request: Request, said: dict[str, Any]) -> dict[str, Any]:
+    """What a service takes to do it once: key, and body, which stands for the address and what was `said` to it."""
+    return {"key": read_key(request), "body": f"{request.path}\n{json.dumps(said, sort_keys=True)}".encode()}

@@ -1,0 +1,87 @@
+"""An event as a sentence: the same in the history of a page and in a stream, in the reader's language."""
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from common.resources import show_duration
+from events.models import Event
+from jobs.states import JobState, TaskState
+
+# (kind, state or verb) -> sentence. params of the event fill it; "task" is "main.0", or "main" where it is alone.
+SENTENCES: dict[tuple[str, str], str | Promise] = {
+    ("job", "submitted"): gettext_lazy("Submitted to pool %(pool)s"),
+    ("job", "stop_requested"): gettext_lazy("Asked to stop"),
+    ("job", "held"): gettext_lazy("Held: it keeps its place and does not start"),
+    ("job", "released"): gettext_lazy("Released: it may start again"),
+    ("job", "about_to_end"): gettext_lazy("The job is about to reach its time limit"),
+    ("job", "entered.terminal"): gettext_lazy("Opened a terminal"),
+    ("job", "left.terminal"): gettext_lazy("Left the terminal after %(lasted)s"),
+    ("job", "entered.ssh"): gettext_lazy("Entered by SSH"),
+    ("job", "left.ssh"): gettext_lazy("Left SSH after %(lasted)s"),
+    ("job", "entered"): gettext_lazy("Entered (%(kind)s)"),
+    ("job", "left"): gettext_lazy("Left (%(kind)s) after %(lasted)s"),
+    ("job", JobState.QUEUED): gettext_lazy("Queued again as attempt %(attempt)s"),
+    ("job", JobState.STARTING): gettext_lazy("The job starts"),
+    ("job", JobState.RUNNING): gettext_lazy("The job runs"),
+    ("job", JobState.STOPPING): gettext_lazy("The job is stopping"),
+    ("job", JobState.SUCCEEDED): gettext_lazy("The job is done"),
+    ("job", JobState.FAILED): gettext_lazy("The job failed"),
+    ("job", JobState.CANCELLED): gettext_lazy("The job was cancelled"),
+    ("task", TaskState.ASSIGNED): gettext_lazy("Task %(task)s was placed on %(node)s"),
+    ("task", TaskState.STARTING): gettext_lazy("Task %(task)s is being started"),
+    ("task", TaskState.RUNNING): gettext_lazy("Task %(task)s runs"),
+    ("task", TaskState.STOPPING): gettext_lazy("Task %(task)s was asked to end"),
+    ("task", TaskState.LOST): gettext_lazy("Task %(task)s cannot be seen any more; what it holds is kept"),
+    ("task", TaskState.STOPPED): gettext_lazy("Task %(task)s was stopped"),
+    ("task", TaskState.SUCCEEDED): gettext_lazy("Task %(task)s ended well"),
+    ("task", TaskState.FAILED): gettext_lazy("Task %(task)s failed"),
+    ("notebook", "created"): gettext_lazy("The notebook was made"),
+    ("notebook", "started"): gettext_lazy("The notebook starts as %(job)s"),
+    ("notebook", "ready"): gettext_lazy("The notebook can be opened"),
+    ("notebook", "stop_requested"): gettext_lazy("Asked to stop"),
+    ("notebook", "changed"): gettext_lazy("Its settings were changed"),
+    ("notebook", "extended"): gettext_lazy("Extended by %(hours)s hours"),
+    ("notebook", "about_to_end"): gettext_lazy("The notebook is about to end"),
+    ("notebook", "time_over"): gettext_lazy("Its time is over"),
+    ("notebook", "deleted"): gettext_lazy("The notebook was deleted"),
+    ("webhook", "created"): gettext_lazy("The webhook “%(name)s” was made"),
+    ("webhook", "changed"): gettext_lazy("The webhook “%(name)s” was changed"),
+    ("webhook", "secret_changed"): gettext_lazy("The webhook “%(name)s” has a new secret"),
+    ("webhook", "tested"): gettext_lazy("The webhook “%(name)s” was tested"),
+    ("webhook", "disabled"): gettext_lazy("The webhook was switched off"),
+    ("webhook", "deleted"): gettext_lazy("The webhook “%(name)s” was deleted"),
+    ("user", "ssh_key_added"): gettext_lazy("The SSH key “%(name)s” was added"),
+    ("user", "ssh_key_removed"): gettext_lazy("The SSH key “%(name)s” was removed"),
+    ("user", "suspended"): gettext_lazy("Suspended"),
+    ("user", "readmitted"): gettext_lazy("Admitted again"),
+    ("quota", "made"): gettext_lazy("The quota was made"),
+    ("quota", "changed"): gettext_lazy("The quota was changed"),
+    ("quota", "deleted"): gettext_lazy("The quota was deleted"),
+    ("user_limit", "limit.made"): gettext_lazy("The limits were set"),
+    ("user_limit", "limit.changed"): gettext_lazy("The limits were changed"),
+}
+
+
+def event_words(row: Event, *, alone: bool = False) -> str:
+    """In the active language. alone: its task is the only one of its job. Never fails: an older event may lack a value
+    that its sentence names today, and what has no sentence is called as programs call it."""
+    about = row.to_state or row.verb.removeprefix(f"{row.kind}.")
+    params = {name: str(value) for name, value in row.params.items()}
+    params["task"] = params.get("role", "") if alone else f"{params.get('role', '')}.{params.get('rank', '')}"
+    if (gpus := row.params.get("gpus")) and isinstance(gpus, list):
+        params["node"] = _("%(node)s (GPU %(gpus)s)") % {
+            "node": params.get("node", "?"),
+            "gpus": ", ".join(str(gpu).rpartition(":")[2] for gpu in gpus),
+        }
+    if "seconds" in row.params:
+        params["lasted"] = show_duration(row.params["seconds"])
+    known = SENTENCES.get((row.kind, f"{about}.{params.get('kind')}"), SENTENCES.get((row.kind, about), row.type))
+    return str(known) % Blanks(params)
+
+
+class Blanks(dict):
+    """The values of a sentence; one that is missing is a question mark."""
+
+    def __missing__(self, key: str) -> str:
+        return "?"

@@ -1,0 +1,83 @@
+"""What the shells offer for a half-written word, asked by the shells themselves."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_server import a_job, ended
+
+ROOT = Path(__file__).parents[2]
+ASK = {
+    "bash": 'COMP_WORDS=({line}) COMP_CWORD={last}; _tessera_completion tessera; printf "%s\\n" "${{COMPREPLY[@]}}"',
+    "fish": "complete -C '{line}'",
+}
+"""The function that the Tab key calls. zsh has no way to call it without a terminal."""
+
+
+@pytest.fixture(params=list(ASK))
+def offers(request, tmp_path):
+    """Runs a shell that has loaded the script which `tessera --show-completion` prints; what it offers for a line."""
+    shell = shutil.which(request.param)
+    if shell is None:
+        pytest.skip(f"there is no {request.param} here")
+    command = tmp_path / "bin/tessera"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m cli "$@"\n')
+    command.chmod(0o755)
+    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
+
+    def ask(line: str) -> list[str]:
+        environment = {
+            **os.environ,
+            "PATH": path,
+            "HOME": str(tmp_path),
+            "_TESSERA_COMPLETE": f"source_{request.param}",
+        }
+        script = subprocess.run([command], env=environment, capture_output=True, text=True, check=True).stdout
+        del environment["_TESSERA_COMPLETE"]
+        asking = ASK[request.param].format(line=line, last=line.count(" "))
+        lines = [shell, "-c", f"{script}\n{asking}"]
+        found = subprocess.run(lines, env=environment, capture_output=True, text=True, timeout=60)
+        assert not found.stderr, found.stderr
+        return [offer.partition("\t")[0] for offer in found.stdout.splitlines() if offer]
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("tessera st", ["stop"]),
+        ("tessera ssh", ["ssh", "ssh-config", "ssh-key"]),
+        ("tessera nb st", ["start", "stop"]),
+        ("tessera files r", ["rm"]),
+        ("tessera ps --st", ["--state"]),
+        ("tessera ps -o y", ["yaml"]),
+        ("tessera open --in v", ["vscode"]),
+        ("tessera nb zzz", []),
+    ],
+)
+def test_commands_and_options(server, offers, line, expected):
+    assert offers(line) == expected
+
+
+def test_ids_are_asked_from_the_platform(server, offers):
+    server.on("GET /jobs", (200, {"results": [a_job(7), a_job(71), ended(8)], "next_cursor": None}))
+    assert offers("tessera stop job-7") == ["job-7", "job-71"]
+    assert offers("tessera stop job-7 job-7") == ["job-71"]
+    assert "state=queued" in server.of("GET /jobs")[0][1]
+
+
+def test_names_of_notebooks_and_pools(server, offers):
+    server.on("GET /notebooks", (200, {"results": [{"id": "nb-5", "name": "explore", "state": "stopped"}]}))
+    server.on("GET /pools", (200, {"results": [{"name": "dev"}, {"name": "train"}]}))
+    assert offers("tessera nb open ex") == ["explore"]
+    assert offers("tessera queue --pool t") == ["train"]
+
+
+def test_nothing_is_said_where_nothing_is_known(offers, monkeypatch):
+    monkeypatch.setenv("TESSERA_URL", "http://127.0.0.1:1")
+    assert offers("tessera stop job-zzz") == []

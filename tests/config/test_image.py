@@ -1,0 +1,63 @@
+"""The image and docker-compose.yml carry what the program needs. Nothing is built: the copied files alone must do."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[2]
+ASK = """
+import config.asgi, config.celery, notebooks.prepare
+from django.core.management import call_command
+from portal.api.about import describe, read_version
+
+call_command("check")
+print(read_version(), describe()["openapi"])
+"""
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory):
+    """What the Dockerfile copies, and no more of this tree."""
+    image = tmp_path_factory.mktemp("image")
+    for line in re.findall(r"^COPY (.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE):
+        *sources, target = line.split()
+        for source in map(ROOT.joinpath, sources):
+            if source.is_dir():
+                shutil.copytree(source, image / target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(source, image / target)
+    return image
+
+
+def test_the_program_needs_no_file_that_the_image_lacks(image):
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("TESSERA_")},
+        "PYTHONPATH": f"{image}{os.pathsep}{image / 'platform'}",
+        "PYTHONSAFEPATH": "1",
+        "DJANGO_SETTINGS_MODULE": "config.settings",
+        "TESSERA_DATA": str(image / "data"),
+    }
+    done = subprocess.run([sys.executable, "-c", ASK], cwd=image, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.endswith(" 3.1.0\n"), done.stderr
+
+
+def test_every_variable_of_the_services_is_one_that_the_settings_read():
+    services = YAML(typ="safe").load(ROOT / "docker-compose.yml")["services"]
+    settings = (ROOT / "platform/config/settings.py").read_text()
+    said = {name for one in services.values() for name in one.get("environment", {}) if name.startswith("TESSERA_")}
+    assert said and all(f'"{name}"' in settings for name in said)
+
+
+def test_a_service_takes_each_queue_and_prepares_notebooks():
+    services = YAML(typ="safe").load(ROOT / "docker-compose.yml")["services"]
+    commands = [" ".join(one.get("command", [])) for one in services.values()]
+    beat = (ROOT / "platform/config/celery.py").read_text()
+    for queue in set(re.findall(r'"queue": "(\w+)"', beat)):
+        assert any(re.search(rf"-Q \S*\b{queue}\b", command) for command in commands), queue
+    assert any("notebooks.prepare" in command for command in commands)

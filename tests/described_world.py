@@ -1,0 +1,136 @@
+"""A world for generated requests: one of everything that the API can name, ada's, and the names by which it answers."""
+
+import random
+import shutil
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+
+import make
+from django.db import transaction
+from django.utils import timezone
+
+from accounts.ssh_keys import add_ssh_key
+from cluster.models import Pool
+from events.notices import notify
+from files.shelves import find_shelf
+from files.uploads import append, begin_upload
+from jobs.models import Job
+from jobs.states import TaskState
+from jobs.upload import keep_code, pack_one_file
+from notebooks.environment import READY, environment_path
+from notebooks.models import Notebook
+from notebooks.services import create_notebook, start_notebook
+
+FILES = {"notes.txt": b"some text\n", "data/table.csv": b"a,b\n1,2\n"}
+SUBMIT = {"run": "true"}
+"""What a job file must say: its description is an object of any names."""
+
+
+def make_room(settings, folder) -> None:
+    """Files, code and the environment for notebooks lie below `folder`."""
+    settings.TESSERA_DATA, settings.TESSERA_FILES = folder, folder / "files"
+    settings.TESSERA_CODE = folder / "code"
+    settings.TESSERA_FILES.mkdir()
+    environment_path(folder).mkdir(parents=True)
+    (environment_path(folder) / READY).touch()
+
+
+class World:
+    """path, sent: {name of a parameter or field: values that mean something here}."""
+
+    def __init__(self, folder: Path) -> None:
+        cast = make.cast()
+        self.ada, self.files, self.kept = cast.ada, folder / "files", folder / "kept"
+        webhook = make.webhook(cast.ada)
+        running = make.job(cast.ada, gpu="1/4", pool="dev", time="1h")
+        make.start(running)
+        stopped = make.job(cast.ada, pool="dev", name="stopped", labels={"exp": "a"})
+        make.start(stopped)
+        make.end(stopped, TaskState.FAILED, "exit_nonzero", 1)
+        waiting, others = make.job(cast.ada, gpu="1", pool="train"), make.job(cast.bob, gpu="1", pool="train")
+        notices = [notify(user_id=cast.ada.pk, kind="job_failed", about=stopped, params={"name": "stopped"})]
+        key = add_ssh_key(user=cast.ada, key=make.ssh_key(), name="laptop")
+        upload = begin_upload(user=cast.ada, place="home", path="large.bin", size=1000)
+        code = keep_code(user=cast.ada, pieces=[pack_one_file("train.py", b"print(1)\n")])
+        other_token = make.ApiToken.objects.filter(user=cast.ada)
+        make.token(cast.ada, "jobs:read")
+        still, works = _notebooks(cast.ada)
+        self.keep_files()
+        self.path = {
+            "job_id": [job.public_id for job in (running, stopped, waiting, others)],
+            "notebook_id": [still.public_id, works.public_id],
+            "name": [cast.node.name, cast.dev.name],
+            "digest": [code.digest],
+            "upload_id": [str(upload.uuid)],
+            "webhook_id": [webhook.pk],
+            "delivery_id": list(webhook.deliveries.values_list("pk", flat=True)),
+            "token_id": [other_token.get().pk],
+            "key_id": [key.pk],
+        }
+        self.sent = {
+            "team": ["nlp"],
+            "pool": [pool.name for pool in Pool.objects.all()],
+            "node": ["n1"],
+            "place": ["home", "team:nlp"],
+            "path": ["", "notes.txt", "data", "new.txt"],
+            "to": ["moved.txt", "data/table.csv"],
+            "ids": [self.path["job_id"], [notice.pk for notice in notices]],
+            "gpu": ["0", "1/4"],
+            "hours": [1],
+            "days": [1],
+            "confirm": [still.name],
+            "scopes": [["jobs:read"]],
+            "topics": [["job.failed"], []],
+            "url": ["https://example.com/other"],
+            "key": [make.ssh_key(2)],
+            "state": ["running", "queued,failed"],
+            "label": ["exp:a"],
+            "user": ["me"],
+            "fields": ["id", "name,state"],
+        }
+
+    def bring_home(self, case) -> None:
+        """In about two places of three what was made up gives way to what exists. One case is always one request."""
+        dice = random.Random(repr((case.path_parameters, case.query, case.body)))
+        for part, known in ((case.path_parameters, self.path), (case.query, self.sent), (case.body, self.sent)):
+            if isinstance(part, dict):
+                for name in sorted(part.keys() & known.keys()):
+                    if dice.random() < 2 / 3:
+                        part[name] = dice.choice(known[name])
+        if case.operation.label == "POST /api/v1/jobs" and isinstance(case.body, dict) and dice.random() < 1 / 3:
+            case.body = SUBMIT
+
+    def keep_files(self) -> None:
+        store = find_shelf(self.ada, "home").store
+        store.make_folder("data")
+        for path, content in FILES.items():
+            upload = begin_upload(user=self.ada, place="home", path=path, size=len(content))
+            append(user=self.ada, uuid=upload.uuid, offset=0, pieces=[content])
+        copy_tree(self.files, self.kept)
+
+    @contextmanager
+    def untouched(self, case):
+        """What the request does is undone afterwards, so that the next one finds everything."""
+        point = transaction.savepoint()
+        try:
+            yield
+        finally:
+            transaction.savepoint_rollback(point)
+            if case.method != "GET" and "/files" in case.path:
+                shutil.rmtree(self.files)
+                copy_tree(self.kept, self.files)
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """With owners and modes."""
+    subprocess.run(["cp", "-a", source, target], check=True)
+
+
+def _notebooks(ada) -> list[Notebook]:
+    """One that stands still, and one that runs and can be opened."""
+    still, works = (create_notebook(user=ada, name=name, gpu="1/4") for name in ("still", "works"))
+    start_notebook(actor=ada, notebook=works, check=lambda draft: None, containers=False)
+    make.start(Job.objects.latest("pk"))
+    Notebook.objects.filter(pk=works.pk).update(ready_at=timezone.now())
+    return [still, works]

@@ -1,0 +1,81 @@
+"""The host of an app, knocked at by whom it must not open for: whatever is not a session on this very host is nobody.
+
+DOORS of tests/portal/test_doors.py has the portal's own addresses.
+"""
+
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+import aiohttp
+import make
+import pytest
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.db.models.functions import Now
+
+from accounts.models import ApiToken
+from jobs.upstream import upstream_secret
+from portal.models import AppSession
+
+SCRIPT = {"Accept": "application/json", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Site": "same-origin"}
+
+
+def bearer(secret):
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def live_token(world):
+    return bearer(make.token(world.cast.ada))
+
+
+def revoked_token(world):
+    secret = make.token(world.cast.ada)
+    ApiToken.objects.update(revoked_at=Now())
+    return bearer(secret)
+
+
+def expired_token(world):
+    return bearer(make.expired_token(world.cast.ada))
+
+
+def token_of_the_task(world):
+    """What the gateway itself shows the program."""
+    return {"Authorization": f"token {upstream_secret(world.task.uuid)}"}
+
+
+def session_of_the_portal(world):
+    key = make.session(world.cast.ada)
+    return {"Cookie": f"{settings.SESSION_COOKIE_NAME}={key}; {world.cookie_name}={key}"}
+
+
+def nothing(world):
+    return {}
+
+
+NOBODY = [nothing, live_token, revoked_token, expired_token, token_of_the_task, session_of_the_portal]
+
+
+@pytest.mark.parametrize("who", NOBODY, ids=lambda who: who.__name__)
+async def test_it_opens_for_nobody_without_a_session_of_its_own(world, who):
+    await assert_closed(world, await sync_to_async(who)(world))
+
+
+async def test_it_opens_no_more_once_its_session_has_ended(world, short_waits):
+    cookie = await world.enter()
+    await AppSession.objects.aupdate(expires_at=Now() - timedelta(seconds=1))
+    await assert_closed(world, {"Cookie": cookie})
+
+
+async def assert_closed(world, headers):
+    """By every way, and without a word to the program."""
+    async with world.visit("/seen", **headers, Accept="text/html", Sec_Fetch_Mode="navigate") as sent_away:
+        assert (sent_away.status, urlsplit(sent_away.headers["Location"]).path) == (302, "/apps/authorize")
+    for method in ("GET", "POST", "PUT", "DELETE"):
+        async with world.visit("/seen", method=method, Origin=world.origin, **SCRIPT, **headers) as refused:
+            assert refused.status == 401, method
+    there = f"http://127.0.0.1:{world.port}/ws"
+    own = {"Host": urlsplit(world.url).netloc, "Origin": world.origin, **headers}
+    with pytest.raises(aiohttp.WSServerHandshakeError) as no_socket:
+        await world.session.ws_connect(there, headers=own)
+    assert no_socket.value.status == 401
+    assert not world.program.asked and not world.sockets.dialled

@@ -1,0 +1,31 @@
+"""Events as sentences: every kind that is recorded has one, and none ever fails."""
+
+import make
+import pytest
+
+from events.models import Event
+from portal.event_words import SENTENCES, event_words
+
+
+@pytest.mark.parametrize(("kind", "about"), sorted(SENTENCES))
+def test_a_sentence_is_made_even_without_any_value(kind, about):
+    assert event_words(Event(kind=kind, verb=about.partition(".")[0] if kind == "job" else about, params={}))
+
+
+def test_what_has_no_sentence_is_called_as_programs_call_it():
+    assert event_words(Event(kind="node", verb="node.added", params={"gpus": 2})) == "node.added"
+
+
+@pytest.mark.django_db
+def test_a_placed_task_is_told_with_its_node_and_gpus():
+    job = make.job(make.cast().ada, pool="dev", gpu="1/4")
+    make.start(job)
+    placed = Event.objects.get(kind="task", to_state="ASSIGNED")
+    assert event_words(placed, alone=True) == "Task main was placed on n1 (GPU 0)"
+    assert event_words(placed) == "Task main.0 was placed on n1 (GPU 0)"
+
+
+@pytest.mark.django_db
+def test_a_task_without_a_gpu_names_none():
+    make.start(make.job(make.cast().ada, pool="dev", gpu=0))
+    assert event_words(Event.objects.get(kind="task", to_state="ASSIGNED"), alone=True) == "Task main was placed on n1"

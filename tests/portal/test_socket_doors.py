@@ -1,0 +1,91 @@
+"""Every websocket of the portal's own host, knocked at by whom it must not open for. Pages have them; programs do not.
+
+SOCKETS is the whole truth, as DOORS of test_doors is for addresses. Hosts of people's apps: gateway/test_app_doors.
+"""
+
+import json
+
+import make
+import pytest
+from asgiref.sync import sync_to_async
+from channels.auth import AuthMiddlewareStack
+from channels.routing import URLRouter
+from channels.testing import WebsocketCommunicator
+from django.conf import settings
+from django.db import connections
+from django.utils import timezone
+
+from accounts.models import User
+from jobs.upstream import upstream_secret
+from portal.gateway.routing import websocket_urls as terminal_urls
+from portal.live.routing import websocket_urls as live_urls
+
+URLS = [*live_urls, *terminal_urls]
+WHO = ("visitor", "stranger", "lead", "suspended", "token", "job token")
+SOCKETS = {"live": (4401, "open", "open", 4401, 4401, 4401), "terminal": (4401, 4404, 4404, 4401, 4401, 4401)}
+PATIENCE_S = 15  # other tests run at the same time
+
+
+@pytest.fixture
+async def world(transactional_db):
+    """The sockets read in another thread; its connection would keep the test database from going."""
+    yield await sync_to_async(build_world)()
+    await sync_to_async(connections.close_all)()
+
+
+def build_world():
+    """{who: the headers they come with}; name: of ada's running job."""
+    cast = make.cast()
+    job = make.job(cast.ada, gpu="1/4", pool="dev")
+    cast.name, gone = job.public_id, make.user("gone", cast.nlp)
+    secrets = {"token": make.token(cast.ada), "job token": upstream_secret(make.start(job)[0].uuid)}
+    sessions = {"stranger": cast.eve, "lead": cast.bob, "suspended": gone}
+    cast.headers = {
+        "visitor": [],
+        **{who: [(b"authorization", f"Bearer {secret}".encode())] for who, secret in secrets.items()},
+        **{who: [(b"cookie", cookie_of(person))] for who, person in sessions.items()},
+    }
+    User.objects.filter(pk=gone.pk).update(suspended_at=timezone.now())
+    return cast
+
+
+def cookie_of(person):
+    return f"{settings.SESSION_COOKIE_NAME}={make.session(person)}".encode()
+
+
+def test_every_socket_has_a_line():
+    assert {pattern.name for pattern in URLS} == set(SOCKETS)
+
+
+async def test_a_socket_opens_for_whom_the_table_says(world):
+    own = (b"origin", settings.TESSERA_PUBLIC_URL.encode())
+    for pattern in URLS:
+        for who, expected in zip(WHO, SOCKETS[pattern.name], strict=True):
+            assert await dial(path_of(pattern, world), [own, *world.headers[who]]) == expected, (who, pattern.name)
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://a.localhost:8470"])
+async def test_another_page_gets_no_socket_with_whatever_session(world, origin):
+    for pattern in URLS:
+        for who in ("visitor", "lead"):
+            headers = [(b"origin", origin.encode()), *world.headers[who]]
+            assert await dial(path_of(pattern, world), headers) == "refused", (who, pattern.name)
+
+
+def path_of(pattern, world):
+    return "/" + str(pattern.pattern).replace("<str:name>", world.name)
+
+
+async def dial(path, headers):
+    """ "open", "refused" before it was accepted, or the code with which it was closed."""
+    socket = WebsocketCommunicator(AuthMiddlewareStack(URLRouter(URLS)), path, headers=headers)
+    accepted, _ = await socket.connect(PATIENCE_S)
+    if not accepted:
+        return "refused"
+    while True:
+        said = await socket.receive_output(PATIENCE_S)
+        if said["type"] == "websocket.close":
+            return said["code"]
+        if "now" in json.loads(said["text"]):
+            await socket.disconnect()
+            return "open"
