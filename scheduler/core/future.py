@@ -14,8 +14,10 @@ from scheduler.core.demand import Demand
 from scheduler.core.place import ANY_QUOTA, Shortfall, place
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.table import Table
-from scheduler.core.types import Placement, Policy, TaskPlace, Waiting
+from scheduler.core.types import CardShare, Closing, Placement, Policy, TaskPlace, Waiting
 
+NOBODY = -1
+"""The job of a reservation that keeps cards closed."""
 FREE = ("gpu_free_mib", "gpu_free_percent", "node_cpu_free", "node_memory_free")
 
 
@@ -61,6 +63,8 @@ class Future:
         """[reservation] the cluster when it begins, with all that is reserved by then taken."""
         self._present = present
         self._views: dict[int, View] = {}
+        for closing in sorted(snapshot.closings, key=lambda closing: closing.at):
+            self._close(closing)
 
     def view(self, ends_at: float) -> View:
         """Where a job that starts now and ends then delays nobody: the present, where no reservation is in its way."""
@@ -103,6 +107,12 @@ class Future:
         touched = np.array(sorted({task.node for task in placement.tasks}), dtype=np.int64)
         for until in self._views:
             self._narrow(until, touched)
+
+    def _close(self, closing: Closing) -> None:
+        """As if somebody had reserved these cards, whole, for that time."""
+        placement = Placement(NOBODY, tuple(_whole(self._snapshot, gpu) for gpu in closing.gpus))
+        self.reservations.append(Reservation(NOBODY, closing.at, closing.ends_at, placement))
+        self._at.append(self._when(closing.at, self.reservations))
 
     def _earliest(self, job: Waiting, demand: Demand) -> tuple[float, Placement] | None:
         """Later is never worse, for reserved places are taken out from the start: so halve the times."""
@@ -188,6 +198,11 @@ class _Ends:
 def _reaches(ends_at: float, reservation: Reservation) -> bool:
     """Would somebody who ends then still be there when the reservation begins?"""
     return reservation.at < ends_at or ends_at == inf
+
+
+def _whole(snapshot: Snapshot, gpu: int) -> TaskPlace:
+    share = CardShare(gpu, int(snapshot.gpu_total_mib[gpu]), 100, 1000)
+    return TaskPlace("", 0, int(snapshot.gpu_node[gpu]), (share,), 0, 0)
 
 
 def _take(world: Snapshot, tasks: tuple[TaskPlace, ...]) -> None:

@@ -31,8 +31,8 @@ def reclaim(cycle: Cycle, line: list[Waiting]) -> None:
 
 def preempt(cycle: Cycle, line: list[Waiting]) -> None:
     """Jobs stop those of a lower class, but not what another team is guaranteed."""
-    if cycle.policy.preempt:
-        _make_room(cycle, _first(cycle, line), "preempted", is_lower)
+    able = [job for job in _first(cycle, line) if cycle.policy.of(job.pool).preempt]
+    _make_room(cycle, able, "preempted", is_lower)
 
 
 def is_borrowed(world: Snapshot, victim: Running, job: Waiting) -> bool:
@@ -78,6 +78,8 @@ def _serve(cycle: Cycle, job: Waiting, reason: str, may_stop: MayStop) -> None:
         cycle.leaving.update(victim.job for victim in victims)
         _takes_place(world, cycle, job, demand)
     cycle.served.add(job.job)
+    if not cycle.leaving:
+        return  # there is room already, and something else keeps it
     cycle.plan.refusals[job.job].insert(0, Refusal("making_room", {"n": len(victims) or len(cycle.leaving)}))
     cycle.plan.evictions += [Eviction(victim.job, reason, job.job) for victim in victims]
 

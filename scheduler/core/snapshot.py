@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.core.topology import Layout
-from scheduler.core.types import Placement, Running, TaskPlace, Typical, Waiting
+from scheduler.core.types import Closing, Placement, Running, TaskPlace, Typical, Waiting
 
 UNLIMITED = np.iinfo(np.int64).max
 """A limit that is none."""
 
 _FLAGS = ("gpu_open", "node_open")
-_AS_GIVEN = ("waiting", "running", "team_chain", "layouts", "typical")
+_AS_GIVEN = ("waiting", "running", "team_chain", "layouts", "typical", "closings")
 _LIVE = (
     "gpu_free_mib",
     "gpu_free_percent",
@@ -66,6 +66,7 @@ class Snapshot:
     team_names: tuple[str, ...] = ()  # [T] or empty
     layouts: tuple[Layout | None, ...] = ()  # [N] or empty: links of the node's cards in ascending order, None: unknown
     typical: Typical | None = None  # what is usually asked, None: unknown
+    closings: tuple[Closing, ...] = ()  # times to come in which cards take nobody
 
     def __post_init__(self):
         for name in self.__dataclass_fields__:
@@ -151,6 +152,15 @@ class Snapshot:
             self.firm[self._chains[waiting.team], waiting.pool] += amounts
         self.user_held[waiting.user] += amounts
         self.user_jobs[waiting.user] += sign
+
+    def move_cards(self, gpus: tuple[int, ...], pool: int) -> None:
+        """Let these cards belong to another pool from now on. What runs on them stays, and counts where it counted."""
+        self.gpu_pool = self.gpu_pool.copy()
+        self.gpu_pool[list(gpus)] = pool
+        self.pool_kinds = list(self.pool_kinds)
+        for kind in set(self.gpu_kind[list(gpus)].tolist()):
+            self.pool_kinds[pool] |= 1 << kind
+        self.touch(np.unique(self.gpu_node[list(gpus)]))
 
     def touch(self, nodes: int | np.ndarray) -> None:
         """Whoever remembers something of these nodes looks again."""

@@ -138,6 +138,15 @@ class Running:
 
 
 @dataclass(frozen=True)
+class Closing:
+    """Cards that take no job of their pool from `at` to `ends_at`: what starts on them has to end before."""
+
+    gpus: tuple[int, ...]
+    at: float
+    ends_at: float
+
+
+@dataclass(frozen=True)
 class Eviction:
     """A running job that makes room. reason: `reclaimed` or `preempted`; to: the waiting job that takes its place."""
 
@@ -160,15 +169,22 @@ class Policy:
     those of its class that hold less (`order.is_overdue`).
     reservations: so many of the first in line for a pool's kinds of cards keep a place in time that nobody may delay.
     preempt: a job may stop others of a lower class.
+
+    References in simulations rule the whole cluster; in production each pool has its own (`of`).
     """
 
     ageing_s: float = 12 * 3600.0
     reservations: int = 2
     preempt: bool = True
     scores: tuple[tuple[Callable, float], ...] | None = None
-    """(score, weight) instead of `scores.SCORES`, for references in simulations."""
+    """(score, weight) instead of `scores.SCORES`."""
     cards: Callable | None = None
     """`(snapshot, request, node) -> cards of one task` instead of `cards.choose_cards`."""
+    pools: tuple["Policy", ...] = ()
+    """[P] what holds in each pool, or empty: this policy holds in all."""
+
+    def of(self, pool: int) -> "Policy":
+        return self.pools[pool] if self.pools else self
 
 
 @dataclass
