@@ -5,6 +5,7 @@ said, and how long those ran that had said nothing. Each future draws from both,
 arrivals. The share of true starts inside the ranges is measured by whoever keeps the forecasts.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf, isfinite
 from random import Random
@@ -13,7 +14,7 @@ import numpy as np
 
 from scheduler.core.play import Play
 from scheduler.core.snapshot import Snapshot
-from scheduler.core.types import Policy, Running
+from scheduler.core.types import Policy, Running, Waiting
 
 FUTURES = 20
 MOST_MOMENTS = 200
@@ -64,30 +65,46 @@ def forecast(
 
 def play_future(snapshot: Snapshot, policy: Policy, now: float, run_times: RunTimes, number: int) -> dict[int, float]:
     """{job: when it starts} in one future; each number is another. Jobs that do not start in it are not in it."""
+    seen: dict[int, float] = {}
+    for job, at in starts_in(snapshot, policy, now, run_times, number):
+        seen.setdefault(job, at)
+    return seen
+
+
+def starts_in(
+    snapshot: Snapshot, policy: Policy, now: float, run_times: RunTimes, number: int
+) -> Iterator[tuple[int, float]]:
+    """(job, when it starts) in one future, in the order of time; who is stopped meanwhile starts once more.
+
+    How long a job runs in a future depends on the two alone: with another queue it runs just as long, so that two
+    queues can be compared by a few futures.
+    """
     dice = Random(number)  # noqa: S311 (a future is no secret)
     ends = {job.job: _end(job, now, run_times, dice) for job in snapshot.running}
     known = {job: at for job, at in ends.items() if isfinite(at)}
-    play = Play(snapshot, policy, now, lambda job: run_times.draw(dice, job.time_s), ends=known)
-    seen: dict[int, float] = {}
+    play = Play(snapshot, policy, now, lambda job: run_times.draw(_dice_of(job, number), job.time_s), ends=known)
     for count, moment in enumerate(play.moments()):
         for start in moment.plan.starts:
-            seen.setdefault(start.job, moment.at)
+            yield start.job, moment.at
         if not play.waiting or count == MOST_MOMENTS:
             break
-    return seen
 
 
 def build_ranges(snapshot: Snapshot, futures: list[dict[int, float]]) -> dict[int, Range]:
     """{waiting job: its range over these futures}."""
-    return {job.job: _range([seen.get(job.job, inf) for seen in futures]) for job in snapshot.waiting}
+    return {job.job: build_range([seen.get(job.job, inf) for seen in futures]) for job in snapshot.waiting}
+
+
+def build_range(times: list[float]) -> Range:
+    """Of whole draws, never between two: half of infinity is no time."""
+    return Range(*(float(value) for value in np.quantile(times, (0.1, 0.5, 0.9), method="inverted_cdf")))
+
+
+def _dice_of(job: Waiting, number: int) -> Random:
+    return Random((number << 64) + job.job)  # noqa: S311
 
 
 def _end(job: Running, now: float, run_times: RunTimes, dice: Random) -> float:
     if job.leaving:
         return job.ends_at
     return job.started_at + run_times.draw(dice, job.time_s, max(now - job.started_at, 0.0))
-
-
-def _range(times: list[float]) -> Range:
-    """Of whole draws, never between two: half of infinity is no time."""
-    return Range(*(float(value) for value in np.quantile(times, (0.1, 0.5, 0.9), method="inverted_cdf")))
