@@ -11,7 +11,6 @@ from django.utils import timezone
 from jobs.models import Job, Task
 from jobs.states import JobState
 from scheduler.core.forecast import Range, RunTimes, build_ranges, play_future
-from scheduler.core.types import Policy
 from scheduler.models import Forecast
 from scheduler.snapshots import load_world
 
@@ -60,7 +59,7 @@ def record_forecasts() -> None:
     now, run_times, began = time.time(), load_run_times(), time.monotonic()
     futures: list[dict[int, float]] = []
     while len(futures) < FUTURES and (len(futures) < LEAST or time.monotonic() - began < BUDGET_S):
-        futures.append(play_future(snapshot, Policy(), now, run_times, len(futures)))
+        futures.append(play_future(snapshot, world.policy, now, run_times, len(futures)))
     _tell(first, build_ranges(snapshot, futures))
 
 

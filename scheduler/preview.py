@@ -16,7 +16,7 @@ from jobs.submit import Draft, choose_pool
 from quotas.models import Quota
 from scheduler.core.cycle import run_cycle
 from scheduler.core.possible import could_ever_run
-from scheduler.core.types import Policy, Refusal, Waiting
+from scheduler.core.types import Refusal, Waiting
 from scheduler.models import Lease
 from scheduler.runtime import the_runtime
 from scheduler.snapshots import World, build_waiting, load_world
@@ -126,7 +126,7 @@ def _promise(draft: Draft, world: World) -> Promise:
     now = time.time()
     mine = _waiting(draft, world, datetime.fromtimestamp(now, UTC))
     snapshot = replace(world.snapshot, waiting=(*world.snapshot.waiting, mine))
-    plan = run_cycle(snapshot, Policy(), now)
+    plan = run_cycle(snapshot, world.policy, now)
     refusals = plan.refusals.get(mine.job, [])
     reasons = tuple({"code": refusal.reason, "params": dict(refusal.params)} for refusal in refusals)
     return Promise(any(start.job == mine.job for start in plan.starts), draft.pool.name, reasons)

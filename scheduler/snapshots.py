@@ -12,7 +12,7 @@ import numpy as np
 from django.db.models import Count, Sum
 
 from accounts.models import Team
-from cluster.models import Gpu, Node, NodeState, Pool
+from cluster.models import Arrangement, Gpu, Node, NodeState, Pool
 from common.resources import GpuAsk, gpu_milli, matches_model, parse_gpu, slice_of
 from jobs.models import Job, JobKind, Task
 from jobs.states import JOB_ACTIVE, TaskState
@@ -20,9 +20,10 @@ from quotas.models import Amounts, Holding, Quota, UserLimit, add_amounts, load_
 from quotas.services import limit_of_everyone
 from scheduler.core.fragmentation import build_typical
 from scheduler.core.future import expected_end
+from scheduler.core.scores import spread, weigh
 from scheduler.core.snapshot import UNLIMITED, Snapshot
 from scheduler.core.topology import Layout, Words, build_layout
-from scheduler.core.types import Ask, CardShare, Role, Running, TaskPlace, Waiting
+from scheduler.core.types import Ask, CardShare, Policy, Role, Running, TaskPlace, Waiting
 
 NOTHING: Amounts = (0, 0, 0)
 
@@ -48,6 +49,7 @@ class World:
     """A snapshot and what its indices stand for: rows in the order of the arrays. Waiting jobs carry their real ids."""
 
     snapshot: Snapshot
+    policy: Policy
     nodes: list[Node]
     gpus: list[Gpu]
     pools: list[Pool]
@@ -89,7 +91,12 @@ def load_world(*, jobs: Iterable[Job] | None = None, user_id: int | None = None)
     now = time.time()
     running = tuple(build_running(holder, places, now) for holder in held if places.know(holder))
     snapshot = Snapshot(**arrays, kind_names=names, waiting=waiting, running=running, typical=typical)
-    return World(snapshot, nodes, gpus, pools, teams, user_ids, kinds)
+    return World(snapshot, build_policy(pools), nodes, gpus, pools, teams, user_ids, kinds)
+
+
+def build_policy(pools: Iterable[Pool]) -> Policy:
+    """What holds in each of these pools, in their order."""
+    return Policy(pools=tuple(_policy_of(pool) for pool in pools))
 
 
 def load_queue() -> list[Job]:
@@ -121,6 +128,22 @@ def build_waiting(job: Job, *, team: int, user: int, pool: int, kinds: list[Kind
         not_before=_seconds(job.not_before),
         time_s=time_of(job),
         preemptible=may_be_stopped(job),
+    )
+
+
+def _policy_of(pool: Pool) -> Policy:
+    scores = weigh(
+        useful=pool.weight_useful,
+        whole=pool.weight_whole,
+        full_cards=pool.weight_full_cards,
+        links=pool.weight_links,
+        full_nodes=pool.weight_full_nodes,
+    )
+    return Policy(
+        ageing_s=pool.ageing_s,
+        reservations=pool.reservations,
+        preempt=pool.preempt,
+        scores=spread(scores) if pool.arrangement == Arrangement.SPREAD else scores,
     )
 
 

@@ -13,7 +13,6 @@ from jobs.models import IdempotencyKey
 from runtimes.base import Unavailable
 from scheduler.commit import build_steps, run_steps
 from scheduler.core.cycle import run_cycle
-from scheduler.core.types import Policy
 from scheduler.forecast import record_forecasts
 from scheduler.inventory import record_inventory
 from scheduler.lease import leading, note_success, wanted_again
@@ -86,7 +85,7 @@ def _leave_dead_connection() -> None:
 
 def _one_cycle(epoch: int) -> None:
     world = load_world()
-    plan = run_cycle(world.snapshot, Policy(), time.time())
+    plan = run_cycle(world.snapshot, world.policy, time.time())
     run_steps(build_steps(plan, world), epoch)
 
 

@@ -11,6 +11,20 @@ POOL_NAME = RegexValidator(
 )
 
 
+MINUTE, DAY = 60, 86_400
+
+
+class Arrangement(models.TextChoices):
+    PACK = "pack", _("fill one machine after the other")
+    SPREAD = "spread", _("the emptiest machine first")
+
+
+def _weight(name: str, default: int, help_text: str) -> models.PositiveSmallIntegerField:
+    return models.PositiveSmallIntegerField(
+        name, default=default, validators=[MaxValueValidator(1000)], help_text=help_text
+    )
+
+
 class Pool(models.Model):
     """An admin-named set of GPUs with one policy. Each GPU is in exactly one pool."""
 
@@ -31,6 +45,43 @@ class Pool(models.Model):
     )
     default_max_time_s = models.PositiveIntegerField(
         _("time limit of a job that names none, in seconds"), null=True, blank=True
+    )
+    max_grace_s = models.PositiveIntegerField(
+        _("longest grace before a stop, in seconds"),
+        default=5 * MINUTE,
+        validators=[MinValueValidator(10), MaxValueValidator(60 * MINUTE)],
+    )
+    ageing_s = models.PositiveIntegerField(
+        _("seconds of waiting that raise a job by one class"),
+        default=DAY // 2,
+        validators=[MinValueValidator(MINUTE), MaxValueValidator(90 * DAY)],
+    )
+    reservations = models.PositiveSmallIntegerField(
+        _("places kept in time"),
+        default=2,
+        validators=[MinValueValidator(1), MaxValueValidator(16)],
+        help_text=_(
+            "So many of the first in line for the same cards keep a time and a place that nobody behind them may delay."
+        ),
+    )
+    preempt = models.BooleanField(
+        _("higher classes stop lower ones"),
+        default=True,
+        help_text=_("Only jobs that say preemptible are stopped. A team takes back its guarantee in any case."),
+    )
+    arrangement = models.CharField(
+        _("which machine first"), max_length=8, choices=Arrangement.choices, default=Arrangement.PACK
+    )
+    weight_useful = _weight(
+        _("weight: what stays useful"), 100, _("Prefer machines on which what remains still suits the usual jobs.")
+    )
+    weight_whole = _weight(
+        _("weight: whole cards"), 8, _("Prefer cards that are shared already for slices, so that others stay whole.")
+    )
+    weight_full_cards = _weight(_("weight: full cards"), 4, _("Prefer the fullest card that a slice still fits on."))
+    weight_links = _weight(_("weight: links"), 2, _("Prefer machines whose free cards are linked fast to one another."))
+    weight_full_nodes = _weight(
+        _("weight: full machines"), 1, _("Prefer the fullest machine. Counts only where machines are filled in turn.")
     )
 
     class Meta:

@@ -85,7 +85,7 @@ def _stand_in_line(cycle: Cycle, lines: Lines, job: Waiting, shape: Shape) -> No
     kinds = shape.demand.affordable(spare_milli(cycle.snapshot, job, shape.demand))
     ahead = lines.ahead(job.pool, kinds)
     cycle.plan.refusals[job.job] = ([Refusal("ahead_in_queue", {"n": ahead})] if ahead else []) + shape.blocked_by
-    if lines.join(job.pool, kinds) < cycle.policy.reservations:
+    if lines.join(job.pool, kinds) < cycle.policy.of(job.pool).reservations:
         reservation = cycle.future.reserve(job, shape.demand)
         if reservation and isfinite(reservation.at):
             cycle.plan.reserved_at[job.job] = reservation.at

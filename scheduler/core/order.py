@@ -47,7 +47,7 @@ def is_overdue(job: Waiting, policy: Policy, now: float) -> bool:
 
 
 def _aged(job: Waiting, policy: Policy, now: float) -> int:
-    return job.priority + int(max(0.0, now - job.submitted_at) // policy.ageing_s)
+    return job.priority + int(max(0.0, now - job.submitted_at) // policy.of(job.pool).ageing_s)
 
 
 def _owner(job: Waiting) -> tuple[int, int, int]:

@@ -36,7 +36,7 @@ def place(
             for task in reversed(taken):
                 snapshot.give_back_task(task)
             return Shortfall(len(taken), request)
-        chosen = table.choose_cards(snapshot, request, node) if role.ask.gpus else []
+        chosen = table.choose_cards(request, node) if role.ask.gpus else []
         task = _task_on(snapshot, request, role, rank, node, chosen)
         snapshot.take_task(task)
         taken.append(task)
