@@ -7,8 +7,9 @@ One line per node, what teams hold after bars::
     n3: closed V100-32GBx1          (the node is not READY)
     c1: cpu                         (no card)
 
-What is held is a running job without an expected end, or `until` a time, which may be `preemptible`, of a priority
-(`low`), `saved 300` (its last checkpoint, else 0) and `leaving`; these jobs are numbered -1, -2, ... in order.
+What is held is a job that runs since 0 without an expected end, or says that it runs `until` a time; it may be
+`preemptible`, of a priority (`low`), `saved 300` (its last checkpoint, else 0) and `leaving`. These jobs are numbered
+-1, -2, ... in order.
 
 A word after the node's name is its pool (else "dev"). A node has 64 cores and 256 GiB, or `cores 8`, `memory 4096`.
 Pool "train" is not shared, every other has up to 8 slices a card. A job is `wants("ada", "4GB")`; an ask is `1`, `2`,
@@ -231,6 +232,7 @@ def _hold(snapshot: Snapshot, node: int, team: str, text: str) -> None:
         tasks,
         saved_at=float(numbers.get("saved", 0)),
         ends_at=float(numbers.get("until", inf)),
+        time_s=float(numbers.get("until", inf)),
         preemptible=preemptible,
         leaving="leaving" in words,
     )
