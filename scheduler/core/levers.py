@@ -4,9 +4,10 @@ Both are played into the same futures (common random numbers): what runs ends wh
 starts runs just as long, so a few futures are enough to compare two queues.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
+from typing import Generic, TypeVar
 
 from scheduler.core.forecast import Range, RunTimes, build_range, starts_in
 from scheduler.core.snapshot import Snapshot
@@ -23,21 +24,23 @@ MOST_TIMES = 3
 """So many of the gaps before reservations are tried, the longest first."""
 
 
-@dataclass(frozen=True)
-class Lever:
-    """A change that helps, as its family and its place in it, and when the changed job starts."""
+Change = TypeVar("Change")
 
-    family: int
-    step: int
+
+@dataclass(frozen=True)
+class Lever(Generic[Change]):
+    """A change that helps, in the caller's own terms, and when the changed job starts."""
+
+    change: Change
     start: Range
 
 
 @dataclass(frozen=True)
-class Levers:
+class Levers(Generic[Change]):
     """start: of the job as it is. whole: every change was tried; else the budget was spent before."""
 
     start: Range
-    found: tuple[Lever, ...] = ()
+    found: tuple[Lever[Change], ...] = ()
     whole: bool = True
 
 
@@ -47,29 +50,30 @@ def find_levers(
     now: float,
     run_times: RunTimes,
     job: Waiting,
-    families: Sequence[Sequence[Waiting]],
+    families: Iterable[Iterable[tuple[Change, Waiting]]],
     *,
     spent: Callable[[], bool] = lambda: False,
     futures: int = FUTURES,
-) -> Levers:
+) -> Levers[Change]:
     """When the job starts, and which changes of it help. The job need not be among those that wait.
 
-    families: the job with one change; those of a family change the same, the mildest first. Of a family each is kept
-    that helps over the one that was kept before, until one starts now. spent: is the caller's budget used up? It is
-    asked between changes; the first answer is always given.
+    families: (a change, the job with it); those of a family change the same, the mildest first. Of a family each is
+    kept that helps over the one that was kept before, until one starts now. spent: is the caller's budget used up?
+    It is asked between changes; the first answer is always given.
     """
     times = starts_of(snapshot, policy, now, run_times, job, futures, lambda done: done >= LEAST and spent())
-    start, found = build_range(times), []
-    for family, changes in enumerate(families):
+    start = build_range(times)
+    found: list[Lever[Change]] = []
+    for family in families:
         best = start
-        for step, changed in enumerate(changes):
+        for change, changed in family:
             if best.p90 <= now:
                 break
             if spent():
                 return Levers(start, tuple(found), whole=False)
             other = build_range(starts_of(snapshot, policy, now, run_times, changed, len(times)))
             if helps(best, other, now):
-                found.append(Lever(family, step, other))
+                found.append(Lever(change, other))
                 best = other
     return Levers(start, tuple(found))
 

@@ -20,11 +20,12 @@ def asking(snapshot, job, text):
 
 
 def find(snapshot, job, *families, **options):
-    return find_levers(snapshot, Policy(), 0.0, EXACT, job, families, **options)
+    numbered = [[((n, step), changed) for step, changed in enumerate(family)] for n, family in enumerate(families)]
+    return find_levers(snapshot, Policy(), 0.0, options.pop("run_times", EXACT), job, numbered, **options)
 
 
 def steps(levers):
-    return [(lever.family, lever.step, lever.start.p50) for lever in levers.found]
+    return [(*lever.change, lever.start.p50) for lever in levers.found]
 
 
 def test_fewer_cards_start_now_where_two_wait_an_hour():
@@ -87,7 +88,7 @@ def test_both_queues_see_the_same_futures():
     snapshot = world("n1: A100x1", *jobs)
     job = snapshot.waiting[4]
     ratios = RunTimes(tuple(0.25 * n for n in range(1, 12)))
-    same = find_levers(snapshot, Policy(), 0.0, ratios, job, [[replace(job, held=False)]])
+    same = find(snapshot, job, [replace(job, held=False)], run_times=ratios)
     assert same.found == () and same.start.p10 < same.start.p90
 
 
