@@ -86,6 +86,12 @@ def coverage() -> Coverage | None:
     return Coverage(starts, round(100 * inside.count() / starts)) if starts else None
 
 
+def tell(found: Range, now: float) -> Told:
+    """A range of the core as moments."""
+    p10, p50, p90 = (_moment(seconds) for seconds in (found.p10, found.p50, found.p90))
+    return Told(p10, p50, p90, datetime.fromtimestamp(now, UTC))
+
+
 def note_starts() -> None:
     """When the foretold attempts got their places; those that ended without, and all that are old, are forgotten."""
     attempt = Task.objects.filter(job=OuterRef("job"), attempt=OuterRef("attempt")).order_by()
