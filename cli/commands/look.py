@@ -5,6 +5,8 @@ from typing import Annotated
 import typer
 
 from cli.completing import open_job_ids
+from cli.failures import Refused
+from cli.plan import lever_lines
 from cli.session import Command, Session, new_commands
 from cli.show import ENDED, NONE, OPEN, gpus, moment, next_of, now, waited_or_ran, where
 from cli.table import Column
@@ -50,7 +52,10 @@ def why(
     job_id: Annotated[str, typer.Argument(metavar="ID", autocompletion=open_job_ids)],
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Until it starts.")] = False,
 ) -> None:
-    """Why a job waits, and its place in the queue."""
+    """Why a job waits, and its place in the queue.
+
+    Of your own also what would let it start sooner, but for --watch.
+    """
     session: Session = ctx.obj
     client = session.client()
 
@@ -58,7 +63,8 @@ def why(
         job = client.get(job_path(job_id))
         waits = session.wants_data or job["state"] == "queued"
         wait = client.get(job_path(job_id, "/wait")) if waits else None
-        session.show(wait, [job["id"]], _wait_lines(job, wait))
+        helps = [] if watch or session.wants_data or job["state"] != "queued" else _levers(client, job_id)
+        session.show(wait, [job["id"]], _wait_lines(job, wait) + helps)
         return job["state"] != "queued"
 
     look_on(session, look, watch)
@@ -102,6 +108,14 @@ def _wait_lines(job: dict, wait: dict | None) -> list[str]:
     if looked := moment(wait["as_of"]):
         lines.append(f"as of {looked.astimezone():%H:%M:%S}")
     return lines
+
+
+def _levers(client: Client, job_id: str) -> list[str]:
+    """What would help, of one's own job; of another's nobody says."""
+    try:
+        return lever_lines(client.get(job_path(job_id, "/levers")))
+    except Refused:
+        return []
 
 
 def _unless_nothing(text: str) -> list[str]:
