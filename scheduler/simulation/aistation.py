@@ -33,9 +33,14 @@ DEVELOPER_LOAD = 0.10
 """Of a card's compute that a developer's work really takes."""
 RESUME_S = 2.0 * MINUTE
 """What a checkpoint costs a training job."""
-DEPTH = 2 * CARDS
+DEPTH = 8
+"""All training jobs ask alike: a short look at the queue starts as much as a long one."""
 ARRIVALS = ((10, 27), (14, 27), (18, 26))
 """(hour, jobs) of each working day in the variant in which the queue runs empty."""
+
+
+PACK = Policy(reservations=1)
+"""All ask for one card or a part of it: one place kept in time is enough."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ class Case:
     whole: bool = False
     beside: bool = False
     checkpoints: bool = False
-    policy: Policy = Policy()
+    policy: Policy = PACK
 
 
 def load_study(folder: Path) -> Study:
@@ -138,7 +143,8 @@ def build_sessions(study: Study, case: Case, cluster: Cluster) -> tuple[tuple[Wa
     """One for each developer and working day, and when each is over, whether it got a card or not."""
     ask = cluster.ask(gpus=1, memory_mib=None if case.whole else study.slice_mib)
     gang = (Role("notebook", 1, 1, ask),)
-    sessions, over_at = [], {}
+    sessions: list[Waiting] = []
+    over_at: dict[int, float] = {}
     for day in (day for day in range(7 * WEEKS) if day % 7 < WORKING_DAYS):
         for developer, opens_s in enumerate(study.opens_s):
             at = day * DAY + opens_s
@@ -195,7 +201,7 @@ def emptiest_cards(snapshot: Snapshot, request: Request, node: int) -> list[int]
     return gpus[np.argsort(-snapshot.gpu_free_mib[gpus], kind="stable")][: request.ask.gpus].tolist()
 
 
-SPREAD = Policy(scores=((emptiest, 1.0),), cards=emptiest_cards)
+SPREAD = replace(PACK, scores=((emptiest, 1.0),), cards=emptiest_cards)
 
 CASES = (
     Case("A", "whole cards for developers by day, jobs started by hand at night", CARDS, evenings, whole=True),
