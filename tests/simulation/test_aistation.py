@@ -37,6 +37,7 @@ def test_better_ways_to_share_reach_their_targets_and_every_developer_is_served(
     assert b6.judge(policy, figures(load_study(FOLDER), CASE[policy]), {}) == []
 
 
+@pytest.mark.slow
 def test_jobs_of_18_hours_fit_no_night_but_the_weekend():
     study = replace(load_study(FOLDER), job_s=18 * HOUR)
     assert figures(study, CASE["A"])["jobs_per_week"] == 32
@@ -48,9 +49,8 @@ def test_developers_that_are_given_open_as_those_that_are_computed():
 
 
 def test_a_night_ends_with_the_next_working_day():
-    assert [(w.begins_at / DAY, w.ends_at / DAY) for w in nights((0,))[1:6]] == [
-        (day + 20 / 24, (day + 1 if day < 4 else 7) + 8 / 24) for day in range(5)
-    ]
+    days = [(window.begins_at - 20 * HOUR, window.ends_at - 8 * HOUR) for window in nights((0,))[1:6]]
+    assert days == [(0, DAY), (DAY, 2 * DAY), (2 * DAY, 3 * DAY), (3 * DAY, 4 * DAY), (4 * DAY, 7 * DAY)]
     assert [w.ends_at - w.begins_at for w in evenings((0,))] == [60] * 20
 
 
@@ -61,6 +61,7 @@ def test_the_developers_need_seven_cards_and_a_job_beside_two_of_them_leaves_the
     assert (ask.need_mib, ask.need_percent, ask.whole) == ((20480,), (76,), False)
 
 
+@pytest.mark.slow
 def test_the_bench_writes_its_rows_twice_alike(tmp_path, capsys):
     texts = []
     for name in ("one.csv", "two.csv"):
