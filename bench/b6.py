@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from scheduler.simulation.aistation import CASES, HOUR, Study, load_study, with_developers
+from scheduler.simulation.aistation import CASES, Study, load_study, with_developers
 from scheduler.simulation.aistation_figures import figures
+from scheduler.simulation.week import HOUR
 
 DATA = Path(__file__).parent / "data"
 WORKLOADS = ("backlog", "arrivals")

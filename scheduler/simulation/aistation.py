@@ -20,10 +20,10 @@ from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import NORMAL, URGENT, Ask, Policy, Role, Running, Waiting
 from scheduler.simulation.cluster import Cluster, Machine, Team, build_snapshot
 from scheduler.simulation.history import History, watch
+from scheduler.simulation.week import DAY, HOUR, WEEK, WORKING_DAYS, WorkingDay, lend
 
-MINUTE, HOUR, DAY, WEEK = 60, 3600, 86_400, 604_800
-DAY_BEGINS, DAY_ENDS = 8 * HOUR, 20 * HOUR
-WORKING_DAYS = 5
+MINUTE = 60
+WORKING_DAY = WorkingDay()
 WEEKS, WARM_UP = 4, 1
 NODES, CARDS_PER_NODE, CARD_MIB = 4, 8, 32_768
 CARDS = NODES * CARDS_PER_NODE
@@ -124,7 +124,7 @@ def play_case(study: Study, case: Case) -> tuple[History, tuple[Waiting, ...], t
 
 def measured() -> tuple[float, float]:
     """From which time to which one is counted: whole weeks after the first, Monday 08:00 to Monday 08:00."""
-    return WARM_UP * WEEK + DAY_BEGINS, WEEKS * WEEK + DAY_BEGINS
+    return WARM_UP * WEEK + WORKING_DAY.begins, WEEKS * WEEK + WORKING_DAY.begins
 
 
 def build_cluster(study: Study, case: Case) -> Cluster:
@@ -174,10 +174,7 @@ def build_jobs(study: Study, case: Case, cluster: Cluster, first: int) -> tuple[
 
 def nights(gpus: tuple[int, ...]) -> tuple[Window, ...]:
     """Outside of working hours, for jobs that end by 08:00 of the next working day."""
-    edges = [(-DAY + DAY_ENDS, DAY_BEGINS)]
-    for day in (day for day in range(7 * WEEKS) if day % 7 < WORKING_DAYS):
-        edges.append((day * DAY + DAY_ENDS, _next_working_day(day) * DAY + DAY_BEGINS))
-    return tuple(Window(gpus, 1, begins, ends, ends) for begins, ends in edges)
+    return lend(gpus, 1, WORKING_DAY.nights(WEEKS * WEEK))
 
 
 def evenings(gpus: tuple[int, ...]) -> tuple[Window, ...]:
@@ -229,10 +226,6 @@ def _beside_developers(job: Running, snapshot: Snapshot) -> float:
         return 1.0
     (card,) = job.tasks[0].cards
     return 1.0 - DEVELOPER_LOAD * (int(snapshot.gpu_slices[card.gpu]) - 1)
-
-
-def _next_working_day(day: int) -> int:
-    return day + 1 if (day + 1) % 7 < WORKING_DAYS else day + 7 - day % 7
 
 
 def _arrivals() -> list[float]:

@@ -6,18 +6,16 @@ from collections.abc import Iterable
 from scheduler.core.types import Waiting
 from scheduler.simulation.aistation import (
     CARDS,
-    DAY,
     DEVELOPER_LOAD,
-    HOUR,
     MINUTE,
     RESUME_S,
-    WEEK,
     Case,
     Study,
     measured,
     play_case,
 )
 from scheduler.simulation.history import COMPLETED, PREEMPTED, History, Run, busy_s, in_use_s, quantiles
+from scheduler.simulation.week import DAY, HOUR, WEEK
 
 TRAINING_LOAD = 0.90
 """Of a card's compute that a training job takes when it is alone."""

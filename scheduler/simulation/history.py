@@ -42,6 +42,7 @@ class History:
         self.first_start: dict[int, float] = {}
         self.gone: dict[int, float] = {}
         """{job that gave up before it started: when}."""
+        self.finished = 0
         self.ended_at = 0.0
         self._open: dict[int, tuple[float, tuple[int, ...]]] = {}
 
@@ -49,6 +50,7 @@ class History:
         self.ended_at = moment.at
         for job in moment.ended:
             self._close(job, moment.at, COMPLETED)
+        self.finished += len(moment.ended)
         for eviction in moment.plan.evictions:
             self._close(eviction.job, moment.at, PREEMPTED)
         for start in moment.plan.starts:
@@ -78,15 +80,18 @@ class History:
 
 
 def watch(
-    play: Play, jobs: Iterable[Waiting], until: float, progress: Callable[[float], None] | None = None
+    play: Play, jobs: Iterable[Waiting], until: float, progress: Callable[[float, int], None] | None = None
 ) -> History:
-    """Let the play pass until then, or until nothing is to come. jobs: all that wait or will come."""
+    """Let the play pass until then, or until nothing is to come. jobs: all that wait or will come.
+
+    progress: told the time and how many jobs have finished.
+    """
     history = History()
     history.jobs = {job.job: job for job in jobs}
     for moment in play.moments(until):
         history.see(moment, play)
         if progress:
-            progress(moment.at)
+            progress(moment.at, history.finished)
     history.finish(until if until < inf else play.now)
     return history
 

@@ -8,8 +8,6 @@ import pytest
 from bench import b6
 from scheduler.simulation.aistation import (
     CASES,
-    DAY,
-    HOUR,
     build_cluster,
     build_jobs,
     evenings,
@@ -18,6 +16,7 @@ from scheduler.simulation.aistation import (
     with_developers,
 )
 from scheduler.simulation.aistation_figures import figures
+from scheduler.simulation.week import DAY, HOUR
 
 FOLDER = b6.DATA / "aistation"
 CASE = {case.name: case for case in CASES}
