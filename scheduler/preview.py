@@ -148,11 +148,11 @@ def promise_starts(user: User, specs: Sequence[JobSpec]) -> list[Promise]:
 def plan_job(user: User, spec: JobSpec, *, levers: bool = True) -> PlanAnswer:
     """What a submit of this spec would bring, without one. levers: also when it would start and what would help.
 
-    Code that is not uploaded yet makes no difference. Raises InvalidInput and NotPermitted as a submit does.
+    Raises InvalidInput and NotPermitted as a submit does.
     """
     world = load_world(user_id=user.pk)
     try:
-        draft = _choose(user, replace(spec, code=None) if spec.code == "." else spec, world, runtime_has_containers())
+        draft = _choose(user, spec, world, runtime_has_containers())
     except Impossible as never:
         return PlanAnswer(never=never)
     now = time.time()

@@ -1,6 +1,7 @@
 """What would become of a job that is not submitted, and what would help one that waits. Nothing here is stored."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from drf_spectacular.types import OpenApiTypes
@@ -95,7 +96,9 @@ class JobsPlan(ApiView):
         kind = media_type(request, JSON, *YAML)
         body = read_body(request, MAX_JSON if kind == JSON else MAX_YAML)
         spec = parse_spec(load_json(body) if kind == JSON else load_jobfile(body))
-        return Response(show_plan(plan_job(request.user, spec), request))
+        to_come = spec.code == "."
+        answer = plan_job(request.user, replace(spec, code=None) if to_come else spec)
+        return Response(show_plan(answer, request))
 
 
 class JobLevers(ApiView):
