@@ -86,12 +86,15 @@ def _serve(cycle: Cycle, job: Waiting, reason: str, may_stop: MayStop) -> None:
 
 def choose_victims(cycle: Cycle, job: Waiting, demand: Demand, may_stop: MayStop) -> Sequence[Running]:
     """Whom to stop so that the job fits, none where even all who may be stopped would not do."""
-    world = cycle.after.copy()
     able = [
         victim
-        for victim in sorted(cycle.snapshot.running, key=lambda victim: (lost_work(victim, cycle.now), victim.job))
+        for victim in cycle.snapshot.running
         if victim.preemptible and victim.pool == job.pool and victim.job not in cycle.leaving
     ]
+    if not able:
+        return ()
+    able.sort(key=lambda victim: (lost_work(victim, cycle.now), victim.job))
+    world = cycle.after.copy()
     gone = _stop_in_order(world, able, job, may_stop, lambda: False)
     if sum(role.min for role in job.gang) > 1:
         return _for_gang(world, cycle, job, demand, gone)

@@ -169,6 +169,8 @@ class Policy:
     those of its class that hold less (`order.is_overdue`).
     reservations: so many of the first in line for a pool's kinds of cards keep a place in time that nobody may delay.
     preempt: a job may stop others of a lower class.
+    short_first: of the jobs of one class and one person the one with the fewest card-seconds by its own word goes
+    first, until age raises the others; else who came first.
 
     References in simulations rule the whole cluster; in production each pool has its own (`of`).
     """
@@ -176,6 +178,7 @@ class Policy:
     ageing_s: float = 12 * 3600.0
     reservations: int = 2
     preempt: bool = True
+    short_first: bool = False
     scores: tuple[tuple[Callable, float], ...] | None = None
     """(score, weight) instead of `scores.SCORES`."""
     cards: Callable | None = None
