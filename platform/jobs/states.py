@@ -130,6 +130,9 @@ REASONS: dict[str, Reason] = {
     ),
     "preempted": Reason(T.STOPPED, True, "neutral", _("It made room for a job with a higher priority.")),
     "reclaimed": Reason(T.STOPPED, True, "neutral", _("Its team had borrowed what another team took back.")),
+    "window_closed": Reason(
+        T.STOPPED, True, "neutral", _("It ran on cards that another pool had lent for a while, and took back.")
+    ),
     "time_limit": Reason(
         T.FAILED, True, "fault", _("It reached its time limit."), _("Raise max_time and submit again.")
     ),

@@ -144,7 +144,8 @@ class FakeRuntime:
 
     def _end_when_stopped(self, task: _Task, grace_s: int) -> None:
         stubborn = task.view.uuid in self._stop_refused
-        seconds, ending = (grace_s if stubborn else 0), (None, 9 if stubborn else 15, "stopped")
+        seconds = grace_s if stubborn else 0
+        ending: tuple[int | None, int | None, str] = (None, 9 if stubborn else 15, "stopped")
         rule = task.spec.checkpoint if task.spec and task.view.phase == "running" and grace_s > 0 else None
         if rule and rule.signal and task.view.uuid in self._saves:
             task.view = replace(task.view, checkpointed_at=task.view.checkpointed_at or self.now)

@@ -41,7 +41,7 @@ class Cycle:
         self.served: set[int] = set()
         """Jobs for which room is being made."""
         self._empty: tuple[Snapshot, Table] | None = None
-        self._shapes: dict[tuple[tuple[Role, ...], int], Shape] = {}
+        self._shapes: dict[tuple[tuple[Role, ...], int, bool], Shape] = {}
         self._shape_of: dict[int, Shape] = {}
 
     @cached_property
@@ -53,13 +53,25 @@ class Cycle:
                 world.leave(job)
         return world
 
+    @cached_property
+    def strangers(self) -> dict[int, int]:
+        """{running job: pool} of those that stand on cards of a pool that does not lend them to theirs any more."""
+        pool, lent = self.snapshot.gpu_pool, self.snapshot.gpu_lent
+        return {
+            job.job: int(pool[card.gpu])
+            for job in self.snapshot.running
+            for task in job.tasks
+            for card in task.cards
+            if pool[card.gpu] != job.pool and lent[card.gpu] != job.pool
+        }
+
     def shape(self, job: Waiting) -> Shape:
         shape = self._shape_of.get(job.job)
         if shape is None:
-            shape = self._shapes.get((job.gang, job.pool))
+            shape = self._shapes.get((job.gang, job.pool, job.lent))
             if shape is None:
                 shape = Shape(build_demand(self.snapshot, job.gang, job.pool))
-                self._shapes[job.gang, job.pool] = shape
+                self._shapes[job.gang, job.pool, job.lent] = shape
             self._shape_of[job.job] = shape
         return shape
 

@@ -5,7 +5,7 @@ reservation begins. So a job that is to run beyond reservations fits where it fi
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 
 import numpy as np
@@ -128,8 +128,9 @@ class Future:
         return best
 
     def _fits_at(self, at: float, job: Waiting, demand: Demand) -> Placement | None:
+        """Only in its own pool: a window may have closed by then."""
         world = self._when(at, self.reservations)
-        result = place(world, Table(world, self._policy), job, demand, demand.kinds, ANY_QUOTA)
+        result = place(world, Table(world, self._policy), replace(job, lent=False), demand, demand.kinds, ANY_QUOTA)
         return None if isinstance(result, Shortfall) else result
 
     def _when(self, at: float, reserved: Iterable[Reservation]) -> Snapshot:

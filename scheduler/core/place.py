@@ -31,7 +31,8 @@ def place(
     taken: list[TaskPlace] = []
     for index, rank in _largest_first(job.gang):
         role = job.gang[index]
-        request, node = table.best_node(role.ask, job.pool, kinds[index] & demand.affordable(spare_milli)[index])
+        now = kinds[index] & demand.affordable(spare_milli)[index]
+        request, node = table.best_node(role.ask, job.pool, now, job.lent)
         if node < 0:
             for task in reversed(taken):
                 snapshot.give_back_task(task)

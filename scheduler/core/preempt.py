@@ -1,4 +1,5 @@
-"""Make room by stopping others: a team takes back its guarantee, or a job passes those of a lower class.
+"""Make room by stopping others: a pool takes back what it lent, a team its guarantee, or a job passes those of a lower
+class.
 
 Only jobs that said so (`preemptible`) are ever stopped. Of the sets that make enough room one that loses little work is
 taken: card-seconds since the last checkpoint. A job for which room is being made already stops nobody else.
@@ -23,6 +24,13 @@ MOST_NODES = 64
 MayStop = Callable[[Snapshot, Running, Waiting], bool]
 
 
+def take_back(cycle: Cycle, line: list[Waiting]) -> None:
+    """Jobs stop those of another pool that their own lends nothing any more."""
+    if pools := set(cycle.strangers.values()):
+        owners = [job for job in _first(cycle, line) if job.pool in pools]
+        _make_room(cycle, owners, "window_closed", lambda world, victim, job: victim.pool != job.pool)
+
+
 def reclaim(cycle: Cycle, line: list[Waiting]) -> None:
     """Jobs within their team's guarantee stop jobs of teams that hold more than theirs."""
     owners = [job for job in _first(cycle, line) if within_guarantee(cycle.snapshot, job, cycle.shape(job).demand)]
@@ -38,14 +46,16 @@ def preempt(cycle: Cycle, line: list[Waiting]) -> None:
 def is_borrowed(world: Snapshot, victim: Running, job: Waiting) -> bool:
     """Without the victim, would its team and each above it still hold all that they are guaranteed?"""
     chain = list(world.team_chain[victim.team])
-    if job.team in chain:
+    if job.team in chain or victim.pool != job.pool:
         return False
     rest, guarantee = world.held[chain, victim.pool] - amounts_of(victim.tasks), world.guarantee[chain, victim.pool]
     return bool(((guarantee == 0) | (rest >= guarantee)).all())
 
 
 def is_lower(world: Snapshot, victim: Running, job: Waiting) -> bool:
-    return victim.priority < job.priority and (victim.team == job.team or is_borrowed(world, victim, job))
+    if victim.priority >= job.priority or victim.pool != job.pool:
+        return False
+    return victim.team == job.team or is_borrowed(world, victim, job)
 
 
 def lost_work(victim: Running, now: float) -> float:
@@ -89,7 +99,9 @@ def choose_victims(cycle: Cycle, job: Waiting, demand: Demand, may_stop: MayStop
     able = [
         victim
         for victim in cycle.snapshot.running
-        if victim.preemptible and victim.pool == job.pool and victim.job not in cycle.leaving
+        if victim.preemptible
+        and job.pool in (victim.pool, cycle.strangers.get(victim.job))
+        and victim.job not in cycle.leaving
     ]
     if not able:
         return ()

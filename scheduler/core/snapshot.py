@@ -66,6 +66,7 @@ class Snapshot:
     team_names: tuple[str, ...] = ()  # [T] or empty
     layouts: tuple[Layout | None, ...] = ()  # [N] or empty: links of the node's cards in ascending order, None: unknown
     typical: Typical | None = None  # what is usually asked, None: unknown
+    gpu_lent: np.ndarray | tuple[int, ...] = ()  # [G], the pool to which its own lends the card now, -1: none; or empty
     closings: tuple[Closing, ...] = ()  # times to come in which cards take nobody
 
     def __post_init__(self):
@@ -73,6 +74,8 @@ class Snapshot:
             if name not in _AS_GIVEN and not name.endswith("_names"):
                 kind = np.bool_ if name in _FLAGS else np.int64
                 setattr(self, name, np.array(getattr(self, name), dtype=kind))
+        if not len(self.gpu_lent):
+            self.gpu_lent = np.full(len(self.gpu_node), -1, dtype=np.int64)
         self.nodes = np.arange(len(self.node_open))
         self.version = 0
         self.changed_at = np.zeros(len(self.nodes), dtype=np.int64)
@@ -102,8 +105,9 @@ class Snapshot:
         return twin
 
     def emptied(self) -> "Snapshot":
-        """A copy in which nobody holds anything and every node and card is open."""
+        """A copy in which nobody holds anything, every node and card is open, and each card is for its own pool."""
         twin = self.copy()
+        twin.gpu_lent = np.full_like(self.gpu_lent, -1)
         twin.gpu_free_mib[:] = self.gpu_total_mib
         twin.gpu_free_percent[:] = 100
         twin.node_cpu_free[:] = self.node_cpu_total

@@ -16,11 +16,11 @@ class Table:
     def __init__(self, snapshot: Snapshot, policy: Policy | None = None):
         self._snapshot = snapshot
         self._policy = policy or Policy()
-        self._rows: dict[tuple[Ask, int, int], _Row] = {}
+        self._rows: dict[tuple[Ask, int, int, bool], _Row] = {}
 
-    def best_node(self, ask: Ask, pool: int, kinds: int) -> tuple[Request, int]:
+    def best_node(self, ask: Ask, pool: int, kinds: int, lent: bool = False) -> tuple[Request, int]:
         """The request class, and the node with the best score, or -1 where no node fits."""
-        row = self._row(ask, pool, kinds)
+        row = self._row(ask, pool, kinds, lent)
         if not len(row.score):
             return row.request, -1
         node = int(row.score.argmax())
@@ -31,13 +31,13 @@ class Table:
         choose = self._policy.of(request.pool).cards or choose_cards
         return choose(self._snapshot, request, node)
 
-    def _row(self, ask: Ask, pool: int, kinds: int) -> "_Row":
-        snapshot, key = self._snapshot, (ask, pool, kinds)
+    def _row(self, ask: Ask, pool: int, kinds: int, lent: bool) -> "_Row":
+        snapshot, key = self._snapshot, (ask, pool, kinds, lent)
         scores = self._policy.of(pool).scores
         scores = SCORES if scores is None else scores
         row = self._rows.get(key)
         if row is None:
-            request = Request(ask, pool, kinds)
+            request = Request(ask, pool, kinds, lent)
             row = self._rows[key] = _Row(request, judge(snapshot, request, snapshot.nodes, scores))
         elif row.version != snapshot.version:
             stale = (snapshot.changed_at > row.version).nonzero()[0]

@@ -54,7 +54,7 @@ class Waiting:
     """A job that waits. All tasks of its gang start together or not at all.
 
     time_s: how long it says that it will run; without a word it may run for ever. preemptible: it may be stopped for
-    others, and is queued again.
+    others, and is queued again. lent: it may use cards that another pool lends to its own, now.
     """
 
     job: int
@@ -68,6 +68,7 @@ class Waiting:
     not_before: float = 0.0
     time_s: float = inf
     preemptible: bool = False
+    lent: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +149,7 @@ class Closing:
 
 @dataclass(frozen=True)
 class Eviction:
-    """A running job that makes room. reason: `reclaimed` or `preempted`; to: the waiting job that takes its place."""
+    """A running job that makes room for `to`, a waiting one. reason: `window_closed`, `reclaimed` or `preempted`."""
 
     job: int
     reason: str

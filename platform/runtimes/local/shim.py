@@ -293,7 +293,9 @@ class Shim:
 
     def _ask_for_checkpoint(self, number: int | None) -> bool:
         """Whether anybody listens. Those that do not would die of most signals, so they are sent none."""
-        listening = [process for process in self._tree() if number and catches(process, number)]
+        if number is None:
+            return False
+        listening = [process for process in self._tree() if catches(process, number)]
         for process in listening:
             send(process, number)
         return bool(listening)
