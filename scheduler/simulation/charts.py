@@ -4,13 +4,12 @@ from collections.abc import Iterable, Sequence
 from math import log10
 
 from scheduler.core.types import URGENT
-from scheduler.simulation.history import PREEMPTED, History, Run, Sample
+from scheduler.simulation.history import COMPLETED, PREEMPTED, History, Run, Sample
 from scheduler.simulation.plots import (
     Scale,
     across,
     axes,
     colour_of,
-    decades,
     figure,
     rectangle,
     round_ticks,
@@ -24,6 +23,17 @@ from scheduler.simulation.week import DAY, HOUR, WEEK
 
 HEIGHT, ROW, TOP_OF_GANTT = 260, 16, 6
 MOST_POINTS = 900
+TIMES = (
+    (1, "1 s"),
+    (10, "10 s"),
+    (60, "1 min"),
+    (600, "10 min"),
+    (HOUR, "1 h"),
+    (6 * HOUR, "6 h"),
+    (DAY, "1 d"),
+    (WEEK, "1 w"),
+    (4 * WEEK, "4 w"),
+)
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
@@ -48,17 +58,32 @@ def plot_series(scenario: Scenario, history: History) -> str:
 
 
 def plot_waits(scenario: Scenario, history: History) -> str:
-    """The distribution of waits of each team, time on a logarithmic axis from one second."""
+    """How long the jobs of each team waited until they started, gave up or the end came."""
     each = [[history.wait_s(job.job) for job in _came(scenario, history, team)] for team in range(_teams(scenario))]
-    longest = max((wait for waits in each for wait in waits), default=1.0)
-    low, high = 1.0, max(10.0 * longest, 100.0)
-    x, y = across(log10(low), log10(high)), upwards(100.0, HEIGHT)
-    parts = [*axes(x, y, decades(low, high, _duration), [(share, f"{share} %") for share in (0, 25, 50, 75, 100)])]
-    for team, waits in enumerate(each):
-        points = [(log10(max(wait, low)), 100 * (n + 1) / len(waits)) for n, wait in enumerate(sorted(waits))]
+    return plot_shares(each, "How many jobs of each team waited at most how long")
+
+
+def plot_times(scenario: Scenario, history: History) -> str:
+    """How long the jobs of each team took from when they came until they were done."""
+    ended = {run.job: run.ended_at for run in history.runs if run.how == COMPLETED}
+    each = [
+        [ended[job.job] - job.submitted_at for job in _came(scenario, history, team) if job.job in ended]
+        for team in range(_teams(scenario))
+    ]
+    return plot_shares(each, "How many jobs of each team were done at most how long after they came")
+
+
+def plot_shares(each: Sequence[Sequence[float]], says: str) -> str:
+    """A cumulative distribution for each team, seconds on a logarithmic axis from one second."""
+    longest = max((value for values in each for value in values), default=1.0)
+    x, y = across(0.0, log10(max(1.5 * longest, 100.0))), upwards(100.0, HEIGHT)
+    times = [(log10(seconds), name) for seconds, name in TIMES if log10(seconds) <= x.high]
+    parts = [*axes(x, y, times, [(share, f"{share} %") for share in (0, 25, 50, 75, 100)])]
+    for team, values in enumerate(each):
+        points = [(log10(max(value, 1.0)), 100 * (n + 1) / len(values)) for n, value in enumerate(sorted(values))]
         if points:
             parts.append(steps([(x.low, 0.0), *_last_of_each(points), (x.high, 100.0)], x, y, colour_of(team)))
-    return figure(HEIGHT, "How many jobs of each team waited at most how long", parts)
+    return figure(HEIGHT, says, parts)
 
 
 def plot_teams(scenario: Scenario, summary: dict[str, dict[str, float]]) -> str:
@@ -159,13 +184,6 @@ def _day_ticks(until: float) -> list[tuple[float, str]]:
     days = int(until // DAY) + 1
     step = max(1, -(-days // 10))
     return [(float(day * DAY), f"{DAYS[day % 7]} {day // 7 + 1}") for day in range(0, days, step)]
-
-
-def _duration(seconds: float) -> str:
-    for unit, name in ((DAY, "d"), (HOUR, "h"), (60, "min")):
-        if seconds >= unit:
-            return f"{seconds / unit:.3g} {name}"
-    return f"{seconds:g} s"
 
 
 def _clock(at: float) -> str:

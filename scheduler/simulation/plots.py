@@ -1,9 +1,9 @@
 """Plots as SVG: text in, text out, nothing but the standard library. Each is one figure with axes and a title."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from math import ceil, log10
+from math import log10
 
 COLOURS = ("#2563a8", "#c2571a", "#2f7d4f", "#8a4fa0", "#a8832a", "#b33a55", "#3a8a94", "#6b6b6b")
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 960, 62, 16, 10, 34
@@ -79,11 +79,6 @@ def round_ticks(high: float, count: int = 5) -> Ticks:
     """From 0 in steps of 1, 2 or 5 times a power of ten."""
     step = _round_step(high / count)
     return [(at * step, f"{at * step:g}") for at in range(int(high / step + 1e-9) + 1)]
-
-
-def decades(low: float, high: float, says: Callable[[float], str]) -> Ticks:
-    """Powers of ten between the two, as positions on a logarithmic axis."""
-    return [(float(power), says(10.0**power)) for power in range(ceil(log10(low)), int(log10(high)) + 1)]
 
 
 def colour_of(number: int) -> str:

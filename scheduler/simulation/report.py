@@ -1,8 +1,8 @@
-"""A simulation as one HTML file: figures in a table and five plots, without a script or anything from elsewhere."""
+"""A simulation as one HTML file: figures in a table and plots, without a script or anything from elsewhere."""
 
 from html import escape
 
-from scheduler.simulation.charts import plot_gantt, plot_series, plot_teams, plot_waits
+from scheduler.simulation.charts import plot_gantt, plot_series, plot_teams, plot_times, plot_waits
 from scheduler.simulation.history import History
 from scheduler.simulation.plots import colour_of
 from scheduler.simulation.scenario import Scenario
@@ -14,7 +14,7 @@ body { font: 15px/1.5 system-ui, sans-serif; color: #1d1d1f; max-width: 62rem; m
 h1, h2 { font-weight: 600; line-height: 1.25; } h2 { font-size: 1.1rem; margin-top: 2.2rem; }
 p { color: #55565a; } .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 13px; }
-th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #e3e3e6; white-space: nowrap; }
+th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #e3e3e6; vertical-align: bottom; }
 th:first-child, td:first-child { text-align: left; }
 svg { width: 100%; height: auto; } svg text { font: 11px system-ui, sans-serif; fill: #55565a; }
 .grid { stroke: #ececee; } .axis { stroke: #8d8e93; fill: none; }
@@ -43,20 +43,16 @@ def build_report(
     in_use, hours = everybody["cards_in_use_pct"], everybody["virtual_makespan_s"] / HOUR
     used = f"{in_use:.1f} % of the cards in use over {hours:.1f} hours."
     names = [escape(scenario.name), f"revision {escape(revision)}", f"seed {scenario.seed}"]
+    key = _key(scenario)
+    night = "Grey: nights and weekends. Pale: urgent, as notebooks are. A red end: stopped for others."
     sections = (
         ("Cards in use and length of the queue", "Means over equal spans of time.", plot_series(scenario, history)),
-        ("Waits", "Share of the jobs that waited at most so long.", plot_waits(scenario, history)),
-        ("Mean queue of each team", "", plot_teams(scenario, summary)),
-        (
-            f"Week {week}, card by card",
-            "Grey: nights and weekends. Pale: urgent, as notebooks are. A red end: stopped for others.",
-            plot_gantt(scenario, history, week),
-        ),
+        ("Waits", f"Share of the jobs that waited at most so long.{key}", plot_waits(scenario, history)),
+        ("Completion", f"Share of the jobs done at most so long after they came.{key}", plot_times(scenario, history)),
+        ("Mean queue of each team", "From coming to starting.", plot_teams(scenario, summary)),
+        (f"Week {week}, card by card", f"{night}{key}", plot_gantt(scenario, history, week)),
     )
-    body = "\n".join(
-        f"<h2>{title}</h2>\n<p>{says}{_key(scenario) if title != 'Mean queue of each team' else ''}</p>\n{plot}"
-        for title, says, plot in sections
-    )
+    body = "\n".join(f"<h2>{title}</h2>\n<p>{says}</p>\n{plot}" for title, says, plot in sections)
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head><meta charset="utf-8"/><meta name="viewport" content="width=device-width"/>
