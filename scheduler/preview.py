@@ -125,7 +125,7 @@ def runtime_has_containers() -> bool:
 
 def check_possible(draft: Draft) -> None:
     """Raises Impossible where the draft could never run here, naming each field and the nearest possible value."""
-    check_draft(draft, load_world(jobs=[], user_id=draft.user.pk))
+    check_draft(draft, load_world(queue=False, user_id=draft.user.pk))
 
 
 def promise_starts(user: User, specs: Sequence[JobSpec]) -> list[Promise]:
@@ -183,7 +183,7 @@ def look_ahead(job: Job) -> Outlook:
 
 def free_now(user: User) -> list[PoolRoom]:
     """The pools and what this person may start in them now. Everybody sees the same machines; limits are one's own."""
-    world = load_world(jobs=[], user_id=user.pk)
+    world = load_world(queue=False, user_id=user.pk)
     limited = Quota.objects.filter(team__memberships__user=user)
     teams_of = {pool.pk: [quota.team_id for quota in limited if quota.pool_id == pool.pk] for pool in world.pools}
     waiting = {pool.pk: Job.objects.waiting().filter(pool=pool).count() for pool in world.pools}

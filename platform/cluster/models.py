@@ -1,5 +1,10 @@
 """Which machines, cards and pools there are. Allocation is decided from these rows, which an admin approved."""
 
+import re
+from datetime import date
+from zoneinfo import available_timezones
+
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
@@ -98,6 +103,63 @@ class Pool(models.Model):
         return self.max_slices_per_gpu if self.shared else 1
 
 
+def check_zone(text: str) -> None:
+    if text not in available_timezones():
+        raise ValidationError(_("Name a time zone, such as Asia/Shanghai or UTC."))
+
+
+def parse_dates(text: str) -> list[date]:
+    """The dates of a text like "2027-01-01, 2027-05-01". Raises ValidationError."""
+    try:
+        return [date.fromisoformat(word) for word in re.split(r"[\s,;]+", text) if word]
+    except ValueError:
+        raise ValidationError(_("Write dates like 2027-01-01, with commas between.")) from None
+
+
+class Window(models.Model):
+    """For so long on these days a pool lends its cards to another. Its own jobs may use them as ever."""
+
+    lender = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="lends", verbose_name=_("lender"))
+    borrower = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="borrows", verbose_name=_("borrower"))
+    weekdays = models.CharField(
+        _("days"),
+        max_length=7,
+        blank=True,
+        default="12345",
+        validators=[RegexValidator(r"^[1-7]*$")],
+        help_text=_("On which it begins."),
+    )
+    begins = models.TimeField(_("from"))
+    ends = models.TimeField(_("until"), help_text=_("At or before the beginning: on the next day."))
+    zone = models.CharField(_("time zone"), max_length=64, default="UTC", validators=[check_zone])
+    holidays = models.TextField(
+        _("holidays"),
+        blank=True,
+        validators=[parse_dates],
+        help_text=_("Dates on which it lends from midnight to midnight, such as 2027-01-01, 2027-05-01."),
+    )
+
+    class Meta:
+        verbose_name, verbose_name_plural = _("lending window"), _("lending windows")
+        constraints = [models.CheckConstraint(condition=~Q(lender=models.F("borrower")), name="lends_to_another")]
+        ordering = ["lender", "begins", "pk"]
+
+    def __str__(self) -> str:
+        return f"{self.lender} → {self.borrower}"
+
+    @property
+    def holiday_dates(self) -> list[date]:
+        return parse_dates(self.holidays)
+
+    def clean(self) -> None:
+        """A card is lent to one pool at a time."""
+        others = Window.objects.filter(lender=self.lender_id).exclude(borrower=self.borrower_id).exclude(pk=self.pk)
+        if self.borrower_id is not None and (other := others.select_related("borrower").first()):
+            raise ValidationError(
+                {"borrower": _("%(pool)s lends to %(other)s already.") % {"pool": self.lender, "other": other.borrower}}
+            )
+
+
 class NodeState(models.TextChoices):
     READY = "READY", _("Ready")
     CORDONED = "CORDONED", _("Cordoned")
@@ -148,7 +210,12 @@ class Node(models.Model):
 
     @property
     def cpu_sellable_milli(self) -> int:
-        return self.cpu_milli * self.pool.cpu_overcommit_percent // 100
+        return sellable_milli(self.cpu_milli, self.pool.cpu_overcommit_percent)
+
+
+def sellable_milli(cpu_milli: int, overcommit_percent: int) -> int:
+    """Thousandths of a core that a node promises."""
+    return cpu_milli * overcommit_percent // 100
 
 
 class GpuQuerySet(models.QuerySet["Gpu"]):
