@@ -1,6 +1,7 @@
 """B6: the day and night of the AIStation case study (32 V100, 50 developers), by the scheduler's own cycle.
 
-    bin/bench b6 [--workload backlog,arrivals] [--policies A,B,C,C2,D] [--sensitivities] [--csv FILE] [--data DIR]
+    bin/bench b6 [--workload backlog,arrivals] [--policies A,B,C,C2,D] [--sensitivities] [--csv FILE] [--html DIR]
+                 [--data DIR]
 
 A and B prove the simulator: 160 and 368 jobs a week exactly, hours in use within 2 %, the headline utilisation within a
 point of what the case study reports. Then what can be better: C, C2 and D. Exits with 1 where something differs or a
@@ -10,15 +11,19 @@ jobs each working day instead of a queue that never empties. --sensitivities: ot
 
 import argparse
 import csv
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from scheduler.simulation.aistation import CASES, Study, load_study, with_developers
+from scheduler.simulation.aistation import CASES, WARM_UP, Study, build_scenario, load_study, with_developers
 from scheduler.simulation.aistation_figures import figures
+from scheduler.simulation.history import History
+from scheduler.simulation.report import build_report
+from scheduler.simulation.revision import revision
+from scheduler.simulation.scenario import Scenario, play_scenario
+from scheduler.simulation.summary import summarize
 from scheduler.simulation.week import HOUR
 
 DATA = Path(__file__).parent / "data"
@@ -53,14 +58,18 @@ def main(arguments: list[str]) -> int:
     reported = load_reported(options.data / "aistation")
     rows: list[Row] = []
     missed: list[str] = []
-    print(_revision(), "policy", *(title for title, _, _ in COLUMNS), sep=" | ")
+    print(revision(), "policy", *(title for title, _, _ in COLUMNS), sep=" | ")
     for name, varied in studies(study, options):
         for case in (case for case in CASES if case.name in options.policies):
             began = time.process_time()
-            found = figures(varied, case)
+            scenario = build_scenario(varied, case)
+            history = play_scenario(scenario)
+            found = figures(varied, case, history)
             took = time.process_time() - began
             _print(name, case.name, found, took)
             rows += [("b6", name, 0, case.name, metric, round(value, 4)) for metric, value in found.items()]
+            if options.html:
+                write_report(options.html / f"b6-{name}-{case.name}.html", scenario, history)
             if name == "backlog":
                 missed += judge(case.name, found, reported)
     if options.csv:
@@ -79,6 +88,12 @@ def studies(study: Study, options: argparse.Namespace) -> Iterator[tuple[str, St
         yield from ((f"developers={count}", with_developers(study, count)) for count in (25, 100))
         yield from ((f"slice_gb={size}", replace(study, slice_mib=1024 * size)) for size in (2, 8))
         yield from ((f"day_h={hours}", replace(study, stays_s=hours * HOUR)) for hours in (7, 9))
+
+
+def write_report(path: Path, scenario: Scenario, history: History) -> None:
+    """Plots of the whole time, and the first week that is measured, card by card."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(build_report(scenario, history, summarize(scenario, history), revision(), WARM_UP + 1))
 
 
 def judge(policy: str, found: dict[str, float], reported: dict[str, dict[str, float]]) -> list[str]:
@@ -126,6 +141,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--policies", type=_of(case.name for case in CASES), default=[case.name for case in CASES])
     parser.add_argument("--sensitivities", action="store_true", help="change one thing at a time (minutes)")
     parser.add_argument("--csv", type=Path)
+    parser.add_argument("--html", type=Path, help="a folder for a report with plots of each policy")
     parser.add_argument("--data", type=Path, default=DATA, help="a folder with aistation/ in it")
     return parser.parse_args(arguments)
 
@@ -139,11 +155,6 @@ def _of(known):
         return text.split(",")
 
     return read
-
-
-def _revision() -> str:
-    said = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return said.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from scheduler.core.filters import fitting_cards
-from scheduler.core.play import Play, Rules, Window
+from scheduler.core.play import Rules, Window
 from scheduler.core.request import Request
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import NORMAL, URGENT, Ask, Policy, Role, Running, Waiting
-from scheduler.simulation.cluster import Cluster, Machine, Team, build_snapshot
-from scheduler.simulation.history import History, watch
+from scheduler.simulation.cluster import Cluster, Machine, Team
+from scheduler.simulation.scenario import Scenario
 from scheduler.simulation.week import DAY, HOUR, WEEK, WORKING_DAYS, WorkingDay, lend
 
 MINUTE = 60
@@ -102,24 +102,21 @@ def with_developers(study: Study, count: int) -> Study:
     return replace(study, opens_s=tuple(9 * HOUR + ((7 * i) % 41 - 20) * MINUTE for i in range(count)))
 
 
-def play_case(study: Study, case: Case) -> tuple[History, tuple[Waiting, ...], tuple[Waiting, ...]]:
-    """(what happened until the end of the last week, the sessions, the training jobs). Same study, same history."""
+def build_scenario(study: Study, case: Case) -> Scenario:
+    """Until the end of the last week: the sessions of team 0, then the jobs of team 1."""
     cluster = build_cluster(study, case)
     sessions, over_at = build_sessions(study, case, cluster)
-    jobs = build_jobs(study, case, cluster, first=len(sessions) + 1)
-    home = tuple(range(_home(study, case)))
+    jobs = (*sessions, *build_jobs(study, case, cluster, first=len(sessions) + 1))
     rules = Rules(
-        windows=case.lent(home) if case.lent else (),
+        windows=case.lent(tuple(range(_home(study, case)))) if case.lent else (),
         over_at=over_at,
         resume_s=RESUME_S if case.checkpoints else None,
         pace=_beside_developers if case.beside else None,
         depth=DEPTH,
     )
-    world = build_snapshot(cluster)
-    world.waiting = tuple(job for job in jobs if job.submitted_at <= 0)
-    coming = [*sessions, *(job for job in jobs if job.submitted_at > 0)]
-    play = Play(world, case.policy, 0.0, lambda job: job.time_s, arrivals=coming, rules=rules)
-    return watch(play, (*sessions, *jobs), measured()[1]), sessions, jobs
+    durations = {job.job: job.time_s for job in jobs}
+    name = f"{case.name}: {case.says}"
+    return Scenario(name, 0, cluster, case.policy, rules, jobs, durations, measured()[1], WORKING_DAY)
 
 
 def measured() -> tuple[float, float]:
@@ -136,7 +133,7 @@ def build_cluster(study: Study, case: Case) -> Cluster:
         for node in range(NODES)
     )
     users = tuple(dict.fromkeys((*(f"dev{i:02}" for i in range(len(study.opens_s))), *study.users)))
-    return Cluster(machines, {"dev": slices, "train": slices}, (Team("lab"),), users)
+    return Cluster(machines, {"dev": slices, "train": slices}, (Team("development"), Team("training")), users)
 
 
 def build_sessions(study: Study, case: Case, cluster: Cluster) -> tuple[tuple[Waiting, ...], dict[int, float]]:
@@ -165,7 +162,7 @@ def build_jobs(study: Study, case: Case, cluster: Cluster, first: int) -> tuple[
     users = [cluster.users.index(user) for user in study.users]
     return tuple(
         Waiting(
-            first + i, 0, users[i % len(users)], pool, NORMAL, at, gang,
+            first + i, 1, users[i % len(users)], pool, NORMAL, at, gang,
             time_s=study.job_s, preemptible=case.checkpoints,
         )
         for i, at in enumerate(times)

@@ -12,7 +12,6 @@ from scheduler.simulation.aistation import (
     Case,
     Study,
     measured,
-    play_case,
 )
 from scheduler.simulation.history import COMPLETED, PREEMPTED, History, Run, busy_s, in_use_s, quantiles
 from scheduler.simulation.week import DAY, HOUR, WEEK
@@ -21,9 +20,10 @@ TRAINING_LOAD = 0.90
 """Of a card's compute that a training job takes when it is alone."""
 
 
-def figures(study: Study, case: Case) -> dict[str, float]:
-    """{metric: value}. Same study and case, same figures."""
-    history, sessions, jobs = play_case(study, case)
+def figures(study: Study, case: Case, history: History) -> dict[str, float]:
+    """{metric: value} of the history of `build_scenario(study, case)`."""
+    jobs = [job for job in history.jobs.values() if job.team]
+    sessions = [job for job in history.jobs.values() if not job.team]
     begin, end = measured()
     weeks = (end - begin) / WEEK
     training = {job.job for job in jobs}

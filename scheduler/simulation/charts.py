@@ -127,14 +127,18 @@ def plot_gantt(scenario: Scenario, history: History, week: int) -> str:
 
 
 def in_lanes(runs: Iterable[Run]) -> list[tuple[Run, int, int]]:
-    """[(run, lane, lanes)]: runs that overlap lie in different lanes, of as many as there are at most at one time."""
+    """[(run, lane, lanes)]: runs that overlap lie in different lanes, of as many as they need while they touch."""
+    placed: list[tuple[Run, int, int]] = []
+    group: list[tuple[Run, int]] = []
     ends: list[float] = []
-    placed = []
     for run in sorted(runs, key=lambda run: (run.began_at, run.job)):
+        if all(end <= run.began_at for end in ends):
+            placed += [(other, lane, len(ends)) for other, lane in group]
+            group, ends = [], []
         lane = next((lane for lane, end in enumerate(ends) if end <= run.began_at), len(ends))
         ends[lane : lane + 1] = [run.ended_at]
-        placed.append((run, lane))
-    return [(run, lane, len(ends)) for run, lane in placed]
+        group.append((run, lane))
+    return placed + [(other, lane, len(ends)) for other, lane in group]
 
 
 def thin(samples: Sequence[Sample], until: float) -> list[tuple[float, float, float]]:

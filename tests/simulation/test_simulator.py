@@ -8,12 +8,11 @@ from xml.etree import ElementTree
 import pytest
 from django.core.management import CommandError, call_command
 
-from scheduler.core.play import Play
 from scheduler.simulation.charts import in_lanes, thin
-from scheduler.simulation.cluster import build_snapshot
-from scheduler.simulation.history import Run, Sample, in_use_s, watch
+from scheduler.simulation.history import Run, Sample, in_use_s
 from scheduler.simulation.revision import revision
-from scheduler.simulation.scenario import load_scenario
+from scheduler.simulation.scenario import play_scenario
+from scheduler.simulation.scenario_file import load_scenario
 from scheduler.simulation.trace_csv import load_wishes
 from scheduler.simulation.week import HOUR
 
@@ -79,7 +78,7 @@ def test_the_report_is_well_formed_and_names_its_revision_and_seed(tmp_path):
     page = ElementTree.fromstring(report.removeprefix("<!DOCTYPE html>"))
     plots = page.findall(".//{http://www.w3.org/2000/svg}svg")
     assert len(plots) == 5 and "script" not in report and "http" not in report.replace("http://www.w3.org", "")
-    assert page.find(".//h1").text == "Two <teams>"
+    assert page.findtext(".//h1") == "Two <teams>"
     assert f"revision {revision()}, seed 3" in report and f"revision {revision()}, seed 3" in table
 
 
@@ -115,11 +114,7 @@ def test_lent_cards_take_jobs_by_night_that_end_before_the_day_begins(tmp_path):
 
 
 def play(path, seed):
-    scenario = load_scenario(path, seed)
-    world, durations = build_snapshot(scenario.cluster), scenario.duration_s
-    words = {"arrivals": scenario.jobs, "rules": scenario.rules}
-    play = Play(world, scenario.policy, 0.0, lambda job: durations[job.job], **words)
-    return watch(play, scenario.jobs, scenario.until)
+    return play_scenario(load_scenario(path, seed))
 
 
 @pytest.mark.parametrize(
@@ -169,6 +164,16 @@ def test_a_gzipped_trace_is_read_and_time_is_the_duration_where_nothing_is_said(
 def test_time_on_a_card_is_counted_once_however_many_share_it():
     runs = [Run(1, (0,), 0, 10, "completed"), Run(2, (0, 1), 5, 20, "running"), Run(3, (0,), 30, 99, "running")]
     assert in_use_s(runs, 3, 2, 40).tolist() == [28, 15, 0]
+
+
+def test_only_runs_that_touch_share_the_height_of_a_card():
+    runs = [Run(1, (0,), 0, 10, ""), Run(2, (0,), 5, 20, ""), Run(3, (0,), 10, 15, ""), Run(4, (0,), 20, 30, "")]
+    assert [(run.job, lane, lanes) for run, lane, lanes in in_lanes(runs)] == [
+        (1, 0, 2),
+        (2, 1, 2),
+        (3, 0, 2),
+        (4, 0, 1),
+    ]
 
 
 def test_a_long_history_is_drawn_as_means_over_equal_spans():

@@ -9,21 +9,18 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from scheduler.core.play import Play
-from scheduler.simulation import scenario as scenarios
-from scheduler.simulation import trace_csv
-from scheduler.simulation.cluster import build_snapshot
-from scheduler.simulation.history import History, watch
+from scheduler.simulation import scenario_file, trace_csv
+from scheduler.simulation.history import History
 from scheduler.simulation.report import COLUMNS, build_report
 from scheduler.simulation.revision import revision
-from scheduler.simulation.scenario import Scenario
+from scheduler.simulation.scenario import Scenario, play_scenario
 from scheduler.simulation.summary import build_rows, summarize
 
 FILES = "A scenario is a .yaml or .yml file; anything else is read as a trace, which needs --nodes.\n"
 
 
 class Command(BaseCommand):
-    help = __doc__ + "\n" + FILES + scenarios.HELP + trace_csv.HELP
+    help = __doc__ + "\n" + FILES + scenario_file.HELP + trace_csv.HELP
     requires_system_checks = []
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
@@ -57,26 +54,18 @@ class Command(BaseCommand):
     def _load(self, options: dict[str, Any]) -> Scenario:
         file, seed, depth = options["file"], options["seed"], options["depth"]
         if file.suffix in (".yaml", ".yml"):
-            return scenarios.load_scenario(file, seed, depth=depth)
+            return scenario_file.load_scenario(file, seed, depth=depth)
         if not options["nodes"]:
             raise ValueError("a trace needs --nodes")
         nodes, gpus = options["nodes"], options["gpus"]
-        return scenarios.load_trace_scenario(file, seed, nodes=nodes, gpus=gpus, depth=depth)
+        return scenario_file.load_trace_scenario(file, seed, nodes=nodes, gpus=gpus, depth=depth)
 
     def _play(self, scenario: Scenario) -> History:
-        play = Play(
-            build_snapshot(scenario.cluster),
-            scenario.policy,
-            0.0,
-            lambda job: scenario.duration_s[job.job],
-            arrivals=scenario.jobs,
-            rules=scenario.rules,
-        )
-        history = watch(play, scenario.jobs, scenario.until, self._progress(scenario, play))
+        history = play_scenario(scenario, self._progress(scenario))
         self.stderr.write("")
         return history
 
-    def _progress(self, scenario: Scenario, play: Play) -> Callable[[float, int], None]:
+    def _progress(self, scenario: Scenario) -> Callable[[float, int], None]:
         """One line that is written over: how far the clock is, or how many of the jobs have come and are done."""
         shown = -1
 
@@ -86,7 +75,7 @@ class Command(BaseCommand):
             share = int(100 * (max(at / scenario.until, done) if isfinite(scenario.until) else done))
             if share > shown:
                 shown = share
-                line = f"\r{share:3} %  day {at / 86400:.1f}, {len(play.running)} run, {len(play.waiting)} wait   "
+                line = f"\r{share:3} %  day {at / 86400:.1f}, {finished} of {len(scenario.jobs)} jobs done   "
                 self.stderr.write(line, ending="")
                 self.stderr.flush()
 
