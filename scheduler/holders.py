@@ -64,8 +64,8 @@ def load_holdings() -> Holdings:
     )
     if not rows:
         return Holdings()
-    columns = list(zip(*rows, strict=True))
-    return Holdings(*columns[:6], np.array(columns[6:], dtype=np.int64).T)
+    task, team, user, pool, node, gpu, *sizes = zip(*rows, strict=True)
+    return Holdings(task, team, user, pool, node, gpu, np.array(sizes, dtype=np.int64).T)
 
 
 class Timed(Protocol):

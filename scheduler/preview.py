@@ -18,7 +18,7 @@ from quotas.models import Quota
 from scheduler.changes import Change, families_of, time_change
 from scheduler.core.cycle import run_cycle
 from scheduler.core.levers import find_levers, first_in_line, replace_waiting, times_before
-from scheduler.core.types import Plan, Policy, Waiting
+from scheduler.core.types import Plan, Waiting
 from scheduler.drafts import check_draft, waiting_of
 from scheduler.forecast import FIRST, Told, load_run_times, tell
 from scheduler.models import Lease
@@ -173,7 +173,7 @@ def look_ahead(job: Job) -> Outlook:
     waiting = next((waiting for waiting in world.snapshot.waiting if waiting.job == job.pk), None)
     if waiting is None:
         return Outlook()
-    plan = run_cycle(world.snapshot, Policy(), now)
+    plan = run_cycle(world.snapshot, world.policy, now)
     if job.pk not in plan.refusals:
         return Outlook()
     draft = Draft(from_json(job.spec), job.user, job.team, job.pool, job.gang)
@@ -209,7 +209,7 @@ def _promise(draft: Draft, world: World) -> Promise:
 
 def _pass(job: Waiting, world: World, now: float) -> Plan:
     """The scheduler's own pass over the queue as it is, with one job more."""
-    return run_cycle(replace_waiting(world.snapshot, (*world.snapshot.waiting, job)), Policy(), now)
+    return run_cycle(replace_waiting(world.snapshot, (*world.snapshot.waiting, job)), world.policy, now)
 
 
 def _reasons(plan: Plan, job: Waiting, user: User) -> tuple[dict, ...]:
@@ -224,7 +224,7 @@ def _seats(plan: Plan, job: Waiting, world: World) -> tuple[Seat, ...]:
     return tuple(
         Seat(
             world.nodes[task.node].name,
-            tuple(sorted(world.gpus[card.gpu].index for card in task.cards)),
+            tuple(sorted(world.gpus[card.gpu].number for card in task.cards)),
             max((card.milli for card in task.cards), default=0),
         )
         for task in tasks
@@ -241,7 +241,7 @@ def _look(job: Waiting, plan: Plan, world: World, now: float, families: Families
     began = time.monotonic()
     found = find_levers(
         first_in_line(world.snapshot, plan, FIRST),
-        Policy(),
+        world.policy,
         now,
         load_run_times(),
         job,

@@ -55,15 +55,18 @@ class NodeRow(NamedTuple):
 
 
 class GpuRow(NamedTuple):
+    """A card as it is read here. number: its index on the node; kept_mib: of the driver and the admin."""
+
     pk: int
     node_id: int
     pool_id: int
-    index: int
+    number: int
     numa: int | None
     healthy: bool
     model: str
     product: str
     enforcement: str
+    simulated: bool
     memory_mib: int
     kept_mib: int
 
@@ -150,8 +153,8 @@ def load_nodes() -> list[NodeRow]:
 
 def load_gpus() -> list[GpuRow]:
     kept = F("reserved_mib") + F("margin_mib")
-    columns = ("pk", "node_id", "pool_id", "index", "numa", "healthy", "model", "product", "enforcement", "memory_mib")
-    return [GpuRow(*row) for row in load_rows(Gpu.objects.present().order_by("pk"), *columns, kept)]
+    columns = ("pk", "node_id", "pool_id", "index", "numa", "healthy", "model", "product", "enforcement", "simulated")
+    return [GpuRow(*row) for row in load_rows(Gpu.objects.present().order_by("pk"), *columns, "memory_mib", kept)]
 
 
 def load_history(kinds: list[Kind]) -> list[tuple[Ask, int]]:
@@ -163,7 +166,7 @@ def load_history(kinds: list[Kind]) -> list[tuple[Ask, int]]:
 
 def build_waiting(job: Job, *, team: int, user: int, pool: int, kinds: list[Kind]) -> Waiting:
     """A job that is not in the database."""
-    submitted_at, not_before = job.submitted_at.timestamp(), job.not_before and job.not_before.timestamp()
+    submitted_at, not_before = job.submitted_at.timestamp(), job.not_before.timestamp() if job.not_before else None
     times = job.kind, job.preemptible, job.time_s, job.max_time_s
     row = QueuedRow(0, team, user, pool, job.priority, submitted_at, "", job.held_at is not None, not_before, *times)
     return _waiting(row, build_gang(job.gang, kinds), Places({team: team}, {user: user}, {pool: pool}))
@@ -219,7 +222,7 @@ def build_ask(request: dict, kinds: list[Kind]) -> Ask:
 def _layouts(nodes: list[NodeRow], gpus: list[GpuRow]) -> tuple[Layout | None, ...]:
     cards: dict[int, list[tuple[int, int | None]]] = {}
     for gpu in gpus:
-        cards.setdefault(gpu.node_id, []).append((gpu.index, gpu.numa))
+        cards.setdefault(gpu.node_id, []).append((gpu.number, gpu.numa))
     return tuple(build_node_layout(node.topology, node.numa, tuple(cards.get(node.pk, ()))) for node in nodes)
 
 
