@@ -11,14 +11,14 @@ Two passes: first the jobs that stay within what their team is guaranteed, then 
   Feitelson 2001) with several reservations. Without `time` it may run for ever, so it takes what no reservation needs.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from math import isfinite
 
 from scheduler.core.context import Cycle, Shape
 from scheduler.core.explain import explain_shortfall
 from scheduler.core.order import in_order
 from scheduler.core.place import place
-from scheduler.core.quota import own_refusals, spare_milli, within_guarantee
+from scheduler.core.quota import wish_refusals
 from scheduler.core.types import Placement, Refusal, Waiting
 
 
@@ -26,12 +26,12 @@ def allocate(cycle: Cycle) -> list[Waiting]:
     """Start what can start without disturbing anybody. Returns the jobs that wait for capacity, first in line first."""
     lines = Lines(len(cycle.snapshot.kind_names))
     waiting: list[Waiting] = []
-    borrowers = []
-    for job in in_order(cycle.snapshot, cycle.snapshot.waiting, cycle.policy, cycle.now):
-        shape = cycle.shape(job)
-        if not within_guarantee(cycle.snapshot, job, shape.demand):
+    owners = [job for job in cycle.snapshot.waiting if cycle.within_guarantee(job)]
+    borrowers = [job for job in cycle.snapshot.waiting if not cycle.within_guarantee(job)]
+    for job in in_order(cycle.snapshot, owners, cycle.policy, cycle.now):
+        if not cycle.within_guarantee(job):  # those before it have used it up
             borrowers.append(job)
-        elif not _settled(cycle, lines, job, shape, []):
+        elif not _settled(cycle, lines, job, cycle.shape(job), []):
             waiting.append(job)
     for job in in_order(cycle.snapshot, borrowers, cycle.policy, cycle.now):
         shape = cycle.shape(job)
@@ -45,16 +45,16 @@ class Lines:
 
     def __init__(self, kinds: int):
         self._cpu = 1 << kinds
-        self._claims: dict[int, Counter[int]] = {}
+        self._claims: defaultdict[int, Counter[int]] = defaultdict(Counter)
 
     def ahead(self, pool: int, kinds: tuple[int, ...]) -> int:
         """How many jobs ahead wait for something that these roles could use."""
         claim = self._claim(kinds)
-        return sum(count for other, count in self._claims.get(pool, {}).items() if other & claim)
+        return sum(count for other, count in self._claims[pool].items() if other & claim)
 
     def join(self, pool: int, kinds: tuple[int, ...]) -> int:
         """How many were there who wait for the same."""
-        claims, claim = self._claims.setdefault(pool, Counter()), self._claim(kinds)
+        claims, claim = self._claims[pool], self._claim(kinds)
         claims[claim] += 1
         return claims[claim] - 1
 
@@ -67,7 +67,7 @@ class Lines:
 
 def _settled(cycle: Cycle, lines: Lines, job: Waiting, shape: Shape, borrow_refusals: list[Refusal]) -> bool:
     """Start the job, or put it aside where something of its own keeps it from starting; false where it is in line."""
-    refusals = own_refusals(cycle.snapshot, job, shape.demand, cycle.now) + borrow_refusals
+    refusals = wish_refusals(job, cycle.now) + cycle.limits(job) + borrow_refusals
     if refusals:
         cycle.put_aside(job, refusals)
         return True
@@ -82,7 +82,7 @@ def _settled(cycle: Cycle, lines: Lines, job: Waiting, shape: Shape, borrow_refu
 
 
 def _stand_in_line(cycle: Cycle, lines: Lines, job: Waiting, shape: Shape) -> None:
-    kinds = shape.demand.affordable(spare_milli(cycle.snapshot, job, shape.demand))
+    kinds = shape.demand.affordable(cycle.spare_milli(job))
     ahead = lines.ahead(job.pool, kinds)
     cycle.plan.refusals[job.job] = ([Refusal("ahead_in_queue", {"n": ahead})] if ahead else []) + shape.blocked_by
     if lines.join(job.pool, kinds) < cycle.policy.of(job.pool).reservations:
@@ -96,7 +96,7 @@ def _place(cycle: Cycle, job: Waiting, shape: Shape) -> Placement | None:
     ends_at = cycle.now + job.time_s
     if shape.blocked_from is not None and ends_at >= shape.blocked_from:
         return None
-    spare = spare_milli(cycle.snapshot, job, shape.demand)
+    spare = cycle.spare_milli(job)
     kinds = shape.demand.affordable(spare)
     view = cycle.future.view(ends_at)
     result = place(view.snapshot, view.table, job, shape.demand, kinds, spare)

@@ -1,12 +1,14 @@
 """What the phases of one cycle share: the snapshot that they change, the plan, and what was worked out once."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from scheduler.core.demand import Demand, build_demand
 from scheduler.core.future import Future, View
 from scheduler.core.possible import impossible
-from scheduler.core.quota import Borrowing
+from scheduler.core.quota import Borrowing, limit_refusals, spare_milli, within_guarantee
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.table import Table
 from scheduler.core.types import Placement, Plan, Policy, Refusal, Role, Waiting
@@ -43,6 +45,8 @@ class Cycle:
         self._empty: tuple[Snapshot, Table] | None = None
         self._shapes: dict[tuple[tuple[Role, ...], int, bool], Shape] = {}
         self._shape_of: dict[int, Shape] = {}
+        self._answers: dict[tuple, Any] = {}
+        self._answered_at = -1
 
     @cached_property
     def after(self) -> Snapshot:
@@ -75,6 +79,25 @@ class Cycle:
             self._shape_of[job.job] = shape
         return shape
 
+    def limits(self, job: Waiting) -> list[Refusal]:
+        """Which limits of its team and user keep the job from starting."""
+        shape = self.shape(job)
+        return self._until_change(
+            (limit_refusals, job.team, job.user, id(shape)), lambda: limit_refusals(self.snapshot, job, shape.demand)
+        )
+
+    def within_guarantee(self, job: Waiting) -> bool:
+        shape = self.shape(job)
+        return self._until_change(
+            (within_guarantee, job.team, id(shape)), lambda: within_guarantee(self.snapshot, job, shape.demand)
+        )
+
+    def spare_milli(self, job: Waiting) -> int:
+        shape = self.shape(job)
+        return self._until_change(
+            (spare_milli, job.team, job.user, id(shape)), lambda: spare_milli(self.snapshot, job, shape.demand)
+        )
+
     def impossible(self, job: Waiting) -> list[Refusal]:
         """Why a job of this shape could never run, however empty the cluster; asked once for each shape."""
         shape = self.shape(job)
@@ -90,6 +113,14 @@ class Cycle:
         self.plan.starts.append(placement)
         self.plan.refusals.pop(job.job, None)
         self.future.started(placement, job)
+
+    def _until_change(self, question: tuple, ask: Callable[[], Any]) -> Any:
+        """The answer that was found before, where nobody has taken or given back anything since."""
+        if self._answered_at != self.snapshot.version:
+            self._answered_at, self._answers = self.snapshot.version, {}
+        if question not in self._answers:
+            self._answers[question] = ask()
+        return self._answers[question]
 
     def put_aside(self, job: Waiting, refusals: list[Refusal]) -> None:
         self.plan.refusals[job.job] = refusals

@@ -7,14 +7,14 @@ from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import CPU_MILLI, GPU_MILLI, RESOURCES, Refusal, Waiting
 
 
-def own_refusals(snapshot: Snapshot, job: Waiting, demand: Demand, now: float) -> list[Refusal]:
-    """Why the job may not start whatever is free. Such a job holds up nobody else."""
+def wish_refusals(job: Waiting, now: float) -> list[Refusal]:
+    """Why the job does not want to start, whatever is free. Such a job holds up nobody else."""
     refusals = []
     if job.held:
         refusals.append(Refusal("held", {}))
     if job.not_before > now:
         refusals.append(Refusal("start_after", {"at": job.not_before}))
-    return refusals + limit_refusals(snapshot, job, demand)
+    return refusals
 
 
 def limit_refusals(snapshot: Snapshot, job: Waiting, demand: Demand) -> list[Refusal]:
