@@ -7,10 +7,13 @@ from django.contrib import admin
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.dates import WEEKDAYS as WEEKDAYS_OF_DJANGO
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from cluster.models import Gpu, Node, NodeState, Pool
+from cluster.models import Gpu, Node, NodeState, Pool, Window
+from cluster.windows import open_until
 from common.errors import StaleState
 from common.locks import lock_rows
 from common.resources import show_cpu, show_duration, show_memory
@@ -37,6 +40,8 @@ class FoundAdmin(KeptAdmin):
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
+
+CLOCK = forms.TimeInput(format="%H:%M", attrs={"type": "time"})
 
 WHAT_A_POOL_IS = (
     "name",
@@ -141,6 +146,61 @@ class PoolAdmin(KeptAdmin):
     @admin.display(description=gettext_lazy("longest grace before a stop"))
     def max_grace(self, pool: Pool) -> str:
         return show_duration(pool.max_grace_s)
+
+
+WEEKDAYS = tuple((str(number), WEEKDAYS_OF_DJANGO[number - 1]) for number in range(1, 8))
+"""By their numbers in ISO 8601."""
+
+
+class WindowForm(forms.ModelForm):
+    weekdays = forms.MultipleChoiceField(
+        label=gettext_lazy("days"),
+        choices=WEEKDAYS,
+        initial=list("12345"),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text=gettext_lazy("On which it begins."),
+    )
+    begins = forms.TimeField(label=gettext_lazy("from"), widget=CLOCK)
+    ends = forms.TimeField(
+        label=gettext_lazy("until"),
+        widget=CLOCK,
+        help_text=gettext_lazy("At or before the beginning: on the next day."),
+    )
+
+    class Meta:
+        model = Window
+        fields = ("lender", "borrower", "weekdays", "begins", "ends", "zone", "holidays")
+
+    def __init__(self, *args, **named):
+        super().__init__(*args, **named)
+        if "weekdays" in self.initial:
+            self.initial["weekdays"] = list(self.initial["weekdays"])
+
+    def clean_weekdays(self) -> str:
+        return "".join(sorted(self.cleaned_data["weekdays"]))
+
+
+class WindowAdmin(admin.ModelAdmin):
+    form = WindowForm
+    list_display = ("__str__", "days", "begins", "ends", "zone", "open_now")
+    list_select_related = ("lender", "borrower")
+
+    def save_model(self, request: HttpRequest, obj: Window, form: WindowForm, change: bool) -> None:
+        obj.save()
+        hint("cycle")
+
+    def delete_model(self, request: HttpRequest, obj: Window) -> None:
+        obj.delete()
+        hint("cycle")
+
+    @admin.display(description=gettext_lazy("days"))
+    def days(self, window: Window) -> str:
+        return ", ".join(str(name) for number, name in WEEKDAYS if number in window.weekdays)
+
+    @admin.display(description=gettext_lazy("open now"), boolean=True)
+    def open_now(self, window: Window) -> bool:
+        return open_until([window], timezone.now()) is not None
 
 
 class NodeForm(forms.ModelForm):

@@ -25,6 +25,7 @@ from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, load_pa
 from quotas.services import ensure_user_limit, limit_of_everyone
 from scheduler.core.types import Plan, TaskPlace
 from scheduler.lease import check_epoch
+from scheduler.lending import is_lent
 from scheduler.rows import load_rows, seconds
 from scheduler.snapshots import World
 
@@ -196,7 +197,8 @@ def check_nodes(tasks: Iterable[TaskStart], nodes: dict[int, Node]) -> None:
 def check_gpus(tasks: Iterable[TaskStart], gpus: dict[int, Gpu], job: Job) -> None:
     cards = [card for task in tasks for card in task.cards]
     for pk, gpu in gpus.items():
-        if not gpu.healthy or gpu.removed_at is not None or gpu.pool_id != job.pool_id:
+        ours = gpu.pool_id == job.pool_id or is_lent(gpu.pool_id, job.pool_id, database_now())
+        if not gpu.healthy or gpu.removed_at is not None or not ours:
             raise DoesNotFit(kind="gpu", was=str(gpu))
         used = (
             Holding.objects.live()

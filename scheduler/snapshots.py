@@ -23,6 +23,7 @@ from scheduler.core.snapshot import UNLIMITED, Snapshot
 from scheduler.core.topology import Layout, Words, build_layout
 from scheduler.core.types import Ask, Policy, Role, Waiting
 from scheduler.holders import Holdings, Places, load_holdings, load_running, may_be_stopped, time_of
+from scheduler.lending import lend_cards
 from scheduler.rows import as_text, is_set, load_rows, seconds
 
 NOTHING: Amounts = (0, 0, 0)
@@ -112,6 +113,7 @@ def load_world(*, queue: bool = True, user_id: int | None = None) -> World:
     running = tuple(load_running(holdings, places, time.time()))
     names = tuple(kind.model for kind in kinds)
     snapshot = Snapshot(**arrays, kind_names=names, waiting=waiting, running=running, typical=typical)
+    lend_cards(snapshot, pools, time.time())
     return World(snapshot, build_policy(pools), nodes, gpus, pools, teams, user_ids, kinds)
 
 

@@ -152,12 +152,15 @@ class Window(models.Model):
         return parse_dates(self.holidays)
 
     def clean(self) -> None:
-        """A card is lent to one pool at a time."""
+        """A card is lent to one pool at a time, and to another than its own."""
+        if self.lender_id is None or self.borrower_id is None:
+            return
+        if self.lender_id == self.borrower_id:
+            raise ValidationError({"borrower": _("A pool lends to another, not to itself.")})
         others = Window.objects.filter(lender=self.lender_id).exclude(borrower=self.borrower_id).exclude(pk=self.pk)
-        if self.borrower_id is not None and (other := others.select_related("borrower").first()):
-            raise ValidationError(
-                {"borrower": _("%(pool)s lends to %(other)s already.") % {"pool": self.lender, "other": other.borrower}}
-            )
+        if other := others.select_related("borrower").first():
+            words = _("%(pool)s lends to %(other)s already.") % {"pool": self.lender, "other": other.borrower}
+            raise ValidationError({"borrower": words})
 
 
 class NodeState(models.TextChoices):

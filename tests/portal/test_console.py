@@ -1,13 +1,14 @@
 """The console: admins change, auditors look, others stay out; people's units; a history of what was changed."""
 
 import re
+from datetime import time
 
 import make
 import pytest
 from django.test import Client
 
 from accounts.models import Team, User
-from cluster.models import Gpu, Node, Pool
+from cluster.models import Gpu, Node, Pool, Window
 from common.errors import InvalidInput
 from events.bus import Actor
 from events.models import Event
@@ -142,7 +143,9 @@ def test_nothing_is_deleted(cast, root, path):
     assert answer.status_code == 403 and "delete_selected" not in root.get(f"/console/{path}/").content.decode()
 
 
-@pytest.mark.parametrize("path", ["", "quotas/quota/", "quotas/quota/add/", "accounts/user/", "accounts/user/add/"])
+@pytest.mark.parametrize(
+    "path", ["", "cluster/window/add/", "quotas/quota/", "quotas/quota/add/", "accounts/user/", "accounts/user/add/"]
+)
 def test_nothing_inline_is_asked_of_the_browser(cast, root, path):
     """The policy of the portal holds here too: no inline script or style would run."""
     page = root.get(f"/console/{path}").content.decode()
@@ -361,6 +364,44 @@ def test_a_policy_that_cannot_be_kept_is_refused_with_words(cast, root, field, t
     answer = change_pool(root, cast.dev, **{field: text})
     assert answer.status_code == 200 and words in answer.content.decode()
     assert load_world().policy.pools == (Policy(scores=SCORES),) * 2
+
+
+WINDOW = {"weekdays": ["5", "1"], "begins": "20:00", "ends": "08:00", "zone": "Asia/Shanghai", "holidays": "2027-01-01"}
+
+
+def test_a_pool_lends_its_cards_by_the_hours_that_an_admin_sets(cast, root):
+    fields = {"lender": cast.dev.pk, "borrower": cast.train.pk, **WINDOW}
+    assert root.post("/console/cluster/window/add/", fields).status_code == 302
+    window = Window.objects.get()
+    assert (window.weekdays, window.begins, window.ends) == ("15", time(20), time(8))
+    page = root.get(f"/console/cluster/window/{window.pk}/change/").content.decode()
+    assert re.search(r'value="5"[^>]* checked', page) and not re.search(r'value="2"[^>]* checked', page)
+    assert 'value="20:00"' in page and "Monday, Friday" in root.get("/console/cluster/window/").content.decode()
+    assert root.post(f"/console/cluster/window/{window.pk}/delete/", {"post": "yes"}).status_code == 302
+    assert not Window.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "words"),
+    [
+        ("zone", "Moon", "Name a time zone"),
+        ("holidays", "1.1.2027", "Write dates like"),
+        ("begins", "late", "Enter a valid time"),
+        ("weekdays", ["8"], "not one of the available choices"),
+        ("borrower", "", "This field is required"),
+    ],
+)
+def test_a_window_that_cannot_be_is_refused_with_words(cast, root, field, text, words):
+    fields = {"lender": cast.dev.pk, "borrower": cast.train.pk, **WINDOW, field: text}
+    assert words in root.post("/console/cluster/window/add/", fields).content.decode()
+    assert not Window.objects.exists()
+
+
+def test_an_auditor_sees_windows_and_changes_none(cast, auditor):
+    window = Window.objects.create(lender=cast.dev, borrower=cast.train, begins=time(20), ends=time(8))
+    assert auditor.get("/console/cluster/window/").status_code == 200
+    assert auditor.get(f"/console/cluster/window/{window.pk}/change/").status_code == 200
+    assert auditor.post(f"/console/cluster/window/{window.pk}/delete/", {"post": "yes"}).status_code == 403
 
 
 def test_an_auditor_reads_the_policy_of_a_pool_in_words(cast, auditor):
