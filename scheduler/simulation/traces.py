@@ -53,7 +53,7 @@ def load_venus(folder: Path) -> list[TraceJob]:
 
 
 def load_jobs(path: Path) -> list[TraceJob]:
-    """Any trace with the columns submit_s, duration_s, gpus and perhaps vc, whole; predictions are drawn by the rule."""
+    """A whole trace with the columns submit_s, duration_s, gpus and perhaps vc; predictions are drawn by the rule."""
     return _jobs(path, None)
 
 
