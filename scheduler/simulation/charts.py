@@ -52,7 +52,7 @@ def plot_series(scenario: Scenario, history: History) -> str:
     ):
         y = upwards(high, HEIGHT)
         panel = [*axes(x, y, _day_ticks(history.ended_at), round_ticks(high)), steps(values, x, y, colour_of(place))]
-        panel.append(text(x.begin + 6, y.end + 10, name))
+        panel.append(text(x.begin, y.end - 9, name))
         parts.append(f'<g transform="translate(0 {place * HEIGHT})">{"".join(panel)}</g>')
     return figure(2 * HEIGHT, "Cards in use and jobs that wait, over time", parts)
 

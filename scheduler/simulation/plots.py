@@ -6,7 +6,7 @@ from html import escape
 from math import log10
 
 COLOURS = ("#2563a8", "#c2571a", "#2f7d4f", "#8a4fa0", "#a8832a", "#b33a55", "#3a8a94", "#6b6b6b")
-WIDTH, LEFT, RIGHT, TOP, BOTTOM = 960, 62, 16, 10, 34
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 960, 76, 16, 24, 34
 
 Ticks = Sequence[tuple[float, str]]
 

@@ -77,7 +77,8 @@ def _table(summary: dict[str, dict[str, float]]) -> str:
 
 
 def _cells(found: dict[str, float]) -> list[str]:
-    return [f"{found[key] / unit:.4g}" for _, key, unit in COLUMNS]
+    values = (found[key] / unit for _, key, unit in COLUMNS)
+    return [f"{value:,.0f}" if value >= 1000 else f"{value:.4g}" for value in values]
 
 
 def _key(scenario: Scenario) -> str:

@@ -37,7 +37,7 @@ A scenario, all times counted from Monday 00:00:
     dev: {slices: 8, lends_to: train}       # by night and at weekends, to jobs that end before the day begins
   teams:
     vision: {weight: 2, guarantee: {train: 8}, limit: {train: 24}}          # in cards
-  jobs:                       # each line `count` jobs, submitted evenly at random between from_h and to_h
+  jobs:     # each line `count` jobs that come at random between from_h and to_h, again on the next each_day - 1 days
     - {team: vision, user: ada, count: 40, from_h: 0, to_h: 120, gpus: 2, hours: 6}
     - {team: speech, count: 10, hours: {median: 3, sigma: 1}, estimate_h: 12, tasks: 4, preemptible: true}
     - {team: vision, count: 8, from_h: 9, to_h: 10, each_day: 5, memory_gb: 4, hours: 8, pool: dev, priority: urgent}
@@ -207,7 +207,8 @@ def _waiting(cluster: Cluster, number: int, wish: Wish) -> Waiting:
         raise ValueError(f"{where}: there is no pool {pool}; there are {', '.join(cluster.pools)}")
     if wish.model and wish.model not in {model for model, _ in cluster.kinds}:
         raise ValueError(f"{where}: there is no card {wish.model}")
-    ask = cluster.ask(gpus=wish.gpus, memory_mib=wish.memory_mib, models=(wish.model,) if wish.model else ())
+    pieces = _pieces(cluster, wish.gpus)
+    ask = cluster.ask(gpus=wish.gpus // pieces, memory_mib=wish.memory_mib, models=(wish.model,) if wish.model else ())
     teams = [team.name for team in cluster.teams]
     return Waiting(
         job=number,
@@ -216,10 +217,16 @@ def _waiting(cluster: Cluster, number: int, wish: Wish) -> Waiting:
         pool=cluster.pools.index(pool),
         priority=PRIORITIES.index(wish.priority),
         submitted_at=float(wish.submit_s),
-        gang=(Role("worker", wish.tasks, wish.tasks, ask),),
+        gang=(Role("worker", pieces * wish.tasks, pieces * wish.tasks, ask),),
         time_s=wish.time_s,
         preemptible=wish.preemptible,
     )
+
+
+def _pieces(cluster: Cluster, gpus: int) -> int:
+    """The fewest equal tasks of which each fits on the largest machine."""
+    most = max(len(machine.cards) for machine in cluster.machines)
+    return next((n for n in range(1, gpus) if gpus % n == 0 and gpus // n <= most), max(gpus, 1))
 
 
 def _windows(cluster: Cluster, listed: Mapping[str, _Keys], day: WorkingDay, until: float) -> tuple:

@@ -15,11 +15,11 @@ Columns of a trace (CSV, also gzipped; seconds count from Monday 00:00):
 
   submit_s      when it comes (must be there)
   duration_s    how long it really runs (must be there)
-  gpus          whole cards of one task, 0 for none (1)
+  gpus          whole cards of one task, 0 for none; more than a machine has make several equal tasks (1)
   tasks         how many tasks start together, each on one machine (1)
   memory_mib    instead of whole cards: a slice of one card with so much memory
   model         the only model of card that it takes (any)
-  team, user    for whom ("everybody"; a user of the team's name)
+  team, user    for whom, also "vc" for the team ("everybody"; a user of the team's name)
   pool          where (the first pool)
   priority      low, normal, high or urgent (normal)
   time_s        how long it says that it runs (duration_s; "inf": it says nothing)
@@ -53,12 +53,14 @@ READERS: dict[str, Callable[[str], Any]] = {
     "memory_mib": int,
     "time_s": float,
     "preemptible": lambda text: text.lower() in ("1", "true", "yes"),
+    "vc": str,
     "team": str,
     "user": str,
     "pool": str,
     "priority": str,
     "model": str,
 }
+ALSO = {"vc": "team"}
 MUST = ("submit_s", "duration_s")
 
 
@@ -74,7 +76,7 @@ def load_wishes(path: Path) -> list[Wish]:
 
 def _wish(row: dict, where: str) -> Wish:
     try:
-        found = {name: READERS[name](row[name]) for name in READERS if row.get(name)}
+        found = {ALSO.get(name, name): READERS[name](row[name]) for name in READERS if row.get(name)}
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
     wish = Wish(**{"time_s": found.get("duration_s"), **found})

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import textwrap
 from xml.etree import ElementTree
 
 import pytest
@@ -12,7 +13,7 @@ from scheduler.simulation.charts import in_lanes, thin
 from scheduler.simulation.history import Run, Sample, in_use_s
 from scheduler.simulation.revision import revision
 from scheduler.simulation.scenario import play_scenario
-from scheduler.simulation.scenario_file import load_scenario
+from scheduler.simulation.scenario_file import HELP, load_scenario
 from scheduler.simulation.trace_csv import load_wishes
 from scheduler.simulation.week import HOUR
 
@@ -135,6 +136,12 @@ def test_a_file_that_is_wrong_is_told_where(tmp_path, text, says):
         simulate(tmp_path, text)
 
 
+def test_more_cards_than_a_machine_has_are_several_tasks_that_start_together(tmp_path):
+    text = "submit_s,duration_s,gpus,vc\n0,9,6,ada\n0,9,1,bob\n0,9,2,eve\n"
+    found = metrics(simulate(tmp_path, text, "--nodes=2", "--gpus=4", name="wide.csv")[1])
+    assert (found["max_queue_s:ada"], found["max_queue_s:bob"], found["max_queue_s:eve"]) == (0, 0, 9)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -147,6 +154,12 @@ def test_a_file_that_is_wrong_is_told_where(tmp_path, text, says):
 def test_a_trace_that_is_wrong_is_told_where(tmp_path, text, says):
     with pytest.raises(CommandError, match=says):
         simulate(tmp_path, text, "--nodes=1", name="trace.csv")
+
+
+def test_the_scenario_of_the_help_runs(tmp_path):
+    text = textwrap.dedent(HELP.partition("\n\n")[2])
+    _, rows, _ = simulate(tmp_path, "".join(line for line in text.splitlines(True) if "trace:" not in line))
+    assert metrics(rows)["jobs"] == 90 and metrics(rows)["finished"] > 80
 
 
 def test_a_trace_without_machines_is_refused(tmp_path):
