@@ -1,8 +1,10 @@
 """Celery's door to the loops. Each task is a short, idempotent poke: it takes the lease, looks, acts, and ends."""
 
+import gc
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 from celery import shared_task
@@ -16,6 +18,7 @@ from scheduler.core.cycle import run_cycle
 from scheduler.forecast import record_forecasts
 from scheduler.inventory import record_inventory
 from scheduler.lease import leading, note_success, wanted_again
+from scheduler.quiet import Mark, Rest, read_mark, rest_after
 from scheduler.reconcile import reconcile_once
 from scheduler.runtime import the_runtime
 from scheduler.snapshots import load_world
@@ -25,6 +28,9 @@ log = logging.getLogger("tessera.tasks")
 FOLLOW_S = 0.6
 """How long a reconcile stays to see what it started come up, so that RUNNING need not wait for the next beat."""
 LOOK_S = 0.03
+_rest: Rest | None = None
+"""What this worker found when it last had nothing to do."""
+
 KEYS_KEPT = timedelta(hours=24)
 
 
@@ -84,9 +90,31 @@ def _leave_dead_connection() -> None:
 
 
 def _one_cycle(epoch: int) -> None:
+    global _rest
+    mark = read_mark()
+    if _rest is None or not _rest.covers(mark, time.time()):
+        with without_collector():
+            _rest = full_cycle(epoch, mark)
+
+
+def full_cycle(epoch: int, mark: Mark) -> Rest | None:
     world = load_world()
-    plan = run_cycle(world.snapshot, world.policy, time.time())
+    now = time.time()
+    plan = run_cycle(world.snapshot, world.policy, now)
     run_steps(build_steps(plan, world), epoch)
+    return rest_after(mark, plan, world.snapshot, now)
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """A snapshot is a hundred thousand objects, all of them in use: to look for garbage among them takes a third of a
+    cycle's time.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _one_reconcile(epoch: int) -> None:
