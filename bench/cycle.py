@@ -31,14 +31,17 @@ from jobs.models import Job, Task  # noqa: E402
 from jobs.states import JobState, TaskState  # noqa: E402
 from jobs.submit import submit_job  # noqa: E402
 from quotas.models import Holding, Quota, UserLimit  # noqa: E402
+from scheduler import tasks  # noqa: E402
 from scheduler.commit import build_steps, run_steps  # noqa: E402
 from scheduler.core.cycle import run_cycle  # noqa: E402
 from scheduler.core.types import Placement  # noqa: E402
 from scheduler.lease import leading  # noqa: E402
+from scheduler.quiet import read_mark  # noqa: E402
 from scheduler.snapshots import World, load_world  # noqa: E402
 
 GOAL_P99_MS = 500
 NODES, WAITING, TEAMS, PEOPLE, CARDS = 1000, 10_000, 20, 10, 8
+WARM_UP = 12
 PARTS = ("load", "decide", "commit", "all")
 
 SHAPES: tuple[dict[str, Any], ...] = (
@@ -69,8 +72,8 @@ def main() -> int:
     for scale in options.scales:
         bench = Bench(scale, random.Random(options.seed))
         bench.build()
-        changed = bench.measure(options.rounds, bench.change)
-        quiet = bench.measure(max(options.rounds // 4, 3), lambda: None)
+        changed = bench.measure(options.rounds, changing=True)
+        quiet = bench.measure(max(options.rounds // 4, 3), changing=False)
         for name, rounds in (("changed", changed), ("nothing", quiet)):
             bench.report(name, rounds)
         met &= scale != 1 or p99([one[-1] for one in changed]) <= GOAL_P99_MS
@@ -122,34 +125,42 @@ class Bench:
         Job.objects.filter(pk=ending).update(state=JobState.SUCCEEDED, ended_at=Now())
         self.submit(1)
 
-    def measure(self, rounds: int, before) -> list[tuple[float, ...]]:
-        """[round] milliseconds of each of PARTS. Rounds that explain everybody for the first time come before."""
-        with leading("cycle") as epoch:
-            for _ in range(3):
-                one_round(epoch)
+    def measure(self, rounds: int, changing: bool) -> list[tuple[float, ...]]:
+        """[round] milliseconds of each of PARTS. Before come rounds that explain everybody for the first time."""
         measured = []
-        for _ in range(rounds):
-            before()
+        for number in range(-WARM_UP, rounds):
+            if changing and number >= 0:
+                self.change()
             with leading("cycle") as epoch:
-                measured.append(one_round(epoch))
-        return measured
+                assert epoch is not None, "somebody else leads"
+                measured.append(one_round(epoch) if changing else one_poke(epoch))
+        return measured[WARM_UP:]
 
     def report(self, name: str, rounds: list[tuple[float, ...]]) -> None:
         columns = zip(*rounds, strict=True)
         figures = "".join(f"{statistics.median(part):13.0f} {p99(part):6.0f}" for part in columns)
-        print(f"{self.scale:6} {self.nodes:6} {self.waiting:8}  {name:9}{figures}", flush=True)
+        print(f"{self.scale:6} {self.nodes:6} {self.waiting:8}  {name:9}{figures:>{20 * len(PARTS)}}", flush=True)
 
 
-def one_round(epoch: int | None) -> tuple[float, ...]:
-    assert epoch is not None, "somebody else leads"
+def one_round(epoch: int) -> tuple[float, ...]:
+    """The steps of `tasks.full_cycle`, each timed."""
     began = time.perf_counter()
-    world = load_world()
-    loaded = time.perf_counter()
-    plan = run_cycle(world.snapshot, world.policy, time.time())
-    decided = time.perf_counter()
-    run_steps(build_steps(plan, world), epoch)
+    read_mark()
+    with tasks.without_collector():
+        world = load_world()
+        loaded = time.perf_counter()
+        plan = run_cycle(world.snapshot, world.policy, time.time())
+        decided = time.perf_counter()
+        run_steps(build_steps(plan, world), epoch)
     ended = time.perf_counter()
     return tuple(1000 * took for took in (loaded - began, decided - loaded, ended - decided, ended - began))
+
+
+def one_poke(epoch: int) -> tuple[float, ...]:
+    """Only the whole can be told: where nothing changed, it looks and rests."""
+    began = time.perf_counter()
+    tasks.one_cycle(epoch)
+    return (1000 * (time.perf_counter() - began),)
 
 
 def p99(values) -> float:
