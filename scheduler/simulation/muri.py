@@ -1,8 +1,8 @@
 """B2: gang jobs on 64 cards as in the simulator of Muri (SIGCOMM'22, `simulator/run_sim.py`).
 
-A reference replay, which proves only itself: at every event all jobs are placed again from an empty cluster in the order
-of what is left of them, whoever ran before, and each that runs loses its overhead again. No scheduler that keeps its
-word to a running job can be said that way.
+A reference replay, which proves only itself: at every event all jobs are placed again from an empty cluster in the
+order of what is left of them, whoever ran before, and each that runs loses its overhead again. No scheduler that keeps
+its word to a running job can be said that way.
 """
 
 from collections.abc import Callable, Sequence

@@ -275,7 +275,7 @@ class _Easy:
             place += 1
 
 
-_QUEUES = {STRICT: _Strict, SKIP: _Skip, EASY: _Easy}
+_QUEUES: dict[str, type[_Strict] | type[_Skip] | type[_Easy]] = {STRICT: _Strict, SKIP: _Skip, EASY: _Easy}
 
 
 class _Stay:

@@ -9,7 +9,7 @@ from bench import b2, b3
 from scheduler.core.types import Policy
 from scheduler.simulation.muri import ORDERS, replay
 from scheduler.simulation.trace_ours import play_ours
-from scheduler.simulation.trace_play import EASY, RULES, SKIP, STRICT, Rule, play_rule
+from scheduler.simulation.trace_play import RULES, PreemptiveRule, Rule, play_rule
 from scheduler.simulation.traces import MuriJob, TraceJob, draw_predictions, load_muri, load_philly, load_venus
 
 HOUR = 3600.0
@@ -19,7 +19,7 @@ def job(row: int, submit_s: float, duration_s: float, gpus: int = 8) -> TraceJob
     return TraceJob(row, submit_s, duration_s, gpus, "team", duration_s)
 
 
-def starts(rule: Rule, *jobs: TraceJob, nodes: int = 1) -> dict[int, float]:
+def starts(rule: Rule | PreemptiveRule, *jobs: TraceJob, nodes: int = 1) -> dict[int, float]:
     return {row: waited + jobs[row].submit_s for row, waited in play_rule(jobs, nodes, rule).queue_s.items()}
 
 
@@ -68,10 +68,9 @@ def test_the_shipped_predictions_follow_the_rule_to_the_last_digit():
 
 def test_strict_lets_nobody_pass_skip_lets_everybody_and_easy_those_who_end_in_time():
     jobs = [job(0, 0, 100, 4), job(1, 1, 10, 8), job(2, 2, 98, 4), job(3, 2, 200, 4)]
-    order = RULES["fifo-skip"].order
-    assert starts(Rule(order, STRICT), *jobs) == {0: 0, 1: 100, 2: 110, 3: 110}
-    assert starts(Rule(order, EASY), *jobs) == {0: 0, 1: 100, 2: 2, 3: 110}
-    assert starts(Rule(order, SKIP), *[jobs[0], jobs[1], replace(jobs[3], row=2)]) == {0: 0, 1: 202, 2: 2}
+    assert starts(RULES["fifo-strict"], *jobs) == {0: 0, 1: 100, 2: 110, 3: 110}
+    assert starts(RULES["fifo-easy"], *jobs) == {0: 0, 1: 100, 2: 2, 3: 110}
+    assert starts(RULES["fifo-skip"], *[jobs[0], jobs[1], replace(jobs[3], row=2)]) == {0: 0, 1: 202, 2: 2}
 
 
 def test_a_larger_job_takes_idle_nodes_and_one_more_for_the_rest():
