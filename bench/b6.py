@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from bench._rows import DATA, Row, finish, write_rows
 from scheduler.simulation.aistation import CASES, WARM_UP, Study, build_scenario, load_study, with_developers
 from scheduler.simulation.aistation_figures import figures
 from scheduler.simulation.history import History
@@ -26,7 +27,6 @@ from scheduler.simulation.scenario import Scenario, play_scenario
 from scheduler.simulation.summary import summarize
 from scheduler.simulation.week import HOUR
 
-DATA = Path(__file__).parent / "data"
 WORKLOADS = ("backlog", "arrivals")
 EXACT = {"A": 160, "B": 368}
 AT_LEAST = {"C": 413, "C2": 424, "D": 425}
@@ -49,8 +49,6 @@ COLUMNS = (
     ("train wait s", "train_mean_wait_s", "{:.0f}"),
 )
 
-Row = tuple[str, str, int, str, str, float]
-
 
 def main(arguments: list[str]) -> int:
     options = _options(arguments)
@@ -72,11 +70,8 @@ def main(arguments: list[str]) -> int:
                 write_report(options.html / f"b6-{name}-{case.name}.html", scenario, history)
             if name == "backlog":
                 missed += judge(case.name, found, reported)
-    if options.csv:
-        with options.csv.open("w", newline="") as file:
-            csv.writer(file).writerows([("bench", "case", "seed", "policy", "metric", "value"), *rows])
-    print(*missed or ["A and B are as they were reported and no target was missed"], sep="\n")
-    return 1 if missed else 0
+    write_rows(options.csv, rows)
+    return finish(missed)
 
 
 def studies(study: Study, options: argparse.Namespace) -> Iterator[tuple[str, Study]]:
