@@ -24,10 +24,7 @@ class Arrangement(models.TextChoices):
     SPREAD = "spread", _("the emptiest machine first")
 
 
-def _weight(name: str, default: int, help_text: str) -> models.PositiveSmallIntegerField:
-    return models.PositiveSmallIntegerField(
-        name, default=default, validators=[MaxValueValidator(1000)], help_text=help_text
-    )
+WEIGHT = [MaxValueValidator(1000)]
 
 
 class Pool(models.Model):
@@ -77,16 +74,35 @@ class Pool(models.Model):
     arrangement = models.CharField(
         _("which machine first"), max_length=8, choices=Arrangement.choices, default=Arrangement.PACK
     )
-    weight_useful = _weight(
-        _("weight: what stays useful"), 100, _("Prefer machines on which what remains still suits the usual jobs.")
+    weight_useful = models.PositiveSmallIntegerField(
+        _("weight: what stays useful"),
+        default=100,
+        validators=WEIGHT,
+        help_text=_("Prefer machines on which what remains still suits the usual jobs."),
     )
-    weight_whole = _weight(
-        _("weight: whole cards"), 8, _("Prefer cards that are shared already for slices, so that others stay whole.")
+    weight_whole = models.PositiveSmallIntegerField(
+        _("weight: whole cards"),
+        default=8,
+        validators=WEIGHT,
+        help_text=_("Prefer cards that are shared already for slices, so that others stay whole."),
     )
-    weight_full_cards = _weight(_("weight: full cards"), 4, _("Prefer the fullest card that a slice still fits on."))
-    weight_links = _weight(_("weight: links"), 2, _("Prefer machines whose free cards are linked fast to one another."))
-    weight_full_nodes = _weight(
-        _("weight: full machines"), 1, _("Prefer the fullest machine. Counts only where machines are filled in turn.")
+    weight_full_cards = models.PositiveSmallIntegerField(
+        _("weight: full cards"),
+        default=4,
+        validators=WEIGHT,
+        help_text=_("Prefer the fullest card that a slice still fits on."),
+    )
+    weight_links = models.PositiveSmallIntegerField(
+        _("weight: links"),
+        default=2,
+        validators=WEIGHT,
+        help_text=_("Prefer machines whose free cards are linked fast to one another."),
+    )
+    weight_full_nodes = models.PositiveSmallIntegerField(
+        _("weight: full machines"),
+        default=1,
+        validators=WEIGHT,
+        help_text=_("Prefer the fullest machine. Counts only where machines are filled in turn."),
     )
 
     class Meta:
@@ -135,7 +151,7 @@ class Window(models.Model):
     holidays = models.TextField(
         _("holidays"),
         blank=True,
-        validators=[parse_dates],
+        validators=[parse_dates],  # type: ignore[list-item]  # only asked whether it raises
         help_text=_("Dates on which it lends from midnight to midnight, such as 2027-01-01, 2027-05-01."),
     )
 

@@ -1,7 +1,7 @@
 """The cluster at one moment, as a struct of arrays that can take, give back and copy."""
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -66,7 +66,7 @@ class Snapshot:
     team_names: tuple[str, ...] = ()  # [T] or empty
     layouts: tuple[Layout | None, ...] = ()  # [N] or empty: links of the node's cards in ascending order, None: unknown
     typical: Typical | None = None  # what is usually asked, None: unknown
-    gpu_lent: np.ndarray | tuple[int, ...] = ()  # [G], the pool to which its own lends the card now, -1: none; or empty
+    gpu_lent: np.ndarray = field(default_factory=lambda: np.zeros(0))  # [G] the pool it is lent to, -1: none; or empty
     closings: tuple[Closing, ...] = ()  # times to come in which cards take nobody
 
     def __post_init__(self):
