@@ -97,6 +97,11 @@ class Future:
         self._views.clear()
         return reservation
 
+    def closed(self, ends_at: float) -> list[TaskPlace]:
+        """The cards that a job which starts now and ends then cannot use, because they close before."""
+        closings = (closing for closing in self.reservations if closing.job == NOBODY and _reaches(ends_at, closing))
+        return [task for closing in closings for task in closing.placement.tasks]
+
     def started(self, placement: Placement, job: Waiting) -> None:
         """The job has been taken from the snapshot: it runs from now for as long as it says."""
         ends_at = self._now + job.time_s

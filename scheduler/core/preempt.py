@@ -72,7 +72,12 @@ def _first(cycle: Cycle, line: list[Waiting]) -> list[Waiting]:
 def _make_room(cycle: Cycle, first: list[Waiting], reason: str, may_stop: MayStop) -> None:
     for job in first:
         if job.job not in cycle.served:
+            closed = cycle.future.closed(cycle.now + job.time_s)
+            for task in closed:
+                cycle.after.take_task(task)
             _serve(cycle, job, reason, may_stop)
+            for task in closed:
+                cycle.after.give_back_task(task)
 
 
 def _serve(cycle: Cycle, job: Waiting, reason: str, may_stop: MayStop) -> None:

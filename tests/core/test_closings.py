@@ -41,6 +41,14 @@ def test_a_closing_that_comes_later_leaves_the_time_between_to_short_jobs():
     assert starts(snapshot, *closings)[0] == {1: 0}
 
 
+def test_nobody_is_stopped_on_a_card_that_closes_too_soon():
+    lower = "ada holds 1 until 50 preemptible low"
+    for ends, stopped in ((100, [-1]), (101, [])):
+        snapshot = world(f"n1: V100-32GBx1 | {lower}", wants("ada", "1", priority="high", time_s=ends))
+        _, plan = starts(snapshot, Closing((0,), 100, 200))
+        assert [eviction.job for eviction in plan.evictions] == stopped
+
+
 def test_cards_that_move_to_another_pool_take_its_jobs():
     snapshot = world("n1 dev: V100-32GBx2\nn2 train: V100-32GBx1", wants("ada", "1", pool="train", at=0))
     second = build_waiting(snapshot, 2, wants("ada", "1", pool="train", at=1))
