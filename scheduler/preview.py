@@ -25,8 +25,8 @@ from scheduler.models import Lease
 from scheduler.runtime import the_runtime
 from scheduler.snapshots import World, load_world
 
-LEVERS_S = 1.0
-"""Of this machine's time for what would help one job; on a slow one fewer changes are tried."""
+LEVERS_S = 2.0
+"""Of a processor's time for what would help one job; on a slow one fewer changes are tried."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ def _look(job: Waiting, plan: Plan, world: World, now: float, families: Families
     """Who stands behind the first of the line is not foretold: of what would help only what starts now is sure."""
     if job.held:
         return Outlook()
-    began = time.monotonic()
+    began = time.thread_time()
     found = find_levers(
         first_in_line(world.snapshot, plan, FIRST),
         world.policy,
@@ -246,7 +246,7 @@ def _look(job: Waiting, plan: Plan, world: World, now: float, families: Families
         load_run_times(),
         job,
         families,
-        spent=lambda: time.monotonic() - began > LEVERS_S,
+        left=lambda: 1 - (time.thread_time() - began) / LEVERS_S,
     )
     far = plan.positions[job.job][0] > FIRST
     helpful = [lever for lever in found.found if lever.start.p90 <= now or not far]
@@ -254,7 +254,7 @@ def _look(job: Waiting, plan: Plan, world: World, now: float, families: Families
         Sooner(lever.change, tell(lever.start, now), lever.start.p90 <= now)
         for lever in sorted(helpful, key=lambda lever: lever.start.p50)
     )
-    return Outlook(None if far else tell(found.start, now), sooner, found.whole)
+    return Outlook(None if far or found.start is None else tell(found.start, now), sooner, found.whole)
 
 
 def _families(draft: Draft, job: Waiting, plan: Plan, world: World, now: float) -> Families:

@@ -72,7 +72,7 @@ def new_job(request: HttpRequest) -> HttpResponse:
 def sync_panes(request: HttpRequest) -> JsonResponse:
     """What the other pane should show, what is wrong and where, and what would become of it. Stores nothing.
 
-    ahead: also when it would start and what would help, which takes up to a second.
+    ahead: also when it would start and what would help, which takes up to two seconds.
 
     {"yaml": text, "values": {field: text}, both null where the file cannot be read, "stuck": so it was to begin with,
     "errors": {field: sentence}, "lines": [{"line", "words"}], "preview": {...}, "usual": {...}}

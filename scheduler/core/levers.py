@@ -10,12 +10,15 @@ from math import inf
 from typing import Generic, TypeVar
 
 from scheduler.core.forecast import Range, RunTimes, build_range, starts_in
+from scheduler.core.play import Play
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import Plan, Policy, Waiting
 
 FUTURES = 7
 LEAST = 3
-"""So many futures are played for the job as it is, whatever the budget."""
+"""Of fewer futures nothing is told."""
+BASE_SHARE = 0.6
+"""So much of the budget is left for changes once the job as it is was played LEAST times."""
 SOONER_S = 600.0
 SOONER_PART = 0.2
 """A change helps that lets the job start ten minutes sooner, or after four fifths of its wait."""
@@ -37,9 +40,9 @@ class Lever(Generic[Change]):
 
 @dataclass(frozen=True)
 class Levers(Generic[Change]):
-    """start: of the job as it is. whole: every change was tried; else the budget was spent before."""
+    """start: of the job as it is, None where the budget was spent before. whole: every change was tried."""
 
-    start: Range
+    start: Range | None
     found: tuple[Lever[Change], ...] = ()
     whole: bool = True
 
@@ -52,51 +55,94 @@ def find_levers(
     job: Waiting,
     families: Iterable[Iterable[tuple[Change, Waiting]]],
     *,
-    spent: Callable[[], bool] = lambda: False,
+    left: Callable[[], float] = lambda: 1.0,
     futures: int = FUTURES,
 ) -> Levers[Change]:
     """When the job starts, and which changes of it help. The job need not be among those that wait.
 
     families: (a change, the job with it); those of a family change the same, the mildest first. Of a family each is
-    kept that helps over the one that was kept before, until one starts now. spent: is the caller's budget used up?
-    It is asked between changes; the first answer is always given.
+    kept that helps over the one that was kept before, until one starts now. left: what is left of the caller's budget,
+    from 1 to 0. First it is asked what starts now, for that costs one look each; then futures are played.
     """
-    times = starts_of(snapshot, policy, now, run_times, job, futures, lambda done: done >= LEAST and spent())
-    start = build_range(times)
+    play = _Futures(snapshot, policy, now, run_times, left)
+    if play.starts_now(job):
+        return Levers(Range(now, now, now))
     found: list[Lever[Change]] = []
+    later: list[list[tuple[Change, Waiting]]] = []
     for family in families:
+        later.append([])
+        for change, changed in family:
+            if left() <= 0:
+                return Levers(None, tuple(found), whole=False)
+            if play.starts_now(changed):
+                found.append(Lever(change, Range(now, now, now)))
+                break
+            later[-1].append((change, changed))
+    times = play.starts_of(job, futures, until=BASE_SHARE)
+    if len(times) < LEAST:
+        return Levers(None, tuple(found), whole=False)
+    start = build_range(times)
+    for family in later:
         best = start
         for change, changed in family:
-            if best.p90 <= now:
-                break
-            if spent():
+            others = play.starts_sooner(changed, times)
+            if others is None:
                 return Levers(start, tuple(found), whole=False)
-            other = build_range(starts_of(snapshot, policy, now, run_times, changed, len(times)))
-            if helps(best, other, now):
+            if others and helps(best, other := build_range(others), now):
                 found.append(Lever(change, other))
                 best = other
     return Levers(start, tuple(found))
 
 
-def starts_of(
-    snapshot: Snapshot,
-    policy: Policy,
-    now: float,
-    run_times: RunTimes,
-    job: Waiting,
-    futures: int,
-    enough: Callable[[int], bool] = lambda done: False,
-) -> list[float]:
-    """When this job starts in each future, if it waits in the place of the one with its number.
+class _Futures:
+    """The same futures for each job that is put in the place of the one with its number."""
 
-    enough: may it end after so many? One that starts now does in every future, for nothing is drawn for the present.
-    """
-    world = replace_waiting(snapshot, (*(other for other in snapshot.waiting if other.job != job.job), job))
-    times: list[float] = []
-    while len(times) < futures and times != [now] and not enough(len(times)):
-        starts = starts_in(world, policy, now, run_times, len(times))
-        times.append(next((at for started, at in starts if started == job.job), inf))
-    return times
+    def __init__(self, snapshot: Snapshot, policy: Policy, now: float, run_times: RunTimes, left: Callable[[], float]):
+        self._snapshot = snapshot
+        self._policy = policy
+        self._now = now
+        self._run_times = run_times
+        self._left = left
+
+    def starts_now(self, job: Waiting) -> bool:
+        """Nothing is drawn for the present: it is the same in every future."""
+        play = Play(self._with(job), self._policy, self._now, lambda other: inf)
+        return any(start.job == job.job for start in next(play.moments()).plan.starts)
+
+    def starts_of(self, job: Waiting, futures: int, begun: Iterable[float] = (), until: float = 0.0) -> list[float]:
+        """When the job starts in each future; of fewer where the budget is spent.
+
+        begun: in the first of them. until: after LEAST of them, leave so much of the budget.
+        """
+        times = list(begun)
+        while len(times) < futures and (len(times) < LEAST or self._left() > until):
+            at = self._start_in(job, len(times))
+            if at is None:
+                break
+            times.append(at)
+        return times
+
+    def starts_sooner(self, job: Waiting, times: list[float]) -> list[float] | None:
+        """When the job starts in the futures of `times`; nothing where it starts no sooner in the first of them, for it
+        is not worth more. None where the budget is spent.
+        """
+        first = self._start_in(job, 0, before=times[0])
+        if first is None or first >= times[0]:
+            return None if first is None else []
+        others = self.starts_of(job, len(times), [first])
+        return others if len(others) == len(times) else None
+
+    def _start_in(self, job: Waiting, number: int, before: float = inf) -> float | None:
+        for started, at in starts_in(self._with(job), self._policy, self._now, self._run_times, number):
+            if started == job.job or at >= before:
+                return at
+            if self._left() <= 0:
+                return None
+        return inf
+
+    def _with(self, job: Waiting) -> Snapshot:
+        others = (other for other in self._snapshot.waiting if other.job != job.job)
+        return replace_waiting(self._snapshot, (*others, job))
 
 
 def helps(start: Range, other: Range, now: float) -> bool:

@@ -35,12 +35,12 @@ def test_fewer_cards_start_now_where_two_wait_an_hour():
 
 
 def test_of_a_family_the_mildest_is_kept_and_what_helps_beyond_it():
-    """Four cards at 4000, three at 3900, two at 1000, one now: three do not help over four."""
+    """Four cards at 4000, three at 3900, two at 1000, one now: three do not help over four. What starts now is found first."""
     held = "bob holds 1 until 1000 | bob holds 1 until 3900 | bob holds 1 until 4000"
     snapshot = world(f"n1: A100x4 | {held}", wants("ada", "4"))
     job = snapshot.waiting[0]
     found = find(snapshot, job, [asking(snapshot, job, text) for text in ("3", "2", "1", "1/2")])
-    assert steps(found) == [(0, 1, 1000), (0, 2, 0)]
+    assert steps(found) == [(0, 2, 0), (0, 1, 1000)]
 
 
 def test_another_pool_helps_where_it_is_free_and_not_where_its_line_is_longer():
@@ -95,8 +95,18 @@ def test_both_queues_see_the_same_futures():
 def test_a_budget_that_is_spent_leaves_changes_untried_and_says_so():
     snapshot = world("n1: A100x2 | bob holds 1 until 3600", wants("ada", "2"))
     job = snapshot.waiting[0]
-    found = find(snapshot, job, [asking(snapshot, job, "1")], spent=lambda: True)
-    assert (found.start.p50, found.found, found.whole) == (3600, (), False)
+    found = find(snapshot, job, [asking(snapshot, job, "1")], left=lambda: 0.0)
+    assert (found.start, found.found, found.whole) == (None, (), False)
+
+
+def test_what_starts_now_is_found_before_any_future_is_played():
+    """A budget for two questions: both changes are looked at, and then it is spent."""
+    jobs = [wants("eve", "2", time_s=60), wants("ada", "2")]
+    snapshot = world("n1: A100x2 | bob holds 1 until 3600\nn2 spare: A100x2", *jobs)
+    job, left = snapshot.waiting[1], iter([0.5, 0.2])
+    elsewhere = [replace(job, pool=snapshot.pool_names.index("spare"))]
+    found = find(snapshot, job, [asking(snapshot, job, "A100:2")], elsewhere, left=lambda: next(left, 0.0))
+    assert (found.start, steps(found), found.whole) == (None, [(1, 0, 0)], False)
 
 
 def test_a_job_that_does_not_wait_yet_is_foretold_behind_the_others():
