@@ -65,28 +65,26 @@ def load_scenario(path: Path, seed: int, *, depth: int | None = None) -> Scenari
 def load_trace_scenario(trace: Path, seed: int, *, nodes: int, gpus: int, depth: int | None = None) -> Scenario:
     """A trace alone: on `nodes` machines with `gpus` equal cards each."""
     machine = {"nodes": nodes, "gpus": gpus, "model": "GPU", "memory_gb": 80}
-    top = _Keys(
-        {"cluster": [machine]}, trace.name, "name until_h checkpoint_cost_s working_day policy cluster pools teams"
-    )
+    top = _Keys({"cluster": [machine]}, trace.name, TOP)
     return build_scenario(top, trace.stem, load_wishes(trace), seed, depth)
 
 
 def build_scenario(top: "_Keys", stem: str, wishes: list[Wish], seed: int, depth: int | None) -> Scenario:
-    machines = tuple(
-        chain.from_iterable(_machines(line, f"cluster[{at}]") for at, line in enumerate(top.list("cluster")))
-    )
+    lines = enumerate(top.list("cluster"))
+    machines = tuple(chain.from_iterable(_machines(line, f"cluster[{at}]") for at, line in lines))
     if not machines:
         raise ValueError(f"{top.where}: cluster has no machine")
     listed = {name: _Keys(value or {}, f"pools.{name}", "slices lends_to") for name, value in top.map("pools").items()}
     used = dict.fromkeys(pool for machine in machines for *_, pool in machine.cards)
-    pools = {name: int(listed[name].number("slices", 8)) if name in listed else 8 for name in {**listed, **used}}
+    pools = {
+        name: max(int(listed[name].number("slices", 8)), 1) if name in listed else 8 for name in {**listed, **used}
+    }
     teams = _teams(top.map("teams"), wishes, pools)
     users = tuple(dict.fromkeys(wish.user or wish.team for wish in wishes))
     cluster = Cluster(machines, pools, teams, users)
     wishes = sorted(wishes, key=lambda wish: wish.submit_s)
     jobs = tuple(_waiting(cluster, number, wish) for number, wish in enumerate(wishes, start=1))
-    hours = top.sub("working_day", "begins ends")
-    day = WorkingDay(int(hours.number("begins", 8) * HOUR), int(hours.number("ends", 20) * HOUR))
+    day = _working_day(top.sub("working_day", "begins ends"))
     until = top.number("until_h", inf) * HOUR
     cost = top.get("checkpoint_cost_s")
     windows = _windows(cluster, listed, day, min(until, _horizon(cluster, wishes)))
@@ -140,6 +138,8 @@ def _wishes(line: Any, where: str, dice: random.Random) -> list[Wish]:
     keys = _Keys(line, where, known)
     if keys.text("priority", "normal") not in PRIORITIES:
         raise ValueError(f"{where}.priority is none of {', '.join(PRIORITIES)}")
+    if keys.number("tasks", 1) < 1:
+        raise ValueError(f"{where}.tasks: a job has at least one task")
     count, days = int(keys.number("count", 1)), int(keys.number("each_day", 1))
     begin, end = keys.number("from_h", 0), keys.number("to_h", keys.number("from_h", 0))
     found = []
@@ -227,6 +227,13 @@ def _pieces(cluster: Cluster, gpus: int) -> int:
     """The fewest equal tasks of which each fits on the largest machine."""
     most = max(len(machine.cards) for machine in cluster.machines)
     return next((n for n in range(1, gpus) if gpus % n == 0 and gpus // n <= most), max(gpus, 1))
+
+
+def _working_day(keys: _Keys) -> WorkingDay:
+    begins, ends = keys.number("begins", 8), keys.number("ends", 20)
+    if not begins < ends <= 24:
+        raise ValueError(f"{keys.where}: a day begins before it ends, and ends by 24")
+    return WorkingDay(int(begins * HOUR), int(ends * HOUR))
 
 
 def _windows(cluster: Cluster, listed: Mapping[str, _Keys], day: WorkingDay, until: float) -> tuple:

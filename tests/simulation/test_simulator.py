@@ -128,6 +128,8 @@ def play(path, seed):
         ("cluster: [{}]\njobs: [{model: H200}]", "there is no card H200"),
         ("cluster: [{}]\njobs: [{hours: soon}]", "jobs[0].hours is not a number"),
         ("cluster: [{}]\njobs: [{priority: now}]", "jobs[0].priority is none of"),
+        ("cluster: [{}]\njobs: [{tasks: 0}]", "jobs[0].tasks: a job has at least one task"),
+        ("cluster: [{}]\nworking_day: {begins: 20, ends: 8}", "a day begins before it ends"),
         ("a: [", "not YAML"),
     ],
 )

@@ -39,6 +39,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             scenario = self._load(options)
+            if options["week"] < 1:
+                raise ValueError("weeks are counted from 1")
         except (ValueError, OSError) as error:
             raise CommandError(str(error)) from None
         history = self._play(scenario)
