@@ -10,7 +10,7 @@ reference replay and proves only itself.
 """
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
 from math import ceil, inf, log
@@ -95,10 +95,13 @@ def play_rule(jobs: Sequence[TraceJob], nodes: int, rule: Rule | PreemptiveRule)
     return _play_preemptive(jobs, nodes, rule) if isinstance(rule, PreemptiveRule) else _play(jobs, nodes, rule)
 
 
-def build_cards(nodes: int) -> Snapshot:
-    """Empty nodes of 8 cards of one kind in one pool, with one team and one person."""
+def build_cards(nodes: int, shares: Mapping[str, int] | None = None) -> Snapshot:
+    """Empty nodes of 8 cards of one kind in one pool. shares: {team: nodes that it is guaranteed}; without it there is
+    one team without a guarantee. Each team has one person.
+    """
     machines = tuple(Machine(f"n{node}", (("card", CARD_MIB, "pool"),) * NODE_CARDS) for node in range(nodes))
-    return build_snapshot(Cluster(machines, {"pool": 1}, (Team("team"),), ("person",)))
+    teams = [Team(team, guarantee={"pool": 1000 * NODE_CARDS * own}) for team, own in (shares or {"team": 0}).items()]
+    return build_snapshot(Cluster(machines, {"pool": 1}, tuple(teams), tuple(team.name for team in teams)))
 
 
 def build_gang(gpus: int) -> tuple[Role, ...]:

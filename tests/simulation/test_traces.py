@@ -5,14 +5,19 @@ from dataclasses import replace
 
 import pytest
 
-from bench import b2, b3
+from bench import b2, b3, b4
 from scheduler.core.types import Policy
 from scheduler.simulation.muri import ORDERS, replay
-from scheduler.simulation.trace_ours import play_ours
+from scheduler.simulation.trace_ours import RESUME_S, play_ours
 from scheduler.simulation.trace_play import RULES, PreemptiveRule, Rule, play_rule
 from scheduler.simulation.traces import MuriJob, TraceJob, draw_predictions, load_muri, load_philly, load_venus
 
 HOUR = 3600.0
+
+
+@pytest.fixture(scope="module")
+def philly() -> tuple[dict[str, int], list[TraceJob]]:
+    return load_philly(b3.DATA)
 
 
 def job(row: int, submit_s: float, duration_s: float, gpus: int = 8) -> TraceJob:
@@ -53,14 +58,14 @@ def test_an_order_gives_the_golden_figures_to_the_second(case, nodes, policy):
     assert b3.judge(b3.summary(jobs, nodes, b3.run(jobs, nodes, policy)), policy, golden, {}) == []
 
 
-def test_the_traces_are_the_benchmark_s():
-    shares, philly = load_philly(b3.DATA)
-    assert len(philly) == 68_503 and sum(shares.values()) == 72 and len(shares) == 11
+def test_the_traces_are_the_benchmark_s(philly):
+    shares, jobs = philly
+    assert len(jobs) == 68_503 and sum(shares.values()) == 72 and len(shares) == 11
     assert len(load_venus(b3.DATA)) == 22_133
 
 
-def test_the_shipped_predictions_follow_the_rule_to_the_last_digit():
-    jobs = load_philly(b3.DATA)[1][:500]
+def test_the_shipped_predictions_follow_the_rule_to_the_last_digit(philly):
+    jobs = philly[1][:500]
     durations = {job.row: job.duration_s for job in jobs}
     drawn = draw_predictions([durations.get(row, 1.0) for row in range(max(durations) + 1)])
     assert [drawn[job.row] for job in jobs] == [job.predicted_s for job in jobs]
@@ -127,3 +132,29 @@ def test_a_reference_that_differs_and_a_target_that_is_missed_are_told():
     published = {("srsf", "mean_jct_s"): 100.0}
     assert len(b2.judge({"mean_jct_s": 101.5}, "3", "tessera", published)) == 1
     assert len(b2.judge({"mean_jct_s": 101.5}, "3", "srsf", published)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("policy", b4.ORDERS)
+def test_each_team_alone_and_pooled_waits_the_golden_time(policy, philly):
+    shares, jobs = philly
+    golden = b4.load_golden(b4.DATA)
+    alone = b4.delays(jobs, b4.play_alone(jobs, shares, policy))
+    pooled = b4.delays(jobs, play_rule(jobs, 72, RULES[policy]))
+    assert {(f"{policy}-private", team) for team in alone} <= golden.keys() and len(alone) == 12
+    assert b4.differences(f"{policy}-private", alone, golden) + b4.differences(f"{policy}-pooled", pooled, golden) == []
+
+
+def test_a_team_takes_back_its_nodes_and_the_borrower_goes_on_from_its_checkpoint():
+    lent = [replace(job(n, 0, 1000), team="eve") for n in range(2)]
+    jobs = [*lent, replace(job(2, 100, 50), team="ada")]
+    outcome = play_ours(jobs, 2, shares={"ada": 1, "eve": 1})
+    assert outcome.preemptions == 1 and outcome.queue_s[2] == 0
+    assert sorted(outcome.queue_s.values()) == [0, 0, 50 + RESUME_S]
+
+
+def test_teams_that_are_worse_off_and_a_mean_far_above_the_pool_are_told():
+    found = b4.compare({"ada": 110.0, "eve": 10.0, "ALL": 60.0}, {"ada": 100.0, "eve": 50.0}, {"ALL": 40.0})
+    assert found == {"teams_worse": 1, "ratio_to_pooled": 1.5}
+    assert len(b4.judge(found)) == 2 and b4.judge({"teams_worse": 0, "ratio_to_pooled": 1.2}) == []
