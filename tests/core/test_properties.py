@@ -91,7 +91,17 @@ def run(snapshot: Snapshot, start, job) -> None:
     """Let a job run from now on for as long as it says."""
     snapshot.take(start, job)
     running = Running(
-        job.job, job.team, job.user, job.pool, job.priority, start.tasks, NOW, NOW + job.time_s, job.preemptible
+        job.job,
+        job.team,
+        job.user,
+        job.pool,
+        job.priority,
+        start.tasks,
+        saved_at=NOW,
+        ends_at=NOW + job.time_s,
+        started_at=NOW,
+        time_s=job.time_s,
+        preemptible=job.preemptible,
     )
     snapshot.running += (running,)
 
