@@ -9,7 +9,7 @@ from scheduler.core.snapshot import UNLIMITED, Snapshot
 from scheduler.core.types import GPU_MILLI, RESOURCES, Ask
 
 GENEROUS = 2**40
-"""CPU or memory where nobody said how much there is."""
+"""CPU and memory of a machine: what is simulated are cards."""
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,6 @@ class Machine:
 
     name: str
     cards: tuple[tuple[str, int, str], ...]
-    cpu_milli: int = GENEROUS
-    memory_mib: int = GENEROUS
 
 
 @dataclass(frozen=True)
@@ -53,10 +51,10 @@ class Cluster:
     def card_names(self) -> list[str]:
         return [f"{machine.name} {place}" for machine in self.machines for place in range(len(machine.cards))]
 
-    def ask(self, *, gpus: int, memory_mib: int | None = None, models: Sequence[str] = (), cpu_milli: int = 0) -> Ask:
+    def ask(self, *, gpus: int, memory_mib: int | None = None, models: Sequence[str] = ()) -> Ask:
         """Whole cards, or with `memory_mib` a slice of one, with as much of its compute as of its memory."""
         if not gpus:
-            return Ask(0, False, (), (), (), (), cpu_milli, 0)
+            return Ask(0, False, (), (), (), (), 0, 0)
         accepted = tuple(0 if not models or model in models else -1 for model, _ in self.kinds)
         if memory_mib is None:
             return Ask(
@@ -66,12 +64,12 @@ class Cluster:
                 (100,) * len(self.kinds),
                 (1000,) * len(self.kinds),
                 accepted,
-                cpu_milli,
+                0,
                 0,
             )
         percent = tuple(min(100 * memory_mib // mib, 100) for _, mib in self.kinds)
         milli = tuple(max(1000 * memory_mib // mib, 1) for _, mib in self.kinds)
-        return Ask(1, False, (memory_mib,) * len(self.kinds), percent, milli, accepted, cpu_milli, 0)
+        return Ask(1, False, (memory_mib,) * len(self.kinds), percent, milli, accepted, 0, 0)
 
 
 def build_snapshot(cluster: Cluster) -> Snapshot:
@@ -82,7 +80,7 @@ def build_snapshot(cluster: Cluster) -> Snapshot:
     totals = [mib for _, _, mib, _ in cards]
     pools = [cluster.pools.index(pool) for *_, pool in cards]
     most = list(cluster.slices.values())
-    cpu, memory = [m.cpu_milli for m in cluster.machines], [m.memory_mib for m in cluster.machines]
+    plenty = np.full(len(cluster.machines), GENEROUS)
     home = [cluster.pools.index(machine.cards[0][2]) if machine.cards else 0 for machine in cluster.machines]
     teams, users = len(cluster.teams), len(cluster.users)
     shape = (teams, len(cluster.pools), len(RESOURCES))
@@ -97,11 +95,11 @@ def build_snapshot(cluster: Cluster) -> Snapshot:
         gpu_max_slices=np.array([most[pool] for pool in pools]),
         gpu_open=np.ones(len(cards)),
         node_pool=np.array(home),
-        node_cpu_free=np.array(cpu),
-        node_memory_free=np.array(memory),
+        node_cpu_free=plenty,
+        node_memory_free=plenty,
         node_open=np.ones(len(cluster.machines)),
-        node_cpu_total=np.array(cpu),
-        node_memory_total=np.array(memory),
+        node_cpu_total=plenty,
+        node_memory_total=plenty,
         team_chain=tuple((team,) for team in range(teams)),
         held=np.zeros(shape),
         guarantee=_quota(cluster, [team.guarantee for team in cluster.teams], 0),
