@@ -6,7 +6,7 @@ import make
 import pytest
 import time_machine
 
-from cluster.models import Gpu, Window
+from cluster.models import Gpu
 from jobs.states import JobState
 from scheduler.snapshots import load_world
 from tests.scheduler.test_main_job import drive
@@ -27,7 +27,7 @@ def night(local):
     cards = Gpu.objects.order_by("index")
     Gpu.objects.filter(pk=cards[0].pk).update(pool=dev)
     Gpu.objects.filter(pk=cards[1].pk).update(pool=train)
-    return Window.objects.create(lender=dev, borrower=train, weekdays="1234567", begins=time(0), ends=time(0))
+    return make.window(dev, train)
 
 
 def test_a_borrower_runs_on_a_lent_card_and_leaves_it_when_the_window_has_closed(night, ada):
@@ -54,7 +54,7 @@ def test_the_allocating_transaction_believes_no_window_that_has_closed_meanwhile
     [({"time": "1h"}, True), ({"time": "3h"}, False), ({}, False), ({"preemptible": True}, True)],
 )
 def test_who_ends_in_time_or_may_be_stopped_may_use_what_is_lent(cast, said, lent):
-    Window.objects.create(lender=cast.dev, borrower=cast.train, weekdays="1", begins=time(20), ends=time(22))
+    make.window(cast.dev, cast.train, weekdays="1", begins=time(20), ends=time(22))
     with time_machine.travel(datetime(2026, 11, 23, 20, 30, tzinfo=UTC), tick=False):
         make.job(cast.ada, pool="train", gpu="1", run="true", **said)
         world = load_world()
@@ -63,7 +63,7 @@ def test_who_ends_in_time_or_may_be_stopped_may_use_what_is_lent(cast, said, len
 
 
 def test_outside_of_the_hours_nothing_is_lent(cast):
-    Window.objects.create(lender=cast.dev, borrower=cast.train, weekdays="1", begins=time(20), ends=time(22))
+    make.window(cast.dev, cast.train, weekdays="1", begins=time(20), ends=time(22))
     with time_machine.travel(datetime(2026, 11, 23, 22, 0, tzinfo=UTC), tick=False):
         make.job(cast.ada, pool="train", gpu="1", run="true", preemptible=True)
         world = load_world()

@@ -57,6 +57,7 @@ def test_where_nothing_changed_nothing_is_loaded(cycles):
         lambda ada: Node.objects.update(state="CORDONED"),
         lambda ada: make.limit(ada, jobs_running=1),
         lambda ada: make.team("vision"),
+        lambda ada: make.window(make.pool("dev"), make.pool("train")),
     ],
 )
 def test_any_change_is_looked_at_at_once(ada, cycles, change):
