@@ -28,9 +28,11 @@ def count(study, policy):
     return figures(study, CASE[policy], play_scenario(build_scenario(study, CASE[policy])))
 
 
+SLOW_MACHINE = pytest.mark.timeout(600)
 GOOD = {"jobs_per_week": 430.0, "dev_p95_wait_s": 0.0, "dev_refused": 0.0}
 
 
+@SLOW_MACHINE
 @pytest.mark.parametrize(("policy", "jobs"), [("A", 160), ("B", 368)])
 def test_what_the_case_study_reports_comes_out_exactly(policy, jobs):
     found = count(load_study(FOLDER), policy)
@@ -39,12 +41,14 @@ def test_what_the_case_study_reports_comes_out_exactly(policy, jobs):
 
 
 @pytest.mark.slow
+@SLOW_MACHINE
 @pytest.mark.parametrize("policy", ["C", "C2", "D"])
 def test_better_ways_to_share_reach_their_targets_and_every_developer_is_served(policy):
     assert b6.judge(policy, count(load_study(FOLDER), policy), {}) == []
 
 
 @pytest.mark.slow
+@SLOW_MACHINE
 def test_jobs_of_18_hours_fit_no_night_but_the_weekend():
     study = replace(load_study(FOLDER), job_s=18 * HOUR)
     assert count(study, "A")["jobs_per_week"] == 32
@@ -69,6 +73,7 @@ def test_the_developers_need_seven_cards_and_a_job_beside_two_of_them_leaves_the
 
 
 @pytest.mark.slow
+@SLOW_MACHINE
 def test_the_bench_writes_its_rows_twice_alike(tmp_path, capsys):
     texts = []
     for name in ("one.csv", "two.csv"):
