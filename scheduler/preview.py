@@ -135,9 +135,7 @@ def promise_starts(user: User, specs: Sequence[JobSpec]) -> list[Promise]:
     found = []
     for spec in specs:
         try:
-            draft = choose_pool(
-                user=user, spec=spec, check=lambda draft: check_draft(draft, world), containers=containers
-            )
+            draft = _choose(user, spec, world, containers)
         except PlatformError:  # of no team, no quota, too large
             found.append(Promise())
         else:
