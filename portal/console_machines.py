@@ -7,10 +7,13 @@ from django.contrib import admin
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.dates import WEEKDAYS as WEEKDAYS_OF_DJANGO
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from cluster.models import Gpu, Node, NodeState, Pool
+from cluster.models import Gpu, Node, NodeState, Pool, Window
+from cluster.windows import open_until
 from common.errors import StaleState
 from common.locks import lock_rows
 from common.resources import show_cpu, show_duration, show_memory
@@ -38,23 +41,49 @@ class FoundAdmin(KeptAdmin):
         return False
 
 
+CLOCK = forms.TimeInput(format="%H:%M", attrs={"type": "time"})
+
+WHAT_A_POOL_IS = (
+    "name",
+    "description",
+    "shared",
+    "max_slices_per_gpu",
+    "cpu_overcommit_percent",
+    "accepts_watched_only",
+    "default_max_time_s",
+)
+HOW_ITS_JOBS_WAIT = ("ageing_s", "reservations", "preempt", "max_grace_s")
+HOW_IT_PLACES = (
+    "arrangement",
+    "weight_useful",
+    "weight_whole",
+    "weight_full_cards",
+    "weight_links",
+    "weight_full_nodes",
+)
+SHOWN_AS = {"default_max_time_s": "max_time", "ageing_s": "ageing", "max_grace_s": "max_grace"}
+"""What an auditor sees in place of a field for durations."""
+
+
 class PoolForm(forms.ModelForm):
     default_max_time_s = duration(
         label=gettext_lazy("time limit of a job that names none"),
         help_text=gettext_lazy("Such as 90m, 18h or 3d. Empty: none."),
     )
+    max_grace_s = duration(
+        label=gettext_lazy("longest grace before a stop"),
+        none=Pool._meta.get_field("max_grace_s").default,
+        help_text=gettext_lazy("So long, at most, a job may take for its checkpoint. Such as 3m. Empty: 5m."),
+    )
+    ageing_s = duration(
+        label=gettext_lazy("waiting that raises a job by one class"),
+        none=Pool._meta.get_field("ageing_s").default,
+        help_text=gettext_lazy("Once at the top it goes before those who hold less, so nobody starves. Empty: 12h."),
+    )
 
     class Meta:
         model = Pool
-        fields = (
-            "name",
-            "description",
-            "shared",
-            "max_slices_per_gpu",
-            "cpu_overcommit_percent",
-            "accepts_watched_only",
-            "default_max_time_s",
-        )
+        fields = (*WHAT_A_POOL_IS, *HOW_ITS_JOBS_WAIT, *HOW_IT_PLACES)
 
 
 class PoolAdmin(KeptAdmin):
@@ -74,13 +103,24 @@ class PoolAdmin(KeptAdmin):
         nodes = Count("nodes", filter=Q(nodes__removed_at__isnull=True), distinct=True)
         return super().get_queryset(request).annotate(card_count=cards, node_count=nodes)
 
-    def get_fields(self, request: HttpRequest, obj: Pool | None = None) -> tuple[str, ...]:
-        if obj and not self.has_change_permission(request, obj):
-            return (*PoolForm.Meta.fields[:-1], "max_time")
-        return PoolForm.Meta.fields
+    def get_fieldsets(self, request: HttpRequest, obj: Pool | None = None) -> list[tuple]:
+        shown_as = SHOWN_AS if obj and not self.has_change_permission(request, obj) else {}
+        parts = (
+            (None, WHAT_A_POOL_IS, ""),
+            (_("How its jobs wait"), HOW_ITS_JOBS_WAIT, ""),
+            (
+                _("How it places them"),
+                HOW_IT_PLACES,
+                _("Of the machines that fit, the one with the largest sum of weights. 0 turns a rule off."),
+            ),
+        )
+        return [
+            (name, {"fields": [shown_as.get(field, field) for field in fields], "description": words})
+            for name, fields, words in parts
+        ]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Pool | None = None) -> tuple[str, ...]:
-        return ("name", "max_time") if obj else ()
+        return ("name", *SHOWN_AS.values()) if obj else ()
 
     def save_model(self, request: HttpRequest, obj: Pool, form: PoolForm, change: bool) -> None:
         obj.save()
@@ -98,6 +138,69 @@ class PoolAdmin(KeptAdmin):
     @admin.display(description=gettext_lazy("time limit of a job that names none"))
     def max_time(self, pool: Pool) -> str:
         return show_duration(pool.default_max_time_s) if pool.default_max_time_s else _("none")
+
+    @admin.display(description=gettext_lazy("waiting that raises a job by one class"))
+    def ageing(self, pool: Pool) -> str:
+        return show_duration(pool.ageing_s)
+
+    @admin.display(description=gettext_lazy("longest grace before a stop"))
+    def max_grace(self, pool: Pool) -> str:
+        return show_duration(pool.max_grace_s)
+
+
+WEEKDAYS = tuple((str(number), WEEKDAYS_OF_DJANGO[number - 1]) for number in range(1, 8))
+"""By their numbers in ISO 8601."""
+
+
+class WindowForm(forms.ModelForm):
+    weekdays = forms.MultipleChoiceField(
+        label=gettext_lazy("days"),
+        choices=WEEKDAYS,
+        initial=list("12345"),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text=gettext_lazy("On which it begins."),
+    )
+    begins = forms.TimeField(label=gettext_lazy("from"), widget=CLOCK)
+    ends = forms.TimeField(
+        label=gettext_lazy("until"),
+        widget=CLOCK,
+        help_text=gettext_lazy("At or before the beginning: on the next day."),
+    )
+
+    class Meta:
+        model = Window
+        fields = ("lender", "borrower", "weekdays", "begins", "ends", "zone", "holidays")
+
+    def __init__(self, *args, **named):
+        super().__init__(*args, **named)
+        if "weekdays" in self.initial:
+            self.initial["weekdays"] = list(self.initial["weekdays"])
+
+    def clean_weekdays(self) -> str:
+        return "".join(sorted(self.cleaned_data["weekdays"]))
+
+
+class WindowAdmin(admin.ModelAdmin):
+    form = WindowForm
+    list_display = ("__str__", "days", "begins", "ends", "zone", "open_now")
+    list_select_related = ("lender", "borrower")
+
+    def save_model(self, request: HttpRequest, obj: Window, form: WindowForm, change: bool) -> None:
+        obj.save()
+        hint("cycle")
+
+    def delete_model(self, request: HttpRequest, obj: Window) -> None:
+        obj.delete()
+        hint("cycle")
+
+    @admin.display(description=gettext_lazy("days"))
+    def days(self, window: Window) -> str:
+        return ", ".join(str(name) for number, name in WEEKDAYS if number in window.weekdays)
+
+    @admin.display(description=gettext_lazy("open now"), boolean=True)
+    def open_now(self, window: Window) -> bool:
+        return open_until([window], timezone.now()) is not None
 
 
 class NodeForm(forms.ModelForm):

@@ -38,6 +38,10 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("task", TaskState.STOPPING): gettext_lazy("Task %(task)s was asked to end"),
     ("task", TaskState.LOST): gettext_lazy("Task %(task)s cannot be seen any more; what it holds is kept"),
     ("task", TaskState.STOPPED): gettext_lazy("Task %(task)s was stopped"),
+    ("task", "STOPPED.saved"): gettext_lazy("Task %(task)s made room for others, %(lost)s after its last checkpoint"),
+    ("task", "STOPPED.unsaved"): gettext_lazy(
+        "Task %(task)s made room for others after %(lost)s without a checkpoint: that work is lost"
+    ),
     ("task", TaskState.SUCCEEDED): gettext_lazy("Task %(task)s ended well"),
     ("task", TaskState.FAILED): gettext_lazy("Task %(task)s failed"),
     ("notebook", "created"): gettext_lazy("The notebook was made"),
@@ -81,6 +85,8 @@ def event_words(row: Event, *, alone: bool = False) -> str:
         }
     if "seconds" in row.params:
         params["lasted"] = show_duration(row.params["seconds"])
+    if "lost_s" in row.params:
+        params["lost"] = show_duration(row.params["lost_s"])
     known = SENTENCES.get((row.kind, f"{about}.{params.get('kind')}"), SENTENCES.get((row.kind, about), row.type))
     return str(known) % Blanks(params)
 

@@ -21,13 +21,18 @@ from cluster.models import Gpu, Node
 from jobs.models import Job, JobQuerySet, Task
 from jobs.states import JOB_ACTIVE, JobState
 from jobs.words import wait_words
+from portal.start_words import start_words
 from quotas.models import Holding
+from scheduler.forecast import Told, forecasts_of
 
 MOST_ROWS = 5000
 
 # A reason without its numbers and names, for those who may not see them.
 SHORT_WORDS = {
     "ahead_in_queue": gettext_lazy("other jobs are ahead of it"),
+    "making_room": gettext_lazy("room is being made for it"),
+    "reserved_for_larger": gettext_lazy("what is free is kept for somebody before it"),
+    "borrow_denied": gettext_lazy("what is free is promised to other teams"),
     "no_fit_now": gettext_lazy("no single place has enough free"),
     "gang_incomplete": gettext_lazy("not all of its tasks fit together yet"),
     "fragmented": gettext_lazy("enough is free overall, in pieces too small"),
@@ -72,7 +77,7 @@ class QueueRow(Whose):
     gpu: what one task asks, in the job file's words ("1/4", "H100:8", "0"). tasks: how many start together.
     cpu_milli, memory_mib: per task. position, of: its place in its pool's line, None before the first look.
     reason: the code of what binds it first, "" for none. reasons*: [{"code", "params"}]. priority*: 0 (low) to 3.
-    submitted_at*, started_at*. as_of: when the scheduler last looked.
+    submitted_at*, started_at*. as_of: when the scheduler last looked. starts*: when it will start, in words.
     """
 
     pool: str
@@ -88,6 +93,7 @@ class QueueRow(Whose):
     priority: int | None = None
     submitted_at: datetime | None = None
     started_at: datetime | None = None
+    starts: str = ""
 
     @property
     def reason_words(self) -> str:
@@ -235,11 +241,12 @@ def _jobs(pool: str | None) -> JobQuerySet:
 
 
 def _queue_rows(user: User, jobs: Iterable[Job]) -> list[QueueRow]:
-    sight = team_ids_in_sight(user)
-    return [_queue_row(user, job, sight is None or job.team_id in sight) for job in jobs]
+    jobs, sight = list(jobs), team_ids_in_sight(user)
+    told = forecasts_of([job for job in jobs if job.state == JobState.QUEUED])
+    return [_queue_row(user, job, sight is None or job.team_id in sight, told.get(job.pk)) for job in jobs]
 
 
-def _queue_row(user: User, job: Job, full: bool) -> QueueRow:
+def _queue_row(user: User, job: Job, full: bool, told: Told | None) -> QueueRow:
     request, waiting = job.gang[0]["request"], job.state == JobState.QUEUED
     reasons = tuple(job.wait_reasons) if waiting else ()
     seen = {
@@ -247,6 +254,7 @@ def _queue_row(user: User, job: Job, full: bool) -> QueueRow:
         "priority": job.priority,
         "submitted_at": job.submitted_at,
         "started_at": job.started_at,
+        "starts": start_words(told),
     }
     return QueueRow(
         **_whose(user, job, job.state, full),

@@ -5,12 +5,12 @@ leaf, then the user), lock the nodes, lock the cards, and only in later statemen
 or insert holdings and advance the tasks. In one statement with the locks the sum would be a look at the past.
 """
 
+import json
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Count, Sum
 
 from cluster.models import Gpu, Node, NodeState
@@ -25,6 +25,8 @@ from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, load_pa
 from quotas.services import ensure_user_limit, limit_of_everyone
 from scheduler.core.types import Plan, TaskPlace
 from scheduler.lease import check_epoch
+from scheduler.lending import is_lent
+from scheduler.rows import load_rows, seconds
 from scheduler.snapshots import World
 
 log = logging.getLogger("tessera.commit")
@@ -34,8 +36,24 @@ PORTS = range(23_000, 32_000)
 kernel gives away by itself."""
 
 
-REFRESH_REASONS = timedelta(seconds=15)
-"""The numbers in a reason may be this old; a new code or position is written at once."""
+STOPPABLE = frozenset({TaskState.STARTING, TaskState.RUNNING})
+"""A task that has no container yet is not asked to end: it would be lost, not stopped."""
+
+REFRESH_REASONS_S = 15
+"""The numbers in a reason may be this old; a new code is written at once."""
+NEAR_FRONT = 100
+"""A new position up to this one is written at once. Behind, everybody moves with every start: see REFRESH_REASONS_S."""
+MOST_REFRESHED = 1000
+"""So many jobs of which only numbers changed are written in one cycle, the oldest first."""
+MOST_BELLS = 50
+"""For so many jobs the pages are told that something changed; who looks at another sees it a little later."""
+
+WRITE_REASONS = """
+UPDATE jobs_job SET wait_reasons = told.row -> 1, wait_position = (told.row ->> 2)::int,
+    wait_of = (told.row ->> 3)::int, explained_at = clock_timestamp()
+FROM jsonb_array_elements(%s::jsonb) AS told(row)
+WHERE jobs_job.id = (told.row ->> 0)::bigint AND state = 'QUEUED'
+"""
 
 
 @dataclass(frozen=True)
@@ -70,7 +88,16 @@ class ExplainJobs:
     reasons: dict[int, tuple[list[dict], int, int]]
 
 
-Step = StartJob | ExplainJobs
+@dataclass(frozen=True)
+class StopJob:
+    """Stop what runs of a job so that another may start; it goes back into the queue. reason: an end reason."""
+
+    job_id: int
+    reason: str
+    to: int
+
+
+Step = StartJob | StopJob | ExplainJobs
 
 
 class DoesNotFit(StaleState):
@@ -80,15 +107,16 @@ class DoesNotFit(StaleState):
 
 
 def build_steps(plan: Plan, world: World) -> list[Step]:
-    """Starts in the plan's order, then one step that explains whoever waits."""
-    starts: list[Step] = [
+    """Starts in the plan's order, then who is stopped, then one step that explains whoever waits."""
+    steps: list[Step] = [
         StartJob(start.job, tuple(_task_start(task, world) for task in start.tasks)) for start in plan.starts
     ]
+    steps += [StopJob(eviction.job, eviction.reason, eviction.to) for eviction in plan.evictions]
     reasons = {
         job: ([{"code": r.reason, "params": r.params} for r in refusals], *plan.positions[job])
         for job, refusals in plan.refusals.items()
     }
-    return [*starts, ExplainJobs(reasons)] if reasons else starts
+    return [*steps, ExplainJobs(reasons)] if reasons else steps
 
 
 def run_steps(steps: Iterable[Step], epoch: int) -> int:
@@ -99,6 +127,8 @@ def run_steps(steps: Iterable[Step], epoch: int) -> int:
             if isinstance(step, StartJob):
                 start_job(step, epoch)
                 started += 1
+            elif isinstance(step, StopJob):
+                stop_job(step, epoch)
             else:
                 explain_jobs(step, epoch)
         except StaleState as stale:
@@ -167,7 +197,8 @@ def check_nodes(tasks: Iterable[TaskStart], nodes: dict[int, Node]) -> None:
 def check_gpus(tasks: Iterable[TaskStart], gpus: dict[int, Gpu], job: Job) -> None:
     cards = [card for task in tasks for card in task.cards]
     for pk, gpu in gpus.items():
-        if not gpu.healthy or gpu.removed_at is not None or gpu.pool_id != job.pool_id:
+        ours = gpu.pool_id == job.pool_id or is_lent(gpu.pool_id, job.pool_id, database_now())
+        if not gpu.healthy or gpu.removed_at is not None or not ours:
             raise DoesNotFit(kind="gpu", was=str(gpu))
         used = (
             Holding.objects.live()
@@ -213,33 +244,60 @@ def assign(step: StartJob, job: Job, nodes: dict[int, Node], gpus: dict[int, Gpu
 
 
 @transaction.atomic
-def explain_jobs(step: ExplainJobs, epoch: int) -> None:
-    """Write why each job waits, where a code or the position changed or 15 s passed. Never as events."""
+def stop_job(step: StopJob, epoch: int) -> None:
+    """Move all that runs of the job to STOPPING; reconcile asks it to end. Changes nothing where the truth moved on."""
     check_epoch("cycle", epoch)
-    changed, now = [], database_now()
-    for job in Job.objects.waiting().filter(pk__in=step.reasons).defer("spec", "gang").order_by("pk"):
-        reasons, position, of = step.reasons[job.pk]
-        reasons = [_with_names(reason, job) for reason in reasons]
-        if _worth_writing(job, reasons, position, of, now):
-            job.wait_reasons, job.wait_position, job.wait_of, job.explained_at = reasons, position, of, now
-            changed.append(job)
-    Job.objects.bulk_update(changed, ["wait_reasons", "wait_position", "wait_of", "explained_at"], batch_size=500)
-    for job in changed:
+    job = lock_job(step.job_id)
+    tasks = list(job.newest_tasks.select_related("job"))
+    if job.stop_requested_at is not None or any(task.state not in STOPPABLE for task in tasks):
+        raise StaleState(kind="job", was=job.state)
+    waiting = Job.objects.get(pk=step.to)
+    for task in tasks:
+        move_task(task, TaskState.STOPPING, reason=step.reason, actor=SCHEDULER, params={"team": waiting.team.name})
+    hint("reconcile")
+
+
+@transaction.atomic
+def explain_jobs(step: ExplainJobs, epoch: int) -> None:
+    """Write why each job waits, where a code changed or, near the front, its position, or 15 s passed. No events."""
+    check_epoch("cycle", epoch)
+    changed, old = [], []
+    columns = ("pk", "wait_reasons", "wait_position", "wait_of", seconds("explained_at"), "held_by")
+    for pk, before, position_before, of_before, told_at, held_by in load_rows(Job.objects.waiting(), *columns):
+        if pk not in step.reasons:
+            continue
+        reasons, position, of = step.reasons[pk]
+        now = ([_with_names(reason, held_by) for reason in reasons], position, of)
+        if _codes(now[0]) != _codes(before) or (
+            position <= NEAR_FRONT and (position, of) != (position_before, of_before)
+        ):
+            changed.append((pk, *now))
+        elif now != (before, position_before, of_before):
+            old.append((told_at or 0.0, (pk, *now)))
+    until = database_now().timestamp() - REFRESH_REASONS_S
+    stale = sorted((at, row) for at, row in old if at < until)[:MOST_REFRESHED]
+    _write_reasons([*changed, *(row for _, row in stale)])
+    _ring_for([pk for pk, *_ in sorted(changed, key=lambda row: row[2])[:MOST_BELLS]])
+
+
+def _write_reasons(rows: list[tuple[int, list[dict], int, int]]) -> None:
+    """All in one statement. A job that no longer waits is left as it is."""
+    if rows:
+        with connection.cursor() as cursor:
+            cursor.execute(WRITE_REASONS, [json.dumps([list(row) for row in rows])])
+
+
+def _ring_for(job_ids: list[int]) -> None:
+    for job in Job.objects.filter(pk__in=job_ids).only("pk", "team_id", "pool_id").order_by("pk"):
         ring(job)
 
 
-def _worth_writing(job: Job, reasons: list[dict], position: int, of: int, now: datetime) -> bool:
-    codes = [reason["code"] for reason in reasons]
-    if codes != [reason["code"] for reason in job.wait_reasons] or (position, of) != (job.wait_position, job.wait_of):
-        return True
-    stale = job.explained_at is None or now - job.explained_at > REFRESH_REASONS
-    return stale and reasons != job.wait_reasons
+def _codes(reasons: list[dict]) -> list[str]:
+    return [reason["code"] for reason in reasons]
 
 
-def _with_names(reason: dict, job: Job) -> dict:
-    if reason["code"] == "held":
-        return {"code": "held", "params": {"who": job.held_by}}
-    return reason
+def _with_names(reason: dict, held_by: str) -> dict:
+    return {"code": "held", "params": {"who": held_by}} if reason["code"] == "held" else reason
 
 
 def _task_start(place: TaskPlace, world: World) -> TaskStart:

@@ -1,38 +1,32 @@
-"""What the portal may ask the scheduler: could this ever run, would it start now, what is free now. Reads only."""
+"""What the portal may ask the scheduler: could this ever run, would it start now, what would help, what is free now.
+
+Reads only: nothing that is asked here is stored, and the queue does not see it.
+"""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 import numpy as np
 
 from accounts.models import User
-from common.errors import FieldError, Hint, Impossible, PlatformError
-from common.resources import cpu_text, memory_text
-from jobs.jobfile.spec import JobSpec
-from jobs.models import Job
-from jobs.submit import Draft, choose_pool
+from common.errors import Impossible, PlatformError
+from jobs.jobfile.spec import JobSpec, from_json
+from jobs.models import Job, JobKind
+from jobs.submit import Draft, build_gang, choose_pool
 from quotas.models import Quota
+from scheduler.changes import Change, families_of, time_change
 from scheduler.core.cycle import run_cycle
-from scheduler.core.possible import could_ever_run
-from scheduler.core.types import Policy, Refusal, Waiting
+from scheduler.core.levers import find_levers, first_in_line, replace_waiting, times_before
+from scheduler.core.types import Plan, Waiting
+from scheduler.drafts import check_draft, waiting_of
+from scheduler.forecast import FIRST, Told, load_run_times, tell
 from scheduler.models import Lease
 from scheduler.runtime import the_runtime
-from scheduler.snapshots import World, build_waiting, load_world
+from scheduler.snapshots import World, load_world
 
-UNIX_EPOCH = datetime.fromtimestamp(0, UTC)
-POINTERS = {
-    "gpu_milli": "/gpu",
-    "gpus": "/gpu",
-    "gpu_model": "/gpu",
-    "gpu_memory_mib": "/gpu",
-    "gpu_sharing": "/gpu",
-    "cpu_milli": "/cpu",
-    "memory_mib": "/memory",
-    "tasks": "/nodes",
-    "jobs": "",
-}
+LEVERS_S = 2.0
+"""Of a processor's time for what would help one job; on a slow one fewer changes are tried."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +69,63 @@ class Promise:
         return bool(self.pool)
 
 
+@dataclass(frozen=True)
+class Sooner:
+    """A change that helps. now: the job would start in the next pass."""
+
+    change: Change
+    start: Told
+    now: bool
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What becomes of a job that waits. start: None where nobody can say; sooner: what would help, the soonest first.
+
+    whole: everything was tried.
+    """
+
+    start: Told | None = None
+    sooner: tuple[Sooner, ...] = ()
+    whole: bool = True
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Where one task would go. gpus: indices of its cards on the node; milli: thousandths that it holds of each."""
+
+    node: str
+    gpus: tuple[int, ...] = ()
+    milli: int = 0
+
+
+@dataclass(frozen=True)
+class PlanAnswer:
+    """What would become of a job that is submitted now: it starts (seats), waits (reasons), or can never run (never).
+
+    draft: as it would be submitted. place: (n, m), the n-th of m in its line. reasons: as Job.wait_reasons.
+    """
+
+    draft: Draft | None = None
+    seats: tuple[Seat, ...] = ()
+    reasons: tuple[dict, ...] = ()
+    place: tuple[int, int] | None = None
+    outlook: Outlook = Outlook()
+    never: Impossible | None = None
+
+    @property
+    def outcome(self) -> str:
+        """starts, waits or never."""
+        return "never" if self.never else "starts" if self.seats else "waits"
+
+
 def runtime_has_containers() -> bool:
     return the_runtime().capabilities.containers
 
 
 def check_possible(draft: Draft) -> None:
     """Raises Impossible where the draft could never run here, naming each field and the nearest possible value."""
-    _check(draft, load_world(jobs=[], user_id=draft.user.pk))
+    check_draft(draft, load_world(queue=False, user_id=draft.user.pk))
 
 
 def promise_starts(user: User, specs: Sequence[JobSpec]) -> list[Promise]:
@@ -91,7 +135,7 @@ def promise_starts(user: User, specs: Sequence[JobSpec]) -> list[Promise]:
     found = []
     for spec in specs:
         try:
-            draft = choose_pool(user=user, spec=spec, check=lambda draft: _check(draft, world), containers=containers)
+            draft = _choose(user, spec, world, containers)
         except PlatformError:  # of no team, no quota, too large
             found.append(Promise())
         else:
@@ -99,9 +143,45 @@ def promise_starts(user: User, specs: Sequence[JobSpec]) -> list[Promise]:
     return found
 
 
+def plan_job(user: User, spec: JobSpec, *, levers: bool = True) -> PlanAnswer:
+    """What a submit of this spec would bring, without one. levers: also when it would start and what would help.
+
+    Raises InvalidInput and NotPermitted as a submit does.
+    """
+    world = load_world(user_id=user.pk)
+    try:
+        draft = _choose(user, spec, world, runtime_has_containers())
+    except Impossible as never:
+        return PlanAnswer(never=never)
+    now = time.time()
+    job = waiting_of(draft, world, now)
+    plan = _pass(job, world, now)
+    if seats := _seats(plan, job, world):
+        return PlanAnswer(draft, seats)
+    answer = PlanAnswer(draft, reasons=_reasons(plan, job, user), place=plan.positions[job.job])
+    if not levers:
+        return answer
+    as_said = replace(draft, spec=replace(draft.spec, pool=spec.pool))  # who names no pool is put where a change fits
+    return replace(answer, outlook=_look(job, plan, world, now, _families(as_said, job, plan, world, now)))
+
+
+def look_ahead(job: Job) -> Outlook:
+    """When a waiting job will start, and which changes would let a new job in its place start sooner."""
+    world, now = load_world(), time.time()
+    waiting = next((waiting for waiting in world.snapshot.waiting if waiting.job == job.pk), None)
+    if waiting is None:
+        return Outlook()
+    plan = run_cycle(world.snapshot, world.policy, now)
+    if job.pk not in plan.refusals:
+        return Outlook()
+    draft = Draft(from_json(job.spec), job.user, job.team, job.pool, job.gang)
+    as_notebook = job.kind == JobKind.INTERACTIVE  # it is changed in its own settings
+    return _look(waiting, plan, world, now, () if as_notebook else _families(draft, waiting, plan, world, now))
+
+
 def free_now(user: User) -> list[PoolRoom]:
     """The pools and what this person may start in them now. Everybody sees the same machines; limits are one's own."""
-    world = load_world(jobs=[], user_id=user.pk)
+    world = load_world(queue=False, user_id=user.pk)
     limited = Quota.objects.filter(team__memberships__user=user)
     teams_of = {pool.pk: [quota.team_id for quota in limited if quota.pool_id == pool.pk] for pool in world.pools}
     waiting = {pool.pk: Job.objects.waiting().filter(pool=pool).count() for pool in world.pools}
@@ -113,35 +193,106 @@ def last_cycle() -> Lease | None:
     return Lease.objects.filter(name="cycle").first()
 
 
-def _check(draft: Draft, world: World) -> None:
-    if refusals := could_ever_run(world.snapshot, _waiting(draft, world, UNIX_EPOCH)):
-        raise Impossible(
-            [_field_error(refusal, draft) for refusal in refusals],
-            [hint for refusal in refusals if (hint := _hint(refusal))],
-            pool=draft.pool.name,
-        )
+def _choose(user: User, spec: JobSpec, world: World, containers: bool) -> Draft:
+    return choose_pool(user=user, spec=spec, check=lambda draft: check_draft(draft, world), containers=containers)
 
 
 def _promise(draft: Draft, world: World) -> Promise:
     now = time.time()
-    mine = _waiting(draft, world, datetime.fromtimestamp(now, UTC))
-    snapshot = replace(world.snapshot, waiting=(*world.snapshot.waiting, mine))
-    plan = run_cycle(snapshot, Policy(), now)
-    refusals = plan.refusals.get(mine.job, [])
-    reasons = tuple({"code": refusal.reason, "params": dict(refusal.params)} for refusal in refusals)
-    return Promise(any(start.job == mine.job for start in plan.starts), draft.pool.name, reasons)
+    job = waiting_of(draft, world, now)
+    plan = _pass(job, world, now)
+    starts = any(start.job == job.job for start in plan.starts)
+    return Promise(starts, draft.pool.name, _reasons(plan, job, draft.user))
 
 
-def _waiting(draft: Draft, world: World, submitted_at: datetime) -> Waiting:
-    """The draft as a job behind all others: 0 is nobody's id."""
-    job = Job(team=draft.team, user=draft.user, pool=draft.pool, gang=draft.gang, submitted_at=submitted_at)
-    return build_waiting(
-        job,
-        team=[team.pk for team in world.teams].index(draft.team.pk),
-        user=world.user_ids.index(draft.user.pk),
-        pool=[pool.pk for pool in world.pools].index(draft.pool.pk),
-        kinds=world.kinds,
+def _pass(job: Waiting, world: World, now: float) -> Plan:
+    """The scheduler's own pass over the queue as it is, with one job more."""
+    return run_cycle(replace_waiting(world.snapshot, (*world.snapshot.waiting, job)), world.policy, now)
+
+
+def _reasons(plan: Plan, job: Waiting, user: User) -> tuple[dict, ...]:
+    """As Job.wait_reasons. A job that is submitted to be held is held by who submits it."""
+    who = {"who": user.username} if job.held else {}
+    refusals = plan.refusals.get(job.job, [])
+    return tuple({"code": refusal.reason, "params": {**refusal.params, **who}} for refusal in refusals)
+
+
+def _seats(plan: Plan, job: Waiting, world: World) -> tuple[Seat, ...]:
+    tasks = next((start.tasks for start in plan.starts if start.job == job.job), ())
+    return tuple(
+        Seat(
+            world.nodes[task.node].name,
+            tuple(sorted(world.gpus[card.gpu].number for card in task.cards)),
+            max((card.milli for card in task.cards), default=0),
+        )
+        for task in tasks
     )
+
+
+Families = Iterable[Iterable[tuple[Change, Waiting]]]
+
+
+def _look(job: Waiting, plan: Plan, world: World, now: float, families: Families) -> Outlook:
+    """Who stands behind the first of the line is not foretold: of what would help only what starts now is sure."""
+    if job.held:
+        return Outlook()
+    began = time.thread_time()
+    found = find_levers(
+        first_in_line(world.snapshot, plan, FIRST),
+        world.policy,
+        now,
+        load_run_times(),
+        job,
+        families,
+        left=lambda: 1 - (time.thread_time() - began) / LEVERS_S,
+    )
+    far = plan.positions[job.job][0] > FIRST
+    helpful = [lever for lever in found.found if lever.start.p90 <= now or not far]
+    sooner = tuple(
+        Sooner(lever.change, tell(lever.start, now), lever.start.p90 <= now)
+        for lever in sorted(helpful, key=lambda lever: lever.start.p50)
+    )
+    return Outlook(None if far or found.start is None else tell(found.start, now), sooner, found.whole)
+
+
+def _families(draft: Draft, job: Waiting, plan: Plan, world: World, now: float) -> Families:
+    """What the scheduler plays, made when its turn comes."""
+    spec, codes = draft.spec, {refusal.reason for refusal in plan.refusals[job.job]}
+    times = times_before(plan, job, now) if "reserved_for_larger" in codes else []
+    quotas = Quota.objects.filter(team=draft.team).select_related("pool").order_by("pool__name")
+    families = families_of(
+        spec,
+        pool=draft.pool.name,
+        pools=[quota.pool.name for quota in quotas],
+        kinds=world.kinds,
+        may_borrow="borrow_denied" in codes and not spec.preemptible,
+    )
+    for family in ([time_change(spec, time_s) for time_s in times], *families):
+        yield _as_jobs(family, draft, job, world, now)
+
+
+def _as_jobs(
+    family: Iterable[Change], draft: Draft, job: Waiting, world: World, now: float
+) -> Iterator[tuple[Change, Waiting]]:
+    """Each change as a new job in the place of this one, but for those that could never run."""
+    for change in family:
+        try:
+            changed = _redraft(draft, change, world)
+        except Impossible:
+            continue
+        yield change, replace(waiting_of(changed, world, now), job=job.job)
+
+
+def _redraft(draft: Draft, change: Change, world: World) -> Draft:
+    """Raises Impossible."""
+    spec = change.spec
+    if spec.pool is None:
+        return _choose(draft.user, spec, world, containers=True)
+    pool = next(pool for pool in world.pools if pool.name == spec.pool)
+    gang = build_gang(spec, pool) if change.field in ("gpu", "nodes", "pool") else draft.gang
+    changed = Draft(spec, draft.user, draft.team, pool, gang)
+    check_draft(changed, world)
+    return changed
 
 
 def _room(world: World, place: int, team_ids: list[int], waiting: int) -> PoolRoom:
@@ -169,30 +320,3 @@ def _room(world: World, place: int, team_ids: list[int], waiting: int) -> PoolRo
         may_slice_mib=int(within.max(initial=0)),
         waiting=waiting,
     )
-
-
-def _field_error(refusal: Refusal, draft: Draft) -> FieldError:
-    params = dict(refusal.params)
-    if params["field"] == "gpu_model":  # the core knows only the models that are here
-        params["asked"] = list(draft.spec.gpu.models) or [draft.spec.gpu.text]
-    code = refusal.reason if refusal.reason != "impossible" else f"impossible_{params['field']}"
-    return FieldError(POINTERS.get(params["field"], ""), code, {"pool": draft.pool.name, **params})
-
-
-def _hint(refusal: Refusal) -> Hint | None:
-    """The nearest value that could run, in the words of the job file."""
-    field, largest = refusal.params["field"], refusal.params["largest"]
-    if not largest:
-        return None
-    values = {
-        "gpus": lambda: str(largest),
-        "gpu_model": lambda: ",".join(largest),
-        "gpu_memory_mib": lambda: "1",
-        "gpu_sharing": lambda: "1",
-        "gpu_milli": lambda: str(largest // 1000) if largest >= 1000 else None,
-        "cpu_milli": lambda: cpu_text(largest),
-        "memory_mib": lambda: memory_text(largest),
-        "tasks": lambda: largest,
-    }
-    value = values[field]() if field in values else None
-    return Hint(POINTERS[field], value) if value is not None else None

@@ -7,6 +7,7 @@ cannot be seen becomes LOST and keeps its holdings; no timer ever frees it.
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from django.conf import settings
@@ -17,14 +18,14 @@ from events.bus import RUNTIME
 from jobs.codepack import code_file
 from jobs.jobfile.beside import split_source
 from jobs.jobfile.spec import JobSpec, from_json
-from jobs.lifecycle import lock_job, move_task
+from jobs.lifecycle import MADE_ROOM, lock_job, move_task
 from jobs.models import Job, JobKind, Task
 from jobs.states import TASK_FINAL, TaskState
 from jobs.tensorboard import TOOLS
 from jobs.upstream import UPSTREAM_TOKEN, upstream_secret
 from notebooks.environment import READY, environment_path
 from quotas.models import Holding
-from runtimes.base import ContainerView, GpuShare, Mount, Rejected, Runtime, TaskSpec, Unavailable
+from runtimes.base import Checkpoint, ContainerView, GpuShare, Mount, Rejected, Runtime, TaskSpec, Unavailable
 from runtimes.places import Place
 from scheduler.lease import check_epoch
 
@@ -44,6 +45,7 @@ class TaskRow:
     job_id: int
     state: str
     stop: str
+    checkpointed_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -76,13 +78,21 @@ class Sighting:
 
 
 @dataclass(frozen=True)
+class Saved:
+    """A task has a newer checkpoint. No event: it may save its work every minute."""
+
+    uuid: str
+    at: datetime
+
+
+@dataclass(frozen=True)
 class Forget:
     """The task's end is recorded: let the runtime clean up."""
 
     uuid: str
 
 
-Step = Start | Stop | Sighting | Forget
+Step = Start | Stop | Sighting | Saved | Forget
 
 ENDS: dict[str, tuple[str, str]] = {
     "time_limit": (T.FAILED, "time_limit"),
@@ -103,11 +113,17 @@ def compare(rows: Iterable[TaskRow], seen: Sequence[ContainerView], ended: set[s
     rows = list(rows)
     steps: list[Step] = []
     for row in rows:
-        steps += _compare_one(row, views.get(row.uuid))
+        view = views.get(row.uuid)
+        steps += [*_news_of_checkpoint(row, view), *_compare_one(row, view)]
     for uuid in ended & views.keys():
         alive = views[uuid].phase in {"starting", "running"}
         steps.append(Stop(uuid, 0, "", mark=False) if alive else Forget(uuid))
     return steps
+
+
+def _news_of_checkpoint(row: TaskRow, view: ContainerView | None) -> list[Step]:
+    at = view.checkpointed_at if view else None
+    return [Saved(row.uuid, at)] if at and (row.checkpointed_at is None or at > row.checkpointed_at) else []
 
 
 def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
@@ -150,7 +166,9 @@ def load_rows() -> list[TaskRow]:
             "job_id", "attempt"
         )
     )
-    return [TaskRow(task.uuid.hex, task.job_id, task.state, _wish(task, broken)) for task in tasks]
+    return [
+        TaskRow(task.uuid.hex, task.job_id, task.state, _wish(task, broken), task.checkpointed_at) for task in tasks
+    ]
 
 
 def load_ended(seen: Iterable[ContainerView]) -> set[str]:
@@ -185,6 +203,8 @@ def run_step(step: Step, runtime: Runtime, epoch: int) -> None:
         _stop(step, runtime, epoch)
     elif isinstance(step, Sighting):
         record_sighting(step, epoch)
+    elif isinstance(step, Saved):
+        record_checkpoint(step, epoch)
     else:
         runtime.forget(step.uuid)
 
@@ -192,7 +212,7 @@ def run_step(step: Step, runtime: Runtime, epoch: int) -> None:
 def _start(step: Start, runtime: Runtime, epoch: int) -> None:
     with transaction.atomic():
         check_epoch("reconcile", epoch)
-        task = Task.objects.select_related("job__team", "job__user", "node").get(uuid=step.uuid)
+        task = Task.objects.select_related("job__team", "job__user", "job__pool", "node").get(uuid=step.uuid)
         if task.state != T.ASSIGNED or task.job.stop_requested_at is not None:
             raise StaleState(kind="task", was=task.state)
         spec = build_task_spec(task)
@@ -230,8 +250,23 @@ def record_sighting(step: Sighting, epoch: int) -> None:
         }
         also = {name: value for name, value in found.items() if value not in (None, "")}
     ended = step.seen if step.state in TASK_FINAL else None
-    params = {"exit_code": ended.exit_code, "detail": ended.detail} if ended else {}
+    params = {"exit_code": ended.exit_code, "detail": ended.detail, **lost_work(task, ended, step)} if ended else {}
     move_task(task, step.state, reason=step.reason, actor=RUNTIME, params=params, **also)
+
+
+@transaction.atomic
+def record_checkpoint(step: Saved, epoch: int) -> None:
+    check_epoch("reconcile", epoch)
+    Task.objects.filter(uuid=step.uuid).update(checkpointed_at=step.at)
+
+
+def lost_work(task: Task, ended: ContainerView, step: Sighting) -> dict[str, object]:
+    """What making room cost this task, for its history: seconds since its last checkpoint, else since its start."""
+    began, saved_at = task.started_at or ended.started_at, ended.checkpointed_at or task.checkpointed_at
+    if step.reason not in MADE_ROOM or began is None or ended.ended_at is None:
+        return {}
+    kind, since = ("saved", saved_at) if saved_at is not None and saved_at > began else ("unsaved", began)
+    return {"kind": kind, "lost_s": max(round((ended.ended_at - since).total_seconds()), 0)}
 
 
 def build_task_spec(task: Task) -> TaskSpec:
@@ -271,7 +306,16 @@ def build_task_spec(task: Task) -> TaskSpec:
         platform_env={UPSTREAM_TOKEN: upstream_secret(task.uuid), **_tools_env(job, spec)},
         port_map={int(declared): actual for declared, actual in task.ports.items() if declared != "master"},
         mounts=build_mounts(job, spec),
+        checkpoint=build_checkpoint(job, spec),
     )
+
+
+def build_checkpoint(job: Job, spec: JobSpec) -> Checkpoint | None:
+    """As the job's file says, with the grace that its pool allows."""
+    if spec.checkpoint is None:
+        return None
+    rule = spec.checkpoint
+    return Checkpoint(rule.dir, rule.signal, min(rule.grace_s, job.pool.max_grace_s))
 
 
 def build_mounts(job: Job, spec: JobSpec) -> tuple[Mount, ...]:
@@ -301,4 +345,6 @@ def _wish(task: Task, broken: set[tuple[int, int]]) -> str:
     job: Job = task.job
     if job.stop_requested_at is not None:
         return job.stop_reason
+    if task.state == T.STOPPING and task.reason:  # the scheduler makes room
+        return task.reason
     return "gang_broken" if (job.pk, task.attempt) in broken else ""

@@ -1,24 +1,30 @@
 """The database's rows as the scheduler's arrays. Reads only; decides nothing."""
 
+import json
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
-from itertools import groupby
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
-from django.db.models import Count, Sum
+from django.db.models import Count, F
 
 from accounts.models import Team
-from cluster.models import Gpu, Node, NodeState, Pool
+from cluster.models import Arrangement, Gpu, Node, NodeState, Pool, sellable_milli
 from common.resources import GpuAsk, gpu_milli, matches_model, parse_gpu, slice_of
 from jobs.models import Job
 from jobs.states import JOB_ACTIVE
-from quotas.models import Amounts, Holding, Quota, UserLimit, add_amounts, load_parents, team_chain
+from quotas.models import RESOURCES, Amounts, Quota, UserLimit, team_chain
 from quotas.services import limit_of_everyone
 from scheduler.core.fragmentation import build_typical
+from scheduler.core.scores import spread, weigh
 from scheduler.core.snapshot import UNLIMITED, Snapshot
 from scheduler.core.topology import Layout, Words, build_layout
-from scheduler.core.types import Ask, Role, Waiting
+from scheduler.core.types import Ask, Policy, Role, Waiting
+from scheduler.holders import Holdings, Places, load_holdings, load_running, may_be_stopped, time_of
+from scheduler.lending import lend_cards
+from scheduler.rows import as_text, is_set, load_rows, seconds
 
 NOTHING: Amounts = (0, 0, 0)
 
@@ -36,54 +42,121 @@ class Kind:
     sliceable: bool
 
 
+class NodeRow(NamedTuple):
+    """A node as it is read here. topology, numa: JSON as it is written."""
+
+    pk: int
+    name: str
+    pool_id: int
+    state: str
+    cpu_milli: int
+    memory_mib: int
+    topology: str
+    numa: str
+
+
+class GpuRow(NamedTuple):
+    """A card as it is read here. number: its index on the node; kept_mib: of the driver and the admin."""
+
+    pk: int
+    node_id: int
+    pool_id: int
+    number: int
+    numa: int | None
+    healthy: bool
+    model: str
+    product: str
+    enforcement: str
+    simulated: bool
+    memory_mib: int
+    kept_mib: int
+
+    @property
+    def sellable_mib(self) -> int:
+        return max(self.memory_mib - self.kept_mib, 0)
+
+
 @dataclass(frozen=True)
 class World:
     """A snapshot and what its indices stand for: rows in the order of the arrays. Waiting jobs carry their real ids."""
 
     snapshot: Snapshot
-    nodes: list[Node]
-    gpus: list[Gpu]
+    policy: Policy
+    nodes: list[NodeRow]
+    gpus: list[GpuRow]
     pools: list[Pool]
     teams: list[Team]
     user_ids: list[int]
     kinds: list[Kind]
 
 
-def load_world(*, jobs: Iterable[Job] | None = None, user_id: int | None = None) -> World:
-    """The cluster, its holdings and the queue now.
-
-    jobs: the waiting jobs, where they are not those of the database. user_id: a person to include besides.
-    """
-    queue = load_queue() if jobs is None else list(jobs)
+def load_world(*, queue: bool = True, user_id: int | None = None) -> World:
+    """The cluster, its holdings and the queue now. queue: False leaves it out. user_id: a person to include besides."""
+    jobs = load_queue() if queue else []
     pools, teams = list(Pool.objects.order_by("pk")), list(Team.objects.order_by("pk"))
-    nodes = list(Node.objects.present().select_related("pool").order_by("pk"))
-    gpus = list(Gpu.objects.present().select_related("pool", "node").order_by("pk"))
-    user_ids = sorted({job.user_id for job in queue} | ({user_id} if user_id else set()))
-    by_node = {pk: list(cards) for pk, cards in groupby(sorted(gpus, key=lambda g: g.node_id), key=lambda g: g.node_id)}
-    kinds = sorted({kind_of(gpu) for gpu in gpus}, key=lambda k: (k.model, k.sellable_mib, k.product, k.sliceable))
-    pool_at, team_at = _places(p.pk for p in pools), _places(t.pk for t in teams)
+    nodes, gpus, holdings = load_nodes(), load_gpus(), load_holdings()
+    user_ids = sorted({job.user_id for job in jobs} | set(holdings.user) | ({user_id} if user_id else set()))
+    kind_of = {alike: build_kind(gpu, pools) for alike, gpu in {_alike(gpu): gpu for gpu in gpus}.items()}
+    kinds = sorted(set(kind_of.values()), key=lambda k: (k.model, k.sellable_mib, k.product, k.sliceable))
+    places = Places(*(_places(keys) for keys in (_keys(teams), user_ids, _keys(pools), _keys(nodes), _keys(gpus))))
+    kind_at = {alike: kinds.index(kind) for alike, kind in kind_of.items()}
     arrays = {
-        **_card_arrays(gpus, _places(n.pk for n in nodes), pool_at, kinds),
-        **_node_arrays(nodes, pool_at),
-        "layouts": tuple(build_node_layout(node, by_node.get(node.pk, [])) for node in nodes),
-        **_team_arrays(teams, pools),
-        **_user_arrays(user_ids),
+        **_card_arrays(gpus, pools, [kind_at[_alike(gpu)] for gpu in gpus], holdings, places),
+        **_node_arrays(nodes, pools, holdings, places),
+        "layouts": _layouts(nodes, gpus),
+        **_team_arrays(teams, pools, holdings, places),
+        **_user_arrays(user_ids, holdings, places),
     }
-    users = _places(user_ids)
-    waiting = tuple(
-        build_waiting(job, team=team_at[job.team_id], user=users[job.user_id], pool=pool_at[job.pool_id], kinds=kinds)
-        for job in queue
-    )
+    gangs = {text: build_gang(json.loads(text), kinds) for text in {job.gang for job in jobs}}
+    waiting = tuple(_waiting(job, gangs[job.gang], places) for job in jobs)
     typical = build_typical(load_history(kinds), tuple(kind.sellable_mib for kind in kinds))
+    running = tuple(load_running(holdings, places, time.time()))
     names = tuple(kind.model for kind in kinds)
-    snapshot = Snapshot(**arrays, kind_names=names, waiting=waiting, typical=typical)
-    return World(snapshot, nodes, gpus, pools, teams, user_ids, kinds)
+    snapshot = Snapshot(**arrays, kind_names=names, waiting=waiting, running=running, typical=typical)
+    lend_cards(snapshot, pools, time.time())
+    return World(snapshot, build_policy(pools), nodes, gpus, pools, teams, user_ids, kinds)
 
 
-def load_queue() -> list[Job]:
+def build_policy(pools: Iterable[Pool]) -> Policy:
+    """What holds in each of these pools, in their order."""
+    return Policy(pools=tuple(_policy_of(pool) for pool in pools))
+
+
+class QueuedRow(NamedTuple):
+    """A job that waits. gang: JSON as it is written."""
+
+    pk: int
+    team_id: int
+    user_id: int
+    pool_id: int
+    priority: int
+    submitted_at: float
+    gang: str
+    held: bool
+    not_before: float | None
+    kind: str
+    preemptible: bool
+    time_s: int | None
+    max_time_s: int | None
+
+
+def load_queue() -> list[QueuedRow]:
     """The jobs that wait and may start: without a stop wish."""
-    wanted = ("id", "team_id", "user_id", "pool_id", "priority", "submitted_at", "gang", "held_at", "not_before")
-    return list(Job.objects.waiting().filter(stop_requested_at__isnull=True).only(*wanted).order_by("id"))
+    jobs = Job.objects.waiting().filter(stop_requested_at__isnull=True).order_by("id")
+    columns = ("pk", "team_id", "user_id", "pool_id", "priority", seconds("submitted_at"), as_text("gang"))
+    wishes = (is_set("held_at"), seconds("not_before"), "kind", "preemptible", "time_s", "max_time_s")
+    return [QueuedRow(*row) for row in load_rows(jobs, *columns, *wishes)]
+
+
+def load_nodes() -> list[NodeRow]:
+    columns = ("pk", "name", "pool_id", "state", "cpu_milli", "memory_mib", as_text("topology"), as_text("numa"))
+    return [NodeRow(*row) for row in load_rows(Node.objects.present().order_by("pk"), *columns)]
+
+
+def load_gpus() -> list[GpuRow]:
+    kept = F("reserved_mib") + F("margin_mib")
+    columns = ("pk", "node_id", "pool_id", "index", "numa", "healthy", "model", "product", "enforcement", "simulated")
+    return [GpuRow(*row) for row in load_rows(Gpu.objects.present().order_by("pk"), *columns, "memory_mib", kept)]
 
 
 def load_history(kinds: list[Kind]) -> list[tuple[Ask, int]]:
@@ -94,16 +167,46 @@ def load_history(kinds: list[Kind]) -> list[tuple[Ask, int]]:
 
 
 def build_waiting(job: Job, *, team: int, user: int, pool: int, kinds: list[Kind]) -> Waiting:
+    """A job that is not in the database."""
+    submitted_at, not_before = job.submitted_at.timestamp(), job.not_before.timestamp() if job.not_before else None
+    times = job.kind, job.preemptible, job.time_s, job.max_time_s
+    row = QueuedRow(0, team, user, pool, job.priority, submitted_at, "", job.held_at is not None, not_before, *times)
+    return _waiting(row, build_gang(job.gang, kinds), Places({team: team}, {user: user}, {pool: pool}))
+
+
+def build_gang(gang: list[dict], kinds: list[Kind]) -> tuple[Role, ...]:
+    return tuple(Role(r["role"], r["min"], r["max"], build_ask(r["request"], kinds)) for r in gang)
+
+
+def _waiting(job: QueuedRow, gang: tuple[Role, ...], places: Places) -> Waiting:
     return Waiting(
-        job=job.pk or 0,
-        team=team,
-        user=user,
-        pool=pool,
+        job=job.pk,
+        team=places.team[job.team_id],
+        user=places.user[job.user_id],
+        pool=places.pool[job.pool_id],
         priority=job.priority,
-        submitted_at=_seconds(job.submitted_at),
-        gang=tuple(Role(r["role"], r["min"], r["max"], build_ask(r["request"], kinds)) for r in job.gang),
-        held=job.held_at is not None,
-        not_before=_seconds(job.not_before),
+        submitted_at=job.submitted_at,
+        gang=gang,
+        held=job.held,
+        not_before=job.not_before or 0.0,
+        time_s=time_of(job),
+        preemptible=may_be_stopped(job),
+    )
+
+
+def _policy_of(pool: Pool) -> Policy:
+    scores = weigh(
+        useful=pool.weight_useful,
+        whole=pool.weight_whole,
+        full_cards=pool.weight_full_cards,
+        links=pool.weight_links,
+        full_nodes=pool.weight_full_nodes,
+    )
+    return Policy(
+        ageing_s=pool.ageing_s,
+        reservations=pool.reservations,
+        preempt=pool.preempt,
+        scores=spread(scores) if pool.arrangement == Arrangement.SPREAD else scores,
     )
 
 
@@ -118,29 +221,43 @@ def build_ask(request: dict, kinds: list[Kind]) -> Ask:
     return Ask(ask.count, not ask.is_slice, mib, percent, milli, preference, cpu, memory)
 
 
-def build_node_layout(node: Node, gpus: list[Gpu]) -> Layout | None:
-    """The links between `gpus`, the node's present cards, in their order; None where nothing is known of them.
+def _layouts(nodes: list[NodeRow], gpus: list[GpuRow]) -> tuple[Layout | None, ...]:
+    cards: dict[int, list[tuple[int, int | None]]] = {}
+    for gpu in gpus:
+        cards.setdefault(gpu.node_id, []).append((gpu.number, gpu.numa))
+    return tuple(build_node_layout(node.topology, node.numa, tuple(cards.get(node.pk, ()))) for node in nodes)
 
-    The stored matrices are over the cards by index: they are believed only where their size is the number of cards.
+
+@lru_cache(maxsize=4096)
+def build_node_layout(topology: str, numa: str, cards: tuple[tuple[int, int | None], ...]) -> Layout | None:
+    """The links between the present cards of a node, (index, NUMA node) in their order; None where nothing is known.
+
+    topology, numa: the node's, as JSON. The stored matrices are over the cards by index: they are believed only where
+    their size is the number of cards.
     """
-    links, pcie = node.topology.get("links") or [], node.topology.get("pcie") or []
-    if not gpus or len(links) != len(gpus):
+    stored = json.loads(topology)
+    links, pcie = stored.get("links") or [], stored.get("pcie") or []
+    if not cards or len(links) != len(cards):
         return None
-    rows = {gpu.pk: row for row, gpu in enumerate(sorted(gpus, key=lambda gpu: gpu.index))}
-    order = [rows[gpu.pk] for gpu in gpus]
-    socket_of = {numa["id"]: numa.get("socket") for numa in node.numa}
+    rows = {card: row for row, card in enumerate(sorted(cards))}
+    order = [rows[card] for card in cards]
+    socket_of = {place["id"]: place.get("socket") for place in json.loads(numa)}
     return build_layout(
         _reordered(links, order),
         _reordered(pcie, order) if len(pcie) == len(links) else (),
-        tuple(gpu.numa for gpu in gpus),
-        tuple(socket_of.get(gpu.numa) for gpu in gpus),
+        tuple(near for _, near in cards),
+        tuple(socket_of.get(near) for _, near in cards),
     )
 
 
-def kind_of(gpu: Gpu) -> Kind:
-    return Kind(
-        gpu.model, gpu.product, gpu.sellable_mib, gpu.pool.accepts_watched_only or gpu.enforcement != "watchdog"
-    )
+def build_kind(gpu: GpuRow, pools: list[Pool]) -> Kind:
+    pool = next(pool for pool in pools if pool.pk == gpu.pool_id)
+    return Kind(gpu.model, gpu.product, gpu.sellable_mib, pool.accepts_watched_only or gpu.enforcement != "watchdog")
+
+
+def _alike(gpu: GpuRow) -> tuple:
+    """Cards that agree in this are of one kind."""
+    return gpu.model, gpu.product, gpu.enforcement, gpu.sellable_mib, gpu.pool_id
 
 
 def _need(ask: GpuAsk, kind: Kind) -> tuple[int, int, int, int]:
@@ -156,55 +273,54 @@ def _reordered(matrix: list[list[str]], order: list[int]) -> Words:
     return tuple(tuple(matrix[i][j] for j in order) for i in order)
 
 
-def _card_arrays(gpus: list[Gpu], node_at: dict[int, int], pool_at: dict[int, int], kinds: list[Kind]) -> dict:
-    kind_at = {kind: place for place, kind in enumerate(kinds)}
-    used = {
-        gpu: (mib, percent, count)
-        for gpu, mib, percent, count in Holding.objects.live()
-        .filter(gpu__isnull=False)
-        .order_by()
-        .values_list("gpu")
-        .annotate(mib=Sum("gpu_memory_mib"), percent=Sum("gpu_compute_percent"), count=Count("pk"))
-    }
+def _card_arrays(
+    gpus: list[GpuRow], pools: list[Pool], kinds: list[int], holdings: Holdings, places: Places
+) -> dict[str, Any]:
+    used = holdings.sums(len(gpus), places.gpu, holdings.gpu)
+    at = [place for place in (places.gpu.get(key) for key in holdings.gpu if key is not None) if place is not None]
+    total = np.array([gpu.sellable_mib for gpu in gpus], dtype=np.int64)
+    slices = {pool.pk: pool.slices_per_gpu for pool in pools}
     return {
-        "gpu_node": [node_at[gpu.node_id] for gpu in gpus],
-        "gpu_pool": [pool_at[gpu.pool_id] for gpu in gpus],
-        "gpu_kind": [kind_at[kind_of(gpu)] for gpu in gpus],
-        "gpu_total_mib": [gpu.sellable_mib for gpu in gpus],
-        "gpu_free_mib": [gpu.sellable_mib - used.get(gpu.pk, NOTHING)[0] for gpu in gpus],
-        "gpu_free_percent": [100 - used.get(gpu.pk, NOTHING)[1] for gpu in gpus],
-        "gpu_slices": [used.get(gpu.pk, NOTHING)[2] for gpu in gpus],
-        "gpu_max_slices": [gpu.pool.slices_per_gpu for gpu in gpus],
+        "gpu_node": [places.node[gpu.node_id] for gpu in gpus],
+        "gpu_pool": [places.pool[gpu.pool_id] for gpu in gpus],
+        "gpu_kind": kinds,
+        "gpu_total_mib": total,
+        "gpu_free_mib": total - used[:, 3],
+        "gpu_free_percent": 100 - used[:, 4],
+        "gpu_slices": np.bincount(np.array(at, dtype=np.int64), minlength=len(gpus)),
+        "gpu_max_slices": [slices[gpu.pool_id] for gpu in gpus],
         "gpu_open": [gpu.healthy for gpu in gpus],
     }
 
 
-def _node_arrays(nodes: list[Node], pool_at: dict[int, int]) -> dict:
-    used = {key[0]: total for key, total in Holding.objects.live().totals_by("node").items()}
+def _node_arrays(nodes: list[NodeRow], pools: list[Pool], holdings: Holdings, places: Places) -> dict[str, Any]:
+    used = holdings.sums(len(nodes), places.node, holdings.node)
+    overcommit = {pool.pk: pool.cpu_overcommit_percent for pool in pools}
+    cpu = np.array([sellable_milli(node.cpu_milli, overcommit[node.pool_id]) for node in nodes], dtype=np.int64)
+    memory = np.array([node.memory_mib for node in nodes], dtype=np.int64)
     return {
-        "node_pool": [pool_at[node.pool_id] for node in nodes],
-        "node_cpu_total": [node.cpu_sellable_milli for node in nodes],
-        "node_memory_total": [node.memory_mib for node in nodes],
-        "node_cpu_free": [node.cpu_sellable_milli - used.get(node.pk, NOTHING)[1] for node in nodes],
-        "node_memory_free": [node.memory_mib - used.get(node.pk, NOTHING)[2] for node in nodes],
+        "node_pool": [places.pool[node.pool_id] for node in nodes],
+        "node_cpu_total": cpu,
+        "node_memory_total": memory,
+        "node_cpu_free": cpu - used[:, 1],
+        "node_memory_free": memory - used[:, 2],
         "node_open": [node.state == NodeState.READY for node in nodes],
         "node_names": tuple(node.name for node in nodes),
     }
 
 
-def _team_arrays(teams: list[Team], pools: list[Pool]) -> dict:
-    parents = load_parents()
-    at = _places(team.pk for team in teams)
-    chains = [tuple(at[pk] for pk in team_chain(team.pk, parents)) for team in teams]
+def _team_arrays(teams: list[Team], pools: list[Pool], holdings: Holdings, places: Places) -> dict[str, Any]:
+    parents = {team.pk: team.parent_id for team in teams}
+    chains = [tuple(places.team[pk] for pk in team_chain(team.pk, parents)) for team in teams]
     quotas = {(quota.team_id, quota.pool_id): quota for quota in Quota.objects.all()}
-    own = Holding.objects.live().totals_by("team", "pool")
-    below: dict[int, list[int]] = {place: [] for place in range(len(teams))}
+    pairs = {(team.pk, pool.pk): t * len(pools) + p for t, team in enumerate(teams) for p, pool in enumerate(pools)}
+    own = holdings.sums(len(pairs), pairs, list(zip(holdings.team, holdings.pool, strict=True)))
+    held = np.zeros((len(teams), len(pools), len(RESOURCES)), dtype=np.int64)
     for place, chain in enumerate(chains):
-        for ancestor in chain:
-            below[ancestor].append(teams[place].pk)
+        held[list(chain)] += own.reshape(len(teams), len(pools), -1)[place, :, : len(RESOURCES)]
     return {
         "team_chain": tuple(chains),
-        "held": _cube(teams, pools, lambda t, p: add_amounts(own.get((u, p.pk), NOTHING) for u in below[at[t.pk]])),
+        "held": held,
         "guarantee": _cube(teams, pools, lambda t, p: _guarantee(quotas.get((t.pk, p.pk)))),
         "limit": _cube(teams, pools, lambda t, p: _limit(quotas.get((t.pk, p.pk)), t.pk in parents.values())),
         "weight": [[_weight(quotas.get((team.pk, pool.pk))) for pool in pools] for team in teams],
@@ -213,15 +329,14 @@ def _team_arrays(teams: list[Team], pools: list[Pool]) -> dict:
     }
 
 
-def _user_arrays(user_ids: list[int]) -> dict:
+def _user_arrays(user_ids: list[int], holdings: Holdings, places: Places) -> dict[str, Any]:
     everyone = limit_of_everyone()
     rows = {row.user_id: row for row in UserLimit.objects.filter(user__in=user_ids)}
     limits = [rows.get(pk, everyone).effective(everyone) for pk in user_ids]
-    held = {key[0]: total for key, total in Holding.objects.live().filter(user__in=user_ids).totals_by("user").items()}
     active = Job.objects.filter(state__in=JOB_ACTIVE, user__in=user_ids)
     running = dict(active.order_by().values_list("user").annotate(n=Count("pk")))
     return {
-        "user_held": _table([held.get(pk, NOTHING) for pk in user_ids]),
+        "user_held": holdings.sums(len(user_ids), places.user, holdings.user)[:, : len(RESOURCES)],
         "user_limit": _table([(_open(x["gpu_milli"]), _open(x["cpu_milli"]), _open(x["memory_mib"])) for x in limits]),
         "user_jobs": [running.get(pk, 0) for pk in user_ids],
         "user_jobs_limit": [_open(x["jobs_running"]) for x in limits],
@@ -262,5 +377,5 @@ def _places(keys: Iterable[int]) -> dict[int, int]:
     return {key: place for place, key in enumerate(keys)}
 
 
-def _seconds(moment: datetime | None) -> float:
-    return moment.timestamp() if moment else 0.0
+def _keys(rows: Iterable[Any]) -> list[int]:
+    return [row.pk for row in rows]

@@ -1,8 +1,10 @@
 """Celery's door to the loops. Each task is a short, idempotent poke: it takes the lease, looks, acts, and ends."""
 
+import gc
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 from celery import shared_task
@@ -13,9 +15,10 @@ from jobs.models import IdempotencyKey
 from runtimes.base import Unavailable
 from scheduler.commit import build_steps, run_steps
 from scheduler.core.cycle import run_cycle
-from scheduler.core.types import Policy
+from scheduler.forecast import record_forecasts
 from scheduler.inventory import record_inventory
 from scheduler.lease import leading, note_success, wanted_again
+from scheduler.quiet import Mark, Rest, read_mark, rest_after
 from scheduler.reconcile import reconcile_once
 from scheduler.runtime import the_runtime
 from scheduler.snapshots import load_world
@@ -25,13 +28,16 @@ log = logging.getLogger("tessera.tasks")
 FOLLOW_S = 0.6
 """How long a reconcile stays to see what it started come up, so that RUNNING need not wait for the next beat."""
 LOOK_S = 0.03
+_rest: Rest | None = None
+"""What this worker found when it last had nothing to do."""
+
 KEYS_KEPT = timedelta(hours=24)
 
 
 @shared_task
 def cycle() -> None:
     """One pass of the scheduler, and another for each wish that came while it ran."""
-    _lead("cycle", _one_cycle)
+    _lead("cycle", one_cycle)
 
 
 @shared_task
@@ -48,6 +54,12 @@ def take_inventory() -> None:
         record_inventory(the_runtime().list_nodes())
     except Unavailable as away:
         log.warning("no inventory: %s", away)
+
+
+@shared_task
+def foretell() -> None:
+    """When the first in line will start."""
+    _lead("forecast", lambda epoch: record_forecasts())
 
 
 @shared_task
@@ -77,10 +89,33 @@ def _leave_dead_connection() -> None:
         connection.close_if_unusable_or_obsolete()
 
 
-def _one_cycle(epoch: int) -> None:
+def one_cycle(epoch: int) -> None:
+    """Nothing where everything is as the last full cycle left it."""
+    global _rest
+    mark = read_mark()
+    if _rest is None or not _rest.covers(mark, time.time()):
+        with without_collector():
+            _rest = full_cycle(epoch, mark)
+
+
+def full_cycle(epoch: int, mark: Mark) -> Rest | None:
     world = load_world()
-    plan = run_cycle(world.snapshot, Policy(), time.time())
+    now = time.time()
+    plan = run_cycle(world.snapshot, world.policy, now)
     run_steps(build_steps(plan, world), epoch)
+    return rest_after(mark, plan, world.snapshot, now)
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """A snapshot is a hundred thousand objects, all of them in use: to look for garbage among them takes a third of a
+    cycle's time.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _one_reconcile(epoch: int) -> None:

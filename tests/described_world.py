@@ -23,6 +23,7 @@ from notebooks.models import Notebook
 from notebooks.services import create_notebook, start_notebook
 
 FILES = {"notes.txt": b"some text\n", "data/table.csv": b"a,b\n1,2\n"}
+TAKES_A_JOB_FILE = {"POST /api/v1/jobs", "POST /api/v1/jobs:plan"}
 SUBMIT = {"run": "true"}
 """What a job file must say: its description is an object of any names."""
 
@@ -98,7 +99,7 @@ class World:
                 for name in sorted(part.keys() & known.keys()):
                     if dice.random() < 2 / 3:
                         part[name] = dice.choice(known[name])
-        if case.operation.label == "POST /api/v1/jobs" and isinstance(case.body, dict) and dice.random() < 1 / 3:
+        if case.operation.label in TAKES_A_JOB_FILE and isinstance(case.body, dict) and dice.random() < 1 / 3:
             case.body = SUBMIT
 
     def keep_files(self) -> None:

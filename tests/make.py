@@ -9,6 +9,7 @@
 
 from base64 import b64encode
 from dataclasses import dataclass
+from datetime import time
 from importlib import import_module
 from itertools import count
 
@@ -18,7 +19,7 @@ from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_K
 from accounts.models import ApiToken, Team, TeamRole, User
 from accounts.services import SCOPES, add_member, create_team, create_token, create_user
 from accounts.webhooks import create_webhook
-from cluster.models import Gpu, Node, Pool
+from cluster.models import Gpu, Node, Pool, Window
 from common.resources import gpu_milli, parse_gpu, slice_of
 from events.bus import RUNTIME
 from events.models import Webhook
@@ -113,6 +114,12 @@ def webhook(person: User, team: Team | None = None, *topics: str, name: str = "c
 
 def pool(name: str = "dev", **fields) -> Pool:
     return Pool.objects.filter(name=name).first() or Pool.objects.create(name=name, **fields)
+
+
+def window(lender: Pool, borrower: Pool, **fields) -> Window:
+    """Around the clock, if nothing else is said."""
+    always = {"weekdays": "1234567", "begins": time(0), "ends": time(0)}
+    return Window.objects.create(lender=lender, borrower=borrower, **always | fields)
 
 
 def node(name: str = "n1", *, pool: Pool, cpu_milli: int = 16_000, memory_mib: int = 65_536, **fields) -> Node:

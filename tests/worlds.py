@@ -2,10 +2,14 @@
 
 One line per node, what teams hold after bars::
 
-    n1: V100-32GBx2 | ada holds 1/4 | bob holds 1
+    n1: V100-32GBx2 | ada holds 1/4 | bob holds 1 until 500 preemptible
     n2 train: A100x8
     n3: closed V100-32GBx1          (the node is not READY)
     c1: cpu                         (no card)
+
+What is held is a job that runs since 0 without an expected end, or says that it runs `until` a time; it may be
+`preemptible`, of a priority (`low`), `saved 300` (its last checkpoint, else 0) and `leaving`. These jobs are numbered
+-1, -2, ... in order.
 
 A word after the node's name is its pool (else "dev"). A node has 64 cores and 256 GiB, or `cores 8`, `memory 4096`.
 Pool "train" is not shared, every other has up to 8 slices a card. A job is `wants("ada", "4GB")`; an ask is `1`, `2`,
@@ -16,11 +20,13 @@ name. Jobs are numbered from 1 in order, and came in that order, one second apar
 import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
+from math import inf
 
 import numpy as np
 
 from scheduler.core.snapshot import UNLIMITED, Snapshot
-from scheduler.core.types import RESOURCES, Ask, CardShare, Placement, Role, TaskPlace, Waiting
+from scheduler.core.types import RESOURCES, Ask, CardShare, Placement, Role, Running, TaskPlace, Waiting
 
 SELLABLE_MIB = {"V100-32GB": 32510, "V100-16GB": 16130, "A100": 40960, "H100": 81559, "T4": 15109}
 CORES, MEMORY_MIB = 64, 262144
@@ -41,6 +47,8 @@ class Wish:
     memory_mib: int = 1024
     held: bool = False
     not_before: float = 0.0
+    time_s: float = inf
+    preemptible: bool = False
 
 
 def wants(team: str, ask: str, **words) -> Wish:
@@ -65,8 +73,8 @@ def world(
     snapshot = _empty(nodes, teams, pools, kinds, parents)
     _set_quota(snapshot, limit or {}, guarantee or {}, user_limit or {}, jobs_limit or {})
     for index, node in enumerate(nodes):
-        for team, ask in node.holds:
-            _hold(snapshot, index, team, build_ask(kinds, ask, cores=1, memory_mib=1024))
+        for team, held in node.holds:
+            _hold(snapshot, index, team, held)
     snapshot.waiting = tuple(build_waiting(snapshot, number, wish) for number, wish in enumerate(wishes, start=1))
     return snapshot
 
@@ -84,6 +92,8 @@ def build_waiting(snapshot: Snapshot, number: int, wish: Wish) -> Waiting:
         gang=(Role("worker", wish.gang, wish.gang, ask),),
         held=wish.held,
         not_before=wish.not_before,
+        time_s=wish.time_s,
+        preemptible=wish.preemptible,
     )
 
 
@@ -195,8 +205,10 @@ def _set_quota(snapshot: Snapshot, limit: dict, guarantee: dict, user_limit: dic
         snapshot.user_jobs_limit[snapshot.team_names.index(user)] = most
 
 
-def _hold(snapshot: Snapshot, node: int, team: str, ask: Ask) -> None:
-    """Give the ask to the team on the first cards of the node that have room."""
+def _hold(snapshot: Snapshot, node: int, team: str, text: str) -> None:
+    """Give the ask to the team on the first cards of the node that have room, as a running job."""
+    what, *words = text.split()
+    ask = build_ask(snapshot.kind_names, what, cores=1, memory_mib=1024)
     cards, pool = [], int(snapshot.node_pool[node])
     for gpu in np.flatnonzero(snapshot.gpu_node == node).tolist():
         kind = int(snapshot.gpu_kind[gpu])
@@ -207,10 +219,26 @@ def _hold(snapshot: Snapshot, node: int, team: str, ask: Ask) -> None:
         if room and len(cards) < ask.gpus:
             cards.append(CardShare(gpu, ask.need_mib[kind], ask.need_percent[kind], ask.need_milli[kind]))
     assert len(cards) == ask.gpus, f"{team} cannot hold that on {snapshot.node_name(node)}"
-    task = TaskPlace("worker", 0, node, tuple(cards), ask.cpu_milli, ask.memory_mib)
-    index = snapshot.team_names.index(team)
-    holder = Waiting(0, index, index, pool, 1, 0.0, (Role("worker", 1, 1, ask),))
-    snapshot.take(Placement(0, (task,)), holder)
+    index, number = snapshot.team_names.index(team), -1 - len(snapshot.running)
+    preemptible, numbers = "preemptible" in words, dict(pairwise(words))
+    tasks = (TaskPlace("worker", 0, node, tuple(cards), ask.cpu_milli, ask.memory_mib),)
+    priority = next((PRIORITIES.index(word) for word in words if word in PRIORITIES), 1)
+    job = Running(
+        number,
+        index,
+        index,
+        pool,
+        priority,
+        tasks,
+        saved_at=float(numbers.get("saved", 0)),
+        ends_at=float(numbers.get("until", inf)),
+        time_s=float(numbers.get("until", inf)),
+        preemptible=preemptible,
+        leaving="leaving" in words,
+    )
+    gang = (Role("worker", 1, 1, ask),)
+    snapshot.take(Placement(number, tasks), Waiting(number, index, index, pool, 1, 0.0, gang, preemptible=preemptible))
+    snapshot.running += (job,)
 
 
 def with_waiting(snapshot: Snapshot, *jobs: Waiting) -> Snapshot:

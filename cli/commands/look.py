@@ -5,6 +5,8 @@ from typing import Annotated
 import typer
 
 from cli.completing import open_job_ids
+from cli.failures import Refused
+from cli.plan import lever_lines
 from cli.session import Command, Session, new_commands
 from cli.show import ENDED, NONE, OPEN, gpus, moment, next_of, now, waited_or_ran, where
 from cli.table import Column
@@ -50,14 +52,19 @@ def why(
     job_id: Annotated[str, typer.Argument(metavar="ID", autocompletion=open_job_ids)],
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Until it starts.")] = False,
 ) -> None:
-    """Why a job waits, and its place in the queue."""
+    """Why a job waits, and its place in the queue.
+
+    Of your own also what would let it start sooner, but for --watch.
+    """
     session: Session = ctx.obj
     client = session.client()
 
     def look() -> bool:
         job = client.get(job_path(job_id))
-        answer = client.get(job_path(job_id, "/wait")) if session.wants_data else None
-        session.show(answer, [job["id"]], _wait_lines(job))
+        waits = session.wants_data or job["state"] == "queued"
+        wait = client.get(job_path(job_id, "/wait")) if waits else None
+        helps = [] if watch or session.wants_data or job["state"] != "queued" else _levers(client, job_id)
+        session.show(wait, [job["id"]], _wait_lines(job, wait) + helps)
         return job["state"] != "queued"
 
     look_on(session, look, watch)
@@ -86,20 +93,29 @@ def _row(job: dict, with_owner: bool) -> list[str]:
     return [*row[:2], job["owner"], *row[2:]] if with_owner else row
 
 
-def _wait_lines(job: dict) -> list[str]:
+def _wait_lines(job: dict, wait: dict | None) -> list[str]:
     at = now()
     head = f"{job['id']} {job['name']}".rstrip()
-    if job["state"] != "queued":
+    if job["state"] != "queued" or wait is None:
         return [f"{head} does not wait: it is {job['state']}.", *_unless_nothing(next_of(job, at))]
-    wait = job["wait"]
     place = f", number {wait['position']} of {wait['of']} in pool {job['pool']}" if wait["position"] else ""
     lines = [f"{head} has waited {waited_or_ran(job, at)}{place}."]
     if job["held"]:
         lines.append(f"It is held by {job['held_by']}. To let it start: tessera release {job['id']}")
+    if start := wait.get("start"):
+        lines.append(f"It will start: {start['text']}.")
     lines += [f"{reason['code']}  {reason['text']}" for reason in wait["reasons"]]
     if looked := moment(wait["as_of"]):
         lines.append(f"as of {looked.astimezone():%H:%M:%S}")
     return lines
+
+
+def _levers(client: Client, job_id: str) -> list[str]:
+    """What would help, of one's own job; of another's nobody says."""
+    try:
+        return lever_lines(client.get(job_path(job_id, "/levers")))
+    except Refused:
+        return []
 
 
 def _unless_nothing(text: str) -> list[str]:

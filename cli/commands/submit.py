@@ -14,6 +14,7 @@ from cli import document
 from cli.failures import USAGE, Failure, Refused
 from cli.following import detached, follow, outcome, wait_for_end, wait_for_start
 from cli.pack import PackError, pack
+from cli.plan import EXITS, plan_lines
 from cli.session import Command, Output, Session, new_commands
 from cli.text import plain
 from cli.transport import Client
@@ -36,6 +37,12 @@ TimeoutOption = Annotated[
 FollowOption = Annotated[
     bool,
     typer.Option("--follow", "-f", help="Write its log as it comes; exit 1 if it failed. Ctrl-C leaves it running."),
+]
+PlanOption = Annotated[
+    bool,
+    typer.Option(
+        "--plan", help="Submit nothing: say if it would start now, wait (exit 5) or never run (exit 2), and what helps."
+    ),
 ]
 
 
@@ -66,6 +73,7 @@ def run(
     time: Annotated[str | None, typer.Option(help="Your honest estimate, such as 2h30m.")] = None,
     max_time: Annotated[str | None, typer.Option(help="It is stopped after this time.")] = None,
     priority: Annotated[str | None, typer.Option(help="low, normal, high or urgent.")] = None,
+    plan: PlanOption = False,
     follow: FollowOption = False,
     wait: WaitOption = None,
     timeout: TimeoutOption = None,
@@ -85,6 +93,8 @@ def run(
     spec |= {key: value for key, value in said.items() if value is not None}
     if env:
         spec["env"] = _environment(env)
+    if plan:
+        _show_plan(session, client.post("/jobs:plan", spec))
     if code is not None:
         spec["code"] = _upload(session, client, code)
     job = client.post("/jobs", spec, key=str(uuid4()))
@@ -99,6 +109,7 @@ def submit(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Such as gpu=1/2 or env.LR=3e-4. May be repeated."),
     ] = None,
+    plan: PlanOption = False,
     follow: FollowOption = False,
     wait: WaitOption = None,
     timeout: TimeoutOption = None,
@@ -112,11 +123,21 @@ def submit(
     client = session.client()
     text = document.change(document.read_text(_read(file), file), [_setting(pair) for pair in settings or []])
     code = document.read_key(text, "code")
-    if code is not None and (code == "." or code.startswith(("./", "../"))):
+    is_here = code is not None and (code == "." or code.startswith(("./", "../")))
+    if plan:
+        text = document.change(text, [("code", ".")]) if is_here else text
+        _show_plan(session, client.send_body("/jobs:plan", text.encode(), "application/yaml"))
+    if code is not None and is_here:
         top = Path.cwd() if file == "-" else Path(file).parent
         text = document.change(text, [("code", _upload(session, client, top / code))])
     job = client.send_body("/jobs", text.encode(), "application/yaml", key=str(uuid4()))
     _after(session, client, job, follow_it=follow, until=wait, within_s=within_s)
+
+
+def _show_plan(session: Session, plan: dict) -> None:
+    """What would become of it. Ends the command."""
+    session.show(plan, [plan["outcome"]], plan_lines(plan)[:1] if session.quiet else plan_lines(plan))
+    raise typer.Exit(EXITS[plan["outcome"]])
 
 
 def _after(

@@ -19,6 +19,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "job.hold": frozenset({OWNER, LEAD, ADMIN}),
     "job.release": frozenset({OWNER, LEAD, ADMIN}),
     "job.enter": frozenset({OWNER}),
+    "job.levers": frozenset({OWNER}),
     "notebook.start": frozenset({OWNER}),
     "notebook.change": frozenset({OWNER}),
     "notebook.delete": frozenset({OWNER, ADMIN}),

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from django.db.models import Count
+
 from cluster.models import Gpu, Node, Pool
 
 SMALLEST_CPU_MILLI = 50
@@ -24,10 +26,9 @@ def share_of_card(pool: Pool) -> Share:
     """The smallest share over the pool's cards: each node's CPU and memory divided by all of its cards."""
     cards = Gpu.objects.present().filter(pool=pool)
     nodes = Node.objects.present().filter(gpus__in=cards).select_related("pool").distinct()
-    shares = []
-    for node in nodes:
-        count = node.gpus.present().count()
-        shares.append((node.cpu_sellable_milli // count, _usable(node) // count))
+    on_node = Gpu.objects.present().filter(node__in=nodes).order_by().values_list("node").annotate(Count("pk"))
+    counts = dict(on_node)
+    shares = [(node.cpu_sellable_milli // counts[node.pk], _usable(node) // counts[node.pk]) for node in nodes]
     if not shares:
         return Share(*CPU_ONLY)
     return Share(min(cpu for cpu, _ in shares), min(memory for _, memory in shares))

@@ -1,5 +1,10 @@
 """Which machines, cards and pools there are. Allocation is decided from these rows, which an admin approved."""
 
+import re
+from datetime import date
+from zoneinfo import available_timezones
+
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
@@ -9,6 +14,17 @@ from django.utils.translation import gettext_lazy as _
 POOL_NAME = RegexValidator(
     r"^[a-z][a-z0-9-]{0,30}[a-z0-9]$|^[a-z]$", _("Use 1 to 32 lower-case letters, digits and hyphens.")
 )
+
+
+MINUTE, DAY = 60, 86_400
+
+
+class Arrangement(models.TextChoices):
+    PACK = "pack", _("fill one machine after the other")
+    SPREAD = "spread", _("the emptiest machine first")
+
+
+WEIGHT = [MaxValueValidator(1000)]
 
 
 class Pool(models.Model):
@@ -32,6 +48,62 @@ class Pool(models.Model):
     default_max_time_s = models.PositiveIntegerField(
         _("time limit of a job that names none, in seconds"), null=True, blank=True
     )
+    max_grace_s = models.PositiveIntegerField(
+        _("longest grace before a stop, in seconds"),
+        default=5 * MINUTE,
+        validators=[MinValueValidator(10), MaxValueValidator(60 * MINUTE)],
+    )
+    ageing_s = models.PositiveIntegerField(
+        _("seconds of waiting that raise a job by one class"),
+        default=DAY // 2,
+        validators=[MinValueValidator(MINUTE), MaxValueValidator(90 * DAY)],
+    )
+    reservations = models.PositiveSmallIntegerField(
+        _("places kept in time"),
+        default=2,
+        validators=[MinValueValidator(1), MaxValueValidator(16)],
+        help_text=_(
+            "So many of the first in line for the same cards keep a time and a place that nobody behind them may delay."
+        ),
+    )
+    preempt = models.BooleanField(
+        _("higher classes stop lower ones"),
+        default=True,
+        help_text=_("Only jobs that say preemptible are stopped. A team takes back its guarantee in any case."),
+    )
+    arrangement = models.CharField(
+        _("which machine first"), max_length=8, choices=Arrangement.choices, default=Arrangement.PACK
+    )
+    weight_useful = models.PositiveSmallIntegerField(
+        _("weight: what stays useful"),
+        default=100,
+        validators=WEIGHT,
+        help_text=_("Prefer machines on which what remains still suits the usual jobs."),
+    )
+    weight_whole = models.PositiveSmallIntegerField(
+        _("weight: whole cards"),
+        default=8,
+        validators=WEIGHT,
+        help_text=_("Prefer cards that are shared already for slices, so that others stay whole."),
+    )
+    weight_full_cards = models.PositiveSmallIntegerField(
+        _("weight: full cards"),
+        default=4,
+        validators=WEIGHT,
+        help_text=_("Prefer the fullest card that a slice still fits on."),
+    )
+    weight_links = models.PositiveSmallIntegerField(
+        _("weight: links"),
+        default=2,
+        validators=WEIGHT,
+        help_text=_("Prefer machines whose free cards are linked fast to one another."),
+    )
+    weight_full_nodes = models.PositiveSmallIntegerField(
+        _("weight: full machines"),
+        default=1,
+        validators=WEIGHT,
+        help_text=_("Prefer the fullest machine. Counts only where machines are filled in turn."),
+    )
 
     class Meta:
         verbose_name, verbose_name_plural = _("pool"), _("pools")
@@ -45,6 +117,66 @@ class Pool(models.Model):
     def slices_per_gpu(self) -> int:
         """How many tasks one card of this pool may serve at once."""
         return self.max_slices_per_gpu if self.shared else 1
+
+
+def check_zone(text: str) -> None:
+    if text not in available_timezones():
+        raise ValidationError(_("Name a time zone, such as Asia/Shanghai or UTC."))
+
+
+def parse_dates(text: str) -> list[date]:
+    """The dates of a text like "2027-01-01, 2027-05-01". Raises ValidationError."""
+    try:
+        return [date.fromisoformat(word) for word in re.split(r"[\s,;]+", text) if word]
+    except ValueError:
+        raise ValidationError(_("Write dates like 2027-01-01, with commas between.")) from None
+
+
+class Window(models.Model):
+    """For so long on these days a pool lends its cards to another. Its own jobs may use them as ever."""
+
+    lender = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="lends", verbose_name=_("lender"))
+    borrower = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="borrows", verbose_name=_("borrower"))
+    weekdays = models.CharField(
+        _("days"),
+        max_length=7,
+        blank=True,
+        default="12345",
+        validators=[RegexValidator(r"^[1-7]*$")],
+        help_text=_("On which it begins."),
+    )
+    begins = models.TimeField(_("from"))
+    ends = models.TimeField(_("until"), help_text=_("At or before the beginning: on the next day."))
+    zone = models.CharField(_("time zone"), max_length=64, default="UTC", validators=[check_zone])
+    holidays = models.TextField(
+        _("holidays"),
+        blank=True,
+        validators=[parse_dates],  # type: ignore[list-item]  # only asked whether it raises
+        help_text=_("Dates on which it lends from midnight to midnight, such as 2027-01-01, 2027-05-01."),
+    )
+
+    class Meta:
+        verbose_name, verbose_name_plural = _("lending window"), _("lending windows")
+        constraints = [models.CheckConstraint(condition=~Q(lender=models.F("borrower")), name="lends_to_another")]
+        ordering = ["lender", "begins", "pk"]
+
+    def __str__(self) -> str:
+        return f"{self.lender} → {self.borrower}"
+
+    @property
+    def holiday_dates(self) -> list[date]:
+        return parse_dates(self.holidays)
+
+    def clean(self) -> None:
+        """A card is lent to one pool at a time, and to another than its own."""
+        if self.lender_id is None or self.borrower_id is None:
+            return
+        if self.lender_id == self.borrower_id:
+            raise ValidationError({"borrower": _("A pool lends to another, not to itself.")})
+        others = Window.objects.filter(lender=self.lender_id).exclude(borrower=self.borrower_id).exclude(pk=self.pk)
+        if other := others.select_related("borrower").first():
+            words = _("%(pool)s lends to %(other)s already.") % {"pool": self.lender, "other": other.borrower}
+            raise ValidationError({"borrower": words})
 
 
 class NodeState(models.TextChoices):
@@ -97,7 +229,12 @@ class Node(models.Model):
 
     @property
     def cpu_sellable_milli(self) -> int:
-        return self.cpu_milli * self.pool.cpu_overcommit_percent // 100
+        return sellable_milli(self.cpu_milli, self.pool.cpu_overcommit_percent)
+
+
+def sellable_milli(cpu_milli: int, overcommit_percent: int) -> int:
+    """Thousandths of a core that a node promises."""
+    return cpu_milli * overcommit_percent // 100
 
 
 class GpuQuerySet(models.QuerySet["Gpu"]):

@@ -23,6 +23,11 @@ app.conf.beat_schedule = {
         "schedule": 1.0,
         "options": {"queue": "default", "expires": 1},
     },
+    "foretell": {
+        "task": "scheduler.tasks.foretell",
+        "schedule": 15.0,
+        "options": {"queue": "default", "expires": 15},
+    },
     "sweep_environments": {
         "task": "notebooks.tasks.sweep",
         "schedule": 3600.0,

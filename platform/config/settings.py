@@ -96,6 +96,7 @@ TESSERA_WEBHOOK_PRIVATE = [network for network in _private.split(",") if network
 TESSERA_RATES = {
     "calls": (env_int("TESSERA_RATE_CALLS", 200), 10),
     "submits": (env_int("TESSERA_RATE_SUBMITS", 60), 60),
+    "plans": (env_int("TESSERA_RATE_PLANS", 30), 60),  # each plays the queue for up to two seconds
     "sends": (env_int("TESSERA_RATE_SENDS", 60), 60),  # tests and repeats of webhooks
 }
 TESSERA_STREAMS = env_int("TESSERA_STREAMS", 10)  # open event streams of one person in one web process

@@ -23,6 +23,10 @@ RETRY_PAUSE_S = (5, 30, 120, 600)
 """The wait before the first, second, ... retry: a job that always fails must not fill the log with starts."""
 
 
+MADE_ROOM = frozenset({"preempted", "reclaimed", "window_closed"})
+"""Whoever is stopped for others loses its place, not its job: it is queued again, however often, without a pause."""
+
+
 def lock_job(pk: int) -> Job:
     """The job's row, locked until the transaction ends. Everything about one job is serialised by it."""
     rows = lock_rows(Job.objects.filter(pk=pk))
@@ -88,7 +92,9 @@ def settle_job(job: Job, *, actor: Actor = SYSTEM) -> None:
             notify(user_id=job.user_id, kind="job_started", about=job, params={"name": job.name})
         return
     decisive = _decisive(tasks)
-    if may_retry(job, decisive.reason):
+    if decisive.reason in MADE_ROOM and job.stop_requested_at is None:
+        requeue(job, actor=actor, reason=decisive.reason)
+    elif may_retry(job, decisive.reason):
         retry(job, actor=actor, because=decisive.reason)
     else:
         reason = "completed" if state == JobState.SUCCEEDED else decisive.reason or job.stop_reason

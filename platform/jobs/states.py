@@ -130,6 +130,9 @@ REASONS: dict[str, Reason] = {
     ),
     "preempted": Reason(T.STOPPED, True, "neutral", _("It made room for a job with a higher priority.")),
     "reclaimed": Reason(T.STOPPED, True, "neutral", _("Its team had borrowed what another team took back.")),
+    "window_closed": Reason(
+        T.STOPPED, True, "neutral", _("It ran on cards that another pool had lent for a while, and took back.")
+    ),
     "time_limit": Reason(
         T.FAILED, True, "fault", _("It reached its time limit."), _("Raise max_time and submit again.")
     ),
@@ -142,6 +145,18 @@ REASONS: dict[str, Reason] = {
 WAIT_REASONS: dict[str, str | Promise] = {
     "ahead_in_queue": _("%(n)s jobs ahead of it need the same resources first"),
     "ahead_in_queue.one": _("one job ahead of it needs the same resources first"),
+    "making_room": _("room is being made for it: %(n)s jobs with less right to their place are being stopped"),
+    "making_room.one": _("room is being made for it: a job with less right to its place is being stopped"),
+    "reserved_for_larger": _(
+        "what is free is kept for a job that starts at about %(at)s; with a `time` that ends before, it may start now"
+    ),
+    "reserved_for_larger.unknown": _(
+        "what is free is kept for a job that is waiting for more; a job that says its `time` may pass it"
+    ),
+    "borrow_denied": _(
+        "what is free beyond your team's guarantee is promised to %(teams)s; "
+        "a job with `preemptible: true` may borrow it"
+    ),
     "no_fit_now": _("%(resource)s: it asks for %(ask)s; the best node has %(best)s free, of %(free)s free in all"),
     "no_fit_now.slice": _(
         "no card has room for it: the best has %(free_mib)s of memory free, and the slice needs %(need_mib)s"

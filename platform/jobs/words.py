@@ -16,8 +16,10 @@ def wait_words(reason: dict) -> str:
 def _variant(code: str, params: dict) -> str:
     """A slice that fits no card is told in memory, or in tasks and compute where memory is not what is short; and one
     job is not "1 jobs"."""
-    if code == "ahead_in_queue" and params.get("n") == 1:
+    if code in {"ahead_in_queue", "making_room"} and params.get("n") == 1:
         return f"{code}.one"
+    if code == "reserved_for_larger" and "at" not in params:
+        return f"{code}.unknown"
     if code != "no_fit_now" or "need_mib" not in params:
         return code
     return f"{code}.slice" if params["free_mib"] < params["need_mib"] else f"{code}.shared"

@@ -113,6 +113,20 @@ class Mount:
 
 
 @dataclass(frozen=True)
+class Checkpoint:
+    """How a task saves its work before it is stopped.
+
+    dir: relative to where the task works, in its home (~/runs), or absolute as the task sees it. signal: such as
+    "SIGUSR1", sent first to each of its processes that listens for it, "" for none. grace_s: how long it may take then,
+    before SIGTERM; without a signal, or where nobody listens, after SIGTERM.
+    """
+
+    dir: str
+    signal: str
+    grace_s: int
+
+
+@dataclass(frozen=True)
 class TaskSpec:
     """All that a runtime needs to run one task, once.
 
@@ -152,6 +166,7 @@ class TaskSpec:
     platform_env: dict[str, str] = field(default_factory=dict)
     port_map: dict[int, int] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
+    checkpoint: Checkpoint | None = None
 
 
 @dataclass(frozen=True)
@@ -160,6 +175,8 @@ class ContainerView:
 
     exit_code: None when unknown or killed by `signal`. cause: "", out_of_memory, gpu_out_of_memory, time_limit,
     start_failed, never_started, stopped, container_lost. detail: the engine's own words, for the event.
+    checkpointed_at: the newest change in its checkpoint directory, at most 10 s late; None where it names none, or
+    nothing is in there.
     """
 
     uuid: str
@@ -174,6 +191,7 @@ class ContainerView:
     address: str = ""
     epoch: int = 0
     peak_memory_mib: int | None = None
+    checkpointed_at: datetime | None = None
 
 
 class Runtime(Protocol):
@@ -190,7 +208,8 @@ class Runtime(Protocol):
         """Start it once. A task that exists, runs or has ended is success. Raises Unavailable, Rejected."""
 
     def stop(self, uuid: str, grace_s: int, *, epoch: int) -> None:
-        """Ask it to end: SIGTERM, then SIGKILL after grace_s; returns at once.
+        """Ask it to end: SIGTERM, then SIGKILL after grace_s; returns at once. Before that, and unless grace_s is 0, it
+        is asked to save its work and given the time that its checkpoint names.
 
         A task that never started leaves a tombstone, so that a late start can never run it. A stop of an older epoch
         than the task's own is ignored: whoever sent it has not heard of this task.

@@ -41,6 +41,7 @@ class FakeRuntime:
         self._forgotten: set[str] = set()
         self._failures: list[Exception] = []
         self._stop_refused: set[str] = set()
+        self._saves: dict[str, bool] = {}  # tasks that listen for their signal: whether they end by themselves then
 
     # the contract
 
@@ -81,10 +82,7 @@ class FakeRuntime:
             tombstone = ContainerView(uuid, "", "exited", cause="never_started", ended_at=self.now, epoch=epoch)
             self._tasks[uuid] = _Task(tombstone)
         elif task.view.phase in ("starting", "running"):
-            stubborn = uuid in self._stop_refused
-            ends_at = self.now + timedelta(seconds=grace_s if stubborn else 0)
-            if task.ends_at is None or ends_at < task.ends_at:
-                task.ends_at, task.ending = ends_at, (None, 9 if stubborn else 15, "stopped")
+            self._end_when_stopped(task, grace_s)
             self._settle()
 
     def forget(self, uuid: str) -> None:
@@ -110,6 +108,10 @@ class FakeRuntime:
     def ignore_term(self, uuid: str) -> None:
         """From now on this task only ends by SIGKILL, when its grace is over."""
         self._stop_refused.add(uuid)
+
+    def save_when_asked(self, uuid: str, *, then_end: bool) -> None:
+        """From now on this task writes a checkpoint when its signal comes."""
+        self._saves[uuid] = then_end
 
     def lose(self, uuid: str) -> None:
         """Nobody can say any more whether this task lives."""
@@ -139,6 +141,21 @@ class FakeRuntime:
                 task.view = replace(task.view, phase="running", started_at=task.runs_at)
             if task.view.phase in ("starting", "running") and task.ends_at is not None and task.ends_at <= self.now:
                 self._end(task, task.ends_at, task.ending)
+
+    def _end_when_stopped(self, task: _Task, grace_s: int) -> None:
+        stubborn = task.view.uuid in self._stop_refused
+        seconds = grace_s if stubborn else 0
+        ending: tuple[int | None, int | None, str] = (None, 9 if stubborn else 15, "stopped")
+        rule = task.spec.checkpoint if task.spec and task.view.phase == "running" and grace_s > 0 else None
+        if rule and rule.signal and task.view.uuid in self._saves:
+            task.view = replace(task.view, checkpointed_at=task.view.checkpointed_at or self.now)
+            then_ends = self._saves[task.view.uuid]
+            seconds, ending = (0, (0, None, "stopped")) if then_ends else (rule.grace_s + seconds, ending)
+        elif rule and stubborn:
+            seconds = max(seconds, rule.grace_s)
+        ends_at = self.now + timedelta(seconds=seconds)
+        if task.ends_at is None or ends_at < task.ends_at:
+            task.ends_at, task.ending = ends_at, ending
 
     def _end(self, task: _Task, at: datetime, ending: tuple[int | None, int | None, str]) -> None:
         code, signal, cause = ending

@@ -25,6 +25,8 @@ from portal.api.fields import (
     show_reasons,
 )
 from portal.sight import expected_end
+from portal.start_words import start_words
+from scheduler.forecast import Told
 
 
 class Card(serializers.Serializer):
@@ -86,6 +88,25 @@ class Wait(serializers.Serializer):
     of = serializers.IntegerField(allow_null=True)
     reasons = Reason(many=True)
     as_of = serializers.DateTimeField(allow_null=True)
+
+
+class StartRange(serializers.Serializer):
+    """When a job will start: one of ten possible futures is earlier than p10, one of ten later than p90.
+
+    Null: later than what was looked at. told_at: when this was worked out. text: the same in words.
+    """
+
+    p10 = serializers.DateTimeField(allow_null=True)
+    p50 = serializers.DateTimeField(allow_null=True)
+    p90 = serializers.DateTimeField(allow_null=True)
+    told_at = serializers.DateTimeField()
+    text = serializers.CharField()
+
+
+class WaitAnswer(Wait):
+    """start: null where nobody can say yet."""
+
+    start = StartRange(allow_null=True)
 
 
 class JobShape(serializers.Serializer):
@@ -200,6 +221,14 @@ class EventShape(serializers.Serializer):
 
     def get_reason_text(self, event: Event) -> str:
         return end_words(event.reason)
+
+
+def show_start(told: Told | None) -> dict[str, Any] | None:
+    """The shape of StartRange."""
+    if told is None:
+        return None
+    times = {name: moment(getattr(told, name)) for name in ("p10", "p50", "p90", "told_at")}
+    return {**times, "text": start_words(told)}
 
 
 def show_wait(job: Job) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from jobs.states import JobState
 from jobs.submit import submit_job
 from portal.api.bodies import JSON, MAX_JSON, MAX_YAML, YAML, media_type, read_body, read_json
 from portal.api.idempotency import KEY, read_key
-from portal.api.job_shapes import EventShape, JobShape, TaskShape, Wait, show_wait
+from portal.api.job_shapes import EventShape, JobShape, TaskShape, WaitAnswer, show_start, show_wait
 from portal.api.lists import (
     FieldsQuery,
     PageQuery,
@@ -36,6 +36,7 @@ from portal.api.lists import (
 from portal.api.problems import problem
 from portal.api.schema import Problem
 from portal.api.view import ApiView, read_query
+from scheduler.forecast import forecasts_of
 from scheduler.preview import check_possible, runtime_has_containers
 
 MAX_BULK = 200
@@ -219,12 +220,13 @@ class JobWait(ApiView):
     scopes = {"GET": ("jobs:read",)}
     operations = {"GET": "get_wait"}
 
-    @extend_schema(responses=Wait)
+    @extend_schema(responses=WaitAnswer)
     def get(self, request: Request, job_id: str) -> Response:
-        """Its place in the line, and why it waits. A job that does not wait has no reasons."""
+        """Its place in the line, why it waits, and when it will start. A job that does not wait has no reasons."""
         job = find_job(request, job_id)
-        nothing: dict = {"position": None, "of": None, "reasons": [], "as_of": None}
-        return Response(show_wait(job) if job.state == JobState.QUEUED else nothing)
+        if job.state != JobState.QUEUED:
+            return Response({"position": None, "of": None, "reasons": [], "as_of": None, "start": None})
+        return Response({**show_wait(job), "start": show_start(forecasts_of([job]).get(job.pk))})
 
 
 class JobTasks(ApiView):

@@ -19,6 +19,8 @@ from common.resources import GpuAsk, parse_gpu, show_duration, show_gpu
 from jobs.models import Job, Priority, Task
 from jobs.states import HOLDING, JOB_ACTIVE, JobState
 from jobs.words import end_hint, end_words, wait_words
+from portal.start_words import start_words
+from scheduler.forecast import forecasts_of
 
 FRESH = timedelta(seconds=5)
 """A job this young is not yet owed a reason: the scheduler looks every second."""
@@ -86,7 +88,24 @@ class JobView:
             return _("It leaves the queue and does not start. It can be retried later.")
         if self.started_at is None:
             return _("It has been placed and has not started; what it holds is given back.")
-        return _("Its program is asked to end and is killed 10 seconds later. What it has not saved by then is lost.")
+        words = _(
+            "Its program is asked to end, and is killed 10 seconds later or when the grace of its checkpoint is over. "
+            "What it has not saved by then is lost."
+        )
+        if self.saved_at is None:
+            return words
+        ago = show_duration(round((timezone.now() - self.saved_at).total_seconds()))
+        return f"{words} {_('Its last checkpoint was %(ago)s ago.') % {'ago': ago}}"
+
+    @property
+    def saved_at(self) -> datetime | None:
+        """Since when all of its tasks have a checkpoint of this start; None where one has none."""
+        times = [
+            task.checkpointed_at
+            for task in self.tasks
+            if task.checkpointed_at and task.started_at and task.checkpointed_at > task.started_at
+        ]
+        return min(times) if times and len(times) == len(self.tasks) else None
 
     # ---- what it asks ----
 
@@ -143,6 +162,11 @@ class JobView:
         if self.job.held_at is not None:
             return [wait_words({"code": "held", "params": {"who": self.job.held_by}})]
         return [wait_words(reason) for reason in self.job.wait_reasons] or [self._unexplained]
+
+    @property
+    def starts(self) -> str:
+        """When it will start, in words; "" where nobody can say."""
+        return start_words(forecasts_of([self.job]).get(self.job.pk)) if self.is_waiting else ""
 
     @property
     def is_unexplained(self) -> bool:

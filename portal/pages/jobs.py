@@ -21,6 +21,7 @@ from jobs.models import Job, JobKind, JobQuerySet, Task
 from jobs.states import JOB_ACTIVE, JobState
 from portal.pages.entry import safe_path, signed_in
 from portal.pages.job_detail import JobDetail, TaskLog, log_store
+from portal.pages.job_levers import JobLevers
 from portal.pages.job_view import JobView, Reach, view_jobs
 from portal.pages.pulse import scheduler_late
 from portal.partial import render_page
@@ -54,10 +55,13 @@ def show_job(request: HttpRequest, job_id: str) -> HttpResponse:
     detail = JobDetail(view, request.GET.get("tab", ""), request.GET.get("task", ""))
     fragments = {
         "job": "jobs/_job.html",
+        "levers": "jobs/_levers.html",
         f"row-{view.id}": "jobs/_row.html",
         f"card-{view.id}": "jobs/_card.html",
     }
-    return render_page(request, "jobs/detail.html", {"detail": detail, "view": view}, fragment=fragments)
+    return render_page(
+        request, "jobs/detail.html", {"detail": detail, "view": view, "levers": JobLevers(view)}, fragment=fragments
+    )
 
 
 @require_POST

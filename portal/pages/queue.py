@@ -23,6 +23,7 @@ from portal.pages.pulse import last_pass, scheduler_late
 from portal.partial import render_page
 from portal.sight import SHORT_WORDS, QueueRow, active_rows, queue_rows
 from portal.templatetags.amounts import gpu_sum
+from scheduler.forecast import coverage
 from scheduler.preview import PoolRoom, free_now
 
 SHOWN = 500
@@ -95,6 +96,7 @@ def show_queue(request: HttpRequest) -> HttpResponse:
         "without_reason": _address(pool, ""),
         "late": scheduler_late(),
         "last_pass": last_pass(),
+        "coverage": coverage(),
         "busy": bool(waiting or active),
     }
     return render_page(request, "queue/page.html", context, fragment="queue/_live.html")

@@ -1,32 +1,36 @@
 """Submit a job by form or by its YAML. The two are kept in step by the server, which reads and writes the job file."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import cast
 
 from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
+from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
 from accounts.models import User
 from accounts.permissions import may, teams_where
 from cluster.models import Pool
-from common.errors import FieldError, Impossible, InvalidInput, PlatformError
+from common.errors import FieldError, InvalidInput, PlatformError
 from common.resources import show_cpu, show_duration, show_gpu, show_memory
 from jobs.jobfile.dump import dump_file, dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import derive_name
 from jobs.jobfile.spec import from_json
 from jobs.models import CodePack
-from jobs.submit import Draft, choose_pool, submit_job
+from jobs.submit import Draft, submit_job
 from jobs.upload import keep_code, pack_one_file
+from jobs.words import wait_words
 from portal.pages.entry import signed_in
 from portal.pages.job_form import ASKS, values_of
 from portal.pages.job_panes import Panes, Verdict, judge, read_panes, verdict_of
 from portal.pages.jobs import find_job
 from portal.pages.pulse import scheduler_late
-from scheduler.preview import PoolRoom, check_possible, free_now, runtime_has_containers
+from portal.plan_words import change_words, plan_words, sooner_words
+from scheduler.preview import PlanAnswer, PoolRoom, check_possible, free_now, plan_job, runtime_has_containers
 
 EXAMPLE = """\
 name: hello
@@ -39,6 +43,9 @@ run: |-
 gpu: 1/4
 """
 BLANK = "run: python train.py\ngpu: 1/4\n"
+CHANGED = ("gpu", "nodes", "pool", "time", "priority", "preemptible")
+FLAG_VALUES = {"true": "on"}
+"""What the file says of a flag, as its box says it."""
 MAX_SCRIPT = 1024 * 1024
 
 
@@ -47,7 +54,7 @@ MAX_SCRIPT = 1024 * 1024
 def new_job(request: HttpRequest) -> HttpResponse:
     """The form; posted, the job's page. What is refused comes back with everything that was typed."""
     if request.method != "POST":
-        panes = Panes(start_text(request.user, request.GET.get("from", "")))
+        panes = Panes(start_text(request.user, request.GET.get("from", "")), changes_in(request.GET))
         return _show(request, panes, judge(panes))
     panes = read_panes(request.POST)
     try:
@@ -63,14 +70,16 @@ def new_job(request: HttpRequest) -> HttpResponse:
 @require_POST
 @signed_in
 def sync_panes(request: HttpRequest) -> JsonResponse:
-    """What the other pane should show, what is wrong and where, and whether it could run. Stores nothing.
+    """What the other pane should show, what is wrong and where, and what would become of it. Stores nothing.
+
+    ahead: also when it would start and what would help, which takes up to two seconds.
 
     {"yaml": text, "values": {field: text}, both null where the file cannot be read, "stuck": so it was to begin with,
     "errors": {field: sentence}, "lines": [{"line", "words"}], "preview": {...}, "usual": {...}}
     """
     panes = read_panes(request.POST)
     verdict = judge(panes)
-    found = preview(request.user, panes, verdict)
+    found = preview(request.user, panes, verdict, ahead=request.POST.get("ahead") == "1")
     agreed = (None, None) if panes.trouble else (panes.text, values_of(panes.data))
     told = {"yaml": agreed[0], "values": agreed[1], "stuck": panes.blocked}
     return JsonResponse({**told, **found, "errors": verdict.fields, "lines": verdict.lines})
@@ -92,6 +101,11 @@ def start_text(user: User, source: str) -> str:
     return dump_file(data)
 
 
+def changes_in(query: Mapping[str, str]) -> dict[str, str]:
+    """{field: text} of what a link wants to be another (portal.pages.job_levers)."""
+    return {name: FLAG_VALUES.get(query[name], query[name]) for name in CHANGED if name in query}
+
+
 def keep_upload(user: User, panes: Panes, upload: UploadedFile | None) -> None:
     """Keep an uploaded file before all else, so that a refused submit need not upload it again."""
     if upload is None or panes.trouble:
@@ -111,36 +125,55 @@ def pieces_of(upload: UploadedFile) -> Iterable[bytes]:
     return [pack_one_file(name, upload.read())]
 
 
-# ---- could it run, and where ----
+# ---- what would become of it ----
 
 
-def preview(user: User, panes: Panes, verdict: Verdict) -> dict:
-    """{"preview": {tone, words, more: [sentences], fixes}, "usual": {field: what stands in for it}}.
+def preview(user: User, panes: Panes, verdict: Verdict, *, ahead: bool) -> dict:
+    """{"preview": {tone, words, more: [sentences], fixes, later}, "usual": {field: what stands in for it}}.
 
-    What pools and machines refuse is added to the verdict.
+    What pools and machines refuse is added to the verdict. later: there is more to say where one looks ahead.
     """
     if verdict.spec is None:
-        words = _("Mend what is marked. Then it shows here where the job could start.")
-        return _say("plain", words)
+        return _say("plain", _("Mend what is marked. Then it shows here where the job could start."))
     spec = replace(verdict.spec, code=None) if panes.chosen else verdict.spec
     try:
-        draft = choose_pool(user=user, spec=spec, check=check_possible, containers=runtime_has_containers())
+        answer = plan_job(user, spec, levers=ahead)
     except PlatformError as error:
-        refused = verdict_of(error, panes)
-        verdict.fields, verdict.lines = verdict.fields | refused.fields, verdict.lines + refused.lines
-        tone = "fault" if isinstance(error, Impossible) else "plain"
-        return _say(tone, refused.words, [line["words"] for line in refused.lines], refused.fixes)
-    found = _say("done", _("Could start in pool %(pool)s.") % {"pool": draft.pool.name}, notes_on(user, draft))
+        refused = _refuse(error, panes, verdict)
+        return _say("plain", refused.words, [line["words"] for line in refused.lines])
+    if answer.never:
+        return _say("fault", plan_words(answer), fixes=_refuse(answer.never, panes, verdict).fixes)
+    draft, waits = cast(Draft, answer.draft), answer.outcome == "waits"
+    more = [capfirst(wait_words(reason)) for reason in answer.reasons] + notes_on(user, draft)
+    if waits and not ahead:
+        more.append(_("Working out when it would start, and what would help…"))
+    found = _say("wait" if waits else "done", plan_words(answer), more, lever_fixes(answer), later=waits and not ahead)
     return {**found, "usual": usual_of(draft)}
 
 
+def lever_fixes(answer: PlanAnswer) -> list[dict]:
+    """Each change that would help as one click: {field, value, words}."""
+    return [
+        {
+            "field": one.change.field,
+            "value": FLAG_VALUES.get(one.change.value, one.change.value),
+            "words": _("%(change)s: %(start)s") % {"change": capfirst(change_words(one)), "start": sooner_words(one)},
+        }
+        for one in answer.outlook.sooner
+    ]
+
+
+def _refuse(error: PlatformError, panes: Panes, verdict: Verdict) -> Verdict:
+    refused = verdict_of(error, panes)
+    verdict.fields, verdict.lines = verdict.fields | refused.fields, verdict.lines + refused.lines
+    return refused
+
+
 def notes_on(user: User, draft: Draft) -> list[str]:
-    """What is free where it could start. Never when it starts: that is the queue's to say."""
+    """What is free where it would go, and whether anybody looks."""
     notes = [room_words(room) for room in free_now(user) if room.pool == draft.pool.name]
     if scheduler_late():
         notes.append(_("The scheduler is late at the moment: the job is accepted and waits."))
-    if draft.spec.hold:
-        notes.append(_("It is held: it does not start before you release it."))
     return notes
 
 
@@ -169,14 +202,18 @@ def usual_of(draft: Draft) -> dict[str, str]:
     return usual | ({"max_time": show_duration(limit)} if limit else {})
 
 
-def _say(tone: str, words: str, more: list[str] | None = None, fixes: list[dict] | None = None) -> dict:
-    return {"preview": {"tone": tone, "words": words, "more": more or [], "fixes": fixes or []}, "usual": {}}
+def _say(
+    tone: str, words: str, more: list[str] | None = None, fixes: list[dict] | None = None, *, later: bool = False
+) -> dict:
+    told = {"tone": tone, "words": words, "more": more or [], "fixes": fixes or [], "later": later}
+    return {"preview": told, "usual": {}}
 
 
 def _show(request: HttpRequest, panes: Panes, verdict: Verdict, status: int = 200) -> HttpResponse:
     values = panes.shown()
     context = {
         "panes": panes,
+        "copied": request.GET.get("from", "") if changes_in(request.GET) else "",
         "verdict": verdict,
         "refused": status != 200,
         "values": values,

@@ -53,6 +53,9 @@ def fitting_cards(snapshot: Snapshot, request: Request, gpus: np.ndarray) -> np.
 
 def eligible_cards(snapshot: Snapshot, request: Request, gpus: np.ndarray) -> np.ndarray:
     """Which of these cards the request may use at all, full or not: healthy, its pool, its kinds, shared if a slice."""
-    eligible = snapshot.gpu_open[gpus] & (snapshot.gpu_pool[gpus] == request.pool)
+    eligible = snapshot.gpu_pool[gpus] == request.pool
+    if request.lent:
+        eligible |= snapshot.gpu_lent[gpus] == request.pool
+    eligible &= snapshot.gpu_open[gpus]
     eligible &= request.accepts[snapshot.gpu_kind[gpus]]
     return eligible if request.ask.whole else eligible & (snapshot.gpu_max_slices[gpus] > 1)

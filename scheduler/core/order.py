@@ -2,7 +2,8 @@
 
 Who has least is told by the weighted dominant share (Ghodsi et al., NSDI'11): the largest of a team's shares of the
 pool's cards, CPU and memory, divided by the team's weight. Teams are compared where their chains part, from the root
-down; then the people of a team by what they hold. Shares follow the snapshot: who gets a card moves back at once.
+down; then the people of a team by what they hold. Between jobs of one person the shortest goes first where the policy
+says so. Shares follow the snapshot: who gets a card moves back at once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -47,7 +48,7 @@ def is_overdue(job: Waiting, policy: Policy, now: float) -> bool:
 
 
 def _aged(job: Waiting, policy: Policy, now: float) -> int:
-    return job.priority + int(max(0.0, now - job.submitted_at) // policy.ageing_s)
+    return job.priority + int(max(0.0, now - job.submitted_at) // policy.of(job.pool).ageing_s)
 
 
 def _owner(job: Waiting) -> tuple[int, int, int]:
@@ -66,13 +67,20 @@ class _Stream:
         self._owner = _owner(jobs[0])
 
     def key(self) -> tuple:
-        priority, not_overdue, submitted_at, job = self._keys[self.jobs[-1].job]
+        priority, not_overdue, *rest = self._keys[self.jobs[-1].job]
         shares = self._shares.of(*self._owner) if not_overdue else ()
-        return priority, not_overdue, shares, submitted_at, job
+        return priority, not_overdue, shares, *rest
 
 
-def _age_key(job: Waiting, policy: Policy, now: float) -> tuple[int, bool, float, int]:
-    return -effective_priority(job, policy, now), not is_overdue(job, policy, now), job.submitted_at, job.job
+def _age_key(job: Waiting, policy: Policy, now: float) -> tuple[int, bool, float, float, int]:
+    overdue = is_overdue(job, policy, now)
+    work = 0.0 if overdue or not policy.of(job.pool).short_first else _card_seconds(job)
+    return -effective_priority(job, policy, now), not overdue, work, job.submitted_at, job.job
+
+
+def _card_seconds(job: Waiting) -> float:
+    """What the job says that it will take; work without a card counts as a hundredth of one."""
+    return job.time_s * max(sum(role.min * role.ask.gpus for role in job.gang), 0.01)
 
 
 class _Shares:
@@ -82,9 +90,19 @@ class _Shares:
         self._snapshot = snapshot
         self._everything = _capacity(np.ones_like(snapshot.gpu_open), np.ones_like(snapshot.node_open), snapshot)
         self._pools = [_pool_capacity(snapshot, pool) for pool in range(snapshot.held.shape[1])]
+        self._known: dict[tuple[int, int, int], tuple[tuple[float, ...], float]] = {}
+        self._version = snapshot.version
 
     def of(self, pool: int, team: int, user: int) -> tuple[tuple[float, ...], float]:
         """(shares of the team's chain from the root down, share of the user)."""
+        if self._version != self._snapshot.version:
+            self._version, self._known = self._snapshot.version, {}
+        owner = pool, team, user
+        if owner not in self._known:
+            self._known[owner] = self._of(*owner)
+        return self._known[owner]
+
+    def _of(self, pool: int, team: int, user: int) -> tuple[tuple[float, ...], float]:
         snapshot, capacity = self._snapshot, self._pools[pool]
         chain = tuple(
             _dominant(snapshot.held[above, pool].tolist(), capacity) / max(int(snapshot.weight[above, pool]), 1)

@@ -8,6 +8,9 @@ from scheduler.core.snapshot import Snapshot
 from scheduler.core.table import Table
 from scheduler.core.types import CardShare, Placement, Role, TaskPlace, Waiting
 
+ANY_QUOTA = 2**62
+"""`spare_milli` where limits are not the question."""
+
 
 @dataclass(frozen=True)
 class Shortfall:
@@ -23,17 +26,38 @@ def place(
     """Take the job's resources and say where, or leave the snapshot as it was and say how far it went.
 
     kinds: per role, bit mask of the kinds that may be used now. spare_milli: quota left beyond the cheapest kinds.
-    Greedy, the largest tasks first: a gang of unlike roles that only fits in a cleverer way is not found.
+    Greedy, the largest tasks first; where a role of several finds no place, once more with that role first. A gang that
+    only fits in a cleverer way is not found.
     """
+    order = _largest_first(job.gang)
+    result = _place_in_order(order, snapshot, table, job, demand, kinds, spare_milli)
+    if isinstance(result, Shortfall) and result.have and len(job.gang) > 1:
+        missing = order[result.have][0]
+        first = sorted(order, key=lambda task: task[0] != missing)
+        again = _place_in_order(first, snapshot, table, job, demand, kinds, spare_milli)
+        return again if isinstance(again, Placement) else result
+    return result
+
+
+def _place_in_order(
+    order: list[tuple[int, int]],
+    snapshot: Snapshot,
+    table: Table,
+    job: Waiting,
+    demand: Demand,
+    kinds: tuple[int, ...],
+    spare_milli: int,
+) -> Placement | Shortfall:
     taken: list[TaskPlace] = []
-    for index, rank in _largest_first(job.gang):
+    for index, rank in order:
         role = job.gang[index]
-        request, node = table.best_node(role.ask, job.pool, kinds[index] & demand.affordable(spare_milli)[index])
+        now = kinds[index] & demand.affordable(spare_milli)[index]
+        request, node = table.best_node(role.ask, job.pool, now, job.lent)
         if node < 0:
             for task in reversed(taken):
                 snapshot.give_back_task(task)
             return Shortfall(len(taken), request)
-        chosen = table.choose_cards(snapshot, request, node) if role.ask.gpus else []
+        chosen = table.choose_cards(request, node) if role.ask.gpus else []
         task = _task_on(snapshot, request, role, rank, node, chosen)
         snapshot.take_task(task)
         taken.append(task)

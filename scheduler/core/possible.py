@@ -4,14 +4,12 @@ import numpy as np
 
 from scheduler.core.demand import Demand, build_demand
 from scheduler.core.explain import bottleneck
-from scheduler.core.place import Shortfall, place
+from scheduler.core.place import ANY_QUOTA, Shortfall, place
 from scheduler.core.quota import limit_refusals
 from scheduler.core.request import Request, acceptable_kinds, kinds_in
-from scheduler.core.snapshot import UNLIMITED, Snapshot
+from scheduler.core.snapshot import Snapshot
 from scheduler.core.table import Table
 from scheduler.core.types import Refusal, Role, Waiting
-
-_ANY_QUOTA = int(UNLIMITED)
 
 
 def could_ever_run(snapshot: Snapshot, waiting: Waiting) -> list[Refusal]:
@@ -34,7 +32,7 @@ def impossible(empty: Snapshot, table: Table, waiting: Waiting, demand: Demand) 
     ]
     if refusals:
         return refusals
-    result = place(empty, table, waiting, demand, demand.kinds, _ANY_QUOTA)
+    result = place(empty, table, waiting, demand, demand.kinds, ANY_QUOTA)
     if isinstance(result, Shortfall):
         return [_impossible("tasks", sum(role.min for role in waiting.gang), result.have)]
     empty.give_back(result, waiting)

@@ -10,11 +10,15 @@ from scheduler.core.types import Ask
 
 @dataclass(frozen=True)
 class Request:
-    """One task's ask in a pool, on the kinds of cards in `kinds` (a bit mask over kinds)."""
+    """One task's ask in a pool, on the kinds of cards in `kinds` (a bit mask over kinds).
+
+    lent: on cards, too, that another pool lends to this one.
+    """
 
     ask: Ask
     pool: int
     kinds: int
+    lent: bool = False
 
     @cached_property
     def accepts(self) -> np.ndarray:

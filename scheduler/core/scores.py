@@ -3,7 +3,8 @@
 The nodes given all passed the filters. Scores lie in 0..1, but for the preference of kinds, whose steps of one outweigh
 all others together: first the kind of card that the user likes best; then what stays useful for what is usually asked;
 then cards that are already shared, then the fullest card, then for several cards how fast they are linked, then the
-fullest node.
+fullest node. A pool may weigh them in its own way, or spread its work: then the emptiest node comes before all else but
+the kind of card, and the others decide between nodes that are alike.
 """
 
 from collections.abc import Callable
@@ -59,6 +60,11 @@ def pack_nodes(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.nd
     return 1.0 - free / np.maximum(total, 1)
 
 
+def spread_nodes(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
+    """How empty the node is."""
+    return 1.0 - pack_nodes(snapshot, request, nodes)
+
+
 def link_cards(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
     """Several whole cards: s / (s + 100), s the mean link score of a pair: 0.09 SYS, 0.33 PIX, 0.7 NV2, 0.95 NV18."""
     count = request.ask.gpus
@@ -71,12 +77,28 @@ def link_cards(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.nd
 
 Scores = tuple[tuple[Callable[[Snapshot, Request, np.ndarray], np.ndarray], float], ...]
 
-SCORES: Scores = (
-    (prefer_kind, 10_000.0),
-    (keep_useful, 100.0),
-    (keep_whole, 8.0),
-    (fill_cards, 4.0),
-    (link_cards, 2.0),
-    (pack_nodes, 1.0),
-)
-"""Score and weight. They are added; equal sums go to the node with the smaller index."""
+KIND_WEIGHT, SPREAD_WEIGHT = 10_000.0, 5_000.0
+"""What the weights of a pool, MOST_WEIGHT each at most, may not outweigh."""
+MOST_WEIGHT = 1_000
+
+
+def weigh(
+    *, useful: float = 100, whole: float = 8, full_cards: float = 4, links: float = 2, full_nodes: float = 1
+) -> Scores:
+    """Score and weight. They are added; equal sums go to the node with the smaller index."""
+    return (
+        (prefer_kind, KIND_WEIGHT),
+        (keep_useful, useful),
+        (keep_whole, whole),
+        (fill_cards, full_cards),
+        (link_cards, links),
+        (pack_nodes, full_nodes),
+    )
+
+
+def spread(scores: Scores) -> Scores:
+    """These scores, for a pool that spreads its work over its nodes."""
+    return ((spread_nodes, SPREAD_WEIGHT), *((score, weight) for score, weight in scores if score is not pack_nodes))
+
+
+SCORES = weigh()

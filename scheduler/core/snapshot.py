@@ -1,18 +1,18 @@
 """The cluster at one moment, as a struct of arrays that can take, give back and copy."""
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from scheduler.core.topology import Layout
-from scheduler.core.types import Placement, TaskPlace, Typical, Waiting
+from scheduler.core.types import Closing, Placement, Running, TaskPlace, Typical, Waiting
 
 UNLIMITED = np.iinfo(np.int64).max
 """A limit that is none."""
 
 _FLAGS = ("gpu_open", "node_open")
-_AS_GIVEN = ("waiting", "team_chain", "layouts", "typical")
+_AS_GIVEN = ("waiting", "running", "team_chain", "layouts", "typical", "closings")
 _LIVE = (
     "gpu_free_mib",
     "gpu_free_percent",
@@ -20,6 +20,7 @@ _LIVE = (
     "node_cpu_free",
     "node_memory_free",
     "held",
+    "firm",
     "user_held",
     "user_jobs",
 )
@@ -59,21 +60,31 @@ class Snapshot:
     user_jobs_limit: np.ndarray  # [U]
     kind_names: tuple[str, ...]  # [K]
     waiting: tuple[Waiting, ...] = ()
+    running: tuple[Running, ...] = ()
     node_names: tuple[str, ...] = ()  # [N] or empty
     pool_names: tuple[str, ...] = ()  # [P] or empty
     team_names: tuple[str, ...] = ()  # [T] or empty
     layouts: tuple[Layout | None, ...] = ()  # [N] or empty: links of the node's cards in ascending order, None: unknown
     typical: Typical | None = None  # what is usually asked, None: unknown
+    gpu_lent: np.ndarray = field(default_factory=lambda: np.zeros(0))  # [G] the pool it is lent to, -1: none; or empty
+    closings: tuple[Closing, ...] = ()  # times to come in which cards take nobody
 
     def __post_init__(self):
         for name in self.__dataclass_fields__:
             if name not in _AS_GIVEN and not name.endswith("_names"):
                 kind = np.bool_ if name in _FLAGS else np.int64
                 setattr(self, name, np.array(getattr(self, name), dtype=kind))
+        if not len(self.gpu_lent):
+            self.gpu_lent = np.full(len(self.gpu_node), -1, dtype=np.int64)
         self.nodes = np.arange(len(self.node_open))
         self.version = 0
         self.changed_at = np.zeros(len(self.nodes), dtype=np.int64)
         self._chains = [np.array(chain, dtype=np.int64) for chain in self.team_chain]
+        self.firm = self.held.copy()
+        """[T, P, R] what of `held` nobody may take back: that of jobs that are not preemptible."""
+        for job in self.running:
+            if job.preemptible:
+                self.firm[self._chains[job.team], job.pool] -= amounts_of(job.tasks)
         self._by_node = np.argsort(self.gpu_node, kind="stable")
         self._owner = self.gpu_node[self._by_node]
         self._first = np.searchsorted(self._owner, np.arange(len(self.nodes) + 1))
@@ -94,13 +105,14 @@ class Snapshot:
         return twin
 
     def emptied(self) -> "Snapshot":
-        """A copy in which nobody holds anything and every node and card is open."""
+        """A copy in which nobody holds anything, every node and card is open, and each card is for its own pool."""
         twin = self.copy()
+        twin.gpu_lent = np.full_like(self.gpu_lent, -1)
         twin.gpu_free_mib[:] = self.gpu_total_mib
         twin.gpu_free_percent[:] = 100
         twin.node_cpu_free[:] = self.node_cpu_total
         twin.node_memory_free[:] = self.node_memory_total
-        for name in ("gpu_slices", "held", "user_held", "user_jobs"):
+        for name in ("gpu_slices", "held", "firm", "user_held", "user_jobs"):
             getattr(twin, name)[:] = 0
         twin.gpu_open, twin.node_open = np.ones_like(self.gpu_open), np.ones_like(self.node_open)
         return twin
@@ -117,6 +129,18 @@ class Snapshot:
             self.give_back_task(task)
         self.charge(placement.tasks, waiting, sign=-1)
 
+    def leave(self, job: Running) -> None:
+        """A running job ends: its places come back and nobody is charged for it any more."""
+        for task in job.tasks:
+            self.give_back_task(task)
+        self.charge(job.tasks, job, sign=-1)
+
+    def come_back(self, job: Running) -> None:
+        """The exact undo of `leave`."""
+        for task in job.tasks:
+            self.take_task(task)
+        self.charge(job.tasks, job)
+
     def take_task(self, task: TaskPlace) -> None:
         """Take one task's cards, CPU and memory, without charging anybody."""
         self._move(task, 1)
@@ -124,14 +148,28 @@ class Snapshot:
     def give_back_task(self, task: TaskPlace) -> None:
         self._move(task, -1)
 
-    def charge(self, tasks: tuple[TaskPlace, ...], waiting: Waiting, sign: int = 1) -> None:
+    def charge(self, tasks: tuple[TaskPlace, ...], waiting: Waiting | Running, sign: int = 1) -> None:
         """Count a job's tasks for its team, the ancestors, and its user."""
-        gpu_milli = sum(card.milli for task in tasks for card in task.cards)
-        cpu_milli = sum(task.cpu_milli for task in tasks)
-        amounts = sign * np.array((gpu_milli, cpu_milli, sum(task.memory_mib for task in tasks)), dtype=np.int64)
+        amounts = sign * amounts_of(tasks)
         self.held[self._chains[waiting.team], waiting.pool] += amounts
+        if not waiting.preemptible:
+            self.firm[self._chains[waiting.team], waiting.pool] += amounts
         self.user_held[waiting.user] += amounts
         self.user_jobs[waiting.user] += sign
+
+    def move_cards(self, gpus: tuple[int, ...], pool: int) -> None:
+        """Let these cards belong to another pool from now on. What runs on them stays, and counts where it counted."""
+        self.gpu_pool = self.gpu_pool.copy()
+        self.gpu_pool[list(gpus)] = pool
+        self.pool_kinds = list(self.pool_kinds)
+        for kind in set(self.gpu_kind[list(gpus)].tolist()):
+            self.pool_kinds[pool] |= 1 << kind
+        self.touch(np.unique(self.gpu_node[list(gpus)]))
+
+    def touch(self, nodes: int | np.ndarray) -> None:
+        """Whoever remembers something of these nodes looks again."""
+        self.version += 1
+        self.changed_at[nodes] = self.version
 
     def team_room(self, team: int, pool: int) -> np.ndarray:
         """What the team may still take, [R]: the narrowest of its own limit and its ancestors'. May be negative."""
@@ -171,5 +209,11 @@ class Snapshot:
             self.gpu_slices[card.gpu] += sign
         self.node_cpu_free[task.node] -= sign * task.cpu_milli
         self.node_memory_free[task.node] -= sign * task.memory_mib
-        self.version += 1
-        self.changed_at[task.node] = self.version
+        self.touch(task.node)
+
+
+def amounts_of(tasks: tuple[TaskPlace, ...]) -> np.ndarray:
+    """What tasks count in quota, [R]."""
+    gpu_milli = sum(card.milli for task in tasks for card in task.cards)
+    cpu_milli, memory_mib = sum(task.cpu_milli for task in tasks), sum(task.memory_mib for task in tasks)
+    return np.array((gpu_milli, cpu_milli, memory_mib), dtype=np.int64)

@@ -14,29 +14,34 @@ class Table:
     """Belongs to one snapshot and follows it as it takes and gives back."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy | None = None):
-        policy = policy or Policy()
         self._snapshot = snapshot
-        self._scores = SCORES if policy.scores is None else policy.scores
-        self.choose_cards = policy.cards or choose_cards
-        self._rows: dict[tuple[Ask, int, int], _Row] = {}
+        self._policy = policy or Policy()
+        self._rows: dict[tuple[Ask, int, int, bool], _Row] = {}
 
-    def best_node(self, ask: Ask, pool: int, kinds: int) -> tuple[Request, int]:
+    def best_node(self, ask: Ask, pool: int, kinds: int, lent: bool = False) -> tuple[Request, int]:
         """The request class, and the node with the best score, or -1 where no node fits."""
-        row = self._row(ask, pool, kinds)
+        row = self._row(ask, pool, kinds, lent)
         if not len(row.score):
             return row.request, -1
         node = int(row.score.argmax())
         return row.request, node if row.score[node] > -np.inf else -1
 
-    def _row(self, ask: Ask, pool: int, kinds: int) -> "_Row":
-        snapshot, key = self._snapshot, (ask, pool, kinds)
+    def choose_cards(self, request: Request, node: int) -> list[int]:
+        """The cards for one task on a node that fits."""
+        choose = self._policy.of(request.pool).cards or choose_cards
+        return choose(self._snapshot, request, node)
+
+    def _row(self, ask: Ask, pool: int, kinds: int, lent: bool) -> "_Row":
+        snapshot, key = self._snapshot, (ask, pool, kinds, lent)
+        scores = self._policy.of(pool).scores
+        scores = SCORES if scores is None else scores
         row = self._rows.get(key)
         if row is None:
-            request = Request(ask, pool, kinds)
-            row = self._rows[key] = _Row(request, judge(snapshot, request, snapshot.nodes, self._scores))
+            request = Request(ask, pool, kinds, lent)
+            row = self._rows[key] = _Row(request, judge(snapshot, request, snapshot.nodes, scores))
         elif row.version != snapshot.version:
             stale = (snapshot.changed_at > row.version).nonzero()[0]
-            row.score[stale] = judge(snapshot, row.request, stale, self._scores)
+            row.score[stale] = judge(snapshot, row.request, stale, scores)
         row.version = snapshot.version
         return row
 

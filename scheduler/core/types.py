@@ -7,6 +7,7 @@ are seconds.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 
 import numpy as np
 
@@ -50,7 +51,11 @@ class Role:
 
 @dataclass(frozen=True)
 class Waiting:
-    """A job that waits. All tasks of its gang start together or not at all."""
+    """A job that waits. All tasks of its gang start together or not at all.
+
+    time_s: how long it says that it will run; without a word it may run for ever. preemptible: it may be stopped for
+    others, and is queued again. lent: it may use cards that another pool lends to its own, now.
+    """
 
     job: int
     team: int
@@ -61,6 +66,9 @@ class Waiting:
     gang: tuple[Role, ...]
     held: bool = False
     not_before: float = 0.0
+    time_s: float = inf
+    preemptible: bool = False
+    lent: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +116,47 @@ class Placement:
 
 
 @dataclass(frozen=True)
+class Running:
+    """A job that holds something, as far as others may count on its end or take its place.
+
+    started_at, time_s: since when, and for how long by its own word. ends_at: when it is expected to end, `inf` where
+    nobody can say (`future.expected_end`). saved_at: its last checkpoint, else its start; what
+    a stop costs begins here. preemptible: it may be stopped for others. leaving: it is being stopped already.
+    """
+
+    job: int
+    team: int
+    user: int
+    pool: int
+    priority: int
+    tasks: tuple[TaskPlace, ...]
+    saved_at: float = 0.0
+    ends_at: float = inf
+    started_at: float = 0.0
+    time_s: float = inf
+    preemptible: bool = False
+    leaving: bool = False
+
+
+@dataclass(frozen=True)
+class Closing:
+    """Cards that take no job of their pool from `at` to `ends_at`: what starts on them has to end before."""
+
+    gpus: tuple[int, ...]
+    at: float
+    ends_at: float
+
+
+@dataclass(frozen=True)
+class Eviction:
+    """A running job that makes room for `to`, a waiting one. reason: `window_closed`, `reclaimed` or `preempted`."""
+
+    job: int
+    reason: str
+    to: int
+
+
+@dataclass(frozen=True)
 class Refusal:
     """Why a job does not start: a stable reason code and the numbers of its sentence (raw integers, names)."""
 
@@ -119,13 +168,27 @@ class Refusal:
 class Policy:
     """ageing_s: waiting this long raises a job by one class of priority, never to urgent; once more, and it goes before
     those of its class that hold less (`order.is_overdue`).
+    reservations: so many of the first in line for a pool's kinds of cards keep a place in time that nobody may delay.
+    preempt: a job may stop others of a lower class.
+    short_first: of the jobs of one class and one person the one with the fewest card-seconds by its own word goes
+    first, until age raises the others; else who came first.
+
+    References in simulations rule the whole cluster; in production each pool has its own (`of`).
     """
 
     ageing_s: float = 12 * 3600.0
+    reservations: int = 2
+    preempt: bool = True
+    short_first: bool = False
     scores: tuple[tuple[Callable, float], ...] | None = None
-    """(score, weight) instead of `scores.SCORES`, for references in simulations."""
+    """(score, weight) instead of `scores.SCORES`."""
     cards: Callable | None = None
     """`(snapshot, request, node) -> cards of one task` instead of `cards.choose_cards`."""
+    pools: tuple["Policy", ...] = ()
+    """[P] what holds in each pool, or empty: this policy holds in all."""
+
+    def of(self, pool: int) -> "Policy":
+        return self.pools[pool] if self.pools else self
 
 
 @dataclass
@@ -134,8 +197,11 @@ class Plan:
 
     refusals: for each job that still waits, at least one, the most telling first.
     positions: for each job that still waits, (n, m): the n-th of m in its pool, in the order in which they would start.
+    reserved_at: when the first in line start at the latest, if all that run keep to their times.
     """
 
     starts: list[Placement] = field(default_factory=list)
+    evictions: list[Eviction] = field(default_factory=list)
+    reserved_at: dict[int, float] = field(default_factory=dict)
     refusals: dict[int, list[Refusal]] = field(default_factory=dict)
     positions: dict[int, tuple[int, int]] = field(default_factory=dict)

@@ -11,10 +11,10 @@ function isBeside(dialog, { clientX, clientY, detail }) {
   return detail > 0 && (clientX < box.left || clientX > box.right || clientY < box.top || clientY > box.bottom);
 }
 
-/* A refetch must not shut what the reader opened, nor empty a log that stands in the refetched part. */
+/* A refetch must not shut what the reader opened, nor empty what filled itself: a log, or what was asked for later. */
 window.addEventListener("DOMContentLoaded", () => {
   const callbacks = window.Idiomorph?.defaults.callbacks;
   if (!callbacks) return;
   callbacks.beforeAttributeUpdated = (name, node) => !(name === "open" && node.matches("dialog, details"));
-  callbacks.beforeNodeMorphed = (old, fresh) => !(old.localName === "log-view" && old.dataset.task === fresh.dataset?.task);
+  callbacks.beforeNodeMorphed = (old, fresh) => !old.dataset?.keep || old.dataset.keep !== fresh.dataset?.keep;
 });

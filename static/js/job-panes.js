@@ -1,25 +1,27 @@
 /* <form data-sync="url">: keeps the job's form and its YAML in step. After a pause the file and the fields that were touched
  * are posted; the answer brings both panes to what they say together, marks each field and line that is wrong, and says
- * whether the job could start. Only text is written. A submit carries what was touched too, so nothing typed last is lost.
+ * what would become of the job. Of one that would wait it is asked once more, after a longer pause, when it would start and
+ * what would help. Only text is written. A submit carries what was touched too, so nothing typed last is lost.
  */
 import { chooseOther, fill, isChanged } from "./job-fields.js";
 
-const PAUSE_MS = 300;
+const PAUSE_MS = 300, AHEAD_MS = 700;
 const form = document.getElementById("job-form");
 const part = (name) => form.querySelector(`[data-${name}]`);
 const { yaml, upload, gpu_text: typed } = form.elements;
 const touched = new Set();
 let pause = 0, asked = null;
 
-async function sync(anew = false) {
+async function sync({ anew = false, ahead = false } = {}) {
   clearTimeout(pause);
   asked?.abort();
   asked = new AbortController();
   const { signal } = asked;
-  part("preview").dataset.tone = "busy";
+  if (!ahead) part("preview").dataset.tone = "busy";
   const body = new FormData(form);
   body.delete("upload");
   body.set("code_chosen", upload.files.length ? "1" : "");
+  if (ahead) body.set("ahead", "1");
   if (anew) {
     body.set("yaml", "");
     body.set("touched", Object.keys(Object.fromEntries(body)).join(","));
@@ -29,7 +31,9 @@ async function sync(anew = false) {
     const answer = await fetch(form.dataset.sync, { method: "POST", body, headers, signal });
     if (!answer.ok) return unreachable();
     const told = await answer.json();
-    if (!signal.aborted) show(told);
+    if (signal.aborted) return;
+    show(told);
+    if (told.preview.later) pause = setTimeout(() => sync({ ahead: true }), AHEAD_MS);
   } catch (error) {
     if (error.name !== "AbortError") unreachable();
   }
@@ -99,7 +103,7 @@ form.addEventListener("input", ({ target }) => {
   pause = setTimeout(() => sync(), PAUSE_MS);
 });
 form.addEventListener("formdata", ({ formData }) => formData.set("touched", [...touched].join(",")));
-part("rebuild").addEventListener("click", () => sync(true));
+part("rebuild").addEventListener("click", () => sync({ anew: true }));
 form.addEventListener("submit", () => setTimeout(() => (part("submit").disabled = true)));
 window.addEventListener("pageshow", () => (part("submit").disabled = false));
 [...form.elements].filter(isChanged).forEach(touch);

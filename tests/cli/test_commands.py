@@ -171,16 +171,71 @@ def test_ps_in_other_forms(server, tessera):
 
 def test_why_says_place_and_reasons(server, tessera):
     server.on("GET /jobs/job-1", (200, QUEUED))
+    start = {"start": {"text": "14:10 to 15:30, likely 14:25"}}
+    server.on("GET /jobs/job-1/wait", (200, QUEUED["wait"] | start))
     lines = tessera("why", "1").stdout.splitlines()
     assert lines[0].startswith("job-1 train has waited ") and lines[0].endswith(", number 2 of 5 in pool dev.")
-    assert lines[1] == "team_limit  the team is at its limit"
-    server.on("GET /jobs/job-1/wait", (200, QUEUED["wait"]))
-    assert json.loads(tessera("why", "1", "-o", "json").stdout) == QUEUED["wait"]
+    assert lines[1] == "It will start: 14:10 to 15:30, likely 14:25."
+    assert lines[2] == "team_limit  the team is at its limit"
+    assert json.loads(tessera("why", "1", "-o", "json").stdout) == QUEUED["wait"] | start
+
+
+LEVER = {"text": "pool dev instead of train", "start_text": "now"}
+
+
+def test_why_says_what_would_help_and_does_not_while_it_watches(server, tessera, monkeypatch):
+    monkeypatch.setattr("cli.watching.WATCH_S", 0)
+    server.on("GET /jobs/job-1", (200, QUEUED), (200, QUEUED), (200, a_job()))
+    server.on("GET /jobs/job-1/wait", (200, QUEUED["wait"] | {"start": None}))
+    server.on("GET /jobs/job-1/levers", (200, {"start": None, "levers": [LEVER, LEVER], "whole": True}))
+    assert tessera("why", "1").stdout.splitlines()[-2:] == [
+        "  sooner  pool dev instead of train: now",
+        "          pool dev instead of train: now",
+    ]
+    assert "sooner" not in tessera("why", "1", "--watch").stdout
+
+
+def a_plan(outcome, text, **also):
+    return {"outcome": outcome, "text": text, "reasons": [], "levers": [], "refusal": None, **also}
+
+
+def test_a_plan_submits_nothing_and_sends_no_code(server, tessera, tmp_path):
+    server.on("POST /jobs:plan", (200, a_plan("starts", "Starts now on n1 (¼ of GPU 3)")))
+    done = tessera("run", "-g", "1/4", "--plan", "--code", str(tmp_path), "--", "python", "train.py")
+    assert (done.exit_code, done.stdout) == (0, "● Starts now on n1 (¼ of GPU 3)\n")
+    (tmp_path / "job.yaml").write_text("run: x\ncode: ./src\n")
+    assert tessera("submit", str(tmp_path / "job.yaml"), "--plan").exit_code == 0
+    first, second = server.of("POST /jobs:plan")
+    assert json.loads(first[3]) == {"run": "python train.py", "gpu": "1/4"}
+    assert second[3] == b'run: x\ncode: "."\n' and not server.of("POST /jobs") and not server.of("POST /code")
+
+
+def test_a_plan_that_waits_says_why_and_what_would_help(server, tessera):
+    reasons = [{"code": "no_fit_now", "text": "no room"}]
+    waits = a_plan("waits", "Waits: #4 of 7 in train, 14:10 to 15:30", reasons=reasons, levers=[LEVER])
+    server.on("POST /jobs:plan", (200, waits))
+    done = tessera("run", "--plan", "--", "true")
+    assert done.exit_code == 5
+    assert done.stdout.splitlines() == [
+        "◐ Waits: #4 of 7 in train, 14:10 to 15:30",
+        "  why     no_fit_now  no room",
+        "  sooner  pool dev instead of train: now",
+    ]
+    assert json.loads(tessera("run", "--plan", "-o", "json", "--", "true").stdout) == waits
+    assert tessera("run", "--plan", "-q", "--", "true").stdout.splitlines() == done.stdout.splitlines()[:1]
+
+
+def test_a_plan_that_can_never_run_says_the_nearest(server, tessera):
+    hints = {"hints": [{"pointer": "/gpu", "value": "8"}]}
+    server.on("POST /jobs:plan", (200, a_plan("never", "Can never run: No node has 16.", refusal=hints)))
+    done = tessera("run", "--plan", "--", "true")
+    assert (done.exit_code, done.stdout) == (2, "✕ Can never run: No node has 16.\n  try     gpu: 8\n")
 
 
 def test_why_watches_until_it_starts(server, tessera, monkeypatch):
     monkeypatch.setattr("cli.watching.WATCH_S", 0)
     server.on("GET /jobs/job-1", (200, QUEUED), (200, QUEUED), (200, a_job()))
+    server.on("GET /jobs/job-1/wait", (200, QUEUED["wait"] | {"start": None}))
     assert tessera("why", "job-1", "--watch").stdout.splitlines()[-1] == "job-1 train does not wait: it is running."
 
 

@@ -232,8 +232,9 @@ def test_age_never_makes_a_job_urgent():
 def test_a_later_job_does_not_overtake_one_that_waits_for_the_same_cards():
     plan = cycle(world("n1: V100-32GBx2 | bob holds 1", wants("ada", "2"), wants("ada", "1"), wants("eve", "1/4")))
     assert started(plan) == []
-    assert plan.refusals[2] == [Refusal("ahead_in_queue", {"n": 1})]
-    assert plan.refusals[3] == [Refusal("ahead_in_queue", {"n": 2})]
+    kept = Refusal("reserved_for_larger", {})
+    assert plan.refusals[2] == [Refusal("ahead_in_queue", {"n": 1}), kept]
+    assert plan.refusals[3] == [Refusal("ahead_in_queue", {"n": 2}), kept]
     assert plan.positions == {1: (1, 3), 2: (2, 3), 3: (3, 3)}
 
 
@@ -255,7 +256,7 @@ def test_cpu_only_work_goes_on_while_jobs_wait_for_cards():
 
 def test_cpu_only_work_is_first_come_first_served_too():
     plan = cycle(world("c1: cores 4 | bob holds cpu", wants("ada", "cpu", cores=4), wants("eve", "cpu")))
-    assert started(plan) == [] and why(plan, 2) == ["ahead_in_queue"]
+    assert started(plan) == [] and why(plan, 2) == ["ahead_in_queue", "reserved_for_larger"]
 
 
 def test_a_job_that_could_never_run_holds_up_nobody():
@@ -283,13 +284,15 @@ def test_a_team_may_use_the_guarantee_of_the_team_above_it():
 
 def test_a_guarantee_of_cpu_that_is_used_up_counts_where_it_is_set():
     guarantee = {("ada", "dev"): {"gpu_milli": 4000, "cpu_milli": 500}}
-    plan = cycle(world("n1: V100-32GBx1", wants("eve", "1"), wants("ada", "1"), guarantee=guarantee))
+    jobs = [wants("eve", "1", preemptible=True), wants("ada", "1", preemptible=True)]
+    plan = cycle(world("n1: V100-32GBx1", *jobs, guarantee=guarantee))
     assert started(plan) == [1]
 
 
 def test_within_its_guarantee_means_on_whichever_kind_of_card_it_lands():
     """10 GB are 631 thousandths of a T4 and 116 of an H100; the guarantee covers only the second."""
-    jobs, guarantee = [wants("eve", "H100:1"), wants("ada", "T4,H100:10GB")], {("ada", "dev"): {"gpu_milli": 500}}
+    guarantee = {("ada", "dev"): {"gpu_milli": 500}}
+    jobs = [wants("eve", "H100:1", preemptible=True), wants("ada", "T4,H100:10GB", preemptible=True)]
     plan = cycle(world("n1: T4x1 | bob holds 1\nn2: H100x1", *jobs, guarantee=guarantee))
     assert started(plan) == [1]
 

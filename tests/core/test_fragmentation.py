@@ -125,7 +125,7 @@ def test_the_gain_is_what_taking_it_changes(held, ask, counts, cores):
 def choices(snapshot, wish, node) -> list[list[int]]:
     """Every single card for a slice; for whole cards those that the scheduler takes, which are all alike here."""
     if wish.ask.whole or not wish.ask.gpus:
-        return [Table(snapshot).choose_cards(snapshot, wish, node) if wish.ask.gpus else []]
+        return [Table(snapshot).choose_cards(wish, node) if wish.ask.gpus else []]
     return [[gpu] for gpu in gain_of_cards(snapshot, wish, snapshot.nodes[node : node + 1])[1].tolist()]
 
 

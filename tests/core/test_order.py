@@ -149,3 +149,18 @@ def test_each_job_is_named_once_and_always_in_the_same_order(jobs):
     order = [job.job for job in in_order(snapshot, snapshot.waiting, POLICY, 20_000.0)]
     assert sorted(order) == list(range(1, len(jobs) + 1))
     assert order == [job.job for job in in_order(snapshot, reversed(snapshot.waiting), POLICY, 20_000.0)]
+
+
+def test_where_the_policy_says_so_the_shortest_of_one_person_goes_first_and_who_says_nothing_last():
+    snapshot = world("n1: V100-32GBx1", wants("ada", "1"), wants("ada", "1"), wants("ada", "1"))
+    hours = (float("inf"), 2.0, 1.0)
+    jobs = [replace(job, time_s=time * HOUR) for job, time in zip(snapshot.waiting, hours, strict=True)]
+    assert [job.job for job in in_order(snapshot, jobs, Policy(short_first=True), 100.0)] == [3, 2, 1]
+    assert [job.job for job in in_order(snapshot, jobs, Policy(), 100.0)] == [1, 2, 3]
+
+
+def test_age_raises_a_long_job_before_the_short_ones():
+    snapshot = world("n1: V100-32GBx1", wants("ada", "1"), wants("ada", "1"))
+    long, short = snapshot.waiting
+    jobs = [replace(long, time_s=100 * HOUR), replace(short, time_s=HOUR, submitted_at=13 * HOUR)]
+    assert [job.job for job in in_order(snapshot, jobs, Policy(short_first=True), 13 * HOUR)] == [1, 2]

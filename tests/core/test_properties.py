@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import fields
+from math import inf
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +14,7 @@ from scheduler.core.order import effective_priority, in_order
 from scheduler.core.place import Shortfall, place
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.table import Table, judge
-from scheduler.core.types import Policy
+from scheduler.core.types import Policy, Running
 from tests.worlds import build_ask, of_roles, wants, with_waiting, world
 
 NOW = 100_000.0
@@ -41,6 +42,8 @@ wishes = st.builds(
     memory_mib=st.sampled_from((0, 1024, 4096)),
     held=st.sampled_from((False, False, False, False, True)),
     not_before=st.sampled_from((0.0, 0.0, 0.0, NOW + 1)),
+    time_s=st.sampled_from((inf, 100.0, 600.0, 3600.0)),
+    preemptible=st.booleans(),
 )
 amounts = st.fixed_dictionaries(
     {},
@@ -79,9 +82,28 @@ def worlds(draw, free_for_all=False) -> Snapshot:
     jobs = [_with_second_role(draw, snapshot, job) for job in snapshot.waiting]
     earlier = with_waiting(snapshot, *jobs[: len(running)])
     for start in run_cycle(earlier, POLICY, NOW).starts:
-        snapshot.take(start, jobs[start.job - 1])
+        run(snapshot, start, jobs[start.job - 1])
     snapshot.gpu_open[:] = [draw(st.integers(0, 9)) > 0 for _ in snapshot.gpu_open]
     return with_waiting(snapshot, *jobs[len(running) : len(running) + len(waiting)])
+
+
+def run(snapshot: Snapshot, start, job) -> None:
+    """Let a job run from now on for as long as it says."""
+    snapshot.take(start, job)
+    running = Running(
+        job.job,
+        job.team,
+        job.user,
+        job.pool,
+        job.priority,
+        start.tasks,
+        saved_at=NOW,
+        ends_at=NOW + job.time_s,
+        started_at=NOW,
+        time_s=job.time_s,
+        preemptible=job.preemptible,
+    )
+    snapshot.running += (running,)
 
 
 def _with_second_role(draw, snapshot, job):
@@ -219,20 +241,43 @@ def test_no_job_overtakes_an_earlier_one_that_asks_the_same(snapshot):
             assert {job.job for job in alike} <= started
 
 
-@many(100)
+@many(150)
 @given(worlds(free_for_all=True))
-def test_without_quota_no_job_passes_one_that_waits_for_a_kind_of_card_it_took(snapshot):
-    plan = run_cycle(snapshot, POLICY, NOW)
-    starts = {start.job: start for start in plan.starts}
-    wanted: set[int] = set()
-    for job in in_order(snapshot, snapshot.waiting, POLICY, NOW):
-        if job.job in starts:
-            snapshot.take(starts[job.job], job)
-            cards = (card for task in starts[job.job].tasks for card in task.cards)
-            assert not wanted & {int(snapshot.gpu_kind[card.gpu]) for card in cards}
-        elif plan.refusals[job.job][0].reason not in ("held", "start_after", "impossible"):
-            for role in job.gang:
-                wanted |= {kind for kind, rank in enumerate(role.ask.preference) if rank >= 0}
+def test_what_passes_the_first_in_line_does_not_delay_it(snapshot):
+    plan, jobs = run_cycle(snapshot, POLICY, NOW), {job.job: job for job in snapshot.waiting}
+    for start in plan.starts:
+        run(snapshot, start, jobs[start.job])
+    for job, at in list(plan.reserved_at.items())[:1]:
+        later = run_cycle(with_waiting(snapshot, jobs[job]), POLICY, NOW)
+        assert later.reserved_at[job] <= at
+
+
+@many(100)
+@given(worlds())
+def test_whoever_is_stopped_was_willing_and_makes_room_for_somebody_who_waits(snapshot):
+    plan, running = run_cycle(snapshot, POLICY, NOW), {job.job: job for job in snapshot.running}
+    waiting = {job.job: job for job in snapshot.waiting}
+    for eviction in plan.evictions:
+        victim, owner = running[eviction.job], waiting[eviction.to]
+        assert victim.preemptible and eviction.to in plan.refusals and victim.pool == owner.pool
+        assert eviction.reason == "reclaimed" or victim.priority < owner.priority
+    assert len({eviction.job for eviction in plan.evictions}) == len(plan.evictions)
+
+
+@many(100)
+@given(worlds())
+def test_once_the_stopped_are_gone_those_they_were_stopped_for_start(snapshot):
+    plan, jobs = run_cycle(snapshot, POLICY, NOW), {job.job: job for job in snapshot.waiting}
+    for start in plan.starts:
+        run(snapshot, start, jobs[start.job])
+    stopped = {eviction.job for eviction in plan.evictions}
+    for job in snapshot.running:
+        if job.job in stopped:
+            snapshot.leave(job)
+    owners = {eviction.to for eviction in plan.evictions}
+    served = [job for job in snapshot.waiting if job.job in owners]
+    later = run_cycle(with_waiting(snapshot, *served), POLICY, NOW)
+    assert {start.job for start in later.starts} == owners
 
 
 @many(60)

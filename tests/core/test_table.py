@@ -21,9 +21,9 @@ def test_only_touched_nodes_are_judged_again(monkeypatch):
     assert judged == [50] + [1] * 19
 
 
-def test_jobs_behind_a_closed_kind_cost_no_look_at_any_node(monkeypatch):
+def test_jobs_behind_others_that_ask_alike_cost_no_look_at_any_node(monkeypatch):
     judged = []
     real_judge = table_module.judge
     monkeypatch.setattr(table_module, "judge", lambda *given: judged.append(1) or real_judge(*given))
     run_cycle(world("n1: V100-32GBx1 | bob holds 1", *[wants("ada", "1")] * 30), Policy(), 100.0)
-    assert len(judged) == 2  # the first job on the cluster as it is, and once whether it could ever run
+    assert len(judged) == 5  # the first as it is, could it ever run, and when for each of the first two

@@ -1,13 +1,14 @@
 """The console: admins change, auditors look, others stay out; people's units; a history of what was changed."""
 
 import re
+from datetime import time
 
 import make
 import pytest
 from django.test import Client
 
 from accounts.models import Team, User
-from cluster.models import Gpu, Node, Pool
+from cluster.models import Gpu, Node, Pool, Window
 from common.errors import InvalidInput
 from events.bus import Actor
 from events.models import Event
@@ -15,6 +16,9 @@ from events.transitions import advance
 from portal.console_fields import cards_text, parse_cards
 from portal.console_quotas import text_bar
 from quotas.models import Quota, UserLimit
+from scheduler.core.scores import SCORES, spread, weigh
+from scheduler.core.types import Policy
+from scheduler.snapshots import load_world
 
 pytestmark = pytest.mark.django_db
 
@@ -63,6 +67,25 @@ QUOTA = {
 
 def change_quota(client, **amounts):
     return client.post(f"/console/quotas/quota/{nlp_in_dev().pk}/change/", {**QUOTA, **amounts})
+
+
+POOL = {
+    "description": "",
+    "shared": "on",
+    "max_slices_per_gpu": 8,
+    "cpu_overcommit_percent": 200,
+    "reservations": 2,
+    "arrangement": "pack",
+    "weight_useful": 100,
+    "weight_whole": 8,
+    "weight_full_cards": 4,
+    "weight_links": 2,
+    "weight_full_nodes": 1,
+}
+
+
+def change_pool(client, pool, **fields):
+    return client.post(f"/console/cluster/pool/{pool.pk}/change/", {**POOL, **fields})
 
 
 # ---- who may come in ----
@@ -120,7 +143,9 @@ def test_nothing_is_deleted(cast, root, path):
     assert answer.status_code == 403 and "delete_selected" not in root.get(f"/console/{path}/").content.decode()
 
 
-@pytest.mark.parametrize("path", ["", "quotas/quota/", "quotas/quota/add/", "accounts/user/", "accounts/user/add/"])
+@pytest.mark.parametrize(
+    "path", ["", "cluster/window/add/", "quotas/quota/", "quotas/quota/add/", "accounts/user/", "accounts/user/add/"]
+)
 def test_nothing_inline_is_asked_of_the_browser(cast, root, path):
     """The policy of the portal holds here too: no inline script or style would run."""
     page = root.get(f"/console/{path}").content.decode()
@@ -312,6 +337,73 @@ def test_a_card_cannot_keep_back_everything(cast, root):
 
 
 def test_a_pool_takes_its_time_limit_as_people_write_it(cast, root):
-    fields = {"description": "", "shared": "on", "max_slices_per_gpu": 8, "cpu_overcommit_percent": 200}
-    root.post(f"/console/cluster/pool/{cast.dev.pk}/change/", {**fields, "default_max_time_s": "18h"})
+    assert change_pool(root, cast.dev, default_max_time_s="18h").status_code == 302
     assert Pool.objects.get(name="dev").default_max_time_s == 64_800
+
+
+def test_the_policy_of_a_pool_is_what_its_next_cycle_goes_by(cast, root):
+    assert load_world().policy.pools == (Policy(scores=SCORES),) * 2
+    words = {"ageing_s": "2h", "reservations": 5, "arrangement": "spread", "weight_links": 7, "max_grace_s": "1m"}
+    assert change_pool(root, cast.dev, **words).status_code == 302  # the box for preemption is not ticked
+    scores = spread(weigh(links=7))
+    dev = Policy(ageing_s=7200.0, reservations=5, preempt=False, scores=scores)
+    assert load_world().policy.pools == (dev, Policy(scores=SCORES))
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "words"),
+    [
+        ("ageing_s", "5s", "greater than or equal to 60"),
+        ("max_grace_s", "2h", "less than or equal to 3600"),
+        ("reservations", "0", "greater than or equal to 1"),
+        ("weight_useful", "1001", "less than or equal to 1000"),
+        ("arrangement", "sideways", "not one of the available choices"),
+    ],
+)
+def test_a_policy_that_cannot_be_kept_is_refused_with_words(cast, root, field, text, words):
+    answer = change_pool(root, cast.dev, **{field: text})
+    assert answer.status_code == 200 and words in answer.content.decode()
+    assert load_world().policy.pools == (Policy(scores=SCORES),) * 2
+
+
+WINDOW = {"weekdays": ["5", "1"], "begins": "20:00", "ends": "08:00", "zone": "Asia/Shanghai", "holidays": "2027-01-01"}
+
+
+def test_a_pool_lends_its_cards_by_the_hours_that_an_admin_sets(cast, root):
+    fields = {"lender": cast.dev.pk, "borrower": cast.train.pk, **WINDOW}
+    assert root.post("/console/cluster/window/add/", fields).status_code == 302
+    window = Window.objects.get()
+    assert (window.weekdays, window.begins, window.ends) == ("15", time(20), time(8))
+    page = root.get(f"/console/cluster/window/{window.pk}/change/").content.decode()
+    assert re.search(r'value="5"[^>]* checked', page) and not re.search(r'value="2"[^>]* checked', page)
+    assert 'value="20:00"' in page and "Monday, Friday" in root.get("/console/cluster/window/").content.decode()
+    assert root.post(f"/console/cluster/window/{window.pk}/delete/", {"post": "yes"}).status_code == 302
+    assert not Window.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "words"),
+    [
+        ("zone", "Moon", "Name a time zone"),
+        ("holidays", "1.1.2027", "Write dates like"),
+        ("begins", "late", "Enter a valid time"),
+        ("weekdays", ["8"], "not one of the available choices"),
+        ("borrower", "", "This field is required"),
+    ],
+)
+def test_a_window_that_cannot_be_is_refused_with_words(cast, root, field, text, words):
+    fields = {"lender": cast.dev.pk, "borrower": cast.train.pk, **WINDOW, field: text}
+    assert words in root.post("/console/cluster/window/add/", fields).content.decode()
+    assert not Window.objects.exists()
+
+
+def test_an_auditor_sees_windows_and_changes_none(cast, auditor):
+    window = Window.objects.create(lender=cast.dev, borrower=cast.train, begins=time(20), ends=time(8))
+    assert auditor.get("/console/cluster/window/").status_code == 200
+    assert auditor.get(f"/console/cluster/window/{window.pk}/change/").status_code == 200
+    assert auditor.post(f"/console/cluster/window/{window.pk}/delete/", {"post": "yes"}).status_code == 403
+
+
+def test_an_auditor_reads_the_policy_of_a_pool_in_words(cast, auditor):
+    page = auditor.get(f"/console/cluster/pool/{cast.dev.pk}/change/").content.decode()
+    assert ">12h<" in page and ">5m<" in page and "fill one machine after the other" in page

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
-from runtimes.base import ContainerView, NodeView, NumaView, TaskSpec
+from runtimes.base import Checkpoint, ContainerView, NodeView, NumaView, TaskSpec
 from runtimes.fake import FakeRuntime
 from runtimes.local import leftovers, limits, processes
 from runtimes.local.runtime import LocalRuntime
@@ -56,6 +56,14 @@ class FakeWorld(World):
             self.runtime.advance(1)
         raise AssertionError(f"{uuid} never was {phase}")
 
+    def saver(self, checkpoint: Checkpoint, *, then_end: bool) -> TaskSpec:
+        """A running task that writes a checkpoint when it is asked to."""
+        spec = self.spec("sleep 60", checkpoint=checkpoint)
+        self.runtime.start(spec)
+        self.runtime.save_when_asked(spec.uuid, then_end=then_end)
+        self.until(spec.uuid, "running")
+        return spec
+
     def settle(self):
         self.runtime.advance(1)
 
@@ -94,6 +102,14 @@ class LocalWorld(World):
             return view if view is not None and view.phase == phase and begun else None
 
         return wait_for(is_so)
+
+    def saver(self, checkpoint: Checkpoint, *, then_end: bool) -> TaskSpec:
+        save = f"mkdir -p {checkpoint.dir}; echo 1 > {checkpoint.dir}/step"
+        run = f"trap '{save}; {'exit 0' if then_end else ':'}' USR1; echo listens; while :; do sleep 0.1; done"
+        spec = self.spec(run, checkpoint=checkpoint)
+        self.runtime.start(spec)
+        wait_for(lambda: "listens" in self.log(spec.uuid))
+        return spec
 
     def settle(self):
         time.sleep(0.05)

@@ -3,6 +3,7 @@
 import make
 import pytest
 
+from cluster.models import Gpu
 from scheduler import snapshots, tasks
 from scheduler.snapshots import load_world
 
@@ -23,7 +24,7 @@ def test_each_task_of_the_newest_jobs_counts_once(ada):
     make.job(ada, gpu="1/2", cpu="1", nodes=3)
     make.job(ada, gpu="1/2", cpu="1")
     make.job(ada, gpu="1", cpu="1")
-    typical = load_world(jobs=[]).snapshot.typical
+    typical = load_world(queue=False).snapshot.typical
     assert typical.count.tolist() == [4, 1] and typical.need[0].tolist() == [500, 1000]
 
 
@@ -31,7 +32,7 @@ def test_what_was_asked_long_ago_is_forgotten(ada, monkeypatch):
     monkeypatch.setattr(snapshots, "HISTORY", 1)
     make.job(ada, gpu="1/2")
     make.job(ada, gpu="1")
-    assert load_world(jobs=[]).snapshot.typical.need[0].tolist() == [1000]
+    assert load_world(queue=False).snapshot.typical.need[0].tolist() == [1000]
 
 
 def test_without_any_job_nothing_is_usual(ada):
@@ -40,7 +41,7 @@ def test_without_any_job_nothing_is_usual(ada):
 
 def test_a_quarter_goes_where_it_leaves_a_half(ada):
     """n1 has three quarters free and n2 a half: the fuller card is n2, but halves are usual."""
-    first, second = (gpu for gpu in load_world().gpus)
+    first, second = Gpu.objects.order_by("pk")
     make.start(make.job(ada, gpu="1/4", cpu="100m"), first)
     make.start(make.job(ada, gpu="1/2", cpu="100m"), second)
     for _ in range(30):

@@ -1,8 +1,6 @@
 """The main job, with the real cycle, the real reconciler and real processes: from the queue to its log and its end."""
 
-import tempfile
 import time
-from pathlib import Path
 
 import make
 import pytest
@@ -12,40 +10,10 @@ from jobs.control import hold_job, release_job, retry_job, stop_job
 from jobs.models import Job
 from jobs.states import JobState, TaskState
 from quotas.models import Holding, Quota
-from runtimes.local.runtime import LocalRuntime
 from scheduler import tasks
-from scheduler.inventory import record_inventory
 from scheduler.preview import check_possible
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def new_runtime(tmp_path):
-    """Makes runtimes on the same data. Sockets and task mounts lie where another uid may pass, as in life."""
-    with tempfile.TemporaryDirectory(prefix="tessera-test-") as place:
-        Path(place).chmod(0o755)
-        yield lambda: LocalRuntime(
-            tmp_path / "data", tmp_path / "logs", Path(place) / "run", "2xV100-32GB", node_name="here"
-        )
-
-
-@pytest.fixture
-def local(new_runtime, monkeypatch):
-    """A local runtime on this machine with two simulated cards, its inventory taken, and ada's team with quota."""
-    runtime = new_runtime()
-    monkeypatch.setattr(tasks, "the_runtime", lambda: runtime)
-    record_inventory(runtime.list_nodes())
-    nlp = make.team("nlp")
-    for name in ("dev", "train"):
-        make.quota(nlp, make.pool(name))
-    make.user("ada", nlp)
-    return runtime
-
-
-@pytest.fixture
-def ada(local):
-    return make.User.objects.get(username="ada")
 
 
 def drive(job: Job, *states: str, seconds: float = 20) -> Job:

@@ -1,5 +1,7 @@
 """What reconciling does with each pair of row and container, and what a crash between two steps costs: nothing."""
 
+from datetime import UTC, datetime, timedelta
+
 import make
 import pytest
 
@@ -10,9 +12,10 @@ from runtimes.base import ContainerView, NodeView, Rejected
 from runtimes.fake import FakeRuntime
 from scheduler.lease import take
 from scheduler.models import Lease
-from scheduler.reconcile import Forget, Sighting, Start, Stop, TaskRow, compare, reconcile_once
+from scheduler.reconcile import Forget, Saved, Sighting, Start, Stop, TaskRow, compare, lost_work, reconcile_once
 
 A = "a" * 32
+NOON, HOUR = datetime(2026, 11, 21, 12, tzinfo=UTC), timedelta(hours=1)
 
 
 def row(state: str, stop: str = "") -> TaskRow:
@@ -42,6 +45,29 @@ def seen(phase: str, **fields) -> ContainerView:
 )
 def test_a_task_and_what_is_seen_of_it_give_one_step(task, view, step):
     assert compare([task], [view] if view else [], set()) == ([step] if step else [])
+
+
+def test_a_newer_checkpoint_is_noted_and_an_older_one_is_not():
+    def steps(known, found):
+        return compare([TaskRow(A, 7, "RUNNING", "", known)], [seen("running", checkpointed_at=found)], set())
+
+    assert steps(None, NOON) == steps(NOON - HOUR, NOON) == [Saved(A, NOON)]
+    assert steps(NOON, NOON) == steps(NOON + HOUR, NOON) == steps(NOON, None) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "saved_at", "told"),
+    [
+        ("preempted", None, {"kind": "unsaved", "lost_s": 10_800}),
+        ("reclaimed", NOON - HOUR, {"kind": "unsaved", "lost_s": 10_800}),  # what an attempt before it has kept
+        ("reclaimed", NOON + HOUR, {"kind": "saved", "lost_s": 7_200}),
+        ("stopped_by_user", NOON + HOUR, {}),
+    ],
+)
+def test_what_making_room_cost_is_counted_since_the_last_checkpoint_of_this_start(reason, saved_at, told):
+    ended = seen("exited", started_at=NOON, ended_at=NOON + 3 * HOUR)
+    task = Task(started_at=NOON, checkpointed_at=saved_at)
+    assert lost_work(task, ended, Sighting(A, 7, "STOPPED", reason, ended)) == told
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,15 @@
-"""Readers of what a task offers and finds beside its code: ports, TensorBoard's directory, homes and team folders."""
+"""Readers of what a task offers and finds beside its code: ports, directories of its own, homes and team folders."""
 
 import posixpath
 import re
 
 from common.errors import FieldError, InvalidInput
+from common.resources import duration_text, parse_duration
 from common.text import bad_character, kind_of, shorten
 from jobs.jobfile import schema
-from jobs.jobfile.fields import fail, read_map, read_text, read_whole
+from jobs.jobfile.fields import check_keys, fail, read_choice, read_keys, read_map, read_text, read_whole
 from jobs.jobfile.load import pointer_of
+from jobs.jobfile.spec import Checkpoint
 
 _SOURCE = re.compile(r"(home|team):(.*?)(:ro)?", re.DOTALL)
 
@@ -37,6 +39,20 @@ def read_directory(value: object, pointer: str) -> str:
     return text
 
 
+def read_checkpoint(value: object, pointer: str) -> Checkpoint:
+    """`ckpt`, or {dir: ckpt, signal: SIGUSR1, grace: 3m}."""
+    if not isinstance(value, dict):
+        return Checkpoint(read_directory(value, pointer))
+    errors = check_keys(value, schema.CHECKPOINT_BUILT, (), pointer)
+    readers = {"dir": read_directory, "signal": read_choice(schema.CHECKPOINT_SIGNALS), "grace": _read_grace}
+    found, more = read_keys(value, readers, pointer)
+    if value.get("dir") is None:
+        more.append(FieldError(f"{pointer}/dir", "required"))
+    if errors or more:
+        raise InvalidInput(errors=errors + more)
+    return Checkpoint(**{"grace_s" if key == "grace" else key: item for key, item in found.items()})
+
+
 def read_data(value: object, pointer: str) -> dict[str, str]:
     """{target: "home:path" or "team:path", ":ro" behind it for reading only}, both in one spelling."""
     given = read_map(value, pointer)
@@ -63,6 +79,13 @@ def split_source(text: str) -> tuple[str, str, bool]:
     found = _SOURCE.fullmatch(text)
     assert found  # only values of ours come here
     return found[1], found[2], found[3] is not None
+
+
+def _read_grace(value: object, pointer: str) -> int:
+    seconds = parse_duration(value, pointer)
+    if seconds > schema.MAX_GRACE_S:
+        fail(pointer, "too_large", max=duration_text(schema.MAX_GRACE_S), got=duration_text(seconds))
+    return seconds
 
 
 def _read_target(target: str, pointer: str) -> str:

@@ -28,6 +28,7 @@ KEY_ORDER = (
     "ports",
     "tensorboard",
     "data",
+    "checkpoint",
 )
 
 # Text that needs no quotes in any YAML: begins with a letter or "./", holds no mark of the syntax, is no special word.
@@ -65,7 +66,11 @@ def _entry(key: str, value: object, indent: str) -> str:
         lines = "".join(f"{indent}{INDENT}{line}\n" if line else "\n" for line in value.split("\n"))
         return f"{indent}{_scalar(key)}: |-\n{lines}"
     # Quantities are canonical text already, and read well bare; anything else may need quotes.
-    bare = isinstance(value, str) and key in ("gpu", "cpu", "memory", "time", "max_time") and _SIZE.fullmatch(value)
+    bare = (
+        isinstance(value, str)
+        and key in ("gpu", "cpu", "memory", "time", "max_time", "grace")
+        and _SIZE.fullmatch(value)
+    )
     return f"{indent}{_scalar(key)}: {value if bare else _scalar(value)}\n"
 
 

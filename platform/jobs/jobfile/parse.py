@@ -6,7 +6,7 @@ from common.errors import FieldError, InvalidInput
 from common.resources import duration_text, parse_cpu, parse_duration, parse_gpu, parse_memory
 from common.text import shorten
 from jobs.jobfile import schema
-from jobs.jobfile.beside import read_data, read_directory, read_ports
+from jobs.jobfile.beside import read_checkpoint, read_data, read_directory, read_ports
 from jobs.jobfile.fields import (
     check_keys,
     fail,
@@ -64,6 +64,7 @@ READERS = {
     "ports": read_ports,
     "tensorboard": read_directory,
     "data": read_data,
+    "checkpoint": read_checkpoint,
 }
 ROLE_READERS = {key: READERS[key] for key in ("run", "gpu", "cpu", "memory", "env", "ports")} | {
     "count": READERS["nodes"]

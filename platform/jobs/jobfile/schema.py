@@ -4,20 +4,22 @@
 BUILT = (
     "kind", "name", "team", "pool", "image", "code", "run", "gpu", "cpu", "memory", "nodes", "roles", "env", "workdir",
     "priority", "time", "max_time", "retry", "preemptible", "labels", "hold", "ports", "tensorboard", "data",
+    "checkpoint",
 )  # fmt: skip
 # Keys of the format that answer "not supported by this version".
 LATER = (
-    "shm", "place", "checkpoint", "notify", "secrets", "main", "array", "after", "wait_max", "idle",
+    "shm", "place", "notify", "secrets", "main", "array", "after", "wait_max", "idle",
 )  # fmt: skip
 ROLE_BUILT = ("run", "gpu", "cpu", "memory", "env", "count", "ports")
 ROLE_LATER = ("image", "code", "workdir", "shm", "ends_job", "data", "secrets", "place", "min", "max")
 RETRY_BUILT = ("times", "when")
+CHECKPOINT_BUILT = ("dir", "signal", "grace")
 
 # Values that are text whatever they look like: `name: 007`, `LR: 1e-4`, `NORWAY: no` are kept as they are written.
 # "*" stands for any key.
 TEXT = (
     ("name",), ("team",), ("pool",), ("image",), ("code",), ("run",), ("workdir",), ("env", "*"), ("labels", "*"),
-    ("tensorboard",), ("data", "*"),
+    ("tensorboard",), ("data", "*"), ("checkpoint", "dir"),
     ("roles", "*", "run"), ("roles", "*", "env", "*"),
 )  # fmt: skip
 
@@ -31,6 +33,9 @@ RETRY_WHEN = (
 )  # fmt: skip
 RETRY_WHEN_LATER = ("nccl_timeout",)
 
+# What a job may be sent so that it saves its work. SIGTERM, which ends it, comes in any case.
+CHECKPOINT_SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP")
+
 MAX_NODES = 10_000
 MAX_RETRY_TIMES = 100
 MAX_IMAGE = 512
@@ -42,6 +47,7 @@ MAX_ENV_BYTES = 128 * 1024  # Linux takes 128 KiB per string and a quarter of th
 MAX_PORTS = 16
 PORT_RANGE = (1024, 65_535)  # below lies what only root may offer
 MAX_DATA = 32
+MAX_GRACE_S = 3_600  # and what its pool allows
 MAX_LABELS = 32
 MAX_LABEL_VALUE = 256
 MAX_ERRORS = 50  # in one answer

@@ -22,6 +22,22 @@ DEFAULT_RETRY_TIMES = 3
 DEFAULT_RETRY_WHEN = ("node_lost", "preempted", "reclaimed", "container_lost")
 
 
+DEFAULT_GRACE_S = 60
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a job keeps its checkpoints, and how it is asked for one before it is stopped.
+
+    dir: as the task sees it. signal: what it is sent first, "" for nothing but SIGTERM. grace_s: how long it may take
+    to save its work, if its pool allows so much.
+    """
+
+    dir: str
+    signal: str = ""
+    grace_s: int = DEFAULT_GRACE_S
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobSpec:
     """One job, every default of the format filled in. None = not said: the team's, the pool's or the service's default.
@@ -60,6 +76,7 @@ class JobSpec:
     ports: tuple[int, ...] = ()
     tensorboard: str | None = None
     data: dict[str, str] = field(default_factory=dict)
+    checkpoint: Checkpoint | None = None
 
 
 def to_json(spec: JobSpec) -> dict:
@@ -89,6 +106,7 @@ def to_json(spec: JobSpec) -> dict:
         "ports": list(spec.ports),
         "tensorboard": spec.tensorboard,
         "data": dict(spec.data),
+        "checkpoint": _checkpoint_json(spec.checkpoint),
     }
 
 
@@ -113,6 +131,7 @@ def from_json(stored: dict) -> JobSpec:
         ports=tuple(stored.get("ports", ())),
         tensorboard=stored.get("tensorboard"),
         data=dict(stored.get("data", {})),
+        checkpoint=_maybe(_checkpoint, stored.get("checkpoint")),
     )
 
 
@@ -120,6 +139,17 @@ def declared_ports(spec: JobSpec, rank: int) -> tuple[int, ...]:
     """What one task of the job may listen on. The first one's TensorBoard gets its usual port, if it is not said."""
     beside = (TENSORBOARD_PORT,) if spec.tensorboard and rank == 0 and TENSORBOARD_PORT not in spec.ports else ()
     return spec.ports + beside
+
+
+def _checkpoint_json(checkpoint: Checkpoint | None) -> dict | None:
+    if checkpoint is None:
+        return None
+    signal = {"signal": checkpoint.signal} if checkpoint.signal else {}
+    return {"dir": checkpoint.dir, **signal, "grace": duration_text(checkpoint.grace_s)}
+
+
+def _checkpoint(stored: dict) -> Checkpoint:
+    return Checkpoint(stored["dir"], stored.get("signal", ""), parse_duration(stored["grace"]))
 
 
 def _maybe(reader, text):

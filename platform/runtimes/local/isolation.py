@@ -121,8 +121,12 @@ def _kept_flags(fd: int) -> int:
     return kept | (MS_RELATIME if now & ST_RELATIME else 0)
 
 
-def enter_view(namespace: int) -> None:
-    """See the file system as those in this mount namespace do. namespace: a descriptor of /proc/PID/ns/mnt."""
+def enter_view(namespace: int, owner: int | None = None) -> None:
+    """See the file system as those in this mount namespace do. namespace: a descriptor of /proc/PID/ns/mnt; owner: of
+    /proc/PID/ns/user, for one of an ordinary account that is not in there.
+    """
+    if owner is not None and os.geteuid() != 0:
+        _call("setns", owner, CLONE_NEWUSER)
     _call("setns", namespace, CLONE_NEWNS)
 
 

@@ -45,6 +45,11 @@ def open_sources(plan: dict) -> list[tuple[int, str, str, bool]]:
     return found
 
 
+def in_home(path: str, home: str) -> str:
+    """~ and ~/runs, as a shell reads them; any other path as it is."""
+    return home + path[1:] if path == "~" or path.startswith("~/") else path
+
+
 def _prepare(plan: dict, bind: dict) -> None:
     root = os.open(bind["root"], FOLDER | os.O_CLOEXEC)
     inside = f"{bind['base']}/".startswith(f"{plan['seen_at']}/")

@@ -1,15 +1,17 @@
 """From a TaskSpec to what the shim needs to know: command, environment, limits, places."""
 
 import os
+import signal
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pynvml
 
-from runtimes.base import GpuView, TaskSpec
+from runtimes.base import Checkpoint, GpuView, TaskSpec
 from runtimes.gpu_sharing import forbidden_env, slice_environment, watched_limits
 from runtimes.local.limits import WATCHDOG
+from runtimes.local.mounts import in_home
 from runtimes.local.probe import SOURCE, Isolation, MemoryControl
 from runtimes.local.processes import MARKER
 from runtimes.places import place_path
@@ -17,6 +19,7 @@ from runtimes.places import place_path
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LOG_CAPS = {"rate": 1 << 20, "burst": 8 << 20, "total": 200 << 20, "line": 16384, "tail": 1 << 20}
 GPU_EVERY_S = 2.0  # GPU memory is looked at this often
+CHECKPOINT_EVERY_S = 10.0  # and what changed in the directory of its checkpoints
 NEW_FOLDER_MODES = {"home": 0o755, "team": 0o770}  # of what a job's mounts make
 LOW_NICE = 5  # for less than a core where shares cannot be set
 
@@ -45,11 +48,13 @@ def build_plan(spec: TaskSpec, around: Surroundings, *, scratch: str, log: str, 
     isolation = around.isolation
     seen_at = around.seen_at if isolation.namespaces else scratch
     work = os.path.join(seen_at, "work")
+    env = build_environment(spec, around, seen_at)
+    cwd = os.path.normpath(os.path.join(work, spec.workdir or ""))
     plan = {
         "argv": [shell(), "-c", spec.run],
-        "env": build_environment(spec, around, seen_at),
+        "env": env,
         "binds": build_binds(spec, around, scratch, seen_at),
-        "cwd": os.path.normpath(os.path.join(work, spec.workdir or "")),
+        "cwd": cwd,
         "code_path": spec.code_path,
         "scratch": scratch,
         "log": log,
@@ -73,6 +78,7 @@ def build_plan(spec: TaskSpec, around: Surroundings, *, scratch: str, log: str, 
         "gpu_every_s": GPU_EVERY_S,
         "max_time_s": spec.max_time_s,
         "grace_s": spec.grace_s,
+        "checkpoint": _plan_checkpoint(spec.checkpoint, cwd, env["HOME"]) if spec.checkpoint else None,
         "path": [SOURCE, str(Path(pynvml.__file__).parent)],
     }
     return {"spec": asdict(spec), "plan": plan}
@@ -108,6 +114,15 @@ def build_binds(spec: TaskSpec, around: Surroundings, scratch: str, seen_at: str
             below = os.path.normpath(mount.target)
             binds.append(_bind(root, work, below=below, source=source, mode=mode, read_only=mount.read_only))
     return binds
+
+
+def _plan_checkpoint(checkpoint: Checkpoint, cwd: str, home: str) -> dict:
+    return {
+        "dir": os.path.normpath(os.path.join(cwd, in_home(checkpoint.dir, home))),
+        "signal": int(signal.Signals[checkpoint.signal]) if checkpoint.signal else None,
+        "grace_s": checkpoint.grace_s,
+        "every_s": CHECKPOINT_EVERY_S,
+    }
 
 
 def _bind(

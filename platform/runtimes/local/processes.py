@@ -100,6 +100,16 @@ def send(process: Process, number: int) -> None:
         os.close(handle)
 
 
+def catches(process: Process, number: int) -> bool:
+    """Whether it has a handler for this signal. Source: SigCgt in proc_pid_status(5)."""
+    try:
+        with open(f"/proc/{process.pid}/status") as file:
+            caught = next((line.split()[1] for line in file if line.startswith("SigCgt:")), "0")
+    except OSError:
+        return False
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
 def resident_mib(processes: list[Process]) -> int:
     """Sum of resident memory; pages shared between them are counted once for each."""
     return sum(_resident_pages(process.pid) for process in processes) * PAGE >> 20

@@ -360,6 +360,7 @@ class LocalRuntime:
             address=ADDRESS,
             epoch=ended["epoch"],
             peak_memory_mib=ended["peak_memory_mib"],
+            checkpointed_at=_checkpointed_at(task),
         )
 
     def _alive_view(self, task: TaskDir, started: dict | None, epoch: int) -> ContainerView:
@@ -368,7 +369,14 @@ class LocalRuntime:
         detail = "Its shim is gone and processes of it are still there; they are being killed." if lost else ""
         started_at = _time(started["started_at"]) if started else None
         return ContainerView(
-            task.uuid, self.node, phase, detail=detail, started_at=started_at, address=ADDRESS, epoch=epoch
+            task.uuid,
+            self.node,
+            phase,
+            detail=detail,
+            started_at=started_at,
+            address=ADDRESS,
+            epoch=epoch,
+            checkpointed_at=_checkpointed_at(task),
         )
 
     def _find_end(self, task: TaskDir) -> dict | None:
@@ -456,6 +464,11 @@ def _end(cause: str, detail: str, epoch: int, started: dict | None = None) -> di
         "epoch": epoch,
         "peak_memory_mib": None,
     }
+
+
+def _checkpointed_at(task: TaskDir) -> datetime | None:
+    found = task.read("checkpoint")
+    return _time(found["at"]) if found else None
 
 
 def _time(seconds: float | None) -> datetime | None:

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from runtimes.local import isolation
 from runtimes.local.child import close_all_but, enter_limits, run_program
 from runtimes.local.listeners import Listeners, connect_to
+from runtimes.local.mounts import in_home
 from runtimes.local.processes import Process, end_of, holds_one, in_group, look, send
 from runtimes.local.taskdir import TaskDir
 
@@ -244,6 +245,4 @@ def _become_program(plan: dict, view: int | None, wish: dict, fds: list[int]) ->
 def _folder(plan: dict, cwd: str | None) -> str:
     if cwd is None:
         return plan["cwd"] if os.path.isdir(plan["cwd"]) else "/"  # the job may have removed it
-    if cwd == "~" or cwd.startswith("~/"):
-        cwd = plan["env"]["HOME"] + cwd[1:]
-    return os.path.join(plan["cwd"], cwd)
+    return os.path.join(plan["cwd"], in_home(cwd, plan["env"]["HOME"]))

@@ -11,18 +11,29 @@ import json
 import os
 import select
 import signal
+import socket
 import sys
 import time
 
 from runtimes.local import isolation, limits, mounts
 from runtimes.local.child import FORWARDED, become_job
 from runtimes.local.output import CappedLog
-from runtimes.local.processes import boot_id, descendants, everybody, look, proportional_mib, resident_mib, send
+from runtimes.local.processes import (
+    boot_id,
+    catches,
+    descendants,
+    everybody,
+    look,
+    proportional_mib,
+    resident_mib,
+    send,
+)
 from runtimes.local.sessions import Door
 from runtimes.local.taskdir import TaskDir
 
 TICK_S = 1.0  # memory is looked at this often; a stop file without its signal is seen as late
 KILL_EVERY_S = 0.05
+LAST_LOOK_S = 5.0  # so long a directory that does not answer may hold up the end
 GPU_SAMPLES = 3  # so many in a row above the slice end the task
 
 
@@ -46,13 +57,17 @@ class Shim:
         self.cause, self.detail = "", ""
         self.kill_at: float | None = None
         self.stop_grace: float | None = None
+        self.end_at: float | None = None  # it has been asked for a checkpoint, and is ended then at the latest
         self.began = time.monotonic()
         self.peak_mib: int | None = None
         self.group: str | None = None  # limits its memory
         self.pids: str | None = None  # limits its processes
         self.helper: int | None = None
+        self.watcher: int | None = None  # of its checkpoints
+        self.watch_until: float | None = None
+        self.checkpoint_r: int | None = None
         self.gpu_above: dict[str, int] = {}
-        self.pending: dict[str, bytes] = {"report": b"", "gpu": b""}  # the beginning of a line, by pipe
+        self.pending = dict.fromkeys(("report", "gpu", "checkpoint"), b"")  # the beginning of a line, by pipe
         self.log = CappedLog(-1)
         self.door: Door | None = None
 
@@ -140,11 +155,12 @@ class Shim:
             if not self._is_wanted():
                 os.kill(pid, signal.SIGKILL)
 
-    def _spawn(self, module: str, args: list[str], out: int, err: int) -> int:
+    def _spawn(self, module: str, args: list[str], out: int, err: int, source: int | None = None) -> int:
         """Run main() of a sibling module in a Python of its own, with nothing inherited."""
         code = f"import sys; sys.path[:0] = {self.plan['path']!r}; from runtimes.local.{module} import main; "
         argv = [sys.executable, "-I", "-S", "-c", code + "main(*sys.argv[1:])", *args]
         actions = [(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, err, 2)]
+        actions += [(os.POSIX_SPAWN_DUP2, source, 0)] if source is not None else []
         return os.posix_spawn(
             sys.executable, argv, {}, file_actions=actions, setsigmask=(), setsigdef=(signal.SIGPIPE,)
         )
@@ -161,6 +177,8 @@ class Shim:
                 "gpu_watch", [",".join(plan["gpu_limits"]), str(plan["gpu_every_s"])], out=gpu_w, err=2
             )
             os.close(gpu_w)
+        if plan["checkpoint"]:
+            self._watch_checkpoints()
         self.report_r, report_w = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self.report_r, False)
         self.poll.register(self.report_r, select.POLLIN)
@@ -180,6 +198,19 @@ class Shim:
         os.write(go_w, b"g")
         os.close(go_w)
         self.began = time.monotonic()
+
+    def _watch_checkpoints(self) -> None:
+        """Begun before the namespaces are opened, so that it outlives them."""
+        plan = self.plan
+        self.checkpoint_r, out = os.pipe2(os.O_CLOEXEC)
+        self.watched, source = socket.socketpair()
+        os.set_blocking(self.checkpoint_r, False)
+        self.poll.register(self.checkpoint_r, select.POLLIN)
+        account = ["" if plan[name] is None else str(plan[name]) for name in ("uid", "gid")]
+        args = [plan["checkpoint"]["dir"], *account, str(plan["checkpoint"]["every_s"])]
+        self.watcher = self._spawn("checkpoints", args, out=out, err=2, source=source.fileno())
+        os.close(out)
+        source.close()
 
     def _make_groups(self) -> list[str]:
         plan, groups = self.plan, []
@@ -202,11 +233,13 @@ class Shim:
         while not self.over:
             now = time.monotonic()
             door_at = self.door.next_at() if self.door else None
-            wake_at = [next_tick, *(at for at in (self.kill_at, self._time_is_up_at(), door_at) if at is not None)]
+            times = self.kill_at, self.end_at, self._time_is_up_at(), door_at
+            wake_at = [next_tick, *(at for at in times if at is not None)]
             ready = {fd for fd, _ in self.poll.poll(max(0.0, min(wake_at) - now) * 1000)}
             self._clear_wakeups()
             self._carry_output()
             self._read_reports()
+            self._read_checkpoints()
             self._reap()
             if self.door is not None:
                 self.door.serve(ready)
@@ -214,10 +247,14 @@ class Shim:
             now = time.monotonic()
             if not self.over and (limit := self._time_is_up_at()) is not None and now >= limit:
                 self._end("time_limit", f"It ran for {self.plan['max_time_s']} s, its limit.", self.plan["grace_s"])
+            if self.end_at is not None and now >= self.end_at:
+                self._end("stopped", "", self.stop_grace or 0)
             if now >= next_tick:
                 next_tick = now + TICK_S
                 self._check_memory()
                 self._check_gpus()
+                if self.watcher is not None and self.watch_until is not None and now >= self.watch_until:
+                    os.kill(self.watcher, signal.SIGKILL)
             if self.kill_at is not None and now >= self.kill_at:
                 self.kill_at = now + KILL_EVERY_S
                 self._kill_tree()
@@ -232,6 +269,7 @@ class Shim:
         """SIGTERM to the whole tree, SIGKILL when the grace is over. The first cause is the one that is told."""
         if self.door is not None:
             self.door.close()
+        self.end_at = None
         kill_at = time.monotonic() + max(grace_s, 0)
         self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
         if not self.cause and self.status is None:
@@ -243,9 +281,24 @@ class Shim:
         """Obeyed once, and once more when somebody has less patience."""
         if self.over or (wish := self.task.read("stop")) is None:
             return
-        if self.stop_grace is None or wish["grace_s"] < self.stop_grace:
-            self.stop_grace = wish["grace_s"]
-            self._end("stopped", "", wish["grace_s"])
+        first, grace_s = self.stop_grace is None, wish["grace_s"]
+        if not first and grace_s >= self.stop_grace:
+            return
+        self.stop_grace = grace_s
+        rule = self.plan["checkpoint"] if first and grace_s > 0 and self.status is None and not self.cause else None
+        if rule and self._ask_for_checkpoint(rule["signal"]):
+            self.cause, self.end_at = "stopped", time.monotonic() + rule["grace_s"]
+        else:
+            self._end("stopped", "", max(grace_s, rule["grace_s"]) if rule else grace_s)
+
+    def _ask_for_checkpoint(self, number: int | None) -> bool:
+        """Whether anybody listens. Those that do not would die of most signals, so they are sent none."""
+        if number is None:
+            return False
+        listening = [process for process in self._tree() if catches(process, number)]
+        for process in listening:
+            send(process, number)
+        return bool(listening)
 
     def _check_memory(self) -> None:
         """Where the kernel ends one process of a job for want of memory, the rest is ended too: half a job is none."""
@@ -288,6 +341,34 @@ class Shim:
                 self.door.close()  # a guest keeps no job alive
             if "ready" in record:
                 self._open_door()
+                self._begin_to_look()
+
+    def _read_checkpoints(self) -> None:
+        if self.checkpoint_r is not None:
+            for record in self._lines("checkpoint", self.checkpoint_r):
+                try:
+                    self.task.write("checkpoint", record)
+                except OSError:
+                    pass  # the next one finds room, or nobody hears of it
+
+    def _begin_to_look(self) -> None:
+        if self.watcher is None:
+            return
+        names = ("mnt", "user") if self.plan["namespaces"] else ()
+        fds: list[int] = []
+        try:
+            fds += [os.open(f"/proc/{self.child}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in names]
+            socket.send_fds(self.watched, [b"g"], fds)
+        except OSError as error:
+            print(f"Its checkpoints are not seen: {error}", file=sys.stderr)
+        for fd in fds:
+            os.close(fd)
+
+    def _look_once_more(self) -> None:
+        """The job is gone, and what it wrote last may not have been seen."""
+        if self.watcher is not None:
+            self.watched.close()
+            self.watch_until = time.monotonic() + LAST_LOOK_S
 
     def _open_door(self) -> None:
         """A job without a door is still a job."""
@@ -309,16 +390,19 @@ class Shim:
                 self._read_reports()
                 self.status = status if self.status is None and not self.plan["namespaces"] else self.status
                 self._stop_helper()
+                self._look_once_more()
                 self._end("", "", self.plan["grace_s"])  # what it left behind ends with it
             elif pid == self.helper:
                 self.helper = None
+            elif pid == self.watcher:
+                self.watcher = None
             elif self.door is not None:
                 self.door.ended(pid, status)
 
     def _tree(self) -> list:
         """Every process of the job. With a namespace its first process is ours, and not counted."""
         found = descendants({os.getpid()}, everybody())
-        ours = {self.helper, self.child if self.plan["namespaces"] else None}
+        ours = {self.helper, self.watcher, self.child if self.plan["namespaces"] else None}
         return [process for process in found if process.pid not in ours]
 
     def _signal_tree(self, number: int) -> None:
@@ -379,6 +463,7 @@ class Shim:
         while self.log.fd >= 0 and self._carry_output():
             pass
         self.log.finish()
+        self._read_checkpoints()
         kind = self.plan["memory_kind"]
         if self.group is not None:
             self.peak_mib = limits.peak_mib(kind, self.group)

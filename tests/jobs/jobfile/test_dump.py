@@ -12,7 +12,7 @@ from jobs.jobfile import schema
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import parse_spec
-from jobs.jobfile.spec import JobSpec, from_json, to_json
+from jobs.jobfile.spec import Checkpoint, JobSpec, from_json, to_json
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
 tricky = st.sampled_from(
@@ -58,6 +58,13 @@ specs = st.builds(
     retry_times=st.integers(0, 5),
     retry_when=st.lists(st.sampled_from(schema.RETRY_WHEN), unique=True).map(tuple),
     preemptible=st.booleans(),
+    checkpoint=st.none()
+    | st.builds(
+        Checkpoint,
+        st.sampled_from(["ckpt", "~/runs/1", "/out/no", "1e3", "a: b"]),
+        st.sampled_from(["", *schema.CHECKPOINT_SIGNALS]),
+        st.integers(1, schema.MAX_GRACE_S),
+    ),
     labels=st.dictionaries(labels, st.just("") | names, max_size=3),
     hold=st.booleans(),
 )

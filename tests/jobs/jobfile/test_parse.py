@@ -7,7 +7,7 @@ from jobs.jobfile import schema
 from jobs.jobfile.hints import hints_for
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import READERS, ROLE_READERS, Defaults, derive_name, parse_spec
-from jobs.jobfile.spec import DEFAULT_RETRY_WHEN, JobSpec
+from jobs.jobfile.spec import DEFAULT_RETRY_WHEN, Checkpoint, JobSpec
 
 
 def errors_of(data: dict) -> list[FieldError]:
@@ -105,6 +105,28 @@ def test_retry_may_be_a_number():
     spec = parse_spec({"run": "a", "retry": 2})
     assert (spec.retry_times, spec.retry_when) == (2, DEFAULT_RETRY_WHEN)
     assert parse_spec({"run": "a", "retry": {"when": "exit_nonzero"}}).retry_when == ("exit_nonzero",)
+
+
+def test_a_checkpoint_may_be_just_its_directory():
+    assert parse_spec({"run": "a", "checkpoint": "ckpt"}).checkpoint == Checkpoint("ckpt", "", 60)
+    whole = {"dir": "/out/ckpt", "signal": "SIGUSR1", "grace": "3m"}
+    assert parse_spec({"run": "a", "checkpoint": whole}).checkpoint == Checkpoint("/out/ckpt", "SIGUSR1", 180)
+
+
+@pytest.mark.parametrize(
+    "checkpoint, answer",
+    [
+        ({"signal": "SIGUSR1"}, ("/checkpoint/dir", "required")),
+        ({"dir": "c", "signal": "SIGKILL"}, ("/checkpoint/signal", "unknown_value")),
+        ({"dir": "c", "grace": "2h"}, ("/checkpoint/grace", "too_large")),
+        ({"dir": "c", "grace": "soon"}, ("/checkpoint/grace", "bad_duration")),
+        ({"dir": "-rf"}, ("/checkpoint/dir", "bad_directory")),
+        ({"dir": "c", "every": "5m"}, ("/checkpoint/every", "unknown_key")),
+        (3, ("/checkpoint", "wrong_type")),
+    ],
+)
+def test_a_bad_checkpoint_is_answered(checkpoint, answer):
+    assert codes_of({"run": "a", "checkpoint": checkpoint}) == [answer]
 
 
 def test_a_reason_of_a_later_version_is_known():

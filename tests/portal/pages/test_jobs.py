@@ -1,5 +1,6 @@
 """The list of jobs, one job's page, and what may be done to one. eve is of another team: for her nothing is there."""
 
+import re
 from datetime import timedelta
 
 import make
@@ -9,7 +10,7 @@ from django.conf import settings as conf
 from django.db import connections
 from django.utils import timezone
 
-from jobs.models import Job
+from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from portal.pages.jobs import PAGE
 from runtimes.logs import LogStore
@@ -140,6 +141,17 @@ def test_a_row_names_a_stop_by_its_effect(cast, look):
     job, _tasks = started(cast.ada, name="llama")
     page = look(cast.ada, "/jobs/")
     assert f"Stop {job.public_id}, llama?" in page and "What it has not saved by then is lost." in page
+
+
+def test_a_stop_says_how_old_the_last_checkpoint_is(cast, look):
+    _, [task] = started(cast.ada, name="llama")
+    now = timezone.now()
+    Task.objects.filter(pk=task.pk).update(
+        started_at=now - timedelta(hours=2), checkpointed_at=now - timedelta(hours=3)
+    )
+    assert "last checkpoint" not in look(cast.ada, "/jobs/")  # what an attempt before it has left
+    Task.objects.filter(pk=task.pk).update(checkpointed_at=now - timedelta(minutes=42))
+    assert re.search(r"Its last checkpoint was 42m(\ds)? ago\.", look(cast.ada, "/jobs/"))
 
 
 # ---- one job ----

@@ -14,6 +14,7 @@ from django.db import connections
 from django.utils import timezone
 from playwright.sync_api import expect
 
+from accounts.models import User
 from scheduler.models import Lease
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -133,6 +134,22 @@ def test_the_impossible_is_put_right_by_one_click(page):
     page.get_by_role("button", name="Set gpu to 1").click()
     expect(field(page, "yaml")).to_have_value("run: python train.py\ngpu: 1\n")
     expect(page.locator("[data-preview]")).to_have_attribute("data-tone", "done")
+
+
+def take_the_card_of_train():
+    eve = User.objects.get(username="eve")
+    make.start(make.job(eve, gpu="1", pool="train", time="1h"))
+    connections.close_all()
+
+
+def test_what_would_help_comes_a_moment_later_and_is_one_click(page):
+    with ThreadPoolExecutor(1) as pool:  # Playwright's event loop runs in this thread
+        pool.submit(take_the_card_of_train).result()
+    field(page, "yaml").fill("run: x\ngpu: 1\npool: train\n")
+    expect(page.locator("[data-preview]")).to_have_attribute("data-tone", "wait")
+    page.get_by_role("button", name="Pool dev instead of train: now").click()
+    expect(field(page, "yaml")).to_have_value("pool: dev\nrun: x\ngpu: 1\n")
+    expect(page.locator("[data-preview-words]")).to_have_text("Starts now on n1 (GPU 0)")
 
 
 def test_a_file_that_cannot_be_read_waits_to_be_mended_or_written_anew(page):

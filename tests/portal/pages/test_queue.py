@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from jobs.models import Job
-from scheduler.models import Lease
+from scheduler.models import Forecast, Lease
 
 pytestmark = pytest.mark.django_db
 
@@ -120,3 +120,26 @@ def test_a_refetch_gets_the_rows_and_the_first_line_only(cast, look):
 
 def test_a_visitor_is_sent_to_sign_in(client):
     assert client.get("/queue/?pool=dev").url == "/sign-in/?next=%2Fqueue%2F%3Fpool%3Ddev"
+
+
+def test_a_range_of_starts_is_shown_to_those_who_see_the_job(cast, look):
+    job, now = wait(cast.ada, gpu="1/4", pool="dev", name="llama"), timezone.now()
+    soon = now + timedelta(hours=1)
+    Forecast.objects.create(job=job, attempt=1, made_at=now, told_at=now, p10=soon, p50=soon, p90=soon)
+    assert "About " in look(cast.ada) and "About " not in look(cast.eve)
+
+
+def test_how_well_starts_were_foretold_is_said(cast, look):
+    now = timezone.now()
+    for late in (0, 1):
+        job = make.job(cast.ada, gpu="1/4", pool="dev")
+        Forecast.objects.create(
+            job=job,
+            attempt=1,
+            made_at=now,
+            told_at=now,
+            first_p10=now,
+            first_p90=now + timedelta(minutes=5),
+            started_at=now + timedelta(hours=late),
+        )
+    assert "Of 2 starts of the last seven days 50 % lay in the range" in look(cast.ada)

@@ -201,10 +201,30 @@ def _posted(data):
 # ---- the preview ----
 
 
-def test_the_preview_says_where_and_never_when(cast, sync):
+def test_the_preview_says_where_it_starts_now(cast, sync):
     preview = sync(cast.ada, **by_form(run="x", gpu="1/4"))["preview"]
-    assert preview["words"] == "Could start in pool dev."
-    assert preview["more"] == ["GPUs free there now: 1 of 1, whole ones: 1. Jobs waiting: 0."]
+    assert (preview["tone"], preview["words"]) == ("done", "Starts now on n1 (¼ of GPU 0)")
+    assert preview["more"] == ["GPUs free there now: 1 of 1, whole ones: 1. Jobs waiting: 0."] and not preview["later"]
+
+
+def test_of_what_waits_the_preview_says_why_at_once_and_when_a_moment_later(cast, sync):
+    make.start(make.job(cast.eve, gpu="1", pool="train", time="1h"))
+    asked = by_form(run="x", gpu="1", pool="train")
+    at_once, later = (sync(cast.ada, **asked, **ahead)["preview"] for ahead in ({}, {"ahead": "1"}))
+    assert (at_once["tone"], at_once["words"], at_once["later"]) == ("wait", "Waits: #1 of 1 in train", True)
+    assert "it asks for 1" in at_once["more"][0] and at_once["fixes"] == []
+    assert later["words"].startswith("Waits: #1 of 1 in train, about ") and not later["later"]
+    assert later["fixes"] == [{"field": "pool", "value": "dev", "words": "Pool dev instead of train: now"}]
+
+
+def test_a_box_that_would_help_is_ticked_by_its_button(cast, sync):
+    cast.train.quotas.filter(team=cast.vision).update(gpu_milli_guarantee=1000)
+    fixes = sync(cast.ada, **by_form(run="x", gpu="1", pool="train"), ahead="1")["preview"]["fixes"]
+    assert ("preemptible", "on") in [(fix["field"], fix["value"]) for fix in fixes]
+
+
+def test_code_that_stands_here_is_refused_before_it_is_planned(cast, sync):
+    assert sync(cast.ada, **by_yaml("run: x\ncode: .\n"))["preview"]["tone"] == "plain"
 
 
 def test_the_preview_gives_the_pools_share_as_what_is_usual(cast, sync):
@@ -233,6 +253,14 @@ def test_a_clone_begins_with_what_the_job_said(cast, page):
     job = make.job(cast.bob, name="sweep", run="echo '<i>'", gpu="1/4", hold=True)
     text = page(cast.ada, f"?from={job.public_id}").content.decode()
     assert "name: sweep" in text and "gpu: 1/4" in text and "&lt;i&gt;" in text and "hold: true" not in text
+
+
+def test_a_copy_with_a_change_has_it_in_both_panes_and_says_so(cast, page):
+    job = make.job(cast.ada, name="sweep", gpu="1", pool="train")
+    text = page(cast.ada, f"?from={job.public_id}&pool=dev&preemptible=true&run=other").content.decode()
+    assert "name: sweep" in text and "pool: dev" in text and "preemptible: true" in text and "run: other" not in text
+    assert f"This is a copy of {job.public_id} with one change." in text
+    assert "with one change" not in page(cast.ada, f"?from={job.public_id}").content.decode()
 
 
 def test_a_strangers_job_cannot_be_cloned(cast, page):

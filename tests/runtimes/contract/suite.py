@@ -4,10 +4,11 @@ The jobs are so small that all implementations understand them: `sleep N`, `exit
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 
-from runtimes.base import Rejected
+from runtimes.base import Checkpoint, Rejected
 
 
 class RuntimeContract:
@@ -74,6 +75,26 @@ class RuntimeContract:
         view = world.until(spec.uuid, "exited")
         assert (view.cause, view.exit_code, view.started_at) == ("never_started", None, None)
         assert world.runs(spec.uuid) == 0
+
+    def test_a_stop_asks_for_a_checkpoint_first(self, world):
+        spec = world.saver(Checkpoint("ckpt", "SIGUSR1", 20), then_end=True)
+        world.runtime.stop(spec.uuid, 10, epoch=spec.epoch)
+        view = world.until(spec.uuid, "exited")
+        assert (view.cause, view.exit_code, view.signal) == ("stopped", 0, None)
+        assert view.started_at <= view.checkpointed_at <= view.ended_at
+
+    def test_who_goes_on_after_its_checkpoint_is_ended_when_its_grace_is_over(self, world):
+        spec = world.saver(Checkpoint("ckpt", "SIGUSR1", 2), then_end=False)
+        world.runtime.stop(spec.uuid, 1, epoch=spec.epoch)
+        view = world.until(spec.uuid, "exited")
+        assert (view.cause, view.signal) == ("stopped", 15)
+        assert timedelta(seconds=1) < view.ended_at - view.checkpointed_at < timedelta(seconds=10)
+
+    def test_without_patience_nobody_is_asked_for_a_checkpoint(self, world):
+        spec = world.saver(Checkpoint("ckpt", "SIGUSR1", 20), then_end=True)
+        world.runtime.stop(spec.uuid, 0, epoch=spec.epoch)
+        view = world.until(spec.uuid, "exited")
+        assert view.cause == "stopped" and view.signal and view.checkpointed_at is None
 
     def test_max_time_ends_a_task(self, world):
         spec = world.spec("sleep 60", max_time_s=1)

@@ -1,0 +1,245 @@
+"""How long a full cycle takes on real PostgreSQL: from the poke to the last commit, with 10,000 jobs that wait.
+
+bin/bench cycle [--scales 1 2 4] [--rounds 40]. At scale 1: 1,000 machines of 8 cards, full, and 10,000 jobs in the
+queue of 20 teams. Before each round one job ends and one is submitted; then the snapshot is loaded, the cycle runs, and
+what it decided and explains is committed. Also: cycles before which nothing changed. Prints p50 and p99 in
+milliseconds; exits 1 where the goal at scale 1 is missed.
+"""
+
+import argparse
+import os
+import random
+import statistics
+import sys
+import time
+import uuid
+from dataclasses import dataclass
+from itertools import cycle as forever
+from typing import Any
+
+import django
+from django.core.management import call_command
+from django.db.models.functions import Now
+
+django.setup()
+
+from accounts.models import Team, User  # noqa: E402
+from accounts.services import add_member, create_team, create_user  # noqa: E402
+from cluster.models import Gpu, Node, Pool  # noqa: E402
+from jobs.jobfile.parse import parse_spec  # noqa: E402
+from jobs.models import Job, Task  # noqa: E402
+from jobs.states import JobState, TaskState  # noqa: E402
+from jobs.submit import submit_job  # noqa: E402
+from quotas.models import Holding, Quota, UserLimit  # noqa: E402
+from scheduler import tasks  # noqa: E402
+from scheduler.commit import build_steps, run_steps  # noqa: E402
+from scheduler.core.cycle import run_cycle  # noqa: E402
+from scheduler.core.types import Placement  # noqa: E402
+from scheduler.lease import leading  # noqa: E402
+from scheduler.quiet import read_mark  # noqa: E402
+from scheduler.snapshots import World, load_world  # noqa: E402
+
+GOAL_P99_MS = 500
+NODES, WAITING, TEAMS, PEOPLE, CARDS = 1000, 10_000, 20, 10, 8
+WARM_UP = 12
+PARTS = ("load", "decide", "commit", "all")
+
+SHAPES: tuple[dict[str, Any], ...] = (
+    {"gpu": "1", "time": "2h"},
+    {"gpu": "2", "time": "8h"},
+    {"gpu": "4", "time": "12h", "preemptible": True},
+    {"gpu": "8", "time": "1d"},
+    {"gpu": "8", "nodes": 4, "time": "2d", "preemptible": True},
+    {"gpu": "8", "nodes": 16, "time": "3d"},
+    {"gpu": "1", "preemptible": True},
+    {"gpu": "2", "priority": "high", "time": "1h"},
+    {"gpu": "1", "priority": "low", "time": "4h", "cpu": "8"},
+    {"gpu": "1/4", "pool": "dev", "time": "4h"},
+    {"gpu": "10GB", "pool": "dev"},
+    {"gpu": 0, "pool": "dev", "cpu": "16", "time": "30m"},
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bin/bench cycle", description=__doc__)
+    parser.add_argument("--scales", type=float, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    call_command("migrate", verbosity=0)
+    print(f"{'scale':>6} {'nodes':>6} {'waiting':>8}  {'':9}" + "".join(f"{part:>9} p50 {'p99':>6}" for part in PARTS))
+    met = True
+    for scale in options.scales:
+        bench = Bench(scale, random.Random(options.seed))
+        bench.build()
+        changed = bench.measure(options.rounds, changing=True)
+        quiet = bench.measure(max(options.rounds // 4, 3), changing=False)
+        for name, rounds in (("changed", changed), ("nothing", quiet)):
+            bench.report(name, rounds)
+        met &= scale != 1 or p99([one[-1] for one in changed]) <= GOAL_P99_MS
+    return 0 if met else 1
+
+
+@dataclass
+class Model:
+    """A job as it was submitted once, to be copied."""
+
+    job: Job
+    tasks: list[Task]
+    people: list[User]
+
+
+class Bench:
+    def __init__(self, scale: float, dice: random.Random):
+        self.nodes, self.waiting, self.scale, self.dice = round(NODES * scale), round(WAITING * scale), scale, dice
+        self.models: list[Model] = []
+
+    def build(self) -> None:
+        """Rows as the services make them, but in bulk: a few jobs are submitted by the book and then copied."""
+        clear()
+        pools = {name: Pool.objects.get_or_create(name=name)[0] for name in ("train", "dev")}
+        Pool.objects.filter(name="dev").update(shared=True)
+        build_machines(self.nodes, pools)
+        self.models = build_models(pools, self.dice)
+        Quota.objects.filter(pool=pools["train"]).update(
+            gpu_milli_guarantee=int(1000 * CARDS * self.nodes * 0.8 * 0.6 / TEAMS)
+        )
+        while (missing := self.waiting - Job.objects.waiting().count()) > 0:
+            self.submit(missing)
+            world = load_world()
+            run_in_bulk(world, run_cycle(world.snapshot, world.policy, time.time()).starts)
+
+    def submit(self, count: int) -> None:
+        chosen = self.dice.choices(self.models, k=count)
+        owners = [self.dice.choice(model.people) for model in chosen]
+        rows = [copy_of(model.job, user=owner) for model, owner in zip(chosen, owners, strict=True)]
+        jobs = Job.objects.bulk_create(rows, batch_size=2000)
+        copies = [copy_of(task, job=job) for model, job in zip(chosen, jobs, strict=True) for task in model.tasks]
+        Task.objects.bulk_create(copies, batch_size=2000)
+
+    def change(self) -> None:
+        """One job ends, another comes."""
+        ending = self.dice.choice(Job.objects.filter(state=JobState.RUNNING).values_list("pk", flat=True))
+        Holding.objects.filter(task__in=Task.objects.filter(job=ending).values("uuid")).release()
+        Task.objects.filter(job=ending).update(state=TaskState.SUCCEEDED, ended_at=Now())
+        Job.objects.filter(pk=ending).update(state=JobState.SUCCEEDED, ended_at=Now())
+        self.submit(1)
+
+    def measure(self, rounds: int, changing: bool) -> list[tuple[float, ...]]:
+        """[round] milliseconds of each of PARTS. Before come rounds that explain everybody for the first time."""
+        measured = []
+        for number in range(-WARM_UP, rounds):
+            if changing and number >= 0:
+                self.change()
+            with leading("cycle") as epoch:
+                assert epoch is not None, "somebody else leads"
+                measured.append(one_round(epoch) if changing else one_poke(epoch))
+        return measured[WARM_UP:]
+
+    def report(self, name: str, rounds: list[tuple[float, ...]]) -> None:
+        columns = zip(*rounds, strict=True)
+        figures = "".join(f"{statistics.median(part):13.0f} {p99(part):6.0f}" for part in columns)
+        print(f"{self.scale:6} {self.nodes:6} {self.waiting:8}  {name:9}{figures:>{20 * len(PARTS)}}", flush=True)
+
+
+def one_round(epoch: int) -> tuple[float, ...]:
+    """The steps of `tasks.full_cycle`, each timed."""
+    began = time.perf_counter()
+    read_mark()
+    with tasks.without_collector():
+        world = load_world()
+        loaded = time.perf_counter()
+        plan = run_cycle(world.snapshot, world.policy, time.time())
+        decided = time.perf_counter()
+        run_steps(build_steps(plan, world), epoch)
+    ended = time.perf_counter()
+    return tuple(1000 * took for took in (loaded - began, decided - loaded, ended - decided, ended - began))
+
+
+def one_poke(epoch: int) -> tuple[float, ...]:
+    """Only the whole can be told: where nothing changed, it looks and rests."""
+    began = time.perf_counter()
+    tasks.one_cycle(epoch)
+    return (1000 * (time.perf_counter() - began),)
+
+
+def p99(values) -> float:
+    return sorted(values)[max(round(0.99 * len(values)) - 1, 0)]
+
+
+def clear() -> None:
+    for model in (Holding, Task, Job, Quota, Gpu, Node):
+        model.objects.all().delete()
+
+
+def build_machines(count: int, pools: dict[str, Pool]) -> None:
+    """Four of five for training, the fifth for development; 8 cards with all links of an HGX board."""
+    links = [["X" if a == b else "NV18" for b in range(CARDS)] for a in range(CARDS)]
+    numa = [{"id": n, "cpus": "", "memory_mib": 1 << 20, "socket": n} for n in range(2)]
+    homes = forever((pools["train"],) * 4 + (pools["dev"],))
+    nodes = Node.objects.bulk_create(
+        Node(name=f"n{n}", pool=pool, cpu_milli=192_000, memory_mib=1 << 21, numa=numa, topology={"links": links})
+        for n, pool in zip(range(count), homes, strict=False)
+    )
+    facts = {"model": "H100", "product": "NVIDIA H100 80GB HBM3", "memory_mib": 81_559, "enforcement": "simulated"}
+    Gpu.objects.bulk_create(
+        (
+            Gpu(uuid=f"GPU-{node.name}-{n}", node=node, pool=node.pool, index=n, numa=n // 4, simulated=True, **facts)
+            for node in nodes
+            for n in range(CARDS)
+        ),
+        batch_size=4000,
+    )
+
+
+def build_models(pools: dict[str, Pool], dice: random.Random) -> list[Model]:
+    UserLimit.objects.filter(user=None).update(**dict.fromkeys(UserLimit.FIELDS))
+    models = []
+    for name in (f"team{number}" for number in range(TEAMS)):
+        team = Team.objects.filter(name=name).first() or create_team(name=name)
+        Quota.objects.bulk_create(Quota(team=team, pool=pool) for pool in pools.values())
+        people = list(User.objects.filter(memberships__team=team)) or build_people(team)
+        for shape in dice.sample(SHAPES, 4):
+            spec = parse_spec({"run": "true", "team": name, "pool": "train", **shape})
+            job = submit_job(user=people[0], spec=spec, check=lambda draft: None, containers=True)
+            models.append(Model(Job.objects.get(pk=job.pk), list(job.newest_tasks), people))
+    return models
+
+
+def build_people(team: Team) -> list[User]:
+    people = [create_user(username=f"{team.name}-{number}", password=None) for number in range(PEOPLE)]
+    for person in people:
+        add_member(user=person, team=team, role="member")
+    return people
+
+
+def copy_of(row, **other):
+    """A new row like this one, with a uuid of its own."""
+    values = {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}
+    return type(row)(**{**values, "id": None, "uuid": uuid.uuid4()} | {k + "_id": v.pk for k, v in other.items()})
+
+
+def run_in_bulk(world: World, starts: list[Placement]) -> None:
+    """As if these had been started some while ago."""
+    jobs = {job.pk: job for job in Job.objects.waiting().filter(pk__in=[start.job for start in starts])}
+    rows = {(task.job_id, task.rank): task for task in Task.objects.filter(job__in=jobs)}
+    holdings = []
+    for start in starts:
+        job = jobs[start.job]
+        for place in start.tasks:
+            task = rows[job.pk, place.rank]
+            whose = {"task": task.uuid, "team_id": job.team_id, "user_id": job.user_id, "pool_id": job.pool_id}
+            whose["node_id"] = world.nodes[place.node].pk
+            holdings.append(Holding(**whose, cpu_milli=place.cpu_milli, memory_mib=place.memory_mib))
+            for card in place.cards:
+                share = {"gpu_memory_mib": card.memory_mib, "gpu_compute_percent": card.compute_percent}
+                gpu = world.gpus[card.gpu].pk
+                holdings.append(Holding(**whose, gpu_id=gpu, gpu_milli=card.milli, **share))
+    Holding.objects.bulk_create(holdings, batch_size=4000)
+    Task.objects.filter(job__in=jobs).update(state=TaskState.RUNNING, started_at=Now())
+    Job.objects.filter(pk__in=jobs).update(state=JobState.RUNNING, started_at=Now())
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    sys.exit(main())

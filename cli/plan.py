@@ -1,0 +1,28 @@
+"""What would become of a job, and what would help one that waits, as lines. The sentences are the platform's."""
+
+from collections.abc import Iterable
+
+from cli.failures import OK, USAGE, WAITS
+
+MARKS = {"starts": "●", "waits": "◐", "never": "✕"}
+EXITS = {"starts": OK, "waits": WAITS, "never": USAGE}
+
+
+def plan_lines(plan: dict) -> list[str]:
+    """The answer, and below it why it waits and what would help, or the nearest that could run."""
+    refusal = plan["refusal"] or {"hints": []}
+    return [
+        f"{MARKS.get(plan['outcome'], '?')} {plan['text']}",
+        *_listed("why", (f"{reason['code']}  {reason['text']}" for reason in plan["reasons"])),
+        *lever_lines(plan),
+        *_listed("try", (f"{hint['pointer'].lstrip('/')}: {hint['value']}" for hint in refusal["hints"])),
+    ]
+
+
+def lever_lines(answer: dict) -> list[str]:
+    """The changes that would help, each with its start."""
+    return _listed("sooner", (f"{lever['text']}: {lever['start_text']}" for lever in answer["levers"]))
+
+
+def _listed(title: str, lines: Iterable[str]) -> list[str]:
+    return [f"  {'' if number else title:<7} {line}" for number, line in enumerate(lines)]

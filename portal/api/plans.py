@@ -1,0 +1,157 @@
+"""What would become of a job that is not submitted, and what would help one that waits. Nothing here is stored."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.permissions import require
+from jobs.jobfile.load import load_jobfile, load_json
+from jobs.jobfile.parse import parse_spec
+from jobs.states import JobState
+from portal.api.bodies import JSON, MAX_JSON, MAX_YAML, YAML, media_type, read_body
+from portal.api.fields import Reason, one_of, show_reasons
+from portal.api.job_shapes import StartRange, show_start
+from portal.api.jobs import find_job
+from portal.api.problems import problem
+from portal.api.schema import Problem
+from portal.api.view import ApiView
+from portal.plan_words import change_words, plan_words, sooner_words
+from scheduler.preview import Outlook, PlanAnswer, Seat, Sooner, look_ahead, plan_job
+
+VALUES: dict[str, Callable[[str], object]] = {"nodes": int, "preemptible": "true".__eq__}
+"""How a value stands in the job file, where it is no text."""
+
+
+@extend_schema_field(one_of(("starts", "waits", "never")))
+class Outcome(serializers.CharField):
+    pass
+
+
+class Place(serializers.Serializer):
+    """Where a task would go. gpus: indices of its cards on the node; gpu_milli: thousandths that it holds of each."""
+
+    node = serializers.CharField()
+    gpus = serializers.ListField(child=serializers.IntegerField())
+    gpu_milli = serializers.IntegerField()
+
+
+class Lever(serializers.Serializer):
+    """A change of one field of the job file that helps a new job in this one's place.
+
+    value: what to set; was: what it is, null where nothing is said. now: it starts in the next pass. text, start_text:
+    the change and the start in words.
+    """
+
+    field = serializers.CharField()
+    value = serializers.JSONField()
+    was = serializers.JSONField(allow_null=True)
+    text = serializers.CharField()
+    now = serializers.BooleanField()
+    start = StartRange(allow_null=True)
+    start_text = serializers.CharField(allow_blank=True)
+
+
+class LeversAnswer(serializers.Serializer):
+    """start: of the job as it is, null where nobody can say. levers: the soonest start first. whole: all were tried;
+    else the time for it was over before.
+    """
+
+    start = StartRange(allow_null=True)
+    levers = Lever(many=True)
+    whole = serializers.BooleanField()
+
+
+class PlanShape(LeversAnswer):
+    """outcome: it starts in the next pass (places), waits (position of `of`, reasons, start, levers), or can never run
+    (refusal, as a submit is refused). text: the same in words. pool: where it goes, null where it can never run.
+    """
+
+    outcome = Outcome()
+    text = serializers.CharField()
+    pool = serializers.CharField(allow_null=True)
+    places = Place(many=True)
+    position = serializers.IntegerField(allow_null=True)
+    of = serializers.IntegerField(allow_null=True)
+    reasons = Reason(many=True)
+    refusal = Problem(allow_null=True)
+
+
+class JobsPlan(ApiView):
+    scopes = {"POST": ("jobs:read",)}
+    operations = {"POST": "plan_job"}
+    rates = {"POST": ("plans",)}
+
+    @extend_schema(
+        request={JSON: OpenApiTypes.OBJECT, YAML[0]: OpenApiTypes.STR, YAML[1]: OpenApiTypes.STR},
+        responses=PlanShape,
+    )
+    def post(self, request: Request) -> Response:
+        """What a submit of this job file would bring, without one. `code: .` stands for code that is not sent yet."""
+        kind = media_type(request, JSON, *YAML)
+        body = read_body(request, MAX_JSON if kind == JSON else MAX_YAML)
+        spec = parse_spec(load_json(body) if kind == JSON else load_jobfile(body))
+        to_come = spec.code == "."
+        answer = plan_job(request.user, replace(spec, code=None) if to_come else spec)
+        return Response(show_plan(answer, request))
+
+
+class JobLevers(ApiView):
+    scopes = {"GET": ("jobs:read",)}
+    operations = {"GET": "get_levers"}
+    rates = {"GET": ("plans",)}
+
+    @extend_schema(responses=LeversAnswer)
+    def get(self, request: Request, job_id: str) -> Response:
+        """When one's own waiting job will start, and what would help. Worked out anew for each call."""
+        job = find_job(request, job_id)
+        require(request.user, "job.levers", job.team, job.user_id)
+        return Response(show_outlook(look_ahead(job) if job.state == JobState.QUEUED else Outlook()))
+
+
+def show_plan(answer: PlanAnswer, request: Request) -> dict[str, Any]:
+    """The shape of PlanShape."""
+    position, of = answer.place or (None, None)
+    return {
+        "outcome": answer.outcome,
+        "text": plan_words(answer),
+        "pool": answer.draft.pool.name if answer.draft else None,
+        "places": [show_seat(seat) for seat in answer.seats],
+        "position": position,
+        "of": of,
+        "reasons": show_reasons(answer.reasons),
+        "refusal": problem(answer.never, request) if answer.never else None,
+        **show_outlook(answer.outlook),
+    }
+
+
+def show_outlook(outlook: Outlook) -> dict[str, Any]:
+    """The shape of LeversAnswer."""
+    return {
+        "start": show_start(outlook.start),
+        "levers": [show_lever(one) for one in outlook.sooner],
+        "whole": outlook.whole,
+    }
+
+
+def show_lever(sooner: Sooner) -> dict[str, Any]:
+    change = sooner.change
+    read = VALUES.get(change.field, str)
+    return {
+        "field": change.field,
+        "value": read(change.value),
+        "was": read(change.was) if change.was else None,
+        "text": change_words(sooner),
+        "now": sooner.now,
+        "start": show_start(sooner.start),
+        "start_text": sooner_words(sooner),
+    }
+
+
+def show_seat(seat: Seat) -> dict[str, Any]:
+    return {"node": seat.node, "gpus": list(seat.gpus), "gpu_milli": seat.milli}

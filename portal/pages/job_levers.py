@@ -1,0 +1,57 @@
+"""What would let a waiting job start sooner, for its owner: worked out when the page asks for it, not before."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from urllib.parse import urlencode
+
+from django.urls import reverse
+from django.utils import timezone
+
+from portal.pages.job_view import JobView
+from portal.plan_words import change_words, sooner_words
+from scheduler.preview import Outlook, Sooner, look_ahead
+
+
+@dataclass(frozen=True)
+class LeverRow:
+    """words: what would be another. starts: when it would start. address: of the form, filled in with the change."""
+
+    words: str
+    starts: str
+    now: bool
+    address: str
+
+
+class JobLevers:
+    """offered: this reader may ask for them."""
+
+    def __init__(self, view: JobView):
+        self.view = view
+
+    @property
+    def offered(self) -> bool:
+        job = self.view.job
+        return self.view.is_waiting and job.held_at is None and self.view.reach.may("job.levers", job)
+
+    @cached_property
+    def rows(self) -> list[LeverRow]:
+        return [lever_row(one, self.view.id) for one in self._outlook.sooner]
+
+    @cached_property
+    def as_of(self) -> datetime:
+        return timezone.now()
+
+    @property
+    def whole(self) -> bool:
+        return self._outlook.whole
+
+    @cached_property
+    def _outlook(self) -> Outlook:
+        return look_ahead(self.view.job) if self.offered else Outlook()
+
+
+def lever_row(sooner: Sooner, job_id: str) -> LeverRow:
+    change = sooner.change
+    address = f"{reverse('job_new')}?{urlencode({'from': job_id, change.field: change.value})}"
+    return LeverRow(change_words(sooner), sooner_words(sooner), sooner.now, address)

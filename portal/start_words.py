@@ -1,0 +1,43 @@
+"""When a job will start, in words: a range, because nobody knows how long those before it really run."""
+
+from datetime import datetime, timedelta
+
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.translation import gettext as _
+
+from scheduler.forecast import Told
+
+SAME = timedelta(minutes=1)
+"""Ends of a range that lie as close as this are one time."""
+SOON = timedelta(seconds=30)
+
+
+def start_words(told: Told | None, now: datetime | None = None) -> str:
+    """Such as "14:10 to 15:30, likely 14:25", "about 14:25", "not before 14:10"; "" where nothing is known."""
+    now = now or timezone.now()
+    if told is None or told.p10 is None:
+        return ""
+    if told.p50 is None:
+        return _("not before %(first)s") % {"first": _clock(told.p10, now)}
+    if told.p90 is None:
+        return _("%(first)s or later, likely %(likely)s") % {
+            "first": _clock(told.p10, now),
+            "likely": _clock(told.p50, now),
+        }
+    if told.p90 - now < SOON:
+        return _("within moments")
+    if told.p90 - told.p10 < SAME:
+        return _("about %(likely)s") % {"likely": _clock(told.p50, now)}
+    return _("%(first)s to %(last)s, likely %(likely)s") % {
+        "first": _clock(max(told.p10, now), now),
+        "last": _clock(told.p90, now),
+        "likely": _clock(max(told.p50, now), now),
+    }
+
+
+def _clock(moment: datetime, now: datetime) -> str:
+    """The time of day, with the day where it is not today."""
+    local = timezone.localtime(moment)
+    same_day = local.date() == timezone.localtime(now).date()
+    return date_format(local, "H:i") if same_day else date_format(local, "D H:i")

@@ -1,0 +1,89 @@
+"""What a person could change in a job so that it starts sooner: each change of one field of its file, as a new spec."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from common.errors import InvalidInput
+from common.resources import MAX_GPU_PART, MIN_GPU_MEMORY_GB, GpuAsk, duration_text, matches_model, parse_gpu
+from jobs.jobfile.spec import JobSpec
+from scheduler.snapshots import Kind
+
+MOST_HALVES = 3
+MOST_MODELS = 3
+
+
+@dataclass(frozen=True)
+class Change:
+    """One field of the job file. value, was: as the file writes it, "" where it says nothing; spec: with the change."""
+
+    field: str
+    value: str
+    was: str
+    spec: JobSpec
+
+
+def families_of(
+    spec: JobSpec, *, pool: str, pools: Iterable[str], kinds: Iterable[Kind], may_borrow: bool
+) -> list[list[Change]]:
+    """Changes of the same kind stand together, the mildest first.
+
+    pool: where it would go. pools: where its team has a quota. kinds: the cards there are. may_borrow: it waits because
+    it could not be stopped for the owners of what it would borrow.
+    """
+    families = [
+        [Change("preemptible", "true", "false", replace(spec, preemptible=True))] if may_borrow else [],
+        [Change("nodes", str(n), str(spec.nodes), replace(spec, nodes=n)) for n in _halves(spec.nodes)],
+        [_gpu_change(spec, ask) for ask in _less(spec.gpu)],
+        *([_gpu_change(spec, ask)] for ask in _other_models(spec.gpu, kinds)),
+        *([Change("pool", other, pool, replace(spec, pool=other))] for other in pools if other != pool),
+    ]
+    if spec.priority in ("low", "normal"):
+        families.append([Change("priority", "high", spec.priority, replace(spec, priority="high"))])
+    return [family for family in families if family]
+
+
+def time_change(spec: JobSpec, time_s: float) -> Change:
+    """It says that it is over after so long."""
+    said = spec.time_s or spec.max_time_s
+    was = duration_text(said) if said else ""
+    return Change("time", duration_text(int(time_s)), was, replace(spec, time_s=int(time_s)))
+
+
+def _gpu_change(spec: JobSpec, ask: GpuAsk) -> Change:
+    return Change("gpu", ask.text, spec.gpu.text, replace(spec, gpu=ask))
+
+
+def _halves(count: int) -> list[int]:
+    """8: 4, 2, 1."""
+    return [count >> step for step in range(1, MOST_HALVES + 1) if count >> step]
+
+
+def _less(ask: GpuAsk) -> list[GpuAsk]:
+    """Fewer cards, or a smaller slice: 4 cards are 2 and 1; one card is 1/2 and 1/4; 10GB is 5GB and 2.5GB."""
+    if ask.memory_gb is not None:
+        parts = [(ask.memory_gb / 2**step).quantize(Decimal("0.001")) for step in (1, 2)]
+        return [_parsed(replace(ask, memory_gb=part)) for part in parts if part >= MIN_GPU_MEMORY_GB]
+    if ask.count == 1:
+        a, b = ask.part or (1, 1)
+        return [_parsed(replace(ask, part=(a, b * n))) for n in (2, 4) if a * MAX_GPU_PART >= b * n]
+    return [replace(ask, count=count) for count in _halves(ask.count)]
+
+
+def _other_models(ask: GpuAsk, kinds: Iterable[Kind]) -> Iterator[GpuAsk]:
+    """The models asked for, and one more: the first wish stays the first."""
+    others: dict[str, None] = {}
+    if ask.models:
+        for kind in kinds:
+            if not any(matches_model(model, kind.model, kind.product) for model in ask.models):
+                others[kind.model] = None
+    for model in list(others)[:MOST_MODELS]:
+        try:
+            yield _parsed(replace(ask, models=(*ask.models, model)))
+        except InvalidInput:  # a name that no job file can write, or one model too many
+            continue
+
+
+def _parsed(ask: GpuAsk) -> GpuAsk:
+    """In lowest terms, as the reader of job files gives it."""
+    return parse_gpu(ask.text)

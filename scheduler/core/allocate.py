@@ -1,0 +1,122 @@
+"""Go through the waiting jobs in order and start what fits and delays nobody who comes before it.
+
+Two passes: first the jobs that stay within what their team is guaranteed, then the rest, up to the limits; in each by
+`order.in_order`, which looks at who holds least while the cycle hands out. What a job means for those behind it:
+
+* Refused by its own limits or wishes (team, user, jobs at once, held, start later), or because it could not be stopped
+  for the owners of what it would borrow: it holds up nobody.
+* Impossible even on an empty cluster: it holds up nobody.
+* Waiting for capacity: it stands in line, and the first of each line keep a place in time (`Policy.reservations`). A
+  job behind them starts now where it fits in every moment of its own time: EASY backfilling (Lifka 1995; Mu'alem and
+  Feitelson 2001) with several reservations. Without `time` it may run for ever, so it takes what no reservation needs.
+"""
+
+from collections import Counter, defaultdict
+from math import isfinite
+
+from scheduler.core.context import Cycle, Shape
+from scheduler.core.explain import explain_shortfall
+from scheduler.core.order import in_order
+from scheduler.core.place import place
+from scheduler.core.quota import wish_refusals
+from scheduler.core.types import Placement, Refusal, Waiting
+
+
+def allocate(cycle: Cycle) -> list[Waiting]:
+    """Start what can start without disturbing anybody. Returns the jobs that wait for capacity, first in line first."""
+    lines = Lines(len(cycle.snapshot.kind_names))
+    waiting: list[Waiting] = []
+    owners = [job for job in cycle.snapshot.waiting if cycle.within_guarantee(job)]
+    borrowers = [job for job in cycle.snapshot.waiting if not cycle.within_guarantee(job)]
+    for job in in_order(cycle.snapshot, owners, cycle.policy, cycle.now):
+        if not cycle.within_guarantee(job):  # those before it have used it up
+            borrowers.append(job)
+        elif not _settled(cycle, lines, job, cycle.shape(job), []):
+            waiting.append(job)
+    for job in in_order(cycle.snapshot, borrowers, cycle.policy, cycle.now):
+        shape = cycle.shape(job)
+        if not _settled(cycle, lines, job, shape, cycle.borrowing.refusals(job, shape.demand)):
+            waiting.append(job)
+    return waiting
+
+
+class Lines:
+    """How many wait for what. A claim is a bit mask over kinds of cards, with one bit for work without cards."""
+
+    def __init__(self, kinds: int):
+        self._cpu = 1 << kinds
+        self._claims: defaultdict[int, Counter[int]] = defaultdict(Counter)
+
+    def ahead(self, pool: int, kinds: tuple[int, ...]) -> int:
+        """How many jobs ahead wait for something that these roles could use."""
+        claim = self._claim(kinds)
+        return sum(count for other, count in self._claims[pool].items() if other & claim)
+
+    def join(self, pool: int, kinds: tuple[int, ...]) -> int:
+        """How many were there who wait for the same."""
+        claims, claim = self._claims[pool], self._claim(kinds)
+        claims[claim] += 1
+        return claims[claim] - 1
+
+    def _claim(self, kinds: tuple[int, ...]) -> int:
+        claim = 0
+        for mask in kinds:
+            claim |= mask or self._cpu
+        return claim
+
+
+def _settled(cycle: Cycle, lines: Lines, job: Waiting, shape: Shape, borrow_refusals: list[Refusal]) -> bool:
+    """Start the job, or put it aside where something of its own keeps it from starting; false where it is in line."""
+    refusals = wish_refusals(job, cycle.now) + cycle.limits(job) + borrow_refusals
+    if refusals:
+        cycle.put_aside(job, refusals)
+        return True
+    if placement := _place(cycle, job, shape):
+        cycle.start(placement, job)
+        return True
+    if never := cycle.impossible(job):
+        cycle.put_aside(job, list(never))
+        return True
+    _stand_in_line(cycle, lines, job, shape)
+    return False
+
+
+def _stand_in_line(cycle: Cycle, lines: Lines, job: Waiting, shape: Shape) -> None:
+    kinds = shape.demand.affordable(cycle.spare_milli(job))
+    ahead = lines.ahead(job.pool, kinds)
+    cycle.plan.refusals[job.job] = ([Refusal("ahead_in_queue", {"n": ahead})] if ahead else []) + shape.blocked_by
+    if lines.join(job.pool, kinds) < cycle.policy.of(job.pool).reservations:
+        reservation = cycle.future.reserve(job, shape.demand)
+        if reservation and isfinite(reservation.at):
+            cycle.plan.reserved_at[job.job] = reservation.at
+
+
+def _place(cycle: Cycle, job: Waiting, shape: Shape) -> Placement | None:
+    """Take a place where the job is in nobody's way, or remember for jobs of its shape that there is none."""
+    ends_at = cycle.now + job.time_s
+    if shape.blocked_from is not None and ends_at >= shape.blocked_from:
+        return None
+    spare = cycle.spare_milli(job)
+    kinds = shape.demand.affordable(spare)
+    view = cycle.future.view(ends_at)
+    result = place(view.snapshot, view.table, job, shape.demand, kinds, spare)
+    if isinstance(result, Placement):
+        if view is not cycle.present:
+            cycle.snapshot.take(result, job)
+        return result
+    if kinds == shape.demand.kinds:
+        shape.blocked_from = ends_at
+    if view is not cycle.present:
+        result = place(cycle.snapshot, cycle.present.table, job, shape.demand, kinds, spare)
+    if isinstance(result, Placement):
+        cycle.snapshot.give_back(result, job)
+        shape.blocked_by = _kept_for_others(cycle)
+    else:
+        shape.blocked_by = explain_shortfall(cycle.snapshot, job, result)
+    return None
+
+
+def _kept_for_others(cycle: Cycle) -> list[Refusal]:
+    """There is room, but somebody needs it before the job would end. When, where anybody can say."""
+    at = cycle.future.reservations[0].at
+    return [Refusal("reserved_for_larger", {"at": at} if isfinite(at) else {})]

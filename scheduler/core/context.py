@@ -1,0 +1,127 @@
+"""What the phases of one cycle share: the snapshot that they change, the plan, and what was worked out once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from scheduler.core.demand import Demand, build_demand
+from scheduler.core.future import Future, View
+from scheduler.core.possible import impossible
+from scheduler.core.quota import Borrowing, limit_refusals, spare_milli, within_guarantee
+from scheduler.core.snapshot import Snapshot
+from scheduler.core.table import Table
+from scheduler.core.types import Placement, Plan, Policy, Refusal, Role, Waiting
+
+
+@dataclass
+class Shape:
+    """What jobs that ask alike have in common in one cycle.
+
+    never: why such a job could never run. blocked_from: one that would end then or later found no place, and nothing
+    becomes free in a cycle. blocked_by: why it found none.
+    """
+
+    demand: Demand
+    never: list[Refusal] | None = None
+    blocked_from: float | None = None
+    blocked_by: list[Refusal] = field(default_factory=list)
+
+
+class Cycle:
+    def __init__(self, snapshot: Snapshot, policy: Policy, now: float):
+        self.snapshot = snapshot
+        self.policy = policy
+        self.now = now
+        self.plan = Plan()
+        self.present = View(snapshot, Table(snapshot, policy))
+        self.borrowing = Borrowing(snapshot)
+        self.future = Future(self.present, policy, now)
+        self.aside: list[Waiting] = []
+        """Jobs that wait for something other than capacity."""
+        self.leaving = {job.job for job in snapshot.running if job.leaving}
+        self.served: set[int] = set()
+        """Jobs for which room is being made."""
+        self._empty: tuple[Snapshot, Table] | None = None
+        self._shapes: dict[tuple[tuple[Role, ...], int, bool], Shape] = {}
+        self._shape_of: dict[int, Shape] = {}
+        self._answers: dict[tuple, Any] = {}
+        self._answered_at = -1
+
+    @cached_property
+    def after(self) -> Snapshot:
+        """The cluster as it will be when those that are leaving are gone, for those that wait for it."""
+        world = self.snapshot.copy()
+        for job in self.snapshot.running:
+            if job.leaving:
+                world.leave(job)
+        return world
+
+    @cached_property
+    def strangers(self) -> dict[int, int]:
+        """{running job: pool} of those that stand on cards of a pool that does not lend them to theirs any more."""
+        pool, lent = self.snapshot.gpu_pool, self.snapshot.gpu_lent
+        return {
+            job.job: int(pool[card.gpu])
+            for job in self.snapshot.running
+            for task in job.tasks
+            for card in task.cards
+            if pool[card.gpu] != job.pool and lent[card.gpu] != job.pool
+        }
+
+    def shape(self, job: Waiting) -> Shape:
+        shape = self._shape_of.get(job.job)
+        if shape is None:
+            shape = self._shapes.get((job.gang, job.pool, job.lent))
+            if shape is None:
+                shape = Shape(build_demand(self.snapshot, job.gang, job.pool))
+                self._shapes[job.gang, job.pool, job.lent] = shape
+            self._shape_of[job.job] = shape
+        return shape
+
+    def limits(self, job: Waiting) -> list[Refusal]:
+        """Which limits of its team and user keep the job from starting."""
+        shape = self.shape(job)
+        return self._until_change(
+            (limit_refusals, job.team, job.user, id(shape)), lambda: limit_refusals(self.snapshot, job, shape.demand)
+        )
+
+    def within_guarantee(self, job: Waiting) -> bool:
+        shape = self.shape(job)
+        return self._until_change(
+            (within_guarantee, job.team, id(shape)), lambda: within_guarantee(self.snapshot, job, shape.demand)
+        )
+
+    def spare_milli(self, job: Waiting) -> int:
+        shape = self.shape(job)
+        return self._until_change(
+            (spare_milli, job.team, job.user, id(shape)), lambda: spare_milli(self.snapshot, job, shape.demand)
+        )
+
+    def impossible(self, job: Waiting) -> list[Refusal]:
+        """Why a job of this shape could never run, however empty the cluster; asked once for each shape."""
+        shape = self.shape(job)
+        if shape.never is None:
+            if self._empty is None:
+                empty = self.snapshot.emptied()
+                self._empty = empty, Table(empty, self.policy)
+            shape.never = impossible(*self._empty, job, shape.demand)
+        return shape.never
+
+    def start(self, placement: Placement, job: Waiting) -> None:
+        """The job's place has been taken from the snapshot."""
+        self.plan.starts.append(placement)
+        self.plan.refusals.pop(job.job, None)
+        self.future.started(placement, job)
+
+    def _until_change(self, question: tuple, ask: Callable[[], Any]) -> Any:
+        """The answer that was found before, where nobody has taken or given back anything since."""
+        if self._answered_at != self.snapshot.version:
+            self._answered_at, self._answers = self.snapshot.version, {}
+        if question not in self._answers:
+            self._answers[question] = ask()
+        return self._answers[question]
+
+    def put_aside(self, job: Waiting, refusals: list[Refusal]) -> None:
+        self.plan.refusals[job.job] = refusals
+        self.aside.append(job)

@@ -1,0 +1,110 @@
+"""When each waiting job will start: the same scheduler played into many possible futures.
+
+Nobody knows how long jobs really run. What is known is how long those of the past ran for each second that they had
+said, and how long those ran that had said nothing. Each future draws from both, and lets the queue pass without new
+arrivals. The share of true starts inside the ranges is measured by whoever keeps the forecasts.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf, isfinite
+from random import Random
+
+import numpy as np
+
+from scheduler.core.play import Play
+from scheduler.core.snapshot import Snapshot
+from scheduler.core.types import Policy, Running, Waiting
+
+FUTURES = 20
+MOST_MOMENTS = 200
+"""So far each future is played: what starts later is told as later than that."""
+TRIES = 20
+
+
+@dataclass(frozen=True)
+class RunTimes:
+    """How long jobs ran. ratios: of what they had said (1.0: just as long); seconds: of those that said nothing."""
+
+    ratios: tuple[float, ...] = (1.0,)
+    seconds: tuple[float, ...] = ()
+
+    def draw(self, dice: Random, time_s: float, elapsed_s: float = 0.0) -> float:
+        """How long a job runs in all that has run for `elapsed_s` already; `inf` where nothing is known."""
+        for _ in range(TRIES):
+            drawn = self._draw(dice, time_s)
+            if drawn > elapsed_s:
+                return drawn
+        return elapsed_s * (1 + dice.random()) + 1.0  # it has outlived all that was ever seen
+
+    def _draw(self, dice: Random, time_s: float) -> float:
+        if isfinite(time_s):
+            return max(time_s * dice.choice(self.ratios), 1.0) if self.ratios else time_s
+        return max(dice.choice(self.seconds), 1.0) if self.seconds else inf
+
+
+@dataclass(frozen=True)
+class Range:
+    """When a job starts, in seconds of the clock: one future in ten is earlier than p10, one in ten later than p90.
+
+    `inf`: not within what was looked at.
+    """
+
+    p10: float
+    p50: float
+    p90: float
+
+
+def forecast(
+    snapshot: Snapshot, policy: Policy, now: float, run_times: RunTimes, *, futures: int = FUTURES, seed: int = 0
+) -> dict[int, Range]:
+    """{waiting job: when it starts}. Same input, same forecast."""
+    numbers = range(seed * futures, (seed + 1) * futures)
+    return build_ranges(snapshot, [play_future(snapshot, policy, now, run_times, number) for number in numbers])
+
+
+def play_future(snapshot: Snapshot, policy: Policy, now: float, run_times: RunTimes, number: int) -> dict[int, float]:
+    """{job: when it starts} in one future; each number is another. Jobs that do not start in it are not in it."""
+    seen: dict[int, float] = {}
+    for job, at in starts_in(snapshot, policy, now, run_times, number):
+        seen.setdefault(job, at)
+    return seen
+
+
+def starts_in(
+    snapshot: Snapshot, policy: Policy, now: float, run_times: RunTimes, number: int
+) -> Iterator[tuple[int, float]]:
+    """(job, when it starts) in one future, in the order of time; who is stopped meanwhile starts once more.
+
+    How long a job runs in a future depends on the two alone: with another queue it runs just as long, so that two
+    queues can be compared by a few futures.
+    """
+    dice = Random(number)  # noqa: S311 (a future is no secret)
+    ends = {job.job: _end(job, now, run_times, dice) for job in snapshot.running}
+    known = {job: at for job, at in ends.items() if isfinite(at)}
+    play = Play(snapshot, policy, now, lambda job: run_times.draw(_dice_of(job, number), job.time_s), ends=known)
+    for count, moment in enumerate(play.moments()):
+        for start in moment.plan.starts:
+            yield start.job, moment.at
+        if not play.waiting or count == MOST_MOMENTS:
+            break
+
+
+def build_ranges(snapshot: Snapshot, futures: list[dict[int, float]]) -> dict[int, Range]:
+    """{waiting job: its range over these futures}."""
+    return {job.job: build_range([seen.get(job.job, inf) for seen in futures]) for job in snapshot.waiting}
+
+
+def build_range(times: list[float]) -> Range:
+    """Of whole draws, never between two: half of infinity is no time."""
+    return Range(*(float(value) for value in np.quantile(times, (0.1, 0.5, 0.9), method="inverted_cdf")))
+
+
+def _dice_of(job: Waiting, number: int) -> Random:
+    return Random((number << 64) + job.job)  # noqa: S311
+
+
+def _end(job: Running, now: float, run_times: RunTimes, dice: Random) -> float:
+    if job.leaving:
+        return job.ends_at
+    return job.started_at + run_times.draw(dice, job.time_s, max(now - job.started_at, 0.0))

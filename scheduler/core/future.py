@@ -1,0 +1,216 @@
+"""What will be free, and when: the expected ends of what runs, and the places in time kept for the first in line.
+
+A reservation is a time and a placement. Between now and then things only end; what is free falls only where a
+reservation begins. So a job that is to run beyond reservations fits where it fits now and at the beginning of each.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import inf, isfinite
+
+import numpy as np
+
+from scheduler.core.demand import Demand
+from scheduler.core.place import ANY_QUOTA, Shortfall, place
+from scheduler.core.snapshot import Snapshot
+from scheduler.core.table import Table
+from scheduler.core.types import CardShare, Closing, Placement, Policy, TaskPlace, Waiting
+
+NOBODY = -1
+"""The job of a reservation that keeps cards closed."""
+FREE = ("gpu_free_mib", "gpu_free_percent", "node_cpu_free", "node_memory_free")
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """at: when it begins, as far as those who run keep to their times. ends_at: `inf` where its job does not say."""
+
+    job: int
+    at: float
+    ends_at: float
+    placement: Placement
+
+
+@dataclass(frozen=True)
+class View:
+    """A world that a job may be placed in, and the table that belongs to it."""
+
+    snapshot: Snapshot
+    table: Table
+
+
+def expected_end(started_at: float, time_s: float, now: float) -> float:
+    """When a job that says it takes `time_s` ends. One that is over its time is taken to run as long again: of a run
+    that has outlived its estimate nothing is known but that it is long.
+    """
+    if not isfinite(time_s):
+        return inf
+    elapsed = max(now - started_at, 0.0)
+    return started_at + time_s if elapsed < time_s else now + max(elapsed, 1.0)
+
+
+class Future:
+    """The cluster of one cycle over time. Follows `snapshot` through `started`."""
+
+    def __init__(self, present: View, policy: Policy, now: float):
+        self._snapshot = snapshot = present.snapshot
+        self._policy = policy
+        self._now = now
+        self._ends = _Ends((job.ends_at, job.tasks) for job in snapshot.running)
+        self.reservations: list[Reservation] = []
+        """In the order in which they begin."""
+        self._at: list[Snapshot] = []
+        """[reservation] the cluster when it begins, with all that is reserved by then taken."""
+        self._present = present
+        self._views: dict[int, View] = {}
+        for closing in sorted(snapshot.closings, key=lambda closing: closing.at):
+            self._close(closing)
+
+    def view(self, ends_at: float) -> View:
+        """Where a job that starts now and ends then delays nobody: the present, where no reservation is in its way."""
+        until = sum(_reaches(ends_at, reservation) for reservation in self.reservations)
+        if not until:
+            return self._present
+        if until not in self._views:
+            snapshot = self._snapshot.copy()
+            self._views[until] = View(snapshot, Table(snapshot, self._policy))
+            self._narrow(until, snapshot.nodes)
+        return self._views[until]
+
+    def reserve(self, job: Waiting, demand: Demand) -> Reservation | None:
+        """Keep the earliest time and place for the job; None where it would not even fit if nobody held anything.
+
+        Earlier reservations keep their places from now until they end. Where the job cannot start before somebody ends
+        of whom nobody knows when, its time is `inf`: then only jobs that say how long they take may use its place.
+        """
+        found = self._earliest(job, demand)
+        if found is None:
+            return None
+        at, placement = found
+        reservation = Reservation(job.job, at, at + job.time_s, placement)
+        place_in_line = sum(other.at <= at for other in self.reservations)
+        for other, snapshot in zip(self.reservations[place_in_line:], self._at[place_in_line:], strict=True):
+            if _reaches(reservation.ends_at, other):
+                _take(snapshot, placement.tasks)
+        self.reservations.insert(place_in_line, reservation)
+        self._at.insert(place_in_line, self._when(at, [r for r in self.reservations if r.at <= at]))
+        self._views.clear()
+        return reservation
+
+    def closed(self, ends_at: float) -> list[TaskPlace]:
+        """The cards that a job which starts now and ends then cannot use, because they close before."""
+        closings = (closing for closing in self.reservations if closing.job == NOBODY and _reaches(ends_at, closing))
+        return [task for closing in closings for task in closing.placement.tasks]
+
+    def started(self, placement: Placement, job: Waiting) -> None:
+        """The job has been taken from the snapshot: it runs from now for as long as it says."""
+        ends_at = self._now + job.time_s
+        self._ends.add(ends_at, placement.tasks)
+        for reservation, snapshot in zip(self.reservations, self._at, strict=True):
+            if _reaches(ends_at, reservation):
+                _take(snapshot, placement.tasks)
+        touched = np.array(sorted({task.node for task in placement.tasks}), dtype=np.int64)
+        for until in self._views:
+            self._narrow(until, touched)
+
+    def _close(self, closing: Closing) -> None:
+        """As if somebody had reserved these cards, whole, for that time."""
+        placement = Placement(NOBODY, tuple(_whole(self._snapshot, gpu) for gpu in closing.gpus))
+        self.reservations.append(Reservation(NOBODY, closing.at, closing.ends_at, placement))
+        self._at.append(self._when(closing.at, self.reservations))
+
+    def _earliest(self, job: Waiting, demand: Demand) -> tuple[float, Placement] | None:
+        """Later is never worse, for reserved places are taken out from the start: so halve the times."""
+        times = sorted({*self._ends.times(), *(r.ends_at for r in self.reservations), inf})
+        low, high, best = 0, len(times), None
+        while low < high:
+            middle = (low + high) // 2
+            placement = self._fits_at(times[middle], job, demand)
+            if placement is None:
+                low = middle + 1
+            else:
+                high, best = middle, (max(times[middle], self._now), placement)
+        return best
+
+    def _fits_at(self, at: float, job: Waiting, demand: Demand) -> Placement | None:
+        """Only in its own pool: a window may have closed by then."""
+        world = self._when(at, self.reservations)
+        result = place(world, Table(world, self._policy), replace(job, lent=False), demand, demand.kinds, ANY_QUOTA)
+        return None if isinstance(result, Shortfall) else result
+
+    def _when(self, at: float, reserved: Iterable[Reservation]) -> Snapshot:
+        """The cluster at a time, with what of these reservations has not ended by then taken."""
+        if at == inf:
+            world = self._snapshot.emptied()
+            world.gpu_open, world.node_open = self._snapshot.gpu_open, self._snapshot.node_open
+        else:
+            world = self._snapshot.copy()
+            self._ends.give_back(world, at)
+        for reservation in reserved:
+            if reservation.ends_at > at or at == inf == reservation.ends_at:
+                _take(world, reservation.placement.tasks)
+        return world
+
+    def _narrow(self, until: int, nodes: np.ndarray) -> None:
+        """On these nodes let the view have what is free both now and at the beginning of its reservations."""
+        snapshot = self._views[until].snapshot
+        gpus, _ = snapshot.cards_of(nodes)
+        worlds = [self._snapshot, *self._at[:until]]
+        for name in FREE:
+            index = gpus if name.startswith("gpu") else nodes
+            getattr(snapshot, name)[index] = np.minimum.reduce([getattr(world, name)[index] for world in worlds])
+        snapshot.gpu_slices[gpus] = np.maximum.reduce([world.gpu_slices[gpus] for world in worlds])
+        snapshot.touch(nodes)
+
+
+class _Ends:
+    """What comes back when: flat arrays, so that a cluster at any time costs a few additions of arrays."""
+
+    def __init__(self, jobs: Iterable[tuple[float, tuple[TaskPlace, ...]]]):
+        self._cards: list[tuple[float, int, int, int]] = []
+        self._nodes: list[tuple[float, int, int, int]] = []
+        self._arrays: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+        for ends_at, tasks in jobs:
+            self.add(ends_at, tasks)
+
+    def add(self, ends_at: float, tasks: tuple[TaskPlace, ...]) -> None:
+        if isfinite(ends_at):
+            self._nodes += [(ends_at, task.node, task.cpu_milli, task.memory_mib) for task in tasks]
+            cards = (card for task in tasks for card in task.cards)
+            self._cards += [(ends_at, card.gpu, card.memory_mib, card.compute_percent) for card in cards]
+            self._arrays = None
+
+    def times(self) -> list[float]:
+        return self._built()[2].tolist()
+
+    def give_back(self, world: Snapshot, until: float) -> None:
+        cards, nodes, _ = self._built()
+        gone = cards[cards[:, 0] <= until, 1:].astype(np.int64)
+        np.add.at(world.gpu_free_mib, gone[:, 0], gone[:, 1])
+        np.add.at(world.gpu_free_percent, gone[:, 0], gone[:, 2])
+        np.add.at(world.gpu_slices, gone[:, 0], -1)
+        gone = nodes[nodes[:, 0] <= until, 1:].astype(np.int64)
+        np.add.at(world.node_cpu_free, gone[:, 0], gone[:, 1])
+        np.add.at(world.node_memory_free, gone[:, 0], gone[:, 2])
+
+    def _built(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        if self._arrays is None:
+            cards = np.array(self._cards, dtype=np.float64).reshape(-1, 4)
+            nodes = np.array(self._nodes, dtype=np.float64).reshape(-1, 4)
+            self._arrays = cards, nodes, np.unique(nodes[:, 0])
+        return self._arrays
+
+
+def _reaches(ends_at: float, reservation: Reservation) -> bool:
+    """Would somebody who ends then still be there when the reservation begins?"""
+    return reservation.at < ends_at or ends_at == inf
+
+
+def _whole(snapshot: Snapshot, gpu: int) -> TaskPlace:
+    share = CardShare(gpu, int(snapshot.gpu_total_mib[gpu]), 100, 1000)
+    return TaskPlace("", 0, int(snapshot.gpu_node[gpu]), (share,), 0, 0)
+
+
+def _take(world: Snapshot, tasks: tuple[TaskPlace, ...]) -> None:
+    for task in tasks:
+        world.take_task(task)

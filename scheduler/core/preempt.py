@@ -1,0 +1,199 @@
+"""Make room by stopping others: a pool takes back what it lent, a team its guarantee, or a job passes those of a lower
+class.
+
+Only jobs that said so (`preemptible`) are ever stopped. Of the sets that make enough room one that loses little work is
+taken: card-seconds since the last checkpoint. A job for which room is being made already stops nobody else.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from scheduler.core.context import Cycle
+from scheduler.core.demand import Demand
+from scheduler.core.place import ANY_QUOTA, place
+from scheduler.core.quota import within_guarantee
+from scheduler.core.request import Request
+from scheduler.core.snapshot import Snapshot, amounts_of
+from scheduler.core.table import Table, judge
+from scheduler.core.types import GPU_MILLI, Eviction, Placement, Refusal, Running, Waiting
+
+MOST_NODES = 64
+"""So many nodes are looked at closely for one job."""
+
+MayStop = Callable[[Snapshot, Running, Waiting], bool]
+
+
+def take_back(cycle: Cycle, line: list[Waiting]) -> None:
+    """Jobs stop those of another pool that their own lends nothing any more."""
+    if pools := set(cycle.strangers.values()):
+        owners = [job for job in _first(cycle, line) if job.pool in pools]
+        _make_room(cycle, owners, "window_closed", lambda world, victim, job: victim.pool != job.pool)
+
+
+def reclaim(cycle: Cycle, line: list[Waiting]) -> None:
+    """Jobs within their team's guarantee stop jobs of teams that hold more than theirs."""
+    owners = [job for job in _first(cycle, line) if within_guarantee(cycle.snapshot, job, cycle.shape(job).demand)]
+    _make_room(cycle, owners, "reclaimed", is_borrowed)
+
+
+def preempt(cycle: Cycle, line: list[Waiting]) -> None:
+    """Jobs stop those of a lower class, but not what another team is guaranteed."""
+    able = [job for job in _first(cycle, line) if cycle.policy.of(job.pool).preempt]
+    _make_room(cycle, able, "preempted", is_lower)
+
+
+def is_borrowed(world: Snapshot, victim: Running, job: Waiting) -> bool:
+    """Without the victim, would its team and each above it still hold all that they are guaranteed?"""
+    chain = list(world.team_chain[victim.team])
+    if job.team in chain or victim.pool != job.pool:
+        return False
+    rest, guarantee = world.held[chain, victim.pool] - amounts_of(victim.tasks), world.guarantee[chain, victim.pool]
+    return bool(((guarantee == 0) | (rest >= guarantee)).all())
+
+
+def is_lower(world: Snapshot, victim: Running, job: Waiting) -> bool:
+    if victim.priority >= job.priority or victim.pool != job.pool:
+        return False
+    return victim.team == job.team or is_borrowed(world, victim, job)
+
+
+def lost_work(victim: Running, now: float) -> float:
+    """Card-seconds that a stop now throws away; work without a card counts as a hundredth of one."""
+    return max(now - victim.saved_at, 0.0) * max(amounts_of(victim.tasks)[GPU_MILLI] / 1000, 0.01)
+
+
+def _first(cycle: Cycle, line: list[Waiting]) -> list[Waiting]:
+    """Those that hold a reservation: nobody behind them can take the room that is made."""
+    reserved = {reservation.job for reservation in cycle.future.reservations}
+    return [job for job in line if job.job in reserved]
+
+
+def _make_room(cycle: Cycle, first: list[Waiting], reason: str, may_stop: MayStop) -> None:
+    for job in first:
+        if job.job not in cycle.served:
+            closed = cycle.future.closed(cycle.now + job.time_s)
+            for task in closed:
+                cycle.after.take_task(task)
+            _serve(cycle, job, reason, may_stop)
+            for task in closed:
+                cycle.after.give_back_task(task)
+
+
+def _serve(cycle: Cycle, job: Waiting, reason: str, may_stop: MayStop) -> None:
+    """Choose whom to stop, and take the job's place in the world after, so that the next sees what is left of it."""
+    world, demand = cycle.after, cycle.shape(job).demand
+    victims: Sequence[Running] = ()
+    if not _takes_place(world, cycle, job, demand):
+        victims = choose_victims(cycle, job, demand, may_stop)
+        if not victims:
+            return
+        for victim in victims:
+            world.leave(victim)
+        cycle.leaving.update(victim.job for victim in victims)
+        _takes_place(world, cycle, job, demand)
+    cycle.served.add(job.job)
+    if not cycle.leaving:
+        return  # there is room already, and something else keeps it
+    cycle.plan.refusals[job.job].insert(0, Refusal("making_room", {"n": len(victims) or len(cycle.leaving)}))
+    cycle.plan.evictions += [Eviction(victim.job, reason, job.job) for victim in victims]
+
+
+def choose_victims(cycle: Cycle, job: Waiting, demand: Demand, may_stop: MayStop) -> Sequence[Running]:
+    """Whom to stop so that the job fits, none where even all who may be stopped would not do."""
+    able = [
+        victim
+        for victim in cycle.snapshot.running
+        if victim.preemptible
+        and job.pool in (victim.pool, cycle.strangers.get(victim.job))
+        and victim.job not in cycle.leaving
+    ]
+    if not able:
+        return ()
+    able.sort(key=lambda victim: (lost_work(victim, cycle.now), victim.job))
+    world = cycle.after.copy()
+    gone = _stop_in_order(world, able, job, may_stop, lambda: False)
+    if sum(role.min for role in job.gang) > 1:
+        return _for_gang(world, cycle, job, demand, gone)
+    return _on_one_node(world, cycle, job, demand, gone, may_stop)
+
+
+def _for_gang(world: Snapshot, cycle: Cycle, job: Waiting, demand: Demand, gone: list[Running]) -> Sequence[Running]:
+    """Let those whose stop costs most come back while the gang still fits. `gone` have left the world."""
+    if not _fits(world, cycle, job, demand):
+        return ()
+    victims = list(gone)
+    for victim in reversed(gone):
+        world.come_back(victim)
+        if _fits(world, cycle, job, demand):
+            victims.remove(victim)
+        else:
+            world.leave(victim)
+    return victims
+
+
+def _on_one_node(
+    world: Snapshot, cycle: Cycle, job: Waiting, demand: Demand, gone: list[Running], may_stop: MayStop
+) -> Sequence[Running]:
+    """The cheapest set on any one node. `gone` have left the world."""
+    request = Request(job.gang[0].ask, job.pool, demand.kinds[0])
+    fitting = world.nodes[judge(world, request, world.nodes) > -np.inf]
+    for victim in gone:
+        world.come_back(victim)
+    here: dict[int, list[Running]] = {node: [] for node in fitting.tolist()}
+    for victim in gone:
+        for node in {task.node for task in victim.tasks} & here.keys():
+            here[node].append(victim)
+    cost = {node: sum(lost_work(victim, cycle.now) for victim in victims) for node, victims in here.items()}
+    sets = [
+        _least_on(world, request, node, here[node], job, may_stop)
+        for node in sorted(cost, key=cost.__getitem__)[:MOST_NODES]
+    ]
+    return min(sets, key=lambda victims: sum(lost_work(victim, cycle.now) for victim in victims), default=())
+
+
+def _least_on(
+    world: Snapshot, request: Request, node: int, able: list[Running], job: Waiting, may_stop: MayStop
+) -> list[Running]:
+    """Stop the cheapest until the request fits on the node, then let back who was not needed, the dearest first."""
+    nodes = world.nodes[node : node + 1]
+
+    def fits() -> bool:
+        return bool(judge(world, request, nodes)[0] > -np.inf)
+
+    victims = _stop_in_order(world, able, job, may_stop, fits)
+    for victim in reversed(victims.copy()):
+        world.come_back(victim)
+        if fits():
+            victims.remove(victim)
+        else:
+            world.leave(victim)
+    for victim in victims:
+        world.come_back(victim)
+    return victims
+
+
+def _stop_in_order(
+    world: Snapshot, able: list[Running], job: Waiting, may_stop: MayStop, enough: Callable[[], bool]
+) -> list[Running]:
+    """Stop each that may be stopped once those before it are gone, until it is enough."""
+    gone = []
+    for victim in able:
+        if enough():
+            break
+        if may_stop(world, victim, job):
+            world.leave(victim)
+            gone.append(victim)
+    return gone
+
+
+def _takes_place(world: Snapshot, cycle: Cycle, job: Waiting, demand: Demand) -> bool:
+    return isinstance(place(world, Table(world, cycle.policy), job, demand, demand.kinds, ANY_QUOTA), Placement)
+
+
+def _fits(world: Snapshot, cycle: Cycle, job: Waiting, demand: Demand) -> bool:
+    result = place(world, Table(world, cycle.policy), job, demand, demand.kinds, ANY_QUOTA)
+    if isinstance(result, Placement):
+        world.give_back(result, job)
+        return True
+    return False

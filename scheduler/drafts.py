@@ -1,0 +1,89 @@
+"""A draft against the cluster: as a job that waits, and what about it could never run."""
+
+import time
+from datetime import UTC, datetime
+
+from common.errors import FieldError, Hint, Impossible
+from common.resources import cpu_text, memory_text
+from jobs.models import Job, JobKind, Priority
+from jobs.submit import Draft
+from scheduler.core.possible import could_ever_run
+from scheduler.core.types import Refusal, Waiting
+from scheduler.lending import with_lent
+from scheduler.snapshots import World, build_waiting
+
+POINTERS = {
+    "gpu_milli": "/gpu",
+    "gpus": "/gpu",
+    "gpu_model": "/gpu",
+    "gpu_memory_mib": "/gpu",
+    "gpu_sharing": "/gpu",
+    "cpu_milli": "/cpu",
+    "memory_mib": "/memory",
+    "tasks": "/nodes",
+    "jobs": "",
+}
+
+
+def check_draft(draft: Draft, world: World) -> None:
+    """Raises Impossible where the draft could never run, naming each field and the nearest possible value."""
+    if refusals := could_ever_run(world.snapshot, waiting_of(draft, world)):
+        raise Impossible(
+            [_field_error(refusal, draft) for refusal in refusals],
+            [hint for refusal in refusals if (hint := _hint(refusal))],
+            pool=draft.pool.name,
+        )
+
+
+def waiting_of(draft: Draft, world: World, now: float | None = None) -> Waiting:
+    """The draft as a job that was submitted now, behind all others. Its number is 0, nobody's id."""
+    spec, submitted_at = draft.spec, datetime.fromtimestamp(time.time() if now is None else now, UTC)
+    interactive = spec.kind == JobKind.INTERACTIVE
+    job = Job(
+        team=draft.team,
+        user=draft.user,
+        pool=draft.pool,
+        gang=draft.gang,
+        kind=JobKind.INTERACTIVE if interactive else JobKind.BATCH,
+        priority=Priority[spec.priority.upper()],
+        preemptible=spec.preemptible,
+        time_s=spec.time_s,
+        max_time_s=None if interactive else spec.max_time_s or draft.pool.default_max_time_s,
+        held_at=submitted_at if spec.hold else None,
+        submitted_at=submitted_at,
+    )
+    waiting = build_waiting(
+        job,
+        team=[team.pk for team in world.teams].index(draft.team.pk),
+        user=world.user_ids.index(draft.user.pk),
+        pool=[pool.pk for pool in world.pools].index(draft.pool.pk),
+        kinds=world.kinds,
+    )
+    return with_lent(waiting, draft.pool, submitted_at.timestamp())
+
+
+def _field_error(refusal: Refusal, draft: Draft) -> FieldError:
+    params = dict(refusal.params)
+    if params["field"] == "gpu_model":  # the core knows only the models that are here
+        params["asked"] = list(draft.spec.gpu.models) or [draft.spec.gpu.text]
+    code = refusal.reason if refusal.reason != "impossible" else f"impossible_{params['field']}"
+    return FieldError(POINTERS.get(params["field"], ""), code, {"pool": draft.pool.name, **params})
+
+
+def _hint(refusal: Refusal) -> Hint | None:
+    """The nearest value that could run, in the words of the job file."""
+    field, largest = refusal.params["field"], refusal.params["largest"]
+    if not largest:
+        return None
+    values = {
+        "gpus": lambda: str(largest),
+        "gpu_model": lambda: ",".join(largest),
+        "gpu_memory_mib": lambda: "1",
+        "gpu_sharing": lambda: "1",
+        "gpu_milli": lambda: str(largest // 1000) if largest >= 1000 else None,
+        "cpu_milli": lambda: cpu_text(largest),
+        "memory_mib": lambda: memory_text(largest),
+        "tasks": lambda: largest,
+    }
+    value = values[field]() if field in values else None
+    return Hint(POINTERS[field], value) if value is not None else None

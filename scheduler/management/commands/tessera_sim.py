@@ -1,0 +1,95 @@
+"""Play a scenario or a trace of jobs through the scheduler's own cycle, with a virtual clock."""
+
+import argparse
+import csv
+from collections.abc import Callable
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from scheduler.simulation import scenario_file, trace_csv
+from scheduler.simulation.history import History
+from scheduler.simulation.report import COLUMNS, build_report
+from scheduler.simulation.revision import revision
+from scheduler.simulation.scenario import Scenario, play_scenario
+from scheduler.simulation.summary import build_rows, summarize
+
+FILES = "A scenario is a .yaml or .yml file; anything else is read as a trace, which needs --nodes.\n"
+
+
+class Command(BaseCommand):
+    help = __doc__ + "\n" + FILES + scenario_file.HELP + trace_csv.HELP
+    requires_system_checks = []
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
+        return super().create_parser(prog_name, subcommand, formatter_class=argparse.RawTextHelpFormatter, **kwargs)
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("file", type=Path, help="a scenario (YAML) or a trace (CSV, also gzipped)")
+        parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same output (1)")
+        parser.add_argument("--nodes", type=int, help="of a trace: how many machines")
+        parser.add_argument("--gpus", type=int, default=8, help="of a trace: cards of each machine (8)")
+        parser.add_argument("--depth", type=int, help="look only at so many of each class of priority, the oldest")
+        parser.add_argument("--csv", type=Path, help="write bench,case,seed,policy,metric,value")
+        parser.add_argument("--html", type=Path, help="write a report with plots, in one file without scripts")
+        parser.add_argument("--week", type=int, default=1, help="which week the report shows card by card (1)")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            scenario = self._load(options)
+            if options["week"] < 1:
+                raise ValueError("weeks are counted from 1")
+        except (ValueError, OSError) as error:
+            raise CommandError(str(error)) from None
+        history = self._play(scenario)
+        summary = summarize(scenario, history)
+        self._print(scenario, summary)
+        if path := options["csv"]:
+            with path.open("w", newline="") as file:
+                names = ("bench", "case", "seed", "policy", "metric", "value")
+                csv.writer(file).writerows([names, *build_rows(scenario, summary)])
+        if path := options["html"]:
+            path.write_text(build_report(scenario, history, summary, revision(), options["week"]))
+
+    def _load(self, options: dict[str, Any]) -> Scenario:
+        file, seed, depth = options["file"], options["seed"], options["depth"]
+        if file.suffix in (".yaml", ".yml"):
+            return scenario_file.load_scenario(file, seed, depth=depth)
+        if not options["nodes"]:
+            raise ValueError("a trace needs --nodes")
+        nodes, gpus = options["nodes"], options["gpus"]
+        return scenario_file.load_trace_scenario(file, seed, nodes=nodes, gpus=gpus, depth=depth)
+
+    def _play(self, scenario: Scenario) -> History:
+        history = play_scenario(scenario, self._progress(scenario))
+        self.stderr.write("")
+        return history
+
+    def _progress(self, scenario: Scenario) -> Callable[[float, int], None]:
+        """One line that is written over: how far the clock is, or how many of the jobs have come and are done."""
+        shown = -1
+
+        def tell(at: float, finished: int) -> None:
+            nonlocal shown
+            done = finished / max(len(scenario.jobs), 1)
+            share = int(100 * (max(at / scenario.until, done) if isfinite(scenario.until) else done))
+            if share > shown:
+                shown = share
+                line = f"\r{share:3} %  day {at / 86400:.1f}, {finished} of {len(scenario.jobs)} jobs done   "
+                self.stderr.write(line, ending="")
+                self.stderr.flush()
+
+        return tell
+
+    def _print(self, scenario: Scenario, summary: dict[str, dict[str, float]]) -> None:
+        everybody = summary["all"]
+        used, took = everybody["cards_in_use_pct"], everybody["virtual_makespan_s"] / 3600
+        self.stdout.write(f"{scenario.name}, revision {revision()}, seed {scenario.seed}")
+        self.stdout.write(f"{used:.1f} % of the cards in use over {took:.1f} hours")
+        width = max(len("team"), *(len(who) for who in summary))
+        self.stdout.write("  ".join(["team".ljust(width), *(title for title, _, _ in COLUMNS)]))
+        for who, found in summary.items():
+            cells = (f"{found[key] / unit:.1f}".rjust(len(title)) for title, key, unit in COLUMNS)
+            self.stdout.write("  ".join([who.ljust(width), *cells]))

@@ -1,0 +1,35 @@
+"""Many rows of few columns, fast: the database hands them over as one JSON text.
+
+A driver builds every value of every row by itself, and a model still more around it. A cycle reads some fifty thousand
+rows; parsing one text of them costs a tenth.
+"""
+
+import json
+from typing import Any
+
+from django.db import connection
+from django.db.models import BooleanField, Expression, FloatField, Func, JSONField, QuerySet, TextField
+
+
+def load_rows(rows: QuerySet, *columns: str | Expression) -> list[list[Any]]:
+    """[row][column], as JSON has them: a UUID is text, a moment goes through `seconds`. In the order of `rows`."""
+    line = Func(*columns, function="json_build_array", output_field=JSONField())
+    sql, params = rows.annotate(line=line).values_list("line").query.sql_with_params()
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT json_agg(line)::text FROM ({sql}) AS found(line)", params)  # noqa: S608 (Django wrote it)
+        (found,) = cursor.fetchone()
+    return json.loads(found) if found else []
+
+
+def seconds(column: str) -> Func:
+    """A moment in seconds of the clock."""
+    return Func(column, template="extract(epoch FROM %(expressions)s)", output_field=FloatField())
+
+
+def as_text(column: str) -> Func:
+    """A JSON column as it is written, to be parsed once for all rows that are alike."""
+    return Func(column, template="%(expressions)s::text", output_field=TextField())
+
+
+def is_set(column: str) -> Func:
+    return Func(column, template="(%(expressions)s IS NOT NULL)", output_field=BooleanField())

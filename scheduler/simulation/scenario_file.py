@@ -1,0 +1,266 @@
+"""A scenario in YAML: machines, pools, teams and jobs, made into what a play needs.
+
+What each key means is said by `manage.py tessera_sim --help` (HELP below). Raises ValueError with a sentence that names
+the place of what is wrong.
+"""
+
+import random
+from collections.abc import Mapping
+from itertools import chain
+from math import ceil, inf
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from scheduler.core.play import Rules
+from scheduler.core.types import Policy, Role, Waiting
+from scheduler.simulation.cluster import Cluster, Machine, Team
+from scheduler.simulation.scenario import Scenario
+from scheduler.simulation.trace_csv import PRIORITIES, Wish, load_wishes
+from scheduler.simulation.week import DAY, HOUR, WorkingDay, lend
+
+HELP = """
+A scenario, all times counted from Monday 00:00:
+
+  name: Two teams
+  until_h: 336                # stop then; else when nothing is left to happen
+  checkpoint_cost_s: 120      # stopped jobs go on from where they were, for so much more; else from the beginning
+  working_day: {begins: 8, ends: 20}        # hours; what is outside is night, Friday evening to Monday one weekend
+  policy: {ageing_h: 12, reservations: 2, preempt: true}
+  cluster:
+    - {nodes: 4, gpus: 8, model: V100, memory_gb: 32, pool: train}
+    - {nodes: 1, gpus: 4, model: T4, memory_gb: 16, pool: dev}
+  pools:
+    train: {slices: 1}                      # never shared
+    dev: {slices: 8, lends_to: train}       # by night and at weekends, to jobs that end before the day begins
+  teams:
+    vision: {weight: 2, guarantee: {train: 8}, limit: {train: 24}}          # in cards
+  jobs:     # each line `count` jobs that come at random between from_h and to_h, again on the next each_day - 1 days
+    - {team: vision, user: ada, count: 40, from_h: 0, to_h: 120, gpus: 2, hours: 6}
+    - {team: speech, count: 10, hours: {median: 3, sigma: 1}, estimate_h: 12, tasks: 4, preemptible: true}
+    - {team: vision, count: 8, from_h: 9, to_h: 10, each_day: 5, memory_gb: 4, hours: 8, pool: dev, priority: urgent}
+  trace: jobs.csv             # beside the file; jobs from a table, whose columns are below
+"""
+
+
+TOP = "name until_h checkpoint_cost_s working_day policy cluster pools teams jobs trace"
+
+
+def load_scenario(path: Path, seed: int, *, depth: int | None = None) -> Scenario:
+    """The same file and seed give the same scenario. Raises ValueError, OSError."""
+    try:
+        data = YAML(typ="safe").load(path.read_text())
+    except YAMLError as error:
+        raise ValueError(f"{path.name} is not YAML: {error}") from None
+    top = _Keys(data, path.name, TOP)
+    dice = random.Random(seed)  # noqa: S311 (no secret is drawn)
+    wishes = [wish for at, line in enumerate(top.list("jobs")) for wish in _wishes(line, f"jobs[{at}]", dice)]
+    if top.get("trace"):
+        wishes += load_wishes(path.parent / top.text("trace"))
+    return build_scenario(top, path.stem, wishes, seed, depth)
+
+
+def load_trace_scenario(trace: Path, seed: int, *, nodes: int, gpus: int, depth: int | None = None) -> Scenario:
+    """A trace alone: on `nodes` machines with `gpus` equal cards each."""
+    machine = {"nodes": nodes, "gpus": gpus, "model": "GPU", "memory_gb": 80}
+    top = _Keys({"cluster": [machine]}, trace.name, TOP)
+    return build_scenario(top, trace.stem, load_wishes(trace), seed, depth)
+
+
+def build_scenario(top: "_Keys", stem: str, wishes: list[Wish], seed: int, depth: int | None) -> Scenario:
+    lines = enumerate(top.list("cluster"))
+    machines = tuple(chain.from_iterable(_machines(line, f"cluster[{at}]") for at, line in lines))
+    if not machines:
+        raise ValueError(f"{top.where}: cluster has no machine")
+    listed = {name: _Keys(value or {}, f"pools.{name}", "slices lends_to") for name, value in top.map("pools").items()}
+    used = dict.fromkeys(pool for machine in machines for *_, pool in machine.cards)
+    pools = {
+        name: max(int(listed[name].number("slices", 8)), 1) if name in listed else 8 for name in {**listed, **used}
+    }
+    teams = _teams(top.map("teams"), wishes, pools)
+    users = tuple(dict.fromkeys(wish.user or wish.team for wish in wishes))
+    cluster = Cluster(machines, pools, teams, users)
+    wishes = sorted(wishes, key=lambda wish: wish.submit_s)
+    jobs = tuple(_waiting(cluster, number, wish) for number, wish in enumerate(wishes, start=1))
+    day = _working_day(top.sub("working_day", "begins ends"))
+    until = top.number("until_h", inf) * HOUR
+    cost = top.get("checkpoint_cost_s")
+    windows = _windows(cluster, listed, day, min(until, _horizon(cluster, wishes)))
+    rules = Rules(windows=windows, resume_s=None if cost is None else float(cost), depth=depth)
+    durations = {number: wish.duration_s for number, wish in enumerate(wishes, start=1)}
+    name = str(top.get("name") or stem)
+    return Scenario(name, seed, cluster, _policy(top), rules, jobs, durations, until, day)
+
+
+class _Keys:
+    """A mapping of the file of which only these keys are known; says where something is wrong."""
+
+    def __init__(self, data: Any, where: str, known: str):
+        if not isinstance(data, Mapping):
+            raise ValueError(f"{where} is not a mapping")
+        if unknown := set(map(str, data)) - set(known.split()):
+            raise ValueError(f"{where}: unknown: {', '.join(sorted(unknown))}; known: {known}")
+        self.where = where
+        self._data = data
+
+    def get(self, key: str, otherwise: Any = None) -> Any:
+        return self._data.get(key, otherwise)
+
+    def number(self, key: str, otherwise: float) -> float:
+        value = self.get(key, otherwise)
+        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+            raise ValueError(f"{self.where}.{key} is not a number of 0 or more: {value!r}")
+        return value
+
+    def text(self, key: str, otherwise: str = "") -> str:
+        return str(self.get(key, otherwise))
+
+    def list(self, key: str) -> list:
+        value = self.get(key) or []
+        if not isinstance(value, list):
+            raise ValueError(f"{self.where}.{key} is not a list")
+        return value
+
+    def map(self, key: str) -> Mapping:
+        value = self.get(key) or {}
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{self.where}.{key} is not a mapping")
+        return value
+
+    def sub(self, key: str, known: str) -> "_Keys":
+        return _Keys(self.get(key) or {}, f"{self.where}.{key}", known)
+
+
+def _wishes(line: Any, where: str, dice: random.Random) -> list[Wish]:
+    known = "team user count from_h to_h each_day gpus hours estimate_h tasks memory_gb model pool priority preemptible"
+    keys = _Keys(line, where, known)
+    if keys.text("priority", "normal") not in PRIORITIES:
+        raise ValueError(f"{where}.priority is none of {', '.join(PRIORITIES)}")
+    if keys.number("tasks", 1) < 1:
+        raise ValueError(f"{where}.tasks: a job has at least one task")
+    count, days = int(keys.number("count", 1)), int(keys.number("each_day", 1))
+    begin, end = keys.number("from_h", 0), keys.number("to_h", keys.number("from_h", 0))
+    found = []
+    for day in range(days):
+        for _ in range(count):
+            hours = _hours(keys, dice)
+            at = day * DAY + HOUR * (begin + (end - begin) * dice.random())
+            found.append(_wish(keys, round(at), max(round(hours * HOUR), 1)))
+    return found
+
+
+def _wish(keys: _Keys, submit_s: int, duration_s: int) -> Wish:
+    estimate = keys.get("estimate_h")
+    memory = keys.get("memory_gb")
+    return Wish(
+        submit_s=submit_s,
+        duration_s=duration_s,
+        gpus=int(keys.number("gpus", 1)),
+        tasks=int(keys.number("tasks", 1)),
+        team=keys.text("team", "everybody"),
+        user=keys.text("user"),
+        pool=keys.text("pool"),
+        priority=keys.text("priority", "normal"),
+        memory_mib=None if memory is None else int(1024 * keys.number("memory_gb", 0)),
+        model=keys.text("model"),
+        time_s=duration_s if estimate is None else keys.number("estimate_h", 0) * HOUR,
+        preemptible=bool(keys.get("preemptible", False)),
+    )
+
+
+def _hours(keys: _Keys, dice: random.Random) -> float:
+    """A number, or drawn: {median, sigma} of a logarithmic normal distribution."""
+    if not isinstance(keys.get("hours"), Mapping):
+        return keys.number("hours", 1)
+    spread = keys.sub("hours", "median sigma")
+    return spread.number("median", 1) * dice.lognormvariate(0.0, spread.number("sigma", 1))
+
+
+def _machines(line: Any, where: str) -> list[Machine]:
+    keys = _Keys(line, where, "nodes gpus model memory_gb pool name")
+    name, pool = keys.text("name", f"{keys.text('model', 'GPU').lower()}-"), keys.text("pool", "train")
+    card = (keys.text("model", "GPU"), int(1024 * keys.number("memory_gb", 80)), pool)
+    cards = (card,) * int(keys.number("gpus", 8))
+    return [Machine(f"{name}{place}", cards) for place in range(int(keys.number("nodes", 1)))]
+
+
+def _teams(listed: Mapping, wishes: list[Wish], pools: Mapping[str, int]) -> tuple[Team, ...]:
+    teams = []
+    for name in dict.fromkeys((*map(str, listed), *(wish.team for wish in wishes))):
+        keys = _Keys(listed.get(name) or {}, f"teams.{name}", "weight guarantee limit")
+        guarantee, limit = (_cards(keys.sub(key, " ".join(pools)), pools) for key in ("guarantee", "limit"))
+        teams.append(Team(name, int(keys.number("weight", 1)), guarantee, limit))
+    return tuple(teams)
+
+
+def _cards(keys: _Keys, pools: Mapping[str, int]) -> dict[str, int]:
+    """{pool: thousandths of a card} of the pools that are named."""
+    return {pool: int(1000 * keys.number(pool, 0)) for pool in pools if keys.get(pool) is not None}
+
+
+def _waiting(cluster: Cluster, number: int, wish: Wish) -> Waiting:
+    where = f"job {number} of {wish.team}"
+    pool = wish.pool or cluster.pools[0]
+    if pool not in cluster.pools:
+        raise ValueError(f"{where}: there is no pool {pool}; there are {', '.join(cluster.pools)}")
+    if wish.model and wish.model not in {model for model, _ in cluster.kinds}:
+        raise ValueError(f"{where}: there is no card {wish.model}")
+    pieces = _pieces(cluster, wish.gpus)
+    ask = cluster.ask(gpus=wish.gpus // pieces, memory_mib=wish.memory_mib, models=(wish.model,) if wish.model else ())
+    teams = [team.name for team in cluster.teams]
+    return Waiting(
+        job=number,
+        team=teams.index(wish.team),
+        user=cluster.users.index(wish.user or wish.team),
+        pool=cluster.pools.index(pool),
+        priority=PRIORITIES.index(wish.priority),
+        submitted_at=float(wish.submit_s),
+        gang=(Role("worker", pieces * wish.tasks, pieces * wish.tasks, ask),),
+        time_s=wish.time_s,
+        preemptible=wish.preemptible,
+    )
+
+
+def _pieces(cluster: Cluster, gpus: int) -> int:
+    """The fewest equal tasks of which each fits on the largest machine."""
+    most = max(len(machine.cards) for machine in cluster.machines)
+    return next((n for n in range(1, gpus) if gpus % n == 0 and gpus // n <= most), max(gpus, 1))
+
+
+def _working_day(keys: _Keys) -> WorkingDay:
+    begins, ends = keys.number("begins", 8), keys.number("ends", 20)
+    if not begins < ends <= 24:
+        raise ValueError(f"{keys.where}: a day begins before it ends, and ends by 24")
+    return WorkingDay(int(begins * HOUR), int(ends * HOUR))
+
+
+def _windows(cluster: Cluster, listed: Mapping[str, _Keys], day: WorkingDay, until: float) -> tuple:
+    windows: tuple = ()
+    pools = [pool for machine in cluster.machines for *_, pool in machine.cards]
+    for name, keys in listed.items():
+        if not (to := keys.text("lends_to")):
+            continue
+        if to not in cluster.pools:
+            raise ValueError(f"{keys.where}.lends_to: there is no pool {to}")
+        gpus = tuple(gpu for gpu, pool in enumerate(pools) if pool == name)
+        windows += lend(gpus, cluster.pools.index(to), day.nights(until))
+    return windows
+
+
+def _horizon(cluster: Cluster, wishes: list[Wish]) -> float:
+    """By then all is over, were there only one card in four and long idle times."""
+    cards = max(sum(len(machine.cards) for machine in cluster.machines), 1)
+    work = sum(wish.duration_s * max(wish.gpus * wish.tasks, 1) for wish in wishes)
+    last = max((wish.submit_s + wish.duration_s for wish in wishes), default=0)
+    return last + ceil(4 * work / cards) + 14 * DAY
+
+
+def _policy(top: _Keys) -> Policy:
+    keys = top.sub("policy", "ageing_h reservations preempt")
+    return Policy(
+        ageing_s=keys.number("ageing_h", 12) * HOUR,
+        reservations=int(keys.number("reservations", 2)),
+        preempt=bool(keys.get("preempt", True)),
+    )

@@ -1,0 +1,58 @@
+"""When jobs will start, where the answer can be worked out by hand."""
+
+from dataclasses import replace
+from math import inf
+
+from scheduler.core.forecast import Range, RunTimes, forecast
+from scheduler.core.play import Play
+from scheduler.core.types import Policy
+from tests.worlds import wants, world
+
+EXACT = RunTimes()
+
+
+def when(snapshot, run_times=EXACT, now=0.0) -> dict[int, Range]:
+    return forecast(snapshot, Policy(), now, run_times)
+
+
+def test_with_exact_times_one_card_serves_one_after_the_other():
+    jobs = [wants("ada", "1", time_s=100), wants("ada", "1", time_s=50), wants("ada", "1", time_s=10)]
+    found = when(world("n1: V100-32GBx1", *jobs))
+    assert [found[job].p50 for job in (1, 2, 3)] == [0, 100, 150]
+    assert found[3] == Range(150, 150, 150)
+
+
+def test_who_waits_for_a_job_without_a_known_end_starts_nobody_knows_when():
+    assert when(world("n1: V100-32GBx1 | bob holds 1", wants("ada", "1")))[1] == Range(inf, inf, inf)
+
+
+def test_what_is_known_of_the_past_tells_how_long_jobs_run_that_say_nothing():
+    found = when(world("n1: V100-32GBx1", wants("ada", "1"), wants("ada", "1")), RunTimes(seconds=(300.0,)))
+    assert found[2] == Range(300, 300, 300)
+
+
+def test_the_range_is_that_of_the_ratios_of_the_past():
+    jobs = [wants("ada", "1", time_s=100), wants("ada", "1", time_s=100)]
+    found = forecast(world("n1: V100-32GBx1", *jobs), Policy(), 0.0, RunTimes((0.5, 1.0, 1.5)), futures=200)[2]
+    assert (found.p10, found.p50, found.p90) == (50, 100, 150)
+
+
+def test_the_same_snapshot_has_the_same_forecast():
+    snapshot = world("n1: V100-32GBx1", wants("ada", "1", time_s=100), wants("ada", "1", time_s=100))
+    assert when(snapshot, RunTimes((0.5, 1.0, 1.5))) == when(snapshot.copy(), RunTimes((0.5, 1.0, 1.5)))
+
+
+def test_who_is_stopped_runs_again_later():
+    first, second = wants("eve", "1", time_s=100, priority="low", preemptible=True), wants("ada", "1", time_s=10)
+    snapshot = world("n1: V100-32GBx1", first, second)
+    low, high = snapshot.waiting
+    snapshot.waiting = (low,)
+    play = Play(snapshot, Policy(), 0.0, lambda job: job.time_s, arrivals=[replace(high, submitted_at=30.0)])
+    moments = list(play.moments())
+    assert [(moment.at, [start.job for start in moment.plan.starts]) for moment in moments] == [
+        (0.0, [1]),
+        (30.0, [2]),
+        (40.0, [1]),
+        (140.0, []),
+    ]
+    assert [eviction.job for moment in moments for eviction in moment.plan.evictions] == [1]

@@ -1,0 +1,89 @@
+"""Whom a job may stop, and whom it chooses."""
+
+from scheduler.core.cycle import run_cycle
+from scheduler.core.types import Eviction, Policy
+from tests.core.test_cycle import ONE_CARD, cycle, started, why
+from tests.worlds import wants, world
+
+ADA = {("ada", "dev"): ONE_CARD}
+
+
+def evicted(plan) -> list[int]:
+    return [eviction.job for eviction in plan.evictions]
+
+
+def test_a_team_takes_back_its_guarantee_from_one_that_borrowed():
+    plan = cycle(world("n1: V100-32GBx1 | eve holds 1 preemptible", wants("ada", "1"), guarantee=ADA))
+    assert plan.evictions == [Eviction(-1, "reclaimed", 1)] and started(plan) == []
+
+
+def test_a_job_that_is_not_preemptible_is_never_stopped():
+    plan = cycle(world("n1: V100-32GBx1 | eve holds 1 low", wants("ada", "1", priority="urgent"), guarantee=ADA))
+    assert evicted(plan) == []
+
+
+def test_beyond_its_guarantee_a_team_takes_nothing_back():
+    held = "n1: V100-32GBx2 | ada holds 1 | eve holds 1 preemptible"
+    assert evicted(cycle(world(held, wants("ada", "1"), guarantee=ADA))) == []
+
+
+def test_what_another_team_is_guaranteed_is_not_taken():
+    guarantee = {**ADA, ("eve", "dev"): ONE_CARD}
+    held = "n1: V100-32GBx1 | eve holds 1 low preemptible"
+    assert evicted(cycle(world(held, wants("ada", "1", priority="high"), guarantee=guarantee))) == []
+
+
+def test_a_higher_class_stops_a_lower_one():
+    plan = cycle(world("n1: V100-32GBx1 | eve holds 1 low preemptible", wants("ada", "1")))
+    assert plan.evictions == [Eviction(-1, "preempted", 1)]
+    assert why(plan, 1)[0] == "making_room"
+
+
+def test_equals_do_not_stop_one_another():
+    assert evicted(cycle(world("n1: V100-32GBx1 | eve holds 1 preemptible", wants("ada", "1")))) == []
+
+
+def test_a_pool_whose_policy_forbids_it_preempts_nobody():
+    snapshot = world("n1: V100-32GBx1 | eve holds 1 low preemptible", wants("ada", "1"))
+    assert evicted(run_cycle(snapshot, Policy(preempt=False), 100.0)) == []
+
+
+def test_the_one_that_loses_least_work_is_stopped():
+    held = "n1: V100-32GBx2 | eve holds 1 low preemptible saved 10 | eve holds 1 low preemptible saved 90"
+    assert evicted(cycle(world(held, wants("ada", "1")))) == [-2]
+
+
+def test_no_more_are_stopped_than_needed():
+    held = "n1: V100-32GBx1 | eve holds 1/8 low preemptible saved 90 | eve holds 1/2 low preemptible saved 50"
+    assert evicted(cycle(world(held, wants("ada", "3/4")))) == [-2]
+
+
+def test_while_room_is_being_made_nobody_else_is_stopped():
+    held = "n1: V100-32GBx2 | eve holds 1 low preemptible leaving | eve holds 1 low preemptible"
+    plan = cycle(world(held, wants("ada", "1")))
+    assert evicted(plan) == [] and why(plan, 1)[0] == "making_room"
+
+
+def test_a_gang_stops_over_several_nodes_and_only_if_it_then_fits():
+    held = "n1: V100-32GBx1 | eve holds 1 low preemptible\nn2: V100-32GBx1 | eve holds 1 low preemptible"
+    assert sorted(evicted(cycle(world(held, wants("ada", "1", gang=2))))) == [-2, -1]
+    held = "n1: V100-32GBx1 | eve holds 1 low preemptible\nn2: V100-32GBx1 | eve holds 1 low"
+    assert evicted(cycle(world(held, wants("ada", "1", gang=2)))) == []
+
+
+def test_a_job_that_cannot_be_stopped_does_not_borrow_what_others_are_guaranteed():
+    held = "n1: V100-32GBx2 | bob holds 1"
+    plan = cycle(world(held, wants("eve", "1"), wants("ada", "cpu"), guarantee=ADA))
+    assert started(plan) == [2] and why(plan, 1) == ["borrow_denied"]
+    assert plan.refusals[1][0].params == {"teams": ["ada"]}
+
+
+def test_a_preemptible_job_borrows_what_is_free():
+    plan = cycle(world("n1: V100-32GBx1", wants("eve", "1", preemptible=True), wants("ada", "cpu"), guarantee=ADA))
+    assert sorted(started(plan)) == [1, 2]
+
+
+def test_the_guarantee_of_a_team_covers_that_of_those_below_it():
+    guarantee, parents = {("lab", "dev"): ONE_CARD, **ADA}, {"ada": "lab"}
+    plan = cycle(world("n1: V100-32GBx2", wants("eve", "1"), wants("ada", "cpu"), guarantee=guarantee, parents=parents))
+    assert 1 in started(plan)

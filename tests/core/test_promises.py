@@ -1,0 +1,125 @@
+"""What the scheduler promises over time and beyond one plan, tried on many random small worlds."""
+
+from dataclasses import replace
+from math import inf
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.core.cycle import run_cycle
+from scheduler.core.demand import build_demand
+from scheduler.core.place import ANY_QUOTA, Shortfall, place
+from scheduler.core.play import Play
+from scheduler.core.possible import could_ever_run
+from scheduler.core.snapshot import Snapshot
+from scheduler.core.table import Table
+from scheduler.core.types import Placement, Waiting
+from tests.core.brute_force import fits_somehow
+from tests.core.test_properties import NOW, POLICY, many, worlds
+from tests.worlds import wants, with_waiting, world
+
+CARD = 1000
+"""Thousandths."""
+HOLDERS = ("", "bob holds 1", "bob holds 1 preemptible", "eve holds 1 low preemptible")
+
+
+@st.composite
+def lent_out(draw) -> tuple[Snapshot, int, int]:
+    """Nodes of whole cards, some of which bob and eve hold beyond any guarantee, and jobs of ada's of one card each.
+
+    With it: how many cards ada is guaranteed, and how many of all are free or held by jobs that can be stopped.
+    """
+    lines, free_or_lent, total = [], 0, 0
+    for number in range(draw(st.integers(1, 3))):
+        cards, line = draw(st.integers(1, 4)), f"n{number}: A100x"
+        line += str(cards)
+        for _ in range(cards):
+            holder = draw(
+                st.sampled_from(("", "bob holds 1", "bob holds 1 preemptible", "eve holds 1 low preemptible"))
+            )
+            line += f" | {holder}" if holder else ""
+            free_or_lent += not holder or "preemptible" in holder
+        lines.append(line)
+        total += cards
+    guaranteed = draw(st.integers(1, total))
+    waiting = [wants("ada", "1", preemptible=draw(st.booleans())) for _ in range(draw(st.integers(1, 5)))]
+    others = [wants(name, "1", preemptible=draw(st.booleans())) for name in draw(st.lists(st.sampled_from(("bob",))))]
+    guarantee = {("ada", "dev"): {"gpu_milli": guaranteed * CARD}}
+    return world("\n".join(lines), *others[:3], *waiting, guarantee=guarantee), guaranteed, free_or_lent
+
+
+@many(80)
+@given(lent_out())
+def test_a_guarantee_is_never_refused_while_others_borrow(case):
+    """However many of hers wait: as soon as those who borrowed are gone, ada has what she asked up to her guarantee."""
+    snapshot, guaranteed, free_or_lent = case
+    ada = snapshot.team_names.index("ada")
+    asked = sum(job.team == ada for job in snapshot.waiting)
+    play = Play(snapshot, POLICY, NOW, lambda job: inf)
+    next(play.moments())
+    runs = sum(job.team == ada for job in play.running.values())
+    assert runs >= min(asked, guaranteed, free_or_lent)
+
+
+@many(60)
+@given(worlds(free_for_all=True), st.data())
+def test_no_job_waits_for_ever_where_all_that_run_end(snapshot, data):
+    """Played to the end: whatever could run and is not held has started. Some say how long they take, and are wrong."""
+    snapshot.gpu_open[:], snapshot.node_open[:] = True, True
+    able = {job.job for job in snapshot.waiting if not job.held and not could_ever_run(snapshot, job)}
+    ends = {job.job: NOW + data.draw(st.sampled_from((0.5, 10.0, 700.0))) for job in snapshot.running}
+    takes = {job.job: data.draw(st.sampled_from((1.0, 90.0, 5000.0))) for job in snapshot.waiting}
+    play = Play(snapshot, POLICY, NOW, lambda job: takes[job.job], ends=ends)
+    started = {start.job for moment in play.moments() for start in moment.plan.starts}
+    assert able <= started
+    assert not play.running
+
+
+@many(60)
+@given(worlds(), st.randoms())
+def test_the_plan_does_not_hang_on_the_order_in_which_jobs_are_listed(snapshot, dice):
+    waiting, running = list(snapshot.waiting), list(snapshot.running)
+    dice.shuffle(waiting)
+    dice.shuffle(running)
+    other = replace_jobs(snapshot, waiting, running)
+    assert run_cycle(other, POLICY, NOW) == run_cycle(snapshot, POLICY, NOW)
+
+
+def replace_jobs(snapshot: Snapshot, waiting: list[Waiting], running: list) -> Snapshot:
+    twin = with_waiting(snapshot, *waiting)
+    twin.running = tuple(running)
+    return twin
+
+
+@many(80)
+@given(worlds(free_for_all=True))
+def test_a_job_of_one_role_is_placed_wherever_any_way_to_place_it_exists(snapshot):
+    for job in snapshot.waiting:
+        alike = replace(job, gang=job.gang[:1])
+        assert is_placed(snapshot, alike) == fits_somehow(snapshot, alike)
+
+
+@many(60)
+@given(worlds(free_for_all=True))
+def test_a_gang_of_unlike_roles_is_placed_only_where_that_is_possible(snapshot):
+    """And nearly wherever it is: the placer is greedy, and what it misses is measured, not forbidden."""
+    for job in snapshot.waiting:
+        if len(job.gang) > 1 and is_placed(snapshot, job):
+            assert fits_somehow(snapshot, job)
+
+
+def test_the_role_that_is_hard_to_please_goes_first_where_the_larger_one_took_its_only_card():
+    snapshot = world("n1: A100x1\nn2: T4x1", wants("ada", "1"), wants("ada", "A100/4"))
+    large, picky = (job.gang[0] for job in snapshot.waiting)
+    gang = (replace(large, name="worker"), replace(picky, name="launcher"))
+    assert is_placed(snapshot, replace(snapshot.waiting[0], gang=gang))
+
+
+def is_placed(snapshot: Snapshot, job: Waiting) -> bool:
+    demand = build_demand(snapshot, job.gang, job.pool)
+    result = place(snapshot, Table(snapshot), job, demand, demand.kinds, ANY_QUOTA)
+    if isinstance(result, Shortfall):
+        return False
+    assert isinstance(result, Placement)
+    snapshot.give_back(result, job)
+    return True

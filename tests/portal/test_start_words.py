@@ -1,0 +1,33 @@
+"""When a job will start, in words."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from portal.start_words import start_words
+from scheduler.forecast import Told
+
+NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+
+
+def at(*minutes: float | None) -> Told:
+    return Told(*(None if m is None else NOW + timedelta(minutes=m) for m in minutes), NOW)
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        (None, ""),
+        (at(None, None, None), ""),
+        (at(10, 25, 90), "12:10 to 13:30, likely 12:25"),
+        (at(25, 25, 25), "about 12:25"),
+        (at(-1, 0, 0.2), "within moments"),
+        (at(-5, 25, 90), "12:00 to 13:30, likely 12:25"),
+        (at(10, None, None), "not before 12:10"),
+        (at(10, 25, None), "12:10 or later, likely 12:25"),
+        (at(24 * 60, 24 * 60, 24 * 60), "about Tue 12:00"),
+    ],
+)
+def test_a_start_in_words(told, words, settings):
+    settings.TIME_ZONE = "UTC"
+    assert start_words(told, NOW) == words

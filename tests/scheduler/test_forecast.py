@@ -1,0 +1,79 @@
+"""What is foretold is kept, and measured against what came."""
+
+from datetime import timedelta
+
+import make
+import pytest
+from django.utils import timezone
+
+from jobs.models import Job
+from jobs.states import TaskState
+from scheduler.forecast import Coverage, coverage, forecasts_of, load_run_times, record_forecasts
+from scheduler.models import Forecast
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def waiting():
+    """One card, taken for an hour by a job that says so, and one that waits for it."""
+    nlp, train = make.team("nlp"), make.pool("train")
+    make.quota(nlp, train)
+    card = make.gpu(make.node("n1", pool=train))
+    ada = make.user("ada", nlp)
+    make.start(make.job(ada, gpu="1", pool="train", time="1h"), card)
+    job = make.job(ada, gpu="1", pool="train", time="2h")
+    Job.objects.filter(pk=job.pk).update(wait_position=1, wait_of=1)
+    job.refresh_from_db()
+    return job
+
+
+def test_a_job_starts_when_the_one_before_it_says_that_it_ends(waiting):
+    record_forecasts()
+    told = forecasts_of([waiting])[waiting.pk]
+    assert abs(told.p50 - timezone.now() - timedelta(hours=1)) < timedelta(seconds=30)
+    row = Forecast.objects.get()
+    assert row.first_p10 == row.p10 == told.p10
+
+
+def test_what_was_first_told_stays_and_the_rest_follows(waiting):
+    record_forecasts()
+    first = Forecast.objects.get()
+    Job.objects.filter(state="RUNNING").update(time_s=7200)
+    record_forecasts()
+    later = Forecast.objects.get()
+    assert later.first_p10 == first.first_p10 and later.p10 - first.p10 > timedelta(minutes=50)
+
+
+def test_a_start_inside_the_range_counts_and_one_outside_does_not(waiting):
+    assert coverage() is None
+    record_forecasts()
+    now = timezone.now()
+    Forecast.objects.update(first_p10=now - timedelta(minutes=1), first_p90=now + timedelta(minutes=1))
+    make.move(waiting.newest_tasks.get(), TaskState.ASSIGNED, assigned_at=now)
+    record_forecasts()
+    assert coverage() == Coverage(1, 100)
+    Forecast.objects.update(first_p90=now - timedelta(seconds=30))
+    assert coverage() == Coverage(1, 0)
+
+
+def test_a_job_that_is_held_is_not_foretold(waiting):
+    Job.objects.filter(pk=waiting.pk).update(held_at=timezone.now())
+    record_forecasts()
+    assert not Forecast.objects.exists()
+
+
+def test_who_was_cancelled_while_waiting_is_forgotten(waiting):
+    record_forecasts()
+    make.end(waiting, TaskState.STOPPED, "stopped_by_user", None)
+    record_forecasts()
+    assert not Forecast.objects.exists()
+
+
+def test_the_past_tells_how_long_jobs_run(waiting):
+    assert load_run_times().ratios == (1.0,)
+    before = Job.objects.get(state="RUNNING")
+    make.end(before)
+    now = timezone.now()
+    Job.objects.filter(pk=before.pk).update(started_at=now - timedelta(minutes=30), ended_at=now)
+    assert load_run_times().ratios == (0.5,)

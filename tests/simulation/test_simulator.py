@@ -1,0 +1,197 @@
+"""The simulator from a file to a report: closed forms, the same seed, and a file that a browser can read."""
+
+import csv
+import gzip
+import io
+import textwrap
+from xml.etree import ElementTree
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from scheduler.simulation.charts import in_lanes, thin
+from scheduler.simulation.history import Run, Sample, in_use_s
+from scheduler.simulation.revision import revision
+from scheduler.simulation.scenario import play_scenario
+from scheduler.simulation.scenario_file import HELP, load_scenario
+from scheduler.simulation.trace_csv import load_wishes
+from scheduler.simulation.week import HOUR
+
+SCENARIO = """
+name: Two <teams>
+checkpoint_cost_s: 120
+cluster:
+  - {nodes: 2, gpus: 2, model: V100, memory_gb: 32, pool: train}
+  - {nodes: 1, gpus: 1, model: T4, memory_gb: 16, pool: dev}
+pools: {train: {slices: 1}, dev: {slices: 4, lends_to: train}}
+teams: {vision: {weight: 2, guarantee: {train: 2}}}
+jobs:
+  - {team: vision, user: ada, count: 9, to_h: 20, gpus: 2, hours: 3, pool: train}
+  - {team: speech, count: 6, hours: {median: 2, sigma: 1}, to_h: 20, pool: train, preemptible: true}
+  - {team: vision, count: 3, from_h: 9, to_h: 10, each_day: 2, memory_gb: 4, hours: 8, pool: dev, priority: urgent}
+"""
+
+LENDING = """
+cluster: [{nodes: 1, gpus: 1, pool: train}, {nodes: 1, gpus: 1, pool: dev}]
+pools: {train: {slices: 1}, dev: {slices: 4, lends_to: train}}
+jobs: [{count: 15, from_h: 18, hours: 5, pool: train}]
+"""
+
+
+def simulate(tmp_path, text, *arguments, name="world.yaml"):
+    """(table, rows of the CSV, report)."""
+    path = tmp_path / name
+    path.write_text(text)
+    out, rows, report = io.StringIO(), tmp_path / "rows.csv", tmp_path / "report.html"
+    words = ["tessera_sim", str(path), f"--csv={rows}", f"--html={report}", *arguments]
+    call_command(*words, stdout=out, stderr=io.StringIO())
+    return out.getvalue(), list(csv.DictReader(rows.read_text().splitlines())), report.read_text()
+
+
+def metrics(rows):
+    return {row["metric"]: float(row["value"]) for row in rows}
+
+
+def test_on_one_card_equal_jobs_wait_0_s_2s_and_so_on(tmp_path):
+    text = "submit_s,duration_s\n" + "0,100\n" * 5
+    _, rows, _ = simulate(tmp_path, text, "--nodes=1", "--gpus=1", name="five.csv")
+    found = metrics(rows)
+    assert (found["mean_queue_s"], found["p50_queue_s"], found["max_queue_s"]) == (200, 200, 400)
+    assert (found["mean_jct_s"], found["virtual_makespan_s"], found["cards_in_use_pct"]) == (300, 500, 100)
+    assert {(row["bench"], row["case"], row["seed"], row["policy"]) for row in rows} == {
+        ("sim", "five", "1", "tessera")
+    }
+
+
+def test_a_gang_waits_until_all_of_its_cards_are_free(tmp_path):
+    text = "submit_s,duration_s,gpus,tasks,team\n0,100,1,1,ada\n0,50,1,1,ada\n10,10,1,2,bob\n"
+    _, rows, _ = simulate(tmp_path, text, "--nodes=2", "--gpus=1", name="gang.csv")
+    assert metrics(rows)["max_queue_s:bob"] == 90
+
+
+def test_the_same_seed_gives_the_same_output_and_another_one_does_not(tmp_path):
+    first, again, other = (simulate(tmp_path, SCENARIO, f"--seed={seed}") for seed in (3, 3, 4))
+    assert first == again and first[1] != other[1]
+
+
+def test_the_report_is_well_formed_and_names_its_revision_and_seed(tmp_path):
+    table, _, report = simulate(tmp_path, SCENARIO, "--seed=3")
+    page = ElementTree.fromstring(report.removeprefix("<!DOCTYPE html>"))
+    plots = page.findall(".//{http://www.w3.org/2000/svg}svg")
+    assert len(plots) == 5 and "script" not in report and "http" not in report.replace("http://www.w3.org", "")
+    assert page.findtext(".//h1") == "Two <teams>"
+    assert f"revision {revision()}, seed 3" in report and f"revision {revision()}, seed 3" in table
+
+
+def test_each_stay_on_a_card_is_one_bar_of_the_week(tmp_path):
+    report = simulate(tmp_path, SCENARIO, "--seed=3")[2]
+    path = tmp_path / "world.yaml"
+    history = play(path, 3)
+    bars = sum(len(run.cards) for run in history.runs)
+    assert bars > 20 and report.count("<title>") == bars + 1
+
+
+def test_no_card_holds_more_than_it_has_and_work_is_conserved(tmp_path):
+    path = tmp_path / "world.yaml"
+    path.write_text(SCENARIO)
+    scenario = load_scenario(path, 5)
+    history = play(path, 5)
+    for card in range(4):
+        assert max(lanes for _, _, lanes in in_lanes(run for run in history.runs if card in run.cards)) == 1
+    worked = {job.job: 0.0 for job in scenario.jobs}
+    for run in history.runs:
+        worked[run.job] += run.ended_at - run.began_at
+    stops = {job: sum(run.how == "preempted" and run.job == job for run in history.runs) for job in worked}
+    for job, seconds in worked.items():
+        assert seconds == pytest.approx(scenario.duration_s[job] + 120 * stops[job])
+
+
+def test_lent_cards_take_jobs_by_night_that_end_before_the_day_begins(tmp_path):
+    path = tmp_path / "world.yaml"
+    path.write_text(LENDING)
+    history = play(path, 1)
+    guests = [(run.began_at / HOUR, run.ended_at / HOUR) for run in history.runs if run.cards == (1,)]
+    assert guests == [(20, 25), (25, 30), (44, 49), (49, 54)]
+
+
+def play(path, seed):
+    return play_scenario(load_scenario(path, seed))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[1]", "not a mapping"),
+        ("cluster: [{nodes: 1, cards: 8}]", "cluster[0]: unknown: cards"),
+        ("jobs: []", "no machine"),
+        ("cluster: [{}]\njobs: [{pool: moon}]", "there is no pool moon"),
+        ("cluster: [{}]\njobs: [{model: H200}]", "there is no card H200"),
+        ("cluster: [{}]\njobs: [{hours: soon}]", "jobs[0].hours is not a number"),
+        ("cluster: [{}]\njobs: [{priority: now}]", "jobs[0].priority is none of"),
+        ("cluster: [{}]\njobs: [{tasks: 0}]", "jobs[0].tasks: a job has at least one task"),
+        ("cluster: [{}]\nworking_day: {begins: 20, ends: 8}", "a day begins before it ends"),
+        ("a: [", "not YAML"),
+    ],
+)
+def test_a_file_that_is_wrong_is_told_where(tmp_path, text, says):
+    with pytest.raises(CommandError, match=says.replace("[", r"\[")):
+        simulate(tmp_path, text)
+
+
+def test_more_cards_than_a_machine_has_are_several_tasks_that_start_together(tmp_path):
+    text = "submit_s,duration_s,gpus,vc\n0,9,6,ada\n0,9,1,bob\n0,9,2,eve\n"
+    found = metrics(simulate(tmp_path, text, "--nodes=2", "--gpus=4", name="wide.csv")[1])
+    assert (found["max_queue_s:ada"], found["max_queue_s:bob"], found["max_queue_s:eve"]) == (0, 0, 9)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("submit_s\n1\n", "lacks the columns duration_s"),
+        ("submit_s,duration_s,gpus\n1,2,many\n", "line 2"),
+        ("submit_s,duration_s\n1,2\n-1,2\n", "line 3: a number is negative"),
+        ("submit_s,duration_s,priority\n1,2,now\n", "priority is none of"),
+    ],
+)
+def test_a_trace_that_is_wrong_is_told_where(tmp_path, text, says):
+    with pytest.raises(CommandError, match=says):
+        simulate(tmp_path, text, "--nodes=1", name="trace.csv")
+
+
+def test_the_scenario_of_the_help_runs(tmp_path):
+    text = textwrap.dedent(HELP.partition("\n\n")[2])
+    _, rows, _ = simulate(tmp_path, "".join(line for line in text.splitlines(True) if "trace:" not in line))
+    assert metrics(rows)["jobs"] == 90 and metrics(rows)["finished"] > 80
+
+
+def test_a_trace_without_machines_is_refused(tmp_path):
+    with pytest.raises(CommandError, match="needs --nodes"):
+        simulate(tmp_path, "submit_s,duration_s\n0,1\n", name="trace.csv")
+
+
+def test_a_gzipped_trace_is_read_and_time_is_the_duration_where_nothing_is_said(tmp_path):
+    path = tmp_path / "trace.csv.gz"
+    path.write_bytes(gzip.compress(b"submit_s,duration_s,time_s,memory_mib,note\n0,7,,512,x\n1,8,inf,,\n"))
+    first, second = load_wishes(path)
+    assert (first.time_s, first.memory_mib, second.time_s, second.memory_mib) == (7, 512, float("inf"), None)
+
+
+def test_time_on_a_card_is_counted_once_however_many_share_it():
+    runs = [Run(1, (0,), 0, 10, "completed"), Run(2, (0, 1), 5, 20, "running"), Run(3, (0,), 30, 99, "running")]
+    assert in_use_s(runs, 3, 2, 40).tolist() == [28, 15, 0]
+
+
+def test_only_runs_that_touch_share_the_height_of_a_card():
+    runs = [Run(1, (0,), 0, 10, ""), Run(2, (0,), 5, 20, ""), Run(3, (0,), 10, 15, ""), Run(4, (0,), 20, 30, "")]
+    assert [(run.job, lane, lanes) for run, lane, lanes in in_lanes(runs)] == [
+        (1, 0, 2),
+        (2, 1, 2),
+        (3, 0, 2),
+        (4, 0, 1),
+    ]
+
+
+def test_a_long_history_is_drawn_as_means_over_equal_spans():
+    points = thin([Sample(0, 2, 4), Sample(900, 0, 0), Sample(1350, 6, 2)], 1800)
+    assert len(points) == 900 and points[0] == (0, 2, 4) and points[450] == (900, 0, 0) and points[-1][1:] == (6, 2)
+    assert thin([Sample(0, 3, 0), Sample(1, 5, 2)], 2 * 900)[0] == (0, 4, 1)
