@@ -25,9 +25,10 @@ def write_rows(path: Path | None, rows: Sequence[Row]) -> None:
             csv.writer(file).writerows([HEAD, *rows])
 
 
-def finish(missed: Sequence[str]) -> int:
-    """Tell what is wrong. Returns the exit code."""
-    print(*missed or ["every reference is exact and no target was missed"], sep="\n")
+def finish(missed: Sequence[str], compared: bool = True) -> int:
+    """Tell what is wrong. compared: is anything known of this input? Returns the exit code."""
+    well = "every reference is exact and no target was missed" if compared else "nothing is known of this input"
+    print(*missed or [well], sep="\n")
     return 1 if missed else 0
 
 

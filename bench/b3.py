@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
         rows += [("b3", options.trace, 0, policy, metric, round(value, 3)) for metric, value in found.items()]
         _print_summary(found, policy, golden)
     write_rows(options.csv, rows)
-    return finish(missed)
+    return finish(missed, compared=bool(golden or targets))
 
 
 def load_trace(folder: Path, trace: str) -> list[TraceJob]:
