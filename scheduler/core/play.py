@@ -81,6 +81,8 @@ class Play:
         self._was: dict[int, Waiting] = {}
         self._left: dict[int, float] = {}
         """{job that was stopped: work that is left}."""
+        self._work: dict[int, float] = {}
+        """{running job: work that was to be done when it started}."""
         self._run_s = run_s
         self._clockwork = Clockwork(ends or {}, now)
         self._arrivals = sorted(arrivals, key=_age, reverse=True)
@@ -156,10 +158,11 @@ class Play:
         work_s = self._left.pop(job.job, None)
         if work_s is None:
             work_s = min(self._run_s(job), self.rules.over_at.get(job.job, inf) - self.now)
+        self._work[job.job] = work_s
         self._clockwork.begin(job.job, work_s, self.now)
 
     def _stop(self, number: int) -> None:
-        """It waits again, in its old place; with a checkpoint it says how long it takes from there."""
+        """It waits again, in its old place; with a checkpoint it takes what it has done off the time that it says."""
         left = self._clockwork.left(number, self.now)
         self._clockwork.stop(number)
         self.snapshot.leave(self.running.pop(number))
@@ -167,8 +170,9 @@ class Play:
         if job is None:
             return
         if self.rules.resume_s is not None and isfinite(left):
-            self._left[number] = left = left + self.rules.resume_s
-            job = replace(job, time_s=left) if isfinite(job.time_s) else job
+            self._left[number] = left + self.rules.resume_s
+            done = self._work[number] - left
+            job = replace(job, time_s=max(job.time_s - done, 0.0) + self.rules.resume_s)
         self.waiting[number] = job
         if self.rules.depth is not None:
             self.waiting = {job.job: job for job in sorted(self.waiting.values(), key=_age)}
