@@ -7,6 +7,7 @@ else is {"error": words}. The shim never waits for a guest: an answer that does 
 Imports little: it is loaded by every shim.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -143,7 +144,13 @@ class Door:
     def _start(self, guest: Guest, wish: dict, fds: list[int]) -> None:
         if len(fds) != (2 if wish["pty"] else 4) or not wish["exec"]:
             raise ValueError("descriptors or a command are missing")
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            if error.errno != errno.ENOMEM or self.view is None:
+                raise
+            # So the kernel says that the first process of the pid namespace is gone, and no other can be born there.
+            return guest.tell(error="This task is ending.")
         if pid == 0:
             _become_program(self.plan, self.view, wish, fds)
         guest.pid, guest.ends = pid, {end_of(fd) for fd in fds[1:]}
