@@ -48,7 +48,7 @@ def test_the_replays_of_muri_are_the_published_figures_to_the_second(trace, poli
         ),
         *(
             pytest.param("philly", 72, policy, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])
-            for policy in ("fifo-strict", "fifo-easy", "gpu-seconds-skip", "qssf-skip", "srtf", "las")
+            for policy in ("fifo-strict", "fifo-easy", "gpu-seconds-skip", "qssf-skip", "srtf")
         ),
     ],
 )
