@@ -34,8 +34,7 @@ def allocate(cycle: Cycle) -> list[Waiting]:
         elif not _settled(cycle, lines, job, cycle.shape(job), []):
             waiting.append(job)
     for job in in_order(cycle.snapshot, borrowers, cycle.policy, cycle.now):
-        shape = cycle.shape(job)
-        if not _settled(cycle, lines, job, shape, cycle.borrowing.refusals(job, shape.demand)):
+        if not _settled(cycle, lines, job, cycle.shape(job), cycle.borrowing(job)):
             waiting.append(job)
     return waiting
 

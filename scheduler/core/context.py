@@ -8,7 +8,7 @@ from typing import Any
 from scheduler.core.demand import Demand, build_demand
 from scheduler.core.future import Future, View
 from scheduler.core.possible import impossible
-from scheduler.core.quota import Borrowing, limit_refusals, spare_milli, within_guarantee
+from scheduler.core.quota import borrow_refusals, limit_refusals, spare_milli, within_guarantee
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.table import Table
 from scheduler.core.types import Placement, Plan, Policy, Refusal, Role, Waiting
@@ -35,7 +35,6 @@ class Cycle:
         self.now = now
         self.plan = Plan()
         self.present = View(snapshot, Table(snapshot, policy))
-        self.borrowing = Borrowing(snapshot)
         self.future = Future(self.present, policy, now)
         self.aside: list[Waiting] = []
         """Jobs that wait for something other than capacity."""
@@ -49,13 +48,13 @@ class Cycle:
         self._answered_at = -1
 
     @cached_property
-    def after(self) -> Snapshot:
+    def after(self) -> View:
         """The cluster as it will be when those that are leaving are gone, for those that wait for it."""
         world = self.snapshot.copy()
         for job in self.snapshot.running:
             if job.leaving:
                 world.leave(job)
-        return world
+        return View(world, Table(world, self.policy))
 
     @cached_property
     def strangers(self) -> dict[int, int]:
@@ -90,6 +89,14 @@ class Cycle:
         shape = self.shape(job)
         return self._until_change(
             (within_guarantee, job.team, id(shape)), lambda: within_guarantee(self.snapshot, job, shape.demand)
+        )
+
+    def borrowing(self, job: Waiting) -> list[Refusal]:
+        """Why the job, which is beyond its team's guarantee, may not borrow."""
+        shape = self.shape(job)
+        return self._until_change(
+            (borrow_refusals, job.team, job.preemptible, id(shape)),
+            lambda: borrow_refusals(self.snapshot, job, shape.demand),
         )
 
     def spare_milli(self, job: Waiting) -> int:

@@ -1,8 +1,8 @@
 """One pass of the scheduler's mind. Read this first.
 
 `allocate` goes through the waiting jobs in order and starts what fits and delays nobody before it; those that wait for
-capacity stand in line, and the first keep a place in time. `reclaim` and `preempt` make room for these by stopping
-others.
+capacity stand in line, and the first keep a place in time. `take_back`, `reclaim` and `preempt` make room for these by
+stopping others.
 """
 
 from collections import Counter

@@ -11,6 +11,7 @@ import numpy as np
 
 from scheduler.core.context import Cycle
 from scheduler.core.demand import Demand
+from scheduler.core.future import View
 from scheduler.core.place import ANY_QUOTA, place
 from scheduler.core.quota import within_guarantee
 from scheduler.core.request import Request
@@ -74,24 +75,24 @@ def _make_room(cycle: Cycle, first: list[Waiting], reason: str, may_stop: MaySto
         if job.job not in cycle.served:
             closed = cycle.future.closed(cycle.now + job.time_s)
             for task in closed:
-                cycle.after.take_task(task)
+                cycle.after.snapshot.take_task(task)
             _serve(cycle, job, reason, may_stop)
             for task in closed:
-                cycle.after.give_back_task(task)
+                cycle.after.snapshot.give_back_task(task)
 
 
 def _serve(cycle: Cycle, job: Waiting, reason: str, may_stop: MayStop) -> None:
     """Choose whom to stop, and take the job's place in the world after, so that the next sees what is left of it."""
-    world, demand = cycle.after, cycle.shape(job).demand
+    demand = cycle.shape(job).demand
     victims: Sequence[Running] = ()
-    if not _takes_place(world, cycle, job, demand):
+    if not _take_place(cycle.after, job, demand):
         victims = choose_victims(cycle, job, demand, may_stop)
         if not victims:
             return
         for victim in victims:
-            world.leave(victim)
+            cycle.after.snapshot.leave(victim)
         cycle.leaving.update(victim.job for victim in victims)
-        _takes_place(world, cycle, job, demand)
+        _take_place(cycle.after, job, demand)
     cycle.served.add(job.job)
     if not cycle.leaving:
         return  # there is room already, and something else keeps it
@@ -111,24 +112,24 @@ def choose_victims(cycle: Cycle, job: Waiting, demand: Demand, may_stop: MayStop
     if not able:
         return ()
     able.sort(key=lambda victim: (lost_work(victim, cycle.now), victim.job))
-    world = cycle.after.copy()
+    world = cycle.after.snapshot.copy()
     gone = _stop_in_order(world, able, job, may_stop, lambda: False)
     if sum(role.min for role in job.gang) > 1:
-        return _for_gang(world, cycle, job, demand, gone)
+        return _for_gang(View(world, Table(world, cycle.policy)), job, demand, gone)
     return _on_one_node(world, cycle, job, demand, gone, may_stop)
 
 
-def _for_gang(world: Snapshot, cycle: Cycle, job: Waiting, demand: Demand, gone: list[Running]) -> Sequence[Running]:
+def _for_gang(view: View, job: Waiting, demand: Demand, gone: list[Running]) -> Sequence[Running]:
     """Let those whose stop costs most come back while the gang still fits. `gone` have left the world."""
-    if not _fits(world, cycle, job, demand):
+    if not _fits(view, job, demand):
         return ()
     victims = list(gone)
     for victim in reversed(gone):
-        world.come_back(victim)
-        if _fits(world, cycle, job, demand):
+        view.snapshot.come_back(victim)
+        if _fits(view, job, demand):
             victims.remove(victim)
         else:
-            world.leave(victim)
+            view.snapshot.leave(victim)
     return victims
 
 
@@ -144,12 +145,12 @@ def _on_one_node(
     for victim in gone:
         for node in {task.node for task in victim.tasks} & here.keys():
             here[node].append(victim)
-    cost = {node: sum(lost_work(victim, cycle.now) for victim in victims) for node, victims in here.items()}
-    sets = [
-        _least_on(world, request, node, here[node], job, may_stop)
-        for node in sorted(cost, key=cost.__getitem__)[:MOST_NODES]
-    ]
-    return min(sets, key=lambda victims: sum(lost_work(victim, cycle.now) for victim in victims), default=())
+
+    def cost(victims: list[Running]) -> float:
+        return sum(lost_work(victim, cycle.now) for victim in victims)
+
+    cheapest = sorted(here, key=lambda node: cost(here[node]))[:MOST_NODES]
+    return min((_least_on(world, request, node, here[node], job, may_stop) for node in cheapest), key=cost, default=())
 
 
 def _least_on(
@@ -187,13 +188,13 @@ def _stop_in_order(
     return gone
 
 
-def _takes_place(world: Snapshot, cycle: Cycle, job: Waiting, demand: Demand) -> bool:
-    return isinstance(place(world, Table(world, cycle.policy), job, demand, demand.kinds, ANY_QUOTA), Placement)
+def _take_place(view: View, job: Waiting, demand: Demand) -> Placement | None:
+    result = place(view.snapshot, view.table, job, demand, demand.kinds, ANY_QUOTA)
+    return result if isinstance(result, Placement) else None
 
 
-def _fits(world: Snapshot, cycle: Cycle, job: Waiting, demand: Demand) -> bool:
-    result = place(world, Table(world, cycle.policy), job, demand, demand.kinds, ANY_QUOTA)
-    if isinstance(result, Placement):
-        world.give_back(result, job)
-        return True
-    return False
+def _fits(view: View, job: Waiting, demand: Demand) -> bool:
+    placement = _take_place(view, job, demand)
+    if placement:
+        view.snapshot.give_back(placement, job)
+    return placement is not None

@@ -59,51 +59,36 @@ def within_guarantee(snapshot: Snapshot, job: Waiting, demand: Demand) -> bool:
     return False
 
 
-class Borrowing:
-    """What may be used beyond guarantees by jobs that cannot be stopped for the owners.
+def borrow_refusals(snapshot: Snapshot, job: Waiting, demand: Demand) -> list[Refusal]:
+    """`borrow_denied` with the teams that may want theirs back. The job is beyond its team's guarantee.
 
-    Such a job starts only where all that is held by jobs like it and all that is guaranteed and not held so still fit
-    into the pool together: then whoever comes back to a guarantee finds it free or held by jobs that can be stopped.
+    A job that cannot be stopped for the owners starts only where all that is held by jobs like it and all that is
+    guaranteed and not held so still fit into the pool together: then whoever comes back to a guarantee finds it free or
+    held by jobs that can be stopped.
     """
+    if job.preemptible or not snapshot.guarantee.any():
+        return []
+    about = GPU_MILLI if demand.most[GPU_MILLI] else CPU_MILLI
+    firm = snapshot.firm[:, job.pool, about].copy()
+    firm[list(snapshot.team_chain[job.team])] += demand.least[about]
+    owed = np.maximum(snapshot.guarantee[:, job.pool, about] - firm, 0)
+    below = np.zeros_like(owed)
+    chains = snapshot.team_chain
+    leaves_first = sorted(range(len(chains)), key=lambda team: -len(chains[team]))
+    for team in leaves_first:  # what a team is owed covers what those below it are owed
+        owed[team] = max(owed[team], below[team])
+        if len(chains[team]) > 1:
+            below[chains[team][1]] += owed[team]
+    roots = [team for team in range(len(chains)) if len(chains[team]) == 1]
+    if not owed[roots].any() or firm[roots].sum() + owed[roots].sum() <= _capacity(snapshot, job.pool, about):
+        return []
+    return [Refusal("borrow_denied", {"teams": [snapshot.team_name(root) for root in roots if owed[root]]})]
 
-    def __init__(self, snapshot: Snapshot):
-        self._snapshot = snapshot
-        self._depth = sorted(range(len(snapshot.team_chain)), key=lambda team: -len(snapshot.team_chain[team]))
-        self._open = not snapshot.guarantee.any()
-        self._known: dict[tuple, list[Refusal]] = {}
-        self._version = -1
 
-    def refusals(self, job: Waiting, demand: Demand) -> list[Refusal]:
-        """`borrow_denied` with the teams that may want theirs back. The job is beyond its team's guarantee."""
-        if self._open or job.preemptible:
-            return []
-        if self._version != self._snapshot.version:
-            self._version, self._known = self._snapshot.version, {}
-        about = GPU_MILLI if demand.most[GPU_MILLI] else CPU_MILLI
-        key = job.team, job.pool, about, int(demand.least[about])
-        if key not in self._known:
-            self._known[key] = self._refusals(*key)
-        return self._known[key]
-
-    def _refusals(self, team: int, pool: int, about: int, ask: int) -> list[Refusal]:
-        snapshot = self._snapshot
-        firm = snapshot.firm[:, pool, about].copy()
-        firm[list(snapshot.team_chain[team])] += ask
-        owed = np.maximum(snapshot.guarantee[:, pool, about] - firm, 0)
-        below = np.zeros_like(owed)
-        for child in self._depth:  # what a team is owed covers what those below it are owed
-            owed[child] = max(owed[child], below[child])
-            if len(snapshot.team_chain[child]) > 1:
-                below[snapshot.team_chain[child][1]] += owed[child]
-        roots = [root for root in self._depth if len(snapshot.team_chain[root]) == 1]
-        if not owed[roots].any() or firm[roots].sum() + owed[roots].sum() <= self._capacity(pool, about):
-            return []
-        return [Refusal("borrow_denied", {"teams": [snapshot.team_name(root) for root in sorted(roots) if owed[root]]})]
-
-    def _capacity(self, pool: int, about: int) -> int:
-        if about == GPU_MILLI:
-            return 1000 * int((self._snapshot.gpu_pool == pool).sum())
-        return int(self._snapshot.node_cpu_total[self._snapshot.node_pool == pool].sum())
+def _capacity(snapshot: Snapshot, pool: int, about: int) -> int:
+    if about == GPU_MILLI:
+        return 1000 * int((snapshot.gpu_pool == pool).sum())
+    return int(snapshot.node_cpu_total[snapshot.node_pool == pool].sum())
 
 
 def _passes(room: np.ndarray, amounts: np.ndarray) -> bool:
