@@ -59,7 +59,7 @@ def waiting_of(draft: Draft, world: World, now: float | None = None) -> Waiting:
         pool=[pool.pk for pool in world.pools].index(draft.pool.pk),
         kinds=world.kinds,
     )
-    return with_lent(waiting, draft.pool, submitted_at.timestamp())
+    return with_lent(waiting, draft.pool.pk, world.lending, submitted_at.timestamp())
 
 
 def _field_error(refusal: Refusal, draft: Draft) -> FieldError:

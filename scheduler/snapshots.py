@@ -23,7 +23,7 @@ from scheduler.core.snapshot import UNLIMITED, Snapshot
 from scheduler.core.topology import Layout, Words, build_layout
 from scheduler.core.types import Ask, Policy, Role, Waiting
 from scheduler.holders import Holdings, Places, load_holdings, load_running, may_be_stopped, time_of
-from scheduler.lending import lend_cards
+from scheduler.lending import Lending, lend_cards, load_lending
 from scheduler.rows import as_text, is_set, load_rows, seconds
 
 NOTHING: Amounts = (0, 0, 0)
@@ -88,6 +88,7 @@ class World:
     teams: list[Team]
     user_ids: list[int]
     kinds: list[Kind]
+    lending: Lending
 
 
 def load_world(*, queue: bool = True, user_id: int | None = None) -> World:
@@ -110,11 +111,13 @@ def load_world(*, queue: bool = True, user_id: int | None = None) -> World:
     gangs = {text: build_gang(json.loads(text), kinds) for text in {job.gang for job in jobs}}
     waiting = tuple(_waiting(job, gangs[job.gang], places) for job in jobs)
     typical = build_typical(load_history(kinds), tuple(kind.sellable_mib for kind in kinds))
-    running = tuple(load_running(holdings, places, time.time()))
+    now = time.time()
+    running = tuple(load_running(holdings, places, now))
     names = tuple(kind.model for kind in kinds)
     snapshot = Snapshot(**arrays, kind_names=names, waiting=waiting, running=running, typical=typical)
-    lend_cards(snapshot, pools, time.time())
-    return World(snapshot, build_policy(pools), nodes, gpus, pools, teams, user_ids, kinds)
+    lending = load_lending(now)
+    lend_cards(snapshot, pools, lending, now)
+    return World(snapshot, build_policy(pools), nodes, gpus, pools, teams, user_ids, kinds, lending)
 
 
 def build_policy(pools: Iterable[Pool]) -> Policy:
