@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import make
 import pytest
+from described_world import make_room
 from django.utils import timezone
 
 from common.errors import Conflict, InvalidInput, NameTaken, NotPermitted, QuotaExceeded, Unavailable
@@ -38,10 +39,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def environment(settings, tmp_path):
-    settings.TESSERA_DATA, settings.TESSERA_FILES = tmp_path, tmp_path / "files"
-    environment_path(tmp_path).mkdir(parents=True)
-    (environment_path(tmp_path) / READY).touch()
-    settings.TESSERA_FILES.mkdir()
+    make_room(settings, tmp_path)
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 import make
 import pytest
 from api_client import BASE, Api
+from described_world import make_room
 from django.db import connection
 
 from files.shelves import find_shelf
 from jobs.models import Job
-from notebooks.environment import READY, environment_path
 from notebooks.models import Notebook
 from portal.api.about import describe
 from runtimes.places import place_path
@@ -19,10 +19,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def environment(settings, tmp_path):
-    settings.TESSERA_DATA, settings.TESSERA_FILES = tmp_path, tmp_path / "files"
-    environment_path(tmp_path).mkdir(parents=True)
-    (environment_path(tmp_path) / READY).touch()
-    settings.TESSERA_FILES.mkdir()
+    make_room(settings, tmp_path)
 
 
 @pytest.fixture
