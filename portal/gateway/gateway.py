@@ -5,8 +5,9 @@ Django never sees an app's host and the gateway never the portal's, so no page o
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import TypeVar
 
 import aiohttp
 from django.db import DatabaseError, InterfaceError, OperationalError
@@ -30,6 +31,8 @@ from portal.gateway.visits import Visits
 from runtimes.base import Access
 
 log = logging.getLogger("tessera.gateway")
+
+Led = TypeVar("Led")
 
 RECHECK_S = 20  # of open sockets; with what Visits remembers a right ends within 25 s though no bell was heard
 
@@ -65,37 +68,56 @@ class Gateway:
     # ---- requests ----
 
     async def _serve(self, label: str, request: Request, receive: Receive, send: Send) -> None:
-        visit, answer = await self._admit(label, request)
-        if visit is not None:
-            try:
-                await self._boards.come_up(visit)
-                await relay(self._upstream(), visit, request, receive, send)
-                return
-            except (NotStarted, *NOT_ANSWERING, NOT_RUNNING, PlatformError) as why:
-                self._boards.forget(visit)
-                answer = _no_answer(visit, request, why)
-        if answer is not None:
+        answer = await self._lead(label, request, lambda visit: self._relay(visit, request, receive, send))
+        if isinstance(answer, Answer):
             await _send_answer(answer, send)
 
-    async def _admit(self, label: str, request: Request) -> tuple[Visit | None, Answer | None]:
+    async def _relay(self, visit: Visit, request: Request, receive: Receive, send: Send) -> None:
+        try:
+            await self._boards.come_up(visit)
+            await relay(self._upstream(), visit, request, receive, send)
+        except (NotStarted, *NOT_ANSWERING, NOT_RUNNING, PlatformError):
+            self._boards.forget(visit)
+            raise
+
+    async def _lead(self, label: str, request: Request, through: Callable[[Visit], Awaitable[Led]]) -> Led | Answer:
+        """What comes of going `through` for a visit that may pass; else what is said instead.
+
+        A task that is gone may be the one that is remembered, while the next attempt is already there: so it is asked
+        anew, once.
+        """
+        for last in (False, True):
+            visit = await self._admit(label, request)
+            if isinstance(visit, Answer):
+                return visit
+            try:
+                return await through(visit)
+            except (NotStarted, *NOT_ANSWERING, NOT_RUNNING, PlatformError) as why:
+                answer = _no_answer(visit, request, why)
+                if last or not isinstance(why, NOT_RUNNING):
+                    break
+                self._visits.forget(visit.user_id)
+        return answer
+
+    async def _admit(self, label: str, request: Request) -> Visit | Answer:
         """The visit that may pass, or what is said instead."""
         with translation.override(language_of(request.headers)):
             if why := refusal(request.method, request.headers, app_origin(label)):
                 log.warning("refused %s at %s: %s", request.method, label, why)
-                return None, _say(403, says.foreign(), request)
+                return _say(403, says.foreign(), request)
             try:
                 if request.raw_path == ENTER:
-                    return None, await let_in(label, request.query, request.method, request.headers)
+                    return await let_in(label, request.query, request.method, request.headers)
                 visit = await self._visit(label, request)
                 if visit is None:
-                    return None, self._stranger(label, request)
+                    return self._stranger(label, request)
             except Tossed:
-                return None, _say(400, says.tossed(), request)
+                return _say(400, says.tossed(), request)
             except (OperationalError, InterfaceError) as away:
                 log.warning("cannot ask who comes to %s: %s", label, away)
-                return None, _say(503, says.away(), request)
+                return _say(503, says.away(), request)
         with translation.override(language_of(request.headers, visit.language)):
-            return (visit, None) if visit.task else (None, _say(503, says.stopped(visit), request))
+            return visit if visit.task else _say(503, says.stopped(visit), request)
 
     async def _visit(self, label: str, request: Request) -> Visit | None:
         secret = read_cookie(request.headers, session_cookie(label))
@@ -112,19 +134,18 @@ class Gateway:
     async def _serve_socket(self, label: str, scope: Message, receive: Receive, send: Send) -> None:
         request = read_scope(scope)
         await receive()  # "websocket.connect"
-        visit, answer = await self._admit(label, request)
-        if visit is not None:
-            try:
-                program = await connect(self._upstream(), visit, request, scope["subprotocols"])
-            except (*NOT_ANSWERING, NOT_RUNNING) as why:
-                answer = _no_answer(visit, request, why)
-            else:
-                async with program:
-                    await send({"type": "websocket.accept", "subprotocol": program.protocol})
-                    await pump(program, receive, send, lambda: self._until_ended(label, request, visit))
-                return
-        if answer is not None:
+
+        async def dial(visit: Visit) -> tuple[Visit, aiohttp.ClientWebSocketResponse]:
+            return visit, await connect(self._upstream(), visit, request, scope["subprotocols"])
+
+        answer = await self._lead(label, request, dial)
+        if isinstance(answer, Answer):
             await _deny(answer, send)
+            return
+        visit, program = answer
+        async with program:
+            await send({"type": "websocket.accept", "subprotocol": program.protocol})
+            await pump(program, receive, send, lambda: self._until_ended(label, request, visit))
 
     async def _until_ended(self, label: str, request: Request, visit: Visit) -> None:
         """Returns when the person may not use the app any more."""

@@ -13,7 +13,8 @@ MOST_KEPT = 4096
 
 
 class Visits:
-    """Asked at every request: a right that ended is noticed within KEEP_S. What opens nothing is not remembered."""
+    """Asked at every request: a right that ended is noticed within KEEP_S. What leads nowhere is not
+    remembered: it may be there in a moment."""
 
     def __init__(self, load: Callable[[str, str], Visit | None]):
         self._load = load
@@ -47,7 +48,7 @@ class Visits:
 
     def _keep(self, key: tuple[str, str], visit: Visit | None, until: float) -> None:
         self._kept.pop(key, None)
-        if visit is None:
+        if visit is None or not visit.task:
             return
         if len(self._kept) >= MOST_KEPT:
             del self._kept[next(iter(self._kept))]  # the one asked longest ago

@@ -45,6 +45,7 @@ def test_three_clicks_from_the_link_to_a_printed_cell_and_a_restart_keeps_the_fi
     assert 0 < len(clicks) <= 3, clicks
     page.keyboard.press("Control+s")
     page.locator(".jp-DirListing-item", has_text="Untitled.ipynb").wait_for()
+    page.locator(".jp-mod-dirty").first.wait_for(state="detached")  # what is not saved yet does not come back
 
     [notebook] = stack.api("GET", "/notebooks")["results"]
     stack.api("POST", f"/notebooks/{notebook['id']}:stop")

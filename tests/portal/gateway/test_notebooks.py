@@ -44,8 +44,11 @@ async def test_nobody_but_its_owner_opens_it(world, notebook, who):
     assert await sync_to_async(knock)() == ((403, 403) if who == "root" else (404, 404))
 
 
-async def test_its_address_stays_when_it_is_started_again(world, notebook, short_waits):
+async def test_its_address_stays_when_it_is_started_again_however_soon(world, notebook, monkeypatch):
+    monkeypatch.setattr("portal.gateway.upstream.KEEP_S", -1)  # connections end with the task that they lead to
     cookie = await world.enter()
+    async with world.visit("/seen", cookie) as answer:
+        assert answer.status == 200  # the task that ends now is remembered
 
     def start_again():
         make.move(world.task, TaskState.SUCCEEDED, "completed", exit_code=0)
@@ -55,6 +58,8 @@ async def test_its_address_stays_when_it_is_started_again(world, notebook, short
         return task
 
     world.sockets.tasks.clear()
+    async with world.visit("/seen", cookie) as answer:
+        assert answer.status == 503
     again = await sync_to_async(start_again)()
     world.sockets.tasks[again.uuid.hex] = {8888: world.program.port}
     async with world.visit("/seen", cookie) as answer:
