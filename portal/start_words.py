@@ -3,9 +3,9 @@
 from datetime import datetime, timedelta
 
 from django.utils import timezone
-from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 
+from portal.clock import clock
 from scheduler.forecast import Told
 
 SAME = timedelta(minutes=1)
@@ -19,25 +19,18 @@ def start_words(told: Told | None, now: datetime | None = None) -> str:
     if told is None or told.p10 is None:
         return ""
     if told.p50 is None:
-        return _("not before %(first)s") % {"first": _clock(told.p10, now)}
+        return _("not before %(first)s") % {"first": clock(told.p10, now)}
     if told.p90 is None:
         return _("%(first)s or later, likely %(likely)s") % {
-            "first": _clock(told.p10, now),
-            "likely": _clock(told.p50, now),
+            "first": clock(told.p10, now),
+            "likely": clock(told.p50, now),
         }
     if told.p90 - now < SOON:
         return _("within moments")
     if told.p90 - told.p10 < SAME:
-        return _("about %(likely)s") % {"likely": _clock(told.p50, now)}
+        return _("about %(likely)s") % {"likely": clock(told.p50, now)}
     return _("%(first)s to %(last)s, likely %(likely)s") % {
-        "first": _clock(max(told.p10, now), now),
-        "last": _clock(told.p90, now),
-        "likely": _clock(max(told.p50, now), now),
+        "first": clock(max(told.p10, now), now),
+        "last": clock(told.p90, now),
+        "likely": clock(max(told.p50, now), now),
     }
-
-
-def _clock(moment: datetime, now: datetime) -> str:
-    """The time of day, with the day where it is not today."""
-    local = timezone.localtime(moment)
-    same_day = local.date() == timezone.localtime(now).date()
-    return date_format(local, "H:i") if same_day else date_format(local, "D H:i")

@@ -13,6 +13,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
+from portal.clock import clock
+
 register = template.Library()
 
 
@@ -112,6 +114,9 @@ def block_again(context: template.Context, name: str) -> str:
 def ago(moment: datetime | None) -> SafeString | str:
     """A <time> that says how long ago, and keeps itself true (static/js/ago.js). Its title is the full date."""
     return _time(moment, "ago")
+
+
+register.filter("clock", clock)
 
 
 @register.simple_tag
