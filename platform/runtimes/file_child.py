@@ -67,7 +67,8 @@ Answer = tuple[dict, list[int]]
 
 
 def list_folder(root: int, path: str) -> Answer:
-    """At most LIST_MOST entries, folders first. unreadable: how many names are no UTF-8."""
+    """At most LIST_MOST entries, folders first, what programs keep for themselves (.cache) last. unreadable: how many
+    names are no UTF-8."""
     folder = open_beneath(root, path, os.O_RDONLY | os.O_DIRECTORY)
     entries: list[dict] = []
     unreadable, cut = 0, False
@@ -85,7 +86,7 @@ def list_folder(root: int, path: str) -> Answer:
                 entries.append(_facts(one.name, os.stat(one.name, dir_fd=folder, follow_symlinks=False)))
             except FileNotFoundError:
                 continue  # gone meanwhile
-    entries.sort(key=lambda entry: (entry["kind"] != "folder", entry["name"].casefold(), entry["name"]))
+    entries.sort(key=_in_list)
     return {"entries": entries, "cut": cut, "unreadable": unreadable}, []
 
 
@@ -213,6 +214,11 @@ def _remove(parent: int, name: str, budget: Budget, deepest: int) -> int:
         os.close(folder)
     os.rmdir(name, dir_fd=parent)
     return freed + size
+
+
+def _in_list(entry: dict) -> tuple:
+    name = entry["name"]
+    return name.startswith("."), entry["kind"] != "folder", name.casefold(), name
 
 
 def _facts(name: str, facts: os.stat_result) -> dict:

@@ -78,6 +78,14 @@ def test_a_file_comes_and_goes(home):
     assert names(home) == []
 
 
+def test_folders_come_first_and_what_programs_keep_last(home):
+    for path in ("b.txt", "A.txt", ".bashrc"):
+        put(home, path)
+    for path in (".cache", "runs"):
+        home.make_folder(path)
+    assert names(home) == ["runs", "A.txt", "b.txt", ".cache", ".bashrc"]
+
+
 def test_nothing_is_overwritten_unless_asked(home):
     put(home, "a", b"old")
     with pytest.raises(NameTaken):
