@@ -124,10 +124,7 @@ class LocalWorld(World):
         return self.runtime.logs.read(uuid, 0, 1 << 24)[0].decode(errors="replace")
 
     def shim(self, uuid: str) -> processes.Process | None:
-        """The shim, even before it says so itself: it is the first process with the task's path as argument."""
-        path = self.task(uuid).path.encode()
-        found = {p.pid: p for p in processes.everybody() if path in command_line(p.pid)}
-        return next((process for process in found.values() if process.parent not in found), None)
+        return shim_of(self.task(uuid))
 
     def kill_shim(self, uuid: str) -> None:
         shim = wait_for(lambda: self.shim(uuid))
@@ -135,16 +132,7 @@ class LocalWorld(World):
         wait_for(lambda: not processes.is_alive(shim.pid, shim.start))
 
     def close(self):
-        """Nothing may be left of any task, whatever the test did. One that has ended proved that itself."""
-        tasks = [self.task(path.name) for path in (self.base / "data/tasks").iterdir() if len(path.name) == 32]
-        tasks = [task for task in tasks if task.read("exit") is None]
-        for task in tasks:
-            if (shim := self.shim(task.uuid)) is not None:
-                processes.send(shim, signal.SIGKILL)
-        wait_for(lambda: not any(leftovers.kill(task) for task in tasks))
-        for task in tasks:
-            for group in leftovers.groups(task):
-                limits.remove(group)
+        end_tasks(self.base / "data")
         shutil.rmtree(self.base)
         shutil.rmtree(f"{self.base}/run-tasks", ignore_errors=True)
 
@@ -154,3 +142,23 @@ def command_line(pid: int) -> list[bytes]:
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return []
+
+
+def shim_of(task: TaskDir) -> processes.Process | None:
+    """The shim, even before it says so itself: it is the first process with the task's path as argument."""
+    path = task.path.encode()
+    found = {p.pid: p for p in processes.everybody() if path in command_line(p.pid)}
+    return next((process for process in found.values() if process.parent not in found), None)
+
+
+def end_tasks(data: Path) -> None:
+    """Nothing may be left of any task, whatever the test did. One that has ended proved that itself."""
+    tasks = [TaskDir(str(path)) for path in (data / "tasks").glob("*") if len(path.name) == 32]
+    tasks = [task for task in tasks if task.read("exit") is None]
+    for task in tasks:
+        if (shim := shim_of(task)) is not None:
+            processes.send(shim, signal.SIGKILL)
+    wait_for(lambda: not any(leftovers.kill(task) for task in tasks))
+    for task in tasks:
+        for group in leftovers.groups(task):
+            limits.remove(group)

@@ -9,6 +9,7 @@ import pytest
 from runtimes.local.runtime import LocalRuntime
 from scheduler import tasks
 from scheduler.inventory import record_inventory
+from tests.runtimes.worlds import end_tasks
 
 
 @pytest.fixture
@@ -19,6 +20,7 @@ def new_runtime(tmp_path):
         yield lambda: LocalRuntime(
             tmp_path / "data", tmp_path / "logs", Path(place) / "run", "2xV100-32GB", node_name="here"
         )
+        end_tasks(tmp_path / "data")
 
 
 @pytest.fixture

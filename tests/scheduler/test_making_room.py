@@ -44,7 +44,7 @@ def test_a_higher_class_stops_a_willing_job_which_runs_again_afterwards(local, a
 
 
 SAVES = """
-[ -e {0}/step ] && {{ echo found $(cat {0}/step); sleep 60; }}
+[ -e {0}/step ] && {{ echo found $(cat {0}/step); exec sleep 60; }}
 mkdir -p {0}
 trap 'echo 41 > {0}/step; exit 0' USR1
 echo listens
