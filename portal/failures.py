@@ -62,13 +62,23 @@ def _note(request: HttpRequest, error: PlatformError, words: str) -> HttpRespons
 
 
 def _to_sign_in(request: HttpRequest) -> HttpResponse:
-    """A visit is redirected; a refetch tells htmx to move the whole page, and comes back to the page it stood on."""
-    if not wants_fragment(request):
-        return redirect(f"{reverse('sign_in')}?{urlencode({'next': request.get_full_path()})}")
-    here = urlsplit(request.headers.get("HX-Current-URL", ""))
-    there = here.path + (f"?{here.query}" if here.query else "")
-    target = f"{reverse('sign_in')}?{urlencode({'next': there or '/'})}"
-    return HttpResponse(status=401, headers={"HX-Redirect": target})
+    """A visit is redirected; a refetch tells htmx to move the whole page. Both lead back to where the person stood."""
+    target = f"{reverse('sign_in')}?{urlencode({'next': _page_they_stood_on(request)})}"
+    if wants_fragment(request):
+        return HttpResponse(status=401, headers={"HX-Redirect": target})
+    return redirect(target)
+
+
+def _page_they_stood_on(request: HttpRequest) -> str:
+    """Of a form it is the page with the form: its own address answers nobody who comes back to it."""
+    if wants_fragment(request):
+        here = request.headers.get("HX-Current-URL", "")
+    elif request.method in ("GET", "HEAD"):
+        return request.get_full_path()
+    else:
+        here = request.headers.get("Referer", "")
+    page = urlsplit(here)
+    return page.path + (f"?{page.query}" if page.query else "") or "/"
 
 
 def _problem(request: HttpRequest, error: PlatformError, words: str) -> JsonResponse:

@@ -152,6 +152,12 @@ def test_a_refetch_after_sign_out_moves_the_whole_page(program):
     assert (answer.status_code, answer["HX-Redirect"]) == (401, "/sign-in/?next=%2Fjobs%2F%3Fstate%3Dqueued")
 
 
+def test_a_form_sent_after_the_session_ended_leads_back_to_its_page(program):
+    headers = {"Origin": ORIGIN, "Referer": f"{ORIGIN}/jobs/new?from=job-4"}
+    assert program.post("/jobs/new", headers=headers).url == "/sign-in/?next=%2Fjobs%2Fnew%3Ffrom%3Djob-4"
+    assert program.post("/jobs/new", headers={"Origin": ORIGIN}).url == "/sign-in/?next=%2F"
+
+
 def test_where_to_go_back_to_never_leaves_the_portal(browser):
     for evil in ("https://evil.example/", "//evil.example", "javascript:alert(1)", "/\\evil.example"):
         assert browser.post(LOOK, {"theme": "light", "next": evil}, headers=OURS).url == "/"
