@@ -1,7 +1,6 @@
 """The operations that generated requests leave out refuse as they are described: each status, by one request."""
 
 import make
-import pytest
 from described_world import World, make_room
 from django.core.signals import request_finished
 from django.db import close_old_connections
@@ -21,10 +20,11 @@ OPERATIONS = {
 QUERY = {"read_file": {"path": "notes.txt"}}
 TYPES = {"upload_code": GZIP, "append_to_upload": PIECE}
 AT_ZERO = {"Upload-Offset": "0"}
+CODE_MOST = 1 << 20
 
 # {(operation, status): what is other than in a request that would be answered}
 REFUSED = {
-    **{(name, 401): {"token": None} for name in OPERATIONS},
+    **{(name, 401): {"token": False} for name in OPERATIONS},
     **{(name, 403): {"scope": "cluster:read"} for name in OPERATIONS},
     **{(name, 405): {"method": "put"} for name in OPERATIONS},
     **{(name, 406): {"headers": {"Accept": "image/png"}} for name in OPERATIONS},
@@ -51,36 +51,36 @@ REFUSED = {
 NEVER = {("stream_events", 404), ("upload_code", 404)}
 
 
-@pytest.fixture
-def world(db, settings, tmp_path):
+def test_each_refuses_as_it_is_described(db, settings, tmp_path, subtests):
     make_room(settings, tmp_path)
-    return World(tmp_path)
+    world, rates = World(tmp_path), settings.TESSERA_RATES
+    for (name, status), asked in REFUSED.items():
+        settings.CODE_MAX_BYTES = asked.get("code_most", CODE_MOST)
+        settings.TESSERA_RATES = {**rates, "calls": (asked.get("calls", 1000), 10**9)}
+        with subtests.test(operation=name, status=status):
+            token = make.token(world.ada, *filter(None, [asked.get("scope")])) if asked.get("token", True) else ""
+            for _ in range(1 + asked.get("calls", 0)):
+                answer = ask(world, name, asked, token)
+            assert (answer.status_code, answer["Content-Type"]) == (status, "application/problem+json"), answer
+            assert answer.json()["status"] == status
 
 
-@pytest.mark.parametrize(("name", "status"), REFUSED, ids=lambda value: str(value))
-def test_it_refuses_as_it_is_described(world, settings, name, status):
-    asked = REFUSED[name, status]
+def ask(world, name, asked, token):
+    """The answer to a request that would be answered but for what `asked` says."""
     method, path = OPERATIONS[name]
     ids = {part: asked.get("id", known[0]) for part, known in world.path.items()}
     headers = {**(AT_ZERO if name == "append_to_upload" else {}), **asked.get("headers", {})}
-    if asked.get("token", "live"):
-        headers["Authorization"] = f"Bearer {make.token(world.ada, *filter(None, [asked.get('scope')]))}"
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
     query = asked.get("query", QUERY.get(name, {}))
     if method == "get":
         sent = {"query_params": query}
     else:
         kind = asked.get("type", TYPES[name])  # in the headers too: the client leaves it out where there is no body
-        sent, headers["Content-Type"] = (
-            {"data": asked.get("body", b""), "content_type": kind},
-            kind,
-        )  # also with no body
-    settings.CODE_MAX_BYTES = asked.get("code_most", settings.CODE_MAX_BYTES)
-    settings.TESSERA_RATES = {**settings.TESSERA_RATES, "calls": (asked.get("calls", 100), 10**9)}
-    for _ in range(1 + asked.get("calls", 0)):
-        answer = getattr(Client(), asked.get("method", method))(path.format(**ids), headers=headers, **sent)
-        close_stream(answer)
-    assert (answer.status_code, answer["Content-Type"]) == (status, "application/problem+json"), answer
-    assert answer.json()["status"] == status
+        sent, headers["Content-Type"] = {"data": asked.get("body", b""), "content_type": kind}, kind
+    answer = getattr(Client(), asked.get("method", method))(path.format(**ids), headers=headers, **sent)
+    close_stream(answer)
+    return answer
 
 
 def close_stream(answer) -> None:
