@@ -41,10 +41,12 @@ static _Atomic uint32_t *fork_mark; /* a page that the kernel empties in every f
 static void say(const char *directory, const char *what) {
     char line[PATH_MAX + 400];
     if (atomic_exchange(&said, true)) return;
+    int shown = (int)strlen(directory); /* without what makes SLICE_DIR long, see the Makefile */
+    while (shown > 2 && strncmp(directory + shown - 2, "/.", 2) == 0) shown -= 2;
     int length = snprintf(line, sizeof line,
-                          "Tessera: this task's slice of the GPU cannot be used: %s (%s). Stop the task and start it "
-                          "again; if that does not help, ask your administrator to run: slicectl show %s\n",
-                          what, directory, directory);
+                          "Tessera: this task's slice of the GPU cannot be used: %s (%.*s). Stop the task and start it "
+                          "again; if that does not help, ask your administrator to run: slicectl show %.*s\n",
+                          what, shown, directory, shown, directory);
     if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0) return; /* nobody listens: nothing to be done */
 }
 

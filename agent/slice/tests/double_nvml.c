@@ -19,6 +19,14 @@ DOUBLE(int nvmlDeviceGetUUID(void *device, char *text, unsigned int length)) {
     snprintf(text, length, "GPU-00000000-0000-0000-0000-%012x", *(int *)device);
     return 0;
 }
+DOUBLE(int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)) {
+    char text[48];
+    for (int i = 0; i < 3; i++) {
+        nvmlDeviceGetUUID(&cards[i], text, sizeof text);
+        if (strcmp(text, uuid) == 0) return *device = &cards[i], 0;
+    }
+    return 6;
+}
 DOUBLE(int nvmlDeviceGetName(void *device, char *text, unsigned int length)) { return snprintf(text, length, "Doubled V100 %d", *(int *)device), 0; }
 DOUBLE(int nvmlDeviceGetMemoryInfo(void *device, memory_v1 *memory)) {
     (void)device;
