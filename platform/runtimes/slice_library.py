@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -19,6 +20,7 @@ SLICECTL, TRIAL = "slicectl", "trial"
 BUILT = (*SHIMS, SLICECTL, TRIAL)
 LONG = "/." * 90  # as the Makefile writes the two places, so that others fit in their stead
 DRIVER_PLACE, SLICE_PLACE = (f"/run/tessera/{name}{LONG}".encode() for name in ("driver", "slice"))
+FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 BUILD_WITHIN_S, ANSWER_WITHIN_S = 180, 10
 IN_USE = 3  # how slicectl says that a slice cannot be made that small
 
@@ -60,7 +62,7 @@ def build(library: Path) -> None:
             for name in BUILT:
                 shutil.copy2(Path(room, name), fresh)
         for kept in library.parent.iterdir():
-            if kept != fresh and kept.is_dir():
+            if FINGERPRINT.fullmatch(kept.name) and kept != library:
                 shutil.rmtree(kept, ignore_errors=True)  # tasks have copies of what they use
         os.rename(fresh, library)
     finally:

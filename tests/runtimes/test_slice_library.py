@@ -35,10 +35,12 @@ def test_a_failed_build_leaves_nothing_and_says_why(tmp_path, monkeypatch):
 
 
 def test_other_sources_are_another_build_and_the_old_one_goes(library, tmp_path, monkeypatch):
-    old, new = tmp_path / "slice" / "old", tmp_path / "slice" / "new"
+    old, new = tmp_path / "slice" / ("0" * 16), tmp_path / "slice" / "new"
+    other = tmp_path / "slice" / "mine"
     old.mkdir(parents=True)
+    other.mkdir()
     slice_library.build(new)
-    assert slice_library.is_built(new) and not old.exists()
+    assert slice_library.is_built(new) and not old.exists() and other.exists()
     sources = tmp_path / "sources"
     shutil.copytree(SOURCES, sources)
     (sources / "src" / "core.h").write_text("/* changed */")

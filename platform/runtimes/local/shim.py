@@ -80,7 +80,7 @@ class Shim:
         self.task.reserve("exit")
         try:
             self._open_log()
-            self._make_scratch()
+            mounts.make_scratch(self.plan)
             if self.plan["code_path"] and not self._unpack():
                 return self._finish()
             if not self._is_wanted():
@@ -122,14 +122,6 @@ class Shim:
         self.out_r, self.out_w = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self.out_r, False)
         self.poll.register(self.out_r, select.POLLIN)
-
-    def _make_scratch(self) -> None:
-        """home/, work/ and tmp/, the job's own. Made before anything of the job runs, so no link can be in the way."""
-        scratch, uid, gid = self.plan["scratch"], self.plan["uid"], self.plan["gid"]
-        for path in (scratch, *(os.path.join(scratch, name) for name in ("home", "work", "tmp"))):
-            os.makedirs(path, mode=0o700, exist_ok=True)
-            if uid is not None:
-                os.chown(path, uid, gid)
 
     def _is_wanted(self) -> bool:
         if self.task.read("stop") is None:
