@@ -306,6 +306,7 @@ uint64_t slice_limit(int card) {
 }
 
 uint64_t slice_context_cost(int card) { return card < 0 ? 0 : account.limits->card[card].context; }
+uint64_t slice_refusals(int card) { return card < 0 ? 0 : atomic_load(&account.usage->refused[card]); }
 uint64_t slice_recovered(void) { return atomic_load(&account.usage->recovered); }
 
 static uint64_t add(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
@@ -400,6 +401,13 @@ void slice_refused(int card) {
     if (card < 0) return;
     lock_account();
     if (account.slot >= 0) atomic_fetch_add(&mine()->refused[card], 1);
+    atomic_fetch_add(&account.usage->refused[card], 1);
+    unlock_account();
+}
+
+void slice_unnamed(void) {
+    lock_account();
+    if (account.slot >= 0) atomic_store(&mine()->pid, 0);
     unlock_account();
 }
 

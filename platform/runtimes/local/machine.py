@@ -32,11 +32,13 @@ class Machine:
         memory: MemoryControl | None,
         log_caps: Mapping[str, int],
         processes_most: int,
+        gpu_above_s: float,
     ):
         """As LocalRuntime says. Raises profiles.UnknownProfile."""
         self.node, self.data_dir, self.run_dir, self.files_dir = node, data_dir, run_dir, files_dir
         self.tasks_dir = data_dir / "tasks"
         self.hide, self.libvgpu, self.log_caps, self.processes_most = hide, libvgpu, log_caps, processes_most
+        self.gpu_above_s = gpu_above_s
         self.simulated = simulate(gpus_text, node)
         self._isolation, self._memory = isolation, memory
         self.slicing = Slicing(slice_library, data_dir, run_dir, lambda: self.surroundings({}))
@@ -118,6 +120,7 @@ class Machine:
             libvgpu=self.libvgpu,
             log_caps=self.log_caps,
             processes_most=self.processes_most,
+            gpu_above_s=self.gpu_above_s,
         )
 
     def scratch_of(self, uuid: str) -> str:

@@ -29,7 +29,8 @@ class Surroundings:
     """What is the same for all tasks of a node.
 
     seen_at: where a job in namespaces finds its scratch. files: where homes and team folders are kept, None where jobs
-    cannot reach them. processes_most: processes and threads of a task at once, 0 = no limit.
+    cannot reach them. processes_most: processes and threads of a task at once, 0 = no limit. gpu_above_s: so
+    long a task may hold more GPU memory than its slice before it is ended.
     """
 
     isolation: Isolation
@@ -41,6 +42,7 @@ class Surroundings:
     libvgpu: str | None
     log_caps: Mapping[str, int]
     processes_most: int
+    gpu_above_s: float
 
 
 def build_plan(
@@ -80,6 +82,7 @@ def build_plan(
         "processes_most": around.processes_most,
         "gpu_limits": watched_limits(spec.gpus, around.cards),
         "gpu_every_s": GPU_EVERY_S,
+        "gpu_samples": max(1, round(around.gpu_above_s / GPU_EVERY_S)),
         "slice": gpu_slice,
         "max_time_s": spec.max_time_s,
         "grace_s": spec.grace_s,

@@ -21,6 +21,7 @@ from pathlib import Path
 from runtimes.base import (
     Capabilities,
     ContainerView,
+    GpuUse,
     Mount,
     NodeView,
     Phase,
@@ -61,6 +62,7 @@ class LocalRuntime:
         start_patience_s: float = 10.0,
         log_caps: Mapping[str, int] = LOG_CAPS,
         processes_most: int = 4096,
+        gpu_above_s: float = 6.0,
     ):
         """data_dir: everything of ours, hidden from jobs; tasks live in data_dir/tasks. run_dir: private, for sockets.
         files_dir: where homes and team folders are kept, data_dir/files by default.
@@ -68,6 +70,7 @@ class LocalRuntime:
         slice_library: "" for the one that is built in data_dir, a directory with a built one, or "off".
         gpus_text: the cards to simulate where no NVIDIA driver answers; raises profiles.UnknownProfile.
         processes_most: processes and threads that a task may have at once, 0 = no limit.
+        gpu_above_s: so long a task may hold more GPU memory than its slice, by the driver's word, before it is ended.
         isolation, memory: instead of what probing finds. start_patience_s: a start that shows no shim by then failed.
         """
         self.data_dir, self.run_dir = Path(data_dir).resolve(), Path(run_dir).resolve()
@@ -91,6 +94,7 @@ class LocalRuntime:
             memory=memory,
             log_caps=log_caps,
             processes_most=processes_most,
+            gpu_above_s=gpu_above_s,
         )
         self.start_patience_s = start_patience_s
         self._first_seen: dict[str, float] = {}
@@ -296,6 +300,7 @@ class LocalRuntime:
             epoch=ended["epoch"],
             peak_memory_mib=ended["peak_memory_mib"],
             checkpointed_at=_checkpointed_at(task),
+            gpu_use=_gpu_use(task),
         )
 
     def _alive_view(self, task: TaskDir, started: dict | None, epoch: int) -> ContainerView:
@@ -312,6 +317,7 @@ class LocalRuntime:
             address=ADDRESS,
             epoch=epoch,
             checkpointed_at=_checkpointed_at(task),
+            gpu_use=_gpu_use(task),
         )
 
     def _find_end(self, task: TaskDir) -> dict | None:
@@ -401,6 +407,11 @@ def _end(cause: str, detail: str, epoch: int, started: dict | None = None) -> di
 def _checkpointed_at(task: TaskDir) -> datetime | None:
     found = task.read("checkpoint")
     return _time(found["at"]) if found else None
+
+
+def _gpu_use(task: TaskDir) -> tuple[GpuUse, ...]:
+    found = task.read("gpu")
+    return tuple(GpuUse(uuid, **card) for uuid, card in found["cards"].items()) if found else ()
 
 
 def _time(seconds: float | None) -> datetime | None:

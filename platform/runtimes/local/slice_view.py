@@ -1,8 +1,11 @@
 """The task's side of its slice: our libraries in the place of the driver's. Used by the shim, so it imports little."""
 
 import os
+import struct
 
 from runtimes.local import isolation
+
+REFUSED_AT = 88  # of the usage file: 16 numbers of 64 bits, one for each card
 
 
 def open_files(plan: dict) -> list[tuple[int, str, bool]]:
@@ -22,6 +25,17 @@ def cover(files: list[tuple[int, str, bool]]) -> None:
         if os.path.exists(target):  # not where a hidden directory held a copy
             isolation.bind_file(fd, target, read_only)
         os.close(fd)
+
+
+def refusals(plan: dict) -> int:
+    """How many requests for memory the slice refused, to all its processes. Source: agent/slice/README.md"""
+    if not plan.get("slice"):
+        return 0
+    try:
+        with open(os.path.join(plan["slice"]["folder"], "usage"), "rb") as file:
+            return sum(struct.unpack("<16Q", os.pread(file.fileno(), 128, REFUSED_AT)))
+    except (OSError, struct.error):
+        return 0
 
 
 def environment(plan: dict, env: dict[str, str]) -> dict[str, str]:

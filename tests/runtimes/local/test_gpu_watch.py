@@ -23,7 +23,7 @@ def world(monkeypatch, tmp_path):
     monkeypatch.setattr(inventory, "list_pcie", lambda: (("X",),))
     monkeypatch.setattr(plan, "pynvml", SimpleNamespace(__file__=str(tmp_path / "pynvml.py")))
     monkeypatch.setattr(plan, "GPU_EVERY_S", 0.1)
-    world = LocalWorld()
+    world = LocalWorld(gpu_above_s=0.3)
     yield world
     world.close()
 

@@ -3,13 +3,15 @@
 import asyncio
 import os
 import shutil
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from agent_slice import MIB, NO_COMPILER
 
 from runtimes import slice_library
 from runtimes.base import GpuShare, PtySize
-from runtimes.local import inventory
+from runtimes.local import inventory, plan
 from tests.runtimes.local.conftest import WAYS
 from tests.runtimes.local.doubled_driver import UUID, build_doubled_driver, list_doubled_gpus
 from tests.runtimes.local.test_access import output, running
@@ -129,6 +131,55 @@ def test_nothing_is_left_when_the_task_is_forgotten(world, doubled):
     assert (folder / "limits").exists()
     world.runtime.forget(view.uuid)
     assert not folder.exists() and not [path for path in folder.parent.glob("*") if "try" in path.name]
+
+
+def test_a_task_that_was_refused_memory_and_failed_is_told_so(world, doubled):
+    run = f"test $({doubled.program} hold {HALF * MIB + 1} </dev/null) = 0"
+    view = world.run(run, gpus=share())
+    assert (view.exit_code, view.cause) == (1, "") and "refused requests for more: 1." in view.detail
+
+
+# the watch: NVML is made up, and says that each process of a job holds 5 GiB
+
+
+@pytest.fixture
+def watched(make_world, monkeypatch, tmp_path):
+    shutil.copy(Path(__file__).parent / "watched_nvml.py.txt", tmp_path / "pynvml.py")
+    monkeypatch.setattr(plan, "pynvml", SimpleNamespace(__file__=str(tmp_path / "pynvml.py")))
+    monkeypatch.setattr(plan, "GPU_EVERY_S", 0.1)
+    return make_world(gpu_above_s=0.3)
+
+
+def test_a_program_that_gets_past_the_library_is_ended_with_the_figures(watched):
+    view = watched.run("exec sleep 60", gpus=share(4096), grace_s=1)
+    assert view.cause == "gpu_out_of_memory" and "5120 MiB" in view.detail and "4096 MiB" in view.detail
+    assert "Through the library of its slice it had 0 MiB." in view.detail
+    (use,) = view.gpu_use
+    assert (use.uuid, use.limit_mib, use.peak_mib) == (UUID, 4096, 5120)
+
+
+def test_what_modules_take_of_a_full_slice_is_no_escape(watched):
+    view = watched.run("exec sleep 2", gpus=share(5000))
+    assert (view.exit_code, view.cause) == (0, "")
+
+
+def test_a_task_is_warned_once_before_its_slice_is_full(watched):
+    view = watched.run("exec sleep 2", gpus=share(5300))
+    log = watched.log(view.uuid)
+    assert log.count("Tessera: ") == 1 and f"5120 of the 5300 MiB of this task's slice of {UUID}" in log
+
+
+async def test_what_only_the_driver_knows_is_charged_to_the_slice(watched, doubled):
+    """A context and its modules: 5 GiB for the one process, of which it asked for 1 MiB itself."""
+    uuid = await running(watched, f"sleep 60 | exec {doubled.program} hold {MIB}", gpus=share())
+    folder = watched.runtime.machine.slicing.folder_of(uuid)
+
+    def corrected() -> bool:
+        account = slice_library.show(doubled.library, folder)
+        return account["cards"][0]["used_bytes"] == 3 * 5120 * MIB and account["processes"]
+
+    (row,) = await asyncio.to_thread(wait_for, corrected)
+    assert row["cards"][0]["used_bytes"] == MIB  # and bash and sleep hold nothing that a call would show
 
 
 # the probe
