@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 from runtimes import slice_library
+from runtimes.local.driver import find_driver
 
 ROOT = Path(__file__).resolve().parents[2]
-SIGNS_OF_A_DRIVER = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg")  # the last one is Windows' Linux
 
 
 def main(arguments: list[str]) -> int:
@@ -35,10 +35,10 @@ def main(arguments: list[str]) -> int:
 
 
 def is_wanted(data: Path) -> bool:
-    """Whether a start should build it: there is a driver and a compiler, and no other library was named."""
+    """Whether a start should build it: a driver and a compiler are there, and no other library was named."""
     return (
         not os.environ.get("TESSERA_SLICE")
-        and any(os.path.exists(path) for path in SIGNS_OF_A_DRIVER)
+        and find_driver() is not None
         and slice_library.can_build()
         and not slice_library.is_built(slice_library.place_of(data))
     )

@@ -9,6 +9,7 @@ from agent_slice import CARDS, NO_COMPILER, SOURCES
 
 from config import slice_build
 from runtimes import slice_library
+from runtimes.local.driver import Driver
 
 HALF = 16255
 
@@ -76,9 +77,9 @@ def test_a_slice_grows_and_shrinks_to_what_is_used(library, tmp_path):
 
 
 def test_a_start_builds_it_only_where_there_is_a_driver(library, tmp_path, monkeypatch):
-    monkeypatch.setattr(slice_build, "SIGNS_OF_A_DRIVER", (str(tmp_path / "none"),))
+    monkeypatch.setattr(slice_build, "find_driver", lambda: None)
     assert not slice_build.is_wanted(tmp_path)
-    monkeypatch.setattr(slice_build, "SIGNS_OF_A_DRIVER", (str(tmp_path),))
+    monkeypatch.setattr(slice_build, "find_driver", lambda: Driver({}, ()))
     assert slice_build.is_wanted(tmp_path) and not slice_build.is_wanted(library.parents[1])
     monkeypatch.setenv("TESSERA_SLICE", "off")
     assert not slice_build.is_wanted(tmp_path)

@@ -24,11 +24,13 @@ class DoubledDriver:
     program: Path
 
 
-def build_doubled_driver() -> DoubledDriver:
+def build_doubled_driver(*, library: bool = True) -> DoubledDriver:
+    """library: whether ours is built as well. The caller removes `root`."""
     root = Path(tempfile.mkdtemp(prefix="tessera-doubled-"))
     root.chmod(0o755)
     built = Built(root / "built").build()
-    slice_library.build(root / "library")
+    if library:
+        slice_library.build(root / "library")
     return DoubledDriver(root, root / "library", built.driver, built.program)
 
 
