@@ -245,7 +245,7 @@ class Machine:
         kept = _(
             "A program that does not fight it cannot use more memory than its slice, by mistake or by default "
             "settings. One that wants to can: it may go to the driver past the library, or bring a driver of its own. "
-            "What the driver tells of each process is looked at besides, and a task that stays above its slice is ended."
+            "What the driver tells of each process is looked at too, and a task that stays above its slice is ended."
         )
         placed = _fact(SLICE_PLACEMENT, self.node.facts.get("slice_placement", ""))
         untried = _("Compute is shared in turns, not limited. None of this has been run on real hardware yet.")

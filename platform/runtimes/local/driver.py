@@ -42,8 +42,11 @@ def _cached_folders() -> Iterator[str]:
     command = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if command is None:
         return
-    listed = subprocess.run([command, "-p"], env={}, capture_output=True, text=True, timeout=10, check=False).stdout
-    for line in listed.splitlines():
+    try:
+        done = subprocess.run([command, "-p"], env={}, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return
+    for line in done.stdout.splitlines():
         name, _, path = line.strip().partition(" => ")
         if name.split(" ")[0] in SHIMS and path:
             yield os.path.dirname(path)
@@ -66,6 +69,9 @@ def _copies(folders: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 def _is_native(path: str) -> bool:
     """Whether it is for the processor and word size that this Python runs on. Source: elf(5)."""
-    with open(sys.executable, "rb") as mine, open(path, "rb") as file:
-        wanted, found = mine.read(20), file.read(20)
+    try:
+        with open(sys.executable, "rb") as mine, open(path, "rb") as file:
+            wanted, found = mine.read(20), file.read(20)
+    except OSError:
+        return False
     return found[:4] == b"\x7fELF" and (found[4], found[18:20]) == (wanted[4], wanted[18:20])

@@ -7,11 +7,12 @@ LEAST_SLACK_MIB = 256
 
 class GpuPolicy:
     """limits: MiB by uuid. samples: so many looks in a row above the slice end the task. kept: its programs keep to the
-    slice by themselves, so that being above it by what no call shows is no escape.
+    slice by themselves, so that being above it by what no call shows is no escape. guarded: they cannot change the
+    limits in its files, so that these are followed: a slice may have been resized.
     """
 
-    def __init__(self, limits: dict[str, int], samples: int, kept: bool):
-        self.limits, self.samples, self.kept = dict(limits), samples, kept
+    def __init__(self, limits: dict[str, int], samples: int, *, kept: bool, guarded: bool = False):
+        self.limits, self.samples, self.kept, self.guarded = dict(limits), samples, kept, guarded
         self.cards = {
             uuid: {"limit_mib": mib, "used_mib": 0, "peak_mib": 0, "refused": 0} for uuid, mib in limits.items()
         }
@@ -21,8 +22,11 @@ class GpuPolicy:
     def hear(self, sample: dict[str, dict[str, int]]) -> tuple[list[str], str]:
         """(warnings for the log, why the task is to be ended or ""). sample: as gpu_watch says it."""
         warnings, verdict = [], ""
-        for uuid, limit in self.limits.items():
+        for uuid in self.limits:
             seen = sample.get(uuid, {})
+            if self.guarded:
+                self.limits[uuid] = seen.get("limit_mib", self.limits[uuid])
+            limit = self.limits[uuid]
             driver, counted = seen.get("used_mib", 0), seen.get("counted_mib", 0)
             card, used = self.cards[uuid], max(driver, counted)
             card |= {"limit_mib": limit, "used_mib": used, "peak_mib": max(card["peak_mib"], used)}

@@ -1,7 +1,7 @@
 """Says every few seconds how much of each card the task's processes hold: one JSON object per line, by uuid.
 
     used_mib    as NVML tells of each process below the shim
-    counted_mib, refused    with a slice: what its account counts, and how many requests it refused
+    limit_mib, counted_mib, refused    with a slice: what its files say, what is counted, how many requests were refused
 
 With a slice it also charges to the account what NVML knows and the account does not: contexts, modules, rounding. A
 process of its own beside the shim, only where a share of a real card is watched: NVML and its wrapper are big.
@@ -71,8 +71,8 @@ class Account:
         self.missing: dict[str, int] = {}  # by uuid, MiB of the last look
 
     def ask(self, charges: dict[str, int] | None = None) -> dict[str, dict[str, int]]:
-        """{uuid: {"counted_mib", "refused"}}, without what is charged besides; {} when its files are broken. charges:
-        MiB by uuid that are charged besides from now on.
+        """{uuid: {"limit_mib", "counted_mib", "refused"}}, less what is charged besides; {} when its files broke.
+        charges: MiB by uuid that are charged besides from now on.
         """
         assert self.control.stdin and self.control.stdout
         try:
@@ -83,6 +83,7 @@ class Account:
             return {}
         return {
             card["uuid"]: {
+                "limit_mib": card["limit_bytes"] >> 20,
                 "counted_mib": card["used_bytes"] - card["tended_bytes"] >> 20,
                 "refused": card["refused"],
             }

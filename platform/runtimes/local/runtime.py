@@ -150,6 +150,20 @@ class LocalRuntime:
         except OSError as error:
             raise Unavailable(f"The task could not be stopped: {error}") from error
 
+    def resize(self, uuid: str, limits_mib: Mapping[str, int]) -> None:
+        """Give a running task in mode `slice` more of its cards, or less down to what it uses, by their uuids.
+
+        All of it or nothing. Raises Rejected with words.
+        """
+        task = self._task(uuid)
+        record = task.read("spec.json")
+        if record is None or not record["plan"].get("slice") or task.read("exit") is not None:
+            raise Rejected("There is no such task with a slice that can be resized.")
+        try:
+            self.machine.slicing.resize(record["plan"]["slice"], limits_mib)
+        except OSError as error:
+            raise Rejected(f"The slice stays as it is: {error}") from error
+
     def forget(self, uuid: str) -> None:
         task = self._task(uuid)
         if task.read("exit") is None:

@@ -169,7 +169,8 @@ class Shim:
             args = [",".join(plan["gpu_limits"]), str(plan["gpu_every_s"]), folder]
             self.helper = self._spawn("gpu_watch", args, out=gpu_w, err=2)
             os.close(gpu_w)
-            self.policy = GpuPolicy(plan["gpu_limits"], plan["gpu_samples"], kept=bool(folder))
+            guarded = bool(folder) and plan["slice"]["guarded"]
+            self.policy = GpuPolicy(plan["gpu_limits"], plan["gpu_samples"], kept=bool(folder), guarded=guarded)
         if plan["checkpoint"]:
             self._watch_checkpoints()
         self.report_r, report_w = os.pipe2(os.O_CLOEXEC)

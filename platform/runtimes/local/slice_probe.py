@@ -11,7 +11,8 @@ import os
 import shlex
 import shutil
 import subprocess
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -55,27 +56,41 @@ def try_slice(
     driver = find_driver()
     if driver is None:
         return SliceTrial(False, "The driver's libcuda.so.1 or libnvidia-ml.so.1 was not found on this machine.")
+    key = [str(library), driver_version, driver.real, around.isolation.words, around.isolation.namespaces]
     notes = data_dir / "slice-trial.json"
-    lock = os.open(data_dir / ".slice-trial", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the other processes of the platform wait, and read what came of it
-        key = [str(library), driver_version, driver.real, around.isolation.words, around.isolation.namespaces]
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            known = json.loads(notes.read_text())
-            if known["key"] == key:
-                return SliceTrial(**known["trial"])
-        try:
+        with _alone(data_dir / ".slice-trial"):
+            if (known := _remembered(notes, key)) is not None:
+                return known
             found = _try(library, driver, around, room, uuid)
-        except (Failed, OSError) as error:
-            return SliceTrial(False, f"Our own library was tried: {error}")
-        notes.write_text(json.dumps({"key": key, "trial": asdict(found)}))
-        return found
+            notes.write_text(json.dumps({"key": key, "trial": asdict(found)}))
+            return found
+    except (Failed, OSError) as error:
+        return SliceTrial(False, f"Our own library was tried: {error}")
     finally:
-        os.close(lock)
         for path in (room.folder, room.scratch):
             shutil.rmtree(path, ignore_errors=True)
         with suppress(OSError):
             room.folder.parent.rmdir()
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """The other processes of the platform wait, and read what came of it."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _remembered(notes: Path, key: list) -> SliceTrial | None:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        known = json.loads(notes.read_text())
+        if known["key"] == key:
+            return SliceTrial(**known["trial"])
+    return None
 
 
 def _try(library: Path, driver: Driver, around: Surroundings, room: Room, uuid: str) -> SliceTrial:

@@ -62,5 +62,6 @@ def make_slice(
         "folder": str(folder),
         "seen_at": seen_at,
         "real": keeper.driver.real if namespaces else {},
+        "guarded": namespaces or uid is not None,  # its programs cannot change the limits
         "copies": [list(copy) for copy in keeper.driver.copies] if namespaces else [],
     }

@@ -40,6 +40,13 @@ def test_the_account_counts_where_the_driver_tells_nothing():
     assert policy.cards[CARD] == {"limit_mib": 1000, "used_mib": 700, "peak_mib": 700, "refused": 2}
 
 
+def test_a_resized_slice_is_followed_where_its_programs_cannot_have_done_it():
+    for guarded, limit in ((True, 500), (False, 1000)):
+        policy = GpuPolicy({CARD: 1000}, 1, kept=True, guarded=guarded)
+        hear(policy, 0, limit_mib=500)
+        assert policy.limits[CARD] == limit
+
+
 def corrected(*looks: tuple[int, int, int]) -> list[int]:
     """What is charged besides after each look. looks: (account before, NVML, account after), MiB."""
     account, charged = Account.__new__(Account), []

@@ -10,8 +10,8 @@ import pytest
 from agent_slice import MIB, NO_COMPILER
 
 from runtimes import slice_library
-from runtimes.base import GpuShare, PtySize
-from runtimes.local import inventory, plan
+from runtimes.base import GpuShare, PtySize, Rejected
+from runtimes.local import driver, inventory, plan
 from tests.runtimes.local.conftest import WAYS
 from tests.runtimes.local.doubled_driver import UUID, build_doubled_driver, list_doubled_gpus
 from tests.runtimes.local.test_access import output, running
@@ -100,8 +100,11 @@ async def test_two_halves_do_not_disturb_each_other(world, doubled):
     assert (await output(world, uuid, f"{doubled.program} hold 1 </dev/null")).strip() == OUT_OF_MEMORY
 
 
-def test_in_a_view_of_its_own_no_way_to_the_driver_leads_past(make_world, doubled):
-    """By its full path, with an emptied environment, and with another one first in the path."""
+def test_in_a_view_of_its_own_no_way_to_the_driver_leads_past(make_world, doubled, monkeypatch):
+    """By its full path, with an emptied environment, with another one first in the path, and by a compat copy."""
+    shutil.copytree(doubled.driver, doubled.root / "compat", dirs_exist_ok=True)
+    compat = doubled.root / "compat"
+    monkeypatch.setattr(driver, "GLOBS", (str(compat)[1:],))
     world = make_world()
     if not world.runtime.isolation.namespaces:
         pytest.skip("NO NAMESPACES here: the library's path alone was tried.")
@@ -109,6 +112,7 @@ def test_in_a_view_of_its_own_no_way_to_the_driver_leads_past(make_world, double
     full = f"PROGRAM_LIBRARY={doubled.driver}/libcuda.so.1"
     assert said(world, f"{full} {doubled.program} tell") == seen
     assert said(world, f"{full} {doubled.program} emptied") == seen
+    assert said(world, f"PROGRAM_LIBRARY={compat}/libcuda.so.1 {doubled.program} tell") == seen
     assert said(world, f"LD_LIBRARY_PATH={doubled.driver} {doubled.program} emptied") == seen
 
 
@@ -137,6 +141,30 @@ def test_a_task_that_was_refused_memory_and_failed_is_told_so(world, doubled):
     run = f"test $({doubled.program} hold {HALF * MIB + 1} </dev/null) = 0"
     view = world.run(run, gpus=share())
     assert (view.exit_code, view.cause) == (1, "") and "refused requests for more: 1." in view.detail
+
+
+async def test_a_slice_grows_and_shrinks_down_to_what_is_used(world, doubled):
+    uuid = await running(world, f"sleep 60 | {doubled.program} hold {HALF * MIB}", gpus=share())
+    await _until_held(world, uuid)
+    if not (world.runtime.isolation.own_uid or world.runtime.isolation.namespaces):
+        with pytest.raises(Rejected, match="share the platform's account"):
+            world.runtime.resize(uuid, {UUID: 2 * HALF})
+        return
+    world.runtime.resize(uuid, {UUID: 2 * HALF})
+    seen = await output(world, uuid, f"{doubled.program} tell")
+    assert seen.strip() == f"0 {HALF * MIB} {2 * HALF * MIB}"
+    with pytest.raises(Rejected, match=f"{HALF * MIB} bytes are in use"):
+        world.runtime.resize(uuid, {UUID: HALF - 1})
+    with pytest.raises(Rejected, match="has no card GPU-other"):
+        world.runtime.resize(uuid, {UUID: HALF, "GPU-other": 1})
+    world.runtime.resize(uuid, {UUID: HALF})
+    assert (await output(world, uuid, f"{doubled.program} hold 1 </dev/null")).strip() == OUT_OF_MEMORY
+
+
+def test_only_a_task_in_a_slice_can_be_resized(world):
+    view = world.run("true", gpus=share(32510, whole=True))
+    with pytest.raises(Rejected, match="no such task"):
+        world.runtime.resize(view.uuid, {UUID: 1})
 
 
 # the watch: NVML is made up, and says that each process of a job holds 5 GiB
