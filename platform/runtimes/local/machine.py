@@ -41,7 +41,9 @@ class Machine:
         self.gpu_above_s = gpu_above_s
         self.simulated = simulate(gpus_text, node)
         self._isolation, self._memory = isolation, memory
-        self.slicing = Slicing(slice_library, data_dir, run_dir, lambda: self.surroundings({}))
+        self.slicing = Slicing(
+            slice_library, data_dir, run_dir, isolation=lambda: self.isolation, around=lambda: self.surroundings({})
+        )
 
     def view(self) -> NodeView:
         """Raises Unavailable."""

@@ -392,6 +392,8 @@ class Shim:
                 self._end("", "", self.plan["grace_s"])  # what it left behind ends with it
             elif pid == self.helper:
                 self.helper = None
+                if self.status is None and not self.cause:
+                    self.log.feed(b"Tessera: the GPU memory of this task is not watched any more.\n")
             elif pid == self.watcher:
                 self.watcher = None
             elif self.door is not None:

@@ -12,6 +12,7 @@ from runtimes.base import TaskSpec
 from runtimes.gpu_sharing import SliceTrial
 from runtimes.local.driver import find_driver
 from runtimes.local.plan import Surroundings
+from runtimes.local.probe import Isolation
 from runtimes.local.slice_probe import OFF, Room, try_slice
 from runtimes.local.slices import LIBRARY_PATH, MOUNTS, SliceKeeper, make_slice
 
@@ -21,12 +22,13 @@ AGAIN_AFTER_S = 600
 @dataclass
 class Slicing:
     """given: "off", a directory with the built library, or "" for the one that was built for this data directory.
-    around: what jobs meet here, but for the cards.
+    isolation, around: what jobs meet here, found when it is asked for; around without the cards.
     """
 
     given: str
     data_dir: Path
     run_dir: Path
+    isolation: Callable[[], Isolation]
     around: Callable[[], Surroundings]
     trials: dict[str, SliceTrial] = field(default_factory=dict)  # by driver version
     tried_at: float = 0.0
@@ -38,11 +40,11 @@ class Slicing:
     @property
     def placement(self) -> str:
         """How tasks get it, for the node page."""
-        return MOUNTS if self.around().isolation.namespaces else LIBRARY_PATH
+        return MOUNTS if self.isolation().namespaces else LIBRARY_PATH
 
     def folder_of(self, name: str) -> Path:
         """The files of a task's slice. Without namespaces another account cannot reach into our data: then beside."""
-        isolation = self.around().isolation
+        isolation = self.isolation()
         if isolation.own_uid and not isolation.namespaces:
             return Path(f"{self.run_dir}-tasks", f"{name}-slice")
         return self.data_dir / "tasks" / name / "slice"
@@ -66,7 +68,7 @@ class Slicing:
             raise OSError("The libraries of the NVIDIA driver are not there.")
         tried = next(iter(self.trials.values()), None)
         keeper = SliceKeeper(self.library, driver, tried.context_bytes if tried else 0)
-        isolation, folder = self.around().isolation, self.folder_of(spec.uuid)
+        isolation, folder = self.isolation(), self.folder_of(spec.uuid)
         owner = spec.uid if isolation.own_uid else None
         seen_at, namespaces = self._seen_at(folder), isolation.namespaces
         return make_slice(folder, seen_at, keeper, spec.gpus, namespaces=namespaces, uid=owner)
@@ -93,4 +95,4 @@ class Slicing:
             raise
 
     def _seen_at(self, folder: Path) -> str:
-        return str(self.run_dir / "slice") if self.around().isolation.namespaces else str(folder)
+        return str(self.run_dir / "slice") if self.isolation().namespaces else str(folder)

@@ -30,13 +30,20 @@ def doubled():
     shutil.rmtree(doubled.root)
 
 
+def use_nvml(monkeypatch, tmp_path, name: str) -> None:
+    """Of those who watch: a module of this directory stands where pynvml stands."""
+    shutil.copy(Path(__file__).parent / name, tmp_path / "pynvml.py")
+    monkeypatch.setattr(plan, "pynvml", SimpleNamespace(__file__=str(tmp_path / "pynvml.py")))
+
+
 @pytest.fixture
-def make_world(doubled, monkeypatch):
+def make_world(doubled, monkeypatch, tmp_path):
     worlds = []
 
     def make(**options) -> LocalWorld:
         monkeypatch.setattr(inventory, "list_gpus", list_doubled_gpus)
         monkeypatch.setattr(inventory, "list_pcie", lambda: (("X",),))
+        use_nvml(monkeypatch, tmp_path, "calm_nvml.py.txt")
         monkeypatch.setenv("LD_LIBRARY_PATH", str(doubled.driver))  # of the platform: where its loader finds the driver
         worlds.append(LocalWorld(**{"slice_library": str(doubled.library)} | options))
         return worlds[-1]
@@ -172,10 +179,10 @@ def test_only_a_task_in_a_slice_can_be_resized(world):
 
 @pytest.fixture
 def watched(make_world, monkeypatch, tmp_path):
-    shutil.copy(Path(__file__).parent / "watched_nvml.py.txt", tmp_path / "pynvml.py")
-    monkeypatch.setattr(plan, "pynvml", SimpleNamespace(__file__=str(tmp_path / "pynvml.py")))
+    world = make_world(gpu_above_s=0.3)
+    use_nvml(monkeypatch, tmp_path, "watched_nvml.py.txt")
     monkeypatch.setattr(plan, "GPU_EVERY_S", 0.1)
-    return make_world(gpu_above_s=0.3)
+    return world
 
 
 def test_a_program_that_gets_past_the_library_is_ended_with_the_figures(watched):
@@ -195,6 +202,20 @@ def test_a_task_is_warned_once_before_its_slice_is_full(watched):
     view = watched.run("exec sleep 2", gpus=share(5300))
     log = watched.log(view.uuid)
     assert log.count("Tessera: ") == 1 and f"5120 of the 5300 MiB of this task's slice of {UUID}" in log
+
+
+def test_a_watch_that_fails_is_said(watched, tmp_path):
+    (tmp_path / "pynvml.py").write_text("raise RuntimeError('no driver')")
+    view = watched.run("sleep 1", gpus=share())
+    assert view.exit_code == 0 and "not watched any more" in watched.log(view.uuid)
+
+
+def test_the_account_is_told_where_the_driver_tells_nothing(make_world, doubled, monkeypatch):
+    monkeypatch.setattr(plan, "GPU_EVERY_S", 0.1)
+    world = make_world()
+    view = world.run(f"sleep 1 | {doubled.program} hold {100 * MIB}", gpus=share())
+    (use,) = view.gpu_use
+    assert (use.limit_mib, use.peak_mib, use.refused) == (HALF, 100, 0) and use.used_mib in (0, 100)
 
 
 async def test_what_only_the_driver_knows_is_charged_to_the_slice(watched, doubled):
