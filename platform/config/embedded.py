@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from urllib.parse import urljoin
 
-from config import place
+from config import place, slice_build
 from config.servers import create_database, postgres, valkey
 from config.supervisor import (
     POLL_S,
@@ -34,6 +34,7 @@ from config.supervisor import (
     stop_all,
     tail,
 )
+from runtimes import slice_library
 from runtimes.local.profiles import UnknownProfile, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,6 +113,8 @@ class Platform:
             self.start_servers()
         with step("Bringing the database up to date"):
             self.manage("migrate", "--verbosity", "0")
+        if slice_build.is_wanted(self.data):
+            self.build_slice_library()
         with step("Taking this machine's inventory"):
             self.start_app(self.worker())
             self.manage("take_inventory")
@@ -162,6 +165,14 @@ class Platform:
         for server in self.servers:
             server.wait_until_ready(60)  # recovery after a crash writes back what was not yet on disk
         create_database(run)
+
+    def build_slice_library(self) -> None:
+        """Before the inventory, which tries it out. Without it there is a platform too."""
+        try:
+            with step("Building the library that keeps slices of GPU memory, once"):
+                slice_library.build(slice_library.place_of(self.data))
+        except OSError as error:
+            print(f"  It could not be built: {error}\n  To try again: bin/slice build", flush=True)
 
     def start_app(self, program: Program) -> None:
         self.apps.append(Child(program))

@@ -76,6 +76,8 @@ TESSERA_RUNTIME_OPTIONS = {
     "files_dir": TESSERA_FILES,
     "gpus_text": env_text("TESSERA_GPUS", "2xV100-32GB"),
     "libvgpu": env_text("TESSERA_LIBVGPU") or None,
+    "slice_library": env_text("TESSERA_SLICE"),  # of our own: "off", or a directory
+    "gpu_above_s": env_int("TESSERA_GPU_ABOVE_S", 6),  # so long a task may hold more of a card than its slice
     "processes_most": env_int("TESSERA_TASK_PROCESSES", 4096),  # processes and threads of a task at once, 0 = no limit
 }
 

@@ -47,7 +47,7 @@ class GpuView:
 
     model: short, as people ask for it ("V100-32GB"); product: the driver's own name.
     numa: None when unknown, which means "any". bus: PCI bus id, "" when there is none.
-    mode: the strongest memory enforcement found by probing (simulated, watchdog, hami, nvfraction);
+    mode: the strongest memory enforcement found by probing (simulated, watchdog, slice, hami, nvfraction);
     evidence: one sentence that says how it was found.
     """
 
@@ -170,13 +170,26 @@ class TaskSpec:
 
 
 @dataclass(frozen=True)
+class GpuUse:
+    """What a task holds of a card that it shares, the newest sample. used_mib: the larger of what the driver tells and
+    what its slice's account counts. refused: requests for more that its slice refused.
+    """
+
+    uuid: str
+    limit_mib: int
+    used_mib: int
+    peak_mib: int
+    refused: int
+
+
+@dataclass(frozen=True)
 class ContainerView:
     """What became of a task. `exited` is proof that no process of it is left; `lost` means nobody can say yet.
 
     exit_code: None when unknown or killed by `signal`. cause: "", out_of_memory, gpu_out_of_memory, time_limit,
     start_failed, never_started, stopped, container_lost. detail: the engine's own words, for the event.
     checkpointed_at: the newest change in its checkpoint directory, at most 10 s late; None where it names none, or
-    nothing is in there.
+    nothing is in there. gpu_use: of the cards that it shares with others, at most 2 s late, where that is watched.
     """
 
     uuid: str
@@ -192,6 +205,7 @@ class ContainerView:
     epoch: int = 0
     peak_memory_mib: int | None = None
     checkpointed_at: datetime | None = None
+    gpu_use: tuple[GpuUse, ...] = ()
 
 
 class Runtime(Protocol):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from runtimes.base import GpuShare, GpuView
 
-SIMULATED, WATCHDOG, HAMI = "simulated", "watchdog", "hami"
+SIMULATED, WATCHDOG, HAMI, SLICE = "simulated", "watchdog", "hami", "slice"
 
 # A user who sets one of these would raise his own limit or take another card. A name ends here or goes on.
 FORBIDDEN_ENV = (
@@ -35,21 +35,48 @@ def forbidden_env(name: str) -> bool:
 
 
 @dataclass(frozen=True)
+class SliceTrial:
+    """What came of running a program under our own library. words: one sentence, for the node page. context_bytes:
+    what a context takes of the card, 0 where the driver does not tell.
+    """
+
+    works: bool
+    words: str
+    context_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class ProbeFacts:
-    """What was found on the node. libvgpu: the path that the admin gave, None without; libvgpu_loads: tried out."""
+    """What was found on the node. libvgpu: the path that the admin gave, None without; libvgpu_loads: tried out;
+    slice: what came of trying our own library, None where it was not needed.
+    """
 
     driver: str = ""
     libvgpu: str | None = None
     libvgpu_loads: bool = False
+    slice: SliceTrial | None = None
 
 
 def choose_mode(facts: ProbeFacts) -> tuple[str, str]:
-    """(mode, evidence): the strongest enforcement of memory that this node has for real cards."""
+    """(mode, evidence): the strongest enforcement of memory that this node has for real cards.
+
+    What the admin gave by name goes first. MIG and the driver's own limits (r615) would go before all of these; no
+    runtime of ours drives them yet, and cards in MIG mode are not offered.
+    """
     if facts.libvgpu and facts.libvgpu_loads:
         return HAMI, f"HAMi-core was given by the administrator and loads: {facts.libvgpu}."
+    if facts.slice and facts.slice.works:
+        return SLICE, facts.slice.words
     if facts.libvgpu:
-        return WATCHDOG, f"HAMi-core was given as {facts.libvgpu} and does not load; memory is only watched."
-    return WATCHDOG, f"Driver {facts.driver}, no HAMi-core given: memory is not enforced, only watched every 2 s."
+        why = f"HAMi-core was given as {facts.libvgpu} and does not load; memory is only watched."
+    else:
+        why = f"Driver {facts.driver}, no HAMi-core given: memory is not enforced, only watched every 2 s."
+    return WATCHDOG, f"{why} {facts.slice.words}" if facts.slice else why
+
+
+def needs_slice(shares: Sequence[GpuShare], cards: Mapping[str, GpuView]) -> bool:
+    """Whether a task gets our library: it holds a share of a card in mode `slice`. Its whole cards count then too."""
+    return any(not share.whole and cards[share.uuid].mode == SLICE for share in shares)
 
 
 def watched_limits(shares: Sequence[GpuShare], cards: Mapping[str, GpuView]) -> dict[str, int]:
@@ -80,6 +107,8 @@ def slice_environment(
     }
     if all(share.whole for share in shares):
         return {}, fixed
+    if all(cards[share.uuid].mode == SLICE for share in shares):
+        return {}, fixed  # frameworks see the slice itself: a share of it would be a share of a share
     if libvgpu and all(cards[share.uuid].mode == HAMI for share in shares):
         fixed |= _hami(shares, libvgpu, region)
     return _framework_hints(shares, cards), fixed

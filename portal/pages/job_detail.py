@@ -32,6 +32,7 @@ ENFORCEMENT_WORDS = {
     "simulated": gettext_lazy("simulated: nothing to enforce"),
     "watchdog": gettext_lazy("not enforced, watched"),
     "hami": gettext_lazy("memory limit enforced (HAMi-core)"),
+    "slice": gettext_lazy("memory kept by the program's own library, and watched; compute in turns"),
     "nvfraction": gettext_lazy("memory limit enforced (driver)"),
 }
 

@@ -47,6 +47,17 @@ ENFORCEMENT = {
     "simulated": gettext_lazy("simulated"),
     "watchdog": gettext_lazy("not enforced, watched"),
     "hami": gettext_lazy("enforced by HAMi-core in the program"),
+    "slice": gettext_lazy("kept by the program's own library, and watched"),
+}
+SLICE_PLACEMENT = {
+    "mounts": gettext_lazy(
+        "The library stands over every copy of the driver's in each task's own view of files: full paths and an "
+        "emptied environment lead to it too, and so do terminals and SSH."
+    ),
+    "library path": gettext_lazy(
+        "This machine allows tasks no view of files of their own, so the library is found by LD_LIBRARY_PATH: a "
+        "program that empties its environment, or opens the driver by its full path, goes past it."
+    ),
 }
 FACT_NAMES = {
     "kernel": gettext_lazy("Kernel"),
@@ -225,6 +236,20 @@ class Machine:
     @property
     def cpu_pinning(self) -> str:
         return _fact(CPU_PINNING, self.node.facts.get("cpu_pinning", ""))
+
+    @property
+    def slice_notes(self) -> list[str]:
+        """What the mode `slice` stops and what not; [] where no card is in it."""
+        if all(card.view.enforcement != "slice" for card in self.cards):
+            return []
+        kept = _(
+            "A program that does not fight it cannot use more memory than its slice, by mistake or by default "
+            "settings. One that wants to can: it may go to the driver past the library, or bring a driver of its own. "
+            "What the driver tells of each process is looked at too, and a task that stays above its slice is ended."
+        )
+        placed = _fact(SLICE_PLACEMENT, self.node.facts.get("slice_placement", ""))
+        untried = _("Compute is shared in turns, not limited. None of this has been run on real hardware yet.")
+        return [kept, placed, untried]
 
     @property
     def other_facts(self) -> list[tuple[str, str]]:

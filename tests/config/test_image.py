@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from runtimes import slice_library
+
 ROOT = Path(__file__).parents[2]
 ASK = """
 import config.asgi, config.celery, notebooks.prepare
@@ -25,7 +27,8 @@ print(read_version(), describe()["openapi"])
 def image(tmp_path_factory):
     """What the Dockerfile copies, and no more of this tree."""
     image = tmp_path_factory.mktemp("image")
-    for line in re.findall(r"^COPY (.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE):
+    stage = re.split(r"^FROM ", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)[-1]
+    for line in re.findall(r"^COPY (?!--from)(.+)$", stage, re.MULTILINE):
         *sources, target = line.split()
         for source in map(ROOT.joinpath, sources):
             if source.is_dir():
@@ -45,6 +48,15 @@ def test_the_program_needs_no_file_that_the_image_lacks(image):
     }
     done = subprocess.run([sys.executable, "-c", ASK], cwd=image, env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.endswith(" 3.1.0\n"), done.stderr
+
+
+def test_the_image_has_the_slice_library_where_the_settings_look():
+    """What its first stage does, done here: the files that it installs are all that the platform takes."""
+    text = (ROOT / "Dockerfile").read_text()
+    installed = re.search(r"install -D -t /out (.+)$", text, re.MULTILINE)[1].split()
+    assert {Path(path).name for path in installed} == set(slice_library.BUILT)
+    place = re.search(r"TESSERA_SLICE=(\S+)", text)[1]
+    assert f"COPY --from=slice /out {place}\n" in text
 
 
 def test_every_variable_of_the_services_is_one_that_the_settings_read():

@@ -3,7 +3,16 @@ from dataclasses import replace
 import pytest
 
 from runtimes.base import GpuShare
-from runtimes.gpu_sharing import HAMI, ProbeFacts, choose_mode, forbidden_env, slice_environment, watched_limits
+from runtimes.gpu_sharing import (
+    HAMI,
+    ProbeFacts,
+    SliceTrial,
+    choose_mode,
+    forbidden_env,
+    needs_slice,
+    slice_environment,
+    watched_limits,
+)
 from runtimes.local.profiles import simulate
 
 CARDS = {gpu.uuid: replace(gpu, simulated=False, mode=HAMI) for gpu in simulate("2xV100-32GB", "n1").gpus}
@@ -55,6 +64,23 @@ def test_nothing_is_promised_that_was_not_tried():
     for facts in (ProbeFacts("615.71", None, False), ProbeFacts("580.1", "/opt/libvgpu.so", False)):
         mode, evidence = choose_mode(facts)
         assert mode == "watchdog" and "watched" in evidence
+
+
+def test_our_own_library_is_promised_after_its_trial_and_after_what_the_admin_named():
+    tried = SliceTrial(True, "It saw 64 MiB.", 0)
+    assert choose_mode(ProbeFacts("580.1", None, False, tried)) == ("slice", "It saw 64 MiB.")
+    assert choose_mode(ProbeFacts("580.1", "/opt/libvgpu.so", True, tried))[0] == HAMI
+    assert choose_mode(ProbeFacts("580.1", "/opt/libvgpu.so", False, tried))[0] == "slice"
+    mode, evidence = choose_mode(ProbeFacts("580.1", None, False, SliceTrial(False, "It saw all.")))
+    assert mode == "watchdog" and evidence.endswith("It saw all.")
+
+
+def test_in_a_slice_of_ours_frameworks_are_told_nothing_since_they_see_it():
+    cards = {uuid: replace(gpu, mode="slice") for uuid, gpu in CARDS.items()}
+    hints, _ = slice_environment([QUARTER], cards, libvgpu=None, region="")
+    assert hints == {}
+    assert needs_slice([QUARTER], cards) and needs_slice([WHOLE, HALF], cards) and not needs_slice([WHOLE], cards)
+    assert not needs_slice([QUARTER], CARDS)
 
 
 REFUSED = """CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES CUDA_DEVICE_MEMORY_LIMIT_0 CUDA_MPS_PIPE_DIRECTORY LD_PRELOAD

@@ -41,10 +41,12 @@ static _Atomic uint32_t *fork_mark; /* a page that the kernel empties in every f
 static void say(const char *directory, const char *what) {
     char line[PATH_MAX + 400];
     if (atomic_exchange(&said, true)) return;
+    int shown = (int)strlen(directory); /* without what makes SLICE_DIR long, see the Makefile */
+    while (shown > 2 && strncmp(directory + shown - 2, "/.", 2) == 0) shown -= 2;
     int length = snprintf(line, sizeof line,
-                          "Tessera: this task's slice of the GPU cannot be used: %s (%s). Stop the task and start it "
-                          "again; if that does not help, ask your administrator to run: slicectl show %s\n",
-                          what, directory, directory);
+                          "Tessera: this task's slice of the GPU cannot be used: %s (%.*s). Stop the task and start it "
+                          "again; if that does not help, ask your administrator to run: slicectl show %.*s\n",
+                          what, shown, directory, shown, directory);
     if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0) return; /* nobody listens: nothing to be done */
 }
 
@@ -304,6 +306,7 @@ uint64_t slice_limit(int card) {
 }
 
 uint64_t slice_context_cost(int card) { return card < 0 ? 0 : account.limits->card[card].context; }
+uint64_t slice_refusals(int card) { return card < 0 ? 0 : atomic_load(&account.usage->refused[card]); }
 uint64_t slice_recovered(void) { return atomic_load(&account.usage->recovered); }
 
 static uint64_t add(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
@@ -398,6 +401,13 @@ void slice_refused(int card) {
     if (card < 0) return;
     lock_account();
     if (account.slot >= 0) atomic_fetch_add(&mine()->refused[card], 1);
+    atomic_fetch_add(&account.usage->refused[card], 1);
+    unlock_account();
+}
+
+void slice_unnamed(void) {
+    lock_account();
+    if (account.slot >= 0) atomic_store(&mine()->pid, 0);
     unlock_account();
 }
 

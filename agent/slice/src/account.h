@@ -28,6 +28,8 @@ bool slice_charge(int card, uint64_t bytes);  /* false: it does not fit (or the 
 void slice_force(int card, uint64_t bytes);   /* charge what is already there, even above the limit */
 void slice_release(int card, uint64_t bytes);
 void slice_refused(int card);                 /* count one refusal */
+uint64_t slice_refusals(int card);            /* of all processes, also of those that are gone */
+void slice_unnamed(void);                     /* what this process holds is no process of the task: it stays unlisted */
 void slice_context(int card, bool there);     /* this process has a context on the card, or no longer */
 bool slice_reap(void);                        /* empty the slots of dead processes: true when there was one */
 

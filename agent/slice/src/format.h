@@ -44,7 +44,7 @@ struct slice_limits {
 
 struct slice_slot {
     _Atomic uint32_t generation; /* grows with every new owner */
-    _Atomic uint32_t pid;        /* as the owner's PID namespace calls it; 0: never used */
+    _Atomic uint32_t pid;        /* as the owner's PID namespace calls it; 0: nobody's, or the agent's */
     _Atomic uint64_t cards;      /* bit n: the owner has a context on card n */
     _Atomic uint64_t used[SLICE_CARDS], peak[SLICE_CARDS], refused[SLICE_CARDS];
     uint64_t spare[SLICE_SLOT_SIZE / 8 - 2 - 3 * SLICE_CARDS];
@@ -59,7 +59,8 @@ struct slice_usage {
     _Atomic uint32_t high; /* no slot at or above this one was ever used */
     _Atomic uint64_t recovered; /* locks taken over from processes that died holding them */
     _Atomic uint64_t reaped;    /* slots of dead processes emptied */
-    uint64_t spare_too[SLICE_HEADER_SIZE / 8 - 11];
+    _Atomic uint64_t refused[SLICE_CARDS]; /* requests refused by all processes, the dead too */
+    uint64_t spare_too[SLICE_HEADER_SIZE / 8 - 11 - SLICE_CARDS];
     struct slice_slot slot[SLICE_SLOTS];
 };
 

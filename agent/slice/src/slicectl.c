@@ -1,4 +1,4 @@
-/* slicectl: make, show and resize the two files of a slice. For the agent and for whoever must look by hand. */
+/* slicectl: make, show, resize and tend the two files of a slice. For the agent and for whoever must look by hand. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <errno.h>
@@ -22,6 +22,8 @@ static const char usage_text[] =
     "usage: slicectl create DIR GPU-UUID=SIZE... [--context SIZE]   a new slice: one or more cards\n"
     "       slicectl show DIR [--json]                              limits, use, and every living process\n"
     "       slicectl resize DIR GPU-UUID=SIZE                       up, or down to what is used (else exit status 3)\n"
+    "       slicectl tend DIR                                       for the agent: each line of input, words GPU-UUID=SIZE,\n"
+    "                                                               charges that besides the processes; answers as --json\n"
     "SIZE: bytes, or a number with KiB, MiB, GiB, kB, MB, GB. --context: what one context costs on each card.\n";
 
 static int complain(int status, const char *what, const char *which) {
@@ -116,15 +118,20 @@ static int create(int count, char **words) {
 
 /* -- show ---------------------------------------------------------------------------------------------------------- */
 
-static void show_json(const struct slice_row *rows, int count) {
+static void show_json(const struct slice_row *rows, int count, const uint64_t *tended) { /* tended: see tend() */
     char text[48];
+    const char *comma = "";
     printf("{\"version\": %d, \"recovered_locks\": %" PRIu64 ", \"cards\": [", SLICE_VERSION, slice_recovered());
     for (int card = 0; card < slice_cards(); card++)
-        printf("%s{\"uuid\": \"%s\", \"limit_bytes\": %" PRIu64 ", \"used_bytes\": %" PRIu64 ", \"context_bytes\": %" PRIu64 "}",
-               card ? ", " : "", uuid_text(slice_uuid(card), text), slice_limit(card), slice_used(card), slice_context_cost(card));
+        printf("%s{\"uuid\": \"%s\", \"limit_bytes\": %" PRIu64 ", \"used_bytes\": %" PRIu64 ", \"tended_bytes\": %" PRIu64
+               ", \"context_bytes\": %" PRIu64 ", \"refused\": %" PRIu64 "}",
+               card ? ", " : "", uuid_text(slice_uuid(card), text), slice_limit(card), slice_used(card), tended[card],
+               slice_context_cost(card), slice_refusals(card));
     printf("], \"processes\": [");
     for (int i = 0; i < count; i++) {
-        printf("%s{\"pid\": %" PRIu32 ", \"cards\": [", i ? ", " : "", rows[i].pid);
+        if (rows[i].pid == 0) continue; /* what the agent charges */
+        printf("%s{\"pid\": %" PRIu32 ", \"cards\": [", comma, rows[i].pid);
+        comma = ", ";
         for (int card = 0; card < slice_cards(); card++)
             printf("%s{\"uuid\": \"%s\", \"used_bytes\": %" PRIu64 ", \"peak_bytes\": %" PRIu64 ", \"refused\": %" PRIu64 ", \"context\": %s}",
                    card ? ", " : "", uuid_text(slice_uuid(card), text), rows[i].used[card], rows[i].peak[card],
@@ -140,7 +147,8 @@ static void show_table(const struct slice_row *rows, int count) {
         printf("%s  limit %" PRIu64 " MiB (%" PRIu64 " bytes), used %" PRIu64 " bytes\n", uuid_text(slice_uuid(card), text),
                slice_limit(card) >> 20, slice_limit(card), slice_used(card));
         for (int i = 0; i < count; i++)
-            if (rows[i].used[card] || rows[i].refused[card] || rows[i].cards >> card & 1)
+            if (rows[i].pid == 0) printf("  besides the processes: %" PRIu64 " bytes\n", rows[i].used[card]);
+            else if (rows[i].used[card] || rows[i].refused[card] || rows[i].cards >> card & 1)
                 printf("  process %" PRIu32 ": %" PRIu64 " bytes, at most %" PRIu64 ", refused %" PRIu64 " times\n", rows[i].pid,
                        rows[i].used[card], rows[i].peak[card], rows[i].refused[card]);
     }
@@ -156,12 +164,13 @@ static int open_slice(const char *directory, bool write_limits) {
 
 static int show(int count, char **words) {
     static struct slice_row rows[SLICE_SLOTS];
+    static const uint64_t nothing[SLICE_CARDS];
     bool json = count == 2 && strcmp(words[1], "--json") == 0;
     if (count > 2 || (count == 2 && !json)) return fputs(usage_text, stderr), MISUSED;
     int status = open_slice(words[0], false);
     if (status) return status;
     int processes = slice_rows(rows, SLICE_SLOTS);
-    if (json) show_json(rows, processes);
+    if (json) show_json(rows, processes, nothing);
     else show_table(rows, processes);
     return fflush(stdout) == 0 ? DONE : FAILED;
 }
@@ -183,10 +192,42 @@ static int resize(int count, char **words) {
     return complain(used > bytes ? IN_USE : FAILED, words[1], used > bytes ? text : "the slice's lock could not be taken");
 }
 
+/* -- tend ---------------------------------------------------------------------------------------------------------- */
+
+/* What the driver says that the task holds and no call of its processes showed: contexts, modules, rounding. It is
+ * charged as a process's own would be, as long as we live. */
+static bool charge_besides(char *line, uint64_t *tended) {
+    uint8_t uuid[16];
+    uint64_t bytes;
+    for (char *word = strtok(line, " \n"); word; word = strtok(NULL, " \n")) {
+        int card = parse_card(word, uuid, &bytes) ? slice_card_of(uuid) : -1;
+        if (card < 0) return complain(MISUSED, "not a card of this slice and a size", word), false;
+        if (bytes > tended[card]) slice_force(card, bytes - tended[card]);
+        else slice_release(card, tended[card] - bytes);
+        tended[card] = bytes;
+    }
+    slice_unnamed();
+    return true;
+}
+
+static int tend(const char *directory) {
+    static struct slice_row rows[SLICE_SLOTS];
+    static char line[SLICE_CARDS * 80];
+    uint64_t tended[SLICE_CARDS] = {0};
+    int status = open_slice(directory, false);
+    while (!status && fgets(line, sizeof line, stdin)) {
+        if (!charge_besides(line, tended)) return MISUSED;
+        show_json(rows, slice_rows(rows, SLICE_SLOTS), tended);
+        if (fflush(stdout) != 0) return FAILED;
+    }
+    return status;
+}
+
 int main(int count, char **words) {
     if (count >= 3 && strcmp(words[1], "create") == 0) return create(count - 2, words + 2);
     if (count >= 3 && strcmp(words[1], "show") == 0) return show(count - 2, words + 2);
     if (count >= 3 && strcmp(words[1], "resize") == 0) return resize(count - 2, words + 2);
+    if (count == 3 && strcmp(words[1], "tend") == 0) return tend(words[2]);
     fputs(usage_text, stderr);
     return MISUSED;
 }

@@ -12,7 +12,7 @@ import json
 import os
 import signal
 
-from runtimes.local import isolation, limits, mounts
+from runtimes.local import isolation, limits, mounts, slice_view
 
 FORWARDED = (signal.SIGTERM,)  # blocked around the fork, so that none is lost before its handler stands
 
@@ -30,7 +30,9 @@ def become_job(plan: dict, go: int, out: int, report: int) -> None:
             if plan["uid"] is not None:
                 copy = os.path.join(os.path.dirname(plan["scratch"]), "passwd")
                 isolation.name_account(copy, plan["uid"], plan["gid"], *plan["account"])
+            libraries = slice_view.open_files(plan)
             isolation.hide(plan["hide"], mounts.open_sources(plan))
+            slice_view.cover(libraries)
             tell(report, ready=True)
             _lead_namespace(plan, out, report)
         tell(report, ready=True)
@@ -93,6 +95,7 @@ def run_program(plan: dict, argv: list[str], env: dict[str, str], cwd: str, ends
 
     Raises OSError; returns never.
     """
+    env = slice_view.environment(plan, env)
     kept = [os.dup(fd) if fd < 3 else fd for fd in ends]  # so that none of them covers another
     for target, fd in enumerate(kept):
         os.dup2(fd, target)

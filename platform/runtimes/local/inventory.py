@@ -3,12 +3,13 @@
 import os
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pynvml
 
 from runtimes.base import GpuView, NumaView, Unavailable
-from runtimes.gpu_sharing import ProbeFacts, choose_mode
+from runtimes.gpu_sharing import ProbeFacts, SliceTrial, choose_mode
 
 NO_DRIVER = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
 DISTANCES = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
@@ -19,10 +20,15 @@ FAMILY = re.compile(
 )
 
 Links = tuple[tuple[str, ...], ...]
+TrySlice = Callable[[str, str], SliceTrial]
 
 
-def list_gpus(libvgpu: str | None = None, sys_root: str = "/sys") -> tuple[tuple[GpuView, ...], Links, str] | None:
+def list_gpus(
+    libvgpu: str | None = None, try_slice: TrySlice | None = None, sys_root: str = "/sys"
+) -> tuple[tuple[GpuView, ...], Links, str] | None:
     """(cards in PCI order of NVML, links between them, driver version); None where no NVIDIA driver answers.
+
+    try_slice: called with driver version and the uuid of a card, where nothing stronger is there than our own library.
 
     Raises Unavailable when there is a driver and it fails: that is no reason to believe the cards are gone.
     """
@@ -36,7 +42,13 @@ def list_gpus(libvgpu: str | None = None, sys_root: str = "/sys") -> tuple[tuple
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
         handles = [handle for handle in handles if not _is_mig(handle)]  # its instances are not offered yet
-        mode, evidence = choose_mode(ProbeFacts(driver, libvgpu, libvgpu is not None and loads(libvgpu)))
+        loaded = libvgpu is not None and loads(libvgpu)
+        tried = (
+            try_slice(driver, _text(pynvml.nvmlDeviceGetUUID(handles[0])))
+            if try_slice and handles and not loaded
+            else None
+        )
+        mode, evidence = choose_mode(ProbeFacts(driver, libvgpu, loaded, tried))
         gpus = tuple(_gpu(handle, mode, evidence, sys_root) for handle in handles)
         return (gpus, _links(handles), driver) if gpus else None
     except pynvml.NVMLError as error:

@@ -96,14 +96,26 @@ def hide(paths: list[str], binds: list[tuple[int, str, str, bool]]) -> None:
     _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 
+def bind_file(source: int, target: str, read_only: bool) -> None:
+    """A file, by its descriptor, in the place of another that the platform names. Called after `hide`."""
+    _mount(f"/proc/self/fd/{source}", target, None, MS_BIND)
+    on_top = os.open(target, os.O_PATH | os.O_CLOEXEC)
+    _set_flags(on_top, read_only)
+    os.close(on_top)
+
+
 def _bind(source: int, base: str, below: str, read_only: bool) -> None:
     under = _open(base, below)
     _mount(f"/proc/self/fd/{source}", f"/proc/self/fd/{under}", None, MS_BIND)
     on_top = _open(base, below)
-    flags = MS_NOSUID | MS_NODEV | (MS_RDONLY if read_only else 0) | _kept_flags(on_top)
-    _mount(None, f"/proc/self/fd/{on_top}", None, MS_REMOUNT | MS_BIND | flags)
+    _set_flags(on_top, read_only)
     for fd in (source, under, on_top):
         os.close(fd)
+
+
+def _set_flags(mounted: int, read_only: bool) -> None:
+    flags = MS_NOSUID | MS_NODEV | (MS_RDONLY if read_only else 0) | _kept_flags(mounted)
+    _mount(None, f"/proc/self/fd/{mounted}", None, MS_REMOUNT | MS_BIND | flags)
 
 
 def _open(base: str, below: str) -> int:

@@ -30,6 +30,15 @@ def prepare(plan: dict) -> None:
             raise OSError(f"{what} cannot be had as {bind['below'] or bind['base']}: {error.strerror}.") from error
 
 
+def make_scratch(plan: dict) -> None:
+    """home/, work/ and tmp/, the job's own. Made before anything of the job runs, so no link can be in the way."""
+    scratch, uid, gid = plan["scratch"], plan["uid"], plan["gid"]
+    for path in (scratch, *(os.path.join(scratch, name) for name in ("home", "work", "tmp"))):
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        if uid is not None:
+            os.chown(path, uid, gid)
+
+
 def open_sources(plan: dict) -> list[tuple[int, str, str, bool]]:
     """(descriptor, base, below, read_only) of each bind, in the new view and before anything is hidden.
 

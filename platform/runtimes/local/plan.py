@@ -29,7 +29,8 @@ class Surroundings:
     """What is the same for all tasks of a node.
 
     seen_at: where a job in namespaces finds its scratch. files: where homes and team folders are kept, None where jobs
-    cannot reach them. processes_most: processes and threads of a task at once, 0 = no limit.
+    cannot reach them. processes_most: processes and threads of a task at once, 0 = no limit. gpu_above_s: so
+    long a task may hold more GPU memory than its slice before it is ended.
     """
 
     isolation: Isolation
@@ -41,10 +42,15 @@ class Surroundings:
     libvgpu: str | None
     log_caps: Mapping[str, int]
     processes_most: int
+    gpu_above_s: float
 
 
-def build_plan(spec: TaskSpec, around: Surroundings, *, scratch: str, log: str, cpus: list[int]) -> dict:
-    """The record that spec.json holds; JSON-able. scratch: the task's own directory on the host."""
+def build_plan(
+    spec: TaskSpec, around: Surroundings, *, scratch: str, log: str, cpus: list[int], gpu_slice: dict | None = None
+) -> dict:
+    """The record that spec.json holds; JSON-able. scratch: the task's own directory on the host. gpu_slice: what
+    slices.make_slice returned, None for a task in no mode `slice`.
+    """
     isolation = around.isolation
     seen_at = around.seen_at if isolation.namespaces else scratch
     work = os.path.join(seen_at, "work")
@@ -53,7 +59,7 @@ def build_plan(spec: TaskSpec, around: Surroundings, *, scratch: str, log: str, 
     plan = {
         "argv": [shell(), "-c", spec.run],
         "env": env,
-        "binds": build_binds(spec, around, scratch, seen_at),
+        "binds": build_binds(spec, around, scratch, seen_at, gpu_slice),
         "cwd": cwd,
         "code_path": spec.code_path,
         "scratch": scratch,
@@ -76,6 +82,8 @@ def build_plan(spec: TaskSpec, around: Surroundings, *, scratch: str, log: str, 
         "processes_most": around.processes_most,
         "gpu_limits": watched_limits(spec.gpus, around.cards),
         "gpu_every_s": GPU_EVERY_S,
+        "gpu_samples": max(1, round(around.gpu_above_s / GPU_EVERY_S)),
+        "slice": gpu_slice,
         "max_time_s": spec.max_time_s,
         "grace_s": spec.grace_s,
         "checkpoint": _plan_checkpoint(spec.checkpoint, cwd, env["HOME"]) if spec.checkpoint else None,
@@ -94,9 +102,13 @@ def build_environment(spec: TaskSpec, around: Surroundings, seen_at: str) -> dic
     return _defaults(spec, seen_at) | hints | own | spec.platform_env | ports | team | fixed | _identity(spec)
 
 
-def build_binds(spec: TaskSpec, around: Surroundings, scratch: str, seen_at: str) -> list[dict]:
+def build_binds(
+    spec: TaskSpec, around: Surroundings, scratch: str, seen_at: str, gpu_slice: dict | None = None
+) -> list[dict]:
     """As mounts.py wants them: the task's own directory first, for the others lie in it."""
     binds = [_bind(scratch, seen_at)] if around.isolation.namespaces else []
+    if gpu_slice and around.isolation.namespaces:
+        binds.append(_bind(gpu_slice["folder"], gpu_slice["seen_at"], read_only=True))
     if around.files is not None:
         for kind, number in (("home", spec.uid), ("team", spec.gid)):
             binds.append(_bind(os.path.join(around.files, kind, str(number)), seen_at, below=kind))

@@ -16,30 +16,28 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 
 from runtimes.base import (
     Capabilities,
     ContainerView,
-    GpuView,
+    GpuUse,
     Mount,
     NodeView,
-    NumaView,
     Phase,
     Rejected,
     TaskSpec,
     Unavailable,
 )
-from runtimes.local import inventory, leftovers, limits, processes
-from runtimes.local.plan import LOG_CAPS, Surroundings, build_plan
-from runtimes.local.probe import Isolation, MemoryControl, probe_isolation, probe_memory, run_python
-from runtimes.local.profiles import simulate
+from runtimes.gpu_sharing import needs_slice
+from runtimes.local import leftovers, limits, processes
+from runtimes.local.machine import ADDRESS, Machine
+from runtimes.local.plan import LOG_CAPS, build_plan
+from runtimes.local.probe import Isolation, MemoryControl, run_python
 from runtimes.local.taskdir import TaskDir
 from runtimes.logs import LogStore
 from runtimes.places import Place, ensure_place
 
-ADDRESS = "127.0.0.1"
 UUID = re.compile(r"[0-9a-f]{32}")
 LOCK_PATIENCE_S = 2.0
 
@@ -56,6 +54,7 @@ class LocalRuntime:
         node_name: str | None = None,
         hide: tuple[str | os.PathLike, ...] = (),
         libvgpu: str | None = None,
+        slice_library: str = "",
         *,
         files_dir: str | os.PathLike | None = None,
         isolation: Isolation | None = None,
@@ -63,12 +62,15 @@ class LocalRuntime:
         start_patience_s: float = 10.0,
         log_caps: Mapping[str, int] = LOG_CAPS,
         processes_most: int = 4096,
+        gpu_above_s: float = 6.0,
     ):
         """data_dir: everything of ours, hidden from jobs; tasks live in data_dir/tasks. run_dir: private, for sockets.
         files_dir: where homes and team folders are kept, data_dir/files by default.
 
+        slice_library: "" for the one that is built in data_dir, a directory with a built one, or "off".
         gpus_text: the cards to simulate where no NVIDIA driver answers; raises profiles.UnknownProfile.
         processes_most: processes and threads that a task may have at once, 0 = no limit.
+        gpu_above_s: so long a task may hold more GPU memory than its slice, by the driver's word, before it is ended.
         isolation, memory: instead of what probing finds. start_patience_s: a start that shows no shim by then failed.
         """
         self.data_dir, self.run_dir = Path(data_dir).resolve(), Path(run_dir).resolve()
@@ -79,10 +81,22 @@ class LocalRuntime:
         self.hide = tuple(
             str(Path(path).resolve()) for path in (self.data_dir, self.run_dir, self.logs.root, self.files_dir, *hide)
         )
-        self.libvgpu = libvgpu
-        self.simulated = simulate(gpus_text, self.node)
-        self.start_patience_s, self.log_caps, self.processes_most = start_patience_s, log_caps, processes_most
-        self._isolation, self._memory = isolation, memory
+        self.machine = Machine(
+            self.node,
+            self.data_dir,
+            self.run_dir,
+            self.files_dir,
+            self.hide,
+            gpus_text=gpus_text,
+            libvgpu=libvgpu,
+            slice_library=slice_library,
+            isolation=isolation,
+            memory=memory,
+            log_caps=log_caps,
+            processes_most=processes_most,
+            gpu_above_s=gpu_above_s,
+        )
+        self.start_patience_s = start_patience_s
         self._first_seen: dict[str, float] = {}
         for path in (self.tasks_dir, self.ended_dir, self.run_dir, self.files_dir):
             path.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -90,35 +104,7 @@ class LocalRuntime:
     # the contract
 
     def list_nodes(self) -> list[NodeView]:
-        gpus, links, driver = self._hardware()
-        cpus = len(os.sched_getaffinity(0))
-        return [
-            NodeView(
-                name=self.node,
-                address=ADDRESS,
-                boot_id=processes.boot_id(),
-                cpu_milli=inventory.cpu_milli(cpus),
-                memory_mib=inventory.total_memory_mib(),
-                numa=self._numa,
-                gpus=gpus,
-                links=links,
-                pcie=self._pcie(driver),
-                ready=True,
-                facts={
-                    "memory_limit": self.memory.kind,
-                    "process_limit": self._process_limit,
-                    "processes_most": str(self.processes_most),
-                    "isolation": self.isolation.words,
-                    "namespaces": "yes" if self.isolation.namespaces else "no",
-                    "cpu_pinning": "whole cores" if cpus > 1 else "none",
-                    "homes": "kept" if self.files_reachable else "gone with the task",
-                    "read_only_data": "yes" if self.isolation.namespaces else "refused",
-                    "kernel": platform.release(),
-                    "driver": driver,
-                    "python": platform.python_version(),
-                },
-            )
-        ]
+        return [self.machine.view()]
 
     def list_containers(self) -> list[ContainerView]:
         tasks = [TaskDir(entry.path) for entry in os.scandir(self.tasks_dir) if UUID.fullmatch(entry.name)]
@@ -164,6 +150,20 @@ class LocalRuntime:
         except OSError as error:
             raise Unavailable(f"The task could not be stopped: {error}") from error
 
+    def resize(self, uuid: str, limits_mib: Mapping[str, int]) -> None:
+        """Give a running task in mode `slice` more of its cards, or less down to what it uses, by their uuids.
+
+        All of it or nothing. Raises Rejected with words.
+        """
+        task = self._task(uuid)
+        record = task.read("spec.json")
+        if record is None or not record["plan"].get("slice") or task.read("exit") is not None:
+            raise Rejected("There is no such task with a slice that can be resized.")
+        try:
+            self.machine.slicing.resize(record["plan"]["slice"], limits_mib)
+        except OSError as error:
+            raise Rejected(f"The slice stays as it is: {error}") from error
+
     def forget(self, uuid: str) -> None:
         task = self._task(uuid)
         if task.read("exit") is None:
@@ -171,58 +171,20 @@ class LocalRuntime:
         mark = self._ended_mark(uuid)
         mark.parent.mkdir(mode=0o700, exist_ok=True)
         mark.touch(mode=0o600)
-        shutil.rmtree(self._scratch(uuid), ignore_errors=True)
+        for path in (self._scratch(uuid), self.machine.slicing.folder_of(uuid)):
+            shutil.rmtree(path, ignore_errors=True)
         gone = f"{task.path}.gone"
         os.rename(task.path, gone)
         shutil.rmtree(gone, ignore_errors=True)
         self._first_seen.pop(uuid, None)
 
-    # what the machine is
-
-    @cached_property
+    @property
     def isolation(self) -> Isolation:
-        return self._isolation or probe_isolation(self.tasks_dir / f"trial-{os.getpid()}" / "scratch", self.run_dir)
+        return self.machine.isolation
 
     @property
-    def files_reachable(self) -> bool:
-        """Without namespaces another account comes to its home by its path, so all folders above must let it pass."""
-        if self.isolation.namespaces or not self.isolation.own_uid:
-            return True
-        return all(path.stat().st_mode & 0o001 for path in (self.files_dir, *self.files_dir.parents))
-
-    @cached_property
     def memory(self) -> MemoryControl:
-        return self._memory or probe_memory()
-
-    @property
-    def _process_limit(self) -> str:
-        """What `processes_most` holds for: each task, all tasks of an account together, or nothing."""
-        if not self.processes_most:
-            return "none"
-        return "task" if self.memory.pids_parent else "account" if self.isolation.own_uid else "none"
-
-    @cached_property
-    def _cards(self) -> dict[str, GpuView]:
-        self._hardware()
-        return self._cards
-
-    @cached_property
-    def _numa(self) -> tuple[NumaView, ...]:
-        """The machine's NUMA nodes, or those of a simulated machine that has several."""
-        real, ids = inventory.list_numa(), self.simulated.numa
-        simulated = len(ids) > 1 and all(gpu.simulated for gpu in self._cards.values())
-        return inventory.spread_numa(ids, real) if simulated else real
-
-    def _pcie(self, driver: str) -> tuple[tuple[str, ...], ...]:
-        """The PCIe paths between the cards, which NVLink hides in `links`. Raises Unavailable."""
-        return self.simulated.pcie if driver == "none" else inventory.list_pcie()
-
-    def _hardware(self) -> tuple[tuple[GpuView, ...], tuple[tuple[str, ...], ...], str]:
-        """(cards, links, driver); simulated cards only where no driver answers. Raises Unavailable."""
-        real = inventory.list_gpus(self.libvgpu)
-        found = (self.simulated.gpus, self.simulated.links, "none") if real is None else real
-        self._cards = {gpu.uuid: gpu for gpu in found[0]}
-        return found
+        return self.machine.memory
 
     # starting
 
@@ -230,9 +192,9 @@ class LocalRuntime:
         self._task(spec.uuid)
         if spec.node != self.node:
             raise Rejected(f"This machine is {self.node}, not {spec.node}.")
-        if any(share.uuid not in self._cards for share in spec.gpus):
-            self._hardware()  # it may have come since we looked
-        unknown = [share.uuid for share in spec.gpus if share.uuid not in self._cards]
+        if any(share.uuid not in self.machine.cards for share in spec.gpus):
+            self.machine.look_at_cards()  # it may have come since we looked
+        unknown = [share.uuid for share in spec.gpus if share.uuid not in self.machine.cards]
         if unknown:
             raise Rejected(f"This machine has no GPU {', '.join(unknown)}.")
         if self.isolation.own_uid and (spec.uid <= 0 or spec.gid <= 0):
@@ -251,7 +213,7 @@ class LocalRuntime:
             raise Rejected(f"{mount.target} cannot be mounted: this machine allows no namespaces.")
         if not apart and mount.read_only and mount.place is not None:
             raise Rejected(f"{mount.target} cannot be kept read-only: this machine allows no namespaces.")
-        if mount.place is not None and not self.files_reachable:
+        if mount.place is not None and not self.machine.files_reachable:
             raise Rejected(f"{mount.target} cannot be had: jobs on this machine cannot reach {self.files_dir}.")
 
     def _ensure_places(self, spec: TaskSpec) -> None:
@@ -274,27 +236,18 @@ class LocalRuntime:
 
     def _spawn(self, spec: TaskSpec, task: TaskDir, lock: int) -> None:
         """The shim inherits the lock already taken, so there is no moment in which nobody holds it."""
-        files = str(self.files_dir) if self.files_reachable else None
-        if files is not None:
+        around = self.machine.surroundings(self.machine.cards)
+        if around.files is not None:
             self._ensure_places(spec)
-        around = Surroundings(
-            isolation=self.isolation,
-            memory=self.memory,
-            hide=self.hide,
-            seen_at=str(self.run_dir / "task"),
-            files=files,
-            cards=self._cards,
-            libvgpu=self.libvgpu,
-            log_caps=self.log_caps,
-            processes_most=self.processes_most,
-        )
         scratch = self._scratch(spec.uuid)
         os.makedirs(os.path.dirname(scratch), exist_ok=True)
         os.chmod(os.path.dirname(scratch), 0o711)  # noqa: S103 - jobs of other accounts pass through
+        gpu_slice = self.machine.slicing.make(spec) if needs_slice(spec.gpus, around.cards) else None
         with self._one_at_a_time():
             cpus = self._choose_cpus(spec)
             log = str(self.logs.path(spec.uuid))
-            task.write("spec.json", build_plan(spec, around, scratch=scratch, log=log, cpus=cpus))
+            plan = build_plan(spec, around, scratch=scratch, log=log, cpus=cpus, gpu_slice=gpu_slice)
+            task.write("spec.json", plan)
         command = run_python("from runtimes.local.shim import main; main(*sys.argv[1:])", task.path, str(lock))
         errors = os.open(task / "shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
@@ -323,7 +276,7 @@ class LocalRuntime:
             os.close(fd)
 
     def _choose_cpus(self, spec: TaskSpec) -> list[int]:
-        near = next((node.cpus for node in self._numa if node.id == spec.numa), ())
+        near = next((node.cpus for node in self.machine.numa if node.id == spec.numa), ())
         return limits.choose_cpus(spec.cpu_milli, near, os.sched_getaffinity(0), self._core_load())
 
     def _core_load(self) -> Counter:
@@ -361,6 +314,7 @@ class LocalRuntime:
             epoch=ended["epoch"],
             peak_memory_mib=ended["peak_memory_mib"],
             checkpointed_at=_checkpointed_at(task),
+            gpu_use=_gpu_use(task),
         )
 
     def _alive_view(self, task: TaskDir, started: dict | None, epoch: int) -> ContainerView:
@@ -377,6 +331,7 @@ class LocalRuntime:
             address=ADDRESS,
             epoch=epoch,
             checkpointed_at=_checkpointed_at(task),
+            gpu_use=_gpu_use(task),
         )
 
     def _find_end(self, task: TaskDir) -> dict | None:
@@ -436,10 +391,7 @@ class LocalRuntime:
         return TaskDir(str(self.tasks_dir / uuid))
 
     def _scratch(self, uuid: str) -> str:
-        """The job's own directory. Without namespaces another account cannot reach into our data: it is beside."""
-        isolation = self.isolation
-        beside = isolation.own_uid and not isolation.namespaces
-        return os.path.join(f"{self.run_dir}-tasks", uuid) if beside else str(self.tasks_dir / uuid / "scratch")
+        return self.machine.scratch_of(uuid)
 
     def _ended_mark(self, uuid: str) -> Path:
         return self.ended_dir / uuid[:2] / uuid
@@ -469,6 +421,11 @@ def _end(cause: str, detail: str, epoch: int, started: dict | None = None) -> di
 def _checkpointed_at(task: TaskDir) -> datetime | None:
     found = task.read("checkpoint")
     return _time(found["at"]) if found else None
+
+
+def _gpu_use(task: TaskDir) -> tuple[GpuUse, ...]:
+    found = task.read("gpu")
+    return tuple(GpuUse(uuid, **card) for uuid, card in found["cards"].items()) if found else ()
 
 
 def _time(seconds: float | None) -> datetime | None:

@@ -15,8 +15,9 @@ import socket
 import sys
 import time
 
-from runtimes.local import isolation, limits, mounts
+from runtimes.local import isolation, limits, mounts, slice_view
 from runtimes.local.child import FORWARDED, become_job
+from runtimes.local.gpu_policy import GpuPolicy
 from runtimes.local.output import CappedLog
 from runtimes.local.processes import (
     boot_id,
@@ -34,7 +35,6 @@ from runtimes.local.taskdir import TaskDir
 TICK_S = 1.0  # memory is looked at this often; a stop file without its signal is seen as late
 KILL_EVERY_S = 0.05
 LAST_LOOK_S = 5.0  # so long a directory that does not answer may hold up the end
-GPU_SAMPLES = 3  # so many in a row above the slice end the task
 
 
 def main(path: str, lock: str) -> None:
@@ -66,7 +66,7 @@ class Shim:
         self.watcher: int | None = None  # of its checkpoints
         self.watch_until: float | None = None
         self.checkpoint_r: int | None = None
-        self.gpu_above: dict[str, int] = {}
+        self.policy: GpuPolicy | None = None
         self.pending = dict.fromkeys(("report", "gpu", "checkpoint"), b"")  # the beginning of a line, by pipe
         self.log = CappedLog(-1)
         self.door: Door | None = None
@@ -80,7 +80,7 @@ class Shim:
         self.task.reserve("exit")
         try:
             self._open_log()
-            self._make_scratch()
+            mounts.make_scratch(self.plan)
             if self.plan["code_path"] and not self._unpack():
                 return self._finish()
             if not self._is_wanted():
@@ -122,14 +122,6 @@ class Shim:
         self.out_r, self.out_w = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self.out_r, False)
         self.poll.register(self.out_r, select.POLLIN)
-
-    def _make_scratch(self) -> None:
-        """home/, work/ and tmp/, the job's own. Made before anything of the job runs, so no link can be in the way."""
-        scratch, uid, gid = self.plan["scratch"], self.plan["uid"], self.plan["gid"]
-        for path in (scratch, *(os.path.join(scratch, name) for name in ("home", "work", "tmp"))):
-            os.makedirs(path, mode=0o700, exist_ok=True)
-            if uid is not None:
-                os.chown(path, uid, gid)
 
     def _is_wanted(self) -> bool:
         if self.task.read("stop") is None:
@@ -173,10 +165,12 @@ class Shim:
             self.gpu_r, gpu_w = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(self.gpu_r, False)
             self.poll.register(self.gpu_r, select.POLLIN)
-            self.helper = self._spawn(
-                "gpu_watch", [",".join(plan["gpu_limits"]), str(plan["gpu_every_s"])], out=gpu_w, err=2
-            )
+            folder = plan["slice"]["folder"] if plan["slice"] else ""
+            args = [",".join(plan["gpu_limits"]), str(plan["gpu_every_s"]), folder]
+            self.helper = self._spawn("gpu_watch", args, out=gpu_w, err=2)
             os.close(gpu_w)
+            guarded = bool(folder) and plan["slice"]["guarded"]
+            self.policy = GpuPolicy(plan["gpu_limits"], plan["gpu_samples"], kept=bool(folder), guarded=guarded)
         if plan["checkpoint"]:
             self._watch_checkpoints()
         self.report_r, report_w = os.pipe2(os.O_CLOEXEC)
@@ -320,17 +314,18 @@ class Shim:
         return f"It needed more than {self.plan['memory_mib']} MiB of memory, its limit."
 
     def _check_gpus(self) -> None:
-        """The helper tells, each 2 s, which process holds how much of which card."""
-        if self.helper is None or self.over:
+        """What the helper told since we looked last."""
+        if self.helper is None or self.policy is None or self.over:
             return
         for sample in self._lines("gpu", self.gpu_r):
-            tree = {process.pid for process in self._tree()}
-            for uuid, limit in self.plan["gpu_limits"].items():
-                used = sum(mib for pid, mib in sample.get(uuid, {}).items() if int(pid) in tree)
-                self.gpu_above[uuid] = self.gpu_above.get(uuid, 0) + 1 if used > limit else 0
-                if self.gpu_above[uuid] >= GPU_SAMPLES:
-                    detail = f"It used {used} MiB of GPU memory on {uuid}; its slice is {limit} MiB."
-                    self._end("gpu_out_of_memory", detail, self.plan["grace_s"])
+            known = json.dumps(self.policy.cards)
+            warnings, verdict = self.policy.hear(sample)
+            for words in warnings:
+                self.log.feed(f"Tessera: {words}\n".encode())
+            if verdict:
+                self._end("gpu_out_of_memory", verdict, self.plan["grace_s"])
+            if json.dumps(self.policy.cards) != known:
+                self._tell("gpu", {"at": time.time(), "cards": self.policy.cards})
 
     def _read_reports(self) -> None:
         for record in self._lines("report", self.report_r):
@@ -346,10 +341,13 @@ class Shim:
     def _read_checkpoints(self) -> None:
         if self.checkpoint_r is not None:
             for record in self._lines("checkpoint", self.checkpoint_r):
-                try:
-                    self.task.write("checkpoint", record)
-                except OSError:
-                    pass  # the next one finds room, or nobody hears of it
+                self._tell("checkpoint", record)
+
+    def _tell(self, name: str, record: dict) -> None:
+        try:
+            self.task.write(name, record)
+        except OSError:
+            pass  # the next one finds room, or nobody hears of it
 
     def _begin_to_look(self) -> None:
         if self.watcher is None:
@@ -394,6 +392,8 @@ class Shim:
                 self._end("", "", self.plan["grace_s"])  # what it left behind ends with it
             elif pid == self.helper:
                 self.helper = None
+                if self.status is None and not self.cause:
+                    self.log.feed(b"Tessera: the GPU memory of this task is not watched any more.\n")
             elif pid == self.watcher:
                 self.watcher = None
             elif self.door is not None:
@@ -403,6 +403,7 @@ class Shim:
         """Every process of the job. With a namespace its first process is ours, and not counted."""
         found = descendants({os.getpid()}, everybody())
         ours = {self.helper, self.watcher, self.child if self.plan["namespaces"] else None}
+        ours |= {process.pid for process in found if self.helper is not None and process.parent == self.helper}
         return [process for process in found if process.pid not in ours]
 
     def _signal_tree(self, number: int) -> None:
@@ -472,6 +473,8 @@ class Shim:
                 self.cause, self.detail = "out_of_memory", self._memory_words()
         if self.pids is not None and self.status and not self.cause and limits.refused_processes(self.pids):
             self.detail = f"It wanted more than {self.plan['processes_most']} processes and threads, its limit."
+        if self.status and not self.cause and (refused := slice_view.refusals(self.plan)):
+            self.detail = f"Its slice of GPU memory was full: refused requests for more: {refused}."
         self._stop_helper()
         for group in self.plan.get("groups", ()):
             limits.remove(group)

@@ -107,7 +107,8 @@ def test_the_limits_may_be_read_only(a_slice, processes):
         (["create", "{new}", f"{CARDS[0]}=1", f"{CARDS[0]}=1"], 2),
         (["create", "{new}", f"{CARDS[0]}=1", "--context"], 2),
         (["create", "{old}", f"{CARDS[0]}=5"], 1), (["create", "/proc/nowhere/x", f"{CARDS[0]}=5"], 1),
-        (["show", "{new}"], 1), (["show", "{old}", "--xml"], 2), (["resize", "{old}", f"{CARDS[2]}=5"], 1),
+        (["show", "{new}"], 1), (["show", "{old}", "--xml"], 2),
+        (["tend", "{new}"], 1), (["tend"], 2), (["resize", "{old}", f"{CARDS[2]}=5"], 1),
         (["resize", "{old}"], 2), (["resize", "{old}", "much"], 2), ([], 2), (["destroy", "{old}"], 2),
     ],
 )  # fmt: skip

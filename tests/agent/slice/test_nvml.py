@@ -1,6 +1,7 @@
 """NVML through the shim, asked by NVIDIA's own Python binding: memory and processes as far as the slice goes."""
 
 import json
+import subprocess
 import sys
 
 from agent_slice import CARDS, LIMIT, MIB, run
@@ -35,6 +36,29 @@ def ask(a_slice, library=None):
     done = run([sys.executable, "-c", ASK], env=a_slice.environment(library))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def test_what_the_agent_charges_besides_is_seen_and_no_process(a_slice):
+    """As long as the agent tends it; dead requests stay counted."""
+    words = [a_slice.built.slicectl, "tend", a_slice.path]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as tender:
+
+        def tend(line: str) -> dict:
+            tender.stdin.write(f"{line}\n")
+            tender.stdin.flush()
+            return json.loads(tender.stdout.readline())
+
+        assert tend("")["cards"][0]["used_bytes"] == 0
+        told = tend(f"{CARDS[0]}={LIMIT - MIB} {CARDS[1]}=7")
+        assert [card["tended_bytes"] for card in told["cards"]] == [LIMIT - MIB, 7] and told["processes"] == []
+        assert ask(a_slice)["first"] == [LIMIT, MIB, LIMIT - MIB] and ask(a_slice)["compute"] == []
+        assert a_slice.held(MIB + 1).answer == 2 and a_slice.held(MIB).answer == 0
+        a_slice.end()
+        told = tend(f"{CARDS[0]}={2 * MIB}")
+        assert told["cards"][0]["used_bytes"] == 2 * MIB and told["cards"][0]["refused"] == 1
+        assert "besides the processes" in a_slice.control("show")
+        tender.stdin.close()
+    assert a_slice.used() == 0
 
 
 def test_memory_and_processes_of_the_slice_only(a_slice, processes):

@@ -163,6 +163,22 @@ def test_the_node_page_says_how_slices_are_enforced(cast, look, mode, words):
     assert words in page and "Found by looking." in page
 
 
+@pytest.mark.parametrize(
+    ("placement", "words"), [("mounts", "over every copy of the driver"), ("library path", "LD_LIBRARY_PATH")]
+)
+def test_the_node_page_says_what_a_slice_stops_and_what_not(cast, look, placement, words):
+    Gpu.objects.update(enforcement="slice", evidence="Tried.")
+    Node.objects.update(facts={"slice_placement": placement})
+    page = look(cast.ada, "/nodes/n1/")
+    assert "own library, and watched" in page and "bring a driver of its own" in page and words in page
+    assert "Compute is shared in turns, not limited. None of this has been run on real hardware yet." in page
+
+
+def test_a_node_without_slices_of_ours_says_nothing_of_them(cast, look):
+    Gpu.objects.update(enforcement="watchdog")
+    assert "real hardware" not in look(cast.ada, "/nodes/n1/")
+
+
 def test_the_node_page_shows_links_and_numa(cast, look):
     links = [["X", "NV2"], ["NV2", "X"]]
     Node.objects.update(topology={"links": links}, numa=[{"id": 0, "cpus": [0, 1, 2, 8], "memory_mib": 65536}])

@@ -19,11 +19,11 @@ PYNVML = Path(__file__).parent / "watched_nvml.py.txt"  # each process of a job 
 def world(monkeypatch, tmp_path):
     shutil.copy(PYNVML, tmp_path / "pynvml.py")
     cards = tuple(replace(gpu, simulated=False, mode="watchdog") for gpu in simulate("1xV100-32GB", "here").gpus)
-    monkeypatch.setattr(inventory, "list_gpus", lambda libvgpu: (cards, (("X",),), "580.95.05"))
+    monkeypatch.setattr(inventory, "list_gpus", lambda *_: (cards, (("X",),), "580.95.05"))
     monkeypatch.setattr(inventory, "list_pcie", lambda: (("X",),))
     monkeypatch.setattr(plan, "pynvml", SimpleNamespace(__file__=str(tmp_path / "pynvml.py")))
     monkeypatch.setattr(plan, "GPU_EVERY_S", 0.1)
-    world = LocalWorld()
+    world = LocalWorld(gpu_above_s=0.3)
     yield world
     world.close()
 

@@ -1,0 +1,53 @@
+"""When a task is warned of its GPU memory and when it is ended: figures in, sentences out. Used by the shim."""
+
+WARN_AT, CALM_AT = 0.95, 0.90
+SLACK = 0.05  # with a slice's own account: what modules loaded into a full slice may take before it counts as above it
+LEAST_SLACK_MIB = 256
+
+
+class GpuPolicy:
+    """limits: MiB by uuid. samples: so many looks in a row above the slice end the task. kept: its programs keep to the
+    slice by themselves, so that being above it by what no call shows is no escape. guarded: they cannot change the
+    limits in its files, so that these are followed: a slice may have been resized.
+    """
+
+    def __init__(self, limits: dict[str, int], samples: int, *, kept: bool, guarded: bool = False):
+        self.limits, self.samples, self.kept, self.guarded = dict(limits), samples, kept, guarded
+        self.cards = {
+            uuid: {"limit_mib": mib, "used_mib": 0, "peak_mib": 0, "refused": 0} for uuid, mib in limits.items()
+        }
+        self.above = dict.fromkeys(limits, 0)
+        self.warned: set[str] = set()
+
+    def hear(self, sample: dict[str, dict[str, int]]) -> tuple[list[str], str]:
+        """(warnings for the log, why the task is to be ended or ""). sample: as gpu_watch says it."""
+        warnings, verdict = [], ""
+        for uuid in self.limits:
+            seen = sample.get(uuid, {})
+            if self.guarded:
+                self.limits[uuid] = seen.get("limit_mib", self.limits[uuid])
+            limit = self.limits[uuid]
+            driver, counted = seen.get("used_mib", 0), seen.get("counted_mib", 0)
+            card, used = self.cards[uuid], max(driver, counted)
+            card |= {"limit_mib": limit, "used_mib": used, "peak_mib": max(card["peak_mib"], used)}
+            card["refused"] = seen.get("refused", card["refused"])
+            self.above[uuid] = self.above[uuid] + 1 if driver > limit + self._slack(limit) else 0
+            if self.above[uuid] >= self.samples:
+                verdict = f"It used {driver} MiB of GPU memory on {uuid}; its slice is {limit} MiB."
+                if "counted_mib" in seen:
+                    verdict += f" Through the library of its slice it had {counted} MiB."
+            if self._is_near(uuid, used, limit):
+                warnings.append(f"{used} of the {limit} MiB of this task's slice of {uuid} are in use.")
+        return warnings, verdict
+
+    def _slack(self, limit: int) -> int:
+        return max(LEAST_SLACK_MIB, int(SLACK * limit)) if self.kept else 0
+
+    def _is_near(self, uuid: str, used: int, limit: int) -> bool:
+        """Whether to warn: once, and again only after it was well below."""
+        if used < CALM_AT * limit:
+            self.warned.discard(uuid)
+        if used < WARN_AT * limit or uuid in self.warned:
+            return False
+        self.warned.add(uuid)
+        return True

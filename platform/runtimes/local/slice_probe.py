@@ -1,0 +1,175 @@
+"""Whether our own library holds a program to its slice on this machine: tried out, once for each driver, never assumed.
+
+`trial` (agent/slice/src/trial.c) runs twice. Bare, it says what the card has; as a job in a slice of 64 MiB it must see
+64 MiB in CUDA and in NVML, get half of that and be refused a MiB more than the rest. Not run on hardware yet: the
+sentence says so.
+"""
+
+import fcntl
+import json
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import pynvml
+
+from runtimes import slice_library
+from runtimes.base import GpuShare, TaskSpec
+from runtimes.gpu_sharing import SliceTrial
+from runtimes.local import gpu_watch
+from runtimes.local.driver import Driver, find_driver
+from runtimes.local.plan import Surroundings, build_plan
+from runtimes.local.probe import NOBODY, run_python
+from runtimes.local.slices import SliceKeeper, make_slice
+
+OFF = "off"
+LIMIT_MIB = 64
+OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+WITHIN_S = 60
+UNTRIED = "Not run on real hardware by its makers yet."
+
+
+class Failed(Exception):
+    """The trial did not do what a slice must. The message is a sentence."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """Where the trial takes place. folder: of the slice; seen_at: where its job finds that; scratch: of the job."""
+
+    folder: Path
+    scratch: str
+    seen_at: str
+
+
+def try_slice(
+    library: Path, data_dir: Path, around: Surroundings, room: Room, driver_version: str, uuid: str
+) -> SliceTrial:
+    """What the last trial with this driver and this library showed, or a new one. Only a success is remembered."""
+    if not slice_library.is_built(library):
+        return SliceTrial(False, "Our own library is not built: run bin/slice build and start anew.")
+    driver = find_driver()
+    if driver is None:
+        return SliceTrial(False, "The driver's libcuda.so.1 or libnvidia-ml.so.1 was not found on this machine.")
+    key = [str(library), driver_version, driver.real, around.isolation.words, around.isolation.namespaces]
+    notes = data_dir / "slice-trial.json"
+    try:
+        with _alone(data_dir / ".slice-trial"):
+            if (known := _remembered(notes, key)) is not None:
+                return known
+            found = _try(library, driver, around, room, uuid)
+            notes.write_text(json.dumps({"key": key, "trial": asdict(found)}))
+            return found
+    except (Failed, OSError) as error:
+        return SliceTrial(False, f"Our own library was tried: {error}")
+    finally:
+        for path in (room.folder, room.scratch):
+            shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):
+            room.folder.parent.rmdir()
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """The other processes of the platform wait, and read what came of it."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _remembered(notes: Path, key: list) -> SliceTrial | None:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        known = json.loads(notes.read_text())
+        if known["key"] == key:
+            return SliceTrial(**known["trial"])
+    return None
+
+
+def _try(library: Path, driver: Driver, around: Surroundings, room: Room, uuid: str) -> SliceTrial:
+    bare, context_mib = _run_bare(library, uuid)
+    kept = _run_kept(library, driver, around, room, uuid)
+    limit = LIMIT_MIB << 20
+    if bare["total_bytes"] <= limit:
+        raise Failed(f"without it a program sees {bare['total_bytes'] >> 20} MiB, too few to compare.")
+    for name, what in (("device_bytes", "CUDA"), ("total_bytes", "cuMemGetInfo"), ("nvml_bytes", "NVML")):
+        if kept[name] != limit:
+            raise Failed(f"{what} says {kept[name] >> 20} MiB in a slice of {LIMIT_MIB}.")
+    if kept["half"] != 0 or kept["more"] != OUT_OF_MEMORY:
+        raise Failed(f"in a slice of {LIMIT_MIB} MiB the driver answered {kept['half']} and {kept['more']}.")
+    saw = f"A trial in a slice of {LIMIT_MIB} MiB saw {LIMIT_MIB} of {bare['total_bytes'] >> 20} MiB"
+    return SliceTrial(True, f"{saw} and was refused more. {UNTRIED}", context_mib << 20)
+
+
+def _run_bare(library: Path, uuid: str) -> tuple[dict, int]:
+    """(what it says, MiB that its context takes as NVML tells)."""
+    ours = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+    command = [str(library / slice_library.TRIAL), uuid, str(LIMIT_MIB << 20)]
+    with subprocess.Popen(
+        command,
+        env=ours | _card(uuid),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert program.stdin and program.stdout
+        context_mib = _used_mib(uuid, program.pid) if program.stdout.readline() else 0
+        try:
+            out, errors = program.communicate(timeout=WITHIN_S)
+        except subprocess.TimeoutExpired:
+            program.kill()
+            raise Failed(f"the program without it did not end in {WITHIN_S} s.") from None
+    return _answer(out, errors, "without it"), context_mib
+
+
+def _run_kept(library: Path, driver: Driver, around: Surroundings, room: Room, uuid: str) -> dict:
+    """The same program as a job of nobody, on all the way that a job goes."""
+    share = GpuShare(uuid, 0, LIMIT_MIB, 1, whole=False)
+    isolation = around.isolation
+    gpu_slice = make_slice(
+        room.folder, room.seen_at, SliceKeeper(library, driver, 0), [share],
+        namespaces=isolation.namespaces, uid=NOBODY if isolation.own_uid else None,
+    )  # fmt: skip
+    shutil.copy(library / slice_library.TRIAL, room.folder)
+    run = shlex.join([f"{gpu_slice['seen_at']}/{slice_library.TRIAL}", uuid, str(LIMIT_MIB << 20)])
+    spec = TaskSpec("", "trial", 0, "", run, env=_card(uuid), uid=NOBODY, gid=NOBODY, grace_s=0)
+    around = replace(around, files=None)
+    plan = build_plan(spec, around, scratch=room.scratch, log="", cpus=[], gpu_slice=gpu_slice)
+    plan["plan"]["env"] |= _card(uuid)
+    record = room.folder / "trial.json"
+    record.write_text(json.dumps(plan))
+    command = run_python("from runtimes.local.slice_trial import main; main(*sys.argv[1:])", str(record))
+    try:
+        done = subprocess.run(command, env={}, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"the program did not end in {WITHIN_S} s.") from None
+    return _answer(done.stdout, done.stderr, "with it")
+
+
+def _card(uuid: str) -> dict[str, str]:
+    return {"CUDA_VISIBLE_DEVICES": uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def _used_mib(uuid: str, pid: int) -> int:
+    try:
+        return gpu_watch.sample(pynvml.nvmlDeviceGetHandleByUUID(uuid)).get(pid, 0)
+    except pynvml.NVMLError:
+        return 0  # then the watch alone corrects it
+
+
+def _answer(out: str, errors: str, how: str) -> dict:
+    lines = [line for line in out.splitlines() if line.strip() not in ("", "ready")]
+    with suppress(IndexError, ValueError):
+        answer = json.loads(lines[-1])
+        if isinstance(answer, dict):
+            return answer
+    words = " ".join([*errors.split(), *out.split()])[-160:]
+    raise Failed(f"{how} a program fails: {words or 'it says nothing'}.")

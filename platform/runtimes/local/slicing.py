@@ -1,0 +1,98 @@
+"""Mode `slice` on one machine: whether its library works here, and a slice for each task that needs one."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from runtimes import slice_library
+from runtimes.base import TaskSpec
+from runtimes.gpu_sharing import SliceTrial
+from runtimes.local.driver import find_driver
+from runtimes.local.plan import Surroundings
+from runtimes.local.probe import Isolation
+from runtimes.local.slice_probe import OFF, Room, try_slice
+from runtimes.local.slices import LIBRARY_PATH, MOUNTS, SliceKeeper, make_slice
+
+AGAIN_AFTER_S = 600
+
+
+@dataclass
+class Slicing:
+    """given: "off", a directory with the built library, or "" for the one that was built for this data directory.
+    isolation, around: what jobs meet here, found when it is asked for; around without the cards.
+    """
+
+    given: str
+    data_dir: Path
+    run_dir: Path
+    isolation: Callable[[], Isolation]
+    around: Callable[[], Surroundings]
+    trials: dict[str, SliceTrial] = field(default_factory=dict)  # by driver version
+    tried_at: float = 0.0
+
+    @property
+    def library(self) -> Path:
+        return Path(self.given) if self.given else slice_library.place_of(self.data_dir)
+
+    @property
+    def placement(self) -> str:
+        """How tasks get it, for the node page."""
+        return MOUNTS if self.isolation().namespaces else LIBRARY_PATH
+
+    def folder_of(self, name: str) -> Path:
+        """The files of a task's slice. Without namespaces another account cannot reach into our data: then beside."""
+        isolation = self.isolation()
+        if isolation.own_uid and not isolation.namespaces:
+            return Path(f"{self.run_dir}-tasks", f"{name}-slice")
+        return self.data_dir / "tasks" / name / "slice"
+
+    def try_out(self, driver: str, uuid: str) -> SliceTrial:
+        """On this card. Once where it works; else again after a while, for the card may only have been full."""
+        if self.given == OFF:
+            return SliceTrial(False, "Our own library is switched off.")
+        known = self.trials.get(driver)
+        if known is None or (not known.works and time.monotonic() - self.tried_at > AGAIN_AFTER_S):
+            folder = self.folder_of(f"try-slice-{os.getpid()}")
+            room = Room(folder, f"{folder}-scratch", self._seen_at(folder))
+            self.trials = {driver: try_slice(self.library, self.data_dir, self.around(), room, driver, uuid)}
+            self.tried_at = time.monotonic()
+        return self.trials[driver]
+
+    def make(self, spec: TaskSpec) -> dict:
+        """The files of a task's slice. Raises OSError: nothing runs without."""
+        driver = find_driver()
+        if driver is None:
+            raise OSError("The libraries of the NVIDIA driver are not there.")
+        tried = next(iter(self.trials.values()), None)
+        keeper = SliceKeeper(self.library, driver, tried.context_bytes if tried else 0)
+        isolation, folder = self.isolation(), self.folder_of(spec.uuid)
+        owner = spec.uid if isolation.own_uid else None
+        seen_at, namespaces = self._seen_at(folder), isolation.namespaces
+        return make_slice(folder, seen_at, keeper, spec.gpus, namespaces=namespaces, uid=owner)
+
+    def resize(self, plan: dict, limits_mib: Mapping[str, int]) -> None:
+        """A running task's slice, by the uuids of its cards: all of it or nothing. Raises slice_library.InUse, and
+        OSError where a limit cannot be changed.
+        """
+        if not plan["guarded"]:
+            raise OSError("Jobs share the platform's account here: nobody could tell who changed a limit.")
+        folder = Path(plan["folder"])
+        before = {card["uuid"]: card["limit_bytes"] >> 20 for card in slice_library.show(folder, folder)["cards"]}
+        if unknown := limits_mib.keys() - before:
+            raise OSError(f"Its slice has no card {', '.join(sorted(unknown))}.")
+        done: list[str] = []
+        try:
+            for uuid, mib in limits_mib.items():
+                slice_library.resize(folder, folder, uuid, mib)
+                done.append(uuid)
+        except OSError:
+            for uuid in done:
+                with suppress(OSError):
+                    slice_library.resize(folder, folder, uuid, before[uuid])
+            raise
+
+    def _seen_at(self, folder: Path) -> str:
+        return str(self.run_dir / "slice") if self.isolation().namespaces else str(folder)

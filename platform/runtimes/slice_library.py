@@ -1,0 +1,132 @@
+"""The slice library (agent/slice): built once for this version of its sources, put where a task finds it, and the two
+files of a slice. Raises OSError with words when something cannot be had.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parents[2] / "agent" / "slice"
+CUDA, NVML = SHIMS = ("libcuda.so.1", "libnvidia-ml.so.1")
+SLICECTL, TRIAL = "slicectl", "trial"
+BUILT = (*SHIMS, SLICECTL, TRIAL)
+LONG = "/." * 90  # as the Makefile writes the two places, so that others fit in their stead
+DRIVER_PLACE, SLICE_PLACE = (f"/run/tessera/{name}{LONG}".encode() for name in ("driver", "slice"))
+FINGERPRINT = re.compile(r"[0-9a-f]{16}")
+BUILD_WITHIN_S, ANSWER_WITHIN_S = 180, 10
+IN_USE = 3  # how slicectl says that a slice cannot be made that small
+
+
+class InUse(OSError):
+    """More than that is in use."""
+
+
+def place_of(data: str | os.PathLike) -> Path:
+    """Where this version of the sources is built for a data directory, whether it is or not."""
+    return Path(data) / "slice" / fingerprint()
+
+
+def is_built(library: Path) -> bool:
+    return all((library / name).is_file() for name in BUILT)
+
+
+def can_build() -> bool:
+    return SOURCES.is_dir() and bool(shutil.which("make")) and bool(compiler())
+
+
+def compiler() -> str:
+    """CC, or the first that is there; "" without one."""
+    return os.environ.get("CC") or next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), "")
+
+
+def build(library: Path) -> None:
+    """Build it there, all of it or nothing, and remove what older sources left. Raises OSError with the end of what
+    the compiler said.
+    """
+    if not can_build():
+        raise OSError("make and a C compiler are needed (Debian: apt install gcc make libc6-dev).")
+    library.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    fresh = library.with_name(f"{library.name}.{os.getpid()}")
+    try:
+        with tempfile.TemporaryDirectory(prefix="tessera-slice-") as room:  # make cannot take a path with spaces
+            _make(room)
+            fresh.mkdir(mode=0o711)
+            for name in BUILT:
+                shutil.copy2(Path(room, name), fresh)
+        for kept in library.parent.iterdir():
+            if FINGERPRINT.fullmatch(kept.name) and kept != library:
+                shutil.rmtree(kept, ignore_errors=True)  # tasks have copies of what they use
+        os.rename(fresh, library)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def put_shim(library: Path, name: str, folder: Path, *, driver_dir: str, slice_dir: str) -> None:
+    """A copy of a shim in `folder` that looks for the driver and for the slice's files at these paths."""
+    content = (library / name).read_bytes()
+    for place, path in ((DRIVER_PLACE, driver_dir), (SLICE_PLACE, slice_dir)):
+        wanted = path.encode()
+        room, odd = divmod(len(place) - len(wanted), 2)
+        if room < 0 or place not in content:
+            raise OSError(f"{path} is longer than the {len(place)} characters that {library / name} has room for.")
+        content = content.replace(place, b"/" * odd + wanted + b"/." * room)
+    target = folder / name
+    target.write_bytes(content)
+    target.chmod(0o755)
+
+
+def create(library: Path, folder: Path, limits_mib: Mapping[str, int], context_bytes: int) -> None:
+    """A new slice's two files. limits_mib: by the card's uuid. context_bytes: charged for each context."""
+    cards = [f"{uuid}={mib}MiB" for uuid, mib in limits_mib.items()]
+    _control(library, "create", str(folder), *cards, "--context", str(context_bytes))
+
+
+def show(library: Path, folder: Path) -> dict:
+    """{"cards": [{"uuid", "limit_bytes", "used_bytes", ...}], "processes": [{"pid", "cards"}]}, see slicectl.c."""
+    return json.loads(_control(library, "show", str(folder), "--json"))
+
+
+def resize(library: Path, folder: Path, uuid: str, mib: int) -> None:
+    """At any time. Raises InUse when more than that is used."""
+    _control(library, "resize", str(folder), f"{uuid}={mib}MiB")
+
+
+@cache
+def fingerprint() -> str:
+    """Of the sources, for this kind of processor; "none" where there are none, as in a release without them."""
+    digest = hashlib.sha256(platform.machine().encode())
+    files = [SOURCES / "Makefile", *sorted(SOURCES.glob("src/*")), *sorted(SOURCES.glob("names/*"))]
+    if not SOURCES.is_dir():
+        return "none"
+    for path in files:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _make(room: str) -> None:
+    command = ["make", "-s", "-j2", "-C", str(SOURCES), f"CC={compiler()}", f"BUILD={room}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_WITHIN_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise OSError(f"The compiler took longer than {BUILD_WITHIN_S} s.") from None
+    if done.returncode != 0:
+        raise OSError(f"The compiler failed: {' '.join(done.stderr.split())[-300:]}")
+
+
+def _control(library: Path, *words: str) -> str:
+    command = [str(library / SLICECTL), *words]
+    try:
+        done = subprocess.run(command, env={}, capture_output=True, text=True, timeout=ANSWER_WITHIN_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise OSError(f"slicectl {words[0]} did not end in {ANSWER_WITHIN_S} s.") from None
+    if done.returncode != 0:
+        raise (InUse if done.returncode == IN_USE else OSError)(done.stderr.strip() or f"slicectl {words[0]} failed.")
+    return done.stdout

@@ -1,0 +1,95 @@
+"""Half of a card through the whole product, on the doubled driver: bin/start builds the library, REST, jobs, SSH."""
+
+import shutil
+import subprocess
+
+import pytest
+from agent_slice import MIB, NO_COMPILER
+
+from bench.stack import ENDED, Stack, running_stack
+from runtimes import slice_library
+from tests.runtimes.local.doubled_driver import build_doubled_driver
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+HALF = 16255
+SEEN = f"0 {HALF * MIB} {HALF * MIB}"
+
+
+@pytest.fixture(scope="module")
+def doubled():
+    if not slice_library.can_build():
+        pytest.skip(NO_COMPILER)
+    doubled = build_doubled_driver(library=False)
+    yield doubled
+    shutil.rmtree(doubled.root)
+
+
+@pytest.fixture(scope="module")
+def stack(doubled):
+    """A machine where NVML answers: the platform's loader finds the doubles first."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LD_LIBRARY_PATH", str(doubled.driver))
+        with running_stack() as running:
+            yield running
+
+
+def card_of(stack: Stack) -> dict:
+    (node,) = stack.api("GET", "/nodes")["results"]
+    return stack.api("GET", f"/nodes/{node['name']}")["gpus"][0]
+
+
+def submit(stack: Stack, run: str) -> str:
+    spec = {"run": run, "gpu": "1/2", "pool": "dev", "cpu": "50m", "memory": "128MiB"}
+    return stack.api("POST", "/jobs", spec)["id"]
+
+
+@pytest.fixture(scope="module")
+def sliced(stack):
+    """The first start has built its library, and the node has tried it out and says what it saw."""
+    card = card_of(stack)
+    assert card["enforcement"] == "slice" and "saw 64 of 32510 MiB" in card["evidence"], card
+    return stack
+
+
+def test_a_program_sees_half_of_the_card_and_is_refused_the_next_mib(sliced, doubled):
+    asks = f"{doubled.program} tell; for size in {HALF * MIB} {(HALF + 1) * MIB}; do {doubled.program} hold $size; done"
+    job = submit(sliced, f"({asks}) </dev/null")
+    assert sliced.wait_for(job, *ENDED)["state"] == "succeeded"
+    assert sliced.text(f"/jobs/{job}/logs").splitlines() == [SEEN, "0", "2"]
+
+
+def test_the_other_half_is_not_disturbed(sliced, doubled):
+    full = submit(sliced, f"sleep 60 | {doubled.program} hold {HALF * MIB}")
+    sliced.wait_for_line(full, "0\n")
+    other = submit(sliced, f"{doubled.program} hold {HALF * MIB} </dev/null")
+    assert sliced.wait_for(other, *ENDED)["state"] == "succeeded"
+    assert sliced.text(f"/jobs/{other}/logs") == "0\n"
+    cards = {sliced.api("GET", f"/jobs/{job}")["tasks"][0]["gpus"][0]["uuid"] for job in (full, other)}
+    assert len(cards) == 1
+    sliced.api("POST", f"/jobs/{full}:stop")
+
+
+@pytest.mark.skipif(not shutil.which("ssh"), reason="NO ssh: the way in was not tried with it")
+def test_over_ssh_one_is_inside_the_same_slice(sliced, doubled, tmp_path):
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
+    public = (tmp_path / "key.pub").read_text().strip()
+    sliced.api("POST", "/me/ssh-keys", {"name": "laptop", "key": public})
+    job = submit(sliced, f"sleep 60 | {doubled.program} hold {MIB}")
+    sliced.wait_for_line(job, "0\n")
+    options = {"StrictHostKeyChecking": "no", "UserKnownHostsFile": "/dev/null", "IdentityFile": tmp_path / "key"}
+    told = [part for name, value in options.items() for part in ("-o", f"{name}={value}")]
+    command = [
+        "ssh",
+        "-F",
+        "none",
+        *told,
+        "-p",
+        str(sliced.port + 1),
+        "-l",
+        job,
+        "127.0.0.1",
+        f"{doubled.program} tell",
+    ]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip() == f"0 {(HALF - 1) * MIB} {HALF * MIB}", done.stderr
+    sliced.api("POST", f"/jobs/{job}:stop")
