@@ -12,10 +12,11 @@ Two passes: first the jobs that stay within what their team is guaranteed, then 
 """
 
 from collections import Counter, defaultdict
-from math import isfinite
+from math import inf, isfinite
 
 from scheduler.core.context import Cycle, Shape
 from scheduler.core.explain import explain_shortfall
+from scheduler.core.maintenance import maintenance_refusal
 from scheduler.core.order import in_order
 from scheduler.core.place import place
 from scheduler.core.quota import wish_refusals
@@ -109,13 +110,33 @@ def _place(cycle: Cycle, job: Waiting, shape: Shape) -> Placement | None:
         result = place(cycle.snapshot, cycle.present.table, job, shape.demand, kinds, spare)
     if isinstance(result, Placement):
         cycle.snapshot.give_back(result, job)
-        shape.blocked_by = _kept_for_others(cycle)
+        shape.blocked_by = _closed_for(cycle, job, shape, kinds, spare) or _kept_for_others(cycle)
     else:
         shape.blocked_by = explain_shortfall(cycle.snapshot, job, result)
     return None
 
 
+def _closed_for(cycle: Cycle, job: Waiting, shape: Shape, kinds: tuple[int, ...], spare: int) -> list[Refusal]:
+    """There is room, but only on machines that go into maintenance before the job would end. Else nothing."""
+    closings = cycle.future.maintenance_before(cycle.now + job.time_s)
+    if not closings:
+        return []
+    closed = [task for closing in closings for task in closing.placement.tasks]
+    for task in closed:
+        cycle.snapshot.take_task(task)
+    result = place(cycle.snapshot, cycle.present.table, job, shape.demand, kinds, spare)
+    if isinstance(result, Placement):
+        cycle.snapshot.give_back(result, job)
+        refusals = []
+    else:
+        first = maintenance_refusal(cycle.snapshot, closings, cycle.now)
+        refusals = [first, *explain_shortfall(cycle.snapshot, job, result)]
+    for task in closed:
+        cycle.snapshot.give_back_task(task)
+    return refusals
+
+
 def _kept_for_others(cycle: Cycle) -> list[Refusal]:
     """There is room, but somebody needs it before the job would end. When, where anybody can say."""
-    at = cycle.future.reservations[0].at
+    at = next((r.at for r in cycle.future.reservations if not r.maintenance), inf)
     return [Refusal("reserved_for_larger", {"at": at} if isfinite(at) else {})]

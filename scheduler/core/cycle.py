@@ -9,6 +9,7 @@ from collections import Counter
 
 from scheduler.core.allocate import allocate
 from scheduler.core.context import Cycle
+from scheduler.core.maintenance import clear_machines
 from scheduler.core.preempt import preempt, reclaim, take_back
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import Plan, Policy, Waiting
@@ -18,6 +19,7 @@ def run_cycle(snapshot: Snapshot, policy: Policy, now: float) -> Plan:
     """Decide what starts and why the rest waits. Same input, same plan; the snapshot stays as it was."""
     cycle = Cycle(snapshot.copy(), policy, now)
     waiting = allocate(cycle)  # disturbs nobody, fills holes before reservations
+    clear_machines(cycle)  # that go into maintenance
     take_back(cycle, waiting)  # pools whose window has closed
     reclaim(cycle, waiting)  # owners take back their guarantee
     preempt(cycle, waiting)  # priority

@@ -4,6 +4,7 @@ A reservation is a time and a placement. Between now and then things only end; w
 reservation begins. So a job that is to run beyond reservations fits where it fits now and at the beginning of each.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf, isfinite
@@ -23,12 +24,16 @@ FREE = ("gpu_free_mib", "gpu_free_percent", "node_cpu_free", "node_memory_free")
 
 @dataclass(frozen=True)
 class Reservation:
-    """at: when it begins, as far as those who run keep to their times. ends_at: `inf` where its job does not say."""
+    """at: when it begins, as far as those who run keep to their times. ends_at: `inf` where its job does not say.
+
+    maintenance: it closes machines.
+    """
 
     job: int
     at: float
     ends_at: float
     placement: Placement
+    maintenance: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,8 @@ class Future:
         self._present = present
         self._views: dict[int, View] = {}
         for closing in sorted(snapshot.closings, key=lambda closing: closing.at):
-            self._close(closing)
+            if closing.ends_at > now:
+                self._close(closing)
 
     def view(self, ends_at: float) -> View:
         """Where a job that starts now and ends then delays nobody: the present, where no reservation is in its way."""
@@ -99,8 +105,11 @@ class Future:
 
     def closed(self, ends_at: float) -> list[TaskPlace]:
         """The cards that a job which starts now and ends then cannot use, because they close before."""
-        closings = (closing for closing in self.reservations if closing.job == NOBODY and _reaches(ends_at, closing))
-        return [task for closing in closings for task in closing.placement.tasks]
+        return [task for closing in self._closings(ends_at) for task in closing.placement.tasks]
+
+    def maintenance_before(self, ends_at: float) -> list[Reservation]:
+        """Those that begin before a job ends that starts now, the first one first."""
+        return [closing for closing in self._closings(ends_at) if closing.maintenance]
 
     def started(self, placement: Placement, job: Waiting) -> None:
         """The job has been taken from the snapshot: it runs from now for as long as it says."""
@@ -113,15 +122,34 @@ class Future:
         for until in self._views:
             self._narrow(until, touched)
 
+    def _closings(self, ends_at: float) -> list[Reservation]:
+        return [closing for closing in self.reservations if closing.job == NOBODY and _reaches(ends_at, closing)]
+
     def _close(self, closing: Closing) -> None:
-        """As if somebody had reserved these cards, whole, for that time."""
-        placement = Placement(NOBODY, tuple(_whole(self._snapshot, gpu) for gpu in closing.gpus))
-        self.reservations.append(Reservation(NOBODY, closing.at, closing.ends_at, placement))
+        """As if somebody had reserved these cards and machines, whole, for that time."""
+        snapshot = self._snapshot
+        cards = [_task_of(int(snapshot.gpu_node[gpu]), _whole(snapshot, gpu)) for gpu in closing.gpus]
+        machines = [_machine(snapshot, node) for node in closing.nodes]
+        placement = Placement(NOBODY, (*cards, *machines))
+        self.reservations.append(
+            Reservation(NOBODY, closing.at, closing.ends_at, placement, maintenance=bool(closing.nodes))
+        )
         self._at.append(self._when(closing.at, self.reservations))
 
     def _earliest(self, job: Waiting, demand: Demand) -> tuple[float, Placement] | None:
-        """Later is never worse, for reserved places are taken out from the start: so halve the times."""
+        """Where it ends before a closing, the cards are there until then: so look between the closings in turn."""
         times = sorted({*self._ends.times(), *(r.ends_at for r in self.reservations), inf})
+        latest = sorted({closing.at - job.time_s for closing in self.reservations if closing.job == NOBODY})
+        low = 0
+        for until in (*latest, inf):
+            high = bisect_right(times, until, low)
+            if found := self._first_fit(times[low:high], job, demand):
+                return found
+            low = high
+        return None
+
+    def _first_fit(self, times: list[float], job: Waiting, demand: Demand) -> tuple[float, Placement] | None:
+        """Later is never worse, for reserved places are taken out from the start: so halve the times."""
         low, high, best = 0, len(times), None
         while low < high:
             middle = (low + high) // 2
@@ -134,7 +162,8 @@ class Future:
 
     def _fits_at(self, at: float, job: Waiting, demand: Demand) -> Placement | None:
         """Only in its own pool: a window may have closed by then."""
-        world = self._when(at, self.reservations)
+        in_its_way = (r for r in self.reservations if r.job != NOBODY or r.at < at + job.time_s)
+        world = self._when(at, in_its_way)
         result = place(world, Table(world, self._policy), replace(job, lent=False), demand, demand.kinds, ANY_QUOTA)
         return None if isinstance(result, Shortfall) else result
 
@@ -206,9 +235,18 @@ def _reaches(ends_at: float, reservation: Reservation) -> bool:
     return reservation.at < ends_at or ends_at == inf
 
 
-def _whole(snapshot: Snapshot, gpu: int) -> TaskPlace:
-    share = CardShare(gpu, int(snapshot.gpu_total_mib[gpu]), 100, 1000)
-    return TaskPlace("", 0, int(snapshot.gpu_node[gpu]), (share,), 0, 0)
+def _machine(snapshot: Snapshot, node: int) -> TaskPlace:
+    gpus, _ = snapshot.cards_of(snapshot.nodes[node : node + 1])
+    cores, memory = int(snapshot.node_cpu_total[node]), int(snapshot.node_memory_total[node])
+    return _task_of(node, *(_whole(snapshot, gpu) for gpu in gpus.tolist()), cpu_milli=cores, memory_mib=memory)
+
+
+def _task_of(node: int, *cards: CardShare, cpu_milli: int = 0, memory_mib: int = 0) -> TaskPlace:
+    return TaskPlace("", 0, node, cards, cpu_milli, memory_mib)
+
+
+def _whole(snapshot: Snapshot, gpu: int) -> CardShare:
+    return CardShare(gpu, int(snapshot.gpu_total_mib[gpu]), 100, 1000)
 
 
 def _take(world: Snapshot, tasks: tuple[TaskPlace, ...]) -> None:

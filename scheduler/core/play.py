@@ -219,8 +219,9 @@ class _Calendar:
 
     def __init__(self, windows: Iterable[Window], snapshot: Snapshot):
         self._windows = sorted(windows, key=lambda window: window.begins_at)
-        self._home = snapshot.gpu_pool
+        self._home, self._closings = snapshot.gpu_pool, snapshot.closings
         times = {at for window in self._windows for at in (window.begins_at, window.ends_at)}
+        times |= {at for closing in self._closings for at in (closing.at, closing.ends_at) if isfinite(at)}
         self._times = sorted(times, reverse=True)
         """The next one last."""
 
@@ -243,7 +244,7 @@ class _Calendar:
         for pool in set(pools[pools != snapshot.gpu_pool].tolist()):
             moved = (pools == pool) & (snapshot.gpu_pool != pool)
             snapshot.move_cards(tuple(moved.nonzero()[0].tolist()), pool)
-        snapshot.closings = tuple(closing for closing in closings if isfinite(closing.at))
+        snapshot.closings = (*self._closings, *(closing for closing in closings if isfinite(closing.at)))
 
 
 def _age(job: Waiting) -> tuple[float, int]:

@@ -140,20 +140,29 @@ class Running:
 
 @dataclass(frozen=True)
 class Closing:
-    """Cards that take no job of their pool from `at` to `ends_at`: what starts on them has to end before."""
+    """Cards that take no job of their pool from `at` to `ends_at`: what starts on them has to end before.
+
+    nodes: machines in maintenance then: closed with all their cards, cores and memory. stops: when it begins, what runs
+    on these and may be stopped is.
+    """
 
     gpus: tuple[int, ...]
     at: float
     ends_at: float
+    nodes: tuple[int, ...] = ()
+    stops: bool = False
 
 
 @dataclass(frozen=True)
 class Eviction:
-    """A running job that makes room for `to`, a waiting one. reason: `window_closed`, `reclaimed` or `preempted`."""
+    """A running job that makes room for `to`, a waiting one, or for nobody: its machine goes into maintenance.
+
+    reason: `window_closed`, `reclaimed`, `preempted` or `maintenance`.
+    """
 
     job: int
     reason: str
-    to: int
+    to: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,42 @@
+"""Machines in maintenance: who is stopped when it begins, which are closed now, and what to say to those that wait.
+
+That nothing is placed which would not end before is the future's doing: a maintenance keeps its machines, whole, as a
+reservation does (`future.Future`).
+"""
+
+import numpy as np
+
+from scheduler.core.context import Cycle
+from scheduler.core.future import Reservation
+from scheduler.core.snapshot import Snapshot
+from scheduler.core.types import Eviction, Refusal
+
+
+def clear_machines(cycle: Cycle) -> None:
+    """Stop what may be stopped on machines whose maintenance has begun, where it says so."""
+    begun = (closing for closing in cycle.snapshot.closings if closing.stops and closing.at <= cycle.now)
+    nodes = {node for closing in begun if cycle.now < closing.ends_at for node in closing.nodes}
+    if not nodes:
+        return
+    for job in cycle.snapshot.running:
+        if job.preemptible and job.job not in cycle.leaving and any(task.node in nodes for task in job.tasks):
+            cycle.plan.evictions.append(Eviction(job.job, "maintenance"))
+            cycle.after.snapshot.leave(job)
+            cycle.leaving.add(job.job)
+
+
+def closed_machines(snapshot: Snapshot, now: float) -> np.ndarray:
+    """Which machines are in maintenance now: bool [N]."""
+    closed = np.zeros(len(snapshot.nodes), dtype=bool)
+    for closing in snapshot.closings:
+        if closing.at <= now < closing.ends_at:
+            closed[list(closing.nodes)] = True
+    return closed
+
+
+def maintenance_refusal(snapshot: Snapshot, closings: list[Reservation], now: float) -> Refusal:
+    """Why a job does not start that would fit but for these: the first of them. at: only where it is to come."""
+    first = closings[0]
+    names = [snapshot.node_name(task.node) for task in first.placement.tasks]
+    params = {"until": first.ends_at, "nodes": names[:1], "n": len(names)}
+    return Refusal("maintenance", params | {"at": first.at} if first.at > now else params)
