@@ -11,23 +11,38 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.db import connection, transaction
-from django.db.models import Count, Sum
 
 from cluster.models import Gpu, Node, NodeState
 from common.errors import StaleState
-from common.locks import database_now, lock_rows
+from common.locks import database_now
 from events.bus import SCHEDULER, hint, ring
 from jobs.jobfile.spec import declared_ports, from_json
-from jobs.lifecycle import lock_job, move_task
+from jobs.lifecycle import load_attempt, lock_job, move_task
 from jobs.models import Job, JobKind, Task
-from jobs.states import JOB_ACTIVE, JobState, TaskState
-from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, load_parents, subtree, team_chain
-from quotas.services import ensure_user_limit, limit_of_everyone
+from jobs.states import JobState, TaskState
+from quotas.models import RESOURCES, Amounts, Holding, Quota, load_parents, subtree, team_chain
+from quotas.services import ensure_user_limit
 from scheduler.core.types import Plan, TaskPlace
 from scheduler.lease import check_epoch
 from scheduler.lending import is_lent
 from scheduler.rows import load_rows, seconds
 from scheduler.snapshots import World
+from scheduler.truth import (
+    clear_wait,
+    count_active,
+    load_job,
+    load_ports,
+    load_user_limit,
+    lock_cards,
+    lock_nodes,
+    lock_quota,
+    lock_user_limit,
+    sum_card,
+    sum_node,
+    sum_teams,
+    sum_user,
+    write_holdings,
+)
 
 log = logging.getLogger("tessera.commit")
 
@@ -140,11 +155,10 @@ def run_steps(steps: Iterable[Step], epoch: int) -> int:
 def start_job(step: StartJob, epoch: int) -> None:
     """The allocating transaction. Raises StaleState (DoesNotFit) and changes nothing where the truth has moved on."""
     check_epoch("cycle", epoch)
-    job = Job.objects.get(pk=step.job_id)
+    job = load_job(step.job_id)
     quotas = lock_limits(job)
-    nodes = {node.pk: node for node in lock_rows(Node.objects.filter(pk__in={task.node_id for task in step.tasks}))}
-    gpu_ids = {card.gpu_id for task in step.tasks for card in task.cards}
-    gpus = {gpu.pk: gpu for gpu in lock_rows(Gpu.objects.filter(pk__in=gpu_ids))}
+    nodes = lock_nodes(task.node_id for task in step.tasks)
+    gpus = lock_cards(card.gpu_id for task in step.tasks for card in task.cards)
     ask = _totals(step.tasks)
     check_teams(job, quotas, ask)
     check_user(job, ask)
@@ -156,30 +170,26 @@ def start_job(step: StartJob, epoch: int) -> None:
 def lock_limits(job: Job) -> list[Quota]:
     """Lock the quota rows of the job's pool from the root team to its own, then the user's limit. Root first."""
     chain = team_chain(job.team_id, load_parents())
-    quotas = [row for team in reversed(chain) for row in lock_rows(Quota.objects.filter(team=team, pool=job.pool_id))]
+    quotas = [row for team in reversed(chain) for row in lock_quota(team, job.pool_id)]
     if not quotas or quotas[-1].team_id != job.team_id:
         raise DoesNotFit(kind="quota", was="deleted")
     ensure_user_limit(job.user)
-    lock_rows(UserLimit.objects.filter(user=job.user_id))
+    lock_user_limit(job.user_id)
     return quotas
 
 
 def check_teams(job: Job, quotas: list[Quota], ask: Amounts) -> None:
     parents = load_parents()
     for quota in quotas:
-        held = Holding.objects.live().filter(pool=job.pool_id, team__in=subtree(quota.team_id, parents)).totals()
+        held = sum_teams(subtree(quota.team_id, parents), job.pool_id)
         _check("team_limit", held, ask, quota.limits())
 
 
 def check_user(job: Job, ask: Amounts) -> None:
-    limit = UserLimit.objects.get(user=job.user_id).effective(limit_of_everyone())
-    _check(
-        "user_limit",
-        Holding.objects.live().filter(user=job.user_id).totals(),
-        ask,
-        (limit["gpu_milli"], limit["cpu_milli"], limit["memory_mib"]),
-    )
-    running = Job.objects.filter(user=job.user_id, state__in=JOB_ACTIVE).count()
+    limit = load_user_limit(job.user_id)
+    limits = (limit["gpu_milli"], limit["cpu_milli"], limit["memory_mib"])
+    _check("user_limit", sum_user(job.user_id), ask, limits)
+    running = count_active(job.user_id)
     if limit["jobs_running"] is not None and running >= limit["jobs_running"]:
         raise DoesNotFit(kind="rate_policy", was=running)
 
@@ -189,7 +199,7 @@ def check_nodes(tasks: Iterable[TaskStart], nodes: dict[int, Node]) -> None:
         if node.state != NodeState.READY or node.removed_at is not None:
             raise DoesNotFit(kind="node", was=node.state)
         here = [task for task in tasks if task.node_id == pk]
-        _, cpu, memory = Holding.objects.live().filter(node=pk).totals()
+        _, cpu, memory = sum_node(pk)
         ask = (0, sum(task.cpu_milli for task in here), sum(task.memory_mib for task in here))
         _check("node", (0, cpu, memory), ask, (None, node.cpu_sellable_milli, node.memory_mib))
 
@@ -200,17 +210,10 @@ def check_gpus(tasks: Iterable[TaskStart], gpus: dict[int, Gpu], job: Job) -> No
         ours = gpu.pool_id == job.pool_id or is_lent(gpu.pool_id, job.pool_id, database_now())
         if not gpu.healthy or gpu.removed_at is not None or not ours:
             raise DoesNotFit(kind="gpu", was=str(gpu))
-        used = (
-            Holding.objects.live()
-            .filter(gpu=pk)
-            .aggregate(
-                mib=Sum("gpu_memory_mib", default=0), percent=Sum("gpu_compute_percent", default=0), count=Count("pk")
-            )
-        )
         mine = [card for card in cards if card.gpu_id == pk]
         room = (gpu.sellable_mib, 100, gpu.pool.slices_per_gpu)
         ask = (sum(c.memory_mib for c in mine), sum(c.compute_percent for c in mine), len(mine))
-        _check("gpu", (used["mib"], used["percent"], used["count"]), ask, room)
+        _check("gpu", sum_card(pk), ask, room)
 
 
 def assign(step: StartJob, job: Job, nodes: dict[int, Node], gpus: dict[int, Gpu], epoch: int) -> None:
@@ -218,14 +221,14 @@ def assign(step: StartJob, job: Job, nodes: dict[int, Node], gpus: dict[int, Gpu
     locked = lock_job(job.pk)
     if locked.state != JobState.QUEUED or locked.held_at is not None or locked.stop_requested_at is not None:
         raise StaleState(kind="job", was=locked.state)
-    tasks = {task.rank: task for task in locked.newest_tasks.filter(state=TaskState.PENDING).select_related("job")}
+    tasks = {task.rank: task for task in load_attempt(locked) if task.state == TaskState.PENDING}
     if set(tasks) != {place.rank for place in step.tasks}:
         raise StaleState(kind="task", was="other ranks")
     taken = _taken_ports(nodes)
     master = _free_port(taken[next(place.node_id for place in step.tasks if place.rank == 0)])
     for place in step.tasks:
         task, node = tasks[place.rank], nodes[place.node_id]
-        Holding.objects.bulk_create(_holdings(task, place, locked, gpus))
+        write_holdings(_holdings(task, place, locked, gpus))
         move_task(
             task,
             TaskState.ASSIGNED,
@@ -239,7 +242,7 @@ def assign(step: StartJob, job: Job, nodes: dict[int, Node], gpus: dict[int, Gpu
             cards=[_card_view(card, gpus[card.gpu_id]) for card in place.cards],
             ports={"master": master, **_map_ports(locked, task, taken[node.pk])},
         )
-    Job.objects.filter(pk=locked.pk).update(wait_reasons=[], wait_position=None, wait_of=None)
+    clear_wait(locked.pk)
     hint("reconcile")
 
 
@@ -248,10 +251,10 @@ def stop_job(step: StopJob, epoch: int) -> None:
     """Move all that runs of the job to STOPPING; reconcile asks it to end. Changes nothing where the truth moved on."""
     check_epoch("cycle", epoch)
     job = lock_job(step.job_id)
-    tasks = list(job.newest_tasks.select_related("job"))
+    tasks = load_attempt(job)
     if job.stop_requested_at is not None or any(task.state not in STOPPABLE for task in tasks):
         raise StaleState(kind="job", was=job.state)
-    waiting = Job.objects.get(pk=step.to)
+    waiting = load_job(step.to)
     for task in tasks:
         move_task(task, TaskState.STOPPING, reason=step.reason, actor=SCHEDULER, params={"team": waiting.team.name})
     hint("reconcile")
@@ -357,7 +360,7 @@ def _card_view(card: Card, gpu: Gpu) -> dict:
 def _taken_ports(nodes: Iterable[int]) -> dict[int, set[int]]:
     """{node id: ports that its live tasks were given}. The nodes' rows are locked, so no two tasks get the same."""
     taken: dict[int, set[int]] = {node: set() for node in nodes}
-    for node, ports in Task.objects.holding().filter(node__in=taken).values_list("node", "ports"):
+    for node, ports in load_ports(taken):
         taken[node] |= set(ports.values())
     return taken
 

@@ -28,7 +28,14 @@ def advance(
     if any(field.name == "reason" for field in model._meta.fields):
         changes["reason"] = reason
     with transaction.atomic():
-        if not model._default_manager.filter(pk=row.pk, state=before).update(**changes):
+        if not write_move(row, before, changes):
             raise StaleState(kind=model.KIND, was=before)  # type: ignore[attr-defined]
-        row.refresh_from_db(fields=list(changes))
         record(row, "state", actor=actor, reason=reason, params=params, from_state=before, to_state=to)
+
+
+def write_move(row: models.Model, before: str, changes: dict[str, object]) -> bool:
+    """Whether the row still was in `before`; then it is changed, and the row read anew."""
+    if not type(row)._default_manager.filter(pk=row.pk, state=before).update(**changes):
+        return False
+    row.refresh_from_db(fields=list(changes))
+    return True

@@ -3,6 +3,7 @@
 The lock order below a job: job, then its tasks. A task leaves HOLDING and its holdings end in the same transaction.
 """
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
@@ -35,12 +36,22 @@ def lock_job(pk: int) -> Job:
     return rows[0]
 
 
+def load_attempt(job: Job) -> list[Task]:
+    """The tasks of the newest attempt by role and rank, all of this very job."""
+    tasks = list(job.newest_tasks)
+    for task in tasks:
+        task.job = job
+    return tasks
+
+
 def begin_attempt(job: Job) -> list[Task]:
     """Make the PENDING tasks of `job.attempt`; ranks count over the whole gang. The job's row is locked."""
     roles = [role["role"] for role in job.gang for _ in range(role["min"])]
-    return Task.objects.bulk_create(
-        Task(job=job, role=role, rank=rank, attempt=job.attempt) for rank, role in enumerate(roles)
-    )
+    return store_tasks(Task(job=job, role=role, rank=rank, attempt=job.attempt) for rank, role in enumerate(roles))
+
+
+def store_tasks(tasks: Iterable[Task]) -> list[Task]:
+    return Task.objects.bulk_create(tasks)
 
 
 def move_task(task: Task, to: str, *, reason: str = "", actor: Actor, params: dict | None = None, **also: Any) -> None:
@@ -55,10 +66,14 @@ def move_task(task: Task, to: str, *, reason: str = "", actor: Actor, params: di
             words = {"role": task.role, "rank": task.rank, "attempt": task.attempt, **(params or {})}
             advance(task, step, reason=reason if last else "", actor=actor, params=words, **extra)
             if was in HOLDING and step not in HOLDING:
-                Holding.objects.filter(task=task.uuid).release()
+                release_holdings(task)
                 ring_pool(task.pool_id)
                 hint("cycle")
         settle_job(task.job, actor=actor)
+
+
+def release_holdings(task: Task) -> None:
+    Holding.objects.filter(task=task.uuid).release()
 
 
 def path(start: str, to: str) -> list[str]:
@@ -77,10 +92,10 @@ def path(start: str, to: str) -> list[str]:
 
 def settle_job(job: Job, *, actor: Actor = SYSTEM) -> None:
     """Derive the job's state from its newest attempt, or begin the next attempt. The job's row is locked."""
-    job.refresh_from_db()
+    reload_job(job)
     if job.state in JOB_FINAL:
         return
-    tasks = list(job.newest_tasks)
+    tasks = load_attempt(job)
     state = derive_job_state((task.state for task in tasks), stopping=job.stop_requested_at is not None)
     if state == job.state:
         return
@@ -102,6 +117,10 @@ def settle_job(job: Job, *, actor: Actor = SYSTEM) -> None:
         times: dict[str, Any] = {"started_at": job.started_at or min(starts, default=None), "ended_at": Now()}
         advance(job, state, reason=reason, actor=actor, exit_code=decisive.exit_code, **times)
         _tell_end(job)
+
+
+def reload_job(job: Job) -> None:
+    job.refresh_from_db()
 
 
 def may_retry(job: Job, reason: str) -> bool:

@@ -1,0 +1,84 @@
+"""What the allocating transaction reads, locks and writes, one statement each; `commit` decides by the answers.
+
+The sums are statements of their own, after the locks (DESIGN section 7). The simulation of the whole loop
+(docs/notes/simulating-the-loop.md) puts a model of the database in the place of these functions.
+"""
+
+from collections.abc import Iterable
+
+from django.db.models import Count, Sum
+
+from cluster.models import Gpu, Node
+from common.locks import lock_rows
+from jobs.models import Job, Task
+from jobs.states import JOB_ACTIVE
+from quotas.models import Amounts, Holding, Quota, UserLimit
+from quotas.services import limit_of_everyone
+
+
+def load_job(pk: int) -> Job:
+    return Job.objects.get(pk=pk)
+
+
+def lock_quota(team_id: int, pool_id: int) -> list[Quota]:
+    """The team's one row in the pool, or none."""
+    return lock_rows(Quota.objects.filter(team=team_id, pool=pool_id))
+
+
+def lock_user_limit(user_id: int) -> None:
+    lock_rows(UserLimit.objects.filter(user=user_id))
+
+
+def lock_nodes(pks: Iterable[int]) -> dict[int, Node]:
+    return {node.pk: node for node in lock_rows(Node.objects.filter(pk__in=set(pks)))}
+
+
+def lock_cards(pks: Iterable[int]) -> dict[int, Gpu]:
+    return {gpu.pk: gpu for gpu in lock_rows(Gpu.objects.filter(pk__in=set(pks)))}
+
+
+def sum_teams(team_ids: Iterable[int], pool_id: int) -> Amounts:
+    return Holding.objects.live().filter(pool=pool_id, team__in=team_ids).totals()
+
+
+def sum_user(user_id: int) -> Amounts:
+    return Holding.objects.live().filter(user=user_id).totals()
+
+
+def sum_node(node_id: int) -> Amounts:
+    return Holding.objects.live().filter(node=node_id).totals()
+
+
+def sum_card(gpu_id: int) -> tuple[int, int, int]:
+    """(MiB, percent, tasks) that are taken of a card."""
+    used = (
+        Holding.objects.live()
+        .filter(gpu=gpu_id)
+        .aggregate(
+            mib=Sum("gpu_memory_mib", default=0), percent=Sum("gpu_compute_percent", default=0), count=Count("pk")
+        )
+    )
+    return used["mib"], used["percent"], used["count"]
+
+
+def load_user_limit(user_id: int) -> dict[str, int | None]:
+    return UserLimit.objects.get(user=user_id).effective(limit_of_everyone())
+
+
+def count_active(user_id: int) -> int:
+    """How many jobs of this person run."""
+    return Job.objects.filter(user=user_id, state__in=JOB_ACTIVE).count()
+
+
+def load_ports(nodes: Iterable[int]) -> list[tuple[int, dict[str, int]]]:
+    """(node, {declared: actual}) of each task that holds something on these nodes."""
+    return list(Task.objects.holding().filter(node__in=list(nodes)).values_list("node", "ports"))
+
+
+def write_holdings(rows: Iterable[Holding]) -> None:
+    Holding.objects.bulk_create(rows)
+
+
+def clear_wait(job_id: int) -> None:
+    """It waits no more."""
+    Job.objects.filter(pk=job_id).update(wait_reasons=[], wait_position=None, wait_of=None)
