@@ -111,12 +111,7 @@ def load_running(holdings: Holdings, places: Places, now: float) -> Iterator[Run
     for row, task in enumerate(holdings.task):
         of_task.setdefault(task, []).append(row)
     cards, amounts = [key is not None for key in holdings.gpu], holdings.amounts.tolist()
-    columns = ("uuid", "job_id", "role", "rank", "state", seconds("started_at"), seconds("checkpointed_at"))
-    of_job = ("team_id", "user_id", "pool_id", "priority", is_set("job__stop_requested_at"), "kind")
-    times = ("preemptible", "time_s", "max_time_s")
-    names = (column if isinstance(column, Func) else f"job__{column}" for column in (*of_job, *times))
-    rows = load_rows(Task.objects.holding().order_by("job_id", "rank"), *columns, *names)
-    for _, group in groupby((HolderRow(*row) for row in rows), key=lambda row: row.job):
+    for _, group in groupby(load_holders(), key=lambda row: row.job):
         tasks = list(group)
         held = [(task, of_task[task.task]) for task in tasks if task.task in of_task]
         if any(task.state == TaskState.LOST for task, _ in held):
@@ -125,6 +120,16 @@ def load_running(holdings: Holdings, places: Places, now: float) -> Iterator[Run
         there = [seat for seat in seats if seat is not None]
         if there and len(there) == len(seats):
             yield _running([task for task, _ in held], tuple(there), places, now)
+
+
+def load_holders() -> list[HolderRow]:
+    """By job and rank."""
+    columns = ("uuid", "job_id", "role", "rank", "state", seconds("started_at"), seconds("checkpointed_at"))
+    of_job = ("team_id", "user_id", "pool_id", "priority", is_set("job__stop_requested_at"), "kind")
+    times = ("preemptible", "time_s", "max_time_s")
+    names = (column if isinstance(column, Func) else f"job__{column}" for column in (*of_job, *times))
+    rows = load_rows(Task.objects.holding().order_by("job_id", "rank"), *columns, *names)
+    return [HolderRow(*row) for row in rows]
 
 
 def _seat(

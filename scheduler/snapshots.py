@@ -23,7 +23,7 @@ from scheduler.core.snapshot import UNLIMITED, Snapshot
 from scheduler.core.topology import Layout, Words, build_layout
 from scheduler.core.types import Ask, Policy, Role, Waiting
 from scheduler.holders import Holdings, Places, load_holdings, load_running, may_be_stopped, time_of
-from scheduler.lending import Lending, lend_cards, load_lending
+from scheduler.lending import load_windows
 from scheduler.rows import as_text, is_set, load_rows, seconds
 
 NOTHING: Amounts = (0, 0, 0)
@@ -88,13 +88,12 @@ class World:
     teams: list[Team]
     user_ids: list[int]
     kinds: list[Kind]
-    lending: Lending
 
 
 def load_world(*, queue: bool = True, user_id: int | None = None) -> World:
     """The cluster, its holdings and the queue now. queue: False leaves it out. user_id: a person to include besides."""
     jobs = load_queue() if queue else []
-    pools, teams = list(Pool.objects.order_by("pk")), list(Team.objects.order_by("pk"))
+    pools, teams = load_pools(), load_teams()
     nodes, gpus, holdings = load_nodes(), load_gpus(), load_holdings()
     user_ids = sorted({job.user_id for job in jobs} | set(holdings.user) | ({user_id} if user_id else set()))
     kind_of = {alike: build_kind(gpu, pools) for alike, gpu in {_alike(gpu): gpu for gpu in gpus}.items()}
@@ -114,10 +113,10 @@ def load_world(*, queue: bool = True, user_id: int | None = None) -> World:
     now = time.time()
     running = tuple(load_running(holdings, places, now))
     names = tuple(kind.model for kind in kinds)
-    snapshot = Snapshot(**arrays, kind_names=names, waiting=waiting, running=running, typical=typical)
-    lending = load_lending(now)
-    lend_cards(snapshot, pools, lending, now)
-    return World(snapshot, build_policy(pools), nodes, gpus, pools, teams, user_ids, kinds, lending)
+    windows = load_windows(pools, [gpu.pool_id for gpu in gpus], now)
+    times = {"running": running, "windows": windows}
+    snapshot = Snapshot(**arrays, **times, kind_names=names, waiting=waiting, typical=typical)
+    return World(snapshot, build_policy(pools), nodes, gpus, pools, teams, user_ids, kinds)
 
 
 def build_policy(pools: Iterable[Pool]) -> Policy:
@@ -149,6 +148,28 @@ def load_queue() -> list[QueuedRow]:
     columns = ("pk", "team_id", "user_id", "pool_id", "priority", seconds("submitted_at"), as_text("gang"))
     wishes = (is_set("held_at"), seconds("not_before"), "kind", "preemptible", "time_s", "max_time_s")
     return [QueuedRow(*row) for row in load_rows(jobs, *columns, *wishes)]
+
+
+def load_pools() -> list[Pool]:
+    return list(Pool.objects.order_by("pk"))
+
+
+def load_teams() -> list[Team]:
+    return list(Team.objects.order_by("pk"))
+
+
+def load_quotas() -> list[Quota]:
+    return list(Quota.objects.all())
+
+
+def load_limits(user_ids: Iterable[int]) -> list[UserLimit]:
+    return list(UserLimit.objects.filter(user__in=user_ids))
+
+
+def load_active(user_ids: Iterable[int]) -> dict[int, int]:
+    """{user id: how many jobs of this person run}, where there are any."""
+    active = Job.objects.filter(state__in=JOB_ACTIVE, user__in=user_ids)
+    return dict(active.order_by().values_list("user").annotate(n=Count("pk")))
 
 
 def load_nodes() -> list[NodeRow]:
@@ -315,7 +336,7 @@ def _node_arrays(nodes: list[NodeRow], pools: list[Pool], holdings: Holdings, pl
 def _team_arrays(teams: list[Team], pools: list[Pool], holdings: Holdings, places: Places) -> dict[str, Any]:
     parents = {team.pk: team.parent_id for team in teams}
     chains = [tuple(places.team[pk] for pk in team_chain(team.pk, parents)) for team in teams]
-    quotas = {(quota.team_id, quota.pool_id): quota for quota in Quota.objects.all()}
+    quotas = {(quota.team_id, quota.pool_id): quota for quota in load_quotas()}
     pairs = {(team.pk, pool.pk): t * len(pools) + p for t, team in enumerate(teams) for p, pool in enumerate(pools)}
     own = holdings.sums(len(pairs), pairs, list(zip(holdings.team, holdings.pool, strict=True)))
     held = np.zeros((len(teams), len(pools), len(RESOURCES)), dtype=np.int64)
@@ -334,10 +355,9 @@ def _team_arrays(teams: list[Team], pools: list[Pool], holdings: Holdings, place
 
 def _user_arrays(user_ids: list[int], holdings: Holdings, places: Places) -> dict[str, Any]:
     everyone = limit_of_everyone()
-    rows = {row.user_id: row for row in UserLimit.objects.filter(user__in=user_ids)}
+    rows = {row.user_id: row for row in load_limits(user_ids)}
     limits = [rows.get(pk, everyone).effective(everyone) for pk in user_ids]
-    active = Job.objects.filter(state__in=JOB_ACTIVE, user__in=user_ids)
-    running = dict(active.order_by().values_list("user").annotate(n=Count("pk")))
+    running = load_active(user_ids)
     return {
         "user_held": holdings.sums(len(user_ids), places.user, holdings.user)[:, : len(RESOURCES)],
         "user_limit": _table([(_open(x["gpu_milli"]), _open(x["cpu_milli"]), _open(x["memory_mib"])) for x in limits]),

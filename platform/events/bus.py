@@ -46,12 +46,11 @@ def record(row: Model, verb: str, *, actor: Actor, reason: str = "", params: dic
     state: from_state and to_state for a move.
     """
     kind, pk = row.KIND, row.pk  # type: ignore[attr-defined]
-    last = Event.objects.filter(kind=kind, object_id=pk).aggregate(last=Max("seq"))["last"] or 0
-    event = Event.objects.create(
+    event = store_event(
         kind=kind,
         object_id=pk,
         label=row.public_id,  # type: ignore[attr-defined]
-        seq=last + 1,
+        seq=last_seq(kind, pk) + 1,
         verb=verb,
         reason=reason,
         actor=actor.name,
@@ -64,6 +63,14 @@ def record(row: Model, verb: str, *, actor: Actor, reason: str = "", params: dic
     _queue_deliveries(event)
     ring(row)
     return event
+
+
+def last_seq(kind: str, pk: int) -> int:
+    return Event.objects.filter(kind=kind, object_id=pk).aggregate(last=Max("seq"))["last"] or 0
+
+
+def store_event(**values: Any) -> Event:
+    return Event.objects.create(**values)
 
 
 def ring(row: Model) -> None:
