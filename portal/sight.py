@@ -31,6 +31,7 @@ MOST_ROWS = 5000
 SHORT_WORDS = {
     "ahead_in_queue": gettext_lazy("other jobs are ahead of it"),
     "making_room": gettext_lazy("room is being made for it"),
+    "maintenance": gettext_lazy("what is free goes into maintenance too soon"),
     "reserved_for_larger": gettext_lazy("what is free is kept for somebody before it"),
     "borrow_denied": gettext_lazy("what is free is promised to other teams"),
     "no_fit_now": gettext_lazy("no single place has enough free"),

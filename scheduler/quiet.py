@@ -11,7 +11,7 @@ from math import inf
 from django.db.models import Count, Func, IntegerField, Model, QuerySet, Sum
 
 from accounts.models import Team
-from cluster.models import Gpu, Node, Pool, Window
+from cluster.models import Gpu, Maintenance, Node, Pool, Window
 from jobs.models import Job, Task
 from quotas.models import Holding, Quota, UserLimit
 from scheduler.core.snapshot import Snapshot
@@ -49,6 +49,7 @@ def read_mark() -> Mark:
         *(Job.objects.waiting(), Job.objects.filter(pk__in=holding.values("job")), holding, Holding.objects.live()),
         *(Node.objects.present(), Gpu.objects.filter(removed_at__isnull=True), Pool.objects.all()),
         *(Team.objects.all(), Quota.objects.all(), UserLimit.objects.all(), Window.objects.all()),
+        *(Maintenance.objects.all(), Maintenance.nodes.through.objects.all()),
     )
     return tuple(_mark_of(rows) for rows in tables)
 

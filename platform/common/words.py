@@ -148,6 +148,9 @@ FIELD_WORDS = {
     "invalid": _("%(field)s cannot be used as it is. Check it against the documentation of the job file."),
     "json_syntax": _("This is no valid JSON: the mistake is near line %(line)s, column %(column)s. Correct it there."),
     "key_not_text": _("A key must be one word. Write “key: value” with plain text before the colon."),
+    "maintenance_backwards": _("The maintenance ends at or before its beginning. Choose a later end."),
+    "maintenance_nowhere": _("The maintenance is of no machine. Name at least one, or a pool."),
+    "maintenance_over": _("The maintenance would be over already. Choose a later end."),
     "merge_key": _("The merge key << is not allowed in a job file. Write the keys out in full."),
     "no_containers": _(
         "This installation starts programs without containers, so it cannot use an image. Leave image out."
@@ -243,6 +246,7 @@ FIELD_WORDS = {
     ),
     "unknown_key": _("“%(key)s” is not a key of the job file. Remove it, or look it up in the documentation."),
     "unknown_key.near": _("“%(key)s” is not a key of the job file. Did you mean “%(did_you_mean)s”?"),
+    "unknown_node": _("There is no machine “%(node)s”. Choose one of: %(known)s."),
     "unknown_pool": _("There is no pool “%(pool)s”. Choose one of: %(known)s."),
     "unknown_pool.none": _(
         "There is no pool “%(pool)s”, and the team %(team)s has no quota in any. Ask an administrator for quota."

@@ -24,8 +24,10 @@ RETRY_PAUSE_S = (5, 30, 120, 600)
 """The wait before the first, second, ... retry: a job that always fails must not fill the log with starts."""
 
 
-MADE_ROOM = frozenset({"preempted", "reclaimed", "window_closed"})
-"""Whoever is stopped for others loses its place, not its job: it is queued again, however often, without a pause."""
+MADE_ROOM = frozenset({"preempted", "reclaimed", "window_closed", "maintenance"})
+"""Whoever is stopped for others, or for a maintenance, loses its place and not its job: it is queued again, however
+often, without a pause.
+"""
 
 
 def lock_job(pk: int) -> Job:
