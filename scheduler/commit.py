@@ -23,6 +23,7 @@ from jobs.states import JobState, TaskState
 from quotas.models import RESOURCES, Amounts, Holding, Quota, load_parents, subtree, team_chain
 from quotas.services import ensure_user_limit
 from scheduler.core.types import Plan, TaskPlace
+from scheduler.holders import time_of
 from scheduler.lease import check_epoch
 from scheduler.lending import is_lent
 from scheduler.rows import load_rows, seconds
@@ -30,6 +31,7 @@ from scheduler.snapshots import World
 from scheduler.truth import (
     clear_wait,
     count_active,
+    find_maintenance,
     load_job,
     load_ports,
     load_user_limit,
@@ -105,11 +107,14 @@ class ExplainJobs:
 
 @dataclass(frozen=True)
 class StopJob:
-    """Stop what runs of a job so that another may start; it goes back into the queue. reason: an end reason."""
+    """Stop what runs of a job so that another may start; it goes back into the queue. reason: an end reason.
+
+    to: who may start then, None where its machine goes into maintenance.
+    """
 
     job_id: int
     reason: str
-    to: int
+    to: int | None = None
 
 
 Step = StartJob | StopJob | ExplainJobs
@@ -163,6 +168,7 @@ def start_job(step: StartJob, epoch: int) -> None:
     check_teams(job, quotas, ask)
     check_user(job, ask)
     check_nodes(step.tasks, nodes)
+    check_maintenance(job, nodes)
     check_gpus(step.tasks, gpus, job)
     assign(step, job, nodes, gpus, epoch)
 
@@ -202,6 +208,12 @@ def check_nodes(tasks: Iterable[TaskStart], nodes: dict[int, Node]) -> None:
         _, cpu, memory = sum_node(pk)
         ask = (0, sum(task.cpu_milli for task in here), sum(task.memory_mib for task in here))
         _check("node", (0, cpu, memory), ask, (None, node.cpu_sellable_milli, node.memory_mib))
+
+
+def check_maintenance(job: Job, nodes: Iterable[int]) -> None:
+    """Nothing starts on a machine that would still run there when its maintenance begins."""
+    if planned := find_maintenance(nodes, time_of(job)):
+        raise DoesNotFit(kind="maintenance", was=f"from {planned.begins_at}")
 
 
 def check_gpus(tasks: Iterable[TaskStart], gpus: dict[int, Gpu], job: Job) -> None:
@@ -254,9 +266,9 @@ def stop_job(step: StopJob, epoch: int) -> None:
     tasks = load_attempt(job)
     if job.stop_requested_at is not None or any(task.state not in STOPPABLE for task in tasks):
         raise StaleState(kind="job", was=job.state)
-    waiting = load_job(step.to)
+    params = {"team": load_job(step.to).team.name} if step.to is not None else {}
     for task in tasks:
-        move_task(task, TaskState.STOPPING, reason=step.reason, actor=SCHEDULER, params={"team": waiting.team.name})
+        move_task(task, TaskState.STOPPING, reason=step.reason, actor=SCHEDULER, params=params)
     hint("reconcile")
 
 

@@ -17,6 +17,7 @@ from jobs.models import Job
 from jobs.states import JOB_ACTIVE
 from quotas.models import RESOURCES, Amounts, Quota, UserLimit, team_chain
 from quotas.services import limit_of_everyone
+from scheduler.closings import load_closings
 from scheduler.core.fragmentation import build_typical
 from scheduler.core.scores import spread, weigh
 from scheduler.core.snapshot import UNLIMITED, Snapshot
@@ -114,7 +115,7 @@ def load_world(*, queue: bool = True, user_id: int | None = None) -> World:
     running = tuple(load_running(holdings, places, now))
     names = tuple(kind.model for kind in kinds)
     windows = load_windows(pools, [gpu.pool_id for gpu in gpus], now)
-    times = {"running": running, "windows": windows}
+    times = {"running": running, "windows": windows, "closings": load_closings(places.node, now)}
     snapshot = Snapshot(**arrays, **times, kind_names=names, waiting=waiting, typical=typical)
     return World(snapshot, build_policy(pools), nodes, gpus, pools, teams, user_ids, kinds)
 

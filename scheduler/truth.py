@@ -5,11 +5,14 @@ The sums are statements of their own, after the locks (DESIGN section 7). The si
 """
 
 from collections.abc import Iterable
+from datetime import timedelta
+from math import isfinite
 
 from django.db.models import Count, Sum
 
-from cluster.models import Gpu, Node
-from common.locks import lock_rows
+from cluster.maintenance import maintenance_before
+from cluster.models import Gpu, Maintenance, Node
+from common.locks import database_now, lock_rows
 from jobs.models import Job, Task
 from jobs.states import JOB_ACTIVE
 from quotas.models import Amounts, Holding, Quota, UserLimit
@@ -68,6 +71,12 @@ def load_user_limit(user_id: int) -> dict[str, int | None]:
 def count_active(user_id: int) -> int:
     """How many jobs of this person run."""
     return Job.objects.filter(user=user_id, state__in=JOB_ACTIVE).count()
+
+
+def find_maintenance(node_ids: Iterable[int], time_s: float) -> Maintenance | None:
+    """The first that begins on one of these machines within `time_s` (inf: ever), or lasts now."""
+    now = database_now()
+    return maintenance_before(node_ids, now + timedelta(seconds=time_s) if isfinite(time_s) else None, now)
 
 
 def load_ports(nodes: Iterable[int]) -> list[tuple[int, dict[str, int]]]:
