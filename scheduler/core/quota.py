@@ -23,14 +23,13 @@ def limit_refusals(snapshot: Snapshot, job: Waiting, demand: Demand) -> list[Ref
     running, most = int(snapshot.user_jobs[job.user]), int(snapshot.user_jobs_limit[job.user])
     if running >= most:
         refusals.append(Refusal("rate_policy", {"used": running, "limit": most}))
-    used, limit = snapshot.user_held[job.user], snapshot.user_limit[job.user]
-    refusals += [Refusal("user_limit", numbers) for numbers in _beyond(used, limit, demand.least)]
-    if _passes(snapshot.team_room(job.team, job.pool), demand.least):
-        return refusals
+    asked = demand.least.tolist()
+    used, limit = snapshot.user_held[job.user].tolist(), snapshot.user_limit[job.user].tolist()
+    refusals += [Refusal("user_limit", numbers) for numbers in _beyond(used, limit, asked)]
     for team in snapshot.team_chain[job.team]:
-        used, limit = snapshot.held[team, job.pool], snapshot.limit[team, job.pool]
-        name = snapshot.team_name(team)
-        refusals += [Refusal("team_limit", {"team": name, **numbers}) for numbers in _beyond(used, limit, demand.least)]
+        used, limit = snapshot.held[team, job.pool].tolist(), snapshot.limit[team, job.pool].tolist()
+        for numbers in _beyond(used, limit, asked):
+            refusals.append(Refusal("team_limit", {"team": snapshot.team_name(team), **numbers}))
     return refusals
 
 
@@ -50,12 +49,14 @@ def within_guarantee(snapshot: Snapshot, job: Waiting, demand: Demand) -> bool:
     else CPU. Of the other resources only those count for which a guarantee is set: a team with 4 cards and no word
     about CPU may use its cards.
     """
-    about = GPU_MILLI if demand.most[GPU_MILLI] else CPU_MILLI
+    asked = demand.most.tolist()
+    about = GPU_MILLI if asked[GPU_MILLI] else CPU_MILLI
     for team in snapshot.team_chain[job.team]:
-        guarantee = snapshot.guarantee[team, job.pool]
+        guarantee = snapshot.guarantee[team, job.pool].tolist()
         if guarantee[about] > 0:
-            room = guarantee - snapshot.held[team, job.pool]
-            return _passes(room, np.where(guarantee > 0, demand.most, 0))
+            held = snapshot.held[team, job.pool].tolist()
+            set_here = [ask if most else 0 for ask, most in zip(asked, guarantee, strict=True)]
+            return not _beyond(held, guarantee, set_here)
     return False
 
 
@@ -91,13 +92,9 @@ def _capacity(snapshot: Snapshot, pool: int, about: int) -> int:
     return int(snapshot.node_cpu_total[snapshot.node_pool == pool].sum())
 
 
-def _passes(room: np.ndarray, amounts: np.ndarray) -> bool:
-    return bool(((amounts <= room) | (amounts == 0)).all())
-
-
-def _beyond(used: np.ndarray, limit: np.ndarray, amounts: np.ndarray) -> list[dict]:
+def _beyond(used: list[int], limit: list[int], amounts: list[int]) -> list[dict]:
     return [
-        {"resource": resource, "used": int(used[i]), "limit": int(limit[i]), "ask": int(amounts[i])}
-        for i, resource in enumerate(RESOURCES)
-        if amounts[i] and used[i] + amounts[i] > limit[i]
+        {"resource": resource, "used": held, "limit": most, "ask": asked}
+        for resource, held, most, asked in zip(RESOURCES, used, limit, amounts, strict=True)
+        if asked and held + asked > most
     ]
