@@ -9,6 +9,7 @@ from collections import Counter
 
 from scheduler.core.allocate import allocate
 from scheduler.core.context import Cycle
+from scheduler.core.grow import grow
 from scheduler.core.maintenance import clear_machines
 from scheduler.core.preempt import preempt, reclaim, take_back
 from scheduler.core.snapshot import Snapshot
@@ -23,6 +24,7 @@ def run_cycle(snapshot: Snapshot, policy: Policy, now: float) -> Plan:
     take_back(cycle, waiting)  # pools whose window has closed
     reclaim(cycle, waiting)  # owners take back their guarantee
     preempt(cycle, waiting)  # priority
+    grow(cycle)  # elastic gangs that start, by what nobody waits for
     explain(cycle, waiting)  # every waiting job has a reason and a position
     return cycle.plan
 

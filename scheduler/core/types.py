@@ -41,7 +41,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class Role:
-    """A named kind of task in a job. For now exactly `min` tasks start; `max` is kept for elastic gangs."""
+    """A named kind of task in a job. `min` tasks start or none; up to `max` where that disturbs nobody (`grow`)."""
 
     name: str
     min: int
