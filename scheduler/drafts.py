@@ -9,7 +9,6 @@ from jobs.models import Job, JobKind, Priority
 from jobs.submit import Draft
 from scheduler.core.possible import could_ever_run
 from scheduler.core.types import Refusal, Waiting
-from scheduler.lending import with_lent
 from scheduler.snapshots import World, build_waiting
 
 POINTERS = {
@@ -52,14 +51,13 @@ def waiting_of(draft: Draft, world: World, now: float | None = None) -> Waiting:
         held_at=submitted_at if spec.hold else None,
         submitted_at=submitted_at,
     )
-    waiting = build_waiting(
+    return build_waiting(
         job,
         team=[team.pk for team in world.teams].index(draft.team.pk),
         user=world.user_ids.index(draft.user.pk),
         pool=[pool.pk for pool in world.pools].index(draft.pool.pk),
         kinds=world.kinds,
     )
-    return with_lent(waiting, draft.pool.pk, world.lending, submitted_at.timestamp())
 
 
 def _field_error(refusal: Refusal, draft: Draft) -> FieldError:

@@ -114,9 +114,13 @@ def load_world(*, queue: bool = True, user_id: int | None = None) -> World:
     now = time.time()
     running = tuple(load_running(holdings, places, now))
     names = tuple(kind.model for kind in kinds)
-    windows = load_windows(pools, [gpu.pool_id for gpu in gpus], now)
-    times = {"running": running, "windows": windows, "closings": load_closings(places.node, now)}
-    snapshot = Snapshot(**arrays, **times, kind_names=names, waiting=waiting, typical=typical)
+    jobs_and_times: dict[str, Any] = {
+        "waiting": waiting,
+        "running": running,
+        "windows": load_windows(pools, [gpu.pool_id for gpu in gpus], now),
+        "closings": load_closings(places.node, now),
+    }
+    snapshot = Snapshot(**arrays, **jobs_and_times, kind_names=names, typical=typical)
     return World(snapshot, build_policy(pools), nodes, gpus, pools, teams, user_ids, kinds)
 
 

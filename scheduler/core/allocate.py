@@ -67,8 +67,11 @@ class Lines:
 
 def _settled(cycle: Cycle, lines: Lines, job: Waiting, shape: Shape, borrow_refusals: list[Refusal]) -> bool:
     """Start the job, or put it aside where something of its own keeps it from starting; false where it is in line."""
-    refusals = wish_refusals(job, cycle.now) + cycle.limits(job) + borrow_refusals
-    if refusals:
+    refusals = wish_refusals(job, cycle.now) + cycle.limits(job)
+    if not refusals and borrow_refusals and (placement := _place_as_guest(cycle, job)):
+        cycle.start(placement, job)
+        return True
+    if refusals := refusals + borrow_refusals:
         cycle.put_aside(job, refusals)
         return True
     if placement := _place(cycle, job, shape):
@@ -79,6 +82,12 @@ def _settled(cycle: Cycle, lines: Lines, job: Waiting, shape: Shape, borrow_refu
         return True
     _stand_in_line(cycle, lines, job, shape)
     return False
+
+
+def _place_as_guest(cycle: Cycle, job: Waiting) -> Placement | None:
+    """What another pool lends is nobody's guarantee: a place there, where the job may not have one in its own pool."""
+    shape = cycle.as_guest(job)
+    return _place(cycle, job, shape) if shape else None
 
 
 def _stand_in_line(cycle: Cycle, lines: Lines, job: Waiting, shape: Shape) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from scheduler.core.demand import Demand, build_demand
 from scheduler.core.future import Future, View
+from scheduler.core.lending import OWN, lent_to, reach_at, reach_at_times
 from scheduler.core.possible import impossible
 from scheduler.core.quota import borrow_refusals, limit_refusals, spare_milli, within_guarantee
 from scheduler.core.snapshot import Snapshot
@@ -34,6 +35,7 @@ class Cycle:
         self.policy = policy
         self.now = now
         self.plan = Plan()
+        snapshot.turn_to(now)
         self.present = View(snapshot, Table(snapshot, policy))
         self.future = Future(self.present, policy, now)
         self.aside: list[Waiting] = []
@@ -42,7 +44,8 @@ class Cycle:
         self.served: set[int] = set()
         """Jobs for which room is being made."""
         self._empty: tuple[Snapshot, Table] | None = None
-        self._shapes: dict[tuple[tuple[Role, ...], int, bool], Shape] = {}
+        self._shapes: dict[tuple[tuple[Role, ...], int, int, int], Shape] = {}
+        self._reaches: dict[tuple[int, float, bool], tuple[int, int]] = {}
         self._shape_of: dict[int, Shape] = {}
         self._answers: dict[tuple, Any] = {}
         self._answered_at = -1
@@ -59,9 +62,11 @@ class Cycle:
     @cached_property
     def strangers(self) -> dict[int, int]:
         """{running job: pool} of those that stand on cards of a pool that does not lend them to theirs any more."""
-        pool, lent = self.snapshot.gpu_pool, self.snapshot.gpu_lent
+        if not self.snapshot.lends:
+            return {}
+        pool, lent = self.snapshot.gpu_pool.tolist(), lent_to(self.snapshot)
         return {
-            job.job: int(pool[card.gpu])
+            job.job: pool[card.gpu]
             for job in self.snapshot.running
             for task in job.tasks
             for card in task.cards
@@ -71,12 +76,29 @@ class Cycle:
     def shape(self, job: Waiting) -> Shape:
         shape = self._shape_of.get(job.job)
         if shape is None:
-            shape = self._shapes.get((job.gang, job.pool, job.lent))
-            if shape is None:
-                shape = Shape(build_demand(self.snapshot, job.gang, job.pool))
-                self._shapes[job.gang, job.pool, job.lent] = shape
-            self._shape_of[job.job] = shape
+            shape = self._shape_of[job.job] = self._shape(job, *self._reach(job))
         return shape
+
+    def as_guest(self, job: Waiting) -> Shape | None:
+        """The same on nothing but the cards that its pool is lent; None where it may not use any now."""
+        now, at_times = self._reach(job)
+        return None if now == OWN else self._shape(job, now & ~OWN, at_times)
+
+    def _shape(self, job: Waiting, reach: int, at_times: int) -> Shape:
+        alike = job.gang, job.pool, reach, at_times
+        shape = self._shapes.get(alike)
+        if shape is None:
+            shape = self._shapes[alike] = Shape(build_demand(self.snapshot, *alike))
+        return shape
+
+    def _reach(self, job: Waiting) -> tuple[int, int]:
+        """(reach now, at times) of the job."""
+        if not self.snapshot.windows:
+            return OWN, OWN
+        alike = job.pool, job.time_s, job.preemptible
+        if alike not in self._reaches:
+            self._reaches[alike] = reach_at(self.snapshot, job, self.now), reach_at_times(self.snapshot, job)
+        return self._reaches[alike]
 
     def limits(self, job: Waiting) -> list[Refusal]:
         """Which limits of its team and user keep the job from starting."""
@@ -112,7 +134,7 @@ class Cycle:
             if self._empty is None:
                 empty = self.snapshot.emptied()
                 self._empty = empty, Table(empty, self.policy)
-            shape.never = impossible(*self._empty, job, shape.demand)
+            shape.never = impossible(*self._empty, job)
         return shape.never
 
     def start(self, placement: Placement, job: Waiting) -> None:

@@ -12,6 +12,7 @@ from math import inf, isfinite
 import numpy as np
 
 from scheduler.core.demand import Demand
+from scheduler.core.lending import OWN
 from scheduler.core.place import ANY_QUOTA, Shortfall, place
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.table import Table
@@ -164,7 +165,7 @@ class Future:
         """Only in its own pool: a window may have closed by then."""
         in_its_way = (r for r in self.reservations if r.job != NOBODY or r.at < at + job.time_s)
         world = self._when(at, in_its_way)
-        result = place(world, Table(world, self._policy), replace(job, lent=False), demand, demand.kinds, ANY_QUOTA)
+        result = place(world, Table(world, self._policy), job, replace(demand, reach=OWN), demand.kinds, ANY_QUOTA)
         return None if isinstance(result, Shortfall) else result
 
     def _when(self, at: float, reserved: Iterable[Reservation]) -> Snapshot:

@@ -52,7 +52,7 @@ def _place_in_order(
     for index, rank in order:
         role = job.gang[index]
         now = kinds[index] & demand.affordable(spare_milli)[index]
-        request, node = table.best_node(role.ask, job.pool, now, job.lent)
+        request, node = table.best_node(role.ask, job.pool, now, demand.reach)
         if node < 0:
             for task in reversed(taken):
                 snapshot.give_back_task(task)

@@ -11,8 +11,9 @@ from math import inf, isfinite
 from scheduler.core.clockwork import Clockwork
 from scheduler.core.cycle import run_cycle
 from scheduler.core.future import expected_end
+from scheduler.core.lending import times_of_change
 from scheduler.core.snapshot import Snapshot
-from scheduler.core.types import Closing, Placement, Plan, Policy, Running, Waiting
+from scheduler.core.types import Placement, Plan, Policy, Running, Waiting
 
 
 @dataclass(frozen=True)
@@ -26,17 +27,6 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Window:
-    """For a while these cards belong to another pool, and what starts on them then has to end by `end_by`."""
-
-    gpus: tuple[int, ...]
-    pool: int
-    begins_at: float
-    ends_at: float
-    end_by: float = inf
-
-
-@dataclass(frozen=True)
 class Rules:
     """How the world moves besides jobs that come, run and end.
 
@@ -47,7 +37,6 @@ class Rules:
     these start.
     """
 
-    windows: tuple[Window, ...] = ()
     over_at: Mapping[int, float] = field(default_factory=dict)
     resume_s: float | None = None
     pace: Callable[[Running, Snapshot], float] | None = None
@@ -88,8 +77,8 @@ class Play:
         self._arrivals = sorted(arrivals, key=_age, reverse=True)
         """The next one last."""
         self._leaves = sorted(((at, job) for job, at in self.rules.over_at.items()), reverse=True)
-        self._calendar = _Calendar(self.rules.windows, self.snapshot)
-        self._calendar.turn(self.snapshot, now)
+        self._changes = sorted((at for at in times_of_change(snapshot) if now < at < inf), reverse=True)
+        """The next one last."""
 
     def moments(self, until: float = inf) -> Iterator[Moment]:
         """Each time at which something happens, the present first, as long as something is to come before `until`."""
@@ -188,8 +177,8 @@ class Play:
         arrives = self._arrivals[-1].submitted_at if self._arrivals else inf
         leaves = self._leaves[-1][0] if self._leaves else inf
         at = min(self._clockwork.next(), arrives, leaves, *pauses, inf)
-        if at < inf or self.waiting:  # windows alone are nothing to wait for
-            at = min(at, self._calendar.next())
+        if self._changes and (at < inf or self.waiting):  # windows alone are nothing to wait for
+            at = min(at, self._changes[-1])
         return max(at, self.now)
 
     def _pass(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -206,45 +195,13 @@ class Play:
             _, job = self._leaves.pop()
             if self.waiting.pop(job, None):
                 gone.append(job)
-        self._calendar.turn(self.snapshot, self.now)
+        while self._changes and self._changes[-1] <= self.now:
+            self._changes.pop()
         for number, job_that_runs in self.running.items():
             if job_that_runs.ends_at <= self.now:
                 late = expected_end(job_that_runs.started_at, job_that_runs.time_s, self.now)
                 self.running[number] = replace(job_that_runs, ends_at=late)
         return tuple(ended), tuple(gone)
-
-
-class _Calendar:
-    """Which windows are open, and when that changes next."""
-
-    def __init__(self, windows: Iterable[Window], snapshot: Snapshot):
-        self._windows = sorted(windows, key=lambda window: window.begins_at)
-        self._home, self._closings = snapshot.gpu_pool, snapshot.closings
-        times = {at for window in self._windows for at in (window.begins_at, window.ends_at)}
-        times |= {at for closing in self._closings for at in (closing.at, closing.ends_at) if isfinite(at)}
-        self._times = sorted(times, reverse=True)
-        """The next one last."""
-
-    def next(self) -> float:
-        return self._times[-1] if self._times else inf
-
-    def turn(self, snapshot: Snapshot, now: float) -> None:
-        """Let each card belong to the pool that has it now."""
-        if self.next() > now:
-            return
-        while self.next() <= now:
-            self._times.pop()
-        pools = self._home.copy()
-        closings = []
-        for place, window in enumerate(self._windows):
-            if window.begins_at <= now < window.ends_at:
-                pools[list(window.gpus)] = window.pool
-                again = (other.begins_at for other in self._windows[place + 1 :] if other.gpus == window.gpus)
-                closings.append(Closing(window.gpus, window.end_by, max(next(again, inf), window.end_by)))
-        for pool in set(pools[pools != snapshot.gpu_pool].tolist()):
-            moved = (pools == pool) & (snapshot.gpu_pool != pool)
-            snapshot.move_cards(tuple(moved.nonzero()[0].tolist()), pool)
-        snapshot.closings = (*self._closings, *(closing for closing in closings if isfinite(closing.at)))
 
 
 def _age(job: Waiting) -> tuple[float, int]:

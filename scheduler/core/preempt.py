@@ -137,7 +137,7 @@ def _on_one_node(
     world: Snapshot, cycle: Cycle, job: Waiting, demand: Demand, gone: list[Running], may_stop: MayStop
 ) -> Sequence[Running]:
     """The cheapest set on any one node. `gone` have left the world."""
-    request = Request(job.gang[0].ask, job.pool, demand.kinds[0])
+    request = Request(job.gang[0].ask, job.pool, demand.kinds[0], demand.reach)
     fitting = world.nodes[judge(world, request, world.nodes) > -np.inf]
     for victim in gone:
         world.come_back(victim)

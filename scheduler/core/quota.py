@@ -65,7 +65,7 @@ def borrow_refusals(snapshot: Snapshot, job: Waiting, demand: Demand) -> list[Re
 
     A job that cannot be stopped for the owners starts only where all that is held by jobs like it and all that is
     guaranteed and not held so still fit into the pool together: then whoever comes back to a guarantee finds it free or
-    held by jobs that can be stopped.
+    held by jobs that can be stopped. On what the pool lends or is lent nobody counts.
     """
     if job.preemptible or not snapshot.guarantee.any():
         return []
@@ -88,7 +88,7 @@ def borrow_refusals(snapshot: Snapshot, job: Waiting, demand: Demand) -> list[Re
 
 def _capacity(snapshot: Snapshot, pool: int, about: int) -> int:
     if about == GPU_MILLI:
-        return 1000 * int((snapshot.gpu_pool == pool).sum())
+        return 1000 * int((snapshot.gpu_pool == pool).sum()) - int(snapshot.guests[pool])
     return int(snapshot.node_cpu_total[snapshot.node_pool == pool].sum())
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from scheduler.core.cards import choose_cards, left_on, link_score
-from scheduler.core.filters import count_fitting, fitting_cards
+from scheduler.core.filters import count_fitting, fitting_cards, in_reach
 from scheduler.core.fragmentation import keep_useful
 from scheduler.core.request import Request
 from scheduler.core.snapshot import Snapshot
@@ -49,11 +49,11 @@ def fill_cards(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.nd
 
 
 def pack_nodes(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
-    """How full the node is: its cards of this pool by memory, or its CPU for CPU-only work."""
+    """How full the node is: the cards in reach by memory, or its CPU for CPU-only work."""
     if not request.ask.gpus:
         return 1.0 - snapshot.node_cpu_free[nodes] / np.maximum(snapshot.node_cpu_total[nodes], 1)
     gpus, owner = snapshot.cards_of(nodes)
-    ours = snapshot.gpu_pool[gpus] == request.pool
+    ours = in_reach(snapshot, request, gpus)
     gpus, owner = gpus[ours], owner[ours]
     free = np.bincount(owner, snapshot.gpu_free_mib[gpus], minlength=len(nodes))
     total = np.bincount(owner, snapshot.gpu_total_mib[gpus], minlength=len(nodes))

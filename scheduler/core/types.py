@@ -54,7 +54,7 @@ class Waiting:
     """A job that waits. All tasks of its gang start together or not at all.
 
     time_s: how long it says that it will run; without a word it may run for ever. preemptible: it may be stopped for
-    others, and is queued again. lent: it may use cards that another pool lends to its own, now.
+    others, and is queued again.
     """
 
     job: int
@@ -68,7 +68,6 @@ class Waiting:
     not_before: float = 0.0
     time_s: float = inf
     preemptible: bool = False
-    lent: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +150,19 @@ class Closing:
     ends_at: float
     nodes: tuple[int, ...] = ()
     stops: bool = False
+
+
+@dataclass(frozen=True)
+class Window:
+    """For a while another pool, `to`, may use these cards, too: jobs of it that end before the window does, or that may
+    be stopped then. Nobody of it starts on them after `last_start`.
+    """
+
+    gpus: tuple[int, ...]
+    to: int
+    begins_at: float
+    ends_at: float
+    last_start: float = inf
 
 
 @dataclass(frozen=True)

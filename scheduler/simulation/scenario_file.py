@@ -88,10 +88,10 @@ def build_scenario(top: "_Keys", stem: str, wishes: list[Wish], seed: int, depth
     until = top.number("until_h", inf) * HOUR
     cost = top.get("checkpoint_cost_s")
     windows = _windows(cluster, listed, day, min(until, _horizon(cluster, wishes)))
-    rules = Rules(windows=windows, resume_s=None if cost is None else float(cost), depth=depth)
+    rules = Rules(resume_s=None if cost is None else float(cost), depth=depth)
     durations = {number: wish.duration_s for number, wish in enumerate(wishes, start=1)}
     name = str(top.get("name") or stem)
-    return Scenario(name, seed, cluster, _policy(top), rules, jobs, durations, until, day)
+    return Scenario(name, seed, cluster, _policy(top), rules, jobs, durations, until, day, windows)
 
 
 class _Keys:
