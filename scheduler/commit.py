@@ -7,7 +7,7 @@ or insert holdings and advance the tasks. In one statement with the locks the su
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from django.db import connection, transaction
@@ -16,11 +16,12 @@ from cluster.models import Gpu, Node, NodeState
 from common.errors import StaleState
 from common.locks import database_now
 from events.bus import SCHEDULER, hint, ring
+from events.transitions import Move
 from jobs.jobfile.spec import declared_ports, from_json
-from jobs.lifecycle import load_attempt, lock_job, move_task
+from jobs.lifecycle import load_attempt, lock_job, move_gang
 from jobs.models import Job, JobKind, Task
 from jobs.states import JobState, TaskState
-from quotas.models import RESOURCES, Amounts, Holding, Quota, load_parents, subtree, team_chain
+from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, load_parents, subtree, team_chain
 from quotas.services import ensure_user_limit
 from scheduler.core.types import Plan, TaskPlace
 from scheduler.holders import time_of
@@ -32,15 +33,15 @@ from scheduler.truth import (
     clear_wait,
     count_active,
     find_maintenance,
+    load_everyone,
     load_job,
     load_ports,
-    load_user_limit,
     lock_cards,
     lock_nodes,
     lock_quota,
     lock_user_limit,
-    sum_card,
-    sum_node,
+    sum_cards,
+    sum_nodes,
     sum_teams,
     sum_user,
     write_holdings,
@@ -52,6 +53,8 @@ PORTS = range(23_000, 32_000)
 """Where masters listen, and tasks that did not get the port they declared: above what services use, below what the
 kernel gives away by itself."""
 
+
+NOTHING: Amounts = (0, 0, 0)
 
 STOPPABLE = frozenset({TaskState.STARTING, TaskState.RUNNING})
 """A task that has no container yet is not asked to end: it would be lost, not stopped."""
@@ -161,38 +164,41 @@ def start_job(step: StartJob, epoch: int) -> None:
     """The allocating transaction. Raises StaleState (DoesNotFit) and changes nothing where the truth has moved on."""
     check_epoch("cycle", epoch)
     job = load_job(step.job_id)
-    quotas = lock_limits(job)
+    parents = load_parents()
+    quotas, own = lock_limits(job, parents)
     nodes = lock_nodes(task.node_id for task in step.tasks)
     gpus = lock_cards(card.gpu_id for task in step.tasks for card in task.cards)
     ask = _totals(step.tasks)
-    check_teams(job, quotas, ask)
-    check_user(job, ask)
+    check_teams(job, quotas, ask, parents)
+    check_user(job, own, ask)
     check_nodes(step.tasks, nodes)
     check_maintenance(job, nodes)
     check_gpus(step.tasks, gpus, job)
     assign(step, job, nodes, gpus, epoch)
 
 
-def lock_limits(job: Job) -> list[Quota]:
+def lock_limits(job: Job, parents: Mapping[int, int | None]) -> tuple[list[Quota], UserLimit]:
     """Lock the quota rows of the job's pool from the root team to its own, then the user's limit. Root first."""
-    chain = team_chain(job.team_id, load_parents())
+    chain = team_chain(job.team_id, parents)
     quotas = [row for team in reversed(chain) for row in lock_quota(team, job.pool_id)]
     if not quotas or quotas[-1].team_id != job.team_id:
         raise DoesNotFit(kind="quota", was="deleted")
-    ensure_user_limit(job.user)
-    lock_user_limit(job.user_id)
-    return quotas
+    own = lock_user_limit(job.user_id)
+    if not own:
+        ensure_user_limit(job.user)
+        own = lock_user_limit(job.user_id)
+    return quotas, own[0]
 
 
-def check_teams(job: Job, quotas: list[Quota], ask: Amounts) -> None:
-    parents = load_parents()
+def check_teams(job: Job, quotas: list[Quota], ask: Amounts, parents: Mapping[int, int | None]) -> None:
     for quota in quotas:
         held = sum_teams(subtree(quota.team_id, parents), job.pool_id)
         _check("team_limit", held, ask, quota.limits())
 
 
-def check_user(job: Job, ask: Amounts) -> None:
-    limit = load_user_limit(job.user_id)
+def check_user(job: Job, own: UserLimit, ask: Amounts) -> None:
+    """own: the person's row, locked."""
+    limit = own.effective(load_everyone())
     limits = (limit["gpu_milli"], limit["cpu_milli"], limit["memory_mib"])
     _check("user_limit", sum_user(job.user_id), ask, limits)
     running = count_active(job.user_id)
@@ -201,13 +207,16 @@ def check_user(job: Job, ask: Amounts) -> None:
 
 
 def check_nodes(tasks: Iterable[TaskStart], nodes: dict[int, Node]) -> None:
+    asks = {pk: [0, 0, 0] for pk in nodes}
+    for task in tasks:
+        asks[task.node_id][1] += task.cpu_milli
+        asks[task.node_id][2] += task.memory_mib
+    taken = sum_nodes(nodes)
     for pk, node in nodes.items():
         if node.state != NodeState.READY or node.removed_at is not None:
             raise DoesNotFit(kind="node", was=node.state)
-        here = [task for task in tasks if task.node_id == pk]
-        _, cpu, memory = sum_node(pk)
-        ask = (0, sum(task.cpu_milli for task in here), sum(task.memory_mib for task in here))
-        _check("node", (0, cpu, memory), ask, (None, node.cpu_sellable_milli, node.memory_mib))
+        _, cpu, memory = taken.get(pk, NOTHING)
+        _check("node", (0, cpu, memory), tuple(asks[pk]), (None, node.cpu_sellable_milli, node.memory_mib))
 
 
 def check_maintenance(job: Job, nodes: Iterable[int]) -> None:
@@ -217,15 +226,19 @@ def check_maintenance(job: Job, nodes: Iterable[int]) -> None:
 
 
 def check_gpus(tasks: Iterable[TaskStart], gpus: dict[int, Gpu], job: Job) -> None:
-    cards = [card for task in tasks for card in task.cards]
+    asks = {pk: [0, 0, 0] for pk in gpus}
+    for card in (card for task in tasks for card in task.cards):
+        for column, more in enumerate((card.memory_mib, card.compute_percent, 1)):
+            asks[card.gpu_id][column] += more
+    lenders = {gpu.pool_id for gpu in gpus.values()} - {job.pool_id}
+    now = database_now() if lenders else None
+    lent = {pool for pool in lenders if now and is_lent(pool, job.pool_id, now)}
+    taken = sum_cards(gpus)
     for pk, gpu in gpus.items():
-        ours = gpu.pool_id == job.pool_id or is_lent(gpu.pool_id, job.pool_id, database_now())
-        if not gpu.healthy or gpu.removed_at is not None or not ours:
+        if not gpu.healthy or gpu.removed_at is not None or gpu.pool_id not in {job.pool_id, *lent}:
             raise DoesNotFit(kind="gpu", was=str(gpu))
-        mine = [card for card in cards if card.gpu_id == pk]
         room = (gpu.sellable_mib, 100, gpu.pool.slices_per_gpu)
-        ask = (sum(c.memory_mib for c in mine), sum(c.compute_percent for c in mine), len(mine))
-        _check("gpu", sum_card(pk), ask, room)
+        _check("gpu", taken.get(pk, NOTHING), tuple(asks[pk]), room)
 
 
 def assign(step: StartJob, job: Job, nodes: dict[int, Node], gpus: dict[int, Gpu], epoch: int) -> None:
@@ -238,22 +251,22 @@ def assign(step: StartJob, job: Job, nodes: dict[int, Node], gpus: dict[int, Gpu
         raise StaleState(kind="task", was="other ranks")
     taken = _taken_ports(nodes)
     master = _free_port(taken[next(place.node_id for place in step.tasks if place.rank == 0)])
+    write_holdings(row for place in step.tasks for row in _holdings(tasks[place.rank], place, locked, gpus))
+    moves = []
     for place in step.tasks:
         task, node = tasks[place.rank], nodes[place.node_id]
-        write_holdings(_holdings(task, place, locked, gpus))
-        move_task(
-            task,
-            TaskState.ASSIGNED,
-            actor=SCHEDULER,
-            params={"node": node.name, "gpus": [str(gpus[c.gpu_id]) for c in place.cards], **_spread(place, gpus)},
-            node=node,
-            epoch=epoch,
-            address=node.address,
-            cpu_milli=place.cpu_milli,
-            memory_mib=place.memory_mib,
-            cards=[_card_view(card, gpus[card.gpu_id]) for card in place.cards],
-            ports={"master": master, **_map_ports(locked, task, taken[node.pk])},
-        )
+        columns = {
+            "node": node,
+            "epoch": epoch,
+            "address": node.address,
+            "cpu_milli": place.cpu_milli,
+            "memory_mib": place.memory_mib,
+            "cards": [_card_view(card, gpus[card.gpu_id]) for card in place.cards],
+            "ports": {"master": master, **_map_ports(locked, task, taken[node.pk])},
+        }
+        told = {"node": node.name, "gpus": [str(gpus[c.gpu_id]) for c in place.cards], **_spread(place, gpus)}
+        moves.append(Move(task, told, columns))
+    move_gang(moves, TaskState.ASSIGNED, actor=SCHEDULER)
     clear_wait(locked.pk)
     hint("reconcile")
 
@@ -267,8 +280,8 @@ def stop_job(step: StopJob, epoch: int) -> None:
     if job.stop_requested_at is not None or any(task.state not in STOPPABLE for task in tasks):
         raise StaleState(kind="job", was=job.state)
     params = {"team": load_job(step.to).team.name} if step.to is not None else {}
-    for task in tasks:
-        move_task(task, TaskState.STOPPING, reason=step.reason, actor=SCHEDULER, params=params)
+    moves = [Move(task, params) for task in tasks]
+    move_gang(moves, TaskState.STOPPING, reason=step.reason, actor=SCHEDULER)
     hint("reconcile")
 
 

@@ -28,16 +28,20 @@ def lock_quota(team_id: int, pool_id: int) -> list[Quota]:
     return lock_rows(Quota.objects.filter(team=team_id, pool=pool_id))
 
 
-def lock_user_limit(user_id: int) -> None:
-    lock_rows(UserLimit.objects.filter(user=user_id))
+def lock_user_limit(user_id: int) -> list[UserLimit]:
+    """The person's own row, or none."""
+    return lock_rows(UserLimit.objects.filter(user=user_id))
 
 
 def lock_nodes(pks: Iterable[int]) -> dict[int, Node]:
-    return {node.pk: node for node in lock_rows(Node.objects.filter(pk__in=set(pks)))}
+    """Their pools are read after the locks, in a statement of its own."""
+    return {node.pk: node for node in lock_rows(Node.objects.filter(pk__in=set(pks)).prefetch_related("pool"))}
 
 
 def lock_cards(pks: Iterable[int]) -> dict[int, Gpu]:
-    return {gpu.pk: gpu for gpu in lock_rows(Gpu.objects.filter(pk__in=set(pks)))}
+    """As `lock_nodes`."""
+    cards = Gpu.objects.filter(pk__in=set(pks)).select_related("node").prefetch_related("pool")
+    return {gpu.pk: gpu for gpu in lock_rows(cards)}
 
 
 def sum_teams(team_ids: Iterable[int], pool_id: int) -> Amounts:
@@ -48,24 +52,22 @@ def sum_user(user_id: int) -> Amounts:
     return Holding.objects.live().filter(user=user_id).totals()
 
 
-def sum_node(node_id: int) -> Amounts:
-    return Holding.objects.live().filter(node=node_id).totals()
+def sum_nodes(node_ids: Iterable[int]) -> dict[int, Amounts]:
+    """{node: what is taken of it}, where anything is."""
+    taken = Holding.objects.live().filter(node__in=list(node_ids)).totals_by("node")
+    return {node: amounts for (node,), amounts in taken.items()}
 
 
-def sum_card(gpu_id: int) -> tuple[int, int, int]:
-    """(MiB, percent, tasks) that are taken of a card."""
-    used = (
-        Holding.objects.live()
-        .filter(gpu=gpu_id)
-        .aggregate(
-            mib=Sum("gpu_memory_mib", default=0), percent=Sum("gpu_compute_percent", default=0), count=Count("pk")
-        )
-    )
-    return used["mib"], used["percent"], used["count"]
+def sum_cards(gpu_ids: Iterable[int]) -> dict[int, tuple[int, int, int]]:
+    """{card: (MiB, percent, tasks) that are taken of it}, where anything is."""
+    taken = Holding.objects.live().filter(gpu__in=list(gpu_ids)).order_by().values_list("gpu")
+    columns = {"mib": Sum("gpu_memory_mib"), "percent": Sum("gpu_compute_percent"), "count": Count("pk")}
+    return {gpu: (mib, percent, count) for gpu, mib, percent, count in taken.annotate(**columns)}
 
 
-def load_user_limit(user_id: int) -> dict[str, int | None]:
-    return UserLimit.objects.get(user=user_id).effective(limit_of_everyone())
+def load_everyone() -> UserLimit:
+    """What a person's own row leaves open."""
+    return limit_of_everyone()
 
 
 def count_active(user_id: int) -> int:

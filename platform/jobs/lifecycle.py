@@ -3,7 +3,7 @@
 The lock order below a job: job, then its tasks. A task leaves HOLDING and its holdings end in the same transaction.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +15,7 @@ from common.errors import StaleState
 from common.locks import lock_rows
 from events.bus import SYSTEM, Actor, hint, ring_pool
 from events.notices import notify
-from events.transitions import advance
+from events.transitions import Move, advance, advance_all
 from jobs.models import Job, JobKind, Task
 from jobs.states import HOLDING, JOB_FINAL, REASONS, TASK_FINAL, TASK_MOVES, JobState, TaskState, derive_job_state
 from quotas.models import Holding
@@ -72,6 +72,26 @@ def move_task(task: Task, to: str, *, reason: str = "", actor: Actor, params: di
                 ring_pool(task.pool_id)
                 hint("cycle")
         settle_job(task.job, actor=actor)
+
+
+def move_gang(moves: Sequence[Move], to: str, *, reason: str = "", actor: Actor) -> None:
+    """As `move_task` for the tasks of one job, in as many statements for a hundred as for two. The job is locked.
+
+    to: one step away for all, and a state in which a task holds something. Each move with its own params and columns.
+    """
+    assert to in HOLDING, "the end of a task goes through move_task, which ends its holdings"
+    tasks: list[Task] = [move.row for move in moves]  # type: ignore[misc]
+    told = [
+        Move(
+            task,
+            {"role": task.role, "rank": task.rank, "attempt": task.attempt, **move.params},
+            {**_times(to), **move.also},
+        )
+        for task, move in zip(tasks, moves, strict=True)
+    ]
+    with transaction.atomic():
+        advance_all(told, to, reason=reason, actor=actor)
+        settle_job(tasks[0].job, actor=actor)
 
 
 def release_holdings(task: Task) -> None:
