@@ -178,11 +178,11 @@ def _once_on_commit(key: tuple, act: Any) -> None:
 
 def _rung() -> set[tuple]:
     """The bells of this transaction. Django begins another list when a savepoint is rolled back, with what is left."""
-    pending = connection.run_on_commit
-    if getattr(connection, "bells_of", None) is not pending:
-        connection.bells_of = pending
-        connection.bells = {getattr(item[1], "key", None) for item in pending}
-    return connection.bells
+    here: Any = connection
+    if getattr(here, "bells_of", None) is not here.run_on_commit:
+        here.bells_of = here.run_on_commit
+        here.bells = {getattr(item[1], "key", None) for item in here.run_on_commit}
+    return here.bells
 
 
 def _send(group: str, message: dict) -> None:
