@@ -18,6 +18,7 @@ from quotas.models import Quota
 from scheduler.changes import Change, families_of, time_change
 from scheduler.core.cycle import run_cycle
 from scheduler.core.levers import find_levers, first_in_line, replace_waiting, times_before
+from scheduler.core.maintenance import closed_machines
 from scheduler.core.types import Plan, Waiting
 from scheduler.drafts import check_draft, waiting_of
 from scheduler.forecast import FIRST, Told, load_run_times, tell
@@ -258,7 +259,7 @@ def _look(job: Waiting, plan: Plan, world: World, now: float, families: Families
 def _families(draft: Draft, job: Waiting, plan: Plan, world: World, now: float) -> Families:
     """What the scheduler plays, made when its turn comes."""
     spec, codes = draft.spec, {refusal.reason for refusal in plan.refusals[job.job]}
-    times = times_before(plan, job, now) if "reserved_for_larger" in codes else []
+    times = times_before(plan, job, now) if codes & {"reserved_for_larger", "maintenance"} else []
     quotas = Quota.objects.filter(team=draft.team).select_related("pool").order_by("pool__name")
     families = families_of(
         spec,
@@ -297,7 +298,8 @@ def _redraft(draft: Draft, change: Change, world: World) -> Draft:
 
 def _room(world: World, place: int, team_ids: list[int], waiting: int) -> PoolRoom:
     snapshot, pool = world.snapshot, world.pools[place]
-    cards = np.flatnonzero((snapshot.gpu_pool == place) & snapshot.gpu_open & snapshot.node_open[snapshot.gpu_node])
+    closed = ~snapshot.node_open | closed_machines(snapshot, time.time())
+    cards = np.flatnonzero((snapshot.gpu_pool == place) & snapshot.gpu_open & ~closed[snapshot.gpu_node])
     whole = cards[snapshot.gpu_slices[cards] == 0]
     sliced = cards[snapshot.gpu_slices[cards] < snapshot.gpu_max_slices[cards]] if pool.shared else whole
     free = 1000 * snapshot.gpu_free_mib[sliced] // np.maximum(snapshot.gpu_total_mib[sliced], 1)

@@ -314,7 +314,13 @@ class Maintenance(models.Model):
 
     class Meta:
         verbose_name, verbose_name_plural = _("maintenance"), _("maintenance")
-        constraints = [models.CheckConstraint(condition=Q(ends_at__gt=models.F("begins_at")), name="maintenance_ends")]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(ends_at__gt=models.F("begins_at")),
+                name="maintenance_ends",
+                violation_error_message=_("The maintenance ends at or before its beginning. Choose a later end."),
+            )
+        ]
         ordering = ["begins_at", "pk"]
 
     def __str__(self) -> str:

@@ -144,8 +144,21 @@ class NodeTaskShape(HoldingTaskShape):
     gpu = AmountField(show_gpu, source="gpu_milli")
 
 
+class PlannedShape(serializers.Serializer):
+    """stops: preemptible jobs are stopped and queued again when it begins."""
+
+    id = serializers.IntegerField(source="pk")
+    why = serializers.CharField(allow_blank=True)
+    begins_at = serializers.DateTimeField()
+    ends_at = serializers.DateTimeField()
+    stops = serializers.BooleanField()
+
+
 class NodeShape(serializers.Serializer):
-    """A machine. cpu: what it sells, overcommit included. numa, topology, facts: as its inventory found them."""
+    """A machine. cpu: what it sells, overcommit included. numa, topology, facts: as its inventory found them.
+
+    maintenance: that lasts or is to come; nothing starts here that would still run when it begins.
+    """
 
     name = serializers.CharField(source="node.name")
     pool = serializers.CharField(source="node.pool.name")
@@ -159,6 +172,7 @@ class NodeShape(serializers.Serializer):
     topology = serializers.JSONField(source="node.topology")
     facts = serializers.JSONField(source="node.facts")
     last_seen_at = serializers.DateTimeField(source="node.last_seen_at")
+    maintenance = PlannedShape(many=True)
     gpus = GpuShape(many=True, source="cards")
     tasks = NodeTaskShape(many=True)
 

@@ -10,6 +10,7 @@ from math import inf
 from typing import Generic, TypeVar
 
 from scheduler.core.forecast import Range, RunTimes, build_range, starts_in
+from scheduler.core.maintenance import is_maintenance_to_come
 from scheduler.core.play import Play
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import Plan, Policy, Waiting
@@ -163,8 +164,10 @@ def first_in_line(snapshot: Snapshot, plan: Plan, most: int) -> Snapshot:
 
 
 def times_before(plan: Plan, job: Waiting, now: float) -> list[float]:
-    """How long the job might say that it takes, in whole minutes, to end before what is reserved begins."""
-    gaps = {(at - now - LEAST_TIME_S) // 60 * 60 for number, at in plan.reserved_at.items() if number != job.job}
+    """How long the job might say that it takes, in whole minutes, to end before what is reserved or closed begins."""
+    begins = [at for number, at in plan.reserved_at.items() if number != job.job]
+    begins += [why.params["at"] for why in plan.refusals.get(job.job, []) if is_maintenance_to_come(why)]
+    gaps = {(at - now - LEAST_TIME_S) // 60 * 60 for at in begins}
     return sorted((gap for gap in gaps if LEAST_TIME_S <= gap < job.time_s), reverse=True)[:MOST_TIMES]
 
 

@@ -34,6 +34,11 @@ def closed_machines(snapshot: Snapshot, now: float) -> np.ndarray:
     return closed
 
 
+def is_maintenance_to_come(refusal: Refusal) -> bool:
+    """A job that ends by its `at` is not in its way."""
+    return refusal.reason == "maintenance" and "at" in refusal.params
+
+
 def maintenance_refusal(snapshot: Snapshot, closings: list[Reservation], now: float) -> Refusal:
     """Why a job does not start that would fit but for these: the first of them. at: only where it is to come."""
     first = closings[0]
