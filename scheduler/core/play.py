@@ -33,8 +33,8 @@ class Rules:
     over_at: {job: when it is over, whether it has started or not}, as the day of somebody at a desk is.
     resume_s: a job that was stopped goes on from there, for so much more work; None: from its beginning.
     pace: work done in a second by a running job in this cluster, 1 where nothing slows it. None: always 1.
-    depth: so many of each class of priority, the oldest, are looked at; None: all. More are looked at where all of
-    these start.
+    depth: so many of each team's jobs of each class of priority, the oldest, are looked at; None: all. More are looked
+    at where all of a team's start: what holds up one team hides nobody of another.
     """
 
     over_at: Mapping[int, float] = field(default_factory=dict)
@@ -93,37 +93,39 @@ class Play:
             ended, gone = self._pass()
 
     def _look(self) -> Plan:
-        """One cycle, and more where it stopped somebody, who is gone at once, or where all it looked at started."""
+        """One cycle, and more where it stopped somebody, who is gone at once, or left a team with none looked at."""
         plan, starts, evictions = Plan(), [], []
         while self.waiting:
-            plan, looked_at = self._cycle()
+            plan, used_up = self._cycle()
             starts += plan.starts
             evictions += plan.evictions
             for eviction in plan.evictions:
                 self._stop(eviction.job)
-            if not plan.evictions and len(plan.starts) < looked_at:
+            if not plan.evictions and not used_up:
                 break
         plan.starts, plan.evictions = starts, evictions
         self._set_paces()
         return plan
 
-    def _cycle(self) -> tuple[Plan, int]:
-        """The plan, and how many jobs were looked at."""
+    def _cycle(self) -> tuple[Plan, bool]:
+        """The plan, and whether somewhere all that were looked at started."""
         line = self._line()
         self.snapshot.waiting, self.snapshot.running = tuple(line), tuple(self.running.values())
         plan = run_cycle(self.snapshot, self.policy, self.now)
+        started = Counter(_owner(self.waiting[start.job]) for start in plan.starts)
         for start in plan.starts:
             self._start(start)
-        return plan, len(line)
+        return plan, self.rules.depth in started.values()
 
     def _line(self) -> list[Waiting]:
         if self.rules.depth is None:
             return list(self.waiting.values())
-        seen: Counter[int] = Counter()
+        seen: Counter[tuple[int, int]] = Counter()
         line = []
         for job in self.waiting.values():
-            if seen[job.priority] < self.rules.depth:
-                seen[job.priority] += 1
+            owner = _owner(job)
+            if seen[owner] < self.rules.depth:
+                seen[owner] += 1
                 line.append(job)
         return line
 
@@ -202,6 +204,10 @@ class Play:
                 late = expected_end(job_that_runs.started_at, job_that_runs.time_s, self.now)
                 self.running[number] = replace(job_that_runs, ends_at=late)
         return tuple(ended), tuple(gone)
+
+
+def _owner(job: Waiting) -> tuple[int, int]:
+    return job.team, job.priority
 
 
 def _age(job: Waiting) -> tuple[float, int]:

@@ -83,6 +83,13 @@ def test_a_short_look_at_the_queue_starts_as_much(depth):
     assert found == [(0, 1), (0, 2), (0, 3), (100, 4), (100, 5), (100, 6), (200, 7)]
 
 
+def test_a_short_look_hides_no_other_team():
+    wishes = [wants("ada", "1", time_s=100, at=0)] * 3 + [wants("bob", "1", time_s=100, at=1)] * 3
+    snapshot = world("n1: V100-32GBx4", *wishes, limit={("ada", "dev"): {"gpu_milli": 1000}})
+    found, _ = starts(snapshot, rules=Rules(depth=1))
+    assert found == [(0, 1), (0, 4), (0, 5), (0, 6), (100, 2), (200, 3)]
+
+
 def test_a_clock_forgets_what_was_stopped_and_keeps_what_was_done():
     clock = Clockwork({1: 100.0}, 0.0)
     clock.begin(2, 50, 0)
