@@ -2,9 +2,10 @@
 
 The nodes given all passed the filters. Scores lie in 0..1, but for the preference of kinds, whose steps of one outweigh
 all others together: first the kind of card that the user likes best; then what stays useful for what is usually asked;
-then cards that are already shared, then the fullest card, then for several cards how fast they are linked, then the
-fullest node. A pool may weigh them in its own way, or spread its work: then the emptiest node comes before all else but
-the kind of card, and the others decide between nodes that are alike.
+then how long the data that the node holds would take to fetch; then cards that are already shared, then the fullest
+card, then for several cards how fast they are linked, then the fullest node. A pool may weigh them in its own way, or
+spread its work: then the emptiest node comes before all else but the kind of card, and the others decide between nodes
+that are alike.
 """
 
 from collections.abc import Callable
@@ -75,6 +76,22 @@ def link_cards(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.nd
     return np.array([mean / (mean + 100.0) for mean in each])
 
 
+FETCH_BYTES_PER_S = 1e9
+"""What a node gets from where all data lies: a little less than 10 Gbit/s."""
+HALF_S = 60.0
+
+
+def hold_data(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
+    """s / (s + 60), s the seconds of fetching that the node saves, by the bytes that it holds: 0.5 for a minute."""
+    if not request.ask.fetch:
+        return np.zeros(len(nodes))
+    held = np.zeros(len(snapshot.nodes))
+    for content in (snapshot.contents[number] for number in request.ask.fetch):
+        held[content.nodes] += content.bytes
+    seconds = held[nodes] / FETCH_BYTES_PER_S
+    return seconds / (seconds + HALF_S)
+
+
 Scores = tuple[tuple[Callable[[Snapshot, Request, np.ndarray], np.ndarray], float], ...]
 
 KIND_WEIGHT, SPREAD_WEIGHT = 10_000.0, 5_000.0
@@ -83,12 +100,19 @@ MOST_WEIGHT = 1_000
 
 
 def weigh(
-    *, useful: float = 100, whole: float = 8, full_cards: float = 4, links: float = 2, full_nodes: float = 1
+    *,
+    useful: float = 100,
+    data: float = 20,
+    whole: float = 8,
+    full_cards: float = 4,
+    links: float = 2,
+    full_nodes: float = 1,
 ) -> Scores:
     """Score and weight. They are added; equal sums go to the node with the smaller index."""
     return (
         (prefer_kind, KIND_WEIGHT),
         (keep_useful, useful),
+        (hold_data, data),
         (keep_whole, whole),
         (fill_cards, full_cards),
         (link_cards, links),

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.core.topology import Layout
-from scheduler.core.types import GPU_MILLI, Closing, Placement, Running, TaskPlace, Typical, Waiting, Window
+from scheduler.core.types import GPU_MILLI, Closing, Content, Placement, Running, TaskPlace, Typical, Waiting, Window
 
 UNLIMITED = np.iinfo(np.int64).max
 """A limit that is none."""
 
 _FLAGS = ("gpu_open", "node_open")
-_AS_GIVEN = ("waiting", "running", "team_chain", "layouts", "typical", "closings", "windows")
+_AS_GIVEN = ("waiting", "running", "team_chain", "layouts", "typical", "closings", "windows", "contents")
 _LIVE = (
     "gpu_free_mib",
     "gpu_free_percent",
@@ -68,6 +68,7 @@ class Snapshot:
     layouts: tuple[Layout | None, ...] = ()  # [N] or empty: links of the node's cards in ascending order, None: unknown
     typical: Typical | None = None  # what is usually asked, None: unknown
     closings: tuple[Closing, ...] = ()  # times to come in which cards take nobody
+    contents: tuple[Content, ...] = ()  # what nodes hold of what is wanted
     windows: tuple[Window, ...] = ()  # times in which pools lend their cards, now and to come
 
     def __post_init__(self):

@@ -27,6 +27,7 @@ class Ask:
     whole: take cards that are entirely free and keep them alone; otherwise a slice of each card.
     need_mib, need_percent: per card. need_milli: what quota counts per card.
     preference: 0 is the best kind, larger is worse, -1 is not acceptable.
+    fetch: what it reads that some nodes hold already and others would fetch, as indices into `Snapshot.contents`.
     """
 
     gpus: int
@@ -37,6 +38,15 @@ class Ask:
     preference: tuple[int, ...]
     cpu_milli: int
     memory_mib: int
+    fetch: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Content:
+    """A dataset or image that nodes hold. nodes, bytes: [H], which, and how much of it."""
+
+    nodes: np.ndarray
+    bytes: np.ndarray
 
 
 @dataclass(frozen=True)
