@@ -6,9 +6,11 @@ down; then the people of a team by what they hold. Between jobs of one person th
 says so. Shares follow the snapshot: who gets a card moves back at once.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heapreplace
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
@@ -23,18 +25,22 @@ def in_order(snapshot: Snapshot, jobs: Iterable[Waiting], policy: Policy, now: f
     """
     shares = _Shares(snapshot)
     streams = [_Stream(list(alike), shares, policy, now) for _, alike in groupby(sorted(jobs, key=_owner), key=_owner)]
-    line = [(stream.key(), place, stream) for place, stream in enumerate(streams)]
-    heapify(line)
-    while line:
-        old, place, stream = line[0]
-        if (key := stream.key()) != old:
-            heapreplace(line, (key, place, stream))
+    trees: defaultdict[tuple[int, int], list[_Stream]] = defaultdict(list)
+    for stream in streams:
+        trees[stream.pool, snapshot.team_chain[stream.team][-1]].append(stream)
+    line = [_Tree(of_tree, shares, *tree) for tree, of_tree in trees.items()]
+    heap = [(tree.key(), place, tree) for place, tree in enumerate(line)]
+    heapify(heap)
+    while heap:
+        old, place, tree = heap[0]
+        if (key := tree.key()) != old:
+            heapreplace(heap, (key, place, tree))
             continue
-        yield stream.jobs.pop()
-        if stream.jobs:
-            heapreplace(line, (stream.key(), place, stream))
+        yield tree.pop()
+        if tree.is_empty():
+            heappop(heap)
         else:
-            heappop(line)
+            heapreplace(heap, (tree.key(), place, tree))
 
 
 def effective_priority(job: Waiting, policy: Policy, now: float) -> int:
@@ -55,6 +61,38 @@ def _owner(job: Waiting) -> tuple[int, int, int]:
     return job.pool, job.team, job.user
 
 
+class _Tree:
+    """The streams of one pool and one tree of teams. What the root holds moves them all, and is asked once for all."""
+
+    def __init__(self, streams: list["_Stream"], shares: "_Shares", pool: int, root: int):
+        self._heap = [(stream.key(), place, stream) for place, stream in enumerate(streams)]
+        self._shares = shares
+        self._root = pool, root
+        heapify(self._heap)
+
+    def key(self) -> tuple:
+        """That of the first stream, with the share of the root before the others."""
+        old, place, stream = self._heap[0]
+        while (key := stream.key()) != old:
+            heapreplace(self._heap, (key, place, stream))
+            old, place, stream = self._heap[0]
+        priority, not_overdue, *rest = key
+        return priority, not_overdue, self._shares.of_team(*self._root) if not_overdue else 0.0, *rest
+
+    def pop(self) -> Waiting:
+        """The job that `key` told of. Whoever takes something for it asks for the key again."""
+        _, place, stream = self._heap[0]
+        job = stream.jobs.pop()
+        if stream.jobs:
+            heapreplace(self._heap, (stream.key(), place, stream))
+        else:
+            heappop(self._heap)
+        return job
+
+    def is_empty(self) -> bool:
+        return not self._heap
+
+
 class _Stream:
     """The jobs of one person for one team in one pool. Their order among themselves does not depend on shares."""
 
@@ -64,11 +102,11 @@ class _Stream:
         """The next one last."""
         self._keys = keys
         self._shares = shares
-        self._owner = _owner(jobs[0])
+        self.pool, self.team, self.user = _owner(jobs[0])
 
     def key(self) -> tuple:
         priority, not_overdue, *rest = self._keys[self.jobs[-1].job]
-        shares = self._shares.of(*self._owner) if not_overdue else ()
+        shares = self._shares.below_root(self.pool, self.team, self.user) if not_overdue else ()
         return priority, not_overdue, shares, *rest
 
 
@@ -90,25 +128,31 @@ class _Shares:
         self._snapshot = snapshot
         self._everything = _capacity(np.ones_like(snapshot.gpu_open), np.ones_like(snapshot.node_open), snapshot)
         self._pools = [_pool_capacity(snapshot, pool) for pool in range(snapshot.held.shape[1])]
-        self._known: dict[tuple[int, int, int], tuple[tuple[float, ...], float]] = {}
+        self._known: dict[tuple, Any] = {}
         self._version = snapshot.version
 
-    def of(self, pool: int, team: int, user: int) -> tuple[tuple[float, ...], float]:
-        """(shares of the team's chain from the root down, share of the user)."""
+    def of_team(self, pool: int, team: int) -> float:
+        return self._once((pool, team), self._of_team)
+
+    def below_root(self, pool: int, team: int, user: int) -> tuple[tuple[float, ...], float]:
+        """(shares of the team's chain from below the root down, share of the user)."""
+        return self._once((pool, team, user), self._below_root)
+
+    def _once(self, key: tuple, find: Callable) -> Any:
         if self._version != self._snapshot.version:
             self._version, self._known = self._snapshot.version, {}
-        owner = pool, team, user
-        if owner not in self._known:
-            self._known[owner] = self._of(*owner)
-        return self._known[owner]
+        if key not in self._known:
+            self._known[key] = find(*key)
+        return self._known[key]
 
-    def _of(self, pool: int, team: int, user: int) -> tuple[tuple[float, ...], float]:
-        snapshot, capacity = self._snapshot, self._pools[pool]
-        chain = tuple(
-            _dominant(snapshot.held[above, pool].tolist(), capacity) / max(int(snapshot.weight[above, pool]), 1)
-            for above in reversed(snapshot.team_chain[team])
-        )
-        return chain, _dominant(snapshot.user_held[user].tolist(), self._everything)
+    def _of_team(self, pool: int, team: int) -> float:
+        held, weight = self._snapshot.held[team, pool].tolist(), int(self._snapshot.weight[team, pool])
+        return _dominant(held, self._pools[pool]) / max(weight, 1)
+
+    def _below_root(self, pool: int, team: int, user: int) -> tuple[tuple[float, ...], float]:
+        chain = reversed(self._snapshot.team_chain[team][:-1])
+        of_user = _dominant(self._snapshot.user_held[user].tolist(), self._everything)
+        return tuple(self._of_team(pool, above) for above in chain), of_user
 
 
 def _dominant(held: list[int], capacity: tuple[int, ...]) -> float:
