@@ -56,6 +56,7 @@ HOW_ITS_JOBS_WAIT = ("ageing_s", "reservations", "preempt", "max_grace_s")
 HOW_IT_PLACES = (
     "arrangement",
     "weight_useful",
+    "weight_data",
     "weight_whole",
     "weight_full_cards",
     "weight_links",

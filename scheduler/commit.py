@@ -23,6 +23,7 @@ from jobs.models import Job, JobKind, Task
 from jobs.states import JobState, TaskState
 from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, load_parents, subtree, team_chain
 from quotas.services import ensure_user_limit
+from scheduler.caches import held_bytes
 from scheduler.core.types import Plan, TaskPlace
 from scheduler.holders import time_of
 from scheduler.lease import check_epoch
@@ -86,13 +87,14 @@ class Card:
 
 @dataclass(frozen=True)
 class TaskStart:
-    """Where one task goes, in rows instead of indices."""
+    """Where one task goes, in rows instead of indices. held_bytes: of what it reads, there already."""
 
     rank: int
     node_id: int
     cards: tuple[Card, ...]
     cpu_milli: int
     memory_mib: int
+    held_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -131,8 +133,10 @@ class DoesNotFit(StaleState):
 
 def build_steps(plan: Plan, world: World) -> list[Step]:
     """Starts in the plan's order, then who is stopped, then one step that explains whoever waits."""
+    held = held_bytes(world.snapshot)
     steps: list[Step] = [
-        StartJob(start.job, tuple(_task_start(task, world) for task in start.tasks)) for start in plan.starts
+        StartJob(start.job, tuple(_task_start(task, world, held(start.job, task)) for task in start.tasks))
+        for start in plan.starts
     ]
     steps += [StopJob(eviction.job, eviction.reason, eviction.to) for eviction in plan.evictions]
     reasons = {
@@ -265,6 +269,7 @@ def assign(step: StartJob, job: Job, nodes: dict[int, Node], gpus: dict[int, Gpu
             "ports": {"master": master, **_map_ports(locked, task, taken[node.pk])},
         }
         told = {"node": node.name, "gpus": [str(gpus[c.gpu_id]) for c in place.cards], **_spread(place, gpus)}
+        told |= {"kind": "near_data", "held_bytes": place.held_bytes} if place.held_bytes else {}
         moves.append(Move(task, told, columns))
     move_gang(moves, TaskState.ASSIGNED, actor=SCHEDULER)
     clear_wait(locked.pk)
@@ -328,9 +333,9 @@ def _with_names(reason: dict, held_by: str) -> dict:
     return {"code": "held", "params": {"who": held_by}} if reason["code"] == "held" else reason
 
 
-def _task_start(place: TaskPlace, world: World) -> TaskStart:
+def _task_start(place: TaskPlace, world: World, held: int) -> TaskStart:
     cards = tuple(Card(world.gpus[c.gpu].pk, c.memory_mib, c.compute_percent, c.milli) for c in place.cards)
-    return TaskStart(place.rank, world.nodes[place.node].pk, cards, place.cpu_milli, place.memory_mib)
+    return TaskStart(place.rank, world.nodes[place.node].pk, cards, place.cpu_milli, place.memory_mib, held)
 
 
 def _totals(tasks: Iterable[TaskStart]) -> Amounts:

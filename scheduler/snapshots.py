@@ -17,6 +17,7 @@ from jobs.models import Job
 from jobs.states import JOB_ACTIVE
 from quotas.models import RESOURCES, Amounts, Quota, UserLimit, team_chain
 from quotas.services import limit_of_everyone
+from scheduler.caches import Fetches, load_fetches
 from scheduler.closings import load_closings
 from scheduler.core.fragmentation import build_typical
 from scheduler.core.scores import spread, weigh
@@ -109,7 +110,8 @@ def load_world(*, queue: bool = True, user_id: int | None = None) -> World:
         **_user_arrays(user_ids, holdings, places),
     }
     gangs = {text: build_gang(json.loads(text), kinds) for text in {job.gang for job in jobs}}
-    waiting = tuple(_waiting(job, gangs[job.gang], places) for job in jobs)
+    fetches = load_fetches(places.node) if jobs else Fetches()
+    waiting = tuple(_waiting(job, fetches.told(job.pk, gangs[job.gang]), places) for job in jobs)
     typical = build_typical(load_history(kinds), tuple(kind.sellable_mib for kind in kinds))
     now = time.time()
     running = tuple(load_running(holdings, places, now))
@@ -119,6 +121,7 @@ def load_world(*, queue: bool = True, user_id: int | None = None) -> World:
         "running": running,
         "windows": load_windows(pools, [gpu.pool_id for gpu in gpus], now),
         "closings": load_closings(places.node, now),
+        "contents": fetches.contents,
     }
     snapshot = Snapshot(**arrays, **jobs_and_times, kind_names=names, typical=typical)
     return World(snapshot, build_policy(pools), nodes, gpus, pools, teams, user_ids, kinds)
@@ -226,6 +229,7 @@ def _waiting(job: QueuedRow, gang: tuple[Role, ...], places: Places) -> Waiting:
 def _policy_of(pool: Pool) -> Policy:
     scores = weigh(
         useful=pool.weight_useful,
+        data=pool.weight_data,
         whole=pool.weight_whole,
         full_cards=pool.weight_full_cards,
         links=pool.weight_links,

@@ -9,6 +9,7 @@ from datetime import timedelta
 from math import isfinite
 
 from django.db.models import Count, Sum
+from django.db.models.functions import Now
 
 from cluster.maintenance import maintenance_before
 from cluster.models import Gpu, Maintenance, Node
@@ -77,6 +78,8 @@ def count_active(user_id: int) -> int:
 
 def find_maintenance(node_ids: Iterable[int], time_s: float) -> Maintenance | None:
     """The first that begins on one of these machines within `time_s` (inf: ever), or lasts now."""
+    if not Maintenance.objects.filter(ends_at__gt=Now()).exists():
+        return None
     now = database_now()
     return maintenance_before(node_ids, now + timedelta(seconds=time_s) if isfinite(time_s) else None, now)
 

@@ -80,6 +80,12 @@ class Pool(models.Model):
         validators=WEIGHT,
         help_text=_("Prefer machines on which what remains still suits the usual jobs."),
     )
+    weight_data = models.PositiveSmallIntegerField(
+        _("weight: data"),
+        default=20,
+        validators=WEIGHT,
+        help_text=_("Prefer machines that hold what the job reads, by the time that fetching it would take."),
+    )
     weight_whole = models.PositiveSmallIntegerField(
         _("weight: whole cards"),
         default=8,

@@ -64,6 +64,19 @@ class GpuView:
     evidence: str
 
 
+DATA = "data"
+"""The kind of what a job finds under `data`."""
+
+
+@dataclass(frozen=True)
+class HeldView:
+    """Something that the node need not fetch any more. key: of data by `places.data_key`."""
+
+    kind: str
+    key: str
+    bytes: int
+
+
 @dataclass(frozen=True)
 class NodeView:
     """A machine as the runtime sees it now.
@@ -71,6 +84,7 @@ class NodeView:
     links: square matrix over `gpus`, words of `nvidia-smi topo -m`: X, NV12, PIX, PXB, PHB, NODE, SYS.
     pcie: the same matrix with the PCIe path of each pair, which `links` hides where there is NVLink; () when unknown.
     facts: short words for the node page: memory_limit, process_limit, isolation, cpu_pinning, kernel, driver, python.
+    held: what it holds of what others would fetch; None where this runtime cannot tell.
     """
 
     name: str
@@ -84,6 +98,7 @@ class NodeView:
     ready: bool = True
     facts: dict[str, str] = field(default_factory=dict)
     pcie: tuple[tuple[str, ...], ...] = ()
+    held: tuple[HeldView, ...] | None = None
 
 
 @dataclass(frozen=True)

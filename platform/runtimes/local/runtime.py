@@ -32,6 +32,7 @@ from runtimes.base import (
     Unavailable,
 )
 from runtimes.local import inventory, leftovers, limits, processes
+from runtimes.local.held import HeldData
 from runtimes.local.plan import LOG_CAPS, Surroundings, build_plan
 from runtimes.local.probe import Isolation, MemoryControl, probe_isolation, probe_memory, run_python
 from runtimes.local.profiles import simulate
@@ -79,6 +80,7 @@ class LocalRuntime:
         self.hide = tuple(
             str(Path(path).resolve()) for path in (self.data_dir, self.run_dir, self.logs.root, self.files_dir, *hide)
         )
+        self.held = HeldData(self.data_dir / "held", self.files_dir)
         self.libvgpu = libvgpu
         self.simulated = simulate(gpus_text, self.node)
         self.start_patience_s, self.log_caps, self.processes_most = start_patience_s, log_caps, processes_most
@@ -103,6 +105,7 @@ class LocalRuntime:
                 gpus=gpus,
                 links=links,
                 pcie=self._pcie(driver),
+                held=self.held.look(),
                 ready=True,
                 facts={
                     "memory_limit": self.memory.kind,
@@ -277,6 +280,7 @@ class LocalRuntime:
         files = str(self.files_dir) if self.files_reachable else None
         if files is not None:
             self._ensure_places(spec)
+            self.held.note(spec.mounts)
         around = Surroundings(
             isolation=self.isolation,
             memory=self.memory,
