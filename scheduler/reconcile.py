@@ -322,10 +322,10 @@ def build_task_spec(task: Task) -> TaskSpec:
     )
 
 
-def load_numa(task: Task) -> int | None:
-    """Where its cores should be."""
-    holdings = Holding.objects.live().filter(task=task.uuid)
-    return holdings.filter(gpu__isnull=True).values_list("numa", flat=True).first()
+def load_numa(task: Task) -> tuple[int, ...]:
+    """The NUMA node of each of its cards, near which its cores should be."""
+    cards = Holding.objects.live().filter(task=task.uuid, gpu__isnull=False, numa__isnull=False)
+    return tuple(cards.order_by("pk").values_list("numa", flat=True))
 
 
 def build_checkpoint(job: Job, spec: JobSpec) -> Checkpoint | None:

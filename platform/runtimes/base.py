@@ -147,7 +147,8 @@ class TaskSpec:
 
     label: for people ("job-412 main.0"). epoch: of the scheduler that placed it.
     run: shell text, given to bash (else sh) as `-c`. workdir: absolute, or relative to the unpacked code.
-    code_path: a .tar.gz on this machine, unpacked beside the task. numa: where its cores should be, None = anywhere.
+    code_path: a .tar.gz on this machine, unpacked beside the task. numa: of each of its cards the NUMA node, near which
+    its cores should be; () is anywhere.
     env: the user's own; names refused by `gpu_sharing.forbidden_env` are left out.
     peers: addresses in order of rank, the first one is the master. ports: given to this task; the first one is where
     the master listens, the same in all tasks of a gang.
@@ -166,7 +167,7 @@ class TaskSpec:
     gpus: tuple[GpuShare, ...] = ()
     cpu_milli: int = 1000
     memory_mib: int = 512
-    numa: int | None = None
+    numa: tuple[int, ...] = ()
     uid: int = 0
     gid: int = 0
     user: str = ""

@@ -327,7 +327,8 @@ class LocalRuntime:
             os.close(fd)
 
     def _choose_cpus(self, spec: TaskSpec) -> list[int]:
-        near = next((node.cpus for node in self._numa if node.id == spec.numa), ())
+        cores = {node.id: node.cpus for node in self._numa}
+        near = [cores[node] for node in spec.numa if node in cores]
         return limits.choose_cpus(spec.cpu_milli, near, os.sched_getaffinity(0), self._core_load())
 
     def _core_load(self) -> Counter:
