@@ -16,6 +16,7 @@ from math import inf, isfinite
 
 from scheduler.core.context import Cycle, Shape
 from scheduler.core.explain import explain_shortfall
+from scheduler.core.keep import Keep
 from scheduler.core.maintenance import maintenance_refusal
 from scheduler.core.order import in_order
 from scheduler.core.place import place
@@ -80,6 +81,9 @@ def _settled(cycle: Cycle, lines: Lines, job: Waiting, shape: Shape, borrow_refu
     if never := cycle.impossible(job):
         cycle.put_aside(job, list(never))
         return True
+    if (kept := shape.kept(job, cycle.now)) and not cycle.within_guarantee(job):
+        cycle.put_aside(job, kept)
+        return True
     _stand_in_line(cycle, lines, job, shape)
     return False
 
@@ -93,9 +97,11 @@ def _place_as_guest(cycle: Cycle, job: Waiting) -> Placement | None:
 def _stand_in_line(cycle: Cycle, lines: Lines, job: Waiting, shape: Shape) -> None:
     kinds = shape.demand.affordable(cycle.spare_milli(job))
     ahead = lines.ahead(job.pool, kinds)
-    cycle.plan.refusals[job.job] = ([Refusal("ahead_in_queue", {"n": ahead})] if ahead else []) + shape.blocked_by
+    cycle.plan.refusals[job.job] = ([Refusal("ahead_in_queue", {"n": ahead})] if ahead else []) + (
+        shape.kept(job, cycle.now) or shape.blocked_by
+    )
     if lines.join(job.pool, kinds) < cycle.policy.of(job.pool).reservations:
-        reservation = cycle.future.reserve(job, shape.demand)
+        reservation = cycle.future.reserve(job, shape.demand, cycle.keep(job, shape.demand))
         if reservation and isfinite(reservation.at):
             cycle.plan.reserved_at[job.job] = reservation.at
 
@@ -103,16 +109,19 @@ def _stand_in_line(cycle: Cycle, lines: Lines, job: Waiting, shape: Shape) -> No
 def _place(cycle: Cycle, job: Waiting, shape: Shape) -> Placement | None:
     """Take a place where the job is in nobody's way, or remember for jobs of its shape that there is none."""
     ends_at = cycle.now + job.time_s
-    if shape.blocked_from is not None and ends_at >= shape.blocked_from:
+    if shape.is_blocked(ends_at) or shape.kept(job, cycle.now):
         return None
-    spare = cycle.spare_milli(job)
+    spare, keep = cycle.spare_milli(job), cycle.keep(job, shape.demand)
     kinds = shape.demand.affordable(spare)
     view = cycle.future.view(ends_at)
-    result = place(view.snapshot, view.table, job, shape.demand, kinds, spare)
+    result = place(view.snapshot, view.table, job, shape.demand, kinds, spare, keep)
     if isinstance(result, Placement):
         if view is not cycle.present:
             cycle.snapshot.take(result, job)
         return result
+    if keep and _fits_but_for(keep, cycle, job, shape, kinds, spare):
+        shape.kept_from[job.team] = ends_at, [keep.refusal()]
+        return None
     if kinds == shape.demand.kinds:
         shape.blocked_from = ends_at
     if view is not cycle.present:
@@ -123,6 +132,16 @@ def _place(cycle: Cycle, job: Waiting, shape: Shape) -> Placement | None:
     else:
         shape.blocked_by = explain_shortfall(cycle.snapshot, job, result)
     return None
+
+
+def _fits_but_for(keep: Keep, cycle: Cycle, job: Waiting, shape: Shape, kinds: tuple[int, ...], spare: int) -> bool:
+    """Is there room that only the owners of whole nodes keep from the job?"""
+    view = cycle.future.view(cycle.now + job.time_s)
+    result = place(view.snapshot, view.table, job, shape.demand, kinds, spare)
+    if not isinstance(result, Placement):
+        return False
+    view.snapshot.give_back(result, job)
+    return True
 
 
 def _closed_for(cycle: Cycle, job: Waiting, shape: Shape, kinds: tuple[int, ...], spare: int) -> list[Refusal]:

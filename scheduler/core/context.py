@@ -3,16 +3,18 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from typing import Any
 
 from scheduler.core.demand import Demand, build_demand
 from scheduler.core.future import Future, View
+from scheduler.core.keep import Keep, build_keep
 from scheduler.core.lending import OWN, lent_to, reach_at, reach_at_times
 from scheduler.core.possible import impossible
 from scheduler.core.quota import borrow_refusals, limit_refusals, spare_milli, within_guarantee
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.table import Table
-from scheduler.core.types import Placement, Plan, Policy, Refusal, Role, Waiting
+from scheduler.core.types import GPU_MILLI, Placement, Plan, Policy, Refusal, Role, Waiting
 
 
 @dataclass
@@ -20,13 +22,25 @@ class Shape:
     """What jobs that ask alike have in common in one cycle.
 
     never: why such a job could never run. blocked_from: one that would end then or later found no place, and nothing
-    becomes free in a cycle. blocked_by: why it found none.
+    becomes free in a cycle. blocked_by: why it found none. kept_from: {team: the same, where its jobs would have found
+    one but for the whole nodes of others}.
     """
 
     demand: Demand
     never: list[Refusal] | None = None
     blocked_from: float | None = None
     blocked_by: list[Refusal] = field(default_factory=list)
+    kept_from: dict[int, tuple[float, list[Refusal]]] = field(default_factory=dict)
+
+    def is_blocked(self, ends_at: float) -> bool:
+        return self.blocked_from is not None and ends_at >= self.blocked_from
+
+    def kept(self, job: Waiting, now: float) -> list[Refusal]:
+        """Why the job found no place, where that is because others keep their nodes whole."""
+        ends_at = now + job.time_s
+        kept_from, refusals = self.kept_from.get(job.team, (inf, []))
+        there = refusals and not job.preemptible and ends_at >= kept_from and not self.is_blocked(ends_at)
+        return refusals if there else []
 
 
 class Cycle:
@@ -125,6 +139,15 @@ class Cycle:
         shape = self.shape(job)
         return self._until_change(
             (spare_milli, job.team, job.user, id(shape)), lambda: spare_milli(self.snapshot, job, shape.demand)
+        )
+
+    def keep(self, job: Waiting, demand: Demand) -> Keep | None:
+        """What the job leaves to the owners of whole nodes."""
+        if job.preemptible or not self.snapshot.cells:
+            return None
+        return self._until_change(
+            (build_keep, job.team, job.pool, demand.reach, bool(demand.most[GPU_MILLI])),
+            lambda: build_keep(self.snapshot, job, demand),
         )
 
     def impossible(self, job: Waiting) -> list[Refusal]:

@@ -12,6 +12,7 @@ from math import inf, isfinite
 import numpy as np
 
 from scheduler.core.demand import Demand
+from scheduler.core.keep import Keep
 from scheduler.core.lending import OWN
 from scheduler.core.place import ANY_QUOTA, Shortfall, place
 from scheduler.core.snapshot import Snapshot
@@ -84,13 +85,13 @@ class Future:
             self._narrow(until, snapshot.nodes)
         return self._views[until]
 
-    def reserve(self, job: Waiting, demand: Demand) -> Reservation | None:
+    def reserve(self, job: Waiting, demand: Demand, keep: Keep | None = None) -> Reservation | None:
         """Keep the earliest time and place for the job; None where it would not even fit if nobody held anything.
 
         Earlier reservations keep their places from now until they end. Where the job cannot start before somebody ends
         of whom nobody knows when, its time is `inf`: then only jobs that say how long they take may use its place.
         """
-        found = self._earliest(job, demand)
+        found = self._earliest(job, demand, keep)
         if found is None:
             return None
         at, placement = found
@@ -137,35 +138,38 @@ class Future:
         )
         self._at.append(self._when(closing.at, self.reservations))
 
-    def _earliest(self, job: Waiting, demand: Demand) -> tuple[float, Placement] | None:
+    def _earliest(self, job: Waiting, demand: Demand, keep: Keep | None) -> tuple[float, Placement] | None:
         """Where it ends before a closing, the cards are there until then: so look between the closings in turn."""
         times = sorted({*self._ends.times(), *(r.ends_at for r in self.reservations), inf})
         latest = sorted({closing.at - job.time_s for closing in self.reservations if closing.job == NOBODY})
         low = 0
         for until in (*latest, inf):
             high = bisect_right(times, until, low)
-            if found := self._first_fit(times[low:high], job, demand):
+            if found := self._first_fit(times[low:high], job, demand, keep):
                 return found
             low = high
         return None
 
-    def _first_fit(self, times: list[float], job: Waiting, demand: Demand) -> tuple[float, Placement] | None:
+    def _first_fit(
+        self, times: list[float], job: Waiting, demand: Demand, keep: Keep | None
+    ) -> tuple[float, Placement] | None:
         """Later is never worse, for reserved places are taken out from the start: so halve the times."""
         low, high, best = 0, len(times), None
         while low < high:
             middle = (low + high) // 2
-            placement = self._fits_at(times[middle], job, demand)
+            placement = self._fits_at(times[middle], job, demand, keep)
             if placement is None:
                 low = middle + 1
             else:
                 high, best = middle, (max(times[middle], self._now), placement)
         return best
 
-    def _fits_at(self, at: float, job: Waiting, demand: Demand) -> Placement | None:
-        """Only in its own pool: a window may have closed by then."""
+    def _fits_at(self, at: float, job: Waiting, demand: Demand, keep: Keep | None) -> Placement | None:
+        """Only in its own pool: a window may have closed by then. What `keep` allows now it allows then."""
         in_its_way = (r for r in self.reservations if r.job != NOBODY or r.at < at + job.time_s)
         world = self._when(at, in_its_way)
-        result = place(world, Table(world, self._policy), job, replace(demand, reach=OWN), demand.kinds, ANY_QUOTA)
+        at_home = replace(demand, reach=OWN)
+        result = place(world, Table(world, self._policy), job, at_home, demand.kinds, ANY_QUOTA, keep)
         return None if isinstance(result, Shortfall) else result
 
     def _when(self, at: float, reserved: Iterable[Reservation]) -> Snapshot:

@@ -12,6 +12,7 @@ import numpy as np
 
 from scheduler.core.context import Cycle
 from scheduler.core.demand import Demand, build_demand
+from scheduler.core.keep import build_keep
 from scheduler.core.place import place
 from scheduler.core.quota import borrow_refusals, spare_milli, within_guarantee
 from scheduler.core.snapshot import Snapshot, amounts_of
@@ -78,7 +79,8 @@ def _place_one(cycle: Cycle, job: Waiting, one: Demand) -> TaskPlace | None:
     """Where one task delays nobody, with nothing taken."""
     view, spare = cycle.future.view(cycle.now + job.time_s), spare_milli(cycle.snapshot, job, one)
     alone = replace(job, gang=one.gang)
-    found = place(view.snapshot, view.table, alone, one, one.affordable(spare), spare)
+    keep = build_keep(cycle.snapshot, replace(alone, preemptible=False), one)
+    found = place(view.snapshot, view.table, alone, one, one.affordable(spare), spare, keep)
     if not isinstance(found, Placement):
         return None
     view.snapshot.give_back(found, alone)

@@ -6,17 +6,29 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.core.topology import Layout
-from scheduler.core.types import GPU_MILLI, Closing, Content, Placement, Running, TaskPlace, Typical, Waiting, Window
+from scheduler.core.types import (
+    GPU_MILLI,
+    Cell,
+    Closing,
+    Content,
+    Placement,
+    Running,
+    TaskPlace,
+    Typical,
+    Waiting,
+    Window,
+)
 
 UNLIMITED = np.iinfo(np.int64).max
 """A limit that is none."""
 
 _FLAGS = ("gpu_open", "node_open")
-_AS_GIVEN = ("waiting", "running", "team_chain", "layouts", "typical", "closings", "windows", "contents")
+_AS_GIVEN = ("waiting", "running", "team_chain", "layouts", "typical", "closings", "windows", "contents", "cells")
 _LIVE = (
     "gpu_free_mib",
     "gpu_free_percent",
     "gpu_slices",
+    "gpu_firm",
     "node_cpu_free",
     "node_memory_free",
     "held",
@@ -70,6 +82,7 @@ class Snapshot:
     closings: tuple[Closing, ...] = ()  # times to come in which cards take nobody
     contents: tuple[Content, ...] = ()  # what nodes hold of what is wanted
     windows: tuple[Window, ...] = ()  # times in which pools lend their cards, now and to come
+    cells: tuple[Cell, ...] = ()  # guarantees of whole nodes
 
     def __post_init__(self):
         for name in self.__dataclass_fields__:
@@ -85,6 +98,7 @@ class Snapshot:
         self.window_kinds = [self._kinds_of(window.gpus) for window in self.windows]
         """[window] bit mask of the kinds of cards that it lends."""
         self._count_firm()
+        self.promise(self.cells)
         self._by_node = np.argsort(self.gpu_node, kind="stable")
         self._owner = self.gpu_node[self._by_node]
         self._first = np.searchsorted(self._owner, np.arange(len(self.nodes) + 1))
@@ -128,7 +142,7 @@ class Snapshot:
         twin.gpu_free_percent[:] = 100
         twin.node_cpu_free[:] = self.node_cpu_total
         twin.node_memory_free[:] = self.node_memory_total
-        for name in ("gpu_slices", "held", "firm", "guests", "user_held", "user_jobs"):
+        for name in ("gpu_slices", "gpu_firm", "held", "firm", "guests", "user_held", "user_jobs"):
             getattr(twin, name)[:] = 0
         twin.gpu_open, twin.node_open = np.ones_like(self.gpu_open), np.ones_like(self.node_open)
         return twin
@@ -172,6 +186,7 @@ class Snapshot:
             self.firm[self._chains[waiting.team], waiting.pool] += amounts
             if self.lends:
                 self._count_guests(tasks, waiting, sign)
+            self._mark(tasks, waiting.team, sign)
         self.user_held[waiting.user] += amounts
         self.user_jobs[waiting.user] += sign
 
@@ -183,6 +198,31 @@ class Snapshot:
                 if window.begins_at <= at < window.ends_at:
                     self.gpu_window[list(window.gpus)] = index
             self.touch(self.nodes)
+
+    def promise(self, cells: tuple[Cell, ...]) -> None:
+        """Let these be the guarantees of whole nodes."""
+        self.cells = cells
+        columns = 1 + len(cells) if cells else 0
+        self.gpu_firm = np.zeros((len(self.gpu_node), columns), dtype=np.int64)
+        """[G, 1 + cells] thousandths held by jobs that cannot be stopped: by all; by the team of each cell and those
+        below it. Without cells nobody asks, and there are no columns.
+        """
+        self._cells_of = [
+            np.array([1 + i for i, cell in enumerate(cells) if cell.team in chain], dtype=np.int64)
+            for chain in self.team_chain
+        ]
+        if cells:
+            unknown = self.gpu_slices.copy()
+            for job in self.running:
+                for task in job.tasks:
+                    unknown[[card.gpu for card in task.cards]] -= 1
+                if not job.preemptible:
+                    self._mark(job.tasks, job.team, 1)
+            self.gpu_firm[unknown > 0, 0] += 1  # of those that nobody knows when they end
+
+    def cells_of(self, team: int) -> np.ndarray:
+        """The cells of the team and of those above it, as indices."""
+        return self._cells_of[team] - 1
 
     def touch(self, nodes: int | np.ndarray) -> None:
         """Whoever remembers something of these nodes looks again."""
@@ -230,6 +270,13 @@ class Snapshot:
                 if (pool := self.gpu_pool[card.gpu]) != job.pool:
                     self.firm[self._chains[job.team], job.pool, GPU_MILLI] -= sign * card.milli
                     self.guests[pool] += sign * card.milli
+
+    def _mark(self, tasks: tuple[TaskPlace, ...], team: int, sign: int) -> None:
+        if self.cells:
+            for task in tasks:
+                for card in task.cards:
+                    self.gpu_firm[card.gpu, 0] += sign * card.milli
+                    self.gpu_firm[card.gpu, self._cells_of[team]] += sign * card.milli
 
     def _move(self, task: TaskPlace, sign: int) -> None:
         for card in task.cards:

@@ -19,13 +19,16 @@ class Table:
         self._policy = policy or Policy()
         self._rows: dict[tuple[Ask, int, int, int], _Row] = {}
 
-    def best_node(self, ask: Ask, pool: int, kinds: int, reach: int = OWN) -> tuple[Request, int]:
-        """The request class, and the node with the best score, or -1 where no node fits."""
+    def best_node(
+        self, ask: Ask, pool: int, kinds: int, reach: int = OWN, allowed: np.ndarray | None = None
+    ) -> tuple[Request, int]:
+        """The request class, and the node with the best score, or -1 where none fits. allowed: [N] bool, only these."""
         row = self._row(ask, pool, kinds, reach)
         if not len(row.score):
             return row.request, -1
-        node = int(row.score.argmax())
-        return row.request, node if row.score[node] > -np.inf else -1
+        score = row.score if allowed is None else np.where(allowed, row.score, -np.inf)
+        node = int(score.argmax())
+        return row.request, node if score[node] > -np.inf else -1
 
     def choose_cards(self, request: Request, node: int) -> list[int]:
         """The cards for one task on a node that fits."""

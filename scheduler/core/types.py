@@ -177,6 +177,16 @@ class Window:
 
 @dataclass(frozen=True)
 class Eviction:
+@dataclass(frozen=True)
+class Cell:
+    """What of a team's guarantee in a pool is whole: so many nodes that have exactly so many of the pool's cards."""
+
+    team: int
+    pool: int
+    cards: int
+    nodes: int
+
+
     """A running job that makes room for `to`, a waiting one, or for nobody: its machine goes into maintenance.
 
     reason: `window_closed`, `reclaimed`, `preempted` or `maintenance`.

@@ -1,0 +1,126 @@
+"""Whole nodes that teams are guaranteed: who owns which.
+
+A guarantee in cells is a promise of nodes and not of scattered cards, so that a job of a node's size always finds one
+(Zhao et al., "HiveD", OSDI'20). A cell is bound to no node until a job of its team that cannot be stopped starts on a
+free one; from then on the node is the team's own, until the last such job of it has ended or one of another team has
+come. Jobs that can be stopped do not count: they may stand anywhere, and are stopped when the owner comes.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from scheduler.core.snapshot import Snapshot
+from scheduler.core.types import TaskPlace
+
+
+def has_cells(snapshot: Snapshot, pool: int) -> bool:
+    return any(cell.pool == pool for cell in snapshot.cells)
+
+
+def vacancy(snapshot: Snapshot, pool: int) -> np.ndarray:
+    """Thousandths of cards in cells that each team does not hold, [T]; those of a team cover those below it."""
+    if not has_cells(snapshot, pool):
+        return np.zeros(len(snapshot.team_chain), dtype=np.int64)
+    tenancy = Tenancy.of(snapshot, pool)
+    return tenancy.vacancy(tenancy.unused())
+
+
+def covering(snapshot: Snapshot, own: np.ndarray) -> np.ndarray:
+    """[T] what each team has, and at least what those below it have together."""
+    chains, own, below = snapshot.team_chain, own.copy(), np.zeros_like(own)
+    for team in sorted(range(len(chains)), key=lambda team: -len(chains[team])):
+        own[team] = max(own[team], below[team])
+        if len(chains[team]) > 1:
+            below[chains[team][1]] += own[team]
+    return own
+
+
+@dataclass(frozen=True, eq=False)
+class Tenancy:
+    """Who stands on the nodes of one pool with jobs that cannot be stopped. Thousandths of cards.
+
+    size: [N] cards of the pool. well: [N] bool, the node and these cards can be used. held: [N] by all. inside: [N, C]
+    by the team of each cell of the snapshot and those below it.
+    """
+
+    snapshot: Snapshot
+    pool: int
+    size: np.ndarray
+    well: np.ndarray
+    held: np.ndarray
+    inside: np.ndarray
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, pool: int) -> "Tenancy":
+        cards, nodes = (snapshot.gpu_pool == pool).nonzero()[0], len(snapshot.nodes)
+
+        def on_nodes(amounts: np.ndarray) -> np.ndarray:
+            return np.bincount(snapshot.gpu_node[cards], amounts[cards], minlength=nodes).astype(np.int64)
+
+        size = on_nodes(np.ones_like(snapshot.gpu_pool))
+        well = snapshot.node_open & (on_nodes(snapshot.gpu_open) == size)
+        held, *inside = (on_nodes(column) for column in snapshot.gpu_firm.T)
+        return cls(snapshot, pool, size, well, held, np.array(inside).T)
+
+    def cells(self) -> Iterator[int]:
+        """The cells of this pool, those of teams further down later."""
+        found = (index for index, cell in enumerate(self.snapshot.cells) if cell.pool == self.pool)
+        return iter(sorted(found, key=lambda index: len(self.snapshot.team_chain[self.snapshot.cells[index].team])))
+
+    def owned_by(self, index: int) -> np.ndarray:
+        """The nodes of the cell's size on which its team stands alone: bool [N]."""
+        alone = (self.held > 0) & (self.inside[:, index] == self.held)
+        return alone & (self.size == self.snapshot.cells[index].cards)
+
+    def filled_by(self, index: int) -> np.ndarray:
+        """Of the nodes that the team owns those that count as its cells, the fullest: bool [N]."""
+        mine = self.owned_by(index).nonzero()[0]
+        fullest = mine[np.argsort(-self.inside[mine, index], kind="stable")][: self.snapshot.cells[index].nodes]
+        return np.isin(self.snapshot.nodes, fullest)
+
+    def free(self, cards: int) -> np.ndarray:
+        """The nodes of this size that could be anybody's cell: bool [N]."""
+        return self.well & (self.size == cards) & (self.held == 0)
+
+    def unused(self) -> dict[int, int]:
+        """{cell: thousandths of cards in it that its team does not hold}."""
+        found = {}
+        for index in self.cells():
+            cell, inside = self.snapshot.cells[index], self.inside[self.filled_by(index), index]
+            found[index] = max(1000 * cell.cards * cell.nodes - int(inside.sum()), 0)
+        return found
+
+    def vacancy(self, unused: dict[int, int]) -> np.ndarray:
+        """[T] the same by team, where those of a team cover those of the teams below it."""
+        own = np.zeros(len(self.snapshot.team_chain), dtype=np.int64)
+        for index, milli in unused.items():
+            own[self.snapshot.cells[index].team] = milli
+        return covering(self.snapshot, own)
+
+    def unowned(self, owned: dict[int, int]) -> dict[int, int]:
+        """{size: how many cells teams do not own}, where `owned` says how many nodes each does."""
+        cells, chains = self.snapshot.cells, self.snapshot.team_chain
+        found: defaultdict[int, int] = defaultdict(int)
+        below: defaultdict[int, int] = defaultdict(int)
+        for index in reversed([*self.cells()]):
+            cell = cells[index]
+            missing = max(cell.nodes - owned[index], below[index], 0)
+            alike = (i for i in owned if cells[i].cards == cell.cards and cells[i].team in chains[cell.team][1:])
+            above = max(alike, key=lambda i: len(chains[cells[i].team]), default=None)
+            if above is None:
+                found[cell.cards] += missing
+            else:
+                below[above] += missing
+        return found
+
+    def with_task(self, task: TaskPlace, team: int) -> "Tenancy":
+        """As it is when a job of the team that cannot be stopped has this task."""
+        pools = self.snapshot.gpu_pool
+        milli = sum(card.milli for card in task.cards if pools[card.gpu] == self.pool)
+        held, inside = self.held.copy(), self.inside.copy()
+        held[task.node] += milli
+        inside[task.node, self.snapshot.cells_of(team)] += milli
+        return replace(self, held=held, inside=inside)
