@@ -107,4 +107,5 @@ def _dice_of(job: Waiting, number: int) -> Random:
 def _end(job: Running, now: float, run_times: RunTimes, dice: Random) -> float:
     if job.leaving:
         return job.ends_at
-    return job.started_at + run_times.draw(dice, job.time_s, max(now - job.started_at, 0.0))
+    elapsed_s = max(now - job.started_at, 0.0)
+    return job.started_at + min(run_times.draw(dice, job.time_s, elapsed_s), max(job.limit_s, elapsed_s))

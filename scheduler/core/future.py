@@ -46,14 +46,13 @@ class View:
     table: Table
 
 
-def expected_end(started_at: float, time_s: float, now: float) -> float:
+def expected_end(started_at: float, time_s: float, now: float, limit_s: float = inf) -> float:
     """When a job that says it takes `time_s` ends. One that is over its time is taken to run as long again: of a run
-    that has outlived its estimate nothing is known but that it is long.
+    that has outlived its estimate nothing is known but that it is long. After `limit_s` it is stopped.
     """
-    if not isfinite(time_s):
-        return inf
     elapsed = max(now - started_at, 0.0)
-    return started_at + time_s if elapsed < time_s else now + max(elapsed, 1.0)
+    ends_at = started_at + time_s if elapsed < time_s else now + max(elapsed, 1.0)
+    return min(ends_at, max(started_at + limit_s, now + 1.0))
 
 
 class Future:

@@ -144,11 +144,12 @@ class Play:
             ends_at=self.now + job.time_s,
             started_at=self.now,
             time_s=job.time_s,
+            limit_s=job.limit_s,
             preemptible=job.preemptible,
         )
         work_s = self._left.pop(job.job, None)
         if work_s is None:
-            work_s = min(self._run_s(job), self.rules.over_at.get(job.job, inf) - self.now)
+            work_s = min(self._run_s(job), job.limit_s, self.rules.over_at.get(job.job, inf) - self.now)
         self._work[job.job] = work_s
         self._clockwork.begin(job.job, work_s, self.now)
 
@@ -201,7 +202,7 @@ class Play:
             self._changes.pop()
         for number, job_that_runs in self.running.items():
             if job_that_runs.ends_at <= self.now:
-                late = expected_end(job_that_runs.started_at, job_that_runs.time_s, self.now)
+                late = expected_end(job_that_runs.started_at, job_that_runs.time_s, self.now, job_that_runs.limit_s)
                 self.running[number] = replace(job_that_runs, ends_at=late)
         return tuple(ended), tuple(gone)
 

@@ -63,8 +63,8 @@ class Role:
 class Waiting:
     """A job that waits. All tasks of its gang start together or not at all.
 
-    time_s: how long it says that it will run; without a word it may run for ever. preemptible: it may be stopped for
-    others, and is queued again.
+    time_s: how long it says that it will run; without a word it may run for ever. limit_s: after so long it is stopped.
+    preemptible: it may be stopped for others, and is queued again.
     """
 
     job: int
@@ -77,6 +77,7 @@ class Waiting:
     held: bool = False
     not_before: float = 0.0
     time_s: float = inf
+    limit_s: float = inf
     preemptible: bool = False
 
 
@@ -128,9 +129,10 @@ class Placement:
 class Running:
     """A job that holds something, as far as others may count on its end or take its place.
 
-    started_at, time_s: since when, and for how long by its own word. ends_at: when it is expected to end, `inf` where
-    nobody can say (`future.expected_end`). saved_at: its last checkpoint, else its start; what
-    a stop costs begins here. preemptible: it may be stopped for others. leaving: it is being stopped already.
+    started_at, time_s: since when, and for how long by its own word. limit_s: after so long it is stopped. ends_at:
+    when it is expected to end, `inf` where nobody can say (`future.expected_end`). saved_at: its last checkpoint, else
+    its start; what a stop costs begins here. preemptible: it may be stopped for others. leaving: it is being stopped
+    already.
     """
 
     job: int
@@ -143,6 +145,7 @@ class Running:
     ends_at: float = inf
     started_at: float = 0.0
     time_s: float = inf
+    limit_s: float = inf
     preemptible: bool = False
     leaving: bool = False
 
@@ -176,8 +179,6 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Eviction:
-@dataclass(frozen=True)
 class Cell:
     """What of a team's guarantee in a pool is whole: so many nodes that have exactly so many of the pool's cards."""
 
@@ -187,6 +188,8 @@ class Cell:
     nodes: int
 
 
+@dataclass(frozen=True)
+class Eviction:
     """A running job that makes room for `to`, a waiting one, or for nobody: its machine goes into maintenance.
 
     reason: `window_closed`, `reclaimed`, `preempted` or `maintenance`.
