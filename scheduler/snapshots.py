@@ -24,7 +24,7 @@ from scheduler.core.scores import spread, weigh
 from scheduler.core.snapshot import UNLIMITED, Snapshot
 from scheduler.core.topology import Layout, Words, build_layout
 from scheduler.core.types import Ask, Cell, Policy, Role, Typical, Waiting
-from scheduler.holders import Holdings, Places, load_holdings, limit_of, load_running, may_be_stopped, time_of
+from scheduler.holders import Holdings, Places, limit_of, load_holdings, load_running, may_be_stopped, time_of
 from scheduler.lending import load_windows
 from scheduler.memory import kept, remembered
 from scheduler.rows import as_text, is_set, seconds

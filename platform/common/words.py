@@ -79,6 +79,19 @@ FIELD_WORDS = {
         "characters, without a user, password or #."
     ),
     "bad_value": _("%(field)s cannot be this: %(why)s"),
+    "cell_above_guarantee": _(
+        "The GPU guarantee is less than one node of %(cards)s cards. Guarantee %(cards)s cards at least, or choose 1 "
+        "for single cards."
+    ),
+    "cell_without_node": _(
+        "No node has exactly %(cards)s cards of pool %(pool)s; the largest has %(largest)s. Choose as many cards as a "
+        "node has, or 1 for single cards."
+    ),
+    "cell_without_node.none": _("No node has a card of pool %(pool)s yet. Choose 1 for single cards."),
+    "cells_above_pool": _(
+        "The guarantee is %(nodes)s nodes of %(cards)s cards. Of the pool’s %(total)s such nodes %(left)s are not "
+        "promised to others yet. Guarantee less, or choose 1 for single cards."
+    ),
     "choose_team": _("You are in several teams. Name one of them as team: %(known)s."),
     "code_not_uploaded": _(
         "“code: .” means the directory you stand in, which only the command line can see. Upload it in the "

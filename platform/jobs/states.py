@@ -168,6 +168,10 @@ WAIT_REASONS: dict[str, str | Promise] = {
         "what is free beyond your team's guarantee is promised to %(teams)s; "
         "a job with `preemptible: true` may borrow it"
     ),
+    "borrow_denied.nodes": _(
+        "what is free beyond your team's guarantee is promised to %(teams)s as whole nodes of %(cards)s cards; "
+        "a job with `preemptible: true` may borrow it"
+    ),
     "no_fit_now": _("%(resource)s: it asks for %(ask)s; the best node has %(best)s free, of %(free)s free in all"),
     "no_fit_now.slice": _(
         "no card has room for it: the best has %(free_mib)s of memory free, and the slice needs %(need_mib)s"
