@@ -324,8 +324,8 @@ def build_task_spec(task: Task) -> TaskSpec:
 
 def load_numa(task: Task) -> tuple[int, ...]:
     """The NUMA node of each of its cards, near which its cores should be."""
-    cards = Holding.objects.live().filter(task=task.uuid, gpu__isnull=False, numa__isnull=False)
-    return tuple(cards.order_by("pk").values_list("numa", flat=True))
+    cards = Holding.objects.live().filter(task=task.uuid, gpu__isnull=False).order_by("pk")
+    return tuple(numa for numa in cards.values_list("numa", flat=True) if numa is not None)
 
 
 def build_checkpoint(job: Job, spec: JobSpec) -> Checkpoint | None:

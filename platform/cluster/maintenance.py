@@ -26,7 +26,7 @@ class Closed:
 def load_maintenance(now: datetime) -> list[Closed]:
     """Those that are not over, the first to begin first."""
     rows = list(Maintenance.objects.not_over(now).order_by("begins_at", "pk"))
-    of_pool = _machines_of_pools({row.pool_id for row in rows if row.pool_id})
+    of_pool = _machines_of_pools(row.pool_id for row in rows)
     return [Closed(row, _machines(row, of_pool)) for row in rows]
 
 
@@ -48,7 +48,7 @@ def save_maintenance(*, actor: Actor, maintenance: Maintenance, nodes: Iterable[
     named, made = list(nodes), maintenance.pk is None
     _check(maintenance, named)
     before = set() if made else _machines_now(Maintenance.objects.get(pk=maintenance.pk))
-    of_pool = _machines_of_pools({maintenance.pool_id} - {None})
+    of_pool = _machines_of_pools([maintenance.pool_id])
     after = {node.pk for node in named} | of_pool.get(maintenance.pool_id or 0, set())
     machines = lock_rows(Node.objects.filter(pk__in=before | after).select_related("pool"))
     maintenance.planned_by = maintenance.planned_by or actor.name
@@ -96,7 +96,7 @@ def _note(node: Node, verb: str, maintenance: Maintenance, actor: Actor) -> None
 
 
 def _machines_now(maintenance: Maintenance) -> frozenset[int]:
-    return _machines(maintenance, _machines_of_pools({maintenance.pool_id} - {None}))
+    return _machines(maintenance, _machines_of_pools([maintenance.pool_id]))
 
 
 def _machines(maintenance: Maintenance, of_pool: dict[int, set[int]]) -> frozenset[int]:
@@ -104,9 +104,9 @@ def _machines(maintenance: Maintenance, of_pool: dict[int, set[int]]) -> frozens
     return frozenset(named | of_pool.get(maintenance.pool_id or 0, set()))
 
 
-def _machines_of_pools(pool_ids: set[int]) -> dict[int, set[int]]:
+def _machines_of_pools(pool_ids: Iterable[int | None]) -> dict[int, set[int]]:
     """{pool id: machines at home in it or with a card of it}."""
-    found: dict[int, set[int]] = {pool_id: set() for pool_id in pool_ids}
+    found: dict[int, set[int]] = {pool_id: set() for pool_id in pool_ids if pool_id is not None}
     if found:
         home = Node.objects.present().filter(pool__in=found).values_list("pool_id", "pk")
         cards = Gpu.objects.present().filter(pool__in=found).values_list("pool_id", "node_id")

@@ -119,7 +119,8 @@ def choose_cpus(
     def by_use(cores: Collection[int]) -> list[int]:
         return sorted(cores, key=lambda core: (load.get(core, 0), core))
 
-    left, chosen = {tuple(cores): by_use(cores) for cores in near}, []
+    left = {tuple(cores): by_use(cores) for cores in near}
+    chosen: list[int] = []
     while len(chosen) < count and any(left.values()):
         chosen += [left[tuple(cores)].pop(0) for cores in near if left[tuple(cores)]]
     return sorted((chosen if len(chosen) >= count else by_use(allowed))[:count])
