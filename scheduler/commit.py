@@ -9,6 +9,8 @@ import json
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
+from typing import NamedTuple
 
 from django.db import connection, transaction
 
@@ -18,17 +20,18 @@ from common.locks import database_now
 from events.bus import SCHEDULER, hint, ring
 from events.transitions import Move
 from jobs.jobfile.spec import declared_ports, from_json
-from jobs.lifecycle import load_attempt, lock_job, move_gang
+from jobs.lifecycle import add_tasks, load_attempt, lock_job, move_gang
 from jobs.models import Job, JobKind, Task
 from jobs.states import JobState, TaskState
 from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, load_parents, subtree, team_chain
 from quotas.services import ensure_user_limit
 from scheduler.caches import held_bytes
-from scheduler.core.types import Plan, TaskPlace
+from scheduler.core.types import Plan, Refusal, TaskPlace
 from scheduler.holders import time_of
 from scheduler.lease import check_epoch
 from scheduler.lending import is_lent
-from scheduler.rows import load_rows, seconds
+from scheduler.memory import remembered
+from scheduler.rows import seconds
 from scheduler.snapshots import World
 from scheduler.truth import (
     clear_wait,
@@ -87,7 +90,9 @@ class Card:
 
 @dataclass(frozen=True)
 class TaskStart:
-    """Where one task goes, in rows instead of indices. held_bytes: of what it reads, there already."""
+    """Where one task goes, in rows instead of indices. held_bytes: of what it reads, there already. role: of a task
+    beyond the least of its gang, for which there is no row yet; else it may be left out.
+    """
 
     rank: int
     node_id: int
@@ -95,6 +100,7 @@ class TaskStart:
     cpu_milli: int
     memory_mib: int
     held_bytes: int = 0
+    role: str = ""
 
 
 @dataclass(frozen=True)
@@ -139,8 +145,9 @@ def build_steps(plan: Plan, world: World) -> list[Step]:
         for start in plan.starts
     ]
     steps += [StopJob(eviction.job, eviction.reason, eviction.to) for eviction in plan.evictions]
+    words: dict[int, dict] = {}
     reasons = {
-        job: ([{"code": r.reason, "params": r.params} for r in refusals], *plan.positions[job])
+        job: ([_in_words(refusal, words) for refusal in refusals], *plan.positions[job])
         for job, refusals in plan.refusals.items()
     }
     return [*steps, ExplainJobs(reasons)] if reasons else steps
@@ -251,6 +258,9 @@ def assign(step: StartJob, job: Job, nodes: dict[int, Node], gpus: dict[int, Gpu
     if locked.state != JobState.QUEUED or locked.held_at is not None or locked.stop_requested_at is not None:
         raise StaleState(kind="job", was=locked.state)
     tasks = {task.rank: task for task in load_attempt(locked) if task.state == TaskState.PENDING}
+    least = sum(role["min"] for role in locked.gang)
+    if more := {place.rank: place.role for place in step.tasks if place.rank >= least}:
+        tasks |= {task.rank: task for task in add_tasks(locked, more)}
     if set(tasks) != {place.rank for place in step.tasks}:
         raise StaleState(kind="task", was="other ranks")
     taken = _taken_ports(nodes)
@@ -294,23 +304,39 @@ def stop_job(step: StopJob, epoch: int) -> None:
 def explain_jobs(step: ExplainJobs, epoch: int) -> None:
     """Write why each job waits, where a code changed or, near the front, its position, or 15 s passed. No events."""
     check_epoch("cycle", epoch)
-    changed, old = [], []
-    columns = ("pk", "wait_reasons", "wait_position", "wait_of", seconds("explained_at"), "held_by")
-    for pk, before, position_before, of_before, told_at, held_by in load_rows(Job.objects.waiting(), *columns):
-        if pk not in step.reasons:
-            continue
-        reasons, position, of = step.reasons[pk]
-        now = ([_with_names(reason, held_by) for reason in reasons], position, of)
-        if _codes(now[0]) != _codes(before) or (
-            position <= NEAR_FRONT and (position, of) != (position_before, of_before)
-        ):
-            changed.append((pk, *now))
-        elif now != (before, position_before, of_before):
-            old.append((told_at or 0.0, (pk, *now)))
     until = database_now().timestamp() - REFRESH_REASONS_S
-    stale = sorted((at, row) for at, row in old if at < until)[:MOST_REFRESHED]
-    _write_reasons([*changed, *(row for _, row in stale)])
-    _ring_for([pk for pk, *_ in sorted(changed, key=lambda row: row[2])[:MOST_BELLS]])
+    changed, stale = [], []
+    for row in load_told():
+        if row.pk not in step.reasons:
+            continue
+        reasons, position, of = step.reasons[row.pk]
+        now = ([_with_names(reason, row.held_by) for reason in reasons] if row.held_by else reasons, position, of)
+        before = row[1:4]
+        if now == before:
+            continue
+        moved = position <= NEAR_FRONT and now[1:] != before[1:]
+        if moved or _codes(now[0]) != _codes(row.reasons):
+            changed.append((row.pk, *now))
+        elif (row.told_at or 0.0) < until:
+            stale.append((row.told_at or 0.0, (row.pk, *now)))
+    _write_reasons([*changed, *(line for _, line in sorted(stale, key=itemgetter(0))[:MOST_REFRESHED])])
+    _ring_for([pk for pk, *_ in sorted(changed, key=itemgetter(2))[:MOST_BELLS]])
+
+
+class ToldRow(NamedTuple):
+    """What was written last about why a job waits."""
+
+    pk: int
+    reasons: list[dict]
+    position: int | None
+    of: int | None
+    told_at: float | None
+    held_by: str
+
+
+def load_told() -> list[ToldRow]:
+    columns = ("pk", "wait_reasons", "wait_position", "wait_of", seconds("explained_at"), "held_by")
+    return remembered("queue", ToldRow, *columns)
 
 
 def _write_reasons(rows: list[tuple[int, list[dict], int, int]]) -> None:
@@ -325,6 +351,14 @@ def _ring_for(job_ids: list[int]) -> None:
         ring(job)
 
 
+def _in_words(refusal: Refusal, words: dict[int, dict]) -> dict:
+    """Jobs that ask alike share a refusal. words: {id of a refusal: what was made of it}."""
+    found = words.get(id(refusal))
+    if found is None:
+        found = words[id(refusal)] = {"code": refusal.reason, "params": refusal.params}
+    return found
+
+
 def _codes(reasons: list[dict]) -> list[str]:
     return [reason["code"] for reason in reasons]
 
@@ -335,7 +369,7 @@ def _with_names(reason: dict, held_by: str) -> dict:
 
 def _task_start(place: TaskPlace, world: World, held: int) -> TaskStart:
     cards = tuple(Card(world.gpus[c.gpu].pk, c.memory_mib, c.compute_percent, c.milli) for c in place.cards)
-    return TaskStart(place.rank, world.nodes[place.node].pk, cards, place.cpu_milli, place.memory_mib, held)
+    return TaskStart(place.rank, world.nodes[place.node].pk, cards, place.cpu_milli, place.memory_mib, held, place.role)
 
 
 def _totals(tasks: Iterable[TaskStart]) -> Amounts:

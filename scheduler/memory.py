@@ -83,7 +83,7 @@ def remembered(name: str, make: Callable[..., Row], *columns: str | Expression) 
     memory = _current.get()
     if memory is None:
         return [make(*row) for row in load_rows(rows().order_by("pk"), *columns)]
-    return memory.shelf(name).look(memory.mark[name], rows(), (number, *columns), make)
+    return memory.shelf((name, make)).look(memory.mark[name], rows(), (number, *columns), make)
 
 
 def kept(name: str, key: Any = None) -> dict:
@@ -146,7 +146,7 @@ class Shelf:
 class Memory:
     def __init__(self) -> None:
         self.mark: dict[str, Versions] = {}
-        self._shelves: dict[str, Shelf] = {}
+        self._shelves: dict[tuple[str, Any], Shelf] = {}
         self._drawers: dict[str, tuple[Any, dict]] = {}
         self._began = time.monotonic()
         self._connection = connection.connection
@@ -154,8 +154,8 @@ class Memory:
     def lasts(self) -> bool:
         return connection.connection is self._connection and time.monotonic() < self._began + FORGET_S
 
-    def shelf(self, name: str) -> Shelf:
-        return self._shelves.setdefault(name, Shelf())
+    def shelf(self, what: tuple[str, Any]) -> Shelf:
+        return self._shelves.setdefault(what, Shelf())
 
     def drawer(self, name: str, key: Any) -> dict:
         if name not in self._drawers or self._drawers[name][0] != key:

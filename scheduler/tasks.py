@@ -101,10 +101,9 @@ def one_cycle(epoch: int) -> None:
 
 def full_cycle(epoch: int, mark: Mark) -> Rest | None:
     with remembering(mark):
-        world = load_world()
-    now = time.time()
-    plan = run_cycle(world.snapshot, world.policy, now)
-    run_steps(build_steps(plan, world), epoch)
+        world, now = load_world(), time.time()
+        plan = run_cycle(world.snapshot, world.policy, now)
+        run_steps(build_steps(plan, world), epoch)
     return rest_after(mark, plan, world.snapshot, now)
 
 

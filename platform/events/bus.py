@@ -158,7 +158,11 @@ def _queue_deliveries(events: Sequence[Event]) -> None:
 
 
 def _send_on_commit(group: str, touch: dict) -> None:
-    _once_on_commit((group, touch["kind"], touch["id"]), lambda: _send(group, {"type": "touch", **touch}))
+    """All bells of a transaction ring together."""
+    if not connection.in_atomic_block:
+        _send_all([(group, {"type": "touch", **touch})])
+        return
+    _peal()[group, touch["kind"], touch["id"]] = group, {"type": "touch", **touch}
 
 
 def _once_on_commit(key: tuple, act: Any) -> None:
@@ -185,16 +189,42 @@ def _rung() -> set[tuple]:
     return here.bells
 
 
+def _peal() -> dict[tuple, tuple[str, dict]]:
+    """The bells of this transaction, by what they tell. Those of a savepoint that is rolled back may ring, too."""
+    here: Any = connection
+    if getattr(here, "peal_of", None) is not here.run_on_commit or not here.run_on_commit:
+        here.peal_of = here.run_on_commit
+        waiting = [item[1].bells for item in here.run_on_commit if hasattr(item[1], "bells")]
+        here.peal = waiting[0] if waiting else _begin_peal()
+    return here.peal
+
+
+def _begin_peal() -> dict[tuple, tuple[str, dict]]:
+    bells: dict[tuple, tuple[str, dict]] = {}
+
+    def ring_them() -> None:
+        _send_all(bells.values())
+
+    ring_them.bells = bells  # type: ignore[attr-defined]
+    transaction.on_commit(ring_them, robust=True)
+    return bells
+
+
 def _send(group: str, message: dict) -> None:
+    _send_all([(group, message)])
+
+
+def _send_all(messages: Iterable[tuple[str, dict]]) -> None:
     layer = get_channel_layer()
     if layer is not None:
-        async_to_sync(_ring)(layer, group, message)
+        async_to_sync(_ring)(layer, messages)
 
 
-async def _ring(layer: BaseChannelLayer, group: str, message: dict) -> None:
+async def _ring(layer: BaseChannelLayer, messages: Iterable[tuple[str, dict]]) -> None:
     """A bell may be lost; whoever committed never waits for a broker that does not answer."""
     async with asyncio.timeout(RING_S):
-        await layer.group_send(group, message)
+        for group, message in messages:
+            await layer.group_send(group, message)
 
 
 def _send_hint(task: str) -> None:
