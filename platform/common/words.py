@@ -71,6 +71,7 @@ FIELD_WORDS = {
         "“%(got)s” is no name of a role. Use up to 31 small letters, digits, dashes and underscores, with a "
         "letter first."
     ),
+    "bad_span": _("“%(got)s” is no range. Write the smaller number first, such as 4..8, or one number."),
     "bad_topic": _(
         "This is no topic. Write a kind such as job, or a kind and what happened to it, such as job.failed."
     ),
@@ -184,9 +185,6 @@ FIELD_WORDS = {
     "not_supported_yet": _("“%(key)s” belongs to the job file, but is not supported by this version. Leave it out."),
     "not_supported_yet.code_from_git": _(
         "Code from a repository is not supported by this version. Clone it, and write a dot for its directory."
-    ),
-    "not_supported_yet.elastic": _(
-        "A number that may vary (“%(key)s”) is not supported by this version. Write one number."
     ),
     "not_supported_yet.gpu_range": _(
         "A range of GPUs (“%(key)s”) is not supported by this version. Write one amount, such as 4 or 40GB."

@@ -3,7 +3,7 @@
 The lock order below a job: job, then its tasks. A task leaves HOLDING and its holdings end in the same transaction.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -50,6 +50,11 @@ def begin_attempt(job: Job) -> list[Task]:
     """Make the PENDING tasks of `job.attempt`; ranks count over the whole gang. The job's row is locked."""
     roles = [role["role"] for role in job.gang for _ in range(role["min"])]
     return store_tasks(Task(job=job, role=role, rank=rank, attempt=job.attempt) for rank, role in enumerate(roles))
+
+
+def add_tasks(job: Job, roles: Mapping[int, str]) -> list[Task]:
+    """PENDING tasks beyond the least of an elastic gang, {rank: role}. The job's row is locked."""
+    return store_tasks(Task(job=job, role=role, rank=rank, attempt=job.attempt) for rank, role in roles.items())
 
 
 def store_tasks(tasks: Iterable[Task]) -> list[Task]:

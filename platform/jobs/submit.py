@@ -114,7 +114,7 @@ def build_gang(spec: JobSpec, pool: Pool) -> list[dict]:
         "cpu_milli": spec.cpu_milli if spec.cpu_milli is not None else cpu,
         "memory_mib": spec.memory_mib if spec.memory_mib is not None else memory,
     }
-    return [{"role": spec.role, "min": spec.nodes, "max": spec.nodes, "request": request}]
+    return [{"role": spec.role, "min": spec.nodes, "max": spec.nodes_max or spec.nodes, "request": request}]
 
 
 def _store(draft: Draft, kind: str) -> Job:
