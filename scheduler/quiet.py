@@ -1,8 +1,8 @@
 """Whether a full cycle is worth it: most pokes of an idle night find the cluster and the queue as they were.
 
 While the versions of all rows that a cycle reads are the same (`scheduler.memory`), only time has passed. What time
-alone changes (age, a window, a reservation that moves) is seen LOOK_AGAIN_S later at most, a job that asked to start
-later when its moment comes.
+alone changes (age, a reservation that moves) is seen LOOK_AGAIN_S later at most; a job that asked to start later, a
+window and a maintenance when their moment comes.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from django.db.models import Model
 from accounts.models import Team
 from cluster.models import Maintenance, Pool, Window
 from quotas.models import Quota, UserLimit
+from scheduler.core.lending import times_of_change
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import Plan
 from scheduler.memory import TABLES, Versions, number_of, read_versions
@@ -38,8 +39,8 @@ def rest_after(mark: Mark, plan: Plan, snapshot: Snapshot, now: float) -> Rest |
     """mark: read before the snapshot was loaded. None where the cycle did something: the next one looks at that."""
     if plan.starts or plan.evictions:
         return None
-    due = (job.not_before for job in snapshot.waiting if job.not_before > now)
-    return Rest(mark, min(now + LOOK_AGAIN_S, min(due, default=inf)))
+    due = {job.not_before for job in snapshot.waiting} | times_of_change(snapshot)
+    return Rest(mark, min(now + LOOK_AGAIN_S, min((at for at in due if at > now), default=inf)))
 
 
 def read_mark() -> Mark:

@@ -11,7 +11,7 @@ from math import isfinite
 from django.db.models import Count, Sum
 from django.db.models.functions import Now
 
-from cluster.maintenance import maintenance_before
+from cluster.maintenance import first_before, load_maintenance
 from cluster.models import Gpu, Maintenance, Node
 from common.locks import database_now, lock_rows
 from jobs.models import Job, Task
@@ -78,10 +78,11 @@ def count_active(user_id: int) -> int:
 
 def find_maintenance(node_ids: Iterable[int], time_s: float) -> Maintenance | None:
     """The first that begins on one of these machines within `time_s` (inf: ever), or lasts now."""
-    if not Maintenance.objects.filter(ends_at__gt=Now()).exists():
+    planned = load_maintenance(Now())
+    if not planned:
         return None
-    now = database_now()
-    return maintenance_before(node_ids, now + timedelta(seconds=time_s) if isfinite(time_s) else None, now)
+    ends_at = database_now() + timedelta(seconds=time_s) if isfinite(time_s) else None
+    return first_before(planned, node_ids, ends_at)
 
 
 def load_ports(nodes: Iterable[int]) -> list[tuple[int, dict[str, int]]]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
+from django.db.models.functions import Now
 
 from cluster.models import Gpu, Maintenance, Node
 from common.errors import FieldError, InvalidInput
@@ -19,24 +20,19 @@ class Closed:
     maintenance: Maintenance
     node_ids: frozenset[int]
 
-    def has_begun(self, now: datetime) -> bool:
-        return self.maintenance.begins_at <= now
 
-
-def load_maintenance(now: datetime) -> list[Closed]:
-    """Those that are not over, the first to begin first."""
+def load_maintenance(now: datetime | Now) -> list[Closed]:
+    """Those that are not over, the first to begin first. One statement where there are none."""
     rows = list(Maintenance.objects.not_over(now).order_by("begins_at", "pk"))
     of_pool = _machines_of_pools(row.pool_id for row in rows)
     return [Closed(row, _machines(row, of_pool)) for row in rows]
 
 
-def maintenance_before(node_ids: Iterable[int], ends_at: datetime | None, now: datetime) -> Maintenance | None:
+def first_before(planned: Iterable[Closed], node_ids: Iterable[int], ends_at: datetime | None) -> Maintenance | None:
     """The first on one of these machines that begins before `ends_at` (None: some day), or lasts now."""
     wanted = set(node_ids)
-    for closed in load_maintenance(now):
-        if wanted & closed.node_ids and (ends_at is None or closed.maintenance.begins_at < ends_at):
-            return closed.maintenance
-    return None
+    rows = (closed.maintenance for closed in planned if wanted & closed.node_ids)
+    return next((row for row in rows if ends_at is None or row.begins_at < ends_at), None)
 
 
 @transaction.atomic

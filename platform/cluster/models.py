@@ -289,7 +289,7 @@ class Gpu(models.Model):
 
 
 class MaintenanceQuerySet(models.QuerySet["Maintenance"]):
-    def not_over(self, now: datetime) -> "MaintenanceQuerySet":
+    def not_over(self, now: datetime | Now) -> "MaintenanceQuerySet":
         """Those that are to come or last, with their machines."""
         return self.filter(ends_at__gt=now).prefetch_related("nodes")
 

@@ -6,7 +6,7 @@ import make
 import pytest
 from django.utils import timezone
 
-from cluster.maintenance import end_maintenance, load_maintenance, maintenance_before, save_maintenance
+from cluster.maintenance import end_maintenance, first_before, load_maintenance, save_maintenance
 from cluster.models import Maintenance
 from common.errors import InvalidInput
 from events.bus import Actor
@@ -64,13 +64,12 @@ def test_called_off_before_it_begins_it_is_gone_and_afterwards_it_ends_now(nodes
 
 
 def test_who_would_still_run_when_it_begins_is_told_which(nodes):
-    now = timezone.now()
     row = make.maintenance(nodes[0], begins_in_s=600)
-    ids = [nodes[0].pk]
-    assert maintenance_before(ids, row.begins_at, now) is None
-    assert maintenance_before(ids, row.begins_at + timedelta(seconds=1), now) == row
-    assert maintenance_before(ids, None, now) == row
-    assert maintenance_before([nodes[1].pk], None, now) is None
+    all_of_them, ids = load_maintenance(timezone.now()), [nodes[0].pk]
+    assert first_before(all_of_them, ids, row.begins_at) is None
+    assert first_before(all_of_them, ids, row.begins_at + timedelta(seconds=1)) == row
+    assert first_before(all_of_them, ids, None) == row
+    assert first_before(all_of_them, [nodes[1].pk], None) is None
 
 
 @pytest.mark.parametrize(

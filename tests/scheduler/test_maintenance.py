@@ -1,17 +1,18 @@
 """Machines in maintenance, by the real cycle on the real database: nothing new starts there, and who is stopped."""
 
 from datetime import timedelta
+from itertools import pairwise
 
 import make
 import pytest
-from django.utils import timezone
 
 from cluster.maintenance import end_maintenance
 from cluster.models import Node
 from events.bus import SYSTEM
 from jobs.states import JobState
 from scheduler.commit import DoesNotFit, check_maintenance
-from scheduler.quiet import read_mark
+from scheduler.core.types import Plan
+from scheduler.quiet import LOOK_AGAIN_S, read_mark, rest_after
 from scheduler.snapshots import load_world
 from tests.scheduler.test_main_job import drive
 
@@ -90,4 +91,12 @@ def test_a_maintenance_that_is_planned_changed_or_of_other_machines_wakes_the_cy
     marks.append(read_mark())
     row.nodes.clear()
     marks.append(read_mark())
-    assert len(set(marks)) == 4 and row.ends_at > timezone.now()
+    assert all(before != after for before, after in pairwise(marks))
+
+
+def test_a_cycle_that_rests_looks_again_when_a_maintenance_begins_and_when_it_ends(cast):
+    row = make.maintenance(cast.node, begins_in_s=2, lasts_s=2)
+    snapshot, begins, ends = load_world().snapshot, row.begins_at.timestamp(), row.ends_at.timestamp()
+    assert rest_after({}, Plan(), snapshot, begins - 1).until == begins
+    assert rest_after({}, Plan(), snapshot, begins).until == ends
+    assert rest_after({}, Plan(), snapshot, ends).until == ends + LOOK_AGAIN_S
