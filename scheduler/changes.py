@@ -28,8 +28,8 @@ def families_of(
 ) -> list[list[Change]]:
     """Changes of the same kind stand together, the mildest first.
 
-    pool: where it would go. pools: where its team has a quota. kinds: the cards there are. may_borrow: it could use what
-    others leave or lend if it could be stopped for them.
+    pool: where it would go. pools: where its team has a quota. kinds: the cards there are. may_borrow: it could
+    use what others leave or lend if it could be stopped for them.
     """
     families = [
         [Change("preemptible", "true", "false", replace(spec, preemptible=True))] if may_borrow else [],

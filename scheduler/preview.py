@@ -21,7 +21,7 @@ from scheduler.core.levers import find_levers, first_in_line, replace_waiting, t
 from scheduler.core.maintenance import closed_machines
 from scheduler.core.types import Plan, Waiting
 from scheduler.drafts import check_draft, waiting_of
-from scheduler.forecast import FIRST, Told, load_run_times, tell
+from scheduler.forecast import FIRST, Told, load_calibration, load_run_times, tell
 from scheduler.models import Lease
 from scheduler.runtime import the_runtime
 from scheduler.snapshots import World, load_world
@@ -247,26 +247,29 @@ def _look(job: Waiting, plan: Plan, world: World, now: float, families: Families
         families,
         left=lambda: 1 - (time.thread_time() - began) / LEVERS_S,
     )
-    far = plan.positions[job.job][0] > FIRST
+    far, calibration = plan.positions[job.job][0] > FIRST, load_calibration(now)
     helpful = [lever for lever in found.found if lever.start.p90 <= now or not far]
     sooner = tuple(
-        Sooner(lever.change, tell(lever.start, now), lever.start.p90 <= now)
+        Sooner(lever.change, tell(calibration.of(lever.start, now), now), lever.start.p90 <= now)
         for lever in sorted(helpful, key=lambda lever: lever.start.p50)
     )
-    return Outlook(None if far or found.start is None else tell(found.start, now), sooner, found.whole)
+    start = None if far or found.start is None else tell(calibration.of(found.start, now), now)
+    return Outlook(start, sooner, found.whole)
 
 
 def _families(draft: Draft, job: Waiting, plan: Plan, world: World, now: float) -> Families:
     """What the scheduler plays, made when its turn comes."""
     spec, codes = draft.spec, {refusal.reason for refusal in plan.refusals[job.job]}
-    times = times_before(plan, job, now) if codes & {"reserved_for_larger", "maintenance"} else []
+    lent = [window for window in world.snapshot.windows if window.to == job.pool]
+    kept = lent or codes & {"reserved_for_larger", "maintenance"}
+    times = times_before(plan, job, now, lent) if kept else []
     quotas = Quota.objects.filter(team=draft.team).select_related("pool").order_by("pool__name")
     families = families_of(
         spec,
         pool=draft.pool.name,
         pools=[quota.pool.name for quota in quotas],
         kinds=world.kinds,
-        may_borrow="borrow_denied" in codes and not spec.preemptible,
+        may_borrow=bool(lent or "borrow_denied" in codes) and not spec.preemptible,
     )
     for family in ([time_change(spec, time_s) for time_s in times], *families):
         yield _as_jobs(family, draft, job, world, now)
