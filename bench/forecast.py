@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
     options = _options(arguments)
     rows: list[Row] = []
     missed: list[str] = []
-    for case, seed in ((case, seed) for case in options.case for seed in range(options.seeds[case])):
+    for case, seed in ((name, seed) for name in options.case for seed in range(options.seeds[name])):
         nodes, count, every_s = CASES[case]
         nodes, count = options.nodes or nodes, options.jobs or count
         jobs = draw_jobs(count, nodes, seed) if case == "synthetic" else load_philly(options.data)[1][:count]
