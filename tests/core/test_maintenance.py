@@ -1,14 +1,19 @@
 """Machines that go into maintenance: what starts on them ends before, and what may be stopped is stopped."""
 
+from collections import Counter
 from math import inf
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from worlds import wants, world
 
 from scheduler.core.cycle import run_cycle
+from scheduler.core.levers import times_before
 from scheduler.core.maintenance import closed_machines
 from scheduler.core.play import Play
 from scheduler.core.types import Closing, Eviction, Policy
+from tests.core.test_properties import NOW, worlds
 
 ONE = "n1: V100-32GBx1"
 
@@ -111,3 +116,38 @@ def test_in_a_play_machines_are_cleared_when_their_time_comes():
     moments = list(Play(snapshot, Policy(), 0.0, lambda job: 10.0).moments())
     assert [(m.at, e.job) for m in moments for e in m.plan.evictions] == [(100, -1)]
     assert [(m.at, s.job) for m in moments for s in m.plan.starts] == [(200, 1)]
+
+
+def test_a_time_that_ends_before_it_may_be_said():
+    snapshot = world(ONE, wants("ada", "1", time_s=7200))
+    plan = plan_of(snapshot, closed(0, 3600, 7200))
+    assert times_before(plan, snapshot.waiting[0], 0.0) == [3540]
+    assert times_before(plan_of(snapshot, closed(0, 0, 7200)), snapshot.waiting[0], 0.0) == []  # it has begun
+
+
+closings = st.builds(
+    lambda node, begins, lasts, stops: closed(node, NOW + begins, NOW + begins + lasts, stops=stops),
+    st.integers(0, 3),
+    st.sampled_from((-200.0, 0.0, 100.0, 600.0, 5000.0)),
+    st.sampled_from((100.0, 200.0, 4000.0)),
+    st.booleans(),
+)
+
+
+@given(snapshot=worlds(), planned=st.lists(closings, max_size=3))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_nothing_starts_where_it_would_be_met_and_only_what_may_be_stopped_is(snapshot, planned):
+    planned = [closing for closing in planned if closing.nodes[0] < len(snapshot.nodes)]
+    plan = plan_of(snapshot, *planned, now=NOW)
+    waiting, running = ({job.job: job for job in jobs} for jobs in (snapshot.waiting, snapshot.running))
+    for start in plan.starts:
+        for closing in planned:
+            if any(task.node in closing.nodes for task in start.tasks):
+                assert NOW + waiting[start.job].time_s <= closing.at or closing.ends_at <= NOW
+    begun = {c.nodes[0] for c in planned if c.stops and c.at <= NOW < c.ends_at}
+    there = [j.job for j in running.values() if j.preemptible and any(t.node in begun for t in j.tasks)]
+    stopped = [eviction.job for eviction in plan.evictions if eviction.reason == "maintenance"]
+    assert sorted(stopped) == sorted(there)
+    assert max(Counter(eviction.job for eviction in plan.evictions).values(), default=0) <= 1
+    started = {start.job for start in plan.starts}
+    assert all(job in started or plan.refusals[job] for job in waiting)
