@@ -4,7 +4,7 @@ import pytest
 from loop.bugs import BUGS, Bug, plant
 from loop.world import Broken, run
 
-LIVES = 100
+LIVES = 400
 """So many lives a bug may stay hidden; most are found in the first."""
 
 

@@ -65,6 +65,7 @@ class World:
         patch.setattr(tasks, "the_runtime", lambda: self.engine)
         patch.setattr(tasks, "_rest", None)
         self.calm = self.dice.random() < 0.15
+        self.rush = self.dice.choice([0.0, 0.2, 0.5])  # how often others come in between the statements of one
         self.luck = 0.0 if self.calm else self.dice.choice([0.3, 1.0, 2.0])
         self.engine.away = self.engine.unheard = 0.02 * self.luck
 
@@ -282,7 +283,10 @@ def go_on(world: World) -> None:
     """One of the processes runs some statements further."""
     able = [w for w in world.workers if w.runnable and world.asleep.get(w, 0.0) <= world.db.clock]
     if able:
-        world.resume(world.dice.choice(able), world.dice.choice([0, 1, 2, 3, 5, 10, 20, 50, 400]))
+        worker = world.dice.choice(able)
+        world.resume(worker, world.dice.choice([0, 1, 2, 3, 5, 10, 20, 50, 400]))
+        if not worker.done and worker.transaction is not None and world.dice.random() < world.rush:
+            interrupt(world)
     else:
         tick(world)
 
@@ -305,7 +309,8 @@ def ring(world: World, name: str) -> None:
 def interrupt(world: World) -> None:
     """While somebody is in the middle of something, another act about it goes through as far as the locks let it."""
     busy = [worker for worker in world.workers if worker.focus is not None]
-    if busy:
+    deep = [worker for worker in busy if worker.transaction is not None and worker.transaction.writes]
+    if busy := deep or busy:
         before = set(world.workers)
         job = world.db.get(Job, world.dice.choice(busy).focus)
         world.dice.choice([wish, wish, edit_quota, edit_quota, edit_person, cordon, hurt_card])(world, job)
