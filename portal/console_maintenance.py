@@ -27,6 +27,11 @@ class MaintenanceForm(forms.ModelForm):
     class Meta:
         model = Maintenance
         fields = FIELDS
+        help_texts = {
+            "begins_at": gettext_lazy(
+                "From now on only jobs start there that end before: those that say no time stay away at once."
+            ),
+        }
 
     def store(self, row: Maintenance) -> None:
         save_maintenance(actor=self.actor, maintenance=row, nodes=self.cleaned_data["nodes"])

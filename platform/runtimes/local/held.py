@@ -25,7 +25,7 @@ MOST = 100
 """So many names are kept, those that were used last."""
 FRESH_S = 900.0
 """A size may be this old."""
-LOOK_S = 2.0
+LOOK_S = 1.0
 """So long one look at sizes may take; the rest is looked at next time."""
 NETWORK = ("nfs", "cifs", "smb", "ceph", "lustre", "gpfs", "glusterfs", "beegfs", "9p", "virtiofs", "fuse.")
 
