@@ -9,6 +9,7 @@ thousandths of a card.
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -21,6 +22,10 @@ COVERED = 0.95
 """The most frequent asks count as typical until they are this share of all."""
 NEVER = 1 << 40
 """More thousandths than a card has."""
+
+MOST_KNOWN = 100_000
+_KNOWN: "WeakKeyDictionary[Typical, dict[Measure, dict[bytes, float]]]" = WeakKeyDictionary()
+"""What was measured of which states."""
 
 Shape = tuple[int, int, tuple[int, ...]]
 """What matters of an ask: CPU in thousandths, cards, [K] thousandths of one card (NEVER: not acceptable)."""
@@ -102,7 +107,7 @@ def useful_gain(snapshot: Snapshot, request: Request, nodes: np.ndarray, measure
         fits = _fitting(snapshot, request, nodes)
         free = np.where(fits & (np.cumsum(fits, axis=1) <= ask.gpus), 0, free)
     after = States(states.cpu - ask.cpu_milli, free, states.kind)
-    return measure(typical, states) - measure(typical, after)
+    return _once(measure, typical, states) - _once(measure, typical, after)
 
 
 def gain_of_cards(
@@ -119,7 +124,7 @@ def gain_of_cards(
     free = states.free[owner]
     free[np.arange(len(owner)), column] = _milli(memory, snapshot.gpu_total_mib[gpus], percent)
     after = States(states.cpu[owner] - request.ask.cpu_milli, free, states.kind[owner])
-    return owner, gpus, measure(typical, states)[owner] - measure(typical, after)
+    return owner, gpus, _once(measure, typical, states)[owner] - _once(measure, typical, after)
 
 
 def fragmentation(typical: Typical, states: States) -> np.ndarray:
@@ -134,6 +139,27 @@ def card_fit(typical: Typical, states: States) -> tuple[np.ndarray, np.ndarray]:
     """([S, M] bool: are there enough cards; [S, M] int: what is free on cards that are too small)."""
     usable = states.free[:, :, None] >= typical.need[states.kind]
     return usable.sum(axis=1) >= typical.gpus, np.where(usable, 0, states.free[:, :, None]).sum(axis=1)
+
+
+def _once(measure: Measure, typical: Typical, states: States) -> np.ndarray:
+    """The measure of each state, float [S]; of states that are alike it is asked once, as long as `typical` is in use.
+
+    Alike are those with the same cards in any order, and enough CPU for the same typical asks: a cluster of thousands
+    of nodes is in a few states, and a placement makes one or two new ones.
+    """
+    known = _KNOWN.setdefault(typical, {}).setdefault(measure, {})
+    if len(known) > MOST_KNOWN:
+        known.clear()
+    rows = np.empty((len(states.cpu), states.free.shape[1] + 1), dtype=np.int64)
+    rows[:, 0] = np.searchsorted(np.sort(typical.cpu_milli), states.cpu, side="right")
+    rows[:, 1:] = np.sort(states.free * len(typical.need) + states.kind, axis=1)
+    text, width = rows.tobytes(), rows.shape[1] * rows.itemsize
+    keys = [text[at : at + width] for at in range(0, len(text), width)]
+    if new := {key: place for place, key in enumerate(keys) if key not in known}:
+        at = list(new.values())
+        found = measure(typical, States(states.cpu[at], states.free[at], states.kind[at]))
+        known.update(zip(new, found.tolist(), strict=True))
+    return np.array([known[key] for key in keys], dtype=np.float64)
 
 
 def _fitting(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
