@@ -19,15 +19,20 @@ Holders = dict[str, dict[int, int]]
 
 @dataclass(frozen=True)
 class Fetches:
-    """contents: what some nodes hold and others would fetch. of_job: {job id: what it reads of these, as indices}."""
+    """contents: what some nodes hold and others would fetch. number: {its key: its index}. of_job: {job id: what it
+    reads of these, as indices}.
+    """
 
     contents: tuple[Content, ...] = ()
+    number: dict[str, int] = field(default_factory=dict)
     of_job: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _told: dict[tuple, tuple[Role, ...]] = field(default_factory=dict)
 
     def told(self, job_id: int, gang: tuple[Role, ...]) -> tuple[Role, ...]:
         """The job's gang, told what its tasks read. Jobs that ask and read alike share one."""
-        fetch = self.of_job.get(job_id)
+        return self.told_of(self.of_job.get(job_id, ()), gang)
+
+    def told_of(self, fetch: tuple[int, ...], gang: tuple[Role, ...]) -> tuple[Role, ...]:
         if not fetch:
             return gang
         if (gang, fetch) not in self._told:
@@ -35,14 +40,18 @@ class Fetches:
         return self._told[gang, fetch]
 
 
-def load_fetches(places: Mapping[int, int]) -> Fetches:
-    """Of the jobs that wait. places: {node id: index}. What all nodes hold alike tells none from another."""
+def load_fetches(places: Mapping[int, int], besides: Iterable[str] = ()) -> Fetches:
+    """Of the jobs that wait. places: {node id: index}. besides: keys that somebody may read, too.
+
+    What all nodes hold alike tells none from another.
+    """
     if len(places) < 2 or not Cached.objects.filter(kind=DATA).exists():
         return Fetches()
     jobs = Job.objects.waiting().filter(stop_requested_at__isnull=True).exclude(spec__data={})
     rows = jobs.values_list("pk", "user__uid", "team__gid", "spec__data")
     reads = {pk: keys_of(data or {}, uid, gid) for pk, uid, gid, data in rows}
-    return build_fetches(reads, load_holders_of({key for keys in reads.values() for key in keys}, places), len(places))
+    keys = {key for keys in reads.values() for key in keys} | set(besides)
+    return build_fetches(reads, load_holders_of(keys, places), len(places))
 
 
 def held_bytes(snapshot: Snapshot) -> Callable[[int, TaskPlace], int]:
@@ -76,4 +85,4 @@ def build_fetches(reads: Mapping[int, tuple[str, ...]], held: Holders, nodes: in
     number = {key: place for place, key in enumerate(telling)}
     contents = tuple(Content(np.array([*held[key]]), np.array([*held[key].values()])) for key in telling)
     of_job = {job: tuple(number[key] for key in keys if key in number) for job, keys in reads.items()}
-    return Fetches(contents, {job: fetch for job, fetch in of_job.items() if fetch})
+    return Fetches(contents, number, {job: fetch for job, fetch in of_job.items() if fetch})

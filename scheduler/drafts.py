@@ -7,6 +7,7 @@ from common.errors import FieldError, Hint, Impossible
 from common.resources import cpu_text, memory_text
 from jobs.models import Job, JobKind, Priority
 from jobs.submit import Draft
+from scheduler.caches import keys_of
 from scheduler.core.possible import could_ever_run
 from scheduler.core.types import Refusal, Waiting
 from scheduler.snapshots import World, build_waiting
@@ -57,6 +58,8 @@ def waiting_of(draft: Draft, world: World, now: float | None = None) -> Waiting:
         user=world.user_ids.index(draft.user.pk),
         pool=[pool.pk for pool in world.pools].index(draft.pool.pk),
         kinds=world.kinds,
+        fetches=world.fetches,
+        reads=keys_of(spec.data, draft.user.uid, draft.team.gid),
     )
 
 

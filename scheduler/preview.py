@@ -15,6 +15,7 @@ from jobs.jobfile.spec import JobSpec, from_json
 from jobs.models import Job, JobKind
 from jobs.submit import Draft, build_gang, choose_pool
 from quotas.models import Quota
+from scheduler.caches import keys_of
 from scheduler.changes import Change, families_of, time_change
 from scheduler.core.cycle import run_cycle
 from scheduler.core.levers import find_levers, first_in_line, replace_waiting, times_before
@@ -131,7 +132,7 @@ def check_possible(draft: Draft) -> None:
 
 def promise_starts(user: User, specs: Sequence[JobSpec]) -> list[Promise]:
     """A promise for each spec, each for itself: the scheduler's own pass over the queue as it is, with one job more."""
-    world = load_world(user_id=user.pk)
+    world = load_world(user_id=user.pk, reads=_reads(user, specs))
     containers = runtime_has_containers()
     found = []
     for spec in specs:
@@ -149,7 +150,7 @@ def plan_job(user: User, spec: JobSpec, *, levers: bool = True) -> PlanAnswer:
 
     Raises InvalidInput and NotPermitted as a submit does.
     """
-    world = load_world(user_id=user.pk)
+    world = load_world(user_id=user.pk, reads=_reads(user, [spec]))
     try:
         draft = _choose(user, spec, world, runtime_has_containers())
     except Impossible as never:
@@ -192,6 +193,13 @@ def free_now(user: User) -> list[PoolRoom]:
 def last_cycle() -> Lease | None:
     """The scheduler's own pulse: when its last pass ended and how long it took."""
     return Lease.objects.filter(name="cycle").first()
+
+
+def _reads(user: User, specs: Sequence[JobSpec]) -> set[str]:
+    """What these would read, whichever team of the person's they would be of."""
+    data = [spec.data for spec in specs if spec.data]
+    gids = user.teams.values_list("gid", flat=True) if data else ()
+    return {key for gid in gids for one in data for key in keys_of(one, user.uid, gid)}
 
 
 def _choose(user: User, spec: JobSpec, world: World, containers: bool) -> Draft:

@@ -91,10 +91,14 @@ class World:
     teams: list[Team]
     user_ids: list[int]
     kinds: list[Kind]
+    fetches: Fetches
 
 
-def load_world(*, queue: bool = True, user_id: int | None = None) -> World:
-    """The cluster, its holdings and the queue now. queue: False leaves it out. user_id: a person to include besides."""
+def load_world(*, queue: bool = True, user_id: int | None = None, reads: Iterable[str] = ()) -> World:
+    """The cluster, its holdings and the queue now. queue: False leaves it out. user_id: a person to include besides.
+
+    reads: what a job of theirs would read, as `caches.keys_of` calls it.
+    """
     jobs = load_queue() if queue else []
     pools, teams = load_pools(), load_teams()
     nodes, gpus, holdings = load_nodes(), load_gpus(), load_holdings()
@@ -109,7 +113,7 @@ def load_world(*, queue: bool = True, user_id: int | None = None) -> World:
         **_team_arrays(teams, pools, holdings, places),
         **_user_arrays(user_ids, holdings, places),
     }
-    fetches = load_fetches(places.node) if jobs else Fetches()
+    fetches = load_fetches(places.node, reads) if jobs or reads else Fetches()
     waiting = tuple(list_waiting(jobs, kinds, places, fetches))
     typical = know_typical(kinds, max((job.pk for job in jobs), default=0))
     now = time.time()
@@ -123,7 +127,7 @@ def load_world(*, queue: bool = True, user_id: int | None = None) -> World:
         "contents": fetches.contents,
     }
     snapshot = Snapshot(**arrays, **jobs_and_times, kind_names=names, typical=typical)
-    return World(snapshot, build_policy(pools), nodes, gpus, pools, teams, user_ids, kinds)
+    return World(snapshot, build_policy(pools), nodes, gpus, pools, teams, user_ids, kinds, fetches)
 
 
 def place_users(user_ids: set[int]) -> list[int]:
@@ -276,12 +280,16 @@ def list_waiting(jobs: list[QueuedRow], kinds: list[Kind], places: Places, fetch
     return [waiting for _, _, waiting in found]
 
 
-def build_waiting(job: Job, *, team: int, user: int, pool: int, kinds: list[Kind]) -> Waiting:
-    """A job that is not in the database."""
+def build_waiting(
+    job: Job, *, team: int, user: int, pool: int, kinds: list[Kind], fetches: Fetches, reads: Iterable[str]
+) -> Waiting:
+    """A job that is not in the database. reads: as of `load_world`."""
     submitted_at, not_before = job.submitted_at.timestamp(), job.not_before.timestamp() if job.not_before else None
     times = job.kind, job.preemptible, job.time_s, job.max_time_s
     row = QueuedRow(0, team, user, pool, job.priority, submitted_at, "", job.held_at is not None, not_before, *times)
-    return _waiting(row, build_gang(job.gang, kinds), Places({team: team}, {user: user}, {pool: pool}))
+    fetch = tuple(fetches.number[key] for key in reads if key in fetches.number)
+    gang = fetches.told_of(fetch, build_gang(job.gang, kinds))
+    return _waiting(row, gang, Places({team: team}, {user: user}, {pool: pool}))
 
 
 def build_gang(gang: list[dict], kinds: list[Kind]) -> tuple[Role, ...]:

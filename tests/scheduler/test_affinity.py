@@ -5,10 +5,12 @@ import pytest
 
 from cluster.models import Cached, Node, Pool
 from events.models import Event
+from jobs.jobfile.parse import parse_spec
 from portal.event_words import event_words
 from runtimes.base import HeldView, NodeView
 from scheduler import tasks
 from scheduler.inventory import record_inventory
+from scheduler.preview import plan_job
 from scheduler.snapshots import load_world
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -47,6 +49,13 @@ def test_a_job_starts_where_its_data_is_and_its_history_says_so(cast):
     assert started_on(job) == "n2" and other.newest_tasks.get().node.name == "n1"
     event = Event.objects.get(kind="task", object_id=job.newest_tasks.get().pk, to_state="ASSIGNED")
     assert event_words(event, alone=True).startswith("Task main was placed on n2 (GPU 1), which holds 100 GB of what")
+
+
+def test_a_plan_says_the_same_before_it_is_submitted(cast):
+    holds(cast, "n2", "datasets/imagenet")
+    spec = parse_spec({"run": "true", "pool": "train", "gpu": "1", "data": {"data": "team:datasets/imagenet"}})
+    assert [seat.node for seat in plan_job(cast.ada, spec).seats] == ["n2"]
+    assert [seat.node for seat in plan_job(cast.eve, spec).seats] == ["n1"]  # her team's is another
 
 
 def test_without_weight_it_starts_where_it_would_anyway(cast):
