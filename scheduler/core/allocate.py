@@ -16,28 +16,37 @@ from math import inf, isfinite
 
 from scheduler.core.context import Cycle, Shape
 from scheduler.core.explain import explain_shortfall
+from scheduler.core.future import NOBODY
 from scheduler.core.keep import Keep
 from scheduler.core.maintenance import maintenance_refusal
 from scheduler.core.order import in_order
-from scheduler.core.place import place
+from scheduler.core.place import Shortfall, place, size
 from scheduler.core.quota import wish_refusals
-from scheduler.core.types import Placement, Refusal, Waiting
+from scheduler.core.types import GPU_MILLI, Placement, Refusal, Waiting
 
 
 def allocate(cycle: Cycle) -> list[Waiting]:
     """Start what can start without disturbing anybody. Returns the jobs that wait for capacity, first in line first."""
     lines = Lines(len(cycle.snapshot.kind_names))
     waiting: list[Waiting] = []
-    owners = [job for job in cycle.snapshot.waiting if cycle.within_guarantee(job)]
-    borrowers = [job for job in cycle.snapshot.waiting if not cycle.within_guarantee(job)]
+    owners: list[Waiting] = []
+    borrowers: list[Waiting] = []
+    for job in cycle.snapshot.waiting:
+        (owners if cycle.within_guarantee(job) else borrowers).append(job)
     for job in in_order(cycle.snapshot, owners, cycle.policy, cycle.now):
         if not cycle.within_guarantee(job):  # those before it have used it up
             borrowers.append(job)
         elif not _settled(cycle, lines, job, cycle.shape(job), []):
             waiting.append(job)
     for job in in_order(cycle.snapshot, borrowers, cycle.policy, cycle.now):
-        if not _settled(cycle, lines, job, cycle.shape(job), cycle.borrowing(job)):
+        shape = cycle.shape(job)
+        if shape.passed_over:
+            cycle.plan.refusals[job.job] = []
+        elif not _settled(cycle, lines, job, shape, cycle.borrowing(job)):
             waiting.append(job)
+    if cycle.memory.explains:
+        reserved = ((kept.job, kept.at) for kept in cycle.future.reservations if kept.job != NOBODY)
+        cycle.plan.reserved_at = {job: at for job, at in reserved if isfinite(at)}
     return waiting
 
 
@@ -96,14 +105,15 @@ def _place_as_guest(cycle: Cycle, job: Waiting) -> Placement | None:
 
 def _stand_in_line(cycle: Cycle, lines: Lines, job: Waiting, shape: Shape) -> None:
     kinds = shape.demand.affordable(cycle.spare_milli(job))
-    ahead = lines.ahead(job.pool, kinds)
+    ahead = lines.ahead(job.pool, kinds) if cycle.memory.explains else 0
     cycle.plan.refusals[job.job] = ([Refusal("ahead_in_queue", {"n": ahead})] if ahead else []) + (
         shape.kept(job, cycle.now) or shape.blocked_by
     )
     if lines.join(job.pool, kinds) < cycle.policy.of(job.pool).reservations:
-        reservation = cycle.future.reserve(job, shape.demand, cycle.keep(job, shape.demand))
-        if reservation and isfinite(reservation.at):
-            cycle.plan.reserved_at[job.job] = reservation.at
+        cycle.future.reserve(job, shape.demand, cycle.keep(job, shape.demand))
+    elif shape.blocked_from == -inf and not cycle.memory.explains and not cycle.snapshot.windows:
+        demand = shape.demand
+        shape.passed_over = demand.most[GPU_MILLI] == demand.least[GPU_MILLI]  # else another may claim other kinds
 
 
 def _place(cycle: Cycle, job: Waiting, shape: Shape) -> Placement | None:
@@ -113,6 +123,8 @@ def _place(cycle: Cycle, job: Waiting, shape: Shape) -> Placement | None:
         return None
     spare, keep = cycle.spare_milli(job), cycle.keep(job, shape.demand)
     kinds = shape.demand.affordable(spare)
+    if cycle.future.is_open() and not keep and kinds == shape.demand.kinds and _is_full(cycle, job, shape):
+        return None  # and nobody needs to know yet where those before it keep their places
     view = cycle.future.view(ends_at)
     result = place(view.snapshot, view.table, job, shape.demand, kinds, spare, keep)
     if isinstance(result, Placement):
@@ -123,7 +135,9 @@ def _place(cycle: Cycle, job: Waiting, shape: Shape) -> Placement | None:
         shape.kept_from[job.team] = ends_at, [keep.refusal()]
         return None
     if kinds == shape.demand.kinds:
-        shape.blocked_from = ends_at
+        shape.blocked_from = -inf if view is cycle.present else ends_at
+    if not cycle.memory.explains:
+        return None
     if view is not cycle.present:
         result = place(cycle.snapshot, cycle.present.table, job, shape.demand, kinds, spare)
     if isinstance(result, Placement):
@@ -132,6 +146,19 @@ def _place(cycle: Cycle, job: Waiting, shape: Shape) -> Placement | None:
     else:
         shape.blocked_by = explain_shortfall(cycle.snapshot, job, result)
     return None
+
+
+def _is_full(cycle: Cycle, job: Waiting, shape: Shape) -> bool:
+    """Is there no place for the largest task, not even where others keep theirs? Then for no job of this shape."""
+    asked = zip(job.gang, shape.demand.kinds, strict=True)
+    role, kinds = max(asked, key=lambda each: (each[0].min > 0, size(each[0])))
+    request, node = cycle.present.table.best_node(role.ask, job.pool, kinds, shape.demand.reach)
+    if node >= 0 or not role.min:
+        return False
+    shape.blocked_from = -inf
+    if cycle.memory.explains:
+        shape.blocked_by = explain_shortfall(cycle.snapshot, job, Shortfall(0, request))
+    return True
 
 
 def _fits_but_for(keep: Keep, cycle: Cycle, job: Waiting, shape: Shape, kinds: tuple[int, ...], spare: int) -> bool:

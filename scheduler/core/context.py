@@ -31,6 +31,8 @@ class Shape:
     blocked_from: float | None = None
     blocked_by: list[Refusal] = field(default_factory=list)
     kept_from: dict[int, tuple[float, list[Refusal]]] = field(default_factory=dict)
+    passed_over: bool = False
+    """No other job of this shape starts, nor would it keep a place in time."""
 
     def is_blocked(self, ends_at: float) -> bool:
         return self.blocked_from is not None and ends_at >= self.blocked_from
@@ -43,12 +45,26 @@ class Shape:
         return refusals if there else []
 
 
+@dataclass
+class Memory:
+    """What stays from one cycle to the next of a world whose machines stay as they are, and what is asked of a cycle.
+
+    explains: each job that waits is told why, where it stands and when it starts at the latest; else a plan has only
+    what starts and what stops, the same, and costs a fraction. shapes: (demand, why such a job could never run) of all
+    that ask alike, where no window changes it.
+    """
+
+    explains: bool = True
+    shapes: dict[tuple, tuple[Demand, list[Refusal]]] = field(default_factory=dict)
+
+
 class Cycle:
-    def __init__(self, snapshot: Snapshot, policy: Policy, now: float):
+    def __init__(self, snapshot: Snapshot, policy: Policy, now: float, memory: Memory | None = None):
         self.snapshot = snapshot
         self.policy = policy
         self.now = now
         self.plan = Plan()
+        self.memory = memory or Memory()
         snapshot.turn_to(now)
         self.present = View(snapshot, Table(snapshot, policy))
         self.future = Future(self.present, policy, now)
@@ -61,6 +77,8 @@ class Cycle:
         self._shapes: dict[tuple[tuple[Role, ...], int, int, int], Shape] = {}
         self._reaches: dict[tuple[int, float, bool], tuple[int, int]] = {}
         self._shape_of: dict[int, Shape] = {}
+        self._same: dict[tuple[int, int, int, int], tuple[tuple[Role, ...], Shape]] = {}
+        self._guarantees = bool(snapshot.guarantee.any())
         self._answers: dict[tuple, Any] = {}
         self._answered_at = -1
 
@@ -99,10 +117,15 @@ class Cycle:
         return None if now == OWN else self._shape(job, now & ~OWN, at_times)
 
     def _shape(self, job: Waiting, reach: int, at_times: int) -> Shape:
-        alike = job.gang, job.pool, reach, at_times
-        shape = self._shapes.get(alike)
+        same = id(job.gang), job.pool, reach, at_times  # a gang takes long to compare
+        shape = self._same[same][1] if same in self._same else None
         if shape is None:
-            shape = self._shapes[alike] = Shape(build_demand(self.snapshot, *alike))
+            alike = job.gang, job.pool, reach, at_times
+            shape = self._shapes.get(alike)
+            if shape is None:
+                known = () if self.snapshot.windows else self.memory.shapes.get(alike, ())
+                shape = self._shapes[alike] = Shape(*known or (build_demand(self.snapshot, *alike),))
+            self._same[same] = job.gang, shape  # which keeps the gang, so that no other gets its id
         return shape
 
     def _reach(self, job: Waiting) -> tuple[int, int]:
@@ -122,6 +145,8 @@ class Cycle:
         )
 
     def within_guarantee(self, job: Waiting) -> bool:
+        if not self._guarantees:
+            return False
         shape = self.shape(job)
         return self._until_change(
             (within_guarantee, job.team, id(shape)), lambda: within_guarantee(self.snapshot, job, shape.demand)
@@ -129,6 +154,8 @@ class Cycle:
 
     def borrowing(self, job: Waiting) -> list[Refusal]:
         """Why the job, which is beyond its team's guarantee, may not borrow."""
+        if not self._guarantees:
+            return []
         shape = self.shape(job)
         return self._until_change(
             (borrow_refusals, job.team, job.preemptible, id(shape)),
@@ -158,6 +185,8 @@ class Cycle:
                 empty = self.snapshot.emptied()
                 self._empty = empty, Table(empty, self.policy)
             shape.never = impossible(*self._empty, job)
+            if not self.snapshot.windows:
+                self.memory.shapes[job.gang, job.pool, *self._reach(job)] = shape.demand, shape.never
         return shape.never
 
     def start(self, placement: Placement, job: Waiting) -> None:

@@ -63,8 +63,11 @@ class Future:
         self._policy = policy
         self._now = now
         self._ends = _Ends((job.ends_at, job.tasks) for job in snapshot.running)
-        self.reservations: list[Reservation] = []
-        """In the order in which they begin."""
+        self.asked: list[int] = []
+        """Jobs that keep a place if there ever is one for them, the first in line first."""
+        self._pending: list[tuple[Waiting, Demand, Keep | None]] = []
+        """Of these, those whose place is not worked out yet: nothing has started since they asked."""
+        self._reservations: list[Reservation] = []
         self._at: list[Snapshot] = []
         """[reservation] the cluster when it begins, with all that is reserved by then taken."""
         self._present = present
@@ -72,6 +75,18 @@ class Future:
         for closing in sorted(snapshot.closings, key=lambda closing: closing.at):
             if closing.ends_at > now:
                 self._close(closing)
+
+    @property
+    def reservations(self) -> list[Reservation]:
+        """In the order in which they begin."""
+        for asked in self._pending:
+            self._reserve(*asked)
+        self._pending.clear()
+        return self._reservations
+
+    def is_open(self) -> bool:
+        """Does somebody keep a place of whom it is not known yet where and when?"""
+        return bool(self._pending)
 
     def view(self, ends_at: float) -> View:
         """Where a job that starts now and ends then delays nobody: the present, where no reservation is in its way."""
@@ -84,25 +99,29 @@ class Future:
             self._narrow(until, snapshot.nodes)
         return self._views[until]
 
-    def reserve(self, job: Waiting, demand: Demand, keep: Keep | None = None) -> Reservation | None:
-        """Keep the earliest time and place for the job; None where it would not even fit if nobody held anything.
+    def reserve(self, job: Waiting, demand: Demand, keep: Keep | None = None) -> None:
+        """Keep the earliest time and place for the job; none where it would not even fit if nobody held anything.
 
         Earlier reservations keep their places from now until they end. Where the job cannot start before somebody ends
         of whom nobody knows when, its time is `inf`: then only jobs that say how long they take may use its place.
+        Worked out when somebody asks, which has to be before anything else is taken from the snapshot.
         """
+        self.asked.append(job.job)
+        self._pending.append((job, demand, keep))
+
+    def _reserve(self, job: Waiting, demand: Demand, keep: Keep | None) -> None:
         found = self._earliest(job, demand, keep)
         if found is None:
-            return None
+            return
         at, placement = found
         reservation = Reservation(job.job, at, at + job.time_s, placement)
-        place_in_line = sum(other.at <= at for other in self.reservations)
-        for other, snapshot in zip(self.reservations[place_in_line:], self._at[place_in_line:], strict=True):
+        place_in_line = sum(other.at <= at for other in self._reservations)
+        for other, snapshot in zip(self._reservations[place_in_line:], self._at[place_in_line:], strict=True):
             if _reaches(reservation.ends_at, other):
                 _take(snapshot, placement.tasks)
-        self.reservations.insert(place_in_line, reservation)
-        self._at.insert(place_in_line, self._when(at, [r for r in self.reservations if r.at <= at]))
+        self._reservations.insert(place_in_line, reservation)
+        self._at.insert(place_in_line, self._when(at, [r for r in self._reservations if r.at <= at]))
         self._views.clear()
-        return reservation
 
     def closed(self, ends_at: float) -> list[TaskPlace]:
         """The cards that a job which starts now and ends then cannot use, because they close before."""
@@ -116,7 +135,7 @@ class Future:
         """The job has been taken from the snapshot: it runs from now for as long as it says."""
         ends_at = self._now + job.time_s
         self._ends.add(ends_at, placement.tasks)
-        for reservation, snapshot in zip(self.reservations, self._at, strict=True):
+        for reservation, snapshot in zip(self._reservations, self._at, strict=True):
             if _reaches(ends_at, reservation):
                 _take(snapshot, placement.tasks)
         touched = np.array(sorted({task.node for task in placement.tasks}), dtype=np.int64)
@@ -124,7 +143,7 @@ class Future:
             self._narrow(until, touched)
 
     def _closings(self, ends_at: float) -> list[Reservation]:
-        return [closing for closing in self.reservations if closing.job == NOBODY and _reaches(ends_at, closing)]
+        return [closing for closing in self._reservations if closing.job == NOBODY and _reaches(ends_at, closing)]
 
     def _close(self, closing: Closing) -> None:
         """As if somebody had reserved these cards and machines, whole, for that time."""
@@ -132,15 +151,15 @@ class Future:
         cards = [_task_of(int(snapshot.gpu_node[gpu]), _whole(snapshot, gpu)) for gpu in closing.gpus]
         machines = [_machine(snapshot, node) for node in closing.nodes]
         placement = Placement(NOBODY, (*cards, *machines))
-        self.reservations.append(
+        self._reservations.append(
             Reservation(NOBODY, closing.at, closing.ends_at, placement, maintenance=bool(closing.nodes))
         )
-        self._at.append(self._when(closing.at, self.reservations))
+        self._at.append(self._when(closing.at, self._reservations))
 
     def _earliest(self, job: Waiting, demand: Demand, keep: Keep | None) -> tuple[float, Placement] | None:
         """Where it ends before a closing, the cards are there until then: so look between the closings in turn."""
-        times = sorted({*self._ends.times(), *(r.ends_at for r in self.reservations), inf})
-        latest = sorted({closing.at - job.time_s for closing in self.reservations if closing.job == NOBODY})
+        times = sorted({*self._ends.times(), *(r.ends_at for r in self._reservations), inf})
+        latest = sorted({closing.at - job.time_s for closing in self._reservations if closing.job == NOBODY})
         low = 0
         for until in (*latest, inf):
             high = bisect_right(times, until, low)
@@ -165,7 +184,7 @@ class Future:
 
     def _fits_at(self, at: float, job: Waiting, demand: Demand, keep: Keep | None) -> Placement | None:
         """Only in its own pool: a window may have closed by then. What `keep` allows now it allows then."""
-        in_its_way = (r for r in self.reservations if r.job != NOBODY or r.at < at + job.time_s)
+        in_its_way = (r for r in self._reservations if r.job != NOBODY or r.at < at + job.time_s)
         world = self._when(at, in_its_way)
         at_home = replace(demand, reach=OWN)
         result = place(world, Table(world, self._policy), job, at_home, demand.kinds, ANY_QUOTA, keep)
@@ -200,17 +219,12 @@ class _Ends:
     """What comes back when: flat arrays, so that a cluster at any time costs a few additions of arrays."""
 
     def __init__(self, jobs: Iterable[tuple[float, tuple[TaskPlace, ...]]]):
-        self._cards: list[tuple[float, int, int, int]] = []
-        self._nodes: list[tuple[float, int, int, int]] = []
+        self._jobs = [(ends_at, tasks) for ends_at, tasks in jobs if isfinite(ends_at)]
         self._arrays: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
-        for ends_at, tasks in jobs:
-            self.add(ends_at, tasks)
 
     def add(self, ends_at: float, tasks: tuple[TaskPlace, ...]) -> None:
         if isfinite(ends_at):
-            self._nodes += [(ends_at, task.node, task.cpu_milli, task.memory_mib) for task in tasks]
-            cards = (card for task in tasks for card in task.cards)
-            self._cards += [(ends_at, card.gpu, card.memory_mib, card.compute_percent) for card in cards]
+            self._jobs.append((ends_at, tasks))
             self._arrays = None
 
     def times(self) -> list[float]:
@@ -228,8 +242,11 @@ class _Ends:
 
     def _built(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if self._arrays is None:
-            cards = np.array(self._cards, dtype=np.float64).reshape(-1, 4)
-            nodes = np.array(self._nodes, dtype=np.float64).reshape(-1, 4)
+            each = [(at, task) for at, tasks in self._jobs for task in tasks]
+            of_nodes = [(at, task.node, task.cpu_milli, task.memory_mib) for at, task in each]
+            of_cards = [(at, c.gpu, c.memory_mib, c.compute_percent) for at, task in each for c in task.cards]
+            cards = np.array(of_cards, dtype=np.float64).reshape(-1, 4)
+            nodes = np.array(of_nodes, dtype=np.float64).reshape(-1, 4)
             self._arrays = cards, nodes, np.unique(nodes[:, 0])
         return self._arrays
 

@@ -93,10 +93,11 @@ def _largest_first(gang: tuple[Role, ...]) -> list[tuple[int, int]]:
     tasks = [(index, rank) for rank, index in enumerate(order)]
     if len(gang) == 1:
         return tasks
-    return sorted(tasks, key=lambda task: (_size(gang[task[0]]), -task[1]), reverse=True)
+    return sorted(tasks, key=lambda task: (size(gang[task[0]]), -task[1]), reverse=True)
 
 
-def _size(role: Role) -> tuple[int, bool, int, int]:
+def size(role: Role) -> tuple[int, bool, int, int]:
+    """The larger, the harder a task of the role is to place."""
     return role.ask.gpus, role.ask.whole, role.ask.cpu_milli, role.ask.memory_mib
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 
 from scheduler.core.clockwork import Clockwork
+from scheduler.core.context import Memory
 from scheduler.core.cycle import run_cycle
 from scheduler.core.future import expected_end
 from scheduler.core.lending import times_of_change
@@ -47,7 +48,7 @@ class Play:
     """A world that moves. run_s: how long a job really runs from its beginning, in seconds.
 
     ends: {running job: when it really ends}; one that is not named runs for ever. arrivals: jobs to come, each at its
-    `submitted_at`.
+    `submitted_at`. explains: the plans tell why the rest waits, too.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Play:
         ends: dict[int, float] | None = None,
         arrivals: Iterable[Waiting] = (),
         rules: Rules | None = None,
+        explains: bool = False,
     ):
         self.snapshot = snapshot.copy()
         self.policy = policy
@@ -73,6 +75,7 @@ class Play:
         self._work: dict[int, float] = {}
         """{running job: work that was to be done when it started}."""
         self._run_s = run_s
+        self._memory = Memory(explains)
         self._clockwork = Clockwork(ends or {}, now)
         self._arrivals = sorted(arrivals, key=_age, reverse=True)
         """The next one last."""
@@ -111,7 +114,7 @@ class Play:
         """The plan, and whether somewhere all that were looked at started."""
         line = self._line()
         self.snapshot.waiting, self.snapshot.running = tuple(line), tuple(self.running.values())
-        plan = run_cycle(self.snapshot, self.policy, self.now)
+        plan = run_cycle(self.snapshot, self.policy, self.now, self._memory)
         started = Counter(_owner(self.waiting[start.job]) for start in plan.starts)
         for start in plan.starts:
             self._start(start)

@@ -93,7 +93,7 @@ def lost_work(victim: Running, now: float) -> float:
 
 def _first(cycle: Cycle, line: list[Waiting]) -> list[Waiting]:
     """Those that hold a reservation: nobody behind them can take the room that is made."""
-    reserved = {reservation.job for reservation in cycle.future.reservations}
+    reserved = set(cycle.future.asked)
     return [job for job in line if job.job in reserved]
 
 

@@ -214,8 +214,11 @@ class Policy:
     those of its class that hold less (`order.is_overdue`).
     reservations: so many of the first in line for a pool's kinds of cards keep a place in time that nobody may delay.
     preempt: a job may stop others of a lower class.
-    short_first: of the jobs of one class and one person the one with the fewest card-seconds by its own word goes
-    first, until age raises the others; else who came first.
+    short_first: of the jobs of one class and one person the one with the fewest card-seconds to go by its own word goes
+    first, and who waits weighs less by and by; long jobs age more slowly (`order.PATIENCE`). Else who came first.
+    longest_s: for that, an estimate beyond this says no more than none, which counts as much.
+    stop_longer: a job may stop those of its class and team that have more than so many times its card-seconds to go
+    (`preempt.is_longer`); None: nobody. From 1, for whom it stops would otherwise stop it in turn.
 
     References in simulations rule the whole cluster; in production each pool has its own (`of`).
     """
@@ -224,6 +227,8 @@ class Policy:
     reservations: int = 2
     preempt: bool = True
     short_first: bool = False
+    longest_s: float = 7 * 86_400.0
+    stop_longer: float | None = None
     scores: tuple[tuple[Callable, float], ...] | None = None
     """(score, weight) instead of `scores.SCORES`."""
     cards: Callable | None = None
