@@ -77,6 +77,7 @@ POOL = {
     "reservations": 2,
     "arrangement": "pack",
     "weight_useful": 100,
+    "weight_data": 20,
     "weight_whole": 8,
     "weight_full_cards": 4,
     "weight_links": 2,
