@@ -7,8 +7,8 @@ come. Jobs that can be stopped do not count: they may stand anywhere, and are st
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -25,7 +25,7 @@ def vacancy(snapshot: Snapshot, pool: int) -> np.ndarray:
     if not has_cells(snapshot, pool):
         return np.zeros(len(snapshot.team_chain), dtype=np.int64)
     tenancy = Tenancy.of(snapshot, pool)
-    return tenancy.vacancy(tenancy.unused())
+    return tenancy.vacancy(tenancy.unused)
 
 
 def covering(snapshot: Snapshot, own: np.ndarray) -> np.ndarray:
@@ -65,31 +65,39 @@ class Tenancy:
         held, *inside = (on_nodes(column) for column in snapshot.gpu_firm.T)
         return cls(snapshot, pool, size, well, held, np.array(inside).T)
 
-    def cells(self) -> Iterator[int]:
+    @cached_property
+    def cells(self) -> list[int]:
         """The cells of this pool, those of teams further down later."""
         found = (index for index, cell in enumerate(self.snapshot.cells) if cell.pool == self.pool)
-        return iter(sorted(found, key=lambda index: len(self.snapshot.team_chain[self.snapshot.cells[index].team])))
+        return sorted(found, key=lambda index: len(self.snapshot.team_chain[self.snapshot.cells[index].team]))
 
-    def owned_by(self, index: int) -> np.ndarray:
-        """The nodes of the cell's size on which its team stands alone: bool [N]."""
-        alone = (self.held > 0) & (self.inside[:, index] == self.held)
-        return alone & (self.size == self.snapshot.cells[index].cards)
+    @cached_property
+    def owned(self) -> dict[int, np.ndarray]:
+        """{cell: the nodes of its size on which its team stands alone, bool [N]}."""
+        cells, taken = self.snapshot.cells, self.held > 0
+        return {i: taken & (self.inside[:, i] == self.held) & (self.size == cells[i].cards) for i in self.cells}
 
-    def filled_by(self, index: int) -> np.ndarray:
-        """Of the nodes that the team owns those that count as its cells, the fullest: bool [N]."""
-        mine = self.owned_by(index).nonzero()[0]
-        fullest = mine[np.argsort(-self.inside[mine, index], kind="stable")][: self.snapshot.cells[index].nodes]
-        return np.isin(self.snapshot.nodes, fullest)
+    @cached_property
+    def filled(self) -> dict[int, np.ndarray]:
+        """{cell: of the nodes that its team owns those that count as its cells, the fullest, bool [N]}."""
+        found = {}
+        for index in self.cells:
+            mine = self.owned[index].nonzero()[0]
+            fullest = mine[np.argsort(-self.inside[mine, index], kind="stable")][: self.snapshot.cells[index].nodes]
+            found[index] = np.zeros(len(self.size), dtype=bool)
+            found[index][fullest] = True
+        return found
 
     def free(self, cards: int) -> np.ndarray:
         """The nodes of this size that could be anybody's cell: bool [N]."""
         return self.well & (self.size == cards) & (self.held == 0)
 
+    @cached_property
     def unused(self) -> dict[int, int]:
         """{cell: thousandths of cards in it that its team does not hold}."""
         found = {}
-        for index in self.cells():
-            cell, inside = self.snapshot.cells[index], self.inside[self.filled_by(index), index]
+        for index in self.cells:
+            cell, inside = self.snapshot.cells[index], self.inside[self.filled[index], index]
             found[index] = max(1000 * cell.cards * cell.nodes - int(inside.sum()), 0)
         return found
 
@@ -105,7 +113,7 @@ class Tenancy:
         cells, chains = self.snapshot.cells, self.snapshot.team_chain
         found: defaultdict[int, int] = defaultdict(int)
         below: defaultdict[int, int] = defaultdict(int)
-        for index in reversed([*self.cells()]):
+        for index in reversed(self.cells):
             cell = cells[index]
             missing = max(cell.nodes - owned[index], below[index], 0)
             alike = (i for i in owned if cells[i].cards == cell.cards and cells[i].team in chains[cell.team][1:])

@@ -75,7 +75,7 @@ class Keep:
         """`borrow_denied` with the teams whose cells are not full, and the cards of the largest."""
         cells, kept = self._snapshot.cells, set()
         for tenancy in self._tenancies:
-            kept |= {i for i, milli in tenancy.unused().items() if milli and i not in self._mine}
+            kept |= {i for i, milli in tenancy.unused.items() if milli and i not in self._mine}
         teams = sorted({cells[i].team for i in kept})
         names = [self._snapshot.team_name(team) for team in teams]
         return Refusal("borrow_denied", {"teams": names, "cards": max((cells[i].cards for i in kept), default=0)})
@@ -83,26 +83,25 @@ class Keep:
     def _leaves_enough(self, tenancy: Tenancy) -> np.ndarray:
         """The first rule. Nodes with the same owner are alike: bool [N]."""
         cells = self._snapshot.cells
-        sizes = {cells[index].cards for index in tenancy.cells()}
-        owner = np.full(len(tenancy.size), NOBODYS)
-        owned = {}
-        for index in tenancy.cells():
-            mine = tenancy.owned_by(index)
-            owned[index] = int(mine.sum())
+        owner, allowed = np.full(len(tenancy.size), NOBODYS), np.ones(len(tenancy.size), dtype=bool)
+        for index, mine in tenancy.owned.items():
             owner[mine] = index
-        unowned, allowed = tenancy.unowned(owned), np.ones(len(owner), dtype=bool)
-        for cards in sizes:
+        owned = {index: int(mine.sum()) for index, mine in tenancy.owned.items()}
+        unowned = tenancy.unowned(owned)
+        for cards in {cells[index].cards for index in tenancy.cells}:
             free = tenancy.free(cards)
             slack = int(free.sum()) - unowned[cards]
-            for nodes, used, gains, loses in self._joins(tenancy, cards, free, owner, owned):
+            if slack > 0:
+                continue  # one task costs others one node at most
+            for nodes, used, gains, loses in self._joins(cards, free, owner, owned):
                 then = {i: owned[i] + (i in gains) - (i in loses) for i in owned}
                 left = int(free.sum()) - used - tenancy.unowned(then)[cards]
-                if left < min(slack, 0):
+                if left < slack:
                     allowed &= ~nodes
         return allowed
 
     def _joins(
-        self, tenancy: Tenancy, cards: int, free: np.ndarray, owner: np.ndarray, owned: dict[int, int]
+        self, cards: int, free: np.ndarray, owner: np.ndarray, owned: dict[int, int]
     ) -> Iterator[tuple[np.ndarray, int, set[int], set[int]]]:
         """For each sort of node of a size: (which nodes, free ones used, whose the node then is, whose no more)."""
         cells, chains = self._snapshot.cells, self._snapshot.team_chain
@@ -117,7 +116,7 @@ class Keep:
         team it turns what that one holds there into something outside of its cells.
         """
         snapshot, pool = self._snapshot, tenancy.pool
-        firm, unused = snapshot.firm[:, pool, GPU_MILLI].copy(), tenancy.unused()
+        firm, unused = snapshot.firm[:, pool, GPU_MILLI].copy(), tenancy.unused
         chain = list(snapshot.team_chain[self._job.team])
         firm[chain] += self._taken_milli
         most = max(promised(snapshot, pool, firm + tenancy.vacancy(unused)), card_capacity(snapshot, pool))
@@ -128,8 +127,10 @@ class Keep:
             return promised(snapshot, pool, firm + tenancy.vacancy(then)) <= most
 
         allowed = np.full(len(tenancy.size), fits({}))
+        if fits({index: 1000 * self._snapshot.cells[index].cards for index in unused}):
+            return np.ones_like(allowed)  # even if every team lost what it holds of a node
         for nodes, filled in self._sorts(tenancy, unused):
-            for held in np.unique(tenancy.held[nodes]).tolist():
+            for held in np.unique(tenancy.held[nodes & (tenancy.held < 1000 * tenancy.size)]).tolist():
                 changes = {index: -milli if index in self._mine else held for index in filled}
                 allowed[nodes & (tenancy.held == held)] = fits(changes)
         return allowed
@@ -138,8 +139,8 @@ class Keep:
         """Nodes that are, or with the task would be, cells, and which: the free ones, then those of each team."""
         cells, chains = self._snapshot.cells, self._snapshot.team_chain
         for cards in {cells[index].cards for index in unused}:
-            missing = {i for i in unused if cells[i].cards == cards and tenancy.owned_by(i).sum() < cells[i].nodes}
+            missing = {i for i in unused if cells[i].cards == cards and tenancy.owned[i].sum() < cells[i].nodes}
             yield tenancy.free(cards), missing & self._mine
         for index in unused:  # those of teams further down come later, and say it better
             above = {i for i in unused if cells[i].cards == cells[index].cards}
-            yield tenancy.filled_by(index), {i for i in above if cells[i].team in chains[cells[index].team]}
+            yield tenancy.filled[index], {i for i in above if cells[i].team in chains[cells[index].team]}
