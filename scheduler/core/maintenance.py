@@ -4,25 +4,32 @@ That nothing is placed which would not end before is the future's doing: a maint
 reservation does (`future.Future`).
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from scheduler.core.context import Cycle
 from scheduler.core.future import Reservation
 from scheduler.core.snapshot import Snapshot
-from scheduler.core.types import Eviction, Refusal
+from scheduler.core.types import Closing, Eviction, Refusal, Running
 
 
 def clear_machines(cycle: Cycle) -> None:
     """Stop what may be stopped on machines whose maintenance has begun, where it says so."""
-    begun = (closing for closing in cycle.snapshot.closings if closing.stops and closing.at <= cycle.now)
-    nodes = {node for closing in begun if cycle.now < closing.ends_at for node in closing.nodes}
-    if not nodes:
-        return
-    for job in cycle.snapshot.running:
-        if job.preemptible and job.job not in cycle.leaving and any(task.node in nodes for task in job.tasks):
+    for job in to_clear(cycle.snapshot.closings, cycle.snapshot.running, cycle.now):
+        if job.job not in cycle.leaving:
             cycle.plan.evictions.append(Eviction(job.job, "maintenance"))
             cycle.after.snapshot.leave(job)
             cycle.leaving.add(job.job)
+
+
+def to_clear(closings: Iterable[Closing], running: Iterable[Running], now: float) -> list[Running]:
+    """Who may be stopped on machines whose maintenance says so and lasts now."""
+    begun = (closing for closing in closings if closing.stops and closing.at <= now < closing.ends_at)
+    nodes = {node for closing in begun for node in closing.nodes}
+    if not nodes:
+        return []
+    return [job for job in running if job.preemptible and any(task.node in nodes for task in job.tasks)]
 
 
 def closed_machines(snapshot: Snapshot, now: float) -> np.ndarray:

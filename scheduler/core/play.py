@@ -13,6 +13,7 @@ from scheduler.core.context import Memory
 from scheduler.core.cycle import run_cycle
 from scheduler.core.future import expected_end
 from scheduler.core.lending import times_of_change
+from scheduler.core.maintenance import to_clear
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import Placement, Plan, Policy, Running, Waiting
 
@@ -96,9 +97,11 @@ class Play:
             ended, gone = self._pass()
 
     def _look(self) -> Plan:
-        """One cycle, and more where it stopped somebody, who is gone at once, or left a team with none looked at."""
+        """One cycle where somebody waits or has to leave a machine, and more where it stopped somebody, who is gone at
+        once, or left a team with none looked at.
+        """
         plan, starts, evictions = Plan(), [], []
-        while self.waiting:
+        while self.waiting or to_clear(self.snapshot.closings, self.running.values(), self.now):
             plan, used_up = self._cycle()
             starts += plan.starts
             evictions += plan.evictions
