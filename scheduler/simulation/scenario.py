@@ -14,8 +14,8 @@ from scheduler.simulation.week import WorkingDay
 class Scenario:
     """jobs: numbered from 1 in this order. duration_s: {job: how long it really runs}.
 
-    windows: when pools lend their cards. closings: maintenance. until: seconds from Monday 00:00; `inf`: until nothing is
-    to come.
+    windows: when pools lend their cards. closings: maintenance. until: seconds from Monday 00:00; `inf`: until nothing
+    is to come.
     """
 
     name: str
