@@ -52,6 +52,12 @@ def fitting_cards(snapshot: Snapshot, request: Request, gpus: np.ndarray) -> np.
     return free & eligible_cards(snapshot, request, gpus)
 
 
+def fitting_grid(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
+    """The same node by node: bool [len(nodes), C], the cards in their order, false where a node has no more."""
+    grid = snapshot.card_grid[nodes]
+    return (grid >= 0) & fitting_cards(snapshot, request, grid.ravel()).reshape(grid.shape)
+
+
 def eligible_cards(snapshot: Snapshot, request: Request, gpus: np.ndarray) -> np.ndarray:
     """Which of these cards the request may use at all, full or not: healthy, in reach, its kinds, shared if a slice."""
     eligible = in_reach(snapshot, request, gpus)

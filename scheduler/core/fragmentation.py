@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from scheduler.core.filters import fitting_cards
+from scheduler.core.filters import fitting_grid
 from scheduler.core.request import Request
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import Ask, Typical
@@ -105,7 +105,7 @@ def useful_gain(snapshot: Snapshot, request: Request, nodes: np.ndarray, measure
     states = States.of(snapshot, nodes)
     free = states.free
     if ask.gpus:
-        fits = _fitting(snapshot, request, nodes)
+        fits = fitting_grid(snapshot, request, nodes)
         free = np.where(fits & (np.cumsum(fits, axis=1) <= ask.gpus), 0, free)
     after = States(states.cpu - ask.cpu_milli, free, states.kind)
     return _once(measure, typical, states) - _once(measure, typical, after)
@@ -118,7 +118,7 @@ def gain_of_cards(
     measure, typical = measure or fragmentation, snapshot.typical
     assert typical is not None, "nobody knows what is usually asked"
     states = States.of(snapshot, nodes)
-    owner, column = _fitting(snapshot, request, nodes).nonzero()
+    owner, column = fitting_grid(snapshot, request, nodes).nonzero()
     gpus = snapshot.card_grid[nodes][owner, column]
     memory = snapshot.gpu_free_mib[gpus] - request.need_mib[snapshot.gpu_kind[gpus]]
     percent = snapshot.gpu_free_percent[gpus] - request.need_percent[snapshot.gpu_kind[gpus]]
@@ -172,12 +172,6 @@ def _alike(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     sums = rows @ np.cumprod(np.full(rows.shape[1], 1_000_003))  # wraps round, as a hash may
     _, first, which = np.unique(sums, return_index=True, return_inverse=True)
     return (first, which) if np.array_equal(rows[first][which], rows) else (alone, alone)
-
-
-def _fitting(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
-    """[len(nodes), C] bool: can the card take one share of the request?"""
-    grid = snapshot.card_grid[nodes]
-    return (grid >= 0) & fitting_cards(snapshot, request, grid.ravel()).reshape(grid.shape)
 
 
 def _milli(memory: np.ndarray, total: np.ndarray, percent: np.ndarray) -> np.ndarray:

@@ -8,12 +8,12 @@ spread its work: then the emptiest node comes before all else but the kind of ca
 that are alike.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from scheduler.core.cards import choose_cards, left_on, link_score
-from scheduler.core.filters import count_fitting, fitting_cards, in_reach
+from scheduler.core.filters import count_fitting, fitting_cards, fitting_grid, in_reach
 from scheduler.core.fragmentation import keep_useful
 from scheduler.core.request import Request
 from scheduler.core.snapshot import Snapshot
@@ -72,8 +72,22 @@ def link_cards(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.nd
     if count < 2 or not request.ask.whole or not snapshot.layouts:
         return np.zeros(len(nodes))
     pairs = count * (count - 1) / 2
-    each = (link_score(snapshot, choose_cards(snapshot, request, node), node) / pairs for node in nodes.tolist())
-    return np.array([mean / (mean + 100.0) for mean in each])
+    of_alike: dict[tuple, float] = {}
+    found = []
+    for node, alike in zip(nodes.tolist(), _alike(snapshot, request, nodes), strict=True):
+        if alike not in of_alike:
+            mean = link_score(snapshot, choose_cards(snapshot, request, node), node) / pairs
+            of_alike[alike] = mean / (mean + 100.0)
+        found.append(of_alike[alike])
+    return np.array(found)
+
+
+def _alike(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> Iterator[tuple]:
+    """Of each node its layout, and which of its cards, of which kinds, may be taken: nodes that agree choose alike."""
+    fits = fitting_grid(snapshot, request, nodes)
+    cards = np.where(fits, snapshot.gpu_kind[snapshot.card_grid[nodes]] + 1, 0)
+    for node, kinds in zip(nodes.tolist(), cards.tolist(), strict=True):
+        yield snapshot.layout_of(node), *kinds
 
 
 FETCH_BYTES_PER_S = 1e9
