@@ -7,6 +7,7 @@ methods in the place of the functions, wherever a module of the product has impo
 import json
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
 from types import SimpleNamespace
@@ -16,7 +17,8 @@ from uuid import UUID
 import numpy as np
 import pytest
 from django.db import IntegrityError
-from django.db.models import Model
+from django.db.models import F, Model
+from django.db.models.expressions import CombinedExpression
 from django.db.transaction import Atomic as DjangoAtomic
 from loop.database import EXCLUSIVE, SHARE, Atomic, Database
 
@@ -33,8 +35,8 @@ from jobs.models import Job, Task
 from jobs.states import HOLDING, JOB_ACTIVE, TASK_FINAL, JobState, TaskState
 from quotas import models as quota_models
 from quotas import services as quota_services
-from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit
-from scheduler import commit, holders, lease, quiet, reconcile, snapshots, tasks, truth
+from quotas.models import Amounts, Holding, Quota, UserLimit
+from scheduler import caches, commit, lease, memory, reconcile, snapshots, tasks, truth
 from scheduler.models import Lease
 
 PACKAGES = ("scheduler.", "jobs.", "events.", "quotas.", "cluster.", "notebooks.", "common.", "accounts.")
@@ -131,12 +133,6 @@ class Answers:
             told = {"wait_reasons": reasons, "wait_position": position, "wait_of": of, "explained_at": self.db.now}
             self.db.update(Job, lambda row, pk=pk: row["id"] == pk and row["state"] == JobState.QUEUED, told)
 
-    def load_explained(self, *_: Any) -> list[list]:
-        self.db.pause()
-        waiting = self.db.rows(Job, lambda row: row["state"] == JobState.QUEUED)
-        columns = ("id", "wait_reasons", "wait_position", "wait_of", "explained_at", "held_by")
-        return [[_plain(row[name]) for name in columns] for row in waiting]
-
     # moves and history
 
     def write_move(self, row: Any, before: str, changes: dict[str, object]) -> bool:
@@ -224,9 +220,10 @@ class Answers:
             taken[row["gpu_id"]] = mib + row["gpu_memory_mib"], percent + row["gpu_compute_percent"], count + 1
         return taken
 
-    def load_numa(self, task: Task) -> int | None:
+    def load_numa(self, task: Task) -> tuple[int, ...]:
         self.db.pause()
-        return next((row["numa"] for row in self.live(lambda r: r["task"] == task.uuid and r["gpu_id"] is None)), None)
+        cards = by_id(self.live(lambda row: row["task"] == task.uuid and row["gpu_id"] is not None))
+        return tuple(row["numa"] for row in cards if row["numa"] is not None)
 
     def count_active(self, user_id: int) -> int:
         self.db.pause()
@@ -319,28 +316,33 @@ class Answers:
         if not self.db.lock(Lease, lambda row: row["name"] == name and row["epoch"] == epoch, SHARE):
             raise StaleState(kind="lease", was=epoch)
 
-    # what a cycle reads
+    # what a cycle reads; the product remembers it from one look to the next (scheduler.memory)
 
-    def read_mark(self) -> tuple:
-        """The versions of the rows that a cycle reads, as `quiet` takes them from PostgreSQL."""
+    def load_rows(self, rows: "Rows", *columns: Any) -> list[list]:
         self.db.pause()
-        holding = self.holding_tasks()
-        running = {row["job_id"] for row in holding}
-        read: tuple[list[dict], ...] = (
-            self.db.rows(Job, lambda row: row["state"] == JobState.QUEUED),
-            self.db.rows(Job, lambda row: row["id"] in running),
-            *(holding, self.live()),
-            *(self.db.rows(model) for model in (Node, Gpu, Quota, UserLimit)),
-        )
-        return tuple((len(rows), hash(tuple((row["id"], row["_version"]) for row in rows))) for rows in read)
+        return [[rows.value(row, column) for column in columns] for row in rows.found()]
 
-    def load_queue(self) -> list[Any]:
+    def load_columns(self, rows: Any, *columns: Any) -> list[np.ndarray]:
         self.db.pause()
-        waiting = self.db.rows(Job, lambda r: r["state"] == JobState.QUEUED and r["stop_requested_at"] is None)
-        return [
-            as_tuple(snapshots.QueuedRow, row, gang=json.dumps(row["gang"]), held=row["held_at"] is not None)
-            for row in sorted(waiting, key=lambda row: row["id"])
-        ]
+        rows = rows if isinstance(rows, Rows) else self.whole_table(rows.model)
+        lines = [[rows.value(row, column) for column in columns] for row in rows.found()]
+        return [np.array([line[place] for line in lines], dtype=np.int64) for place in range(len(columns))]
+
+    def tables(self) -> dict[str, tuple[Callable[[], "Rows"], Any]]:
+        """As memory.TABLES has them."""
+        present = lambda row: row["removed_at"] is None  # noqa: E731
+        held = lambda row: row["state"] in HOLDING  # noqa: E731
+        queued = lambda row: row["state"] == JobState.QUEUED and row["stop_requested_at"] is None  # noqa: E731
+        live = lambda row: row["released_at"] is None  # noqa: E731
+        where = {"queue": (Job, queued), "holders": (Task, held), "holdings": (Holding, live)}
+        where |= {"nodes": (Node, present), "gpus": (Gpu, present)}
+        return {
+            name: (lambda model=model, test=test: Rows(self.db, model, test), memory.TABLES[name][1])
+            for name, (model, test) in where.items()
+        }
+
+    def whole_table(self, model: Any) -> "Rows":
+        return Rows(self.db, model, lambda row: True)
 
     def load_pools(self) -> list[Pool]:
         self.db.pause()
@@ -365,40 +367,6 @@ class Answers:
         for row in self.db.rows(Job, lambda row: row["user_id"] in wanted and row["state"] in JOB_ACTIVE):
             count[row["user_id"]] = count.get(row["user_id"], 0) + 1
         return count
-
-    def load_nodes(self) -> list[Any]:
-        self.db.pause()
-        rows = self.db.rows(Node, lambda row: row["removed_at"] is None)
-        return [as_tuple(snapshots.NodeRow, row, topology="{}", numa="[]") for row in by_id(rows)]
-
-    def load_gpus(self) -> list[Any]:
-        self.db.pause()
-        rows = self.db.rows(Gpu, lambda row: row["removed_at"] is None)
-        return [
-            as_tuple(snapshots.GpuRow, row, number=row["index"], kept_mib=row["reserved_mib"] + row["margin_mib"])
-            for row in by_id(rows)
-        ]
-
-    def load_holdings(self) -> holders.Holdings:
-        self.db.pause()
-        rows = by_id(self.live())
-        columns = ("team_id", "user_id", "pool_id", "node_id", "gpu_id")
-        amounts = (*RESOURCES, "gpu_memory_mib", "gpu_compute_percent")
-        if not rows:
-            return holders.Holdings()
-        sizes = np.array([[row[name] for name in amounts] for row in rows], dtype=np.int64)
-        whose = [[row[name] for row in rows] for name in columns]
-        return holders.Holdings([str(row["task"]) for row in rows], *whose, sizes)
-
-    def load_holders(self) -> list[Any]:
-        self.db.pause()
-        found = []
-        for row in sorted(self.holding_tasks(), key=lambda row: (row["job_id"], row["rank"])):
-            job = self.row(Job, row["job_id"])
-            own = {name: row[name] for name in ("role", "rank", "state", "started_at", "checkpointed_at")}
-            more = {"task": str(row["uuid"]), "job": job["id"], "stopping": job["stop_requested_at"] is not None}
-            found.append(as_tuple(holders.HolderRow, {**job, **own}, **more))
-        return found
 
     def load_history(self, kinds: list[Any]) -> list[tuple]:
         self.db.pause()
@@ -438,6 +406,47 @@ class Answers:
         return self.db.build(Gpu, row, node=self.node_of(row))
 
 
+@dataclass
+class Rows:
+    """A query of the model: what a cycle asks of one table, and the columns that it wants."""
+
+    db: Database
+    model: Any
+    where: Callable[[dict], Any]
+
+    def found(self) -> list[dict]:
+        return by_id(self.db.rows(self.model, self.where))
+
+    def order_by(self, *_: str) -> "Rows":
+        return self
+
+    def filter(self, *, pk__in: Iterable[int]) -> "Rows":
+        wanted = set(pk__in)
+        return Rows(self.db, self.model, lambda row: row["id"] in wanted and self.where(row))
+
+    def value(self, row: dict, column: Any) -> Any:
+        """column: a name, as `job__team_id`, or one of the expressions of scheduler.rows and scheduler.memory."""
+        if isinstance(column, str):
+            name, _, of_job = column.partition("__")
+            if of_job:
+                return self.db.get(Job, row["job_id"])[of_job]  # type: ignore[index]
+            value = row["id" if name == "pk" else name]
+            return str(value) if isinstance(value, UUID) else value
+        if isinstance(column, CombinedExpression):
+            return self.value(row, column.lhs) + self.value(row, column.rhs)
+        if isinstance(column, F):
+            return self.value(row, column.name)
+        if column is memory.WITH_JOB:
+            return row["_version"] << 32 | self.db.get(Job, row["job_id"])["_version"]  # type: ignore[index]
+        template = column.extra["template"]
+        if "xmin" in template:
+            return row["_version"]
+        value = self.value(row, column.source_expressions[0])
+        if "IS NOT NULL" in template:
+            return value is not None
+        return json.dumps(value) if "::text" in template else value and value.timestamp()
+
+
 HELD = {field.attname for field in Holding._meta.concrete_fields} - {"id"}
 
 
@@ -447,16 +456,6 @@ def totals(rows: list[dict]) -> Amounts:
 
 def by_id(rows: list[dict]) -> list[dict]:
     return sorted(rows, key=lambda row: row["id"])
-
-
-def as_tuple(kind: Any, row: dict, **more: Any) -> Any:
-    """A NamedTuple of the product from a row, by the names of its fields; moments in seconds, as JSON has them."""
-    values = {"pk": row["id"], **row, **more}
-    return kind(*(_plain(values[name]) for name in kind._fields))
-
-
-def _plain(value: Any) -> Any:
-    return value.timestamp() if isinstance(value, datetime) else value
 
 
 # (where the product has it, its name); the method of Answers has the same one.
@@ -473,10 +472,7 @@ TWINS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (truth, ("sum_nodes", "sum_cards", "count_active", "load_ports", "write_holdings", "clear_wait")),
     (commit, ("_write_reasons",)),
     (reconcile, ("load_holding_tasks", "load_broken", "load_task", "load_ended", "write_checkpoint", "load_numa")),
-    (quiet, ("read_mark",)),
-    (snapshots, ("load_queue", "load_pools", "load_teams", "load_quotas", "load_limits", "load_active")),
-    (snapshots, ("load_nodes", "load_gpus", "load_history")),
-    (holders, ("load_holdings", "load_holders")),
+    (snapshots, ("load_pools", "load_teams", "load_quotas", "load_limits", "load_active", "load_history")),
 )
 SILENT: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (bus, ("_send_on_commit", "_queue_deliveries", "recheck", "hint_sender")),
@@ -497,7 +493,11 @@ def install(patch: pytest.MonkeyPatch, answers: Answers) -> None:
     for module, names in SILENT:
         for name in names:
             replace_everywhere(patch, getattr(module, name), answers.nothing)
-    patch.setattr(commit, "load_rows", answers.load_explained)
+    replace_everywhere(patch, caches.load_fetches, lambda *_: caches.Fetches())
+    for name, table in answers.tables().items():
+        patch.setitem(memory.TABLES, name, table)
+    for name in ("load_rows", "load_columns"):
+        patch.setattr(memory, name, getattr(answers, name))
     replace_everywhere(patch, windows.load_spans, lambda now: {})
     replace_everywhere(patch, maintenance.load_maintenance, lambda now: [])
     atomic = Atomic(database)
@@ -506,7 +506,7 @@ def install(patch: pytest.MonkeyPatch, answers: Answers) -> None:
     clock = SimpleNamespace(
         time=lambda: database.now.timestamp(), monotonic=lambda: database.clock, sleep=lambda s: _sleep(database, s)
     )
-    for module in (tasks, snapshots):
+    for module in (tasks, snapshots, memory):
         patch.setattr(module, "time", clock)
     patch.setattr(lifecycle, "timezone", SimpleNamespace(now=lambda: database.now))
 

@@ -11,7 +11,7 @@ import pytest
 from loop.answers import replace_everywhere
 
 from jobs import lifecycle
-from scheduler import commit, quiet, reconcile, snapshots
+from scheduler import commit, lease, quiet, reconcile, snapshots, truth
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,13 @@ BUGS = (
     Bug("parents do not count what their teams hold", snapshots, "held[list(chain)] +=", "held[place] +="),
     Bug("an idle cycle never looks again", quiet, "return mark == self.mark and now < self.until", "return True"),
 )
+
+BUGS_OF_STATEMENTS = (
+    Bug("any term may write", lease, 'AND epoch = %s FOR SHARE", [name, epoch]', 'FOR SHARE", [name]'),
+    Bug("whoever ever ran counts", truth, "filter(user=user_id, state__in=JOB_ACTIVE)", "filter(user=user_id)"),
+    Bug("nothing is given back", lifecycle, "filter(task=task.uuid).release()", "none().release()"),
+)
+"""The model has its own statements, so the lists of steps find these, which the simulation never runs."""
 
 
 def unlocked_quota(team_id: int, pool_id: int) -> list:

@@ -7,11 +7,13 @@ for who holds the row, and then sees the row as it is by then.
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from typing import Any
 
 from django.db import IntegrityError, OperationalError
 from django.db.models import Model
 from django.db.models.base import ModelState
+from django.db.models.expressions import DatabaseDefault
 from django.db.models.functions import Now
 
 from events.models import Event
@@ -226,11 +228,13 @@ class Database:
             self._write(model, row)
         return row
 
-    def delete(self, model: type[Model], pk: Any) -> None:
-        with self.statement():
-            self.take_lock((model, pk), EXCLUSIVE)
-            assert self.transaction is not None
-            self.transaction.writes[model, pk] = None
+    def put(self, model: type[Model], pk: Any, changes: Row) -> None:
+        """What the world does to a row, in one statement."""
+        self.update(model, lambda row: row[model._meta.pk.attname] == pk, changes)  # type: ignore[union-attr]
+
+    def begin_at(self, model: type[Model], pk: int) -> None:
+        """The next new row gets this number."""
+        self._last_pk[model] = pk
 
     def statement(self) -> "Statement":
         return Statement(self)
@@ -239,8 +243,10 @@ class Database:
         """Values as the server stores them: its own clock for Now(), keys for objects."""
         stored = {}
         for name, value in values.items():
-            if isinstance(value, Now):
+            if isinstance(value, Now | DatabaseDefault):  # the only default that the database makes is Now()
                 value = self.now
+            if isinstance(value, Enum):
+                value = value.value
             if isinstance(value, Model):
                 name, value = model._meta.get_field(name).attname, value.pk  # type: ignore[union-attr]
             stored[name] = value

@@ -8,7 +8,7 @@ from loop.database import ConnectionLost, Database, Transaction
 
 
 class Process:
-    """One worker. rest: what its module of tasks remembers (scheduler.tasks._rest). epochs: the terms that it took."""
+    """One worker. rest: what its modules remember (tasks._rest, memory._last). epochs: the terms that it took."""
 
     def __init__(self, database: Database, name: str, body: Callable[[], object]) -> None:
         self.database, self.name = database, name

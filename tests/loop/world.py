@@ -27,7 +27,7 @@ from jobs.models import Job
 from jobs.states import JOB_FINAL, JobState
 from quotas.models import Holding, Quota, UserLimit
 from runtimes.base import NodeView
-from scheduler import inventory, snapshots, tasks
+from scheduler import inventory, memory, snapshots, tasks
 from scheduler.core.possible import could_ever_run
 
 ACTS = 600
@@ -64,6 +64,7 @@ class World:
         install(patch, self.answers)
         patch.setattr(tasks, "the_runtime", lambda: self.engine)
         patch.setattr(tasks, "_rest", None)
+        patch.setattr(memory, "_last", None)
         self.calm = self.dice.random() < 0.15
         self.rush = self.dice.choice([0.0, 0.2, 0.5])  # how often others come in between the statements of one
         self.luck = 0.0 if self.calm else self.dice.choice([0.3, 1.0, 2.0])
@@ -151,9 +152,9 @@ class World:
         return worker
 
     def resume(self, worker: Process, pauses: int) -> None:
-        tasks._rest = worker.rest  # type: ignore[attr-defined]
+        tasks._rest, memory._last = worker.rest or (None, None)  # type: ignore[attr-defined]
         worker.run(pauses)
-        worker.rest = tasks._rest  # type: ignore[attr-defined]
+        worker.rest = tasks._rest, memory._last  # type: ignore[attr-defined]
         if worker.done:
             self.workers.remove(worker)
             if worker.name.startswith("cycle"):
