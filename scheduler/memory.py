@@ -108,6 +108,12 @@ def remembering(mark: dict[str, Versions]) -> Iterator[None]:
     _last = memory
 
 
+def forget() -> None:
+    """The next cycle of this process is like its first."""
+    global _last
+    _last = None
+
+
 @dataclass
 class Shelf:
     """Rows and their versions, as they were read."""
