@@ -29,7 +29,7 @@ class MaintenanceForm(forms.ModelForm):
         fields = FIELDS
         help_texts = {
             "begins_at": gettext_lazy(
-                "From now on only jobs start there that end before: those that say no time stay away at once."
+                "As soon as this is saved, only jobs that end before then start there: who says no time stays away."
             ),
         }
 
@@ -46,11 +46,14 @@ class MaintenanceAdmin(KeptAdmin):
     """What is over stays as history: a maintenance is ended, not deleted."""
 
     form = MaintenanceForm
-    fields = FIELDS
     filter_horizontal = ("nodes",)
     list_display = ("__str__", "begins_at", "ends_at", "machines", "stops", "stage", "planned_by")
     ordering = ("-begins_at", "-pk")
     actions = ("end_now",)
+
+    def get_fieldsets(self, request: HttpRequest, obj: Maintenance | None = None) -> list[tuple]:
+        words = _("Times are in the time zone %(zone)s.") % {"zone": timezone.get_current_timezone_name()}
+        return [(None, {"fields": FIELDS, "description": words})]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Maintenance]:
         return super().get_queryset(request).select_related("pool").prefetch_related("nodes")

@@ -305,7 +305,8 @@ def maintenance_words(node: str, row: Maintenance, now: datetime) -> str:
         )
     )
     times = {"from": _moment(row.begins_at, now), "until": _moment(row.ends_at, now)}
-    return f"{words % {'node': node, **times}} {row.why}".strip()
+    told = words % {"node": node, **times}
+    return _("%(told)s What is done: %(why)s") % {"told": told, "why": row.why} if row.why else told
 
 
 def _moment(at: datetime, now: datetime) -> str:

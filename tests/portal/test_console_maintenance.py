@@ -48,6 +48,7 @@ def test_an_admin_plans_changes_and_ends_a_maintenance(cast, root):
     assert root.post(ADD, fields(cast, stops="on")).status_code == 302
     row = Maintenance.objects.get()
     assert (row.why, row.stops, list(row.nodes.all()), row.planned_by) == ("new fans", True, [cast.node], "root")
+    assert "in the time zone UTC" in root.get(ADD).content.decode()
     page = root.get(LIST).content.decode()
     assert "new fans" in page and "to come" in page and "n1" in page
     change = f"{LIST}{row.pk}/change/"
@@ -86,7 +87,7 @@ def test_the_machine_says_what_is_to_come_and_what_lasts(cast, client):
     client.force_login(cast.ada)
     row = make.maintenance(cast.node, begins_in_s=600, why="new fans")
     page = client.get("/nodes/n1/").content.decode()
-    assert re.search(r"n1 goes into maintenance from .* until .* new fans", page)
+    assert re.search(r"n1 goes into maintenance from .* until .* What is done: new fans", page)
     assert "2 of 2 GPUs free" in page and "Maintenance was planned" in page
     Maintenance.objects.filter(pk=row.pk).update(begins_at=timezone.now())
     page = client.get("/nodes/n1/").content.decode()
