@@ -17,7 +17,7 @@ from common.errors import StaleState
 from events.bus import RUNTIME
 from jobs.codepack import code_file
 from jobs.jobfile.beside import split_source
-from jobs.jobfile.spec import JobSpec, from_json
+from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, from_json
 from jobs.lifecycle import MADE_ROOM, load_attempt, lock_job, move_task
 from jobs.models import Job, JobKind, Task
 from jobs.states import TASK_FINAL, TaskState
@@ -329,11 +329,12 @@ def load_numa(task: Task) -> tuple[int, ...]:
 
 
 def build_checkpoint(job: Job, spec: JobSpec) -> Checkpoint | None:
-    """As the job's file says, with the grace that its pool allows."""
+    """As the job's file says, with the grace that its pool allows: it may have been changed since the submit."""
     if spec.checkpoint is None:
         return None
     rule = spec.checkpoint
-    return Checkpoint(rule.dir, rule.signal, min(rule.grace_s, job.pool.max_grace_s))
+    grace_s = DEFAULT_GRACE_S if rule.grace_s is None else rule.grace_s
+    return Checkpoint(rule.dir, rule.signal, min(grace_s, job.pool.max_grace_s))
 
 
 def build_mounts(job: Job, spec: JobSpec) -> tuple[Mount, ...]:

@@ -111,6 +111,10 @@ FIELD_WORDS = {
     ),
     "given_twice": _("“%(key)s” is given for the role and “%(other)s” for the whole job. Keep one of the two."),
     "gpu_part_too_large": _("%(got)s is more than one card. Ask for a part below 1, or for whole cards such as 2."),
+    "grace_beyond_pool": _(
+        "Pool %(pool)s gives a job %(max)s at most for its checkpoint, not %(got)s. Lower the grace, or choose another "
+        "pool."
+    ),
     "guarantee_above_limit": _(
         "The guarantee (%(guarantee)s) is above the limit (%(limit)s). Lower the guarantee or raise the limit."
     ),

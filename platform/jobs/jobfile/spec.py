@@ -30,12 +30,12 @@ class Checkpoint:
     """Where a job keeps its checkpoints, and how it is asked for one before it is stopped.
 
     dir: as the task sees it. signal: what it is sent first, "" for nothing but SIGTERM. grace_s: how long it may take
-    to save its work, if its pool allows so much.
+    to save its work; None: DEFAULT_GRACE_S, or what its pool allows of it.
     """
 
     dir: str
     signal: str = ""
-    grace_s: int = DEFAULT_GRACE_S
+    grace_s: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,11 +155,12 @@ def _checkpoint_json(checkpoint: Checkpoint | None) -> dict | None:
     if checkpoint is None:
         return None
     signal = {"signal": checkpoint.signal} if checkpoint.signal else {}
-    return {"dir": checkpoint.dir, **signal, "grace": duration_text(checkpoint.grace_s)}
+    grace = {} if checkpoint.grace_s is None else {"grace": duration_text(checkpoint.grace_s)}
+    return {"dir": checkpoint.dir, **signal, **grace}
 
 
 def _checkpoint(stored: dict) -> Checkpoint:
-    return Checkpoint(stored["dir"], stored.get("signal", ""), parse_duration(stored["grace"]))
+    return Checkpoint(stored["dir"], stored.get("signal", ""), _maybe(parse_duration, stored.get("grace")))
 
 
 def _maybe(reader, text):

@@ -136,7 +136,7 @@ def test_retry_may_be_a_number():
 
 
 def test_a_checkpoint_may_be_just_its_directory():
-    assert parse_spec({"run": "a", "checkpoint": "ckpt"}).checkpoint == Checkpoint("ckpt", "", 60)
+    assert parse_spec({"run": "a", "checkpoint": "ckpt"}).checkpoint == Checkpoint("ckpt", "", None)
     whole = {"dir": "/out/ckpt", "signal": "SIGUSR1", "grace": "3m"}
     assert parse_spec({"run": "a", "checkpoint": whole}).checkpoint == Checkpoint("/out/ckpt", "SIGUSR1", 180)
 
