@@ -55,15 +55,12 @@ class Tenancy:
 
     @classmethod
     def of(cls, snapshot: Snapshot, pool: int) -> "Tenancy":
-        cards, nodes = (snapshot.gpu_pool == pool).nonzero()[0], len(snapshot.nodes)
-
-        def on_nodes(amounts: np.ndarray) -> np.ndarray:
-            return np.bincount(snapshot.gpu_node[cards], amounts[cards], minlength=nodes).astype(np.int64)
-
-        size = on_nodes(np.ones_like(snapshot.gpu_pool))
-        well = snapshot.node_open & (on_nodes(snapshot.gpu_open) == size)
-        held, *inside = (on_nodes(column) for column in snapshot.gpu_firm.T)
-        return cls(snapshot, pool, size, well, held, np.array(inside).T)
+        cards = snapshot.gpu_pool == pool
+        size = np.bincount(snapshot.gpu_node[cards], minlength=len(snapshot.nodes))
+        well = snapshot.node_open.copy()
+        well[snapshot.gpu_node[cards & ~snapshot.gpu_open]] = False
+        firm = snapshot.firm_in(pool).copy()
+        return cls(snapshot, pool, size, well, firm[:, 0], firm[:, 1:])
 
     @cached_property
     def cells(self) -> list[int]:
@@ -74,19 +71,22 @@ class Tenancy:
     @cached_property
     def owned(self) -> dict[int, np.ndarray]:
         """{cell: the nodes of its size on which its team stands alone, bool [N]}."""
-        cells, taken = self.snapshot.cells, self.held > 0
-        return {i: taken & (self.inside[:, i] == self.held) & (self.size == cells[i].cards) for i in self.cells}
+        taken, sizes = self.held > 0, [cell.cards for cell in self.snapshot.cells]
+        alone = (self.inside == self.held[:, None]) & taken[:, None] & (self.size[:, None] == sizes)
+        return {index: alone[:, index] for index in self.cells}
 
     @cached_property
     def filled(self) -> dict[int, np.ndarray]:
         """{cell: of the nodes that its team owns those that count as its cells, the fullest, bool [N]}."""
-        found = {}
-        for index in self.cells:
-            mine = self.owned[index].nonzero()[0]
-            fullest = mine[np.argsort(-self.inside[mine, index], kind="stable")][: self.snapshot.cells[index].nodes]
-            found[index] = np.zeros(len(self.size), dtype=bool)
-            found[index][fullest] = True
-        return found
+        return {index: self._fullest(index, mine) for index, mine in self.owned.items()}
+
+    def _fullest(self, index: int, mine: np.ndarray) -> np.ndarray:
+        most = self.snapshot.cells[index].nodes
+        if mine.sum() <= most:
+            return mine
+        nodes, fullest = mine.nonzero()[0], np.zeros_like(mine)
+        fullest[nodes[np.argsort(-self.inside[nodes, index], kind="stable")][:most]] = True
+        return fullest
 
     def free(self, cards: int) -> np.ndarray:
         """The nodes of this size that could be anybody's cell: bool [N]."""

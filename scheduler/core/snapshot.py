@@ -28,7 +28,7 @@ _LIVE = (
     "gpu_free_mib",
     "gpu_free_percent",
     "gpu_slices",
-    "gpu_firm",
+    "node_firm",
     "node_cpu_free",
     "node_memory_free",
     "held",
@@ -142,7 +142,7 @@ class Snapshot:
         twin.gpu_free_percent[:] = 100
         twin.node_cpu_free[:] = self.node_cpu_total
         twin.node_memory_free[:] = self.node_memory_total
-        for name in ("gpu_slices", "gpu_firm", "held", "firm", "guests", "user_held", "user_jobs"):
+        for name in ("gpu_slices", "node_firm", "held", "firm", "guests", "user_held", "user_jobs"):
             getattr(twin, name)[:] = 0
         twin.gpu_open, twin.node_open = np.ones_like(self.gpu_open), np.ones_like(self.node_open)
         return twin
@@ -202,13 +202,13 @@ class Snapshot:
     def promise(self, cells: tuple[Cell, ...]) -> None:
         """Let these be the guarantees of whole nodes."""
         self.cells = cells
-        columns = 1 + len(cells) if cells else 0
-        self.gpu_firm = np.zeros((len(self.gpu_node), columns), dtype=np.int64)
-        """[G, 1 + cells] thousandths held by jobs that cannot be stopped: by all; by the team of each cell and those
-        below it. Without cells nobody asks, and there are no columns.
+        self._cell_pools = {pool: place for place, pool in enumerate(sorted({cell.pool for cell in cells}))}
+        self.node_firm = np.zeros((len(self._cell_pools), len(self.nodes), 1 + len(cells)), dtype=np.int64)
+        """[pools with cells, N, 1 + cells] thousandths of the pool's cards that jobs hold that cannot be stopped: all; of
+        the team of each cell and those below it.
         """
         self._cells_of = [
-            np.array([1 + i for i, cell in enumerate(cells) if cell.team in chain], dtype=np.int64)
+            np.array([i for i, cell in enumerate(cells) if cell.team in chain], dtype=np.int64)
             for chain in self.team_chain
         ]
         if cells:
@@ -218,11 +218,17 @@ class Snapshot:
                     unknown[[card.gpu for card in task.cards]] -= 1
                 if not job.preemptible:
                     self._mark(job.tasks, job.team, 1)
-            self.gpu_firm[unknown > 0, 0] += 1  # of those that nobody knows when they end
+            for gpu in (unknown > 0).nonzero()[0].tolist():  # of those that nobody knows when they end
+                if (place := self._cell_pools.get(int(self.gpu_pool[gpu]))) is not None:
+                    self.node_firm[place, self.gpu_node[gpu], 0] += 1
+
+    def firm_in(self, pool: int) -> np.ndarray:
+        """`node_firm` of a pool with cells: [N, 1 + cells]."""
+        return self.node_firm[self._cell_pools[pool]]
 
     def cells_of(self, team: int) -> np.ndarray:
         """The cells of the team and of those above it, as indices."""
-        return self._cells_of[team] - 1
+        return self._cells_of[team]
 
     def touch(self, nodes: int | np.ndarray) -> None:
         """Whoever remembers something of these nodes looks again."""
@@ -275,8 +281,9 @@ class Snapshot:
         if self.cells:
             for task in tasks:
                 for card in task.cards:
-                    self.gpu_firm[card.gpu, 0] += sign * card.milli
-                    self.gpu_firm[card.gpu, self._cells_of[team]] += sign * card.milli
+                    if (place := self._cell_pools.get(int(self.gpu_pool[card.gpu]))) is not None:
+                        self.node_firm[place, task.node, 0] += sign * card.milli
+                        self.node_firm[place, task.node, 1 + self._cells_of[team]] += sign * card.milli
 
     def _move(self, task: TaskPlace, sign: int) -> None:
         for card in task.cards:

@@ -218,6 +218,6 @@ def owned(snapshot: Snapshot, team: int) -> int:
 def test_the_same_world_gives_the_same_plan_and_stays_as_it_was(case):
     snapshot, jobs, _ = case
     waiting = with_waiting(snapshot, *jobs)
-    before = waiting.gpu_firm.copy()
+    before = waiting.node_firm.copy()
     assert run_cycle(waiting, POLICY, NOW + 50) == run_cycle(waiting.copy(), POLICY, NOW + 50)
-    assert (waiting.gpu_firm == before).all()
+    assert (waiting.node_firm == before).all()
