@@ -6,8 +6,9 @@ from django.contrib.auth.models import Group
 from django.utils.translation import gettext_lazy as _
 
 from accounts.models import Team, User
-from cluster.models import Gpu, Node, Pool, Window
+from cluster.models import Gpu, Maintenance, Node, Pool, Window
 from portal.console_machines import GpuAdmin, NodeAdmin, PoolAdmin, WindowAdmin
+from portal.console_maintenance import MaintenanceAdmin
 from portal.console_people import TeamAdmin, UserAdmin
 from portal.console_quotas import QuotaAdmin, UserLimitAdmin
 from quotas.models import Quota, UserLimit
@@ -20,6 +21,7 @@ admin.site.register(User, UserAdmin)
 admin.site.register(Team, TeamAdmin)
 admin.site.register(Pool, PoolAdmin)
 admin.site.register(Window, WindowAdmin)
+admin.site.register(Maintenance, MaintenanceAdmin)
 admin.site.register(Node, NodeAdmin)
 admin.site.register(Gpu, GpuAdmin)
 admin.site.register(Quota, QuotaAdmin)

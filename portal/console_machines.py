@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from cluster.models import Gpu, Node, NodeState, Pool, Window
+from cluster.pools import delete_window, save_pool, save_window
 from cluster.windows import open_until
 from common.errors import StaleState
 from common.locks import lock_rows
@@ -56,6 +57,7 @@ HOW_ITS_JOBS_WAIT = ("ageing_s", "reservations", "preempt", "max_grace_s")
 HOW_IT_PLACES = (
     "arrangement",
     "weight_useful",
+    "weight_data",
     "weight_whole",
     "weight_full_cards",
     "weight_links",
@@ -123,9 +125,7 @@ class PoolAdmin(KeptAdmin):
         return ("name", *SHOWN_AS.values()) if obj else ()
 
     def save_model(self, request: HttpRequest, obj: Pool, form: PoolForm, change: bool) -> None:
-        obj.save()
-        ring_pool(obj.pk)
-        hint("cycle")
+        save_pool(obj)
 
     @admin.display(description=gettext_lazy("cards"), ordering="card_count")
     def cards(self, pool: Pool) -> int:
@@ -187,12 +187,10 @@ class WindowAdmin(admin.ModelAdmin):
     list_select_related = ("lender", "borrower")
 
     def save_model(self, request: HttpRequest, obj: Window, form: WindowForm, change: bool) -> None:
-        obj.save()
-        hint("cycle")
+        save_window(obj)
 
     def delete_model(self, request: HttpRequest, obj: Window) -> None:
-        obj.delete()
-        hint("cycle")
+        delete_window(obj)
 
     @admin.display(description=gettext_lazy("days"))
     def days(self, window: Window) -> str:

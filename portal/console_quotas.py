@@ -131,7 +131,7 @@ class LedgerAdmin(KeptAdmin):
 
 class QuotaAdmin(LedgerAdmin):
     form = QuotaForm
-    list_display = ("team", "pool", "gpu", "cpu", "memory", "weight", "cell")
+    list_display = ("team", "pool", "gpu", "whole", "cpu", "memory", "weight")
     list_filter = ("pool", "team")
     search_fields = ("team__name", "pool__name")
     list_select_related = ("team", "pool")
@@ -146,10 +146,10 @@ class QuotaAdmin(LedgerAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Quota | None = None):
         if self.has_change_permission(request, obj):
             return self.fieldsets
-        return ((None, {"fields": ("team", "pool", "gpu", "cpu", "memory", "weight", "cell")}),)
+        return ((None, {"fields": ("team", "pool", "gpu", "whole", "cpu", "memory", "weight")}),)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Quota | None = None) -> tuple[str, ...]:
-        shown = ("gpu", "cpu", "memory")
+        shown = ("gpu", "whole", "cpu", "memory")
         return ("team", "pool", *shown) if obj else shown
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Quota]:
@@ -158,6 +158,10 @@ class QuotaAdmin(LedgerAdmin):
     @admin.display(description=gettext_lazy("GPU: used of limit"))
     def gpu(self, quota: Quota) -> str:
         return quota_bar(quota, "gpu_milli")
+
+    @admin.display(description=gettext_lazy("whole nodes"))
+    def whole(self, quota: Quota) -> str:
+        return f"{quota.whole_nodes} × {quota.cell}" if quota.whole_nodes else "–"
 
     @admin.display(description=gettext_lazy("CPU: used of limit"))
     def cpu(self, quota: Quota) -> str:

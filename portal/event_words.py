@@ -4,6 +4,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from common.amounts import show_bytes
 from common.resources import show_duration
 from events.models import Event
 from jobs.states import JobState, TaskState
@@ -33,6 +34,9 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("job", JobState.FAILED): gettext_lazy("The job failed"),
     ("job", JobState.CANCELLED): gettext_lazy("The job was cancelled"),
     ("task", TaskState.ASSIGNED): gettext_lazy("Task %(task)s was placed on %(node)s"),
+    ("task", "ASSIGNED.near_data"): gettext_lazy(
+        "Task %(task)s was placed on %(node)s, which holds %(held)s of what it reads"
+    ),
     ("task", TaskState.STARTING): gettext_lazy("Task %(task)s is being started"),
     ("task", TaskState.RUNNING): gettext_lazy("Task %(task)s runs"),
     ("task", TaskState.STOPPING): gettext_lazy("Task %(task)s was asked to end"),
@@ -85,6 +89,8 @@ def event_words(row: Event, *, alone: bool = False) -> str:
         }
     if "seconds" in row.params:
         params["lasted"] = show_duration(row.params["seconds"])
+    if "held_bytes" in row.params:
+        params["held"] = show_bytes(row.params["held_bytes"])
     if "lost_s" in row.params:
         params["lost"] = show_duration(row.params["lost_s"])
     known = SENTENCES.get((row.kind, f"{about}.{params.get('kind')}"), SENTENCES.get((row.kind, about), row.type))

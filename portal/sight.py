@@ -17,7 +17,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from accounts.models import User
-from cluster.models import Gpu, Node
+from cluster.maintenance import load_maintenance
+from cluster.models import Gpu, Maintenance, Node
 from jobs.models import Job, JobQuerySet, Task
 from jobs.states import JOB_ACTIVE, JobState
 from jobs.words import wait_words
@@ -31,6 +32,7 @@ MOST_ROWS = 5000
 SHORT_WORDS = {
     "ahead_in_queue": gettext_lazy("other jobs are ahead of it"),
     "making_room": gettext_lazy("room is being made for it"),
+    "maintenance": gettext_lazy("what is free goes into maintenance too soon"),
     "reserved_for_larger": gettext_lazy("what is free is kept for somebody before it"),
     "borrow_denied": gettext_lazy("what is free is promised to other teams"),
     "no_fit_now": gettext_lazy("no single place has enough free"),
@@ -171,11 +173,12 @@ class NodeTaskView(Whose):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeView:
-    """A machine with what is held on it. node: its row (no secrets in it)."""
+    """A machine with what is held on it. node: its row (no secrets in it). maintenance: that lasts or is to come."""
 
     node: Node
     cards: tuple[CardView, ...]
     tasks: tuple[NodeTaskView, ...]
+    maintenance: tuple[Maintenance, ...] = ()
 
     @property
     def cpu_held_milli(self) -> int:
@@ -220,9 +223,14 @@ def node_views(user: User, *, pool: str | None = None, name: str | None = None) 
         Gpu.objects.present().filter(node__in=found).select_related("node", "pool").order_by("index"),
         [row for row in held if row.gpu_id],
     )
-    tasks = _node_tasks(user, held)
+    tasks, planned = _node_tasks(user, held), load_maintenance(timezone.now())
     return [
-        NodeView(node=node, cards=tuple(card for card in cards if card.node == node.name), tasks=tuple(tasks[node.pk]))
+        NodeView(
+            node=node,
+            cards=tuple(card for card in cards if card.node == node.name),
+            tasks=tuple(tasks[node.pk]),
+            maintenance=tuple(closed.maintenance for closed in planned if node.pk in closed.node_ids),
+        )
         for node in found
     ]
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from common.errors import InvalidInput
 from common.resources import MAX_GPU_PART, MIN_GPU_MEMORY_GB, GpuAsk, duration_text, matches_model, parse_gpu
-from jobs.jobfile.spec import JobSpec
+from jobs.jobfile.spec import JobSpec, span_of
 from scheduler.snapshots import Kind
 
 MOST_HALVES = 3
@@ -28,12 +28,12 @@ def families_of(
 ) -> list[list[Change]]:
     """Changes of the same kind stand together, the mildest first.
 
-    pool: where it would go. pools: where its team has a quota. kinds: the cards there are. may_borrow: it waits because
-    it could not be stopped for the owners of what it would borrow.
+    pool: where it would go. pools: where its team has a quota. kinds: the cards there are. may_borrow: it could
+    use what others leave or lend if it could be stopped for them.
     """
     families = [
         [Change("preemptible", "true", "false", replace(spec, preemptible=True))] if may_borrow else [],
-        [Change("nodes", str(n), str(spec.nodes), replace(spec, nodes=n)) for n in _halves(spec.nodes)],
+        [_fewer(spec, count) for count in _halves(spec.nodes)],
         [_gpu_change(spec, ask) for ask in _less(spec.gpu)],
         *([_gpu_change(spec, ask)] for ask in _other_models(spec.gpu, kinds)),
         *([Change("pool", other, pool, replace(spec, pool=other))] for other in pools if other != pool),
@@ -48,6 +48,11 @@ def time_change(spec: JobSpec, time_s: float) -> Change:
     said = spec.time_s or spec.max_time_s
     was = duration_text(said) if said else ""
     return Change("time", duration_text(int(time_s)), was, replace(spec, time_s=int(time_s)))
+
+
+def _fewer(spec: JobSpec, count: int) -> Change:
+    fewer = replace(spec, nodes=count)
+    return Change("nodes", str(span_of(fewer)), str(span_of(spec)), fewer)
 
 
 def _gpu_change(spec: JobSpec, ask: GpuAsk) -> Change:

@@ -7,27 +7,49 @@ or insert holdings and advance the tasks. In one statement with the locks the su
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
+from typing import NamedTuple
 
 from django.db import connection, transaction
-from django.db.models import Count, Sum
 
 from cluster.models import Gpu, Node, NodeState
 from common.errors import StaleState
-from common.locks import database_now, lock_rows
+from common.locks import database_now
 from events.bus import SCHEDULER, hint, ring
+from events.transitions import Move
 from jobs.jobfile.spec import declared_ports, from_json
-from jobs.lifecycle import lock_job, move_task
+from jobs.lifecycle import add_tasks, load_attempt, lock_job, move_gang
 from jobs.models import Job, JobKind, Task
-from jobs.states import JOB_ACTIVE, JobState, TaskState
+from jobs.states import JobState, TaskState
 from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, load_parents, subtree, team_chain
-from quotas.services import ensure_user_limit, limit_of_everyone
-from scheduler.core.types import Plan, TaskPlace
+from quotas.services import ensure_user_limit
+from scheduler.caches import held_bytes
+from scheduler.core.types import Plan, Refusal, TaskPlace
+from scheduler.holders import time_of
 from scheduler.lease import check_epoch
 from scheduler.lending import is_lent
-from scheduler.rows import load_rows, seconds
+from scheduler.memory import remembered
+from scheduler.rows import seconds
 from scheduler.snapshots import World
+from scheduler.truth import (
+    clear_wait,
+    count_active,
+    find_maintenance,
+    load_everyone,
+    load_job,
+    load_ports,
+    lock_cards,
+    lock_nodes,
+    lock_quota,
+    lock_user_limit,
+    sum_cards,
+    sum_nodes,
+    sum_teams,
+    sum_user,
+    write_holdings,
+)
 
 log = logging.getLogger("tessera.commit")
 
@@ -35,6 +57,8 @@ PORTS = range(23_000, 32_000)
 """Where masters listen, and tasks that did not get the port they declared: above what services use, below what the
 kernel gives away by itself."""
 
+
+NOTHING: Amounts = (0, 0, 0)
 
 STOPPABLE = frozenset({TaskState.STARTING, TaskState.RUNNING})
 """A task that has no container yet is not asked to end: it would be lost, not stopped."""
@@ -66,13 +90,17 @@ class Card:
 
 @dataclass(frozen=True)
 class TaskStart:
-    """Where one task goes, in rows instead of indices."""
+    """Where one task goes, in rows instead of indices. held_bytes: of what it reads, there already. role: of a task
+    beyond the least of its gang, for which there is no row yet; else it may be left out.
+    """
 
     rank: int
     node_id: int
     cards: tuple[Card, ...]
     cpu_milli: int
     memory_mib: int
+    held_bytes: int = 0
+    role: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,11 +118,14 @@ class ExplainJobs:
 
 @dataclass(frozen=True)
 class StopJob:
-    """Stop what runs of a job so that another may start; it goes back into the queue. reason: an end reason."""
+    """Stop what runs of a job so that another may start; it goes back into the queue. reason: an end reason.
+
+    to: who may start then, None where its machine goes into maintenance.
+    """
 
     job_id: int
     reason: str
-    to: int
+    to: int | None = None
 
 
 Step = StartJob | StopJob | ExplainJobs
@@ -108,12 +139,15 @@ class DoesNotFit(StaleState):
 
 def build_steps(plan: Plan, world: World) -> list[Step]:
     """Starts in the plan's order, then who is stopped, then one step that explains whoever waits."""
+    held = held_bytes(world.snapshot)
     steps: list[Step] = [
-        StartJob(start.job, tuple(_task_start(task, world) for task in start.tasks)) for start in plan.starts
+        StartJob(start.job, tuple(_task_start(task, world, held(start.job, task)) for task in start.tasks))
+        for start in plan.starts
     ]
     steps += [StopJob(eviction.job, eviction.reason, eviction.to) for eviction in plan.evictions]
+    words: dict[int, dict] = {}
     reasons = {
-        job: ([{"code": r.reason, "params": r.params} for r in refusals], *plan.positions[job])
+        job: ([_in_words(refusal, words) for refusal in refusals], *plan.positions[job])
         for job, refusals in plan.refusals.items()
     }
     return [*steps, ExplainJobs(reasons)] if reasons else steps
@@ -140,77 +174,82 @@ def run_steps(steps: Iterable[Step], epoch: int) -> int:
 def start_job(step: StartJob, epoch: int) -> None:
     """The allocating transaction. Raises StaleState (DoesNotFit) and changes nothing where the truth has moved on."""
     check_epoch("cycle", epoch)
-    job = Job.objects.get(pk=step.job_id)
-    quotas = lock_limits(job)
-    nodes = {node.pk: node for node in lock_rows(Node.objects.filter(pk__in={task.node_id for task in step.tasks}))}
-    gpu_ids = {card.gpu_id for task in step.tasks for card in task.cards}
-    gpus = {gpu.pk: gpu for gpu in lock_rows(Gpu.objects.filter(pk__in=gpu_ids))}
+    job = load_job(step.job_id)
+    parents = load_parents()
+    quotas, own = lock_limits(job, parents)
+    nodes = lock_nodes(task.node_id for task in step.tasks)
+    gpus = lock_cards(card.gpu_id for task in step.tasks for card in task.cards)
     ask = _totals(step.tasks)
-    check_teams(job, quotas, ask)
-    check_user(job, ask)
+    check_teams(job, quotas, ask, parents)
+    check_user(job, own, ask)
     check_nodes(step.tasks, nodes)
+    check_maintenance(job, nodes)
     check_gpus(step.tasks, gpus, job)
     assign(step, job, nodes, gpus, epoch)
 
 
-def lock_limits(job: Job) -> list[Quota]:
+def lock_limits(job: Job, parents: Mapping[int, int | None]) -> tuple[list[Quota], UserLimit]:
     """Lock the quota rows of the job's pool from the root team to its own, then the user's limit. Root first."""
-    chain = team_chain(job.team_id, load_parents())
-    quotas = [row for team in reversed(chain) for row in lock_rows(Quota.objects.filter(team=team, pool=job.pool_id))]
+    chain = team_chain(job.team_id, parents)
+    quotas = [row for team in reversed(chain) for row in lock_quota(team, job.pool_id)]
     if not quotas or quotas[-1].team_id != job.team_id:
         raise DoesNotFit(kind="quota", was="deleted")
-    ensure_user_limit(job.user)
-    lock_rows(UserLimit.objects.filter(user=job.user_id))
-    return quotas
+    own = lock_user_limit(job.user_id)
+    if not own:
+        ensure_user_limit(job.user)
+        own = lock_user_limit(job.user_id)
+    return quotas, own[0]
 
 
-def check_teams(job: Job, quotas: list[Quota], ask: Amounts) -> None:
-    parents = load_parents()
+def check_teams(job: Job, quotas: list[Quota], ask: Amounts, parents: Mapping[int, int | None]) -> None:
     for quota in quotas:
-        held = Holding.objects.live().filter(pool=job.pool_id, team__in=subtree(quota.team_id, parents)).totals()
+        held = sum_teams(subtree(quota.team_id, parents), job.pool_id)
         _check("team_limit", held, ask, quota.limits())
 
 
-def check_user(job: Job, ask: Amounts) -> None:
-    limit = UserLimit.objects.get(user=job.user_id).effective(limit_of_everyone())
-    _check(
-        "user_limit",
-        Holding.objects.live().filter(user=job.user_id).totals(),
-        ask,
-        (limit["gpu_milli"], limit["cpu_milli"], limit["memory_mib"]),
-    )
-    running = Job.objects.filter(user=job.user_id, state__in=JOB_ACTIVE).count()
+def check_user(job: Job, own: UserLimit, ask: Amounts) -> None:
+    """own: the person's row, locked."""
+    limit = own.effective(load_everyone())
+    limits = (limit["gpu_milli"], limit["cpu_milli"], limit["memory_mib"])
+    _check("user_limit", sum_user(job.user_id), ask, limits)
+    running = count_active(job.user_id)
     if limit["jobs_running"] is not None and running >= limit["jobs_running"]:
         raise DoesNotFit(kind="rate_policy", was=running)
 
 
 def check_nodes(tasks: Iterable[TaskStart], nodes: dict[int, Node]) -> None:
+    asks = {pk: [0, 0, 0] for pk in nodes}
+    for task in tasks:
+        asks[task.node_id][1] += task.cpu_milli
+        asks[task.node_id][2] += task.memory_mib
+    taken = sum_nodes(nodes)
     for pk, node in nodes.items():
         if node.state != NodeState.READY or node.removed_at is not None:
             raise DoesNotFit(kind="node", was=node.state)
-        here = [task for task in tasks if task.node_id == pk]
-        _, cpu, memory = Holding.objects.live().filter(node=pk).totals()
-        ask = (0, sum(task.cpu_milli for task in here), sum(task.memory_mib for task in here))
-        _check("node", (0, cpu, memory), ask, (None, node.cpu_sellable_milli, node.memory_mib))
+        _, cpu, memory = taken.get(pk, NOTHING)
+        _check("node", (0, cpu, memory), tuple(asks[pk]), (None, node.cpu_sellable_milli, node.memory_mib))
+
+
+def check_maintenance(job: Job, nodes: Iterable[int]) -> None:
+    """Nothing starts on a machine that would still run there when its maintenance begins."""
+    if planned := find_maintenance(nodes, time_of(job)):
+        raise DoesNotFit(kind="maintenance", was=f"from {planned.begins_at}")
 
 
 def check_gpus(tasks: Iterable[TaskStart], gpus: dict[int, Gpu], job: Job) -> None:
-    cards = [card for task in tasks for card in task.cards]
+    asks = {pk: [0, 0, 0] for pk in gpus}
+    for card in (card for task in tasks for card in task.cards):
+        for column, more in enumerate((card.memory_mib, card.compute_percent, 1)):
+            asks[card.gpu_id][column] += more
+    lenders = {gpu.pool_id for gpu in gpus.values()} - {job.pool_id}
+    now = database_now() if lenders else None
+    lent = {pool for pool in lenders if now and is_lent(pool, job.pool_id, now)}
+    taken = sum_cards(gpus)
     for pk, gpu in gpus.items():
-        ours = gpu.pool_id == job.pool_id or is_lent(gpu.pool_id, job.pool_id, database_now())
-        if not gpu.healthy or gpu.removed_at is not None or not ours:
+        if not gpu.healthy or gpu.removed_at is not None or gpu.pool_id not in {job.pool_id, *lent}:
             raise DoesNotFit(kind="gpu", was=str(gpu))
-        used = (
-            Holding.objects.live()
-            .filter(gpu=pk)
-            .aggregate(
-                mib=Sum("gpu_memory_mib", default=0), percent=Sum("gpu_compute_percent", default=0), count=Count("pk")
-            )
-        )
-        mine = [card for card in cards if card.gpu_id == pk]
         room = (gpu.sellable_mib, 100, gpu.pool.slices_per_gpu)
-        ask = (sum(c.memory_mib for c in mine), sum(c.compute_percent for c in mine), len(mine))
-        _check("gpu", (used["mib"], used["percent"], used["count"]), ask, room)
+        _check("gpu", taken.get(pk, NOTHING), tuple(asks[pk]), room)
 
 
 def assign(step: StartJob, job: Job, nodes: dict[int, Node], gpus: dict[int, Gpu], epoch: int) -> None:
@@ -218,28 +257,32 @@ def assign(step: StartJob, job: Job, nodes: dict[int, Node], gpus: dict[int, Gpu
     locked = lock_job(job.pk)
     if locked.state != JobState.QUEUED or locked.held_at is not None or locked.stop_requested_at is not None:
         raise StaleState(kind="job", was=locked.state)
-    tasks = {task.rank: task for task in locked.newest_tasks.filter(state=TaskState.PENDING).select_related("job")}
+    tasks = {task.rank: task for task in load_attempt(locked) if task.state == TaskState.PENDING}
+    least = sum(role["min"] for role in locked.gang)
+    if more := {place.rank: place.role for place in step.tasks if place.rank >= least}:
+        tasks |= {task.rank: task for task in add_tasks(locked, more)}
     if set(tasks) != {place.rank for place in step.tasks}:
         raise StaleState(kind="task", was="other ranks")
     taken = _taken_ports(nodes)
     master = _free_port(taken[next(place.node_id for place in step.tasks if place.rank == 0)])
+    write_holdings(row for place in step.tasks for row in _holdings(tasks[place.rank], place, locked, gpus))
+    moves = []
     for place in step.tasks:
         task, node = tasks[place.rank], nodes[place.node_id]
-        Holding.objects.bulk_create(_holdings(task, place, locked, gpus))
-        move_task(
-            task,
-            TaskState.ASSIGNED,
-            actor=SCHEDULER,
-            params={"node": node.name, "gpus": [str(gpus[c.gpu_id]) for c in place.cards], **_spread(place, gpus)},
-            node=node,
-            epoch=epoch,
-            address=node.address,
-            cpu_milli=place.cpu_milli,
-            memory_mib=place.memory_mib,
-            cards=[_card_view(card, gpus[card.gpu_id]) for card in place.cards],
-            ports={"master": master, **_map_ports(locked, task, taken[node.pk])},
-        )
-    Job.objects.filter(pk=locked.pk).update(wait_reasons=[], wait_position=None, wait_of=None)
+        columns = {
+            "node": node,
+            "epoch": epoch,
+            "address": node.address,
+            "cpu_milli": place.cpu_milli,
+            "memory_mib": place.memory_mib,
+            "cards": [_card_view(card, gpus[card.gpu_id]) for card in place.cards],
+            "ports": {"master": master, **_map_ports(locked, task, taken[node.pk])},
+        }
+        told = {"node": node.name, "gpus": [str(gpus[c.gpu_id]) for c in place.cards], **_spread(place, gpus)}
+        told |= {"kind": "near_data", "held_bytes": place.held_bytes} if place.held_bytes else {}
+        moves.append(Move(task, told, columns))
+    move_gang(moves, TaskState.ASSIGNED, actor=SCHEDULER)
+    clear_wait(locked.pk)
     hint("reconcile")
 
 
@@ -248,12 +291,12 @@ def stop_job(step: StopJob, epoch: int) -> None:
     """Move all that runs of the job to STOPPING; reconcile asks it to end. Changes nothing where the truth moved on."""
     check_epoch("cycle", epoch)
     job = lock_job(step.job_id)
-    tasks = list(job.newest_tasks.select_related("job"))
+    tasks = load_attempt(job)
     if job.stop_requested_at is not None or any(task.state not in STOPPABLE for task in tasks):
         raise StaleState(kind="job", was=job.state)
-    waiting = Job.objects.get(pk=step.to)
-    for task in tasks:
-        move_task(task, TaskState.STOPPING, reason=step.reason, actor=SCHEDULER, params={"team": waiting.team.name})
+    params = {"team": load_job(step.to).team.name} if step.to is not None else {}
+    moves = [Move(task, params) for task in tasks]
+    move_gang(moves, TaskState.STOPPING, reason=step.reason, actor=SCHEDULER)
     hint("reconcile")
 
 
@@ -261,23 +304,39 @@ def stop_job(step: StopJob, epoch: int) -> None:
 def explain_jobs(step: ExplainJobs, epoch: int) -> None:
     """Write why each job waits, where a code changed or, near the front, its position, or 15 s passed. No events."""
     check_epoch("cycle", epoch)
-    changed, old = [], []
-    columns = ("pk", "wait_reasons", "wait_position", "wait_of", seconds("explained_at"), "held_by")
-    for pk, before, position_before, of_before, told_at, held_by in load_rows(Job.objects.waiting(), *columns):
-        if pk not in step.reasons:
-            continue
-        reasons, position, of = step.reasons[pk]
-        now = ([_with_names(reason, held_by) for reason in reasons], position, of)
-        if _codes(now[0]) != _codes(before) or (
-            position <= NEAR_FRONT and (position, of) != (position_before, of_before)
-        ):
-            changed.append((pk, *now))
-        elif now != (before, position_before, of_before):
-            old.append((told_at or 0.0, (pk, *now)))
     until = database_now().timestamp() - REFRESH_REASONS_S
-    stale = sorted((at, row) for at, row in old if at < until)[:MOST_REFRESHED]
-    _write_reasons([*changed, *(row for _, row in stale)])
-    _ring_for([pk for pk, *_ in sorted(changed, key=lambda row: row[2])[:MOST_BELLS]])
+    changed, stale = [], []
+    for row in load_told():
+        if row.pk not in step.reasons:
+            continue
+        reasons, position, of = step.reasons[row.pk]
+        now = ([_with_names(reason, row.held_by) for reason in reasons] if row.held_by else reasons, position, of)
+        before = row[1:4]
+        if now == before:
+            continue
+        moved = position <= NEAR_FRONT and now[1:] != before[1:]
+        if moved or _codes(now[0]) != _codes(row.reasons):
+            changed.append((row.pk, *now))
+        elif (row.told_at or 0.0) < until:
+            stale.append((row.told_at or 0.0, (row.pk, *now)))
+    _write_reasons([*changed, *(line for _, line in sorted(stale, key=itemgetter(0))[:MOST_REFRESHED])])
+    _ring_for([pk for pk, *_ in sorted(changed, key=itemgetter(2))[:MOST_BELLS]])
+
+
+class ToldRow(NamedTuple):
+    """What was written last about why a job waits."""
+
+    pk: int
+    reasons: list[dict]
+    position: int | None
+    of: int | None
+    told_at: float | None
+    held_by: str
+
+
+def load_told() -> list[ToldRow]:
+    columns = ("pk", "wait_reasons", "wait_position", "wait_of", seconds("explained_at"), "held_by")
+    return remembered("queue", ToldRow, *columns)
 
 
 def _write_reasons(rows: list[tuple[int, list[dict], int, int]]) -> None:
@@ -292,6 +351,14 @@ def _ring_for(job_ids: list[int]) -> None:
         ring(job)
 
 
+def _in_words(refusal: Refusal, words: dict[int, dict]) -> dict:
+    """Jobs that ask alike share a refusal. words: {id of a refusal: what was made of it}."""
+    found = words.get(id(refusal))
+    if found is None:
+        found = words[id(refusal)] = {"code": refusal.reason, "params": refusal.params}
+    return found
+
+
 def _codes(reasons: list[dict]) -> list[str]:
     return [reason["code"] for reason in reasons]
 
@@ -300,9 +367,9 @@ def _with_names(reason: dict, held_by: str) -> dict:
     return {"code": "held", "params": {"who": held_by}} if reason["code"] == "held" else reason
 
 
-def _task_start(place: TaskPlace, world: World) -> TaskStart:
+def _task_start(place: TaskPlace, world: World, held: int) -> TaskStart:
     cards = tuple(Card(world.gpus[c.gpu].pk, c.memory_mib, c.compute_percent, c.milli) for c in place.cards)
-    return TaskStart(place.rank, world.nodes[place.node].pk, cards, place.cpu_milli, place.memory_mib)
+    return TaskStart(place.rank, world.nodes[place.node].pk, cards, place.cpu_milli, place.memory_mib, held, place.role)
 
 
 def _totals(tasks: Iterable[TaskStart]) -> Amounts:
@@ -357,7 +424,7 @@ def _card_view(card: Card, gpu: Gpu) -> dict:
 def _taken_ports(nodes: Iterable[int]) -> dict[int, set[int]]:
     """{node id: ports that its live tasks were given}. The nodes' rows are locked, so no two tasks get the same."""
     taken: dict[int, set[int]] = {node: set() for node in nodes}
-    for node, ports in Task.objects.holding().filter(node__in=taken).values_list("node", "ports"):
+    for node, ports in load_ports(taken):
         taken[node] |= set(ports.values())
     return taken
 

@@ -7,9 +7,9 @@ from common.errors import FieldError, Hint, Impossible
 from common.resources import cpu_text, memory_text
 from jobs.models import Job, JobKind, Priority
 from jobs.submit import Draft
+from scheduler.caches import keys_of
 from scheduler.core.possible import could_ever_run
 from scheduler.core.types import Refusal, Waiting
-from scheduler.lending import with_lent
 from scheduler.snapshots import World, build_waiting
 
 POINTERS = {
@@ -52,14 +52,15 @@ def waiting_of(draft: Draft, world: World, now: float | None = None) -> Waiting:
         held_at=submitted_at if spec.hold else None,
         submitted_at=submitted_at,
     )
-    waiting = build_waiting(
+    return build_waiting(
         job,
         team=[team.pk for team in world.teams].index(draft.team.pk),
         user=world.user_ids.index(draft.user.pk),
         pool=[pool.pk for pool in world.pools].index(draft.pool.pk),
         kinds=world.kinds,
+        fetches=world.fetches,
+        reads=keys_of(spec.data, draft.user.uid, draft.team.gid),
     )
-    return with_lent(waiting, draft.pool.pk, world.lending, submitted_at.timestamp())
 
 
 def _field_error(refusal: Refusal, draft: Draft) -> FieldError:

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from jobs.models import Job, Task
 from jobs.states import JobState
+from scheduler.core.calibration import Calibration, Past, calibrate
 from scheduler.core.forecast import Range, RunTimes, build_ranges, play_future
 from scheduler.models import Forecast
 from scheduler.snapshots import load_world
@@ -21,7 +22,7 @@ BUDGET_S = 2.0
 """Of this machine's time for one round; on a slow one fewer futures are looked at, but never less than LEAST."""
 LEAST = 5
 PAST = 500
-"""So many of the last jobs tell how long jobs run."""
+"""So many of the last jobs tell how long jobs run, and so many of the last ranges how far starts lie from them."""
 MEASURED = timedelta(days=7)
 SLACK = timedelta(seconds=5)
 """Between the moment that a forecast means and the loops that carry it out."""
@@ -42,7 +43,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many starts of the last seven days were foretold, and how many percent lay inside the range."""
+    """How many starts of the last seven days were foretold, and how many percent lie inside the range."""
 
     starts: int
     percent: int
@@ -57,10 +58,11 @@ def record_forecasts() -> None:
     world = load_world()
     snapshot = replace(world.snapshot, waiting=tuple(job for job in world.snapshot.waiting if job.job in first))
     now, run_times, began = time.time(), load_run_times(), time.monotonic()
+    calibration = load_calibration(now)
     futures: list[dict[int, float]] = []
     while len(futures) < FUTURES and (len(futures) < LEAST or time.monotonic() - began < BUDGET_S):
         futures.append(play_future(snapshot, world.policy, now, run_times, len(futures)))
-    _tell(first, build_ranges(snapshot, futures))
+    _tell(first, build_ranges(snapshot, futures), calibration)
 
 
 def load_run_times() -> RunTimes:
@@ -72,6 +74,17 @@ def load_run_times() -> RunTimes:
     return RunTimes(ratios or (1.0,), tuple(seconds for said, seconds in ran if not said))
 
 
+def load_calibration(now: float) -> Calibration:
+    """What the last ranges teach, by how the starts lay in them before they were calibrated."""
+    told = Forecast.objects.filter(raw_p10__isnull=False, raw_p90__isnull=False).order_by("-made_at")
+    rows = told.values_list("made_at", "raw_p10", "raw_p90", "started_at")[:PAST]
+    return calibrate(
+        Past(made.timestamp(), p10.timestamp(), p90.timestamp(), started.timestamp() if started else now, not started)
+        for made, p10, p90, started in rows
+        if p10 and p90
+    )
+
+
 def forecasts_of(jobs: list[Job]) -> dict[int, Told]:
     """{job id: what is told of its newest attempt}, of jobs that wait and of which something is known."""
     told = Forecast.objects.filter(job__in=[job.pk for job in jobs], attempt=F("job__attempt"), p10__isnull=False)
@@ -79,10 +92,12 @@ def forecasts_of(jobs: list[Job]) -> dict[int, Told]:
 
 
 def coverage() -> Coverage | None:
-    """None while nothing that was foretold has started."""
-    started = Forecast.objects.filter(started_at__gt=timezone.now() - MEASURED, first_p90__isnull=False)
+    """None while nothing that was foretold has started. A job that waits beyond its range counts: it is late."""
+    now = timezone.now()
+    told = Forecast.objects.filter(first_p90__isnull=False)
+    started = told.filter(started_at__gt=now - MEASURED)
     inside = started.filter(started_at__gte=F("first_p10") - SLACK, started_at__lte=F("first_p90") + SLACK)
-    starts = started.count()
+    starts = started.count() + told.filter(started_at__isnull=True, first_p90__lt=now - SLACK).count()
     return Coverage(starts, round(100 * inside.count() / starts)) if starts else None
 
 
@@ -110,17 +125,20 @@ def _first_in_line() -> dict[int, int]:
     return dict(rows.values_list("pk", "attempt"))
 
 
-def _tell(first: dict[int, int], ranges: dict[int, Range]) -> None:
+def _tell(first: dict[int, int], ranges: dict[int, Range], calibration: Calibration) -> None:
+    """The ranges are as the futures gave them; both are kept, what is told and what the next are calibrated by."""
     now = timezone.now()
     known = {row.job_id: row for row in Forecast.objects.filter(job__in=first) if row.attempt == first[row.job_id]}
     fresh, changed = [], []
-    for job, found in ranges.items():
+    for job, raw in ranges.items():
+        found = calibration.of(raw, now.timestamp())
         p10, p50, p90 = (_moment(seconds) for seconds in (found.p10, found.p50, found.p90))
         if row := known.get(job):
             row.told_at, row.p10, row.p50, row.p90 = now, p10, p50, p90
             changed.append(row)
         elif p10 is not None:
             told = {"told_at": now, "p10": p10, "p50": p50, "p90": p90}
+            told |= {"raw_p10": _moment(raw.p10), "raw_p90": _moment(raw.p90)}
             fresh.append(Forecast(job_id=job, attempt=first[job], made_at=now, first_p10=p10, first_p90=p90, **told))
     Forecast.objects.bulk_create(fresh, ignore_conflicts=True)
     Forecast.objects.bulk_update(changed, ["told_at", "p10", "p50", "p90"])

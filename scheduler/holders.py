@@ -1,20 +1,22 @@
 """Who holds what: the live holdings as columns, and the running jobs that the scheduler counts on."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from math import inf
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from django.db.models import Func
 
-from jobs.models import JobKind, Task
+from jobs.models import JobKind
 from jobs.states import TaskState
-from quotas.models import RESOURCES, Holding
 from scheduler.core.future import expected_end
 from scheduler.core.types import CardShare, Running, TaskPlace
-from scheduler.rows import is_set, load_rows, seconds
+from scheduler.memory import kept, remembered
+from scheduler.rows import is_set, seconds
 
 LEAVING_S = 30.0
 """What is being stopped is expected to be gone after so long."""
@@ -48,24 +50,49 @@ class Holdings:
     node: Sequence[int] = ()
     gpu: Sequence[int | None] = ()
     amounts: np.ndarray = field(default_factory=lambda: np.zeros((0, 5), dtype=np.int64))
+    rows: list["HoldingRow"] = field(default_factory=list)
 
-    def sums(self, size: int, places: Mapping[Any, int], keys: Sequence[Hashable]) -> np.ndarray:
-        """[size, 5] the amounts of those whose key has a place."""
-        at = np.array([places.get(key, size) for key in keys], dtype=np.int64)
-        total = np.zeros((size + 1, self.amounts.shape[1]), dtype=np.int64)
-        np.add.at(total, at, self.amounts)
-        return total[:size]
+    def places_of(self, keys: Iterable[Hashable], places: Mapping[Any, int], nowhere: int) -> np.ndarray:
+        """[H] where each stands by its key; `nowhere` where the key has no place."""
+        return np.array([places.get(key, nowhere) for key in keys], dtype=np.int64)
+
+    def sums(self, size: int, at: np.ndarray) -> np.ndarray:
+        """[size, 5] the amounts at each place. at: [H], `size` for what is nowhere."""
+        columns = [np.bincount(at, amounts, minlength=size + 1)[:size] for amounts in self.amounts.T]
+        return np.stack(columns, axis=1).astype(np.int64)
+
+    def lines(self) -> list["HoldingRow"]:
+        """The same, row by row."""
+        columns = (self.task, self.team, self.user, self.pool, self.node, self.gpu)
+        return self.rows or [
+            HoldingRow(*line, *amounts) for *line, amounts in zip(*columns, self.amounts.tolist(), strict=True)
+        ]
+
+
+class HoldingRow(NamedTuple):
+    """As it is read. It begins and ends, and is never another."""
+
+    task: str
+    team_id: int
+    user_id: int
+    pool_id: int
+    node_id: int
+    gpu_id: int | None
+    gpu_milli: int
+    cpu_milli: int
+    memory_mib: int
+    gpu_memory_mib: int
+    gpu_compute_percent: int
 
 
 def load_holdings() -> Holdings:
-    amounts = (*RESOURCES, "gpu_memory_mib", "gpu_compute_percent")
-    rows = load_rows(
-        Holding.objects.live().order_by("pk"), "task", "team_id", "user_id", "pool_id", "node_id", "gpu_id", *amounts
-    )
-    if not rows:
-        return Holdings()
-    task, team, user, pool, node, gpu, *sizes = zip(*rows, strict=True)
-    return Holdings(task, team, user, pool, node, gpu, np.array(sizes, dtype=np.int64).T)
+    rows = remembered("holdings", HoldingRow, *HoldingRow._fields)
+    last = kept("holdings")
+    if last.get("rows") is not rows:
+        task, team, user, pool, node, gpu, *sizes = zip(*rows, strict=True) if rows else [()] * len(HoldingRow._fields)
+        columns = Holdings(task, team, user, pool, node, gpu, np.array(sizes, dtype=np.int64).T, rows)
+        last.update(rows=rows, columns=columns)
+    return last["columns"]
 
 
 class Timed(Protocol):
@@ -107,36 +134,56 @@ def load_running(holdings: Holdings, places: Places, now: float) -> Iterator[Run
 
     A task on a node or card that is gone keeps its holdings until its end is proved, and nobody waits for it.
     """
-    of_task: dict[str, list[int]] = {}
-    for row, task in enumerate(holdings.task):
-        of_task.setdefault(task, []).append(row)
-    cards, amounts = [key is not None for key in holdings.gpu], holdings.amounts.tolist()
+    of_task: dict[str, list[HoldingRow]] = defaultdict(list)
+    for row in holdings.lines():
+        of_task[row.task].append(row)
+    known = kept("running", (places.team, places.pool, places.node, places.gpu))
+    last = dict(known)
+    known.clear()
+    for job, group in groupby(load_holders(), key=attrgetter("job")):
+        tasks = list(group)
+        held = [of_task.get(task.task) for task in tasks]
+        *before, running = last.get(job, (None,))
+        if before != [tasks, held] or not _is_timeless(running, tasks, now):
+            running = _build(tasks, held, places, now)
+        if running:
+            known[job] = tasks, held, running
+            yield running
+
+
+def _is_timeless(running: Running, tasks: list[HolderRow], now: float) -> bool:
+    """Would it be the same now as when it was built?"""
+    return not running.leaving and now < running.ends_at and all(task.started_at for task in tasks)
+
+
+def _build(tasks: list[HolderRow], held: list[list[HoldingRow] | None], places: Places, now: float) -> Running | None:
+    kept_by = [(task, own) for task, own in zip(tasks, held, strict=True) if own]
+    if any(task.state == TaskState.LOST for task, _ in kept_by):
+        return None
+    seats = [_seat(task, own, places) for task, own in kept_by]
+    there = [seat for seat in seats if seat is not None]
+    if not there or len(there) < len(seats):
+        return None
+    return _running([task for task, _ in kept_by], tuple(there), places, now)
+
+
+def load_holders() -> list[HolderRow]:
+    """By job and rank."""
     columns = ("uuid", "job_id", "role", "rank", "state", seconds("started_at"), seconds("checkpointed_at"))
     of_job = ("team_id", "user_id", "pool_id", "priority", is_set("job__stop_requested_at"), "kind")
     times = ("preemptible", "time_s", "max_time_s")
     names = (column if isinstance(column, Func) else f"job__{column}" for column in (*of_job, *times))
-    rows = load_rows(Task.objects.holding().order_by("job_id", "rank"), *columns, *names)
-    for _, group in groupby((HolderRow(*row) for row in rows), key=lambda row: row.job):
-        tasks = list(group)
-        held = [(task, of_task[task.task]) for task in tasks if task.task in of_task]
-        if any(task.state == TaskState.LOST for task, _ in held):
-            continue
-        seats = [_seat(task, own, holdings, cards, amounts, places) for task, own in held]
-        there = [seat for seat in seats if seat is not None]
-        if there and len(there) == len(seats):
-            yield _running([task for task, _ in held], tuple(there), places, now)
+    return sorted(remembered("holders", HolderRow, *columns, *names), key=attrgetter("job", "rank"))
 
 
-def _seat(
-    task: HolderRow, own: list[int], holdings: Holdings, cards: list[bool], amounts: list[list[int]], places: Places
-) -> TaskPlace | None:
-    """Where the task is, by its rows of `holdings`; None where its node or a card of it is gone."""
-    node, shares, cpu, memory = places.node.get(holdings.node[own[0]]), [], 0, 0
+def _seat(task: HolderRow, own: list[HoldingRow], places: Places) -> TaskPlace | None:
+    """Where the task is, by its holdings; None where its node or a card of it is gone."""
+    node, shares, cpu, memory = places.node.get(own[0].node_id), [], 0, 0
     for row in own:
-        milli, cpu_milli, memory_mib, card_mib, percent = amounts[row]
-        cpu, memory = cpu + cpu_milli, memory + memory_mib
-        if cards[row]:
-            shares.append(CardShare(places.gpu.get(holdings.gpu[row], GONE), card_mib, percent, milli))  # type: ignore[arg-type]
+        cpu, memory = cpu + row.cpu_milli, memory + row.memory_mib
+        if row.gpu_id is not None:
+            card = places.gpu.get(row.gpu_id, GONE)
+            shares.append(CardShare(card, row.gpu_memory_mib, row.gpu_compute_percent, row.gpu_milli))
     if node is None or any(share.gpu == GONE for share in shares):
         return None
     return TaskPlace(task.role, task.rank, node, tuple(shares), cpu, memory)
@@ -155,17 +202,23 @@ def _running(tasks: list[HolderRow], seats: tuple[TaskPlace, ...], places: Place
         priority=job.priority,
         tasks=seats,
         saved_at=max(started_at, min(task.checkpointed_at or 0.0 for task in tasks)),
-        ends_at=now + LEAVING_S if leaving else expected_end(started_at, time_of(job), now),
+        ends_at=now + LEAVING_S if leaving else expected_end(started_at, time_of(job), now, limit_of(job)),
         started_at=started_at,
         time_s=time_of(job),
+        limit_s=limit_of(job),
         preemptible=may_be_stopped(job) and up,
         leaving=leaving,
     )
 
 
 def time_of(job: Timed) -> float:
-    """How long the job says that it runs, in seconds: its own estimate, else when it is stopped at the latest."""
-    return float(job.time_s or job.max_time_s or inf)
+    """How long the job says that it runs, in seconds: its own estimate, or when it is stopped at the latest."""
+    return min(float(job.time_s or inf), limit_of(job))
+
+
+def limit_of(job: Timed) -> float:
+    """After how many seconds it is stopped. What a notebook says is carried out by its own clock."""
+    return float((job.time_s if job.kind == JobKind.INTERACTIVE else job.max_time_s) or inf)
 
 
 def may_be_stopped(job: Timed) -> bool:

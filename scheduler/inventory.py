@@ -5,14 +5,16 @@ from collections.abc import Iterable, Sequence
 from django.db import transaction
 from django.db.models.functions import Now
 
-from cluster.models import Gpu, Node, NodeState, Pool
+from cluster.models import Cached, Gpu, Node, NodeState, Pool
 from common.locks import lock_rows
 from events.bus import SYSTEM, hint, record, ring_pool
 from events.transitions import advance
 from quotas.models import Holding
-from runtimes.base import GpuView, NodeView
+from runtimes.base import GpuView, HeldView, NodeView
 
 DEV, TRAIN = "dev", "train"
+LONGEST_KEY = 200
+"""What is called by more cannot be kept in `cluster.Cached`."""
 DEV_OVERCOMMIT_PERCENT = 200
 """People at notebooks and shells leave most of their cores idle, so the pool for them promises each core twice."""
 
@@ -54,7 +56,21 @@ def record_node(view: NodeView) -> Node:
     )
     _follow_health(node, ready=view.ready)
     record_cards(node, view.gpus)
+    if view.held is not None:
+        record_held(node, view.held)
     return node
+
+
+def record_held(node: Node, views: Iterable[HeldView]) -> None:
+    """What the node holds is this and nothing else. The node's row is locked."""
+    wanted = {(view.kind, view.key): view.bytes for view in views if len(view.key) <= LONGEST_KEY}
+    known = {(row.kind, row.key): row for row in Cached.objects.filter(node=node)}
+    Cached.objects.filter(pk__in=[row.pk for key, row in known.items() if key not in wanted]).delete()
+    for key, size in wanted.items():
+        if key not in known:
+            Cached.objects.create(node=node, kind=key[0], key=key[1], bytes=size)
+        elif known[key].bytes != size:
+            Cached.objects.filter(pk=known[key].pk).update(bytes=size)
 
 
 def record_cards(node: Node, views: Iterable[GpuView]) -> None:

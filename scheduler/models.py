@@ -21,7 +21,8 @@ class Lease(models.Model):
 
 
 class Forecast(models.Model):
-    """When one attempt of a job was expected to start. first_*: as it was first told, by which we are measured.
+    """When one attempt of a job was expected to start. first_*: as it was first told, by which we are measured; raw_*:
+    what the futures gave for that, before it was calibrated.
 
     Null: later than what was looked at. started_at: when it did.
     """
@@ -31,6 +32,8 @@ class Forecast(models.Model):
     made_at = models.DateTimeField()
     first_p10 = models.DateTimeField(null=True)
     first_p90 = models.DateTimeField(null=True)
+    raw_p10 = models.DateTimeField(null=True)
+    raw_p90 = models.DateTimeField(null=True)
     told_at = models.DateTimeField()
     p10 = models.DateTimeField(null=True)
     p50 = models.DateTimeField(null=True)

@@ -15,12 +15,14 @@ from jobs.jobfile.spec import JobSpec, from_json
 from jobs.models import Job, JobKind
 from jobs.submit import Draft, build_gang, choose_pool
 from quotas.models import Quota
+from scheduler.caches import keys_of
 from scheduler.changes import Change, families_of, time_change
 from scheduler.core.cycle import run_cycle
 from scheduler.core.levers import find_levers, first_in_line, replace_waiting, times_before
+from scheduler.core.maintenance import closed_machines
 from scheduler.core.types import Plan, Waiting
 from scheduler.drafts import check_draft, waiting_of
-from scheduler.forecast import FIRST, Told, load_run_times, tell
+from scheduler.forecast import FIRST, Told, load_calibration, load_run_times, tell
 from scheduler.models import Lease
 from scheduler.runtime import the_runtime
 from scheduler.snapshots import World, load_world
@@ -130,7 +132,7 @@ def check_possible(draft: Draft) -> None:
 
 def promise_starts(user: User, specs: Sequence[JobSpec]) -> list[Promise]:
     """A promise for each spec, each for itself: the scheduler's own pass over the queue as it is, with one job more."""
-    world = load_world(user_id=user.pk)
+    world = load_world(user_id=user.pk, reads=_reads(user, specs))
     containers = runtime_has_containers()
     found = []
     for spec in specs:
@@ -148,7 +150,7 @@ def plan_job(user: User, spec: JobSpec, *, levers: bool = True) -> PlanAnswer:
 
     Raises InvalidInput and NotPermitted as a submit does.
     """
-    world = load_world(user_id=user.pk)
+    world = load_world(user_id=user.pk, reads=_reads(user, [spec]))
     try:
         draft = _choose(user, spec, world, runtime_has_containers())
     except Impossible as never:
@@ -191,6 +193,13 @@ def free_now(user: User) -> list[PoolRoom]:
 def last_cycle() -> Lease | None:
     """The scheduler's own pulse: when its last pass ended and how long it took."""
     return Lease.objects.filter(name="cycle").first()
+
+
+def _reads(user: User, specs: Sequence[JobSpec]) -> set[str]:
+    """What these would read, whichever team of the person's they would be of."""
+    data = [spec.data for spec in specs if spec.data]
+    gids = user.teams.values_list("gid", flat=True) if data else ()
+    return {key for gid in gids for one in data for key in keys_of(one, user.uid, gid)}
 
 
 def _choose(user: User, spec: JobSpec, world: World, containers: bool) -> Draft:
@@ -246,26 +255,29 @@ def _look(job: Waiting, plan: Plan, world: World, now: float, families: Families
         families,
         left=lambda: 1 - (time.thread_time() - began) / LEVERS_S,
     )
-    far = plan.positions[job.job][0] > FIRST
+    far, calibration = plan.positions[job.job][0] > FIRST, load_calibration(now)
     helpful = [lever for lever in found.found if lever.start.p90 <= now or not far]
     sooner = tuple(
-        Sooner(lever.change, tell(lever.start, now), lever.start.p90 <= now)
+        Sooner(lever.change, tell(calibration.of(lever.start, now), now), lever.start.p90 <= now)
         for lever in sorted(helpful, key=lambda lever: lever.start.p50)
     )
-    return Outlook(None if far or found.start is None else tell(found.start, now), sooner, found.whole)
+    start = None if far or found.start is None else tell(calibration.of(found.start, now), now)
+    return Outlook(start, sooner, found.whole)
 
 
 def _families(draft: Draft, job: Waiting, plan: Plan, world: World, now: float) -> Families:
     """What the scheduler plays, made when its turn comes."""
     spec, codes = draft.spec, {refusal.reason for refusal in plan.refusals[job.job]}
-    times = times_before(plan, job, now) if "reserved_for_larger" in codes else []
+    lent = [window for window in world.snapshot.windows if window.to == job.pool]
+    kept = lent or codes & {"reserved_for_larger", "maintenance"}
+    times = times_before(plan, job, now, lent) if kept else []
     quotas = Quota.objects.filter(team=draft.team).select_related("pool").order_by("pool__name")
     families = families_of(
         spec,
         pool=draft.pool.name,
         pools=[quota.pool.name for quota in quotas],
         kinds=world.kinds,
-        may_borrow="borrow_denied" in codes and not spec.preemptible,
+        may_borrow=bool(lent or "borrow_denied" in codes) and not spec.preemptible,
     )
     for family in ([time_change(spec, time_s) for time_s in times], *families):
         yield _as_jobs(family, draft, job, world, now)
@@ -297,7 +309,8 @@ def _redraft(draft: Draft, change: Change, world: World) -> Draft:
 
 def _room(world: World, place: int, team_ids: list[int], waiting: int) -> PoolRoom:
     snapshot, pool = world.snapshot, world.pools[place]
-    cards = np.flatnonzero((snapshot.gpu_pool == place) & snapshot.gpu_open & snapshot.node_open[snapshot.gpu_node])
+    closed = ~snapshot.node_open | closed_machines(snapshot, time.time())
+    cards = np.flatnonzero((snapshot.gpu_pool == place) & snapshot.gpu_open & ~closed[snapshot.gpu_node])
     whole = cards[snapshot.gpu_slices[cards] == 0]
     sliced = cards[snapshot.gpu_slices[cards] < snapshot.gpu_max_slices[cards]] if pool.shared else whole
     free = 1000 * snapshot.gpu_free_mib[sliced] // np.maximum(snapshot.gpu_total_mib[sliced], 1)

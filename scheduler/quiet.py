@@ -1,26 +1,27 @@
 """Whether a full cycle is worth it: most pokes of an idle night find the cluster and the queue as they were.
 
-PostgreSQL gives every version of a row a place and a transaction of its own. While the versions of all rows that a
-cycle reads are the same, only time has passed. What time alone changes (age, a window, a reservation that moves) is
-seen LOOK_AGAIN_S later at most, a job that asked to start later when its moment comes.
+While the versions of all rows that a cycle reads are the same (`scheduler.memory`), only time has passed. What time
+alone changes (age, a reservation that moves) is seen LOOK_AGAIN_S later at most; a job that asked to start later, a
+window and a maintenance when their moment comes.
 """
 
 from dataclasses import dataclass
 from math import inf
 
-from django.db.models import Count, Func, IntegerField, Model, QuerySet, Sum
+from django.db.models import Model
 
 from accounts.models import Team
-from cluster.models import Gpu, Node, Pool, Window
-from jobs.models import Job, Task
-from quotas.models import Holding, Quota, UserLimit
+from cluster.models import Maintenance, Pool, Window
+from quotas.models import Quota, UserLimit
+from scheduler.core.lending import times_of_change
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import Plan
+from scheduler.memory import TABLES, Versions, number_of, read_versions
 
 LOOK_AGAIN_S = 5.0
 
-Mark = tuple[tuple[int, int], ...]
-"""For each table how many rows count, and a sum over their versions."""
+Mark = dict[str, Versions]
+"""Of each table, or of those of its rows that count."""
 
 
 @dataclass(frozen=True)
@@ -38,22 +39,14 @@ def rest_after(mark: Mark, plan: Plan, snapshot: Snapshot, now: float) -> Rest |
     """mark: read before the snapshot was loaded. None where the cycle did something: the next one looks at that."""
     if plan.starts or plan.evictions:
         return None
-    due = (job.not_before for job in snapshot.waiting if job.not_before > now)
-    return Rest(mark, min(now + LOOK_AGAIN_S, min(due, default=inf)))
+    due = {job.not_before for job in snapshot.waiting} | times_of_change(snapshot)
+    return Rest(mark, min(now + LOOK_AGAIN_S, min((at for at in due if at > now), default=inf)))
 
 
 def read_mark() -> Mark:
     """Of the rows that `load_world` reads."""
-    holding = Task.objects.holding()
-    tables: tuple[QuerySet[Model], ...] = (
-        *(Job.objects.waiting(), Job.objects.filter(pk__in=holding.values("job")), holding, Holding.objects.live()),
-        *(Node.objects.present(), Gpu.objects.filter(removed_at__isnull=True), Pool.objects.all()),
-        *(Team.objects.all(), Quota.objects.all(), UserLimit.objects.all(), Window.objects.all()),
-    )
-    return tuple(_mark_of(rows) for rows in tables)
-
-
-def _mark_of(rows: QuerySet) -> tuple[int, int]:
-    version = Func(template="hashtext(ctid::text || xmin::text)", output_field=IntegerField())
-    found = rows.order_by().aggregate(rows=Count("pk"), versions=Sum(version, default=0))
-    return found["rows"], found["versions"]
+    small: tuple[type[Model], ...] = (Pool, Team, Quota, UserLimit, Window, Maintenance, Maintenance.nodes.through)
+    mark = {name: read_versions(rows(), number) for name, (rows, number) in TABLES.items()}
+    for table, rows in ((model._meta.db_table, model._default_manager.all()) for model in small):
+        mark[table] = read_versions(rows, number_of(table))
+    return mark

@@ -17,8 +17,8 @@ from common.errors import StaleState
 from events.bus import RUNTIME
 from jobs.codepack import code_file
 from jobs.jobfile.beside import split_source
-from jobs.jobfile.spec import JobSpec, from_json
-from jobs.lifecycle import MADE_ROOM, lock_job, move_task
+from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, from_json
+from jobs.lifecycle import MADE_ROOM, load_attempt, lock_job, move_task
 from jobs.models import Job, JobKind, Task
 from jobs.states import TASK_FINAL, TaskState
 from jobs.tensorboard import TOOLS
@@ -160,15 +160,25 @@ def end_of(view: ContainerView, wish: str) -> tuple[str, str]:
 
 def load_rows() -> list[TaskRow]:
     """The tasks in HOLDING, with the stop wish of their job or of their broken gang."""
-    tasks = list(Task.objects.holding().select_related("job"))
-    broken = set(
-        Task.objects.filter(job__in={task.job_id for task in tasks}, state__in=[T.FAILED, T.STOPPED]).values_list(
-            "job_id", "attempt"
-        )
-    )
+    tasks = load_holding_tasks()
+    broken = load_broken({task.job_id for task in tasks})
     return [
         TaskRow(task.uuid.hex, task.job_id, task.state, _wish(task, broken), task.checkpointed_at) for task in tasks
     ]
+
+
+def load_holding_tasks() -> list[Task]:
+    return list(Task.objects.holding().select_related("job"))
+
+
+def load_broken(job_ids: Iterable[int]) -> set[tuple[int, int]]:
+    """(job, attempt) of these jobs' attempts of which a task failed or was stopped."""
+    ended = Task.objects.filter(job__in=job_ids, state__in=[T.FAILED, T.STOPPED])
+    return set(ended.values_list("job_id", "attempt"))
+
+
+def load_task(uuid: str) -> Task:
+    return Task.objects.select_related("job__team", "job__user", "job__pool", "node").get(uuid=uuid)
 
 
 def load_ended(seen: Iterable[ContainerView]) -> set[str]:
@@ -212,7 +222,7 @@ def run_step(step: Step, runtime: Runtime, epoch: int) -> None:
 def _start(step: Start, runtime: Runtime, epoch: int) -> None:
     with transaction.atomic():
         check_epoch("reconcile", epoch)
-        task = Task.objects.select_related("job__team", "job__user", "job__pool", "node").get(uuid=step.uuid)
+        task = load_task(step.uuid)
         if task.state != T.ASSIGNED or task.job.stop_requested_at is not None:
             raise StaleState(kind="task", was=task.state)
         spec = build_task_spec(task)
@@ -234,7 +244,7 @@ def record_sighting(step: Sighting, epoch: int) -> None:
     """Move the task to what was seen, with the engine's own words and times."""
     check_epoch("reconcile", epoch)
     lock_job(step.job_id)
-    task = Task.objects.select_related("job").get(uuid=step.uuid)
+    task = load_task(step.uuid)
     if task.state == step.state:
         return
     also: dict[str, object] = {}
@@ -257,7 +267,11 @@ def record_sighting(step: Sighting, epoch: int) -> None:
 @transaction.atomic
 def record_checkpoint(step: Saved, epoch: int) -> None:
     check_epoch("reconcile", epoch)
-    Task.objects.filter(uuid=step.uuid).update(checkpointed_at=step.at)
+    write_checkpoint(step.uuid, step.at)
+
+
+def write_checkpoint(uuid: str, at: datetime) -> None:
+    Task.objects.filter(uuid=uuid).update(checkpointed_at=at)
 
 
 def lost_work(task: Task, ended: ContainerView, step: Sighting) -> dict[str, object]:
@@ -272,9 +286,7 @@ def lost_work(task: Task, ended: ContainerView, step: Sighting) -> dict[str, obj
 def build_task_spec(task: Task) -> TaskSpec:
     """What the runtime needs to run `task`, from its row and its job's spec. The one secret in it is the task's own."""
     job, spec = task.job, from_json(task.job.spec)
-    siblings = list(job.newest_tasks.select_related("node").order_by("rank"))
-    holdings = Holding.objects.live().filter(task=task.uuid)
-    numa = holdings.filter(gpu__isnull=True).values_list("numa", flat=True).first()
+    siblings = sorted(load_attempt(job), key=lambda sibling: sibling.rank)
     assert task.node is not None  # an assigned task has its node
     return TaskSpec(
         uuid=task.uuid.hex,
@@ -291,7 +303,7 @@ def build_task_spec(task: Task) -> TaskSpec:
         ),
         cpu_milli=task.cpu_milli,
         memory_mib=task.memory_mib,
-        numa=numa,
+        numa=load_numa(task),
         uid=job.user.uid,
         gid=job.team.gid,
         user=job.user.username,
@@ -310,12 +322,19 @@ def build_task_spec(task: Task) -> TaskSpec:
     )
 
 
+def load_numa(task: Task) -> tuple[int, ...]:
+    """The NUMA node of each of its cards, near which its cores should be."""
+    cards = Holding.objects.live().filter(task=task.uuid, gpu__isnull=False).order_by("pk")
+    return tuple(numa for numa in cards.values_list("numa", flat=True) if numa is not None)
+
+
 def build_checkpoint(job: Job, spec: JobSpec) -> Checkpoint | None:
-    """As the job's file says, with the grace that its pool allows."""
+    """As the job's file says, with the grace that its pool allows: it may have been changed since the submit."""
     if spec.checkpoint is None:
         return None
     rule = spec.checkpoint
-    return Checkpoint(rule.dir, rule.signal, min(rule.grace_s, job.pool.max_grace_s))
+    grace_s = DEFAULT_GRACE_S if rule.grace_s is None else rule.grace_s
+    return Checkpoint(rule.dir, rule.signal, min(grace_s, job.pool.max_grace_s))
 
 
 def build_mounts(job: Job, spec: JobSpec) -> tuple[Mount, ...]:

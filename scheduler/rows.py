@@ -7,8 +7,9 @@ rows; parsing one text of them costs a tenth.
 import json
 from typing import Any
 
+import numpy as np
 from django.db import connection
-from django.db.models import BooleanField, Expression, FloatField, Func, JSONField, QuerySet, TextField
+from django.db.models import BooleanField, Expression, F, FloatField, Func, JSONField, QuerySet, TextField
 
 
 def load_rows(rows: QuerySet, *columns: str | Expression) -> list[list[Any]]:
@@ -19,6 +20,18 @@ def load_rows(rows: QuerySet, *columns: str | Expression) -> list[list[Any]]:
         cursor.execute(f"SELECT json_agg(line)::text FROM ({sql}) AS found(line)", params)  # noqa: S608 (Django wrote it)
         (found,) = cursor.fetchone()
     return json.loads(found) if found else []
+
+
+def load_columns(rows: QuerySet, *columns: str | Expression) -> list[np.ndarray]:
+    """Of each column, of whole numbers and never empty, the values of all rows: int64 [n], all in the same order."""
+    names = [f"column{place}" for place in range(len(columns))]
+    told = {name: F(column) if isinstance(column, str) else column for name, column in zip(names, columns, strict=True)}
+    sql, params = rows.annotate(**told).values_list(*names).query.sql_with_params()
+    lists = ", ".join(f"array_agg({name})::text" for name in names)
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {lists} FROM ({sql}) AS found({', '.join(names)})", params)  # noqa: S608 (as above)
+        found = cursor.fetchone()
+    return [np.fromstring(text[1:-1], dtype=np.int64, sep=",") if text else np.zeros(0, np.int64) for text in found]
 
 
 def seconds(column: str) -> Func:

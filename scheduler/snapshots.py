@@ -11,20 +11,23 @@ import numpy as np
 from django.db.models import Count, F
 
 from accounts.models import Team
-from cluster.models import Arrangement, Gpu, Node, NodeState, Pool, sellable_milli
+from cluster.models import Arrangement, NodeState, Pool, sellable_milli
 from common.resources import GpuAsk, gpu_milli, matches_model, parse_gpu, slice_of
 from jobs.models import Job
 from jobs.states import JOB_ACTIVE
 from quotas.models import RESOURCES, Amounts, Quota, UserLimit, team_chain
 from quotas.services import limit_of_everyone
+from scheduler.caches import Fetches, load_fetches
+from scheduler.closings import load_closings
 from scheduler.core.fragmentation import build_typical
 from scheduler.core.scores import spread, weigh
 from scheduler.core.snapshot import UNLIMITED, Snapshot
 from scheduler.core.topology import Layout, Words, build_layout
-from scheduler.core.types import Ask, Policy, Role, Waiting
-from scheduler.holders import Holdings, Places, load_holdings, load_running, may_be_stopped, time_of
-from scheduler.lending import Lending, lend_cards, load_lending
-from scheduler.rows import as_text, is_set, load_rows, seconds
+from scheduler.core.types import Ask, Cell, Policy, Role, Typical, Waiting
+from scheduler.holders import Holdings, Places, limit_of, load_holdings, load_running, may_be_stopped, time_of
+from scheduler.lending import load_windows
+from scheduler.memory import kept, remembered
+from scheduler.rows import as_text, is_set, seconds
 
 NOTHING: Amounts = (0, 0, 0)
 
@@ -88,36 +91,104 @@ class World:
     teams: list[Team]
     user_ids: list[int]
     kinds: list[Kind]
-    lending: Lending
+    fetches: Fetches
 
 
-def load_world(*, queue: bool = True, user_id: int | None = None) -> World:
-    """The cluster, its holdings and the queue now. queue: False leaves it out. user_id: a person to include besides."""
+def load_world(*, queue: bool = True, user_id: int | None = None, reads: Iterable[str] = ()) -> World:
+    """The cluster, its holdings and the queue now. queue: False leaves it out. user_id: a person to include besides.
+
+    reads: what a job of theirs would read, as `caches.keys_of` calls it.
+    """
     jobs = load_queue() if queue else []
-    pools, teams = list(Pool.objects.order_by("pk")), list(Team.objects.order_by("pk"))
+    pools, teams = load_pools(), load_teams()
     nodes, gpus, holdings = load_nodes(), load_gpus(), load_holdings()
-    user_ids = sorted({job.user_id for job in jobs} | set(holdings.user) | ({user_id} if user_id else set()))
-    kind_of = {alike: build_kind(gpu, pools) for alike, gpu in {_alike(gpu): gpu for gpu in gpus}.items()}
-    kinds = sorted(set(kind_of.values()), key=lambda k: (k.model, k.sellable_mib, k.product, k.sliceable))
-    places = Places(*(_places(keys) for keys in (_keys(teams), user_ids, _keys(pools), _keys(nodes), _keys(gpus))))
-    kind_at = {alike: kinds.index(kind) for alike, kind in kind_of.items()}
+    user_ids = place_users({job.user_id for job in jobs} | set(holdings.user) | ({user_id} if user_id else set()))
+    machines = place_machines(nodes, gpus, pools)
+    kinds = machines.kinds
+    places = Places(_places(_keys(teams)), _places(user_ids), machines.pools, machines.nodes, machines.gpus)
     arrays = {
-        **_card_arrays(gpus, pools, [kind_at[_alike(gpu)] for gpu in gpus], holdings, places),
-        **_node_arrays(nodes, pools, holdings, places),
-        "layouts": _layouts(nodes, gpus),
+        **machines.arrays,
+        **_card_arrays(machines, holdings, places),
+        **_node_arrays(machines, holdings, places),
         **_team_arrays(teams, pools, holdings, places),
         **_user_arrays(user_ids, holdings, places),
     }
-    gangs = {text: build_gang(json.loads(text), kinds) for text in {job.gang for job in jobs}}
-    waiting = tuple(_waiting(job, gangs[job.gang], places) for job in jobs)
-    typical = build_typical(load_history(kinds), tuple(kind.sellable_mib for kind in kinds))
+    fetches = load_fetches(places.node, reads) if jobs or reads else Fetches()
+    waiting = tuple(list_waiting(jobs, kinds, places, fetches))
+    typical = know_typical(kinds, max((job.pk for job in jobs), default=0))
     now = time.time()
     running = tuple(load_running(holdings, places, now))
     names = tuple(kind.model for kind in kinds)
-    snapshot = Snapshot(**arrays, kind_names=names, waiting=waiting, running=running, typical=typical)
-    lending = load_lending(now)
-    lend_cards(snapshot, pools, lending, now)
-    return World(snapshot, build_policy(pools), nodes, gpus, pools, teams, user_ids, kinds, lending)
+    jobs_and_times: dict[str, Any] = {
+        "waiting": waiting,
+        "running": running,
+        "windows": load_windows(pools, [gpu.pool_id for gpu in gpus], now),
+        "closings": load_closings(places.node, now),
+        "contents": fetches.contents,
+    }
+    snapshot = Snapshot(**arrays, **jobs_and_times, kind_names=names, typical=typical)
+    return World(snapshot, build_policy(pools), nodes, gpus, pools, teams, user_ids, kinds, fetches)
+
+
+def place_users(user_ids: set[int]) -> list[int]:
+    """Who stands where. Who has had a place keeps it while rows are remembered, however many come."""
+    known = kept("users")
+    for pk in sorted(user_ids - known.keys()):
+        known[pk] = len(known)
+    return list(known)
+
+
+@dataclass(frozen=True)
+class Machines:
+    """What nodes and cards are, whoever holds them. arrays: of a snapshot. pools, nodes, gpus: {id: index}."""
+
+    kinds: list[Kind]
+    arrays: dict[str, Any]
+    pools: dict[int, int]
+    nodes: dict[int, int]
+    gpus: dict[int, int]
+
+
+def place_machines(nodes: list[NodeRow], gpus: list[GpuRow], pools: list[Pool]) -> Machines:
+    """Built anew where a row of a machine, or what a pool says about its machines, has changed."""
+    rules = tuple((p.pk, p.slices_per_gpu, p.cpu_overcommit_percent, p.accepts_watched_only, p.name) for p in pools)
+    last = kept("machines", rules)
+    if last.get("nodes") is not nodes or last.get("gpus") is not gpus:
+        last.update(nodes=nodes, gpus=gpus, built=build_machines(nodes, gpus, pools))
+    return last["built"]
+
+
+def build_machines(nodes: list[NodeRow], gpus: list[GpuRow], pools: list[Pool]) -> Machines:
+    kind_of = {alike: build_kind(gpu, pools) for alike, gpu in {_alike(gpu): gpu for gpu in gpus}.items()}
+    kinds = sorted(set(kind_of.values()), key=lambda k: (k.model, k.sellable_mib, k.product, k.sliceable))
+    kind_at = {alike: kinds.index(kind) for alike, kind in kind_of.items()}
+    pool_at, node_at, gpu_at = (_places(_keys(rows)) for rows in (pools, nodes, gpus))
+    slices = {pool.pk: pool.slices_per_gpu for pool in pools}
+    overcommit = {pool.pk: pool.cpu_overcommit_percent for pool in pools}
+    arrays = {
+        "gpu_node": np.array([node_at[gpu.node_id] for gpu in gpus], dtype=np.int64),
+        "gpu_pool": np.array([pool_at[gpu.pool_id] for gpu in gpus], dtype=np.int64),
+        "gpu_kind": np.array([kind_at[_alike(gpu)] for gpu in gpus], dtype=np.int64),
+        "gpu_total_mib": np.array([gpu.sellable_mib for gpu in gpus], dtype=np.int64),
+        "gpu_max_slices": np.array([slices[gpu.pool_id] for gpu in gpus], dtype=np.int64),
+        "gpu_open": np.array([gpu.healthy for gpu in gpus], dtype=bool),
+        "node_pool": np.array([pool_at[node.pool_id] for node in nodes], dtype=np.int64),
+        "node_cpu_total": np.array([sellable_milli(n.cpu_milli, overcommit[n.pool_id]) for n in nodes], dtype=np.int64),
+        "node_memory_total": np.array([node.memory_mib for node in nodes], dtype=np.int64),
+        "node_open": np.array([node.state == NodeState.READY for node in nodes], dtype=bool),
+        "node_names": tuple(node.name for node in nodes),
+        "layouts": _layouts(nodes, gpus),
+    }
+    return Machines(kinds, arrays, pool_at, node_at, gpu_at)
+
+
+def know_typical(kinds: list[Kind], newest: int) -> Typical | None:
+    """What is usually asked. newest: the newest job that waits; while few came since, what was known is as good."""
+    last = kept("typical", tuple(kinds))
+    if not last or newest >= last["newest"] + HISTORY // 100:
+        totals = tuple(kind.sellable_mib for kind in kinds)
+        last.update(newest=newest, known=build_typical(load_history(kinds), totals))
+    return last["known"]
 
 
 def build_policy(pools: Iterable[Pool]) -> Policy:
@@ -145,21 +216,42 @@ class QueuedRow(NamedTuple):
 
 def load_queue() -> list[QueuedRow]:
     """The jobs that wait and may start: without a stop wish."""
-    jobs = Job.objects.waiting().filter(stop_requested_at__isnull=True).order_by("id")
     columns = ("pk", "team_id", "user_id", "pool_id", "priority", seconds("submitted_at"), as_text("gang"))
     wishes = (is_set("held_at"), seconds("not_before"), "kind", "preemptible", "time_s", "max_time_s")
-    return [QueuedRow(*row) for row in load_rows(jobs, *columns, *wishes)]
+    return remembered("queue", QueuedRow, *columns, *wishes)
+
+
+def load_pools() -> list[Pool]:
+    return list(Pool.objects.order_by("pk"))
+
+
+def load_teams() -> list[Team]:
+    return list(Team.objects.order_by("pk"))
+
+
+def load_quotas() -> list[Quota]:
+    return list(Quota.objects.all())
+
+
+def load_limits(user_ids: Iterable[int]) -> list[UserLimit]:
+    return list(UserLimit.objects.filter(user__in=user_ids))
+
+
+def load_active(user_ids: Iterable[int]) -> dict[int, int]:
+    """{user id: how many jobs of this person run}, where there are any."""
+    active = Job.objects.filter(state__in=JOB_ACTIVE, user__in=user_ids)
+    return dict(active.order_by().values_list("user").annotate(n=Count("pk")))
 
 
 def load_nodes() -> list[NodeRow]:
     columns = ("pk", "name", "pool_id", "state", "cpu_milli", "memory_mib", as_text("topology"), as_text("numa"))
-    return [NodeRow(*row) for row in load_rows(Node.objects.present().order_by("pk"), *columns)]
+    return remembered("nodes", NodeRow, *columns)
 
 
 def load_gpus() -> list[GpuRow]:
     kept = F("reserved_mib") + F("margin_mib")
     columns = ("pk", "node_id", "pool_id", "index", "numa", "healthy", "model", "product", "enforcement", "simulated")
-    return [GpuRow(*row) for row in load_rows(Gpu.objects.present().order_by("pk"), *columns, "memory_mib", kept)]
+    return remembered("gpus", GpuRow, *columns, "memory_mib", kept)
 
 
 def load_history(kinds: list[Kind]) -> list[tuple[Ask, int]]:
@@ -169,12 +261,35 @@ def load_history(kinds: list[Kind]) -> list[tuple[Ask, int]]:
     return [(build_ask(role["request"], kinds), jobs * role["min"]) for gang, jobs in gangs for role in gang]
 
 
-def build_waiting(job: Job, *, team: int, user: int, pool: int, kinds: list[Kind]) -> Waiting:
-    """A job that is not in the database."""
+def list_waiting(jobs: list[QueuedRow], kinds: list[Kind], places: Places, fetches: Fetches) -> list[Waiting]:
+    """A job that is the same row and asks the same is the same object as last time."""
+    context = places.team, places.pool, kinds
+    gangs, last = kept("gangs", context), kept("waiting", context)
+    found = []
+    for job in jobs:
+        gang = gangs.get(job.gang)
+        if gang is None:
+            gang = gangs[job.gang] = build_gang(json.loads(job.gang), kinds)
+        gang = fetches.told(job.pk, gang)
+        row, asked, waiting = last.get(job.pk, (None, None, None))
+        if row is not job or asked is not gang:
+            waiting = _waiting(job, gang, places)
+        found.append((job, gang, waiting))
+    last.clear()
+    last.update((line[0].pk, line) for line in found)
+    return [waiting for _, _, waiting in found]
+
+
+def build_waiting(
+    job: Job, *, team: int, user: int, pool: int, kinds: list[Kind], fetches: Fetches, reads: Iterable[str]
+) -> Waiting:
+    """A job that is not in the database. reads: as of `load_world`."""
     submitted_at, not_before = job.submitted_at.timestamp(), job.not_before.timestamp() if job.not_before else None
     times = job.kind, job.preemptible, job.time_s, job.max_time_s
     row = QueuedRow(0, team, user, pool, job.priority, submitted_at, "", job.held_at is not None, not_before, *times)
-    return _waiting(row, build_gang(job.gang, kinds), Places({team: team}, {user: user}, {pool: pool}))
+    fetch = tuple(fetches.number[key] for key in reads if key in fetches.number)
+    gang = fetches.told_of(fetch, build_gang(job.gang, kinds))
+    return _waiting(row, gang, Places({team: team}, {user: user}, {pool: pool}))
 
 
 def build_gang(gang: list[dict], kinds: list[Kind]) -> tuple[Role, ...]:
@@ -193,6 +308,7 @@ def _waiting(job: QueuedRow, gang: tuple[Role, ...], places: Places) -> Waiting:
         held=job.held,
         not_before=job.not_before or 0.0,
         time_s=time_of(job),
+        limit_s=limit_of(job),
         preemptible=may_be_stopped(job),
     )
 
@@ -200,6 +316,7 @@ def _waiting(job: QueuedRow, gang: tuple[Role, ...], places: Places) -> Waiting:
 def _policy_of(pool: Pool) -> Policy:
     scores = weigh(
         useful=pool.weight_useful,
+        data=pool.weight_data,
         whole=pool.weight_whole,
         full_cards=pool.weight_full_cards,
         links=pool.weight_links,
@@ -276,48 +393,30 @@ def _reordered(matrix: list[list[str]], order: list[int]) -> Words:
     return tuple(tuple(matrix[i][j] for j in order) for i in order)
 
 
-def _card_arrays(
-    gpus: list[GpuRow], pools: list[Pool], kinds: list[int], holdings: Holdings, places: Places
-) -> dict[str, Any]:
-    used = holdings.sums(len(gpus), places.gpu, holdings.gpu)
-    at = [place for place in (places.gpu.get(key) for key in holdings.gpu if key is not None) if place is not None]
-    total = np.array([gpu.sellable_mib for gpu in gpus], dtype=np.int64)
-    slices = {pool.pk: pool.slices_per_gpu for pool in pools}
+def _card_arrays(machines: Machines, holdings: Holdings, places: Places) -> dict[str, Any]:
+    total = machines.arrays["gpu_total_mib"]
+    at = holdings.places_of(holdings.gpu, places.gpu, len(total))
+    used = holdings.sums(len(total), at)
     return {
-        "gpu_node": [places.node[gpu.node_id] for gpu in gpus],
-        "gpu_pool": [places.pool[gpu.pool_id] for gpu in gpus],
-        "gpu_kind": kinds,
-        "gpu_total_mib": total,
         "gpu_free_mib": total - used[:, 3],
         "gpu_free_percent": 100 - used[:, 4],
-        "gpu_slices": np.bincount(np.array(at, dtype=np.int64), minlength=len(gpus)),
-        "gpu_max_slices": [slices[gpu.pool_id] for gpu in gpus],
-        "gpu_open": [gpu.healthy for gpu in gpus],
+        "gpu_slices": np.bincount(at, minlength=len(total) + 1)[: len(total)],
     }
 
 
-def _node_arrays(nodes: list[NodeRow], pools: list[Pool], holdings: Holdings, places: Places) -> dict[str, Any]:
-    used = holdings.sums(len(nodes), places.node, holdings.node)
-    overcommit = {pool.pk: pool.cpu_overcommit_percent for pool in pools}
-    cpu = np.array([sellable_milli(node.cpu_milli, overcommit[node.pool_id]) for node in nodes], dtype=np.int64)
-    memory = np.array([node.memory_mib for node in nodes], dtype=np.int64)
-    return {
-        "node_pool": [places.pool[node.pool_id] for node in nodes],
-        "node_cpu_total": cpu,
-        "node_memory_total": memory,
-        "node_cpu_free": cpu - used[:, 1],
-        "node_memory_free": memory - used[:, 2],
-        "node_open": [node.state == NodeState.READY for node in nodes],
-        "node_names": tuple(node.name for node in nodes),
-    }
+def _node_arrays(machines: Machines, holdings: Holdings, places: Places) -> dict[str, Any]:
+    cpu, memory = machines.arrays["node_cpu_total"], machines.arrays["node_memory_total"]
+    used = holdings.sums(len(cpu), holdings.places_of(holdings.node, places.node, len(cpu)))
+    return {"node_cpu_free": cpu - used[:, 1], "node_memory_free": memory - used[:, 2]}
 
 
 def _team_arrays(teams: list[Team], pools: list[Pool], holdings: Holdings, places: Places) -> dict[str, Any]:
     parents = {team.pk: team.parent_id for team in teams}
     chains = [tuple(places.team[pk] for pk in team_chain(team.pk, parents)) for team in teams]
-    quotas = {(quota.team_id, quota.pool_id): quota for quota in Quota.objects.all()}
+    quotas = {(quota.team_id, quota.pool_id): quota for quota in load_quotas()}
     pairs = {(team.pk, pool.pk): t * len(pools) + p for t, team in enumerate(teams) for p, pool in enumerate(pools)}
-    own = holdings.sums(len(pairs), pairs, list(zip(holdings.team, holdings.pool, strict=True)))
+    at = holdings.places_of(zip(holdings.team, holdings.pool, strict=True), pairs, len(pairs))
+    own = holdings.sums(len(pairs), at)
     held = np.zeros((len(teams), len(pools), len(RESOURCES)), dtype=np.int64)
     for place, chain in enumerate(chains):
         held[list(chain)] += own.reshape(len(teams), len(pools), -1)[place, :, : len(RESOURCES)]
@@ -326,6 +425,11 @@ def _team_arrays(teams: list[Team], pools: list[Pool], holdings: Holdings, place
         "held": held,
         "guarantee": _cube(teams, pools, lambda t, p: _guarantee(quotas.get((t.pk, p.pk)))),
         "limit": _cube(teams, pools, lambda t, p: _limit(quotas.get((t.pk, p.pk)), t.pk in parents.values())),
+        "cells": tuple(
+            Cell(places.team[quota.team_id], places.pool[quota.pool_id], quota.cell, quota.whole_nodes)
+            for quota in quotas.values()
+            if quota.whole_nodes
+        ),
         "weight": [[_weight(quotas.get((team.pk, pool.pk))) for pool in pools] for team in teams],
         "team_names": tuple(team.name for team in teams),
         "pool_names": tuple(pool.name for pool in pools),
@@ -334,12 +438,12 @@ def _team_arrays(teams: list[Team], pools: list[Pool], holdings: Holdings, place
 
 def _user_arrays(user_ids: list[int], holdings: Holdings, places: Places) -> dict[str, Any]:
     everyone = limit_of_everyone()
-    rows = {row.user_id: row for row in UserLimit.objects.filter(user__in=user_ids)}
+    rows = {row.user_id: row for row in load_limits(user_ids)}
     limits = [rows.get(pk, everyone).effective(everyone) for pk in user_ids]
-    active = Job.objects.filter(state__in=JOB_ACTIVE, user__in=user_ids)
-    running = dict(active.order_by().values_list("user").annotate(n=Count("pk")))
+    running = load_active(user_ids)
+    used = holdings.sums(len(user_ids), holdings.places_of(holdings.user, places.user, len(user_ids)))
     return {
-        "user_held": holdings.sums(len(user_ids), places.user, holdings.user)[:, : len(RESOURCES)],
+        "user_held": used[:, : len(RESOURCES)],
         "user_limit": _table([(_open(x["gpu_milli"]), _open(x["cpu_milli"]), _open(x["memory_mib"])) for x in limits]),
         "user_jobs": [running.get(pk, 0) for pk in user_ids],
         "user_jobs_limit": [_open(x["jobs_running"]) for x in limits],

@@ -18,6 +18,7 @@ from scheduler.core.cycle import run_cycle
 from scheduler.forecast import record_forecasts
 from scheduler.inventory import record_inventory
 from scheduler.lease import leading, note_success, wanted_again
+from scheduler.memory import remembering
 from scheduler.quiet import Mark, Rest, read_mark, rest_after
 from scheduler.reconcile import reconcile_once
 from scheduler.runtime import the_runtime
@@ -99,10 +100,10 @@ def one_cycle(epoch: int) -> None:
 
 
 def full_cycle(epoch: int, mark: Mark) -> Rest | None:
-    world = load_world()
-    now = time.time()
-    plan = run_cycle(world.snapshot, world.policy, now)
-    run_steps(build_steps(plan, world), epoch)
+    with remembering(mark):
+        world, now = load_world(), time.time()
+        plan = run_cycle(world.snapshot, world.policy, now)
+        run_steps(build_steps(plan, world), epoch)
     return rest_after(mark, plan, world.snapshot, now)
 
 

@@ -9,19 +9,21 @@
 
 from base64 import b64encode
 from dataclasses import dataclass
-from datetime import time
+from datetime import time, timedelta
 from importlib import import_module
 from itertools import count
 
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.utils import timezone
 
 from accounts.models import ApiToken, Team, TeamRole, User
 from accounts.services import SCOPES, add_member, create_team, create_token, create_user
 from accounts.webhooks import create_webhook
-from cluster.models import Gpu, Node, Pool, Window
+from cluster.maintenance import save_maintenance
+from cluster.models import Gpu, Maintenance, Node, Pool, Window
 from common.resources import gpu_milli, parse_gpu, slice_of
-from events.bus import RUNTIME
+from events.bus import RUNTIME, SYSTEM
 from events.models import Webhook
 from jobs.jobfile.parse import parse_spec
 from jobs.lifecycle import move_task
@@ -120,6 +122,13 @@ def window(lender: Pool, borrower: Pool, **fields) -> Window:
     """Around the clock, if nothing else is said."""
     always = {"weekdays": "1234567", "begins": time(0), "ends": time(0)}
     return Window.objects.create(lender=lender, borrower=borrower, **always | fields)
+
+
+def maintenance(*nodes: Node, begins_in_s: float = 0, lasts_s: float = 3600, **fields) -> Maintenance:
+    """Of these machines, or of `pool=`."""
+    begins = timezone.now() + timedelta(seconds=begins_in_s)
+    times = {"begins_at": begins, "ends_at": begins + timedelta(seconds=lasts_s)}
+    return save_maintenance(actor=SYSTEM, maintenance=Maintenance(**times | fields), nodes=nodes)
 
 
 def node(name: str = "n1", *, pool: Pool, cpu_milli: int = 16_000, memory_mib: int = 65_536, **fields) -> Node:

@@ -26,7 +26,7 @@ from math import inf
 import numpy as np
 
 from scheduler.core.snapshot import UNLIMITED, Snapshot
-from scheduler.core.types import RESOURCES, Ask, CardShare, Placement, Role, Running, TaskPlace, Waiting
+from scheduler.core.types import RESOURCES, Ask, CardShare, Cell, Placement, Role, Running, TaskPlace, Waiting
 
 SELLABLE_MIB = {"V100-32GB": 32510, "V100-16GB": 16130, "A100": 40960, "H100": 81559, "T4": 15109}
 CORES, MEMORY_MIB = 64, 262144
@@ -56,12 +56,12 @@ def wants(team: str, ask: str, **words) -> Wish:
 
 
 def world(
-    text: str, *wishes: Wish, parents=None, limit=None, guarantee=None, user_limit=None, jobs_limit=None
+    text: str, *wishes: Wish, parents=None, limit=None, guarantee=None, user_limit=None, jobs_limit=None, cells=None
 ) -> Snapshot:
     """The snapshot of a cluster in text and of those who wait.
 
     parents: {"ada": "lab"}. limit, guarantee: {("ada", "dev"): {"gpu_milli": 1000}}. user_limit: {"ada": {...}}.
-    jobs_limit: {"ada": 2}.
+    jobs_limit: {"ada": 2}. cells: {("ada", "dev"): 8}, of the guarantee as many whole nodes of 8 cards as it has.
     """
     nodes = [_Node(line) for line in text.strip().splitlines()]
     parents = parents or {}
@@ -72,6 +72,7 @@ def world(
     kinds = _distinct([model for node in nodes for model in node.models])
     snapshot = _empty(nodes, teams, pools, kinds, parents)
     _set_quota(snapshot, limit or {}, guarantee or {}, user_limit or {}, jobs_limit or {})
+    snapshot.promise(tuple(_cell(snapshot, *whose, cards) for whose, cards in (cells or {}).items()))
     for index, node in enumerate(nodes):
         for team, held in node.holds:
             _hold(snapshot, index, team, held)
@@ -203,6 +204,11 @@ def _set_quota(snapshot: Snapshot, limit: dict, guarantee: dict, user_limit: dic
             snapshot.user_limit[snapshot.team_names.index(user), RESOURCES.index(resource)] = amount
     for user, most in jobs_limit.items():
         snapshot.user_jobs_limit[snapshot.team_names.index(user)] = most
+
+
+def _cell(snapshot: Snapshot, team: str, pool: str, cards: int) -> Cell:
+    place = snapshot.team_names.index(team), snapshot.pool_names.index(pool)
+    return Cell(*place, cards, int(snapshot.guarantee[place][0]) // (1000 * cards))
 
 
 def _hold(snapshot: Snapshot, node: int, team: str, text: str) -> None:

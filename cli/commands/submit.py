@@ -69,7 +69,9 @@ def run(
     team: Annotated[str | None, typer.Option(help="Needed if you are in several.")] = None,
     cpu: Annotated[str | None, typer.Option(help="Cores for each task.")] = None,
     memory: Annotated[str | None, typer.Option(help="For each task, such as 16GB.")] = None,
-    nodes: Annotated[int | None, typer.Option(help="Tasks that start together or not at all.")] = None,
+    nodes: Annotated[
+        str | None, typer.Option(help="Tasks that start together or not at all; 4..8: up to 8 where there is room.")
+    ] = None,
     time: Annotated[str | None, typer.Option(help="Your honest estimate, such as 2h30m.")] = None,
     max_time: Annotated[str | None, typer.Option(help="It is stopped after this time.")] = None,
     priority: Annotated[str | None, typer.Option(help="low, normal, high or urgent.")] = None,
@@ -86,7 +88,8 @@ def run(
     within_s = None if timeout is None else read_duration(timeout)
     client = session.client()
     said = {
-        "name": name, "gpu": gpu, "pool": pool, "team": team, "cpu": cpu, "memory": memory, "nodes": nodes,
+        "name": name, "gpu": gpu, "pool": pool, "team": team, "cpu": cpu, "memory": memory,
+        "nodes": int(nodes) if nodes and nodes.isdecimal() else nodes,
         "time": time, "max_time": max_time, "priority": priority,
     }  # fmt: skip
     spec: dict[str, Any] = {"run": command[0] if len(command) == 1 else shlex.join(command)}

@@ -30,6 +30,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "person.suspend": frozenset({ADMIN}),
     "webhook.change": frozenset({LEAD, ADMIN}),
     "node.change": frozenset({ADMIN}),
+    "pool.change": frozenset({ADMIN}),
     "platform.read": frozenset({AUDITOR, ADMIN}),
 }
 

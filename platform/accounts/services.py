@@ -20,6 +20,7 @@ SCOPES = (
     "jobs:read",
     "jobs:write",
     "cluster:read",
+    "cluster:write",
     "notebooks:read",
     "notebooks:write",
     "files:read",

@@ -55,5 +55,11 @@ def pool_total(pool: Pool) -> tuple[int, int, int]:
     return gpus * 1000, sum(node.cpu_sellable_milli for node in nodes), sum(node.memory_mib for node in nodes)
 
 
+def cards_by_node(pool: Pool) -> list[int]:
+    """How many of the pool's cards each node has that has any."""
+    counts = Gpu.objects.present().filter(pool=pool).order_by().values_list("node").annotate(Count("pk"))
+    return sorted(count for _, count in counts)
+
+
 def _usable(node: Node) -> int:
     return node.memory_mib - node.memory_mib // KEPT_FOR_NODE

@@ -1,7 +1,7 @@
 """Which machines, cards and pools there are. Allocation is decided from these rows, which an admin approved."""
 
 import re
-from datetime import date
+from datetime import date, datetime
 from zoneinfo import available_timezones
 
 from django.core.exceptions import ValidationError
@@ -79,6 +79,12 @@ class Pool(models.Model):
         default=100,
         validators=WEIGHT,
         help_text=_("Prefer machines on which what remains still suits the usual jobs."),
+    )
+    weight_data = models.PositiveSmallIntegerField(
+        _("weight: data"),
+        default=20,
+        validators=WEIGHT,
+        help_text=_("Prefer machines that hold what the job reads, by the time that fetching it would take."),
     )
     weight_whole = models.PositiveSmallIntegerField(
         _("weight: whole cards"),
@@ -280,6 +286,51 @@ class Gpu(models.Model):
     @property
     def sellable_mib(self) -> int:
         return max(self.memory_mib - self.reserved_mib - self.margin_mib, 0)
+
+
+class MaintenanceQuerySet(models.QuerySet["Maintenance"]):
+    def not_over(self, now: datetime | Now) -> "MaintenanceQuerySet":
+        """Those that are to come or last, with their machines."""
+        return self.filter(ends_at__gt=now).prefetch_related("nodes")
+
+
+class Maintenance(models.Model):
+    """Machines that take nothing for a while: the named ones, and those at home in a pool or with a card of it."""
+
+    why = models.CharField(_("what is done"), max_length=200, blank=True, help_text=_("Everybody may read this."))
+    begins_at = models.DateTimeField(_("from"), db_index=True)
+    ends_at = models.DateTimeField(_("until"), db_index=True)
+    nodes = models.ManyToManyField(Node, blank=True, related_name="maintenances", verbose_name=_("machines"))
+    pool = models.ForeignKey(
+        Pool,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="maintenances",
+        verbose_name=_("all machines of the pool"),
+    )
+    stops = models.BooleanField(
+        _("stop what can be queued again"),
+        default=False,
+        help_text=_("When it begins, preemptible jobs are stopped and queued again. Other jobs run to their end."),
+    )
+    planned_by = models.CharField(max_length=150, blank=True, editable=False)
+
+    objects = MaintenanceQuerySet.as_manager()
+
+    class Meta:
+        verbose_name, verbose_name_plural = _("maintenance"), _("maintenance")
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(ends_at__gt=models.F("begins_at")),
+                name="maintenance_ends",
+                violation_error_message=_("The maintenance ends at or before its beginning. Choose a later end."),
+            )
+        ]
+        ordering = ["begins_at", "pk"]
+
+    def __str__(self) -> str:
+        return self.why or str(self.begins_at)
 
 
 class Cached(models.Model):

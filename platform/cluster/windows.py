@@ -11,25 +11,41 @@ AHEAD = 14
 DAY = timedelta(days=1)
 
 
-def lends_until(now: datetime) -> dict[tuple[int, int], datetime]:
-    """{(lender, borrower): until when} of the pools, by their ids, that lend now."""
+Span = tuple[datetime, datetime]
+"""When a pool begins to lend, and when it ends."""
+
+
+def load_spans(now: datetime) -> dict[tuple[int, int], list[Span]]:
+    """{(lender, borrower): when} of the pools, by their ids, now and in the days to come."""
     windows: dict[tuple[int, int], list[Window]] = {}
     for window in Window.objects.all():
         windows.setdefault((window.lender_id, window.borrower_id), []).append(window)
-    found = {pair: open_until(of_pair, now) for pair, of_pair in windows.items()}
-    return {pair: until for pair, until in found.items() if until is not None}
+    return {pair: spans_of(of_pair, now) for pair, of_pair in windows.items()}
+
+
+def lends_until(now: datetime) -> dict[tuple[int, int], datetime]:
+    """{(lender, borrower): until when} of the pools, by their ids, that lend now."""
+    return {pair: spans[0][1] for pair, spans in load_spans(now).items() if spans and spans[0][0] <= now}
+
+
+def spans_of(windows: Iterable[Window], now: datetime) -> list[Span]:
+    """When at least one of them is open without a break, from the one that is open now on, in the order of time."""
+    found: list[Span] = []
+    for begins, ends in sorted(span for window in windows for span in _spans(window, now)):
+        if found and begins <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], ends)
+        else:
+            found.append((begins, ends))
+    return [span for span in found if span[1] > now]
 
 
 def open_until(windows: Iterable[Window], now: datetime) -> datetime | None:
     """Until when at least one of them is open without a break; None where none is open now."""
-    until = now
-    for begins, ends in sorted(span for window in windows for span in _spans(window, now)):
-        if begins <= until:
-            until = max(until, ends)
-    return until if until > now else None
+    spans = spans_of(windows, now)
+    return spans[0][1] if spans and spans[0][0] <= now else None
 
 
-def _spans(window: Window, now: datetime) -> Iterator[tuple[datetime, datetime]]:
+def _spans(window: Window, now: datetime) -> Iterator[Span]:
     """(begins, ends) of the days around now. One that ends at or before its beginning ends on the next day."""
     zone, holidays = ZoneInfo(window.zone), set(window.holiday_dates)
     first = now.astimezone(zone).date() - DAY

@@ -49,7 +49,9 @@ def show_bytes(number: int) -> str:
 
 
 def show_amount(resource: str, value: Any) -> str:
-    """One value in the unit of `resource`: thousandths as cards or cores, MiB as GB, "at" as a time of day."""
+    """One value in the unit of `resource`: thousandths as cards or cores, MiB as GB, "at" and "until" as a time of
+    day, with the day where it is another.
+    """
     if isinstance(value, list | tuple):
         return ", ".join(str(item) for item in value)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -60,6 +62,7 @@ def show_amount(resource: str, value: Any) -> str:
         return show_cpu(int(value))
     if resource.endswith("_mib"):
         return show_memory(int(value))
-    if resource == "at":
-        return date_format(timezone.localtime(datetime.fromtimestamp(value, tz=UTC)), "H:i:s")
+    if resource in {"at", "until"}:
+        local = timezone.localtime(datetime.fromtimestamp(value, tz=UTC))
+        return date_format(local, "H:i:s" if local.date() == timezone.localdate() else "Y-m-d H:i")
     return str(value)

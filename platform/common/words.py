@@ -71,6 +71,7 @@ FIELD_WORDS = {
         "“%(got)s” is no name of a role. Use up to 31 small letters, digits, dashes and underscores, with a "
         "letter first."
     ),
+    "bad_span": _("“%(got)s” is no range. Write the smaller number first, such as 4..8, or one number."),
     "bad_topic": _(
         "This is no topic. Write a kind such as job, or a kind and what happened to it, such as job.failed."
     ),
@@ -79,6 +80,19 @@ FIELD_WORDS = {
         "characters, without a user, password or #."
     ),
     "bad_value": _("%(field)s cannot be this: %(why)s"),
+    "cell_above_guarantee": _(
+        "The GPU guarantee is less than one node of %(cards)s cards. Guarantee %(cards)s cards at least, or choose 1 "
+        "for single cards."
+    ),
+    "cell_without_node": _(
+        "No node has exactly %(cards)s cards of pool %(pool)s; the largest has %(largest)s. Choose as many cards as a "
+        "node has, or 1 for single cards."
+    ),
+    "cell_without_node.none": _("No node has a card of pool %(pool)s yet. Choose 1 for single cards."),
+    "cells_above_pool": _(
+        "The guarantee is %(nodes)s nodes of %(cards)s cards. Of the pool’s %(total)s such nodes %(left)s are not "
+        "promised to others yet. Guarantee less, or choose 1 for single cards."
+    ),
     "choose_team": _("You are in several teams. Name one of them as team: %(known)s."),
     "code_not_uploaded": _(
         "“code: .” means the directory you stand in, which only the command line can see. Upload it in the "
@@ -97,6 +111,10 @@ FIELD_WORDS = {
     ),
     "given_twice": _("“%(key)s” is given for the role and “%(other)s” for the whole job. Keep one of the two."),
     "gpu_part_too_large": _("%(got)s is more than one card. Ask for a part below 1, or for whole cards such as 2."),
+    "grace_beyond_pool": _(
+        "Pool %(pool)s gives a job %(max)s at most for its checkpoint, not %(got)s. Lower the grace, or choose another "
+        "pool."
+    ),
     "guarantee_above_limit": _(
         "The guarantee (%(guarantee)s) is above the limit (%(limit)s). Lower the guarantee or raise the limit."
     ),
@@ -148,6 +166,9 @@ FIELD_WORDS = {
     "invalid": _("%(field)s cannot be used as it is. Check it against the documentation of the job file."),
     "json_syntax": _("This is no valid JSON: the mistake is near line %(line)s, column %(column)s. Correct it there."),
     "key_not_text": _("A key must be one word. Write “key: value” with plain text before the colon."),
+    "maintenance_backwards": _("The maintenance ends at or before its beginning. Choose a later end."),
+    "maintenance_nowhere": _("The maintenance is of no machine. Name at least one, or a pool."),
+    "maintenance_over": _("The maintenance would be over already. Choose a later end."),
     "merge_key": _("The merge key << is not allowed in a job file. Write the keys out in full."),
     "no_containers": _(
         "This installation starts programs without containers, so it cannot use an image. Leave image out."
@@ -168,9 +189,6 @@ FIELD_WORDS = {
     "not_supported_yet": _("“%(key)s” belongs to the job file, but is not supported by this version. Leave it out."),
     "not_supported_yet.code_from_git": _(
         "Code from a repository is not supported by this version. Clone it, and write a dot for its directory."
-    ),
-    "not_supported_yet.elastic": _(
-        "A number that may vary (“%(key)s”) is not supported by this version. Write one number."
     ),
     "not_supported_yet.gpu_range": _(
         "A range of GPUs (“%(key)s”) is not supported by this version. Write one amount, such as 4 or 40GB."
@@ -243,6 +261,7 @@ FIELD_WORDS = {
     ),
     "unknown_key": _("“%(key)s” is not a key of the job file. Remove it, or look it up in the documentation."),
     "unknown_key.near": _("“%(key)s” is not a key of the job file. Did you mean “%(did_you_mean)s”?"),
+    "unknown_node": _("There is no machine “%(node)s”. Choose one of: %(known)s."),
     "unknown_pool": _("There is no pool “%(pool)s”. Choose one of: %(known)s."),
     "unknown_pool.none": _(
         "There is no pool “%(pool)s”, and the team %(team)s has no quota in any. Ask an administrator for quota."

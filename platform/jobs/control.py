@@ -1,5 +1,7 @@
 """What a person does to a job: stop, hold, release, retry. The wish is written; reconciling drives to it."""
 
+from typing import Any
+
 from django.db import transaction
 from django.db.models.functions import Now
 
@@ -7,7 +9,7 @@ from accounts.models import User
 from accounts.permissions import require
 from common.errors import Conflict
 from events.bus import Actor, hint, record
-from jobs.lifecycle import lock_job, move_task, requeue
+from jobs.lifecycle import load_attempt, lock_job, move_task, requeue
 from jobs.models import Job
 from jobs.states import JobState, TaskState
 from quotas.services import admit_waiting_job
@@ -26,10 +28,11 @@ def end_job(*, by: Actor, job: Job, reason: str) -> Job:
     job, who = lock_job(job.pk), by
     if job.is_final or job.stop_requested_at is not None:
         return job
-    Job.objects.filter(pk=job.pk).update(stop_requested_at=Now(), stop_requested_by=by.name, stop_reason=reason)
+    write_job(job, stop_requested_at=Now(), stop_requested_by=by.name, stop_reason=reason)
     record(job, "stop_requested", actor=who, params={"reason": reason})
-    for task in job.newest_tasks.filter(state=TaskState.PENDING):
-        move_task(task, TaskState.STOPPED, reason=reason, actor=who)
+    for task in load_attempt(job):
+        if task.state == TaskState.PENDING:
+            move_task(task, TaskState.STOPPED, reason=reason, actor=who)
     hint("reconcile")
     return _fresh(job)
 
@@ -42,7 +45,7 @@ def hold_job(*, actor: User, job: Job) -> Job:
     if job.state != JobState.QUEUED:
         raise Conflict("only_waiting_jobs", state=job.state.lower())
     if job.held_at is None:
-        Job.objects.filter(pk=job.pk).update(held_at=Now(), held_by=actor.username)
+        write_job(job, held_at=Now(), held_by=actor.username)
         record(job, "held", actor=Actor(actor.username, actor.pk))
         hint("cycle")
     return _fresh(job)
@@ -53,7 +56,7 @@ def release_job(*, actor: User, job: Job) -> Job:
     require(actor, "job.release", job.team, job.user_id)
     job = lock_job(job.pk)
     if job.held_at is not None:
-        Job.objects.filter(pk=job.pk).update(held_at=None, held_by="")
+        write_job(job, held_at=None, held_by="")
         record(job, "released", actor=Actor(actor.username, actor.pk))
         hint("cycle")
     return _fresh(job)
@@ -71,6 +74,11 @@ def retry_job(*, actor: User, job: Job) -> Job:
     times = job.spec.get("retry", {}).get("times", 0)
     requeue(job, actor=Actor(actor.username, actor.pk), reason="", retries_left=times, **wishes)
     return _fresh(job)
+
+
+def write_job(job: Job, **wishes: Any) -> None:
+    """Its row is locked. The state is not written here."""
+    Job.objects.filter(pk=job.pk).update(**wishes)
 
 
 def _fresh(job: Job) -> Job:

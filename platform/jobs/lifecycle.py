@@ -3,6 +3,7 @@
 The lock order below a job: job, then its tasks. A task leaves HOLDING and its holdings end in the same transaction.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ from common.errors import StaleState
 from common.locks import lock_rows
 from events.bus import SYSTEM, Actor, hint, ring_pool
 from events.notices import notify
-from events.transitions import advance
+from events.transitions import Move, advance, advance_all
 from jobs.models import Job, JobKind, Task
 from jobs.states import HOLDING, JOB_FINAL, REASONS, TASK_FINAL, TASK_MOVES, JobState, TaskState, derive_job_state
 from quotas.models import Holding
@@ -23,8 +24,10 @@ RETRY_PAUSE_S = (5, 30, 120, 600)
 """The wait before the first, second, ... retry: a job that always fails must not fill the log with starts."""
 
 
-MADE_ROOM = frozenset({"preempted", "reclaimed", "window_closed"})
-"""Whoever is stopped for others loses its place, not its job: it is queued again, however often, without a pause."""
+MADE_ROOM = frozenset({"preempted", "reclaimed", "window_closed", "maintenance"})
+"""Whoever is stopped for others, or for a maintenance, loses its place and not its job: it is queued again, however
+often, without a pause.
+"""
 
 
 def lock_job(pk: int) -> Job:
@@ -35,12 +38,27 @@ def lock_job(pk: int) -> Job:
     return rows[0]
 
 
+def load_attempt(job: Job) -> list[Task]:
+    """The tasks of the newest attempt by role and rank, all of this very job."""
+    tasks = list(job.newest_tasks)
+    for task in tasks:
+        task.job = job
+    return tasks
+
+
 def begin_attempt(job: Job) -> list[Task]:
     """Make the PENDING tasks of `job.attempt`; ranks count over the whole gang. The job's row is locked."""
     roles = [role["role"] for role in job.gang for _ in range(role["min"])]
-    return Task.objects.bulk_create(
-        Task(job=job, role=role, rank=rank, attempt=job.attempt) for rank, role in enumerate(roles)
-    )
+    return store_tasks(Task(job=job, role=role, rank=rank, attempt=job.attempt) for rank, role in enumerate(roles))
+
+
+def add_tasks(job: Job, roles: Mapping[int, str]) -> list[Task]:
+    """PENDING tasks beyond the least of an elastic gang, {rank: role}. The job's row is locked."""
+    return store_tasks(Task(job=job, role=role, rank=rank, attempt=job.attempt) for rank, role in roles.items())
+
+
+def store_tasks(tasks: Iterable[Task]) -> list[Task]:
+    return Task.objects.bulk_create(tasks)
 
 
 def move_task(task: Task, to: str, *, reason: str = "", actor: Actor, params: dict | None = None, **also: Any) -> None:
@@ -55,10 +73,34 @@ def move_task(task: Task, to: str, *, reason: str = "", actor: Actor, params: di
             words = {"role": task.role, "rank": task.rank, "attempt": task.attempt, **(params or {})}
             advance(task, step, reason=reason if last else "", actor=actor, params=words, **extra)
             if was in HOLDING and step not in HOLDING:
-                Holding.objects.filter(task=task.uuid).release()
+                release_holdings(task)
                 ring_pool(task.pool_id)
                 hint("cycle")
         settle_job(task.job, actor=actor)
+
+
+def move_gang(moves: Sequence[Move], to: str, *, reason: str = "", actor: Actor) -> None:
+    """As `move_task` for the tasks of one job, in as many statements for a hundred as for two. The job is locked.
+
+    to: one step away for all, and a state in which a task holds something. Each move with its own params and columns.
+    """
+    assert to in HOLDING, "the end of a task goes through move_task, which ends its holdings"
+    tasks: list[Task] = [move.row for move in moves]  # type: ignore[misc]
+    told = [
+        Move(
+            task,
+            {"role": task.role, "rank": task.rank, "attempt": task.attempt, **move.params},
+            {**_times(to), **move.also},
+        )
+        for task, move in zip(tasks, moves, strict=True)
+    ]
+    with transaction.atomic():
+        advance_all(told, to, reason=reason, actor=actor)
+        settle_job(tasks[0].job, actor=actor)
+
+
+def release_holdings(task: Task) -> None:
+    Holding.objects.filter(task=task.uuid).release()
 
 
 def path(start: str, to: str) -> list[str]:
@@ -77,10 +119,10 @@ def path(start: str, to: str) -> list[str]:
 
 def settle_job(job: Job, *, actor: Actor = SYSTEM) -> None:
     """Derive the job's state from its newest attempt, or begin the next attempt. The job's row is locked."""
-    job.refresh_from_db()
+    reload_job(job)
     if job.state in JOB_FINAL:
         return
-    tasks = list(job.newest_tasks)
+    tasks = load_attempt(job)
     state = derive_job_state((task.state for task in tasks), stopping=job.stop_requested_at is not None)
     if state == job.state:
         return
@@ -102,6 +144,10 @@ def settle_job(job: Job, *, actor: Actor = SYSTEM) -> None:
         times: dict[str, Any] = {"started_at": job.started_at or min(starts, default=None), "ended_at": Now()}
         advance(job, state, reason=reason, actor=actor, exit_code=decisive.exit_code, **times)
         _tell_end(job)
+
+
+def reload_job(job: Job) -> None:
+    job.refresh_from_db()
 
 
 def may_retry(job: Job, reason: str) -> bool:

@@ -133,6 +133,7 @@ REASONS: dict[str, Reason] = {
     "window_closed": Reason(
         T.STOPPED, True, "neutral", _("It ran on cards that another pool had lent for a while, and took back.")
     ),
+    "maintenance": Reason(T.STOPPED, True, "neutral", _("Its machine went into maintenance.")),
     "time_limit": Reason(
         T.FAILED, True, "fault", _("It reached its time limit."), _("Raise max_time and submit again.")
     ),
@@ -147,6 +148,16 @@ WAIT_REASONS: dict[str, str | Promise] = {
     "ahead_in_queue.one": _("one job ahead of it needs the same resources first"),
     "making_room": _("room is being made for it: %(n)s jobs with less right to their place are being stopped"),
     "making_room.one": _("room is being made for it: a job with less right to its place is being stopped"),
+    "maintenance": _(
+        "it would still run when %(nodes)s goes into maintenance, from %(at)s until %(until)s; "
+        "with a `time` that ends before, it may start now"
+    ),
+    "maintenance.several": _(
+        "it would still run when %(n)s machines go into maintenance, from %(at)s until %(until)s; "
+        "with a `time` that ends before, it may start now"
+    ),
+    "maintenance.now": _("%(nodes)s is in maintenance until %(until)s"),
+    "maintenance.now.several": _("%(n)s machines are in maintenance until %(until)s"),
     "reserved_for_larger": _(
         "what is free is kept for a job that starts at about %(at)s; with a `time` that ends before, it may start now"
     ),
@@ -155,6 +166,10 @@ WAIT_REASONS: dict[str, str | Promise] = {
     ),
     "borrow_denied": _(
         "what is free beyond your team's guarantee is promised to %(teams)s; "
+        "a job with `preemptible: true` may borrow it"
+    ),
+    "borrow_denied.nodes": _(
+        "what is free beyond your team's guarantee is promised to %(teams)s as whole nodes of %(cards)s cards; "
         "a job with `preemptible: true` may borrow it"
     ),
     "no_fit_now": _("%(resource)s: it asks for %(ask)s; the best node has %(best)s free, of %(free)s free in all"),

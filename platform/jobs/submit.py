@@ -9,8 +9,8 @@ from accounts.models import Team, User
 from accounts.permissions import require
 from cluster.capacity import default_request
 from cluster.models import Gpu, Pool
-from common.errors import FieldError, Impossible, InvalidInput, KeyReused
-from common.resources import GpuAsk, gpu_milli, matches_model, slice_of
+from common.errors import FieldError, Hint, Impossible, InvalidInput, KeyReused
+from common.resources import GpuAsk, duration_text, gpu_milli, matches_model, slice_of
 from events.bus import Actor, hint, record
 from jobs.idempotency import find_answer, keep_answer
 from jobs.jobfile.spec import JobSpec, to_json
@@ -82,12 +82,22 @@ def choose_pool(*, user: User, spec: JobSpec, check: Check, containers: bool) ->
     for pool in _pools(team, spec):
         draft = Draft(replace(spec, team=team.name, pool=pool.name), user, team, pool, build_gang(spec, pool))
         try:
+            _check_grace(draft)
             check(draft)
         except Impossible as impossible:
             refused.append(impossible)
         else:
             return draft
     raise refused[0]
+
+
+def _check_grace(draft: Draft) -> None:
+    """Raises Impossible where the job wants longer for its checkpoint than its pool allows."""
+    rule, most = draft.spec.checkpoint, draft.pool.max_grace_s
+    if rule and rule.grace_s is not None and rule.grace_s > most:
+        said = {"pool": draft.pool.name, "max": duration_text(most), "got": duration_text(rule.grace_s)}
+        nearest = [Hint("/checkpoint/grace", duration_text(most))]
+        raise Impossible([FieldError("/checkpoint/grace", "grace_beyond_pool", said)], nearest, pool=draft.pool.name)
 
 
 def find_team(user: User, name: str | None) -> Team:
@@ -114,7 +124,7 @@ def build_gang(spec: JobSpec, pool: Pool) -> list[dict]:
         "cpu_milli": spec.cpu_milli if spec.cpu_milli is not None else cpu,
         "memory_mib": spec.memory_mib if spec.memory_mib is not None else memory,
     }
-    return [{"role": spec.role, "min": spec.nodes, "max": spec.nodes, "request": request}]
+    return [{"role": spec.role, "min": spec.nodes, "max": spec.nodes_max or spec.nodes, "request": request}]
 
 
 def _store(draft: Draft, kind: str) -> Job:

@@ -18,6 +18,10 @@ def _variant(code: str, params: dict) -> str:
     job is not "1 jobs"."""
     if code in {"ahead_in_queue", "making_room"} and params.get("n") == 1:
         return f"{code}.one"
+    if code == "maintenance":
+        return code + (".now" if "at" not in params else "") + (".several" if params.get("n", 1) > 1 else "")
+    if code == "borrow_denied" and "cards" in params:
+        return f"{code}.nodes"
     if code == "reserved_for_larger" and "at" not in params:
         return f"{code}.unknown"
     if code != "no_fit_now" or "need_mib" not in params:

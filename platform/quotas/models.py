@@ -19,7 +19,8 @@ Amounts = tuple[int, int, int]
 class Quota(models.Model):
     """What a team may hold in a pool. A limit of null means no limit; without a row a team holds nothing there.
 
-    guarantee: always ours. limit: never more. weight: share of what is spare. cell: 8 = whole nodes.
+    guarantee: always ours. limit: never more. weight: share of what is spare. cell: of its GPU guarantee as many whole
+    nodes of so many cards as it has, and the rest in single cards; 1 = all in single cards.
     """
 
     KIND = "quota"
@@ -36,7 +37,13 @@ class Quota(models.Model):
         _("weight"), default=1, validators=[MinValueValidator(1), MaxValueValidator(1000)]
     )
     cell = models.PositiveSmallIntegerField(
-        _("cell"), choices=[(1, _("single cards")), (8, _("whole nodes of 8"))], default=1
+        _("cards of a whole node"),
+        default=1,
+        validators=[MinValueValidator(1)],
+        help_text=_(
+            "The GPU guarantee counts in whole nodes with so many cards, so that a job of that size always finds one. "
+            "1: in single cards, wherever they are."
+        ),
     )
 
     class Meta:
@@ -50,6 +57,11 @@ class Quota(models.Model):
     @property
     def public_id(self) -> str:
         return str(self)
+
+    @property
+    def whole_nodes(self) -> int:
+        """How many nodes with `cell` cards of this pool are guaranteed."""
+        return self.gpu_milli_guarantee // (1000 * self.cell) if self.cell > 1 else 0
 
     def limits(self) -> tuple[int | None, int | None, int | None]:
         return self.gpu_milli_limit, self.cpu_milli_limit, self.memory_mib_limit

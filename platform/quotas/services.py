@@ -1,16 +1,17 @@
 """Writes about what may be held: quotas with their history, and the counts that a submit meets."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from django.db import transaction
 
 from accounts.models import TeamRole, User
 from accounts.permissions import require
+from cluster.capacity import cards_by_node
 from common.errors import FieldError, InvalidInput, QuotaExceeded
 from common.locks import lock_rows
 from events.bus import Actor, hint, record, ring_pool
 from events.notices import notify
-from quotas.models import RESOURCES, Quota, UserLimit
+from quotas.models import RESOURCES, Amounts, Quota, UserLimit, add_amounts
 
 AMOUNTS = tuple(f"{name}_{kind}" for name in RESOURCES for kind in ("guarantee", "limit"))
 FIRST_LIMITS = {"jobs_running": 100, "jobs_waiting": 1000, "notebooks_running": 2, "notebook_hours": 24}
@@ -18,13 +19,14 @@ QUOTA_FIELDS = (*AMOUNTS, "weight", "cell")
 
 
 def quota_problems(
-    quota: Quota, *, pool_total: tuple[int, int, int], promised: tuple[int, int, int]
+    quota: Quota, *, pool_total: Amounts, promised: Amounts, nodes: Sequence[int], promised_nodes: int
 ) -> list[FieldError]:
     """What makes no sense about a quota, as errors with the numbers.
 
     pool_total: what the pool has (gpu_milli, cpu_milli, memory_mib); promised: the guarantees of the other teams.
+    nodes: how many of the pool's cards each node has; promised_nodes: of those with `quota.cell` cards, to other teams.
     """
-    problems = []
+    problems = _cell_problems(quota, nodes, promised_nodes)
     for name, total, others in zip(RESOURCES, pool_total, promised, strict=True):
         guarantee, limit = getattr(quota, f"{name}_guarantee"), getattr(quota, f"{name}_limit")
         if limit is not None and guarantee > limit:
@@ -48,11 +50,16 @@ def save_quota(*, actor: User, quota: Quota, pool_total: tuple[int, int, int]) -
     require(actor, "quota.change")
     rows = lock_rows(Quota.objects.filter(pool=quota.pool))
     before = next((row for row in rows if row.pk == quota.pk), None)
-    others = [row.guarantees() for row in rows if row.pk != quota.pk and row.team.parent_id is None]
-    promised = (sum(o[0] for o in others), sum(o[1] for o in others), sum(o[2] for o in others))
-    if quota.team.parent_id:
-        promised = (0, 0, 0)
-    if problems := quota_problems(quota, pool_total=pool_total, promised=promised):
+    others = [row for row in rows if row.pk != quota.pk and row.team.parent_id is None]
+    if quota.team.parent_id:  # covered by what its parent is guaranteed
+        others = []
+    if problems := quota_problems(
+        quota,
+        pool_total=pool_total,
+        promised=add_amounts(row.guarantees() for row in others),
+        nodes=cards_by_node(quota.pool),
+        promised_nodes=sum(row.whole_nodes for row in others if row.cell == quota.cell),
+    ):
         raise InvalidInput(problems)
     quota.save()
     if _record_change(quota, before, QUOTA_FIELDS, "quota.changed" if before else "quota.made", actor):
@@ -143,6 +150,20 @@ def _tell_leads(quota: Quota, actor: User) -> None:
 
 def _values(row: Quota | UserLimit, fields: tuple[str, ...]) -> dict:
     return {name: getattr(row, name) for name in fields}
+
+
+def _cell_problems(quota: Quota, nodes: Sequence[int], promised: int) -> list[FieldError]:
+    if quota.cell <= 1:
+        return []
+    total, words = nodes.count(quota.cell), {"cards": quota.cell, "pool": quota.pool.name}
+    if not total:
+        return [FieldError("/cell", "cell_without_node", words | {"largest": max(nodes, default=0)})]
+    if not quota.whole_nodes:
+        return [FieldError("/cell", "cell_above_guarantee", words)]
+    if quota.whole_nodes + promised > total:
+        left = {"nodes": quota.whole_nodes, "left": max(total - promised, 0), "total": total}
+        return [FieldError("/cell", "cells_above_pool", words | left)]
+    return []
 
 
 def _parent_limit_below(quota: Quota) -> bool:

@@ -64,6 +64,19 @@ class GpuView:
     evidence: str
 
 
+DATA = "data"
+"""The kind of what a job finds under `data`."""
+
+
+@dataclass(frozen=True)
+class HeldView:
+    """Something that the node need not fetch any more. key: of data by `places.data_key`."""
+
+    kind: str
+    key: str
+    bytes: int
+
+
 @dataclass(frozen=True)
 class NodeView:
     """A machine as the runtime sees it now.
@@ -71,6 +84,7 @@ class NodeView:
     links: square matrix over `gpus`, words of `nvidia-smi topo -m`: X, NV12, PIX, PXB, PHB, NODE, SYS.
     pcie: the same matrix with the PCIe path of each pair, which `links` hides where there is NVLink; () when unknown.
     facts: short words for the node page: memory_limit, process_limit, isolation, cpu_pinning, kernel, driver, python.
+    held: what it holds of what others would fetch; None where this runtime cannot tell.
     """
 
     name: str
@@ -84,6 +98,7 @@ class NodeView:
     ready: bool = True
     facts: dict[str, str] = field(default_factory=dict)
     pcie: tuple[tuple[str, ...], ...] = ()
+    held: tuple[HeldView, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -132,7 +147,8 @@ class TaskSpec:
 
     label: for people ("job-412 main.0"). epoch: of the scheduler that placed it.
     run: shell text, given to bash (else sh) as `-c`. workdir: absolute, or relative to the unpacked code.
-    code_path: a .tar.gz on this machine, unpacked beside the task. numa: where its cores should be, None = anywhere.
+    code_path: a .tar.gz on this machine, unpacked beside the task. numa: of each of its cards the NUMA node, near which
+    its cores should be; () is anywhere.
     env: the user's own; names refused by `gpu_sharing.forbidden_env` are left out.
     peers: addresses in order of rank, the first one is the master. ports: given to this task; the first one is where
     the master listens, the same in all tasks of a gang.
@@ -151,7 +167,7 @@ class TaskSpec:
     gpus: tuple[GpuShare, ...] = ()
     cpu_milli: int = 1000
     memory_mib: int = 512
-    numa: int | None = None
+    numa: tuple[int, ...] = ()
     uid: int = 0
     gid: int = 0
     user: str = ""

@@ -25,6 +25,7 @@ class _Task:
     runs_at: datetime | None = None
     ends_at: datetime | None = None
     ending: tuple[int | None, int | None, str] = (0, None, "")  # exit_code, signal, cause
+    asked: bool = False  # for a checkpoint, when its time was up
 
 
 class FakeRuntime:
@@ -140,7 +141,21 @@ class FakeRuntime:
             if task.view.phase == "starting" and task.runs_at is not None and task.runs_at <= self.now:
                 task.view = replace(task.view, phase="running", started_at=task.runs_at)
             if task.view.phase in ("starting", "running") and task.ends_at is not None and task.ends_at <= self.now:
+                self._save_at_limit(task)
+            if task.view.phase in ("starting", "running") and task.ends_at is not None and task.ends_at <= self.now:
                 self._end(task, task.ends_at, task.ending)
+
+    def _save_at_limit(self, task: _Task) -> None:
+        """Its time is up: who listens is asked for a checkpoint first, once."""
+        rule, at = task.spec.checkpoint if task.spec else None, task.ends_at
+        if at is None or task.ending[2] != "time_limit" or task.asked or not (rule and rule.signal):
+            return
+        if task.view.uuid in self._saves:
+            task.asked, task.view = True, replace(task.view, checkpointed_at=task.view.checkpointed_at or at)
+            if self._saves[task.view.uuid]:
+                task.ending = (0, None, "time_limit")
+            else:
+                task.ends_at = at + timedelta(seconds=rule.grace_s)
 
     def _end_when_stopped(self, task: _Task, grace_s: int) -> None:
         stubborn = task.view.uuid in self._stop_refused

@@ -134,12 +134,17 @@ def open_part(root: int, path: str, make: bool, mode: int) -> Answer:
     return {"entry": facts}, [fd] if facts["kind"] == "file" else []
 
 
-def measure(root: int, most: int, within_s: float, parts_before: float) -> Answer:
+def measure(root: int, path: str, most: int, within_s: float, parts_before: float) -> Answer:
     """Bytes that lie there, as the disk counts them, so that holes weigh nothing and a file with two names once.
 
     whole: everything was counted, within `most` entries and the time. What uploads left that changed last before
     `parts_before` (seconds since 1970) goes.
     """
+    if path:
+        facts = os.fstat(open_beneath(root, path, os.O_PATH))
+        if not stat.S_ISDIR(facts.st_mode):
+            return {"bytes": facts.st_blocks * 512, "files": 1, "whole": True}, []
+        root = open_beneath(root, path, os.O_RDONLY | os.O_DIRECTORY)
     seen: set[tuple[int, int]] = set()
     budget, total, files = Budget(most, within_s), 0, 0
     for folder, name, facts in _below(root, budget, DEEPEST):

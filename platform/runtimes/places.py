@@ -34,6 +34,11 @@ def place_path(root: str | os.PathLike, place: Place) -> Path:
     return Path(root) / place.kind / str(place.number)
 
 
+def data_key(place: Place, path: str) -> str:
+    """What a job finds under `data`, as a name that is the same on every node: "team:2001/datasets/imagenet"."""
+    return f"{place.kind}:{place.number}/{path.strip('/')}"
+
+
 def ensure_place(root: str | os.PathLike, place: Place, *, uid: int | None, gid: int | None) -> Path:
     """Make it when it is not there, and give it to its owners. uid, gid: None leaves it to the platform's account.
 

@@ -214,6 +214,7 @@ def measure_place(
     root: str | os.PathLike,
     place: Place,
     *,
+    path: str = "",
     most: int = 1_000_000,
     within_s: float = WALK_S,
     parts_before: float = 0,
@@ -221,13 +222,14 @@ def measure_place(
     """As the platform's account, so that folders which their owner closed count as well: it looks, and opens no file.
 
     A place that was never used is empty. parts_before: files of uploads that nobody touched since then (seconds since
-    1970) are thrown away. Raises Unavailable.
+    1970) are thrown away. path: what lies there alone. Raises Unavailable; where it is named, NotFound and what else
+    ANSWERS says.
     """
-    path = place_path(root, place).absolute()
-    if not path.is_dir():
+    top = place_path(root, place).absolute()
+    if not top.is_dir():
         return Usage(0, 0, True)
-    about = {"root": str(path), "umask": 0o077, "uid": None, "gid": None, "nice": 19}
-    args = {"most": most, "within_s": within_s, "parts_before": parts_before}
+    about = {"root": str(top), "umask": 0o077, "uid": None, "gid": None, "nice": 19}
+    args = {"path": check_path(path), "most": most, "within_s": within_s, "parts_before": parts_before}
     return Usage(**_exchange({**about, "do": "measure", "args": args})[0])
 
 

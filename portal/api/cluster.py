@@ -1,13 +1,12 @@
-"""Pools, machines, cards, the queue and what is free: everybody's work, masked by portal.sight."""
+"""Machines, cards, the queue and what is free: everybody's work, masked by portal.sight."""
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from cluster.models import Pool
 from common.errors import NotFound
-from portal.api.cluster_shapes import GpuShape, NodeShape, PoolShape, PoolView, QueueShape, RoomShape
+from portal.api.cluster_shapes import GpuShape, NodeShape, QueueShape, RoomShape
 from portal.api.lists import FieldsQuery, all_of, list_of
 from portal.api.view import ApiView, read_query
 from portal.sight import active_rows, gpu_slices, node_views, queue_rows
@@ -28,25 +27,6 @@ class CardQuery(NodesQuery):
 
 class ClusterView(ApiView):
     scopes = {"GET": ("cluster:read",)}
-
-
-class PoolList(ClusterView):
-    operations = {"GET": "list_pools"}
-
-    @extend_schema(parameters=[FieldsQuery], responses=list_of(PoolShape, "PoolList"))
-    def get(self, request: Request) -> Response:
-        return all_of([PoolView(pool) for pool in Pool.objects.all()], PoolShape, **read_query(request, FieldsQuery))
-
-
-class PoolDetail(ClusterView):
-    operations = {"GET": "get_pool"}
-
-    @extend_schema(responses=PoolShape)
-    def get(self, request: Request, name: str) -> Response:
-        pool = Pool.objects.filter(name=name).first()
-        if pool is None:
-            raise NotFound(kind="pool", id=name)
-        return Response(PoolShape(PoolView(pool)).data)
 
 
 class NodeList(ClusterView):

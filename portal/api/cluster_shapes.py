@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from cluster.capacity import pool_total
-from cluster.models import Gpu, Pool
+from cluster.models import Arrangement, Gpu, Pool
 from common.resources import show_cpu, show_gpu, show_memory
 from portal.api.fields import (
     Amount,
@@ -144,8 +144,21 @@ class NodeTaskShape(HoldingTaskShape):
     gpu = AmountField(show_gpu, source="gpu_milli")
 
 
+class PlannedShape(serializers.Serializer):
+    """stops: preemptible jobs are stopped and queued again when it begins."""
+
+    id = serializers.IntegerField(source="pk")
+    why = serializers.CharField(allow_blank=True)
+    begins_at = serializers.DateTimeField()
+    ends_at = serializers.DateTimeField()
+    stops = serializers.BooleanField()
+
+
 class NodeShape(serializers.Serializer):
-    """A machine. cpu: what it sells, overcommit included. numa, topology, facts: as its inventory found them."""
+    """A machine. cpu: what it sells, overcommit included. numa, topology, facts: as its inventory found them.
+
+    maintenance: that lasts or is to come; nothing starts here that would still run when it begins.
+    """
 
     name = serializers.CharField(source="node.name")
     pool = serializers.CharField(source="node.pool.name")
@@ -159,8 +172,30 @@ class NodeShape(serializers.Serializer):
     topology = serializers.JSONField(source="node.topology")
     facts = serializers.JSONField(source="node.facts")
     last_seen_at = serializers.DateTimeField(source="node.last_seen_at")
+    maintenance = PlannedShape(many=True)
     gpus = GpuShape(many=True, source="cards")
     tasks = NodeTaskShape(many=True)
+
+
+POLICY = (
+    "shared",
+    "max_slices_per_gpu",
+    "cpu_overcommit_percent",
+    "accepts_watched_only",
+    "default_max_time_s",
+    "max_grace_s",
+    "ageing_s",
+    "reservations",
+    "preempt",
+    "arrangement",
+    "weight_useful",
+    "weight_data",
+    "weight_whole",
+    "weight_full_cards",
+    "weight_links",
+    "weight_full_nodes",
+)
+"""What an admin may change of a pool, besides its description."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +214,12 @@ class PoolView:
 
 
 class PoolShape(serializers.Serializer):
-    """A pool and its policy. models: of its cards; simulated: whether any of them is."""
+    """A pool and its policy. models: of its cards; simulated: whether any of them is.
+
+    max_grace_s: so long at most a job may take for a checkpoint when it is stopped. ageing_s: so much waiting raises a
+    job by one class. reservations: so many of the first in line keep a place in time. weight_*: of 0 to 1000, by which
+    of the machines that fit one is chosen.
+    """
 
     name = serializers.CharField(source="pool.name")
     description = serializers.CharField(source="pool.description", allow_blank=True)
@@ -188,6 +228,17 @@ class PoolShape(serializers.Serializer):
     cpu_overcommit_percent = serializers.IntegerField(source="pool.cpu_overcommit_percent")
     accepts_watched_only = serializers.BooleanField(source="pool.accepts_watched_only")
     default_max_time_s = serializers.IntegerField(source="pool.default_max_time_s", allow_null=True)
+    max_grace_s = serializers.IntegerField(source="pool.max_grace_s")
+    ageing_s = serializers.IntegerField(source="pool.ageing_s")
+    reservations = serializers.IntegerField(source="pool.reservations")
+    preempt = serializers.BooleanField(source="pool.preempt")
+    arrangement = serializers.ChoiceField(Arrangement.choices, source="pool.arrangement")
+    weight_useful = serializers.IntegerField(source="pool.weight_useful")
+    weight_data = serializers.IntegerField(source="pool.weight_data")
+    weight_whole = serializers.IntegerField(source="pool.weight_whole")
+    weight_full_cards = serializers.IntegerField(source="pool.weight_full_cards")
+    weight_links = serializers.IntegerField(source="pool.weight_links")
+    weight_full_nodes = serializers.IntegerField(source="pool.weight_full_nodes")
     gpus = serializers.SerializerMethodField()
     cpu = serializers.SerializerMethodField()
     memory = serializers.SerializerMethodField()

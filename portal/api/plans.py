@@ -24,7 +24,10 @@ from portal.api.view import ApiView
 from portal.plan_words import change_words, plan_words, sooner_words
 from scheduler.preview import Outlook, PlanAnswer, Seat, Sooner, look_ahead, plan_job
 
-VALUES: dict[str, Callable[[str], object]] = {"nodes": int, "preemptible": "true".__eq__}
+VALUES: dict[str, Callable[[str], object]] = {
+    "nodes": lambda text: int(text) if text.isdigit() else text,
+    "preemptible": "true".__eq__,
+}
 """How a value stands in the job file, where it is no text."""
 
 

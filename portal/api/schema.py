@@ -19,6 +19,7 @@ PARTS = {
     "upload_id": {"type": "string", "format": "uuid"},
     "webhook_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "delivery_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
+    "maintenance_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "token_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "key_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
 }

@@ -13,6 +13,7 @@ SCOPE_WORDS = {
     "jobs:read": _("Read jobs, logs and events"),
     "jobs:write": _("Submit, stop, retry, hold and release jobs"),
     "cluster:read": _("Read pools, nodes, GPUs and quotas"),
+    "cluster:write": _("Plan maintenance, where you are an administrator"),
     "notebooks:read": _("Read your notebooks"),
     "notebooks:write": _("Make, start, stop, change and delete notebooks"),
     "files:read": _("Read your files and those of your teams"),
@@ -20,7 +21,7 @@ SCOPE_WORDS = {
     "tokens:write": _("Make and revoke tokens and SSH keys"),
     "webhooks:write": _("Make, change and delete webhooks"),
 }
-UNUSUAL_SCOPES = {"webhooks:write"}
+UNUSUAL_SCOPES = {"cluster:write", "webhooks:write"}
 """Not ticked at first: what is, lets each command of a day's work go, `tessera ssh-key add` too."""
 DAYS = ((7, _("7 days")), (30, _("30 days")), (90, _("90 days")), (366, _("a year")))
 LONGEST_PASSWORD = 256

@@ -5,6 +5,9 @@ from datetime import datetime
 from typing import cast
 
 from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import require_safe
@@ -26,6 +29,8 @@ EVENT_WORDS = {
     "node.added": gettext_lazy("The machine was added, with %(gpus)s GPUs"),
     "gpu.added": gettext_lazy("Card %(gpu)s was added to pool %(pool)s"),
     "gpu.gone": gettext_lazy("Card %(gpu)s is gone"),
+    "node.maintenance_planned": gettext_lazy("Maintenance was planned: %(from)s to %(until)s. %(why)s"),
+    "node.maintenance_ended": gettext_lazy("The maintenance of %(from)s to %(until)s was called off or has ended"),
     NodeState.READY: gettext_lazy("The machine is ready"),
     NodeState.CORDONED: gettext_lazy("Cordoned: what runs goes on, nothing new starts"),
     NodeState.SUSPECT: gettext_lazy("The machine is suspect: nothing new starts"),
@@ -165,4 +170,8 @@ def _event_words(row: Event) -> str:
     known = EVENT_WORDS.get(row.to_state or row.verb)
     if known is None:
         return row.verb
-    return str(known) % {"gpus": "?", "gpu": "?", "pool": "?", **{name: str(v) for name, v in row.params.items()}}
+    params = {name: str(value) for name, value in row.params.items()}
+    for name in ("from", "until"):
+        if moment := parse_datetime(params.get(name, "")):
+            params[name] = date_format(timezone.localtime(moment), "Y-m-d H:i")
+    return str(known) % {"gpus": "?", "gpu": "?", "pool": "?", **params}

@@ -255,10 +255,12 @@ def view_jobs(jobs: Iterable[Job], user: User) -> list[JobView]:
 
 
 def ask_words(job: Job) -> str:
-    """What the job asks of GPUs: "¼ GPU", "4 GB of V100", "2 × H100", "4 nodes with 8 × H100", "CPU only"."""
-    ask, nodes = parse_gpu(job.gang[0]["request"]["gpu"]), sum(role["min"] for role in job.gang)
-    if nodes == 1:
+    """What the job asks of GPUs: "¼ GPU", "4 GB of V100", "4 nodes with 8 × H100", "2 to 4 nodes with 1 GPU"."""
+    ask, least = parse_gpu(job.gang[0]["request"]["gpu"]), sum(role["min"] for role in job.gang)
+    most = sum(role["max"] for role in job.gang)
+    if most == 1:
         return gpu_words(ask)
+    nodes = str(least) if least == most else _("%(least)s to %(most)s") % {"least": least, "most": most}
     return _("%(nodes)s nodes with %(ask)s") % {"nodes": nodes, "ask": gpu_words(ask)}
 
 

@@ -2,16 +2,17 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from accounts.models import Team
-from cluster.models import NodeState
+from cluster.models import Maintenance, NodeState
 from common.resources import parse_gpu, show_gpu, show_memory, slice_of
 from jobs.states import TaskState
 from portal.sight import CardView, NodeView, SliceView
@@ -177,11 +178,17 @@ class Machine:
     def closed(self) -> str:
         """Why nothing new starts here, "" while it may."""
         if self.node.state == NodeState.READY:
-            return ""
+            return next((words for words, begun in self.maintenance if begun), "")
         return _("%(node)s takes no new work: %(state)s") % {
             "node": self.node.name,
             "state": self.node.get_state_display(),
         }
+
+    @cached_property
+    def maintenance(self) -> list[tuple[str, bool]]:
+        """[(what is planned, in words; whether it has begun)], the first to begin first."""
+        now = timezone.now()
+        return [(maintenance_words(self.node.name, row, now), row.begins_at <= now) for row in self.view.maintenance]
 
     @property
     def stale(self) -> bool:
@@ -312,6 +319,25 @@ def summary_of(machines: list[Machine]) -> Summary:
         memory_mib=sum(machine.node.memory_mib for machine in machines),
         memory_held=sum(machine.view.memory_held_mib for machine in machines),
     )
+
+
+def maintenance_words(node: str, row: Maintenance, now: datetime) -> str:
+    words = (
+        _("%(node)s is in maintenance until %(until)s.")
+        if row.begins_at <= now
+        else _(
+            "%(node)s goes into maintenance from %(from)s until %(until)s: what would still run then is not started."
+        )
+    )
+    times = {"from": _moment(row.begins_at, now), "until": _moment(row.ends_at, now)}
+    told = words % {"node": node, **times}
+    return _("%(told)s What is done: %(why)s") % {"told": told, "why": row.why} if row.why else told
+
+
+def _moment(at: datetime, now: datetime) -> str:
+    """The time of day, with the day where it is not today."""
+    local = timezone.localtime(at)
+    return date_format(local, "H:i" if local.date() == timezone.localtime(now).date() else "Y-m-d H:i")
 
 
 def size_words(size: str) -> str:

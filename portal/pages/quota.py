@@ -8,7 +8,7 @@ from typing import cast
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import require_safe
 
 from accounts.models import Team, User
@@ -79,9 +79,12 @@ class Line:
 
 @dataclass(frozen=True)
 class PoolLines:
+    """whole: how much of the guarantee is whole nodes, in words; "" where it is single cards."""
+
     pool: str
     shared: bool
     lines: list[Line]
+    whole: str
 
 
 @dataclass(frozen=True)
@@ -138,9 +141,20 @@ def team_quota(team: Team, user: User, mine: bool) -> TeamQuota:
     held = Holding.objects.live().filter(team__in=below).totals_by("pool")
     rows = Quota.objects.filter(team=team).select_related("pool").order_by("pool__name")
     pools = [
-        PoolLines(row.pool.name, row.pool.shared, quota_lines(row, held.get((row.pool_id,), NOTHING))) for row in rows
+        PoolLines(row.pool.name, row.pool.shared, quota_lines(row, held.get((row.pool_id,), NOTHING)), whole_words(row))
+        for row in rows
     ]
     return TeamQuota(team, mine, pools, team_members(team, user))
+
+
+def whole_words(quota: Quota) -> str:
+    """Such as "2 whole nodes of 8 cards are guaranteed"."""
+    words = ngettext(
+        "%(nodes)s whole node of %(cards)s cards is guaranteed",
+        "%(nodes)s whole nodes of %(cards)s cards are guaranteed",
+        quota.whole_nodes,
+    )
+    return words % {"nodes": quota.whole_nodes, "cards": quota.cell} if quota.whole_nodes else ""
 
 
 def quota_lines(quota: Quota, held: Amounts) -> list[Line]:

@@ -12,30 +12,41 @@ Two passes: first the jobs that stay within what their team is guaranteed, then 
 """
 
 from collections import Counter, defaultdict
-from math import isfinite
+from math import inf, isfinite
 
 from scheduler.core.context import Cycle, Shape
 from scheduler.core.explain import explain_shortfall
+from scheduler.core.future import NOBODY
+from scheduler.core.keep import Keep
+from scheduler.core.maintenance import maintenance_refusal
 from scheduler.core.order import in_order
-from scheduler.core.place import place
+from scheduler.core.place import Shortfall, place, size
 from scheduler.core.quota import wish_refusals
-from scheduler.core.types import Placement, Refusal, Waiting
+from scheduler.core.types import GPU_MILLI, Placement, Refusal, Waiting
 
 
 def allocate(cycle: Cycle) -> list[Waiting]:
     """Start what can start without disturbing anybody. Returns the jobs that wait for capacity, first in line first."""
     lines = Lines(len(cycle.snapshot.kind_names))
     waiting: list[Waiting] = []
-    owners = [job for job in cycle.snapshot.waiting if cycle.within_guarantee(job)]
-    borrowers = [job for job in cycle.snapshot.waiting if not cycle.within_guarantee(job)]
+    owners: list[Waiting] = []
+    borrowers: list[Waiting] = []
+    for job in cycle.snapshot.waiting:
+        (owners if cycle.within_guarantee(job) else borrowers).append(job)
     for job in in_order(cycle.snapshot, owners, cycle.policy, cycle.now):
         if not cycle.within_guarantee(job):  # those before it have used it up
             borrowers.append(job)
         elif not _settled(cycle, lines, job, cycle.shape(job), []):
             waiting.append(job)
     for job in in_order(cycle.snapshot, borrowers, cycle.policy, cycle.now):
-        if not _settled(cycle, lines, job, cycle.shape(job), cycle.borrowing(job)):
+        shape = cycle.shape(job)
+        if shape.passed_over:
+            cycle.plan.refusals[job.job] = []
+        elif not _settled(cycle, lines, job, shape, cycle.borrowing(job)):
             waiting.append(job)
+    if cycle.memory.explains:
+        reserved = ((kept.job, kept.at) for kept in cycle.future.reservations if kept.job != NOBODY)
+        cycle.plan.reserved_at = {job: at for job, at in reserved if isfinite(at)}
     return waiting
 
 
@@ -66,8 +77,11 @@ class Lines:
 
 def _settled(cycle: Cycle, lines: Lines, job: Waiting, shape: Shape, borrow_refusals: list[Refusal]) -> bool:
     """Start the job, or put it aside where something of its own keeps it from starting; false where it is in line."""
-    refusals = wish_refusals(job, cycle.now) + cycle.limits(job) + borrow_refusals
-    if refusals:
+    refusals = wish_refusals(job, cycle.now) + cycle.limits(job)
+    if not refusals and borrow_refusals and (placement := _place_as_guest(cycle, job)):
+        cycle.start(placement, job)
+        return True
+    if refusals := refusals + borrow_refusals:
         cycle.put_aside(job, refusals)
         return True
     if placement := _place(cycle, job, shape):
@@ -76,46 +90,108 @@ def _settled(cycle: Cycle, lines: Lines, job: Waiting, shape: Shape, borrow_refu
     if never := cycle.impossible(job):
         cycle.put_aside(job, list(never))
         return True
+    if (kept := shape.kept(job, cycle.now)) and not cycle.within_guarantee(job):
+        cycle.put_aside(job, kept)
+        return True
     _stand_in_line(cycle, lines, job, shape)
     return False
 
 
+def _place_as_guest(cycle: Cycle, job: Waiting) -> Placement | None:
+    """What another pool lends is nobody's guarantee: a place there, where the job may not have one in its own pool."""
+    shape = cycle.as_guest(job)
+    return _place(cycle, job, shape) if shape else None
+
+
 def _stand_in_line(cycle: Cycle, lines: Lines, job: Waiting, shape: Shape) -> None:
     kinds = shape.demand.affordable(cycle.spare_milli(job))
-    ahead = lines.ahead(job.pool, kinds)
-    cycle.plan.refusals[job.job] = ([Refusal("ahead_in_queue", {"n": ahead})] if ahead else []) + shape.blocked_by
+    ahead = lines.ahead(job.pool, kinds) if cycle.memory.explains else 0
+    cycle.plan.refusals[job.job] = ([Refusal("ahead_in_queue", {"n": ahead})] if ahead else []) + (
+        shape.kept(job, cycle.now) or shape.blocked_by
+    )
     if lines.join(job.pool, kinds) < cycle.policy.of(job.pool).reservations:
-        reservation = cycle.future.reserve(job, shape.demand)
-        if reservation and isfinite(reservation.at):
-            cycle.plan.reserved_at[job.job] = reservation.at
+        cycle.future.reserve(job, shape.demand, cycle.keep(job, shape.demand))
+    elif shape.blocked_from == -inf and not cycle.memory.explains and not cycle.snapshot.windows:
+        demand = shape.demand
+        shape.passed_over = demand.most[GPU_MILLI] == demand.least[GPU_MILLI]  # else another may claim other kinds
 
 
 def _place(cycle: Cycle, job: Waiting, shape: Shape) -> Placement | None:
     """Take a place where the job is in nobody's way, or remember for jobs of its shape that there is none."""
     ends_at = cycle.now + job.time_s
-    if shape.blocked_from is not None and ends_at >= shape.blocked_from:
+    if shape.is_blocked(ends_at) or shape.kept(job, cycle.now):
         return None
-    spare = cycle.spare_milli(job)
+    spare, keep = cycle.spare_milli(job), cycle.keep(job, shape.demand)
     kinds = shape.demand.affordable(spare)
+    if cycle.future.is_open() and not keep and kinds == shape.demand.kinds and _is_full(cycle, job, shape):
+        return None  # and nobody needs to know yet where those before it keep their places
     view = cycle.future.view(ends_at)
-    result = place(view.snapshot, view.table, job, shape.demand, kinds, spare)
+    result = place(view.snapshot, view.table, job, shape.demand, kinds, spare, keep)
     if isinstance(result, Placement):
         if view is not cycle.present:
             cycle.snapshot.take(result, job)
         return result
+    if keep and _fits_but_for(keep, cycle, job, shape, kinds, spare):
+        shape.kept_from[job.team] = ends_at, [keep.refusal()]
+        return None
     if kinds == shape.demand.kinds:
-        shape.blocked_from = ends_at
+        shape.blocked_from = -inf if view is cycle.present else ends_at
+    if not cycle.memory.explains:
+        return None
     if view is not cycle.present:
         result = place(cycle.snapshot, cycle.present.table, job, shape.demand, kinds, spare)
     if isinstance(result, Placement):
         cycle.snapshot.give_back(result, job)
-        shape.blocked_by = _kept_for_others(cycle)
+        shape.blocked_by = _closed_for(cycle, job, shape, kinds, spare) or _kept_for_others(cycle)
     else:
         shape.blocked_by = explain_shortfall(cycle.snapshot, job, result)
     return None
 
 
+def _is_full(cycle: Cycle, job: Waiting, shape: Shape) -> bool:
+    """Is there no place for the largest task, not even where others keep theirs? Then for no job of this shape."""
+    asked = zip(job.gang, shape.demand.kinds, strict=True)
+    role, kinds = max(asked, key=lambda each: (each[0].min > 0, size(each[0])))
+    request, node = cycle.present.table.best_node(role.ask, job.pool, kinds, shape.demand.reach)
+    if node >= 0 or not role.min:
+        return False
+    shape.blocked_from = -inf
+    if cycle.memory.explains:
+        shape.blocked_by = explain_shortfall(cycle.snapshot, job, Shortfall(0, request))
+    return True
+
+
+def _fits_but_for(keep: Keep, cycle: Cycle, job: Waiting, shape: Shape, kinds: tuple[int, ...], spare: int) -> bool:
+    """Is there room that only the owners of whole nodes keep from the job?"""
+    view = cycle.future.view(cycle.now + job.time_s)
+    result = place(view.snapshot, view.table, job, shape.demand, kinds, spare)
+    if not isinstance(result, Placement):
+        return False
+    view.snapshot.give_back(result, job)
+    return True
+
+
+def _closed_for(cycle: Cycle, job: Waiting, shape: Shape, kinds: tuple[int, ...], spare: int) -> list[Refusal]:
+    """There is room, but only on machines that go into maintenance before the job would end. Else nothing."""
+    closings = cycle.future.maintenance_before(cycle.now + job.time_s)
+    if not closings:
+        return []
+    closed = [task for closing in closings for task in closing.placement.tasks]
+    for task in closed:
+        cycle.snapshot.take_task(task)
+    result = place(cycle.snapshot, cycle.present.table, job, shape.demand, kinds, spare)
+    if isinstance(result, Placement):
+        cycle.snapshot.give_back(result, job)
+        refusals = []
+    else:
+        first = maintenance_refusal(cycle.snapshot, closings, cycle.now)
+        refusals = [first, *explain_shortfall(cycle.snapshot, job, result)]
+    for task in closed:
+        cycle.snapshot.give_back_task(task)
+    return refusals
+
+
 def _kept_for_others(cycle: Cycle) -> list[Refusal]:
     """There is room, but somebody needs it before the job would end. When, where anybody can say."""
-    at = cycle.future.reservations[0].at
+    at = next((r.at for r in cycle.future.reservations if not r.maintenance), inf)
     return [Refusal("reserved_for_larger", {"at": at} if isfinite(at) else {})]

@@ -8,20 +8,28 @@ stopping others.
 from collections import Counter
 
 from scheduler.core.allocate import allocate
-from scheduler.core.context import Cycle
+from scheduler.core.context import Cycle, Memory
+from scheduler.core.grow import grow
+from scheduler.core.maintenance import clear_machines
 from scheduler.core.preempt import preempt, reclaim, take_back
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import Plan, Policy, Waiting
 
 
-def run_cycle(snapshot: Snapshot, policy: Policy, now: float) -> Plan:
-    """Decide what starts and why the rest waits. Same input, same plan; the snapshot stays as it was."""
-    cycle = Cycle(snapshot.copy(), policy, now)
+def run_cycle(snapshot: Snapshot, policy: Policy, now: float, memory: Memory | None = None) -> Plan:
+    """Decide what starts and why the rest waits. Same input, same plan; the snapshot stays as it was.
+
+    memory: of whoever asks again and again for worlds of the same machines.
+    """
+    cycle = Cycle(snapshot.copy(), policy, now, memory)
     waiting = allocate(cycle)  # disturbs nobody, fills holes before reservations
+    clear_machines(cycle)  # that go into maintenance
     take_back(cycle, waiting)  # pools whose window has closed
     reclaim(cycle, waiting)  # owners take back their guarantee
     preempt(cycle, waiting)  # priority
-    explain(cycle, waiting)  # every waiting job has a reason and a position
+    grow(cycle)  # elastic gangs that start, by what nobody waits for
+    if cycle.memory.explains:
+        explain(cycle, waiting)  # every waiting job has a reason and a position
     return cycle.plan
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from scheduler.core.lending import OWN, lent_kinds
 from scheduler.core.request import acceptable_kinds, kinds_in
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import GPU_MILLI, Ask, Role
@@ -12,9 +13,10 @@ from scheduler.core.types import GPU_MILLI, Ask, Role
 
 @dataclass(frozen=True)
 class Demand:
-    """kinds: per role, bit mask of the kinds it accepts that its pool has (0 for CPU-only roles).
+    """kinds: per role, bit mask of the kinds it accepts that its pool has or is lent at times (0 for CPU-only roles).
 
-    least, most: [R] what the gang counts in quota on the cheapest and on the dearest of those kinds.
+    least, most: [R] what the gang counts in quota on the cheapest and on the dearest of those kinds. reach: which cards
+    it may use now, see `lending`.
     """
 
     gang: tuple[Role, ...]
@@ -22,6 +24,7 @@ class Demand:
     kinds: tuple[int, ...]
     least: np.ndarray
     most: np.ndarray
+    reach: int = OWN
 
     def affordable(self, spare_milli: int) -> tuple[int, ...]:
         """`kinds` less those of which not even one task may cost `spare_milli` more than on the cheapest."""
@@ -33,9 +36,13 @@ class Demand:
         )
 
 
-def build_demand(snapshot: Snapshot, gang: tuple[Role, ...], pool: int) -> Demand:
-    kinds = tuple(acceptable_kinds(role.ask) & snapshot.pool_kinds[pool] for role in gang)
-    return Demand(gang, pool, kinds, _amounts(gang, kinds, min), _amounts(gang, kinds, max))
+def build_demand(
+    snapshot: Snapshot, gang: tuple[Role, ...], pool: int, reach: int = OWN, at_times: int = OWN
+) -> Demand:
+    """reach: now. at_times: with the windows in which such a job could run."""
+    has = snapshot.pool_kinds[pool] | lent_kinds(snapshot, reach | at_times)
+    kinds = tuple(acceptable_kinds(role.ask) & has for role in gang)
+    return Demand(gang, pool, kinds, _amounts(gang, kinds, min), _amounts(gang, kinds, max), reach)
 
 
 def surcharge(ask: Ask, kinds: int, kind: int) -> int:

@@ -5,6 +5,7 @@ A filter is `(snapshot, request, nodes) -> bool [len(nodes)]`. To add one: write
 
 import numpy as np
 
+from scheduler.core.lending import OWN
 from scheduler.core.request import Request, acceptable_kinds
 from scheduler.core.snapshot import Snapshot
 
@@ -51,11 +52,24 @@ def fitting_cards(snapshot: Snapshot, request: Request, gpus: np.ndarray) -> np.
     return free & eligible_cards(snapshot, request, gpus)
 
 
+def fitting_grid(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
+    """The same node by node: bool [len(nodes), C], the cards in their order, false where a node has no more."""
+    grid = snapshot.card_grid[nodes]
+    return (grid >= 0) & fitting_cards(snapshot, request, grid.ravel()).reshape(grid.shape)
+
+
 def eligible_cards(snapshot: Snapshot, request: Request, gpus: np.ndarray) -> np.ndarray:
-    """Which of these cards the request may use at all, full or not: healthy, its pool, its kinds, shared if a slice."""
-    eligible = snapshot.gpu_pool[gpus] == request.pool
-    if request.lent:
-        eligible |= snapshot.gpu_lent[gpus] == request.pool
+    """Which of these cards the request may use at all, full or not: healthy, in reach, its kinds, shared if a slice."""
+    eligible = in_reach(snapshot, request, gpus)
     eligible &= snapshot.gpu_open[gpus]
     eligible &= request.accepts[snapshot.gpu_kind[gpus]]
     return eligible if request.ask.whole else eligible & (snapshot.gpu_max_slices[gpus] > 1)
+
+
+def in_reach(snapshot: Snapshot, request: Request, gpus: np.ndarray) -> np.ndarray:
+    """Which of these cards are of the request's pool, or lent to it for as long as it takes: bool [len(gpus)]."""
+    own = snapshot.gpu_pool[gpus] == request.pool
+    if request.reach == OWN:
+        return own
+    lent = np.isin(snapshot.gpu_window[gpus], request.windows)
+    return own | lent if request.reach & OWN else lent

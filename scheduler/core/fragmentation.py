@@ -9,10 +9,11 @@ thousandths of a card.
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from scheduler.core.filters import fitting_cards
+from scheduler.core.filters import fitting_grid
 from scheduler.core.request import Request
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import Ask, Typical
@@ -21,6 +22,11 @@ COVERED = 0.95
 """The most frequent asks count as typical until they are this share of all."""
 NEVER = 1 << 40
 """More thousandths than a card has."""
+
+MANY = 64
+MOST_KNOWN = 100_000
+_KNOWN: "WeakKeyDictionary[Typical, dict[Measure, dict[bytes, float]]]" = WeakKeyDictionary()
+"""What was measured of which states."""
 
 Shape = tuple[int, int, tuple[int, ...]]
 """What matters of an ask: CPU in thousandths, cards, [K] thousandths of one card (NEVER: not acceptable)."""
@@ -99,10 +105,10 @@ def useful_gain(snapshot: Snapshot, request: Request, nodes: np.ndarray, measure
     states = States.of(snapshot, nodes)
     free = states.free
     if ask.gpus:
-        fits = _fitting(snapshot, request, nodes)
+        fits = fitting_grid(snapshot, request, nodes)
         free = np.where(fits & (np.cumsum(fits, axis=1) <= ask.gpus), 0, free)
     after = States(states.cpu - ask.cpu_milli, free, states.kind)
-    return measure(typical, states) - measure(typical, after)
+    return _once(measure, typical, states) - _once(measure, typical, after)
 
 
 def gain_of_cards(
@@ -112,14 +118,14 @@ def gain_of_cards(
     measure, typical = measure or fragmentation, snapshot.typical
     assert typical is not None, "nobody knows what is usually asked"
     states = States.of(snapshot, nodes)
-    owner, column = _fitting(snapshot, request, nodes).nonzero()
+    owner, column = fitting_grid(snapshot, request, nodes).nonzero()
     gpus = snapshot.card_grid[nodes][owner, column]
     memory = snapshot.gpu_free_mib[gpus] - request.need_mib[snapshot.gpu_kind[gpus]]
     percent = snapshot.gpu_free_percent[gpus] - request.need_percent[snapshot.gpu_kind[gpus]]
     free = states.free[owner]
     free[np.arange(len(owner)), column] = _milli(memory, snapshot.gpu_total_mib[gpus], percent)
     after = States(states.cpu[owner] - request.ask.cpu_milli, free, states.kind[owner])
-    return owner, gpus, measure(typical, states)[owner] - measure(typical, after)
+    return owner, gpus, _once(measure, typical, states)[owner] - _once(measure, typical, after)
 
 
 def fragmentation(typical: Typical, states: States) -> np.ndarray:
@@ -136,10 +142,36 @@ def card_fit(typical: Typical, states: States) -> tuple[np.ndarray, np.ndarray]:
     return usable.sum(axis=1) >= typical.gpus, np.where(usable, 0, states.free[:, :, None]).sum(axis=1)
 
 
-def _fitting(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
-    """[len(nodes), C] bool: can the card take one share of the request?"""
-    grid = snapshot.card_grid[nodes]
-    return (grid >= 0) & fitting_cards(snapshot, request, grid.ravel()).reshape(grid.shape)
+def _once(measure: Measure, typical: Typical, states: States) -> np.ndarray:
+    """The measure of each state, float [S]; of states that are alike it is asked once, as long as `typical` is in use.
+
+    Alike are those with the same cards in any order, and enough CPU for the same typical asks: a cluster of thousands
+    of nodes is in a few states, and a placement makes one or two new ones.
+    """
+    known = _KNOWN.setdefault(typical, {}).setdefault(measure, {})
+    if len(known) > MOST_KNOWN:
+        known.clear()
+    rows = np.empty((len(states.cpu), states.free.shape[1] + 1), dtype=np.int64)
+    rows[:, 0] = np.searchsorted(np.sort(typical.cpu_milli), states.cpu, side="right")
+    rows[:, 1:] = np.sort(states.free * len(typical.need) + states.kind, axis=1)
+    first, which = _alike(rows)
+    text, width = rows[first].tobytes(), rows.shape[1] * rows.itemsize
+    keys = [text[at : at + width] for at in range(0, len(text), width)]
+    if new := {key: place for place, key in zip(first.tolist(), keys, strict=True) if key not in known}:
+        at = list(new.values())
+        found = measure(typical, States(states.cpu[at], states.free[at], states.kind[at]))
+        known.update(zip(new, found.tolist(), strict=True))
+    return np.array([known[key] for key in keys], dtype=np.float64)[which]
+
+
+def _alike(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the places of rows that differ, for each row which of these it is like). Few rows are all taken to differ."""
+    alone = np.arange(len(rows))
+    if len(rows) < MANY:
+        return alone, alone
+    sums = rows @ np.cumprod(np.full(rows.shape[1], 1_000_003))  # wraps round, as a hash may
+    _, first, which = np.unique(sums, return_index=True, return_inverse=True)
+    return (first, which) if np.array_equal(rows[first][which], rows) else (alone, alone)
 
 
 def _milli(memory: np.ndarray, total: np.ndarray, percent: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ A reservation is a time and a placement. Between now and then things only end; w
 reservation begins. So a job that is to run beyond reservations fits where it fits now and at the beginning of each.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf, isfinite
@@ -11,6 +12,8 @@ from math import inf, isfinite
 import numpy as np
 
 from scheduler.core.demand import Demand
+from scheduler.core.keep import Keep
+from scheduler.core.lending import OWN
 from scheduler.core.place import ANY_QUOTA, Shortfall, place
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.table import Table
@@ -23,12 +26,16 @@ FREE = ("gpu_free_mib", "gpu_free_percent", "node_cpu_free", "node_memory_free")
 
 @dataclass(frozen=True)
 class Reservation:
-    """at: when it begins, as far as those who run keep to their times. ends_at: `inf` where its job does not say."""
+    """at: when it begins, as far as those who run keep to their times. ends_at: `inf` where its job does not say.
+
+    maintenance: it closes machines.
+    """
 
     job: int
     at: float
     ends_at: float
     placement: Placement
+    maintenance: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,14 +46,13 @@ class View:
     table: Table
 
 
-def expected_end(started_at: float, time_s: float, now: float) -> float:
+def expected_end(started_at: float, time_s: float, now: float, limit_s: float = inf) -> float:
     """When a job that says it takes `time_s` ends. One that is over its time is taken to run as long again: of a run
-    that has outlived its estimate nothing is known but that it is long.
+    that has outlived its estimate nothing is known but that it is long. After `limit_s` it is stopped.
     """
-    if not isfinite(time_s):
-        return inf
     elapsed = max(now - started_at, 0.0)
-    return started_at + time_s if elapsed < time_s else now + max(elapsed, 1.0)
+    ends_at = started_at + time_s if elapsed < time_s else now + max(elapsed, 1.0)
+    return min(ends_at, max(started_at + limit_s, now + 1.0))
 
 
 class Future:
@@ -57,14 +63,30 @@ class Future:
         self._policy = policy
         self._now = now
         self._ends = _Ends((job.ends_at, job.tasks) for job in snapshot.running)
-        self.reservations: list[Reservation] = []
-        """In the order in which they begin."""
+        self.asked: list[int] = []
+        """Jobs that keep a place if there ever is one for them, the first in line first."""
+        self._pending: list[tuple[Waiting, Demand, Keep | None]] = []
+        """Of these, those whose place is not worked out yet: nothing has started since they asked."""
+        self._reservations: list[Reservation] = []
         self._at: list[Snapshot] = []
         """[reservation] the cluster when it begins, with all that is reserved by then taken."""
         self._present = present
         self._views: dict[int, View] = {}
         for closing in sorted(snapshot.closings, key=lambda closing: closing.at):
-            self._close(closing)
+            if closing.ends_at > now:
+                self._close(closing)
+
+    @property
+    def reservations(self) -> list[Reservation]:
+        """In the order in which they begin."""
+        for asked in self._pending:
+            self._reserve(*asked)
+        self._pending.clear()
+        return self._reservations
+
+    def is_open(self) -> bool:
+        """Does somebody keep a place of whom it is not known yet where and when?"""
+        return bool(self._pending)
 
     def view(self, ends_at: float) -> View:
         """Where a job that starts now and ends then delays nobody: the present, where no reservation is in its way."""
@@ -77,65 +99,95 @@ class Future:
             self._narrow(until, snapshot.nodes)
         return self._views[until]
 
-    def reserve(self, job: Waiting, demand: Demand) -> Reservation | None:
-        """Keep the earliest time and place for the job; None where it would not even fit if nobody held anything.
+    def reserve(self, job: Waiting, demand: Demand, keep: Keep | None = None) -> None:
+        """Keep the earliest time and place for the job; none where it would not even fit if nobody held anything.
 
         Earlier reservations keep their places from now until they end. Where the job cannot start before somebody ends
         of whom nobody knows when, its time is `inf`: then only jobs that say how long they take may use its place.
+        Worked out when somebody asks, which has to be before anything else is taken from the snapshot.
         """
-        found = self._earliest(job, demand)
+        self.asked.append(job.job)
+        self._pending.append((job, demand, keep))
+
+    def _reserve(self, job: Waiting, demand: Demand, keep: Keep | None) -> None:
+        found = self._earliest(job, demand, keep)
         if found is None:
-            return None
+            return
         at, placement = found
         reservation = Reservation(job.job, at, at + job.time_s, placement)
-        place_in_line = sum(other.at <= at for other in self.reservations)
-        for other, snapshot in zip(self.reservations[place_in_line:], self._at[place_in_line:], strict=True):
+        place_in_line = sum(other.at <= at for other in self._reservations)
+        for other, snapshot in zip(self._reservations[place_in_line:], self._at[place_in_line:], strict=True):
             if _reaches(reservation.ends_at, other):
                 _take(snapshot, placement.tasks)
-        self.reservations.insert(place_in_line, reservation)
-        self._at.insert(place_in_line, self._when(at, [r for r in self.reservations if r.at <= at]))
+        self._reservations.insert(place_in_line, reservation)
+        self._at.insert(place_in_line, self._when(at, [r for r in self._reservations if r.at <= at]))
         self._views.clear()
-        return reservation
 
     def closed(self, ends_at: float) -> list[TaskPlace]:
         """The cards that a job which starts now and ends then cannot use, because they close before."""
-        closings = (closing for closing in self.reservations if closing.job == NOBODY and _reaches(ends_at, closing))
-        return [task for closing in closings for task in closing.placement.tasks]
+        return [task for closing in self._closings(ends_at) for task in closing.placement.tasks]
+
+    def maintenance_before(self, ends_at: float) -> list[Reservation]:
+        """Those that begin before a job ends that starts now, the first one first."""
+        return [closing for closing in self._closings(ends_at) if closing.maintenance]
 
     def started(self, placement: Placement, job: Waiting) -> None:
         """The job has been taken from the snapshot: it runs from now for as long as it says."""
         ends_at = self._now + job.time_s
         self._ends.add(ends_at, placement.tasks)
-        for reservation, snapshot in zip(self.reservations, self._at, strict=True):
+        for reservation, snapshot in zip(self._reservations, self._at, strict=True):
             if _reaches(ends_at, reservation):
                 _take(snapshot, placement.tasks)
         touched = np.array(sorted({task.node for task in placement.tasks}), dtype=np.int64)
         for until in self._views:
             self._narrow(until, touched)
 
-    def _close(self, closing: Closing) -> None:
-        """As if somebody had reserved these cards, whole, for that time."""
-        placement = Placement(NOBODY, tuple(_whole(self._snapshot, gpu) for gpu in closing.gpus))
-        self.reservations.append(Reservation(NOBODY, closing.at, closing.ends_at, placement))
-        self._at.append(self._when(closing.at, self.reservations))
+    def _closings(self, ends_at: float) -> list[Reservation]:
+        return [closing for closing in self._reservations if closing.job == NOBODY and _reaches(ends_at, closing)]
 
-    def _earliest(self, job: Waiting, demand: Demand) -> tuple[float, Placement] | None:
+    def _close(self, closing: Closing) -> None:
+        """As if somebody had reserved these cards and machines, whole, for that time."""
+        snapshot = self._snapshot
+        cards = [_task_of(int(snapshot.gpu_node[gpu]), _whole(snapshot, gpu)) for gpu in closing.gpus]
+        machines = [_machine(snapshot, node) for node in closing.nodes]
+        placement = Placement(NOBODY, (*cards, *machines))
+        self._reservations.append(
+            Reservation(NOBODY, closing.at, closing.ends_at, placement, maintenance=bool(closing.nodes))
+        )
+        self._at.append(self._when(closing.at, self._reservations))
+
+    def _earliest(self, job: Waiting, demand: Demand, keep: Keep | None) -> tuple[float, Placement] | None:
+        """Where it ends before a closing, the cards are there until then: so look between the closings in turn."""
+        times = sorted({*self._ends.times(), *(r.ends_at for r in self._reservations), inf})
+        latest = sorted({closing.at - job.time_s for closing in self._reservations if closing.job == NOBODY})
+        low = 0
+        for until in (*latest, inf):
+            high = bisect_right(times, until, low)
+            if found := self._first_fit(times[low:high], job, demand, keep):
+                return found
+            low = high
+        return None
+
+    def _first_fit(
+        self, times: list[float], job: Waiting, demand: Demand, keep: Keep | None
+    ) -> tuple[float, Placement] | None:
         """Later is never worse, for reserved places are taken out from the start: so halve the times."""
-        times = sorted({*self._ends.times(), *(r.ends_at for r in self.reservations), inf})
         low, high, best = 0, len(times), None
         while low < high:
             middle = (low + high) // 2
-            placement = self._fits_at(times[middle], job, demand)
+            placement = self._fits_at(times[middle], job, demand, keep)
             if placement is None:
                 low = middle + 1
             else:
                 high, best = middle, (max(times[middle], self._now), placement)
         return best
 
-    def _fits_at(self, at: float, job: Waiting, demand: Demand) -> Placement | None:
-        """Only in its own pool: a window may have closed by then."""
-        world = self._when(at, self.reservations)
-        result = place(world, Table(world, self._policy), replace(job, lent=False), demand, demand.kinds, ANY_QUOTA)
+    def _fits_at(self, at: float, job: Waiting, demand: Demand, keep: Keep | None) -> Placement | None:
+        """Only in its own pool: a window may have closed by then. What `keep` allows now it allows then."""
+        in_its_way = (r for r in self._reservations if r.job != NOBODY or r.at < at + job.time_s)
+        world = self._when(at, in_its_way)
+        at_home = replace(demand, reach=OWN)
+        result = place(world, Table(world, self._policy), job, at_home, demand.kinds, ANY_QUOTA, keep)
         return None if isinstance(result, Shortfall) else result
 
     def _when(self, at: float, reserved: Iterable[Reservation]) -> Snapshot:
@@ -167,17 +219,12 @@ class _Ends:
     """What comes back when: flat arrays, so that a cluster at any time costs a few additions of arrays."""
 
     def __init__(self, jobs: Iterable[tuple[float, tuple[TaskPlace, ...]]]):
-        self._cards: list[tuple[float, int, int, int]] = []
-        self._nodes: list[tuple[float, int, int, int]] = []
+        self._jobs = [(ends_at, tasks) for ends_at, tasks in jobs if isfinite(ends_at)]
         self._arrays: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
-        for ends_at, tasks in jobs:
-            self.add(ends_at, tasks)
 
     def add(self, ends_at: float, tasks: tuple[TaskPlace, ...]) -> None:
         if isfinite(ends_at):
-            self._nodes += [(ends_at, task.node, task.cpu_milli, task.memory_mib) for task in tasks]
-            cards = (card for task in tasks for card in task.cards)
-            self._cards += [(ends_at, card.gpu, card.memory_mib, card.compute_percent) for card in cards]
+            self._jobs.append((ends_at, tasks))
             self._arrays = None
 
     def times(self) -> list[float]:
@@ -195,8 +242,11 @@ class _Ends:
 
     def _built(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if self._arrays is None:
-            cards = np.array(self._cards, dtype=np.float64).reshape(-1, 4)
-            nodes = np.array(self._nodes, dtype=np.float64).reshape(-1, 4)
+            each = [(at, task) for at, tasks in self._jobs for task in tasks]
+            of_nodes = [(at, task.node, task.cpu_milli, task.memory_mib) for at, task in each]
+            of_cards = [(at, c.gpu, c.memory_mib, c.compute_percent) for at, task in each for c in task.cards]
+            cards = np.array(of_cards, dtype=np.float64).reshape(-1, 4)
+            nodes = np.array(of_nodes, dtype=np.float64).reshape(-1, 4)
             self._arrays = cards, nodes, np.unique(nodes[:, 0])
         return self._arrays
 
@@ -206,9 +256,18 @@ def _reaches(ends_at: float, reservation: Reservation) -> bool:
     return reservation.at < ends_at or ends_at == inf
 
 
-def _whole(snapshot: Snapshot, gpu: int) -> TaskPlace:
-    share = CardShare(gpu, int(snapshot.gpu_total_mib[gpu]), 100, 1000)
-    return TaskPlace("", 0, int(snapshot.gpu_node[gpu]), (share,), 0, 0)
+def _machine(snapshot: Snapshot, node: int) -> TaskPlace:
+    gpus, _ = snapshot.cards_of(snapshot.nodes[node : node + 1])
+    cores, memory = int(snapshot.node_cpu_total[node]), int(snapshot.node_memory_total[node])
+    return _task_of(node, *(_whole(snapshot, gpu) for gpu in gpus.tolist()), cpu_milli=cores, memory_mib=memory)
+
+
+def _task_of(node: int, *cards: CardShare, cpu_milli: int = 0, memory_mib: int = 0) -> TaskPlace:
+    return TaskPlace("", 0, node, cards, cpu_milli, memory_mib)
+
+
+def _whole(snapshot: Snapshot, gpu: int) -> CardShare:
+    return CardShare(gpu, int(snapshot.gpu_total_mib[gpu]), 100, 1000)
 
 
 def _take(world: Snapshot, tasks: tuple[TaskPlace, ...]) -> None:

@@ -10,9 +10,10 @@ from math import inf
 from typing import Generic, TypeVar
 
 from scheduler.core.forecast import Range, RunTimes, build_range, starts_in
+from scheduler.core.maintenance import is_maintenance_to_come
 from scheduler.core.play import Play
 from scheduler.core.snapshot import Snapshot
-from scheduler.core.types import Plan, Policy, Waiting
+from scheduler.core.types import Plan, Policy, Waiting, Window
 
 FUTURES = 7
 LEAST = 3
@@ -162,9 +163,14 @@ def first_in_line(snapshot: Snapshot, plan: Plan, most: int) -> Snapshot:
     return replace_waiting(snapshot, tuple(job for job in snapshot.waiting if job.job not in far))
 
 
-def times_before(plan: Plan, job: Waiting, now: float) -> list[float]:
-    """How long the job might say that it takes, in whole minutes, to end before what is reserved begins."""
-    gaps = {(at - now - LEAST_TIME_S) // 60 * 60 for number, at in plan.reserved_at.items() if number != job.job}
+def times_before(plan: Plan, job: Waiting, now: float, lent: Iterable[Window] = ()) -> list[float]:
+    """How long the job might say that it takes, in whole minutes, to end before what is reserved or closed begins, or
+    within one of the windows in which its pool is lent cards.
+    """
+    begins = [at for number, at in plan.reserved_at.items() if number != job.job]
+    begins += [why.params["at"] for why in plan.refusals.get(job.job, []) if is_maintenance_to_come(why)]
+    begins += [window.ends_at - max(window.begins_at - now, 0.0) for window in lent]
+    gaps = {(at - now - LEAST_TIME_S) // 60 * 60 for at in begins}
     return sorted((gap for gap in gaps if LEAST_TIME_S <= gap < job.time_s), reverse=True)[:MOST_TIMES]
 
 

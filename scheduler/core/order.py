@@ -2,18 +2,27 @@
 
 Who has least is told by the weighted dominant share (Ghodsi et al., NSDI'11): the largest of a team's shares of the
 pool's cards, CPU and memory, divided by the team's weight. Teams are compared where their chains part, from the root
-down; then the people of a team by what they hold. Between jobs of one person the shortest goes first where the policy
-says so. Shares follow the snapshot: who gets a card moves back at once.
+down; then the people of a team by what they hold. Shares follow the snapshot: who gets a card moves back at once.
+
+Between jobs of one person the shortest goes first where the policy says so: by card-seconds, divided by one and by how
+often it has waited for its patience. What is short is thus served at once, and nobody is short for ever: a score made
+of work and slowdown, as F1 and WFP3 are (Carastan-Santos and de Camargo, SC'17; Tang et al., Cluster'09).
 """
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from heapq import heapify, heappop, heapreplace
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
 from scheduler.core.snapshot import Snapshot
-from scheduler.core.types import HIGH, URGENT, Policy, Waiting
+from scheduler.core.types import HIGH, URGENT, Policy, Running, Waiting
+
+PATIENCE = 4.0
+"""Where the short go first, a job rises by one class for so many times of its own time."""
 
 
 def in_order(snapshot: Snapshot, jobs: Iterable[Waiting], policy: Policy, now: float) -> Iterator[Waiting]:
@@ -23,22 +32,29 @@ def in_order(snapshot: Snapshot, jobs: Iterable[Waiting], policy: Policy, now: f
     """
     shares = _Shares(snapshot)
     streams = [_Stream(list(alike), shares, policy, now) for _, alike in groupby(sorted(jobs, key=_owner), key=_owner)]
-    line = [(stream.key(), place, stream) for place, stream in enumerate(streams)]
-    heapify(line)
-    while line:
-        old, place, stream = line[0]
-        if (key := stream.key()) != old:
-            heapreplace(line, (key, place, stream))
+    if len(streams) == 1:  # nobody to compare with
+        yield from reversed(streams[0].jobs)
+        return
+    trees: defaultdict[tuple[int, int], list[_Stream]] = defaultdict(list)
+    for stream in streams:
+        trees[stream.pool, snapshot.team_chain[stream.team][-1]].append(stream)
+    line = [_Tree(of_tree, shares, *tree) for tree, of_tree in trees.items()]
+    heap = [(tree.key(), place, tree) for place, tree in enumerate(line)]
+    heapify(heap)
+    while heap:
+        old, place, tree = heap[0]
+        if tree.is_stale() and (key := tree.key()) != old:
+            heapreplace(heap, (key, place, tree))
             continue
-        yield stream.jobs.pop()
-        if stream.jobs:
-            heapreplace(line, (stream.key(), place, stream))
+        yield tree.pop()
+        if tree.is_empty():
+            heappop(heap)
         else:
-            heappop(line)
+            heapreplace(heap, (tree.key(), place, tree))
 
 
 def effective_priority(job: Waiting, policy: Policy, now: float) -> int:
-    """The job's class, one higher for each `ageing_s` that it has waited. Age never makes a job urgent."""
+    """The job's class, one higher each time that it has waited for its patience. Age never makes a job urgent."""
     return job.priority if job.priority >= URGENT else min(_aged(job, policy, now), HIGH)
 
 
@@ -47,12 +63,69 @@ def is_overdue(job: Waiting, policy: Policy, now: float) -> bool:
     return job.priority < URGENT and _aged(job, policy, now) > HIGH
 
 
+def card_seconds(job: Waiting | Running, time_s: float, policy: Policy) -> float:
+    """Of so much time of the job, by its pool's own policy; work without a card counts as a hundredth of one."""
+    return min(time_s, policy.longest_s) * max(cards_of(job), 0.01)
+
+
+def cards_of(job: Waiting | Running) -> int:
+    if isinstance(job, Running):
+        return sum(len(task.cards) for task in job.tasks)
+    return sum([role.min * role.ask.gpus for role in job.gang])
+
+
 def _aged(job: Waiting, policy: Policy, now: float) -> int:
-    return job.priority + int(max(0.0, now - job.submitted_at) // policy.of(job.pool).ageing_s)
+    return job.priority + int(_waited(job, policy.of(job.pool), now))
+
+
+def _waited(job: Waiting, own: Policy, now: float) -> float:
+    """How often the job has waited for its patience: `ageing_s`, and where the short go first PATIENCE times its own
+    time, so that age does not put the long ones before them.
+    """
+    patience_s = own.ageing_s + (PATIENCE * min(job.time_s, own.longest_s) if own.short_first else 0.0)
+    return max(0.0, now - job.submitted_at) / patience_s
 
 
 def _owner(job: Waiting) -> tuple[int, int, int]:
     return job.pool, job.team, job.user
+
+
+class _Tree:
+    """The streams of one pool and one tree of teams. What the root holds moves them all, and is asked once for all."""
+
+    def __init__(self, streams: list["_Stream"], shares: "_Shares", pool: int, root: int):
+        self._heap = [(stream.key(), place, stream) for place, stream in enumerate(streams)]
+        self._shares = shares
+        self._root = pool, root
+        self._told_at = -1
+        heapify(self._heap)
+
+    def key(self) -> tuple:
+        """That of the first stream, with the share of the root before the others."""
+        self._told_at = self._shares.version
+        old, place, stream = self._heap[0]
+        while stream.is_stale() and (key := stream.key()) != old:
+            heapreplace(self._heap, (key, place, stream))
+            old, place, stream = self._heap[0]
+        priority, not_overdue, shares, rest = old
+        return priority, not_overdue, self._shares.of_team(*self._root) if not_overdue else 0.0, shares, rest
+
+    def is_stale(self) -> bool:
+        """Has anybody taken anything since the key was told?"""
+        return self._told_at != self._shares.version
+
+    def pop(self) -> Waiting:
+        """The job that `key` told of. Whoever takes something for it asks for the key again."""
+        _, place, stream = self._heap[0]
+        job = stream.jobs.pop()
+        if stream.jobs:
+            heapreplace(self._heap, (stream.key(), place, stream))
+        else:
+            heappop(self._heap)
+        return job
+
+    def is_empty(self) -> bool:
+        return not self._heap
 
 
 class _Stream:
@@ -64,23 +137,28 @@ class _Stream:
         """The next one last."""
         self._keys = keys
         self._shares = shares
-        self._owner = _owner(jobs[0])
+        self._told_at = -1
+        self.pool, self.team, self.user = _owner(jobs[0])
 
     def key(self) -> tuple:
-        priority, not_overdue, *rest = self._keys[self.jobs[-1].job]
-        shares = self._shares.of(*self._owner) if not_overdue else ()
-        return priority, not_overdue, shares, *rest
+        self._told_at = self._shares.version
+        priority, not_overdue, rest = self._keys[self.jobs[-1].job]
+        shares = self._shares.below_root(self.pool, self.team, self.user) if not_overdue else ()
+        return priority, not_overdue, shares, rest
+
+    def is_stale(self) -> bool:
+        return self._told_at != self._shares.version
 
 
-def _age_key(job: Waiting, policy: Policy, now: float) -> tuple[int, bool, float, float, int]:
-    overdue = is_overdue(job, policy, now)
-    work = 0.0 if overdue or not policy.of(job.pool).short_first else _card_seconds(job)
-    return -effective_priority(job, policy, now), not overdue, work, job.submitted_at, job.job
-
-
-def _card_seconds(job: Waiting) -> float:
-    """What the job says that it will take; work without a card counts as a hundredth of one."""
-    return job.time_s * max(sum(role.min * role.ask.gpus for role in job.gang), 0.01)
+def _age_key(job: Waiting, policy: Policy, now: float) -> tuple[int, bool, tuple[float, float, int]]:
+    own = policy.of(job.pool)
+    waited = _waited(job, own, now)
+    priority = job.priority
+    overdue = priority < URGENT and priority + int(waited) > HIGH
+    if priority < URGENT:
+        priority = min(priority + int(waited), HIGH)
+    work = card_seconds(job, job.time_s, own) / (1.0 + waited) if own.short_first and not overdue else 0.0
+    return -priority, not overdue, (work, job.submitted_at, job.job)
 
 
 class _Shares:
@@ -88,27 +166,44 @@ class _Shares:
 
     def __init__(self, snapshot: Snapshot):
         self._snapshot = snapshot
-        self._everything = _capacity(np.ones_like(snapshot.gpu_open), np.ones_like(snapshot.node_open), snapshot)
-        self._pools = [_pool_capacity(snapshot, pool) for pool in range(snapshot.held.shape[1])]
-        self._known: dict[tuple[int, int, int], tuple[tuple[float, ...], float]] = {}
+        self._known: dict[tuple, Any] = {}
         self._version = snapshot.version
 
-    def of(self, pool: int, team: int, user: int) -> tuple[tuple[float, ...], float]:
-        """(shares of the team's chain from the root down, share of the user)."""
+    @cached_property
+    def _everything(self) -> tuple[int, ...]:
+        snapshot = self._snapshot
+        return _capacity(np.ones_like(snapshot.gpu_open), np.ones_like(snapshot.node_open), snapshot)
+
+    @cached_property
+    def _pools(self) -> list[tuple[int, ...]]:
+        return [_pool_capacity(self._snapshot, pool) for pool in range(self._snapshot.held.shape[1])]
+
+    @property
+    def version(self) -> int:
+        return self._snapshot.version
+
+    def of_team(self, pool: int, team: int) -> float:
+        return self._once((pool, team), self._of_team)
+
+    def below_root(self, pool: int, team: int, user: int) -> tuple[tuple[float, ...], float]:
+        """(shares of the team's chain from below the root down, share of the user)."""
+        return self._once((pool, team, user), self._below_root)
+
+    def _once(self, key: tuple, find: Callable) -> Any:
         if self._version != self._snapshot.version:
             self._version, self._known = self._snapshot.version, {}
-        owner = pool, team, user
-        if owner not in self._known:
-            self._known[owner] = self._of(*owner)
-        return self._known[owner]
+        if key not in self._known:
+            self._known[key] = find(*key)
+        return self._known[key]
 
-    def _of(self, pool: int, team: int, user: int) -> tuple[tuple[float, ...], float]:
-        snapshot, capacity = self._snapshot, self._pools[pool]
-        chain = tuple(
-            _dominant(snapshot.held[above, pool].tolist(), capacity) / max(int(snapshot.weight[above, pool]), 1)
-            for above in reversed(snapshot.team_chain[team])
-        )
-        return chain, _dominant(snapshot.user_held[user].tolist(), self._everything)
+    def _of_team(self, pool: int, team: int) -> float:
+        held, weight = self._snapshot.held[team, pool].tolist(), int(self._snapshot.weight[team, pool])
+        return _dominant(held, self._pools[pool]) / max(weight, 1)
+
+    def _below_root(self, pool: int, team: int, user: int) -> tuple[tuple[float, ...], float]:
+        chain = reversed(self._snapshot.team_chain[team][:-1])
+        of_user = _dominant(self._snapshot.user_held[user].tolist(), self._everything)
+        return tuple(self._of_team(pool, above) for above in chain), of_user
 
 
 def _dominant(held: list[int], capacity: tuple[int, ...]) -> float:

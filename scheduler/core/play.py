@@ -9,10 +9,13 @@ from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 
 from scheduler.core.clockwork import Clockwork
+from scheduler.core.context import Memory
 from scheduler.core.cycle import run_cycle
 from scheduler.core.future import expected_end
+from scheduler.core.lending import times_of_change
+from scheduler.core.maintenance import to_clear
 from scheduler.core.snapshot import Snapshot
-from scheduler.core.types import Closing, Placement, Plan, Policy, Running, Waiting
+from scheduler.core.types import Placement, Plan, Policy, Running, Waiting
 
 
 @dataclass(frozen=True)
@@ -26,28 +29,16 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Window:
-    """For a while these cards belong to another pool, and what starts on them then has to end by `end_by`."""
-
-    gpus: tuple[int, ...]
-    pool: int
-    begins_at: float
-    ends_at: float
-    end_by: float = inf
-
-
-@dataclass(frozen=True)
 class Rules:
     """How the world moves besides jobs that come, run and end.
 
     over_at: {job: when it is over, whether it has started or not}, as the day of somebody at a desk is.
     resume_s: a job that was stopped goes on from there, for so much more work; None: from its beginning.
     pace: work done in a second by a running job in this cluster, 1 where nothing slows it. None: always 1.
-    depth: so many of each class of priority, the oldest, are looked at; None: all. More are looked at where all of
-    these start.
+    depth: so many of each team's jobs of each class of priority, the oldest, are looked at; None: all. More are looked
+    at where all of a team's start: what holds up one team hides nobody of another.
     """
 
-    windows: tuple[Window, ...] = ()
     over_at: Mapping[int, float] = field(default_factory=dict)
     resume_s: float | None = None
     pace: Callable[[Running, Snapshot], float] | None = None
@@ -58,7 +49,7 @@ class Play:
     """A world that moves. run_s: how long a job really runs from its beginning, in seconds.
 
     ends: {running job: when it really ends}; one that is not named runs for ever. arrivals: jobs to come, each at its
-    `submitted_at`.
+    `submitted_at`. explains: the plans tell why the rest waits, too.
     """
 
     def __init__(
@@ -71,6 +62,7 @@ class Play:
         ends: dict[int, float] | None = None,
         arrivals: Iterable[Waiting] = (),
         rules: Rules | None = None,
+        explains: bool = False,
     ):
         self.snapshot = snapshot.copy()
         self.policy = policy
@@ -84,12 +76,13 @@ class Play:
         self._work: dict[int, float] = {}
         """{running job: work that was to be done when it started}."""
         self._run_s = run_s
+        self._memory = Memory(explains)
         self._clockwork = Clockwork(ends or {}, now)
         self._arrivals = sorted(arrivals, key=_age, reverse=True)
         """The next one last."""
         self._leaves = sorted(((at, job) for job, at in self.rules.over_at.items()), reverse=True)
-        self._calendar = _Calendar(self.rules.windows, self.snapshot)
-        self._calendar.turn(self.snapshot, now)
+        self._changes = sorted((at for at in times_of_change(snapshot) if now < at < inf), reverse=True)
+        """The next one last."""
 
     def moments(self, until: float = inf) -> Iterator[Moment]:
         """Each time at which something happens, the present first, as long as something is to come before `until`."""
@@ -104,37 +97,41 @@ class Play:
             ended, gone = self._pass()
 
     def _look(self) -> Plan:
-        """One cycle, and more where it stopped somebody, who is gone at once, or where all it looked at started."""
+        """One cycle where somebody waits or has to leave a machine, and more where it stopped somebody, who is gone at
+        once, or left a team with none looked at.
+        """
         plan, starts, evictions = Plan(), [], []
-        while self.waiting:
-            plan, looked_at = self._cycle()
+        while self.waiting or to_clear(self.snapshot.closings, self.running.values(), self.now):
+            plan, used_up = self._cycle()
             starts += plan.starts
             evictions += plan.evictions
             for eviction in plan.evictions:
                 self._stop(eviction.job)
-            if not plan.evictions and len(plan.starts) < looked_at:
+            if not plan.evictions and not used_up:
                 break
         plan.starts, plan.evictions = starts, evictions
         self._set_paces()
         return plan
 
-    def _cycle(self) -> tuple[Plan, int]:
-        """The plan, and how many jobs were looked at."""
+    def _cycle(self) -> tuple[Plan, bool]:
+        """The plan, and whether somewhere all that were looked at started."""
         line = self._line()
         self.snapshot.waiting, self.snapshot.running = tuple(line), tuple(self.running.values())
-        plan = run_cycle(self.snapshot, self.policy, self.now)
+        plan = run_cycle(self.snapshot, self.policy, self.now, self._memory)
+        started = Counter(_owner(self.waiting[start.job]) for start in plan.starts)
         for start in plan.starts:
             self._start(start)
-        return plan, len(line)
+        return plan, self.rules.depth in started.values()
 
     def _line(self) -> list[Waiting]:
         if self.rules.depth is None:
             return list(self.waiting.values())
-        seen: Counter[int] = Counter()
+        seen: Counter[tuple[int, int]] = Counter()
         line = []
         for job in self.waiting.values():
-            if seen[job.priority] < self.rules.depth:
-                seen[job.priority] += 1
+            owner = _owner(job)
+            if seen[owner] < self.rules.depth:
+                seen[owner] += 1
                 line.append(job)
         return line
 
@@ -153,11 +150,12 @@ class Play:
             ends_at=self.now + job.time_s,
             started_at=self.now,
             time_s=job.time_s,
+            limit_s=job.limit_s,
             preemptible=job.preemptible,
         )
         work_s = self._left.pop(job.job, None)
         if work_s is None:
-            work_s = min(self._run_s(job), self.rules.over_at.get(job.job, inf) - self.now)
+            work_s = min(self._run_s(job), job.limit_s, self.rules.over_at.get(job.job, inf) - self.now)
         self._work[job.job] = work_s
         self._clockwork.begin(job.job, work_s, self.now)
 
@@ -188,8 +186,8 @@ class Play:
         arrives = self._arrivals[-1].submitted_at if self._arrivals else inf
         leaves = self._leaves[-1][0] if self._leaves else inf
         at = min(self._clockwork.next(), arrives, leaves, *pauses, inf)
-        if at < inf or self.waiting:  # windows alone are nothing to wait for
-            at = min(at, self._calendar.next())
+        if self._changes and (at < inf or self.waiting):  # windows alone are nothing to wait for
+            at = min(at, self._changes[-1])
         return max(at, self.now)
 
     def _pass(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -206,44 +204,17 @@ class Play:
             _, job = self._leaves.pop()
             if self.waiting.pop(job, None):
                 gone.append(job)
-        self._calendar.turn(self.snapshot, self.now)
+        while self._changes and self._changes[-1] <= self.now:
+            self._changes.pop()
         for number, job_that_runs in self.running.items():
             if job_that_runs.ends_at <= self.now:
-                late = expected_end(job_that_runs.started_at, job_that_runs.time_s, self.now)
+                late = expected_end(job_that_runs.started_at, job_that_runs.time_s, self.now, job_that_runs.limit_s)
                 self.running[number] = replace(job_that_runs, ends_at=late)
         return tuple(ended), tuple(gone)
 
 
-class _Calendar:
-    """Which windows are open, and when that changes next."""
-
-    def __init__(self, windows: Iterable[Window], snapshot: Snapshot):
-        self._windows = sorted(windows, key=lambda window: window.begins_at)
-        self._home = snapshot.gpu_pool
-        times = {at for window in self._windows for at in (window.begins_at, window.ends_at)}
-        self._times = sorted(times, reverse=True)
-        """The next one last."""
-
-    def next(self) -> float:
-        return self._times[-1] if self._times else inf
-
-    def turn(self, snapshot: Snapshot, now: float) -> None:
-        """Let each card belong to the pool that has it now."""
-        if self.next() > now:
-            return
-        while self.next() <= now:
-            self._times.pop()
-        pools = self._home.copy()
-        closings = []
-        for place, window in enumerate(self._windows):
-            if window.begins_at <= now < window.ends_at:
-                pools[list(window.gpus)] = window.pool
-                again = (other.begins_at for other in self._windows[place + 1 :] if other.gpus == window.gpus)
-                closings.append(Closing(window.gpus, window.end_by, max(next(again, inf), window.end_by)))
-        for pool in set(pools[pools != snapshot.gpu_pool].tolist()):
-            moved = (pools == pool) & (snapshot.gpu_pool != pool)
-            snapshot.move_cards(tuple(moved.nonzero()[0].tolist()), pool)
-        snapshot.closings = tuple(closing for closing in closings if isfinite(closing.at))
+def _owner(job: Waiting) -> tuple[int, int]:
+    return job.team, job.priority
 
 
 def _age(job: Waiting) -> tuple[float, int]:

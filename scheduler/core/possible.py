@@ -4,12 +4,13 @@ import numpy as np
 
 from scheduler.core.demand import Demand, build_demand
 from scheduler.core.explain import bottleneck
+from scheduler.core.lending import OWN, reach_at, reach_at_times, windows_in
 from scheduler.core.place import ANY_QUOTA, Shortfall, place
 from scheduler.core.quota import limit_refusals
 from scheduler.core.request import Request, acceptable_kinds, kinds_in
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.table import Table
-from scheduler.core.types import Refusal, Role, Waiting
+from scheduler.core.types import Placement, Refusal, Role, Waiting
 
 
 def could_ever_run(snapshot: Snapshot, waiting: Waiting) -> list[Refusal]:
@@ -19,12 +20,21 @@ def could_ever_run(snapshot: Snapshot, waiting: Waiting) -> list[Refusal]:
     value that could run. What is held now, and which nodes are closed, do not matter.
     """
     empty = snapshot.emptied()
+    at_times = build_demand(empty, waiting.gang, waiting.pool, OWN, reach_at_times(empty, waiting))
+    return impossible(empty, Table(empty), waiting) + _beyond_limits(empty, waiting, at_times)
+
+
+def impossible(empty: Snapshot, table: Table, waiting: Waiting) -> list[Refusal]:
+    """The job's shape against an emptied snapshot and its table, quota aside. At most one refusal per role.
+
+    What other pools lend at times counts, if the job ends in such a time or may be stopped then.
+    """
+    refusals = _impossible_in_its_pool(empty, table, waiting)
+    return [] if refusals and _fits_when_lent(empty, waiting) else refusals
+
+
+def _impossible_in_its_pool(empty: Snapshot, table: Table, waiting: Waiting) -> list[Refusal]:
     demand = build_demand(empty, waiting.gang, waiting.pool)
-    return impossible(empty, Table(empty), waiting, demand) + _beyond_limits(empty, waiting, demand)
-
-
-def impossible(empty: Snapshot, table: Table, waiting: Waiting, demand: Demand) -> list[Refusal]:
-    """The job's shape against an emptied snapshot and its table, quota aside. At most one refusal per role."""
     refusals = [
         _impossible(*found)
         for role, kinds in zip(waiting.gang, demand.kinds, strict=True)
@@ -37,6 +47,21 @@ def impossible(empty: Snapshot, table: Table, waiting: Waiting, demand: Demand) 
         return [_impossible("tasks", sum(role.min for role in waiting.gang), result.have)]
     empty.give_back(result, waiting)
     return []
+
+
+def _fits_when_lent(empty: Snapshot, waiting: Waiting) -> bool:
+    tried: set[tuple[int, ...]] = set()
+    for window in windows_in(reach_at_times(empty, waiting)):
+        world, at = empty.copy(), empty.windows[window].begins_at
+        world.turn_to(at)
+        reach = reach_at(world, waiting, at)
+        lent = tuple(gpu for open_then in windows_in(reach) for gpu in world.windows[open_then].gpus)
+        if lent not in tried:
+            tried.add(lent)
+            demand = build_demand(world, waiting.gang, waiting.pool, reach)
+            if isinstance(place(world, Table(world), waiting, demand, demand.kinds, ANY_QUOTA), Placement):
+                return True
+    return False
 
 
 def _out_of_reach(empty: Snapshot, pool: int, role: Role, kinds: int) -> tuple | None:

@@ -12,12 +12,13 @@ import numpy as np
 from scheduler.core.context import Cycle
 from scheduler.core.demand import Demand
 from scheduler.core.future import View
+from scheduler.core.keep import build_keep
 from scheduler.core.place import ANY_QUOTA, place
 from scheduler.core.quota import within_guarantee
 from scheduler.core.request import Request
 from scheduler.core.snapshot import Snapshot, amounts_of
 from scheduler.core.table import Table, judge
-from scheduler.core.types import GPU_MILLI, Eviction, Placement, Refusal, Running, Waiting
+from scheduler.core.types import CPU_MILLI, GPU_MILLI, Eviction, Placement, Refusal, Running, Waiting
 
 MOST_NODES = 64
 """So many nodes are looked at closely for one job."""
@@ -35,7 +36,8 @@ def take_back(cycle: Cycle, line: list[Waiting]) -> None:
 def reclaim(cycle: Cycle, line: list[Waiting]) -> None:
     """Jobs within their team's guarantee stop jobs of teams that hold more than theirs."""
     owners = [job for job in _first(cycle, line) if within_guarantee(cycle.snapshot, job, cycle.shape(job).demand)]
-    _make_room(cycle, owners, "reclaimed", is_borrowed)
+    for may_stop in (is_borrowed, is_partly_borrowed, is_in_the_way):  # the next only where these do not do
+        _make_room(cycle, owners, "reclaimed", may_stop)
 
 
 def preempt(cycle: Cycle, line: list[Waiting]) -> None:
@@ -53,6 +55,31 @@ def is_borrowed(world: Snapshot, victim: Running, job: Waiting) -> bool:
     return bool(((guarantee == 0) | (rest >= guarantee)).all())
 
 
+def is_partly_borrowed(world: Snapshot, victim: Running, job: Waiting) -> bool:
+    """Or do they hold more than that, so that the victim, once it waits, is one that would borrow?"""
+    if is_borrowed(world, victim, job):
+        return True
+    chain = list(world.team_chain[victim.team])
+    if job.team in chain or victim.pool != job.pool:
+        return False
+    about = GPU_MILLI if amounts_of(victim.tasks)[GPU_MILLI] else CPU_MILLI
+    held, guarantee = world.held[chain, victim.pool, about], world.guarantee[chain, victim.pool, about]
+    return bool(((guarantee == 0) | (held > guarantee)).all())
+
+
+def is_in_the_way(world: Snapshot, victim: Running, job: Waiting) -> bool:
+    """Or, where whole nodes are guaranteed: does the victim fill none, while nobody will move the job for one?
+
+    What is guaranteed to the victim's team it finds elsewhere: all that is guaranteed fits into the pool together.
+    """
+    if is_partly_borrowed(world, victim, job):
+        return True
+    sizes = {cell.cards for cell in world.cells if cell.pool == job.pool}
+    stays = not job.preemptible or all(role.ask.gpus in sizes for role in job.gang)
+    scattered = victim.pool == job.pool and all(len(task.cards) not in sizes for task in victim.tasks)
+    return bool(sizes) and stays and scattered
+
+
 def is_lower(world: Snapshot, victim: Running, job: Waiting) -> bool:
     if victim.priority >= job.priority or victim.pool != job.pool:
         return False
@@ -66,7 +93,7 @@ def lost_work(victim: Running, now: float) -> float:
 
 def _first(cycle: Cycle, line: list[Waiting]) -> list[Waiting]:
     """Those that hold a reservation: nobody behind them can take the room that is made."""
-    reserved = {reservation.job for reservation in cycle.future.reservations}
+    reserved = set(cycle.future.asked)
     return [job for job in line if job.job in reserved]
 
 
@@ -137,8 +164,11 @@ def _on_one_node(
     world: Snapshot, cycle: Cycle, job: Waiting, demand: Demand, gone: list[Running], may_stop: MayStop
 ) -> Sequence[Running]:
     """The cheapest set on any one node. `gone` have left the world."""
-    request = Request(job.gang[0].ask, job.pool, demand.kinds[0])
-    fitting = world.nodes[judge(world, request, world.nodes) > -np.inf]
+    request = Request(job.gang[0].ask, job.pool, demand.kinds[0], demand.reach)
+    fits = judge(world, request, world.nodes) > -np.inf
+    if keep := build_keep(world, job, demand):
+        fits &= keep.choices(request.ask, request.kinds)[-1]
+    fitting = world.nodes[fits]
     for victim in gone:
         world.come_back(victim)
     here: dict[int, list[Running]] = {node: [] for node in fitting.tolist()}
@@ -189,7 +219,8 @@ def _stop_in_order(
 
 
 def _take_place(view: View, job: Waiting, demand: Demand) -> Placement | None:
-    result = place(view.snapshot, view.table, job, demand, demand.kinds, ANY_QUOTA)
+    keep = build_keep(view.snapshot, job, demand)
+    result = place(view.snapshot, view.table, job, demand, demand.kinds, ANY_QUOTA, keep)
     return result if isinstance(result, Placement) else None
 
 

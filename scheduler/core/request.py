@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from scheduler.core.lending import OWN, windows_in
 from scheduler.core.types import Ask
 
 
@@ -12,18 +13,22 @@ from scheduler.core.types import Ask
 class Request:
     """One task's ask in a pool, on the kinds of cards in `kinds` (a bit mask over kinds).
 
-    lent: on cards, too, that another pool lends to this one.
+    reach: on which cards, see `lending`.
     """
 
     ask: Ask
     pool: int
     kinds: int
-    lent: bool = False
+    reach: int = OWN
 
     @cached_property
     def accepts(self) -> np.ndarray:
         """[K] bool: may the task go to cards of this kind?"""
         return np.array([bool(self.kinds >> kind & 1) for kind in range(len(self.ask.preference))], dtype=bool)
+
+    @cached_property
+    def windows(self) -> list[int]:
+        return windows_in(self.reach)
 
     @cached_property
     def need_mib(self) -> np.ndarray:

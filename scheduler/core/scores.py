@@ -2,17 +2,18 @@
 
 The nodes given all passed the filters. Scores lie in 0..1, but for the preference of kinds, whose steps of one outweigh
 all others together: first the kind of card that the user likes best; then what stays useful for what is usually asked;
-then cards that are already shared, then the fullest card, then for several cards how fast they are linked, then the
-fullest node. A pool may weigh them in its own way, or spread its work: then the emptiest node comes before all else but
-the kind of card, and the others decide between nodes that are alike.
+then how long the data that the node holds would take to fetch; then cards that are already shared, then the fullest
+card, then for several cards how fast they are linked, then the fullest node. A pool may weigh them in its own way, or
+spread its work: then the emptiest node comes before all else but the kind of card, and the others decide between nodes
+that are alike.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from scheduler.core.cards import choose_cards, left_on, link_score
-from scheduler.core.filters import count_fitting, fitting_cards
+from scheduler.core.filters import count_fitting, fitting_cards, fitting_grid, in_reach
 from scheduler.core.fragmentation import keep_useful
 from scheduler.core.request import Request
 from scheduler.core.snapshot import Snapshot
@@ -49,11 +50,11 @@ def fill_cards(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.nd
 
 
 def pack_nodes(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
-    """How full the node is: its cards of this pool by memory, or its CPU for CPU-only work."""
+    """How full the node is: the cards in reach by memory, or its CPU for CPU-only work."""
     if not request.ask.gpus:
         return 1.0 - snapshot.node_cpu_free[nodes] / np.maximum(snapshot.node_cpu_total[nodes], 1)
     gpus, owner = snapshot.cards_of(nodes)
-    ours = snapshot.gpu_pool[gpus] == request.pool
+    ours = in_reach(snapshot, request, gpus)
     gpus, owner = gpus[ours], owner[ours]
     free = np.bincount(owner, snapshot.gpu_free_mib[gpus], minlength=len(nodes))
     total = np.bincount(owner, snapshot.gpu_total_mib[gpus], minlength=len(nodes))
@@ -71,8 +72,38 @@ def link_cards(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.nd
     if count < 2 or not request.ask.whole or not snapshot.layouts:
         return np.zeros(len(nodes))
     pairs = count * (count - 1) / 2
-    each = (link_score(snapshot, choose_cards(snapshot, request, node), node) / pairs for node in nodes.tolist())
-    return np.array([mean / (mean + 100.0) for mean in each])
+    of_alike: dict[tuple, float] = {}
+    found = []
+    for node, alike in zip(nodes.tolist(), _alike(snapshot, request, nodes), strict=True):
+        if alike not in of_alike:
+            mean = link_score(snapshot, choose_cards(snapshot, request, node), node) / pairs
+            of_alike[alike] = mean / (mean + 100.0)
+        found.append(of_alike[alike])
+    return np.array(found)
+
+
+def _alike(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> Iterator[tuple]:
+    """Of each node its layout, and which of its cards, of which kinds, may be taken: nodes that agree choose alike."""
+    fits = fitting_grid(snapshot, request, nodes)
+    cards = np.where(fits, snapshot.gpu_kind[snapshot.card_grid[nodes]] + 1, 0)
+    for node, kinds in zip(nodes.tolist(), cards.tolist(), strict=True):
+        yield snapshot.layout_of(node), *kinds
+
+
+FETCH_BYTES_PER_S = 1e9
+"""What a node gets from where all data lies: a little less than 10 Gbit/s."""
+HALF_S = 60.0
+
+
+def hold_data(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
+    """s / (s + 60), s the seconds of fetching that the node saves, by the bytes that it holds: 0.5 for a minute."""
+    if not request.ask.fetch:
+        return np.zeros(len(nodes))
+    held = np.zeros(len(snapshot.nodes))
+    for content in (snapshot.contents[number] for number in request.ask.fetch):
+        held[content.nodes] += content.bytes
+    seconds = held[nodes] / FETCH_BYTES_PER_S
+    return seconds / (seconds + HALF_S)
 
 
 Scores = tuple[tuple[Callable[[Snapshot, Request, np.ndarray], np.ndarray], float], ...]
@@ -83,12 +114,19 @@ MOST_WEIGHT = 1_000
 
 
 def weigh(
-    *, useful: float = 100, whole: float = 8, full_cards: float = 4, links: float = 2, full_nodes: float = 1
+    *,
+    useful: float = 100,
+    data: float = 20,
+    whole: float = 8,
+    full_cards: float = 4,
+    links: float = 2,
+    full_nodes: float = 1,
 ) -> Scores:
     """Score and weight. They are added; equal sums go to the node with the smaller index."""
     return (
         (prefer_kind, KIND_WEIGHT),
         (keep_useful, useful),
+        (hold_data, data),
         (keep_whole, whole),
         (fill_cards, full_cards),
         (link_cards, links),

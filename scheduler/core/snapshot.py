@@ -1,26 +1,39 @@
 """The cluster at one moment, as a struct of arrays that can take, give back and copy."""
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from scheduler.core.topology import Layout
-from scheduler.core.types import Closing, Placement, Running, TaskPlace, Typical, Waiting
+from scheduler.core.types import (
+    GPU_MILLI,
+    Cell,
+    Closing,
+    Content,
+    Placement,
+    Running,
+    TaskPlace,
+    Typical,
+    Waiting,
+    Window,
+)
 
 UNLIMITED = np.iinfo(np.int64).max
 """A limit that is none."""
 
 _FLAGS = ("gpu_open", "node_open")
-_AS_GIVEN = ("waiting", "running", "team_chain", "layouts", "typical", "closings")
+_AS_GIVEN = ("waiting", "running", "team_chain", "layouts", "typical", "closings", "windows", "contents", "cells")
 _LIVE = (
     "gpu_free_mib",
     "gpu_free_percent",
     "gpu_slices",
+    "node_firm",
     "node_cpu_free",
     "node_memory_free",
     "held",
     "firm",
+    "guests",
     "user_held",
     "user_jobs",
 )
@@ -66,25 +79,26 @@ class Snapshot:
     team_names: tuple[str, ...] = ()  # [T] or empty
     layouts: tuple[Layout | None, ...] = ()  # [N] or empty: links of the node's cards in ascending order, None: unknown
     typical: Typical | None = None  # what is usually asked, None: unknown
-    gpu_lent: np.ndarray = field(default_factory=lambda: np.zeros(0))  # [G] the pool it is lent to, -1: none; or empty
     closings: tuple[Closing, ...] = ()  # times to come in which cards take nobody
+    contents: tuple[Content, ...] = ()  # what nodes hold of what is wanted
+    windows: tuple[Window, ...] = ()  # times in which pools lend their cards, now and to come
+    cells: tuple[Cell, ...] = ()  # guarantees of whole nodes
 
     def __post_init__(self):
         for name in self.__dataclass_fields__:
             if name not in _AS_GIVEN and not name.endswith("_names"):
                 kind = np.bool_ if name in _FLAGS else np.int64
                 setattr(self, name, np.array(getattr(self, name), dtype=kind))
-        if not len(self.gpu_lent):
-            self.gpu_lent = np.full(len(self.gpu_node), -1, dtype=np.int64)
         self.nodes = np.arange(len(self.node_open))
         self.version = 0
         self.changed_at = np.zeros(len(self.nodes), dtype=np.int64)
         self._chains = [np.array(chain, dtype=np.int64) for chain in self.team_chain]
-        self.firm = self.held.copy()
-        """[T, P, R] what of `held` nobody may take back: that of jobs that are not preemptible."""
-        for job in self.running:
-            if job.preemptible:
-                self.firm[self._chains[job.team], job.pool] -= amounts_of(job.tasks)
+        self.gpu_window = np.full(len(self.gpu_node), -1, dtype=np.int64)
+        """[G] the window that is open for the card, -1: none. See `turn_to`."""
+        self.window_kinds = [self._kinds_of(window.gpus) for window in self.windows]
+        """[window] bit mask of the kinds of cards that it lends."""
+        self._count_firm()
+        self.promise(self.cells)
         self._by_node = np.argsort(self.gpu_node, kind="stable")
         self._owner = self.gpu_node[self._by_node]
         self._first = np.searchsorted(self._owner, np.arange(len(self.nodes) + 1))
@@ -97,6 +111,22 @@ class Snapshot:
         for pool, kind in set(zip(self.gpu_pool.tolist(), self.gpu_kind.tolist(), strict=True)):
             self.pool_kinds[pool] |= 1 << kind
 
+    def _count_firm(self) -> None:
+        self.firm = self.held.copy()
+        """[T, P, R] what of `held` nobody may take back: of jobs that are not preemptible, on cards of their pool."""
+        self.guests = np.zeros(self.held.shape[1], dtype=np.int64)
+        """[P] thousandths of its cards that such jobs of other pools hold."""
+        pools = self.gpu_pool.tolist()
+        self.lends = bool(self.windows) or any(
+            pools[card.gpu] != job.pool for job in self.running for task in job.tasks for card in task.cards
+        )
+        """May anybody stand on a card of another pool than its own?"""
+        for job in self.running:
+            if job.preemptible:
+                self.firm[self._chains[job.team], job.pool] -= amounts_of(job.tasks)
+            elif self.lends:
+                self._count_guests(job.tasks, job, 1)
+
     def copy(self) -> "Snapshot":
         """An independent world: what happens to one is not seen by the other. Costs a handful of array copies."""
         twin = copy.copy(self)
@@ -107,12 +137,12 @@ class Snapshot:
     def emptied(self) -> "Snapshot":
         """A copy in which nobody holds anything, every node and card is open, and each card is for its own pool."""
         twin = self.copy()
-        twin.gpu_lent = np.full_like(self.gpu_lent, -1)
+        twin.gpu_window = np.full_like(self.gpu_window, -1)
         twin.gpu_free_mib[:] = self.gpu_total_mib
         twin.gpu_free_percent[:] = 100
         twin.node_cpu_free[:] = self.node_cpu_total
         twin.node_memory_free[:] = self.node_memory_total
-        for name in ("gpu_slices", "held", "firm", "user_held", "user_jobs"):
+        for name in ("gpu_slices", "node_firm", "held", "firm", "guests", "user_held", "user_jobs"):
             getattr(twin, name)[:] = 0
         twin.gpu_open, twin.node_open = np.ones_like(self.gpu_open), np.ones_like(self.node_open)
         return twin
@@ -154,17 +184,51 @@ class Snapshot:
         self.held[self._chains[waiting.team], waiting.pool] += amounts
         if not waiting.preemptible:
             self.firm[self._chains[waiting.team], waiting.pool] += amounts
+            if self.lends:
+                self._count_guests(tasks, waiting, sign)
+            self._mark(tasks, waiting.team, sign)
         self.user_held[waiting.user] += amounts
         self.user_jobs[waiting.user] += sign
 
-    def move_cards(self, gpus: tuple[int, ...], pool: int) -> None:
-        """Let these cards belong to another pool from now on. What runs on them stays, and counts where it counted."""
-        self.gpu_pool = self.gpu_pool.copy()
-        self.gpu_pool[list(gpus)] = pool
-        self.pool_kinds = list(self.pool_kinds)
-        for kind in set(self.gpu_kind[list(gpus)].tolist()):
-            self.pool_kinds[pool] |= 1 << kind
-        self.touch(np.unique(self.gpu_node[list(gpus)]))
+    def turn_to(self, at: float) -> None:
+        """Let those windows be open that are open at this time."""
+        if self.windows:
+            self.gpu_window = np.full_like(self.gpu_window, -1)
+            for index, window in enumerate(self.windows):
+                if window.begins_at <= at < window.ends_at:
+                    self.gpu_window[list(window.gpus)] = index
+            self.touch(self.nodes)
+
+    def promise(self, cells: tuple[Cell, ...]) -> None:
+        """Let these be the guarantees of whole nodes."""
+        self.cells = cells
+        self._cell_pools = {pool: place for place, pool in enumerate(sorted({cell.pool for cell in cells}))}
+        self.node_firm = np.zeros((len(self._cell_pools), len(self.nodes), 1 + len(cells)), dtype=np.int64)
+        """[pools with cells, N, 1 + cells] thousandths of the pool's cards that jobs hold that cannot be stopped: all; of
+        the team of each cell and those below it.
+        """
+        self._cells_of = [
+            np.array([i for i, cell in enumerate(cells) if cell.team in chain], dtype=np.int64)
+            for chain in self.team_chain
+        ]
+        if cells:
+            unknown = self.gpu_slices.copy()
+            for job in self.running:
+                for task in job.tasks:
+                    unknown[[card.gpu for card in task.cards]] -= 1
+                if not job.preemptible:
+                    self._mark(job.tasks, job.team, 1)
+            for gpu in (unknown > 0).nonzero()[0].tolist():  # of those that nobody knows when they end
+                if (place := self._cell_pools.get(int(self.gpu_pool[gpu]))) is not None:
+                    self.node_firm[place, self.gpu_node[gpu], 0] += 1
+
+    def firm_in(self, pool: int) -> np.ndarray:
+        """`node_firm` of a pool with cells: [N, 1 + cells]."""
+        return self.node_firm[self._cell_pools[pool]]
+
+    def cells_of(self, team: int) -> np.ndarray:
+        """The cells of the team and of those above it, as indices."""
+        return self._cells_of[team]
 
     def touch(self, nodes: int | np.ndarray) -> None:
         """Whoever remembers something of these nodes looks again."""
@@ -201,6 +265,25 @@ class Snapshot:
 
     def team_name(self, team: int) -> str:
         return self.team_names[team] if self.team_names else f"team {team}"
+
+    def _kinds_of(self, gpus: tuple[int, ...]) -> int:
+        return sum(1 << kind for kind in np.unique(self.gpu_kind[list(gpus)]).tolist())
+
+    def _count_guests(self, tasks: tuple[TaskPlace, ...], job: Waiting | Running, sign: int) -> None:
+        """What a job that cannot be stopped holds of other pools is not of its own."""
+        for task in tasks:
+            for card in task.cards:
+                if (pool := self.gpu_pool[card.gpu]) != job.pool:
+                    self.firm[self._chains[job.team], job.pool, GPU_MILLI] -= sign * card.milli
+                    self.guests[pool] += sign * card.milli
+
+    def _mark(self, tasks: tuple[TaskPlace, ...], team: int, sign: int) -> None:
+        if self.cells:
+            for task in tasks:
+                for card in task.cards:
+                    if (place := self._cell_pools.get(int(self.gpu_pool[card.gpu]))) is not None:
+                        self.node_firm[place, task.node, 0] += sign * card.milli
+                        self.node_firm[place, task.node, 1 + self._cells_of[team]] += sign * card.milli
 
     def _move(self, task: TaskPlace, sign: int) -> None:
         for card in task.cards:

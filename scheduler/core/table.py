@@ -4,6 +4,7 @@ import numpy as np
 
 from scheduler.core.cards import choose_cards
 from scheduler.core.filters import FILTERS
+from scheduler.core.lending import OWN
 from scheduler.core.request import Request
 from scheduler.core.scores import SCORES, Scores
 from scheduler.core.snapshot import Snapshot
@@ -16,28 +17,31 @@ class Table:
     def __init__(self, snapshot: Snapshot, policy: Policy | None = None):
         self._snapshot = snapshot
         self._policy = policy or Policy()
-        self._rows: dict[tuple[Ask, int, int, bool], _Row] = {}
+        self._rows: dict[tuple[Ask, int, int, int], _Row] = {}
 
-    def best_node(self, ask: Ask, pool: int, kinds: int, lent: bool = False) -> tuple[Request, int]:
-        """The request class, and the node with the best score, or -1 where no node fits."""
-        row = self._row(ask, pool, kinds, lent)
+    def best_node(
+        self, ask: Ask, pool: int, kinds: int, reach: int = OWN, allowed: np.ndarray | None = None
+    ) -> tuple[Request, int]:
+        """The request class, and the node with the best score, or -1 where none fits. allowed: [N] bool, only these."""
+        row = self._row(ask, pool, kinds, reach)
         if not len(row.score):
             return row.request, -1
-        node = int(row.score.argmax())
-        return row.request, node if row.score[node] > -np.inf else -1
+        score = row.score if allowed is None else np.where(allowed, row.score, -np.inf)
+        node = int(score.argmax())
+        return row.request, node if score[node] > -np.inf else -1
 
     def choose_cards(self, request: Request, node: int) -> list[int]:
         """The cards for one task on a node that fits."""
         choose = self._policy.of(request.pool).cards or choose_cards
         return choose(self._snapshot, request, node)
 
-    def _row(self, ask: Ask, pool: int, kinds: int, lent: bool) -> "_Row":
-        snapshot, key = self._snapshot, (ask, pool, kinds, lent)
+    def _row(self, ask: Ask, pool: int, kinds: int, reach: int) -> "_Row":
+        snapshot, key = self._snapshot, (ask, pool, kinds, reach)
         scores = self._policy.of(pool).scores
         scores = SCORES if scores is None else scores
         row = self._rows.get(key)
         if row is None:
-            request = Request(ask, pool, kinds, lent)
+            request = Request(ask, pool, kinds, reach)
             row = self._rows[key] = _Row(request, judge(snapshot, request, snapshot.nodes, scores))
         elif row.version != snapshot.version:
             stale = (snapshot.changed_at > row.version).nonzero()[0]

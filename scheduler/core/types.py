@@ -27,6 +27,7 @@ class Ask:
     whole: take cards that are entirely free and keep them alone; otherwise a slice of each card.
     need_mib, need_percent: per card. need_milli: what quota counts per card.
     preference: 0 is the best kind, larger is worse, -1 is not acceptable.
+    fetch: what it reads that some nodes hold already and others would fetch, as indices into `Snapshot.contents`.
     """
 
     gpus: int
@@ -37,11 +38,20 @@ class Ask:
     preference: tuple[int, ...]
     cpu_milli: int
     memory_mib: int
+    fetch: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Content:
+    """A dataset or image that nodes hold. nodes, bytes: [H], which, and how much of it."""
+
+    nodes: np.ndarray
+    bytes: np.ndarray
 
 
 @dataclass(frozen=True)
 class Role:
-    """A named kind of task in a job. For now exactly `min` tasks start; `max` is kept for elastic gangs."""
+    """A named kind of task in a job. `min` tasks start or none; up to `max` where that disturbs nobody (`grow`)."""
 
     name: str
     min: int
@@ -53,8 +63,8 @@ class Role:
 class Waiting:
     """A job that waits. All tasks of its gang start together or not at all.
 
-    time_s: how long it says that it will run; without a word it may run for ever. preemptible: it may be stopped for
-    others, and is queued again. lent: it may use cards that another pool lends to its own, now.
+    time_s: how long it says that it will run; without a word it may run for ever. limit_s: after so long it is stopped.
+    preemptible: it may be stopped for others, and is queued again.
     """
 
     job: int
@@ -67,8 +77,8 @@ class Waiting:
     held: bool = False
     not_before: float = 0.0
     time_s: float = inf
+    limit_s: float = inf
     preemptible: bool = False
-    lent: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,9 +129,10 @@ class Placement:
 class Running:
     """A job that holds something, as far as others may count on its end or take its place.
 
-    started_at, time_s: since when, and for how long by its own word. ends_at: when it is expected to end, `inf` where
-    nobody can say (`future.expected_end`). saved_at: its last checkpoint, else its start; what
-    a stop costs begins here. preemptible: it may be stopped for others. leaving: it is being stopped already.
+    started_at, time_s: since when, and for how long by its own word. limit_s: after so long it is stopped. ends_at:
+    when it is expected to end, `inf` where nobody can say (`future.expected_end`). saved_at: its last checkpoint, else
+    its start; what a stop costs begins here. preemptible: it may be stopped for others. leaving: it is being stopped
+    already.
     """
 
     job: int
@@ -134,26 +145,59 @@ class Running:
     ends_at: float = inf
     started_at: float = 0.0
     time_s: float = inf
+    limit_s: float = inf
     preemptible: bool = False
     leaving: bool = False
 
 
 @dataclass(frozen=True)
 class Closing:
-    """Cards that take no job of their pool from `at` to `ends_at`: what starts on them has to end before."""
+    """Cards that take no job of their pool from `at` to `ends_at`: what starts on them has to end before.
+
+    nodes: machines in maintenance then: closed with all their cards, cores and memory. stops: when it begins, what runs
+    on these and may be stopped is.
+    """
 
     gpus: tuple[int, ...]
     at: float
     ends_at: float
+    nodes: tuple[int, ...] = ()
+    stops: bool = False
+
+
+@dataclass(frozen=True)
+class Window:
+    """For a while another pool, `to`, may use these cards, too: jobs of it that end before the window does, or that may
+    be stopped then. Nobody of it starts on them after `last_start`.
+    """
+
+    gpus: tuple[int, ...]
+    to: int
+    begins_at: float
+    ends_at: float
+    last_start: float = inf
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What of a team's guarantee in a pool is whole: so many nodes that have exactly so many of the pool's cards."""
+
+    team: int
+    pool: int
+    cards: int
+    nodes: int
 
 
 @dataclass(frozen=True)
 class Eviction:
-    """A running job that makes room for `to`, a waiting one. reason: `window_closed`, `reclaimed` or `preempted`."""
+    """A running job that makes room for `to`, a waiting one, or for nobody: its machine goes into maintenance.
+
+    reason: `window_closed`, `reclaimed`, `preempted` or `maintenance`.
+    """
 
     job: int
     reason: str
-    to: int
+    to: int | None = None
 
 
 @dataclass(frozen=True)
@@ -170,8 +214,11 @@ class Policy:
     those of its class that hold less (`order.is_overdue`).
     reservations: so many of the first in line for a pool's kinds of cards keep a place in time that nobody may delay.
     preempt: a job may stop others of a lower class.
-    short_first: of the jobs of one class and one person the one with the fewest card-seconds by its own word goes
-    first, until age raises the others; else who came first.
+    short_first: of the jobs of one class and one person the one with the fewest card-seconds to go by its own word goes
+    first, and who waits weighs less by and by; long jobs age more slowly (`order.PATIENCE`). Else who came first.
+    longest_s: for that, an estimate beyond this says no more than none, which counts as much.
+    stop_longer: a job may stop those of its class and team that have more than so many times its card-seconds to go
+    (`preempt.is_longer`); None: nobody. From 1, for whom it stops would otherwise stop it in turn.
 
     References in simulations rule the whole cluster; in production each pool has its own (`of`).
     """
@@ -180,6 +227,8 @@ class Policy:
     reservations: int = 2
     preempt: bool = True
     short_first: bool = False
+    longest_s: float = 7 * 86_400.0
+    stop_longer: float | None = None
     scores: tuple[tuple[Callable, float], ...] | None = None
     """(score, weight) instead of `scores.SCORES`."""
     cards: Callable | None = None

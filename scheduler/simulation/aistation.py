@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from scheduler.core.filters import fitting_cards
-from scheduler.core.play import Rules, Window
+from scheduler.core.play import Rules
 from scheduler.core.request import Request
 from scheduler.core.snapshot import Snapshot
-from scheduler.core.types import NORMAL, URGENT, Ask, Policy, Role, Running, Waiting
+from scheduler.core.types import NORMAL, URGENT, Ask, Policy, Role, Running, Waiting, Window
 from scheduler.simulation.cluster import Cluster, Machine, Team
 from scheduler.simulation.scenario import Scenario
 from scheduler.simulation.week import DAY, HOUR, WEEK, WORKING_DAYS, WorkingDay, lend
@@ -108,7 +108,6 @@ def build_scenario(study: Study, case: Case) -> Scenario:
     sessions, over_at = build_sessions(study, case, cluster)
     jobs = (*sessions, *build_jobs(study, case, cluster, first=len(sessions) + 1))
     rules = Rules(
-        windows=case.lent(tuple(range(_home(study, case)))) if case.lent else (),
         over_at=over_at,
         resume_s=RESUME_S if case.checkpoints else None,
         pace=_beside_developers if case.beside else None,
@@ -116,7 +115,9 @@ def build_scenario(study: Study, case: Case) -> Scenario:
     )
     durations = {job.job: job.time_s for job in jobs}
     name = f"{case.name}: {case.says}"
-    return Scenario(name, 0, cluster, case.policy, rules, jobs, durations, measured()[1], WORKING_DAY)
+    windows = case.lent(tuple(range(_home(study, case)))) if case.lent else ()
+    until = measured()[1]
+    return Scenario(name, 0, cluster, case.policy, rules, jobs, durations, until, WORKING_DAY, windows)
 
 
 def measured() -> tuple[float, float]:
@@ -177,7 +178,7 @@ def nights(gpus: tuple[int, ...]) -> tuple[Window, ...]:
 def evenings(gpus: tuple[int, ...]) -> tuple[Window, ...]:
     """By hand before going home: only at 20:00 of working days."""
     later = [window for window in nights(gpus) if window.begins_at >= 0]
-    return tuple(replace(window, ends_at=window.begins_at + MINUTE) for window in later)
+    return tuple(replace(window, last_start=window.begins_at + MINUTE) for window in later)
 
 
 def emptiest(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:

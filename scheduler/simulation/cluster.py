@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from scheduler.core.snapshot import UNLIMITED, Snapshot
-from scheduler.core.types import GPU_MILLI, RESOURCES, Ask
+from scheduler.core.types import GPU_MILLI, RESOURCES, Ask, Closing, Window
 
 GENEROUS = 2**40
 """CPU and memory of a machine: what is simulated are cards."""
@@ -72,7 +72,7 @@ class Cluster:
         return Ask(1, False, (memory_mib,) * len(self.kinds), percent, milli, accepted, 0, 0)
 
 
-def build_snapshot(cluster: Cluster) -> Snapshot:
+def build_snapshot(cluster: Cluster, windows: tuple[Window, ...] = (), closings: tuple[Closing, ...] = ()) -> Snapshot:
     """The empty cluster; nobody waits. Raises ValueError where a card is in no pool."""
     cards = [(node, *card) for node, machine in enumerate(cluster.machines) for card in machine.cards]
     if missing := {pool for *_, pool in cards} - set(cluster.pools):
@@ -113,6 +113,8 @@ def build_snapshot(cluster: Cluster) -> Snapshot:
         node_names=tuple(machine.name for machine in cluster.machines),
         pool_names=cluster.pools,
         team_names=tuple(team.name for team in cluster.teams),
+        windows=windows,
+        closings=closings,
     )
 
 

@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from scheduler.core.play import Rules
-from scheduler.core.types import Policy, Role, Waiting
+from scheduler.core.types import Closing, Policy, Role, Waiting
 from scheduler.simulation.cluster import Cluster, Machine, Team
 from scheduler.simulation.scenario import Scenario
 from scheduler.simulation.trace_csv import PRIORITIES, Wish, load_wishes
@@ -37,6 +37,8 @@ A scenario, all times counted from Monday 00:00:
     dev: {slices: 8, lends_to: train}       # by night and at weekends, to jobs that end before the day begins
   teams:
     vision: {weight: 2, guarantee: {train: 8}, limit: {train: 24}}          # in cards
+  maintenance:                # of machines with a card of the pool, or of `machines`: [v100-0, v100-1]
+    - {from_h: 30, to_h: 34, pool: train, stops: true}    # stops: preemptible jobs when it begins
   jobs:     # each line `count` jobs that come at random between from_h and to_h, again on the next each_day - 1 days
     - {team: vision, user: ada, count: 40, from_h: 0, to_h: 120, gpus: 2, hours: 6}
     - {team: speech, count: 10, hours: {median: 3, sigma: 1}, estimate_h: 12, tasks: 4, preemptible: true}
@@ -45,7 +47,7 @@ A scenario, all times counted from Monday 00:00:
 """
 
 
-TOP = "name until_h checkpoint_cost_s working_day policy cluster pools teams jobs trace"
+TOP = "name until_h checkpoint_cost_s working_day policy cluster pools teams maintenance jobs trace"
 
 
 def load_scenario(path: Path, seed: int, *, depth: int | None = None) -> Scenario:
@@ -88,10 +90,12 @@ def build_scenario(top: "_Keys", stem: str, wishes: list[Wish], seed: int, depth
     until = top.number("until_h", inf) * HOUR
     cost = top.get("checkpoint_cost_s")
     windows = _windows(cluster, listed, day, min(until, _horizon(cluster, wishes)))
-    rules = Rules(windows=windows, resume_s=None if cost is None else float(cost), depth=depth)
+    rules = Rules(resume_s=None if cost is None else float(cost), depth=depth)
     durations = {number: wish.duration_s for number, wish in enumerate(wishes, start=1)}
     name = str(top.get("name") or stem)
-    return Scenario(name, seed, cluster, _policy(top), rules, jobs, durations, until, day)
+    planned = enumerate(top.list("maintenance"))
+    closings = tuple(_closing(cluster, line, f"maintenance[{at}]") for at, line in planned)
+    return Scenario(name, seed, cluster, _policy(top), rules, jobs, durations, until, day, windows, closings)
 
 
 class _Keys:
@@ -247,6 +251,24 @@ def _windows(cluster: Cluster, listed: Mapping[str, _Keys], day: WorkingDay, unt
         gpus = tuple(gpu for gpu, pool in enumerate(pools) if pool == name)
         windows += lend(gpus, cluster.pools.index(to), day.nights(until))
     return windows
+
+
+def _closing(cluster: Cluster, line: Any, where: str) -> Closing:
+    keys = _Keys(line, where, "from_h to_h pool machines stops")
+    begins, ends = keys.number("from_h", 0) * HOUR, keys.number("to_h", 0) * HOUR
+    if not begins < ends:
+        raise ValueError(f"{where}: it ends after its beginning")
+    pool, named = keys.text("pool"), list(map(str, keys.list("machines")))
+    if unknown := {pool} - {"", *cluster.pools} or set(named) - {machine.name for machine in cluster.machines}:
+        raise ValueError(f"{where}: there is no {', '.join(sorted(unknown))}")
+    nodes = tuple(
+        node
+        for node, machine in enumerate(cluster.machines)
+        if machine.name in named or pool in {of for *_, of in machine.cards}
+    )
+    if not nodes:
+        raise ValueError(f"{where} is of no machine: name a pool or machines")
+    return Closing((), begins, ends, nodes, bool(keys.get("stops", False)))
 
 
 def _horizon(cluster: Cluster, wishes: list[Wish]) -> float:

@@ -12,6 +12,7 @@ reference replay and proves only itself.
 from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from heapq import heapify, heappop, heappush, heapreplace
 from math import ceil, inf, log
 
@@ -104,6 +105,7 @@ def build_cards(nodes: int, shares: Mapping[str, int] | None = None) -> Snapshot
     return build_snapshot(Cluster(machines, {"pool": 1}, tuple(teams), tuple(team.name for team in teams)))
 
 
+@cache
 def build_gang(gpus: int) -> tuple[Role, ...]:
     """Whole nodes, and one task for the rest."""
     full, rest = divmod(gpus, NODE_CARDS)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from scheduler.core.play import Window
+from scheduler.core.types import Window
 
 HOUR, DAY, WEEK = 3600, 86_400, 604_800
 WORKING_DAYS = 5
@@ -27,8 +27,8 @@ class WorkingDay:
 
 
 def lend(gpus: tuple[int, ...], pool: int, nights: Iterable[tuple[int, int]]) -> tuple[Window, ...]:
-    """These cards belong to the pool by night, for jobs that end before the day begins."""
-    return tuple(Window(gpus, pool, begins, ends, ends) for begins, ends in nights)
+    """The pool may use these cards by night, for jobs that end before the day begins."""
+    return tuple(Window(gpus, pool, begins, ends) for begins, ends in nights)
 
 
 def _next_working_day(day: int) -> int:

@@ -81,6 +81,11 @@ def test_run_sends_what_was_said_and_nothing_else(submitted, tessera, monkeypatc
     }  # fmt: skip
 
 
+def test_a_span_of_nodes_is_sent_as_it_was_typed(submitted, tessera):
+    tessera("run", "--nodes", "4..8", "--", "true")
+    assert submitted()[0] == {"run": "true", "nodes": "4..8"}
+
+
 def test_options_after_the_command_belong_to_it(submitted, tessera):
     tessera("run", "python", "train.py", "-q", "--gpu", "2")
     assert submitted()[0] == {"run": "python train.py -q --gpu 2"}

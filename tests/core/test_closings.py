@@ -1,6 +1,6 @@
 """Cards that take nobody for a while: what starts on them ends before."""
 
-from worlds import build_waiting, wants, with_waiting, world
+from worlds import wants, world
 
 from scheduler.core.cycle import run_cycle
 from scheduler.core.types import Closing, Policy
@@ -47,15 +47,3 @@ def test_nobody_is_stopped_on_a_card_that_closes_too_soon():
         snapshot = world(f"n1: V100-32GBx1 | {lower}", wants("ada", "1", priority="high", time_s=ends))
         _, plan = starts(snapshot, Closing((0,), 100, 200))
         assert [eviction.job for eviction in plan.evictions] == stopped
-
-
-def test_cards_that_move_to_another_pool_take_its_jobs():
-    snapshot = world("n1 dev: V100-32GBx2\nn2 train: V100-32GBx1", wants("ada", "1", pool="train", at=0))
-    second = build_waiting(snapshot, 2, wants("ada", "1", pool="train", at=1))
-    snapshot = with_waiting(snapshot, *snapshot.waiting, second)
-    pools = snapshot.gpu_pool.copy()
-    twin = snapshot.copy()
-    twin.move_cards((1,), 1)
-    assert starts(snapshot)[0] == {1: 2}
-    assert set(starts(twin)[0].values()) == {1, 2}
-    assert snapshot.gpu_pool.tolist() == pools.tolist()

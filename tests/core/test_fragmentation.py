@@ -138,3 +138,24 @@ def taken(snapshot, wish, node, gpus):
     )
     twin.take_task(TaskPlace("worker", 0, node, shares, ask.cpu_milli, ask.memory_mib))
     return twin
+
+
+def test_nodes_that_are_alike_are_measured_once_and_each_as_if_alone():
+    text = "\n".join(f"n{n}: V100-32GBx4 | ada holds {1 + n % 3}" for n in range(80))
+    snapshot = with_usual(world(text, wants("ada", "1")), **{"1": 3, "2": 1, "1/4": 2})
+    ask = build_ask(snapshot.kind_names, "1", cores=1)
+    request, seen = Request(ask, 0, acceptable_kinds(ask)), []
+
+    def measure(typical, states):
+        seen.append(len(states.cpu))
+        return fragmentation(typical, states)
+
+    together = useful_gain(snapshot, request, snapshot.nodes, measure)
+    assert 0 < sum(seen) <= 6  # three states before and after, of which some are the same
+    assert len(set(together.tolist())) > 1
+    alone = [
+        useful_gain(snapshot, request, snapshot.nodes[n : n + 1], lambda *of: fragmentation(*of)) for n in range(80)
+    ]
+    assert together.tolist() == np.concatenate(alone).tolist()
+    useful_gain(snapshot, request, snapshot.nodes, measure)
+    assert sum(seen) <= 6

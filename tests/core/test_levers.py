@@ -8,7 +8,7 @@ import pytest
 from scheduler.core.cycle import run_cycle
 from scheduler.core.forecast import Range, RunTimes
 from scheduler.core.levers import find_levers, first_in_line, helps, times_before
-from scheduler.core.types import HIGH, Policy, Role
+from scheduler.core.types import HIGH, Policy, Role, Window
 from tests.worlds import build_ask, wants, with_waiting, world
 
 EXACT = RunTimes()
@@ -61,6 +61,17 @@ def test_a_time_that_ends_before_the_reservation_lets_it_start_now():
     assert times == [7140.0]
     found = find(snapshot, job, [replace(job, time_s=time) for time in times])
     assert found.start.p50 == 7800 and steps(found) == [(0, 0, 0)]
+
+
+def test_a_time_that_ends_within_a_window_lets_it_use_what_is_lent():
+    """dev lends its card from 1000 to 5000: who says that it takes no longer starts then."""
+    busy = world("n1: V100-32GBx1\nt1 train: V100-32GBx1 | bob holds 1 until 90000", wants("ada", "1", pool="train"))
+    busy = replace(busy, windows=(Window((0,), 1, 1000.0, 5000.0),))
+    [job] = busy.waiting
+    times = times_before(run_cycle(busy, Policy(), 0.0), job, 0.0, busy.windows)
+    assert times == [3900.0]  # less than 4000 s, with a minute to spare
+    found = find_levers(busy, Policy(), 0.0, EXACT, job, [[(times[0], replace(job, time_s=times[0]))]])
+    assert found.start.p50 == 90_000 and [(lever.change, lever.start.p50) for lever in found.found] == [(3900.0, 1000)]
 
 
 def test_who_may_be_stopped_may_borrow():

@@ -159,8 +159,23 @@ def test_where_the_policy_says_so_the_shortest_of_one_person_goes_first_and_who_
     assert [job.job for job in in_order(snapshot, jobs, Policy(), 100.0)] == [1, 2, 3]
 
 
-def test_age_raises_a_long_job_before_the_short_ones():
-    snapshot = world("n1: V100-32GBx1", wants("ada", "1"), wants("ada", "1"))
-    long, short = snapshot.waiting
-    jobs = [replace(long, time_s=100 * HOUR), replace(short, time_s=HOUR, submitted_at=13 * HOUR)]
-    assert [job.job for job in in_order(snapshot, jobs, Policy(short_first=True), 13 * HOUR)] == [1, 2]
+def short_first(now: float, *jobs) -> list[int]:
+    """The order of jobs of one card, each (hours that it says, hour at which it came)."""
+    snapshot = world("n1: V100-32GBx1", *[wants("ada", "1", time_s=said * HOUR, at=at * HOUR) for said, at in jobs])
+    return [job.job for job in in_order(snapshot, snapshot.waiting, Policy(short_first=True), now * HOUR)]
+
+
+def test_a_short_job_passes_a_longer_one_until_that_has_waited_for_the_difference():
+    assert short_first(1, (3, 0), (2, 1)) == [2, 1]
+    assert short_first(13, (3, 0), (2, 13)) == [1, 2]  # 3 / (1 + 13 / 24) is less than 2
+
+
+def test_a_class_for_the_longer_a_job_says_the_later():
+    assert short_first(17, (1, 0), (0.1, 17)) == [1, 2]  # 12 h and four times one hour
+    assert short_first(17, (20, 0), (0.1, 17)) == [2, 1]
+    assert short_first(2 * (12 + 80) + 1, (20, 0), (0.1, 185)) == [1, 2]
+
+
+def test_who_says_nothing_counts_as_a_week_and_is_not_passed_for_ever():
+    weeks = 2 * (12 + 4 * 7 * 24) + 1
+    assert short_first(weeks, (float("inf"), 0), (0.1, weeks)) == [1, 2]

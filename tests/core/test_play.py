@@ -1,13 +1,14 @@
 """Time that passes in a snapshot: closed forms that a play has to meet."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
 from worlds import build_waiting, wants, world
 
 from scheduler.core.clockwork import Clockwork
-from scheduler.core.play import Play, Rules, Window
-from scheduler.core.types import Policy
+from scheduler.core.play import Play, Rules
+from scheduler.core.types import Policy, Window
 
 
 def starts(snapshot, run_s=100.0, until=inf, policy=None, **words):
@@ -41,15 +42,15 @@ def test_without_a_checkpoint_it_begins_again():
 def test_cards_of_another_pool_are_lent_to_jobs_that_end_in_time():
     wishes = [wants("ada", "1", pool="train", time_s=100, at=0)] * 4
     snapshot = world("n1 dev: V100-32GBx1\nn2 train: V100-32GBx1", *wishes)
-    windows = Window((0,), 1, 50, 190, 190), Window((0,), 1, 300, 400, 400)
-    assert starts(snapshot, rules=Rules(windows=windows))[0] == [(0, 1), (50, 2), (100, 3), (200, 4)]
+    snapshot = replace(snapshot, windows=(Window((0,), 1, 50, 190), Window((0,), 1, 300, 400)))
+    assert starts(snapshot)[0] == [(0, 1), (50, 2), (100, 3), (200, 4)]
 
 
-def test_a_window_that_is_over_takes_nobody_though_its_job_may_run_on():
+def test_after_its_last_start_a_window_takes_nobody_though_its_job_may_run_on():
     wishes = [wants("ada", "1", pool="train", time_s=100, at=0)] * 2
     snapshot = world("n1 dev: V100-32GBx1\nn2 train: closed V100-32GBx1", *wishes)
-    rules = Rules(windows=(Window((0,), 1, 10, 20), Window((0,), 1, 500, 510)))
-    assert starts(snapshot, rules=rules)[0] == [(10, 1), (500, 2)]
+    windows = Window((0,), 1, 10, 400, last_start=20), Window((0,), 1, 500, 900, last_start=510)
+    assert starts(replace(snapshot, windows=windows))[0] == [(10, 1), (500, 2)]
 
 
 def test_who_is_tired_of_waiting_leaves_and_who_started_ends_then():
@@ -80,6 +81,13 @@ def test_a_short_look_at_the_queue_starts_as_much(depth):
     snapshot = world("n1: V100-32GBx3", *[wants("ada", "1", time_s=100, at=0)] * 7)
     found, _ = starts(snapshot, rules=Rules(depth=depth))
     assert found == [(0, 1), (0, 2), (0, 3), (100, 4), (100, 5), (100, 6), (200, 7)]
+
+
+def test_a_short_look_hides_no_other_team():
+    wishes = [wants("ada", "1", time_s=100, at=0)] * 3 + [wants("bob", "1", time_s=100, at=1)] * 3
+    snapshot = world("n1: V100-32GBx4", *wishes, limit={("ada", "dev"): {"gpu_milli": 1000}})
+    found, _ = starts(snapshot, rules=Rules(depth=1))
+    assert found == [(0, 1), (0, 4), (0, 5), (0, 6), (100, 2), (200, 3)]
 
 
 def test_a_clock_forgets_what_was_stopped_and_keeps_what_was_done():

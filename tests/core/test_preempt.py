@@ -87,3 +87,11 @@ def test_the_guarantee_of_a_team_covers_that_of_those_below_it():
     guarantee, parents = {("lab", "dev"): ONE_CARD, **ADA}, {"ada": "lab"}
     plan = cycle(world("n1: V100-32GBx2", wants("eve", "1"), wants("ada", "cpu"), guarantee=guarantee, parents=parents))
     assert 1 in started(plan)
+
+
+def test_a_job_that_is_borrowed_only_in_part_is_stopped_where_no_other_will_do():
+    guarantee = {**ADA, ("eve", "dev"): ONE_CARD}
+    held = "n1: V100-32GBx2 | eve holds 2 preemptible"
+    assert evicted(cycle(world(held, wants("ada", "1"), guarantee=guarantee))) == [-1]
+    held = "n1: V100-32GBx3 | eve holds 2 preemptible | eve holds 1 preemptible saved 0"
+    assert evicted(cycle(world(held, wants("ada", "1"), guarantee=guarantee))) == [-2]

@@ -3,13 +3,16 @@
 from collections import Counter
 from dataclasses import fields
 from math import inf
+from unittest import mock
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.context import Memory
 from scheduler.core.cycle import run_cycle
 from scheduler.core.demand import build_demand
+from scheduler.core.future import Future
 from scheduler.core.order import effective_priority, in_order
 from scheduler.core.place import Shortfall, place
 from scheduler.core.snapshot import Snapshot
@@ -299,3 +302,25 @@ def test_the_table_says_the_same_as_looking_at_every_node_again(snapshot):
             request, node = table.best_node(job.gang[0].ask, job.pool, kinds)
             score = judge(snapshot, request, snapshot.nodes)
             assert node == (int(score.argmax()) if score.max() > -np.inf else -1)
+
+
+@settings(max_examples=150, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(worlds(), min_size=1, max_size=2), st.booleans(), st.integers(0, 3))
+def test_who_asks_for_no_reasons_gets_the_same_starts_and_stops(several, short_first, reservations):
+    """A memory serves worlds of the same machines: each is asked twice."""
+    policy = Policy(short_first=short_first, reservations=reservations)
+    for snapshot in several:
+        memory = Memory(explains=False)
+        told = run_cycle(snapshot, policy, NOW)
+        for _ in range(2):
+            brief = run_cycle(snapshot, policy, NOW, memory)
+            assert (brief.starts, brief.evictions) == (told.starts, told.evictions)
+            assert brief.refusals.keys() == told.refusals.keys()
+
+
+@settings(max_examples=100, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+@given(worlds())
+def test_places_in_time_are_the_same_whether_they_are_worked_out_at_once_or_when_somebody_asks(snapshot):
+    late = run_cycle(snapshot, POLICY, NOW)
+    with mock.patch.object(Future, "is_open", lambda future: not isinstance(future.reservations, list)):
+        assert run_cycle(snapshot, POLICY, NOW) == late

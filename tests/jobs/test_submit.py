@@ -108,3 +108,23 @@ def test_one_job_above_the_waiting_limit_is_refused(cast):
     with pytest.raises(QuotaExceeded) as full:
         submit(cast.ada)
     assert full.value.params == {"what": "jobs_waiting", "used": 2, "limit": 2}
+
+
+def test_more_time_for_a_checkpoint_than_its_pool_gives_is_refused_with_what_it_gives(cast):
+    type(cast.train).objects.filter(pk=cast.train.pk).update(max_grace_s=120)
+    wish = {"pool": "train", "gpu": 1, "checkpoint": {"dir": "ckpt", "grace": "3m"}}
+    no = refusal(cast.ada, **wish)
+    assert [(error.pointer, error.code) for error in no.errors] == [("/checkpoint/grace", "grace_beyond_pool")]
+    assert [(hint.pointer, hint.value) for hint in no.hints] == [("/checkpoint/grace", "2m")]
+    assert submit(cast.ada, **wish | {"checkpoint": {"dir": "ckpt", "grace": "2m"}}).pool == cast.train
+
+
+def test_who_names_no_pool_goes_where_there_is_enough_time_for_its_checkpoint(cast):
+    assert submit(cast.ada, gpu=1).pool == cast.train
+    type(cast.train).objects.filter(pk=cast.train.pk).update(max_grace_s=120)
+    assert submit(cast.ada, gpu=1, checkpoint={"dir": "ckpt", "grace": "3m"}).pool == cast.dev
+
+
+def test_who_says_no_grace_takes_what_its_pool_gives(cast):
+    type(cast.train).objects.filter(pk=cast.train.pk).update(max_grace_s=30)
+    assert submit(cast.ada, pool="train", gpu=1, checkpoint="ckpt").pool == cast.train

@@ -34,6 +34,11 @@ from jobs.words import end_words, wait_words
         ),
         ({"code": "ahead_in_queue", "params": {"n": 2}}, "2 jobs ahead of it need the same resources first"),
         ({"code": "ahead_in_queue", "params": {"n": 1}}, "one job ahead of it needs the same resources first"),
+        (
+            {"code": "borrow_denied", "params": {"teams": ["nlp"], "cards": 8}},
+            "what is free beyond your team's guarantee is promised to nlp as whole nodes of 8 cards; "
+            "a job with `preemptible: true` may borrow it",
+        ),
         ({"code": "held", "params": {"who": "ada"}}, "held by ada"),
         ({"code": "from_the_future", "params": {}}, "the scheduler has not looked at it yet"),
     ],

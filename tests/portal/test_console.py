@@ -77,6 +77,7 @@ POOL = {
     "reservations": 2,
     "arrangement": "pack",
     "weight_useful": 100,
+    "weight_data": 20,
     "weight_whole": 8,
     "weight_full_cards": 4,
     "weight_links": 2,
@@ -206,6 +207,8 @@ def test_a_quota_is_shown_as_it_was_typed(cast, root):
         ({"gpu_milli_limit": "many"}, "gpu_milli_limit", "is no number of cards"),
         ({"memory_mib_limit": "64"}, "memory_mib_limit", "Add a unit"),
         ({"cpu_milli_limit": "1.00001"}, "cpu_milli_limit", "is no number of cores"),
+        ({"cell": "8"}, "cell", "No node has exactly 8 cards of pool dev; the largest has 1."),
+        ({"cell": "0"}, "cell", "greater than or equal to 1"),
     ],
 )
 def test_a_quota_that_makes_no_sense_is_refused_at_its_field(cast, root, amounts, field, words):

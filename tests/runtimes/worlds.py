@@ -56,9 +56,9 @@ class FakeWorld(World):
             self.runtime.advance(1)
         raise AssertionError(f"{uuid} never was {phase}")
 
-    def saver(self, checkpoint: Checkpoint, *, then_end: bool) -> TaskSpec:
+    def saver(self, checkpoint: Checkpoint, *, then_end: bool, **more) -> TaskSpec:
         """A running task that writes a checkpoint when it is asked to."""
-        spec = self.spec("sleep 60", checkpoint=checkpoint)
+        spec = self.spec("sleep 60", checkpoint=checkpoint, **more)
         self.runtime.start(spec)
         self.runtime.save_when_asked(spec.uuid, then_end=then_end)
         self.until(spec.uuid, "running")
@@ -103,10 +103,10 @@ class LocalWorld(World):
 
         return wait_for(is_so)
 
-    def saver(self, checkpoint: Checkpoint, *, then_end: bool) -> TaskSpec:
+    def saver(self, checkpoint: Checkpoint, *, then_end: bool, **more) -> TaskSpec:
         save = f"mkdir -p {checkpoint.dir}; echo 1 > {checkpoint.dir}/step"
         run = f"trap '{save}; {'exit 0' if then_end else ':'}' USR1; echo listens; while :; do sleep 0.1; done"
-        spec = self.spec(run, checkpoint=checkpoint)
+        spec = self.spec(run, checkpoint=checkpoint, **more)
         self.runtime.start(spec)
         wait_for(lambda: "listens" in self.log(spec.uuid))
         return spec

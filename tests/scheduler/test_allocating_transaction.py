@@ -19,7 +19,7 @@ from jobs.models import Job
 from jobs.states import JOB_ACTIVE
 from quotas.models import Holding, UserLimit
 from quotas.services import ensure_user_limit
-from scheduler import commit
+from scheduler import truth
 from scheduler.commit import Card, StartJob, TaskStart, start_job
 from scheduler.models import Lease
 
@@ -134,7 +134,7 @@ def test_without_the_locks_the_same_race_oversells():
     broken = []
     for seed in range(10):
         jobs, cards = fill_world()
-        with mock.patch.object(commit, "lock_rows", lambda rows, **_: list(rows.order_by("pk"))):
+        with mock.patch.object(truth, "lock_rows", lambda rows, **_: list(rows.order_by("pk"))):
             race(jobs, cards, seed)
         broken += oversold(cards)
         if broken:

@@ -57,6 +57,25 @@ def test_a_start_inside_the_range_counts_and_one_outside_does_not(waiting):
     assert coverage() == Coverage(1, 0)
 
 
+def test_who_waits_beyond_its_range_is_counted_already(waiting):
+    record_forecasts()
+    Forecast.objects.update(first_p90=timezone.now() - timedelta(minutes=1))
+    assert coverage() == Coverage(1, 0)
+
+
+def test_ranges_are_wider_where_starts_of_the_past_were_later_than_theirs(waiting):
+    """Of 30 jobs each started an hour after its range of 10 minutes."""
+    begun = timezone.now() - timedelta(days=1)
+    for number in range(30):
+        made = begun + timedelta(minutes=number)
+        told = {"raw_p10": made, "raw_p90": made + timedelta(minutes=10), "started_at": made + timedelta(minutes=70)}
+        Forecast.objects.create(job=waiting, attempt=100 + number, made_at=made, told_at=made, **told)
+    record_forecasts()
+    row = Forecast.objects.get(attempt=waiting.attempt)
+    assert row.raw_p90 - timezone.now() < timedelta(minutes=61)
+    assert row.first_p90 - timezone.now() > timedelta(hours=5)
+
+
 def test_a_job_that_is_held_is_not_foretold(waiting):
     Job.objects.filter(pk=waiting.pk).update(held_at=timezone.now())
     record_forecasts()

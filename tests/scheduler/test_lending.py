@@ -1,6 +1,8 @@
 """Cards lent for a while, by the real cycle on the real database: who gets them, and who gets them back."""
 
-from datetime import UTC, datetime, time
+import time
+from datetime import UTC, datetime
+from datetime import time as hour
 
 import make
 import pytest
@@ -8,6 +10,7 @@ import time_machine
 
 from cluster.models import Gpu
 from jobs.states import JobState
+from scheduler.core.lending import OWN, reach_at, windows_in
 from scheduler.snapshots import load_world
 from tests.scheduler.test_main_job import drive
 
@@ -54,17 +57,21 @@ def test_the_allocating_transaction_believes_no_window_that_has_closed_meanwhile
     [({"time": "1h"}, True), ({"time": "3h"}, False), ({}, False), ({"preemptible": True}, True)],
 )
 def test_who_ends_in_time_or_may_be_stopped_may_use_what_is_lent(cast, said, lent):
-    make.window(cast.dev, cast.train, weekdays="1", begins=time(20), ends=time(22))
+    make.window(cast.dev, cast.train, weekdays="1", begins=hour(20), ends=hour(22))
     with time_machine.travel(datetime(2026, 11, 23, 20, 30, tzinfo=UTC), tick=False):
         make.job(cast.ada, pool="train", gpu="1", run="true", **said)
         world = load_world()
-    assert [job.lent for job in world.snapshot.waiting] == [lent]
-    assert world.snapshot.gpu_lent.tolist() == [1, -1]  # of its two cards the one in dev, to train
+        [job] = world.snapshot.waiting
+        open_now = [number for number, window in enumerate(world.snapshot.windows) if window.begins_at <= time.time()]
+        reach = reach_at(world.snapshot, job, time.time())
+    assert [world.snapshot.windows[number].gpus for number in open_now] == [(0,)]  # of its two cards the one in dev
+    assert windows_in(reach) == (open_now if lent else [])
 
 
 def test_outside_of_the_hours_nothing_is_lent(cast):
-    make.window(cast.dev, cast.train, weekdays="1", begins=time(20), ends=time(22))
+    make.window(cast.dev, cast.train, weekdays="1", begins=hour(20), ends=hour(22))
     with time_machine.travel(datetime(2026, 11, 23, 22, 0, tzinfo=UTC), tick=False):
         make.job(cast.ada, pool="train", gpu="1", run="true", preemptible=True)
         world = load_world()
-    assert not world.snapshot.waiting[0].lent and world.snapshot.gpu_lent.tolist() == [-1, -1]
+        assert reach_at(world.snapshot, world.snapshot.waiting[0], time.time()) == OWN
+    assert [datetime.fromtimestamp(window.begins_at, UTC).day for window in world.snapshot.windows] == [30, 7]

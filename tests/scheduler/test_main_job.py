@@ -98,6 +98,22 @@ def test_a_gang_starts_together_and_knows_its_ranks(local, ada):
     assert logs[0].split("at ")[1] == logs[1].split("at ")[1]
 
 
+def test_an_elastic_gang_starts_with_all_that_fit_and_its_programs_know_how_many(local, ada):
+    job = make.job(ada, nodes="2..3", gpu="1/4", cpu="50m", memory="128MiB", run="echo $RANK of $WORLD_SIZE")
+    assert job.newest_tasks.count() == 2
+    job = drive(job, JobState.SUCCEEDED)
+    logs = sorted(local.logs.read(task.uuid.hex, 0)[0].decode() for task in job.newest_tasks)
+    assert logs == ["0 of 3\n", "1 of 3\n", "2 of 3\n"]
+
+
+def test_the_next_attempt_of_an_elastic_gang_asks_its_least_again(local, ada):
+    run = 'if [ "$RANK" = 2 ]; then exit 4; else sleep 60; fi'
+    job = make.job(ada, nodes="1..3", gpu="1/4", cpu="50m", memory="128MiB", retry=0, run=run)
+    job = drive(job, JobState.FAILED)
+    assert sorted(task.reason for task in job.newest_tasks) == ["exit_nonzero", "gang_broken", "gang_broken"]
+    assert retry_job(actor=ada, job=job).newest_tasks.count() == 1
+
+
 def test_when_one_of_a_gang_fails_the_others_are_stopped(local, ada):
     job = make.job(ada, nodes=2, retry=0, run='if [ "$RANK" = 1 ]; then exit 4; else sleep 60; fi')
     job = drive(job, JobState.FAILED)

@@ -86,8 +86,8 @@ def test_a_job_that_a_person_stops_saves_its_work_first(local, ada):
 
 
 def test_a_pool_bounds_the_grace_of_its_jobs(local, ada):
+    job = make.job(ada, checkpoint={"dir": "ckpt", "grace": "5m"}, **CARD)
     make.Pool.objects.filter(name="train").update(max_grace_s=30)
-    job = make.job(ada, checkpoint={"dir": "ckpt", "grace": "10m"}, **CARD)
     assert build_checkpoint(Job.objects.get(pk=job.pk), from_json(job.spec)) == Checkpoint("ckpt", "", 30)
 
 

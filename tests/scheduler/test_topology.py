@@ -65,7 +65,7 @@ def test_cards_that_are_not_near_one_numa_node_are_told_in_the_tasks_history(tra
 def test_a_dump_of_the_snapshot_has_the_links(train):
     out = StringIO()
     call_command("dump_snapshot", stdout=out)
-    assert json.loads(out.getvalue())["layouts"][0]["pair"][2][3] == 250
+    assert json.loads(out.getvalue())["snapshot"]["layouts"][0]["pair"][2][3] == 250
 
 
 def layout_of(node: Node, gpus: list[Gpu]):

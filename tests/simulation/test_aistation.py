@@ -62,7 +62,7 @@ def test_developers_that_are_given_open_as_those_that_are_computed():
 def test_a_night_ends_with_the_next_working_day():
     days = [(window.begins_at - 20 * HOUR, window.ends_at - 8 * HOUR) for window in nights((0,))[1:6]]
     assert days == [(0, DAY), (DAY, 2 * DAY), (2 * DAY, 3 * DAY), (3 * DAY, 4 * DAY), (4 * DAY, 7 * DAY)]
-    assert [w.ends_at - w.begins_at for w in evenings((0,))] == [60] * 20
+    assert [w.last_start - w.begins_at for w in evenings((0,))] == [60] * 20
 
 
 def test_the_developers_need_seven_cards_and_a_job_beside_two_of_them_leaves_their_compute():

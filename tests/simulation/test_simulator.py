@@ -158,6 +158,48 @@ def test_a_trace_that_is_wrong_is_told_where(tmp_path, text, says):
         simulate(tmp_path, text, "--nodes=1", name="trace.csv")
 
 
+MAINTAINED = """
+checkpoint_cost_s: 0
+cluster: [{nodes: 2, gpus: 1, pool: train}]
+maintenance: [{from_h: 2, to_h: 4, machines: [gpu-0], stops: true}]
+jobs:
+  - {team: ada, hours: 5, estimate_h: 1, preemptible: true}
+  - {team: bob, hours: 5}
+  - {team: eve, from_h: 1, to_h: 1, hours: 1}
+"""
+
+
+def test_a_machine_in_maintenance_is_cleared_and_takes_who_ends_before_or_comes_after(tmp_path):
+    """ada said an hour, so she is on the machine when it begins, and goes on when it is over."""
+    path = tmp_path / "maintained.yaml"
+    path.write_text(MAINTAINED)
+    history = play_scenario(load_scenario(path, 1))
+    stays = {}
+    for stay in sorted(history.runs, key=lambda stay: stay.began_at):
+        stays.setdefault(stay.job, []).append((stay.began_at / HOUR, stay.ended_at / HOUR, stay.cards))
+    assert stays[1] == [(0, 2, (0,)), (4, 7, (0,))]
+    assert stays[2] == [(0, 5, (1,))]
+    assert all(begin >= 4 for begin, _, _ in stays[3])
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("{from_h: 4, to_h: 4, pool: train}", "ends after its beginning"),
+        ("{from_h: 1, to_h: 4, pool: moon}", "no moon"),
+        ("{from_h: 1, to_h: 4, machines: [gpu-9]}", "no gpu-9"),
+        ("{from_h: 1, to_h: 4}", "of no machine"),
+        ("{from: 1}", "unknown: from"),
+    ],
+)
+def test_a_maintenance_that_cannot_be_is_refused_with_its_place(tmp_path, line, words):
+    path = tmp_path / "wrong.yaml"
+    path.write_text("cluster: [{nodes: 1, gpus: 1, pool: train}]\nmaintenance: [" + line + "]\n")
+    with pytest.raises(ValueError, match=words) as wrong:
+        load_scenario(path, 1)
+    assert "maintenance[0]" in str(wrong.value)
+
+
 def test_the_scenario_of_the_help_runs(tmp_path):
     text = textwrap.dedent(HELP.partition("\n\n")[2])
     _, rows, _ = simulate(tmp_path, "".join(line for line in text.splitlines(True) if "trace:" not in line))

@@ -12,6 +12,7 @@ from jobs.jobfile.load import pointer_of
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?")
 _ROLE_NAME = re.compile(r"[a-z]([a-z0-9_-]{0,29}[a-z0-9])?")
+_SPAN = re.compile(r"([0-9]{1,9})\s*\.\.\s*([0-9]{1,9})")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@+-]*")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -48,8 +49,6 @@ def read_whole(low: int, high: int) -> Callable[[object, str], int]:
     """A reader of whole numbers from `low` to `high`."""
 
     def read(value: object, pointer: str) -> int:
-        if isinstance(value, str) and ".." in value:  # the format's elastic range, such as 4..32
-            fail(pointer, "not_supported_yet", key=shorten(value), feature="elastic")
         if isinstance(value, bool) or not isinstance(value, int):
             fail(pointer, "wrong_type", expected="whole_number", got=kind_of(value))
         if value > high:
@@ -57,6 +56,24 @@ def read_whole(low: int, high: int) -> Callable[[object, str], int]:
         if value < low:
             fail(pointer, "too_small", min=low, got=value)
         return value
+
+    return read
+
+
+def read_span(low: int, high: int) -> Callable[[object, str], tuple[int, int]]:
+    """A reader of a number of tasks that may vary, such as 4..8: (least, most). One number is both."""
+    read_one = read_whole(low, high)
+
+    def read(value: object, pointer: str) -> tuple[int, int]:
+        if not isinstance(value, str) or ".." not in value:
+            return (number := read_one(value, pointer)), number
+        found = _SPAN.fullmatch(value.strip())
+        if not found:
+            fail(pointer, "bad_span", got=shorten(value))
+        least, most = (read_one(int(text), pointer) for text in found.groups())
+        if least > most:
+            fail(pointer, "bad_span", got=shorten(value))
+        return least, most
 
     return read
 

@@ -22,7 +22,7 @@ from jobs.jobfile.fields import (
     read_retry,
     read_role_name,
     read_run,
-    read_whole,
+    read_span,
     read_workdir,
 )
 from jobs.jobfile.load import pointer_of
@@ -51,7 +51,7 @@ READERS = {
     "gpu": parse_gpu,
     "cpu": parse_cpu,
     "memory": parse_memory,
-    "nodes": read_whole(1, schema.MAX_NODES),
+    "nodes": read_span(1, schema.MAX_NODES),
     "env": read_env,
     "workdir": read_workdir,
     "priority": read_choice(schema.PRIORITIES),
@@ -98,6 +98,9 @@ def _build(found: dict, role: str | None, defaults: Defaults) -> JobSpec:
     retry = found.pop("retry", {})
     values = {_FIELDS.get(key, key): value for key, value in found.items()}
     values |= {f"retry_{key}": value for key, value in retry.items()}
+    if "nodes" in values:
+        values["nodes"], most = values["nodes"]
+        values["nodes_max"] = most if most > values["nodes"] else None
     if role:
         values["role"] = role
     fallback = {"name": defaults.name or derive_name(found["run"]), "team": defaults.team, "pool": defaults.pool}

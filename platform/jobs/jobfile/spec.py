@@ -30,12 +30,12 @@ class Checkpoint:
     """Where a job keeps its checkpoints, and how it is asked for one before it is stopped.
 
     dir: as the task sees it. signal: what it is sent first, "" for nothing but SIGTERM. grace_s: how long it may take
-    to save its work, if its pool allows so much.
+    to save its work; None: DEFAULT_GRACE_S, or what its pool allows of it.
     """
 
     dir: str
     signal: str = ""
-    grace_s: int = DEFAULT_GRACE_S
+    grace_s: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,8 @@ class JobSpec:
     """One job, every default of the format filled in. None = not said: the team's, the pool's or the service's default.
 
     code: None (no code), "." (the directory that is being submitted) or "sha256:<64 hex>" (a stored pack).
-    gpu, cpu_milli, memory_mib: per task. nodes: tasks in the gang; role: their name.
+    gpu, cpu_milli, memory_mib: per task. nodes: tasks in the gang, that start together or not at all; nodes_max: so
+    many where there is room when they start. role: their name.
     workdir: path beneath the code, "" = its top. time_s: estimate. max_time_s: kill.
     ports: what each task listens on, as its program is told; where it really does stands in its row.
     tensorboard: the directory that TensorBoard shows, as the task sees it. data: {target: "home:path" or "team:path",
@@ -62,6 +63,7 @@ class JobSpec:
     cpu_milli: int | None = None
     memory_mib: int | None = None
     nodes: int = 1
+    nodes_max: int | None = None
     role: str = DEFAULT_ROLE
     env: dict[str, str] = field(default_factory=dict)
     workdir: str = ""
@@ -81,7 +83,8 @@ class JobSpec:
 
 def to_json(spec: JobSpec) -> dict:
     """The canonical form that is stored with a job and shown by the API: a job file again, every key written out."""
-    gang = {"nodes": spec.nodes} if spec.role == DEFAULT_ROLE else {"roles": {spec.role: {"count": spec.nodes}}}
+    count = span_of(spec)
+    gang = {"nodes": count} if spec.role == DEFAULT_ROLE else {"roles": {spec.role: {"count": count}}}
     return {
         "kind": spec.kind,
         "name": spec.name,
@@ -112,14 +115,16 @@ def to_json(spec: JobSpec) -> dict:
 
 def from_json(stored: dict) -> JobSpec:
     """Read `to_json` back without judging it: a stored job stays readable when a rule for new ones grows stricter."""
-    [(role, nodes)] = [(r, v["count"]) for r, v in stored.get("roles", {}).items()] or [(DEFAULT_ROLE, stored["nodes"])]
+    [(role, count)] = [(r, v["count"]) for r, v in stored.get("roles", {}).items()] or [(DEFAULT_ROLE, stored["nodes"])]
+    least, _, most = str(count).partition("..")
     return JobSpec(
         **{key: stored[key] for key in ("kind", "name", "team", "pool", "image", "code", "run")},
         **{key: stored[key] for key in ("workdir", "priority", "preemptible", "hold")},
         gpu=parse_gpu(stored["gpu"]),
         cpu_milli=_maybe(parse_cpu, stored["cpu"]),
         memory_mib=_maybe(parse_memory, stored["memory"]),
-        nodes=nodes,
+        nodes=int(least),
+        nodes_max=int(most) if most else None,
         role=role,
         env=dict(stored["env"]),
         time_s=_maybe(parse_duration, stored["time"]),
@@ -135,6 +140,11 @@ def from_json(stored: dict) -> JobSpec:
     )
 
 
+def span_of(spec: JobSpec) -> int | str:
+    """The number of tasks as the file writes it: 4, or "4..8" where it may be more."""
+    return f"{spec.nodes}..{spec.nodes_max}" if spec.nodes_max else spec.nodes
+
+
 def declared_ports(spec: JobSpec, rank: int) -> tuple[int, ...]:
     """What one task of the job may listen on. The first one's TensorBoard gets its usual port, if it is not said."""
     beside = (TENSORBOARD_PORT,) if spec.tensorboard and rank == 0 and TENSORBOARD_PORT not in spec.ports else ()
@@ -145,11 +155,12 @@ def _checkpoint_json(checkpoint: Checkpoint | None) -> dict | None:
     if checkpoint is None:
         return None
     signal = {"signal": checkpoint.signal} if checkpoint.signal else {}
-    return {"dir": checkpoint.dir, **signal, "grace": duration_text(checkpoint.grace_s)}
+    grace = {} if checkpoint.grace_s is None else {"grace": duration_text(checkpoint.grace_s)}
+    return {"dir": checkpoint.dir, **signal, **grace}
 
 
 def _checkpoint(stored: dict) -> Checkpoint:
-    return Checkpoint(stored["dir"], stored.get("signal", ""), parse_duration(stored["grace"]))
+    return Checkpoint(stored["dir"], stored.get("signal", ""), _maybe(parse_duration, stored.get("grace")))
 
 
 def _maybe(reader, text):

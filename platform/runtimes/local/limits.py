@@ -8,7 +8,7 @@ import math
 import os
 import resource
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 V2, V1, WATCHDOG = "cgroup v2", "cgroup v1", "watchdog"
 
@@ -103,17 +103,27 @@ def remove(group: str, patience_s: float = 1.0) -> None:
             return
 
 
-def choose_cpus(cpu_milli: int, near: Collection[int], allowed: Collection[int], load: Mapping[int, int]) -> list[int]:
+def choose_cpus(
+    cpu_milli: int, near: Sequence[Sequence[int]], allowed: Collection[int], load: Mapping[int, int]
+) -> list[int]:
     """The cores to pin to: as many as cpu_milli rounds up to, the least used first; [] means no pin.
 
-    near: those of the task's NUMA node, used when they are enough. load: how many tasks are pinned to each core
-    already. Below one core a pin would only hurt: the share decides.
+    near: of each card of the task the cores of its NUMA node, dealt out in turn, so that a task on two nodes has cores
+    near all of its cards; anywhere where they are not enough. load: how many tasks are pinned to each core already.
+    Below one core a pin would only hurt: the share decides.
     """
     count = math.ceil(cpu_milli / 1000)
     if cpu_milli < 1000 or count >= len(allowed):
         return []
-    candidates = near if len(near) >= count else allowed
-    return sorted(sorted(candidates, key=lambda core: (load.get(core, 0), core))[:count])
+
+    def by_use(cores: Collection[int]) -> list[int]:
+        return sorted(cores, key=lambda core: (load.get(core, 0), core))
+
+    left = {tuple(cores): by_use(cores) for cores in near}
+    chosen: list[int] = []
+    while len(chosen) < count and any(left.values()):
+        chosen += [left[tuple(cores)].pop(0) for cores in near if left[tuple(cores)]]
+    return sorted((chosen if len(chosen) >= count else by_use(allowed))[:count])
 
 
 def _count(group: str, name: str, word: str) -> int:

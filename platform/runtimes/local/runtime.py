@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from runtimes.base import (
 )
 from runtimes.gpu_sharing import needs_slice
 from runtimes.local import leftovers, limits, processes
+from runtimes.local.held import HeldData
 from runtimes.local.machine import ADDRESS, Machine
 from runtimes.local.plan import LOG_CAPS, build_plan
 from runtimes.local.probe import Isolation, MemoryControl, run_python
@@ -81,6 +83,7 @@ class LocalRuntime:
         self.hide = tuple(
             str(Path(path).resolve()) for path in (self.data_dir, self.run_dir, self.logs.root, self.files_dir, *hide)
         )
+        self.held = HeldData(self.data_dir / "held", self.files_dir)
         self.machine = Machine(
             self.node,
             self.data_dir,
@@ -104,7 +107,7 @@ class LocalRuntime:
     # the contract
 
     def list_nodes(self) -> list[NodeView]:
-        return [self.machine.view()]
+        return [replace(self.machine.view(), held=self.held.look())]
 
     def list_containers(self) -> list[ContainerView]:
         tasks = [TaskDir(entry.path) for entry in os.scandir(self.tasks_dir) if UUID.fullmatch(entry.name)]
@@ -239,6 +242,7 @@ class LocalRuntime:
         around = self.machine.surroundings(self.machine.cards)
         if around.files is not None:
             self._ensure_places(spec)
+            self.held.note(spec.mounts)
         scratch = self._scratch(spec.uuid)
         os.makedirs(os.path.dirname(scratch), exist_ok=True)
         os.chmod(os.path.dirname(scratch), 0o711)  # noqa: S103 - jobs of other accounts pass through
@@ -276,7 +280,8 @@ class LocalRuntime:
             os.close(fd)
 
     def _choose_cpus(self, spec: TaskSpec) -> list[int]:
-        near = next((node.cpus for node in self.machine.numa if node.id == spec.numa), ())
+        cores = {node.id: node.cpus for node in self.machine.numa}
+        near = [cores[node] for node in spec.numa if node in cores]
         return limits.choose_cpus(spec.cpu_milli, near, os.sched_getaffinity(0), self._core_load())
 
     def _core_load(self) -> Counter:

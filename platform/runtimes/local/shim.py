@@ -240,7 +240,9 @@ class Shim:
             self._check_stop()
             now = time.monotonic()
             if not self.over and (limit := self._time_is_up_at()) is not None and now >= limit:
-                self._end("time_limit", f"It ran for {self.plan['max_time_s']} s, its limit.", self.plan["grace_s"])
+                self.stop_grace = self.plan["grace_s"]
+                detail = f"It ran for {self.plan['max_time_s']} s, its limit."
+                self._end_saved("time_limit", detail, self.plan["grace_s"])
             if self.end_at is not None and now >= self.end_at:
                 self._end("stopped", "", self.stop_grace or 0)
             if now >= next_tick:
@@ -259,6 +261,15 @@ class Shim:
             return None
         return self.began + self.plan["max_time_s"]
 
+    def _end_saved(self, cause: str, detail: str, grace_s: float) -> None:
+        """Ask for a checkpoint first, once, where there is patience and somebody listens."""
+        rule = self.plan["checkpoint"] if grace_s > 0 and self.status is None and not self.cause else None
+        if rule and self._ask_for_checkpoint(rule["signal"]):
+            self.cause, self.detail = cause, detail
+            self.end_at = time.monotonic() + rule["grace_s"]
+        else:
+            self._end(cause, detail, max(grace_s, rule["grace_s"]) if rule else grace_s)
+
     def _end(self, cause: str, detail: str, grace_s: float) -> None:
         """SIGTERM to the whole tree, SIGKILL when the grace is over. The first cause is the one that is told."""
         if self.door is not None:
@@ -275,15 +286,13 @@ class Shim:
         """Obeyed once, and once more when somebody has less patience."""
         if self.over or (wish := self.task.read("stop")) is None:
             return
-        first, grace_s = self.stop_grace is None, wish["grace_s"]
-        if not first and grace_s >= self.stop_grace:
-            return
-        self.stop_grace = grace_s
-        rule = self.plan["checkpoint"] if first and grace_s > 0 and self.status is None and not self.cause else None
-        if rule and self._ask_for_checkpoint(rule["signal"]):
-            self.cause, self.end_at = "stopped", time.monotonic() + rule["grace_s"]
-        else:
-            self._end("stopped", "", max(grace_s, rule["grace_s"]) if rule else grace_s)
+        grace_s = wish["grace_s"]
+        if self.stop_grace is None:
+            self.stop_grace = grace_s
+            self._end_saved("stopped", "", grace_s)
+        elif grace_s < self.stop_grace:
+            self.stop_grace = grace_s
+            self._end("stopped", "", grace_s)
 
     def _ask_for_checkpoint(self, number: int | None) -> bool:
         """Whether anybody listens. Those that do not would die of most signals, so they are sent none."""

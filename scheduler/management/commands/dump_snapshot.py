@@ -1,30 +1,24 @@
-"""Write the scheduler's input as it is now, without names, so that a wrong plan can become a test."""
+"""Write the scheduler's input as it is now and the plan that comes of it, so that a wrong plan can become a test."""
 
 import json
-from dataclasses import asdict
+import time
 from typing import Any
 
-import numpy as np
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandParser
 
+from scheduler.core.cycle import run_cycle
+from scheduler.core.dump import Dump, dump, without_names
 from scheduler.snapshots import load_world
 
 
 class Command(BaseCommand):
-    help = "Dump the scheduler's snapshot as JSON."
+    help = "Dump the scheduler's snapshot, its policy and the plan that it makes of them as JSON, without names."
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        snapshot = load_world().snapshot
-        names = [name for name in snapshot.__dataclass_fields__ if not name.endswith("_names")]
-        fields = {name: getattr(snapshot, name) for name in names}
-        fields["kind_names"] = snapshot.kind_names
-        fields["layouts"] = [layout and asdict(layout) for layout in snapshot.layouts]
-        fields["typical"] = snapshot.typical and asdict(snapshot.typical)
-        fields["waiting"] = [asdict(waiting) for waiting in snapshot.waiting]
-        self.stdout.write(json.dumps(fields, default=_plain, indent=1))
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--names", action="store_true", help="with the names of machines, pools and teams")
 
-
-def _plain(value: object) -> object:
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    raise TypeError(f"{type(value)} in a snapshot")
+    def handle(self, *args: Any, names: bool, **options: Any) -> None:
+        world, now = load_world(), time.time()
+        snapshot = world.snapshot if names else without_names(world.snapshot)
+        plan = run_cycle(snapshot, world.policy, now)
+        self.stdout.write(json.dumps(dump(Dump(now, snapshot, world.policy, plan), names=names), indent=1))

@@ -49,6 +49,7 @@ specs = st.builds(
     cpu_milli=st.none() | st.integers(1, 10**6),
     memory_mib=st.none() | st.integers(1, 2**24),
     nodes=st.integers(1, 100),
+    nodes_max=st.none() | st.integers(101, 200),
     role=st.sampled_from(["main", "worker", "no"]),
     env=st.dictionaries(env_names, texts | tricky, max_size=4),
     workdir=st.sampled_from(["", "src", "a b/c", "1", "实验"]),

@@ -7,7 +7,7 @@ from jobs.jobfile import schema
 from jobs.jobfile.hints import hints_for
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import READERS, ROLE_READERS, Defaults, derive_name, parse_spec
-from jobs.jobfile.spec import DEFAULT_RETRY_WHEN, Checkpoint, JobSpec
+from jobs.jobfile.spec import DEFAULT_RETRY_WHEN, Checkpoint, JobSpec, from_json, to_json
 
 
 def errors_of(data: dict) -> list[FieldError]:
@@ -83,6 +83,34 @@ def test_what_stands_beside_the_role_holds_for_it():
     assert (spec.role, spec.nodes, spec.run, spec.cpu_milli) == ("worker", 1, "a", 2000)
 
 
+@pytest.mark.parametrize("given", [{"nodes": "4..8"}, {"roles": {"main": {"count": " 4 .. 8 "}}}])
+def test_a_gang_may_have_a_least_and_a_most(given):
+    spec = parse_spec({"run": "a", **given})
+    assert (spec.nodes, spec.nodes_max) == (4, 8) and from_json(to_json(spec)) == spec
+    assert to_json(spec)["nodes"] == "4..8"
+
+
+def test_a_span_of_one_number_is_that_number():
+    spec = parse_spec({"run": "a", "nodes": "4..4"})
+    assert (spec.nodes, spec.nodes_max) == (4, None) and to_json(spec)["nodes"] == 4
+
+
+@pytest.mark.parametrize(
+    "nodes, code",
+    [
+        ("8..4", "bad_span"),
+        ("4..", "bad_span"),
+        ("..8", "bad_span"),
+        ("a..b", "bad_span"),
+        ("0..2", "too_small"),
+        ("1..99999", "too_large"),
+        ("4", "wrong_type"),
+    ],
+)
+def test_a_bad_span_is_answered(nodes, code):
+    assert codes_of({"run": "a", "nodes": nodes}) == [("/nodes", code)]
+
+
 @pytest.mark.parametrize(
     "roles, answer",
     [
@@ -90,7 +118,7 @@ def test_what_stands_beside_the_role_holds_for_it():
         ([], ("/roles", "wrong_type")),
         ({"Worker": {}}, ("/roles/Worker", "bad_role_name")),
         ({"w": 1}, ("/roles/w", "wrong_type")),
-        ({"w": {"count": "4..32"}}, ("/roles/w/count", "not_supported_yet")),
+        ({"w": {"count": "32..4"}}, ("/roles/w/count", "bad_span")),
         ({"w": {"shm": "1GB"}}, ("/roles/w/shm", "not_supported_yet")),
         ({"w": {"gpus": 1}}, ("/roles/w/gpus", "unknown_key")),
         ({"w": {"run": ""}}, ("/roles/w/run", "required")),
@@ -108,7 +136,7 @@ def test_retry_may_be_a_number():
 
 
 def test_a_checkpoint_may_be_just_its_directory():
-    assert parse_spec({"run": "a", "checkpoint": "ckpt"}).checkpoint == Checkpoint("ckpt", "", 60)
+    assert parse_spec({"run": "a", "checkpoint": "ckpt"}).checkpoint == Checkpoint("ckpt", "", None)
     whole = {"dir": "/out/ckpt", "signal": "SIGUSR1", "grace": "3m"}
     assert parse_spec({"run": "a", "checkpoint": whole}).checkpoint == Checkpoint("/out/ckpt", "SIGUSR1", 180)
 

@@ -43,6 +43,11 @@ def test_what_my_team_holds_is_shown_against_its_quota(cast, look):
     assert "¼ of 1 guaranteed, limit 2" in look(cast.ada)
 
 
+def test_whole_nodes_that_are_guaranteed_are_named(cast, look):
+    Quota.objects.filter(team=cast.nlp, pool=cast.dev).update(gpu_milli_guarantee=16_000, cell=8)
+    assert "2 whole nodes of 8 cards are guaranteed" in look(cast.ada)
+
+
 def test_a_child_team_counts_for_its_parent(cast, look):
     cast.vision.parent = cast.nlp
     cast.vision.save()

@@ -101,6 +101,18 @@ class RuntimeContract:
         world.runtime.start(spec)
         assert world.until(spec.uuid, "exited").cause == "time_limit"
 
+    def test_a_time_limit_asks_for_a_checkpoint_first(self, world):
+        spec = world.saver(Checkpoint("ckpt", "SIGUSR1", 20), then_end=True, max_time_s=3)
+        view = world.until(spec.uuid, "exited")
+        assert (view.cause, view.exit_code, view.signal) == ("time_limit", 0, None)
+        assert timedelta(seconds=3) <= view.checkpointed_at - view.started_at < timedelta(seconds=15)
+
+    def test_who_goes_on_after_that_checkpoint_is_ended_when_its_grace_is_over(self, world):
+        spec = world.saver(Checkpoint("ckpt", "SIGUSR1", 2), then_end=False, max_time_s=3)
+        view = world.until(spec.uuid, "exited")
+        assert (view.cause, view.signal) == ("time_limit", 15) and view.checkpointed_at is not None
+        assert timedelta(seconds=4) < view.ended_at - view.started_at < timedelta(seconds=20)
+
     def test_a_forgotten_task_is_gone_and_never_runs_again(self, world):
         spec = world.spec("exit 0")
         world.runtime.start(spec)

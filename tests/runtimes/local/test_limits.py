@@ -16,9 +16,12 @@ FOUR = [0, 1, 2, 3]
         (1000, (), {}, [0]),
         (1500, (), {}, [0, 1]),  # rounded up
         (2000, (), {0: 1, 2: 1}, [1, 3]),  # the least used
-        (2000, (2, 3), {}, [2, 3]),  # exactly the card's NUMA node
-        (1000, (2, 3), {2: 1}, [3]),
-        (3000, (2, 3), {}, [0, 1, 2]),  # the node is too small
+        (2000, ((2, 3),), {}, [2, 3]),  # exactly the card's NUMA node
+        (1000, ((2, 3),), {2: 1}, [3]),
+        (3000, ((2, 3),), {}, [0, 1, 2]),  # the node is too small
+        (2000, ((0, 1), (2, 3)), {}, [0, 2]),  # a card on each of two nodes
+        (2000, ((2, 3), (2, 3)), {}, [2, 3]),  # two cards on one
+        (3000, ((2, 3), (2, 3), (0, 1)), {}, [0, 2, 3]),  # two on one and one on the other
         (4000, (), {}, []),  # all of them: nothing to pin
         (9000, (), {}, []),
     ],

@@ -1,0 +1,170 @@
+"""How well starts are foretold: of the ranges p10 to p90 that people were told, how many held the true start?
+
+    bin/bench forecast [--case synthetic,philly] [--seeds N] [--jobs N] [--nodes N] [--every S] [--futures N]
+                       [--csv FILE] [--data DIR]
+
+A trace is played by the production cycle; every so often its forecast is asked for the first in line, which knows no
+more than production does, and each job's first range is kept. `synthetic`: users who say too much or too little, by day
+more than at night; another one for each seed. `philly`: the first jobs of B3 with their noisy predictions, on fewer
+nodes, so that they wait. Exits with 1 where less than 75 % or more than 90 % of the true starts lie in their range.
+Rows: bench,case,seed,policy,metric,value; policy `raw` is what the futures alone would have told.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from math import inf
+from pathlib import Path
+
+import numpy as np
+
+from bench._rows import DATA, Row, finish, revision, write_rows
+from scheduler.core.forecast import Range
+from scheduler.core.types import NORMAL, Policy, Waiting
+from scheduler.simulation.foretold import Foretold, Plays, foretell
+from scheduler.simulation.trace_play import NODE_CARDS, build_cards, build_gang
+from scheduler.simulation.traces import TraceJob, load_philly
+
+OURS = "tessera"
+CASES = {"synthetic": (6, 700, 3600.0), "philly": (40, 8000, 3600.0)}
+"""{case: (nodes of 8 cards, jobs, seconds between looks)}."""
+LEAST, MOST = 75.0, 90.0
+SLACK_S = 5.0
+HORIZONS = (
+    (0.0, 600.0, "under 10 min"),
+    (600.0, 3600.0, "to 1 h"),
+    (3600.0, 14_400.0, "to 4 h"),
+    (14_400.0, inf, "beyond"),
+)
+"""By the wait that was told (p50)."""
+LOAD = 0.8
+"""Of the cards' time that the jobs of `synthetic` take."""
+
+
+def main(arguments: list[str]) -> int:
+    options = _options(arguments)
+    rows: list[Row] = []
+    missed: list[str] = []
+    for case, seed in ((name, seed) for name in options.case for seed in range(options.seeds[name])):
+        nodes, count, every_s = CASES[case]
+        nodes, count = options.nodes or nodes, options.jobs or count
+        jobs = draw_jobs(count, nodes, seed) if case == "synthetic" else load_philly(options.data)[1][:count]
+        began = time.process_time()
+        found = play(jobs, nodes, Plays(Policy(), options.every or every_s, options.futures))
+        took = time.process_time() - began
+        print(f"{revision()} {case}, seed {seed}: {len(found)} starts were foretold, {took:.0f} s", flush=True)
+        for policy in (OURS, "raw"):
+            figures = measure(found, policy)
+            rows += [("forecast", case, seed, policy, metric, round(value, 3)) for metric, value in figures.items()]
+            _print(policy, figures)
+            if policy == OURS and not LEAST <= figures["coverage_pct"] <= MOST:
+                missed.append(f"{case}, seed {seed}: {figures['coverage_pct']:.1f} % of the starts lay in their range")
+    write_rows(options.csv, rows)
+    return finish(missed)
+
+
+def play(jobs: Sequence[TraceJob], nodes: int, how: Plays) -> list[Foretold]:
+    """Nobody's cards are guaranteed to the teams of the trace, who share them."""
+    teams = {team: number for number, team in enumerate(dict.fromkeys(job.team for job in jobs))}
+    asks = [_ask(job, teams[job.team]) for job in jobs]
+    run_s = {job.row: job.duration_s for job in jobs}
+    return foretell(build_cards(nodes, dict.fromkeys(teams, 0)), asks, run_s, how, until=jobs[-1].submit_s)
+
+
+def draw_jobs(count: int, nodes: int, seed: int) -> list[TraceJob]:
+    """Four teams; jobs of an hour in the middle, by day three times as many as by night, as many as fill the cards to
+    LOAD. What they say is a factor of what they take, half of them within 0.6 and 1.6.
+    """
+    dice = np.random.default_rng(seed)
+    gpus = dice.choice([1, 2, 4, 8, 16], count, p=[0.5, 0.15, 0.15, 0.15, 0.05])
+    took = np.maximum(dice.lognormal(np.log(3600), 1.3, count), 60.0)
+    said = np.maximum(took * dice.lognormal(0.0, 0.7, count), 60.0)
+    span_s = float(gpus @ took) / (LOAD * NODE_CARDS * nodes)
+    return [
+        TraceJob(row, at, float(took[row]), int(gpus[row]), f"team {dice.integers(4)}", float(said[row]))
+        for row, at in enumerate(sorted(_moments(dice, count, span_s)))
+    ]
+
+
+def _ask(job: TraceJob, team: int) -> Waiting:
+    gang = build_gang(job.gpus)
+    return Waiting(job.row, team, team, 0, NORMAL, job.submit_s, gang, time_s=job.predicted_s)
+
+
+def _moments(dice: np.random.Generator, count: int, span_s: float) -> list[float]:
+    """Three times as many from 8 to 20 o'clock."""
+    found: list[float] = []
+    while len(found) < count:
+        at = float(dice.uniform(0, span_s))
+        if 8 <= at / 3600 % 24 < 20 or dice.random() < 1 / 3:
+            found.append(at)
+    return found
+
+
+def measure(found: Sequence[Foretold], policy: str) -> dict[str, float]:
+    """Seconds and percent. The pinball loss is of a tenth, the half and nine tenths, and its unit is a second."""
+    ranges = [one.told if policy == OURS else one.raw for one in found]
+    waits = np.array([one.started_at - one.made_at for one in found])
+    told = np.array([_waits(span, one.made_at) for span, one in zip(ranges, found, strict=True)]).reshape(-1, 3)
+    early, late = waits < told[:, 0] - SLACK_S, waits > told[:, 2] + SLACK_S
+    inside = ~(early | late)
+    figures = {
+        "starts": float(len(found)),
+        "coverage_pct": 100 * float(inside.mean()),
+        "early_pct": 100 * float(early.mean()),
+        "late_pct": 100 * float(late.mean()),
+        "median_width_s": float(np.median(told[:, 2] - told[:, 0])),
+        "pinball_s": float(_pinball(waits, told)),
+    }
+    for low, high, name in HORIZONS:
+        here = (told[:, 1] >= low) & (told[:, 1] < high)
+        if here.any():
+            figures[f"coverage_pct {name}"] = 100 * float(inside[here].mean())
+            figures[f"starts {name}"] = float(here.sum())
+    return figures
+
+
+def _waits(span: Range, made_at: float) -> tuple[float, float, float]:
+    return span.p10 - made_at, span.p50 - made_at, span.p90 - made_at
+
+
+def _pinball(waits: np.ndarray, told: np.ndarray) -> float:
+    beyond = waits[:, None] - told
+    shares = np.array([0.1, 0.5, 0.9])
+    return np.maximum(shares * beyond, (shares - 1) * beyond).mean()
+
+
+def _print(policy: str, figures: dict[str, float]) -> None:
+    by_horizon = [
+        f"{name} {figures[f'coverage_pct {name}']:.0f} % of {figures[f'starts {name}']:.0f}"
+        for *_, name in HORIZONS
+        if f"starts {name}" in figures
+    ]
+    print(
+        f"  {policy:8} {figures['coverage_pct']:.1f} % in range, {figures['early_pct']:.1f} % earlier,"
+        f" {figures['late_pct']:.1f} % later; width {figures['median_width_s'] / 60:.0f} min,"
+        f" pinball {figures['pinball_s'] / 60:.1f} min; by the wait that was told: {', '.join(by_horizon)}",
+        flush=True,
+    )
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bin/bench forecast")
+    parser.add_argument("--case", type=lambda text: text.split(","), default=list(CASES), help="synthetic, philly")
+    parser.add_argument("--seeds", type=int, default=2, help="of synthetic")
+    parser.add_argument("--jobs", type=int, help="the first so many only")
+    parser.add_argument("--nodes", type=int, help="of 8 cards each")
+    parser.add_argument("--every", type=float, help="seconds between two looks at those who wait")
+    parser.add_argument("--futures", type=int, default=10)
+    parser.add_argument("--csv", type=Path)
+    parser.add_argument("--data", type=Path, default=DATA, help="a folder with jobs/ and refs/ in it")
+    options = parser.parse_args(arguments)
+    if unknown := set(options.case) - CASES.keys():
+        parser.error(f"no such case: {', '.join(sorted(unknown))}")
+    options.seeds = {"synthetic": options.seeds, "philly": 1}
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,111 @@
+"""Machines in maintenance: planned, changed and called off; and which machines that is, for everybody who asks."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models.functions import Now
+
+from cluster.models import Gpu, Maintenance, Node
+from common.errors import FieldError, InvalidInput
+from common.locks import database_now, lock_rows
+from events.bus import Actor, hint, record, ring_pool
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A maintenance that is to come or lasts, and its machines by their ids."""
+
+    maintenance: Maintenance
+    node_ids: frozenset[int]
+
+
+def load_maintenance(now: datetime | Now) -> list[Closed]:
+    """Those that are not over, the first to begin first. One statement where there are none."""
+    rows = list(Maintenance.objects.not_over(now).order_by("begins_at", "pk"))
+    of_pool = _machines_of_pools(row.pool_id for row in rows)
+    return [Closed(row, _machines(row, of_pool)) for row in rows]
+
+
+def first_before(planned: Iterable[Closed], node_ids: Iterable[int], ends_at: datetime | None) -> Maintenance | None:
+    """The first on one of these machines that begins before `ends_at` (None: some day), or lasts now."""
+    wanted = set(node_ids)
+    rows = (closed.maintenance for closed in planned if wanted & closed.node_ids)
+    return next((row for row in rows if ends_at is None or row.begins_at < ends_at), None)
+
+
+@transaction.atomic
+def save_maintenance(*, actor: Actor, maintenance: Maintenance, nodes: Iterable[Node]) -> Maintenance:
+    """Store one, new or changed, with the machines that it names. Raises InvalidInput.
+
+    What starts on a machine holds its row's lock and looks for maintenance then, so nothing slips in between.
+    """
+    named, made = list(nodes), maintenance.pk is None
+    _check(maintenance, named)
+    before = set() if made else _machines_now(Maintenance.objects.get(pk=maintenance.pk))
+    of_pool = _machines_of_pools([maintenance.pool_id])
+    after = {node.pk for node in named} | of_pool.get(maintenance.pool_id or 0, set())
+    machines = lock_rows(Node.objects.filter(pk__in=before | after).select_related("pool"))
+    maintenance.planned_by = maintenance.planned_by or actor.name
+    maintenance.save()
+    maintenance.nodes.set(named)
+    for node in machines:
+        stays = node.pk in after
+        _note(node, "node.maintenance_planned" if stays else "node.maintenance_ended", maintenance, actor)
+    return maintenance
+
+
+@transaction.atomic
+def end_maintenance(*, actor: Actor, maintenance: Maintenance) -> None:
+    """Call it off, or end it now where it has begun."""
+    machines = lock_rows(Node.objects.filter(pk__in=_machines_now(maintenance)).select_related("pool"))
+    now = database_now()
+    for node in machines:
+        _note(node, "node.maintenance_ended", maintenance, actor)
+    if maintenance.begins_at < now < maintenance.ends_at:
+        Maintenance.objects.filter(pk=maintenance.pk).update(ends_at=now)
+    elif maintenance.begins_at >= now:
+        Maintenance.objects.filter(pk=maintenance.pk).delete()
+    hint("cycle")
+
+
+def _check(maintenance: Maintenance, named: list[Node]) -> None:
+    errors = []
+    if maintenance.ends_at <= maintenance.begins_at:
+        errors.append(FieldError("/ends_at", "maintenance_backwards"))
+    elif maintenance.ends_at <= database_now():
+        errors.append(FieldError("/ends_at", "maintenance_over"))
+    if not named and maintenance.pool_id is None:
+        errors.append(FieldError("/nodes", "maintenance_nowhere"))
+    if errors:
+        raise InvalidInput(errors)
+
+
+def _note(node: Node, verb: str, maintenance: Maintenance, actor: Actor) -> None:
+    """A line in the machine's history. Its row is locked."""
+    times = {"from": maintenance.begins_at.isoformat(), "until": maintenance.ends_at.isoformat()}
+    record(node, verb, actor=actor, params={**times, "why": maintenance.why, "stops": maintenance.stops})
+    for pool_id in {node.pool_id, *Gpu.objects.present().filter(node=node).values_list("pool_id", flat=True)}:
+        ring_pool(pool_id)
+    hint("cycle")
+
+
+def _machines_now(maintenance: Maintenance) -> frozenset[int]:
+    return _machines(maintenance, _machines_of_pools([maintenance.pool_id]))
+
+
+def _machines(maintenance: Maintenance, of_pool: dict[int, set[int]]) -> frozenset[int]:
+    named = {node.pk for node in maintenance.nodes.all()}
+    return frozenset(named | of_pool.get(maintenance.pool_id or 0, set()))
+
+
+def _machines_of_pools(pool_ids: Iterable[int | None]) -> dict[int, set[int]]:
+    """{pool id: machines at home in it or with a card of it}."""
+    found: dict[int, set[int]] = {pool_id: set() for pool_id in pool_ids if pool_id is not None}
+    if found:
+        home = Node.objects.present().filter(pool__in=found).values_list("pool_id", "pk")
+        cards = Gpu.objects.present().filter(pool__in=found).values_list("pool_id", "node_id")
+        for pool_id, node_id in (*home, *cards):
+            found[pool_id].add(node_id)
+    return found

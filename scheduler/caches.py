@@ -1,0 +1,88 @@
+"""Which nodes hold what waiting jobs read, so that these go where less has to be fetched."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from cluster.models import Cached
+from jobs.jobfile.beside import split_source
+from jobs.models import Job
+from runtimes.base import DATA
+from runtimes.places import Place, data_key
+from scheduler.core.snapshot import Snapshot
+from scheduler.core.types import Content, Role, TaskPlace
+
+Holders = dict[str, dict[int, int]]
+"""{key of the data: {index of a node: bytes that it holds}}."""
+
+
+@dataclass(frozen=True)
+class Fetches:
+    """contents: what some nodes hold and others would fetch. number: {its key: its index}. of_job: {job id: what it
+    reads of these, as indices}.
+    """
+
+    contents: tuple[Content, ...] = ()
+    number: dict[str, int] = field(default_factory=dict)
+    of_job: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    _told: dict[tuple, tuple[Role, ...]] = field(default_factory=dict)
+
+    def told(self, job_id: int, gang: tuple[Role, ...]) -> tuple[Role, ...]:
+        """The job's gang, told what its tasks read. Jobs that ask and read alike share one."""
+        return self.told_of(self.of_job.get(job_id, ()), gang)
+
+    def told_of(self, fetch: tuple[int, ...], gang: tuple[Role, ...]) -> tuple[Role, ...]:
+        if not fetch:
+            return gang
+        if (gang, fetch) not in self._told:
+            self._told[gang, fetch] = tuple(replace(role, ask=replace(role.ask, fetch=fetch)) for role in gang)
+        return self._told[gang, fetch]
+
+
+def load_fetches(places: Mapping[int, int], besides: Iterable[str] = ()) -> Fetches:
+    """Of the jobs that wait. places: {node id: index}. besides: keys that somebody may read, too.
+
+    What all nodes hold alike tells none from another.
+    """
+    if len(places) < 2 or not Cached.objects.filter(kind=DATA).exists():
+        return Fetches()
+    jobs = Job.objects.waiting().filter(stop_requested_at__isnull=True).exclude(spec__data={})
+    rows = jobs.values_list("pk", "user__uid", "team__gid", "spec__data")
+    reads = {pk: keys_of(data or {}, uid, gid) for pk, uid, gid, data in rows}
+    keys = {key for keys in reads.values() for key in keys} | set(besides)
+    return build_fetches(reads, load_holders_of(keys, places), len(places))
+
+
+def held_bytes(snapshot: Snapshot) -> Callable[[int, TaskPlace], int]:
+    """(job id, where one of its tasks goes) -> how much of what it reads is there already and not everywhere."""
+    fetch_of = {job.job: job.gang[0].ask.fetch for job in snapshot.waiting if job.gang[0].ask.fetch}
+
+    def held(job: int, place: TaskPlace) -> int:
+        contents = (snapshot.contents[number] for number in fetch_of.get(job, ()))
+        return sum(int(content.bytes[content.nodes == place.node].sum()) for content in contents)
+
+    return held
+
+
+def keys_of(data: Mapping[str, str], uid: int, gid: int) -> tuple[str, ...]:
+    """What a job reads, as `cluster.Cached` calls it. data: of its job file."""
+    numbers = {"home": uid, "team": gid}
+    sources = (split_source(text)[:2] for text in data.values())
+    return tuple(sorted({data_key(Place(kind, numbers[kind]), path) for kind, path in sources}))  # type: ignore[arg-type]
+
+
+def load_holders_of(keys: Iterable[str], places: Mapping[int, int]) -> Holders:
+    held: Holders = {}
+    for key, node, size in Cached.objects.filter(kind=DATA, key__in=keys).values_list("key", "node_id", "bytes"):
+        if node in places and size > 0:
+            held.setdefault(key, {})[places[node]] = size
+    return held
+
+
+def build_fetches(reads: Mapping[int, tuple[str, ...]], held: Holders, nodes: int) -> Fetches:
+    telling = sorted(key for key, on in held.items() if len(on) < nodes or len(set(on.values())) > 1)
+    number = {key: place for place, key in enumerate(telling)}
+    contents = tuple(Content(np.array([*held[key]]), np.array([*held[key].values()])) for key in telling)
+    of_job = {job: tuple(number[key] for key in keys if key in number) for job, keys in reads.items()}
+    return Fetches(contents, number, {job: fetch for job, fetch in of_job.items() if fetch})

@@ -1,0 +1,174 @@
+"""What the cycle remembers of the database's rows, so that a look reads only what changed since the last one.
+
+PostgreSQL writes into every version of a row the number of the transaction that made it (xmin). Ids and numbers of all
+rows that count are read first (`quiet.read_mark`); a row whose number is as it was is the row that was read before, and
+the others are read anew. Nothing relies on being told of a change, and what was remembered only decides: the
+transaction that allocates reads and locks the truth (`commit`).
+
+A memory ends with its connection, for after a crash or a restored backup numbers may come twice, and after FORGET_S.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+from django.db import connection
+from django.db.models import BigIntegerField, Expression, Func, QuerySet
+
+from cluster.models import Gpu, Node
+from jobs.models import Job, Task
+from quotas.models import Holding
+from scheduler.rows import load_columns, load_rows
+
+Row = TypeVar("Row")
+
+FORGET_S = 600.0
+
+
+def number_of(table: str) -> Func:
+    return Func(template=f'"{table}".xmin::text::bigint', output_field=BigIntegerField())
+
+
+WITH_JOB = Func(
+    "job__kind",  # so that the job is joined
+    template='("jobs_task".xmin::text::bigint << 32 | "jobs_job".xmin::text::bigint)',
+    output_field=BigIntegerField(),
+)
+
+TABLES: dict[str, tuple[Callable[[], Any], Any]] = {
+    "queue": (lambda: Job.objects.waiting().filter(stop_requested_at__isnull=True), number_of("jobs_job")),
+    "holders": (lambda: Task.objects.holding(), WITH_JOB),
+    "holdings": (lambda: Holding.objects.live(), number_of("quotas_holding")),
+    "nodes": (lambda: Node.objects.present(), number_of("cluster_node")),
+    "gpus": (lambda: Gpu.objects.present(), number_of("cluster_gpu")),
+}
+"""{name: the rows, the number of a version}. What stands in several rows of the database changes with each."""
+
+
+@dataclass(frozen=True, eq=False)
+class Versions:
+    """Which rows there are, ids ascending, and the version of each: int64 [n]."""
+
+    ids: np.ndarray
+    numbers: np.ndarray
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Versions)
+            and np.array_equal(self.ids, other.ids)
+            and np.array_equal(self.numbers, other.numbers)
+        )
+
+    def same_as(self, old: "Versions") -> tuple[np.ndarray, np.ndarray]:
+        """For each row its place in `old`, and whether it is the same version there: int [n], bool [n]."""
+        if not len(old.ids):
+            return np.zeros(len(self.ids), dtype=np.int64), np.zeros(len(self.ids), dtype=bool)
+        places = np.minimum(np.searchsorted(old.ids, self.ids), len(old.ids) - 1)
+        return places, (old.ids[places] == self.ids) & (old.numbers[places] == self.numbers)
+
+
+def read_versions(rows: QuerySet, number: Func) -> Versions:
+    ids, numbers = load_columns(rows.order_by(), "pk", number)
+    order = np.argsort(ids, kind="stable")
+    return Versions(ids[order], numbers[order])
+
+
+def remembered(name: str, make: Callable[..., Row], *columns: str | Expression) -> list[Row]:
+    """The rows of TABLES[name] by their ids, each made of its columns. The same list where nothing changed."""
+    rows, number = TABLES[name]
+    memory = _current.get()
+    if memory is None:
+        return [make(*row) for row in load_rows(rows().order_by("pk"), *columns)]
+    return memory.shelf((name, make)).look(memory.mark[name], rows(), (number, *columns), make)
+
+
+def kept(name: str, key: Any = None) -> dict:
+    """Where to keep what was made of rows, for as long as the memory lasts and `key` is the same; else empty."""
+    memory = _current.get()
+    return {} if memory is None else memory.drawer(name, key)
+
+
+@contextmanager
+def remembering(mark: dict[str, Versions]) -> Iterator[None]:
+    """Within it rows are remembered. mark: their versions, read just before."""
+    global _last
+    memory, _last = _last, None  # another thread meanwhile begins anew, and so does who comes after an error
+    if memory is None or not memory.lasts():
+        memory = Memory()
+    memory.mark = mark
+    token = _current.set(memory)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+    _last = memory
+
+
+def forget() -> None:
+    """The next cycle of this process is like its first."""
+    global _last
+    _last = None
+
+
+@dataclass
+class Shelf:
+    """Rows and their versions, as they were read."""
+
+    versions: Versions = field(default_factory=lambda: Versions(np.zeros(0, np.int64), np.zeros(0, np.int64)))
+    rows: list = field(default_factory=list)
+
+    def look(self, now: Versions, rows: QuerySet, columns: tuple, make: Callable[..., Row]) -> list[Row]:
+        places, same = now.same_as(self.versions)
+        if len(now.ids) == len(self.versions.ids) and same.all():
+            return self.rows
+        changed = now.ids[~same].tolist()
+        few = rows.filter(pk__in=changed) if 2 * len(changed) < len(now.ids) else rows
+        fresh = {pk: (number, make(*row)) for pk, number, *row in load_rows(few, "pk", *columns)} if changed else {}
+        self._take_over(now, places, same, fresh)
+        return self.rows
+
+    def _take_over(self, now: Versions, places: np.ndarray, same: np.ndarray, fresh: dict) -> None:
+        """What went away between the two looks of this cycle is left out; the next sees that it is gone."""
+        old, found, numbers = self.rows, [], now.numbers.copy()
+        there = np.ones(len(now.ids), dtype=bool)
+        for at, (pk, place, unchanged) in enumerate(zip(now.ids.tolist(), places.tolist(), same.tolist(), strict=True)):
+            if unchanged:
+                found.append(old[place])
+            elif pk in fresh:
+                numbers[at], row = fresh[pk]
+                was = old[place] if old and self.versions.ids[place] == pk else None
+                found.append(was if was == row else row)
+            else:
+                there[at] = False
+        if len(found) != len(old) or any(a is not b for a, b in zip(found, old, strict=True)):
+            self.rows = found
+        self.versions = Versions(now.ids[there], numbers[there])
+
+
+class Memory:
+    def __init__(self) -> None:
+        self.mark: dict[str, Versions] = {}
+        self._shelves: dict[tuple[str, Any], Shelf] = {}
+        self._drawers: dict[str, tuple[Any, dict]] = {}
+        self._began = time.monotonic()
+        self._connection = connection.connection
+
+    def lasts(self) -> bool:
+        return connection.connection is self._connection and time.monotonic() < self._began + FORGET_S
+
+    def shelf(self, what: tuple[str, Any]) -> Shelf:
+        return self._shelves.setdefault(what, Shelf())
+
+    def drawer(self, name: str, key: Any) -> dict:
+        if name not in self._drawers or self._drawers[name][0] != key:
+            self._drawers[name] = key, {}
+        return self._drawers[name][1]
+
+
+_current: ContextVar[Memory | None] = ContextVar("memory", default=None)
+_last: Memory | None = None
+"""Of this process."""

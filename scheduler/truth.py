@@ -1,0 +1,99 @@
+"""What the allocating transaction reads, locks and writes, one statement each; `commit` decides by the answers.
+
+The sums are statements of their own, after the locks (DESIGN section 7). The simulation of the whole loop
+(docs/notes/simulating-the-loop.md) puts a model of the database in the place of these functions.
+"""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from math import isfinite
+
+from django.db.models import Count, Sum
+from django.db.models.functions import Now
+
+from cluster.maintenance import first_before, load_maintenance
+from cluster.models import Gpu, Maintenance, Node
+from common.locks import database_now, lock_rows
+from jobs.models import Job, Task
+from jobs.states import JOB_ACTIVE
+from quotas.models import Amounts, Holding, Quota, UserLimit
+from quotas.services import limit_of_everyone
+
+
+def load_job(pk: int) -> Job:
+    return Job.objects.get(pk=pk)
+
+
+def lock_quota(team_id: int, pool_id: int) -> list[Quota]:
+    """The team's one row in the pool, or none."""
+    return lock_rows(Quota.objects.filter(team=team_id, pool=pool_id))
+
+
+def lock_user_limit(user_id: int) -> list[UserLimit]:
+    """The person's own row, or none."""
+    return lock_rows(UserLimit.objects.filter(user=user_id))
+
+
+def lock_nodes(pks: Iterable[int]) -> dict[int, Node]:
+    """Their pools are read after the locks, in a statement of its own."""
+    return {node.pk: node for node in lock_rows(Node.objects.filter(pk__in=set(pks)).prefetch_related("pool"))}
+
+
+def lock_cards(pks: Iterable[int]) -> dict[int, Gpu]:
+    """As `lock_nodes`."""
+    cards = Gpu.objects.filter(pk__in=set(pks)).select_related("node").prefetch_related("pool")
+    return {gpu.pk: gpu for gpu in lock_rows(cards)}
+
+
+def sum_teams(team_ids: Iterable[int], pool_id: int) -> Amounts:
+    return Holding.objects.live().filter(pool=pool_id, team__in=team_ids).totals()
+
+
+def sum_user(user_id: int) -> Amounts:
+    return Holding.objects.live().filter(user=user_id).totals()
+
+
+def sum_nodes(node_ids: Iterable[int]) -> dict[int, Amounts]:
+    """{node: what is taken of it}, where anything is."""
+    taken = Holding.objects.live().filter(node__in=list(node_ids)).totals_by("node")
+    return {node: amounts for (node,), amounts in taken.items()}
+
+
+def sum_cards(gpu_ids: Iterable[int]) -> dict[int, tuple[int, int, int]]:
+    """{card: (MiB, percent, tasks) that are taken of it}, where anything is."""
+    taken = Holding.objects.live().filter(gpu__in=list(gpu_ids)).order_by().values_list("gpu")
+    columns = {"mib": Sum("gpu_memory_mib"), "percent": Sum("gpu_compute_percent"), "count": Count("pk")}
+    return {gpu: (mib, percent, count) for gpu, mib, percent, count in taken.annotate(**columns)}
+
+
+def load_everyone() -> UserLimit:
+    """What a person's own row leaves open."""
+    return limit_of_everyone()
+
+
+def count_active(user_id: int) -> int:
+    """How many jobs of this person run."""
+    return Job.objects.filter(user=user_id, state__in=JOB_ACTIVE).count()
+
+
+def find_maintenance(node_ids: Iterable[int], time_s: float) -> Maintenance | None:
+    """The first that begins on one of these machines within `time_s` (inf: ever), or lasts now."""
+    planned = load_maintenance(Now())
+    if not planned:
+        return None
+    ends_at = database_now() + timedelta(seconds=time_s) if isfinite(time_s) else None
+    return first_before(planned, node_ids, ends_at)
+
+
+def load_ports(nodes: Iterable[int]) -> list[tuple[int, dict[str, int]]]:
+    """(node, {declared: actual}) of each task that holds something on these nodes."""
+    return list(Task.objects.holding().filter(node__in=list(nodes)).values_list("node", "ports"))
+
+
+def write_holdings(rows: Iterable[Holding]) -> None:
+    Holding.objects.bulk_create(rows)
+
+
+def clear_wait(job_id: int) -> None:
+    """It waits no more."""
+    Job.objects.filter(pk=job_id).update(wait_reasons=[], wait_position=None, wait_of=None)

@@ -1,0 +1,173 @@
+"""Bugs for the simulation to find: each changes one place in the product's source, for the length of a test."""
+
+import ast
+import inspect
+import textwrap
+from dataclasses import dataclass
+from types import ModuleType
+from uuid import uuid4
+
+import pytest
+from loop.answers import replace_everywhere
+
+from jobs import lifecycle
+from scheduler import commit, lease, quiet, reconcile, snapshots, truth
+
+
+@dataclass(frozen=True)
+class Bug:
+    """In `module`, `old` (which stands there once) becomes `new`."""
+
+    name: str
+    module: ModuleType
+    old: str
+    new: str
+
+
+BUGS = (
+    # the interpreter of a plan
+    Bug(
+        "a start is not fenced by its epoch",
+        commit,
+        'check_epoch("cycle", epoch)\n    job = load_job',
+        "job = load_job",
+    ),
+    Bug(
+        "the team's limit is read without its lock",
+        commit,
+        "for row in lock_quota(team, job.pool_id)]",
+        "for row in unlocked_quota(team, job.pool_id)]",
+    ),
+    Bug("a start does not lock its job", commit, "locked = lock_job(job.pk)", "locked = load_job(job.pk)"),
+    Bug("cards are counted instead of summed", commit, "taken = sum_cards(gpus)", "taken = counted(asks)"),
+    Bug(
+        "only one card of a task is held",
+        commit,
+        "for card in place.cards:\n        share",
+        "for card in place.cards[:1]:\n        share",
+    ),
+    Bug(
+        "a start forgets that nodes are cordoned",
+        commit,
+        "node.state != NodeState.READY or node.removed",
+        "node.removed",
+    ),
+    Bug("a start overlooks who is held", commit, "or locked.held_at is not None or", "or"),
+    # the interpreter of a round of reconciling
+    Bug(
+        "a sighting is not fenced by its epoch", reconcile, 'check_epoch("reconcile", epoch)\n    lock_job', "lock_job"
+    ),
+    Bug("a sighting does not lock its job", reconcile, "    lock_job(step.job_id)\n", ""),
+    Bug("containers get random names", reconcile, "uuid=task.uuid.hex,", "uuid=random_name(),"),
+    # what reconciling decides
+    Bug(
+        "who is asked to end is asked once",
+        reconcile,
+        "if row.stop or row.state == T.STOPPING:",
+        "if row.stop and row.state != T.STOPPING:",
+    ),
+    Bug(
+        "what cannot be seen is taken for dead",
+        reconcile,
+        'T.LOST, "", view)]',
+        'T.FAILED, "node_lost", view)]',
+    ),
+    Bug("a killed program succeeds", reconcile, "if view.exit_code == 0 else", "if not view.exit_code else"),
+    Bug("containers are forgotten before their end is kept", reconcile, "ended & views.keys()", "views.keys()"),
+    Bug("containers are never forgotten", reconcile, "mark=False) if alive else Forget(uuid))", "mark=False))"),
+    # how tasks and jobs move
+    Bug(
+        "cards are given back when the stop is asked",
+        lifecycle,
+        "if was in HOLDING and step not in HOLDING:",
+        "if was in HOLDING and step not in HOLDING - {TaskState.STOPPING}:",
+    ),
+    Bug(
+        "a retry is counted twice", lifecycle, "retries_left=job.retries_left - 1", "retries_left=job.retries_left - 2"
+    ),
+    Bug(
+        "a stopped job is tried again",
+        lifecycle,
+        "        and job.retries_left > 0\n        and job.stop_requested_at is None\n",
+        "        and job.retries_left > 0\n",
+    ),
+    Bug(
+        "who made room is not queued again",
+        lifecycle,
+        "if decisive.reason in MADE_ROOM and",
+        "if not decisive.reason and",
+    ),
+    Bug(
+        "a retry keeps the number of its attempt",
+        lifecycle,
+        '"attempt": job.attempt + 1,\n',
+        '"attempt": job.attempt,\n',
+    ),
+    Bug("the next attempt has no tasks", lifecycle, "    begin_attempt(job)\n    hint", "    hint"),
+    Bug("the job is not read anew", lifecycle, "    reload_job(job)\n    if job.state", "    if job.state"),
+    # what a cycle decides by
+    Bug("parents do not count what their teams hold", snapshots, "held[list(chain)] +=", "held[place] +="),
+    Bug("an idle cycle never looks again", quiet, "return mark == self.mark and now < self.until", "return True"),
+)
+
+BUGS_OF_STATEMENTS = (
+    Bug("any term may write", lease, 'AND epoch = %s FOR SHARE", [name, epoch]', 'FOR SHARE", [name]'),
+    Bug("whoever ever ran counts", truth, "filter(user=user_id, state__in=JOB_ACTIVE)", "filter(user=user_id)"),
+    Bug("nothing is given back", lifecycle, "filter(task=task.uuid).release()", "none().release()"),
+)
+"""The model has its own statements, so the lists of steps find these, which the simulation never runs."""
+
+
+def unlocked_quota(team_id: int, pool_id: int) -> list:
+    return [row for row in snapshots.load_quotas() if (row.team_id, row.pool_id) == (team_id, pool_id)]
+
+
+class Counted:
+    """A counter of what cards gave, which nobody ever lowers."""
+
+    def __init__(self) -> None:
+        self.taken: dict[int, tuple[int, ...]] = {}
+
+    def __call__(self, asks: dict[int, list[int]]) -> dict[int, tuple[int, ...]]:
+        before = dict(self.taken)
+        for pk, more in asks.items():
+            self.taken[pk] = tuple(a + b for a, b in zip(self.taken.get(pk, (0, 0, 0)), more, strict=True))
+        return before
+
+
+def plant(patch: pytest.MonkeyPatch, bug: Bug) -> None:
+    """Compile the function in which `bug.old` stands from the changed source, and put it in the old one's place."""
+    source = inspect.getsource(bug.module)
+    assert source.count(bug.old) == 1, f"{bug.name}: {source.count(bug.old)} places"
+    line = source[: source.index(bug.old)].count("\n") + 1
+    owner, function = enclosing(ast.parse(source), line)
+    first = min([function.lineno, *(mark.lineno for mark in function.decorator_list)])
+    changed = "\n".join(source.splitlines()[first - 1 : function.end_lineno]).replace(
+        bug.old.rstrip("\n"), bug.new.rstrip("\n")
+    )
+    place = bug.module.__dict__
+    helpers = {"unlocked_quota": unlocked_quota, "counted": Counted(), "random_name": lambda: uuid4().hex}
+    for name, helper in helpers.items():
+        patch.setitem(place, name, helper)
+    kept = place.get(function.name)
+    exec(compile(textwrap.dedent(changed), bug.module.__name__, "exec"), place)
+    planted = place[function.name]
+    if owner is not None:
+        del place[function.name]
+        patch.setattr(place[owner.name], function.name, planted)
+    else:
+        place[function.name] = kept
+        replace_everywhere(patch, kept, planted)
+
+
+def enclosing(tree: ast.Module, line: int) -> tuple[ast.ClassDef | None, ast.FunctionDef]:
+    """The function of the module, or the method of a class, in which this line stands."""
+    for node in tree.body:
+        if node.lineno <= line <= (node.end_lineno or 0):
+            if isinstance(node, ast.ClassDef):
+                return node, next(
+                    f for f in node.body if isinstance(f, ast.FunctionDef) and f.lineno <= line <= f.end_lineno
+                )
+            assert isinstance(node, ast.FunctionDef)
+            return None, node
+    raise AssertionError(f"no function at line {line}")

@@ -1,0 +1,103 @@
+"""The policy of pools and their windows by REST: everybody reads them, admins change them."""
+
+import make
+import pytest
+from api_client import BASE, Api
+
+from cluster.models import Pool, Window
+
+pytestmark = pytest.mark.django_db
+NIGHT = {"lender": "dev", "borrower": "train", "begins": "20:00", "ends": "08:00", "zone": "Asia/Shanghai"}
+
+
+def patch(api: Api, path: str, body: dict):
+    return api.client.patch(BASE + path, body, content_type="application/json", headers=api.headers)
+
+
+def wrong(answer) -> list[str]:
+    assert answer.status_code == 400
+    return [error["pointer"] for error in answer.json()["errors"]]
+
+
+@pytest.fixture
+def root(cast):
+    return Api(make.token(make.admin()))
+
+
+def test_an_admin_changes_one_field_of_a_policy_and_everybody_reads_it(root, eve):
+    before = eve.get("pools/train").json()
+    answer = patch(root, "pools/train", {"reservations": 5, "arrangement": "spread", "default_max_time_s": 3600})
+    assert answer.status_code == 200
+    now = {"reservations": 5, "arrangement": "spread", "default_max_time_s": 3600}
+    assert eve.get("pools/train").json() == before | now == answer.json()
+    assert patch(root, "pools/train", {"default_max_time_s": None}).json()["default_max_time_s"] is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("reservations", 0),
+        ("ageing_s", 59),
+        ("max_grace_s", 3601),
+        ("weight_links", 1001),
+        ("cpu_overcommit_percent", 99),
+        ("arrangement", "stack"),
+        ("preempt", "perhaps"),
+        ("default_max_time_s", -1),
+    ],
+)
+def test_a_policy_that_makes_no_sense_is_refused_by_its_field(root, field, value):
+    was = Pool.objects.filter(name="train").values().get()
+    assert wrong(patch(root, "pools/train", {"preempt": False, field: value})) == [f"/{field}"]
+    assert Pool.objects.filter(name="train").values().get() == was
+
+
+def test_a_pool_is_not_renamed_and_who_is_no_admin_changes_nothing(root, ada):
+    assert patch(root, "pools/train", {"name": "other"}).json()["name"] == "train"
+    assert patch(ada, "pools/train", {"preempt": False}).status_code == 403
+    assert patch(root, "pools/nowhere", {}).status_code == 404
+
+
+def test_a_window_is_opened_listed_and_closed(root, ada):
+    made = root.post("windows", NIGHT | {"weekdays": [5, 1, 1], "holidays": ["2027-01-01"]})
+    shown = made.json()
+    assert made.status_code == 201 and made["Location"].endswith(f"/windows/{shown['id']}")
+    said = {name: shown[name] for name in (*NIGHT, "weekdays", "holidays")}
+    assert said == NIGHT | {"weekdays": [1, 5], "holidays": ["2027-01-01"]}
+    assert ada.get("windows").json()["results"] == [shown] == [ada.get(f"windows/{shown['id']}").json()]
+    assert root.delete(f"windows/{shown['id']}").status_code == 204 and not Window.objects.exists()
+    assert root.get(f"windows/{shown['id']}").status_code == 404
+
+
+def test_a_window_says_until_when_it_is_open(root):
+    around_the_clock = NIGHT | {"weekdays": [1, 2, 3, 4, 5, 6, 7], "begins": "00:00", "ends": "00:00"}
+    assert root.post("windows", around_the_clock).json()["open_until"] is not None
+    assert root.post("windows", NIGHT | {"weekdays": []}).json()["open_until"] is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "pointer"),
+    [
+        ("lender", "nowhere", "/lender"),
+        ("borrower", "dev", "/borrower"),
+        ("weekdays", [8], "/weekdays/0"),
+        ("begins", "25:00", "/begins"),
+        ("zone", "Atlantis", "/zone"),
+        ("holidays", ["soon"], "/holidays/0"),
+    ],
+)
+def test_a_window_that_makes_no_sense_is_refused_by_its_field(root, field, value, pointer):
+    assert wrong(root.post("windows", NIGHT | {field: value})) == [pointer]
+    assert not Window.objects.exists()
+
+
+def test_a_pool_lends_to_one_other_at_a_time(root):
+    make.pool("third")
+    root.post("windows", NIGHT)
+    refused = root.post("windows", NIGHT | {"borrower": "third"})
+    assert wrong(refused) == ["/borrower"] and "dev lends to train already" in str(refused.json())
+
+
+def test_who_is_no_admin_opens_and_closes_no_window(root, ada):
+    window = root.post("windows", NIGHT).json()["id"]
+    assert ada.post("windows", NIGHT).status_code == ada.delete(f"windows/{window}").status_code == 403

@@ -1,0 +1,102 @@
+"""Machines in maintenance, by the real cycle on the real database: nothing new starts there, and who is stopped."""
+
+from datetime import timedelta
+from itertools import pairwise
+
+import make
+import pytest
+
+from cluster.maintenance import end_maintenance
+from cluster.models import Node
+from events.bus import SYSTEM
+from jobs.states import JobState
+from scheduler.commit import DoesNotFit, check_maintenance
+from scheduler.core.types import Plan
+from scheduler.quiet import LOOK_AGAIN_S, read_mark, rest_after
+from scheduler.snapshots import load_world
+from tests.scheduler.test_main_job import drive
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def node(local):
+    return Node.objects.get()
+
+
+def stays_queued(job):
+    with pytest.raises(AssertionError, match="QUEUED"):
+        drive(job, JobState.RUNNING, seconds=1)
+    job.refresh_from_db()
+    return job.wait_reasons[0]
+
+
+def test_a_job_waits_with_words_and_starts_when_the_maintenance_is_called_off(node, ada):
+    row = make.maintenance(node, begins_in_s=600)
+    short = drive(make.job(ada, run="sleep 60", time="5m"), JobState.RUNNING)
+    job = make.job(ada, run="sleep 60", time="1h")
+    reason = stays_queued(job)
+    assert reason["code"] == "maintenance" and reason["params"]["nodes"] == [node.name]
+    assert reason["params"]["until"] == pytest.approx(row.ends_at.timestamp())
+    end_maintenance(actor=SYSTEM, maintenance=row)
+    assert drive(job, JobState.RUNNING).state == JobState.RUNNING
+    assert drive(short, JobState.RUNNING).state == JobState.RUNNING
+
+
+def test_when_it_begins_what_may_be_stopped_is_queued_again_and_the_rest_goes_on(node, ada):
+    firm = drive(make.job(ada, run="sleep 60"), JobState.RUNNING)
+    soft = drive(make.job(ada, run="sleep 60", preemptible=True), JobState.RUNNING)
+    row = make.maintenance(node, stops=True)
+    drive(soft, JobState.QUEUED)
+    assert soft.tasks.get(attempt=1).reason == "maintenance"
+    firm.refresh_from_db()
+    assert firm.state == JobState.RUNNING
+    end_maintenance(actor=SYSTEM, maintenance=row)
+    assert drive(soft, JobState.RUNNING).tasks.count() == 2
+
+
+def test_it_comes_back_by_itself(node, ada):
+    make.maintenance(node, lasts_s=3)
+    job = make.job(ada, run="sleep 60")
+    assert stays_queued(job)["code"] == "maintenance"
+    assert drive(job, JobState.RUNNING, seconds=20).state == JobState.RUNNING
+
+
+@pytest.fixture
+def cast():
+    return make.cast()
+
+
+def test_the_allocating_transaction_asks_once_more(cast):
+    make.maintenance(cast.node, begins_in_s=600)
+    check_maintenance(make.job(cast.ada, time="5m"), [cast.node.pk])
+    for late in ({"time": "1h"}, {}):
+        with pytest.raises(DoesNotFit):
+            check_maintenance(make.job(cast.ada, **late), [cast.node.pk])
+
+
+def test_the_snapshot_knows_the_machines_and_times(cast):
+    row = make.maintenance(cast.node, begins_in_s=600, stops=True)
+    (closing,) = load_world().snapshot.closings
+    assert closing.nodes == (0,) and closing.stops
+    assert (closing.at, closing.ends_at) == (row.begins_at.timestamp(), row.ends_at.timestamp())
+
+
+def test_a_maintenance_that_is_planned_changed_or_of_other_machines_wakes_the_cycle(cast):
+    marks = [read_mark()]
+    row = make.maintenance(cast.node, begins_in_s=600)
+    marks.append(read_mark())
+    row.ends_at += timedelta(seconds=1)
+    row.save()
+    marks.append(read_mark())
+    row.nodes.clear()
+    marks.append(read_mark())
+    assert all(before != after for before, after in pairwise(marks))
+
+
+def test_a_cycle_that_rests_looks_again_when_a_maintenance_begins_and_when_it_ends(cast):
+    row = make.maintenance(cast.node, begins_in_s=2, lasts_s=2)
+    snapshot, begins, ends = load_world().snapshot, row.begins_at.timestamp(), row.ends_at.timestamp()
+    assert rest_after({}, Plan(), snapshot, begins - 1).until == begins
+    assert rest_after({}, Plan(), snapshot, begins).until == ends
+    assert rest_after({}, Plan(), snapshot, ends).until == ends + LOOK_AGAIN_S

@@ -1,0 +1,133 @@
+"""What is remembered between two looks is what the rows say: a cycle with a memory sees the world of one without."""
+
+import random
+from datetime import timedelta
+
+import make
+import numpy as np
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from cluster.models import Gpu, Node
+from jobs.models import Job, Task
+from jobs.states import JobState, TaskState
+from quotas.models import Quota
+from scheduler import memory
+from scheduler.memory import remembering
+from scheduler.quiet import read_mark
+from scheduler.snapshots import World, load_world
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def people():
+    """Two teams, three machines of two cards each in two pools, nobody asked anything."""
+    nlp, vision = make.team("nlp"), make.team("vision")
+    dev, train = make.pool("dev", shared=True), make.pool("train")
+    for number, pool in enumerate((dev, train, train)):
+        node = make.node(f"n{number}", pool=pool)
+        make.gpu(node), make.gpu(node)
+    for team in (nlp, vision):
+        make.quota(team, dev), make.quota(team, train)
+    return [make.user("ada", nlp), make.user("bob", nlp), make.user("eve", vision)]
+
+
+def look() -> World:
+    with remembering(read_mark()):
+        return load_world()
+
+
+def picture(world: World) -> dict:
+    """All that a snapshot says, with people by their ids: a memory may have them in another order."""
+    snapshot = world.snapshot
+    told = {name: getattr(snapshot, name) for name in snapshot.__dataclass_fields__}
+    arrays = {name: value.tolist() for name, value in told.items() if isinstance(value, np.ndarray)}
+    for name in ("user_held", "user_limit", "user_jobs", "user_jobs_limit"):
+        del arrays[name]
+    of_users = zip(snapshot.user_held.tolist(), snapshot.user_jobs.tolist(), strict=True)
+    held = {pk: of for pk, of in zip(world.user_ids, of_users, strict=True) if of != ([0, 0, 0], 0)}
+    waiting = [(job.job, world.user_ids[job.user], repr(job).split("user=")[0]) for job in snapshot.waiting]
+    running = [
+        (job.job, world.user_ids[job.user], job.tasks, job.leaving, job.preemptible, job.priority, job.started_at)
+        for job in snapshot.running
+    ]
+    return {"arrays": arrays, "held": held, "waiting": waiting, "running": running, "names": snapshot.node_names}
+
+
+def some_change(people: list, dice: random.Random) -> None:
+    free_to_go = {"held_at": None, "stop_requested_at": None}
+    queued, running = Job.objects.waiting().filter(**free_to_go), Job.objects.filter(state=JobState.RUNNING)
+    one = queued.order_by("?").first()
+    change = dice.choice(
+        ("submit", "submit", "start", "end", "hold", "stop", "heal", "cordon", "quota", "delay", "save")
+    )
+    if change == "submit":
+        make.job(dice.choice(people), pool=dice.choice(("dev", "train")), gpu=1)
+    elif change == "start" and one and (free := Gpu.objects.filter(pool=one.pool, holdings__isnull=True).first()):
+        make.start(one, free, node=free.node)
+    elif change == "end" and running.exists():
+        make.end(running.order_by("?").first())
+    elif change == "hold" and one:
+        Job.objects.filter(pk=one.pk).update(held_at=timezone.now())
+    elif change == "stop" and one:
+        Job.objects.filter(pk=one.pk).update(stop_requested_at=timezone.now())
+    elif change == "heal":
+        Gpu.objects.filter(index=dice.randrange(2)).update(healthy=dice.random() < 0.7)
+    elif change == "cordon":
+        Node.objects.filter(name="n2").update(state=dice.choice(("READY", "CORDONED")))
+    elif change == "quota":
+        Quota.objects.update(gpu_milli_limit=dice.choice((None, 2000)))
+    elif change == "delay" and one:
+        Job.objects.filter(pk=one.pk).update(not_before=timezone.now() + timedelta(hours=1))
+    elif change == "save":
+        Task.objects.filter(state=TaskState.RUNNING).update(checkpointed_at=timezone.now())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_after_any_changes_it_sees_the_world_of_one_that_remembers_nothing(people, seed):
+    dice = random.Random(seed)
+    for _ in range(25):
+        for _ in range(dice.randrange(3)):
+            some_change(people, dice)
+        assert picture(look()) == picture(load_world())
+
+
+def test_a_row_that_stayed_is_the_same_object(people):
+    first, _ = make.job(people[0], pool="train", gpu=1), look()
+    before = look().snapshot.waiting
+    make.job(people[1], pool="train", gpu=1)
+    assert look().snapshot.waiting[0] is before[0] and before[0].job == first.pk
+
+
+def test_where_nothing_changed_no_rows_of_jobs_are_read(people):
+    make.job(people[0], pool="train", gpu=1)
+    look()
+    with CaptureQueriesContext(connection) as seen:
+        look()
+    assert not [line for line in seen.captured_queries if "json_agg" in line["sql"]]
+
+
+def test_it_is_forgotten_with_the_connection(people):
+    make.job(people[0], pool="train", gpu=1)
+    before = look().snapshot.waiting[0]
+    assert look().snapshot.waiting[0] is before
+    connection.close()
+    assert look().snapshot.waiting[0] is not before
+
+
+def test_it_is_forgotten_after_a_while(people, monkeypatch):
+    make.job(people[0], pool="train", gpu=1)
+    before = look().snapshot.waiting[0]
+    monkeypatch.setattr(memory, "FORGET_S", 0.0)
+    assert look().snapshot.waiting[0] is not before
+
+
+def test_an_error_leaves_nothing_behind(people):
+    make.job(people[0], pool="train", gpu=1)
+    before = look().snapshot.waiting[0]
+    with pytest.raises(ZeroDivisionError), remembering(read_mark()):
+        raise ZeroDivisionError
+    assert look().snapshot.waiting[0] is not before

@@ -1,0 +1,39 @@
+"""What a cycle and a start ask of the database does not grow with what they are about: statements, not seconds."""
+
+import make
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from jobs.models import Task
+from jobs.states import TaskState
+from scheduler import tasks
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def statements_of(act) -> int:
+    with CaptureQueriesContext(connection) as seen:
+        act()
+    return len(seen)
+
+
+@pytest.fixture
+def bob():
+    """Eight machines of four cards; nobody asked anything yet."""
+    train, nlp = make.pool("train"), make.team("nlp")
+    for number in range(8):
+        node = make.node(f"n{number}", pool=train)
+        for _ in range(4):
+            make.gpu(node)
+    make.quota(nlp, train)
+    return make.user("bob", nlp)
+
+
+def test_a_start_asks_as_much_for_a_gang_over_all_machines_as_for_one_card(bob):
+    counts = []
+    for shape in ({"gpu": 1}, {"gpu": 4, "nodes": 7}):
+        make.job(bob, pool="train", **shape)
+        counts.append(statements_of(tasks.cycle))
+    assert Task.objects.filter(state=TaskState.ASSIGNED).count() == 8
+    assert counts[1] <= counts[0]
