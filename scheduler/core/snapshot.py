@@ -204,8 +204,8 @@ class Snapshot:
         self.cells = cells
         self._cell_pools = {pool: place for place, pool in enumerate(sorted({cell.pool for cell in cells}))}
         self.node_firm = np.zeros((len(self._cell_pools), len(self.nodes), 1 + len(cells)), dtype=np.int64)
-        """[pools with cells, N, 1 + cells] thousandths of the pool's cards that jobs hold that cannot be stopped: all; of
-        the team of each cell and those below it.
+        """[pools with cells, N, 1 + cells] thousandths of the pool's cards that jobs hold that cannot be stopped: of
+        all; of the team of each cell and those below it.
         """
         self._cells_of = [
             np.array([i for i, cell in enumerate(cells) if cell.team in chain], dtype=np.int64)
