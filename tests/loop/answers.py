@@ -36,7 +36,7 @@ from jobs.states import HOLDING, JOB_ACTIVE, TASK_FINAL, JobState, TaskState
 from quotas import models as quota_models
 from quotas import services as quota_services
 from quotas.models import Amounts, Holding, Quota, UserLimit
-from scheduler import caches, commit, lease, memory, reconcile, snapshots, tasks, truth
+from scheduler import caches, commit, lease, memory, quiet, reconcile, snapshots, tasks, truth
 from scheduler.models import Lease
 
 PACKAGES = ("scheduler.", "jobs.", "events.", "quotas.", "cluster.", "notebooks.", "common.", "accounts.")
@@ -322,11 +322,15 @@ class Answers:
         self.db.pause()
         return [[rows.value(row, column) for column in columns] for row in rows.found()]
 
-    def load_columns(self, rows: Any, *columns: Any) -> list[np.ndarray]:
+    def load_pairs(self, tables: dict[str, tuple[Any, Any]]) -> dict[str, list[np.ndarray]]:
+        """All as of one moment."""
         self.db.pause()
+        return {name: self._pairs_of(rows, number) for name, (rows, number) in tables.items()}
+
+    def _pairs_of(self, rows: Any, number: Any) -> list[np.ndarray]:
         rows = rows if isinstance(rows, Rows) else self.whole_table(rows.model)
-        lines = [[rows.value(row, column) for column in columns] for row in rows.found()]
-        return [np.array([line[place] for line in lines], dtype=np.int64) for place in range(len(columns))]
+        lines = [[rows.value(row, column) for column in ("pk", number)] for row in rows.found()]
+        return [np.array([line[place] for line in lines], dtype=np.int64) for place in range(2)]
 
     def tables(self) -> dict[str, tuple[Callable[[], "Rows"], Any]]:
         """As memory.TABLES has them."""
@@ -496,7 +500,8 @@ def install(patch: pytest.MonkeyPatch, answers: Answers) -> None:
     replace_everywhere(patch, caches.load_fetches, lambda *_: caches.Fetches())
     for name, table in answers.tables().items():
         patch.setitem(memory.TABLES, name, table)
-    for name in ("load_rows", "load_columns"):
+    patch.setattr(quiet, "_statement", quiet.list_tables)
+    for name in ("load_rows", "load_pairs"):
         patch.setattr(memory, name, getattr(answers, name))
     replace_everywhere(patch, windows.load_spans, lambda now: {})
     replace_everywhere(patch, maintenance.load_maintenance, lambda now: [])

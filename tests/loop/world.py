@@ -334,12 +334,12 @@ def submit(world: World) -> None:
 def draw_job(dice: Random) -> tuple[dict, int, int, int]:
     """(job file, person, team, pool)"""
     pool = dice.choice([1, 1, 2])
-    small = ["0", "1/4", "1/2", "1", "2"] if pool == 1 else ["1", "1", "2", "0"]
+    small = ["0", "1/4", "1/2", "1", "1", "2"] if pool == 1 else ["1", "1", "2", "0"]
     seconds = dice.choice(["0.5", "2", "5", "20", "infinity", "infinity"])
     file: dict[str, Any] = {"run": f"sleep {seconds}; exit {dice.choice([0, 0, 0, 1])}", "gpu": dice.choice(small)}
     file |= {"cpu": dice.choice(["500m", "1", "4"]), "memory": dice.choice(["1GiB", "8GiB"])}
-    file |= {"nodes": dice.choice([1, 1, 1, 2, 3]), "priority": dice.choice(["low", "normal", "high"])}
-    file |= {"preemptible": dice.random() < 0.6}
+    file |= {"nodes": dice.choice([1, 1, 1, 2, 3]), "priority": dice.choice(["low", "low", "normal", "high"])}
+    file |= {"preemptible": file["priority"] == "low" or dice.random() < 0.3}
     if dice.random() < 0.6:
         reasons = ["exit_nonzero", "container_lost", "out_of_memory", "node_lost"]
         file |= {"retry": {"times": dice.choice([1, 2]), "when": reasons}}
@@ -379,7 +379,9 @@ def wish(world: World, job: dict | None = None) -> None:
             world.spawn("retry", lambda: quietly(lambda: control.retry_job(actor=actor, job=world.job(pk))))
         return
     waits = job["state"] == JobState.QUEUED
-    what = world.dice.choice(["stop", "hold", "hold", "release", "release", "release"] if waits else ["stop"])
+    what = world.dice.choice(["stop", "hold", "hold", "release", "release", "release"] if waits else ["stop", "", ""])
+    if not what:
+        return
     act: Callable[..., Any] = {
         "stop": control.stop_job,
         "hold": control.hold_job,
