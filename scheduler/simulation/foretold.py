@@ -51,7 +51,7 @@ def foretell(
     look_at = play.now
     for moment in play.moments(until):
         keeper.note(moment, {job: run_s[job] / said[job] for job in moment.ended if isfinite(said[job])})
-        if moment.at >= look_at:
+        if moment.at >= look_at and play.waiting:
             keeper.look(play, moment)
             look_at = moment.at + how.every_s
     return keeper.found
