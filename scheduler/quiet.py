@@ -8,6 +8,7 @@ window and a maintenance when their moment comes.
 from dataclasses import dataclass
 from functools import cache
 from math import inf
+from typing import Any
 
 from django.db.models import Model
 
@@ -52,9 +53,12 @@ def read_mark() -> Mark:
 
 @cache
 def _statement() -> Statement:
+    return build_pairs(list_tables())
+
+
+def list_tables() -> dict[str, tuple[Any, Any]]:
+    """{name: (the rows, the number of a version)} of all that counts."""
     small: tuple[type[Model], ...] = (Pool, Team, Quota, UserLimit, Window, Maintenance, Maintenance.nodes.through)
     tables = {name: (rows(), number) for name, (rows, number) in TABLES.items()}
     names = {model._meta.db_table: model for model in small}
-    return build_pairs(
-        tables | {table: (model._default_manager.all(), number_of(table)) for table, model in names.items()}
-    )
+    return tables | {table: (model._default_manager.all(), number_of(table)) for table, model in names.items()}
