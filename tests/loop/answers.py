@@ -43,8 +43,8 @@ PACKAGES = ("scheduler.", "jobs.", "events.", "quotas.", "cluster.", "notebooks.
 
 
 class Answers:
-    def __init__(self, database: Database, dice: Random, *, bell: Callable[[str], None] = lambda name: None) -> None:
-        self.db, self.dice, self.bell = database, dice, bell
+    def __init__(self, database: Database, dice: Random) -> None:
+        self.db, self.dice = database, dice
 
     # jobs and tasks
 
@@ -175,11 +175,8 @@ class Answers:
         with self.db.statement():
             return [self.db.build(Event, self.db.insert(Event, values)) for values in rows]
 
-    def hint(self, task: str) -> None:
-        self.bell(task)
-
     def nothing(self, *_: Any, **__: Any) -> None:
-        """Bells, notices, webhooks and permissions."""
+        """Hints (all are lost), bells, notices, webhooks and permissions."""
 
     # holdings and sums
 
@@ -467,7 +464,7 @@ TWINS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (locks, ("database_now",)),
     (lease, ("take", "wanted_again", "give_up", "check_epoch")),
     (transitions, ("write_move", "write_moves")),
-    (bus, ("last_seq", "last_seqs", "store_event", "store_events", "hint")),
+    (bus, ("last_seq", "last_seqs", "store_event", "store_events")),
     (lifecycle, ("lock_job", "load_attempt", "store_tasks", "release_holdings", "reload_job")),
     (control, ("write_job", "_fresh")),
     (quota_models, ("load_parents",)),
@@ -479,7 +476,7 @@ TWINS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (snapshots, ("load_pools", "load_teams", "load_quotas", "load_limits", "load_active", "load_history")),
 )
 SILENT: tuple[tuple[Any, tuple[str, ...]], ...] = (
-    (bus, ("_send_on_commit", "_queue_deliveries", "recheck", "hint_sender")),
+    (bus, ("hint", "_send_on_commit", "_queue_deliveries", "recheck", "hint_sender")),
     (notices, ("notify",)),
     (permissions, ("require",)),
     (commit, ("_ring_for",)),

@@ -2,7 +2,8 @@
 
 import pytest
 from loop.bugs import BUGS, Bug, plant
-from loop.world import Broken, run
+from loop.life import run
+from loop.world import Broken
 
 LIVES = 400
 """So many lives a bug may stay hidden; most are found in the first."""
