@@ -146,8 +146,8 @@ class Future:
         return [closing for closing in self._reservations if closing.job == NOBODY and _reaches(ends_at, closing)]
 
     def _close(self, closing: Closing) -> None:
-        """As if somebody had reserved these cards and machines, whole, for that time. One that has begun meets even a job
-        that takes no time.
+        """As if somebody had reserved these cards and machines, whole, for that time. One that has begun meets even a
+        job that takes no time.
         """
         snapshot, at = self._snapshot, closing.at if closing.at > self._now else -inf
         cards = [_task_of(int(snapshot.gpu_node[gpu]), _whole(snapshot, gpu)) for gpu in closing.gpus]
