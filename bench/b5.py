@@ -5,7 +5,7 @@
 `strict` is a count over each cohort (by priority, then age; nobody is passed or stopped): its figures on `baseline`
 are the known ideal and prove that the generators are read right. `tessera` is the production cycle on a virtual clock,
 queues as teams whose nominal quota is guaranteed, jobs that may be stopped for owners. No API server, no pods: what is
-measured is the time to decide, in CPU seconds of one process. Nothing is random: the seed is 0, --seeds changes nothing.
+measured is the time to decide, in CPU seconds of one process. Nothing is random: the seed is 0, --seeds is ignored.
 Exits with 1 where a figure differs or a target is missed. Rows: bench,case,seed,policy,metric,value.
 """
 

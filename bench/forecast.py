@@ -27,7 +27,7 @@ from scheduler.simulation.trace_play import NODE_CARDS, build_cards, build_gang
 from scheduler.simulation.traces import TraceJob, load_philly
 
 OURS = "tessera"
-CASES = {"synthetic": (6, 700, 3600.0), "philly": (40, 8000, 3600.0)}
+CASES = {"synthetic": (6, 700, 3600.0), "philly": (40, 4000, 1800.0)}
 """{case: (nodes of 8 cards, jobs, seconds between looks)}."""
 LEAST, MOST = 75.0, 90.0
 SLACK_S = 5.0

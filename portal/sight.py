@@ -268,7 +268,7 @@ def _queue_row(user: User, job: Job, full: bool, told: Told | None) -> QueueRow:
         **_whose(user, job, job.state, full),
         pool=job.pool.name,
         gpu=request["gpu"],
-        tasks=sum(role["min"] for role in job.gang),
+        tasks=job.size,
         cpu_milli=request["cpu_milli"],
         memory_mib=request["memory_mib"],
         position=job.wait_position if waiting else None,

@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from jobs.models import Job, Task
 from jobs.states import JobState
-from scheduler.core.calibration import Calibration, Past, calibrate
-from scheduler.core.forecast import Range, RunTimes, build_ranges, play_future
+from scheduler.core.calibration import MOST_PAST, Calibration, Past, calibrate
+from scheduler.core.forecast import Range, RunTimes, build_ranges, learn_run_times, play_future
 from scheduler.models import Forecast
 from scheduler.snapshots import load_world
 
@@ -22,7 +22,7 @@ BUDGET_S = 2.0
 """Of this machine's time for one round; on a slow one fewer futures are looked at, but never less than LEAST."""
 LEAST = 5
 PAST = 500
-"""So many of the last jobs tell how long jobs run, and so many of the last ranges how far starts lie from them."""
+"""So many of the last jobs tell how long jobs run."""
 MEASURED = timedelta(days=7)
 SLACK = timedelta(seconds=5)
 """Between the moment that a forecast means and the loops that carry it out."""
@@ -69,15 +69,13 @@ def load_run_times() -> RunTimes:
     """How long the last jobs ran, of those that ran to an end of their own."""
     ended = Job.objects.filter(state__in=[JobState.SUCCEEDED, JobState.FAILED], started_at__isnull=False)
     rows = ended.order_by("-ended_at").values_list("time_s", "started_at", "ended_at")[:PAST]
-    ran = [(said, (end - start).total_seconds()) for said, start, end in rows if start and end]
-    ratios = tuple(seconds / said for said, seconds in ran if said)
-    return RunTimes(ratios or (1.0,), tuple(seconds for said, seconds in ran if not said))
+    return learn_run_times((said, (end - start).total_seconds()) for said, start, end in rows if start and end)
 
 
 def load_calibration(now: float) -> Calibration:
     """What the last ranges teach, by how the starts lay in them before they were calibrated."""
     told = Forecast.objects.filter(raw_p10__isnull=False, raw_p90__isnull=False).order_by("-made_at")
-    rows = told.values_list("made_at", "raw_p10", "raw_p90", "started_at")[:PAST]
+    rows = told.values_list("made_at", "raw_p10", "raw_p90", "started_at")[:MOST_PAST]
     return calibrate(
         Past(made.timestamp(), p10.timestamp(), p90.timestamp(), started.timestamp() if started else now, not started)
         for made, p10, p90, started in rows

@@ -22,7 +22,7 @@ from django.db.models import BigIntegerField, Expression, Func, QuerySet
 from cluster.models import Gpu, Node
 from jobs.models import Job, Task
 from quotas.models import Holding
-from scheduler.rows import load_columns, load_rows
+from scheduler.rows import Statement, load_pairs, load_rows
 
 Row = TypeVar("Row")
 
@@ -71,10 +71,13 @@ class Versions:
         return places, (old.ids[places] == self.ids) & (old.numbers[places] == self.numbers)
 
 
-def read_versions(rows: QuerySet, number: Func) -> Versions:
-    ids, numbers = load_columns(rows.order_by(), "pk", number)
-    order = np.argsort(ids, kind="stable")
-    return Versions(ids[order], numbers[order])
+def read_versions(statement: Statement) -> dict[str, Versions]:
+    """statement: of `rows.build_pairs`."""
+    found = {}
+    for name, (ids, numbers) in load_pairs(statement).items():
+        order = np.argsort(ids, kind="stable")
+        found[name] = Versions(ids[order], numbers[order])
+    return found
 
 
 def remembered(name: str, make: Callable[..., Row], *columns: str | Expression) -> list[Row]:

@@ -6,6 +6,7 @@ Reads only: nothing that is asked here is stored, and the queue does not see it.
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from scheduler.changes import Change, families_of, time_change
 from scheduler.core.cycle import run_cycle
 from scheduler.core.levers import find_levers, first_in_line, replace_waiting, times_before
 from scheduler.core.maintenance import closed_machines
+from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import Plan, Waiting
 from scheduler.drafts import check_draft, waiting_of
 from scheduler.forecast import FIRST, Told, load_calibration, load_run_times, tell
@@ -32,12 +34,21 @@ LEVERS_S = 2.0
 
 
 @dataclass(frozen=True)
+class Planned:
+    """Machines of a pool that take nothing from one moment to another."""
+
+    nodes: tuple[str, ...]
+    begins_at: datetime
+    ends_at: datetime
+
+
+@dataclass(frozen=True)
 class PoolRoom:
     """What one pool has free for one person now.
 
     cards_free, cards_total: whole cards. free_milli, total_milli: thousandths of cards, slices counted.
     largest_slice_mib: on one card. may_milli: what the limits of the person's teams still allow, None = no limit.
-    may_slice_mib: the largest slice within that.
+    may_slice_mib: the largest slice within that. maintenance: that lasts or is to come.
     """
 
     pool: str
@@ -52,6 +63,7 @@ class PoolRoom:
     may_milli: int | None
     may_slice_mib: int
     waiting: int
+    maintenance: tuple[Planned, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -332,4 +344,16 @@ def _room(world: World, place: int, team_ids: list[int], waiting: int) -> PoolRo
         may_milli=None if room > 10**12 else max(room, 0),
         may_slice_mib=int(within.max(initial=0)),
         waiting=waiting,
+        maintenance=_planned(snapshot, place),
     )
+
+
+def _planned(snapshot: Snapshot, place: int) -> tuple[Planned, ...]:
+    """In one pool."""
+    with_cards, at_home = snapshot.gpu_node[snapshot.gpu_pool == place], np.flatnonzero(snapshot.node_pool == place)
+    ours = {*with_cards.tolist(), *at_home.tolist()}
+    found = []
+    for closing in snapshot.closings:
+        if names := tuple(snapshot.node_name(node) for node in closing.nodes if node in ours):
+            found.append(Planned(names, *(datetime.fromtimestamp(at, UTC) for at in (closing.at, closing.ends_at))))
+    return tuple(found)

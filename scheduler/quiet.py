@@ -6,7 +6,9 @@ window and a maintenance when their moment comes.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from math import inf
+from typing import Any
 
 from django.db.models import Model
 
@@ -17,6 +19,7 @@ from scheduler.core.lending import times_of_change
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import Plan
 from scheduler.memory import TABLES, Versions, number_of, read_versions
+from scheduler.rows import Statement, build_pairs
 
 LOOK_AGAIN_S = 5.0
 
@@ -45,8 +48,17 @@ def rest_after(mark: Mark, plan: Plan, snapshot: Snapshot, now: float) -> Rest |
 
 def read_mark() -> Mark:
     """Of the rows that `load_world` reads."""
+    return read_versions(_statement())
+
+
+@cache
+def _statement() -> Statement:
+    return build_pairs(list_tables())
+
+
+def list_tables() -> dict[str, tuple[Any, Any]]:
+    """{name: (the rows, the number of a version)} of all that counts."""
     small: tuple[type[Model], ...] = (Pool, Team, Quota, UserLimit, Window, Maintenance, Maintenance.nodes.through)
-    mark = {name: read_versions(rows(), number) for name, (rows, number) in TABLES.items()}
-    for table, rows in ((model._meta.db_table, model._default_manager.all()) for model in small):
-        mark[table] = read_versions(rows, number_of(table))
-    return mark
+    tables = {name: (rows(), number) for name, (rows, number) in TABLES.items()}
+    names = {model._meta.db_table: model for model in small}
+    return tables | {table: (model._default_manager.all(), number_of(table)) for table, model in names.items()}

@@ -115,7 +115,7 @@ def compare(rows: Iterable[TaskRow], seen: Sequence[ContainerView], ended: set[s
     for row in rows:
         view = views.get(row.uuid)
         steps += [*_news_of_checkpoint(row, view), *_compare_one(row, view)]
-    for uuid in ended & views.keys():
+    for uuid in sorted(ended & views.keys()):
         alive = views[uuid].phase in {"starting", "running"}
         steps.append(Stop(uuid, 0, "", mark=False) if alive else Forget(uuid))
     return steps

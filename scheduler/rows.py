@@ -5,11 +5,12 @@ rows; parsing one text of them costs a tenth.
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from django.db import connection
-from django.db.models import BooleanField, Expression, F, FloatField, Func, JSONField, QuerySet, TextField
+from django.db.models import BooleanField, Expression, FloatField, Func, JSONField, QuerySet, TextField
 
 
 def load_rows(rows: QuerySet, *columns: str | Expression) -> list[list[Any]]:
@@ -22,16 +23,30 @@ def load_rows(rows: QuerySet, *columns: str | Expression) -> list[list[Any]]:
     return json.loads(found) if found else []
 
 
-def load_columns(rows: QuerySet, *columns: str | Expression) -> list[np.ndarray]:
-    """Of each column, of whole numbers and never empty, the values of all rows: int64 [n], all in the same order."""
-    names = [f"column{place}" for place in range(len(columns))]
-    told = {name: F(column) if isinstance(column, str) else column for name, column in zip(names, columns, strict=True)}
-    sql, params = rows.annotate(**told).values_list(*names).query.sql_with_params()
-    lists = ", ".join(f"array_agg({name})::text" for name in names)
+Statement = tuple[str, tuple[Any, ...]]
+"""SQL and its parameters."""
+
+
+def build_pairs(tables: Mapping[str, tuple[QuerySet, Expression]]) -> Statement:
+    """What `load_pairs` asks: of all rows of each table the id and one more whole number, never empty."""
+    parts, values = [], []
+    for name, (rows, number) in tables.items():
+        found = rows.order_by().annotate(number=number).values_list("pk", "number")
+        sql, params = found.query.sql_with_params()
+        parts.append(f"SELECT %s, array_agg(a)::text, array_agg(b)::text FROM ({sql}) AS found(a, b)")  # noqa: S608 (as above)
+        values += [name, *params]
+    return " UNION ALL ".join(parts), tuple(values)
+
+
+def load_pairs(statement: Statement) -> dict[str, list[np.ndarray]]:
+    """{name: [ids, numbers]}, int64 [n], in the same order; all as of one moment."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {lists} FROM ({sql}) AS found({', '.join(names)})", params)  # noqa: S608 (as above)
-        found = cursor.fetchone()
-    return [np.fromstring(text[1:-1], dtype=np.int64, sep=",") if text else np.zeros(0, np.int64) for text in found]
+        cursor.execute(*statement)
+        return {name: [_as_array(ids), _as_array(numbers)] for name, ids, numbers in cursor.fetchall()}
+
+
+def _as_array(text: str | None) -> np.ndarray:
+    return np.fromstring(text[1:-1], dtype=np.int64, sep=",") if text else np.zeros(0, np.int64)
 
 
 def seconds(column: str) -> Func:

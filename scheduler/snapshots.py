@@ -20,10 +20,11 @@ from quotas.services import limit_of_everyone
 from scheduler.caches import Fetches, load_fetches
 from scheduler.closings import load_closings
 from scheduler.core.fragmentation import build_typical
+from scheduler.core.scarcity import build_wishes
 from scheduler.core.scores import spread, weigh
 from scheduler.core.snapshot import UNLIMITED, Snapshot
 from scheduler.core.topology import Layout, Words, build_layout
-from scheduler.core.types import Ask, Cell, Policy, Role, Typical, Waiting
+from scheduler.core.types import Ask, Cell, Policy, Role, Typical, Waiting, Wishes
 from scheduler.holders import Holdings, Places, limit_of, load_holdings, load_running, may_be_stopped, time_of
 from scheduler.lending import load_windows
 from scheduler.memory import kept, remembered
@@ -115,7 +116,7 @@ def load_world(*, queue: bool = True, user_id: int | None = None, reads: Iterabl
     }
     fetches = load_fetches(places.node, reads) if jobs or reads else Fetches()
     waiting = tuple(list_waiting(jobs, kinds, places, fetches))
-    typical = know_typical(kinds, max((job.pk for job in jobs), default=0))
+    typical, wishes = know_asks(kinds, max((job.pk for job in jobs), default=0))
     now = time.time()
     running = tuple(load_running(holdings, places, now))
     names = tuple(kind.model for kind in kinds)
@@ -126,7 +127,7 @@ def load_world(*, queue: bool = True, user_id: int | None = None, reads: Iterabl
         "closings": load_closings(places.node, now),
         "contents": fetches.contents,
     }
-    snapshot = Snapshot(**arrays, **jobs_and_times, kind_names=names, typical=typical)
+    snapshot = Snapshot(**arrays, **jobs_and_times, kind_names=names, typical=typical, wishes=wishes)
     return World(snapshot, build_policy(pools), nodes, gpus, pools, teams, user_ids, kinds, fetches)
 
 
@@ -182,12 +183,13 @@ def build_machines(nodes: list[NodeRow], gpus: list[GpuRow], pools: list[Pool]) 
     return Machines(kinds, arrays, pool_at, node_at, gpu_at)
 
 
-def know_typical(kinds: list[Kind], newest: int) -> Typical | None:
+def know_asks(kinds: list[Kind], newest: int) -> tuple[Typical | None, Wishes | None]:
     """What is usually asked. newest: the newest job that waits; while few came since, what was known is as good."""
     last = kept("typical", tuple(kinds))
     if not last or newest >= last["newest"] + HISTORY // 100:
         totals = tuple(kind.sellable_mib for kind in kinds)
-        last.update(newest=newest, known=build_typical(load_history(kinds), totals))
+        history = load_history(kinds)
+        last.update(newest=newest, known=(build_typical(history, totals), build_wishes(history, totals)))
     return last["known"]
 
 

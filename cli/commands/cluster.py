@@ -1,6 +1,6 @@
 """`free` and `queue`: what there is, and who waits for it."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -67,6 +67,8 @@ def _show_free(session: Session, client: Client) -> None:
     session.show_table(answer, [room["pool"] for room in rooms], FREE, rows, "There are no pools.")
     if any(room["simulated"] for room in rooms):
         session.note("* simulated cards")
+    for line in dict.fromkeys(_maintenance(planned) for room in rooms for planned in room.get("maintenance", [])):
+        session.note(line)
 
 
 def _show_queue(session: Session, client: Client, pool: str | None) -> None:
@@ -77,6 +79,11 @@ def _show_queue(session: Session, client: Client, pool: str | None) -> None:
     rows = [_place(job) for job in jobs]
     names = [job["job"] for job in jobs if job["job"]]
     session.show_table(answer, names, QUEUE, rows, "Nothing waits and nothing runs.")
+
+
+def _maintenance(planned: dict[str, Any]) -> str:
+    begins, ends = (clock(moment(planned[name]), now()) for name in ("begins_at", "ends_at"))  # type: ignore[arg-type]
+    return f"{', '.join(planned['nodes'])}: maintenance from {begins} until {ends}"
 
 
 def _must_exist(client: Client, pool: str) -> None:

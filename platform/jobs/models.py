@@ -117,6 +117,21 @@ class Job(models.Model):
         return self.state in JOB_FINAL
 
     @property
+    def least(self) -> int:
+        """How many tasks start together or not at all."""
+        return sum(role["min"] for role in self.gang)
+
+    @property
+    def most(self) -> int:
+        """How many start where there is room."""
+        return sum(role["max"] for role in self.gang)
+
+    @property
+    def size(self) -> int:
+        """How many tasks it has: of an elastic gang its least while it waits, then as many as it started with."""
+        return self.least if self.least == self.most or self.state == JobState.QUEUED else self.newest_tasks.count()
+
+    @property
     def newest_tasks(self) -> "TaskQuerySet":
         return self.tasks.filter(attempt=self.attempt).order_by("role", "rank")
 

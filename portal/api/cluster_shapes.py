@@ -263,6 +263,14 @@ class PoolShape(serializers.Serializer):
         return any(card.simulated for card in view.cards)
 
 
+class ClosedShape(serializers.Serializer):
+    """Machines of the pool that take nothing then."""
+
+    nodes = serializers.ListField(child=serializers.CharField())
+    begins_at = serializers.DateTimeField()
+    ends_at = serializers.DateTimeField()
+
+
 class RoomShape(serializers.Serializer):
     """What is free in a pool now. cards_free: whole ones. free, total: thousandths of cards, slices counted.
 
@@ -280,3 +288,4 @@ class RoomShape(serializers.Serializer):
     largest_slice = AmountField(show_memory, source="largest_slice_mib")
     may = AmountField(show_gpu, source="may_milli")
     waiting = serializers.IntegerField()
+    maintenance = ClosedShape(many=True)

@@ -161,7 +161,7 @@ class JobShape(serializers.Serializer):
         return job.gang[0]["request"]["gpu"]
 
     def get_nodes(self, job: Job) -> int:
-        return sum(role["min"] for role in job.gang)
+        return job.size
 
     @extend_schema_field(Amount)
     def get_cpu(self, job: Job) -> dict[str, Any]:

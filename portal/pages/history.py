@@ -51,7 +51,7 @@ def history_of(job: Job, notebook: Notebook | None = None) -> list[Happening]:
     if notebook:
         sessions = Q(kind=Notebook.KIND, object_id=notebook.pk, verb__in=("entered", "left"))
         which |= sessions & Q(at__gte=job.submitted_at)
-    alone = sum(role["max"] for role in job.gang) == 1
+    alone = job.most == 1
     return [_happening(row, alone) for row in Event.objects.filter(which).order_by("-id")[:MOST_EVENTS]]
 
 

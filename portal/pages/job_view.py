@@ -256,11 +256,13 @@ def view_jobs(jobs: Iterable[Job], user: User) -> list[JobView]:
 
 def ask_words(job: Job) -> str:
     """What the job asks of GPUs: "¼ GPU", "4 GB of V100", "4 nodes with 8 × H100", "2 to 4 nodes with 1 GPU"."""
-    ask, least = parse_gpu(job.gang[0]["request"]["gpu"]), sum(role["min"] for role in job.gang)
-    most = sum(role["max"] for role in job.gang)
-    if most == 1:
+    ask = parse_gpu(job.gang[0]["request"]["gpu"])
+    if job.state == JobState.QUEUED and job.least < job.most:
+        nodes = _("%(least)s to %(most)s") % {"least": job.least, "most": job.most}
+    elif (size := job.size) == 1:
         return gpu_words(ask)
-    nodes = str(least) if least == most else _("%(least)s to %(most)s") % {"least": least, "most": most}
+    else:
+        nodes = str(size)
     return _("%(nodes)s nodes with %(ask)s") % {"nodes": nodes, "ask": gpu_words(ask)}
 
 

@@ -13,8 +13,10 @@ from scheduler.core.forecast import Range
 
 MISSES = 0.1
 """So much may be earlier than p10, and as much later than p90."""
-LEAST, LEAST_LOOKS = 30, 10
-"""Of fewer past forecasts, or of fewer looks, nothing is learned: those that were made at one moment err together."""
+MOST_PAST = 2000
+"""So many of the last forecasts teach."""
+LEAST, LEAST_MOMENTS, MOMENT_S = 30, 4, 600.0
+"""Of fewer forecasts, or of fewer moments, nothing is learned: those that were made at about one time err together."""
 GRAIN_S = 120.0
 """Waits are told apart by more than this."""
 MOST = log(16.0)
@@ -51,7 +53,7 @@ class Calibration:
 def calibrate(past: Iterable[Past]) -> Calibration:
     """A job that waits still counts where its range has passed: then it will be late by no less than it is now."""
     known = [one for one in past if isfinite(one.p90) and not (one.waits and one.started_at <= one.p90)]
-    if len(known) < LEAST or len({one.made_at for one in known}) < LEAST_LOOKS:
+    if len(known) < LEAST or len({one.made_at // MOMENT_S for one in known}) < LEAST_MOMENTS:
         return Calibration()
     early = [_wait(one, one.p10) - _wait(one, one.started_at) for one in known]
     late = [_wait(one, one.started_at) - _wait(one, one.p90) for one in known]

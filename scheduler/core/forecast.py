@@ -5,7 +5,8 @@ said, and how long those ran that had said nothing. Each future draws from both,
 arrivals. The share of true starts inside the ranges is measured by whoever keeps the forecasts.
 """
 
-from collections.abc import Iterator
+from bisect import bisect
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil, floor, inf, isfinite
 from random import Random
@@ -18,14 +19,22 @@ FUTURES = 20
 MOST_MOMENTS = 200
 """So far each future is played: what starts later is told as later than that."""
 TRIES = 20
+ALIKE = 50
+"""So many jobs of the past that said about as much tell how long one runs."""
 
 
 @dataclass(frozen=True)
 class RunTimes:
-    """How long jobs ran. ratios: of what they had said (1.0: just as long); seconds: of those that said nothing."""
+    """How long jobs ran. ratios: of what they had said (1.0: just as long); seconds: of those that said nothing.
+
+    said: to each ratio the time that was said, ascending; or empty: then any ratio is as good for any time. Who says
+    much more than others mostly says too much, and who says less too little: so the ratios of those count who said
+    about as much.
+    """
 
     ratios: tuple[float, ...] = (1.0,)
     seconds: tuple[float, ...] = ()
+    said: tuple[float, ...] = ()
 
     def draw(self, dice: Random, time_s: float, elapsed_s: float = 0.0) -> float:
         """How long a job runs in all that has run for `elapsed_s` already; `inf` where nothing is known."""
@@ -37,8 +46,22 @@ class RunTimes:
 
     def _draw(self, dice: Random, time_s: float) -> float:
         if isfinite(time_s):
-            return max(time_s * dice.choice(self.ratios), 1.0) if self.ratios else time_s
+            return max(time_s * dice.choice(self._ratios_near(time_s)), 1.0) if self.ratios else time_s
         return max(dice.choice(self.seconds), 1.0) if self.seconds else inf
+
+    def _ratios_near(self, time_s: float) -> tuple[float, ...]:
+        if len(self.said) <= ALIKE:
+            return self.ratios
+        first = min(max(bisect(self.said, time_s) - ALIKE // 2, 0), len(self.said) - ALIKE)
+        return self.ratios[first : first + ALIKE]
+
+
+def learn_run_times(ran: Iterable[tuple[float | None, float]]) -> RunTimes:
+    """ran: (the time that was said, how long it took in seconds) of jobs of the past."""
+    jobs = list(ran)
+    told = sorted((said, seconds / said) for said, seconds in jobs if said)
+    ratios, said = tuple(ratio for _, ratio in told), tuple(said for said, _ in told)
+    return RunTimes(ratios or (1.0,), tuple(seconds for said, seconds in jobs if not said), said)
 
 
 @dataclass(frozen=True)

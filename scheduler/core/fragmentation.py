@@ -80,10 +80,12 @@ def most_frequent(counted: Iterable[tuple[Shape, int]]) -> Typical | None:
 
 
 def keep_useful(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
-    """Between 0 and 1, 0.5 where the placement changes nothing: sigmoid of the cards that it makes useful again."""
+    """Between 0 and 1, 0.5 where the placement changes nothing: sigmoid of the cards that it makes useful again, in
+    whole hundredths, so that small differences do not scatter what could be together.
+    """
     if snapshot.typical is None:
         return np.zeros(len(nodes))
-    return sigmoid(useful_gain(snapshot, request, nodes) / 1000)
+    return np.floor(100 * sigmoid(useful_gain(snapshot, request, nodes) / 1000)) / 100
 
 
 def sigmoid(gain: np.ndarray) -> np.ndarray:

@@ -146,15 +146,15 @@ class Future:
         return [closing for closing in self._reservations if closing.job == NOBODY and _reaches(ends_at, closing)]
 
     def _close(self, closing: Closing) -> None:
-        """As if somebody had reserved these cards and machines, whole, for that time."""
-        snapshot = self._snapshot
+        """As if somebody had reserved these cards and machines, whole, for that time. One that has begun meets even a
+        job that takes no time.
+        """
+        snapshot, at = self._snapshot, closing.at if closing.at > self._now else -inf
         cards = [_task_of(int(snapshot.gpu_node[gpu]), _whole(snapshot, gpu)) for gpu in closing.gpus]
         machines = [_machine(snapshot, node) for node in closing.nodes]
         placement = Placement(NOBODY, (*cards, *machines))
-        self._reservations.append(
-            Reservation(NOBODY, closing.at, closing.ends_at, placement, maintenance=bool(closing.nodes))
-        )
-        self._at.append(self._when(closing.at, self._reservations))
+        self._reservations.append(Reservation(NOBODY, at, closing.ends_at, placement, maintenance=bool(closing.nodes)))
+        self._at.append(self._when(at, self._reservations))
 
     def _earliest(self, job: Waiting, demand: Demand, keep: Keep | None) -> tuple[float, Placement] | None:
         """Where it ends before a closing, the cards are there until then: so look between the closings in turn."""

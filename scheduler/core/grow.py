@@ -14,12 +14,9 @@ from scheduler.core.context import Cycle
 from scheduler.core.demand import Demand, build_demand
 from scheduler.core.keep import build_keep
 from scheduler.core.place import place
-from scheduler.core.quota import borrow_refusals, spare_milli, within_guarantee
+from scheduler.core.quota import borrow_refusals, spare_milli, wish_refusals, within_guarantee
 from scheduler.core.snapshot import Snapshot, amounts_of
 from scheduler.core.types import Placement, Role, TaskPlace, Waiting
-
-OWN_REASONS = frozenset({"held", "start_after", "impossible"})
-"""Who waits for one of these could not start now, whatever others do."""
 
 
 def grow(cycle: Cycle) -> None:
@@ -37,13 +34,14 @@ def grow(cycle: Cycle) -> None:
 
 
 def _is_shared(cycle: Cycle, job: Waiting) -> bool:
-    """Does somebody wait who could start, and counts against the limits of the same team or person?"""
-    chain, refusals = cycle.snapshot.team_chain, cycle.plan.refusals
+    """Does somebody wait who could start but for others, and counts against the limits of the same team or person?"""
+    chain, started = cycle.snapshot.team_chain, {start.job for start in cycle.plan.starts}
     return any(
         (other.user == job.user or (other.pool == job.pool and chain[other.team][-1] == chain[job.team][-1]))
-        and not {refusal.reason for refusal in refusals[other.job]} & OWN_REASONS
+        and other.job not in started
+        and not wish_refusals(other, cycle.now)
+        and not cycle.impossible(other)
         for other in cycle.snapshot.waiting
-        if other.job in refusals
     )
 
 

@@ -1,7 +1,8 @@
 """Which of the nodes that fit is best. A score is `(snapshot, request, nodes) -> float [len(nodes)]`, larger is better.
 
 The nodes given all passed the filters. Scores lie in 0..1, but for the preference of kinds, whose steps of one outweigh
-all others together: first the kind of card that the user likes best; then what stays useful for what is usually asked;
+all others together: first the kind of card that the user likes best; then what stays useful for what is usually asked,
+and leaves those who have no choice the cards and the CPU that they need;
 then how long the data that the node holds would take to fetch; then cards that are already shared, then the fullest
 card, then for several cards how fast they are linked, then the fullest node. A pool may weigh them in its own way, or
 spread its work: then the emptiest node comes before all else but the kind of card, and the others decide between nodes
@@ -16,6 +17,7 @@ from scheduler.core.cards import choose_cards, left_on, link_score
 from scheduler.core.filters import count_fitting, fitting_cards, fitting_grid, in_reach
 from scheduler.core.fragmentation import keep_useful
 from scheduler.core.request import Request
+from scheduler.core.scarcity import keep_scarce
 from scheduler.core.snapshot import Snapshot
 
 
@@ -50,7 +52,19 @@ def fill_cards(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.nd
 
 
 def pack_nodes(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
-    """How full the node is: the cards in reach by memory, or its CPU for CPU-only work."""
+    """How full the node is, as long as nobody knows what is usually asked: then `keep_useful` knows better, and nodes
+    that are equally good are filled from the first one on.
+    """
+    return np.zeros(len(nodes)) if snapshot.typical else _fullness(snapshot, request, nodes)
+
+
+def spread_nodes(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
+    """How empty the node is."""
+    return 1.0 - _fullness(snapshot, request, nodes)
+
+
+def _fullness(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
+    """The cards in reach by memory, or the node's CPU for CPU-only work."""
     if not request.ask.gpus:
         return 1.0 - snapshot.node_cpu_free[nodes] / np.maximum(snapshot.node_cpu_total[nodes], 1)
     gpus, owner = snapshot.cards_of(nodes)
@@ -59,11 +73,6 @@ def pack_nodes(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.nd
     free = np.bincount(owner, snapshot.gpu_free_mib[gpus], minlength=len(nodes))
     total = np.bincount(owner, snapshot.gpu_total_mib[gpus], minlength=len(nodes))
     return 1.0 - free / np.maximum(total, 1)
-
-
-def spread_nodes(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
-    """How empty the node is."""
-    return 1.0 - pack_nodes(snapshot, request, nodes)
 
 
 def link_cards(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
@@ -108,7 +117,7 @@ def hold_data(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.nda
 
 Scores = tuple[tuple[Callable[[Snapshot, Request, np.ndarray], np.ndarray], float], ...]
 
-KIND_WEIGHT, SPREAD_WEIGHT = 10_000.0, 5_000.0
+KIND_WEIGHT, SPREAD_WEIGHT = 20_000.0, 5_000.0
 """What the weights of a pool, MOST_WEIGHT each at most, may not outweigh."""
 MOST_WEIGHT = 1_000
 
@@ -126,6 +135,7 @@ def weigh(
     return (
         (prefer_kind, KIND_WEIGHT),
         (keep_useful, useful),
+        (keep_scarce, useful),
         (hold_data, data),
         (keep_whole, whole),
         (fill_cards, full_cards),

@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +18,16 @@ from scheduler.core.types import (
     Typical,
     Waiting,
     Window,
+    Wishes,
 )
 
 UNLIMITED = np.iinfo(np.int64).max
 """A limit that is none."""
 
 _FLAGS = ("gpu_open", "node_open")
-_AS_GIVEN = ("waiting", "running", "team_chain", "layouts", "typical", "closings", "windows", "contents", "cells")
+_AS_GIVEN = (
+    "waiting", "running", "team_chain", "layouts", "typical", "closings", "windows", "contents", "cells", "wishes"
+)  # fmt: skip
 _LIVE = (
     "gpu_free_mib",
     "gpu_free_percent",
@@ -83,6 +87,7 @@ class Snapshot:
     contents: tuple[Content, ...] = ()  # what nodes hold of what is wanted
     windows: tuple[Window, ...] = ()  # times in which pools lend their cards, now and to come
     cells: tuple[Cell, ...] = ()  # guarantees of whole nodes
+    wishes: Wishes | None = None  # what is asked of which kinds, None: unknown
 
     def __post_init__(self):
         for name in self.__dataclass_fields__:
@@ -91,6 +96,8 @@ class Snapshot:
                 setattr(self, name, np.array(getattr(self, name), dtype=kind))
         self.nodes = np.arange(len(self.node_open))
         self.version = 0
+        self.prices: dict[int, Any] = {}
+        """{pool: prices}, kept for `scarcity` and shared between copies."""
         self.changed_at = np.zeros(len(self.nodes), dtype=np.int64)
         self._chains = [np.array(chain, dtype=np.int64) for chain in self.team_chain]
         self.gpu_window = np.full(len(self.gpu_node), -1, dtype=np.int64)
@@ -204,8 +211,8 @@ class Snapshot:
         self.cells = cells
         self._cell_pools = {pool: place for place, pool in enumerate(sorted({cell.pool for cell in cells}))}
         self.node_firm = np.zeros((len(self._cell_pools), len(self.nodes), 1 + len(cells)), dtype=np.int64)
-        """[pools with cells, N, 1 + cells] thousandths of the pool's cards that jobs hold that cannot be stopped: all; of
-        the team of each cell and those below it.
+        """[pools with cells, N, 1 + cells] thousandths of the pool's cards that jobs hold that cannot be stopped: of
+        all; of the team of each cell and those below it.
         """
         self._cells_of = [
             np.array([i for i, cell in enumerate(cells) if cell.team in chain], dtype=np.int64)

@@ -97,6 +97,17 @@ class Typical:
     need: np.ndarray
 
 
+@dataclass(frozen=True, eq=False)
+class Wishes:
+    """What tasks of W sorts ask of K kinds of cards. count: [W] how many there were. cpu_milli: [W]. milli: [W]
+    thousandths of a card in all, 0: work without cards. accepts: [W, K] bool."""
+
+    count: np.ndarray
+    cpu_milli: np.ndarray
+    milli: np.ndarray
+    accepts: np.ndarray
+
+
 @dataclass(frozen=True)
 class CardShare:
     """What a task keeps of one card."""

@@ -1,12 +1,12 @@
 """A cluster, its pools, teams and people in plain words, made into a Snapshot for the scheduler's mind."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from scheduler.core.snapshot import UNLIMITED, Snapshot
-from scheduler.core.types import GPU_MILLI, RESOURCES, Ask, Closing, Window
+from scheduler.core.types import GPU_MILLI, RESOURCES, Ask, Cell, Closing, Window
 
 GENEROUS = 2**40
 """CPU and memory of a machine: what is simulated are cards."""
@@ -22,12 +22,13 @@ class Machine:
 
 @dataclass(frozen=True)
 class Team:
-    """guarantee, limit: {pool: thousandths of a card}."""
+    """guarantee, limit: {pool: thousandths of a card}. cell: {pool: cards of a node}, if nodes are guaranteed."""
 
     name: str
     weight: int = 1
     guarantee: Mapping[str, int] = field(default_factory=dict)
     limit: Mapping[str, int] = field(default_factory=dict)
+    cell: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,14 @@ def build_snapshot(cluster: Cluster, windows: tuple[Window, ...] = (), closings:
         team_names=tuple(team.name for team in cluster.teams),
         windows=windows,
         closings=closings,
+        cells=tuple(_cells(cluster)),
     )
+
+
+def _cells(cluster: Cluster) -> Iterator[Cell]:
+    for place, team in enumerate(cluster.teams):
+        for pool, cards in team.cell.items():
+            yield Cell(place, cluster.pools.index(pool), cards, team.guarantee.get(pool, 0) // (1000 * cards))
 
 
 def _quota(cluster: Cluster, each: list[Mapping[str, int]], otherwise: int) -> np.ndarray:

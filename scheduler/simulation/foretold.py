@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from scheduler.core.calibration import Past, calibrate
-from scheduler.core.forecast import Range, RunTimes, build_ranges, play_future
+from scheduler.core.calibration import MOST_PAST, Past, calibrate
+from scheduler.core.forecast import Range, build_ranges, learn_run_times, play_future
 from scheduler.core.play import Moment, Play
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import Policy, Waiting
@@ -18,7 +18,7 @@ from scheduler.core.types import Policy, Waiting
 FIRST = 60
 """So many of the first in line are foretold, as in production."""
 PAST = 500
-"""So many of the last jobs tell how long jobs run, and so many of the last ranges how much they hold."""
+"""So many of the last jobs tell how long jobs run, as in production."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ def foretell(
     keeper = _Keeper(how)
     look_at = play.now
     for moment in play.moments(until):
-        keeper.note(moment, {job: run_s[job] / said[job] for job in moment.ended if isfinite(said[job])})
-        if moment.at >= look_at:
+        keeper.note(moment, [(said[job] if isfinite(said[job]) else None, run_s[job]) for job in moment.ended])
+        if moment.at >= look_at and play.waiting:
             keeper.look(play, moment)
             look_at = moment.at + how.every_s
     return keeper.found
@@ -62,11 +62,12 @@ class _Keeper:
         self.found: list[Foretold] = []
         self._how = how
         self._open: dict[int, tuple[float, Range, Range]] = {}
-        self._ratios: deque[float] = deque(maxlen=PAST)
+        self._ran: deque[tuple[float | None, float]] = deque(maxlen=PAST)
         self._looks = 0
 
-    def note(self, moment: Moment, ratios: Mapping[int, float]) -> None:
-        self._ratios.extend(ratios.values())
+    def note(self, moment: Moment, ran: Sequence[tuple[float | None, float]]) -> None:
+        """ran: (what it said, how long it took) of each job that has ended."""
+        self._ran.extend(ran)
         for start in moment.plan.starts:
             if start.job in self._open:
                 self.found.append(Foretold(start.job, *self._open.pop(start.job), moment.at))
@@ -80,7 +81,7 @@ class _Keeper:
         self._looks += 1
         world = play.snapshot.copy()
         world.waiting, world.running = line, tuple(play.running.values())
-        run_times, first = RunTimes(tuple(self._ratios) or (1.0,)), self._looks * self._how.futures
+        run_times, first = learn_run_times(self._ran), self._looks * self._how.futures
         numbers = range(first, first + self._how.futures)
         ranges = build_ranges(world, [play_future(world, self._how.policy, play.now, run_times, n) for n in numbers])
         calibration = calibrate(self._past(play.now))
@@ -89,6 +90,6 @@ class _Keeper:
                 self._open[job] = play.now, raw, calibration.of(raw, play.now)
 
     def _past(self, now: float) -> list[Past]:
-        ended = [Past(one.made_at, one.raw.p10, one.raw.p90, one.started_at) for one in self.found[-PAST:]]
+        ended = [Past(one.made_at, one.raw.p10, one.raw.p90, one.started_at) for one in self.found[-MOST_PAST:]]
         waits = [Past(at, raw.p10, raw.p90, now, waits=True) for at, raw, _ in self._open.values()]
         return ended + waits

@@ -5,6 +5,7 @@ the place of what is wrong.
 """
 
 import random
+from collections import Counter
 from collections.abc import Mapping
 from itertools import chain
 from math import ceil, inf
@@ -37,11 +38,13 @@ A scenario, all times counted from Monday 00:00:
     dev: {slices: 8, lends_to: train}       # by night and at weekends, to jobs that end before the day begins
   teams:
     vision: {weight: 2, guarantee: {train: 8}, limit: {train: 24}}          # in cards
+    speech: {guarantee: {train: 16}, cell: {train: 8}}                      # two whole machines of 8 cards
   maintenance:                # of machines with a card of the pool, or of `machines`: [v100-0, v100-1]
     - {from_h: 30, to_h: 34, pool: train, stops: true}    # stops: preemptible jobs when it begins
   jobs:     # each line `count` jobs that come at random between from_h and to_h, again on the next each_day - 1 days
     - {team: vision, user: ada, count: 40, from_h: 0, to_h: 120, gpus: 2, hours: 6}
     - {team: speech, count: 10, hours: {median: 3, sigma: 1}, estimate_h: 12, tasks: 4, preemptible: true}
+    - {team: vision, tasks: 2, tasks_max: 8, hours: 9}      # starts with 2 to 8 tasks, and takes as long with each
     - {team: vision, count: 8, from_h: 9, to_h: 10, each_day: 5, memory_gb: 4, hours: 8, pool: dev, priority: urgent}
   trace: jobs.csv             # beside the file; jobs from a table, whose columns are below
 """
@@ -82,6 +85,7 @@ def build_scenario(top: "_Keys", stem: str, wishes: list[Wish], seed: int, depth
         name: max(int(listed[name].number("slices", 8)), 1) if name in listed else 8 for name in {**listed, **used}
     }
     teams = _teams(top.map("teams"), wishes, pools)
+    _check_cells(teams, machines)
     users = tuple(dict.fromkeys(wish.user or wish.team for wish in wishes))
     cluster = Cluster(machines, pools, teams, users)
     wishes = sorted(wishes, key=lambda wish: wish.submit_s)
@@ -138,12 +142,14 @@ class _Keys:
 
 
 def _wishes(line: Any, where: str, dice: random.Random) -> list[Wish]:
-    known = "team user count from_h to_h each_day gpus hours estimate_h tasks memory_gb model pool priority preemptible"
-    keys = _Keys(line, where, known)
+    when, what = "count from_h to_h each_day hours estimate_h", "gpus memory_gb model tasks tasks_max"
+    keys = _Keys(line, where, f"team user {when} {what} pool priority preemptible")
     if keys.text("priority", "normal") not in PRIORITIES:
         raise ValueError(f"{where}.priority is none of {', '.join(PRIORITIES)}")
     if keys.number("tasks", 1) < 1:
         raise ValueError(f"{where}.tasks: a job has at least one task")
+    if keys.get("tasks_max") is not None and keys.number("tasks_max", 1) < keys.number("tasks", 1):
+        raise ValueError(f"{where}.tasks_max: is less than tasks")
     count, days = int(keys.number("count", 1)), int(keys.number("each_day", 1))
     begin, end = keys.number("from_h", 0), keys.number("to_h", keys.number("from_h", 0))
     found = []
@@ -163,6 +169,7 @@ def _wish(keys: _Keys, submit_s: int, duration_s: int) -> Wish:
         duration_s=duration_s,
         gpus=int(keys.number("gpus", 1)),
         tasks=int(keys.number("tasks", 1)),
+        tasks_max=int(keys.number("tasks_max", keys.number("tasks", 1))),
         team=keys.text("team", "everybody"),
         user=keys.text("user"),
         pool=keys.text("pool"),
@@ -193,10 +200,19 @@ def _machines(line: Any, where: str) -> list[Machine]:
 def _teams(listed: Mapping, wishes: list[Wish], pools: Mapping[str, int]) -> tuple[Team, ...]:
     teams = []
     for name in dict.fromkeys((*map(str, listed), *(wish.team for wish in wishes))):
-        keys = _Keys(listed.get(name) or {}, f"teams.{name}", "weight guarantee limit")
+        keys = _Keys(listed.get(name) or {}, f"teams.{name}", "weight guarantee limit cell")
         guarantee, limit = (_cards(keys.sub(key, " ".join(pools)), pools) for key in ("guarantee", "limit"))
-        teams.append(Team(name, int(keys.number("weight", 1)), guarantee, limit))
+        cell = {pool: milli // 1000 for pool, milli in _cards(keys.sub("cell", " ".join(pools)), pools).items()}
+        teams.append(Team(name, int(keys.number("weight", 1)), guarantee, limit, cell))
     return tuple(teams)
+
+
+def _check_cells(teams: tuple[Team, ...], machines: tuple[Machine, ...]) -> None:
+    sizes = {(pool, count) for machine in machines for pool, count in Counter(p for *_, p in machine.cards).items()}
+    for team in teams:
+        for pool, cards in team.cell.items():
+            if (pool, cards) not in sizes:
+                raise ValueError(f"teams.{team.name}.cell: no machine has exactly {cards} cards of {pool}")
 
 
 def _cards(keys: _Keys, pools: Mapping[str, int]) -> dict[str, int]:
@@ -221,7 +237,7 @@ def _waiting(cluster: Cluster, number: int, wish: Wish) -> Waiting:
         pool=cluster.pools.index(pool),
         priority=PRIORITIES.index(wish.priority),
         submitted_at=float(wish.submit_s),
-        gang=(Role("worker", pieces * wish.tasks, pieces * wish.tasks, ask),),
+        gang=(Role("worker", pieces * wish.tasks, pieces * max(wish.tasks, wish.tasks_max), ask),),
         time_s=wish.time_s,
         preemptible=wish.preemptible,
     )

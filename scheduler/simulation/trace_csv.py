@@ -29,12 +29,15 @@ Columns of a trace (CSV, also gzipped; seconds count from Monday 00:00):
 
 @dataclass(frozen=True)
 class Wish:
-    """A job as somebody asks for it. memory_mib: None for whole cards. Empty texts: no matter which."""
+    """A job as somebody asks for it. memory_mib: None for whole cards. tasks_max: 0: as `tasks`. Empty texts: no
+    matter which.
+    """
 
     submit_s: float
     duration_s: float
     gpus: int = 1
     tasks: int = 1
+    tasks_max: int = 0
     team: str = "everybody"
     user: str = ""
     pool: str = ""

@@ -12,6 +12,7 @@ from cli_server import a_job, ended
 from typer.main import get_group
 
 from cli.main import COMMANDS
+from cli.show import clock, moment, now
 from cli.text import width
 from cli.transport import VERSION
 
@@ -277,6 +278,23 @@ def test_free_counts_quarters_card_by_card(server, tessera):
     head, row = result.stdout.splitlines()
     assert row.split() == ["dev", "V100-32GB*", "0/2", "2", "8.5", "GB", "0.5", "3"] and width(head) <= 80
     assert result.stderr == "* simulated cards\n"
+
+
+def test_free_tells_of_maintenance_once_for_all_pools(server, tessera):
+    amount = {"value": 0, "text": "0"}
+    planned = {"nodes": ["n1", "n2"], "begins_at": "2030-05-06T18:00:00Z", "ends_at": "2030-05-06T20:00:00Z"}
+    rooms = [
+        {
+            "pool": pool, "shared": True, "models": [], "simulated": False, "cards_free": 0, "cards_total": 0,
+            "free": amount, "total": amount, "waiting": 0, "largest_slice": amount, "may": amount,
+            "maintenance": [planned],
+        }
+        for pool in ("dev", "train")
+    ]  # fmt: skip
+    server.on("GET /capacity", (200, {"results": rooms, "next_cursor": None}))
+    server.on("GET /gpus", (200, {"results": [], "next_cursor": None}))
+    begins, ends = (clock(moment(planned[name]), now()) for name in ("begins_at", "ends_at"))
+    assert tessera("free").stderr == f"n1, n2: maintenance from {begins} until {ends}\n"
 
 
 def test_the_queue_shows_other_teams_without_their_names(server, tessera):

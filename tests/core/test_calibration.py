@@ -5,16 +5,16 @@ from random import Random
 
 import pytest
 
-from scheduler.core.calibration import GRAIN_S, LEAST, LEAST_LOOKS, Calibration, Past, calibrate
+from scheduler.core.calibration import GRAIN_S, LEAST, LEAST_MOMENTS, MOMENT_S, Calibration, Past, calibrate
 from scheduler.core.forecast import Range
 
 HOUR = 3600.0
 
 
 def past(waits, p10=HOUR, p90=2 * HOUR, count=100):
-    """Ranges told a minute after one another, and how long each job then waited."""
-    dice = Random(1)
-    return [Past(60.0 * n, 60.0 * n + p10, 60.0 * n + p90, 60.0 * n + waits(dice)) for n in range(count)]
+    """Ranges told ten minutes after one another, and how long each job then waited."""
+    dice, times = Random(1), [MOMENT_S * n for n in range(count)]
+    return [Past(at, at + p10, at + p90, at + waits(dice)) for at in times]
 
 
 def share_inside(calibration, waits, count=4000):
@@ -51,7 +51,8 @@ def test_a_job_that_still_waits_beyond_its_range_is_late_and_one_within_says_not
 def test_of_few_ranges_and_of_few_moments_nothing_is_learned():
     late = past(lambda dice: 9 * HOUR)
     assert calibrate(late[: LEAST - 1]) == Calibration() != calibrate(late[:LEAST])
-    at_once = [Past(60.0 * (n % (LEAST_LOOKS - 1)), HOUR, 2 * HOUR, 9 * HOUR) for n in range(100)]
+    within = MOMENT_S * (LEAST_MOMENTS - 1) / 100
+    at_once = [Past(within * n, HOUR, 2 * HOUR, 9 * HOUR) for n in range(100)]
     assert calibrate(at_once) == Calibration()
 
 

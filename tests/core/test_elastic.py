@@ -7,6 +7,7 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.core.context import Memory
 from scheduler.core.cycle import run_cycle
 from scheduler.core.types import Plan
 from tests.core.brute_force import fits_somehow
@@ -175,3 +176,9 @@ def test_a_gang_alone_has_exactly_as_many_tasks_as_any_way_of_placing_them_allow
 
 def test_a_gang_that_says_nothing_of_more_is_as_before():
     assert sizes(cycle(world("n1: A100x8", wants("ada", "1", gang=2, time_s=inf)))) == {1: 2}
+
+
+@many(60)
+@given(elastic_worlds())
+def test_who_asks_for_no_reasons_gets_gangs_of_the_same_sizes(snapshot):
+    assert run_cycle(snapshot, POLICY, NOW, Memory(explains=False)).starts == run_cycle(snapshot, POLICY, NOW).starts

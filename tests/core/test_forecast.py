@@ -3,7 +3,7 @@
 from dataclasses import replace
 from math import inf
 
-from scheduler.core.forecast import Range, RunTimes, forecast
+from scheduler.core.forecast import Range, RunTimes, forecast, learn_run_times
 from scheduler.core.play import Play
 from scheduler.core.types import Policy
 from tests.worlds import wants, world
@@ -35,6 +35,20 @@ def test_the_range_is_that_of_the_ratios_of_the_past():
     jobs = [wants("ada", "1", time_s=100), wants("ada", "1", time_s=100)]
     found = forecast(world("n1: V100-32GBx1", *jobs), Policy(), 0.0, RunTimes((0.5, 1.0, 1.5)), futures=200)[2]
     assert (found.p10, found.p50, found.p90) == (50, 100, 150)
+
+
+def test_the_ratios_count_of_those_who_said_about_as_much():
+    """All ran for 100 s, whatever they said."""
+    past = learn_run_times([(100.0, 100.0), (10_000.0, 100.0)] * 60)
+    jobs = [wants("ada", "1", time_s=time_s) for time_s in (100, 10_000, 100)]
+    found = forecast(world("n1: V100-32GBx1", *jobs), Policy(), 0.0, past)
+    assert (found[2].p90, found[3].p90) == (100, 200)
+
+
+def test_jobs_that_said_nothing_tell_of_those_that_say_nothing():
+    past = learn_run_times([(None, 300.0), (200.0, 100.0)])
+    assert (past.ratios, past.said, past.seconds) == ((0.5,), (200.0,), (300.0,))
+    assert learn_run_times([]) == RunTimes((1.0,))
 
 
 def test_the_same_snapshot_has_the_same_forecast():

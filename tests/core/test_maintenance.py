@@ -58,6 +58,11 @@ def test_while_it_lasts_the_machine_takes_nothing_and_afterwards_it_comes_back()
     assert closed_machines(snapshot, 200).tolist() == [False]
 
 
+def test_it_takes_not_even_who_takes_no_time():
+    for now in (100, 150):
+        assert plan_of(world(ONE, wants("ada", "1", time_s=0)), closed(0, 100, 200), now=now).starts == []
+
+
 @pytest.mark.parametrize("words", ["", " preemptible"])
 def test_nothing_that_runs_is_stopped_unless_the_maintenance_says_so(words):
     snapshot = world(f"{ONE} | ada holds 1{words}", wants("bob", "1"))

@@ -36,15 +36,15 @@ from jobs.states import HOLDING, JOB_ACTIVE, TASK_FINAL, JobState, TaskState
 from quotas import models as quota_models
 from quotas import services as quota_services
 from quotas.models import Amounts, Holding, Quota, UserLimit
-from scheduler import caches, commit, lease, memory, reconcile, snapshots, tasks, truth
+from scheduler import caches, commit, lease, memory, quiet, reconcile, snapshots, tasks, truth
 from scheduler.models import Lease
 
 PACKAGES = ("scheduler.", "jobs.", "events.", "quotas.", "cluster.", "notebooks.", "common.", "accounts.")
 
 
 class Answers:
-    def __init__(self, database: Database, dice: Random, *, bell: Callable[[str], None] = lambda name: None) -> None:
-        self.db, self.dice, self.bell = database, dice, bell
+    def __init__(self, database: Database, dice: Random) -> None:
+        self.db, self.dice = database, dice
 
     # jobs and tasks
 
@@ -175,11 +175,8 @@ class Answers:
         with self.db.statement():
             return [self.db.build(Event, self.db.insert(Event, values)) for values in rows]
 
-    def hint(self, task: str) -> None:
-        self.bell(task)
-
     def nothing(self, *_: Any, **__: Any) -> None:
-        """Bells, notices, webhooks and permissions."""
+        """Hints (all are lost), bells, notices, webhooks and permissions."""
 
     # holdings and sums
 
@@ -322,11 +319,15 @@ class Answers:
         self.db.pause()
         return [[rows.value(row, column) for column in columns] for row in rows.found()]
 
-    def load_columns(self, rows: Any, *columns: Any) -> list[np.ndarray]:
+    def load_pairs(self, tables: dict[str, tuple[Any, Any]]) -> dict[str, list[np.ndarray]]:
+        """All as of one moment."""
         self.db.pause()
+        return {name: self._pairs_of(rows, number) for name, (rows, number) in tables.items()}
+
+    def _pairs_of(self, rows: Any, number: Any) -> list[np.ndarray]:
         rows = rows if isinstance(rows, Rows) else self.whole_table(rows.model)
-        lines = [[rows.value(row, column) for column in columns] for row in rows.found()]
-        return [np.array([line[place] for line in lines], dtype=np.int64) for place in range(len(columns))]
+        lines = [[rows.value(row, column) for column in ("pk", number)] for row in rows.found()]
+        return [np.array([line[place] for line in lines], dtype=np.int64) for place in range(2)]
 
     def tables(self) -> dict[str, tuple[Callable[[], "Rows"], Any]]:
         """As memory.TABLES has them."""
@@ -463,7 +464,7 @@ TWINS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (locks, ("database_now",)),
     (lease, ("take", "wanted_again", "give_up", "check_epoch")),
     (transitions, ("write_move", "write_moves")),
-    (bus, ("last_seq", "last_seqs", "store_event", "store_events", "hint")),
+    (bus, ("last_seq", "last_seqs", "store_event", "store_events")),
     (lifecycle, ("lock_job", "load_attempt", "store_tasks", "release_holdings", "reload_job")),
     (control, ("write_job", "_fresh")),
     (quota_models, ("load_parents",)),
@@ -475,7 +476,7 @@ TWINS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (snapshots, ("load_pools", "load_teams", "load_quotas", "load_limits", "load_active", "load_history")),
 )
 SILENT: tuple[tuple[Any, tuple[str, ...]], ...] = (
-    (bus, ("_send_on_commit", "_queue_deliveries", "recheck", "hint_sender")),
+    (bus, ("hint", "_send_on_commit", "_queue_deliveries", "recheck", "hint_sender")),
     (notices, ("notify",)),
     (permissions, ("require",)),
     (commit, ("_ring_for",)),
@@ -496,7 +497,8 @@ def install(patch: pytest.MonkeyPatch, answers: Answers) -> None:
     replace_everywhere(patch, caches.load_fetches, lambda *_: caches.Fetches())
     for name, table in answers.tables().items():
         patch.setitem(memory.TABLES, name, table)
-    for name in ("load_rows", "load_columns"):
+    patch.setattr(quiet, "_statement", quiet.list_tables)
+    for name in ("load_rows", "load_pairs"):
         patch.setattr(memory, name, getattr(answers, name))
     replace_everywhere(patch, windows.load_spans, lambda now: {})
     replace_everywhere(patch, maintenance.load_maintenance, lambda now: [])

@@ -27,7 +27,6 @@ class Promises:
         self.broken: list[str] = []
         self.seen: dict[tuple[str, int], tuple[int, str]] = {}  # object: its last event's number, its state by events
         self.evictions: Counter[tuple[int, str]] = Counter()
-        self.free_of: dict[str, bool] = {}
         database.observers.append(self.after_commit)
         engine.on_stop = self.before_stop
 

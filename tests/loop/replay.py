@@ -15,11 +15,12 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     django.setup()
     logging.disable(logging.CRITICAL)
-    from loop.world import ACTS, Broken, life  # noqa: PLC0415 (Django's models need its settings first)
+    from loop.life import life, live  # noqa: PLC0415 (Django's models need its settings first)
+    from loop.world import ACTS, Broken  # noqa: PLC0415
 
     with life(asked.seed, asked.acts or ACTS) as world:
         try:
-            world.live()
+            live(world)
         except Broken as broken:
             print("\n".join(world.trace))
             print(broken.args[0].splitlines()[0])

@@ -6,7 +6,7 @@ How it works, and how a seed is played again: docs/notes/simulating-the-loop.md.
 import os
 
 import pytest
-from loop.world import run
+from loop.life import run
 
 STEPS = 10_000
 """Transactions that were committed, and calls to the runtime."""

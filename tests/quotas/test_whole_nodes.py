@@ -5,8 +5,10 @@ import pytest
 
 from common.errors import InvalidInput
 from common.words import field_words
+from jobs.words import wait_words
 from quotas.models import Quota
 from quotas.services import save_quota
+from scheduler.core.cycle import run_cycle
 from scheduler.core.types import Cell
 from scheduler.snapshots import load_world
 
@@ -70,3 +72,17 @@ def test_the_scheduler_reads_how_many_nodes_are_promised(pool):
     promise(make.team("nlp"), pool, 5, 2)
     promise(make.team("vision"), pool, 0, 1)
     assert load_world().snapshot.cells == (Cell(team=0, pool=0, cards=2, nodes=2),)
+
+
+def test_who_would_break_a_promised_node_waits_and_is_told_whose_it_is(pool):
+    """Of the three nodes one is not promised: the first job goes there, the second would break another."""
+    promise(make.team("nlp"), pool, 4, 2)
+    make.quota(vision := make.team("vision"), pool)
+    eve = make.user("eve", vision)
+    first, second = make.job(eve, gpu="1", pool="big"), make.job(eve, gpu="1", pool="big")
+    world = load_world()
+    plan = run_cycle(world.snapshot, world.policy, 0.0)
+    (start,) = plan.starts
+    assert (start.job, world.nodes[start.tasks[0].node].name) == (first.pk, "m3")
+    (refusal,) = plan.refusals[second.pk]
+    assert "promised to nlp" in wait_words({"code": refusal.reason, "params": refusal.params})

@@ -67,7 +67,7 @@ def test_ranges_are_wider_where_starts_of_the_past_were_later_than_theirs(waitin
     """Of 30 jobs each started an hour after its range of 10 minutes."""
     begun = timezone.now() - timedelta(days=1)
     for number in range(30):
-        made = begun + timedelta(minutes=number)
+        made = begun + timedelta(minutes=10 * number)
         told = {"raw_p10": made, "raw_p90": made + timedelta(minutes=10), "started_at": made + timedelta(minutes=70)}
         Forecast.objects.create(job=waiting, attempt=100 + number, made_at=made, told_at=made, **told)
     record_forecasts()

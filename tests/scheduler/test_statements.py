@@ -8,6 +8,7 @@ from django.test.utils import CaptureQueriesContext
 from jobs.models import Task
 from jobs.states import TaskState
 from scheduler import tasks
+from scheduler.models import Lease
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -37,3 +38,23 @@ def test_a_start_asks_as_much_for_a_gang_over_all_machines_as_for_one_card(bob):
         counts.append(statements_of(tasks.cycle))
     assert Task.objects.filter(state=TaskState.ASSIGNED).count() == 8
     assert counts[1] <= counts[0]
+
+
+def test_a_cycle_asks_as_much_for_a_long_queue_as_for_a_short_one(bob):
+    counts = []
+    for more in (2, 20):
+        for _ in range(more):
+            make.job(bob, pool="train", gpu=4, nodes=9)  # more than there is: all of them wait
+        tasks.cycle()  # explains who is new
+        make.job(bob, pool="train", gpu=4, nodes=9)
+        counts.append(statements_of(tasks.cycle))
+    assert Job.objects.waiting().count() == 24
+    assert counts[1] <= counts[0]
+
+
+def test_a_poke_of_a_cycle_at_rest_looks_once(bob):
+    make.job(bob, pool="train", gpu=4, nodes=9)
+    tasks.cycle()
+    tasks.cycle()
+    epoch = Lease.objects.get(name="cycle").epoch
+    assert statements_of(lambda: tasks.one_cycle(epoch)) == 1

@@ -84,3 +84,12 @@ def test_a_curve_that_differs_and_a_target_that_is_missed_are_told():
     off = [("b1", "default", 42, "fgd", "golden_difference", 0.03)]
     low = [("b1", "default", 42, "tessera", "alloc_pct_at_100", 95.4)]
     assert len(b1.judge(off, "default", "fgd", {})) == len(b1.judge(low, "default", "tessera", {})) == 1
+    slow = [("b1", "default", 42, "tessera", "decisions_per_s", 2900.0)]
+    assert b1.judge_speed(slow, "default", "tessera", 1) and not b1.judge_speed(slow, "default", "tessera", 16)
+
+
+def test_a_cluster_of_copies_has_each_node_once_more():
+    trace = b1.load_trace(b1.DATA / "openb", "default")
+    twice = b1.enlarge(trace, 2)
+    snapshot = b1.build_cluster(twice, twice.orders[42][1], trace.typical)
+    assert len(snapshot.nodes) == 2 * 1213 and len(snapshot.gpu_node) == 2 * 6212

@@ -38,6 +38,17 @@ jobs: [{count: 15, from_h: 18, hours: 5, pool: train}]
 """
 
 
+CELLS = """
+cluster: [{nodes: 2, gpus: 2, pool: train}]
+pools: {train: {slices: 1}}
+teams: {vision: {guarantee: {train: 2}, cell: {train: 2}}, speech: {}}
+jobs:
+  - {team: vision, from_h: 0, hours: 2}
+  - {team: speech, count: 2, from_h: 1, hours: 9}
+  - {team: vision, from_h: 3, gpus: 2, hours: 1}
+"""
+
+
 def simulate(tmp_path, text, *arguments, name="world.yaml"):
     """(table, rows of the CSV, report)."""
     path = tmp_path / name
@@ -50,6 +61,31 @@ def simulate(tmp_path, text, *arguments, name="world.yaml"):
 
 def metrics(rows):
     return {row["metric"]: float(row["value"]) for row in rows}
+
+
+def test_a_guarantee_of_a_whole_machine_is_kept_and_one_of_two_cards_is_not_enough(tmp_path):
+    _, rows, _ = simulate(tmp_path, CELLS)
+    assert metrics(rows)["max_queue_s:vision"] == 0
+    _, rows, _ = simulate(tmp_path, CELLS.replace(", cell: {train: 2}", ""))
+    assert metrics(rows)["max_queue_s:vision"] == 7 * HOUR
+
+
+def test_a_job_starts_with_more_tasks_where_there_is_room(tmp_path):
+    text = "cluster: [{nodes: 2, gpus: 2}]\njobs: [{tasks: 1, tasks_max: 8, hours: 1}]"
+    _, rows, _ = simulate(tmp_path, text)
+    assert metrics(rows)["cards_in_use_pct"] == 100
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (CELLS.replace("{train: 2}}, sp", "{train: 8}}, sp"), "no machine has exactly 8 cards of train"),
+        ("cluster: [{}]\njobs: [{tasks: 4, tasks_max: 2}]", "tasks_max: is less than tasks"),
+    ],
+)
+def test_what_no_cluster_can_promise_is_refused(tmp_path, text, words):
+    with pytest.raises(CommandError, match=words):
+        simulate(tmp_path, text)
 
 
 def test_on_one_card_equal_jobs_wait_0_s_2s_and_so_on(tmp_path):
@@ -203,7 +239,7 @@ def test_a_maintenance_that_cannot_be_is_refused_with_its_place(tmp_path, line, 
 def test_the_scenario_of_the_help_runs(tmp_path):
     text = textwrap.dedent(HELP.partition("\n\n")[2])
     _, rows, _ = simulate(tmp_path, "".join(line for line in text.splitlines(True) if "trace:" not in line))
-    assert metrics(rows)["jobs"] == 90 and metrics(rows)["finished"] > 80
+    assert metrics(rows)["jobs"] == 91 and metrics(rows)["finished"] > 80
 
 
 def test_a_trace_without_machines_is_refused(tmp_path):

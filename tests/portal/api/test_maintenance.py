@@ -87,3 +87,4 @@ def test_a_machine_in_maintenance_has_nothing_free(cast, ada):
     after = ada.get("capacity").json()["results"][0]
     assert before["cards_free"] == 1 and after["cards_free"] == 0
     assert after["free"]["value"] == 0 and after["cards_total"] == 1
+    assert before["maintenance"] == [] and [one["nodes"] for one in after["maintenance"]] == [["n1"]]

@@ -14,6 +14,7 @@ from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from portal.pages.jobs import PAGE
 from runtimes.logs import LogStore
+from scheduler.commit import StartJob, TaskStart, start_job
 from scheduler.models import Lease
 
 pytestmark = pytest.mark.django_db
@@ -187,6 +188,15 @@ def test_a_waiting_job_says_every_reason_and_since_when(cast, look):
     Job.objects.filter(pk=job.pk).update(wait_reasons=reasons, wait_position=3, wait_of=11, explained_at=timezone.now())
     page = look(cast.ada, f"/j/{job.public_id}/")
     assert "It waits in pool train as number 3 of 11." in page and "Held by bob" in page and "<log-view" not in page
+
+
+def test_an_elastic_job_says_what_it_may_have_and_then_what_it_has(cast, look):
+    job = make.job(cast.ada, nodes="1..3", gpu=0, cpu=1, memory="1GB", pool="dev")
+    assert "1 to 3 nodes with CPU only" in look(cast.ada, f"/j/{job.public_id}/")
+    two = tuple(TaskStart(rank, cast.node.pk, (), 1_000, 954, role="main") for rank in range(2))
+    start_job(StartJob(job.pk, two), Lease.objects.get(name="cycle").epoch)
+    assert "2 nodes with CPU only" in look(cast.ada, f"/j/{job.public_id}/")
+    assert [task.role for task in job.newest_tasks] == ["main", "main"]
 
 
 def test_a_job_that_nobody_explained_is_a_fault_and_said_to_be(cast, look):

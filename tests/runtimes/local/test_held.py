@@ -9,6 +9,7 @@ from runtimes.base import Mount
 from runtimes.local import held
 from runtimes.local.held import HeldData, is_own_disk
 from runtimes.places import Place, place_path
+from tests.runtimes.worlds import UID
 
 HOME, TEAM = Place("home", 23_001), Place("team", 23_900)
 
@@ -94,3 +95,12 @@ def test_a_name_that_a_crash_left_half_written_does_not_matter(data, tmp_path):
     data.note([named(TEAM, "b")])
     (tmp_path / "held" / "half").write_text('{"place": "ho')
     assert len(data.look()) == 1
+
+
+def test_a_node_reports_what_a_task_has_written_there(world):
+    mount = Mount(Place("home", UID), "sets/new", "new", False)
+    view = world.run("dd if=/dev/zero of=new/data bs=1000 count=100 2>/dev/null", mounts=(mount,))
+    assert view.exit_code == 0, world.log(view.uuid)
+    (node,) = world.runtime.list_nodes()
+    told = [(held.kind, held.key, held.bytes // 100_000) for held in node.held]
+    assert told == ([("data", f"home:{UID}/sets/new", 1)] if is_own_disk(world.base) else [])

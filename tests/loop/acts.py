@@ -1,0 +1,267 @@
+"""What happens in a life; each act draws its own details."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from django.db import transaction
+from loop.database import ConnectionLost
+from loop.world import World
+
+from cluster.models import Gpu, Node, NodeState
+from events import bus
+from events.bus import Actor
+from jobs import control, lifecycle
+from jobs.jobfile.parse import parse_spec
+from jobs.jobfile.spec import to_json
+from jobs.models import Job
+from jobs.states import JOB_FINAL, JobState
+from quotas.models import Quota, UserLimit
+from scheduler import inventory, snapshots
+
+MOST_WORKERS = 3
+MOST_OPEN = 12
+"""So many jobs wait or run at once at most, so that a life does not drown."""
+
+
+def go_on(world: World) -> None:
+    """One of the processes runs some statements further."""
+    able = [w for w in world.workers if w.runnable and world.asleep.get(w, 0.0) <= world.db.clock]
+    if able:
+        worker = world.dice.choice(able)
+        world.resume(worker, world.dice.choice([0, 1, 2, 3, 5, 10, 20, 50, 400]))
+        if not worker.done and worker.transaction is not None and world.dice.random() < world.rush:
+            interrupt(world)
+    else:
+        tick(world)
+
+
+def ring_cycle(world: World) -> None:
+    ring(world, "cycle")
+
+
+def ring_reconcile(world: World) -> None:
+    ring(world, "reconcile")
+
+
+def ring(world: World, name: str) -> None:
+    if sum(worker.name.startswith(name) for worker in world.workers) < MOST_WORKERS:
+        world.spawn(name)
+    else:
+        go_on(world)
+
+
+def interrupt(world: World) -> None:
+    """While somebody is in the middle of something, another act about it goes through as far as the locks let it."""
+    busy = [worker for worker in world.workers if worker.focus is not None]
+    deep = [worker for worker in busy if worker.transaction is not None and worker.transaction.writes]
+    if busy := deep or busy:
+        before = set(world.workers)
+        job = world.db.get(Job, world.dice.choice(busy).focus)
+        world.dice.choice([wish, wish, edit_quota, edit_quota, edit_person, cordon, hurt_card])(world, job)
+        for worker in [worker for worker in world.workers if worker not in before]:
+            world.resume(worker, 10_000)
+    else:
+        go_on(world)
+
+
+def tick(world: World) -> None:
+    world.db.clock += world.dice.choice([0.1, 0.5, 1.0, 1.0, 3.0, 15.0])
+
+
+def submit(world: World) -> None:
+    if len(world.open_jobs()) < MOST_OPEN:
+        ask = draw_job(world.dice)
+        world.spawn("submit", lambda: submit_job(world, *ask))
+
+
+def draw_job(dice: Random) -> tuple[dict, int, int, int]:
+    """(job file, person, team, pool)"""
+    pool = dice.choice([1, 1, 2])
+    small = ["0", "1/4", "1/2", "1", "1", "2"] if pool == 1 else ["1", "1", "2", "0"]
+    seconds = dice.choice(["0.5", "2", "5", "20", "infinity", "infinity"])
+    file: dict[str, Any] = {"run": f"sleep {seconds}; exit {dice.choice([0, 0, 0, 1])}", "gpu": dice.choice(small)}
+    file |= {"cpu": dice.choice(["500m", "1", "4"]), "memory": dice.choice(["1GiB", "8GiB"])}
+    file |= {"nodes": dice.choice([1, 1, 1, 2, 3]), "priority": dice.choice(["low", "low", "normal", "high"])}
+    file |= {"preemptible": file["priority"] == "low" or dice.random() < 0.3}
+    if dice.random() < 0.6:
+        reasons = ["exit_nonzero", "container_lost", "out_of_memory", "node_lost"]
+        file |= {"retry": {"times": dice.choice([1, 2]), "when": reasons}}
+    if dice.random() < 0.5:
+        file |= {"time": dice.choice(["5s", "30s", "2m"])}
+    return file, dice.choice([1, 2, 3]), dice.choice([2, 3, 4]), pool
+
+
+def submit_job(world: World, file: dict, user: int, team: int, pool: int) -> None:
+    """What jobs.submit stores, with the product's own history and first attempt."""
+    spec = parse_spec(file)
+    request = {"gpu": spec.gpu.text, "cpu_milli": spec.cpu_milli, "memory_mib": spec.memory_mib}
+    gang = [{"role": spec.role, "min": spec.nodes, "max": spec.nodes, "request": request}]
+    priority = ["low", "normal", "high"].index(file["priority"])
+    times = {"time_s": spec.time_s, "max_time_s": spec.max_time_s, "retries_left": spec.retry_times}
+    whose = {"team_id": team, "user_id": user, "pool_id": pool, "name": spec.name or ""}
+    flags = {"priority": priority, "preemptible": spec.preemptible}
+    with transaction.atomic():
+        world.answers.admit_waiting_job(user=world.person(user), waiting=lambda: 0)
+        world.db.pause()
+        row = world.db.insert(Job, {"spec": to_json(spec), "gang": gang, **whose, **times, **flags})
+        job = lifecycle.lock_job(row["id"])
+        bus.record(job, "submitted", actor=Actor(job.user.username, user))
+        lifecycle.begin_attempt(job)
+        bus.hint("cycle")
+
+
+def wish(world: World, job: dict | None = None) -> None:
+    """A person stops, holds, releases or retries a job."""
+    jobs = world.rows(Job)
+    if not jobs:
+        return
+    job = job or world.dice.choice(jobs)
+    pk, actor = job["id"], world.person(job["user_id"])
+    if job["state"] in JOB_FINAL:
+        if world.dice.random() < 0.3 and len(world.open_jobs()) < MOST_OPEN:
+            world.spawn("retry", lambda: quietly(lambda: control.retry_job(actor=actor, job=world.job(pk))))
+        return
+    waits = job["state"] == JobState.QUEUED
+    what = world.dice.choice(["stop", "hold", "hold", "release", "release", "release"] if waits else ["stop", "", ""])
+    if not what:
+        return
+    act: Callable[..., Any] = {
+        "stop": control.stop_job,
+        "hold": control.hold_job,
+        "release": control.release_job,
+    }[what]
+    world.log(f"{actor}: {what} job {pk}")
+    world.spawn(what, lambda: quietly(lambda: act(actor=actor, job=world.job(pk))))
+
+
+def quietly(act: Callable[[], object]) -> None:
+    """A person is told that it is too late."""
+    try:
+        act()
+    except control.Conflict:
+        pass
+
+
+def edit_quota(world: World, job: dict | None = None) -> None:
+    quotas = world.rows(Quota)
+    of_job = [row for row in quotas if job and (row["team_id"], row["pool_id"]) == (job["team_id"], job["pool_id"])]
+    quota = world.dice.choice(of_job or quotas)
+    limit = world.dice.choice([None, None, 0, 500, 1000, 3000])
+    world.log(f"quota of team {quota['team_id']} in pool {quota['pool_id']}: {limit}")
+    world.spawn("quota", lambda: change(world, Quota, quota["id"], {"gpu_milli_limit": limit}))
+
+
+def edit_person(world: World, job: dict | None = None) -> None:
+    own = [row for row in world.rows(UserLimit) if row["user_id"] is not None]
+    if own:
+        row, limits = world.dice.choice(own), {"gpu_milli": world.dice.choice([None, 500, 2000]), "jobs_running": None}
+        world.spawn("limit", lambda: change(world, UserLimit, row["id"], limits))
+
+
+def change(world: World, model: Any, pk: int, values: dict) -> None:
+    """As an admin's form does: lock the row, then write it."""
+    with transaction.atomic():
+        world.db.pause()
+        world.db.lock(model, lambda row: row["id"] == pk)
+        world.db.pause()
+        world.db.update(model, lambda row: row["id"] == pk, values)
+
+
+def cordon(world: World, job: dict | None = None) -> None:
+    node = world.dice.choice(world.rows(Node))
+    wanted = world.dice.choice([NodeState.CORDONED, NodeState.READY, NodeState.READY])
+    world.spawn("cordon", lambda: world.move_node(node["id"], wanted))
+
+
+def follow_node(world: World) -> None:
+    """The inventory sees which nodes answer."""
+    node = world.dice.choice(world.rows(Node))
+    world.spawn("inventory", lambda: follow_health(world, node["id"], node["name"] not in world.engine.cut))
+
+
+def follow_health(world: World, pk: int, ready: bool) -> None:
+    with transaction.atomic():
+        node = world.answers.lock_nodes([pk])[pk]
+        inventory._follow_health(node, ready=ready)
+
+
+def kill(world: World) -> None:
+    if world.workers:
+        worker = world.dice.choice(world.workers)
+        world.log(f"{worker.name} is killed")
+        worker.kill()
+        world.workers.remove(worker)
+
+
+def cut_off(world: World) -> None:
+    if world.workers:
+        worker = world.dice.choice(world.workers)
+        worker.trouble = ConnectionLost("the server closed the connection")
+        world.log(f"{worker.name} loses the database")
+
+
+def put_to_sleep(world: World) -> None:
+    """Stopped for longer than a lease lasts; others take over, then it wakes."""
+    if world.workers:
+        worker = world.dice.choice(world.workers)
+        world.asleep[worker] = world.db.clock + world.dice.choice([5.0, 11.0, 30.0])
+        world.log(f"{worker.name} sleeps")
+
+
+def lose_node(world: World) -> None:
+    name = world.dice.choice(world.rows(Node))["name"]
+    world.engine.cut.add(name)
+    world.log(f"{name} does not answer")
+
+
+def find_node(world: World) -> None:
+    for name in sorted(world.engine.cut)[:1]:
+        world.engine.cut.discard(name)
+        world.log(f"{name} answers again")
+
+
+def reboot(world: World) -> None:
+    name = world.dice.choice(world.rows(Node))["name"]
+    world.engine.catch_up()
+    world.engine.reboot(name, f"boot at {world.db.clock}")
+    world.engine.cut.discard(name)
+    world.log(f"{name} boots")
+
+
+def end_badly(world: World) -> None:
+    """A program ends in a way of its own, or does not listen when it is asked to end."""
+    alive = world.engine.alive()
+    if alive:
+        view = world.dice.choice(alive)
+        if world.dice.random() < 0.4:
+            world.engine.ignore_term(view.uuid)
+        else:
+            code, signal, cause = world.dice.choice(ENDINGS)
+            world.engine.finish(view.uuid, code, signal=signal, cause=cause)
+
+
+ENDINGS: list[tuple[int | None, int | None, str]] = [
+    (None, None, "out_of_memory"), (None, None, "container_lost"), (0, None, ""), (1, None, ""), (None, 9, ""),
+]  # fmt: skip
+
+
+def hurt_card(world: World, job: dict | None = None) -> None:
+    card = world.dice.choice(world.rows(Gpu))
+    world.spawn("card", lambda: change(world, Gpu, card["id"], {"healthy": not card["healthy"]}))
+
+
+def look(world: World) -> None:
+    """What a cycle would decide by is what is held."""
+    seen = snapshots.load_world()
+    keys = ([team.pk for team in seen.teams], [pool.pk for pool in seen.pools], seen.user_ids)
+    world.promises.look_at_usage(seen.snapshot, *keys)
+
+
+LIFE: dict[Callable[[World], None], float] = {
+    go_on: 60, interrupt: 12, ring_cycle: 5, ring_reconcile: 9, tick: 5, submit: 8, wish: 4, edit_quota: 1,
+    edit_person: 0.5, cordon: 1, follow_node: 2, look: 0.5,
+}  # fmt: skip
+BAD_LUCK: dict[Callable[[World], None], float] = {
+    kill: 1.5, cut_off: 1.5, put_to_sleep: 1, lose_node: 1, find_node: 1.5, reboot: 0.4, end_badly: 1.5, hurt_card: 0.5,
+}  # fmt: skip
