@@ -20,6 +20,7 @@ PARTS = {
     "webhook_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "delivery_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "maintenance_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
+    "window_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "token_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "key_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
 }

@@ -5,7 +5,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from jobs.models import Task
+from jobs.models import Job, Task
 from jobs.states import TaskState
 from scheduler import tasks
 from scheduler.models import Lease
