@@ -6,14 +6,16 @@ is a noisy prediction and no oracle. When a job really ends is known to the play
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
 from scheduler.core.play import Play, Rules
 from scheduler.core.types import NORMAL, Policy, Waiting
 from scheduler.simulation.trace_play import Outcome, build_cards, build_gang, stop_cost_s
 from scheduler.simulation.traces import TraceJob
 
-SHORT_FIRST = Policy(short_first=True)
-OVERTAKING = replace(SHORT_FIRST, stop_longer=4.0)
+SHORT_FIRST = Policy(short_first=True, longest_s=inf)
+"""Each job has a prediction, and the longest wait longest: so a few starve, and not many wait long."""
+OVERTAKING = replace(SHORT_FIRST, longest_s=Policy.longest_s, stop_longer=4.0)
 """With predictions that are often wrong by ten times: only who is far longer is stopped."""
 
 
