@@ -113,12 +113,13 @@ def _stand_in_line(cycle: Cycle, lines: Lines, job: Waiting, shape: Shape) -> No
         cycle.future.reserve(job, shape.demand, cycle.keep(job, shape.demand))
     elif shape.blocked_from == -inf and not cycle.memory.explains and not cycle.snapshot.windows:
         demand = shape.demand
-        shape.passed_over = demand.most[GPU_MILLI] == demand.least[GPU_MILLI]  # else another may claim other kinds
+        alike = demand.most[GPU_MILLI] == demand.least[GPU_MILLI]  # else another may claim other kinds
+        shape.passed_over = alike and cycle.policy.of(job.pool).stop_longer is None
 
 
 def _place(cycle: Cycle, job: Waiting, shape: Shape) -> Placement | None:
     """Take a place where the job is in nobody's way, or remember for jobs of its shape that there is none."""
-    ends_at = cycle.now + job.time_s
+    ends_at = cycle.now if cycle.may_pass(job) else cycle.now + job.time_s
     if shape.is_blocked(ends_at) or shape.kept(job, cycle.now):
         return None
     spare, keep = cycle.spare_milli(job), cycle.keep(job, shape.demand)

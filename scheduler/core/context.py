@@ -10,6 +10,7 @@ from scheduler.core.demand import Demand, build_demand
 from scheduler.core.future import Future, View
 from scheduler.core.keep import Keep, build_keep
 from scheduler.core.lending import OWN, lent_to, reach_at, reach_at_times
+from scheduler.core.order import work_to_go
 from scheduler.core.possible import impossible
 from scheduler.core.quota import borrow_refusals, limit_refusals, spare_milli, within_guarantee
 from scheduler.core.snapshot import Snapshot
@@ -176,6 +177,14 @@ class Cycle:
             (build_keep, job.team, job.pool, demand.reach, bool(demand.most[GPU_MILLI])),
             lambda: build_keep(self.snapshot, job, demand),
         )
+
+    def may_pass(self, job: Waiting) -> bool:
+        """Is the job so much longer than all that keep a place in time that they may stop it again?"""
+        own = self.policy.of(job.pool)
+        if own.stop_longer is None or not job.preemptible or self.leaving or job.stops >= own.most_stops:
+            return False
+        first = [work_to_go(other, own, self.now) for other in self.future.first if other.pool == job.pool]
+        return work_to_go(job, own, self.now) > own.stop_longer * max(first, default=0.0)
 
     def impossible(self, job: Waiting) -> list[Refusal]:
         """Why a job of this shape could never run, however empty the cluster; asked once for each shape."""

@@ -11,6 +11,7 @@ from scheduler.core.allocate import allocate
 from scheduler.core.context import Cycle, Memory
 from scheduler.core.grow import grow
 from scheduler.core.maintenance import clear_machines
+from scheduler.core.overtake import overtake
 from scheduler.core.preempt import preempt, reclaim, take_back
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import Plan, Policy, Waiting
@@ -24,9 +25,10 @@ def run_cycle(snapshot: Snapshot, policy: Policy, now: float, memory: Memory | N
     cycle = Cycle(snapshot.copy(), policy, now, memory)
     waiting = allocate(cycle)  # disturbs nobody, fills holes before reservations
     clear_machines(cycle)  # that go into maintenance
-    take_back(cycle, waiting)  # pools whose window has closed
-    reclaim(cycle, waiting)  # owners take back their guarantee
-    preempt(cycle, waiting)  # priority
+    take_back(cycle)  # pools whose window has closed
+    reclaim(cycle)  # owners take back their guarantee
+    preempt(cycle)  # priority
+    overtake(cycle, waiting)  # short work, where the pool says so
     grow(cycle)  # elastic gangs that start, by what nobody waits for
     if cycle.memory.explains:
         explain(cycle, waiting)  # every waiting job has a reason and a position

@@ -63,7 +63,7 @@ class Future:
         self._policy = policy
         self._now = now
         self._ends = _Ends((job.ends_at, job.tasks) for job in snapshot.running)
-        self.asked: list[int] = []
+        self.first: list[Waiting] = []
         """Jobs that keep a place if there ever is one for them, the first in line first."""
         self._pending: list[tuple[Waiting, Demand, Keep | None]] = []
         """Of these, those whose place is not worked out yet: nothing has started since they asked."""
@@ -106,7 +106,7 @@ class Future:
         of whom nobody knows when, its time is `inf`: then only jobs that say how long they take may use its place.
         Worked out when somebody asks, which has to be before anything else is taken from the snapshot.
         """
-        self.asked.append(job.job)
+        self.first.append(job)
         self._pending.append((job, demand, keep))
 
     def _reserve(self, job: Waiting, demand: Demand, keep: Keep | None) -> None:

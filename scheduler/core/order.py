@@ -63,27 +63,27 @@ def is_overdue(job: Waiting, policy: Policy, now: float) -> bool:
     return job.priority < URGENT and _aged(job, policy, now) > HIGH
 
 
-def card_seconds(job: Waiting | Running, time_s: float, policy: Policy) -> float:
-    """Of so much time of the job, by its pool's own policy; work without a card counts as a hundredth of one."""
-    return min(time_s, policy.longest_s) * max(cards_of(job), 0.01)
-
-
-def cards_of(job: Waiting | Running) -> int:
+def work_to_go(job: Waiting | Running, own: Policy, now: float) -> float:
+    """Card-seconds by its own word, discounted by age: divided by one and by how often it had waited for its patience
+    (`_waited`), for one that runs until it started. Work without a card counts as a hundredth of one.
+    """
     if isinstance(job, Running):
-        return sum(len(task.cards) for task in job.tasks)
-    return sum([role.min * role.ask.gpus for role in job.gang])
+        left_s, cards = job.ends_at - now, sum(len(task.cards) for task in job.tasks)
+    else:
+        left_s, cards = job.time_s, sum([role.min * role.ask.gpus for role in job.gang])
+    return min(left_s, own.longest_s) * max(cards, 0.01) / (1.0 + _waited(job, own, now))
 
 
 def _aged(job: Waiting, policy: Policy, now: float) -> int:
     return job.priority + int(_waited(job, policy.of(job.pool), now))
 
 
-def _waited(job: Waiting, own: Policy, now: float) -> float:
+def _waited(job: Waiting | Running, own: Policy, now: float) -> float:
     """How often the job has waited for its patience: `ageing_s`, and where the short go first PATIENCE times its own
     time, so that age does not put the long ones before them.
     """
     patience_s = own.ageing_s + (PATIENCE * min(job.time_s, own.longest_s) if own.short_first else 0.0)
-    return max(0.0, now - job.submitted_at) / patience_s
+    return (job.waited_s if isinstance(job, Running) else max(0.0, now - job.submitted_at)) / patience_s
 
 
 def _owner(job: Waiting) -> tuple[int, int, int]:
@@ -157,7 +157,7 @@ def _age_key(job: Waiting, policy: Policy, now: float) -> tuple[int, bool, tuple
     overdue = priority < URGENT and priority + int(waited) > HIGH
     if priority < URGENT:
         priority = min(priority + int(waited), HIGH)
-    work = card_seconds(job, job.time_s, own) / (1.0 + waited) if own.short_first and not overdue else 0.0
+    work = work_to_go(job, own, now) if own.short_first and not overdue else 0.0
     return -priority, not overdue, (work, job.submitted_at, job.job)
 
 

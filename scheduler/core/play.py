@@ -33,14 +33,15 @@ class Rules:
     """How the world moves besides jobs that come, run and end.
 
     over_at: {job: when it is over, whether it has started or not}, as the day of somebody at a desk is.
-    resume_s: a job that was stopped goes on from there, for so much more work; None: from its beginning.
+    resume_s: a job that was stopped goes on from there, for so much more work, the same of all or {job: s}; None: from
+    its beginning. It then says that it takes until its expected end, and that.
     pace: work done in a second by a running job in this cluster, 1 where nothing slows it. None: always 1.
     depth: so many of each team's jobs of each class of priority, the oldest, are looked at; None: all. More are looked
     at where all of a team's start: what holds up one team hides nobody of another.
     """
 
     over_at: Mapping[int, float] = field(default_factory=dict)
-    resume_s: float | None = None
+    resume_s: float | Mapping[int, float] | None = None
     pace: Callable[[Running, Snapshot], float] | None = None
     depth: int | None = None
 
@@ -73,8 +74,6 @@ class Play:
         self._was: dict[int, Waiting] = {}
         self._left: dict[int, float] = {}
         """{job that was stopped: work that is left}."""
-        self._work: dict[int, float] = {}
-        """{running job: work that was to be done when it started}."""
         self._run_s = run_s
         self._memory = Memory(explains)
         self._clockwork = Clockwork(ends or {}, now)
@@ -146,31 +145,34 @@ class Play:
             pool=job.pool,
             priority=job.priority,
             tasks=start.tasks,
-            saved_at=self.now,
+            saved_at=self.now if self.rules.resume_s is None else inf,
             ends_at=self.now + job.time_s,
             started_at=self.now,
             time_s=job.time_s,
             limit_s=job.limit_s,
             preemptible=job.preemptible,
+            waited_s=max(self.now - job.submitted_at, 0.0),
+            stops=job.stops,
         )
         work_s = self._left.pop(job.job, None)
         if work_s is None:
             work_s = min(self._run_s(job), job.limit_s, self.rules.over_at.get(job.job, inf) - self.now)
-        self._work[job.job] = work_s
         self._clockwork.begin(job.job, work_s, self.now)
 
     def _stop(self, number: int) -> None:
         """It waits again, in its old place; with a checkpoint it takes what it has done off the time that it says."""
         left = self._clockwork.left(number, self.now)
         self._clockwork.stop(number)
-        self.snapshot.leave(self.running.pop(number))
+        ran = self.running.pop(number)
+        self.snapshot.leave(ran)
         job = self._was.get(number)
         if job is None:
             return
+        job = replace(job, stops=job.stops + 1)
         if self.rules.resume_s is not None and isfinite(left):
-            self._left[number] = left + self.rules.resume_s
-            done = self._work[number] - left
-            job = replace(job, time_s=max(job.time_s - done, 0.0) + self.rules.resume_s)
+            cost_s = self.rules.resume_s[number] if isinstance(self.rules.resume_s, Mapping) else self.rules.resume_s
+            self._left[number] = left + cost_s
+            job = replace(job, time_s=ran.ends_at - self.now + cost_s)
         self.waiting[number] = job
         if self.rules.depth is not None:
             self.waiting = {job.job: job for job in sorted(self.waiting.values(), key=_age)}

@@ -2,7 +2,8 @@
 class.
 
 Only jobs that said so (`preemptible`) are ever stopped. Of the sets that make enough room one that loses little work is
-taken: card-seconds since the last checkpoint. A job for which room is being made already stops nobody else.
+taken: card-seconds since the last checkpoint. A job for which room is being made already stops nobody else. It is
+one of the first in line, which keep a place in time: nobody behind them can take the room.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,25 +25,26 @@ MOST_NODES = 64
 """So many nodes are looked at closely for one job."""
 
 MayStop = Callable[[Snapshot, Running, Waiting], bool]
+Choose = Callable[[Waiting, Demand], Sequence[Running]]
 
 
-def take_back(cycle: Cycle, line: list[Waiting]) -> None:
+def take_back(cycle: Cycle) -> None:
     """Jobs stop those of another pool that their own lends nothing any more."""
     if pools := set(cycle.strangers.values()):
-        owners = [job for job in _first(cycle, line) if job.pool in pools]
+        owners = [job for job in cycle.future.first if job.pool in pools]
         _make_room(cycle, owners, "window_closed", lambda world, victim, job: victim.pool != job.pool)
 
 
-def reclaim(cycle: Cycle, line: list[Waiting]) -> None:
+def reclaim(cycle: Cycle) -> None:
     """Jobs within their team's guarantee stop jobs of teams that hold more than theirs."""
-    owners = [job for job in _first(cycle, line) if within_guarantee(cycle.snapshot, job, cycle.shape(job).demand)]
+    owners = [job for job in cycle.future.first if within_guarantee(cycle.snapshot, job, cycle.shape(job).demand)]
     for may_stop in (is_borrowed, is_partly_borrowed, is_in_the_way):  # the next only where these do not do
         _make_room(cycle, owners, "reclaimed", may_stop)
 
 
-def preempt(cycle: Cycle, line: list[Waiting]) -> None:
+def preempt(cycle: Cycle) -> None:
     """Jobs stop those of a lower class, but not what another team is guaranteed."""
-    able = [job for job in _first(cycle, line) if cycle.policy.of(job.pool).preempt]
+    able = [job for job in cycle.future.first if cycle.policy.of(job.pool).preempt]
     _make_room(cycle, able, "preempted", is_lower)
 
 
@@ -91,29 +93,23 @@ def lost_work(victim: Running, now: float) -> float:
     return max(now - victim.saved_at, 0.0) * max(amounts_of(victim.tasks)[GPU_MILLI] / 1000, 0.01)
 
 
-def _first(cycle: Cycle, line: list[Waiting]) -> list[Waiting]:
-    """Those that hold a reservation: nobody behind them can take the room that is made."""
-    reserved = set(cycle.future.asked)
-    return [job for job in line if job.job in reserved]
-
-
 def _make_room(cycle: Cycle, first: list[Waiting], reason: str, may_stop: MayStop) -> None:
     for job in first:
         if job.job not in cycle.served:
             closed = cycle.future.closed(cycle.now + job.time_s)
             for task in closed:
                 cycle.after.snapshot.take_task(task)
-            _serve(cycle, job, reason, may_stop)
+            serve(cycle, job, reason, lambda job, demand: choose_victims(cycle, job, demand, may_stop))
             for task in closed:
                 cycle.after.snapshot.give_back_task(task)
 
 
-def _serve(cycle: Cycle, job: Waiting, reason: str, may_stop: MayStop) -> None:
+def serve(cycle: Cycle, job: Waiting, reason: str, choose: Choose) -> None:
     """Choose whom to stop, and take the job's place in the world after, so that the next sees what is left of it."""
     demand = cycle.shape(job).demand
     victims: Sequence[Running] = ()
     if not _take_place(cycle.after, job, demand):
-        victims = choose_victims(cycle, job, demand, may_stop)
+        victims = choose(job, demand)
         if not victims:
             return
         for victim in victims:
@@ -138,15 +134,15 @@ def choose_victims(cycle: Cycle, job: Waiting, demand: Demand, may_stop: MayStop
     ]
     if not able:
         return ()
-    able.sort(key=lambda victim: (lost_work(victim, cycle.now), victim.job))
+    able.sort(key=lambda victim: (lost_work(victim, cycle.now), -victim.started_at, victim.job))
     world = cycle.after.snapshot.copy()
-    gone = _stop_in_order(world, able, job, may_stop, lambda: False)
+    gone = stop_in_order(world, able, job, may_stop, lambda: False)
     if sum(role.min for role in job.gang) > 1:
-        return _for_gang(View(world, Table(world, cycle.policy)), job, demand, gone)
+        return for_gang(View(world, Table(world, cycle.policy)), job, demand, gone)
     return _on_one_node(world, cycle, job, demand, gone, may_stop)
 
 
-def _for_gang(view: View, job: Waiting, demand: Demand, gone: list[Running]) -> Sequence[Running]:
+def for_gang(view: View, job: Waiting, demand: Demand, gone: list[Running]) -> Sequence[Running]:
     """Let those whose stop costs most come back while the gang still fits. `gone` have left the world."""
     if not _fits(view, job, demand):
         return ()
@@ -180,19 +176,23 @@ def _on_one_node(
         return sum(lost_work(victim, cycle.now) for victim in victims)
 
     cheapest = sorted(here, key=lambda node: cost(here[node]))[:MOST_NODES]
-    return min((_least_on(world, request, node, here[node], job, may_stop) for node in cheapest), key=cost, default=())
+    return min((least_on(world, request, node, here[node], job, may_stop) for node in cheapest), key=cost, default=())
 
 
-def _least_on(
+def least_on(
     world: Snapshot, request: Request, node: int, able: list[Running], job: Waiting, may_stop: MayStop
 ) -> list[Running]:
-    """Stop the cheapest until the request fits on the node, then let back who was not needed, the dearest first."""
+    """Stop the cheapest until the request fits on the node, then let back who was not needed, the dearest first.
+
+    able: the cheapest first. Nobody where all of them would not do.
+    """
     nodes = world.nodes[node : node + 1]
 
     def fits() -> bool:
         return bool(judge(world, request, nodes)[0] > -np.inf)
 
-    victims = _stop_in_order(world, able, job, may_stop, fits)
+    victims = stop_in_order(world, able, job, may_stop, fits)
+    enough = fits()
     for victim in reversed(victims.copy()):
         world.come_back(victim)
         if fits():
@@ -201,10 +201,10 @@ def _least_on(
             world.leave(victim)
     for victim in victims:
         world.come_back(victim)
-    return victims
+    return victims if enough else []
 
 
-def _stop_in_order(
+def stop_in_order(
     world: Snapshot, able: list[Running], job: Waiting, may_stop: MayStop, enough: Callable[[], bool]
 ) -> list[Running]:
     """Stop each that may be stopped once those before it are gone, until it is enough."""

@@ -93,8 +93,19 @@ def _shapes(snapshot: Snapshot, pool: int) -> tuple[np.ndarray, np.ndarray, np.n
     np.add.at(has, (snapshot.gpu_node[of_pool], snapshot.gpu_kind[of_pool]), 1)
     nodes = np.flatnonzero(has.sum(axis=1))
     looks = np.column_stack((has[nodes], snapshot.node_cpu_total[nodes]))
-    shapes, shape = np.unique(looks, axis=0, return_inverse=True)
-    return nodes, shape.reshape(-1), shapes[:, :-1] > 0
+    shapes, shape = _unique_rows(looks)
+    return nodes, shape, shapes[:, :-1] > 0
+
+
+def _unique_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(rows that differ, ascending; for each row which of these it is): `np.unique` takes six times as long."""
+    order = np.lexsort(rows.T[::-1])
+    ascending = rows[order]
+    new = np.ones(len(rows), dtype=bool)
+    new[1:] = (ascending[1:] != ascending[:-1]).any(axis=1)
+    which = np.empty(len(rows), dtype=np.int64)
+    which[order] = np.cumsum(new) - 1
+    return ascending[new], which
 
 
 def _free(

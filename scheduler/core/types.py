@@ -64,7 +64,7 @@ class Waiting:
     """A job that waits. All tasks of its gang start together or not at all.
 
     time_s: how long it says that it will run; without a word it may run for ever. limit_s: after so long it is stopped.
-    preemptible: it may be stopped for others, and is queued again.
+    preemptible: it may be stopped for others, and is queued again. stops: how often it was.
     """
 
     job: int
@@ -79,6 +79,7 @@ class Waiting:
     time_s: float = inf
     limit_s: float = inf
     preemptible: bool = False
+    stops: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +160,8 @@ class Running:
     limit_s: float = inf
     preemptible: bool = False
     leaving: bool = False
+    waited_s: float = 0.0
+    stops: int = 0
 
 
 @dataclass(frozen=True)
@@ -228,8 +231,8 @@ class Policy:
     short_first: of the jobs of one class and one person the one with the fewest card-seconds to go by its own word goes
     first, and who waits weighs less by and by; long jobs age more slowly (`order.PATIENCE`). Else who came first.
     longest_s: for that, an estimate beyond this says no more than none, which counts as much.
-    stop_longer: a job may stop those of its class and team that have more than so many times its card-seconds to go
-    (`preempt.is_longer`); None: nobody. From 1, for whom it stops would otherwise stop it in turn.
+    stop_longer: a job may stop those of its class that are more than so many times as long (`overtake`), at least 1;
+    None: nobody. most_stops: nobody is stopped for that who was stopped so often already.
 
     References in simulations rule the whole cluster; in production each pool has its own (`of`).
     """
@@ -240,6 +243,7 @@ class Policy:
     short_first: bool = False
     longest_s: float = 7 * 86_400.0
     stop_longer: float | None = None
+    most_stops: int = 10
     scores: tuple[tuple[Callable, float], ...] | None = None
     """(score, weight) instead of `scores.SCORES`."""
     cards: Callable | None = None

@@ -5,27 +5,37 @@ is a noisy prediction and no oracle. When a job really ends is known to the play
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import inf
 
 from scheduler.core.play import Play, Rules
 from scheduler.core.types import NORMAL, Policy, Waiting
-from scheduler.simulation.trace_play import Outcome, build_cards, build_gang
+from scheduler.simulation.trace_play import Outcome, build_cards, build_gang, stop_cost_s
 from scheduler.simulation.traces import TraceJob
 
-SHORT_FIRST = Policy(short_first=True)
-RESUME_S = 30.0
-"""What a stop costs a job that goes on from its checkpoint; Helios' `ckpt_overhead` for 2 to 8 cards."""
+SHORT_FIRST = Policy(short_first=True, longest_s=inf)
+"""Each job has a prediction, and the longest wait longest: so a few starve, and not many wait long."""
+OVERTAKING = replace(SHORT_FIRST, longest_s=Policy.longest_s, stop_longer=4.0)
+"""With predictions that are often wrong by ten times: only who is far longer is stopped."""
 
 
 def play_ours(
-    jobs: Sequence[TraceJob], nodes: int, policy: Policy = SHORT_FIRST, shares: Mapping[str, int] | None = None
+    jobs: Sequence[TraceJob],
+    nodes: int,
+    policy: Policy = SHORT_FIRST,
+    shares: Mapping[str, int] | None = None,
+    resume_s: Mapping[int, float] | None = None,
 ) -> Outcome:
-    """One team, one person, nobody is stopped. With shares ({team: nodes that it is guaranteed}) the teams lend and
-    borrow: each job keeps checkpoints and may be stopped for a team that takes back its own.
+    """One team and one person. With shares ({team: nodes that it is guaranteed}) the teams lend and borrow.
+
+    resume_s: {row: what a stop costs}, `stop_cost_s` where nothing is said. Each job keeps checkpoints and may be
+    stopped, for a team that takes back its own or for far shorter work, where the policy says so.
     """
     known = {job.row: job for job in jobs}
     teams = {team: number for number, team in enumerate(shares or {})}
-    asks = [_ask(job, teams.get(job.team, 0), shares is not None) for job in jobs]
-    rules = Rules(resume_s=RESUME_S)
+    preemptible = shares is not None or policy.stop_longer is not None
+    asks = [_ask(job, teams.get(job.team, 0), preemptible) for job in jobs]
+    rules = Rules(resume_s=resume_s or {job.row: stop_cost_s(job.gpus) for job in jobs})
     snapshot, begin = build_cards(nodes, shares), jobs[0].submit_s
     play = Play(snapshot, policy, begin, lambda job: known[job.job].duration_s, arrivals=asks, rules=rules)
     outcome = Outcome()

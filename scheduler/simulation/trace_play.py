@@ -113,6 +113,11 @@ def build_gang(gpus: int) -> tuple[Role, ...]:
     return (*roles, Role("rest", 1, 1, _whole_cards(rest))) if rest else tuple(roles)
 
 
+def stop_cost_s(gpus: int) -> float:
+    """What going on from a checkpoint costs: Helios' `ckpt_overhead`."""
+    return 7.0 if gpus == 1 else 30.0 if gpus <= NODE_CARDS else 60.0
+
+
 def _whole_cards(gpus: int) -> Ask:
     return Ask(gpus, True, (CARD_MIB,), (100,), (1000,), (0,), 0, 0)
 
@@ -298,10 +303,6 @@ class _Stay:
         self.left_s -= seconds
         self.had += seconds * self.job.gpus
 
-    def stop_cost_s(self) -> float:
-        """Helios' `ckpt_overhead`."""
-        return 7.0 if self.job.gpus == 1 else 30.0 if self.job.gpus <= NODE_CARDS else 60.0
-
 
 def _play_preemptive(jobs: Sequence[TraceJob], nodes: int, rule: PreemptiveRule) -> Outcome:
     """A job that is granted its cards keeps its place if it has one, and waits for a place if it has none."""
@@ -325,7 +326,7 @@ def _play_preemptive(jobs: Sequence[TraceJob], nodes: int, rule: PreemptiveRule)
         granted = _granted(stays, nodes * NODE_CARDS)
         for stay in {stay for stay in running if stay.placement} - set(granted):
             _stop(cards, stay)
-            stay.left_s += stay.stop_cost_s()
+            stay.left_s += stop_cost_s(stay.job.gpus)
             outcome.preemptions += 1
         _start(cards, granted)
         running = [stay for stay in granted if stay.placement]

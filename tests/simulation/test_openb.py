@@ -17,6 +17,7 @@ OPENB = b1.DATA / "openb"
     [
         ("default", 42, "fgd"),
         ("default", 43, "bestfit"),
+        ("default", 45, "bestfit"),
         pytest.param("cpu250", 43, "fgd", marks=pytest.mark.slow),  # the last bits of its sums matter
         pytest.param("gpuspec33", 42, "fgd", marks=pytest.mark.slow),  # of specs equally frequent the cut takes some
         pytest.param("multigpu50", 44, "fgd", marks=pytest.mark.slow),
@@ -27,6 +28,14 @@ def test_a_reference_gives_the_published_curve_to_a_hundredth_of_a_point(workloa
     trace = load_trace(OPENB, workload)
     rows = {row[4]: row[5] for row in b1.run(trace, trace, workload, seed, policy, b1.load_published(OPENB))}
     assert rows["golden_difference"] <= b1.EXACT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("workload", "least"), [("default", 95.5), ("gpuspec33", 93.0), ("multigpu20", 95.9)])
+def test_our_policy_fills_more_than_fgd_with_another_list_as_history(workload, least):
+    trace, history = load_trace(OPENB, workload), load_trace(OPENB, "default")
+    rows = {row[4]: row[5] for row in b1.run(trace, history, workload, 42, "tessera", b1.load_published(OPENB))}
+    assert rows["alloc_pct_at_100"] >= least
 
 
 def test_the_default_list_has_35_typical_specs_and_gpuspec33_has_127():

@@ -8,8 +8,8 @@ import pytest
 from bench import b2, b3, b4
 from scheduler.core.types import Policy
 from scheduler.simulation.muri import ORDERS, replay
-from scheduler.simulation.trace_ours import RESUME_S, play_ours
-from scheduler.simulation.trace_play import RULES, PreemptiveRule, Rule, play_rule
+from scheduler.simulation.trace_ours import OVERTAKING, play_ours
+from scheduler.simulation.trace_play import RULES, PreemptiveRule, Rule, play_rule, stop_cost_s
 from scheduler.simulation.traces import MuriJob, TraceJob, draw_predictions, load_muri, load_philly, load_venus
 
 HOUR = 3600.0
@@ -111,6 +111,12 @@ def test_ours_keeps_a_place_for_a_wide_job_that_waits_long():
     assert play_ours(jobs, 1, Policy(short_first=True)).queue_s[0] < 30 * HOUR
 
 
+def test_ours_lets_far_shorter_work_stop_a_job_that_goes_on_later():
+    jobs = [job(0, 0, 1000), job(1, 100, 50)]
+    outcome = play_ours(jobs, 1, OVERTAKING)
+    assert outcome.queue_s == {1: 0, 0: 50 + stop_cost_s(8)} and outcome.preemptions == 1
+
+
 def test_the_bench_writes_a_row_for_each_metric_and_says_what_it_compared(tmp_path, capsys):
     path = tmp_path / "rows.csv"
     assert b3.main(["--jobs", "200", "--policies", "fifo-skip,tessera", "--csv", str(path)]) == 0
@@ -151,7 +157,7 @@ def test_a_team_takes_back_its_nodes_and_the_borrower_goes_on_from_its_checkpoin
     jobs = [*lent, replace(job(2, 100, 50), team="ada")]
     outcome = play_ours(jobs, 2, shares={"ada": 1, "eve": 1})
     assert outcome.preemptions == 1 and outcome.queue_s[2] == 0
-    assert sorted(outcome.queue_s.values()) == [0, 0, 50 + RESUME_S]
+    assert sorted(outcome.queue_s.values()) == [0, 0, 50 + stop_cost_s(8)]
 
 
 def test_teams_that_are_worse_off_and_a_mean_far_above_the_pool_are_told():
