@@ -23,9 +23,14 @@ from notebooks.models import Notebook
 from notebooks.services import create_notebook, start_notebook
 
 FILES = {"notes.txt": b"some text\n", "data/table.csv": b"a,b\n1,2\n"}
-TAKES_A_JOB_FILE = {"POST /api/v1/jobs", "POST /api/v1/jobs:plan"}
-SUBMIT = {"run": "true"}
-"""What a job file must say: its description is an object of any names."""
+SUFFICES = {
+    "POST /api/v1/jobs": {"run": "true"},
+    "POST /api/v1/jobs:plan": {"run": "true"},
+    "POST /api/v1/notebooks": {"gpu": "1/4"},
+    "POST /api/v1/maintenance": {"nodes": ["n1"], "begins_at": "2100-01-01T00:00Z", "ends_at": "2100-01-02T00:00Z"},
+    "POST /api/v1/windows": {"lender": "dev", "borrower": "train", "begins": "20:00", "ends": "08:00"},
+}
+"""Bodies that say what they must: nobody hits upon all of it at once. A job file is described as any names."""
 
 
 def make_room(settings, folder) -> None:
@@ -43,6 +48,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         cast = make.cast()
         self.ada, self.files, self.kept = cast.ada, folder / "files", folder / "kept"
+        self.root = make.admin()
         webhook = make.webhook(cast.ada)
         running = make.job(cast.ada, gpu="1/4", pool="dev", time="1h")
         make.start(running)
@@ -57,6 +63,8 @@ class World:
         other_token = make.ApiToken.objects.filter(user=cast.ada)
         make.token(cast.ada, "jobs:read")
         still, works = _notebooks(cast.ada)
+        tomorrow = make.maintenance(cast.node, begins_in_s=86_400)
+        at_weekends = make.window(cast.dev, Pool.objects.get(name="train"), weekdays="67")
         self.keep_files()
         self.path = {
             "job_id": [job.public_id for job in (running, stopped, waiting, others)],
@@ -68,6 +76,8 @@ class World:
             "delivery_id": list(webhook.deliveries.values_list("pk", flat=True)),
             "token_id": [other_token.get().pk],
             "key_id": [key.pk],
+            "maintenance_id": [tomorrow.pk],
+            "window_id": [at_weekends.pk],
         }
         self.sent = {
             "team": ["nlp"],
@@ -89,6 +99,9 @@ class World:
             "label": ["exp:a"],
             "user": ["me"],
             "fields": ["id", "name,state"],
+            "nodes": [[cast.node.name]],
+            "weekdays": [[1, 2]],
+            "zone": ["Europe/Berlin"],
         }
 
     def bring_home(self, case) -> None:
@@ -99,8 +112,8 @@ class World:
                 for name in sorted(part.keys() & known.keys()):
                     if dice.random() < 2 / 3:
                         part[name] = dice.choice(known[name])
-        if case.operation.label in TAKES_A_JOB_FILE and isinstance(case.body, dict) and dice.random() < 1 / 3:
-            case.body = SUBMIT
+        if case.operation.label in SUFFICES and isinstance(case.body, dict) and dice.random() < 1 / 3:
+            case.body = SUFFICES[case.operation.label]
 
     def keep_files(self) -> None:
         store = find_shelf(self.ada, "home").store

@@ -44,6 +44,11 @@ class Place(serializers.Serializer):
     gpu_milli = serializers.IntegerField()
 
 
+@extend_schema_field({})
+class Anything(serializers.JSONField):
+    """Whatever a field of a job file may be, null where nothing is said."""
+
+
 class Lever(serializers.Serializer):
     """A change of one field of the job file that helps a new job in this one's place.
 
@@ -53,7 +58,7 @@ class Lever(serializers.Serializer):
 
     field = serializers.CharField()
     value = serializers.JSONField()
-    was = serializers.JSONField(allow_null=True)
+    was = Anything()
     text = serializers.CharField()
     now = serializers.BooleanField()
     start = StartRange(allow_null=True)

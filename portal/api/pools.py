@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -30,6 +30,14 @@ class PoolChange(serializers.ModelSerializer):
         fields = ("description", *POLICY)
 
 
+@extend_schema_field({"type": "string", "pattern": r"^([01][0-9]|2[0-3]):[0-5][0-9]$"})
+class ClockField(serializers.TimeField):
+    """20:00. Without seconds and zone, so it is no `time` of RFC 3339."""
+
+    def __init__(self) -> None:
+        super().__init__(format="%H:%M", input_formats=["%H:%M"])
+
+
 class WindowShape(serializers.Serializer):
     """weekdays: on which it begins, 1 is Monday. ends: at or before the beginning is on the next day. holidays: dates
     on which it lends from midnight to midnight. open_until: null while it is closed.
@@ -39,8 +47,8 @@ class WindowShape(serializers.Serializer):
     lender = serializers.CharField(source="lender.name")
     borrower = serializers.CharField(source="borrower.name")
     weekdays = serializers.SerializerMethodField()
-    begins = serializers.TimeField(format="%H:%M")
-    ends = serializers.TimeField(format="%H:%M")
+    begins = ClockField()
+    ends = ClockField()
     zone = serializers.CharField()
     holidays = serializers.ListField(child=serializers.DateField(), source="holiday_dates")
     open_until = serializers.SerializerMethodField()
@@ -61,8 +69,8 @@ class WindowAsk(serializers.Serializer):
     weekdays = serializers.ListField(
         child=serializers.IntegerField(min_value=1, max_value=7), max_length=7, default=[1, 2, 3, 4, 5]
     )
-    begins = serializers.TimeField()
-    ends = serializers.TimeField()
+    begins = ClockField()
+    ends = ClockField()
     zone = serializers.CharField(max_length=64, default="UTC", validators=[check_zone])
     holidays = serializers.ListField(child=serializers.DateField(), max_length=400, default=[])
 

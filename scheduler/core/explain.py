@@ -54,7 +54,7 @@ def bottleneck(snapshot: Snapshot, request: Request) -> tuple[str, int, np.ndarr
         ("memory_mib", ask.memory_mib, snapshot.node_memory_free),
     )
     for resource, amount, free in columns:
-        has = np.where(left, free, 0)
+        has = np.where(left, np.maximum(free, 0), 0)  # less than nothing: taken now, and kept for a maintenance
         left = left & (free >= amount)
         if not left.any():
             return resource, amount, has
