@@ -13,6 +13,7 @@ from cluster.models import Pool, Window, check_zone
 from cluster.pools import delete_window, save_pool, save_window
 from cluster.windows import open_until
 from common.errors import NotFound
+from common.text import bad_character
 from portal.api.bodies import JSON, read_json
 from portal.api.cluster_shapes import POLICY, PoolShape, PoolView
 from portal.api.fields import full_url
@@ -28,6 +29,18 @@ class PoolChange(serializers.ModelSerializer):
     class Meta:
         model = Pool
         fields = ("description", *POLICY)
+
+
+class PoolField(serializers.SlugRelatedField):
+    """A pool by its name."""
+
+    def __init__(self) -> None:
+        super().__init__(slug_field="name", queryset=Pool.objects.all())
+
+    def to_internal_value(self, data: Any) -> Pool:
+        if bad_character(str(data)):  # PostgreSQL takes no NUL, not even to look for it
+            self.fail("does_not_exist", slug_name="name", value=data)
+        return super().to_internal_value(data)
 
 
 @extend_schema_field({"type": "string", "pattern": r"^([01][0-9]|2[0-3]):[0-5][0-9]$"})
@@ -64,8 +77,8 @@ class WindowShape(serializers.Serializer):
 class WindowAsk(serializers.Serializer):
     """lender, borrower: names of pools. weekdays: on which it begins, 1 is Monday; without a word Monday to Friday."""
 
-    lender = serializers.SlugRelatedField(slug_field="name", queryset=Pool.objects.all())
-    borrower = serializers.SlugRelatedField(slug_field="name", queryset=Pool.objects.all())
+    lender = PoolField()
+    borrower = PoolField()
     weekdays = serializers.ListField(
         child=serializers.IntegerField(min_value=1, max_value=7), max_length=7, default=[1, 2, 3, 4, 5]
     )

@@ -79,6 +79,7 @@ def test_a_window_says_until_when_it_is_open(root):
     ("field", "value", "pointer"),
     [
         ("lender", "nowhere", "/lender"),
+        ("lender", "de\u0000v", "/lender"),
         ("borrower", "dev", "/borrower"),
         ("weekdays", [8], "/weekdays/0"),
         ("begins", "25:00", "/begins"),
