@@ -26,7 +26,7 @@ FILES = {"notes.txt": b"some text\n", "data/table.csv": b"a,b\n1,2\n"}
 SUFFICES = {
     "POST /api/v1/jobs": {"run": "true"},
     "POST /api/v1/jobs:plan": {"run": "true"},
-    "POST /api/v1/notebooks": {"gpu": "1/4"},
+    "POST /api/v1/notebooks": {"name": "lab", "gpu": "1/4"},
     "POST /api/v1/maintenance": {"nodes": ["n1"], "begins_at": "2100-01-01T00:00Z", "ends_at": "2100-01-02T00:00Z"},
     "POST /api/v1/windows": {"lender": "dev", "borrower": "train", "begins": "20:00", "ends": "08:00"},
 }
