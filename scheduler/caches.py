@@ -2,19 +2,30 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
+from accounts.models import Team, User
 from cluster.models import Cached
 from jobs.jobfile.beside import split_source
-from jobs.models import Job
 from runtimes.base import DATA
 from runtimes.places import Place, data_key
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import Content, Role, TaskPlace
+from scheduler.memory import remembered
 
 Holders = dict[str, dict[int, int]]
 """{key of the data: {index of a node: bytes that it holds}}."""
+
+
+class SourcesRow(NamedTuple):
+    """A job that waits, and `data` of its job file."""
+
+    pk: int
+    user_id: int
+    team_id: int
+    data: dict[str, str] | None
 
 
 @dataclass(frozen=True)
@@ -47,9 +58,10 @@ def load_fetches(places: Mapping[int, int], besides: Iterable[str] = ()) -> Fetc
     """
     if len(places) < 2 or not Cached.objects.filter(kind=DATA).exists():
         return Fetches()
-    jobs = Job.objects.waiting().filter(stop_requested_at__isnull=True).exclude(spec__data={})
-    rows = jobs.values_list("pk", "user__uid", "team__gid", "spec__data")
-    reads = {pk: keys_of(data or {}, uid, gid) for pk, uid, gid, data in rows}
+    rows = [row for row in remembered("queue", SourcesRow, "pk", "user_id", "team_id", "spec__data") if row.data]
+    uids = dict(User.objects.filter(pk__in={row.user_id for row in rows}).values_list("pk", "uid"))
+    gids = dict(Team.objects.filter(pk__in={row.team_id for row in rows}).values_list("pk", "gid"))
+    reads = {row.pk: keys_of(row.data or {}, uids[row.user_id], gids[row.team_id]) for row in rows}
     keys = {key for keys in reads.values() for key in keys} | set(besides)
     return build_fetches(reads, load_holders_of(keys, places), len(places))
 
