@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from cluster.models import Gpu, Node, NodeState, Pool, Window
-from cluster.pools import delete_window, save_pool, save_window
+from cluster.pools import PLACING, SHARING, WAITING, delete_window, save_pool, save_window
 from cluster.windows import open_until
 from common.errors import StaleState
 from common.locks import lock_rows
@@ -44,25 +44,7 @@ class FoundAdmin(KeptAdmin):
 
 CLOCK = forms.TimeInput(format="%H:%M", attrs={"type": "time"})
 
-WHAT_A_POOL_IS = (
-    "name",
-    "description",
-    "shared",
-    "max_slices_per_gpu",
-    "cpu_overcommit_percent",
-    "accepts_watched_only",
-    "default_max_time_s",
-)
-HOW_ITS_JOBS_WAIT = ("ageing_s", "reservations", "preempt", "max_grace_s")
-HOW_IT_PLACES = (
-    "arrangement",
-    "weight_useful",
-    "weight_data",
-    "weight_whole",
-    "weight_full_cards",
-    "weight_links",
-    "weight_full_nodes",
-)
+WHAT_A_POOL_IS = ("name", "description", *SHARING)
 SHOWN_AS = {"default_max_time_s": "max_time", "ageing_s": "ageing", "max_grace_s": "max_grace"}
 """What an auditor sees in place of a field for durations."""
 
@@ -85,7 +67,7 @@ class PoolForm(forms.ModelForm):
 
     class Meta:
         model = Pool
-        fields = (*WHAT_A_POOL_IS, *HOW_ITS_JOBS_WAIT, *HOW_IT_PLACES)
+        fields = (*WHAT_A_POOL_IS, *WAITING, *PLACING)
 
 
 class PoolAdmin(KeptAdmin):
@@ -109,10 +91,10 @@ class PoolAdmin(KeptAdmin):
         shown_as = SHOWN_AS if obj and not self.has_change_permission(request, obj) else {}
         parts = (
             (None, WHAT_A_POOL_IS, ""),
-            (_("How its jobs wait"), HOW_ITS_JOBS_WAIT, ""),
+            (_("How its jobs wait"), WAITING, ""),
             (
                 _("How it places them"),
-                HOW_IT_PLACES,
+                PLACING,
                 _("Of the machines that fit, the one with the largest sum of weights. 0 turns a rule off."),
             ),
         )

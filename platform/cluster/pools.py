@@ -3,6 +3,27 @@
 from cluster.models import Pool, Window
 from events.bus import hint, ring_pool
 
+SHARING = (
+    "shared",
+    "max_slices_per_gpu",
+    "cpu_overcommit_percent",
+    "accepts_watched_only",
+    "default_max_time_s",
+)
+WAITING = ("ageing_s", "reservations", "preempt", "max_grace_s")
+PLACING = (
+    "arrangement",
+    "weight_useful",
+    "weight_data",
+    "weight_whole",
+    "weight_full_cards",
+    "weight_links",
+    "weight_full_nodes",
+)
+POLICY = (*SHARING, *WAITING, *PLACING)
+"""What an admin may change of a pool, besides its description: how it shares its cards, how its jobs wait, and how it
+places them."""
+
 
 def save_pool(pool: Pool) -> None:
     """Store a pool whose fields have been validated."""

@@ -177,27 +177,6 @@ class NodeShape(serializers.Serializer):
     tasks = NodeTaskShape(many=True)
 
 
-POLICY = (
-    "shared",
-    "max_slices_per_gpu",
-    "cpu_overcommit_percent",
-    "accepts_watched_only",
-    "default_max_time_s",
-    "max_grace_s",
-    "ageing_s",
-    "reservations",
-    "preempt",
-    "arrangement",
-    "weight_useful",
-    "weight_data",
-    "weight_whole",
-    "weight_full_cards",
-    "weight_links",
-    "weight_full_nodes",
-)
-"""What an admin may change of a pool, besides its description."""
-
-
 @dataclass(frozen=True)
 class PoolView:
     """A pool, and what it is made of, asked once."""

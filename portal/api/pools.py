@@ -10,12 +10,12 @@ from rest_framework.response import Response
 
 from accounts.permissions import require
 from cluster.models import Pool, Window, check_zone
-from cluster.pools import delete_window, save_pool, save_window
+from cluster.pools import POLICY, delete_window, save_pool, save_window
 from cluster.windows import open_until
 from common.errors import NotFound
 from common.text import bad_character
 from portal.api.bodies import JSON, read_json
-from portal.api.cluster_shapes import POLICY, PoolShape, PoolView
+from portal.api.cluster_shapes import PoolShape, PoolView
 from portal.api.fields import full_url
 from portal.api.lists import FieldsQuery, all_of, list_of
 from portal.api.view import ApiView, read_query
