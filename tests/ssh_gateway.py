@@ -70,11 +70,20 @@ def ssh(world, *args, **also):
 @contextmanager
 def forwarding(world, *args):
     command = ["ssh", *world.gateway.options(), "-N", "-o", "ExitOnForwardFailure=yes", *args]
-    process = subprocess.Popen([*command, "-l", world.name, "127.0.0.1"], stderr=subprocess.PIPE)
-    yield process
-    process.terminate()
-    process.wait(10)
-    process.stderr.close()
+    with client([*command, "-l", world.name, "127.0.0.1"], stderr=subprocess.PIPE) as process:
+        yield process
+
+
+@contextmanager
+def client(command, **pipes):
+    """An `ssh` that goes on until it is no longer needed. It is killed: a SIGTERM that comes between its look at the
+    flag and its poll is not noticed before something else wakes it.
+    """
+    with subprocess.Popen(command, **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def free_port() -> int:
@@ -102,8 +111,6 @@ def serving(world):
     port = free_port()
     command = ["ssh", *world.gateway.options(), "-l", world.name, "127.0.0.1",
                f"exec python3 -m http.server --bind 127.0.0.1 {port}"]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_for(lambda: is_open(port))
-    yield port
-    process.terminate()
-    process.wait(10)
+    with client(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
+        wait_for(lambda: is_open(port))
+        yield port

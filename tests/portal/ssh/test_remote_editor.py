@@ -16,7 +16,7 @@ import pytest
 
 from events.models import Event
 from tests.runtimes.worlds import wait_for
-from tests.ssh_gateway import free_port, is_open, needs_sftp, ssh
+from tests.ssh_gateway import client, free_port, is_open, needs_sftp, ssh
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -75,12 +75,11 @@ def editor(world):
     """(the client in which the script runs and whose input stays open, the port of its dynamic forward)."""
     socks = free_port()
     command = ["ssh", *world.gateway.options(), "-T", "-D", str(socks), "-l", world.name, "127.0.0.1", "bash"]
-    client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    client.stdin.write(SCRIPT)
-    client.stdin.flush()
-    yield client, socks
-    client.terminate()
-    client.communicate(timeout=20)
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with client(command, **pipes, text=True) as process:
+        process.stdin.write(SCRIPT)
+        process.stdin.flush()
+        yield process, socks
 
 
 def said(client: subprocess.Popen, until: str) -> dict[str, str]:
