@@ -255,7 +255,7 @@ def _queue_rows(user: User, jobs: Iterable[Job]) -> list[QueueRow]:
 
 
 def _queue_row(user: User, job: Job, full: bool, told: Told | None) -> QueueRow:
-    request, waiting = job.gang[0]["request"], job.state == JobState.QUEUED
+    request, waiting = job.request, job.state == JobState.QUEUED
     reasons = tuple(job.wait_reasons) if waiting else ()
     seen = {
         "reasons": reasons,

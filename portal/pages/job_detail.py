@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy
 
 from common.resources import parse_gpu, show_gpu
 from jobs.jobfile.dump import dump_yaml
-from jobs.jobfile.spec import from_json
+from jobs.jobfile.spec import from_json, role_of
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from jobs.words import end_hint, end_words
@@ -87,9 +87,10 @@ class TaskRow:
         spec = from_json(self.task.job.spec)
         if not self.opens or not settings.TESSERA_APPS_URL:
             return []
-        ports = [Link(_("Port %(port)s") % {"port": port}, link_to_port(self.task, port)) for port in spec.ports]
+        ports = role_of(spec, self.task.role).ports
+        links = [Link(_("Port %(port)s") % {"port": port}, link_to_port(self.task, port)) for port in ports]
         board = spec.tensorboard and self.task.rank == 0
-        return [*ports, *([Link(_("TensorBoard"), link_to_tensorboard(self.task.job))] if board else [])]
+        return [*links, *([Link(_("TensorBoard"), link_to_tensorboard(self.task.job))] if board else [])]
 
     @property
     def cards(self) -> list[CardRow]:
@@ -192,7 +193,8 @@ class JobDetail:
 
     def _row(self, task: Task) -> TaskRow:
         task.job = self.job
-        return TaskRow(task, not self.is_gang, part_words(parse_gpu(self.request["gpu"])), self.view.reach)
+        asked = next(role["request"] for role in self.job.gang if role["role"] == task.role)
+        return TaskRow(task, not self.is_gang, part_words(parse_gpu(asked["gpu"])), self.view.reach)
 
     # ---- log ----
 
@@ -234,7 +236,7 @@ class JobDetail:
     @property
     def request(self) -> dict:
         """What each task asks, with the pool's defaults filled in: cpu_milli and memory_mib."""
-        return self.job.gang[0]["request"]
+        return self.job.request
 
 
 class TaskLog:

@@ -19,7 +19,7 @@ from common.resources import show_cpu, show_duration, show_gpu, show_memory
 from jobs.jobfile.dump import dump_file, dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import derive_name
-from jobs.jobfile.spec import from_json
+from jobs.jobfile.spec import from_json, roles_of
 from jobs.models import CodePack
 from jobs.submit import Draft, submit_job
 from jobs.upload import keep_code, pack_one_file
@@ -195,7 +195,7 @@ def usual_of(draft: Draft) -> dict[str, str]:
     """What a field gets that says nothing, for its placeholder."""
     request, limit = draft.gang[0]["request"], draft.pool.default_max_time_s
     usual = {
-        "name": derive_name(draft.spec.run),
+        "name": derive_name(roles_of(draft.spec)[0].run),
         "cpu": show_cpu(request["cpu_milli"]),
         "memory": show_memory(request["memory_mib"]),
     }
