@@ -156,7 +156,8 @@ def limit(person: User, **fields) -> UserLimit:
 
 def job(person: User, *, check=lambda draft: None, **spec) -> Job:
     """A job in the queue. spec: keys of the job file; it runs `true` unless told. Nothing judges whether it fits."""
-    spec = {"run": "true", "name": f"job {next(_numbers)}", **spec}
+    usual = {} if "roles" in spec else {"run": "true"}
+    spec = {**usual, "name": f"job {next(_numbers)}", **spec}
     return submit_job(user=person, spec=parse_spec(spec), check=check, containers=True)
 
 
