@@ -123,12 +123,11 @@ def build_gang(spec: JobSpec, pool: Pool) -> list[dict]:
 
 
 def _build_role(role: RoleSpec, pool: Pool) -> dict:
-    cpu, memory = default_request(pool, _asked_milli(role.gpu, pool))
-    request = {
-        "gpu": role.gpu.text,
-        "cpu_milli": role.cpu_milli if role.cpu_milli is not None else cpu,
-        "memory_mib": role.memory_mib if role.memory_mib is not None else memory,
-    }
+    cpu, memory = role.cpu_milli, role.memory_mib
+    if cpu is None or memory is None:
+        usual_cpu, usual_memory = default_request(pool, _asked_milli(role.gpu, pool))
+        cpu, memory = usual_cpu if cpu is None else cpu, usual_memory if memory is None else memory
+    request = {"gpu": role.gpu.text, "cpu_milli": cpu, "memory_mib": memory}
     built = {"role": role.name, "min": role.nodes, "max": role.nodes_max or role.nodes, "request": request}
     return built | ({"ends_job": role.ends_job} if role.ends_job else {})
 
