@@ -96,7 +96,8 @@ def draw_start(dice: Random, job: Job, gpus: list[Gpu]) -> commit.StartJob:
         gpu, (mib, percent, milli) = dice.choice(gpus), dice.choice(CARDS)
         cards = (commit.Card(gpu.pk, mib, percent, milli),) if dice.random() < 0.9 else ()
         request = job.request
-        places.append(commit.TaskStart(rank, gpu.node_id, cards, request["cpu_milli"], request["memory_mib"]))
+        asked, role = (request["cpu_milli"], request["memory_mib"]), job.gang[-1]["role"]
+        places.append(commit.TaskStart(rank, gpu.node_id, cards, *asked, role=role))
     return commit.StartJob(job.pk, tuple(places))
 
 
