@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import Count, Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
@@ -140,8 +140,16 @@ class Job(models.Model):
 
     @property
     def size(self) -> int:
-        """How many tasks it has: of an elastic gang its least while it waits, then as many as it started with."""
-        return self.least if self.least == self.most or self.state == JobState.QUEUED else self.newest_tasks.count()
+        """How many tasks it has."""
+        return sum(self.sizes.values())
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """{role: how many tasks}: of an elastic gang the least while it waits, then as many as it started with."""
+        if self.least == self.most or self.state == JobState.QUEUED:
+            return {role["role"]: role["min"] for role in self.gang}
+        counts = self.tasks.filter(attempt=self.attempt).values_list("role").annotate(tasks=Count("pk"))
+        return dict(counts.order_by())
 
     @property
     def newest_tasks(self) -> "TaskQuerySet":

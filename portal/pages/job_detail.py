@@ -18,7 +18,7 @@ from jobs.states import JobState, TaskState
 from jobs.words import end_hint, end_words
 from portal.app_links import link_to_port, link_to_tensorboard
 from portal.pages.history import Happening, history_of
-from portal.pages.job_view import JobView, Reach, part_words, took_words
+from portal.pages.job_view import JobView, Reach, gpu_words, number_words, part_words, took_words
 from portal.pages.pulse import scheduler_late
 from runtimes.logs import LogStore
 
@@ -27,6 +27,10 @@ TABS = {
     "log": gettext_lazy("Log"),
     "events": gettext_lazy("Events"),
     "spec": gettext_lazy("Spec"),
+}
+ENDS_JOB_WORDS = {
+    "any": gettext_lazy("One of them done well ends the job."),
+    "all": gettext_lazy("All of them done well end the job."),
 }
 ENFORCEMENT_WORDS = {
     "simulated": gettext_lazy("simulated: nothing to enforce"),
@@ -117,6 +121,15 @@ class TaskRow:
     @property
     def ran(self) -> str:
         return took_words(self.task.started_at, self.task.ended_at)
+
+
+class RoleRow:
+    """One role: how many tasks, and what each of them asks and runs."""
+
+    def __init__(self, role: dict, run: str):
+        self.name, self.run, self.request = role["role"], run, role["request"]
+        self.tasks, self.gpu = number_words(role), gpu_words(parse_gpu(role["request"]["gpu"]))
+        self.end = str(ENDS_JOB_WORDS.get(role.get("ends_job", ""), ""))
 
 
 class JobDetail:
@@ -232,6 +245,12 @@ class JobDetail:
     @cached_property
     def yaml(self) -> str:
         return dump_yaml(from_json(self.job.spec))
+
+    @cached_property
+    def roles(self) -> list[RoleRow]:
+        """What each role asks and runs, of a job that names them."""
+        runs = {role.name: role for role in from_json(self.job.spec).roles}
+        return [RoleRow(role, runs[role["role"]].run) for role in self.job.gang if role["role"] in runs]
 
     @property
     def request(self) -> dict:

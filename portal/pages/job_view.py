@@ -261,7 +261,7 @@ def ask_words(job: Job) -> str:
     roles "1 head with CPU only, 2 to 4 worker with 1 GPU".
     """
     if len(job.gang) > 1:
-        return ", ".join(_role_words(role) for role in job.gang)
+        return roles_words(job.gang)
     ask = parse_gpu(job.gang[0]["request"]["gpu"])
     if job.state == JobState.QUEUED and job.least < job.most:
         nodes = _("%(least)s to %(most)s") % {"least": job.least, "most": job.most}
@@ -272,11 +272,20 @@ def ask_words(job: Job) -> str:
     return _("%(nodes)s nodes with %(ask)s") % {"nodes": nodes, "ask": gpu_words(ask)}
 
 
-def _role_words(role: dict) -> str:
+def roles_words(gang: list[dict]) -> str:
+    """What each role asks, in the order of its job: "1 head with CPU only, 2 to 4 worker with 1 GPU"."""
+    return ", ".join(_role_words(role) for role in gang)
+
+
+def number_words(role: dict) -> str:
+    """How many tasks of the role start: "4", "2 to 4"."""
     least, most = role["min"], role["max"]
-    number = _("%(least)s to %(most)s") % {"least": least, "most": most} if least < most else str(least)
-    asked = gpu_words(parse_gpu(role["request"]["gpu"]))
-    return _("%(number)s %(role)s with %(ask)s") % {"number": number, "role": role["role"], "ask": asked}
+    return _("%(least)s to %(most)s") % {"least": least, "most": most} if least < most else str(least)
+
+
+def _role_words(role: dict) -> str:
+    words = {"number": number_words(role), "role": role["role"], "ask": gpu_words(parse_gpu(role["request"]["gpu"]))}
+    return _("%(number)s %(role)s with %(ask)s") % words
 
 
 def gpu_words(ask: GpuAsk) -> str:
