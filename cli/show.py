@@ -12,10 +12,22 @@ _MODEL_PART = re.compile(r"(?P<models>[A-Z][^:/]*)/(?P<part>[0-9]+)")
 
 
 def gpus(job: dict) -> str:
-    """What a job asks, from the job file's words: "1/4" is ¼, "H100:8" on 4 nodes is 4×8 H100."""
-    ask = str(job["gpu"])
+    """What a job asks, from the job file's words: "1/4" is ¼, "H100:8" on 4 nodes is 4×8 H100; with roles a sum."""
+    roles = job.get("roles") or []
+    if len(roles) > 1:
+        return " + ".join(_gpus(role["gpu"], number_of(job, role)) for role in roles)
+    return _gpus(str(job["gpu"]), job["nodes"])
+
+
+def number_of(job: dict, role: dict) -> int:
+    """How many tasks of the role it has: its least while it waits, then as many as it started with."""
+    tasks = sum(task["role"] == role["name"] for task in job["tasks"])
+    return role["least"] if job["state"] == "queued" else tasks
+
+
+def _gpus(ask: str, nodes: int) -> str:
     if ask == "0":
-        return NONE if job["nodes"] == 1 else f"{job['nodes']}×0"
+        return NONE if nodes == 1 else f"{nodes}×0"
     if found := _MODEL_PART.fullmatch(ask):
         models, amount = found["models"], f"1/{found['part']}"
     elif ":" in ask:
@@ -24,7 +36,7 @@ def gpus(job: dict) -> str:
         models, amount = ask, "1"
     else:
         models, amount = "", ask
-    many = f"{job['nodes']}×" if job["nodes"] > 1 else ""
+    many = f"{nodes}×" if nodes > 1 else ""
     return f"{many}{VULGAR.get(amount, amount)} {models}".rstrip()
 
 

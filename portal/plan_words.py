@@ -1,6 +1,7 @@
 """What would become of a job that is not submitted, and what would help one that waits, in words."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -27,6 +28,8 @@ def plan_words(answer: PlanAnswer) -> str:
     """ "Starts now on n1 (¼ of GPU 3)", "Waits: #4 of 7 in train, 14:10 to 15:30", "Can never run: ..."."""
     if answer.never:
         return _("Can never run: %(why)s") % {"why": " ".join(field_words(error) for error in answer.never.errors)}
+    if answer.seats and answer.seats[0].role:
+        return _("Starts now: %(places)s") % {"places": seats_words(answer.seats)}
     if answer.seats:
         return _("Starts now on %(places)s") % {"places": seats_words(answer.seats)}
     place, when = place_words(answer), start_words(answer.outlook.start)
@@ -51,6 +54,8 @@ def seats_words(seats: Sequence[Seat]) -> str:
 
 
 def seat_words(seat: Seat) -> str:
+    if seat.role:
+        return _("%(role)s on %(place)s") % {"role": seat.role, "place": seat_words(replace(seat, role=""))}
     params = {"node": seat.node, "gpus": ", ".join(str(index) for index in seat.gpus), "part": show_gpu(seat.milli)}
     if not seat.gpus:
         return seat.node

@@ -76,8 +76,9 @@ class Whose:
 class QueueRow(Whose):
     """A job in the queue or on the machines.
 
-    gpu: what one task asks, in the job file's words ("1/4", "H100:8", "0"). tasks: how many start together.
-    cpu_milli, memory_mib: per task. position, of: its place in its pool's line, None before the first look.
+    gpu: what one task asks, in the job file's words ("1/4", "H100:8", "0"); of unlike roles as Job.request. tasks: how
+    many start together. asks: (gpu, tasks) of each role. cpu_milli, memory_mib: per task. position, of: its place in
+    its pool's line, None before the first look.
     reason: the code of what binds it first, "" for none. reasons*: [{"code", "params"}]. priority*: 0 (low) to 3.
     submitted_at*, started_at*. as_of: when the scheduler last looked. starts*: when it will start, in words.
     """
@@ -85,6 +86,7 @@ class QueueRow(Whose):
     pool: str
     gpu: str
     tasks: int
+    asks: tuple[tuple[str, int], ...]
     cpu_milli: int
     memory_mib: int
     position: int | None
@@ -255,7 +257,7 @@ def _queue_rows(user: User, jobs: Iterable[Job]) -> list[QueueRow]:
 
 
 def _queue_row(user: User, job: Job, full: bool, told: Told | None) -> QueueRow:
-    request, waiting = job.gang[0]["request"], job.state == JobState.QUEUED
+    request, sizes, waiting = job.request, job.sizes, job.state == JobState.QUEUED
     reasons = tuple(job.wait_reasons) if waiting else ()
     seen = {
         "reasons": reasons,
@@ -268,7 +270,8 @@ def _queue_row(user: User, job: Job, full: bool, told: Told | None) -> QueueRow:
         **_whose(user, job, job.state, full),
         pool=job.pool.name,
         gpu=request["gpu"],
-        tasks=job.size,
+        tasks=sum(sizes.values()),
+        asks=tuple((role["request"]["gpu"], sizes.get(role["role"], 0)) for role in job.gang),
         cpu_milli=request["cpu_milli"],
         memory_mib=request["memory_mib"],
         position=job.wait_position if waiting else None,

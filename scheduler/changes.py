@@ -26,21 +26,27 @@ class Change:
 def families_of(
     spec: JobSpec, *, pool: str, pools: Iterable[str], kinds: Iterable[Kind], may_borrow: bool
 ) -> list[list[Change]]:
-    """Changes of the same kind stand together, the mildest first.
+    """Changes of the same kind stand together, the mildest first. What a role of several says is left as it is.
 
     pool: where it would go. pools: where its team has a quota. kinds: the cards there are. may_borrow: it could
     use what others leave or lend if it could be stopped for them.
     """
     families = [
         [Change("preemptible", "true", "false", replace(spec, preemptible=True))] if may_borrow else [],
-        [_fewer(spec, count) for count in _halves(spec.nodes)],
-        [_gpu_change(spec, ask) for ask in _less(spec.gpu)],
-        *([_gpu_change(spec, ask)] for ask in _other_models(spec.gpu, kinds)),
+        *([] if spec.roles else _of_tasks(spec, kinds)),
         *([Change("pool", other, pool, replace(spec, pool=other))] for other in pools if other != pool),
     ]
     if spec.priority in ("low", "normal"):
         families.append([Change("priority", "high", spec.priority, replace(spec, priority="high"))])
     return [family for family in families if family]
+
+
+def _of_tasks(spec: JobSpec, kinds: Iterable[Kind]) -> list[list[Change]]:
+    return [
+        [_fewer(spec, count) for count in _halves(spec.nodes)],
+        [_gpu_change(spec, ask) for ask in _less(spec.gpu)],
+        *([_gpu_change(spec, ask)] for ask in _other_models(spec.gpu, kinds)),
+    ]
 
 
 def time_change(spec: JobSpec, time_s: float) -> Change:

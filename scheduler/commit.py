@@ -442,7 +442,7 @@ def _map_ports(job: Job, task: Task, taken: set[int]) -> dict[str, int]:
     place of the task's own, so that an address is not soon another's.
     """
     given: dict[str, int] = {}
-    for declared in declared_ports(from_json(job.spec), task.rank):
+    for declared in declared_ports(from_json(job.spec), task.role, task.rank):
         keep = job.kind != JobKind.INTERACTIVE and declared not in taken
         given[str(declared)] = declared if keep else _free_port(taken, task.uuid.int)
         taken.add(given[str(declared)])

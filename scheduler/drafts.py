@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from common.errors import FieldError, Hint, Impossible
 from common.resources import cpu_text, memory_text
+from jobs.jobfile.spec import RoleSpec, roles_of
 from jobs.models import Job, JobKind, Priority
 from jobs.submit import Draft
 from scheduler.caches import keys_of
@@ -23,6 +24,8 @@ POINTERS = {
     "tasks": "/nodes",
     "jobs": "",
 }
+COUNT = "/count"
+"""What a role calls its number of tasks."""
 
 
 def check_draft(draft: Draft, world: World) -> None:
@@ -30,7 +33,7 @@ def check_draft(draft: Draft, world: World) -> None:
     if refusals := could_ever_run(world.snapshot, waiting_of(draft, world)):
         raise Impossible(
             [_field_error(refusal, draft) for refusal in refusals],
-            [hint for refusal in refusals if (hint := _hint(refusal))],
+            [hint for refusal in refusals if (hint := _hint(refusal, draft))],
             pool=draft.pool.name,
         )
 
@@ -66,15 +69,31 @@ def waiting_of(draft: Draft, world: World, now: float | None = None) -> Waiting:
 def _field_error(refusal: Refusal, draft: Draft) -> FieldError:
     params = dict(refusal.params)
     if params["field"] == "gpu_model":  # the core knows only the models that are here
-        params["asked"] = list(draft.spec.gpu.models) or [draft.spec.gpu.text]
+        ask = _role(refusal, draft).gpu
+        params["asked"] = list(ask.models) or [ask.text]
     code = refusal.reason if refusal.reason != "impossible" else f"impossible_{params['field']}"
-    return FieldError(POINTERS.get(params["field"], ""), code, {"pool": draft.pool.name, **params})
+    return FieldError(_pointer(refusal, draft), code, {"pool": draft.pool.name, **params})
 
 
-def _hint(refusal: Refusal) -> Hint | None:
+def _role(refusal: Refusal, draft: Draft) -> RoleSpec:
+    """Whose ask could never be met; of several roles together the first."""
+    roles = roles_of(draft.spec)
+    return next((role for role in roles if role.name == refusal.params.get("role")), roles[0])
+
+
+def _pointer(refusal: Refusal, draft: Draft) -> str:
+    """Into the job file: what one role asks is its own key; what all ask together, the roles."""
+    pointer = POINTERS.get(refusal.params["field"], "")
+    if not draft.spec.roles or not pointer:
+        return pointer
+    alone = "role" in refusal.params or len(draft.spec.roles) == 1
+    return f"/roles/{_role(refusal, draft).name}{COUNT if pointer == '/nodes' else pointer}" if alone else "/roles"
+
+
+def _hint(refusal: Refusal, draft: Draft) -> Hint | None:
     """The nearest value that could run, in the words of the job file."""
     field, largest = refusal.params["field"], refusal.params["largest"]
-    if not largest:
+    if not largest or (pointer := _pointer(refusal, draft)) == "/roles":
         return None
     values = {
         "gpus": lambda: str(largest),
@@ -87,4 +106,4 @@ def _hint(refusal: Refusal) -> Hint | None:
         "tasks": lambda: largest,
     }
     value = values[field]() if field in values else None
-    return Hint(POINTERS[field], value) if value is not None else None
+    return Hint(pointer, value) if value is not None else None

@@ -106,11 +106,14 @@ class Outlook:
 
 @dataclass(frozen=True)
 class Seat:
-    """Where one task would go. gpus: indices of its cards on the node; milli: thousandths that it holds of each."""
+    """Where one task would go. gpus: indices of its cards on the node; milli: thousandths that it holds of each. role:
+    its name, "" where all tasks are alike.
+    """
 
     node: str
     gpus: tuple[int, ...] = ()
     milli: int = 0
+    role: str = ""
 
 
 @dataclass(frozen=True)
@@ -245,6 +248,7 @@ def _seats(plan: Plan, job: Waiting, world: World) -> tuple[Seat, ...]:
             world.nodes[task.node].name,
             tuple(sorted(world.gpus[card.gpu].number for card in task.cards)),
             max((card.milli for card in task.cards), default=0),
+            task.role if len(job.gang) > 1 else "",
         )
         for task in tasks
     )

@@ -17,7 +17,7 @@ from common.errors import StaleState
 from events.bus import RUNTIME
 from jobs.codepack import code_file
 from jobs.jobfile.beside import split_source
-from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, from_json
+from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, from_json, role_of
 from jobs.lifecycle import MADE_ROOM, load_attempt, lock_job, move_task
 from jobs.models import Job, JobKind, Task
 from jobs.states import TASK_FINAL, TaskState
@@ -25,7 +25,7 @@ from jobs.tensorboard import TOOLS
 from jobs.upstream import UPSTREAM_TOKEN, upstream_secret
 from notebooks.environment import READY, environment_path
 from quotas.models import Holding
-from runtimes.base import Checkpoint, ContainerView, GpuShare, Mount, Rejected, Runtime, TaskSpec, Unavailable
+from runtimes.base import Checkpoint, ContainerView, GpuShare, Mount, Peer, Rejected, Runtime, TaskSpec, Unavailable
 from runtimes.places import Place
 from scheduler.lease import check_epoch
 
@@ -286,15 +286,15 @@ def lost_work(task: Task, ended: ContainerView, step: Sighting) -> dict[str, obj
 def build_task_spec(task: Task) -> TaskSpec:
     """What the runtime needs to run `task`, from its row and its job's spec. The one secret in it is the task's own."""
     job, spec = task.job, from_json(task.job.spec)
-    siblings = sorted(load_attempt(job), key=lambda sibling: sibling.rank)
+    role = role_of(spec, task.role)
     assert task.node is not None  # an assigned task has its node
     return TaskSpec(
         uuid=task.uuid.hex,
         label=f"{job.public_id} {task.role}.{task.rank}",
         epoch=task.epoch or 0,
         node=task.node.name,
-        run=spec.run,
-        env=spec.env,
+        run=role.run,
+        env=spec.env | role.env,
         workdir=spec.workdir or None,
         code_path=str(code_file(Path(settings.TESSERA_CODE), spec.code)) if spec.code else None,
         gpus=tuple(
@@ -312,14 +312,24 @@ def build_task_spec(task: Task) -> TaskSpec:
         grace_s=GRACE_S,
         rank=task.rank,
         role=task.role,
-        world_size=len(siblings),
-        peers=tuple(sibling.address for sibling in siblings),
+        peers=build_peers(load_attempt(job)),
         ports=(task.ports["master"],) if "master" in task.ports else (),
         platform_env={UPSTREAM_TOKEN: upstream_secret(task.uuid), **_tools_env(job, spec)},
-        port_map={int(declared): actual for declared, actual in task.ports.items() if declared != "master"},
+        port_map=port_map(task),
         mounts=build_mounts(job, spec),
         checkpoint=build_checkpoint(job, spec),
     )
+
+
+def build_peers(tasks: Iterable[Task]) -> tuple[Peer, ...]:
+    """All tasks of an attempt in order of rank, as they find each other."""
+    in_order = sorted(tasks, key=lambda task: task.rank)
+    return tuple(Peer(task.address, task.role, max(len(task.cards), 1), port_map(task)) for task in in_order)
+
+
+def port_map(task: Task) -> dict[int, int]:
+    """{declared: where it listens}."""
+    return {int(declared): actual for declared, actual in task.ports.items() if declared != "master"}
 
 
 def load_numa(task: Task) -> tuple[int, ...]:

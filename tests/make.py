@@ -156,19 +156,16 @@ def limit(person: User, **fields) -> UserLimit:
 
 def job(person: User, *, check=lambda draft: None, **spec) -> Job:
     """A job in the queue. spec: keys of the job file; it runs `true` unless told. Nothing judges whether it fits."""
-    spec = {"run": "true", "name": f"job {next(_numbers)}", **spec}
+    usual = {} if "roles" in spec else {"run": "true"}
+    spec = {**usual, "name": f"job {next(_numbers)}", **spec}
     return submit_job(user=person, spec=parse_spec(spec), check=check, containers=True)
 
 
 def start(job: Job, *cards: Gpu, node: Node | None = None, state: str = TaskState.RUNNING) -> list[Task]:
-    """Put the job's tasks on `cards` (all on each task; else the pool's first card, where it asks for one) by the real
+    """Put the job's tasks on `cards` (all on each task that asks for any; else the pool's first card) by the real
     allocating transaction, and move them on to `state`."""
-    request = job.gang[0]["request"]
-    ask = parse_gpu(request["gpu"])
-    used = list(cards) or list(Gpu.objects.filter(pool=job.pool)[: ask.count])
-    home = node or (used[0].node if used else Node.objects.filter(pool=job.pool).first())
-    held = tuple(_card(ask, card) for card in used)
-    places = (TaskStart(t.rank, home.pk, held, request["cpu_milli"], request["memory_mib"]) for t in job.newest_tasks)
+    requests = {role["role"]: role["request"] for role in job.gang}
+    places = [_place(task, requests[task.role], job.pool, cards, node) for task in job.newest_tasks]
     epoch = Lease.objects.get_or_create(name="cycle", defaults={"epoch": 1})[0].epoch
     start_job(StartJob(job.pk, tuple(places)), epoch)
     return [move(task, state) for task in job.newest_tasks]
@@ -185,6 +182,14 @@ def end(job: Job, state: str = TaskState.SUCCEEDED, reason: str = "completed", e
     for task in job.newest_tasks:
         move(task, state, reason, exit_code=exit_code)
     return Job.objects.get(pk=job.pk)
+
+
+def _place(task: Task, request: dict, pool: Pool, cards: tuple[Gpu, ...], node: Node | None) -> TaskStart:
+    ask = parse_gpu(request["gpu"])
+    used = (list(cards) or list(Gpu.objects.filter(pool=pool)[: ask.count])) if ask.count else []
+    home = node or (used[0].node if used else Node.objects.filter(pool=pool).first())
+    held = tuple(_card(ask, card) for card in used)
+    return TaskStart(task.rank, home.pk, held, request["cpu_milli"], request["memory_mib"])
 
 
 def _card(ask, card: Gpu) -> Card:

@@ -80,6 +80,9 @@ FIELD_WORDS = {
         "characters, without a user, password or #."
     ),
     "bad_value": _("%(field)s cannot be this: %(why)s"),
+    "beside_roles": _(
+        "Each role says its own “%(key)s”, so it cannot stand beside them. Move it into the roles that it is meant for."
+    ),
     "cell_above_guarantee": _(
         "The GPU guarantee is less than one node of %(cards)s cards. Guarantee %(cards)s cards at least, or choose 1 "
         "for single cards."
@@ -197,9 +200,6 @@ FIELD_WORDS = {
         "Several slices in one task (“%(key)s”) are not supported by this version. Ask for one slice, or for more"
         " nodes."
     ),
-    "not_supported_yet.several_roles": _(
-        "Several roles in one job are not supported by this version. Keep one role, or submit one job for each."
-    ),
     "not_utf8": _("The job file is not UTF-8: byte %(byte)s cannot be read. Save it as UTF-8."),
     "number_out_of_range": _("%(field)s is a number far out of range. Write a smaller one."),
     "out_of_range": _("%(field)s must be from %(min)s to %(max)s. Choose a value between them."),
@@ -215,6 +215,9 @@ FIELD_WORDS = {
     "required": _("%(field)s is missing. Add it."),
     "reserved_name": _(
         "The variable %(name)s is set by the platform. Remove it, or set another one inside your command."
+    ),
+    "role_twice": _(
+        "The roles %(other)s and %(role)s differ in a dash only, and would have the same variables. Rename one of them."
     ),
     "several_documents": _(
         "A job file holds one job. Remove the line with three dashes, and submit each job by itself."
@@ -253,6 +256,7 @@ FIELD_WORDS = {
     "too_long": _("%(field)s is too long. Shorten it to %(max)s at most."),
     "too_many": _("%(field)s has %(got)s entries. Keep %(max)s at most."),
     "too_many_nodes": _("The file holds more than %(max)s values. Move long lists into a file of your code."),
+    "too_many_tasks": _("The roles have %(got)s tasks together. Ask for %(max)s at most."),
     "too_small": _("%(field)s is too small. The least is %(min)s."),
     "unit_missing": _("%(field)s is %(got)s of what? Add a unit, such as %(got)sGB."),
     "unknown_code": _(

@@ -17,7 +17,17 @@ from events.bus import SYSTEM, Actor, hint, ring_pool
 from events.notices import notify
 from events.transitions import Move, advance, advance_all
 from jobs.models import Job, JobKind, Task
-from jobs.states import HOLDING, JOB_FINAL, REASONS, TASK_FINAL, TASK_MOVES, JobState, TaskState, derive_job_state
+from jobs.states import (
+    HOLDING,
+    JOB_FINAL,
+    REASONS,
+    TASK_FINAL,
+    TASK_MOVES,
+    JobState,
+    TaskState,
+    derive_job_state,
+    is_done,
+)
 from quotas.models import Holding
 
 RETRY_PAUSE_S = (5, 30, 120, 600)
@@ -123,17 +133,23 @@ def settle_job(job: Job, *, actor: Actor = SYSTEM) -> None:
     if job.state in JOB_FINAL:
         return
     tasks = load_attempt(job)
-    state = derive_job_state((task.state for task in tasks), stopping=job.stop_requested_at is not None)
+    done = is_done(job.gang, ((task.role, task.state) for task in tasks))
+    stopping = job.stop_requested_at is not None
+    state = derive_job_state((task.state for task in tasks), stopping=stopping, done=done)
     if state == job.state:
         return
     if state not in JOB_FINAL:
         first = state == JobState.RUNNING and job.started_at is None
         began: dict[str, Any] = {"started_at": Now()} if first else {}
-        advance(job, state, actor=actor, **began)
+        # Whoever still runs is stopped as by a wish: the same reconciling, and no further attempt.
+        wish: dict[str, Any] = {"stop_requested_at": Now(), "stop_reason": "job_done"} if done and not stopping else {}
+        advance(job, state, actor=actor, **began, **wish)
+        if wish:
+            hint("reconcile")
         if first and job.kind != JobKind.INTERACTIVE:  # a notebook tells by itself when it can be opened
             notify(user_id=job.user_id, kind="job_started", about=job, params={"name": job.name})
         return
-    decisive = _decisive(tasks)
+    decisive = _decisive([task for task in tasks if task.state == TaskState.SUCCEEDED] if done else tasks)
     if decisive.reason in MADE_ROOM and job.stop_requested_at is None:
         requeue(job, actor=actor, reason=decisive.reason)
     elif may_retry(job, decisive.reason):

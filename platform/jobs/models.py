@@ -1,10 +1,11 @@
 """What a person submits (Job) and what runs on one node once (Task). The verbs: submit, lifecycle and control."""
 
 import uuid
+from collections.abc import Iterable
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import Count, Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
@@ -51,7 +52,8 @@ class Job(models.Model):
     """A spec and the state of its newest attempt. The state is derived from its tasks and stored for queries.
 
     Wishes are columns, not states: stop_requested_* and held_*. spec is canonical and fully resolved
-    (jobs.jobfile.to_json). gang: [{"role", "min", "max", "request": {...}}], what the scheduler reads.
+    (jobs.jobfile.to_json). gang: [{"role", "min", "max", "request": {...}}], what the scheduler reads;
+    "ends_job" of a role that does.
     wait_reasons: [{"code", "params"}], written by the scheduler only where it changed.
     """
 
@@ -127,9 +129,27 @@ class Job(models.Model):
         return sum(role["max"] for role in self.gang)
 
     @property
+    def request(self) -> dict:
+        """What one task asks; of unlike roles the first one's that asks for cards."""
+        return next((role for role in self.gang if role["request"]["gpu"] != "0"), self.gang[0])["request"]
+
+    def in_order(self, tasks: "Iterable[Task]") -> "list[Task]":
+        """Its tasks by role, as its file has them, then by rank."""
+        places = {role["role"]: place for place, role in enumerate(self.gang)}
+        return sorted(tasks, key=lambda task: (places.get(task.role, 0), task.rank))
+
+    @property
     def size(self) -> int:
-        """How many tasks it has: of an elastic gang its least while it waits, then as many as it started with."""
-        return self.least if self.least == self.most or self.state == JobState.QUEUED else self.newest_tasks.count()
+        """How many tasks it has."""
+        return sum(self.sizes.values())
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """{role: how many tasks}: of an elastic gang the least while it waits, then as many as it started with."""
+        if self.least == self.most or self.state == JobState.QUEUED:
+            return {role["role"]: role["min"] for role in self.gang}
+        counts = self.tasks.filter(attempt=self.attempt).values_list("role").annotate(tasks=Count("pk"))
+        return dict(counts.order_by())
 
     @property
     def newest_tasks(self) -> "TaskQuerySet":

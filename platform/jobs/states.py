@@ -3,7 +3,7 @@
 Words on screen, retry or not, colour and API code come from REASONS and nowhere else.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from django.db import models
@@ -59,17 +59,31 @@ JOB_MOVES: dict[str, frozenset[str]] = {
 }
 
 
-def derive_job_state(tasks: Iterable[str], *, stopping: bool) -> str:
+def is_done(gang: Iterable[Mapping], tasks: Iterable[tuple[str, str]]) -> bool:
+    """Has a role that ends the job done well? gang: of Job. tasks: (role, state) of the newest attempt's."""
+    states: dict[str, list[str]] = {}
+    for role, state in tasks:
+        states.setdefault(role, []).append(state)
+    enough = {"any": any, "all": all}
+    return any(
+        enough[role["ends_job"]](state == T.SUCCEEDED for state in states[role["role"]])
+        for role in gang
+        if role.get("ends_job") and role["role"] in states
+    )
+
+
+def derive_job_state(tasks: Iterable[str], *, stopping: bool, done: bool = False) -> str:
     """The state of a job from the states of its newest attempt's tasks.
 
     stopping: the job carries a stop wish, so stopped tasks mean that it was cancelled and not that it failed.
+    done: a role that ends the job has done well, so that the ends of the others do not matter.
     """
     states = set(tasks)
     if states <= {T.PENDING}:
         return J.QUEUED
     if not states - TASK_FINAL:
-        return _ended(states, stopping)
-    if stopping or T.STOPPING in states or states & {T.FAILED, T.STOPPED}:
+        return J.SUCCEEDED if done else _ended(states, stopping)
+    if done or stopping or T.STOPPING in states or states & {T.FAILED, T.STOPPED}:
         return J.STOPPING
     if states & {T.ASSIGNED, T.STARTING, T.PENDING}:
         return J.STARTING
@@ -140,6 +154,7 @@ REASONS: dict[str, Reason] = {
     "idle": Reason(T.STOPPED, False, "neutral", _("It was idle and its GPU was given back.")),
     "stopped_by_user": Reason(T.STOPPED, False, "neutral", _("Somebody stopped it.")),
     "gang_broken": Reason(T.STOPPED, True, "neutral", _("Another task of its gang ended, so it was stopped.")),
+    "job_done": Reason(T.STOPPED, False, "ok", _("The role that ends the job was done, so it was stopped.")),
 }
 
 # Why a job waits (PRODUCT 1.7). Sentences take the refusal's params, already put into people's units.

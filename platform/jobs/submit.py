@@ -13,7 +13,7 @@ from common.errors import FieldError, Hint, Impossible, InvalidInput, KeyReused
 from common.resources import GpuAsk, duration_text, gpu_milli, matches_model, slice_of
 from events.bus import Actor, hint, record
 from jobs.idempotency import find_answer, keep_answer
-from jobs.jobfile.spec import JobSpec, to_json
+from jobs.jobfile.spec import JobSpec, RoleSpec, roles_of, to_json
 from jobs.lifecycle import begin_attempt, lock_job
 from jobs.models import CodePack, Job, JobKind, Priority
 from quotas.models import Quota
@@ -25,6 +25,7 @@ class Draft:
     """A spec whose names are resolved, before it is a job. What `check` looks at.
 
     gang: [{"role", "min", "max", "request": {"gpu": text, "cpu_milli", "memory_mib"}}]; request is per task.
+    A role that ends the job says so: "ends_job": "any" or "all".
     """
 
     spec: JobSpec
@@ -117,14 +118,18 @@ def find_team(user: User, name: str | None) -> Team:
 
 
 def build_gang(spec: JobSpec, pool: Pool) -> list[dict]:
-    """The job's one role as the scheduler reads it, with what the pool gives by default filled in."""
-    cpu, memory = default_request(pool, _asked_milli(spec.gpu, pool))
-    request = {
-        "gpu": spec.gpu.text,
-        "cpu_milli": spec.cpu_milli if spec.cpu_milli is not None else cpu,
-        "memory_mib": spec.memory_mib if spec.memory_mib is not None else memory,
-    }
-    return [{"role": spec.role, "min": spec.nodes, "max": spec.nodes_max or spec.nodes, "request": request}]
+    """The job's roles as the scheduler reads them, with what the pool gives by default filled in."""
+    return [_build_role(role, pool) for role in roles_of(spec)]
+
+
+def _build_role(role: RoleSpec, pool: Pool) -> dict:
+    cpu, memory = role.cpu_milli, role.memory_mib
+    if cpu is None or memory is None:
+        usual_cpu, usual_memory = default_request(pool, _asked_milli(role.gpu, pool))
+        cpu, memory = usual_cpu if cpu is None else cpu, usual_memory if memory is None else memory
+    request = {"gpu": role.gpu.text, "cpu_milli": cpu, "memory_mib": memory}
+    built = {"role": role.name, "min": role.nodes, "max": role.nodes_max or role.nodes, "request": request}
+    return built | ({"ends_job": role.ends_job} if role.ends_job else {})
 
 
 def _store(draft: Draft, kind: str) -> Job:
@@ -168,7 +173,7 @@ def _pools(team: Team, spec: JobSpec) -> list[Pool]:
         return named
     if not pools:
         raise InvalidInput([FieldError("/pool", "no_quota_at_all", {"team": team.name})])
-    wants_shared = spec.gpu.is_slice or spec.gpu.count == 0
+    wants_shared = all(role.gpu.is_slice or role.gpu.count == 0 for role in roles_of(spec))
     return sorted(pools, key=lambda pool: (pool.shared != wants_shared, pool.name))
 
 

@@ -142,6 +142,19 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
+class Peer:
+    """A task of a gang, as the others find it. slots: how many programs it is meant for, one for each of its cards.
+
+    ports: {declared: where it listens}.
+    """
+
+    address: str
+    role: str = "main"
+    slots: int = 1
+    ports: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class TaskSpec:
     """All that a runtime needs to run one task, once.
 
@@ -150,8 +163,8 @@ class TaskSpec:
     code_path: a .tar.gz on this machine, unpacked beside the task. numa: of each of its cards the NUMA node, near which
     its cores should be; () is anywhere.
     env: the user's own; names refused by `gpu_sharing.forbidden_env` are left out.
-    peers: addresses in order of rank, the first one is the master. ports: given to this task; the first one is where
-    the master listens, the same in all tasks of a gang.
+    peers: its whole gang in order of rank, itself included; the first one is the master. ports: given to this task; the
+    first one is where the master listens, the same in all tasks of a gang.
     platform_env: the platform's own, wins over the user's and may be TESSERA_*. port_map: declared port → the one to
     listen on instead, told as TESSERA_PORT_<declared>.
     """
@@ -176,8 +189,7 @@ class TaskSpec:
     grace_s: int = 10
     rank: int = 0
     role: str = "main"
-    world_size: int = 1
-    peers: tuple[str, ...] = ()
+    peers: tuple[Peer, ...] = ()
     ports: tuple[int, ...] = ()
     platform_env: dict[str, str] = field(default_factory=dict)
     port_map: dict[int, int] = field(default_factory=dict)

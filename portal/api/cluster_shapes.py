@@ -52,13 +52,23 @@ class WhoseShape(serializers.Serializer):
         return row.owner if row.full else None
 
 
+class AskShape(serializers.Serializer):
+    """What each of so many like tasks asks."""
+
+    gpu = serializers.CharField()
+    nodes = serializers.IntegerField()
+
+
 class QueueRowShape(WhoseShape):
-    """gpu: what one task asks; nodes: how many start together; cpu, memory: per task. reasons: of one's own teams."""
+    """gpu: what one task asks; nodes: how many start together; cpu, memory: per task; of unlike roles the first that
+    asks for cards. asks: what each role asks. reasons: of one's own teams.
+    """
 
     state = JobStateField()
     pool = serializers.CharField()
     gpu = serializers.CharField()
     nodes = serializers.IntegerField(source="tasks")
+    asks = serializers.SerializerMethodField()
     cpu = AmountField(show_cpu, source="cpu_milli")
     memory = AmountField(show_memory, source="memory_mib")
     position = serializers.IntegerField(allow_null=True)
@@ -75,6 +85,10 @@ class QueueRowShape(WhoseShape):
     @extend_schema_field(Reason(many=True))
     def get_reasons(self, row: QueueRow) -> list[dict]:
         return show_reasons(row.reasons)
+
+    @extend_schema_field(AskShape(many=True))
+    def get_asks(self, row: QueueRow) -> list[dict]:
+        return [{"gpu": gpu, "nodes": tasks} for gpu, tasks in row.asks]
 
     def get_priority(self, row: QueueRow) -> str | None:
         return None if row.priority is None else priority_word(row.priority)

@@ -7,6 +7,7 @@ from rest_framework import serializers
 
 from common.resources import show_cpu, show_duration, show_memory
 from events.models import Event
+from jobs.jobfile.schema import ENDS_JOB
 from jobs.models import Job, Priority, Task
 from jobs.states import JobState
 from jobs.words import end_hint, end_words
@@ -109,8 +110,26 @@ class WaitAnswer(Wait):
     start = StartRange(allow_null=True)
 
 
+@extend_schema_field(one_of(("", *ENDS_JOB)))
+class EndsJob(serializers.CharField):
+    pass
+
+
+class RoleShape(serializers.Serializer):
+    """A role of a job. least: so many of its tasks start with the job; most: so many where there is room."""
+
+    name = serializers.CharField()
+    least = serializers.IntegerField()
+    most = serializers.IntegerField()
+    gpu = serializers.CharField()
+    cpu = Amount()
+    memory = Amount()
+    ends_job = EndsJob(allow_blank=True)
+
+
 class JobShape(serializers.Serializer):
     """A job. gpu: what one task asks, as in the job file; nodes: how many tasks start together; cpu, memory: per task.
+    roles: the same of each role; of several the job's own gpu, cpu and memory are the first one's that asks for cards.
 
     reason: why it ended. wait: only while it waits. spec: the canonical job file. tasks: of the newest attempt.
     """
@@ -130,6 +149,7 @@ class JobShape(serializers.Serializer):
     nodes = serializers.SerializerMethodField()
     cpu = serializers.SerializerMethodField()
     memory = serializers.SerializerMethodField()
+    roles = serializers.SerializerMethodField()
     time = AmountField(show_duration, source="time_s")
     max_time = AmountField(show_duration, source="max_time_s")
     spec = serializers.DictField()
@@ -158,18 +178,22 @@ class JobShape(serializers.Serializer):
         return priority_word(job.priority)
 
     def get_gpu(self, job: Job) -> str:
-        return job.gang[0]["request"]["gpu"]
+        return job.request["gpu"]
 
     def get_nodes(self, job: Job) -> int:
         return job.size
 
     @extend_schema_field(Amount)
     def get_cpu(self, job: Job) -> dict[str, Any]:
-        return amount(job.gang[0]["request"]["cpu_milli"], show_cpu)
+        return amount(job.request["cpu_milli"], show_cpu)
 
     @extend_schema_field(Amount)
     def get_memory(self, job: Job) -> dict[str, Any]:
-        return amount(job.gang[0]["request"]["memory_mib"], show_memory)
+        return amount(job.request["memory_mib"], show_memory)
+
+    @extend_schema_field(RoleShape(many=True))
+    def get_roles(self, job: Job) -> list[dict]:
+        return [show_role(role) for role in job.gang]
 
     @extend_schema_field(serializers.DateTimeField(allow_null=True))
     def get_expected_end_at(self, job: Job) -> str | None:
@@ -186,7 +210,7 @@ class JobShape(serializers.Serializer):
     def get_tasks(self, job: Job) -> list[dict]:
         """Sorted here and not in the query, so that a list of jobs is prefetched in one."""
         newest = [task for task in job.tasks.all() if task.attempt == job.attempt]
-        return list(TaskShape(sorted(newest, key=lambda task: (task.role, task.rank)), many=True).data)
+        return list(TaskShape(job.in_order(newest), many=True).data)
 
     @extend_schema_field(Links)
     def get_links(self, job: Job) -> dict[str, str]:
@@ -194,6 +218,20 @@ class JobShape(serializers.Serializer):
             "self": full_url("api-job", job_id=job.public_id),
             "html": full_url("job", job_id=job.public_id),
         }
+
+
+def show_role(role: dict) -> dict[str, Any]:
+    """The shape of RoleShape. role: of Job.gang."""
+    request = role["request"]
+    return {
+        "name": role["role"],
+        "least": role["min"],
+        "most": role["max"],
+        "gpu": request["gpu"],
+        "cpu": amount(request["cpu_milli"], show_cpu),
+        "memory": amount(request["memory_mib"], show_memory),
+        "ends_job": role.get("ends_job", ""),
+    }
 
 
 class EventShape(serializers.Serializer):

@@ -37,11 +37,14 @@ class Outcome(serializers.CharField):
 
 
 class Place(serializers.Serializer):
-    """Where a task would go. gpus: indices of its cards on the node; gpu_milli: thousandths that it holds of each."""
+    """Where a task would go. gpus: indices of its cards on the node; gpu_milli: thousandths that it holds of each.
+    role: its name, "" where all tasks are alike.
+    """
 
     node = serializers.CharField()
     gpus = serializers.ListField(child=serializers.IntegerField())
     gpu_milli = serializers.IntegerField()
+    role = serializers.CharField(allow_blank=True)
 
 
 @extend_schema_field({})
@@ -162,4 +165,4 @@ def show_lever(sooner: Sooner) -> dict[str, Any]:
 
 
 def show_seat(seat: Seat) -> dict[str, Any]:
-    return {"node": seat.node, "gpus": list(seat.gpus), "gpu_milli": seat.milli}
+    return {"node": seat.node, "gpus": list(seat.gpus), "gpu_milli": seat.milli, "role": seat.role}

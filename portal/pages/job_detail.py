@@ -12,13 +12,13 @@ from django.utils.translation import gettext_lazy
 
 from common.resources import parse_gpu, show_gpu
 from jobs.jobfile.dump import dump_yaml
-from jobs.jobfile.spec import from_json
+from jobs.jobfile.spec import from_json, role_of
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from jobs.words import end_hint, end_words
 from portal.app_links import link_to_port, link_to_tensorboard
 from portal.pages.history import Happening, history_of
-from portal.pages.job_view import JobView, Reach, part_words, took_words
+from portal.pages.job_view import JobView, Reach, gpu_words, number_words, part_words, took_words
 from portal.pages.pulse import scheduler_late
 from runtimes.logs import LogStore
 
@@ -27,6 +27,10 @@ TABS = {
     "log": gettext_lazy("Log"),
     "events": gettext_lazy("Events"),
     "spec": gettext_lazy("Spec"),
+}
+ENDS_JOB_WORDS = {
+    "any": gettext_lazy("One of them done well ends the job."),
+    "all": gettext_lazy("All of them done well end the job."),
 }
 ENFORCEMENT_WORDS = {
     "simulated": gettext_lazy("simulated: nothing to enforce"),
@@ -87,9 +91,10 @@ class TaskRow:
         spec = from_json(self.task.job.spec)
         if not self.opens or not settings.TESSERA_APPS_URL:
             return []
-        ports = [Link(_("Port %(port)s") % {"port": port}, link_to_port(self.task, port)) for port in spec.ports]
+        ports = role_of(spec, self.task.role).ports
+        links = [Link(_("Port %(port)s") % {"port": port}, link_to_port(self.task, port)) for port in ports]
         board = spec.tensorboard and self.task.rank == 0
-        return [*ports, *([Link(_("TensorBoard"), link_to_tensorboard(self.task.job))] if board else [])]
+        return [*links, *([Link(_("TensorBoard"), link_to_tensorboard(self.task.job))] if board else [])]
 
     @property
     def cards(self) -> list[CardRow]:
@@ -116,6 +121,15 @@ class TaskRow:
     @property
     def ran(self) -> str:
         return took_words(self.task.started_at, self.task.ended_at)
+
+
+class RoleRow:
+    """One role: how many tasks, and what each of them asks and runs."""
+
+    def __init__(self, role: dict, run: str):
+        self.name, self.run, self.request = role["role"], run, role["request"]
+        self.tasks, self.gpu = number_words(role), gpu_words(parse_gpu(role["request"]["gpu"]))
+        self.end = str(ENDS_JOB_WORDS.get(role.get("ends_job", ""), ""))
 
 
 class JobDetail:
@@ -192,7 +206,8 @@ class JobDetail:
 
     def _row(self, task: Task) -> TaskRow:
         task.job = self.job
-        return TaskRow(task, not self.is_gang, part_words(parse_gpu(self.request["gpu"])), self.view.reach)
+        asked = next(role["request"] for role in self.job.gang if role["role"] == task.role)
+        return TaskRow(task, not self.is_gang, part_words(parse_gpu(asked["gpu"])), self.view.reach)
 
     # ---- log ----
 
@@ -231,10 +246,16 @@ class JobDetail:
     def yaml(self) -> str:
         return dump_yaml(from_json(self.job.spec))
 
+    @cached_property
+    def roles(self) -> list[RoleRow]:
+        """What each role asks and runs, of a job that names them."""
+        runs = {role.name: role for role in from_json(self.job.spec).roles}
+        return [RoleRow(role, runs[role["role"]].run) for role in self.job.gang if role["role"] in runs]
+
     @property
     def request(self) -> dict:
         """What each task asks, with the pool's defaults filled in: cpu_milli and memory_mib."""
-        return self.job.gang[0]["request"]
+        return self.job.request
 
 
 class TaskLog:

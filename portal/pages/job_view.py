@@ -41,7 +41,7 @@ class Reach:
 
 
 class JobView:
-    """One job for one reader. `tasks`: those of its newest attempt, with their nodes, by role and rank."""
+    """One job for one reader. `tasks`: those of its newest attempt, with their nodes, `in_order`."""
 
     def __init__(self, job: Job, reach: Reach, tasks: list[Task] | None = None):
         self.job = job
@@ -59,7 +59,7 @@ class JobView:
 
     @cached_property
     def tasks(self) -> list[Task]:
-        return list(self.job.newest_tasks.select_related("node"))
+        return self.job.in_order(self.job.newest_tasks.select_related("node"))
 
     # ---- what may be done ----
 
@@ -224,6 +224,8 @@ class JobView:
         """The state of the job in one sentence."""
         params = {"pool": self.job.pool.name, "where": ", ".join(self.where), "ran": self.ran, "who": self.job.held_by}
         if self.job.stop_requested_at is not None and not self.has_ended:
+            if not self.job.stop_requested_by:
+                return _("The role that ends it is done; what else runs is being stopped.")
             return _("%(by)s asked it to stop; it ends within moments.") % {"by": self.job.stop_requested_by}
         if self.is_waiting:
             return self._waiting_sentence(params)
@@ -249,13 +251,17 @@ def view_jobs(jobs: Iterable[Job], user: User) -> list[JobView]:
     jobs, reach = list(jobs), Reach(user)
     tasks: dict[int, list[Task]] = defaultdict(list)
     newest = Task.objects.filter(job__in=jobs, attempt=F("job__attempt"))
-    for task in newest.select_related("node").order_by("role", "rank"):
+    for task in newest.select_related("node"):
         tasks[task.job_id].append(task)
-    return [JobView(job, reach, tasks[job.pk]) for job in jobs]
+    return [JobView(job, reach, job.in_order(tasks[job.pk])) for job in jobs]
 
 
 def ask_words(job: Job) -> str:
-    """What the job asks of GPUs: "¼ GPU", "4 GB of V100", "4 nodes with 8 × H100", "2 to 4 nodes with 1 GPU"."""
+    """What the job asks of GPUs: "¼ GPU", "4 GB of V100", "4 nodes with 8 × H100", "2 to 4 nodes with 1 GPU"; of unlike
+    roles "1 head with CPU only, 2 to 4 worker with 1 GPU".
+    """
+    if len(job.gang) > 1:
+        return roles_words(job.gang)
     ask = parse_gpu(job.gang[0]["request"]["gpu"])
     if job.state == JobState.QUEUED and job.least < job.most:
         nodes = _("%(least)s to %(most)s") % {"least": job.least, "most": job.most}
@@ -264,6 +270,22 @@ def ask_words(job: Job) -> str:
     else:
         nodes = str(size)
     return _("%(nodes)s nodes with %(ask)s") % {"nodes": nodes, "ask": gpu_words(ask)}
+
+
+def roles_words(gang: list[dict]) -> str:
+    """What each role asks, in the order of its job: "1 head with CPU only, 2 to 4 worker with 1 GPU"."""
+    return ", ".join(_role_words(role) for role in gang)
+
+
+def number_words(role: dict) -> str:
+    """How many tasks of the role start: "4", "2 to 4"."""
+    least, most = role["min"], role["max"]
+    return _("%(least)s to %(most)s") % {"least": least, "most": most} if least < most else str(least)
+
+
+def _role_words(role: dict) -> str:
+    words = {"number": number_words(role), "role": role["role"], "ask": gpu_words(parse_gpu(role["request"]["gpu"]))}
+    return _("%(number)s %(role)s with %(ask)s") % words
 
 
 def gpu_words(ask: GpuAsk) -> str:

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from accounts.models import User
 from cluster.models import Gpu, Pool
 from common.errors import NotFound
-from common.resources import gpu_milli, parse_gpu, slice_of
+from common.resources import GpuAsk, gpu_milli, parse_gpu, slice_of
 from jobs.models import Priority
 from jobs.states import JobState
 from portal.pages.entry import signed_in
@@ -38,8 +38,7 @@ class Line:
 
     @property
     def ask(self) -> str:
-        words = gpu_words(parse_gpu(self.row.gpu))
-        return words if self.row.tasks == 1 else _("%(tasks)s × (%(ask)s)") % {"tasks": self.row.tasks, "ask": words}
+        return " + ".join(ask_words(gpu, tasks) for gpu, tasks in self.row.asks)
 
     @property
     def priority(self) -> str:
@@ -52,6 +51,12 @@ class Line:
     @property
     def code(self) -> str:
         return "" if self.row.reason == "unexplained" else self.row.reason
+
+
+def ask_words(gpu: str, tasks: int) -> str:
+    """What so many like tasks ask: "¼ GPU", "4 × (8 × H100)"."""
+    words = gpu_words(parse_gpu(gpu))
+    return words if tasks == 1 else _("%(tasks)s × (%(ask)s)") % {"tasks": tasks, "ask": words}
 
 
 @dataclass(frozen=True)
@@ -118,11 +123,12 @@ def answer(waiting: list[QueueRow], active: int, rooms: list[PoolRoom], sellable
 
 def asked_milli(row: QueueRow, sellable: int) -> int:
     """Thousandths of cards that all tasks of the job ask, on a card of `sellable` MiB (0 = no card is known)."""
-    ask = parse_gpu(row.gpu)
-    if ask.count == 0:
-        return 0
+    return sum(tasks * _milli_of(parse_gpu(gpu), sellable) for gpu, tasks in row.asks)
+
+
+def _milli_of(ask: GpuAsk, sellable: int) -> int:
     share = slice_of(ask, sellable) if ask.is_slice and sellable else None
-    return row.tasks * (gpu_milli(share, sellable) if share else 1000 * ask.count)
+    return gpu_milli(share, sellable) if share else 1000 * ask.count
 
 
 def first_sellable() -> dict[str, int]:

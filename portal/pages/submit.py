@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_POST
 
 from accounts.models import User
@@ -19,7 +20,7 @@ from common.resources import show_cpu, show_duration, show_gpu, show_memory
 from jobs.jobfile.dump import dump_file, dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import derive_name
-from jobs.jobfile.spec import from_json
+from jobs.jobfile.spec import from_json, roles_of
 from jobs.models import CodePack
 from jobs.submit import Draft, submit_job
 from jobs.upload import keep_code, pack_one_file
@@ -27,6 +28,7 @@ from jobs.words import wait_words
 from portal.pages.entry import signed_in
 from portal.pages.job_form import ASKS, values_of
 from portal.pages.job_panes import Panes, Verdict, judge, read_panes, verdict_of
+from portal.pages.job_view import roles_words
 from portal.pages.jobs import find_job
 from portal.pages.pulse import scheduler_late
 from portal.plan_words import change_words, plan_words, sooner_words
@@ -44,6 +46,7 @@ gpu: 1/4
 """
 BLANK = "run: python train.py\ngpu: 1/4\n"
 CHANGED = ("gpu", "nodes", "pool", "time", "priority", "preemptible")
+ROLES = gettext_lazy("Roles, which the YAML sets: %(roles)s.")
 FLAG_VALUES = {"true": "on"}
 """What the file says of a flag, as its box says it."""
 MAX_SCRIPT = 1024 * 1024
@@ -170,8 +173,9 @@ def _refuse(error: PlatformError, panes: Panes, verdict: Verdict) -> Verdict:
 
 
 def notes_on(user: User, draft: Draft) -> list[str]:
-    """What is free where it would go, and whether anybody looks."""
-    notes = [room_words(room) for room in free_now(user) if room.pool == draft.pool.name]
+    """What its roles ask, what is free where it would go, and whether anybody looks."""
+    notes = [ROLES % {"roles": roles_words(draft.gang)}] if draft.spec.roles else []
+    notes += [room_words(room) for room in free_now(user) if room.pool == draft.pool.name]
     if scheduler_late():
         notes.append(_("The scheduler is late at the moment: the job is accepted and waits."))
     return notes
@@ -194,11 +198,9 @@ def room_words(room: PoolRoom) -> str:
 def usual_of(draft: Draft) -> dict[str, str]:
     """What a field gets that says nothing, for its placeholder."""
     request, limit = draft.gang[0]["request"], draft.pool.default_max_time_s
-    usual = {
-        "name": derive_name(draft.spec.run),
-        "cpu": show_cpu(request["cpu_milli"]),
-        "memory": show_memory(request["memory_mib"]),
-    }
+    usual = {"name": derive_name(roles_of(draft.spec)[0].run)}
+    if not draft.spec.roles:
+        usual |= {"cpu": show_cpu(request["cpu_milli"]), "memory": show_memory(request["memory_mib"])}
     return usual | ({"max_time": show_duration(limit)} if limit else {})
 
 

@@ -17,7 +17,8 @@ def could_ever_run(snapshot: Snapshot, waiting: Waiting) -> list[Refusal]:
     """Every reason for which this job could never run, whatever ends; none means that it may be accepted.
 
     `impossible`, `team_limit`, `user_limit` and `rate_policy`, each with `field`, `asked` and `largest`: the nearest
-    value that could run. What is held now, and which nodes are closed, do not matter.
+    value that could run; and `role`, where one of several asks it. What is held now, and which nodes are closed, do not
+    matter.
     """
     empty = snapshot.emptied()
     at_times = build_demand(empty, waiting.gang, waiting.pool, OWN, reach_at_times(empty, waiting))
@@ -36,7 +37,7 @@ def impossible(empty: Snapshot, table: Table, waiting: Waiting) -> list[Refusal]
 def _impossible_in_its_pool(empty: Snapshot, table: Table, waiting: Waiting) -> list[Refusal]:
     demand = build_demand(empty, waiting.gang, waiting.pool)
     refusals = [
-        _impossible(*found)
+        _impossible(*found, **({"role": role.name} if len(waiting.gang) > 1 else {}))
         for role, kinds in zip(waiting.gang, demand.kinds, strict=True)
         if role.min and (found := _out_of_reach(empty, waiting.pool, role, kinds))
     ]
@@ -99,5 +100,6 @@ def _beyond_limits(empty: Snapshot, waiting: Waiting, demand: Demand) -> list[Re
     return refusals
 
 
-def _impossible(field: str, asked, largest) -> Refusal:
-    return Refusal("impossible", {"field": field, "asked": asked, "largest": largest})
+def _impossible(field: str, asked, largest, **role: str) -> Refusal:
+    """role: which, of unlike ones."""
+    return Refusal("impossible", {"field": field, "asked": asked, "largest": largest, **role})

@@ -8,7 +8,7 @@ from django.db import transaction
 from loop.database import ConnectionLost
 from loop.world import World
 
-from cluster.models import Gpu, Node, NodeState
+from cluster.models import Gpu, Node, NodeState, Pool
 from events import bus
 from events.bus import Actor
 from jobs import control, lifecycle
@@ -16,6 +16,7 @@ from jobs.jobfile.parse import parse_spec
 from jobs.jobfile.spec import to_json
 from jobs.models import Job
 from jobs.states import JOB_FINAL, JobState
+from jobs.submit import build_gang
 from quotas.models import Quota, UserLimit
 from scheduler import inventory, snapshots
 
@@ -89,14 +90,25 @@ def draw_job(dice: Random) -> tuple[dict, int, int, int]:
         file |= {"retry": {"times": dice.choice([1, 2]), "when": reasons}}
     if dice.random() < 0.5:
         file |= {"time": dice.choice(["5s", "30s", "2m"])}
+    if dice.random() < 0.3:
+        file |= split_in_roles(dice, file)
     return file, dice.choice([1, 2, 3]), dice.choice([2, 3, 4]), pool
+
+
+def split_in_roles(dice: Random, file: dict) -> dict:
+    """The same as workers beside a head, whose end is the job's."""
+    small = {"cpu": "500m", "memory": "1GiB"}
+    own = {key: file.pop(key) for key in ("run", "gpu", "cpu", "memory", "nodes")}
+    seconds, code, many = dice.choice(["0.5", "2", "5", "20"]), dice.choice([0, 0, 0, 1]), own.pop("nodes")
+    head = {"run": f"sleep {seconds}; exit {code}", "count": dice.choice([1, 1, 2])}
+    worker = own | {"count": dice.choice([many, f"{many}..{many + 2}"])}
+    return {"roles": {"head": head | small | {"ends_job": dice.choice(["any", "all"])}, "worker": worker}}
 
 
 def submit_job(world: World, file: dict, user: int, team: int, pool: int) -> None:
     """What jobs.submit stores, with the product's own history and first attempt."""
     spec = parse_spec(file)
-    request = {"gpu": spec.gpu.text, "cpu_milli": spec.cpu_milli, "memory_mib": spec.memory_mib}
-    gang = [{"role": spec.role, "min": spec.nodes, "max": spec.nodes, "request": request}]
+    gang = build_gang(spec, world.db.static[Pool, pool])
     priority = ["low", "normal", "high"].index(file["priority"])
     times = {"time_s": spec.time_s, "max_time_s": spec.max_time_s, "retries_left": spec.retry_times}
     whose = {"team_id": team, "user_id": user, "pool_id": pool, "name": spec.name or ""}

@@ -105,6 +105,15 @@ BUGS = (
     ),
     Bug("the next attempt has no tasks", lifecycle, "    begin_attempt(job)\n    hint", "    hint"),
     Bug("the job is not read anew", lifecycle, "    reload_job(job)\n    if job.state", "    if job.state"),
+    Bug(
+        "a role that is done does not end its job", lifecycle, "if done and not stopping else {}", "if stopping else {}"
+    ),
+    Bug(
+        "who is stopped after a job was done fails it",
+        lifecycle,
+        "stopping=stopping, done=done)",
+        "stopping=stopping)",
+    ),
     # what a cycle decides by
     Bug("parents do not count what their teams hold", snapshots, "held[list(chain)] +=", "held[place] +="),
     Bug("an idle cycle never looks again", quiet, "return mark == self.mark and now < self.until", "return True"),

@@ -118,7 +118,22 @@ class Promises:
                 yield f"job {pk} is {job['state']}, and only made room"
             if states == {TaskState.STOPPED} and (job["state"] == JobState.CANCELLED) != wish:
                 yield f"job {pk} is {job['state']}, and somebody wished: {wish}"
+            newest = [t for t in tasks[pk] if t["attempt"] == job["attempt"]]
+            yield from self.done(job, before.get((Job, pk)), newest)
             yield from self.retries(job, before.get((Job, pk)), of[Event])
+
+    def done(self, job: Row, was: Row | None, tasks: list[Row]) -> Iterator[str]:
+        """The role that ends a job decides how it ends, and nobody tries again what was done."""
+        ends = {role["role"]: role["ends_job"] for role in job["gang"] if "ends_job" in role}
+        well = {name: [t["state"] == TaskState.SUCCEEDED for t in tasks if t["role"] == name] for name in ends}
+        done = any(any(ok) if ends[name] == "any" else all(ok) for name, ok in well.items() if ok)
+        all_well = all(t["state"] == TaskState.SUCCEEDED for t in tasks)
+        if job["state"] in JOB_FINAL and (job["state"] == JobState.SUCCEEDED) != (done or all_well):
+            yield f"job {job['id']} is {job['state']}, and the role that ends it is done: {done}"
+        if done and job["state"] not in {*JOB_FINAL, JobState.STOPPING}:
+            yield f"job {job['id']} is {job['state']} and goes on though it is done"
+        if not done and job["stop_reason"] == "job_done":
+            yield f"job {job['id']} is stopped as done and is not"
 
     def retries(self, job: Row, was: Row | None, events: list[Row]) -> Iterator[str]:
         if was is None or job["attempt"] == was["attempt"]:

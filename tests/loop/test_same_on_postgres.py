@@ -73,7 +73,7 @@ def by_attempt(row: dict) -> int:
 def draw(dice: Random, jobs: list[Job], gpus: list[Gpu]) -> tuple:
     """One step: (what, ...)."""
     job = dice.choice(jobs)
-    rank, good = dice.randrange(job.gang[0]["min"]), dice.random() < 0.9
+    rank, good = dice.randrange(job.least), dice.random() < 0.9
     steps: list[tuple] = [
         *[("start", draw_start(dice, job, gpus), good)] * 4,
         ("evict", job.pk, dice.choice(["preempted", "reclaimed"]), dice.choice(jobs).pk, good),
@@ -92,11 +92,12 @@ def draw(dice: Random, jobs: list[Job], gpus: list[Gpu]) -> tuple:
 def draw_start(dice: Random, job: Job, gpus: list[Gpu]) -> commit.StartJob:
     """Somewhere, whether it fits or not."""
     places = []
-    for rank in range(job.gang[0]["min"] + (dice.random() < 0.05)):
+    for rank in range(job.least + (dice.random() < 0.05)):
         gpu, (mib, percent, milli) = dice.choice(gpus), dice.choice(CARDS)
         cards = (commit.Card(gpu.pk, mib, percent, milli),) if dice.random() < 0.9 else ()
-        request = job.gang[0]["request"]
-        places.append(commit.TaskStart(rank, gpu.node_id, cards, request["cpu_milli"], request["memory_mib"]))
+        request = job.request
+        asked, role = (request["cpu_milli"], request["memory_mib"]), job.gang[-1]["role"]
+        places.append(commit.TaskStart(rank, gpu.node_id, cards, *asked, role=role))
     return commit.StartJob(job.pk, tuple(places))
 
 
@@ -264,7 +265,9 @@ def build_base() -> list[Job]:
     ada, bob = make.user("ada", nlp), make.user("bob", bio)
     again = {"times": 1, "when": ["exit_nonzero", "container_lost"]}
     small = {"memory": "1GiB", "cpu": "500m"}
+    head, worker = {"run": "true", "ends_job": "all"}, {"run": "true", "gpu": "1/4", "count": 2}
     jobs = [
+        make.job(ada, pool="dev", retry=again, roles={"head": head | small, "worker": worker | small}),
         make.job(ada, gpu="1/4", pool="dev", retry=again, **small),
         make.job(ada, gpu="1/2", pool="dev", nodes=2, retry=again, **small),
         make.job(bob, gpu="1", pool="dev", preemptible=True, priority="low", **small),

@@ -109,7 +109,7 @@ class World:
             self.move_node(node["id"], NodeState.READY)
         for job in self.open_jobs():
             control.release_job(actor=self.person(job["user_id"]), job=self.job(job["id"]))
-            if "infinity" in job["spec"]["run"]:
+            if "infinity" in job["spec"].get("run", ""):
                 self.end(job["id"])
         seen = snapshots.load_world().snapshot
         for waiting in seen.waiting:

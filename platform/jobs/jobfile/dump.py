@@ -8,7 +8,7 @@ import json
 import re
 import unicodedata
 
-from jobs.jobfile.spec import DEFAULT_RETRY_WHEN, JobSpec, to_json
+from jobs.jobfile.spec import DEFAULT_RETRY_WHEN, JobSpec, RoleSpec, to_json
 
 INDENT = "  "
 KEY_ORDER = (
@@ -23,6 +23,7 @@ KEY_ORDER = (
     "cpu",
     "memory",
     "nodes",
+    "roles",
     "env",
     "workdir",
     "ports",
@@ -43,6 +44,10 @@ def dump_yaml(spec: JobSpec) -> str:
     told = to_json(spec)
     usual = to_json(JobSpec(run="", name=""))
     kept = {key: value for key, value in told.items() if value != usual.get(key) or key in ("name", "run")}
+    if spec.roles:
+        usual = to_json(JobSpec(name="", roles=(RoleSpec(name="any", run=""),)))["roles"]["any"]
+        for name, role in told["roles"].items():
+            kept["roles"][name] = {key: value for key, value in role.items() if value != usual.get(key) or key == "run"}
     if "retry" in kept and spec.retry_when == DEFAULT_RETRY_WHEN:
         kept["retry"] = spec.retry_times
     return "".join(_entry(key, value, "") for key, value in kept.items())

@@ -193,7 +193,9 @@ def check_keys(given: dict, built: tuple[str, ...], later: tuple[str, ...], poin
         if key in later and given[key] is not None:
             errors.append(FieldError(where, "not_supported_yet", {"key": key}))
         elif key not in built and key not in later:
-            errors.append(FieldError(where, "unknown_key", {"key": shorten(key), **_near(key, (*built, *later))}))
+            meant = schema.KNOWN_AS.get(key)
+            near = {"did_you_mean": meant} if meant in built else _near(key, (*built, *later))
+            errors.append(FieldError(where, "unknown_key", {"key": shorten(key), **near}))
     return errors
 
 

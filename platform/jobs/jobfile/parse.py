@@ -1,6 +1,8 @@
 """Plain data to JobSpec. Everything that is wrong is found in one pass, so that nobody mends a file error by error."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from common.errors import FieldError, InvalidInput
 from common.resources import duration_text, parse_cpu, parse_duration, parse_gpu, parse_memory
@@ -9,7 +11,6 @@ from jobs.jobfile import schema
 from jobs.jobfile.beside import read_checkpoint, read_data, read_directory, read_ports
 from jobs.jobfile.fields import (
     check_keys,
-    fail,
     read_bool,
     read_choice,
     read_code,
@@ -17,16 +18,15 @@ from jobs.jobfile.fields import (
     read_image,
     read_keys,
     read_labels,
-    read_map,
     read_name,
     read_retry,
-    read_role_name,
     read_run,
     read_span,
     read_workdir,
 )
 from jobs.jobfile.load import pointer_of
-from jobs.jobfile.spec import JobSpec
+from jobs.jobfile.roles import read_roles
+from jobs.jobfile.spec import JobSpec, RoleSpec
 
 DERIVED_NAME = 40  # characters of `run` that name a job without a name
 
@@ -40,7 +40,7 @@ class Defaults:
     name: str | None = None
 
 
-READERS = {
+READERS: dict[str, Callable[[object, str], Any]] = {
     "kind": read_choice(("batch",), schema.KINDS_LATER),
     "name": read_name,
     "team": read_name,
@@ -65,9 +65,12 @@ READERS = {
     "tensorboard": read_directory,
     "data": read_data,
     "checkpoint": read_checkpoint,
+    "roles": lambda value, pointer: read_roles(value, pointer, ROLE_READERS),
 }
-ROLE_READERS = {key: READERS[key] for key in ("run", "gpu", "cpu", "memory", "env", "ports")} | {
-    "count": READERS["nodes"]
+ROLE_READERS: dict[str, Callable[[object, str], Any]] = {
+    **{key: READERS[key] for key in ("run", "gpu", "cpu", "memory", "env", "ports")},
+    "count": READERS["nodes"],
+    "ends_job": read_choice(schema.ENDS_JOB),
 }
 # The key of the file -> the field of JobSpec, where the two differ.
 _FIELDS = {
@@ -79,13 +82,11 @@ def parse_spec(data: dict, *, defaults: Defaults = Defaults()) -> JobSpec:
     """The spec that `data` describes. Raises InvalidInput with every error of it (at most `schema.MAX_ERRORS`)."""
     errors = check_keys(data, schema.BUILT, schema.LATER, "")
     found, more = read_keys(data, READERS, "")
-    role, in_role, wrong = _read_roles(data)
-    errors += more + wrong + _given_twice(data, role or "", in_role)
-    found |= in_role
-    errors += _check_together(found, errors)
+    errors += more
+    errors += _check_together(data, found, errors)
     if errors:
         raise InvalidInput(errors=errors[: schema.MAX_ERRORS])
-    return _build(found, role, defaults)
+    return _build(found, defaults)
 
 
 def derive_name(run: str) -> str:
@@ -94,60 +95,36 @@ def derive_name(run: str) -> str:
     return shorten(words, DERIVED_NAME).strip()
 
 
-def _build(found: dict, role: str | None, defaults: Defaults) -> JobSpec:
-    retry = found.pop("retry", {})
-    values = {_FIELDS.get(key, key): value for key, value in found.items()}
-    values |= {f"retry_{key}": value for key, value in retry.items()}
-    if "nodes" in values:
-        values["nodes"], most = values["nodes"]
-        values["nodes_max"] = most if most > values["nodes"] else None
-    if role:
-        values["role"] = role
-    fallback = {"name": defaults.name or derive_name(found["run"]), "team": defaults.team, "pool": defaults.pool}
+def _build(found: dict, defaults: Defaults) -> JobSpec:
+    retry, roles = found.pop("retry", {}), found.pop("roles", {})
+    values = _fields(found) | {f"retry_{key}": value for key, value in retry.items()}
+    values["roles"] = tuple(RoleSpec(name=name, **_fields(role)) for name, role in roles.items())
+    run = next((role["run"] for role in roles.values()), "") or found["run"]
+    fallback: dict[str, Any] = {"name": defaults.name or derive_name(run), "team": defaults.team, "pool": defaults.pool}
     return JobSpec(**(fallback | values))
 
 
-def _read_roles(data: dict) -> tuple[str | None, dict, list[FieldError]]:
-    """(role, what was read of it, errors). This version runs jobs of exactly one role."""
-    if data.get("roles") is None:
-        return None, {}, []
-    try:
-        name, given = _only_role(data["roles"])
-    except InvalidInput as error:
-        return None, {}, error.errors
-    pointer = "/roles" + pointer_of([name])
-    errors = check_keys(given, schema.ROLE_BUILT, schema.ROLE_LATER, pointer)
-    found, more = read_keys(given, ROLE_READERS, pointer)
-    return name, found, errors + more
+def _fields(found: dict) -> dict[str, Any]:
+    values = {_FIELDS.get(key, key): value for key, value in found.items()}
+    if "nodes" in values:
+        values["nodes"], most = values["nodes"]
+        values["nodes_max"] = most if most > values["nodes"] else None
+    return values
 
 
-def _only_role(value: object) -> tuple[str, dict]:
-    roles = read_map(value, "/roles")
-    if not roles:
-        fail("/roles", "required")
-    if len(roles) > 1:
-        fail("/roles", "not_supported_yet", key="roles", feature="several_roles")
-    [(name, given)] = roles.items()
-    pointer = "/roles" + pointer_of([name])
-    return read_role_name(name, pointer), {} if given is None else read_map(given, pointer)
-
-
-def _given_twice(data: dict, role: str, in_role: dict) -> list[FieldError]:
-    """A key that stands in the role and beside it: neither is silently the stronger."""
-    errors = []
-    for key in in_role:
-        other = "nodes" if key == "count" else key
-        if data.get(other) is not None:
-            errors.append(FieldError("/roles" + pointer_of([role, key]), "given_twice", {"key": key, "other": other}))
-    return errors
-
-
-def _check_together(found: dict, errors: list[FieldError]) -> list[FieldError]:
+def _check_together(data: dict, found: dict, errors: list[FieldError]) -> list[FieldError]:
     """What no single value shows."""
     wrong = []
-    # Where a role or its command could not be read, it is not known to be missing.
-    unread = any(error.pointer.startswith("/roles") and error.pointer.count("/") < 3 for error in errors)
-    if "run" not in found and not unread and not any(error.pointer.endswith("/run") for error in errors):
+    if data.get("roles") is not None:
+        beside = [key for key in schema.NOT_BESIDE_ROLES if data.get(key) is not None]
+        wrong += [FieldError(f"/{key}", "beside_roles", {"key": key}) for key in beside]
+        twice = [(name, key) for name, role in found.get("roles", {}).items() for key in role.get("env", {})]
+        wrong += [
+            FieldError(pointer_of(["roles", name, "env", key]), "given_twice", {"key": key, "other": key})
+            for name, key in twice
+            if key in found.get("env", {})
+        ]
+    elif "run" not in found and not any(error.pointer == "/run" for error in errors):
         wrong.append(FieldError("/run", "required"))
     time_s, max_time_s = found.get("time"), found.get("max_time")
     if time_s and max_time_s and time_s > max_time_s:

@@ -10,8 +10,13 @@ BUILT = (
 LATER = (
     "shm", "place", "notify", "secrets", "main", "array", "after", "wait_max", "idle",
 )  # fmt: skip
-ROLE_BUILT = ("run", "gpu", "cpu", "memory", "env", "count", "ports")
-ROLE_LATER = ("image", "code", "workdir", "shm", "ends_job", "data", "secrets", "place", "min", "max")
+ROLE_BUILT = ("run", "gpu", "cpu", "memory", "env", "count", "ports", "ends_job")
+ROLE_LATER = ("image", "code", "workdir", "shm", "data", "secrets", "place")
+# What each role says for itself, so that it does not stand beside them. `env` may: all tasks have it.
+NOT_BESIDE_ROLES = ("run", "gpu", "cpu", "memory", "nodes", "ports")
+ENDS_JOB = ("any", "all")
+# What other platforms call a key.
+KNOWN_AS = {"nodes": "count", "replicas": "count", "command": "run", "num_nodes": "nodes"}
 RETRY_BUILT = ("times", "when")
 CHECKPOINT_BUILT = ("dir", "signal", "grace")
 
@@ -20,7 +25,7 @@ CHECKPOINT_BUILT = ("dir", "signal", "grace")
 TEXT = (
     ("name",), ("team",), ("pool",), ("image",), ("code",), ("run",), ("workdir",), ("env", "*"), ("labels", "*"),
     ("tensorboard",), ("data", "*"), ("checkpoint", "dir"),
-    ("roles", "*", "run"), ("roles", "*", "env", "*"),
+    ("roles", "*", "run"), ("roles", "*", "env", "*"), ("roles", "*", "ends_job"),
 )  # fmt: skip
 
 KINDS_LATER = ("notebook", "interactive", "service")
@@ -36,7 +41,8 @@ RETRY_WHEN_LATER = ("nccl_timeout",)
 # What a job may be sent so that it saves its work. SIGTERM, which ends it, comes in any case.
 CHECKPOINT_SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP")
 
-MAX_NODES = 10_000
+MAX_NODES = 10_000  # tasks of a job
+MAX_ROLES = 16
 MAX_RETRY_TIMES = 100
 MAX_IMAGE = 512
 MAX_WORKDIR = 1_024

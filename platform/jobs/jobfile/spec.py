@@ -39,12 +39,33 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RoleSpec:
+    """What the tasks of one role run, and what each of them asks; the fields are those of JobSpec.
+
+    env: beside that of the job. ends_job: "any" or "all", when that many of its tasks have done well the job is done,
+    whatever its other tasks do; "": it is done when all of its tasks are.
+    """
+
+    name: str
+    run: str
+    gpu: GpuAsk = NO_GPU
+    cpu_milli: int | None = None
+    memory_mib: int | None = None
+    nodes: int = 1
+    nodes_max: int | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    ports: tuple[int, ...] = ()
+    ends_job: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobSpec:
     """One job, every default of the format filled in. None = not said: the team's, the pool's or the service's default.
 
     code: None (no code), "." (the directory that is being submitted) or "sha256:<64 hex>" (a stored pack).
     gpu, cpu_milli, memory_mib: per task. nodes: tasks in the gang, that start together or not at all; nodes_max: so
-    many where there is room when they start. role: their name.
+    many where there is room when they start. roles: unlike tasks, in the order of their ranks; then run, these and
+    ports say nothing, and `roles_of` gives what each task is.
     workdir: path beneath the code, "" = its top. time_s: estimate. max_time_s: kill.
     ports: what each task listens on, as its program is told; where it really does stands in its row.
     tensorboard: the directory that TensorBoard shows, as the task sees it. data: {target: "home:path" or "team:path",
@@ -52,7 +73,7 @@ class JobSpec:
     retry_when: end reasons after which up to retry_times further attempts are made.
     """
 
-    run: str
+    run: str = ""
     name: str
     team: str | None = None
     pool: str | None = None
@@ -64,7 +85,7 @@ class JobSpec:
     memory_mib: int | None = None
     nodes: int = 1
     nodes_max: int | None = None
-    role: str = DEFAULT_ROLE
+    roles: tuple[RoleSpec, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
     workdir: str = ""
     priority: str = DEFAULT_PRIORITY
@@ -83,8 +104,6 @@ class JobSpec:
 
 def to_json(spec: JobSpec) -> dict:
     """The canonical form that is stored with a job and shown by the API: a job file again, every key written out."""
-    count = span_of(spec)
-    gang = {"nodes": count} if spec.role == DEFAULT_ROLE else {"roles": {spec.role: {"count": count}}}
     return {
         "kind": spec.kind,
         "name": spec.name,
@@ -92,11 +111,7 @@ def to_json(spec: JobSpec) -> dict:
         "pool": spec.pool,
         "image": spec.image,
         "code": spec.code,
-        "run": spec.run,
-        "gpu": spec.gpu.text,
-        "cpu": None if spec.cpu_milli is None else cpu_text(spec.cpu_milli),
-        "memory": None if spec.memory_mib is None else memory_text(spec.memory_mib),
-        **gang,
+        **(_roles_json(spec) if spec.roles else {**_task_json(spec, "nodes"), "ports": list(spec.ports)}),
         "env": dict(spec.env),
         "workdir": spec.workdir,
         "priority": spec.priority,
@@ -106,7 +121,6 @@ def to_json(spec: JobSpec) -> dict:
         "preemptible": spec.preemptible,
         "labels": dict(spec.labels),
         "hold": spec.hold,
-        "ports": list(spec.ports),
         "tensorboard": spec.tensorboard,
         "data": dict(spec.data),
         "checkpoint": _checkpoint_json(spec.checkpoint),
@@ -115,40 +129,86 @@ def to_json(spec: JobSpec) -> dict:
 
 def from_json(stored: dict) -> JobSpec:
     """Read `to_json` back without judging it: a stored job stays readable when a rule for new ones grows stricter."""
-    [(role, count)] = [(r, v["count"]) for r, v in stored.get("roles", {}).items()] or [(DEFAULT_ROLE, stored["nodes"])]
-    least, _, most = str(count).partition("..")
+    roles = stored.get("roles", {})
     return JobSpec(
-        **{key: stored[key] for key in ("kind", "name", "team", "pool", "image", "code", "run")},
+        **{key: stored[key] for key in ("kind", "name", "team", "pool", "image", "code")},
         **{key: stored[key] for key in ("workdir", "priority", "preemptible", "hold")},
-        gpu=parse_gpu(stored["gpu"]),
-        cpu_milli=_maybe(parse_cpu, stored["cpu"]),
-        memory_mib=_maybe(parse_memory, stored["memory"]),
-        nodes=int(least),
-        nodes_max=int(most) if most else None,
-        role=role,
+        **({} if roles else _task(stored, stored["nodes"])),
+        roles=tuple(_role(name, role, stored) for name, role in roles.items()),
         env=dict(stored["env"]),
         time_s=_maybe(parse_duration, stored["time"]),
         max_time_s=_maybe(parse_duration, stored["max_time"]),
         retry_times=stored["retry"]["times"],
         retry_when=tuple(stored["retry"]["when"]),
         labels=dict(stored["labels"]),
-        # Younger keys: jobs that were stored before them have none.
-        ports=tuple(stored.get("ports", ())),
         tensorboard=stored.get("tensorboard"),
         data=dict(stored.get("data", {})),
         checkpoint=_maybe(_checkpoint, stored.get("checkpoint")),
     )
 
 
-def span_of(spec: JobSpec) -> int | str:
+def roles_of(spec: JobSpec) -> tuple[RoleSpec, ...]:
+    """The roles of any job, in the order of their ranks; where the file names none, its only one."""
+    same = ("run", "gpu", "cpu_milli", "memory_mib", "nodes", "nodes_max", "ports")
+    return spec.roles or (RoleSpec(name=DEFAULT_ROLE, **{name: getattr(spec, name) for name in same}),)
+
+
+def role_of(spec: JobSpec, name: str) -> RoleSpec:
+    """What a task of this role is."""
+    return next(role for role in roles_of(spec) if role.name == name)
+
+
+def span_of(spec: JobSpec | RoleSpec) -> int | str:
     """The number of tasks as the file writes it: 4, or "4..8" where it may be more."""
     return f"{spec.nodes}..{spec.nodes_max}" if spec.nodes_max else spec.nodes
 
 
-def declared_ports(spec: JobSpec, rank: int) -> tuple[int, ...]:
+def declared_ports(spec: JobSpec, role: str, rank: int) -> tuple[int, ...]:
     """What one task of the job may listen on. The first one's TensorBoard gets its usual port, if it is not said."""
-    beside = (TENSORBOARD_PORT,) if spec.tensorboard and rank == 0 and TENSORBOARD_PORT not in spec.ports else ()
-    return spec.ports + beside
+    ports = role_of(spec, role).ports
+    beside = (TENSORBOARD_PORT,) if spec.tensorboard and rank == 0 and TENSORBOARD_PORT not in ports else ()
+    return ports + beside
+
+
+def _roles_json(spec: JobSpec) -> dict:
+    return {"roles": {role.name: _role_json(role) for role in spec.roles}}
+
+
+def _role_json(role: RoleSpec) -> dict:
+    told = _task_json(role, "count") | {"env": dict(role.env), "ports": list(role.ports)}
+    return told | ({"ends_job": role.ends_job} if role.ends_job else {})
+
+
+def _task_json(spec: JobSpec | RoleSpec, count: str) -> dict:
+    return {
+        "run": spec.run,
+        "gpu": spec.gpu.text,
+        "cpu": None if spec.cpu_milli is None else cpu_text(spec.cpu_milli),
+        "memory": None if spec.memory_mib is None else memory_text(spec.memory_mib),
+        count: span_of(spec),
+    }
+
+
+def _role(name: str, said: dict, stored: dict) -> RoleSpec:
+    """One role of a stored job. A job of before there were several says beside its only one what it runs and asks."""
+    kept = {key: stored[key] for key in ("run", "gpu", "cpu", "memory", "ports") if key in stored} | said
+    return RoleSpec(
+        name=name, **_task(kept, kept["count"]), env=dict(said.get("env", {})), ends_job=said.get("ends_job", "")
+    )
+
+
+def _task(stored: dict, count: int | str) -> dict:
+    least, _, most = str(count).partition("..")
+    return {
+        "run": stored["run"],
+        "gpu": parse_gpu(stored["gpu"]),
+        "cpu_milli": _maybe(parse_cpu, stored["cpu"]),
+        "memory_mib": _maybe(parse_memory, stored["memory"]),
+        "nodes": int(least),
+        "nodes_max": int(most) if most else None,
+        # A younger key: jobs that were stored before it have none.
+        "ports": tuple(stored.get("ports", ())),
+    }
 
 
 def _checkpoint_json(checkpoint: Checkpoint | None) -> dict | None:

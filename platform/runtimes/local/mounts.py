@@ -31,12 +31,18 @@ def prepare(plan: dict) -> None:
 
 
 def make_scratch(plan: dict) -> None:
-    """home/, work/ and tmp/, the job's own. Made before anything of the job runs, so no link can be in the way."""
+    """home/, work/, tmp/ and the host files in hosts/, the job's own. Made before anything of the job runs, so no link
+    can be in the way."""
     scratch, uid, gid = plan["scratch"], plan["uid"], plan["gid"]
-    for path in (scratch, *(os.path.join(scratch, name) for name in ("home", "work", "tmp"))):
+    made = [scratch, *(os.path.join(scratch, name) for name in ("home", "work", "tmp", "hosts"))]
+    for path in made:
         os.makedirs(path, mode=0o700, exist_ok=True)
-        if uid is not None:
-            os.chown(path, uid, gid)
+    for role, text in plan["hosts"].items():
+        made.append(path := os.path.join(scratch, "hosts", role))
+        with open(path, "w") as file:
+            file.write(text)
+    for path in made if uid is not None else ():
+        os.chown(path, uid, gid)
 
 
 def open_sources(plan: dict) -> list[tuple[int, str, str, bool]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pynvml
 
 from runtimes.base import Checkpoint, GpuView, TaskSpec
+from runtimes.gangs import gang_environment, host_files
 from runtimes.gpu_sharing import forbidden_env, slice_environment, watched_limits
 from runtimes.local.limits import WATCHDOG
 from runtimes.local.mounts import in_home
@@ -63,6 +64,7 @@ def build_plan(
         "cwd": cwd,
         "code_path": spec.code_path,
         "scratch": scratch,
+        "hosts": host_files(spec.peers),
         "log": log,
         "log_caps": dict(around.log_caps),
         "namespaces": isolation.namespaces,
@@ -99,7 +101,7 @@ def build_environment(spec: TaskSpec, around: Surroundings, seen_at: str) -> dic
     hints, fixed = slice_environment(spec.gpus, around.cards, libvgpu=around.libvgpu, region=region)
     own = {name: value for name, value in spec.env.items() if not forbidden_env(name)}
     team = {"TESSERA_TEAM_FOLDER": os.path.join(seen_at, "team")} if around.files else {}
-    return _defaults(spec, seen_at) | hints | own | spec.platform_env | ports | team | fixed | _identity(spec)
+    return _defaults(spec, seen_at) | hints | own | spec.platform_env | ports | team | fixed | _identity(spec, seen_at)
 
 
 def build_binds(
@@ -158,20 +160,17 @@ def _defaults(spec: TaskSpec, seen_at: str) -> dict[str, str]:
         "SHELL": shell(),
         "PYTHONUNBUFFERED": "1",  # the log is read live
         "OMP_NUM_THREADS": str(max(1, spec.cpu_milli // 1000)),
-        "RANK": str(spec.rank),
-        "LOCAL_RANK": "0",  # each task has its own cards, counted from 0
-        "WORLD_SIZE": str(spec.world_size),
-        "MASTER_ADDR": spec.peers[0] if spec.peers else "127.0.0.1",
     }
-    return defaults | ({"MASTER_PORT": str(spec.ports[0])} if spec.ports else {})
+    return defaults | gang_environment(spec)
 
 
-def _identity(spec: TaskSpec) -> dict[str, str]:
+def _identity(spec: TaskSpec, seen_at: str) -> dict[str, str]:
     return {
         MARKER: spec.uuid,
         "TESSERA_JOB": spec.label.split(" ")[0],
         "TESSERA_ROLE": spec.role,
         "TESSERA_TEAM": spec.team,
-        "TESSERA_PEERS": ",".join(spec.peers),
+        "TESSERA_PEERS": ",".join(peer.address for peer in spec.peers),
+        "TESSERA_HOSTS": os.path.join(seen_at, "hosts"),
         "TESSERA_PORTS": ",".join(str(port) for port in spec.ports),
     }

@@ -11,7 +11,7 @@
     slice/      what it finds of its slice of a card (see slices.py); without namespaces elsewhere
     exit        how it ended; written once, when no process of it is left; never changed
     passwd      the machine's, with the job's account added, as the job sees it (see isolation.name_account)
-    scratch/    the job's own: work/, tmp/, and where home and the team's folder appear
+    scratch/    the job's own: work/, tmp/, hosts/, and where home and the team's folder appear
 
 Read by the shim, so it imports little.
 """

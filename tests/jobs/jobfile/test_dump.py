@@ -12,7 +12,7 @@ from jobs.jobfile import schema
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import parse_spec
-from jobs.jobfile.spec import Checkpoint, JobSpec, from_json, to_json
+from jobs.jobfile.spec import Checkpoint, JobSpec, RoleSpec, from_json, roles_of, to_json
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
 tricky = st.sampled_from(
@@ -37,38 +37,49 @@ asks = st.one_of(
 words = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,9}", fullmatch=True)
 env_names = words.filter(lambda n: n not in schema.RESERVED_ENV and not n.startswith(schema.RESERVED_ENV_PREFIXES))
 labels = st.from_regex(r"[A-Za-z0-9]{1,9}", fullmatch=True)
-specs = st.builds(
-    JobSpec,
-    run=runs.filter(bool),
-    name=names | tricky.filter(lambda text: name_problem(text) is None),
-    team=st.none() | names,
-    pool=st.none() | names,
-    image=st.none() | st.just("registry.local/llm/train:24.10"),
-    code=st.sampled_from([None, ".", "sha256:" + "0f" * 32]),
-    gpu=asks,
-    cpu_milli=st.none() | st.integers(1, 10**6),
-    memory_mib=st.none() | st.integers(1, 2**24),
-    nodes=st.integers(1, 100),
-    nodes_max=st.none() | st.integers(101, 200),
-    role=st.sampled_from(["main", "worker", "no"]),
-    env=st.dictionaries(env_names, texts | tricky, max_size=4),
-    workdir=st.sampled_from(["", "src", "a b/c", "1", "实验"]),
-    priority=st.sampled_from(schema.PRIORITIES),
-    time_s=st.none() | st.integers(1, 1000),
-    max_time_s=st.none() | st.integers(1000, 10**6),
-    retry_times=st.integers(0, 5),
-    retry_when=st.lists(st.sampled_from(schema.RETRY_WHEN), unique=True).map(tuple),
-    preemptible=st.booleans(),
-    checkpoint=st.none()
+asked = {
+    "run": runs.filter(bool),
+    "gpu": asks,
+    "cpu_milli": st.none() | st.integers(1, 10**6),
+    "memory_mib": st.none() | st.integers(1, 2**24),
+    "nodes": st.integers(1, 100),
+    "nodes_max": st.none() | st.integers(101, 200),
+    "ports": st.lists(st.integers(1024, 65_535), unique=True, max_size=3).map(tuple),
+}
+role_names = st.sampled_from(["main", "worker", "no", "head-1", "ps", "true"])
+roles = st.builds(
+    RoleSpec,
+    name=role_names,
+    env=st.dictionaries(env_names.map("ROLES_OWN_{}".format), texts | tricky, max_size=3),
+    ends_job=st.sampled_from(["", *schema.ENDS_JOB]),
+    **asked,
+)
+common = {
+    "name": names | tricky.filter(lambda text: name_problem(text) is None),
+    "team": st.none() | names,
+    "pool": st.none() | names,
+    "image": st.none() | st.just("registry.local/llm/train:24.10"),
+    "code": st.sampled_from([None, ".", "sha256:" + "0f" * 32]),
+    "env": st.dictionaries(env_names, texts | tricky, max_size=4),
+    "workdir": st.sampled_from(["", "src", "a b/c", "1", "实验"]),
+    "priority": st.sampled_from(schema.PRIORITIES),
+    "time_s": st.none() | st.integers(1, 1000),
+    "max_time_s": st.none() | st.integers(1000, 10**6),
+    "retry_times": st.integers(0, 5),
+    "retry_when": st.lists(st.sampled_from(schema.RETRY_WHEN), unique=True).map(tuple),
+    "preemptible": st.booleans(),
+    "checkpoint": st.none()
     | st.builds(
         Checkpoint,
         st.sampled_from(["ckpt", "~/runs/1", "/out/no", "1e3", "a: b"]),
         st.sampled_from(["", *schema.CHECKPOINT_SIGNALS]),
         st.integers(1, schema.MAX_GRACE_S),
     ),
-    labels=st.dictionaries(labels, st.just("") | names, max_size=3),
-    hold=st.booleans(),
-)
+    "labels": st.dictionaries(labels, st.just("") | names, max_size=3),
+    "hold": st.booleans(),
+}
+several = st.lists(roles, min_size=1, max_size=4, unique_by=lambda role: role.name).map(tuple)
+specs = st.builds(JobSpec, **common, **asked) | st.builds(JobSpec, **common, roles=several)
 
 
 @given(specs)
@@ -88,7 +99,8 @@ def test_the_stored_form_is_read_back_and_is_a_job_file(spec):
 @settings(max_examples=40, deadline=None)
 def test_another_yaml_reader_sees_the_same_text(spec):
     document = YAML(typ="safe", pure=True).load(dump_yaml(spec))
-    assert document["run"] == spec.run and document["name"] == spec.name
+    written = [role["run"] for role in document["roles"].values()] if spec.roles else [document["run"]]
+    assert written == [role.run for role in roles_of(spec)] and document["name"] == spec.name
     assert document.get("env", {}) == spec.env
 
 

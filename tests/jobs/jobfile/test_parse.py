@@ -68,24 +68,13 @@ def test_a_key_with_nothing_behind_it_asks_for_nothing():
 
 
 def test_the_table_and_the_readers_agree():
-    assert set(READERS) | {"roles"} == set(schema.BUILT)
+    assert set(READERS) == set(schema.BUILT)
     assert set(ROLE_READERS) == set(schema.ROLE_BUILT)
     assert not set(schema.BUILT) & set(schema.LATER)
 
 
-def test_one_role_is_a_gang_of_its_count():
-    spec = parse_spec({"name": "x", "roles": {"worker": {"count": 3, "run": "a", "gpu": "1/4"}}})
-    assert (spec.role, spec.nodes, spec.run, spec.gpu.text) == ("worker", 3, "a", "1/4")
-
-
-def test_what_stands_beside_the_role_holds_for_it():
-    spec = parse_spec({"run": "a", "cpu": 2, "roles": {"worker": None}})
-    assert (spec.role, spec.nodes, spec.run, spec.cpu_milli) == ("worker", 1, "a", 2000)
-
-
-@pytest.mark.parametrize("given", [{"nodes": "4..8"}, {"roles": {"main": {"count": " 4 .. 8 "}}}])
-def test_a_gang_may_have_a_least_and_a_most(given):
-    spec = parse_spec({"run": "a", **given})
+def test_a_gang_may_have_a_least_and_a_most():
+    spec = parse_spec({"run": "a", "nodes": " 4 .. 8 "})
     assert (spec.nodes, spec.nodes_max) == (4, 8) and from_json(to_json(spec)) == spec
     assert to_json(spec)["nodes"] == "4..8"
 
@@ -125,8 +114,7 @@ def test_a_bad_span_is_answered(nodes, code):
     ],
 )
 def test_a_bad_role_is_answered(roles, answer):
-    given = {"roles": roles} if answer[0].endswith("run") else {"run": "a", "roles": roles}
-    assert answer in codes_of(given)
+    assert answer in codes_of({"roles": roles})
 
 
 def test_retry_may_be_a_number():

@@ -20,7 +20,7 @@ def taken(cast):
 def test_a_plan_says_where_it_starts_and_stores_nothing(ada):
     plan = ada.post("jobs:plan", {"run": "python train.py", "gpu": "1/4"}).json()
     assert (plan["outcome"], plan["text"], plan["pool"]) == ("starts", "Starts now on n1 (¼ of GPU 0)", "dev")
-    assert plan["places"] == [{"node": "n1", "gpus": [0], "gpu_milli": 250}] and plan["refusal"] is None
+    assert plan["places"] == [{"node": "n1", "gpus": [0], "gpu_milli": 250, "role": ""}] and plan["refusal"] is None
     assert not Job.objects.exists()
 
 

@@ -51,6 +51,29 @@ def post(client):
     return post
 
 
+def of_roles(person):
+    head = {"run": "ray start --head", "cpu": 1, "memory": "1GiB", "ends_job": "all"}
+    return started(person, gpu=None, roles={"head": head, "actors": {"run": "ray start", "gpu": "1/4", "count": 2}})
+
+
+def test_the_page_lists_tasks_by_role_and_rank_with_a_door_to_each(cast, look):
+    job, _ = of_roles(cast.ada)
+    page = look(cast.ada, f"/j/{job.public_id}/")
+    labels = re.findall(r"Show its log.>([^<]*)</a>", page)
+    assert labels == ["head.0", "actors.1", "actors.2"]
+    assert f"/terminal/{job.public_id}.actors.2" in page
+    assert "1 head with CPU only, 2 actors with ¼ GPU" in page
+    assert "ray start --head" in page and "All of them done well end the job." in page
+
+
+def test_who_stopped_the_rest_of_a_job_that_is_done_was_nobody(cast, look):
+    job, _ = of_roles(cast.ada)
+    make.move(next(task for task in job.newest_tasks if task.role == "head"), TaskState.SUCCEEDED, "completed")
+    job = Job.objects.get(pk=job.pk)
+    assert (job.state, job.stop_reason, job.stop_requested_by) == (JobState.STOPPING, "job_done", "")
+    assert "The role that ends it is done; what else runs is being stopped." in look(cast.ada, f"/j/{job.public_id}/")
+
+
 def write_log(task, text):
     LogStore(conf.TESSERA_LOGS).append(task.uuid.hex, 0, text.encode())
 

@@ -63,6 +63,40 @@ def by_form(yaml="", **values):
     return {"touched": touched, "yaml": yaml, "nodes": "1", "priority": "normal", "gpu": "0", **values}
 
 
+ROLES = """\
+roles:
+  head: {run: ray start --head, cpu: 1, memory: 1GiB, ends_job: all}
+  worker: {run: ray start, gpu: 1/4, count: 2..3}
+"""
+
+
+def test_a_job_of_roles_is_submitted_by_its_file(cast, post, sync, page):
+    told = sync(cast.ada, **by_yaml(ROLES))["preview"]
+    assert told[
+        "words"
+    ] == "Starts now: head on n1, worker on n1 (¼ of GPU 0), worker on n1 (¼ of GPU 0), worker on n1 " + (
+        "(¼ of GPU 0)"
+    )
+    assert "Roles, which the YAML sets: 1 head with CPU only, 2 to 3 worker with ¼ GPU." in told["more"]
+    post(cast.ada, **by_yaml(ROLES))
+    job = Job.objects.get()
+    assert [(role["role"], role["min"], role["max"], role.get("ends_job")) for role in job.gang] == [
+        ("head", 1, 1, "all"), ("worker", 2, 3, None),
+    ]  # fmt: skip
+    copy = load_jobfile(page(cast.ada, f"?from={job.public_id}").context["panes"].text.encode())
+    assert copy["roles"] == job.spec["roles"] | copy["roles"] and copy["roles"]["worker"]["count"] == "2..3"
+
+
+def test_what_the_form_says_beside_roles_is_marked_in_it(cast, sync):
+    told = sync(cast.ada, **by_form(ROLES, run="python train.py"))
+    assert "Each role says its own “run”" in told["errors"]["run"]
+
+
+def test_what_is_wrong_in_a_role_is_told_on_its_line(cast, sync):
+    told = sync(cast.ada, **by_yaml(ROLES + "  ps: {run: a, gpu: 5/4}\n"))
+    assert [line["line"] for line in told["lines"]] == [4] and "5/4" in told["lines"][0]["words"]
+
+
 # ---- submit ----
 
 

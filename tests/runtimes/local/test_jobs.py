@@ -6,7 +6,7 @@ import tarfile
 
 import pytest
 
-from runtimes.base import GpuShare, Rejected
+from runtimes.base import GpuShare, Peer, Rejected
 from runtimes.local import leftovers
 from runtimes.local.limits import V1, V2, WATCHDOG
 from runtimes.local.probe import OWN_UID, SHARED, Isolation, MemoryControl
@@ -207,8 +207,7 @@ def test_a_gang_finds_its_rank_and_its_master(world):
     spec = world.spec(
         "echo $TESSERA_JOB $RANK/$LOCAL_RANK/$WORLD_SIZE $MASTER_ADDR:$MASTER_PORT",
         rank=1,
-        world_size=2,
-        peers=("10.0.0.1", "10.0.0.2"),
+        peers=(Peer("10.0.0.1"), Peer("10.0.0.2")),
         ports=(23456,),
     )
     world.runtime.start(spec)
