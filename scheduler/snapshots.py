@@ -214,12 +214,13 @@ class QueuedRow(NamedTuple):
     preemptible: bool
     time_s: int | None
     max_time_s: int | None
+    stops: int = 0
 
 
 def load_queue() -> list[QueuedRow]:
     """The jobs that wait and may start: without a stop wish."""
     columns = ("pk", "team_id", "user_id", "pool_id", "priority", seconds("submitted_at"), as_text("gang"))
-    wishes = (is_set("held_at"), seconds("not_before"), "kind", "preemptible", "time_s", "max_time_s")
+    wishes = (is_set("held_at"), seconds("not_before"), "kind", "preemptible", "time_s", "max_time_s", "stops")
     return remembered("queue", QueuedRow, *columns, *wishes)
 
 
@@ -312,6 +313,7 @@ def _waiting(job: QueuedRow, gang: tuple[Role, ...], places: Places) -> Waiting:
         time_s=time_of(job),
         limit_s=limit_of(job),
         preemptible=may_be_stopped(job),
+        stops=job.stops,
     )
 
 
@@ -328,6 +330,9 @@ def _policy_of(pool: Pool) -> Policy:
         ageing_s=pool.ageing_s,
         reservations=pool.reservations,
         preempt=pool.preempt,
+        short_first=pool.short_first,
+        stop_longer=pool.stop_longer,
+        most_stops=pool.most_stops,
         scores=spread(scores) if pool.arrangement == Arrangement.SPREAD else scores,
     )
 

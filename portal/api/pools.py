@@ -30,6 +30,13 @@ class PoolChange(serializers.ModelSerializer):
         model = Pool
         fields = ("description", *POLICY)
 
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Raises ValidationError where what is sent does not go with what the pool says already."""
+        for field, value in attrs.items():
+            setattr(self.instance, field, value)
+        self.instance.clean()
+        return {"pool": self.instance}
+
 
 class PoolField(serializers.SlugRelatedField):
     """A pool by its name."""
@@ -117,9 +124,7 @@ class PoolDetail(ApiView):
     def patch(self, request: Request, name: str) -> Response:
         """Change its policy. What runs goes on; who waits is looked at by the new one at once."""
         require(request.user, "pool.change")
-        pool = _find_pool(name)
-        for field, value in read_json(request, PoolChange).items():
-            setattr(pool, field, value)
+        pool = read_json(request, PoolChange, _find_pool(name))["pool"]
         save_pool(pool)
         return Response(PoolShape(PoolView(pool)).data)
 

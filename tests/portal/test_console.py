@@ -75,6 +75,7 @@ POOL = {
     "max_slices_per_gpu": 8,
     "cpu_overcommit_percent": 200,
     "reservations": 2,
+    "most_stops": 10,
     "arrangement": "pack",
     "weight_useful": 100,
     "weight_data": 20,
@@ -347,9 +348,10 @@ def test_a_pool_takes_its_time_limit_as_people_write_it(cast, root):
 def test_the_policy_of_a_pool_is_what_its_next_cycle_goes_by(cast, root):
     assert load_world().policy.pools == (Policy(scores=SCORES),) * 2
     words = {"ageing_s": "2h", "reservations": 5, "arrangement": "spread", "weight_links": 7, "max_grace_s": "1m"}
+    words |= {"short_first": "on", "stop_longer": 4, "most_stops": 3}
     assert change_pool(root, cast.dev, **words).status_code == 302  # the box for preemption is not ticked
     scores = spread(weigh(links=7))
-    dev = Policy(ageing_s=7200.0, reservations=5, preempt=False, scores=scores)
+    dev = Policy(7200.0, 5, preempt=False, short_first=True, stop_longer=4, most_stops=3, scores=scores)
     assert load_world().policy.pools == (dev, Policy(scores=SCORES))
 
 
@@ -359,6 +361,9 @@ def test_the_policy_of_a_pool_is_what_its_next_cycle_goes_by(cast, root):
         ("ageing_s", "5s", "greater than or equal to 60"),
         ("max_grace_s", "2h", "less than or equal to 3600"),
         ("reservations", "0", "greater than or equal to 1"),
+        ("stop_longer", "0", "greater than or equal to 1"),
+        ("stop_longer", "4", "Let short jobs go first in this pool as well"),
+        ("most_stops", "0", "greater than or equal to 1"),
         ("weight_useful", "1001", "less than or equal to 1000"),
         ("arrangement", "sideways", "not one of the available choices"),
     ],

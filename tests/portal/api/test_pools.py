@@ -44,12 +44,24 @@ def test_an_admin_changes_one_field_of_a_policy_and_everybody_reads_it(root, eve
         ("arrangement", "stack"),
         ("preempt", "perhaps"),
         ("default_max_time_s", -1),
+        ("stop_longer", 0),
+        ("stop_longer", 2.5),
+        ("stop_longer", 4),
+        ("most_stops", 0),
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused_by_its_field(root, field, value):
     was = Pool.objects.filter(name="train").values().get()
     assert wrong(patch(root, "pools/train", {"preempt": False, field: value})) == [f"/{field}"]
     assert Pool.objects.filter(name="train").values().get() == was
+
+
+def test_short_jobs_stop_longer_ones_only_where_they_go_first(root):
+    answer = patch(root, "pools/train", {"short_first": True, "stop_longer": 4, "most_stops": 2})
+    assert {"short_first": True, "stop_longer": 4, "most_stops": 2}.items() <= answer.json().items()
+    answer = patch(root, "pools/train", {"short_first": False})
+    assert wrong(answer) == ["/stop_longer"] and "leave this empty" in answer.json()["detail"]
+    assert patch(root, "pools/train", {"short_first": False, "stop_longer": None}).json()["stop_longer"] is None
 
 
 def test_a_pool_is_not_renamed_and_who_is_no_admin_changes_nothing(root, ada):
