@@ -173,7 +173,7 @@ def _build(tasks: list[HolderRow], held: list[list[HoldingRow] | None], places: 
 def load_holders() -> list[HolderRow]:
     """By job and rank."""
     moments = (seconds(name) for name in ("assigned_at", "started_at", "checkpointed_at"))
-    columns = ("uuid", "job_id", "role", "rank", "state", *moments)
+    columns: tuple[str | Func, ...] = ("uuid", "job_id", "role", "rank", "state", *moments)
     of_job = ("team_id", "user_id", "pool_id", "priority", seconds("job__submitted_at"), "stops")
     times = (is_set("job__stop_requested_at"), "kind", "preemptible", "time_s", "max_time_s")
     names = (column if isinstance(column, Func) else f"job__{column}" for column in (*of_job, *times))

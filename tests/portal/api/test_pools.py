@@ -111,6 +111,12 @@ def test_a_pool_lends_to_one_other_at_a_time(root):
     assert wrong(refused) == ["/borrower"] and "dev lends to train already" in str(refused.json())
 
 
+def test_a_pool_that_is_not_there_is_told_with_those_that_are(root):
+    (error,) = root.post("windows", NIGHT | {"lender": "moon"}).json()["errors"]
+    assert (error["pointer"], error["code"]) == ("/lender", "unknown_pool")
+    assert error["detail"] == "There is no pool “moon”. Choose one of: dev, train."
+
+
 def test_who_is_no_admin_opens_and_closes_no_window(root, ada):
     window = root.post("windows", NIGHT).json()["id"]
     assert ada.post("windows", NIGHT).status_code == ada.delete(f"windows/{window}").status_code == 403

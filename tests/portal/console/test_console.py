@@ -5,7 +5,6 @@ from datetime import time
 
 import make
 import pytest
-from django.test import Client
 
 from accounts.models import Team, User
 from cluster.models import Gpu, Node, Pool, Window
@@ -21,32 +20,6 @@ from scheduler.core.types import Policy
 from scheduler.snapshots import load_world
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def cast():
-    return make.cast()
-
-
-@pytest.fixture(autouse=True)
-def public_url(settings):
-    settings.TESSERA_PUBLIC_URL = "http://testserver"
-
-
-@pytest.fixture
-def root():
-    return browser(make.admin())
-
-
-@pytest.fixture
-def auditor():
-    return browser(make.user("audrey", platform_role="auditor"))
-
-
-def browser(person) -> Client:
-    client = Client(headers={"Origin": "http://testserver"})
-    client.force_login(person)
-    return client
 
 
 def nlp_in_dev() -> Quota:
@@ -101,7 +74,7 @@ def test_the_console_has_no_password_form_of_its_own(client):
     assert client.post("/console/login/", {"username": "root", "password": "x"}).url.startswith("/sign-in/")
 
 
-def test_a_member_of_a_team_is_refused(cast):
+def test_a_member_of_a_team_is_refused(cast, browser):
     assert browser(cast.bob).get("/console/", follow=True).status_code == 403
 
 
@@ -274,7 +247,7 @@ def test_a_person_that_makes_no_sense_is_not_made(cast, root, wrong):
     assert User.objects.count() == before
 
 
-def test_a_suspended_person_is_out_at_once(cast, root):
+def test_a_suspended_person_is_out_at_once(cast, root, browser):
     out = browser(cast.ada)
     root.post("/console/accounts/user/", {"action": "suspend", "_selected_action": [cast.ada.pk]})
     assert out.get("/queue/").status_code == 302
