@@ -168,7 +168,7 @@ def one_round(epoch: int) -> tuple[Times, ...]:
     with tasks.without_collector(), memory.remembering(read_mark()):
         world = load_world()
         moments.append(now_ms())
-        plan = run_cycle(world.snapshot, world.policy, time.time())
+        plan = run_cycle(world.snapshot, world.policy, time.time(), world.mind)
         moments.append(now_ms())
         run_steps(build_steps(plan, world), epoch)
     moments.append(now_ms())

@@ -103,7 +103,7 @@ def one_cycle(epoch: int) -> None:
 def full_cycle(epoch: int, mark: Mark) -> Rest | None:
     with remembering(mark):
         world, now = load_world(), time.time()
-        plan = run_cycle(world.snapshot, world.policy, now)
+        plan = run_cycle(world.snapshot, world.policy, now, world.mind)
         run_steps(build_steps(plan, world), epoch)
     return rest_after(mark, plan, world.snapshot, now)
 
