@@ -21,11 +21,11 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
+from bench._options import parser_of, some_of
 from scheduler.core.types import Policy
 from scheduler.simulation.openb import HISTORY_COUNTS, Trace, allocation_at, build_cluster, load_trace, replay
 from scheduler.simulation.references import BEST_FIT, FGD
 
-DATA = Path(__file__).parent / "data"
 REFERENCES = {"fgd": (FGD, "FGD"), "bestfit": (BEST_FIT, "BestFit")}
 HISTORY_ONLY, IN_SAMPLE = OURS = ("tessera", "tessera-insample")
 TARGETS = {
@@ -147,13 +147,11 @@ def _mean(rows: list[Row], metric: str) -> float:
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bin/bench b1")
+    parser = parser_of("b1", "openb/")
     parser.add_argument("--workload", default="default", help="names with commas between, or all")
     parser.add_argument("--seeds", type=_numbers, default=_numbers("42-46"), help="42-46 or 42,44")
-    parser.add_argument("--policies", type=_policies, default=[*OURS, *REFERENCES])
+    parser.add_argument("--policies", type=some_of([*OURS, *REFERENCES]), default=[*OURS, *REFERENCES])
     parser.add_argument("--copies", type=int, default=1, help="so many times the cluster: 16 for the speed at 19,408")
-    parser.add_argument("--csv", type=Path)
-    parser.add_argument("--data", type=Path, default=DATA, help="a folder with openb/ in it")
     return parser.parse_args(arguments)
 
 
@@ -161,13 +159,6 @@ def _workloads(text: str, folder: Path) -> list[str]:
     if text != "all":
         return text.split(",")
     return sorted(path.name.removeprefix("pods_").removesuffix(".csv.gz") for path in folder.glob("pods_*.csv.gz"))
-
-
-def _policies(text: str) -> list[str]:
-    unknown = set(text.split(",")) - {*OURS, *REFERENCES}
-    if unknown:
-        raise argparse.ArgumentTypeError(f"no such policy: {', '.join(sorted(unknown))}")
-    return text.split(",")
 
 
 def _numbers(text: str) -> list[int]:

@@ -18,7 +18,8 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
-from bench._rows import DATA, Row, finish, revision, write_rows
+from bench._options import parser_of, some_of
+from bench._rows import Row, finish, revision, write_rows
 from scheduler.simulation.muri import NODES, ORDERS, replay
 from scheduler.simulation.trace_ours import SHORT_FIRST, play_ours
 from scheduler.simulation.traces import MuriJob, TraceJob, load_muri
@@ -97,15 +98,10 @@ def load_published(folder: Path, trace: str) -> dict[tuple[str, str], float]:
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bin/bench b2")
+    parser = parser_of("b2", "jobs/ and refs/")
     parser.add_argument("--trace", type=lambda text: text.split(","), default=["1", "3"])
-    parser.add_argument("--policies", type=lambda text: text.split(","), default=[*ORDERS, OURS])
-    parser.add_argument("--csv", type=Path)
-    parser.add_argument("--data", type=Path, default=DATA, help="a folder with jobs/ and refs/ in it")
-    options = parser.parse_args(arguments)
-    if unknown := set(options.policies) - {*ORDERS, OURS}:
-        parser.error(f"no such policy: {', '.join(sorted(unknown))}")
-    return options
+    parser.add_argument("--policies", type=some_of([*ORDERS, OURS]), default=[*ORDERS, OURS])
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

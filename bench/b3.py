@@ -17,7 +17,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench._rows import DATA, Row, figures, finish, revision, write_rows
+from bench._options import parser_of, some_of
+from bench._rows import Row, figures, finish, revision, write_rows
 from scheduler.simulation.trace_ours import OVERTAKING, SHORT_FIRST, play_ours
 from scheduler.simulation.trace_play import NODE_CARDS, RULES, Outcome, play_rule
 from scheduler.simulation.traces import TraceJob, load_jobs, load_philly, load_venus
@@ -118,19 +119,15 @@ def _print_summary(found: dict[str, float], policy: str, golden: dict[tuple[str,
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bin/bench b3")
+    parser = parser_of("b3", "jobs/ and refs/")
     parser.add_argument("--trace", default="philly", help="philly, venus, or a file")
     parser.add_argument("--nodes", type=int, help="of 8 cards each")
     parser.add_argument("--jobs", type=int, help="the first so many only")
-    parser.add_argument("--policies", type=lambda text: text.split(","), help="names with commas between")
-    parser.add_argument("--csv", type=Path)
-    parser.add_argument("--data", type=Path, default=DATA, help="a folder with jobs/ and refs/ in it")
+    parser.add_argument("--policies", type=some_of([*RULES, *OURS]), help="names with commas between")
     options = parser.parse_args(arguments)
     options.nodes = options.nodes or NODES.get(options.trace, NODES["philly"])
     known = {policy for policy, _ in load_golden(options.data, options.trace, options.nodes)} or RULES
     options.policies = options.policies or [*(rule for rule in RULES if rule in known), *OURS]
-    if unknown := set(options.policies) - {*RULES, *OURS}:
-        parser.error(f"no such policy: {', '.join(sorted(unknown))}")
     return options
 
 

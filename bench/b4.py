@@ -17,7 +17,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench._rows import DATA, Row, figures, finish, revision, write_rows
+from bench._options import parser_of, some_of
+from bench._rows import Row, figures, finish, revision, write_rows
 from scheduler.core.types import Policy
 from scheduler.simulation.trace_ours import play_ours
 from scheduler.simulation.trace_play import RULES, Outcome, play_rule
@@ -146,15 +147,10 @@ def _print_summary(policy: str, found: Delays, alone: Delays, pooled: Delays, to
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bin/bench b4")
+    parser = parser_of("b4", "jobs/ and refs/")
     parser.add_argument("--jobs", type=int, help="the first so many only")
-    parser.add_argument("--policies", type=lambda text: text.split(","), default=[*ORDERS, OURS])
-    parser.add_argument("--csv", type=Path)
-    parser.add_argument("--data", type=Path, default=DATA, help="a folder with jobs/ and refs/ in it")
-    options = parser.parse_args(arguments)
-    if unknown := set(options.policies) - {*RULES, OURS}:
-        parser.error(f"no such policy: {', '.join(sorted(unknown))}")
-    return options
+    parser.add_argument("--policies", type=some_of([*RULES, OURS]), default=[*ORDERS, OURS])
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

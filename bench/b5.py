@@ -12,12 +12,12 @@ Exits with 1 where a figure differs or a target is missed. Rows: bench,case,seed
 import argparse
 import sys
 import time
-from pathlib import Path
 from statistics import mean
 
 import numpy as np
 
-from bench._rows import DATA, Row, finish, revision, write_rows
+from bench._options import parser_of, some_of
+from bench._rows import Row, finish, revision, write_rows
 from scheduler.core.play import Play, Rules
 from scheduler.core.types import Policy
 from scheduler.simulation.kueue import (
@@ -153,19 +153,11 @@ def _print(name: str, policy: str, found: dict[str, float]) -> None:
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bin/bench b5")
+    parser = parser_of("b5", "kueue/")
     parser.add_argument("--workload", type=lambda text: text.split(","), default=["baseline", "large-scale", "tas"])
-    parser.add_argument("--policies", type=_policies, default=[STRICT, OURS])
+    parser.add_argument("--policies", type=some_of([STRICT, OURS]), default=[STRICT, OURS])
     parser.add_argument("--seeds", help="nothing is random here")
-    parser.add_argument("--csv", type=Path)
-    parser.add_argument("--data", type=Path, default=DATA, help="a folder with kueue/ in it")
     return parser.parse_args(arguments)
-
-
-def _policies(text: str) -> list[str]:
-    if unknown := set(text.split(",")) - {STRICT, OURS}:
-        raise argparse.ArgumentTypeError(f"no such policy: {', '.join(sorted(unknown))}")
-    return text.split(",")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from bench._rows import DATA, Row, finish, write_rows
+from bench._options import parser_of, some_of
+from bench._rows import Row, finish, write_rows
 from scheduler.simulation.aistation import CASES, WARM_UP, Study, build_scenario, load_study, with_developers
 from scheduler.simulation.aistation_figures import figures
 from scheduler.simulation.history import History
@@ -131,25 +132,12 @@ def _print(case: str, policy: str, found: dict[str, float], took: float) -> None
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bin/bench b6")
-    parser.add_argument("--workload", type=_of(WORKLOADS), default=list(WORKLOADS), help="backlog, arrivals or both")
-    parser.add_argument("--policies", type=_of(case.name for case in CASES), default=[case.name for case in CASES])
+    parser = parser_of("b6", "aistation/")
+    parser.add_argument("--workload", type=some_of(WORKLOADS), default=[*WORKLOADS], help="backlog, arrivals or both")
+    parser.add_argument("--policies", type=some_of(case.name for case in CASES), default=[case.name for case in CASES])
     parser.add_argument("--sensitivities", action="store_true", help="change one thing at a time (minutes)")
-    parser.add_argument("--csv", type=Path)
     parser.add_argument("--html", type=Path, help="a folder for a report with plots of each policy")
-    parser.add_argument("--data", type=Path, default=DATA, help="a folder with aistation/ in it")
     return parser.parse_args(arguments)
-
-
-def _of(known):
-    known = tuple(known)
-
-    def read(text: str) -> list[str]:
-        if unknown := set(text.split(",")) - set(known):
-            raise argparse.ArgumentTypeError(f"not one of {', '.join(known)}: {', '.join(sorted(unknown))}")
-        return text.split(",")
-
-    return read
 
 
 if __name__ == "__main__":

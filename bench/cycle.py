@@ -37,12 +37,13 @@ from jobs.states import JobState, TaskState  # noqa: E402
 from jobs.submit import submit_job  # noqa: E402
 from quotas.models import Holding, Quota, UserLimit  # noqa: E402
 from scheduler import memory, tasks  # noqa: E402
-from scheduler.commit import build_steps, run_steps  # noqa: E402
+from scheduler.commit import run_steps  # noqa: E402
 from scheduler.core.cycle import run_cycle  # noqa: E402
 from scheduler.core.types import Placement  # noqa: E402
 from scheduler.lease import leading  # noqa: E402
 from scheduler.quiet import read_mark  # noqa: E402
 from scheduler.snapshots import World, load_world  # noqa: E402
+from scheduler.steps import build_steps  # noqa: E402
 
 GOAL_P99_MS = 500
 NODES, WAITING, TEAMS, PEOPLE, CARDS = 1000, 10_000, 20, 10, 8
@@ -167,7 +168,7 @@ def one_round(epoch: int) -> tuple[Times, ...]:
     with tasks.without_collector(), memory.remembering(read_mark()):
         world = load_world()
         moments.append(now_ms())
-        plan = run_cycle(world.snapshot, world.policy, time.time())
+        plan = run_cycle(world.snapshot, world.policy, time.time(), world.mind)
         moments.append(now_ms())
         run_steps(build_steps(plan, world), epoch)
     moments.append(now_ms())

@@ -15,11 +15,11 @@ import sys
 import time
 from collections.abc import Sequence
 from math import inf
-from pathlib import Path
 
 import numpy as np
 
-from bench._rows import DATA, Row, finish, revision, write_rows
+from bench._options import parser_of, some_of
+from bench._rows import Row, finish, revision, write_rows
 from scheduler.core.forecast import Range
 from scheduler.core.types import NORMAL, Policy, Waiting
 from scheduler.simulation.foretold import Foretold, Plays, foretell
@@ -150,18 +150,14 @@ def _print(policy: str, figures: dict[str, float]) -> None:
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bin/bench forecast")
-    parser.add_argument("--case", type=lambda text: text.split(","), default=list(CASES), help="synthetic, philly")
+    parser = parser_of("forecast", "jobs/ and refs/")
+    parser.add_argument("--case", type=some_of(CASES), default=list(CASES), help="synthetic, philly")
     parser.add_argument("--seeds", type=int, default=2, help="of synthetic")
     parser.add_argument("--jobs", type=int, help="the first so many only")
     parser.add_argument("--nodes", type=int, help="of 8 cards each")
     parser.add_argument("--every", type=float, help="seconds between two looks at those who wait")
     parser.add_argument("--futures", type=int, default=10)
-    parser.add_argument("--csv", type=Path)
-    parser.add_argument("--data", type=Path, default=DATA, help="a folder with jobs/ and refs/ in it")
     options = parser.parse_args(arguments)
-    if unknown := set(options.case) - CASES.keys():
-        parser.error(f"no such case: {', '.join(sorted(unknown))}")
     options.seeds = {"synthetic": options.seeds, "philly": 1}
     return options
 

@@ -68,7 +68,8 @@ def load_fetches(places: Mapping[int, int], besides: Iterable[str] = ()) -> Fetc
 
 def held_bytes(snapshot: Snapshot) -> Callable[[int, TaskPlace], int]:
     """(job id, where one of its tasks goes) -> how much of what it reads is there already and not everywhere."""
-    fetch_of = {job.job: job.gang[0].ask.fetch for job in snapshot.waiting if job.gang[0].ask.fetch}
+    waiting = snapshot.waiting if snapshot.contents else ()
+    fetch_of = {job.job: job.gang[0].ask.fetch for job in waiting if job.gang[0].ask.fetch}
 
     def held(job: int, place: TaskPlace) -> int:
         contents = (snapshot.contents[number] for number in fetch_of.get(job, ()))

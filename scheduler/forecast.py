@@ -11,6 +11,7 @@ from django.utils import timezone
 from jobs.models import Job, Task
 from jobs.states import JobState
 from scheduler.core.calibration import MOST_PAST, Calibration, Past, calibrate
+from scheduler.core.context import Memory
 from scheduler.core.forecast import Range, RunTimes, build_ranges, learn_run_times, play_future
 from scheduler.models import Forecast
 from scheduler.snapshots import load_world
@@ -60,8 +61,9 @@ def record_forecasts() -> None:
     now, run_times, began = time.time(), load_run_times(), time.monotonic()
     calibration = load_calibration(now)
     futures: list[dict[int, float]] = []
+    memory = Memory(explains=False)
     while len(futures) < FUTURES and (len(futures) < LEAST or time.monotonic() - began < BUDGET_S):
-        futures.append(play_future(snapshot, world.policy, now, run_times, len(futures)))
+        futures.append(play_future(snapshot, world.policy, now, run_times, len(futures), memory))
     _tell(first, build_ranges(snapshot, futures), calibration)
 
 

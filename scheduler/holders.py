@@ -116,12 +116,15 @@ class HolderRow(NamedTuple):
     role: str
     rank: int
     state: str
+    assigned_at: float | None
     started_at: float | None
     checkpointed_at: float | None
     team_id: int
     user_id: int
     pool_id: int
     priority: int
+    submitted_at: float
+    stops: int
     stopping: bool
     kind: str
     preemptible: bool
@@ -169,9 +172,10 @@ def _build(tasks: list[HolderRow], held: list[list[HoldingRow] | None], places: 
 
 def load_holders() -> list[HolderRow]:
     """By job and rank."""
-    columns = ("uuid", "job_id", "role", "rank", "state", seconds("started_at"), seconds("checkpointed_at"))
-    of_job = ("team_id", "user_id", "pool_id", "priority", is_set("job__stop_requested_at"), "kind")
-    times = ("preemptible", "time_s", "max_time_s")
+    moments = (seconds(name) for name in ("assigned_at", "started_at", "checkpointed_at"))
+    columns: tuple[str | Func, ...] = ("uuid", "job_id", "role", "rank", "state", *moments)
+    of_job = ("team_id", "user_id", "pool_id", "priority", seconds("job__submitted_at"), "stops")
+    times = (is_set("job__stop_requested_at"), "kind", "preemptible", "time_s", "max_time_s")
     names = (column if isinstance(column, Func) else f"job__{column}" for column in (*of_job, *times))
     return sorted(remembered("holders", HolderRow, *columns, *names), key=attrgetter("job", "rank"))
 
@@ -191,6 +195,7 @@ def _seat(task: HolderRow, own: list[HoldingRow], places: Places) -> TaskPlace |
 
 def _running(tasks: list[HolderRow], seats: tuple[TaskPlace, ...], places: Places, now: float) -> Running:
     job = tasks[0]
+    assigned_at = min(task.assigned_at or now for task in tasks)
     started_at = max(task.started_at or now for task in tasks)
     leaving = job.stopping or any(task.state == TaskState.STOPPING for task in tasks)
     up = all(task.state in (TaskState.STARTING, TaskState.RUNNING) for task in tasks)
@@ -208,6 +213,8 @@ def _running(tasks: list[HolderRow], seats: tuple[TaskPlace, ...], places: Place
         limit_s=limit_of(job),
         preemptible=may_be_stopped(job) and up,
         leaving=leaving,
+        waited_s=max(assigned_at - job.submitted_at, 0.0),
+        stops=job.stops,
     )
 
 

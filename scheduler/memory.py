@@ -9,7 +9,7 @@ A memory ends with its connection, for after a crash or a restored backup number
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -63,6 +63,16 @@ class Versions:
             and np.array_equal(self.numbers, other.numbers)
         )
 
+    def renumbered(self, numbers: Mapping[int, tuple[int, int]]) -> "Versions":
+        """With the new number where the old one is as told: {id: (old, new)}."""
+        if not numbers:
+            return self
+        ids, pairs = np.array(list(numbers)), np.array(list(numbers.values()))
+        places, same = Versions(ids, pairs[:, 0]).same_as(self)
+        now = self.numbers.copy()
+        now[places[same]] = pairs[same, 1]
+        return Versions(self.ids, now)
+
     def same_as(self, old: "Versions") -> tuple[np.ndarray, np.ndarray]:
         """For each row its place in `old`, and whether it is the same version there: int [n], bool [n]."""
         if not len(old.ids):
@@ -93,6 +103,26 @@ def kept(name: str, key: Any = None) -> dict:
     """Where to keep what was made of rows, for as long as the memory lasts and `key` is the same; else empty."""
     memory = _current.get()
     return {} if memory is None else memory.drawer(name, key)
+
+
+def rewritten(
+    name: str,
+    numbers: Mapping[int, tuple[int, int]],
+    make: Callable[..., Row],
+    rows: Mapping[int, Row],
+    *,
+    settled: bool,
+) -> None:
+    """This process wrote rows of TABLES[name] itself, and committed, so that they need not be read.
+
+    numbers: {id: (number of the version that was overwritten, of the new one)}. rows: {id: how it is from now on} of
+    what `make` makes; for all else that is remembered of the table nothing changed. settled: nor for what comes next.
+    """
+    memory = _current.get()
+    if memory is not None:
+        memory.rewrite(name, numbers, make, rows)
+        if settled:
+            memory.mark[name] = memory.mark[name].renumbered(numbers)
 
 
 @contextmanager
@@ -136,20 +166,34 @@ class Shelf:
 
     def _take_over(self, now: Versions, places: np.ndarray, same: np.ndarray, fresh: dict) -> None:
         """What went away between the two looks of this cycle is left out; the next sees that it is gone."""
-        old, found, numbers = self.rows, [], now.numbers.copy()
-        there = np.ones(len(now.ids), dtype=bool)
-        for at, (pk, place, unchanged) in enumerate(zip(now.ids.tolist(), places.tolist(), same.tolist(), strict=True)):
-            if unchanged:
-                found.append(old[place])
-            elif pk in fresh:
+        old, found, numbers = as_objects(self.rows), np.empty(len(now.ids), dtype=object), now.numbers.copy()
+        there, moved = same.copy(), len(now.ids) != len(self.rows)
+        found[same] = old[places[same]]
+        for at in (~same).nonzero()[0].tolist():
+            pk = int(now.ids[at])
+            if pk in fresh:
                 numbers[at], row = fresh[pk]
-                was = old[place] if old and self.versions.ids[place] == pk else None
-                found.append(was if was == row else row)
-            else:
-                there[at] = False
-        if len(found) != len(old) or any(a is not b for a, b in zip(found, old, strict=True)):
-            self.rows = found
+                was = self.rows[places[at]] if self.rows and self.versions.ids[places[at]] == pk else None
+                found[at], there[at] = was if was == row else row, True
+                moved |= found[at] is not was
+        if moved or not there.all():
+            self.rows = found[there].tolist()
         self.versions = Versions(now.ids[there], numbers[there])
+
+    def rewrite(self, numbers: Mapping[int, tuple[int, int]], rows: Mapping[int, Any]) -> None:
+        before, self.versions = self.versions, self.versions.renumbered(numbers)
+        if rows:
+            changed = (before.numbers != self.versions.numbers).nonzero()[0].tolist()
+            self.rows = self.rows.copy()
+            for at in changed:
+                self.rows[at] = rows[int(before.ids[at])]
+
+
+def as_objects(rows: list) -> np.ndarray:
+    """[n] the rows as they are, for numpy would look into tuples."""
+    found = np.empty(len(rows), dtype=object)
+    found[:] = rows
+    return found
 
 
 class Memory:
@@ -162,6 +206,13 @@ class Memory:
 
     def lasts(self) -> bool:
         return connection.connection is self._connection and time.monotonic() < self._began + FORGET_S
+
+    def rewrite(
+        self, name: str, numbers: Mapping[int, tuple[int, int]], make: Callable, rows: Mapping[int, Any]
+    ) -> None:
+        for (of, made_by), shelf in self._shelves.items():
+            if of == name:
+                shelf.rewrite(numbers, rows if made_by is make else {})
 
     def shelf(self, what: tuple[str, Any]) -> Shelf:
         return self._shelves.setdefault(what, Shelf())

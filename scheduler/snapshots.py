@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from quotas.models import RESOURCES, Amounts, Quota, UserLimit, team_chain
 from quotas.services import limit_of_everyone
 from scheduler.caches import Fetches, load_fetches
 from scheduler.closings import load_closings
+from scheduler.core.context import Memory
 from scheduler.core.fragmentation import build_typical
 from scheduler.core.scarcity import build_wishes
 from scheduler.core.scores import spread, weigh
@@ -93,6 +94,8 @@ class World:
     user_ids: list[int]
     kinds: list[Kind]
     fetches: Fetches
+    mind: Memory = field(default_factory=Memory)
+    """What earlier cycles over the same machines know."""
 
 
 def load_world(*, queue: bool = True, user_id: int | None = None, reads: Iterable[str] = ()) -> World:
@@ -128,7 +131,7 @@ def load_world(*, queue: bool = True, user_id: int | None = None, reads: Iterabl
         "contents": fetches.contents,
     }
     snapshot = Snapshot(**arrays, **jobs_and_times, kind_names=names, typical=typical, wishes=wishes)
-    return World(snapshot, build_policy(pools), nodes, gpus, pools, teams, user_ids, kinds, fetches)
+    return World(snapshot, build_policy(pools), nodes, gpus, pools, teams, user_ids, kinds, fetches, machines.mind)
 
 
 def place_users(user_ids: set[int]) -> list[int]:
@@ -148,11 +151,12 @@ class Machines:
     pools: dict[int, int]
     nodes: dict[int, int]
     gpus: dict[int, int]
+    mind: Memory = field(default_factory=Memory)
 
 
 def place_machines(nodes: list[NodeRow], gpus: list[GpuRow], pools: list[Pool]) -> Machines:
-    """Built anew where a row of a machine, or what a pool says about its machines, has changed."""
-    rules = tuple((p.pk, p.slices_per_gpu, p.cpu_overcommit_percent, p.accepts_watched_only, p.name) for p in pools)
+    """Built anew where a row of a machine or of a pool has changed."""
+    rules = [[getattr(pool, column.attname) for column in Pool._meta.concrete_fields] for pool in pools]
     last = kept("machines", rules)
     if last.get("nodes") is not nodes or last.get("gpus") is not gpus:
         last.update(nodes=nodes, gpus=gpus, built=build_machines(nodes, gpus, pools))
@@ -214,12 +218,13 @@ class QueuedRow(NamedTuple):
     preemptible: bool
     time_s: int | None
     max_time_s: int | None
+    stops: int = 0
 
 
 def load_queue() -> list[QueuedRow]:
     """The jobs that wait and may start: without a stop wish."""
     columns = ("pk", "team_id", "user_id", "pool_id", "priority", seconds("submitted_at"), as_text("gang"))
-    wishes = (is_set("held_at"), seconds("not_before"), "kind", "preemptible", "time_s", "max_time_s")
+    wishes = (is_set("held_at"), seconds("not_before"), "kind", "preemptible", "time_s", "max_time_s", "stops")
     return remembered("queue", QueuedRow, *columns, *wishes)
 
 
@@ -312,6 +317,7 @@ def _waiting(job: QueuedRow, gang: tuple[Role, ...], places: Places) -> Waiting:
         time_s=time_of(job),
         limit_s=limit_of(job),
         preemptible=may_be_stopped(job),
+        stops=job.stops,
     )
 
 
@@ -328,6 +334,9 @@ def _policy_of(pool: Pool) -> Policy:
         ageing_s=pool.ageing_s,
         reservations=pool.reservations,
         preempt=pool.preempt,
+        short_first=pool.short_first,
+        stop_longer=pool.stop_longer,
+        most_stops=pool.most_stops,
         scores=spread(scores) if pool.arrangement == Arrangement.SPREAD else scores,
     )
 

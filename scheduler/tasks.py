@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from jobs.models import IdempotencyKey
 from runtimes.base import Unavailable
-from scheduler.commit import build_steps, run_steps
+from scheduler.commit import run_steps
 from scheduler.core.cycle import run_cycle
 from scheduler.forecast import record_forecasts
 from scheduler.inventory import record_inventory
@@ -23,6 +23,7 @@ from scheduler.quiet import Mark, Rest, read_mark, rest_after
 from scheduler.reconcile import reconcile_once
 from scheduler.runtime import the_runtime
 from scheduler.snapshots import load_world
+from scheduler.steps import build_steps
 
 log = logging.getLogger("tessera.tasks")
 
@@ -102,7 +103,7 @@ def one_cycle(epoch: int) -> None:
 def full_cycle(epoch: int, mark: Mark) -> Rest | None:
     with remembering(mark):
         world, now = load_world(), time.time()
-        plan = run_cycle(world.snapshot, world.policy, now)
+        plan = run_cycle(world.snapshot, world.policy, now, world.mind)
         run_steps(build_steps(plan, world), epoch)
     return rest_after(mark, plan, world.snapshot, now)
 

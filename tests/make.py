@@ -31,8 +31,9 @@ from jobs.models import Job, Task
 from jobs.states import TaskState
 from jobs.submit import submit_job
 from quotas.models import Quota, UserLimit
-from scheduler.commit import Card, StartJob, TaskStart, start_job
 from scheduler.models import Lease
+from scheduler.starting import start_job
+from scheduler.steps import Card, StartJob, TaskStart
 
 PASSWORD = "correct horse battery staple"
 V100_32GB = {"model": "V100-32GB", "product": "Tesla V100-SXM2-32GB", "memory_mib": 32_768, "reserved_mib": 257}

@@ -71,6 +71,27 @@ class Pool(models.Model):
         default=True,
         help_text=_("Only jobs that say preemptible are stopped. A team takes back its guarantee in any case."),
     )
+    short_first = models.BooleanField(
+        _("short jobs go first"),
+        default=False,
+        help_text=_(
+            "Of the jobs of one class and one person, by their `time` and cards. Long ones gain by waiting, and a job "
+            "that says no `time` counts as a week."
+        ),
+    )
+    stop_longer = models.PositiveSmallIntegerField(
+        _("short jobs stop those so many times as long"),
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1), MaxValueValidator(1000)],
+        help_text=_("Of their class or a lower one, and only jobs that say preemptible. Empty: nobody is stopped so."),
+    )
+    most_stops = models.PositiveSmallIntegerField(
+        _("stops of one job for shorter ones, at most"),
+        default=10,
+        validators=[MinValueValidator(1), MaxValueValidator(1000)],
+        help_text=_("Who was stopped so often, for whatever reason, is not stopped for shorter jobs any more."),
+    )
     arrangement = models.CharField(
         _("which machine first"), max_length=8, choices=Arrangement.choices, default=Arrangement.PACK
     )
@@ -118,6 +139,12 @@ class Pool(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def clean(self) -> None:
+        """Who is stopped for a shorter job stands behind it in the line, or it would take its place back at once."""
+        if self.stop_longer is not None and not self.short_first:
+            words = _("Let short jobs go first in this pool as well (short_first), or leave this empty.")
+            raise ValidationError({"stop_longer": words})
 
     @property
     def slices_per_gpu(self) -> int:

@@ -10,7 +10,7 @@ SHARING = (
     "accepts_watched_only",
     "default_max_time_s",
 )
-WAITING = ("ageing_s", "reservations", "preempt", "max_grace_s")
+WAITING = ("ageing_s", "reservations", "preempt", "short_first", "stop_longer", "most_stops", "max_grace_s")
 PLACING = (
     "arrangement",
     "weight_useful",

@@ -72,7 +72,7 @@ def retry_job(*, actor: User, job: Job) -> Job:
         raise Conflict("only_ended_jobs", state=job.state.lower())
     wishes = {"stop_requested_at": None, "stop_requested_by": "", "stop_reason": "", "not_before": None}
     times = job.spec.get("retry", {}).get("times", 0)
-    requeue(job, actor=Actor(actor.username, actor.pk), reason="", retries_left=times, **wishes)
+    requeue(job, actor=Actor(actor.username, actor.pk), reason="", retries_left=times, stops=0, **wishes)
     return _fresh(job)
 
 

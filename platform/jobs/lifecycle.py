@@ -34,7 +34,7 @@ RETRY_PAUSE_S = (5, 30, 120, 600)
 """The wait before the first, second, ... retry: a job that always fails must not fill the log with starts."""
 
 
-MADE_ROOM = frozenset({"preempted", "reclaimed", "window_closed", "maintenance"})
+MADE_ROOM = frozenset({"preempted", "overtaken", "reclaimed", "window_closed", "maintenance"})
 """Whoever is stopped for others, or for a maintenance, loses its place and not its job: it is queued again, however
 often, without a pause.
 """
@@ -151,7 +151,7 @@ def settle_job(job: Job, *, actor: Actor = SYSTEM) -> None:
         return
     decisive = _decisive([task for task in tasks if task.state == TaskState.SUCCEEDED] if done else tasks)
     if decisive.reason in MADE_ROOM and job.stop_requested_at is None:
-        requeue(job, actor=actor, reason=decisive.reason)
+        requeue(job, actor=actor, reason=decisive.reason, stops=job.stops + 1)
     elif may_retry(job, decisive.reason):
         retry(job, actor=actor, because=decisive.reason)
     else:

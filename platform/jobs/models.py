@@ -79,6 +79,7 @@ class Job(models.Model):
     exit_code = models.IntegerField(null=True)
     attempt = models.PositiveSmallIntegerField(default=1)
     retries_left = models.PositiveSmallIntegerField(default=0)
+    stops = models.PositiveSmallIntegerField(default=0, help_text="how often it was stopped for others")
     submitted_at = models.DateTimeField(db_default=Now())
     queued_at = models.DateTimeField(db_default=Now())
     not_before = models.DateTimeField(null=True)

@@ -143,6 +143,7 @@ REASONS: dict[str, Reason] = {
         _("The machine may have been restarted."),
     ),
     "preempted": Reason(T.STOPPED, True, "neutral", _("It made room for a job with a higher priority.")),
+    "overtaken": Reason(T.STOPPED, True, "neutral", _("Shorter work went first.")),
     "reclaimed": Reason(T.STOPPED, True, "neutral", _("Its team had borrowed what another team took back.")),
     "window_closed": Reason(
         T.STOPPED, True, "neutral", _("It ran on cards that another pool had lent for a while, and took back.")

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 
+from django.db.models import Model
 from rest_framework.request import Request
 from rest_framework.serializers import Serializer
 
@@ -48,13 +49,15 @@ def says_length(request: Request) -> int:
     return int(said) if said.isascii() and said.isdecimal() and len(said) < 19 else 0
 
 
-def read_json(request: Request, shape: type[Serializer]) -> dict:
-    """The body as a JSON object that `shape` accepts, validated. Raises InvalidInput and ValidationError."""
+def read_json(request: Request, shape: type[Serializer], instance: Model | None = None) -> dict:
+    """The body as a JSON object that `shape` accepts, validated. instance: what it is to change. Raises InvalidInput
+    and ValidationError.
+    """
     media_type(request, JSON)
     data = parse_json(read_body(request, MAX_JSON))
     if not isinstance(data, dict):
         raise InvalidInput([FieldError("", "json_not_an_object")])
-    sent = shape(data=data)
+    sent = shape(instance, data=data)
     sent.is_valid(raise_exception=True)
     return sent.validated_data
 

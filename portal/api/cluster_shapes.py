@@ -210,8 +210,9 @@ class PoolShape(serializers.Serializer):
     """A pool and its policy. models: of its cards; simulated: whether any of them is.
 
     max_grace_s: so long at most a job may take for a checkpoint when it is stopped. ageing_s: so much waiting raises a
-    job by one class. reservations: so many of the first in line keep a place in time. weight_*: of 0 to 1000, by which
-    of the machines that fit one is chosen.
+    job by one class. reservations: so many of the first in line keep a place in time. stop_longer: a job stops
+    preemptible ones of its class that are more than so many times as long; null: none. most_stops: one that was stopped
+    so often is left alone by these. weight_*: of 0 to 1000, by which of the machines that fit one is chosen.
     """
 
     name = serializers.CharField(source="pool.name")
@@ -225,6 +226,9 @@ class PoolShape(serializers.Serializer):
     ageing_s = serializers.IntegerField(source="pool.ageing_s")
     reservations = serializers.IntegerField(source="pool.reservations")
     preempt = serializers.BooleanField(source="pool.preempt")
+    short_first = serializers.BooleanField(source="pool.short_first")
+    stop_longer = serializers.IntegerField(source="pool.stop_longer", allow_null=True)
+    most_stops = serializers.IntegerField(source="pool.most_stops")
     arrangement = serializers.ChoiceField(Arrangement.choices, source="pool.arrangement")
     weight_useful = serializers.IntegerField(source="pool.weight_useful")
     weight_data = serializers.IntegerField(source="pool.weight_data")

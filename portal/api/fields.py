@@ -10,7 +10,9 @@ from django.urls import reverse
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from cluster.models import NodeState
+from cluster.models import NodeState, Pool
+from common.errors import FieldError, InvalidInput
+from common.text import shorten
 from jobs.models import Priority
 from jobs.states import JobState, TaskState
 from jobs.words import wait_words
@@ -54,6 +56,18 @@ class AmountField(serializers.ReadOnlyField):
 
     def get_attribute(self, instance: object) -> dict[str, Any]:
         return amount(super().get_attribute(instance), self.show)
+
+
+@extend_schema_field({"type": "string", "maxLength": 32})
+class PoolField(serializers.Field):
+    """A pool by its name. Write only. Raises InvalidInput, naming the pools that there are."""
+
+    def to_internal_value(self, data: Any) -> Pool:
+        known = {pool.name: pool for pool in Pool.objects.all()}
+        if not isinstance(data, str) or data not in known:
+            unknown = {"pool": shorten(str(data)), "known": list(known)}
+            raise InvalidInput([FieldError(f"/{self.field_name}", "unknown_pool", unknown)])
+        return known[data]
 
 
 class Reason(serializers.Serializer):

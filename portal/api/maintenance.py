@@ -10,11 +10,11 @@ from rest_framework.response import Response
 
 from accounts.permissions import require
 from cluster.maintenance import end_maintenance, save_maintenance
-from cluster.models import Maintenance, Node, Pool
+from cluster.models import Maintenance, Node
 from common.errors import FieldError, InvalidInput, NotFound
 from events.bus import Actor
 from portal.api.bodies import JSON, read_json
-from portal.api.fields import full_url
+from portal.api.fields import PoolField, full_url
 from portal.api.lists import FieldsQuery, all_of, list_of
 from portal.api.view import ApiView, read_query
 
@@ -51,7 +51,7 @@ class MaintenanceChange(serializers.Serializer):
     begins_at = serializers.DateTimeField(required=False)
     ends_at = serializers.DateTimeField(required=False)
     nodes = serializers.ListField(child=serializers.CharField(max_length=63), max_length=1000, required=False)
-    pool = serializers.CharField(max_length=32, allow_null=True, required=False)
+    pool = PoolField(allow_null=True, required=False)
     stops = serializers.BooleanField(required=False)
 
 
@@ -117,8 +117,6 @@ def _find(pk: int) -> Maintenance:
 
 def _save(request: Request, row: Maintenance, asked: dict[str, Any]) -> Maintenance:
     named = _find_nodes(asked.pop("nodes")) if "nodes" in asked else list(row.nodes.all()) if row.pk else []
-    if "pool" in asked:
-        asked["pool"] = _find_pool(asked["pool"])
     for name, value in asked.items():
         setattr(row, name, value)
     return save_maintenance(actor=_actor(request), maintenance=row, nodes=named)
@@ -134,16 +132,6 @@ def _find_nodes(names: list[str]) -> list[Node]:
     if errors:
         raise InvalidInput(errors)
     return [known[name] for name in dict.fromkeys(names)]
-
-
-def _find_pool(name: str | None) -> Pool | None:
-    if name is None:
-        return None
-    pool = Pool.objects.filter(name=name).first()
-    if pool is None:
-        known = list(Pool.objects.values_list("name", flat=True))
-        raise InvalidInput([FieldError("/pool", "unknown_pool", {"pool": name, "known": known})])
-    return pool
 
 
 def _actor(request: Request) -> Actor:

@@ -13,10 +13,9 @@ from cluster.models import Pool, Window, check_zone
 from cluster.pools import POLICY, delete_window, save_pool, save_window
 from cluster.windows import open_until
 from common.errors import NotFound
-from common.text import bad_character
 from portal.api.bodies import JSON, read_json
 from portal.api.cluster_shapes import PoolShape, PoolView
-from portal.api.fields import full_url
+from portal.api.fields import PoolField, full_url
 from portal.api.lists import FieldsQuery, all_of, list_of
 from portal.api.view import ApiView, read_query
 
@@ -30,17 +29,12 @@ class PoolChange(serializers.ModelSerializer):
         model = Pool
         fields = ("description", *POLICY)
 
-
-class PoolField(serializers.SlugRelatedField):
-    """A pool by its name."""
-
-    def __init__(self) -> None:
-        super().__init__(slug_field="name", queryset=Pool.objects.all())
-
-    def to_internal_value(self, data: Any) -> Pool:
-        if bad_character(str(data)):  # PostgreSQL takes no NUL, not even to look for it
-            self.fail("does_not_exist", slug_name="name", value=data)
-        return super().to_internal_value(data)
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Raises ValidationError where what is sent does not go with what the pool says already."""
+        for field, value in attrs.items():
+            setattr(self.instance, field, value)
+        self.instance.clean()
+        return {"pool": self.instance}
 
 
 @extend_schema_field({"type": "string", "pattern": r"^([01][0-9]|2[0-3]):[0-5][0-9]$"})
@@ -117,9 +111,7 @@ class PoolDetail(ApiView):
     def patch(self, request: Request, name: str) -> Response:
         """Change its policy. What runs goes on; who waits is looked at by the new one at once."""
         require(request.user, "pool.change")
-        pool = _find_pool(name)
-        for field, value in read_json(request, PoolChange).items():
-            setattr(pool, field, value)
+        pool = read_json(request, PoolChange, _find_pool(name))["pool"]
         save_pool(pool)
         return Response(PoolShape(PoolView(pool)).data)
 

@@ -29,25 +29,89 @@ def allocate(cycle: Cycle) -> list[Waiting]:
     """Start what can start without disturbing anybody. Returns the jobs that wait for capacity, first in line first."""
     lines = Lines(len(cycle.snapshot.kind_names))
     waiting: list[Waiting] = []
-    owners: list[Waiting] = []
-    borrowers: list[Waiting] = []
-    for job in cycle.snapshot.waiting:
-        (owners if cycle.within_guarantee(job) else borrowers).append(job)
+    owners, borrowers = _by_guarantee(cycle)
+    known = Known(cycle, lines, waiting)
     for job in in_order(cycle.snapshot, owners, cycle.policy, cycle.now):
+        if known.settles(job):
+            continue
         if not cycle.within_guarantee(job):  # those before it have used it up
             borrowers.append(job)
         elif not _settled(cycle, lines, job, cycle.shape(job), []):
             waiting.append(job)
+        known.note(job)
+    known = Known(cycle, lines, waiting)
     for job in in_order(cycle.snapshot, borrowers, cycle.policy, cycle.now):
+        if known.settles(job):
+            continue
         shape = cycle.shape(job)
         if shape.passed_over:
             cycle.plan.refusals[job.job] = []
         elif not _settled(cycle, lines, job, shape, cycle.borrowing(job)):
             waiting.append(job)
+        known.note(job)
     if cycle.memory.explains:
         reserved = ((kept.job, kept.at) for kept in cycle.future.reservations if kept.job != NOBODY)
         cycle.plan.reserved_at = {job: at for job, at in reserved if isfinite(at)}
     return waiting
+
+
+class Known:
+    """What came of a job comes of all that are alike, as long as nobody takes anything: most of a long line are asked
+    once for all.
+    """
+
+    def __init__(self, cycle: Cycle, lines: "Lines", waiting: list[Waiting]):
+        self._cycle = cycle
+        self._lines = lines
+        self._waiting = waiting
+        self._version = -1
+        self._known: dict[tuple, list[Refusal] | tuple[Shape, tuple[int, ...]]] = {}
+
+    def settles(self, job: Waiting) -> bool:
+        """Do with the job as with one like it; false where nobody knows of any."""
+        cycle = self._cycle
+        if self._version != cycle.snapshot.version:
+            self._version, self._known = cycle.snapshot.version, {}
+        known = self._known.get(_alike(job))
+        if known is None:
+            return False
+        if isinstance(known, list):
+            cycle.put_aside(job, known)
+        else:
+            _stand_in_line(cycle, self._lines, job, *known)
+            self._waiting.append(job)
+        return True
+
+    def note(self, job: Waiting) -> None:
+        """Of a job that waits: what there is to do with those like it."""
+        cycle = self._cycle
+        if self._version != cycle.snapshot.version or job.job not in cycle.plan.refusals:
+            return
+        if cycle.aside and cycle.aside[-1] is job:
+            self._known[_alike(job)] = cycle.plan.refusals[job.job]
+        elif self._waiting and self._waiting[-1] is job:
+            shape, passing = cycle.shape(job), cycle.policy.of(job.pool).stop_longer is not None
+            if not shape.passed_over and shape.is_blocked(cycle.now if passing else cycle.now + job.time_s):
+                self._known[_alike(job)] = shape, shape.demand.affordable(cycle.spare_milli(job))
+
+
+def _alike(job: Waiting) -> tuple:
+    """Jobs that agree in this are the same for a cycle, but for their place in line. A gang takes long to compare."""
+    wishes = job.held, job.not_before, job.preemptible, job.time_s
+    return id(job.gang), job.pool, job.team, job.user, *wishes
+
+
+def _by_guarantee(cycle: Cycle) -> tuple[list[Waiting], list[Waiting]]:
+    """(those within what their team is guaranteed, the others)."""
+    within: dict[tuple, bool] = {}
+    owners: list[Waiting] = []
+    borrowers: list[Waiting] = []
+    for job in cycle.snapshot.waiting:
+        alike = _alike(job)
+        if alike not in within:
+            within[alike] = cycle.within_guarantee(job)
+        (owners if within[alike] else borrowers).append(job)
+    return owners, borrowers
 
 
 class Lines:
@@ -57,16 +121,15 @@ class Lines:
         self._cpu = 1 << kinds
         self._claims: defaultdict[int, Counter[int]] = defaultdict(Counter)
 
-    def ahead(self, pool: int, kinds: tuple[int, ...]) -> int:
-        """How many jobs ahead wait for something that these roles could use."""
-        claim = self._claim(kinds)
-        return sum(count for other, count in self._claims[pool].items() if other & claim)
-
-    def join(self, pool: int, kinds: tuple[int, ...]) -> int:
-        """How many were there who wait for the same."""
-        claims, claim = self._claims[pool], self._claim(kinds)
-        claims[claim] += 1
-        return claims[claim] - 1
+    def join(self, pool: int, kinds: tuple[int, ...]) -> tuple[int, int]:
+        """How many were there who wait for something that these roles could use, and how many for just the same."""
+        claims, claim, ahead = self._claims[pool], self._claim(kinds), 0
+        for other, count in claims.items():
+            if other & claim:
+                ahead += count
+        before = claims[claim]
+        claims[claim] = before + 1
+        return ahead, before
 
     def _claim(self, kinds: tuple[int, ...]) -> int:
         claim = 0
@@ -93,7 +156,7 @@ def _settled(cycle: Cycle, lines: Lines, job: Waiting, shape: Shape, borrow_refu
     if (kept := shape.kept(job, cycle.now)) and not cycle.within_guarantee(job):
         cycle.put_aside(job, kept)
         return True
-    _stand_in_line(cycle, lines, job, shape)
+    _stand_in_line(cycle, lines, job, shape, shape.demand.affordable(cycle.spare_milli(job)))
     return False
 
 
@@ -103,13 +166,12 @@ def _place_as_guest(cycle: Cycle, job: Waiting) -> Placement | None:
     return _place(cycle, job, shape) if shape else None
 
 
-def _stand_in_line(cycle: Cycle, lines: Lines, job: Waiting, shape: Shape) -> None:
-    kinds = shape.demand.affordable(cycle.spare_milli(job))
-    ahead = lines.ahead(job.pool, kinds) if cycle.memory.explains else 0
-    cycle.plan.refusals[job.job] = ([Refusal("ahead_in_queue", {"n": ahead})] if ahead else []) + (
-        shape.kept(job, cycle.now) or shape.blocked_by
-    )
-    if lines.join(job.pool, kinds) < cycle.policy.of(job.pool).reservations:
+def _stand_in_line(cycle: Cycle, lines: Lines, job: Waiting, shape: Shape, kinds: tuple[int, ...]) -> None:
+    """kinds: that its limits leave it."""
+    ahead, before = lines.join(job.pool, kinds)
+    first = [Refusal("ahead_in_queue", {"n": ahead})] if ahead and cycle.memory.explains else []
+    cycle.plan.refusals[job.job] = first + (shape.kept(job, cycle.now) or shape.blocked_by)
+    if before < cycle.policy.of(job.pool).reservations:
         cycle.future.reserve(job, shape.demand, cycle.keep(job, shape.demand))
     elif shape.blocked_from == -inf and not cycle.memory.explains and not cycle.snapshot.windows:
         demand = shape.demand

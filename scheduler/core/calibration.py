@@ -3,6 +3,7 @@
 The futures of a forecast know nothing of jobs that come later, and a few of them show little of the tails. How far true
 starts lay beyond each end of their range, as a factor of the wait, is what the next range is widened (or narrowed) by:
 conformalized quantile regression (Romano, Patterson and Candes 2019) on the logarithm of the wait, each end by itself.
+Its correction for few examples counts moments, for the errors of one moment are alike.
 """
 
 from collections.abc import Iterable
@@ -17,6 +18,8 @@ MOST_PAST = 2000
 """So many of the last forecasts teach."""
 LEAST, LEAST_MOMENTS, MOMENT_S = 30, 4, 600.0
 """Of fewer forecasts, or of fewer moments, nothing is learned: those that were made at about one time err together."""
+UNSURE = log(1.5)
+"""Until then each end is moved by this factor, for futures alone are always too sure."""
 GRAIN_S = 120.0
 """Waits are told apart by more than this."""
 MOST = log(16.0)
@@ -53,20 +56,21 @@ class Calibration:
 def calibrate(past: Iterable[Past]) -> Calibration:
     """A job that waits still counts where its range has passed: then it will be late by no less than it is now."""
     known = [one for one in past if isfinite(one.p90) and not (one.waits and one.started_at <= one.p90)]
-    if len(known) < LEAST or len({one.made_at // MOMENT_S for one in known}) < LEAST_MOMENTS:
-        return Calibration()
+    moments = len({one.made_at // MOMENT_S for one in known})
+    if len(known) < LEAST or moments < LEAST_MOMENTS:
+        return Calibration(UNSURE, UNSURE)
     early = [_wait(one, one.p10) - _wait(one, one.started_at) for one in known]
     late = [_wait(one, one.started_at) - _wait(one, one.p90) for one in known]
-    return Calibration(_most_but_few(early), _most_but_few(late))
+    return Calibration(_most_but_few(early, moments), _most_but_few(late, moments))
 
 
 def _wait(one: Past, at: float) -> float:
     return log(max(at - one.made_at, 0.0) + GRAIN_S)
 
 
-def _most_but_few(scores: list[float]) -> float:
-    """The smallest move that is enough for all but MISSES, one more not yet seen included."""
-    place = min(ceil((1 - MISSES) * (len(scores) + 1)), len(scores))
+def _most_but_few(scores: list[float], moments: int) -> float:
+    """The smallest move that is enough for all but MISSES, one more moment not yet seen included."""
+    place = min(ceil((1 - MISSES) * (1 + 1 / moments) * len(scores)), len(scores))
     return min(max(sorted(scores)[place - 1], -MOST), MOST)
 
 

@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 from scheduler.core.demand import Demand, build_demand
-from scheduler.core.future import Future, View
+from scheduler.core.future import Future, Rows, View
 from scheduler.core.keep import Keep, build_keep
 from scheduler.core.lending import OWN, lent_to, reach_at, reach_at_times
 from scheduler.core.order import work_to_go
@@ -57,6 +57,7 @@ class Memory:
 
     explains: bool = True
     shapes: dict[tuple, tuple[Demand, list[Refusal]]] = field(default_factory=dict)
+    rows: Rows = field(default_factory=Rows)
 
 
 class Cycle:
@@ -68,7 +69,7 @@ class Cycle:
         self.memory = memory or Memory()
         snapshot.turn_to(now)
         self.present = View(snapshot, Table(snapshot, policy))
-        self.future = Future(self.present, policy, now)
+        self.future = Future(self.present, policy, now, self.memory.rows)
         self.aside: list[Waiting] = []
         """Jobs that wait for something other than capacity."""
         self.leaving = {job.job for job in snapshot.running if job.leaving}

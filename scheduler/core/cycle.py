@@ -6,6 +6,7 @@ stopping others.
 """
 
 from collections import Counter
+from itertools import count, repeat
 
 from scheduler.core.allocate import allocate
 from scheduler.core.context import Cycle, Memory
@@ -37,8 +38,7 @@ def run_cycle(snapshot: Snapshot, policy: Policy, now: float, memory: Memory | N
 
 def explain(cycle: Cycle, line: list[Waiting]) -> None:
     """Give each waiting job its position: first the line for capacity, then those that wait for something else."""
-    pools = Counter(job.pool for job in (*line, *cycle.aside))
-    seen: Counter[int] = Counter()
-    for job in (*line, *cycle.aside):
-        seen[job.pool] += 1
-        cycle.plan.positions[job.job] = (seen[job.pool], pools[job.pool])
+    jobs = [*line, *cycle.aside]
+    pools = Counter([job.pool for job in jobs])
+    places = {pool: zip(count(1), repeat(of)) for pool, of in pools.items()}
+    cycle.plan.positions.update((job.job, next(places[job.pool])) for job in jobs)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import ceil, floor, inf, isfinite
 from random import Random
 
+from scheduler.core.context import Memory
 from scheduler.core.play import Play
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import Policy, Running, Waiting
@@ -80,30 +81,35 @@ def forecast(
     snapshot: Snapshot, policy: Policy, now: float, run_times: RunTimes, *, futures: int = FUTURES, seed: int = 0
 ) -> dict[int, Range]:
     """{waiting job: when it starts}. Same input, same forecast."""
-    numbers = range(seed * futures, (seed + 1) * futures)
-    return build_ranges(snapshot, [play_future(snapshot, policy, now, run_times, number) for number in numbers])
+    numbers, memory = range(seed * futures, (seed + 1) * futures), Memory(explains=False)
+    found = [play_future(snapshot, policy, now, run_times, number, memory) for number in numbers]
+    return build_ranges(snapshot, found)
 
 
-def play_future(snapshot: Snapshot, policy: Policy, now: float, run_times: RunTimes, number: int) -> dict[int, float]:
+def play_future(
+    snapshot: Snapshot, policy: Policy, now: float, run_times: RunTimes, number: int, memory: Memory | None = None
+) -> dict[int, float]:
     """{job: when it starts} in one future; each number is another. Jobs that do not start in it are not in it."""
     seen: dict[int, float] = {}
-    for job, at in starts_in(snapshot, policy, now, run_times, number):
+    for job, at in starts_in(snapshot, policy, now, run_times, number, memory):
         seen.setdefault(job, at)
     return seen
 
 
 def starts_in(
-    snapshot: Snapshot, policy: Policy, now: float, run_times: RunTimes, number: int
+    snapshot: Snapshot, policy: Policy, now: float, run_times: RunTimes, number: int, memory: Memory | None = None
 ) -> Iterator[tuple[int, float]]:
     """(job, when it starts) in one future, in the order of time; who is stopped meanwhile starts once more.
 
     How long a job runs in a future depends on the two alone: with another queue it runs just as long, so that two
-    queues can be compared by a few futures.
+    queues can be compared by a few futures. memory: of other plays on the same machines, which explains nothing.
     """
     dice = Random(number)  # noqa: S311 (a future is no secret)
     ends = {job.job: _end(job, now, run_times, dice) for job in snapshot.running}
     known = {job: at for job, at in ends.items() if isfinite(at)}
-    play = Play(snapshot, policy, now, lambda job: run_times.draw(_dice_of(job, number), job.time_s), ends=known)
+    play = Play(
+        snapshot, policy, now, lambda job: run_times.draw(_dice_of(job, number), job.time_s), ends=known, memory=memory
+    )
     for count, moment in enumerate(play.moments()):
         for start in moment.plan.starts:
             yield start.job, moment.at

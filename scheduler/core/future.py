@@ -4,20 +4,21 @@ A reservation is a time and a placement. Between now and then things only end; w
 reservation begins. So a job that is to run beyond reservations fits where it fits now and at the beginning of each.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import inf, isfinite
+from math import inf
 
 import numpy as np
 
 from scheduler.core.demand import Demand
+from scheduler.core.filters import eligible_cards
 from scheduler.core.keep import Keep
 from scheduler.core.lending import OWN
 from scheduler.core.place import ANY_QUOTA, Shortfall, place
+from scheduler.core.request import Request
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.table import Table
-from scheduler.core.types import CardShare, Closing, Placement, Policy, TaskPlace, Waiting
+from scheduler.core.types import CardShare, Closing, Placement, Policy, Running, TaskPlace, Waiting
 
 NOBODY = -1
 """The job of a reservation that keeps cards closed."""
@@ -58,11 +59,11 @@ def expected_end(started_at: float, time_s: float, now: float, limit_s: float = 
 class Future:
     """The cluster of one cycle over time. Follows `snapshot` through `started`."""
 
-    def __init__(self, present: View, policy: Policy, now: float):
+    def __init__(self, present: View, policy: Policy, now: float, rows: "Rows | None" = None):
         self._snapshot = snapshot = present.snapshot
         self._policy = policy
         self._now = now
-        self._ends = _Ends((job.ends_at, job.tasks) for job in snapshot.running)
+        self._ends = _Ends(snapshot.running, rows or Rows())
         self.first: list[Waiting] = []
         """Jobs that keep a place if there ever is one for them, the first in line first."""
         self._pending: list[tuple[Waiting, Demand, Keep | None]] = []
@@ -158,29 +159,44 @@ class Future:
 
     def _earliest(self, job: Waiting, demand: Demand, keep: Keep | None) -> tuple[float, Placement] | None:
         """Where it ends before a closing, the cards are there until then: so look between the closings in turn."""
-        times = sorted({*self._ends.times(), *(r.ends_at for r in self._reservations), inf})
+        times = np.union1d(self._ends.times(), [*(r.ends_at for r in self._reservations), inf])
         latest = sorted({closing.at - job.time_s for closing in self._reservations if closing.job == NOBODY})
-        low = 0
+        low = int(times.searchsorted(self._soonest(demand)))
         for until in (*latest, inf):
-            high = bisect_right(times, until, low)
+            high = max(int(times.searchsorted(until, side="right")), low)
             if found := self._first_fit(times[low:high], job, demand, keep):
                 return found
             low = high
         return None
 
     def _first_fit(
-        self, times: list[float], job: Waiting, demand: Demand, keep: Keep | None
+        self, times: np.ndarray, job: Waiting, demand: Demand, keep: Keep | None
     ) -> tuple[float, Placement] | None:
-        """Later is never worse, for reserved places are taken out from the start: so halve the times."""
-        low, high, best = 0, len(times), None
+        """Later is never worse, for reserved places are taken out from the start: so halve the times, those first that
+        come soon.
+        """
+        low, high, step, best = 0, len(times), 1, None
         while low < high:
-            middle = (low + high) // 2
-            placement = self._fits_at(times[middle], job, demand, keep)
+            middle = min(low + step - 1, (low + high) // 2)
+            placement = self._fits_at(float(times[middle]), job, demand, keep)
             if placement is None:
-                low = middle + 1
+                low, step = middle + 1, 4 * step
             else:
-                high, best = middle, (max(times[middle], self._now), placement)
+                high, best = middle, (max(float(times[middle]), self._now), placement)
         return best
+
+    def _soonest(self, demand: Demand) -> float:
+        """Before that there are not enough cards that nobody is on, whatever else there is: it saves most looks."""
+        world, soonest = self._snapshot, -inf
+        free_at = self._ends.cards_free_at(world)
+        gpus = np.arange(len(free_at))
+        for role, kinds in zip(demand.gang, demand.kinds, strict=True):
+            if not role.ask.gpus or not role.ask.whole:
+                continue
+            may = np.append(eligible_cards(world, Request(role.ask, demand.pool, kinds), gpus), False)
+            may_at = np.where(may, np.append(free_at, inf), inf)[world.card_grid]
+            soonest = max(soonest, _fits_from(may_at, role.ask.gpus, role.min))
+        return soonest
 
     def _fits_at(self, at: float, job: Waiting, demand: Demand, keep: Keep | None) -> Placement | None:
         """Only in its own pool: a window may have closed by then. What `keep` allows now it allows then."""
@@ -218,37 +234,111 @@ class Future:
 class _Ends:
     """What comes back when: flat arrays, so that a cluster at any time costs a few additions of arrays."""
 
-    def __init__(self, jobs: Iterable[tuple[float, tuple[TaskPlace, ...]]]):
-        self._jobs = [(ends_at, tasks) for ends_at, tasks in jobs if isfinite(ends_at)]
-        self._arrays: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+    def __init__(self, running: tuple[Running, ...], rows: "Rows"):
+        self._running = running
+        self._started: list[tuple[float, tuple[TaskPlace, ...]]] = []
+        self._rows = rows
+        self._arrays: tuple[np.ndarray, ...] | None = None
 
     def add(self, ends_at: float, tasks: tuple[TaskPlace, ...]) -> None:
-        if isfinite(ends_at):
-            self._jobs.append((ends_at, tasks))
-            self._arrays = None
+        self._started.append((ends_at, tasks))
+        self._arrays = None
 
-    def times(self) -> list[float]:
-        return self._built()[2].tolist()
+    def times(self) -> np.ndarray:
+        """Ascending."""
+        return np.unique(self._built()[2])
 
     def give_back(self, world: Snapshot, until: float) -> None:
-        cards, nodes, _ = self._built()
-        gone = cards[cards[:, 0] <= until, 1:].astype(np.int64)
-        np.add.at(world.gpu_free_mib, gone[:, 0], gone[:, 1])
-        np.add.at(world.gpu_free_percent, gone[:, 0], gone[:, 2])
-        np.add.at(world.gpu_slices, gone[:, 0], -1)
-        gone = nodes[nodes[:, 0] <= until, 1:].astype(np.int64)
-        np.add.at(world.node_cpu_free, gone[:, 0], gone[:, 1])
-        np.add.at(world.node_memory_free, gone[:, 0], gone[:, 2])
+        cards_at, cards, nodes_at, nodes = self._built()
+        gpu, memory_mib, percent = cards[:, : cards_at.searchsorted(until, side="right")]
+        np.add.at(world.gpu_free_mib, gpu, memory_mib)
+        np.add.at(world.gpu_free_percent, gpu, percent)
+        np.add.at(world.gpu_slices, gpu, -1)
+        node, cpu_milli, memory_mib = nodes[:, : nodes_at.searchsorted(until, side="right")]
+        np.add.at(world.node_cpu_free, node, cpu_milli)
+        np.add.at(world.node_memory_free, node, memory_mib)
 
-    def _built(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def cards_free_at(self, world: Snapshot) -> np.ndarray:
+        """[G] from when on nobody of `world` is on the card: `inf` where it is not known, `-inf` where nobody is."""
+        cards_at, cards, *_ = self._built()
+        latest = np.full(len(world.gpu_node), -np.inf)
+        np.maximum.at(latest, cards[0], cards_at)
+        known = np.bincount(cards[0], minlength=len(latest))
+        return np.where(world.gpu_slices > known, np.inf, np.where(world.gpu_slices > 0, latest, -np.inf))
+
+    def _built(self) -> tuple[np.ndarray, ...]:
+        """(ends, [3, rows] card, MiB, percent; ends, [3, rows] node, CPU, MiB), by time."""
         if self._arrays is None:
-            each = [(at, task) for at, tasks in self._jobs for task in tasks]
-            of_nodes = [(at, task.node, task.cpu_milli, task.memory_mib) for at, task in each]
-            of_cards = [(at, c.gpu, c.memory_mib, c.compute_percent) for at, task in each for c in task.cards]
-            cards = np.array(of_cards, dtype=np.float64).reshape(-1, 4)
-            nodes = np.array(of_nodes, dtype=np.float64).reshape(-1, 4)
-            self._arrays = cards, nodes, np.unique(nodes[:, 0])
+            self._rows.forget_beyond(1000 + 4 * len(self._running))
+            ends = np.array([job.ends_at for job in self._running] + [at for at, _ in self._started])
+            held = [self._rows.of(job.tasks) for job in self._running] + [self._rows.of(t) for _, t in self._started]
+            order = ends.argsort(kind="stable")[: np.isfinite(ends).sum()]
+            self._arrays = self._rows.at(np.array(held, dtype=np.int64)[order], ends[order])
         return self._arrays
+
+
+class Rows:
+    """What the tasks of jobs hold as rows of arrays, made once for as long as a job runs where it does."""
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def forget_beyond(self, most: int) -> None:
+        """Begin anew where most of what is known is of jobs that ended long ago."""
+        if len(self._known) > most:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._cards, self._nodes = _Stack(), _Stack()
+        self._spans = _Stack()
+        """Of each that is known: where its rows lie and how many they are, of cards and of nodes."""
+        self._known: dict[int, tuple[tuple[TaskPlace, ...], int]] = {}
+
+    def of(self, tasks: tuple[TaskPlace, ...]) -> int:
+        """The number by which they are known."""
+        known = self._known.get(id(tasks))
+        if known is None:
+            cards = [(card.gpu, card.memory_mib, card.compute_percent) for task in tasks for card in task.cards]
+            nodes = [(task.node, task.cpu_milli, task.memory_mib) for task in tasks]
+            spans = [(self._cards.put(cards), len(cards), 0), (self._nodes.put(nodes), len(nodes), 0)]
+            known = tasks, self._spans.put(spans)  # which keeps the tasks, so that no others get their id
+            self._known[id(tasks)] = known
+        return known[1]
+
+    def at(self, numbers: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, ...]:
+        """(ends, [3, rows] card, MiB, percent; ends, [3, rows] node, CPU, MiB), each with the end of its tasks."""
+        found: list[np.ndarray] = []
+        for stack, which in ((self._cards, numbers), (self._nodes, numbers + 1)):
+            first, count, _ = self._spans.rows[:, which]
+            found += np.repeat(ends, count), stack.rows[:, _ranges(first, count)]
+        return tuple(found)
+
+
+class _Stack:
+    """Rows of three numbers that only become more. rows: [3, at least so many]."""
+
+    def __init__(self) -> None:
+        self.rows = np.empty((3, 1024), dtype=np.int64)
+        self._count = 0
+
+    def put(self, rows: list[tuple[int, int, int]]) -> int:
+        """Where the first one lies."""
+        first, self._count = self._count, self._count + len(rows)
+        while self._count > self.rows.shape[1]:
+            self.rows = np.concatenate((self.rows, np.empty_like(self.rows)), axis=1)
+        self.rows[:, first : self._count] = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+        return first
+
+
+def _ranges(first: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """first[0], first[0] + 1 and so on, count[0] of them; then those of the next."""
+    return np.arange(count.sum()) + np.repeat(first - count.cumsum() + count, count)
+
+
+def _fits_from(free_at: np.ndarray, gpus: int, tasks: int) -> float:
+    """When so many tasks have so many cards each of one node. free_at: [N, C]."""
+    complete = np.sort(free_at)[:, gpus - 1 :: gpus].ravel()
+    return float(np.partition(complete, tasks - 1)[tasks - 1]) if len(complete) >= tasks else inf
 
 
 def _reaches(ends_at: float, reservation: Reservation) -> bool:

@@ -21,7 +21,9 @@ from scheduler.core.types import Placement, Role, TaskPlace, Waiting
 
 def grow(cycle: Cycle) -> None:
     """Each that starts in turn, role by role, until one more task does not fit."""
-    jobs = {job.job: job for job in cycle.snapshot.waiting if any(role.max > role.min for role in job.gang)}
+    starting = {start.job for start in cycle.plan.starts}
+    started = (job for job in cycle.snapshot.waiting if job.job in starting) if starting else ()
+    jobs = {job.job: job for job in started if any(role.max > role.min for role in job.gang)}
     if not jobs:
         return
     busy = {job.pool for job in cycle.snapshot.waiting if job.job in cycle.served}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Generic, TypeVar
 
+from scheduler.core.context import Memory
 from scheduler.core.forecast import Range, RunTimes, build_range, starts_in
 from scheduler.core.maintenance import is_maintenance_to_come
 from scheduler.core.play import Play
@@ -104,10 +105,11 @@ class _Futures:
         self._now = now
         self._run_times = run_times
         self._left = left
+        self._memory = Memory(explains=False)
 
     def starts_now(self, job: Waiting) -> bool:
         """Nothing is drawn for the present: it is the same in every future."""
-        play = Play(self._with(job), self._policy, self._now, lambda other: inf)
+        play = Play(self._with(job), self._policy, self._now, lambda other: inf, memory=self._memory)
         return any(start.job == job.job for start in next(play.moments()).plan.starts)
 
     def starts_of(self, job: Waiting, futures: int, begun: Iterable[float] = (), until: float = 0.0) -> list[float]:
@@ -134,7 +136,8 @@ class _Futures:
         return others if len(others) == len(times) else None
 
     def _start_in(self, job: Waiting, number: int, before: float = inf) -> float | None:
-        for started, at in starts_in(self._with(job), self._policy, self._now, self._run_times, number):
+        starts = starts_in(self._with(job), self._policy, self._now, self._run_times, number, self._memory)
+        for started, at in starts:
             if started == job.job or at >= before:
                 return at
             if self._left() <= 0:

@@ -13,7 +13,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from heapq import heapify, heappop, heapreplace
-from itertools import groupby
+from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ import numpy as np
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import HIGH, URGENT, Policy, Running, Waiting
 
+ANYBODY = 0
+"""In the place of pool, team and user of who is overdue."""
 PATIENCE = 4.0
 """Where the short go first, a job rises by one class for so many times of its own time."""
 
@@ -31,7 +34,7 @@ def in_order(snapshot: Snapshot, jobs: Iterable[Waiting], policy: Policy, now: f
     Holdings may only grow meanwhile: a key is then never too large, and is looked at again only when its turn comes.
     """
     shares = _Shares(snapshot)
-    streams = [_Stream(list(alike), shares, policy, now) for _, alike in groupby(sorted(jobs, key=_owner), key=_owner)]
+    streams = _streams(list(jobs), shares, policy, now)
     if len(streams) == 1:  # nobody to compare with
         yield from reversed(streams[0].jobs)
         return
@@ -46,11 +49,14 @@ def in_order(snapshot: Snapshot, jobs: Iterable[Waiting], policy: Policy, now: f
         if tree.is_stale() and (key := tree.key()) != old:
             heapreplace(heap, (key, place, tree))
             continue
-        yield tree.pop()
-        if tree.is_empty():
-            heappop(heap)
-        else:
+        for _ in range(tree.run() if _leads(heap, 4) else 1):
+            yield tree.pop()
+            if tree.is_stale():
+                break
+        if tree.go_on():
             heapreplace(heap, (tree.key(), place, tree))
+        else:
+            heappop(heap)
 
 
 def effective_priority(job: Waiting, policy: Policy, now: float) -> int:
@@ -86,8 +92,47 @@ def _waited(job: Waiting | Running, own: Policy, now: float) -> float:
     return (job.waited_s if isinstance(job, Running) else max(0.0, now - job.submitted_at)) / patience_s
 
 
-def _owner(job: Waiting) -> tuple[int, int, int]:
-    return job.pool, job.team, job.user
+def _leads(heap: list, parts: int) -> bool:
+    """Does the first come before all others by so many parts of its key, whoever of its jobs is next? Keys that were
+    told before somebody took something are never too large.
+    """
+    first = heap[0][0][:parts]
+    return all(first < other[0][:parts] for other in heap[1:3])
+
+
+def _streams(jobs: list[Waiting], shares: "_Shares", policy: Policy, now: float) -> list["_Stream"]:
+    """Sorted all at once by arrays: job by job it takes ten times as long."""
+    if not jobs:
+        return []
+    priority, overdue, work = _ages(jobs, policy, now)
+    owners = np.stack([_column(jobs, name) for name in ("pool", "team", "user")])
+    owners[:, overdue] = ANYBODY
+    rest = _column(jobs, "job"), _column(jobs, "submitted_at", float), work
+    order = np.lexsort((*rest, ~overdue, -priority, *owners[::-1]))
+    alike = np.stack((*owners, -priority, ~overdue))[:, order]
+    first = np.flatnonzero((alike[:, 1:] != alike[:, :-1]).any(axis=0)) + 1
+    ranked, work = [jobs[at] for at in order.tolist()], work[order]
+    return [
+        _Stream(ranked[a:b], work[a:b].tolist(), shares, *alike[:, a].tolist())
+        for a, b in pairwise((0, *first.tolist(), len(jobs)))
+    ]
+
+
+def _ages(jobs: list[Waiting], policy: Policy, now: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """[jobs] the effective priority; is it overdue; the work to go where the short go first, else 0."""
+    own = [policy.of(pool) for pool in range(1 + max(job.pool for job in jobs))]
+    pool, priority, work = _column(jobs, "pool"), _column(jobs, "priority"), np.zeros(len(jobs))
+    waited = np.maximum(now - _column(jobs, "submitted_at", float), 0.0) / np.array([o.ageing_s for o in own])[pool]
+    for at in np.flatnonzero(np.array([o.short_first for o in own])[pool]).tolist():
+        waited[at], work[at] = (tell(jobs[at], own[pool[at]], now) for tell in (_waited, work_to_go))
+    aged = priority + waited.astype(np.int64)
+    overdue = (priority < URGENT) & (aged > HIGH)
+    work[overdue] = 0.0
+    return np.where(priority < URGENT, np.minimum(aged, HIGH), priority), overdue, work
+
+
+def _column(jobs: list[Waiting], name: str, kind: type = np.int64) -> np.ndarray:
+    return np.fromiter(map(attrgetter(name), jobs), kind, len(jobs))
 
 
 class _Tree:
@@ -114,51 +159,59 @@ class _Tree:
         """Has anybody taken anything since the key was told?"""
         return self._told_at != self._shares.version
 
+    def run(self) -> int:
+        """How many may be popped one after another while nobody takes anything."""
+        return len(self._heap[0][2].jobs) if _leads(self._heap, 3) else 1
+
     def pop(self) -> Waiting:
-        """The job that `key` told of. Whoever takes something for it asks for the key again."""
+        """The job that `key` told of, or the next of its `run`. `go_on` before the next key is asked for."""
+        return self._heap[0][2].pop()
+
+    def go_on(self) -> bool:
+        """Is anybody left?"""
         _, place, stream = self._heap[0]
-        job = stream.jobs.pop()
         if stream.jobs:
             heapreplace(self._heap, (stream.key(), place, stream))
         else:
             heappop(self._heap)
-        return job
-
-    def is_empty(self) -> bool:
-        return not self._heap
+        return bool(self._heap)
 
 
 class _Stream:
-    """The jobs of one person for one team in one pool. Their order among themselves does not depend on shares."""
+    """The jobs of one class of one person for one team in one pool, or all that are overdue: for these no share counts.
+    Their order among themselves does not depend on shares.
+    """
 
-    def __init__(self, jobs: list[Waiting], shares: "_Shares", policy: Policy, now: float):
-        keys = {job.job: _age_key(job, policy, now) for job in jobs}
-        self.jobs = sorted(jobs, key=lambda job: keys[job.job], reverse=True)
+    def __init__(
+        self,
+        jobs: list[Waiting],
+        work: list[float],
+        shares: "_Shares",
+        pool: int,
+        team: int,
+        user: int,
+        priority: int,
+        not_overdue: int,
+    ):
+        self.jobs = jobs[::-1]
         """The next one last."""
-        self._keys = keys
+        self._work = work[::-1]
         self._shares = shares
         self._told_at = -1
-        self.pool, self.team, self.user = _owner(jobs[0])
+        self.pool, self.team, self.user = pool, team, user
+        self._class = priority, bool(not_overdue)
 
     def key(self) -> tuple:
         self._told_at = self._shares.version
-        priority, not_overdue, rest = self._keys[self.jobs[-1].job]
-        shares = self._shares.below_root(self.pool, self.team, self.user) if not_overdue else ()
-        return priority, not_overdue, shares, rest
+        shares = self._shares.below_root(self.pool, self.team, self.user) if self._class[1] else ()
+        return *self._class, shares, (self._work[-1], self.jobs[-1].submitted_at, self.jobs[-1].job)
+
+    def pop(self) -> Waiting:
+        self._work.pop()
+        return self.jobs.pop()
 
     def is_stale(self) -> bool:
         return self._told_at != self._shares.version
-
-
-def _age_key(job: Waiting, policy: Policy, now: float) -> tuple[int, bool, tuple[float, float, int]]:
-    own = policy.of(job.pool)
-    waited = _waited(job, own, now)
-    priority = job.priority
-    overdue = priority < URGENT and priority + int(waited) > HIGH
-    if priority < URGENT:
-        priority = min(priority + int(waited), HIGH)
-    work = work_to_go(job, own, now) if own.short_first and not overdue else 0.0
-    return -priority, not overdue, (work, job.submitted_at, job.job)
 
 
 class _Shares:

@@ -40,7 +40,7 @@ def overtake(cycle: Cycle, line: list[Waiting]) -> None:
         alike, work = (id(cycle.shape(job)), job.team), work_to_go(job, cycle.policy.of(job.pool), cycle.now)
         if job.job in cycle.served or work >= vain.get(alike, np.inf) or not _has_a_turn(cycle, job):
             continue
-        serve(cycle, job, "preempted", longest.choose)
+        serve(cycle, job, "overtaken", longest.choose)
         if job.job not in cycle.served:
             vain[alike] = work
 

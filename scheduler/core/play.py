@@ -50,7 +50,7 @@ class Play:
     """A world that moves. run_s: how long a job really runs from its beginning, in seconds.
 
     ends: {running job: when it really ends}; one that is not named runs for ever. arrivals: jobs to come, each at its
-    `submitted_at`. explains: the plans tell why the rest waits, too.
+    `submitted_at`. explains: the plans tell why the rest waits, too. memory: of other plays on the same machines.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Play:
         arrivals: Iterable[Waiting] = (),
         rules: Rules | None = None,
         explains: bool = False,
+        memory: Memory | None = None,
     ):
         self.snapshot = snapshot.copy()
         self.policy = policy
@@ -75,7 +76,7 @@ class Play:
         self._left: dict[int, float] = {}
         """{job that was stopped: work that is left}."""
         self._run_s = run_s
-        self._memory = Memory(explains)
+        self._memory = memory or Memory(explains)
         self._clockwork = Clockwork(ends or {}, now)
         self._arrivals = sorted(arrivals, key=_age, reverse=True)
         """The next one last."""

@@ -144,7 +144,7 @@ class Running:
     started_at, time_s: since when, and for how long by its own word. limit_s: after so long it is stopped. ends_at:
     when it is expected to end, `inf` where nobody can say (`future.expected_end`). saved_at: its last checkpoint, else
     its start; what a stop costs begins here. preemptible: it may be stopped for others. leaving: it is being stopped
-    already.
+    already. waited_s: how long it had waited when it started. stops: how often it was stopped before.
     """
 
     job: int
@@ -206,7 +206,7 @@ class Cell:
 class Eviction:
     """A running job that makes room for `to`, a waiting one, or for nobody: its machine goes into maintenance.
 
-    reason: `window_closed`, `reclaimed`, `preempted` or `maintenance`.
+    reason: `window_closed`, `reclaimed`, `preempted`, `overtaken` or `maintenance`.
     """
 
     job: int

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from scheduler.core.calibration import MOST_PAST, Past, calibrate
+from scheduler.core.context import Memory
 from scheduler.core.forecast import Range, build_ranges, learn_run_times, play_future
 from scheduler.core.play import Moment, Play
 from scheduler.core.snapshot import Snapshot
@@ -83,7 +84,8 @@ class _Keeper:
         world.waiting, world.running = line, tuple(play.running.values())
         run_times, first = learn_run_times(self._ran), self._looks * self._how.futures
         numbers = range(first, first + self._how.futures)
-        ranges = build_ranges(world, [play_future(world, self._how.policy, play.now, run_times, n) for n in numbers])
+        memory, policy = Memory(explains=False), self._how.policy
+        ranges = build_ranges(world, [play_future(world, policy, play.now, run_times, n, memory) for n in numbers])
         calibration = calibrate(self._past(play.now))
         for job, raw in ranges.items():
             if job not in self._open and isfinite(raw.p90):

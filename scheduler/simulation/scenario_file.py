@@ -29,7 +29,7 @@ A scenario, all times counted from Monday 00:00:
   until_h: 336                # stop then; else when nothing is left to happen
   checkpoint_cost_s: 120      # stopped jobs go on from where they were, for so much more; else from the beginning
   working_day: {begins: 8, ends: 20}        # hours; what is outside is night, Friday evening to Monday one weekend
-  policy: {ageing_h: 12, reservations: 2, preempt: true}
+  policy: {ageing_h: 12, reservations: 2, preempt: true, short_first: false}      # stop_longer: 4, most_stops: 10
   cluster:
     - {nodes: 4, gpus: 8, model: V100, memory_gb: 32, pool: train}
     - {nodes: 1, gpus: 4, model: T4, memory_gb: 16, pool: dev}
@@ -296,9 +296,15 @@ def _horizon(cluster: Cluster, wishes: list[Wish]) -> float:
 
 
 def _policy(top: _Keys) -> Policy:
-    keys = top.sub("policy", "ageing_h reservations preempt")
+    keys = top.sub("policy", "ageing_h reservations preempt short_first stop_longer most_stops")
+    short_first, stop_longer = bool(keys.get("short_first", False)), keys.number("stop_longer", 0)
+    if stop_longer and not (short_first and stop_longer >= 1):
+        raise ValueError(f"{keys.where}.stop_longer is 1 or more, and goes with short_first: true")
     return Policy(
         ageing_s=keys.number("ageing_h", 12) * HOUR,
         reservations=int(keys.number("reservations", 2)),
         preempt=bool(keys.get("preempt", True)),
+        short_first=short_first,
+        stop_longer=stop_longer or None,
+        most_stops=int(keys.number("most_stops", 10)),
     )

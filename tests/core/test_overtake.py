@@ -30,7 +30,7 @@ def short(hours: float = 1.0, **more):
 
 
 def test_a_short_job_stops_a_far_longer_one_where_the_pool_says_so():
-    assert stopped(one_card(short())) == [Eviction(-1, "preempted", 1)]
+    assert stopped(one_card(short())) == [Eviction(-1, "overtaken", 1)]
     assert stopped(one_card(short()), replace(POLICY, stop_longer=None)) == []
 
 
@@ -55,13 +55,13 @@ def test_another_team_s_guarantee_and_higher_classes_are_left_alone():
     held = "n1: V100-32GBx1 | eve holds 1 preemptible saved 100 until 99999"
     assert stopped(world(held, wants("ada", "1", time_s=60.0), guarantee=guarantee)) == []
     assert stopped(world(held, wants("ada", "1", time_s=60.0, priority="low"))) == []
-    assert stopped(world(held, wants("ada", "1", time_s=60.0))) == [Eviction(-1, "preempted", 1)]
+    assert stopped(world(held, wants("ada", "1", time_s=60.0))) == [Eviction(-1, "overtaken", 1)]
 
 
 def test_those_who_have_most_to_go_are_stopped_and_no_more_than_needed():
     held = "n1: V100-32GBx3 | eve holds 1 preemptible saved 100 until {} | eve holds 1 preemptible saved 100 until {}"
     held = held.format(NOW + 20 * HOUR, NOW + 30 * HOUR) + " | eve holds 1 saved 100 until 999999"
-    assert stopped(world(held, short())) == [Eviction(-2, "preempted", 1)]
+    assert stopped(world(held, short())) == [Eviction(-2, "overtaken", 1)]
 
 
 def test_a_short_gang_stops_over_several_nodes_and_only_if_it_then_fits():

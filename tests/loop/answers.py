@@ -36,7 +36,7 @@ from jobs.states import HOLDING, JOB_ACTIVE, TASK_FINAL, JobState, TaskState
 from quotas import models as quota_models
 from quotas import services as quota_services
 from quotas.models import Amounts, Holding, Quota, UserLimit
-from scheduler import caches, commit, lease, memory, quiet, reconcile, snapshots, tasks, truth
+from scheduler import caches, explaining, lease, memory, quiet, reconcile, snapshots, tasks, truth
 from scheduler.models import Lease
 
 PACKAGES = ("scheduler.", "jobs.", "events.", "quotas.", "cluster.", "notebooks.", "common.", "accounts.")
@@ -127,11 +127,16 @@ class Answers:
         nothing = {"wait_reasons": [], "wait_position": None, "wait_of": None}
         self.db.update(Job, lambda row: row["id"] == job_id, nothing)
 
-    def _write_reasons(self, rows: list[tuple[int, list[dict], int, int]]) -> None:
+    def write_reasons(self, lines: list[explaining.Telling]) -> dict[int, tuple[int, float]]:
         self.db.pause()
-        for pk, reasons, position, of in rows:
-            told = {"wait_reasons": reasons, "wait_position": position, "wait_of": of, "explained_at": self.db.now}
-            self.db.update(Job, lambda row, pk=pk: row["id"] == pk and row["state"] == JobState.QUEUED, told)
+        one, now, written = self.db.transaction, self.db.now, dict[int, tuple[int, float]]()
+        assert one is not None, "reasons are written inside a transaction only"
+        for pk, number, reasons, position, of in lines:
+            same = lambda row, pk=pk, n=number: row["id"] == pk and row["_version"] == n  # noqa: E731
+            told = {"wait_reasons": reasons, "wait_position": position, "wait_of": of, "explained_at": now}
+            if self.db.update(Job, lambda row, same=same: same(row) and row["state"] == JobState.QUEUED, told):
+                written[pk] = one.number, now.timestamp()
+        return written
 
     # moves and history
 
@@ -471,7 +476,7 @@ TWINS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (quota_services, ("ensure_user_limit", "limit_of_everyone", "admit_waiting_job")),
     (truth, ("load_job", "lock_quota", "lock_user_limit", "lock_nodes", "lock_cards", "sum_teams", "sum_user")),
     (truth, ("sum_nodes", "sum_cards", "count_active", "load_ports", "write_holdings", "clear_wait")),
-    (commit, ("_write_reasons",)),
+    (explaining, ("write_reasons",)),
     (reconcile, ("load_holding_tasks", "load_broken", "load_task", "load_ended", "write_checkpoint", "load_numa")),
     (snapshots, ("load_pools", "load_teams", "load_quotas", "load_limits", "load_active", "load_history")),
 )
@@ -479,7 +484,7 @@ SILENT: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (bus, ("hint", "_send_on_commit", "_queue_deliveries", "recheck", "hint_sender")),
     (notices, ("notify",)),
     (permissions, ("require",)),
-    (commit, ("_ring_for",)),
+    (explaining, ("_ring_for",)),
     (tasks, ("_leave_dead_connection",)),
     (lease, ("note_success",)),
 )

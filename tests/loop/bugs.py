@@ -11,7 +11,7 @@ import pytest
 from loop.answers import replace_everywhere
 
 from jobs import lifecycle
-from scheduler import commit, lease, quiet, reconcile, snapshots, truth
+from scheduler import lease, quiet, reconcile, snapshots, starting, truth
 
 
 @dataclass(frozen=True)
@@ -28,31 +28,31 @@ BUGS = (
     # the interpreter of a plan
     Bug(
         "a start is not fenced by its epoch",
-        commit,
+        starting,
         'check_epoch("cycle", epoch)\n    job = load_job',
         "job = load_job",
     ),
     Bug(
         "the team's limit is read without its lock",
-        commit,
+        starting,
         "for row in lock_quota(team, job.pool_id)]",
         "for row in unlocked_quota(team, job.pool_id)]",
     ),
-    Bug("a start does not lock its job", commit, "locked = lock_job(job.pk)", "locked = load_job(job.pk)"),
-    Bug("cards are counted instead of summed", commit, "taken = sum_cards(gpus)", "taken = counted(asks)"),
+    Bug("a start does not lock its job", starting, "locked = lock_job(job.pk)", "locked = load_job(job.pk)"),
+    Bug("cards are counted instead of summed", starting, "taken = sum_cards(gpus)", "taken = counted(asks)"),
     Bug(
         "only one card of a task is held",
-        commit,
+        starting,
         "for card in place.cards:\n        share",
         "for card in place.cards[:1]:\n        share",
     ),
     Bug(
         "a start forgets that nodes are cordoned",
-        commit,
+        starting,
         "node.state != NodeState.READY or node.removed",
         "node.removed",
     ),
-    Bug("a start overlooks who is held", commit, "or locked.held_at is not None or", "or"),
+    Bug("a start overlooks who is held", starting, "or locked.held_at is not None or", "or"),
     # the interpreter of a round of reconciling
     Bug(
         "a sighting is not fenced by its epoch", reconcile, 'check_epoch("reconcile", epoch)\n    lock_job', "lock_job"

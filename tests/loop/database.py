@@ -43,9 +43,12 @@ def unique_keys(model: type[Model], row: Row) -> Iterator[tuple]:
 
 
 class Transaction:
-    """writes: rows as this transaction has them, None = deleted. savepoints: the writes as they were before each."""
+    """number: the version of what it writes. writes: rows as this transaction has them, None = deleted. savepoints: the
+    writes as they were before each.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self.number = number
         self.writes: dict[Key, Row | None] = {}
         self.keys: dict[tuple, Key] = {}
         self.locks: set[Key] = set()
@@ -98,7 +101,8 @@ class Database:
 
     def begin(self) -> None:
         if self.transaction is None:
-            self.transaction = Transaction()
+            self._version += 1
+            self.transaction = Transaction(self._version)
             self.active.append(self.transaction)
         one = self.transaction
         one.savepoints.append((dict(one.writes), dict(one.keys)))
@@ -122,7 +126,6 @@ class Database:
     def commit(self) -> None:
         one = self.transaction
         assert one is not None
-        self._version += 1
         before: dict[Key, Row | None] = {}
         for key, row in one.writes.items():
             model, pk = key
@@ -135,7 +138,7 @@ class Database:
             if row is None:
                 table.pop(pk, None)
                 continue
-            row["_version"] = self._version
+            row["_version"] = one.number
             table[pk] = row
             for unique in unique_keys(model, row):
                 self.keys[unique] = key

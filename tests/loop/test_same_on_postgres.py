@@ -32,8 +32,10 @@ from jobs.models import Job, Task
 from jobs.states import TaskState
 from quotas.models import Holding, Quota, UserLimit
 from runtimes.base import ContainerView
-from scheduler import commit, holders, lease, reconcile, snapshots
+from scheduler import commit, explaining, holders, lease, reconcile, snapshots, starting, truth
+from scheduler.core.types import Refusal
 from scheduler.models import Lease
+from scheduler.steps import Card, ExplainJobs, StartJob, StopJob, TaskStart
 
 LISTS, OF = 20, 50
 STEPS = 12
@@ -89,16 +91,16 @@ def draw(dice: Random, jobs: list[Job], gpus: list[Gpu]) -> tuple:
     return dice.choice(steps)
 
 
-def draw_start(dice: Random, job: Job, gpus: list[Gpu]) -> commit.StartJob:
+def draw_start(dice: Random, job: Job, gpus: list[Gpu]) -> StartJob:
     """Somewhere, whether it fits or not."""
     places = []
     for rank in range(job.least + (dice.random() < 0.05)):
         gpu, (mib, percent, milli) = dice.choice(gpus), dice.choice(CARDS)
-        cards = (commit.Card(gpu.pk, mib, percent, milli),) if dice.random() < 0.9 else ()
+        cards = (Card(gpu.pk, mib, percent, milli),) if dice.random() < 0.9 else ()
         request = job.request
         asked, role = (request["cpu_milli"], request["memory_mib"]), job.gang[-1]["role"]
-        places.append(commit.TaskStart(rank, gpu.node_id, cards, *asked, role=role))
-    return commit.StartJob(job.pk, tuple(places))
+        places.append(TaskStart(rank, gpu.node_id, cards, *asked, role=role))
+    return StartJob(job.pk, tuple(places))
 
 
 def perform(side: Side, step: tuple) -> None:
@@ -125,13 +127,13 @@ def save(side: Side, job: int, rank: int) -> None:
 
 
 def explain(side: Side, job: int, code: str, position: int) -> None:
-    told = {job: ([{"code": code, "params": {"n": position}}], position, 3)}
-    commit.explain_jobs(commit.ExplainJobs(told), side.epoch("cycle", True))
+    step = ExplainJobs({job: [Refusal(code, {"n": position})]}, {job: (position, 3)})
+    explaining.explain_jobs(step, side.epoch("cycle", True))
 
 
 def by_owner(act: str) -> Callable[[Side, int], None]:
     def run(side: Side, pk: int) -> None:
-        job = commit.load_job(pk)
+        job = truth.load_job(pk)
         getattr(control, act)(actor=job.user, job=job)
 
     return run
@@ -140,16 +142,14 @@ def by_owner(act: str) -> Callable[[Side, int], None]:
 def move_node(side: Side, place: int, wanted: str) -> None:
     with transaction.atomic():
         pk = sorted(row["id"] for row in side.rows(Node))[place]
-        node = commit.lock_nodes([pk])[pk]
+        node = truth.lock_nodes([pk])[pk]
         if node.state != wanted:
             transitions.advance(node, wanted, actor=SYSTEM)
 
 
 PERFORM: dict[str, Callable[..., object]] = {
-    "start": lambda side, step, good: commit.start_job(step, side.epoch("cycle", good)),
-    "evict": lambda side, job, reason, to, good: commit.stop_job(
-        commit.StopJob(job, reason, to), side.epoch("cycle", good)
-    ),
+    "start": lambda side, step, good: starting.start_job(step, side.epoch("cycle", good)),
+    "evict": lambda side, job, reason, to, good: commit.stop_job(StopJob(job, reason, to), side.epoch("cycle", good)),
     "see": see,
     "save": save,
     "explain": explain,

@@ -20,8 +20,9 @@ from jobs.states import JOB_ACTIVE
 from quotas.models import Holding, UserLimit
 from quotas.services import ensure_user_limit
 from scheduler import truth
-from scheduler.commit import Card, StartJob, TaskStart, start_job
 from scheduler.models import Lease
+from scheduler.starting import start_job
+from scheduler.steps import Card, StartJob, TaskStart
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

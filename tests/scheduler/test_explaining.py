@@ -2,12 +2,19 @@
 
 import make
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from events.models import Event
 from jobs.models import Job
-from scheduler import commit
-from scheduler.commit import ExplainJobs, explain_jobs
+from scheduler import explaining
+from scheduler.core.types import Refusal
+from scheduler.explaining import explain_jobs, load_told
 from scheduler.lease import leading
+from scheduler.memory import remembering
+from scheduler.quiet import read_mark
+from scheduler.snapshots import load_queue
+from scheduler.steps import ExplainJobs
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -19,15 +26,16 @@ def jobs(monkeypatch):
     make.quota(nlp, dev)
     ada = make.user("ada", nlp)
     jobs = [make.job(ada, gpu=0).pk for _ in range(3)]
-    monkeypatch.setattr(commit, "NEAR_FRONT", 1)
+    monkeypatch.setattr(explaining, "NEAR_FRONT", 1)
     explain({job: (code, place, 3) for place, (job, code) in enumerate(zip(jobs, "abc", strict=True), start=1)})
     return jobs
 
 
 def explain(told: dict[int, tuple[str, int, int]], **params) -> None:
-    reasons = {job: ([{"code": code, "params": params}], place, of) for job, (code, place, of) in told.items()}
+    refusals = {job: [Refusal(code, params)] for job, (code, _, _) in told.items()}
+    positions = {job: place for job, (_, *place) in told.items()}
     with leading("cycle") as epoch:
-        explain_jobs(ExplainJobs(reasons), epoch)
+        explain_jobs(ExplainJobs(refusals, {job: (place, of) for job, (place, of) in positions.items()}), epoch)
 
 
 def stored() -> list[tuple]:
@@ -51,8 +59,8 @@ def test_a_new_place_is_told_at_once_near_the_front_only(jobs):
 
 
 def test_numbers_are_told_when_they_are_old_the_oldest_first(jobs, monkeypatch):
-    monkeypatch.setattr(commit, "REFRESH_REASONS_S", 0)
-    monkeypatch.setattr(commit, "MOST_REFRESHED", 1)
+    monkeypatch.setattr(explaining, "REFRESH_REASONS_S", 0)
+    monkeypatch.setattr(explaining, "MOST_REFRESHED", 1)
     told = {jobs[1]: ("b", 4, 9), jobs[2]: ("c", 5, 9)}
     Job.objects.filter(pk=jobs[2]).update(explained_at="2020-01-01T00:00Z")
     explain(told)
@@ -62,7 +70,7 @@ def test_numbers_are_told_when_they_are_old_the_oldest_first(jobs, monkeypatch):
 
 
 def test_what_is_the_same_is_not_written_again(jobs, monkeypatch):
-    monkeypatch.setattr(commit, "REFRESH_REASONS_S", 0)
+    monkeypatch.setattr(explaining, "REFRESH_REASONS_S", 0)
     before = list(Job.objects.order_by("pk").values_list("explained_at", flat=True))
     explain({jobs[0]: ("a", 1, 3), jobs[1]: ("b", 2, 3), jobs[2]: ("c", 3, 3)})
     assert list(Job.objects.order_by("pk").values_list("explained_at", flat=True)) == before
@@ -78,3 +86,25 @@ def test_who_holds_a_job_is_named(jobs):
     Job.objects.filter(pk=jobs[0]).update(held_by="bob")
     explain({jobs[0]: ("held", 1, 3)})
     assert Job.objects.get(pk=jobs[0]).wait_reasons == [{"code": "held", "params": {"who": "bob"}}]
+
+
+def test_what_was_written_is_known_and_not_read_again(jobs):
+    Job.objects.update(explained_at="2020-01-01T00:00Z")
+    with remembering(read_mark()):
+        load_told(), load_queue()
+        explain({job: ("d", place, 3) for place, job in enumerate(jobs, start=1)}, n=7)
+    with remembering(read_mark()), CaptureQueriesContext(connection) as seen:
+        told, queue = load_told(), load_queue()
+    assert not seen.captured_queries
+    assert told == load_told() and queue == load_queue()  # as one reads them that remembers nothing
+    assert [row.codes for row in told] == [["d"]] * 3
+
+
+def test_a_job_that_changed_meanwhile_is_left_to_the_next_cycle(jobs):
+    with remembering(read_mark()):
+        load_told()
+        Job.objects.filter(pk=jobs[0]).update(priority=3)
+        explain({job: ("d", place, 3) for place, job in enumerate(jobs, start=1)})
+    assert [code for code, _, _ in stored()] == ["a", "d", "d"]
+    with remembering(read_mark()):
+        assert load_queue()[0].priority == 3

@@ -46,7 +46,7 @@ def test_a_borrower_runs_on_a_lent_card_and_leaves_it_when_the_window_has_closed
 
 def test_the_allocating_transaction_believes_no_window_that_has_closed_meanwhile(night, ada, monkeypatch):
     drive(make.job(ada, pool="train", **CARD), JobState.RUNNING)
-    monkeypatch.setattr("scheduler.commit.is_lent", lambda *_: False)
+    monkeypatch.setattr("scheduler.starting.is_lent", lambda *_: False)
     late = make.job(ada, pool="train", preemptible=True, **CARD)
     with pytest.raises(AssertionError, match="QUEUED"):
         drive(late, JobState.RUNNING, seconds=1)

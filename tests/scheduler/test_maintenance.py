@@ -10,10 +10,10 @@ from cluster.maintenance import end_maintenance
 from cluster.models import Node
 from events.bus import SYSTEM
 from jobs.states import JobState
-from scheduler.commit import DoesNotFit, check_maintenance
 from scheduler.core.types import Plan
 from scheduler.quiet import LOOK_AGAIN_S, read_mark, rest_after
 from scheduler.snapshots import load_world
+from scheduler.starting import DoesNotFit, check_maintenance
 from tests.scheduler.test_main_job import drive
 
 pytestmark = pytest.mark.django_db(transaction=True)

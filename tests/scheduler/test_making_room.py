@@ -4,6 +4,7 @@ import re
 
 import make
 import pytest
+from django.utils import timezone
 
 from events.models import Event
 from jobs.control import stop_job
@@ -13,7 +14,9 @@ from jobs.states import JobState
 from portal.event_words import event_words
 from quotas.models import Quota
 from runtimes.base import Checkpoint
+from scheduler.preview import look_ahead, plan_job
 from scheduler.reconcile import build_checkpoint
+from scheduler.snapshots import load_world
 from tests.runtimes.worlds import wait_for
 from tests.scheduler.test_main_job import drive
 
@@ -101,6 +104,41 @@ def test_a_team_takes_back_its_guarantee_and_says_so_meanwhile(local, ada):
     borrowed.refresh_from_db()
     assert borrowed.tasks.get(attempt=1).reason == "reclaimed" and borrowed.state == JobState.QUEUED
     assert mine.attempt == 1
+
+
+def test_short_work_stops_a_far_longer_job_where_the_pool_says_so_and_only_so_often(local, ada, client):
+    make.Pool.objects.filter(name="train").update(short_first=True, stop_longer=2, most_stops=1)
+    long = drive(make.job(ada, preemptible=True, time="10h", **CARD), JobState.RUNNING)
+    assert plan_job(ada, from_json(long.spec | {"time": "10m"})).reasons[0]["code"] == "making_room"
+    short = drive(make.job(ada, time="10m", **CARD), JobState.RUNNING)
+    long.refresh_from_db()
+    assert (long.state, long.attempt, long.stops, long.retries_left) == (JobState.QUEUED, 2, 1, short.retries_left)
+    assert (short.stops, long.tasks.get(attempt=1).reason) == (0, "overtaken")
+    assert minutes_to(look_ahead(long).start.p50) == pytest.approx(10, abs=1)
+    client.force_login(ada)
+    assert "Shorter work went first." in client.get(f"/j/{long.public_id}/").content.decode()
+
+    stop_job(actor=ada, job=short)
+    long = settle(long, attempt=2)
+    (running,) = load_world().snapshot.running
+    waited_s = long.tasks.get(attempt=2).assigned_at - long.submitted_at
+    assert (running.stops, running.waited_s) == (1, pytest.approx(waited_s.total_seconds()))
+    with pytest.raises(AssertionError, match="QUEUED"):
+        drive(make.job(ada, time="10m", **CARD), JobState.RUNNING, seconds=1)
+    long.refresh_from_db()
+    assert (long.state, long.attempt) == (JobState.RUNNING, 2)
+
+
+def test_nobody_is_stopped_for_shorter_work_where_the_pool_does_not_say_so(local, ada):
+    long = drive(make.job(ada, preemptible=True, time="10h", **CARD), JobState.RUNNING)
+    with pytest.raises(AssertionError, match="QUEUED"):
+        drive(make.job(ada, time="10m", **CARD), JobState.RUNNING, seconds=1)
+    long.refresh_from_db()
+    assert (long.state, long.attempt) == (JobState.RUNNING, 1)
+
+
+def minutes_to(at) -> float:
+    return (at - timezone.now()).total_seconds() / 60
 
 
 def test_a_job_that_was_not_asked_is_never_stopped(local, ada):

@@ -59,6 +59,7 @@ def test_why_a_job_waits_is_told(file):
 
 def test_another_policy_is_tried_without_an_error(file):
     assert "The plan is the recorded one." in replay(file, "--policy", "reservations=1", "--policy", "preempt=no")
+    assert "The plan is the recorded one." in replay(file, "--policy", "stop_longer=2.5", "--policy", "most_stops=3")
 
 
 @pytest.mark.parametrize(

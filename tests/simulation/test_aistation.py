@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from bench import b6
+from bench._rows import DATA
 from scheduler.simulation.aistation import (
     CASES,
     build_cluster,
@@ -20,7 +21,7 @@ from scheduler.simulation.aistation_figures import figures
 from scheduler.simulation.scenario import play_scenario
 from scheduler.simulation.week import DAY, HOUR
 
-FOLDER = b6.DATA / "aistation"
+FOLDER = DATA / "aistation"
 CASE = {case.name: case for case in CASES}
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench import b5
+from bench._rows import DATA
 from scheduler.simulation.kueue import Workload, build_cluster, build_jobs, count_strictly, load_generator
 
 SMALL = """
@@ -40,14 +41,12 @@ def small(tmp_path) -> Path:
 
 
 def test_a_count_over_the_baseline_gives_the_known_ideal():
-    generator = load_generator(b5.DATA / "kueue" / "baseline.yaml")
+    generator = load_generator(DATA / "kueue" / "baseline.yaml")
     assert b5.judge(b5.run(generator, b5.STRICT), "baseline", b5.STRICT) == []
 
 
 def test_the_generators_make_as_many_workloads_as_those_of_the_source():
-    generators = {
-        name: load_generator(b5.DATA / "kueue" / f"{name}.yaml") for name in ("baseline", "large-scale", "tas")
-    }
+    generators = {name: load_generator(DATA / "kueue" / f"{name}.yaml") for name in ("baseline", "large-scale", "tas")}
     counts = {name: len(build_jobs(generator)[0]) for name, generator in generators.items()}
     assert counts == {"baseline": 15_000, "large-scale": 50_000, "tas": 15_000}
     assert generators["tas"].capacity_milli == generators["baseline"].capacity_milli == [120_000] * 5

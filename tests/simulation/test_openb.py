@@ -5,11 +5,12 @@ import csv
 import pytest
 
 from bench import b1
+from bench._rows import DATA
 from scheduler.core.types import Ask
 from scheduler.simulation.openb import Arrival, allocation_at, build_cluster, load_trace, replay
 from scheduler.simulation.references import BEST_FIT, FGD
 
-OPENB = b1.DATA / "openb"
+OPENB = DATA / "openb"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ def test_a_curve_that_differs_and_a_target_that_is_missed_are_told():
 
 
 def test_a_cluster_of_copies_has_each_node_once_more():
-    trace = b1.load_trace(b1.DATA / "openb", "default")
+    trace = b1.load_trace(DATA / "openb", "default")
     twice = b1.enlarge(trace, 2)
     snapshot = b1.build_cluster(twice, twice.orders[42][1], trace.typical)
     assert len(snapshot.nodes) == 2 * 1213 and len(snapshot.gpu_node) == 2 * 6212

@@ -166,6 +166,7 @@ def play(path, seed):
         ("cluster: [{}]\njobs: [{priority: now}]", "jobs[0].priority is none of"),
         ("cluster: [{}]\njobs: [{tasks: 0}]", "jobs[0].tasks: a job has at least one task"),
         ("cluster: [{}]\nworking_day: {begins: 20, ends: 8}", "a day begins before it ends"),
+        ("cluster: [{}]\npolicy: {stop_longer: 4}", "policy.stop_longer is 1 or more, and goes with short_first"),
         ("a: [", "not YAML"),
     ],
 )

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from bench import b2, b3, b4
+from bench._rows import DATA
 from scheduler.core.types import Policy
 from scheduler.simulation.muri import ORDERS, replay
 from scheduler.simulation.trace_ours import OVERTAKING, play_ours
@@ -17,7 +18,7 @@ HOUR = 3600.0
 
 @pytest.fixture(scope="module")
 def philly() -> tuple[dict[str, int], list[TraceJob]]:
-    return load_philly(b3.DATA)
+    return load_philly(DATA)
 
 
 def job(row: int, submit_s: float, duration_s: float, gpus: int = 8) -> TraceJob:
@@ -31,9 +32,9 @@ def starts(rule: Rule | PreemptiveRule, *jobs: TraceJob, nodes: int = 1) -> dict
 @pytest.mark.parametrize("policy", ["srtf", "srsf"])
 @pytest.mark.parametrize("trace", ["1", "3"])
 def test_the_replays_of_muri_are_the_published_figures_to_the_second(trace, policy):
-    jobs = load_muri(b2.DATA, trace)
+    jobs = load_muri(DATA, trace)
     found = b2.summary(jobs, b2.run(jobs, policy))
-    published = b2.load_published(b2.DATA, trace)
+    published = b2.load_published(DATA, trace)
     assert len(found) == 3 and {(policy, metric) for metric in found} <= published.keys()
     assert b2.judge(found, trace, policy, published) == []
 
@@ -53,7 +54,7 @@ def test_the_replays_of_muri_are_the_published_figures_to_the_second(trace, poli
     ],
 )
 def test_an_order_gives_the_golden_figures_to_the_second(case, nodes, policy):
-    jobs, golden = b3.load_trace(b3.DATA, case), b3.load_golden(b3.DATA, case, nodes)
+    jobs, golden = b3.load_trace(DATA, case), b3.load_golden(DATA, case, nodes)
     assert (policy, "mean_queue_s") in golden
     assert b3.judge(b3.summary(jobs, nodes, b3.run(jobs, nodes, policy)), policy, golden, {}) == []
 
@@ -61,7 +62,7 @@ def test_an_order_gives_the_golden_figures_to_the_second(case, nodes, policy):
 def test_the_traces_are_the_benchmark_s(philly):
     shares, jobs = philly
     assert len(jobs) == 68_503 and sum(shares.values()) == 72 and len(shares) == 11
-    assert len(load_venus(b3.DATA)) == 22_133
+    assert len(load_venus(DATA)) == 22_133
 
 
 def test_the_shipped_predictions_follow_the_rule_to_the_last_digit(philly):
@@ -145,7 +146,7 @@ def test_a_reference_that_differs_and_a_target_that_is_missed_are_told():
 @pytest.mark.parametrize("policy", b4.ORDERS)
 def test_each_team_alone_and_pooled_waits_the_golden_time(policy, philly):
     shares, jobs = philly
-    golden = b4.load_golden(b4.DATA)
+    golden = b4.load_golden(DATA)
     alone = b4.delays(jobs, b4.play_alone(jobs, shares, policy))
     pooled = b4.delays(jobs, play_rule(jobs, 72, RULES[policy]))
     assert {(f"{policy}-private", team) for team in alone} <= golden.keys() and len(alone) == 12

@@ -19,7 +19,8 @@ from scheduler.core.snapshot import Snapshot
 from scheduler.core.table import judge
 from scheduler.core.types import Placement, Plan, Policy, Refusal, TaskPlace, Waiting
 
-SETTABLE = {field.name: field.type for field in fields(Policy) if field.type in (float, int, bool)}
+KINDS: dict[Any, type] = {float: float, float | None: float, int: int, bool: bool}
+SETTABLE = {field.name: KINDS[field.type] for field in fields(Policy) if field.type in KINDS}
 WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 FIRST = 20
 """So many of those that wait are printed."""

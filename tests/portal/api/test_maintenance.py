@@ -60,6 +60,8 @@ def test_one_that_has_begun_ends_now_and_stays_as_history(root):
     [
         ({"nodes": ["n1", "n9"]}, "/nodes/1", "unknown_node"),
         ({"pool": "moon"}, "/pool", "unknown_pool"),
+        ({"pool": "tr\u0000ain"}, "/pool", "unknown_pool"),
+        ({"pool": ["train"]}, "/pool", "unknown_pool"),
         ({"nodes": []}, "/nodes", "maintenance_nowhere"),
         ({"lasts_s": 0}, "/ends_at", "maintenance_backwards"),
         ({"begins_in_s": -60, "lasts_s": 1}, "/ends_at", "maintenance_over"),

@@ -44,12 +44,24 @@ def test_an_admin_changes_one_field_of_a_policy_and_everybody_reads_it(root, eve
         ("arrangement", "stack"),
         ("preempt", "perhaps"),
         ("default_max_time_s", -1),
+        ("stop_longer", 0),
+        ("stop_longer", 2.5),
+        ("stop_longer", 4),
+        ("most_stops", 0),
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused_by_its_field(root, field, value):
     was = Pool.objects.filter(name="train").values().get()
     assert wrong(patch(root, "pools/train", {"preempt": False, field: value})) == [f"/{field}"]
     assert Pool.objects.filter(name="train").values().get() == was
+
+
+def test_short_jobs_stop_longer_ones_only_where_they_go_first(root):
+    answer = patch(root, "pools/train", {"short_first": True, "stop_longer": 4, "most_stops": 2})
+    assert {"short_first": True, "stop_longer": 4, "most_stops": 2}.items() <= answer.json().items()
+    answer = patch(root, "pools/train", {"short_first": False})
+    assert wrong(answer) == ["/stop_longer"] and "leave this empty" in answer.json()["detail"]
+    assert patch(root, "pools/train", {"short_first": False, "stop_longer": None}).json()["stop_longer"] is None
 
 
 def test_a_pool_is_not_renamed_and_who_is_no_admin_changes_nothing(root, ada):
@@ -97,6 +109,12 @@ def test_a_pool_lends_to_one_other_at_a_time(root):
     root.post("windows", NIGHT)
     refused = root.post("windows", NIGHT | {"borrower": "third"})
     assert wrong(refused) == ["/borrower"] and "dev lends to train already" in str(refused.json())
+
+
+def test_a_pool_that_is_not_there_is_told_with_those_that_are(root):
+    (error,) = root.post("windows", NIGHT | {"lender": "moon"}).json()["errors"]
+    assert (error["pointer"], error["code"]) == ("/lender", "unknown_pool")
+    assert error["detail"] == "There is no pool “moon”. Choose one of: dev, train."
 
 
 def test_who_is_no_admin_opens_and_closes_no_window(root, ada):

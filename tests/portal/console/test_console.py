@@ -5,7 +5,6 @@ from datetime import time
 
 import make
 import pytest
-from django.test import Client
 
 from accounts.models import Team, User
 from cluster.models import Gpu, Node, Pool, Window
@@ -21,32 +20,6 @@ from scheduler.core.types import Policy
 from scheduler.snapshots import load_world
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def cast():
-    return make.cast()
-
-
-@pytest.fixture(autouse=True)
-def public_url(settings):
-    settings.TESSERA_PUBLIC_URL = "http://testserver"
-
-
-@pytest.fixture
-def root():
-    return browser(make.admin())
-
-
-@pytest.fixture
-def auditor():
-    return browser(make.user("audrey", platform_role="auditor"))
-
-
-def browser(person) -> Client:
-    client = Client(headers={"Origin": "http://testserver"})
-    client.force_login(person)
-    return client
 
 
 def nlp_in_dev() -> Quota:
@@ -75,6 +48,7 @@ POOL = {
     "max_slices_per_gpu": 8,
     "cpu_overcommit_percent": 200,
     "reservations": 2,
+    "most_stops": 10,
     "arrangement": "pack",
     "weight_useful": 100,
     "weight_data": 20,
@@ -100,7 +74,7 @@ def test_the_console_has_no_password_form_of_its_own(client):
     assert client.post("/console/login/", {"username": "root", "password": "x"}).url.startswith("/sign-in/")
 
 
-def test_a_member_of_a_team_is_refused(cast):
+def test_a_member_of_a_team_is_refused(cast, browser):
     assert browser(cast.bob).get("/console/", follow=True).status_code == 403
 
 
@@ -273,7 +247,7 @@ def test_a_person_that_makes_no_sense_is_not_made(cast, root, wrong):
     assert User.objects.count() == before
 
 
-def test_a_suspended_person_is_out_at_once(cast, root):
+def test_a_suspended_person_is_out_at_once(cast, root, browser):
     out = browser(cast.ada)
     root.post("/console/accounts/user/", {"action": "suspend", "_selected_action": [cast.ada.pk]})
     assert out.get("/queue/").status_code == 302
@@ -347,9 +321,10 @@ def test_a_pool_takes_its_time_limit_as_people_write_it(cast, root):
 def test_the_policy_of_a_pool_is_what_its_next_cycle_goes_by(cast, root):
     assert load_world().policy.pools == (Policy(scores=SCORES),) * 2
     words = {"ageing_s": "2h", "reservations": 5, "arrangement": "spread", "weight_links": 7, "max_grace_s": "1m"}
+    words |= {"short_first": "on", "stop_longer": 4, "most_stops": 3}
     assert change_pool(root, cast.dev, **words).status_code == 302  # the box for preemption is not ticked
     scores = spread(weigh(links=7))
-    dev = Policy(ageing_s=7200.0, reservations=5, preempt=False, scores=scores)
+    dev = Policy(7200.0, 5, preempt=False, short_first=True, stop_longer=4, most_stops=3, scores=scores)
     assert load_world().policy.pools == (dev, Policy(scores=SCORES))
 
 
@@ -359,6 +334,9 @@ def test_the_policy_of_a_pool_is_what_its_next_cycle_goes_by(cast, root):
         ("ageing_s", "5s", "greater than or equal to 60"),
         ("max_grace_s", "2h", "less than or equal to 3600"),
         ("reservations", "0", "greater than or equal to 1"),
+        ("stop_longer", "0", "greater than or equal to 1"),
+        ("stop_longer", "4", "Let short jobs go first in this pool as well"),
+        ("most_stops", "0", "greater than or equal to 1"),
         ("weight_useful", "1001", "less than or equal to 1000"),
         ("arrangement", "sideways", "not one of the available choices"),
     ],

@@ -5,7 +5,6 @@ from datetime import timedelta
 
 import make
 import pytest
-from django.test import Client
 from django.utils import timezone
 
 from cluster.models import Maintenance
@@ -13,27 +12,6 @@ from cluster.models import Maintenance
 pytestmark = pytest.mark.django_db
 ADD = "/console/cluster/maintenance/add/"
 LIST = "/console/cluster/maintenance/"
-
-
-@pytest.fixture
-def cast():
-    return make.cast()
-
-
-@pytest.fixture(autouse=True)
-def _same_origin(settings):
-    settings.TESSERA_PUBLIC_URL = "http://testserver"
-
-
-@pytest.fixture
-def root(cast):
-    return browser(make.admin())
-
-
-def browser(person):
-    client = Client(headers={"Origin": "http://testserver"})
-    client.force_login(person)
-    return client
 
 
 def fields(cast, begins_in_s=600, lasts_s=3600, **more):
@@ -74,12 +52,11 @@ def test_what_cannot_be_is_refused_with_words(cast, root, wrong, words):
     assert not Maintenance.objects.exists()
 
 
-def test_an_auditor_sees_it_and_ends_none(cast):
-    client = browser(make.user("greta", platform_role="auditor"))
+def test_an_auditor_sees_it_and_ends_none(cast, auditor):
     row = make.maintenance(cast.node, begins_in_s=600)
-    assert client.get(LIST).status_code == client.get(f"{LIST}{row.pk}/change/").status_code == 200
-    assert client.post(ADD, fields(cast)).status_code == 403
-    client.post(LIST, {"action": "end_now", "_selected_action": [row.pk]})
+    assert auditor.get(LIST).status_code == auditor.get(f"{LIST}{row.pk}/change/").status_code == 200
+    assert auditor.post(ADD, fields(cast)).status_code == 403
+    auditor.post(LIST, {"action": "end_now", "_selected_action": [row.pk]})
     assert Maintenance.objects.get() == row
 
 

@@ -1,0 +1,145 @@
+"""Why each job waits, written where somebody would notice: a new code at once, new numbers a little later."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from operator import itemgetter
+from typing import NamedTuple
+
+from django.db import connection, transaction
+
+from common.locks import database_now
+from events.bus import ring
+from jobs.models import Job
+from scheduler.core.types import Refusal
+from scheduler.lease import check_epoch
+from scheduler.memory import number_of, remembered, rewritten
+from scheduler.rows import seconds
+from scheduler.steps import ExplainJobs
+
+REFRESH_REASONS_S = 15
+"""The numbers in a reason may be this old; a new code is written at once."""
+NEAR_FRONT = 100
+"""A new position up to this one is written at once. Behind, everybody moves with every start: see REFRESH_REASONS_S."""
+MOST_REFRESHED = 1000
+"""So many jobs of which only numbers changed are written in one cycle, the oldest first."""
+MOST_BELLS = 50
+"""For so many jobs the pages are told that something changed; who looks at another sees it a little later."""
+
+WRITE_REASONS = """
+UPDATE jobs_job SET wait_reasons = told.row -> 2, wait_position = (told.row ->> 3)::int,
+    wait_of = (told.row ->> 4)::int, explained_at = clock_timestamp()
+FROM jsonb_array_elements(%s::jsonb) AS told(row)
+WHERE jobs_job.id = (told.row ->> 0)::bigint AND jobs_job.xmin::text::bigint = (told.row ->> 1)::bigint
+    AND state = 'QUEUED'
+RETURNING jobs_job.id, jobs_job.xmin::text::bigint, extract(epoch FROM explained_at)::float
+"""
+
+
+class ToldRow(NamedTuple):
+    """What was written last about why a job waits. number: of this version of its row."""
+
+    pk: int
+    number: int
+    reasons: list[dict]
+    position: int | None
+    of: int | None
+    told_at: float | None
+    held_by: str
+    codes: list[str]
+
+
+class Telling(NamedTuple):
+    """What is to be written of one job. number: of the version that it stands for."""
+
+    pk: int
+    number: int
+    reasons: list[dict]
+    position: int
+    of: int
+
+
+def explain_jobs(step: ExplainJobs, epoch: int) -> None:
+    """Write why each job waits, where a code changed or, near the front, its position, or 15 s passed. No events."""
+    with transaction.atomic():
+        check_epoch("cycle", epoch)
+        rows = load_told()
+        changed, aged = compare(step, rows, database_now().timestamp() - REFRESH_REASONS_S)
+        others = differing(step, aged)
+        lines = [*changed, *islice(others, MOST_REFRESHED)]
+        done = next(others, None) is None
+        written = write_reasons(lines) if lines else {}
+        _ring_for([line.pk for line in sorted(changed, key=itemgetter(3))[:MOST_BELLS]])
+    _remember(rows, lines, written, done)
+
+
+def load_told() -> list[ToldRow]:
+    columns = ("pk", number_of("jobs_job"), "wait_reasons", "wait_position", "wait_of", seconds("explained_at"))
+    return remembered("queue", build_told, *columns, "held_by")
+
+
+def build_told(
+    pk: int, number: int, reasons: list[dict], position: int | None, of: int | None, told_at: float | None, held_by: str
+) -> ToldRow:
+    return ToldRow(pk, number, reasons, position, of, told_at, held_by, [reason["code"] for reason in reasons])
+
+
+def compare(step: ExplainJobs, rows: Iterable[ToldRow], until: float) -> tuple[list[Telling], list[ToldRow]]:
+    """(what somebody would notice, of which jobs it was told before `until`: the oldest first)."""
+    changed, aged = [], []
+    for row in rows:
+        refusals = step.refusals.get(row.pk)
+        if refusals is None:
+            continue
+        place = step.positions[row.pk]
+        moved = place[0] <= NEAR_FRONT and place != (row.position, row.of)
+        if moved or [refusal.reason for refusal in refusals] != row.codes:
+            changed.append(_telling(row, refusals, place))
+        elif (row.told_at or 0.0) < until:
+            aged.append(row)
+    return changed, sorted(aged, key=lambda row: row.told_at or 0.0)
+
+
+def differing(step: ExplainJobs, rows: Iterable[ToldRow]) -> Iterator[Telling]:
+    """Of those whose numbers are others by now."""
+    for row in rows:
+        line = _telling(row, step.refusals[row.pk], step.positions[row.pk])
+        if (line.position, line.of, line.reasons) != (row.position, row.of, row.reasons):
+            yield line
+
+
+def write_reasons(lines: Iterable[Telling]) -> Mapping[int, tuple[int, float]]:
+    """{job: (number of its row from now on, when)}, all in one statement. A job that no longer waits, or whose row
+    somebody changed meanwhile, is left to the next cycle.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(WRITE_REASONS, [json.dumps(list(lines))])
+        return {pk: (number, told_at) for pk, number, told_at in cursor.fetchall()}
+
+
+def _remember(
+    rows: Iterable[ToldRow], lines: Iterable[Telling], written: Mapping[int, tuple[int, float]], done: bool
+) -> None:
+    """What was written need not be read. done: nothing more is to be written while nothing changes."""
+    told = {line.pk: line for line in lines if line.pk in written}
+    fresh = {}
+    for row in rows:
+        if line := told.get(row.pk):
+            fresh[row.pk] = build_told(row.pk, written[row.pk][0], *line[2:], written[row.pk][1], row.held_by)
+    numbers = {pk: (line.number, written[pk][0]) for pk, line in told.items()}
+    rewritten("queue", numbers, build_told, fresh, settled=done)
+
+
+def _ring_for(job_ids: list[int]) -> None:
+    for job in Job.objects.filter(pk__in=job_ids).only("pk", "team_id", "pool_id").order_by("pk"):
+        ring(job)
+
+
+def _telling(row: ToldRow, refusals: list[Refusal], place: tuple[int, int]) -> Telling:
+    return Telling(row.pk, row.number, [_in_words(refusal, row.held_by) for refusal in refusals], *place)
+
+
+def _in_words(refusal: Refusal, held_by: str) -> dict:
+    if refusal.reason == "held" and held_by:
+        return {"code": "held", "params": {"who": held_by}}
+    return {"code": refusal.reason, "params": refusal.params}

@@ -1,0 +1,215 @@
+"""The allocating transaction of DESIGN section 7.
+
+Check the epoch, lock the limits (teams from root to leaf, then the user), lock the nodes, lock the cards, and only in
+later statements sum the live holdings; then refuse, or insert holdings and advance the tasks. In one statement with the
+locks the sum would be a look at the past.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from django.db import transaction
+
+from cluster.models import Gpu, Node, NodeState
+from common.errors import StaleState
+from common.locks import database_now
+from events.bus import SCHEDULER, hint
+from events.transitions import Move
+from jobs.lifecycle import add_tasks, load_attempt, lock_job, move_gang
+from jobs.models import Job, Task
+from jobs.states import JobState, TaskState
+from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, load_parents, subtree, team_chain
+from quotas.services import ensure_user_limit
+from scheduler.holders import time_of
+from scheduler.lease import check_epoch
+from scheduler.lending import is_lent
+from scheduler.ports import free_port, map_ports, taken_ports
+from scheduler.steps import Card, StartJob, TaskStart
+from scheduler.truth import (
+    clear_wait,
+    count_active,
+    find_maintenance,
+    load_everyone,
+    load_job,
+    lock_cards,
+    lock_nodes,
+    lock_quota,
+    lock_user_limit,
+    sum_cards,
+    sum_nodes,
+    sum_teams,
+    sum_user,
+    write_holdings,
+)
+
+NOTHING: Amounts = (0, 0, 0)
+
+
+class DoesNotFit(StaleState):
+    """The truth under the locks has less room than the snapshot had. The next cycle sees it."""
+
+    code = "does_not_fit"
+
+
+@transaction.atomic
+def start_job(step: StartJob, epoch: int) -> None:
+    """The allocating transaction. Raises StaleState (DoesNotFit) and changes nothing where the truth has moved on."""
+    check_epoch("cycle", epoch)
+    job = load_job(step.job_id)
+    parents = load_parents()
+    quotas, own = lock_limits(job, parents)
+    nodes = lock_nodes(task.node_id for task in step.tasks)
+    gpus = lock_cards(card.gpu_id for task in step.tasks for card in task.cards)
+    ask = _totals(step.tasks)
+    check_teams(job, quotas, ask, parents)
+    check_user(job, own, ask)
+    check_nodes(step.tasks, nodes)
+    check_maintenance(job, nodes)
+    check_gpus(step.tasks, gpus, job)
+    assign(step, job, nodes, gpus, epoch)
+
+
+def lock_limits(job: Job, parents: Mapping[int, int | None]) -> tuple[list[Quota], UserLimit]:
+    """Lock the quota rows of the job's pool from the root team to its own, then the user's limit. Root first."""
+    chain = team_chain(job.team_id, parents)
+    quotas = [row for team in reversed(chain) for row in lock_quota(team, job.pool_id)]
+    if not quotas or quotas[-1].team_id != job.team_id:
+        raise DoesNotFit(kind="quota", was="deleted")
+    own = lock_user_limit(job.user_id)
+    if not own:
+        ensure_user_limit(job.user)
+        own = lock_user_limit(job.user_id)
+    return quotas, own[0]
+
+
+def check_teams(job: Job, quotas: list[Quota], ask: Amounts, parents: Mapping[int, int | None]) -> None:
+    for quota in quotas:
+        held = sum_teams(subtree(quota.team_id, parents), job.pool_id)
+        _check("team_limit", held, ask, quota.limits())
+
+
+def check_user(job: Job, own: UserLimit, ask: Amounts) -> None:
+    """own: the person's row, locked."""
+    limit = own.effective(load_everyone())
+    limits = (limit["gpu_milli"], limit["cpu_milli"], limit["memory_mib"])
+    _check("user_limit", sum_user(job.user_id), ask, limits)
+    running = count_active(job.user_id)
+    if limit["jobs_running"] is not None and running >= limit["jobs_running"]:
+        raise DoesNotFit(kind="rate_policy", was=running)
+
+
+def check_nodes(tasks: Iterable[TaskStart], nodes: dict[int, Node]) -> None:
+    asks = {pk: [0, 0, 0] for pk in nodes}
+    for task in tasks:
+        asks[task.node_id][1] += task.cpu_milli
+        asks[task.node_id][2] += task.memory_mib
+    taken = sum_nodes(nodes)
+    for pk, node in nodes.items():
+        if node.state != NodeState.READY or node.removed_at is not None:
+            raise DoesNotFit(kind="node", was=node.state)
+        _, cpu, memory = taken.get(pk, NOTHING)
+        _check("node", (0, cpu, memory), tuple(asks[pk]), (None, node.cpu_sellable_milli, node.memory_mib))
+
+
+def check_maintenance(job: Job, nodes: Iterable[int]) -> None:
+    """Nothing starts on a machine that would still run there when its maintenance begins."""
+    if planned := find_maintenance(nodes, time_of(job)):
+        raise DoesNotFit(kind="maintenance", was=f"from {planned.begins_at}")
+
+
+def check_gpus(tasks: Iterable[TaskStart], gpus: dict[int, Gpu], job: Job) -> None:
+    asks = {pk: [0, 0, 0] for pk in gpus}
+    for card in (card for task in tasks for card in task.cards):
+        for column, more in enumerate((card.memory_mib, card.compute_percent, 1)):
+            asks[card.gpu_id][column] += more
+    lenders = {gpu.pool_id for gpu in gpus.values()} - {job.pool_id}
+    now = database_now() if lenders else None
+    lent = {pool for pool in lenders if now and is_lent(pool, job.pool_id, now)}
+    taken = sum_cards(gpus)
+    for pk, gpu in gpus.items():
+        if not gpu.healthy or gpu.removed_at is not None or gpu.pool_id not in {job.pool_id, *lent}:
+            raise DoesNotFit(kind="gpu", was=str(gpu))
+        room = (gpu.sellable_mib, 100, gpu.pool.slices_per_gpu)
+        _check("gpu", taken.get(pk, NOTHING), tuple(asks[pk]), room)
+
+
+def assign(step: StartJob, job: Job, nodes: dict[int, Node], gpus: dict[int, Gpu], epoch: int) -> None:
+    """Write the holdings and move the tasks to ASSIGNED. The limits, nodes and cards are locked and have the room."""
+    locked = lock_job(job.pk)
+    if locked.state != JobState.QUEUED or locked.held_at is not None or locked.stop_requested_at is not None:
+        raise StaleState(kind="job", was=locked.state)
+    tasks = {task.rank: task for task in load_attempt(locked) if task.state == TaskState.PENDING}
+    least = sum(role["min"] for role in locked.gang)
+    if more := {place.rank: place.role for place in step.tasks if place.rank >= least}:
+        tasks |= {task.rank: task for task in add_tasks(locked, more)}
+    if set(tasks) != {place.rank for place in step.tasks}:
+        raise StaleState(kind="task", was="other ranks")
+    taken = taken_ports(nodes)
+    master = free_port(taken[next(place.node_id for place in step.tasks if place.rank == 0)])
+    write_holdings(row for place in step.tasks for row in _holdings(tasks[place.rank], place, locked, gpus))
+    moves = []
+    for place in step.tasks:
+        task, node = tasks[place.rank], nodes[place.node_id]
+        columns = {
+            "node": node,
+            "epoch": epoch,
+            "address": node.address,
+            "cpu_milli": place.cpu_milli,
+            "memory_mib": place.memory_mib,
+            "cards": [_card_view(card, gpus[card.gpu_id]) for card in place.cards],
+            "ports": {"master": master, **map_ports(locked, task, taken[node.pk])},
+        }
+        told = {"node": node.name, "gpus": [str(gpus[c.gpu_id]) for c in place.cards], **_spread(place, gpus)}
+        told |= {"kind": "near_data", "held_bytes": place.held_bytes} if place.held_bytes else {}
+        moves.append(Move(task, told, columns))
+    move_gang(moves, TaskState.ASSIGNED, actor=SCHEDULER)
+    clear_wait(locked.pk)
+    hint("reconcile")
+
+
+def _totals(tasks: Iterable[TaskStart]) -> Amounts:
+    tasks = list(tasks)
+    gpu = sum(card.milli for task in tasks for card in task.cards)
+    return gpu, sum(task.cpu_milli for task in tasks), sum(task.memory_mib for task in tasks)
+
+
+def _check(what: str, held: tuple[int, ...], ask: tuple[int, ...], limits: tuple[int | None, ...]) -> None:
+    for name, used, more, limit in zip(RESOURCES, held, ask, limits, strict=True):
+        if limit is not None and more and used + more > limit:
+            raise DoesNotFit(kind=what, was=f"{name} {used}+{more}>{limit}")
+
+
+def _holdings(task: Task, place: TaskStart, job: Job, gpus: dict[int, Gpu]) -> list[Holding]:
+    """One row for CPU and memory, one for each card."""
+    whose = {"task": task.uuid, "team_id": job.team_id, "user_id": job.user_id, "pool_id": job.pool_id}
+    numa = {gpus[card.gpu_id].numa for card in place.cards}
+    near = numa.pop() if len(numa) == 1 else None
+    rows = [Holding(**whose, node_id=place.node_id, cpu_milli=place.cpu_milli, memory_mib=place.memory_mib, numa=near)]
+    for card in place.cards:
+        share = {
+            "gpu_memory_mib": card.memory_mib,
+            "gpu_compute_percent": card.compute_percent,
+            "gpu_milli": card.milli,
+        }
+        rows.append(Holding(**whose, node_id=place.node_id, gpu_id=card.gpu_id, numa=gpus[card.gpu_id].numa, **share))
+    return rows
+
+
+def _spread(place: TaskStart, gpus: dict[int, Gpu]) -> dict:
+    """The NUMA nodes of cards that could not all be near one: a warning in the task's history."""
+    numa = {gpus[card.gpu_id].numa for card in place.cards} - {None}
+    return {"numa": sorted(numa)} if len(numa) > 1 else {}
+
+
+def _card_view(card: Card, gpu: Gpu) -> dict:
+    """What the task's row remembers of its card, for its page and its environment."""
+    return {
+        "uuid": gpu.uuid,
+        "index": gpu.index,
+        "model": gpu.model,
+        "memory_mib": card.memory_mib,
+        "compute_percent": card.compute_percent,
+        "milli": card.milli,
+        "whole": card.memory_mib == gpu.sellable_mib and card.compute_percent == 100,
+        "simulated": gpu.simulated,
+        "enforcement": gpu.enforcement,
+    }
