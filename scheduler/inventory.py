@@ -77,6 +77,7 @@ def record_cards(node: Node, views: Iterable[GpuView]) -> None:
     """Make, refresh and retire the cards of a node. A card that is gone keeps its row, out of service."""
     views = sorted(views, key=lambda view: view.index)
     known = {gpu.uuid: gpu for gpu in Gpu.objects.filter(node=node)}
+    _free_indices(known.values(), views)
     for gpu in known.values():
         if gpu.removed_at is None and gpu.uuid not in {view.uuid for view in views}:
             Gpu.objects.filter(pk=gpu.pk).update(removed_at=Now(), healthy=False)
@@ -93,17 +94,38 @@ def record_cards(node: Node, views: Iterable[GpuView]) -> None:
             "simulated": view.simulated,
             "enforcement": view.mode,
             "evidence": view.evidence,
+            "healthy": not view.fault,
+            "fault": view.fault,
             "probed_at": Now(),
             "removed_at": None,
         }
         if view.uuid in known:
-            back = {"healthy": True} if known[view.uuid].removed_at is not None else {}
-            Gpu.objects.filter(pk=known[view.uuid].pk).update(**fresh, **back)
+            Gpu.objects.filter(pk=known[view.uuid].pk).update(**fresh)
+            _note_health(node, known[view.uuid], view)
         else:
             gpu = Gpu.objects.create(uuid=view.uuid, node=node, pool=pool_of_new_card(view.index, len(views)), **fresh)
             record(node, "gpu.added", actor=SYSTEM, params={"gpu": gpu.uuid, "pool": gpu.pool.name})
             ring_pool(gpu.pool_id)
             hint("cycle")
+
+
+def _free_indices(known: Iterable[Gpu], views: Iterable[GpuView]) -> None:
+    """The cards that follow one that fell out are counted anew, and two must not meet on the same index meanwhile."""
+    now = {view.uuid: view.index for view in views}
+    moved = [gpu.pk for gpu in known if gpu.removed_at is None and now.get(gpu.uuid, gpu.index) != gpu.index]
+    if moved:
+        Gpu.objects.filter(pk__in=moved).update(removed_at=Now())
+
+
+def _note_health(node: Node, before: Gpu, view: GpuView) -> None:
+    """A card that broke takes nothing new and keeps what runs on it; a sound one is used again."""
+    sound = not view.fault
+    if before.healthy == sound:
+        return
+    verb = "gpu.sound" if sound else "gpu.broken"
+    record(node, verb, actor=SYSTEM, params={"gpu": before.uuid, "why": view.fault, "held": _is_held(before)})
+    ring_pool(before.pool_id)
+    hint("cycle")
 
 
 def pool_of_new_card(index: int, cards: int) -> Pool:

@@ -6,8 +6,9 @@ from django.utils import translation
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
-from accounts.models import ApiToken, User, digest_of
+from accounts.models import ApiToken, User
 from accounts.services import note_use
+from common.digests import digest_of
 from common.errors import NotPermitted, NotSignedIn
 
 SCHEME = "bearer"

@@ -17,9 +17,10 @@ from django.test import Client
 from django.urls import get_resolver, reverse
 from django.utils import timezone
 
-from accounts.models import ApiToken, User, digest_of
+from accounts.models import ApiToken, User
 from accounts.services import SCOPES, revoke_token
 from accounts.ssh_keys import add_ssh_key
+from common.digests import digest_of
 from files.models import Upload
 from jobs.models import Job
 from jobs.upstream import upstream_secret

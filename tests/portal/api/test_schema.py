@@ -22,7 +22,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from accounts.models import ApiToken, digest_of
+from accounts.models import ApiToken
+from common.digests import digest_of
 from portal.api.about import describe
 from portal.api.urls import urlpatterns
 
