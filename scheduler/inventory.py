@@ -1,11 +1,14 @@
 """What the runtime's nodes are, written into the cluster's rows."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from django.db import transaction
 from django.db.models.functions import Now
 
+from cluster.agents import load_reported
 from cluster.models import Cached, Gpu, Node, NodeState, Pool
+from cluster.reports import Reported
 from common.locks import lock_rows
 from events.bus import SYSTEM, hint, record, ring_pool
 from events.transitions import advance
@@ -22,8 +25,30 @@ DEV_OVERCOMMIT_PERCENT = 200
 @transaction.atomic
 def record_inventory(views: Sequence[NodeView]) -> list[Node]:
     """Store the nodes as they are now. New cards come into the pools by `pool_of_new_card`; known rows keep theirs."""
+    views = add_reported(views)
     make_first_pools(sum(len(view.gpus) for view in views))
     return [record_node(view) for view in sorted(views, key=lambda view: view.name)]
+
+
+def add_reported(views: Sequence[NodeView]) -> list[NodeView]:
+    """The runtime says which machines there are and whether they are ready. Where it does not see the cards of one,
+    they are what the machine's agent reports, as far as that was approved.
+    """
+    reported = load_reported(view.name for view in views if not view.gpus)
+    return [_with_reported(view, reported.get(view.name)) for view in views]
+
+
+def _with_reported(view: NodeView, reported: Reported | None) -> NodeView:
+    if reported is None:
+        return view
+    return replace(
+        view,
+        gpus=reported.gpus,
+        links=reported.links,
+        pcie=reported.pcie,
+        numa=view.numa or reported.numa,
+        facts={**reported.facts, **view.facts},
+    )
 
 
 def make_first_pools(cards: int) -> None:
@@ -76,6 +101,7 @@ def record_held(node: Node, views: Iterable[HeldView]) -> None:
 def record_cards(node: Node, views: Iterable[GpuView]) -> None:
     """Make, refresh and retire the cards of a node. A card that is gone keeps its row, out of service."""
     views = sorted(views, key=lambda view: view.index)
+    _bring_over(node, views)
     known = {gpu.uuid: gpu for gpu in Gpu.objects.filter(node=node)}
     _free_indices(known.values(), views)
     for gpu in known.values():
@@ -107,6 +133,13 @@ def record_cards(node: Node, views: Iterable[GpuView]) -> None:
             record(node, "gpu.added", actor=SYSTEM, params={"gpu": gpu.uuid, "pool": gpu.pool.name})
             ring_pool(gpu.pool_id)
             hint("cycle")
+
+
+def _bring_over(node: Node, views: Iterable[GpuView]) -> None:
+    """A card that was taken out of another machine, and that nobody holds any more, keeps its row here."""
+    held = Holding.objects.live().filter(gpu__isnull=False).values("gpu")
+    there = Gpu.objects.filter(uuid__in=[view.uuid for view in views], removed_at__isnull=False)
+    there.exclude(node=node).exclude(pk__in=held).update(node=node)
 
 
 def _free_indices(known: Iterable[Gpu], views: Iterable[GpuView]) -> None:
