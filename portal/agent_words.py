@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from django.conf import settings
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -25,6 +26,11 @@ STATES = {
     "new": gettext_lazy("has not reported yet"),
     "revoked": gettext_lazy("revoked"),
 }
+
+
+def command_of(token: str) -> str:
+    """What enrols a machine and reports from then on."""
+    return f"TESSERA_AGENT_TOKEN={token} python -m agent --server {settings.TESSERA_PUBLIC_URL}"
 
 
 def held_back_words(held: HeldBack) -> str:

@@ -302,6 +302,9 @@ class Enrolment(models.Model):
     expires_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True)
 
+    class Meta:
+        verbose_name, verbose_name_plural = _("enrolment of an agent"), _("enrolments of agents")
+
     def __str__(self) -> str:
         return f"enrolment of {self.node_name}"
 

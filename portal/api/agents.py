@@ -1,6 +1,5 @@
 """The agents of machines: admins invite, approve and revoke them; an agent enrols, and reports of its own machine."""
 
-from django.conf import settings
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -10,6 +9,7 @@ from cluster.agents import REPORT_EVERY_S, approve_agent, enrol_agent, invite_ag
 from cluster.models import Agent
 from common.errors import NotFound, NotPermitted
 from events.bus import Actor
+from portal.agent_words import command_of
 from portal.api.agent_shapes import (
     AgentShape,
     ApproveAsk,
@@ -110,11 +110,6 @@ class AgentReport(ApiView):
             raise NotPermitted("not_your_machine", own=agent.node_name, asked=name)
         held = take_report(agent, read_json(request, ReportAsk))
         return Response(ReportAnswer({"held_back": held, "next_in_s": REPORT_EVERY_S}).data)
-
-
-def command_of(token: str) -> str:
-    """What enrols a machine and reports from then on."""
-    return f"TESSERA_AGENT_TOKEN={token} python -m agent --server {settings.TESSERA_PUBLIC_URL}"
 
 
 def _show(agent: Agent) -> dict:

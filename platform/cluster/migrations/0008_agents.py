@@ -41,6 +41,10 @@ class Migration(migrations.Migration):
                 ('expires_at', models.DateTimeField()),
                 ('used_at', models.DateTimeField(null=True)),
             ],
+            options={
+                'verbose_name': 'enrolment of an agent',
+                'verbose_name_plural': 'enrolments of agents',
+            },
         ),
         migrations.AddField(
             model_name='gpu',
