@@ -10,7 +10,9 @@ import os
 import signal
 import sys
 import threading
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from agent import host
 from agent.errors import Errors
@@ -34,10 +36,17 @@ def main(arguments: list[str] | None = None) -> int:
         if options.show:
             print(json.dumps(build_report(see(memory), simulated=options.simulated), indent=2))
             return OK
-        platform = Platform(options.server, options.ca)
-        reporter = Reporter(platform, options.server, state, memory, lambda: token_of(options), options.simulated)
-        return report_once(reporter) if options.once else run(reporter, memory)
-    except (OSError, ValueError) as error:
+        kubelet = kubelet_cards(options) if options.kubelet else None
+        reporter = Reporter(
+            Platform(options.server, options.ca),
+            options.server,
+            state,
+            look=lambda: kubelet.show(see(memory)) if kubelet else see(memory),
+            token=lambda: token_of(options),
+            simulated=options.simulated,
+        )
+        return report_once(reporter) if options.once else run(reporter, memory, kubelet)
+    except (ImportError, OSError, ValueError) as error:
         print(f"The agent cannot begin: {error}", file=sys.stderr)
         return USAGE
 
@@ -54,10 +63,17 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     folder = os.environ.get("TESSERA_AGENT_STATE", STATE)
     parser.add_argument("--state", type=Path, default=Path(folder), help=f"a folder for its key ({folder})")
     parser.add_argument("--simulated", action="store_true", help="what NVML tells here are no real cards")
+    parser.add_argument(
+        "--kubelet", type=Path, help="give the cards to the kubelet whose folder for device plugins this is"
+    )
+    parser.add_argument("--cdi", type=Path, default=Path("/etc/cdi"), help="where containers' devices are described")
+    parser.add_argument("--hami", type=Path, help="libvgpu.so, which then holds slices to their memory")
     parser.add_argument("--once", action="store_true", help="report once and end")
     parser.add_argument("--show", action="store_true", help="print what would be reported, and end")
     parser.add_argument("--forget-faults", action="store_true", help="the cards that had errors were reset")
     options = parser.parse_args(arguments)
+    if options.hami is not None and not options.hami.is_file():
+        parser.error(f"there is no library {options.hami}")
     if not options.server and not options.show:
         parser.error("name the platform: --server https://tessera.example.net")
     return options
@@ -85,12 +101,23 @@ def report_once(reporter: Reporter) -> int:
     return OK
 
 
-def run(reporter: Reporter, memory: Memory) -> int:
+def run(reporter: Reporter, memory: Memory, kubelet: Any) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    if kubelet is not None:
+        kubelet.start()
     follow(reporter, Errors(memory.note_fault), stop)
+    if kubelet is not None:
+        kubelet.stop()
     return OK
+
+
+def kubelet_cards(options: argparse.Namespace) -> Any:
+    """Loaded where it is wanted: only it needs gRPC. Raises ImportError where that is missing."""
+    cards = import_module("agent.kubelet.node").KubeletCards
+    vendor = [Path("/var/run/cdi"), Path("/etc/cdi")]
+    return cards(options.kubelet, options.cdi, vendor=vendor, hami=options.hami, simulated=options.simulated)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from agent.cards import Cards
 from agent.errors import Errors
-from agent.report import build_report, see
-from agent.state import Identity, Memory, State
+from agent.report import build_report
+from agent.state import Identity, State
 from agent.wire import Away, Platform, Refused
 
 log = logging.getLogger("tessera.agent")
@@ -27,19 +28,28 @@ class NotEnrolled(Exception):
 
 
 class Reporter:
-    """Speaks for this machine. token: read anew whenever the agent has to enrol, "" where there is none."""
+    """Speaks for this machine. look: its cards as they are now. token: read anew whenever the agent has to enrol, ""
+    where there is none.
+    """
 
     def __init__(
-        self, platform: Platform, server: str, state: State, memory: Memory, token: Callable[[], str], simulated: bool
+        self,
+        platform: Platform,
+        server: str,
+        state: State,
+        *,
+        look: Callable[[], Cards],
+        token: Callable[[], str],
+        simulated: bool = False,
     ):
-        self.platform, self.server, self.state, self.memory = platform, server, state, memory
-        self.token, self.simulated = token, simulated
+        self.platform, self.server, self.state = platform, server, state
+        self.look, self.token, self.simulated = look, token, simulated
         self.identity = state.identity(server)
         self._told: list[str] = []
 
     def report(self) -> float:
         """Once; the seconds until the next. Raises Away, Refused, NotEnrolled."""
-        said = build_report(see(self.memory), simulated=self.simulated)
+        said = build_report(self.look(), simulated=self.simulated)
         if not self.identity.node:
             self.identity = self._enrol(self.identity)
         try:
