@@ -42,6 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
             options.server,
             state,
             look=lambda: kubelet.show(see(memory)) if kubelet else see(memory),
+            told=kubelet.told if kubelet else lambda seen: None,
             token=lambda: token_of(options),
             simulated=options.simulated,
         )
@@ -117,7 +118,8 @@ def kubelet_cards(options: argparse.Namespace) -> Any:
     """Loaded where it is wanted: only it needs gRPC. Raises ImportError where that is missing."""
     cards = import_module("agent.kubelet.node").KubeletCards
     vendor = [Path("/var/run/cdi"), Path("/etc/cdi")]
-    return cards(options.kubelet, options.cdi, vendor=vendor, hami=options.hami, simulated=options.simulated)
+    places = options.state / "places.json"
+    return cards(options.kubelet, options.cdi, places, vendor=vendor, hami=options.hami, simulated=options.simulated)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ class NotEnrolled(Exception):
 
 
 class Reporter:
-    """Speaks for this machine. look: its cards as they are now. token: read anew whenever the agent has to enrol, ""
+    """Speaks for this machine. look: its cards as they are now. told: called with those that
+    the platform heard of. token: read anew whenever the agent has to enrol, ""
     where there is none.
     """
 
@@ -39,17 +40,19 @@ class Reporter:
         state: State,
         *,
         look: Callable[[], Cards],
+        told: Callable[[Cards], object],
         token: Callable[[], str],
         simulated: bool = False,
     ):
         self.platform, self.server, self.state = platform, server, state
-        self.look, self.token, self.simulated = look, token, simulated
+        self.look, self.told, self.token, self.simulated = look, told, token, simulated
         self.identity = state.identity(server)
         self._told: list[str] = []
 
     def report(self) -> float:
         """Once; the seconds until the next. Raises Away, Refused, NotEnrolled."""
-        said = build_report(self.look(), simulated=self.simulated)
+        seen = self.look()
+        said = build_report(seen, simulated=self.simulated)
         if not self.identity.node:
             self.identity = self._enrol(self.identity)
         try:
@@ -61,6 +64,7 @@ class Reporter:
             self.identity = self._enrol(self.state.new_identity(self.server))
             answer = self.platform.report(self.identity.node, self.identity.key, said)
         self._note(said, answer)
+        self.told(seen)
         return min(max(float(answer["next_in_s"]), LEAST_S), MOST_S)
 
     def _enrol(self, identity: Identity) -> Identity:

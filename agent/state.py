@@ -6,6 +6,7 @@ Each file is replaced as a whole, so that a crash leaves the old one or the new 
 import json
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ class State:
 
     def identity(self, server: str) -> Identity:
         """The one for this platform; a new key, kept at once, where there is none yet."""
-        known = _read(self.folder / IDENTITY)
+        known = read_object(self.folder / IDENTITY)
         if known.get("server") == server and known.get("key"):
             return Identity(**known)
         return self.new_identity(server)
@@ -45,7 +46,7 @@ class State:
         return fresh
 
     def keep(self, identity: Identity) -> None:
-        _write(self.folder / IDENTITY, asdict(identity))
+        write_object(self.folder / IDENTITY, asdict(identity))
 
 
 class Memory:
@@ -55,7 +56,7 @@ class Memory:
 
     def __init__(self, folder: Path, boot_id: str):
         self.path, self.boot_id = folder / SEEN, boot_id
-        known = _read(self.path)
+        known = read_object(self.path)
         known = known if known.get("boot_id") == boot_id else {}
         self.cards = {int(index): Card(**card) for index, card in known.get("cards", {}).items()}
         self.faults: dict[str, str] = known.get("faults", {})
@@ -82,11 +83,11 @@ class Memory:
 
     def _keep(self) -> None:
         cards = {str(index): asdict(card) for index, card in self.cards.items()}
-        _write(self.path, {"boot_id": self.boot_id, "cards": cards, "faults": self.faults})
+        write_object(self.path, {"boot_id": self.boot_id, "cards": cards, "faults": self.faults})
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """{} where there is none, or none that can be read: then it is made anew."""
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON object; {} where there is none, or none that can be read: then it is made anew."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -94,7 +95,7 @@ def _read(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _write(path: Path, data: dict[str, Any]) -> None:
+def write_object(path: Path, data: Mapping[str, Any]) -> None:
     fresh = path.with_suffix(".new")
     file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(file, "w") as opened:

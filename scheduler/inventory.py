@@ -31,10 +31,10 @@ def record_inventory(views: Sequence[NodeView]) -> list[Node]:
 
 
 def add_reported(views: Sequence[NodeView]) -> list[NodeView]:
-    """The runtime says which machines there are and whether they are ready. Where it does not see the cards of one,
-    they are what the machine's agent reports, as far as that was approved.
+    """The runtime says which machines there are and whether they are ready. Where it does not see real cards of one
+    itself, and the machine has an agent, its cards are what that reports, as far as it was approved.
     """
-    reported = load_reported(view.name for view in views if not view.gpus)
+    reported = load_reported(view.name for view in views if all(gpu.simulated for gpu in view.gpus))
     return [_with_reported(view, reported.get(view.name)) for view in views]
 
 

@@ -1,7 +1,7 @@
-"""The device plugin of one card: a gRPC server on a socket beside the kubelet's.
+"""The device plugin of the card in one place: a gRPC server on a socket beside the kubelet's.
 
-Source: k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1. The kubelet asks each socket about one resource, so each card has
-a socket of its own.
+Source: k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1. The kubelet asks each socket about one resource, so each place
+has a socket of its own.
 """
 
 import logging
@@ -37,23 +37,25 @@ WITHIN_S = 5.0
 
 
 class CardPlugin:
-    """Serves one card until it is stopped. folder: of the kubelet's sockets. real: NVIDIA's toolkit knows the card."""
+    """Serves the card in one place until it is stopped. folder: of the kubelet's sockets. real: NVIDIA's toolkit knows
+    the card.
+    """
 
     def __init__(self, folder: Path, card: Card, real: bool):
         self.folder, self.card, self.real = folder, card, real
-        self.resource = resource_of(card.uuid)
+        self.resource = resource_of(card.index)
         self._changed = threading.Condition()
         self._server: Any = None
         self._round = 0  # of serving: a stream of an earlier one ends, and its socket may be removed late
 
     @property
     def socket(self) -> Path:
-        return self.folder / f"{self.card.uuid}.{self._round}.sock"
+        return self.folder / f"tessera-g-{self.card.index}.{self._round}.sock"
 
     def serve(self) -> None:
         """Open the socket and tell the kubelet. Raises OSError, and grpc.RpcError where the kubelet does not answer."""
         self.stop()
-        for old in self.folder.glob(f"{self.card.uuid}.*.sock"):
+        for old in self.folder.glob(f"tessera-g-{self.card.index}.*.sock"):
             old.unlink(missing_ok=True)
         server = grpc.server(ThreadPoolExecutor(THREADS, thread_name_prefix=self.resource))
         server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, self._handlers())])

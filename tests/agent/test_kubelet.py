@@ -14,7 +14,7 @@ from fake_kubelet import FakeKubelet
 from agent.cards import Card, Cards
 from agent.kubelet import cdi
 from agent.kubelet.messages import Malformed, read_allocate_request
-from agent.kubelet.node import GONE, NO_TOOLKIT, KubeletCards
+from agent.kubelet.node import GONE, NO_TOOLKIT, NOT_KNOWN, KubeletCards
 from agent.kubelet.units import resource_of, units_of
 
 
@@ -29,7 +29,8 @@ def cards(*found: Card) -> Cards:
 
 
 ONE, TWO = card(0), card(1)
-FIRST, SECOND = resource_of(ONE.uuid), resource_of(TWO.uuid)
+FIRST, SECOND = resource_of(0), resource_of(1)
+KNOWN = {"0": ONE.uuid, "1": TWO.uuid, "2": card(2).uuid}
 
 
 @pytest.fixture
@@ -52,8 +53,10 @@ def kubelet(sockets):
 def make_node(sockets, tmp_path):
     made = []
 
-    def make(**options) -> KubeletCards:
-        made.append(KubeletCards(sockets, tmp_path / "cdi", **{"simulated": True, **options}))
+    def make(known=KNOWN, **options) -> KubeletCards:
+        places = tmp_path / "places.json"
+        places.write_text(json.dumps(known))
+        made.append(KubeletCards(sockets, tmp_path / "cdi", places, **{"simulated": True, **options}))
         made[-1].start()
         return made[-1]
 
@@ -78,7 +81,7 @@ def spec_of(tmp_path) -> dict:
 
 
 def test_each_card_is_a_resource_of_its_own_in_units_of_memory(node, kubelet):
-    assert FIRST == "tessera.sh/g-a0000000-0001"
+    assert FIRST == "tessera.sh/g-0"
     devices = kubelet.lists[SECOND]
     assert len(devices) == (40960 - 429) // 256 == units_of(40531) and kubelet.health(SECOND) == {"Healthy"}
     assert len({device.ID for device in devices}) == len(devices)
@@ -124,13 +127,13 @@ def test_a_broken_card_is_unhealthy_and_the_other_stays(node, kubelet):
 def test_a_card_that_is_not_told_any_more_takes_nothing(node, kubelet):
     node.show(cards(TWO))
     kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Unhealthy"})
-    assert node.plugins[ONE.uuid].card.fault == GONE
+    assert node.plugins[0].card.fault == GONE
 
 
 def test_a_card_that_comes_later_is_registered_and_described(node, kubelet, tmp_path):
     late = card(2)
     node.show(cards(ONE, TWO, late))
-    kubelet.wait_for(lambda: resource_of(late.uuid) in kubelet.lists)
+    kubelet.wait_for(lambda: resource_of(2) in kubelet.lists)
     assert set(spec_of(tmp_path)) == {ONE.uuid, TWO.uuid, late.uuid, "slice", "none"}
 
 
@@ -166,6 +169,30 @@ def test_cards_wait_for_a_kubelet_that_comes_later(make_node, sockets):
 def test_the_end_removes_the_sockets(node, kubelet, sockets):
     node.stop()
     assert [path.name for path in sockets.iterdir()] == ["kubelet.sock"]
+
+
+def test_a_place_gives_nothing_out_until_the_platform_knows_its_card(make_node, kubelet, tmp_path):
+    node = make_node(known={"0": "GPU-that-fell-out", "1": TWO.uuid})
+    node.show(cards(ONE, TWO))
+    kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Unhealthy"} and kubelet.health(SECOND) == {"Healthy"})
+    node.told(cards(ONE, TWO))
+    assert node.plugins[0].card.fault == NOT_KNOWN
+    node.told(cards(ONE, TWO))
+    kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Healthy"})
+    assert json.loads((tmp_path / "places.json").read_text()) == {"0": ONE.uuid, "1": TWO.uuid}
+
+
+def test_cards_that_move_up_meet_nobody_elses_work(node, kubelet):
+    ids = [device.ID for device in kubelet.lists[FIRST]]
+    moved = replace(TWO, index=0)
+    node.show(cards(moved))
+    kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Unhealthy"} == kubelet.health(SECOND))
+    with pytest.raises(grpc.RpcError):
+        kubelet.allocate(FIRST, ids)
+    node.told(cards(moved)), node.told(cards(moved))
+    kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Healthy"})
+    ids = [device.ID for device in kubelet.lists[FIRST]]
+    assert kubelet.allocate(FIRST, ids) == [[f"tessera.sh/gpu={TWO.uuid}"]]
 
 
 def test_real_cards_need_the_toolkits_spec_and_say_so(make_node, kubelet, tmp_path):
@@ -204,13 +231,16 @@ def test_fields_that_are_not_known_are_passed_over():
 
 @pytest.mark.timeout(90)
 def test_the_agents_own_process_gives_its_cards_to_the_kubelet(machine, script, kubelet, sockets, tmp_path):
+    places = {index: f"GPU-a1000000-0000-4000-8000-{index:012x}" for index in range(8)}
+    machine.state.mkdir(mode=0o700)
+    (machine.state / "places.json").write_text(json.dumps(places))
     script.on("POST /agents/g1:report", (200, {"held_back": [], "next_in_s": 600}))
     agent = machine.start(
         "--server", script.url, "--simulated", "--kubelet", str(sockets), "--cdi", str(tmp_path / "cdi"),
         TESSERA_AGENT_TOKEN="ten_word",
     )  # fmt: skip
-    kubelet.wait_for(lambda: len(kubelet.lists) == 8, 40)
-    lost = resource_of("GPU-a1000000-0000-4000-8000-000000000005")
+    kubelet.wait_for(lambda: sum(kubelet.health(name) == {"Healthy"} for name in kubelet.lists) == 8, 40)
+    lost = resource_of(5)
     assert len(kubelet.lists[lost]) == 158
     machine.cards("xid 5 79")
     kubelet.wait_for(lambda: kubelet.health(lost) == {"Unhealthy"})
