@@ -31,7 +31,8 @@ def bodies(script, what: str) -> list[dict]:
 
 
 def test_the_version_is_the_platforms():
-    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == VERSION
+    for path in ("pyproject.toml", "agent/pyproject.toml"):
+        assert tomllib.loads((ROOT / path).read_text())["project"]["version"] == VERSION
 
 
 def test_an_agent_makes_its_key_enrols_and_reports(machine, script):
