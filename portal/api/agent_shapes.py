@@ -34,7 +34,7 @@ class ReportedHost(serializers.Serializer):
     kernel = serializers.CharField(max_length=100, allow_blank=True, default="")
     cpu_milli = serializers.IntegerField(**MIB)
     memory_mib = serializers.IntegerField(**MIB)
-    numa = ReportedNuma(many=True, max_length=256, default=list)
+    numa = serializers.ListField(child=ReportedNuma(), max_length=256, default=list)
 
 
 class ReportedGpu(serializers.Serializer):
@@ -78,11 +78,11 @@ class ReportAsk(serializers.Serializer):
     host = ReportedHost()
     driver = serializers.CharField(max_length=32, allow_blank=True, default="")
     simulated = serializers.BooleanField(default=False)
-    gpus = ReportedGpu(many=True, max_length=MOST_GPUS)
+    gpus = serializers.ListField(child=ReportedGpu(), max_length=MOST_GPUS)
     links = _matrix()
     pcie = _matrix()
-    lost = LostGpu(many=True, max_length=MOST_GPUS, default=list)
-    samples = GpuSample(many=True, max_length=MOST_GPUS, default=list)
+    lost = serializers.ListField(child=LostGpu(), max_length=MOST_GPUS, default=list)
+    samples = serializers.ListField(child=GpuSample(), max_length=MOST_GPUS, default=list)
 
 
 class HeldBackShape(serializers.Serializer):

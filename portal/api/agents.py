@@ -1,5 +1,7 @@
 """The agents of machines: admins invite, approve and revoke them; an agent enrols, and reports of its own machine."""
 
+from typing import cast
+
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -105,7 +107,7 @@ class AgentReport(ApiView):
     @extend_schema(request={JSON: ReportAsk}, responses=ReportAnswer)
     def post(self, request: Request, name: str) -> Response:
         """What the machine is and how its cards are. Nothing of it raises what an administrator approved."""
-        agent: Agent = request.auth
+        agent = cast(Agent, request.auth)
         if agent.node_name != name:
             raise NotPermitted("not_your_machine", own=agent.node_name, asked=name)
         held = take_report(agent, read_json(request, ReportAsk))
