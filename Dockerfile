@@ -18,6 +18,7 @@ COPY requirements.txt .
 RUN pip install --no-cache-dir --no-deps --only-binary :all: --require-hashes -r requirements.txt
 
 COPY manage.py pyproject.toml ./
+COPY agent agent
 COPY platform platform
 COPY portal portal
 COPY scheduler scheduler

@@ -36,6 +36,11 @@ def pools(ctx: typer.Context, incomplete: str) -> list[Offer]:
     return _offer(ctx, incomplete, lambda client: ((pool["name"], "") for pool in _results(client, "/pools")))
 
 
+def agent_names(ctx: typer.Context, incomplete: str) -> list[Offer]:
+    """Machines that have an agent."""
+    return _offer(ctx, incomplete, lambda client: ((one["node"], one["state"]) for one in _results(client, "/agents")))
+
+
 def notebook_names(ctx: typer.Context, incomplete: str) -> list[Offer]:
     return _offer(ctx, incomplete, _notebooks)
 

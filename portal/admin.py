@@ -6,7 +6,8 @@ from django.contrib.auth.models import Group
 from django.utils.translation import gettext_lazy as _
 
 from accounts.models import Team, User
-from cluster.models import Gpu, Maintenance, Node, Pool, Window
+from cluster.models import Agent, Enrolment, Gpu, Maintenance, Node, Pool, Window
+from portal.console_agents import AgentAdmin, EnrolmentAdmin
 from portal.console_machines import GpuAdmin, NodeAdmin, PoolAdmin, WindowAdmin
 from portal.console_maintenance import MaintenanceAdmin
 from portal.console_people import TeamAdmin, UserAdmin
@@ -24,5 +25,7 @@ admin.site.register(Window, WindowAdmin)
 admin.site.register(Maintenance, MaintenanceAdmin)
 admin.site.register(Node, NodeAdmin)
 admin.site.register(Gpu, GpuAdmin)
+admin.site.register(Agent, AgentAdmin)
+admin.site.register(Enrolment, EnrolmentAdmin)
 admin.site.register(Quota, QuotaAdmin)
 admin.site.register(UserLimit, UserLimitAdmin)

@@ -11,8 +11,9 @@ from datetime import timedelta
 from django.db import transaction
 from django.db.models.functions import Now
 
-from accounts.models import User, digest_of
+from accounts.models import User
 from accounts.permissions import may, require
+from common.digests import digest_of
 from common.errors import NotFound
 from jobs.models import Job, JobQuerySet, Task
 from jobs.states import TaskState

@@ -138,6 +138,7 @@ class CardView:
     max_slices: int
     simulated: bool
     healthy: bool
+    fault: str
     enforcement: str
     evidence: str
     probed_at: datetime | None
@@ -301,7 +302,7 @@ def _cards(user: User, cards: Iterable[Gpu], held: Iterable[Holding]) -> list[Ca
 
 
 def _card(card: Gpu, slices: list[SliceView]) -> CardView:
-    same = ("uuid", "index", "model", "product", "memory_mib", "sellable_mib", "simulated", "healthy")
+    same = ("uuid", "index", "model", "product", "memory_mib", "sellable_mib", "simulated", "healthy", "fault")
     more = ("enforcement", "evidence", "probed_at", "numa")
     return CardView(
         **{name: getattr(card, name) for name in (*same, *more)},

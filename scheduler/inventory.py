@@ -1,11 +1,14 @@
 """What the runtime's nodes are, written into the cluster's rows."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from django.db import transaction
 from django.db.models.functions import Now
 
+from cluster.agents import load_reported
 from cluster.models import Cached, Gpu, Node, NodeState, Pool
+from cluster.reports import Reported
 from common.locks import lock_rows
 from events.bus import SYSTEM, hint, record, ring_pool
 from events.transitions import advance
@@ -22,8 +25,30 @@ DEV_OVERCOMMIT_PERCENT = 200
 @transaction.atomic
 def record_inventory(views: Sequence[NodeView]) -> list[Node]:
     """Store the nodes as they are now. New cards come into the pools by `pool_of_new_card`; known rows keep theirs."""
+    views = add_reported(views)
     make_first_pools(sum(len(view.gpus) for view in views))
     return [record_node(view) for view in sorted(views, key=lambda view: view.name)]
+
+
+def add_reported(views: Sequence[NodeView]) -> list[NodeView]:
+    """The runtime says which machines there are and whether they are ready. Where it does not see real cards of one
+    itself, and the machine has an agent, its cards are what that reports, as far as it was approved.
+    """
+    reported = load_reported(view.name for view in views if all(gpu.simulated for gpu in view.gpus))
+    return [_with_reported(view, reported.get(view.name)) for view in views]
+
+
+def _with_reported(view: NodeView, reported: Reported | None) -> NodeView:
+    if reported is None:
+        return view
+    return replace(
+        view,
+        gpus=reported.gpus,
+        links=reported.links,
+        pcie=reported.pcie,
+        numa=view.numa or reported.numa,
+        facts={**reported.facts, **view.facts},
+    )
 
 
 def make_first_pools(cards: int) -> None:
@@ -76,7 +101,9 @@ def record_held(node: Node, views: Iterable[HeldView]) -> None:
 def record_cards(node: Node, views: Iterable[GpuView]) -> None:
     """Make, refresh and retire the cards of a node. A card that is gone keeps its row, out of service."""
     views = sorted(views, key=lambda view: view.index)
+    _bring_over(node, views)
     known = {gpu.uuid: gpu for gpu in Gpu.objects.filter(node=node)}
+    _free_indices(known.values(), views)
     for gpu in known.values():
         if gpu.removed_at is None and gpu.uuid not in {view.uuid for view in views}:
             Gpu.objects.filter(pk=gpu.pk).update(removed_at=Now(), healthy=False)
@@ -93,17 +120,45 @@ def record_cards(node: Node, views: Iterable[GpuView]) -> None:
             "simulated": view.simulated,
             "enforcement": view.mode,
             "evidence": view.evidence,
+            "healthy": not view.fault,
+            "fault": view.fault,
             "probed_at": Now(),
             "removed_at": None,
         }
         if view.uuid in known:
-            back = {"healthy": True} if known[view.uuid].removed_at is not None else {}
-            Gpu.objects.filter(pk=known[view.uuid].pk).update(**fresh, **back)
+            Gpu.objects.filter(pk=known[view.uuid].pk).update(**fresh)
+            _note_health(node, known[view.uuid], view)
         else:
             gpu = Gpu.objects.create(uuid=view.uuid, node=node, pool=pool_of_new_card(view.index, len(views)), **fresh)
             record(node, "gpu.added", actor=SYSTEM, params={"gpu": gpu.uuid, "pool": gpu.pool.name})
             ring_pool(gpu.pool_id)
             hint("cycle")
+
+
+def _bring_over(node: Node, views: Iterable[GpuView]) -> None:
+    """A card that was taken out of another machine, and that nobody holds any more, keeps its row here."""
+    held = Holding.objects.live().filter(gpu__isnull=False).values("gpu")
+    there = Gpu.objects.filter(uuid__in=[view.uuid for view in views], removed_at__isnull=False)
+    there.exclude(node=node).exclude(pk__in=held).update(node=node)
+
+
+def _free_indices(known: Iterable[Gpu], views: Iterable[GpuView]) -> None:
+    """The cards that follow one that fell out are counted anew, and two must not meet on the same index meanwhile."""
+    now = {view.uuid: view.index for view in views}
+    moved = [gpu.pk for gpu in known if gpu.removed_at is None and now.get(gpu.uuid, gpu.index) != gpu.index]
+    if moved:
+        Gpu.objects.filter(pk__in=moved).update(removed_at=Now())
+
+
+def _note_health(node: Node, before: Gpu, view: GpuView) -> None:
+    """A card that broke takes nothing new and keeps what runs on it; a sound one is used again."""
+    sound = not view.fault
+    if before.healthy == sound:
+        return
+    verb = "gpu.sound" if sound else "gpu.broken"
+    record(node, verb, actor=SYSTEM, params={"gpu": before.uuid, "why": view.fault, "held": _is_held(before)})
+    ring_pool(before.pool_id)
+    hint("cycle")
 
 
 def pool_of_new_card(index: int, cards: int) -> Pool:

@@ -2,19 +2,22 @@
 
 import json
 import socket
+import threading
 from http.server import BaseHTTPRequestHandler
 
 
 class Script:
     """What the small server answers: for "GET /jobs/job-1" a list, whose last answer stays.
 
-    An answer is a status and data, or a function of the handler that writes it (or breaks off). asked: what came.
+    An answer is a status and data, or a function of the handler that writes it (or breaks off). asked: what came; each
+    time, `came` is set.
     """
 
     def __init__(self, url: str):
         self.url = url
         self.answers: dict[str, list] = {}
         self.asked: list[tuple[str, str, dict, bytes]] = []
+        self.came = threading.Event()
 
     def on(self, what: str, *answers) -> None:
         self.answers[what] = list(answers)
@@ -30,6 +33,7 @@ class Handler(BaseHTTPRequestHandler):
         script, path = self.server.script, self.path.removeprefix("/api/v1")
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         script.asked.append((self.command, path, dict(self.headers), body))
+        script.came.set()
         answers = script.answers.get(
             f"{self.command} {path.partition('?')[0]}", [(404, {"status": 404, "detail": "No."})]
         )

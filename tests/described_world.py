@@ -4,6 +4,7 @@ import random
 import shutil
 import subprocess
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import make
@@ -11,7 +12,9 @@ from django.db import transaction
 from django.utils import timezone
 
 from accounts.ssh_keys import add_ssh_key
-from cluster.models import Pool
+from cluster.agents import judge
+from cluster.models import Enrolment, Pool
+from common.digests import digest_of
 from events.notices import notify
 from files.shelves import find_shelf
 from files.uploads import append, begin_upload
@@ -23,11 +26,15 @@ from notebooks.models import Notebook
 from notebooks.services import create_notebook, start_notebook
 
 FILES = {"notes.txt": b"some text\n", "data/table.csv": b"a,b\n1,2\n"}
+AGENT_TOKEN = "ten_of-a-machine-that-comes"
 SUFFICES = {
     "POST /api/v1/jobs": {"run": "true"},
     "POST /api/v1/jobs:plan": {"run": "true"},
     "POST /api/v1/notebooks": {"name": "lab", "gpu": "1/4"},
     "POST /api/v1/maintenance": {"nodes": ["n1"], "begins_at": "2100-01-01T00:00Z", "ends_at": "2100-01-02T00:00Z"},
+    "POST /api/v1/agents:invite": {"node": "n2"},
+    "POST /api/v1/agents:enrol": {"token": AGENT_TOKEN, "key": make.AGENT_KEY + "2"},
+    "POST /api/v1/agents/{name}:report": make.report(),
     "POST /api/v1/windows": {"lender": "dev", "borrower": "train", "begins": "20:00", "ends": "08:00"},
 }
 """Bodies that say what they must: nobody hits upon all of it at once. A job file is described as any names."""
@@ -65,6 +72,10 @@ class World:
         still, works = _notebooks(cast.ada)
         tomorrow = make.maintenance(cast.node, begins_in_s=86_400)
         at_weekends = make.window(cast.dev, Pool.objects.get(name="train"), weekdays="67")
+        agent = make.agent(cast.node, make.report(make.reported_gpu(0)))
+        Enrolment.objects.create(
+            node_name="n2", digest=digest_of(AGENT_TOKEN), expires_at=timezone.now() + timedelta(hours=1)
+        )
         self.keep_files()
         self.path = {
             "job_id": [job.public_id for job in (running, stopped, waiting, others)],
@@ -102,6 +113,7 @@ class World:
             "nodes": [[cast.node.name]],
             "weekdays": [[1, 2]],
             "zone": ["Europe/Berlin"],
+            "seen": [judge([agent])[0].seen],
         }
 
     def bring_home(self, case) -> None:

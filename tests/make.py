@@ -20,8 +20,9 @@ from django.utils import timezone
 from accounts.models import ApiToken, Team, TeamRole, User
 from accounts.services import SCOPES, add_member, create_team, create_token, create_user
 from accounts.webhooks import create_webhook
+from cluster.agents import enrol_agent, invite_agent, take_report
 from cluster.maintenance import save_maintenance
-from cluster.models import Gpu, Maintenance, Node, Pool, Window
+from cluster.models import Agent, Gpu, Maintenance, Node, Pool, Window
 from common.resources import gpu_milli, parse_gpu, slice_of
 from events.bus import RUNTIME, SYSTEM
 from events.models import Webhook
@@ -37,6 +38,7 @@ from scheduler.steps import Card, StartJob, TaskStart
 
 PASSWORD = "correct horse battery staple"
 V100_32GB = {"model": "V100-32GB", "product": "Tesla V100-SXM2-32GB", "memory_mib": 32_768, "reserved_mib": 257}
+AGENT_KEY = "tag_" + "k" * 43
 
 _numbers = count(1)
 
@@ -191,6 +193,31 @@ def _place(task: Task, request: dict, pool: Pool, cards: tuple[Gpu, ...], node: 
     home = node or (used[0].node if used else Node.objects.filter(pool=pool).first())
     held = tuple(_card(ask, card) for card in used)
     return TaskStart(task.rank, home.pk, held, request["cpu_milli"], request["memory_mib"])
+
+
+def reported_gpu(number: int = 0, **fields) -> dict:
+    """A card as an agent reports it."""
+    name = {"uuid": f"GPU-{number:08x}-0000", "index": number, "numa": None, "bus": "", "mig": False, "fault": ""}
+    return {**name, **V100_32GB, **fields}
+
+
+def report(*gpus: dict, **fields) -> dict:
+    """What an agent says of a machine with these cards, as `take_report` stores it."""
+    links = [["X" if i == j else "PHB" for j in range(len(gpus))] for i in range(len(gpus))]
+    host = {"boot_id": "boot", "kernel": "6.1", "cpu_milli": 64_000, "memory_mib": 262_144, "numa": []}
+    said = {"agent": "0.1.0", "host": host, "driver": "580.95.05", "simulated": False, "lost": [], "samples": []}
+    return {**said, "gpus": list(gpus), "links": links, "pcie": links, **fields}
+
+
+def agent(node: Node | str = "n1", said: dict | None = None, key: str = AGENT_KEY) -> Agent:
+    """Enrolled with `key`, after its first report where one is given."""
+    name = node if isinstance(node, str) else node.name
+    _, token = invite_agent(actor=SYSTEM, node_name=name)
+    row = enrol_agent(token=token, key=key)
+    if said is not None:
+        take_report(row, said)
+        row.refresh_from_db()
+    return row
 
 
 def _card(ask, card: Gpu) -> Card:

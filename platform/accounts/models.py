@@ -1,6 +1,5 @@
 """Who: people, teams, memberships and the tokens they speak with."""
 
-import hashlib
 from typing import Self
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
@@ -126,11 +125,6 @@ class Membership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} in {self.team}: {self.role}"
-
-
-def digest_of(secret: str) -> str:
-    """What is stored of a token or link: its SHA-256. The secrets carry 256 random bits, so no salt is needed."""
-    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 class CredentialQuerySet(models.QuerySet):

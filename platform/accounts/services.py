@@ -11,8 +11,9 @@ from django.db.models import Max
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from accounts.models import ApiToken, LoginLink, Membership, PlatformRole, SshKey, Team, TeamRole, User, digest_of
+from accounts.models import ApiToken, LoginLink, Membership, PlatformRole, SshKey, Team, TeamRole, User
 from accounts.permissions import require
+from common.digests import digest_of
 from common.errors import FieldError, InvalidInput, NameTaken, NotFound
 from events.bus import Actor, recheck, record
 

@@ -15,6 +15,9 @@ POOL_NAME = RegexValidator(
     r"^[a-z][a-z0-9-]{0,30}[a-z0-9]$|^[a-z]$", _("Use 1 to 32 lower-case letters, digits and hyphens.")
 )
 
+MACHINE_NAME = RegexValidator(
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z", _("Use 1 to 63 letters, digits, dots, underscores and hyphens.")
+)
 
 MINUTE, DAY = 60, 86_400
 
@@ -291,6 +294,7 @@ class Gpu(models.Model):
     bus = models.CharField(max_length=32, blank=True)
     simulated = models.BooleanField(_("simulated"), default=False)
     healthy = models.BooleanField(_("healthy"), default=True)
+    fault = models.CharField(_("why it is out of service"), max_length=300, blank=True)
     enforcement = models.CharField(_("memory limit by"), max_length=20, default="watchdog")
     probed_at = models.DateTimeField(null=True, blank=True)
     evidence = models.CharField(max_length=300, blank=True)
@@ -313,6 +317,56 @@ class Gpu(models.Model):
     @property
     def sellable_mib(self) -> int:
         return max(self.memory_mib - self.reserved_mib - self.margin_mib, 0)
+
+
+class Enrolment(models.Model):
+    """A word that lets the agent of one machine in, once and soon. Stored as a digest."""
+
+    node_name = models.CharField(_("machine"), max_length=63, validators=[MACHINE_NAME])
+    digest = models.CharField(max_length=64, unique=True)
+    created_by = models.CharField(max_length=150)
+    created_at = models.DateTimeField(db_default=Now())
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        verbose_name, verbose_name_plural = _("enrolment of an agent"), _("enrolments of agents")
+
+    def __str__(self) -> str:
+        return f"enrolment of {self.node_name}"
+
+
+class Agent(models.Model):
+    """The program that speaks for one machine and for no other, what it said last, and what of that may be used.
+
+    report: what it said, as cluster.reports reads it; {} before the first. approved: {uuid: {model, product,
+    memory_mib, reserved_mib}} of the cards that an admin approved: the most that its reports can make of them.
+    """
+
+    KIND = "agent"
+
+    node_name = models.CharField(_("machine"), max_length=63, unique=True, validators=[MACHINE_NAME])
+    digest = models.CharField(max_length=64, unique=True)
+    enrolled_at = models.DateTimeField(_("enrolled at"), db_default=Now())
+    revoked_at = models.DateTimeField(_("revoked at"), null=True, blank=True)
+    reported_at = models.DateTimeField(_("last report at"), null=True, blank=True)
+    report = models.JSONField(default=dict)
+    approved = models.JSONField(default=dict)
+
+    class Meta:
+        verbose_name, verbose_name_plural = _("agent"), _("agents")
+        ordering = ["node_name"]
+
+    def __str__(self) -> str:
+        return self.node_name
+
+    @property
+    def public_id(self) -> str:
+        return self.node_name
+
+    @property
+    def team_id(self) -> None:
+        return None
 
 
 class MaintenanceQuerySet(models.QuerySet["Maintenance"]):

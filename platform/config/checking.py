@@ -23,10 +23,10 @@ OPENAPI = ROOT / "docs/openapi.json"
 MANAGE = [sys.executable, "-W", "ignore", "manage.py"]
 LOCK = ["pip", "compile", "-q", "--universal", "--python-version", "3.11", "--generate-hashes", "--no-header"]
 LOCK += ["--no-emit-find-links", "--no-emit-index-url"]
-NOTEBOOKS = "platform/notebooks/requirements"
+NOTEBOOKS, AGENT = "platform/notebooks/requirements", "agent/requirements"
 CONCISE = ["--output-format", "concise"]
 MOST_LINES = 60
-TYPED = ["platform", "scheduler", "portal", "cli"]
+TYPED = ["platform", "scheduler", "portal", "cli", "agent"]
 
 
 def main(arguments: list[str]) -> int:
@@ -89,8 +89,10 @@ def tool(name: str) -> str:
 
 
 def compute_locks() -> None:
-    """All locks, the development one on top of the portal's. Needs the package index."""
-    for name, more in (("requirements", []), ("requirements-dev", ["-c", "requirements.txt"]), (NOTEBOOKS, [])):
+    """All locks, the development one on top of the portal's, the agent's with the same. Needs the package index."""
+    inputs = (("requirements", ""), ("requirements-dev", "requirements"), (NOTEBOOKS, ""), (AGENT, "requirements-dev"))
+    for name, above in inputs:
+        more = ["-c", f"{above}.txt"] if above else []
         argv = [tool("uv"), *LOCK, *more, f"{name}.in", "-o", f"{name}.txt"]
         subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
 
@@ -99,7 +101,7 @@ def check_locks() -> str:
     """A lock that names a host would install from there, for everybody."""
     named = [
         f"{lock.name}:{number}: {line}"
-        for lock in [*sorted(ROOT.glob("requirements*.txt")), ROOT / f"{NOTEBOOKS}.txt"]
+        for lock in [*sorted(ROOT.glob("requirements*.txt")), *(ROOT / f"{name}.txt" for name in (NOTEBOOKS, AGENT))]
         for number, line in enumerate(lock.read_text().splitlines(), 1)
         if re.search(r"://|^\s*--(index|extra|find|trusted)", line)
     ]

@@ -48,7 +48,7 @@ class GpuView:
     model: short, as people ask for it ("V100-32GB"); product: the driver's own name.
     numa: None when unknown, which means "any". bus: PCI bus id, "" when there is none.
     mode: the strongest memory enforcement found by probing (simulated, watchdog, slice, hami, nvfraction);
-    evidence: one sentence that says how it was found.
+    evidence: one sentence that says how it was found. fault: why nothing should run on it, "" where all is well.
     """
 
     uuid: str
@@ -62,6 +62,7 @@ class GpuView:
     simulated: bool
     mode: str
     evidence: str
+    fault: str = ""
 
 
 DATA = "data"

@@ -6,8 +6,11 @@ from django.utils import translation
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
-from accounts.models import ApiToken, User, digest_of
+from accounts.models import ApiToken, User
 from accounts.services import note_use
+from cluster.agents import KEY, find_agent
+from cluster.models import Agent
+from common.digests import digest_of
 from common.errors import NotPermitted, NotSignedIn
 
 SCHEME = "bearer"
@@ -29,6 +32,31 @@ class TokenAuthentication(BaseAuthentication):
 
     def authenticate_header(self, request: Request) -> str:
         return 'Bearer realm="tessera"'
+
+
+class AgentCaller:
+    """Stands where a person stands when the agent of a machine calls."""
+
+    is_authenticated = True
+
+    def __init__(self, agent: Agent):
+        self.pk, self.agent = agent.pk, agent
+
+
+class AgentAuthentication(BaseAuthentication):
+    """Authorization: Bearer tag_...; `request.auth` is the Agent. Whatever else is sent, others look at."""
+
+    def authenticate(self, request: Request) -> tuple[AgentCaller, Agent] | None:
+        scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != SCHEME or not secret.strip().startswith(KEY):
+            return None
+        agent = find_agent(secret.strip())
+        if agent is None:
+            raise NotSignedIn("bad_agent_key")
+        return AgentCaller(agent), agent
+
+    def authenticate_header(self, request: Request) -> str:
+        return 'Bearer realm="tessera agent"'
 
 
 class SessionAuthentication(BaseAuthentication):

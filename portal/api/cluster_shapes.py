@@ -127,7 +127,10 @@ class SliceShape(HoldingTaskShape):
 
 
 class GpuShape(serializers.Serializer):
-    """A card. sellable: 100 % of it for tasks. enforcement: what holds a slice's memory limit, found by probing."""
+    """A card. sellable: 100 % of it for tasks. enforcement: what holds a slice's memory limit, found by probing.
+
+    fault: why it is out of service, in one sentence; empty while it is healthy.
+    """
 
     uuid = serializers.CharField()
     index = serializers.IntegerField()
@@ -137,6 +140,7 @@ class GpuShape(serializers.Serializer):
     product = serializers.CharField(allow_blank=True)
     simulated = serializers.BooleanField()
     healthy = serializers.BooleanField()
+    fault = serializers.CharField(allow_blank=True)
     shared = serializers.BooleanField()
     max_slices = serializers.IntegerField()
     numa = serializers.IntegerField(allow_null=True)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
+from cluster.models import Agent
 from common.errors import NotPermitted, NotSignedIn
 
 if TYPE_CHECKING:  # REST framework's views import this module by its name in the settings
@@ -12,6 +13,8 @@ if TYPE_CHECKING:  # REST framework's views import this module by its name in th
 
 ANYBODY: tuple[str, ...] = ("*",)
 """Also for those who are not signed in."""
+AGENT: tuple[str, ...] = ("its agent",)
+"""The agent of a machine, with the key that it enrolled with; no person and no token of one."""
 SIGNED_IN: tuple[str, ...] = ()
 """Any token of any scope will do."""
 
@@ -25,6 +28,10 @@ class HasScope(BasePermission):
             return True
         if not request.user.is_authenticated:
             raise NotSignedIn()
+        if needed == AGENT:
+            if not isinstance(request.auth, Agent):
+                raise NotPermitted("not_an_agent")
+            return True
         if needed is None and request.method in view.allowed_methods:
             raise NotPermitted("no_scope_declared")
         held = request.auth.scopes if request.auth is not None else needed or ()

@@ -13,13 +13,14 @@ from common.rates import Window, take
 
 
 def count_call(request: Request, policies: tuple[str, ...]) -> None:
-    """One more call by this token, or by this person's sessions. policies: names of settings.TESSERA_RATES.
+    """One more call by this token or agent, or by this person's sessions. policies: names of settings.TESSERA_RATES.
 
     Raises TooManyRequests. A visitor is not counted: there is nothing here for one.
     """
     if not request.user.is_authenticated:
         return
-    who = f"token-{request.auth.pk}" if request.auth else f"user-{request.user.pk}"
+    caller = request.auth or request.user
+    who = f"{type(caller).__name__}-{caller.pk}"
     limits = {name: settings.TESSERA_RATES[name] for name in policies}
     windows = {
         name: take(f"api {name}", who, limit=limit, per_s=per_s) for name, (limit, per_s) in limits.items() if limit

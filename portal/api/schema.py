@@ -8,7 +8,7 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import Direction
 from rest_framework import serializers
 
-from portal.api.permissions import ANYBODY, scopes_of
+from portal.api.permissions import AGENT, ANYBODY, scopes_of
 from portal.api.problems import CONTENT_TYPE
 
 PARTS = {
@@ -90,6 +90,8 @@ class Schema(AutoSchema):
         scopes = scopes_of(self.view, self.method)
         if scopes == ANYBODY:
             return words
+        if scopes == AGENT:
+            return f"{words}\n\nNeeds the key of the machine's agent, and no other will do.".strip()
         needs = f"Needs the scope `{'`, `'.join(scopes)}`." if scopes else "Any token will do."
         return f"{words}\n\n{needs}".strip()
 
@@ -97,6 +99,8 @@ class Schema(AutoSchema):
         return []
 
     def get_auth(self) -> list[dict[str, Any]]:
+        if scopes_of(self.view, self.method) == AGENT:
+            return [{AgentScheme.name: []}]
         found = super().get_auth()
         return [] if scopes_of(self.view, self.method) == ANYBODY else [one for one in found if one]
 
@@ -133,6 +137,14 @@ class TokenScheme(OpenApiAuthenticationExtension):
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:
         return {"type": "http", "scheme": "bearer", "description": "An API token (tes_...), made under API tokens."}
+
+
+class AgentScheme(OpenApiAuthenticationExtension):
+    target_class = "portal.api.authentication.AgentAuthentication"
+    name = "agent"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:
+        return {"type": "http", "scheme": "bearer", "description": "The key (tag_...) that a machine's agent made."}
 
 
 class SessionScheme(OpenApiAuthenticationExtension):

@@ -5,6 +5,7 @@ from django.urls.converters import StringConverter
 
 from portal.api import (
     about,
+    agents,
     cluster,
     code,
     events,
@@ -116,6 +117,12 @@ urlpatterns = [
     path("nodes", cluster.NodeList.as_view(), name="api-nodes"),
     path("nodes/<called:name>", cluster.NodeDetail.as_view(), name="api-node"),
     path("gpus", cluster.GpuList.as_view(), name="api-gpus"),
+    path("agents", agents.AgentList.as_view(), name="api-agents"),
+    path("agents:invite", agents.AgentInvite.as_view(), name="api-agents-invite"),
+    path("agents:enrol", agents.AgentEnrol.as_view(), name="api-agents-enrol"),
+    path("agents/<called:name>", agents.AgentDetail.as_view(), name="api-agent"),
+    path("agents/<called:name>:approve", agents.AgentApprove.as_view(), name="api-agent-approve"),
+    path("agents/<called:name>:report", agents.AgentReport.as_view(), name="api-agent-report"),
     path("maintenance", maintenance.MaintenanceList.as_view(), name="api-maintenance-list"),
     path("maintenance/<number:maintenance_id>", maintenance.MaintenanceDetail.as_view(), name="api-maintenance"),
     path("quotas", quotas.Quotas.as_view(), name="api-quotas"),

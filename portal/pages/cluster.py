@@ -29,6 +29,8 @@ EVENT_WORDS = {
     "node.added": gettext_lazy("The machine was added, with %(gpus)s GPUs"),
     "gpu.added": gettext_lazy("Card %(gpu)s was added to pool %(pool)s"),
     "gpu.gone": gettext_lazy("Card %(gpu)s is gone"),
+    "gpu.broken": gettext_lazy("Card %(gpu)s is out of service: %(why)s"),
+    "gpu.sound": gettext_lazy("Card %(gpu)s is in service again"),
     "node.maintenance_planned": gettext_lazy("Maintenance was planned: %(from)s to %(until)s. %(why)s"),
     "node.maintenance_ended": gettext_lazy("The maintenance of %(from)s to %(until)s was called off or has ended"),
     NodeState.READY: gettext_lazy("The machine is ready"),

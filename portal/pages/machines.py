@@ -108,7 +108,8 @@ class Card:
     def segments(self) -> list[Segment]:
         """The bar from left to right: slices, what is free, and what is free but of no use to anybody."""
         if not self.view.healthy:
-            return [Segment("fault", 1, words=_("out of service"), title=_("This card is out of service."))]
+            title = _("This card is out of service.")
+            return [Segment("fault", 1, words=_("out of service"), title=f"{title} {self.view.fault}".strip())]
         free = self.view.sellable_mib * self.free_milli // 1000
         rest = max(self.view.free_mib - free, 0)
         parts = [self._slice(part) for part in self.view.slices]

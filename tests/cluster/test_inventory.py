@@ -1,5 +1,7 @@
 """The inventory writes what the runtime sees, and forgets nothing that was promised."""
 
+from dataclasses import replace
+
 import pytest
 
 from cluster.models import Gpu, Node, Pool
@@ -64,3 +66,31 @@ def test_a_cordon_stays_and_an_ill_node_gets_well():
     assert Node.objects.get().state == "NOT_READY"
     record_inventory([view()])
     assert Node.objects.get().state == "READY"
+
+
+def test_a_broken_card_takes_nothing_new_and_the_others_stay():
+    record_inventory([view(2)])
+    whole = view(2)
+    broken = replace(whole, gpus=(replace(whole.gpus[0], fault="It fell off the bus."), whole.gpus[1]))
+    record_inventory([broken])
+    record_inventory([broken])
+    assert dict(Gpu.objects.values_list("uuid", "healthy")) == {"GPU-0": False, "GPU-1": True}
+    assert Gpu.objects.get(uuid="GPU-0").fault == "It fell off the bus."
+    (event,) = Event.objects.filter(verb="gpu.broken")
+    assert event.params == {"gpu": "GPU-0", "why": "It fell off the bus.", "held": False}
+    record_inventory([whole])
+    assert Gpu.objects.get(uuid="GPU-0").healthy and Event.objects.filter(verb="gpu.sound").count() == 1
+
+
+def test_a_card_that_falls_out_and_comes_back_moves_the_indices_of_the_others():
+    whole = view(3)
+    record_inventory([whole])
+    rest = tuple(replace(gpu, index=gpu.index - 1) for gpu in whole.gpus[1:])
+    record_inventory([replace(whole, gpus=rest)])
+    assert list(Gpu.objects.present().order_by("index").values_list("uuid", "index")) == [("GPU-1", 0), ("GPU-2", 1)]
+    record_inventory([whole])
+    assert list(Gpu.objects.present().order_by("index").values_list("uuid", "index")) == [
+        ("GPU-0", 0),
+        ("GPU-1", 1),
+        ("GPU-2", 2),
+    ]

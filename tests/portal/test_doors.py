@@ -17,14 +17,15 @@ from django.test import Client
 from django.urls import get_resolver, reverse
 from django.utils import timezone
 
-from accounts.models import ApiToken, User, digest_of
+from accounts.models import ApiToken, User
 from accounts.services import SCOPES, revoke_token
 from accounts.ssh_keys import add_ssh_key
+from common.digests import digest_of
 from files.models import Upload
 from jobs.models import Job
 from jobs.upstream import upstream_secret
 from notebooks.services import create_notebook
-from portal.api.permissions import ANYBODY, SIGNED_IN
+from portal.api.permissions import AGENT, ANYBODY, SIGNED_IN
 
 SIGN_IN = 302  # to the sign-in page, and back afterwards
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -97,6 +98,13 @@ API = {
     ("api-nodes", "GET"): (401, 200, 403),
     ("api-node", "GET"): (401, 200, 403),
     ("api-gpus", "GET"): (401, 200, 403),
+    ("api-agents", "GET"): (401, 200, 403),
+    ("api-agents-invite", "POST"): (401, 403, 403),
+    ("api-agents-enrol", "POST"): (400, 400, 400),
+    ("api-agent", "GET"): (401, 404, 403),
+    ("api-agent", "DELETE"): (401, 403, 403),
+    ("api-agent-approve", "POST"): (401, 403, 403),
+    ("api-agent-report", "POST"): (401, 403, 403),
     ("api-maintenance-list", "GET"): (401, 200, 403),
     ("api-maintenance-list", "POST"): (401, 403, 403),
     ("api-maintenance", "GET"): (401, 404, 403),
@@ -211,7 +219,7 @@ PLAIN = [name for name, _ in routes() if not name.startswith(CONSOLE)]
 SCOPED = [
     name
     for name, pattern in routes()
-    if name.startswith("api-") and not {SIGNED_IN, ANYBODY} & set(pattern.callback.view_class.scopes.values())
+    if name.startswith("api-") and not {SIGNED_IN, ANYBODY, AGENT} & set(pattern.callback.view_class.scopes.values())
 ]
 # By what is in their address: a team's jobs are the lead's too.
 OF_ADA_ALONE = [

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
+from agent import host
 from runtimes.base import GpuView, NodeView, NumaView
 from runtimes.gpu_sharing import SLICE
 from runtimes.local import inventory, processes
@@ -53,8 +54,8 @@ class Machine:
             name=self.node,
             address=ADDRESS,
             boot_id=processes.boot_id(),
-            cpu_milli=inventory.cpu_milli(cpus),
-            memory_mib=inventory.total_memory_mib(),
+            cpu_milli=host.cpu_milli(cpus),
+            memory_mib=host.total_memory_mib(),
             numa=self.numa,
             gpus=gpus,
             links=links,

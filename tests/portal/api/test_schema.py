@@ -22,7 +22,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from accounts.models import ApiToken, digest_of
+from accounts.models import ApiToken
+from common.digests import digest_of
 from portal.api.about import describe
 from portal.api.urls import urlpatterns
 
@@ -52,13 +53,13 @@ def world(one_connection, settings, tmp_path):
 
 @pytest.fixture
 def tokens(world):
-    """{is it for admins: secret}. With numbers that no generated request hits: one that is revoked half-way would make
+    """{whom it is for: secret}. With numbers that no generated request hits: one that is revoked half-way would make
     the rest easy.
     """
-    secrets = {False: make.token(world.ada), True: make.token(world.root)}
+    secrets = {"anybody": make.token(world.ada), "admins": make.token(world.root)}
     for number, secret in enumerate(secrets.values(), 987_654_321_987):
         ApiToken.objects.filter(digest=digest_of(secret)).update(id=number)
-    return secrets
+    return {**secrets, "agents": make.AGENT_KEY}
 
 
 @pytest.fixture
@@ -104,7 +105,10 @@ def test_many_generated_requests_are_answered_as_described(case, world, tokens, 
 def send(case, world, tokens):
     case.cookies.clear()  # a made-up session would be refused before the view is reached
     world.bring_home(case)
-    token = tokens["`cluster:write`" in case.operation.definition.raw["description"]]
+    words = case.operation.definition.raw["description"]
+    token = tokens[
+        "admins" if "`cluster:write`" in words else "agents" if "the machine's agent" in words else "anybody"
+    ]
     with world.untouched(case):
         return case.call_and_validate(headers={"Authorization": f"Bearer {token}"}, checks=CHECKS)
 
@@ -132,4 +136,4 @@ def test_every_operation_says_who_may_use_it_and_no_two_have_one_name():
     operations = [operation for path in describe()["paths"].values() for operation in path.values()]
     assert len({operation["operationId"] for operation in operations}) == len(operations)
     for operation in operations:
-        assert operation.get("security") or operation["operationId"] == "get_version"
+        assert operation.get("security") or operation["operationId"] in {"get_version", "enrol_agent"}

@@ -70,6 +70,11 @@ class FakeNvml:
             return [int(gpu in self.mig)] * 2
         raise real.NVMLError(real.NVML_ERROR_NOT_SUPPORTED)
 
+    def nvmlDeviceGetRemappedRows(self, gpu):
+        raise real.NVMLError(real.NVML_ERROR_NOT_SUPPORTED)
+
+    nvmlDeviceGetRetiredPagesPendingStatus = nvmlDeviceGetRemappedRows
+
     def nvmlDeviceGetMemoryInfo(self, gpu, version=None):
         if version == real.nvmlMemory_v2 and not self.old_driver:
             return SimpleNamespace(total=self.total << 20, reserved=(self.reserved << 20) - 1000)

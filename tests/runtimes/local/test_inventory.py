@@ -6,6 +6,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from agent import cards, host, links
 from runtimes.base import NumaView, Unavailable
 from runtimes.gpu_sharing import HAMI, WATCHDOG
 from runtimes.local import inventory
@@ -17,7 +18,8 @@ TOPOLOGIES = Path(__file__).parent / "topologies"
 
 def use(monkeypatch, name: str = "dgx1-v100", *args, **options) -> FakeNvml:
     nvml = FakeNvml((TOPOLOGIES / f"{name}.txt").read_text(), *args, **options)
-    monkeypatch.setattr(inventory, "pynvml", nvml)
+    monkeypatch.setattr(cards, "pynvml", nvml)
+    monkeypatch.setattr(links, "pynvml", nvml)
     return nvml
 
 
@@ -37,16 +39,16 @@ def list_gpus(tmp_path, **options):
 )
 def test_links_and_numa_of_published_machines(monkeypatch, tmp_path, name, card, switched, numa):
     nvml = use(monkeypatch, name, card, switched=switched)
-    gpus, links, driver = list_gpus(tmp_path)
-    assert [list(row) for row in links] == parse_topology((TOPOLOGIES / f"{name}.txt").read_text())[0]
+    gpus, matrix, driver = list_gpus(tmp_path)
+    assert [list(row) for row in matrix] == parse_topology((TOPOLOGIES / f"{name}.txt").read_text())[0]
     assert [gpu.numa for gpu in gpus] == numa and driver == "580.95.05"
     assert nvml.open == 0 and not any(gpu.simulated for gpu in gpus)
 
 
 def test_links_of_an_old_driver_that_does_not_name_the_far_end(monkeypatch, tmp_path):
     use(monkeypatch).old_driver = True
-    gpus, links, _ = list_gpus(tmp_path)
-    assert links[0] == ("X", "NV1", "NV1", "NV2", "NV2", "SYS", "SYS", "SYS") and gpus[0].reserved_mib == 0
+    gpus, matrix, _ = list_gpus(tmp_path)
+    assert matrix[0] == ("X", "NV1", "NV1", "NV2", "NV2", "SYS", "SYS", "SYS") and gpus[0].reserved_mib == 0
 
 
 def test_what_a_card_is(monkeypatch, tmp_path):
@@ -80,8 +82,8 @@ def test_a_driver_that_fails_is_no_proof_that_the_cards_are_gone(monkeypatch, tm
 
 def test_a_card_in_mig_mode_is_not_offered(monkeypatch, tmp_path):
     use(monkeypatch, mig=(0, 1))
-    gpus, links, _ = list_gpus(tmp_path)
-    assert [gpu.index for gpu in gpus] == [2, 3, 4, 5, 6, 7] and len(links) == 6
+    gpus, matrix, _ = list_gpus(tmp_path)
+    assert [gpu.index for gpu in gpus] == [2, 3, 4, 5, 6, 7] and {len(row) for row in (matrix, *matrix)} == {6}
 
 
 def test_the_mode_is_what_was_probed(monkeypatch, tmp_path):
@@ -114,7 +116,7 @@ def test_the_mode_is_what_was_probed(monkeypatch, tmp_path):
     ],
 )
 def test_the_short_name_is_what_people_ask_for(product, mib, model):
-    assert inventory.short_model(product, mib) == model
+    assert cards.short_model(product, mib) == model
 
 
 def test_numa_nodes_are_read_from_sys(tmp_path):
@@ -148,7 +150,7 @@ def test_the_pcie_paths_are_told_where_nvlink_hides_them(monkeypatch):
 
 def test_one_numa_node_has_all_that_we_may_use(tmp_path):
     (node,) = inventory.list_numa(str(tmp_path))
-    assert set(node.cpus) == os.sched_getaffinity(0) and node.memory_mib == inventory.total_memory_mib()
+    assert set(node.cpus) == os.sched_getaffinity(0) and node.memory_mib == host.total_memory_mib()
 
 
 def test_a_simulated_machine_deals_out_the_real_cores():
@@ -160,4 +162,4 @@ def test_a_simulated_machine_deals_out_the_real_cores():
 
 @pytest.mark.parametrize(("text", "cpus"), [("0-3,8", [0, 1, 2, 3, 8]), ("5\n", [5]), ("\n", [])])
 def test_lists_of_cores(text, cpus):
-    assert inventory.parse_cpus(text) == cpus
+    assert host.parse_cpus(text) == cpus

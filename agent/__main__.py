@@ -1,0 +1,126 @@
+"""`python -m agent`: tells the platform what this machine has and how its cards are.
+
+Nothing of the platform is needed here but its address: the agent speaks HTTP to it, and NVML to the driver.
+"""
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from agent import host
+from agent.errors import Errors
+from agent.loop import NotEnrolled, Reporter, follow
+from agent.report import VERSION, build_report, see
+from agent.state import Memory, State
+from agent.wire import Away, Platform, Refused
+
+OK, USAGE, REFUSED, AWAY = 0, 2, 4, 6
+STATE = "/var/lib/tessera-agent"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parse(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        state = State(options.state)
+        memory = Memory(options.state, host.boot_id())
+        if options.forget_faults:
+            memory.forget_faults()
+        if options.show:
+            print(json.dumps(build_report(see(memory), simulated=options.simulated), indent=2))
+            return OK
+        kubelet = kubelet_cards(options) if options.kubelet else None
+        reporter = Reporter(
+            Platform(options.server, options.ca),
+            options.server,
+            state,
+            look=lambda: kubelet.show(see(memory)) if kubelet else see(memory),
+            told=kubelet.told if kubelet else lambda seen: None,
+            token=lambda: token_of(options),
+            simulated=options.simulated,
+        )
+        return report_once(reporter) if options.once else run(reporter, memory, kubelet)
+    except (ImportError, OSError, ValueError) as error:
+        print(f"The agent cannot begin: {error}", file=sys.stderr)
+        return USAGE
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("agent", description="Report this machine and its GPUs to a Tessera platform.")
+    parser.add_argument("--version", action="version", version=VERSION)
+    server = os.environ.get("TESSERA_AGENT_SERVER", "")
+    parser.add_argument("--server", default=server, help="its address, or TESSERA_AGENT_SERVER")
+    parser.add_argument("--ca", help="a file of certificates to trust besides the system's")
+    parser.add_argument(
+        "--token-file", type=Path, help="an enrolment token, needed once; or TESSERA_AGENT_TOKEN in the environment"
+    )
+    folder = os.environ.get("TESSERA_AGENT_STATE", STATE)
+    parser.add_argument("--state", type=Path, default=Path(folder), help=f"a folder for its key ({folder})")
+    parser.add_argument("--simulated", action="store_true", help="what NVML tells here are no real cards")
+    parser.add_argument(
+        "--kubelet", type=Path, help="give the cards to the kubelet whose folder for device plugins this is"
+    )
+    parser.add_argument("--cdi", type=Path, default=Path("/etc/cdi"), help="where containers' devices are described")
+    parser.add_argument("--hami", type=Path, help="libvgpu.so, which then holds slices to their memory")
+    parser.add_argument("--once", action="store_true", help="report once and end")
+    parser.add_argument("--show", action="store_true", help="print what would be reported, and end")
+    parser.add_argument("--forget-faults", action="store_true", help="the cards that had errors were reset")
+    options = parser.parse_args(arguments)
+    if options.hami is not None and not options.hami.is_file():
+        parser.error(f"there is no library {options.hami}")
+    if not options.server and not options.show:
+        parser.error("name the platform: --server https://tessera.example.net")
+    return options
+
+
+def token_of(options: argparse.Namespace) -> str:
+    """Read when it is needed: a file may have been written since."""
+    if options.token_file is not None:
+        try:
+            return options.token_file.read_text().strip()
+        except OSError:
+            return ""
+    return os.environ.get("TESSERA_AGENT_TOKEN", "").strip()
+
+
+def report_once(reporter: Reporter) -> int:
+    try:
+        reporter.report()
+    except Away as error:
+        print(error, file=sys.stderr)
+        return AWAY
+    except (Refused, NotEnrolled) as error:
+        print(error, file=sys.stderr)
+        return REFUSED
+    return OK
+
+
+def run(reporter: Reporter, memory: Memory, kubelet: Any) -> int:
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    if kubelet is not None:
+        kubelet.start()
+    follow(reporter, Errors(memory.note_fault), stop)
+    if kubelet is not None:
+        kubelet.stop()
+    return OK
+
+
+def kubelet_cards(options: argparse.Namespace) -> Any:
+    """Loaded where it is wanted: only it needs gRPC. Raises ImportError where that is missing."""
+    cards = import_module("agent.kubelet.node").KubeletCards
+    vendor = [Path("/var/run/cdi"), Path("/etc/cdi")]
+    places = options.state / "places.json"
+    return cards(options.kubelet, options.cdi, places, vendor=vendor, hami=options.hami, simulated=options.simulated)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

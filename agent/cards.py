@@ -1,0 +1,193 @@
+"""The cards of this machine as NVML tells of them: what each is, what is wrong with it, and how they are linked.
+
+The local runtime of the platform reads its cards here, too; nothing of the platform is known here.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+from agent.links import Matrix, bus_of, read_links, read_pcie
+
+NO_DRIVER = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+NOMINAL_GB = (4, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 80, 94, 96, 141, 180, 192, 288)
+FAMILY = re.compile(
+    r"(RTX PRO \d{4}|RTX A?\d{4}(?: Ti)?(?: SUPER)?|GTX \d{4}(?: Ti)?|GB?[HB]?\d{3}|[HBVPALKTM]\d{1,4}[A-Z]?)\b"
+)
+REMAP_FAILED = "The card could not replace a bad row of its memory. It must be exchanged."
+RETIREMENT_PENDING = "A page of its memory is bad and taken out of use only when the card is reset. Reset it."
+
+
+class NoAnswer(Exception):
+    """There is a driver and it fails. That is no reason to believe that the cards are gone."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """One card. Sellable memory is `memory_mib - reserved_mib`.
+
+    model: short, as people ask for it ("V100-32GB"); product: the driver's own name. numa: None when unknown. bus: as
+    in /sys. mig: it is cut into instances by MIG. fault: one sentence that says why nothing should run on it, "" where
+    all is well.
+    """
+
+    uuid: str
+    index: int
+    model: str
+    product: str
+    memory_mib: int
+    reserved_mib: int
+    numa: int | None
+    bus: str
+    mig: bool = False
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A place where there should be a card, and NVML cannot say which. why: NVML's words."""
+
+    index: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Cards:
+    """What one look found. links, pcie: square matrices over `cards`, in words of `nvidia-smi topo -m`; NVLink hides
+    the PCIe path of a pair in the first.
+    """
+
+    cards: tuple[Card, ...]
+    links: Matrix
+    pcie: Matrix
+    driver: str
+    lost: tuple[Lost, ...] = ()
+
+    def without_mig(self) -> "Cards":
+        """Less the cards that are cut into instances."""
+        kept = [place for place, card in enumerate(self.cards) if not card.mig]
+        links, pcie = (tuple(tuple(rows[i][j] for j in kept) for i in kept) for rows in (self.links, self.pcie))
+        return Cards(tuple(self.cards[place] for place in kept), links, pcie, self.driver, self.lost)
+
+
+@contextmanager
+def nvml() -> Iterator[bool]:
+    """NVML is open inside; False where no NVIDIA driver answers. Raises NoAnswer where there is one and it fails."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        if error.value not in NO_DRIVER:
+            raise NoAnswer(f"NVML does not start: {error}") from error
+        yield False
+        return
+    try:
+        yield True
+    except pynvml.NVMLError as error:
+        raise NoAnswer(f"NVML fails: {error}") from error
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def look(sys_root: str = "/sys") -> Cards | None:
+    """The cards in NVML's order; None where no NVIDIA driver answers. Raises NoAnswer, too where no card answers.
+
+    A card that fails is among the lost ones, and the others are as usable as before.
+    """
+    with nvml() as answers:
+        if not answers:
+            return None
+        driver, found, lost = text(pynvml.nvmlSystemGetDriverVersion()), [], []
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            try:
+                handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+                found.append((handle, read_card(handle, sys_root)))
+            except pynvml.NVMLError as error:
+                lost.append(Lost(index, str(error)))
+        if lost and not found:
+            raise NoAnswer(f"NVML fails for every card: {lost[0].why}")
+        handles = [handle for handle, _ in found]
+        cards = tuple(card for _, card in found)
+        return Cards(cards, read_links(handles), read_pcie(handles), driver, tuple(lost))
+
+
+def read_card(handle: Any, sys_root: str = "/sys") -> Card:
+    """Raises NVMLError where the card does not answer."""
+    product = text(pynvml.nvmlDeviceGetName(handle))
+    total, reserved = _memory(handle)
+    bus = bus_of(handle)
+    return Card(
+        uuid=text(pynvml.nvmlDeviceGetUUID(handle)),
+        index=pynvml.nvmlDeviceGetIndex(handle),
+        model=short_model(product, total),
+        product=product,
+        memory_mib=total,
+        reserved_mib=reserved,
+        numa=_numa(handle, bus, sys_root),
+        bus=bus,
+        mig=_is_mig(handle),
+        fault=_fault(handle),
+    )
+
+
+def short_model(product: str, memory_mib: int) -> str:
+    """`NVIDIA H100 80GB HBM3` is `H100-80GB`: how people ask for it. An unknown product keeps its name."""
+    family = FAMILY.search(product.replace("-", " "))
+    named = re.search(r"\b(\d+) ?GB\b", product)
+    size = int(named[1]) if named else next((gb for gb in NOMINAL_GB if gb << 10 >= memory_mib), memory_mib >> 10)
+    name = family[1] if family else re.sub(r"^(NVIDIA|Tesla|GeForce|Quadro)\s+", "", product)
+    return re.sub(r"[^A-Za-z0-9-]+", "", name) + f"-{size}GB"
+
+
+def text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _memory(handle: Any) -> tuple[int, int]:
+    """(total, reserved) MiB. Older drivers do not tell what they reserve: there it is 0."""
+    try:
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
+        return memory.total >> 20, -(-memory.reserved >> 20)
+    except pynvml.NVMLError:
+        return pynvml.nvmlDeviceGetMemoryInfo(handle).total >> 20, 0
+
+
+def _numa(handle: Any, bus: str, sys_root: str) -> int | None:
+    """-1 and silence both mean unknown, as in a virtual machine; then any node will do."""
+    try:
+        node = int(Path(sys_root, "bus/pci/devices", bus, "numa_node").read_text())
+        return node if node >= 0 else None
+    except (OSError, ValueError):
+        pass
+    try:
+        words = pynvml.nvmlDeviceGetMemoryAffinity(handle, 1, pynvml.NVML_AFFINITY_SCOPE_NODE)
+    except pynvml.NVMLError:
+        return None
+    return (words[0] & -words[0]).bit_length() - 1 if words[0] else None
+
+
+def _is_mig(handle: Any) -> bool:
+    try:
+        return pynvml.nvmlDeviceGetMigMode(handle)[0] == pynvml.NVML_DEVICE_MIG_ENABLE
+    except pynvml.NVMLError:
+        return False
+
+
+def _fault(handle: Any) -> str:
+    """What the driver itself says of bad memory: Ampere and newer replace rows, older cards retire pages. An error
+    that was corrected or contained leaves the card usable. Source: NVIDIA GPU Memory Error Management.
+    """
+    try:
+        *_, failed = pynvml.nvmlDeviceGetRemappedRows(handle)
+        return REMAP_FAILED if failed else ""
+    except pynvml.NVMLError:
+        pass  # it has no such rows
+    try:
+        pending = pynvml.nvmlDeviceGetRetiredPagesPendingStatus(handle) == pynvml.NVML_FEATURE_ENABLED
+    except pynvml.NVMLError:
+        return ""
+    return RETIREMENT_PENDING if pending else ""

@@ -1,0 +1,125 @@
+"""All cards of a machine beside its kubelet: each place keeps its plugin, and all come back after the kubelet did.
+
+A kubelet that starts removes every socket in its folder and forgets who had registered.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+
+from agent.cards import Card, Cards
+from agent.kubelet.cdi import knows_vendor, write_spec
+from agent.kubelet.plugin import KUBELET, CardPlugin
+from agent.kubelet.units import Places
+
+log = logging.getLogger("tessera.agent")
+
+LOOK_S = 1.0
+GONE = "The driver does not tell of this card any more."
+NOT_KNOWN = "The platform does not know yet that this card is in this place."
+NO_TOOLKIT = (
+    "NVIDIA's container toolkit has no CDI spec here, so no container could use the card. Run: "
+    "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+)
+
+
+class KubeletCards:
+    """folder: the kubelet's, for device plugins. cdi: where our spec is written; vendor: where NVIDIA's may lie.
+    places: a file for Places. hami: libvgpu.so, None where the admin gives none. simulated: the cards are no real ones
+    and need no toolkit.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        cdi: Path,
+        places: Path,
+        *,
+        vendor: Iterable[Path] = (),
+        hami: Path | None = None,
+        simulated: bool = False,
+    ):
+        self.folder, self.cdi, self.vendor = folder, cdi, [cdi, *vendor]
+        self.hami, self.simulated = hami, simulated
+        self.places = Places(places)
+        self.plugins: dict[int, CardPlugin] = {}
+        self._described: set[str] = set()  # cards that our spec has
+        self._lock = threading.Lock()
+        self._kubelet: tuple[int, int] | None = None  # the socket with which we are registered
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="kubelet", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        for plugin in self.plugins.values():
+            plugin.stop()
+            plugin.socket.unlink(missing_ok=True)
+
+    def show(self, seen: Cards) -> Cards:
+        """The same, with what hinders a card here as its fault. One that is not told any more takes nothing new; those
+        that MIG cuts are not offered.
+        """
+        why = "" if self.simulated or knows_vendor(self.vendor) else NO_TOOLKIT
+        judged = replace(seen, cards=tuple(replace(card, fault=card.fault or why) for card in seen.cards))
+        with self._lock:
+            offered = {card.index: self._placed(card) for card in judged.without_mig().cards}
+            if {card.uuid for card in offered.values()} - self._described:
+                self._describe(offered.values())
+            for index in sorted(offered.keys() - self.plugins.keys()):
+                self.plugins[index] = CardPlugin(self.folder, offered[index], real=not self.simulated)
+                self._kubelet = None  # all register once more, which is the same as once
+            for index, plugin in self.plugins.items():
+                plugin.show(offered.get(index) or replace(plugin.card, fault=GONE))
+        return judged
+
+    def told(self, seen: Cards) -> None:
+        """The platform answered a report with these."""
+        self.places.told(seen.cards)
+        self.show(seen)
+
+    def _placed(self, card: Card) -> Card:
+        return card if self.places.knows(card) else replace(card, fault=card.fault or NOT_KNOWN)
+
+    def _describe(self, cards: Iterable[Card]) -> None:
+        """What the runtime may inject is written before the kubelet hears of the cards."""
+        write_spec(self.cdi, cards, hami=self.hami)
+        self._described = {card.uuid for card in cards}
+
+    def _follow(self) -> None:
+        while not self._stop.wait(LOOK_S):
+            with self._lock:
+                self._register_where_needed()
+
+    def _register_where_needed(self) -> None:
+        now = self._find_kubelet()
+        if now is None or (now == self._kubelet and all(plugin.socket.exists() for plugin in self.plugins.values())):
+            return
+        try:
+            for plugin in self.plugins.values():
+                plugin.serve()
+        except (OSError, grpc.RpcError) as error:
+            log.warning("the kubelet does not take the cards yet: %s", _words(error))
+            return
+        self._kubelet = now
+
+    def _find_kubelet(self) -> tuple[int, int] | None:
+        """Another one after each start of the kubelet; None where there is none."""
+        try:
+            told = os.stat(self.folder / KUBELET)
+        except OSError:
+            return None
+        return told.st_ino, told.st_ctime_ns
+
+
+def _words(error: Exception) -> str:
+    return str(error.details()) if isinstance(error, grpc.Call) else str(error)

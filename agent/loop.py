@@ -1,0 +1,108 @@
+"""Report, wait, report again: as often as the platform asks while it answers, ever more rarely while it does not."""
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from agent.cards import Cards
+from agent.errors import Errors
+from agent.report import build_report
+from agent.state import Identity, State
+from agent.wire import Away, Platform, Refused
+
+log = logging.getLogger("tessera.agent")
+
+FIRST_S, LONGEST_S = 2.0, 300.0
+"""The pause after the first failure, doubled after each further one up to the longest."""
+LEAST_S, MOST_S = 5.0, 600.0
+"""Between two reports, whatever the platform says."""
+JITTER = 0.2
+"""Of a pause is left to chance, so that a thousand agents do not call together."""
+
+
+class NotEnrolled(Exception):
+    """Nobody let this agent in, and no token is there to ask with."""
+
+
+class Reporter:
+    """Speaks for this machine. look: its cards as they are now. told: called with those that
+    the platform heard of. token: read anew whenever the agent has to enrol, ""
+    where there is none.
+    """
+
+    def __init__(
+        self,
+        platform: Platform,
+        server: str,
+        state: State,
+        *,
+        look: Callable[[], Cards],
+        told: Callable[[Cards], object],
+        token: Callable[[], str],
+        simulated: bool = False,
+    ):
+        self.platform, self.server, self.state = platform, server, state
+        self.look, self.told, self.token, self.simulated = look, told, token, simulated
+        self.identity = state.identity(server)
+        self._told: list[str] = []
+
+    def report(self) -> float:
+        """Once; the seconds until the next. Raises Away, Refused, NotEnrolled."""
+        seen = self.look()
+        said = build_report(seen, simulated=self.simulated)
+        if not self.identity.node:
+            self.identity = self._enrol(self.identity)
+        try:
+            answer = self.platform.report(self.identity.node, self.identity.key, said)
+        except Refused as refused:
+            if refused.status != 401 or not self.token():
+                raise
+            log.warning("%s Enrolling again.", refused)
+            self.identity = self._enrol(self.state.new_identity(self.server))
+            answer = self.platform.report(self.identity.node, self.identity.key, said)
+        self._note(said, answer)
+        self.told(seen)
+        return min(max(float(answer["next_in_s"]), LEAST_S), MOST_S)
+
+    def _enrol(self, identity: Identity) -> Identity:
+        token = self.token()
+        if not token:
+            raise NotEnrolled("This agent is not enrolled. Ask an administrator for a token: tessera agent add NODE")
+        enrolled = replace(identity, node=self.platform.enrol(token, identity.key))
+        self.state.keep(enrolled)
+        log.info("enrolled as the agent of %s", enrolled.node)
+        return enrolled
+
+    def _note(self, said: dict[str, Any], answer: dict[str, Any]) -> None:
+        """What is wrong or waits is told when it changes, not with every report."""
+        faults = [f"GPU {gpu['index']}: {gpu['fault']}" for gpu in said["gpus"] if gpu["fault"]]
+        faults += [f"GPU {place['index']}: {place['why']}" for place in said["lost"]]
+        told = [*faults, *(held["text"] for held in answer["held_back"])]
+        for line in told:
+            if line not in self._told:
+                log.warning("%s", line)
+        self._told = told
+
+
+def follow(reporter: Reporter, errors: Errors, stop: threading.Event) -> None:
+    """Until `stop` is set. A card that has an error is reported at once."""
+    failures, dice = 0, random.SystemRandom()
+    while not stop.is_set():
+        try:
+            pause, failures = reporter.report(), 0
+        except (Away, Refused, NotEnrolled) as error:
+            failures += 1
+            pause = max(back_off(failures), getattr(error, "retry_after_s", 0))
+            log.warning("%s (next try in about %.0f s)", error, pause)
+        if not errors.is_listening:
+            errors.listen()  # the driver may have come, or come back
+        errors.wait(pause * dice.uniform(1 - JITTER, 1), stop)
+    errors.close()
+
+
+def back_off(failures: int) -> float:
+    """Seconds after so many failures in a row."""
+    return min(FIRST_S * 2 ** min(failures - 1, 20), LONGEST_S)

@@ -1,0 +1,74 @@
+"""What the agent says of its machine: one JSON object, from a look at the cards and what is remembered of them."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from typing import Any
+
+from agent import host
+from agent.cards import Card, Cards, Lost, NoAnswer, look
+from agent.links import Matrix
+from agent.samples import take_samples
+from agent.state import Memory
+
+VERSION = "0.1.0"
+LONGEST = 300
+"""Characters of a sentence that the platform takes."""
+
+
+LOST = "The driver lost the card: {why}."
+
+
+def see(memory: Memory, sys_root: str = "/sys") -> Cards:
+    """The cards as they are now, in the order of their places.
+
+    A card that is lost is the one that was seen in its place before, with a fault; and so are all of them where the
+    driver fails as a whole. What had a critical error since the machine started stays out of service.
+    """
+    try:
+        seen = look(sys_root) or Cards((), (), (), "")
+    except NoAnswer as error:
+        everywhere = tuple(Lost(index, str(error)) for index in sorted(memory.cards)) or (Lost(0, str(error)),)
+        seen = Cards((), (), (), "", everywhere)
+    memory.remember(seen.cards)
+    present = {card.uuid for card in seen.cards}
+    named = {place: card for place in seen.lost if (card := memory.cards.get(place.index)) and card.uuid not in present}
+    known = [replace(card, fault=LOST.format(why=place.why)) for place, card in named.items()]
+    cards = sorted([*seen.cards, *known], key=lambda card: card.index)
+    links, pcie = (_widen(rows, seen.cards, cards) for rows in (seen.links, seen.pcie))
+    lost = tuple(place for place in seen.lost if place not in named)
+    told = tuple(replace(card, fault=card.fault or memory.faults.get(card.uuid, "")) for card in cards)
+    return Cards(told, links, pcie, seen.driver, lost)
+
+
+def build_report(seen: Cards, *, simulated: bool = False) -> dict[str, Any]:
+    """simulated: the cards are no real ones, and are to be marked so everywhere."""
+    return {
+        "agent": VERSION,
+        "host": {
+            "boot_id": host.boot_id(),
+            "kernel": host.kernel(),
+            "cpu_milli": host.cpu_milli(len(os.sched_getaffinity(0))),
+            "memory_mib": host.total_memory_mib(),
+            "numa": [asdict(node) for node in host.list_numa()],
+        },
+        "driver": seen.driver,
+        "simulated": simulated,
+        "gpus": [{**asdict(card), "fault": card.fault[:LONGEST]} for card in seen.cards],
+        "links": seen.links,
+        "pcie": seen.pcie,
+        "lost": [{"index": place.index, "why": place.why[:LONGEST]} for place in seen.lost],
+        "samples": take_samples(),
+    }
+
+
+def _widen(rows: Matrix, seen: Iterable[Card], cards: list[Card]) -> Matrix:
+    """The same matrix with the lost cards in it; how they were linked is not known any more."""
+    place = {card.uuid: number for number, card in enumerate(seen)}
+
+    def word(one: Card, two: Card) -> str:
+        if one is two:
+            return "X"
+        return rows[place[one.uuid]][place[two.uuid]] if {one.uuid, two.uuid} <= place.keys() else "SYS"
+
+    return tuple(tuple(word(one, two) for two in cards) for one in cards)

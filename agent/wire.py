@@ -1,0 +1,88 @@
+"""HTTP to the platform: one request at a time, JSON in and out."""
+
+import json
+import ssl
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+PREFIX = "/api/v1"
+ANSWER_WITHIN_S = 30.0
+MOST = 4 * 1024 * 1024
+"""Bytes of an answer; ours are a few kilobytes."""
+
+
+class Away(Exception):
+    """The platform does not answer, or not now. retry_after_s: what it said itself, 0 where it said nothing."""
+
+    def __init__(self, why: str, retry_after_s: float = 0):
+        self.retry_after_s = retry_after_s
+        super().__init__(why)
+
+
+class Refused(Exception):
+    """It answered and refused. code: as the API writes it; the text is its own sentence."""
+
+    def __init__(self, status: int, code: str, why: str):
+        self.status, self.code = status, code
+        super().__init__(why)
+
+
+class Platform:
+    """server: "https://host:port", with a path before /api where it has one. authority: a file of certificates to trust
+    besides those of the system. Raises ValueError for an address that is none.
+    """
+
+    def __init__(self, server: str, authority: str | None = None):
+        self.parts = urlsplit(server)
+        if self.parts.scheme not in ("http", "https") or not self.parts.hostname:
+            raise ValueError(f"{server!r} is no address of a platform. Write it like https://tessera.example.net")
+        self.trust = ssl.create_default_context(cafile=authority) if self.parts.scheme == "https" else None
+
+    def enrol(self, token: str, key: str) -> str:
+        """The name of the machine that the key speaks for now. Raises Away, Refused."""
+        return self._post("/agents:enrol", {"token": token, "key": key})["node"]
+
+    def report(self, node: str, key: str, said: dict[str, Any]) -> dict[str, Any]:
+        """{"held_back": [...], "next_in_s": seconds}. Raises Away, Refused."""
+        return self._post(f"/agents/{quote(node, safe='')}:report", said, key)
+
+    def _post(self, path: str, data: dict[str, Any], key: str = "") -> dict[str, Any]:
+        headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Language": "en"}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        connection = self._connection()
+        try:
+            connection.request("POST", f"{self.parts.path.rstrip('/')}{PREFIX}{path}", json.dumps(data), headers)
+            response = connection.getresponse()
+            status, later, body = response.status, response.headers.get("Retry-After", ""), response.read(MOST)
+        except (HTTPException, OSError) as error:
+            raise Away(f"{self.parts.netloc} does not answer: {error or type(error).__name__}") from None
+        finally:
+            connection.close()
+        return _judge(status, later, body, self.parts.netloc)
+
+    def _connection(self) -> HTTPConnection:
+        host, port = self.parts.hostname or "", self.parts.port
+        if self.trust is not None:
+            return HTTPSConnection(host, port, timeout=ANSWER_WITHIN_S, context=self.trust)
+        return HTTPConnection(host, port, timeout=ANSWER_WITHIN_S)
+
+
+def _judge(status: int, later: str, body: bytes, server: str) -> dict[str, Any]:
+    """Raises Away where it may be tried again, Refused where not."""
+    try:
+        said = json.loads(body)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        raise Away(f"{server} answered {status} without JSON. Is the address right?", _seconds(later))
+    if status == 429 or status >= 500:
+        raise Away(f"{server} answered {status}: {said.get('detail', '')}", _seconds(later))
+    if status >= 300:
+        raise Refused(status, str(said.get("code", "")), str(said.get("detail", f"status {status}")))
+    return said
+
+
+def _seconds(text: str) -> float:
+    return float(text) if text.isdecimal() and len(text) < 6 else 0

@@ -1,0 +1,114 @@
+"""`agent`: the programs that speak for machines; administrators invite, approve and revoke them."""
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from cli.completing import agent_names
+from cli.failures import USAGE, Failure
+from cli.session import Command, Session, new_commands
+from cli.show import NONE
+from cli.table import Column
+from cli.text import plain
+
+commands = new_commands()
+agents = new_commands()
+commands.add_typer(agents, name="agent", help="Machines' agents: add, ls, show, approve, revoke.")
+
+Node = Annotated[str, typer.Argument(metavar="NODE", autocompletion=agent_names)]
+COLUMNS = (
+    Column("NODE", least=8),
+    Column("STATE"),
+    Column("LAST REPORT"),
+    Column("GPUS", least=8),
+    Column("BROKEN", right=True),
+    Column("WAITING", right=True),
+)
+
+
+@agents.command("add", cls=Command)
+def add(ctx: typer.Context, node: Annotated[str, typer.Argument(metavar="NODE")]) -> None:
+    """Let a machine's agent in: prints what to run there, once and within 15 minutes."""
+    session: Session = ctx.obj
+    made = session.client().post("/agents:invite", {"node": node}, repeat=False)
+    session.show(made, [made["token"]], [made["command"]])
+    session.note(
+        f"Run it on {made['node']}. Then look at what it reports, and approve it: tessera agent approve {node}"
+    )
+
+
+@agents.command("ls", cls=Command)
+def list_agents(ctx: typer.Context) -> None:
+    """List the agents."""
+    session: Session = ctx.obj
+    found = session.client().get("/agents")
+    rows = [_row(agent) for agent in found["results"]]
+    names = [agent["node"] for agent in found["results"]]
+    session.show_table(found, names, COLUMNS, rows, "No agents yet. Let one in: tessera agent add NODE")
+
+
+@agents.command("show", cls=Command)
+def show(ctx: typer.Context, node: Node) -> None:
+    """What an agent reports: its cards, what is wrong with them, and what waits for approval."""
+    session: Session = ctx.obj
+    agent = session.client().get(_path(node))
+    session.show(agent, [agent["node"]], [*_cards(agent), *agent["faults"], *_waiting(agent)])
+
+
+@agents.command("approve", cls=Command)
+def approve(
+    ctx: typer.Context,
+    node: Node,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Approve what an agent reports beyond what was approved: new cards, or more of one."""
+    session: Session = ctx.obj
+    client = session.client()
+    agent = client.get(_path(node))
+    if not agent["seen"]:
+        session.note(f"Nothing of {agent['node']} waits for approval.")
+        session.show(agent, [agent["node"]], _waiting(agent))
+        return
+    for line in _waiting(agent):
+        session.note(line)
+    if not yes and not typer.confirm(f"Approve this of {plain(agent['node'])}?", err=True):
+        raise Failure(USAGE, "Nothing was approved.")
+    approved = client.post(_path(node, ":approve"), {"seen": agent["seen"]})
+    session.show(approved, [approved["node"]], [f"{approved['node']} is approved."])
+
+
+@agents.command("revoke", cls=Command)
+def revoke(ctx: typer.Context, node: Node) -> None:
+    """Close the platform to an agent's key. What runs on its machine goes on."""
+    session: Session = ctx.obj
+    session.client().delete(_path(node))
+    session.note(f"The agent of {node} speaks no more. Let it in again: tessera agent add {node}")
+
+
+def _path(node: str, verb: str = "") -> str:
+    return f"/agents/{quote(node, safe='')}{verb}"
+
+
+def _row(agent: dict[str, Any]) -> list[str]:
+    models = [gpu["model"] for gpu in agent["gpus"]]
+    gpus = ", ".join(f"{models.count(model)}x{model}" for model in dict.fromkeys(models))
+    last = (agent["reported_at"] or NONE)[:19].replace("T", " ")
+    counts = (len(agent[name]) for name in ("faults", "held_back"))
+    return [agent["node"], agent["state"], last, gpus or NONE, *(str(count or NONE) for count in counts)]
+
+
+def _cards(agent: dict[str, Any]) -> list[str]:
+    return [_card(gpu, gpu["sample"] or {}) for gpu in agent["gpus"]]
+
+
+def _card(gpu: dict[str, Any], now: dict[str, Any]) -> str:
+    said = [f"GPU {gpu['index']}", gpu["model"], gpu["memory"]["text"], "approved" if gpu["approved"] else "waits"]
+    said += ["MIG"] if gpu["mig"] else []
+    for name, unit in (("busy_percent", "%"), ("temperature_c", "°C"), ("power_w", "W")):
+        said += [f"{now[name]}{unit}"] if now.get(name) is not None else []
+    return "  ".join(said)
+
+
+def _waiting(agent: dict[str, Any]) -> list[str]:
+    return [held["text"] for held in agent["held_back"]]

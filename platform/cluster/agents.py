@@ -1,0 +1,188 @@
+"""The agents of machines: how one is let in, what it may say, and what an admin approves of that.
+
+An agent speaks for its own machine only. It makes its key itself and shows it once, with a word that works once and
+soon; only digests are stored. The capacity of a machine is what an admin approved, whatever its agent says.
+"""
+
+import re
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import Q
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from cluster.models import MACHINE_NAME, Agent, Enrolment, Gpu
+from cluster.reports import HeldBack, Reported, build_reported, capacity_of, check_report, fingerprint, list_held_back
+from common.digests import digest_of
+from common.errors import Conflict, FieldError, InvalidInput, NotFound, NotPermitted, StaleState
+from common.locks import lock_rows
+from events.bus import SYSTEM, Actor, hint, record
+
+TOKEN, KEY = "ten_", "tag_"
+"""How an enrolment token begins, and the key of an agent."""
+KEY_SHAPE = re.compile(r"tag_[A-Za-z0-9_-]{43,86}")
+TOKEN_LASTS = timedelta(minutes=15)
+REPORT_EVERY_S = 30
+SILENT_AFTER = timedelta(seconds=4 * REPORT_EVERY_S)
+
+
+@transaction.atomic
+def invite_agent(*, actor: Actor, node_name: str) -> tuple[Enrolment, str]:
+    """A word that enrols the agent of this machine once, and the row. An older one of it works no more."""
+    if not MACHINE_NAME.regex.match(node_name):  # type: ignore[union-attr]
+        raise InvalidInput([FieldError("/node", "bad_machine_name", {"got": node_name[:40]})])
+    Enrolment.objects.filter(Q(node_name=node_name) | Q(expires_at__lt=Now()), used_at__isnull=True).delete()
+    token = TOKEN + secrets.token_urlsafe(32)
+    row = Enrolment.objects.create(
+        node_name=node_name,
+        digest=digest_of(token),
+        created_by=actor.name,
+        expires_at=timezone.now() + TOKEN_LASTS,
+    )
+    return row, token
+
+
+@transaction.atomic
+def enrol_agent(*, token: str, key: str) -> Agent:
+    """From now on the key speaks for the machine that the token names, and an older key of it no more.
+
+    The same token with the same key is answered alike again: the first answer may have been lost on its way. Raises
+    InvalidInput, NotPermitted, and Conflict where another machine has this key.
+    """
+    if not KEY_SHAPE.fullmatch(key):
+        raise InvalidInput([FieldError("/key", "bad_agent_key_shape")])
+    word = _find_enrolment(token)
+    agent = Agent.objects.filter(node_name=word.node_name).first()
+    if word.used_at is not None:
+        if agent is None or agent.digest != digest_of(key) or agent.revoked_at is not None:
+            raise NotPermitted("enrolment_used", node=word.node_name)
+        return agent
+    if word.expires_at <= timezone.now():
+        raise NotPermitted("enrolment_expired", node=word.node_name)
+    Enrolment.objects.filter(pk=word.pk).update(used_at=Now())
+    agent = _give_key(word.node_name, digest_of(key))
+    record(agent, "enrolled", actor=SYSTEM, params={"invited_by": word.created_by})
+    return agent
+
+
+def find_agent(key: str) -> Agent | None:
+    """Whose key it is; None for a key that is unknown or was revoked."""
+    return Agent.objects.filter(digest=digest_of(key), revoked_at__isnull=True).first()
+
+
+@transaction.atomic
+def revoke_agent(*, actor: Actor, node_name: str) -> None:
+    """Its key speaks no more. What it reported last stands, and what runs goes on. Raises NotFound."""
+    agent = _lock(node_name)
+    if agent.revoked_at is None:
+        Agent.objects.filter(pk=agent.pk).update(revoked_at=Now())
+        record(agent, "revoked", actor=actor)
+
+
+def take_report(agent: Agent, report: dict[str, Any]) -> list[HeldBack]:
+    """Keep what it says of its machine, and answer with what of it waits for approval. Raises InvalidInput."""
+    check_report(report)
+    changed = _without_samples(report) != _without_samples(agent.report)
+    Agent.objects.filter(pk=agent.pk).update(report=report, reported_at=Now())
+    if changed:
+        hint("take_inventory")
+    (judged,) = judge([Agent(node_name=agent.node_name, report=report, approved=agent.approved)])
+    return judged.held_back
+
+
+@transaction.atomic
+def approve_agent(*, actor: Actor, node_name: str, seen: str) -> Agent:
+    """All that waits may be used. seen: the fingerprint of what the admin looked at. Raises NotFound, and StaleState
+    where something else waits by now.
+    """
+    agent = _lock(node_name)
+    (judged,) = judge([agent])
+    if seen != judged.seen:
+        raise StaleState(kind=Agent.KIND, was=seen)
+    waiting = {one.uuid for one in judged.held_back if one.code != "card_elsewhere"}
+    fresh = {gpu["uuid"]: capacity_of(gpu) for gpu in agent.report.get("gpus", ()) if gpu["uuid"] in waiting}
+    if fresh:
+        agent.approved = {**agent.approved, **fresh}
+        Agent.objects.filter(pk=agent.pk).update(approved=agent.approved)
+        record(agent, "approved", actor=actor, params={"gpus": sorted(fresh)})
+        hint("take_inventory")
+    return agent
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An agent with what of its last report does not count as it was said."""
+
+    agent: Agent
+    held_back: list[HeldBack]
+
+    @property
+    def seen(self) -> str:
+        """What an approval of exactly this names; "" where nothing waits for one."""
+        return fingerprint(self.agent.report, self.held_back)
+
+
+def judge(agents: Iterable[Agent]) -> list[Judged]:
+    """One statement for all of them."""
+    rows = list(agents)
+    elsewhere = _elsewhere(rows)
+    return [Judged(a, list_held_back(a.report, a.approved, elsewhere[a.node_name])) for a in rows]
+
+
+def load_reported(node_names: Iterable[str]) -> dict[str, Reported]:
+    """{machine: what of its agent's last report may be used} of those of these that have an agent."""
+    agents = list(Agent.objects.filter(node_name__in=list(node_names), reported_at__isnull=False))
+    elsewhere = _elsewhere(agents)
+    return {a.node_name: build_reported(a.report, a.approved, elsewhere[a.node_name]) for a in agents}
+
+
+def _find_enrolment(token: str) -> Enrolment:
+    """The row, locked. Raises NotPermitted."""
+    rows = lock_rows(Enrolment.objects.filter(digest=digest_of(token)))
+    if not rows:
+        raise NotPermitted("bad_enrolment")
+    return rows[0]
+
+
+def _give_key(node_name: str, digest: str) -> Agent:
+    try:
+        with transaction.atomic():
+            agent, _made = Agent.objects.update_or_create(
+                node_name=node_name, defaults={"digest": digest, "revoked_at": None, "enrolled_at": Now()}
+            )
+    except IntegrityError:
+        raise Conflict("agent_key_taken", node=node_name) from None
+    agent.refresh_from_db()
+    return agent
+
+
+def _lock(node_name: str) -> Agent:
+    rows = lock_rows(Agent.objects.filter(node_name=node_name))
+    if not rows:
+        raise NotFound(kind=Agent.KIND, id=node_name)
+    return rows[0]
+
+
+def _elsewhere(agents: list[Agent]) -> dict[str, dict[str, str]]:
+    """{machine: {uuid: another machine that has this card now}}. Where two claim one that is nowhere yet, the first."""
+    claims = [(gpu["uuid"], agent) for agent in agents for gpu in agent.report.get("gpus", ())]
+    homes = {uuid: agent.node_name for uuid, agent in reversed(claims) if uuid in agent.approved}
+    present = Gpu.objects.present().filter(uuid__in={uuid for uuid, _ in claims})
+    homes |= dict(present.values_list("uuid", "node__name"))
+    return {
+        agent.node_name: {
+            gpu["uuid"]: homes[gpu["uuid"]]
+            for gpu in agent.report.get("gpus", ())
+            if homes.get(gpu["uuid"], agent.node_name) != agent.node_name
+        }
+        for agent in agents
+    }
+
+
+def _without_samples(report: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in report.items() if name != "samples"}

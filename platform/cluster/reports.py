@@ -1,0 +1,142 @@
+"""What the agent of a machine reports, judged against what an admin approved. Pure: values in, values out.
+
+A report never makes more of a machine than was approved: a card that is new, larger or of another model than it was
+when it was approved counts as before, or not at all, until an admin approves it.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from common.errors import FieldError, InvalidInput
+from runtimes.base import GpuView, NumaView
+from runtimes.gpu_sharing import SIMULATED, ProbeFacts, choose_mode
+
+CAPACITY = ("model", "product", "memory_mib", "reserved_mib")
+"""What is approved of a card."""
+SIMULATED_WORDS = "The agent of this machine was started with simulated cards."
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What of a report may be used. As in runtimes.base.NodeView."""
+
+    gpus: tuple[GpuView, ...] = ()
+    links: tuple[tuple[str, ...], ...] = ()
+    pcie: tuple[tuple[str, ...], ...] = ()
+    numa: tuple[NumaView, ...] = ()
+    facts: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """A card of which not all that was reported counts. code: new_card, more_memory, other_model: an admin may approve
+    it; card_elsewhere: it is on another machine, which must lose it first.
+    """
+
+    uuid: str
+    index: int
+    code: str
+    params: dict[str, Any]
+
+
+def check_report(report: Mapping[str, Any]) -> None:
+    """Raises InvalidInput where it contradicts itself."""
+    gpus, errors = report["gpus"], []
+    for name in ("uuid", "index"):
+        seen: set[Any] = set()
+        for place, gpu in enumerate(gpus):
+            if gpu[name] in seen:
+                errors.append(FieldError(f"/gpus/{place}/{name}", "card_twice", {"got": str(gpu[name])}))
+            seen.add(gpu[name])
+    for name in ("links", "pcie"):
+        rows = report[name]
+        if rows and {len(rows), *map(len, rows)} != {len(gpus)}:
+            errors.append(FieldError(f"/{name}", "not_square", {"cards": len(gpus)}))
+    if errors:
+        raise InvalidInput(errors)
+
+
+def list_held_back(
+    report: Mapping[str, Any], approved: Mapping[str, Any], elsewhere: Mapping[str, str]
+) -> list[HeldBack]:
+    """elsewhere: {uuid: machine} of the cards that other machines have."""
+    found = (_judge(gpu, approved.get(gpu["uuid"]), elsewhere.get(gpu["uuid"])) for gpu in _offered(report))
+    return [one for one in found if one is not None]
+
+
+def fingerprint(report: Mapping[str, Any], held_back: Iterable[HeldBack]) -> str:
+    """Of what an admin would approve: the same as long as exactly the same waits. "" where nothing waits."""
+    waiting = {one.uuid for one in held_back if one.code != "card_elsewhere"}
+    values = [[gpu["uuid"], *capacity_of(gpu).values()] for gpu in _offered(report) if gpu["uuid"] in waiting]
+    return hashlib.sha256(json.dumps(sorted(values)).encode()).hexdigest()[:16] if values else ""
+
+
+def capacity_of(gpu: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: gpu[name] for name in CAPACITY}
+
+
+def build_reported(report: Mapping[str, Any], approved: Mapping[str, Any], elsewhere: Mapping[str, str]) -> Reported:
+    """The cards of it that were approved, no larger than they were approved."""
+    if not report:
+        return Reported()
+    mode, evidence = _mode(report)
+    places = [
+        place
+        for place, gpu in enumerate(report["gpus"])
+        if not gpu["mig"] and gpu["uuid"] in approved and gpu["uuid"] not in elsewhere
+    ]
+    gpus = (_as_approved(report["gpus"][place], approved) for place in places)
+    return Reported(
+        gpus=tuple(_view(gpu, simulated=report["simulated"], mode=mode, evidence=evidence) for gpu in gpus),
+        links=_part(report["links"], places),
+        pcie=_part(report["pcie"], places),
+        numa=tuple(NumaView(n["id"], tuple(n["cpus"]), n["memory_mib"], n["socket"]) for n in report["host"]["numa"]),
+        facts={"driver": report["driver"] or "none", "kernel": report["host"]["kernel"], "agent": report["agent"]},
+    )
+
+
+def _offered(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The instances of cards that MIG cuts are not offered yet."""
+    return [gpu for gpu in report.get("gpus", ()) if not gpu["mig"]]
+
+
+def _judge(gpu: Mapping[str, Any], known: Mapping[str, Any] | None, machine: str | None) -> HeldBack | None:
+    def held(code: str, **params: Any) -> HeldBack:
+        return HeldBack(gpu["uuid"], gpu["index"], code, params)
+
+    if machine is not None:
+        return held("card_elsewhere", node=machine)
+    if known is None:
+        return held("new_card", model=gpu["model"], memory_mib=_sellable(gpu))
+    if gpu["model"] != known["model"] or gpu["product"] != known["product"]:
+        return held("other_model", model=gpu["product"], approved=known["product"])
+    if _sellable(gpu) > _sellable(known):
+        return held("more_memory", memory_mib=_sellable(gpu), approved_mib=_sellable(known))
+    return None
+
+
+def _sellable(gpu: Mapping[str, Any]) -> int:
+    return gpu["memory_mib"] - gpu["reserved_mib"]
+
+
+def _as_approved(gpu: dict[str, Any], approved: Mapping[str, Any]) -> dict[str, Any]:
+    known = approved[gpu["uuid"]]
+    return gpu if _judge(gpu, known, None) is None else {**gpu, **known}
+
+
+def _mode(report: Mapping[str, Any]) -> tuple[str, str]:
+    if report["simulated"]:
+        return SIMULATED, SIMULATED_WORDS
+    return choose_mode(ProbeFacts(driver=report["driver"]))
+
+
+def _view(gpu: Mapping[str, Any], **more: Any) -> GpuView:
+    names = ("uuid", "index", *CAPACITY, "numa", "bus", "fault")
+    return GpuView(**{name: gpu[name] for name in names}, **more)
+
+
+def _part(rows: list[list[str]], places: list[int]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(rows[i][j] for j in places) for i in places) if rows else ()

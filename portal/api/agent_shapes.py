@@ -1,0 +1,195 @@
+"""What an agent reports, and what is shown of it, as JSON."""
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from cluster.agents import Judged
+from cluster.reports import HeldBack
+from common.resources import show_memory
+from portal.agent_words import STATES, faults_of, held_back_words, state_of
+from portal.api.fields import AmountField, one_of
+
+MOST_GPUS = 64
+MOST_CPUS = 4096
+MIB = {"min_value": 0, "max_value": 2**31 - 1}
+SMALL = {"min_value": 0, "max_value": 2**15 - 1}
+
+
+def _matrix() -> serializers.ListField:
+    row = serializers.ListField(child=serializers.CharField(max_length=8), max_length=MOST_GPUS)
+    return serializers.ListField(child=row, max_length=MOST_GPUS, default=list)
+
+
+class ReportedNuma(serializers.Serializer):
+    """cpus: those that may be used."""
+
+    id = serializers.IntegerField(**SMALL)
+    cpus = serializers.ListField(child=serializers.IntegerField(**SMALL), max_length=MOST_CPUS)
+    memory_mib = serializers.IntegerField(**MIB)
+    socket = serializers.IntegerField(**SMALL, allow_null=True, default=None)
+
+
+class ReportedHost(serializers.Serializer):
+    boot_id = serializers.CharField(max_length=64, allow_blank=True, default="")
+    kernel = serializers.CharField(max_length=100, allow_blank=True, default="")
+    cpu_milli = serializers.IntegerField(**MIB)
+    memory_mib = serializers.IntegerField(**MIB)
+    numa = serializers.ListField(child=ReportedNuma(), max_length=256, default=list)
+
+
+class ReportedGpu(serializers.Serializer):
+    """index: as the driver counts. bus: as in /sys. mig: it is cut by MIG. fault: why nothing should run on it."""
+
+    uuid = serializers.RegexField(r"^GPU-[0-9A-Za-z-]{1,60}\Z", max_length=64)
+    index = serializers.IntegerField(**SMALL)
+    model = serializers.CharField(max_length=64)
+    product = serializers.CharField(max_length=100)
+    memory_mib = serializers.IntegerField(**MIB)
+    reserved_mib = serializers.IntegerField(**MIB)
+    numa = serializers.IntegerField(**SMALL, allow_null=True, default=None)
+    bus = serializers.CharField(max_length=32, allow_blank=True, default="")
+    mig = serializers.BooleanField(default=False)
+    fault = serializers.CharField(max_length=300, allow_blank=True, default="")
+
+
+class LostGpu(serializers.Serializer):
+    """A place where there should be a card, and the driver cannot say which."""
+
+    index = serializers.IntegerField(**SMALL)
+    why = serializers.CharField(max_length=300)
+
+
+class GpuSample(serializers.Serializer):
+    """What a card does now; what the driver does not tell is null."""
+
+    uuid = serializers.CharField(max_length=64)
+    used_mib = serializers.IntegerField(**MIB, allow_null=True, default=None)
+    busy_percent = serializers.IntegerField(min_value=0, max_value=100, allow_null=True, default=None)
+    temperature_c = serializers.IntegerField(min_value=-273, max_value=2**15 - 1, allow_null=True, default=None)
+    power_w = serializers.IntegerField(**SMALL, allow_null=True, default=None)
+
+
+class ReportAsk(serializers.Serializer):
+    """agent: its version. driver: of NVIDIA, empty where there is none. links, pcie: square matrices over gpus, in
+    words of `nvidia-smi topo -m`, or empty. simulated: the cards are no real ones.
+    """
+
+    agent = serializers.CharField(max_length=32)
+    host = ReportedHost()
+    driver = serializers.CharField(max_length=32, allow_blank=True, default="")
+    simulated = serializers.BooleanField(default=False)
+    gpus = serializers.ListField(child=ReportedGpu(), max_length=MOST_GPUS)
+    links = _matrix()
+    pcie = _matrix()
+    lost = serializers.ListField(child=LostGpu(), max_length=MOST_GPUS, default=list)
+    samples = serializers.ListField(child=GpuSample(), max_length=MOST_GPUS, default=list)
+
+
+class HeldBackShape(serializers.Serializer):
+    """A card of which not all that was reported counts, and why."""
+
+    uuid = serializers.CharField()
+    index = serializers.IntegerField()
+    code = serializers.CharField()
+    params = serializers.DictField()
+    text = serializers.SerializerMethodField()
+
+    def get_text(self, held: HeldBack) -> str:
+        return held_back_words(held)
+
+
+class ReportAnswer(serializers.Serializer):
+    """held_back: what does not count as it was reported. next_in_s: when to report again."""
+
+    held_back = HeldBackShape(many=True)
+    next_in_s = serializers.IntegerField()
+
+
+class AgentGpuShape(serializers.Serializer):
+    """As it was reported. sample: null where none came."""
+
+    uuid = serializers.CharField()
+    index = serializers.IntegerField()
+    model = serializers.CharField()
+    product = serializers.CharField()
+    memory = AmountField(show_memory, source="memory_mib")
+    approved = serializers.BooleanField()
+    mig = serializers.BooleanField()
+    fault = serializers.CharField(allow_blank=True)
+    sample = GpuSample(allow_null=True)
+
+
+class AgentShape(serializers.Serializer):
+    """The agent of a machine. state: reporting, silent, new or revoked. held_back: what waits for approval, or counts
+    on another machine; seen: what an approval of exactly that names, empty where nothing waits.
+    """
+
+    node = serializers.CharField(source="agent.node_name")
+    state = serializers.SerializerMethodField()
+    enrolled_at = serializers.DateTimeField(source="agent.enrolled_at")
+    reported_at = serializers.DateTimeField(source="agent.reported_at", allow_null=True)
+    revoked_at = serializers.DateTimeField(source="agent.revoked_at", allow_null=True)
+    version = serializers.SerializerMethodField()
+    driver = serializers.SerializerMethodField()
+    gpus = serializers.SerializerMethodField()
+    faults = serializers.SerializerMethodField()
+    held_back = HeldBackShape(many=True)
+    seen = serializers.CharField(allow_blank=True)
+
+    @extend_schema_field(one_of(STATES))
+    def get_state(self, judged: Judged) -> str:
+        return state_of(judged.agent)
+
+    def get_version(self, judged: Judged) -> str:
+        return judged.agent.report.get("agent", "")
+
+    def get_driver(self, judged: Judged) -> str:
+        return judged.agent.report.get("driver", "")
+
+    @extend_schema_field(AgentGpuShape(many=True))
+    def get_gpus(self, judged: Judged) -> list[dict]:
+        agent = judged.agent
+        samples = {sample["uuid"]: sample for sample in agent.report.get("samples", ())}
+        rows = (
+            {**gpu, "approved": gpu["uuid"] in agent.approved, "sample": samples.get(gpu["uuid"])}
+            for gpu in agent.report.get("gpus", ())
+        )
+        return list(AgentGpuShape(rows, many=True).data)
+
+    def get_faults(self, judged: Judged) -> list[str]:
+        return faults_of(judged.agent)
+
+
+class InviteAsk(serializers.Serializer):
+    """node: the machine's name, as the engine calls it."""
+
+    node = serializers.CharField(max_length=63)
+
+
+class InvitationShape(serializers.Serializer):
+    """token: shown in this answer only; it works once, until it expires. command: what to run on the machine."""
+
+    node = serializers.CharField()
+    token = serializers.CharField()
+    expires_at = serializers.DateTimeField()
+    command = serializers.CharField()
+
+
+class EnrolAsk(serializers.Serializer):
+    """token: from an administrator. key: made by the agent and kept by it: tag_ and at least 43 random characters."""
+
+    token = serializers.CharField(max_length=100)
+    key = serializers.CharField(max_length=100)
+
+
+class EnrolledShape(serializers.Serializer):
+    """node: the machine that the key speaks for from now on."""
+
+    node = serializers.CharField(source="node_name")
+    enrolled_at = serializers.DateTimeField()
+
+
+class ApproveAsk(serializers.Serializer):
+    """seen: of the agent as it was looked at."""
+
+    seen = serializers.CharField(max_length=64, allow_blank=True)

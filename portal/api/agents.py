@@ -1,0 +1,123 @@
+"""The agents of machines: admins invite, approve and revoke them; an agent enrols, and reports of its own machine."""
+
+from typing import cast
+
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.permissions import require
+from cluster.agents import REPORT_EVERY_S, approve_agent, enrol_agent, invite_agent, judge, revoke_agent, take_report
+from cluster.models import Agent
+from common.errors import NotFound, NotPermitted
+from events.bus import Actor
+from portal.agent_words import command_of
+from portal.api.agent_shapes import (
+    AgentShape,
+    ApproveAsk,
+    EnrolAsk,
+    EnrolledShape,
+    InvitationShape,
+    InviteAsk,
+    ReportAnswer,
+    ReportAsk,
+)
+from portal.api.authentication import AgentAuthentication, TokenAuthentication
+from portal.api.bodies import JSON, read_json
+from portal.api.lists import FieldsQuery, all_of, list_of
+from portal.api.permissions import AGENT, ANYBODY
+from portal.api.view import ApiView, read_query
+
+READ, WRITE = ("cluster:read",), ("cluster:write",)
+
+
+class AgentList(ApiView):
+    scopes = {"GET": READ}
+    operations = {"GET": "list_agents"}
+
+    @extend_schema(parameters=[FieldsQuery], responses=list_of(AgentShape, "AgentList"))
+    def get(self, request: Request) -> Response:
+        """Every machine that has an agent, by name, also those whose key was revoked."""
+        return all_of(judge(Agent.objects.all()), AgentShape, **read_query(request, FieldsQuery))
+
+
+class AgentDetail(ApiView):
+    scopes = {"GET": READ, "DELETE": WRITE}
+    operations = {"GET": "get_agent", "DELETE": "revoke_agent"}
+
+    @extend_schema(responses=AgentShape)
+    def get(self, request: Request, name: str) -> Response:
+        agent = Agent.objects.filter(node_name=name).first()
+        if agent is None:
+            raise NotFound(kind="agent", id=name)
+        return Response(_show(agent))
+
+    @extend_schema(responses={204: OpenApiResponse(None, "Its key speaks no more.")})
+    def delete(self, request: Request, name: str) -> Response:
+        """Revoke its key, at once and for good. What it reported last stands, and what runs there goes on."""
+        require(request.user, "node.change")
+        revoke_agent(actor=_actor(request), node_name=name)
+        return Response(status=204)
+
+
+class AgentInvite(ApiView):
+    scopes = {"POST": WRITE}
+    operations = {"POST": "invite_agent"}
+
+    @extend_schema(request={JSON: InviteAsk}, responses={201: OpenApiResponse(InvitationShape)})
+    def post(self, request: Request) -> Response:
+        """A token that enrols the agent of a machine, once and soon. One that was made before works no more."""
+        require(request.user, "node.change")
+        row, token = invite_agent(actor=_actor(request), node_name=read_json(request, InviteAsk)["node"])
+        said = {"node": row.node_name, "token": token, "expires_at": row.expires_at, "command": command_of(token)}
+        return Response(InvitationShape(said).data, status=201)
+
+
+class AgentEnrol(ApiView):
+    scopes = {"POST": ANYBODY}
+    operations = {"POST": "enrol_agent"}
+    refusals = {"POST": ("401", "403", "409")}
+
+    @extend_schema(request={JSON: EnrolAsk}, responses=EnrolledShape)
+    def post(self, request: Request) -> Response:
+        """Let the key speak for the machine that the token names. To repeat it with the same key changes nothing."""
+        return Response(EnrolledShape(enrol_agent(**read_json(request, EnrolAsk))).data)
+
+
+class AgentApprove(ApiView):
+    scopes = {"POST": WRITE}
+    operations = {"POST": "approve_agent"}
+    refusals = {"POST": ("409",)}
+
+    @extend_schema(request={JSON: ApproveAsk}, responses=AgentShape)
+    def post(self, request: Request, name: str) -> Response:
+        """Approve what waits: new cards, and cards that are more than they were. Refused where something else waits by
+        now than what was `seen`.
+        """
+        require(request.user, "node.change")
+        asked = read_json(request, ApproveAsk)
+        return Response(_show(approve_agent(actor=_actor(request), node_name=name, **asked)))
+
+
+class AgentReport(ApiView):
+    authentication_classes = [AgentAuthentication, TokenAuthentication]
+    scopes = {"POST": AGENT}
+    operations = {"POST": "report"}
+
+    @extend_schema(request={JSON: ReportAsk}, responses=ReportAnswer)
+    def post(self, request: Request, name: str) -> Response:
+        """What the machine is and how its cards are. Nothing of it raises what an administrator approved."""
+        agent = cast(Agent, request.auth)
+        if agent.node_name != name:
+            raise NotPermitted("not_your_machine", own=agent.node_name, asked=name)
+        held = take_report(agent, read_json(request, ReportAsk))
+        return Response(ReportAnswer({"held_back": held, "next_in_s": REPORT_EVERY_S}).data)
+
+
+def _show(agent: Agent) -> dict:
+    (judged,) = judge([agent])
+    return AgentShape(judged).data
+
+
+def _actor(request: Request) -> Actor:
+    return Actor(request.user.username, request.user.pk)

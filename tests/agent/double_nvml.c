@@ -1,0 +1,120 @@
+/* A double of NVML: a DGX A100 as published (NVIDIA/nccl#1505), eight cards behind NVSwitch, four NUMA nodes with cards.
+ *
+ * The file that NVML_DOUBLE names says what is different now, a line each; it may change while a program runs:
+ *   count N          so many cards            lost I       the card in place I fell off the bus
+ *   remap_failed I   a bad row stays bad       mig I        the card is cut by MIG
+ *   xid I N          a critical error, told once in each process
+ *   broken           no card answers           init N       NVML does not start, with error N
+ */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OK, INVALID = 2, NOT_SUPPORTED = 3, TIMEOUT = 10, LOST = 15, UNKNOWN = 999, CARDS = 8 };
+typedef struct { unsigned long long total, free, used; } memory_v1;
+typedef struct { unsigned int version; unsigned long long total, reserved, free, used; } memory_v2;
+typedef struct { char legacy[16]; unsigned int domain, bus, device, id_pci, id_subsystem; char id[32]; } pci_v3;
+typedef struct { unsigned int gpu, memory; } utilization;
+typedef struct { void *device; unsigned long long type, data; unsigned int gi, ci; } event;
+
+static int cards[CARDS] = {0, 1, 2, 3, 4, 5, 6, 7};
+static const char *buses[CARDS] = {"07", "0F", "47", "4E", "87", "90", "B7", "BD"};
+static const int numa[CARDS] = {3, 3, 1, 1, 7, 7, 5, 5};
+static int told[CARDS];
+
+/* The number behind `word` (and `place`, unless that is -1) in the file, or `otherwise`. */
+static int said(const char *word, int place, int otherwise) {
+    const char *path = getenv("NVML_DOUBLE");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    char line[100], name[50];
+    int one, two, fields, found = otherwise;
+    while (file && fgets(line, sizeof line, file)) {
+        fields = sscanf(line, "%49s %d %d", name, &one, &two);
+        if (fields < 1 || strcmp(name, word)) continue;
+        if (place < 0) found = fields > 1 ? one : 1;
+        else if (fields > 1 && one == place) found = fields > 2 ? two : 1;
+    }
+    if (file) fclose(file);
+    return found;
+}
+static int check(void *device) {
+    int place = *(int *)device;
+    return said("broken", -1, 0) ? UNKNOWN : said("lost", place, 0) ? LOST : OK;
+}
+#define CARD(declaration) declaration; declaration
+#define ANSWER(statement) do { int wrong = check(device); if (wrong) return wrong; statement; return OK; } while (0)
+
+CARD(int nvmlInitWithFlags(unsigned int flags)) { (void)flags; return said("init", -1, OK); }
+CARD(int nvmlShutdown(void)) { return OK; }
+CARD(int nvmlSystemGetDriverVersion(char *text, unsigned int length)) { snprintf(text, length, "580.95.05"); return OK; }
+CARD(int nvmlDeviceGetCount_v2(unsigned int *count)) { *count = (unsigned int)said("count", -1, CARDS); return OK; }
+CARD(int nvmlDeviceGetHandleByIndex_v2(unsigned int index, void **device)) {
+    if (index >= CARDS) return INVALID;
+    *device = &cards[index];
+    return check(*device);
+}
+CARD(int nvmlDeviceGetUUID(void *device, char *text, unsigned int length)) {
+    ANSWER(snprintf(text, length, "GPU-a1000000-0000-4000-8000-%012x", *(int *)device));
+}
+CARD(int nvmlDeviceGetIndex(void *device, unsigned int *index)) { ANSWER(*index = (unsigned int)*(int *)device); }
+CARD(int nvmlDeviceGetName(void *device, char *text, unsigned int length)) {
+    ANSWER(snprintf(text, length, "NVIDIA A100-SXM4-40GB"));
+}
+CARD(int nvmlDeviceGetPciInfo_v3(void *device, pci_v3 *pci)) {
+    ANSWER(snprintf(pci->id, sizeof pci->id, "00000000:%s:00.0", buses[*(int *)device]));
+}
+CARD(int nvmlDeviceGetMemoryInfo(void *device, memory_v1 *memory)) {
+    ANSWER(*memory = ((memory_v1){40960ull << 20, 39931ull << 20, 1029ull << 20}));
+}
+CARD(int nvmlDeviceGetMemoryInfo_v2(void *device, memory_v2 *memory)) {
+    ANSWER(*memory = ((memory_v2){memory->version, 40960ull << 20, 429ull << 20, 39931ull << 20, 600ull << 20}));
+}
+CARD(int nvmlDeviceGetMemoryAffinity(void *device, unsigned int size, unsigned long *nodes, int scope)) {
+    (void)scope;
+    ANSWER(memset(nodes, 0, size * sizeof *nodes); nodes[0] = 1ul << numa[*(int *)device]);
+}
+CARD(int nvmlDeviceGetMigMode(void *device, unsigned int *current, unsigned int *pending)) {
+    ANSWER(*current = *pending = (unsigned int)said("mig", *(int *)device, 0));
+}
+CARD(int nvmlDeviceGetRemappedRows(void *device, unsigned int *corrected, unsigned int *bad, unsigned int *pending,
+                                   unsigned int *failed)) {
+    ANSWER(*corrected = *bad = *pending = 0; *failed = (unsigned int)said("remap_failed", *(int *)device, 0));
+}
+CARD(int nvmlDeviceGetNvLinkState(void *device, unsigned int link, unsigned int *active)) {
+    if (link >= 12) return INVALID;
+    ANSWER(*active = 1);
+}
+CARD(int nvmlDeviceGetNvLinkRemoteDeviceType(void *device, unsigned int link, unsigned int *type)) {
+    (void)link;
+    ANSWER(*type = 2);
+}
+CARD(int nvmlDeviceGetTopologyCommonAncestor(void *device, void *other, int *level)) {
+    ANSWER(*level = *(int *)device / 2 == *(int *)other / 2 ? 20 : 50);
+}
+CARD(int nvmlDeviceGetUtilizationRates(void *device, utilization *rates)) { ANSWER(*rates = ((utilization){97, 40})); }
+CARD(int nvmlDeviceGetTemperature(void *device, int sensor, unsigned int *degrees)) { (void)sensor; ANSWER(*degrees = 61); }
+CARD(int nvmlDeviceGetPowerUsage(void *device, unsigned int *milliwatt)) { ANSWER(*milliwatt = 250500); }
+
+CARD(int nvmlEventSetCreate(void **set)) { static int the_set; *set = &the_set; return OK; }
+CARD(int nvmlEventSetFree(void *set)) { (void)set; return OK; }
+CARD(int nvmlDeviceRegisterEvents(void *device, unsigned long long types, void *set)) {
+    (void)types, (void)set;
+    return check(device);
+}
+CARD(int nvmlEventSetWait_v2(void *set, event *data, unsigned int milliseconds)) {
+    (void)set;
+    for (unsigned int waited = 0;; waited += 10) {
+        for (int place = 0; place < CARDS; place++) {
+            int xid = said("xid", place, 0);
+            if (xid && told[place] != xid) {
+                told[place] = xid;
+                *data = (event){&cards[place], 8, (unsigned long long)xid, 0, 0};
+                return OK;
+            }
+        }
+        if (waited >= milliseconds) return TIMEOUT;
+        usleep(10000);
+    }
+}

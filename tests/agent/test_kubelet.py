@@ -1,0 +1,249 @@
+"""The cards beside a kubelet: what it hears of them, what its containers get, and what survives its restart."""
+
+import json
+import shutil
+import signal
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import pytest
+from fake_kubelet import FakeKubelet
+
+from agent.cards import Card, Cards
+from agent.kubelet import cdi
+from agent.kubelet.messages import Malformed, read_allocate_request
+from agent.kubelet.node import GONE, NO_TOOLKIT, NOT_KNOWN, KubeletCards
+from agent.kubelet.units import resource_of, units_of
+
+
+def card(index: int = 0, **fields) -> Card:
+    known = {"model": "A100-40GB", "product": "NVIDIA A100", "memory_mib": 40960, "reserved_mib": 429, "bus": ""}
+    return Card(uuid=f"GPU-A{index}000000-0001", index=index, numa=index, **{**known, **fields})
+
+
+def cards(*found: Card) -> Cards:
+    rows = tuple(tuple("X" if one is two else "NV12" for two in found) for one in found)
+    return Cards(found, rows, rows, "580.95.05")
+
+
+ONE, TWO = card(0), card(1)
+FIRST, SECOND = resource_of(0), resource_of(1)
+KNOWN = {"0": ONE.uuid, "1": TWO.uuid, "2": card(2).uuid}
+
+
+@pytest.fixture
+def sockets():
+    """A short path: that of a socket has at most 107 characters."""
+    folder = Path(tempfile.mkdtemp(prefix="tsk"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def kubelet(sockets):
+    fake = FakeKubelet(sockets)
+    fake.start()
+    yield fake
+    fake.stop()
+
+
+@pytest.fixture
+def make_node(sockets, tmp_path):
+    made = []
+
+    def make(known=KNOWN, **options) -> KubeletCards:
+        places = tmp_path / "places.json"
+        places.write_text(json.dumps(known))
+        made.append(KubeletCards(sockets, tmp_path / "cdi", places, **{"simulated": True, **options}))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for node in made:
+        node.stop()
+
+
+@pytest.fixture
+def node(make_node, kubelet):
+    """With two cards that the kubelet knows."""
+    node = make_node()
+    node.show(cards(ONE, TWO))
+    kubelet.wait_for(lambda: {FIRST, SECOND} <= kubelet.lists.keys())
+    return node
+
+
+def spec_of(tmp_path) -> dict:
+    spec = json.loads((tmp_path / "cdi/tessera.json").read_text())
+    assert (spec["cdiVersion"], spec["kind"]) == ("0.6.0", "tessera.sh/gpu")
+    return {device["name"]: device["containerEdits"] for device in spec["devices"]}
+
+
+def test_each_card_is_a_resource_of_its_own_in_units_of_memory(node, kubelet):
+    assert FIRST == "tessera.sh/g-0"
+    devices = kubelet.lists[SECOND]
+    assert len(devices) == (40960 - 429) // 256 == units_of(40531) and kubelet.health(SECOND) == {"Healthy"}
+    assert len({device.ID for device in devices}) == len(devices)
+    assert [[n.ID for n in kubelet.lists[name][0].topology.nodes] for name in (FIRST, SECOND)] == [[0], [1]]
+
+
+def test_as_many_slices_as_fit_into_a_card_fit_in_units():
+    for sellable in (32_510, 40_531, 81_008):
+        for parts in range(1, 9):
+            assert parts * units_of(sellable // parts) <= units_of(sellable)
+
+
+def test_a_container_gets_exactly_this_card(node, kubelet, tmp_path):
+    ids = [device.ID for device in kubelet.lists[SECOND]]
+    assert kubelet.allocate(SECOND, ids) == [[f"tessera.sh/gpu={TWO.uuid}"]]
+    part = [f"tessera.sh/gpu={TWO.uuid}", "tessera.sh/gpu=slice"]
+    assert kubelet.allocate(SECOND, ids[:3], ids[3:5]) == [part, part]
+    spec = spec_of(tmp_path)
+    assert spec[TWO.uuid] == {"env": ["NVIDIA_VISIBLE_DEVICES=void", f"TESSERA_GPU_1={TWO.uuid}"]}
+    assert spec["none"] == {"env": ["NVIDIA_VISIBLE_DEVICES=void"]}
+    assert spec["slice"] == {"env": ["TESSERA_SLICE_BY=watchdog"]}
+
+
+def test_units_of_another_card_are_refused(node, kubelet):
+    foreign = [device.ID for device in kubelet.lists[FIRST]][:1]
+    for ids in (foreign, []):
+        with pytest.raises(grpc.RpcError) as refused:
+            kubelet.allocate(SECOND, ids)
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_a_broken_card_is_unhealthy_and_the_other_stays(node, kubelet):
+    ids = [device.ID for device in kubelet.lists[FIRST]]
+    node.show(cards(replace(ONE, fault="It is lost."), TWO))
+    kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Unhealthy"})
+    assert kubelet.health(SECOND) == {"Healthy"}
+    with pytest.raises(grpc.RpcError, match=r"It is lost\."):
+        kubelet.allocate(FIRST, ids)
+    node.show(cards(ONE, TWO))
+    kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Healthy"})
+
+
+def test_a_card_that_is_not_told_any_more_takes_nothing(node, kubelet):
+    node.show(cards(TWO))
+    kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Unhealthy"})
+    assert node.plugins[0].card.fault == GONE
+
+
+def test_a_card_that_comes_later_is_registered_and_described(node, kubelet, tmp_path):
+    late = card(2)
+    node.show(cards(ONE, TWO, late))
+    kubelet.wait_for(lambda: resource_of(2) in kubelet.lists)
+    assert set(spec_of(tmp_path)) == {ONE.uuid, TWO.uuid, late.uuid, "slice", "none"}
+
+
+def test_a_card_that_mig_cuts_is_not_offered(make_node, kubelet):
+    node = make_node()
+    node.show(cards(replace(ONE, mig=True), TWO))
+    kubelet.wait_for(lambda: SECOND in kubelet.lists)
+    assert FIRST not in kubelet.registered
+
+
+def test_after_a_restart_of_the_kubelet_all_register_again(node, kubelet):
+    for _ in range(2):
+        kubelet.stop()
+        kubelet.registered.clear()
+        kubelet.start()
+        kubelet.wait_for(lambda: {FIRST, SECOND} <= kubelet.lists.keys())
+        assert sorted(kubelet.registered) == [FIRST, SECOND]
+        ids = [device.ID for device in kubelet.lists[FIRST]]
+        assert kubelet.allocate(FIRST, ids) == [[f"tessera.sh/gpu={ONE.uuid}"]]
+
+
+def test_cards_wait_for_a_kubelet_that_comes_later(make_node, sockets):
+    node = make_node()
+    node.show(cards(ONE))
+    late = FakeKubelet(sockets)
+    late.start()
+    try:
+        late.wait_for(lambda: FIRST in late.lists)
+    finally:
+        late.stop()
+
+
+def test_the_end_removes_the_sockets(node, kubelet, sockets):
+    node.stop()
+    assert [path.name for path in sockets.iterdir()] == ["kubelet.sock"]
+
+
+def test_a_place_gives_nothing_out_until_the_platform_knows_its_card(make_node, kubelet, tmp_path):
+    node = make_node(known={"0": "GPU-that-fell-out", "1": TWO.uuid})
+    node.show(cards(ONE, TWO))
+    kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Unhealthy"} and kubelet.health(SECOND) == {"Healthy"})
+    node.told(cards(ONE, TWO))
+    assert node.plugins[0].card.fault == NOT_KNOWN
+    node.told(cards(ONE, TWO))
+    kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Healthy"})
+    assert json.loads((tmp_path / "places.json").read_text()) == {"0": ONE.uuid, "1": TWO.uuid}
+
+
+def test_cards_that_move_up_meet_nobody_elses_work(node, kubelet):
+    ids = [device.ID for device in kubelet.lists[FIRST]]
+    moved = replace(TWO, index=0)
+    node.show(cards(moved))
+    kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Unhealthy"} == kubelet.health(SECOND))
+    with pytest.raises(grpc.RpcError):
+        kubelet.allocate(FIRST, ids)
+    node.told(cards(moved)), node.told(cards(moved))
+    kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Healthy"})
+    ids = [device.ID for device in kubelet.lists[FIRST]]
+    assert kubelet.allocate(FIRST, ids) == [[f"tessera.sh/gpu={TWO.uuid}"]]
+
+
+def test_real_cards_need_the_toolkits_spec_and_say_so(make_node, kubelet, tmp_path):
+    node = make_node(simulated=False)
+    assert node.show(cards(ONE)).cards[0].fault == NO_TOOLKIT
+    kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Unhealthy"})
+    (tmp_path / "cdi/nvidia.yaml").write_text("cdiVersion: 0.5.0\nkind: nvidia.com/gpu\n")
+    assert node.show(cards(ONE)).cards[0].fault == ""
+    kubelet.wait_for(lambda: kubelet.health(FIRST) == {"Healthy"})
+    ids = [device.ID for device in kubelet.lists[FIRST]]
+    assert kubelet.allocate(FIRST, ids) == [[f"nvidia.com/gpu={ONE.uuid}", f"tessera.sh/gpu={ONE.uuid}"]]
+
+
+def test_hami_is_mounted_into_slices_where_the_admin_gives_it(tmp_path):
+    library = tmp_path / "libvgpu.so"
+    library.touch()
+    cdi.write_spec(tmp_path / "cdi", [ONE], hami=library)
+    edits = spec_of(tmp_path)["slice"]
+    assert edits["env"] == ["TESSERA_SLICE_BY=hami"]
+    mounts = {mount["containerPath"]: mount["hostPath"] for mount in edits["mounts"]}
+    assert mounts["/usr/local/vgpu/libvgpu.so"] == str(library)
+    assert Path(mounts["/etc/ld.so.preload"]).read_text() == "/usr/local/vgpu/libvgpu.so\n"
+    assert all("ro" in mount["options"] for mount in edits["mounts"])
+
+
+@pytest.mark.parametrize("data", [b"\x0a\x05\x0a", b"\x0b", b"\xff" * 11, b"\x0a\x04\x0a\x02\xff\xfe", b"\x0d\x01"])
+def test_bytes_that_are_no_message_are_refused(data):
+    with pytest.raises(Malformed):
+        read_allocate_request(data)
+
+
+def test_fields_that_are_not_known_are_passed_over():
+    told = b"\x10\x96\x01" + b"\x1d....", b"\x21........"  # a number, and two of fixed length
+    assert read_allocate_request(b"".join(told) + b"\x0a\x03\x0a\x01a") == [["a"]]
+
+
+@pytest.mark.timeout(90)
+def test_the_agents_own_process_gives_its_cards_to_the_kubelet(machine, script, kubelet, sockets, tmp_path):
+    places = {index: f"GPU-a1000000-0000-4000-8000-{index:012x}" for index in range(8)}
+    machine.state.mkdir(mode=0o700)
+    (machine.state / "places.json").write_text(json.dumps(places))
+    script.on("POST /agents/g1:report", (200, {"held_back": [], "next_in_s": 600}))
+    agent = machine.start(
+        "--server", script.url, "--simulated", "--kubelet", str(sockets), "--cdi", str(tmp_path / "cdi"),
+        TESSERA_AGENT_TOKEN="ten_word",
+    )  # fmt: skip
+    kubelet.wait_for(lambda: sum(kubelet.health(name) == {"Healthy"} for name in kubelet.lists) == 8, 40)
+    lost = resource_of(5)
+    assert len(kubelet.lists[lost]) == 158
+    machine.cards("xid 5 79")
+    kubelet.wait_for(lambda: kubelet.health(lost) == {"Unhealthy"})
+    assert sum(kubelet.health(name) == {"Healthy"} for name in kubelet.lists) == 7
+    agent.send_signal(signal.SIGTERM)
+    assert agent.wait(20) == 0

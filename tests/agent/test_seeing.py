@@ -1,0 +1,90 @@
+"""What the agent sees of a machine, by the real pynvml over a doubled library."""
+
+import json
+
+A100 = {"model": "A100-40GB", "product": "NVIDIA A100-SXM4-40GB", "memory_mib": 40960, "reserved_mib": 429}
+LOST = "The driver lost the card: GPU is lost."
+
+
+def faults(said: dict) -> dict[int, str]:
+    return {gpu["index"]: gpu["fault"] for gpu in said["gpus"] if gpu["fault"]}
+
+
+def test_eight_a100_with_nvlink(machine):
+    said = machine.show()
+    assert [gpu["index"] for gpu in said["gpus"]] == list(range(8)) and said["driver"] == "580.95.05"
+    assert all(A100.items() <= gpu.items() for gpu in said["gpus"]) and not faults(said)
+    assert [gpu["numa"] for gpu in said["gpus"]] == [3, 3, 1, 1, 7, 7, 5, 5]
+    assert said["gpus"][7]["bus"] == "0000:bd:00.0" and len({gpu["uuid"] for gpu in said["gpus"]}) == 8
+    assert said["links"] == [["X" if i == j else "NV12" for j in range(8)] for i in range(8)]
+    assert said["pcie"][2] == ["SYS", "SYS", "X", "PXB", "SYS", "SYS", "SYS", "SYS"]
+    assert said["host"]["cpu_milli"] > 0 and said["host"]["memory_mib"] > 0 and said["host"]["numa"]
+
+
+def test_what_each_card_does_now(machine):
+    (sample,) = (one for one in machine.show()["samples"] if one["uuid"].endswith("4"))
+    uuid = sample.pop("uuid")
+    assert sample == {"used_mib": 1029, "busy_percent": 97, "temperature_c": 61, "power_w": 250}
+    machine.cards("lost 4")
+    assert uuid not in [one["uuid"] for one in machine.show()["samples"]]
+
+
+def test_a_card_that_falls_off_the_bus_is_told_and_the_others_stay_usable(machine):
+    before = machine.show()
+    machine.cards("lost 3")
+    said = machine.show()
+    assert faults(said) == {3: LOST} and said["lost"] == []
+    assert [gpu for gpu in said["gpus"] if not gpu["fault"]] == [gpu for gpu in before["gpus"] if gpu["index"] != 3]
+    assert said["gpus"][3]["uuid"] == before["gpus"][3]["uuid"]
+    assert said["links"][2] == ["NV12", "NV12", "X", "SYS", "NV12", "NV12", "NV12", "NV12"]
+    machine.cards()
+    assert machine.show()["gpus"] == before["gpus"]
+
+
+def test_a_card_that_was_lost_before_the_agent_came_has_no_name(machine):
+    machine.cards("lost 0")
+    said = machine.show()
+    assert said["lost"] == [{"index": 0, "why": "GPU is lost"}] and len(said["gpus"]) == len(said["links"]) == 7
+
+
+def test_where_the_driver_fails_as_a_whole_no_card_is_gone_and_none_is_usable(machine):
+    machine.show()
+    for wrong in ("broken", "init 18"):
+        machine.cards(wrong)
+        said = machine.show()
+        assert len(said["gpus"]) == len(faults(said)) == 8
+
+
+def test_a_driver_that_fails_from_the_beginning_is_told(machine):
+    machine.cards("init 18")
+    said = machine.show()
+    assert said["gpus"] == [] and "NVML does not start" in said["lost"][0]["why"]
+
+
+def test_a_machine_without_a_driver_has_no_cards(bare):
+    said = bare.show()
+    assert said["gpus"] == said["lost"] == said["samples"] == [] and said["driver"] == ""
+
+
+def test_a_row_that_stays_bad_and_a_card_in_mig_mode(machine):
+    machine.cards("remap_failed 6", "mig 1")
+    said = machine.show()
+    assert list(faults(said)) == [6] and "exchanged" in faults(said)[6]
+    assert [gpu["mig"] for gpu in said["gpus"]] == [False, True, *[False] * 6]
+
+
+def test_another_boot_knows_nothing_of_the_faults_before(machine):
+    machine.show()
+    seen = json.loads((machine.state / "seen.json").read_text())
+    uuid = seen["cards"]["5"]["uuid"]
+    for boot, expected in ((seen["boot_id"], {5: "XID 79"}), ("another", {})):
+        (machine.state / "seen.json").write_text(json.dumps({**seen, "boot_id": boot, "faults": {uuid: "XID 79"}}))
+        assert faults(machine.show()) == expected
+
+
+def test_faults_are_forgotten_when_an_admin_says_so(machine):
+    machine.show()
+    seen = json.loads((machine.state / "seen.json").read_text())
+    seen["faults"] = {seen["cards"]["5"]["uuid"]: "XID 79"}
+    (machine.state / "seen.json").write_text(json.dumps(seen))
+    assert faults(machine.show("--forget-faults")) == {} == faults(machine.show())
