@@ -21,8 +21,9 @@ def gpus(job: dict) -> str:
 
 def number_of(job: dict, role: dict) -> int:
     """How many tasks of the role it has: its least while it waits, then as many as it started with."""
-    tasks = sum(task["role"] == role["name"] for task in job["tasks"])
-    return role["least"] if job["state"] == "queued" else tasks
+    if job["state"] == "queued":
+        return role["least"]
+    return sum(task["role"] == role["name"] for task in job["tasks"])
 
 
 def _gpus(ask: str, nodes: int) -> str:

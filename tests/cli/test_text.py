@@ -69,6 +69,13 @@ def test_gpus_are_short(gpu, nodes, shown):
     assert gpus(a_job(gpu=gpu, nodes=nodes)) == shown
 
 
+def test_what_the_roles_of_a_job_ask_is_added_up():
+    roles = [{"name": n, "gpu": gpu, "least": least} for n, gpu, least in (("head", "0", 1), ("w", "A100:2", 4))]
+    assert gpus(a_job(state="queued", roles=roles)) == "– + 4×2 A100"
+    started = [{"role": name, "node": "n1", "gpus": []} for name in ("head", "w", "w", "w", "w", "w")]
+    assert gpus(a_job(roles=roles, tasks=started)) == "– + 5×2 A100"
+
+
 def test_places_times_and_ends_are_short():
     two = [{"node": n, "gpus": [{"index": 0}, {"index": 1}]} for n in ("n1", "n2", "n2")]
     assert where(a_job(tasks=two)) == "n1:0,1 +1" and where(a_job(tasks=[{"node": None, "gpus": []}])) == "–"

@@ -1,5 +1,7 @@
 """Jobs of unlike roles, from the job file to real processes: they meet, and one role's end is the job's."""
 
+from pathlib import Path
+
 import make
 import pytest
 
@@ -123,7 +125,7 @@ def test_an_elastic_role_grows_and_its_tasks_know_how_many_they_are(local, ada):
     assert [(task.role, task.rank) for task in job.in_order(job.newest_tasks)] == [
         ("head", 0), ("worker", 1), ("worker", 3), ("worker", 4), ("log", 2),
     ]  # fmt: skip
-    hosts = "127.0.0.1 slots=1\n" * 3
+    hosts = "worker-0 slots=1\nworker-1 slots=1\nworker-2 slots=1\n"
     assert [said_by(local, job, "worker", rank) for rank in (1, 3, 4)] == [
         f"{rank}/5 {number}/3\n{hosts}" for number, rank in enumerate((1, 3, 4))
     ]
@@ -149,3 +151,22 @@ def test_the_history_says_when_each_role_came_and_went(local, ada):
     rows = Event.objects.filter(kind="task", object_id__in=[task.pk for task in job.newest_tasks])
     ended = {row.params["role"]: row.reason for row in rows if row.to_state in ("SUCCEEDED", "STOPPED")}
     assert ended == {"head": "completed", "worker": "job_done"}
+
+
+INTO_WORKERS = """\
+for n in 0 1; do
+  "$PRTE_MCA_plm_ssh_agent" worker-$n 'echo "$TESSERA_ROLE $ROLE_RANK on $CUDA_VISIBLE_DEVICES in $(pwd)"'
+done
+"""
+
+
+@pytest.mark.skipif(not Path("/usr/sbin/sshd").exists(), reason="OpenSSH is not installed here")
+def test_a_launcher_starts_programs_inside_of_its_workers(local, ada):
+    worker = {"run": "$TESSERA_HOSTS/listen.sh", "ports": [2222], "gpu": "1/4", "count": 2}
+    said = roles(launcher={"run": INTO_WORKERS, "ends_job": "all"}, worker=worker)
+    job = drive(make.job(ada, retry=0, roles=said), *END, seconds=40)
+    assert job.state == JobState.SUCCEEDED, said_by(local, job, "worker", 1)
+    cards = [task.cards[0]["uuid"] for task in job.newest_tasks.filter(role="worker").order_by("rank")]
+    places = [line.split(" in ") for line in said_by(local, job, "launcher", 0).splitlines()]
+    assert [place[0] for place in places] == [f"worker {n} on {card}" for n, card in enumerate(cards)]
+    assert all(place[1].endswith("/work") for place in places)

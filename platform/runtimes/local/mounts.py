@@ -31,16 +31,18 @@ def prepare(plan: dict) -> None:
 
 
 def make_scratch(plan: dict) -> None:
-    """home/, work/, tmp/ and the host files in hosts/, the job's own. Made before anything of the job runs, so no link
-    can be in the way."""
+    """home/, work/, tmp/ and hosts/ with what `gang_files` has, the job's own. Made before anything of the job runs, so
+    no link can be in the way.
+    """
     scratch, uid, gid = plan["scratch"], plan["uid"], plan["gid"]
     made = [scratch, *(os.path.join(scratch, name) for name in ("home", "work", "tmp", "hosts"))]
     for path in made:
         os.makedirs(path, mode=0o700, exist_ok=True)
-    for role, text in plan["hosts"].items():
-        made.append(path := os.path.join(scratch, "hosts", role))
+    for name, text in plan["hosts"].items():
+        made.append(path := os.path.join(scratch, "hosts", name))
         with open(path, "w") as file:
             file.write(text)
+        os.chmod(path, 0o700 if text.startswith("#!") else 0o600)
     for path in made if uid is not None else ():
         os.chown(path, uid, gid)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pynvml
 
 from runtimes.base import Checkpoint, GpuView, TaskSpec
-from runtimes.gangs import gang_environment, host_files
+from runtimes.gangs import gang_environment, gang_files
 from runtimes.gpu_sharing import forbidden_env, slice_environment, watched_limits
 from runtimes.local.limits import WATCHDOG
 from runtimes.local.mounts import in_home
@@ -64,7 +64,7 @@ def build_plan(
         "cwd": cwd,
         "code_path": spec.code_path,
         "scratch": scratch,
-        "hosts": host_files(spec.peers),
+        "hosts": gang_files(spec.peers),
         "log": log,
         "log_caps": dict(around.log_caps),
         "namespaces": isolation.namespaces,
@@ -161,7 +161,7 @@ def _defaults(spec: TaskSpec, seen_at: str) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",  # the log is read live
         "OMP_NUM_THREADS": str(max(1, spec.cpu_milli // 1000)),
     }
-    return defaults | gang_environment(spec)
+    return defaults | gang_environment(spec, os.path.join(seen_at, "hosts"))
 
 
 def _identity(spec: TaskSpec, seen_at: str) -> dict[str, str]:

@@ -179,3 +179,40 @@ def read_pages(api, path, query):
         if page["next_cursor"] is None:
             return rows
         query["cursor"] = page["next_cursor"]
+
+
+GANG = {
+    "head": {"run": "serve", "cpu": 1, "memory": "1GiB", "ends_job": "all"},
+    "worker": {"run": "work", "gpu": "1/4", "count": "2..4"},
+}
+
+
+def test_a_job_of_roles_tells_what_each_of_them_asks(ada):
+    job = ada.post("jobs", {"name": "rl", "roles": GANG}).json()
+    assert [(role["name"], role["least"], role["most"], role["gpu"], role["ends_job"]) for role in job["roles"]] == [
+        ("head", 1, 1, "0", "all"), ("worker", 2, 4, "1/4", ""),
+    ]  # fmt: skip
+    assert job["roles"][0]["cpu"]["value"] == 1000 and (job["gpu"], job["nodes"]) == ("1/4", 3)
+    assert [(task["role"], task["rank"]) for task in job["tasks"]] == [("head", 0), ("worker", 1), ("worker", 2)]
+    assert job["spec"]["roles"]["worker"]["count"] == "2..4" and "run" not in job["spec"]
+    again = ada.post("jobs", {**job["spec"], "team": None, "pool": None})
+    assert again.status_code == 201 and again.json()["roles"] == job["roles"]
+
+
+def test_what_a_role_can_never_have_is_refused_at_its_own_key(ada, cast):
+    beyond = {**GANG, "worker": {"run": "work", "gpu": "9"}}
+    problem = ada.post("jobs", {"name": "rl", "pool": "dev", "roles": beyond})
+    assert problem.status_code == 422
+    assert [error["pointer"] for error in problem.json()["errors"]] == ["/roles/worker/gpu"]
+    assert problem.json()["hints"] == [{"action": "set", "pointer": "/roles/worker/gpu", "value": "1"}]
+    many = {**GANG, "worker": {"run": "work", "gpu": "1", "count": 2}}
+    problem = ada.post("jobs", {"name": "rl", "pool": "dev", "roles": many}).json()
+    assert [error["pointer"] for error in problem["errors"]] == ["/roles"] and problem["hints"] == []
+
+
+def test_the_queue_counts_what_each_role_asks(ada, eve):
+    ada.post("jobs", {"name": "rl", "pool": "dev", "roles": GANG})
+    for person in (ada, eve):
+        (row,) = person.get("queue").json()["waiting"]
+        assert (row["nodes"], row["asks"]) == (3, [{"gpu": "0", "nodes": 1}, {"gpu": "1/4", "nodes": 2}])
+        assert "worker" not in str(row)

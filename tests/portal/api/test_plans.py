@@ -24,6 +24,13 @@ def test_a_plan_says_where_it_starts_and_stores_nothing(ada):
     assert not Job.objects.exists()
 
 
+def test_a_plan_says_which_role_goes_where(ada):
+    roles = {"head": {"run": "a", "cpu": 1, "memory": "1GiB"}, "worker": {"run": "b", "gpu": "1/4"}}
+    plan = ada.post("jobs:plan", {"name": "rl", "roles": roles}).json()
+    assert plan["text"] == "Starts now: head on n1, worker on n1 (¼ of GPU 0)"
+    assert [place["role"] for place in plan["places"]] == ["head", "worker"]
+
+
 def test_a_plan_that_waits_has_place_reasons_start_and_levers(ada, taken):
     plan = ada.post("jobs:plan", "run: train\ngpu: 1\npool: train\ncode: .\n", type="application/yaml").json()
     assert (plan["outcome"], plan["position"], plan["of"]) == ("waits", 1, 1) and plan["places"] == []
