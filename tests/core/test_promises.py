@@ -15,7 +15,7 @@ from scheduler.core.snapshot import Snapshot
 from scheduler.core.table import Table
 from scheduler.core.types import Placement, Waiting
 from tests.core.brute_force import fits_somehow
-from tests.core.test_properties import NOW, POLICY, many, worlds
+from tests.core.test_properties import NOW, POLICY, many, run, worlds
 from tests.worlds import wants, with_waiting, world
 
 CARD = 1000
@@ -59,6 +59,76 @@ def test_a_guarantee_is_never_refused_while_others_borrow(case):
     next(play.moments())
     runs = sum(job.team == ada for job in play.running.values())
     assert runs >= min(asked, guaranteed, free_or_lent)
+
+
+GRACE_S, LOOK_S = 60.0, 10.0
+"""So long at most somebody who is stopped stays; and a cycle looks so often."""
+
+
+@many(30)
+@given(lent_out(), st.data())
+def test_within_a_grace_a_guarantee_is_given_back_whoever_else_would_borrow(case, data):
+    """Those who are stopped leave when they like within their grace, and others would take their cards all the time.
+
+    While ada asks for more than she has of her guarantee she has more of it within one grace.
+    """
+    snapshot, guaranteed, free_or_lent = case
+    mine = snapshot.team_names.index("ada")
+    comes = [NOW + data.draw(st.sampled_from((0.0, 5.0, 65.0, 200.0))) for job in snapshot.waiting]
+    to_come = sorted(zip(comes, snapshot.waiting, strict=True), key=lambda pair: (pair[0], pair[1].job))
+    snapshot.waiting, gone_at, since, had = (), dict[int, float](), inf, 0
+    for now in (NOW + LOOK_S * count for count in range(45)):
+        for job in [job for job in snapshot.running if gone_at.get(job.job, inf) <= now]:
+            snapshot.leave(job)
+            snapshot.running = tuple(other for other in snapshot.running if other is not job)
+        snapshot.waiting += tuple(job for at, job in to_come if at <= now)
+        to_come = [(at, job) for at, job in to_come if at > now]
+        plan, waiting = run_cycle(snapshot, POLICY, now), {job.job: job for job in snapshot.waiting}
+        for start in plan.starts:
+            run(snapshot, start, waiting.pop(start.job))
+        snapshot.waiting = tuple(waiting.values())
+        for job in {eviction.job for eviction in plan.evictions}:
+            gone_at[job] = now + data.draw(st.sampled_from((1.0, 31.0, GRACE_S)))
+        snapshot.running = tuple(replace(job, leaving=job.job in gone_at) for job in snapshot.running)
+        has = sum(job.team == mine for job in snapshot.running)
+        asks = has + sum(job.team == mine for job in snapshot.waiting)
+        if has >= min(asks, guaranteed, free_or_lent):
+            since = inf
+        elif has > had or since == inf:
+            since = now
+        had = has
+        assert now - since <= GRACE_S + LOOK_S
+
+
+hers = st.builds(
+    wants,
+    st.just("ada"),
+    st.sampled_from(("1", "1", "2", "1/2", "10GB", "T4:1", "cpu")),
+    gang=st.integers(1, 2),
+    at=st.sampled_from((0.0, 50_000.0, NOW + 10, NOW + 50, NOW + 500)),
+    cores=st.integers(0, 3),
+    time_s=st.sampled_from((100.0, 550.0, 600.0, 650.0, 3600.0, inf)),
+)
+machines = st.lists(st.sampled_from(("A100x1", "A100x2", "A100x2", "A100x1 T4x1 cores 4")), min_size=1, max_size=3)
+
+
+@many(100)
+@given(machines, st.lists(hers, min_size=3, max_size=10), st.data())
+def test_the_head_of_the_line_starts_when_it_was_told_or_sooner_whoever_passes_it(nodes, line, data):
+    """As long as nobody runs longer than said; those who come later are behind it. Played until all ended that can."""
+    snapshot = world("\n".join(f"n{number}: {node}" for number, node in enumerate(nodes)), *line)
+    takes = {job.job: job.time_s * data.draw(st.sampled_from((1.0, 0.5, 0.01))) for job in snapshot.waiting}
+    come = [job for job in snapshot.waiting if job.submitted_at > NOW]
+    snapshot.waiting = tuple(job for job in snapshot.waiting if job.submitted_at <= NOW)
+    play = Play(snapshot, POLICY, NOW, lambda job: takes[job.job], arrivals=come, explains=True)
+    told: dict[int, float] = {}
+    for moment in play.moments():
+        for start in moment.plan.starts:
+            assert moment.at <= told.pop(start.job, inf)
+        for job, (place_in_line, _) in moment.plan.positions.items():
+            if place_in_line == 1 and job in moment.plan.reserved_at:
+                told[job] = min(told.get(job, inf), moment.plan.reserved_at[job])
+    assert not told
 
 
 @many(60)
