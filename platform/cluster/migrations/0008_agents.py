@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('cluster', '0006_weight_data'),
+        ('cluster', '0007_short_first'),
     ]
 
     operations = [
