@@ -62,6 +62,11 @@ def build_missing(place: Place) -> None:
         make_once(folder_of(place, piece), partial(compile_piece, piece))
 
 
+def find_go() -> str | None:
+    """On PATH, else where Go's own archive is unpacked, which root's PATH often lacks."""
+    return shutil.which("go") or shutil.which("/usr/local/go/bin/go")
+
+
 def is_built(place: Place) -> bool:
     return all(folder_of(place, piece).is_dir() for piece in PIECES)
 
@@ -74,6 +79,12 @@ def link_programs(place: Place) -> None:
             link.unlink(missing_ok=True)
             link.symlink_to(folder_of(place, piece) / program)
             link.replace(place.bin / name)
+
+
+def is_linked(place: Place) -> bool:
+    """Whether the bin folder, if it has anything yet, names just these programs."""
+    wanted = {name: folder_of(place, piece) / program for piece in PIECES for name, program in piece.names.items()}
+    return all(wanted.get(link.name) == link.readlink() for link in place.bin.iterdir())
 
 
 def list_versions() -> dict[str, str]:
@@ -95,12 +106,13 @@ def folder_of(place: Place, piece: Piece) -> Path:
 
 
 def compile_piece(piece: Piece, folder: Path) -> None:
-    if not shutil.which("go"):
+    go = find_go()
+    if not go:
         raise Refusal(
             f"{piece.name} must be built, and there is no Go.\n"
             f"  Install Go {GO} or newer from https://go.dev/dl/ and put its bin folder on PATH."
         )
-    command = ["go", "build", "-trimpath", "-buildvcs=false", *piece.options, "-ldflags", link_flags(piece)]
+    command = [go, "build", "-trimpath", "-buildvcs=false", *piece.options, "-ldflags", link_flags(piece)]
     done = subprocess.run(
         [*command, "-o", f"{folder}/", *piece.packages],
         cwd=PROGRAMS / piece.name,
@@ -110,7 +122,7 @@ def compile_piece(piece: Piece, folder: Path) -> None:
     )
     if done.returncode:
         tail = "\n    ".join(done.stderr.splitlines()[-12:])
-        raise Refusal(f"{piece.name} could not be built by {' '.join(command[:2])}:\n    {tail}")
+        raise Refusal(f"{piece.name} could not be built:\n    {tail}")
 
 
 def link_flags(piece: Piece) -> str:

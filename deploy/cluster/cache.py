@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from deploy.cluster.place import say
+
 MIB = 1024 * 1024
 
 
@@ -22,18 +24,18 @@ def make_once(folder: Path, make: Callable[[Path], None]) -> None:
 
 def fill(folder: Path, make: Callable[[Path], None]) -> None:
     began = time.monotonic()
-    print(f"Building {folder.name} ...", end=" ", flush=True)
+    say(f"Building {folder.name} ...", end=" ")
     new = folder.with_name(f"new-{folder.name}")
     shutil.rmtree(new, ignore_errors=True)  # of one that was killed half way
     new.mkdir()
     try:
         make(new)
     except BaseException:
-        print("failed", flush=True)
+        say("failed")
         shutil.rmtree(new, ignore_errors=True)
         raise
     new.rename(folder)
-    print(f"{time.monotonic() - began:.0f} s, {size_of(folder) / MIB:.0f} MiB", flush=True)
+    say(f"{time.monotonic() - began:.0f} s, {size_of(folder) / MIB:.0f} MiB")
 
 
 def size_of(folder: Path) -> int:

@@ -31,8 +31,8 @@ def make_certificates(place: Place) -> None:
     home = place.certificates
     if not (home / "ca.crt").exists():
         make_key(home / "ca.key")
-        subject = ["-subj", "/CN=tessera-cluster"]
-        openssl("req", "-x509", "-new", "-key", home / "ca.key", *subject, "-days", DAYS, "-out", home / "ca.crt.new")
+        request = ["req", "-x509", "-new", "-subj", "/CN=tessera-cluster", "-days", DAYS]
+        openssl(*request, "-key", home / "ca.key", "-out", home / "ca.crt.new")
         (home / "ca.crt.new").replace(home / "ca.crt")
     if not (home / "service-accounts.pub").exists():
         openssl("genrsa", "-out", home / "service-accounts.key", "2048")
@@ -68,8 +68,8 @@ def sign(home: Path, part: str, subject: str, names: str) -> None:
     extensions.write_text("extendedKeyUsage=serverAuth,clientAuth\n" + (f"subjectAltName={names}\n" if names else ""))
     make_key(home / f"{part}.key")
     openssl("req", "-new", "-key", home / f"{part}.key", "-subj", subject, "-out", request)
-    authority = ["-CA", home / "ca.crt", "-CAkey", home / "ca.key", "-CAcreateserial"]
-    openssl("x509", "-req", "-in", request, *authority, "-days", DAYS, "-extfile", extensions, "-out", signed)
+    authority = (home / "ca.crt", "-CAkey", home / "ca.key", "-CAcreateserial", "-days", DAYS)
+    openssl("x509", "-req", "-in", request, "-extfile", extensions, "-out", signed, "-CA", *authority)
     signed.replace(home / f"{part}.crt")
     request.unlink()
     extensions.unlink()

@@ -7,7 +7,7 @@ from deploy.cluster.certificates import kubeconfig_of
 from deploy.cluster.place import ADDRESS, API_PORT, SERVICE_CIDR, Place, write
 from deploy.cluster.processes import start, wait_until
 
-NAMES = ["kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"]  # in the order of stopping
+NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 START_S = 120
 REQUESTS_PER_S = 1000  # what controllers and scheduler may send: their defaults of 20 and 50 would hide what we measure
 
@@ -37,7 +37,9 @@ def start_controllers(place: Place) -> None:
     write(place.state / "scheduler.json", json.dumps(build_scheduler_settings(place)))
     start(place, "kube-scheduler", "--config", f"{place.state}/scheduler.json", "--secure-port", "0")
     account = "/api/v1/namespaces/default/serviceaccounts/default"
-    wait_until("The first service account", lambda: answers(place, account), START_S, place.log("kube-controller-manager"))
+    wait_until(
+        "The first service account", lambda: answers(place, account), START_S, place.log("kube-controller-manager")
+    )
 
 
 def api_server_arguments(place: Place, store: str) -> list[str]:

@@ -20,7 +20,7 @@ from deploy.cluster.cache import make_once
 from deploy.cluster.place import Place, Refusal
 
 BUSYBOX = Path("/bin/busybox")
-PASSWD = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"
+USERS = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"
 SUITE, PYTHON_PACKAGES = "bookworm", "python3,ca-certificates"
 UNWANTED = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale")
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -47,7 +47,7 @@ def pack_busybox(place: Place, layer: tarfile.TarFile) -> None:
     for name in subprocess.run([BUSYBOX, "--list"], capture_output=True, text=True, check=True).stdout.split():
         if name != "busybox":
             add(layer, f"bin/{name}", tarfile.SYMTYPE, 0o777, "busybox")
-    add_file(layer, "etc/passwd", PASSWD.encode(), 0o644)
+    add_file(layer, "etc/passwd", USERS.encode(), 0o644)
     add_file(layer, "etc/group", b"root:x:0:\n", 0o644)
 
 
@@ -138,7 +138,7 @@ def without_unwanted(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 def find_mirror() -> str:
     """The mirror that this machine's apt uses, else Debian's own."""
-    for path in sorted(Path("/etc/apt").glob("sources.list.d/*")) + [Path("/etc/apt/sources.list")]:
+    for path in [*sorted(Path("/etc/apt/sources.list.d").glob("*")), Path("/etc/apt/sources.list")]:
         lines = path.read_text().splitlines() if path.is_file() else []
         for word in (word for line in lines if not line.startswith("#") for word in line.split()):
             if word.startswith("http") and word.rstrip("/").endswith("/debian"):

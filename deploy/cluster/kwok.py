@@ -14,6 +14,8 @@ STAGES = Path(__file__).with_name("stages.yaml")
 MARK = "kwok.x-k8s.io/node"
 READY_S = 120
 THREADS = 8
+MOST = 5000
+Step = tuple[str, str, dict | None]  # method, path, body
 GPUS, UNITS_OF_A_GPU = 8, 320  # units as our device plugin counts them on a real node
 
 
@@ -29,7 +31,7 @@ def set_count(place: Place, count: int) -> None:
     """Exactly `count` fake nodes, fake-0 and on, all of them Ready. Raises Refusal where that does not come."""
     wanted = {f"fake-{number}" for number in range(count)}
     present = {node["metadata"]["name"] for node in list_nodes(place) if is_fake(node)}
-    steps = [("POST", "/api/v1/nodes", build_node(name)) for name in sorted(wanted - present)]
+    steps: list[Step] = [("POST", "/api/v1/nodes", build_node(name)) for name in sorted(wanted - present)]
     steps += [("DELETE", f"/api/v1/nodes/{name}", None) for name in sorted(present - wanted)]
     share = [steps[first::THREADS] for first in range(THREADS)]
     with ThreadPoolExecutor(THREADS) as pool:
@@ -37,7 +39,7 @@ def set_count(place: Place, count: int) -> None:
     wait_until(f"The last of {count} fake nodes", lambda: count_ready(place) == count, READY_S, place.log("kwok"))
 
 
-def send_all(place: Place, steps: list[tuple[str, str, dict | None]]) -> None:
+def send_all(place: Place, steps: list[Step]) -> None:
     api = Api(place)
     for method, path, body in steps:
         status, answer = api.ask(method, path, body)
@@ -56,7 +58,14 @@ def is_fake(node: dict) -> bool:
 def build_node(name: str) -> dict:
     """A node with eight A100. The taint keeps pods away that mean to run."""
     gpus = {f"tessera.sh/g-{number}": str(UNITS_OF_A_GPU) for number in range(GPUS)}
-    amounts = {"cpu": "128", "memory": "1Ti", "ephemeral-storage": "1Ti", "pods": "250", "nvidia.com/gpu": str(GPUS), **gpus}
+    amounts = {
+        "cpu": "128",
+        "memory": "1Ti",
+        "ephemeral-storage": "1Ti",
+        "pods": "250",
+        "nvidia.com/gpu": str(GPUS),
+        **gpus,
+    }
     labels = {
         "type": "kwok",
         "kubernetes.io/hostname": name,

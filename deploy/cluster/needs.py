@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from deploy.cluster.place import Refusal
+from deploy.cluster.place import Refusal, say
 
 # what is looked for, a program or a file: the Debian package that has it
 TO_RUN = {"ip": "iproute2", "iptables": "iptables", "openssl": "openssl", "mount": "mount"}
@@ -25,7 +25,9 @@ CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
 def check_machine() -> None:
     """Raises Refusal, with the remedy, where a cluster cannot run."""
     if os.geteuid() != 0:
-        raise Refusal("A node needs root: it makes bridges, mounts and control groups.\n  Run this as root, or with sudo.")
+        raise Refusal(
+            "A node needs root: it makes bridges, mounts and control groups.\n  Run this as root, or with sudo."
+        )
     if missing := [name for name in CONTROLLERS if name not in list_controllers()]:
         raise Refusal(
             f"The control groups {', '.join(missing)} are missing below /sys/fs/cgroup, and a kubelet needs them.\n"
@@ -39,8 +41,10 @@ def install(needs: dict[str, str]) -> None:
     if not missing:
         return
     if not shutil.which("apt-get"):
-        raise Refusal(f"These are missing, by Debian's names: {' '.join(missing)}.\n  Install them; there is no apt-get here.")
-    print(f"Installing with apt: {' '.join(missing)}", flush=True)
+        raise Refusal(
+            f"These are missing, by Debian's names: {' '.join(missing)}.\n  Install them; there is no apt-get here."
+        )
+    say(f"Installing with apt: {' '.join(missing)}")
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     install_them = ["apt-get", "install", "-qq", "-y", "--no-install-recommends", *missing]
     for command in (["apt-get", "update", "-qq"], install_them):

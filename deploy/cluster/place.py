@@ -6,10 +6,12 @@ they can't of 127.0.0.1), and Kubernetes takes it for a node's (which it refuses
 
 import json
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 OWNER = Path("/run/tessera-cluster.json")  # which state folder has this machine's cluster; gone after a reboot
+BEFORE = "before.json"  # the first file of a state folder and the last to go: how the machine was (machine.py)
 LOCK = Path("/run/tessera-cluster.lock")
 DEFAULT_STATE = Path("/var/lib/tessera-cluster")
 
@@ -23,6 +25,11 @@ API_PORT, REGISTRY_PORT, KWOK_PORT, ETCD_PEER_PORT = 6443, 5000, 10247, 2380
 NODE_NAME = "real-0"
 REGISTRY = f"{ADDRESS}:{REGISTRY_PORT}"
 DOMAIN = "cluster.local"
+
+
+def say(line: str, end: str = "\n") -> None:
+    """What a person at the keyboard reads. Standard output is for the shell: eval "$(bin/cluster up)"."""
+    print(line, end=end, file=sys.stderr, flush=True)
 
 
 class Refusal(Exception):
@@ -76,11 +83,19 @@ def load_owner() -> Path | None:
 
 
 def claim(place: Place) -> None:
-    """Make the state folder, and write down that this machine's cluster is there before anything else is changed."""
+    """Make the state folder, and write down that this machine's cluster is there before anything else is changed.
+
+    Raises Refusal for a folder with other things in it: `down` deletes the folder.
+    """
+    if place.state.exists() and any(place.state.iterdir()) and not (place.state / BEFORE).exists():
+        raise Refusal(f"{place.state} has files that are not a cluster's.\n  Name an empty folder or a new one.")
+    write(OWNER, json.dumps({"state": str(place.state)}))
+
+
+def make_folders(place: Place) -> None:
     for name in ("bin", "certificates", "logs"):
         (place.state / name).mkdir(parents=True, exist_ok=True)
     place.state.chmod(0o700)
-    write(OWNER, json.dumps({"state": str(place.state)}))
 
 
 def write(path: Path, text: str) -> None:

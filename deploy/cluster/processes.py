@@ -1,4 +1,4 @@
-"""The cluster's own processes: start, find, stop. There are no pid files that could name a stranger.
+"""The cluster's own processes: start, find, end. There are no pid files that could name a stranger.
 
 Each carries the state folder in its environment and its part's name as argv[0]; /proc tells both. What containerd
 starts in turn inherits the environment and is found by it too.
@@ -31,14 +31,6 @@ def start(place: Place, name: str, *arguments: str) -> None:
             env=environment(place),
             start_new_session=True,
         )
-
-
-def stop(place: Place, name: str, within_s: float = 15) -> None:
-    """Ask it to end, then make it end."""
-    if pid := find_parts(place).get(name):
-        send(pid, signal.SIGTERM)
-        if not comes_true(lambda: not is_alive(pid), within_s):
-            send(pid, signal.SIGKILL)
 
 
 def find_parts(place: Place) -> dict[str, int]:
