@@ -152,6 +152,7 @@ class TaskSpec:
     env: the user's own; names refused by `gpu_sharing.forbidden_env` are left out.
     peers: addresses in order of rank, the first one is the master. ports: given to this task; the first one is where
     the master listens, the same in all tasks of a gang.
+    image: of the container, "" for the runtime's own choice. cpu_overcommit_percent: so often its node promises a core.
     platform_env: the platform's own, wins over the user's and may be TESSERA_*. port_map: declared port → the one to
     listen on instead, told as TESSERA_PORT_<declared>.
     """
@@ -179,6 +180,8 @@ class TaskSpec:
     world_size: int = 1
     peers: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
+    image: str = ""
+    cpu_overcommit_percent: int = 100
     platform_env: dict[str, str] = field(default_factory=dict)
     port_map: dict[int, int] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
