@@ -5,7 +5,7 @@ import json
 from deploy.cluster.api import answers
 from deploy.cluster.certificates import kubeconfig_of
 from deploy.cluster.place import ADDRESS, API_PORT, SERVICE_CIDR, Place, write
-from deploy.cluster.processes import start, wait_until
+from deploy.cluster.processes import listens, start, wait_until
 
 NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 START_S = 120
@@ -15,15 +15,16 @@ REQUESTS_PER_S = 1000  # what controllers and scheduler may send: their defaults
 def start_store_and_api(place: Place) -> None:
     """etcd on a socket that only root can open, then the API server in front of it."""
     store = f"unix://{place.state}/etcd.sock"
-    peers = "unix://etcd-peer.sock"  # of a cluster of one; in the folder that it is started in
+    peers = "unix://etcd-peer:1"  # of a cluster of one; a socket of that name, in the folder that it is started in
     start(place, "etcd", "--data-dir", f"{place.state}/etcd", "--name", "tessera", "--log-level", "warn",
           "--unsafe-no-fsync",  # nothing here outlives this machine
-          "--listen-client-urls", store, "--advertise-client-urls", store,
+          "--listen-client-urls", store,
+          "--advertise-client-urls", "http://127.0.0.1:2379",  # must be said; nobody asks there
           "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
           "--initial-cluster", f"tessera={peers}")  # fmt: skip
+    wait_until(place, "etcd", lambda: listens(place.state / "etcd.sock"), START_S)
     start(place, "kube-apiserver", *api_server_arguments(place, store))
-    log = place.log("kube-apiserver")
-    wait_until("The API server", lambda: answers(place, "/readyz"), START_S, log)
+    wait_until(place, "kube-apiserver", lambda: answers(place, "/readyz"), START_S)
 
 
 def start_controllers(place: Place) -> None:
@@ -37,9 +38,7 @@ def start_controllers(place: Place) -> None:
     write(place.state / "scheduler.json", json.dumps(build_scheduler_settings(place)))
     start(place, "kube-scheduler", "--config", f"{place.state}/scheduler.json", "--secure-port", "0")
     account = "/api/v1/namespaces/default/serviceaccounts/default"
-    wait_until(
-        "The first service account", lambda: answers(place, account), START_S, place.log("kube-controller-manager")
-    )
+    wait_until(place, "kube-controller-manager", lambda: answers(place, account), START_S)
 
 
 def api_server_arguments(place: Place, store: str) -> list[str]:

@@ -41,7 +41,7 @@ def remember(place: Place) -> None:
     before = {
         "boot": read_boot(),
         "settings": {name: value for name in SETTINGS if (value := read_sysctl(name)) is not None},
-        "chains": {tool: sorted(list_chains(tool)) for tool in TABLES},
+        "chains": {tool: sorted(find_chains(read_rules(tool))) for tool in TABLES},
         "folders": [folder for folder in FOLDERS if Path(folder).exists()],
     }
     write(path, json.dumps(before, indent=1))
@@ -57,7 +57,7 @@ def put_back(before: dict) -> None:
     """Firewall, settings and folders. After a reboot the kernel has forgotten the first two by itself."""
     if before["boot"] == read_boot():
         for tool in TABLES:
-            remove_chains(tool, list_chains(tool) - set(map(tuple, before["chains"][tool])))
+            remove_chains(tool, {(table, name) for table, name in before["chains"][tool]})
         for name, value in before["settings"].items():
             set_sysctl(name, value)
     for folder in map(Path, FOLDERS):
@@ -94,10 +94,17 @@ def remove_bridge(bridge: str) -> None:
         subprocess.run(["ip", "link", "delete", link], capture_output=True, check=False)
 
 
-def list_chains(tool: str) -> set[tuple[str, str]]:
-    """(table, chain) of those that Kubernetes or a CNI plugin would make."""
+def remove_chains(tool: str, kept: set[tuple[str, str]]) -> None:
+    """All of Kubernetes and CNI but those in `kept`, in one go."""
+    rules = read_rules(tool)
+    if script := build_removal(rules, find_chains(rules) - kept):
+        subprocess.run([f"{tool}-restore", "--noflush"], input="\n".join(script) + "\n", text=True, check=True)
+
+
+def find_chains(rules: list[str]) -> set[tuple[str, str]]:
+    """(table, chain) of those that Kubernetes or a CNI plugin makes, in what iptables-save says."""
     table, chains = "", set()
-    for line in read_rules(tool):
+    for line in rules:
         if line.startswith("*"):
             table = line[1:]
         elif line.startswith(":") and OURS.match(line[1:]):
@@ -105,25 +112,24 @@ def list_chains(tool: str) -> set[tuple[str, str]]:
     return chains
 
 
-def remove_chains(tool: str, chains: set[tuple[str, str]]) -> None:
-    """First the rules that lead into them from elsewhere, then what is in them, then themselves: in one go."""
-    script, table = [], ""
-    names = {table: {chain for other, chain in chains if other == table} for table, _ in chains}
-    for line in read_rules(tool):
-        if line.startswith("*"):
-            table = line[1:]
+def build_removal(rules: list[str], chains: set[tuple[str, str]]) -> list[str]:
+    """Input of iptables-restore: each table's rules that lead into them, then what is in them, then themselves."""
+    script: list[str] = []
+    leading: dict[str, list[str]] = {table: [] for table, _ in sorted(chains)}
+    table = ""
+    for line in rules:
+        table = line[1:] if line.startswith("*") else table
         words = line.split()
-        if line.startswith("-A") and names.get(table, set()) & set(words[2:]) and words[1] not in names[table]:
-            script += [f"*{table}", "-D" + line[2:], "COMMIT"]
-    for table, found in names.items():
-        script += [
-            f"*{table}",
-            *(f"-F {name}" for name in sorted(found)),
-            *(f"-X {name}" for name in sorted(found)),
-            "COMMIT",
-        ]
-    if script:
-        subprocess.run([f"{tool}-restore", "--noflush"], input="\n".join(script) + "\n", text=True, check=True)
+        if (
+            line.startswith("-A ")
+            and (table, words[1]) not in chains
+            and any((table, word) in chains for word in words)
+        ):
+            leading[table].append("-D" + line[2:])
+    for table, lines in leading.items():
+        names = sorted(name for other, name in chains if other == table)
+        script += [f"*{table}", *lines, *(f"-F {name}" for name in names), *(f"-X {name}" for name in names), "COMMIT"]
+    return script
 
 
 def read_rules(tool: str) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from deploy.cluster.place import Refusal, say
 
 # what is looked for, a program or a file: the Debian package that has it
-TO_RUN = {"ip": "iproute2", "iptables": "iptables", "openssl": "openssl", "mount": "mount"}
+TO_RUN = {"ip": "iproute2", "iptables": "iptables", "openssl": "openssl", "mount": "mount", "setsid": "util-linux"}
 TO_BUILD = {
     "gcc": "gcc",
     "pkg-config": "pkg-config",

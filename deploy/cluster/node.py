@@ -1,7 +1,6 @@
 """The one real node, this machine: its bridge, containerd, kubelet and kube-proxy, and the name server for its pods."""
 
 import json
-import socket
 import subprocess
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from deploy.cluster.api import is_ready, list_nodes
 from deploy.cluster.certificates import kubeconfig_of
 from deploy.cluster.machine import set_sysctl
 from deploy.cluster.place import ADDRESS, BRIDGE, DOMAIN, NODE_NAME, POD_CIDR, REGISTRY, Place, write
-from deploy.cluster.processes import start, wait_until
+from deploy.cluster.processes import listens, start, wait_until
 
 NAMES = ("containerd", "coredns", "kubelet", "kube-proxy")
 START_S = 120
@@ -32,7 +31,7 @@ def start_node(place: Place) -> None:
     write(place.state / "registries" / REGISTRY / "hosts.toml", f'server = "http://{REGISTRY}"\n')
     write(place.state / "containerd.toml", build_containerd_settings(place))
     start(place, "containerd", "--config", f"{place.state}/containerd.toml")
-    wait_until("containerd", lambda: listens(place.state / "containerd.sock"), START_S, place.log("containerd"))
+    wait_until(place, "containerd", lambda: listens(place.state / "containerd.sock"), START_S)
     start_name_server(place)
     write(place.state / "kubelet.json", json.dumps(build_kubelet_settings(place), indent=1))
     start(place, "kubelet", "--config", f"{place.state}/kubelet.json", "--root-dir", f"{place.state}/kubelet",
@@ -40,7 +39,7 @@ def start_node(place: Place) -> None:
           "--node-labels", LABELS)  # fmt: skip
     write(place.state / "proxy.json", json.dumps(build_proxy_settings(place), indent=1))
     start(place, "kube-proxy", "--config", f"{place.state}/proxy.json")
-    wait_until(f"The node {NODE_NAME}", lambda: is_node_ready(place), START_S, place.log("kubelet"))
+    wait_until(place, "kubelet", lambda: is_node_ready(place), START_S)
 
 
 def start_name_server(place: Place) -> None:
@@ -51,12 +50,6 @@ def start_name_server(place: Place) -> None:
     lines = [f"bind {ADDRESS}", "errors", names, *(["forward . /etc/resolv.conf"] if has_servers else [])]
     write(place.state / "Corefile", ".:53 {\n " + "\n ".join(lines) + "\n}\n")
     start(place, "coredns", "-conf", f"{place.state}/Corefile")
-
-
-def listens(path: Path) -> bool:
-    """Whether somebody answers behind a socket's file, which outlives a killed server."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        return connection.connect_ex(str(path)) == 0
 
 
 def is_node_ready(place: Place) -> bool:

@@ -6,6 +6,7 @@ starts in turn inherits the environment and is found by it too.
 
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterable
@@ -15,22 +16,24 @@ from deploy.cluster.place import Place, Refusal
 
 MARK = "TESSERA_CLUSTER"
 POLL_S = 0.05
+BEGIN_S = 1
 
 
 def start(place: Place, name: str, *arguments: str) -> None:
-    """Run the program `name` of the cluster's bin folder in a session of its own, unless it runs already."""
+    """Run the program `name` of the bin folder unless it runs already: in a session of its own, and child of nobody."""
     if name in find_parts(place):
         return
     with open(place.log(name), "ab") as log:
-        subprocess.Popen(
-            [str(place.bin / name), *arguments],
+        subprocess.run(
+            ["setsid", "--fork", str(place.bin / name), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             cwd=place.state,
             env=environment(place),
-            start_new_session=True,
+            check=True,
         )
+    comes_true(lambda: name in find_parts(place), BEGIN_S)  # setsid ends before the program's own name is seen
 
 
 def find_parts(place: Place) -> dict[str, int]:
@@ -54,11 +57,16 @@ def kill(pids: Iterable[int]) -> None:
     comes_true(lambda: not any(is_alive(pid) for pid in pids), 10)
 
 
-def wait_until(what: str, is_true: Callable[[], bool], within_s: float, log: Path) -> None:
-    """Raises Refusal with the end of `log` when it did not come true in time."""
-    if not comes_true(is_true, within_s):
-        tail = log.read_text(errors="replace").splitlines()[-8:] if log.exists() else []
-        raise Refusal("\n    ".join([f"{what} did not come within {within_s:.0f} s. The end of {log}:", *tail]))
+def wait_until(place: Place, name: str, is_true: Callable[[], bool], within_s: float) -> None:
+    """Raises Refusal, with the end of the part's log, when it did not come true in time or the part is gone."""
+    started = time.monotonic()
+    while not is_true():
+        gone = name not in find_parts(place)
+        if gone or time.monotonic() - started > within_s:
+            what = "ended" if gone else f"was not ready within {within_s:.0f} s"
+            tail = place.log(name).read_text(errors="replace").splitlines()[-4:]
+            raise Refusal("\n    ".join([f"{name} {what}. The end of {place.log(name)}:", *tail]))
+        time.sleep(POLL_S)
 
 
 def comes_true(is_true: Callable[[], bool], within_s: float) -> bool:
@@ -68,6 +76,12 @@ def comes_true(is_true: Callable[[], bool], within_s: float) -> bool:
             return False
         time.sleep(POLL_S)
     return True
+
+
+def listens(path: Path) -> bool:
+    """Whether somebody answers behind a socket's file, which outlives a killed server."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        return connection.connect_ex(str(path)) == 0
 
 
 def environment(place: Place) -> dict[str, str]:

@@ -22,7 +22,7 @@ def start_registry(place: Place) -> None:
     }
     write(place.state / "registry.json", json.dumps(settings))
     start(place, "registry", "serve", f"{place.state}/registry.json")
-    wait_until("The registry", answers, START_S, place.log("registry"))
+    wait_until(place, "registry", answers, START_S)
     for image in IMAGES:
         push(image, layout_of(place, image))
 
