@@ -132,8 +132,10 @@ def _pod(uuid: str, house: House, namespace: str, pod_spec: dict, notes: dict, l
 
 
 def _container(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dict:
-    """Requests are limits, but for the cores that an overcommitted pool promises more than once."""
-    held = {names.card_resource(share.uuid): str(names.card_units(share.memory_mib)) for share in spec.gpus}
+    """Requests are limits, but for the cores that an overcommitted pool promises more than once. A card's number is the
+    one that the node says now: drivers count anew when one is gone.
+    """
+    held = {names.card_resource(cards[each.uuid].index): str(names.card_units(each.memory_mib)) for each in spec.gpus}
     most = {"cpu": f"{spec.cpu_milli}m", "memory": f"{spec.memory_mib}Mi", **held}
     asked = max(spec.cpu_milli * 100 // max(spec.cpu_overcommit_percent, 100), 1)
     env = _environment(spec, cards)

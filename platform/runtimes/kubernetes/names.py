@@ -26,6 +26,7 @@ FINALIZER = f"{DOMAIN}/recorded"
 """An ended pod stays until its end is recorded: so it is counted once."""
 MANAGER = "tessera"
 
+CARD_PREFIX = f"{DOMAIN}/g-"
 CARD_UNIT_MIB = 256
 
 
@@ -57,16 +58,9 @@ def system_namespace(install: str) -> str:
     return f"{install}-ended"
 
 
-def card_resource(uuid: str) -> str:
-    """The extended resource of one physical card: "GPU-3f2a9c10-55aa-..." is "tessera.sh/g-3f2a9c1055aa"; of a card
-    whose uuid is shorter, all of it. Raises Rejected for what is no card's uuid.
-    """
-    digits = re.sub(r"^(GPU|MIG)-", "", uuid)
-    kept = re.sub(r"^sim-", "sim", digits).replace("-", "").lower()
-    short = kept if kept.startswith("sim") else kept[:12]
-    if len(short) < 8 or not re.fullmatch(r"[0-9a-z]{8,40}", short):
-        raise Rejected(f"Not the uuid of a GPU: {uuid!r}.")
-    return f"{DOMAIN}/g-{short}"
+def card_resource(index: int) -> str:
+    """The extended resource of a node's card, served by our device plugin. The pod names the node besides."""
+    return f"{CARD_PREFIX}{index}"
 
 
 def card_units(memory_mib: int) -> int:

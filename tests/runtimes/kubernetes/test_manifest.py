@@ -42,7 +42,7 @@ def test_a_pod_is_as_its_file_says(name):
 
 def test_a_share_of_a_card_is_asked_of_that_very_card():
     pod = build_pod(TASKS["a_quarter"], HOUSE, CARDS)
-    assert pod["spec"]["containers"][0]["resources"]["limits"]["tessera.sh/g-3f2a9c1055aa"] == "79"
+    assert pod["spec"]["containers"][0]["resources"]["limits"]["tessera.sh/g-0"] == "79"
 
 
 def test_shares_that_fit_the_ledger_fit_the_units_of_the_card():
@@ -51,9 +51,10 @@ def test_shares_that_fit_the_ledger_fit_the_units_of_the_card():
         assert parts * names.card_units(sellable // parts) <= names.card_units(sellable)
 
 
-def test_simulated_cards_of_one_node_have_different_names():
-    cards = [names.card_resource(f"GPU-sim-12345678-9abc-{index:02d}") for index in range(8)]
-    assert len(set(cards)) == 8
+def test_a_card_is_asked_for_by_the_number_that_it_has_now():
+    moved = {ONE: card(ONE, 5), TWO: card(TWO, 1)}
+    limits = build_pod(TASKS["a_quarter"], HOUSE, moved)["spec"]["containers"][0]["resources"]["limits"]
+    assert "tessera.sh/g-5" in limits and "tessera.sh/g-0" not in limits
 
 
 def test_what_cannot_be_promised_is_refused_with_words():
@@ -102,7 +103,7 @@ HOSTILE = [
     "kube-system",
     "default",
     "nvidia.com/gpu",
-    "tessera.sh/g-3f2a9c1055aa",
+    "tessera.sh/g-7",
     "all",
     "void",
     "0",
@@ -182,7 +183,7 @@ def judge(pod: dict, spec) -> None:
     assert all(LABEL.fullmatch(value) for value in meta["labels"].values())
     assert all(name.startswith("tessera.sh/") for name in meta["annotations"])
     held = {name for name in container["resources"]["limits"] if name not in ("cpu", "memory")}
-    assert held == {names.card_resource(share.uuid) for share in spec.gpus}
+    assert held == {names.card_resource(share.index) for share in spec.gpus}
     told = [(each["name"], each["value"]) for each in container["env"]]
     env = dict(told)
     assert len(env) == len(told) and env["NVIDIA_VISIBLE_DEVICES"] == "void" and env["TESSERA_TASK"] == spec.uuid
