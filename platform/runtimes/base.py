@@ -206,7 +206,8 @@ class ContainerView:
     """What became of a task. `exited` is proof that no process of it is left; `lost` means nobody can say yet.
 
     exit_code: None when unknown or killed by `signal`. cause: "", out_of_memory, gpu_out_of_memory, time_limit,
-    start_failed, never_started, stopped, container_lost. detail: the engine's own words, for the event.
+    start_failed, image_pull, never_started, stopped, container_lost; of one that starts, why it never will run.
+    detail: the engine's own words, for the event.
     checkpointed_at: the newest change in its checkpoint directory, at most 10 s late; None where it names none, or
     nothing is in there. gpu_use: of the cards that it shares with others, at most 2 s late, where that is watched.
     """
