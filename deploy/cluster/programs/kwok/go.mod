@@ -2,7 +2,7 @@ module tessera.sh/cluster/kwok
 
 go 1.26.0
 
-require sigs.k8s.io/kwok v0.8.0
+require sigs.k8s.io/kwok v0.8.0 // indirect
 
 require (
 	cel.dev/expr v0.25.1 // indirect
