@@ -25,10 +25,13 @@ class Rejected(Exception):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """containers: whether a task may bring an image. name: "local", "kubernetes" or "fake"."""
+    """containers: whether a task may bring an image. name: "local", "kubernetes" or "fake". view: dotted name of the
+    class whose instances follow the engine (see LiveView), made with the runtime; "" where it is asked each second.
+    """
 
     containers: bool
     name: str
+    view: str = ""
 
 
 @dataclass(frozen=True)
@@ -254,6 +257,32 @@ class Runtime(Protocol):
 
         A forgotten task is not listed any more, and a late start of it still runs nothing.
         """
+
+
+class LiveView(Protocol):
+    """A runtime's containers, told by the engine as things happen. A context manager: it follows while it is open."""
+
+    def __enter__(self) -> "LiveView": ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def list_containers(self) -> list[ContainerView]:
+        """As the runtime's own, from what has been told so far. Raises Unavailable before the first whole list."""
+
+    def is_there(self, uuid: str) -> bool:
+        """Asks the engine itself, for what is not in the list. Raises Unavailable."""
+
+    def wait(self, seconds: float) -> bool:
+        """Until something changed, at most so long; whether it did."""
+
+    def age_s(self) -> float:
+        """Since the engine last said anything, even that nothing changed: how blind we may be."""
+
+    def tidy(self) -> None:
+        """Clean up what nobody needs any more. Raises Unavailable."""
+
+    def measures(self) -> dict[str, float]:
+        """{name with labels, as Prometheus reads it: value}."""
 
 
 class PtySize(NamedTuple):

@@ -45,7 +45,7 @@ KEPT_HOURS = 1
 
 
 class KubernetesRuntime:
-    capabilities = Capabilities(containers=True, name="kubernetes")
+    capabilities = Capabilities(True, "kubernetes", view="runtimes.kubernetes.following.ClusterView")
 
     def __init__(
         self,
@@ -138,6 +138,10 @@ class KubernetesRuntime:
             if not is_tombstone(pod):
                 self._seen_at[task_of(pod)] = pod["metadata"]["namespace"]
         return list(found.values())
+
+    def is_there(self, uuid: str) -> bool:
+        """Whether there is anything of this task, by a question that no cache answers."""
+        return any(not _is_forgotten(pod) for pod in self._find(names.check_uuid(uuid)))
 
     def sweep(self) -> int:
         """Delete what was forgotten long enough ago, and return how many groups of pods that were."""
