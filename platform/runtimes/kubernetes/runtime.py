@@ -40,6 +40,7 @@ ALL_PODS, ALL_NODES = "/api/v1/pods", "/api/v1/nodes"
 LOOK_AT_NODES_S = 10.0
 ROOM_FIRST_S, ROOM_MOST_S = 30.0, 600.0
 """How long a task waits after the quota of its namespace refused it: first, and at most."""
+TRIES = 4
 KEPT_HOURS = 1
 """So many whole hours at least the name of an ended task stays taken."""
 
@@ -114,14 +115,14 @@ class KubernetesRuntime:
                 self._end(pod, grace_s)
 
     def forget(self, uuid: str) -> None:
-        pods = [pod for pod in self._find(names.check_uuid(uuid)) if not _is_forgotten(pod)]
-        if any(not pod_ended(pod) for pod in pods):
-            return
-        for pod in pods:
-            if is_going(pod):  # it goes with its last finalizer, and its name with it
-                self._bury(uuid, epoch=epoch_of(pod), hour=_hour())
-            self._mark(pod, {"finalizers": _others(pod), "labels": {names.LABEL_FORGOTTEN: _hour()}})
-        self._seen_at.pop(uuid, None)
+        for _ in range(TRIES):  # the kubelet may be at its last words about it
+            pods = [pod for pod in self._find(names.check_uuid(uuid)) if not _is_forgotten(pod)]
+            if any(not pod_ended(pod) for pod in pods):
+                return
+            if all(self._let_go(pod) for pod in pods):
+                self._seen_at.pop(uuid, None)
+                return
+        raise Unavailable(f"The pod {names.pod_name(uuid)} is changed by others all the time.")
 
     # what else the platform asks of it
 
@@ -177,7 +178,8 @@ class KubernetesRuntime:
         cause, words = failing_start(pod, datetime.now(UTC))
         if cause:
             note = json.dumps({"cause": cause, "detail": words})
-            self._mark(pod, {"annotations": {names.NOTE_END: note}})
+            if not self._mark(pod, {"annotations": {names.NOTE_END: note}}):
+                raise Unavailable(f"The pod {pod['metadata']['name']} was changed by somebody else.")
         grace = grace_s + save_s_of(pod) if grace_s > 0 else 1  # never 0: that would not wait for the kubelet
         if is_going(pod) and pod["metadata"].get("deletionGracePeriodSeconds", 0) <= grace:
             return
@@ -198,15 +200,20 @@ class KubernetesRuntime:
             ensure_system_namespace(self.api, self.house)
             self.api.call("POST", path, grave, urgency=Urgency.DELETE, handles=("exists",))
 
-    def _mark(self, pod: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
-        """Change its finalizers, labels or annotations if nobody changed it since we read it."""
+    def _let_go(self, pod: Mapping[str, Any]) -> bool:
+        """Its end is recorded: no finalizer of ours holds it. False where somebody changed it meanwhile."""
+        if is_going(pod):  # it goes with its last finalizer, and its name with it
+            self._bury(task_of(pod), epoch=epoch_of(pod), hour=_hour())
+        return self._mark(pod, {"finalizers": _others(pod), "labels": {names.LABEL_FORGOTTEN: _hour()}})
+
+    def _mark(self, pod: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
+        """Change its finalizers, labels or annotations. False where somebody changed it since we read it."""
         fixed = {"uid": pod["metadata"]["uid"], "resourceVersion": pod["metadata"]["resourceVersion"]}
         body = {"metadata": {**fixed, **meta}}
         answer, _ = self.api.call(
             "PATCH", _path(pod), body, content=MERGE_PATCH, urgency=Urgency.DELETE, handles=("gone", "again")
         )
-        if answer.deed == "again":
-            raise Unavailable(f"The pod {pod['metadata']['name']} was changed by somebody else.")
+        return answer.deed != "again"
 
     def _find(self, uuid: str) -> list[Mapping[str, Any]]:
         """Its pod and its tombstone, those that there are."""

@@ -14,27 +14,30 @@ from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
 from tests.runtimes.worlds import World, wait_for
 
 IMAGE = os.environ.get("TESSERA_TEST_IMAGE", "10.88.0.1:5000/busybox:1.35")  # has sh, find and stat
-REAL_NODE = "tessera.sh/real=true"
+REAL_NODE, FAKE = "tessera.sh/real", "kwok.x-k8s.io/node"
 DEADLINE_S = 60
 
 
 class KubernetesWorld(World):
     def __init__(self, kubeconfig: Path, **options):
         install = f"t{uuid4().hex[:10]}"
-        known = {"image": IMAGE, "kubeconfig": kubeconfig, "per_s": 200, "burst": 400}
+        known = {"image": IMAGE, "kubeconfig": kubeconfig, "per_s": 200, "burst": 400, "tolerated": (FAKE,)}
         self.options = {"install": install, **known, **options}
         self.runtime = self.another_runtime()
         self.api = self.runtime.api
-        self.node = self.find_node()
+        self.node, self.has_kubelet = self.find_node()
 
     def another_runtime(self, **options) -> KubernetesRuntime:
         return KubernetesRuntime(**{**self.options, **options})
 
-    def find_node(self) -> str:
-        """One with a kubelet: that of bin/cluster, else any."""
-        marked = self.api.list_all(ALL_NODES, labels=REAL_NODE).items
-        found = marked or self.api.list_all(ALL_NODES).items
-        return found[0]["metadata"]["name"] if found else "none"
+    def find_node(self) -> tuple[str, bool]:
+        """(name, whether a kubelet is there): bin/cluster's real one, else any that is no kwok node, else any."""
+        found = self.api.list_all(ALL_NODES).items
+        fakes = [node for node in found if FAKE in node["metadata"].get("annotations", {})]
+        real = [node for node in found if node not in fakes]
+        marked = [node for node in real if REAL_NODE in node["metadata"]["labels"]]
+        chosen = [*marked, *real, *fakes][0]
+        return chosen["metadata"]["name"], bool(real)
 
     def until(self, uuid: str, phase: str) -> ContainerView:
         def is_so():
