@@ -51,7 +51,7 @@ PIECES = (
         ),
         {name: name for name in ("bridge", "loopback", "host-local", "portmap")},
     ),
-    Piece("registry", ("github.com/distribution/distribution/v3/cmd/registry",), {"registry": "registry"}),
+    Piece("registry", (".",), {"registry": "registry"}),
     Piece("dns", (".",), {"coredns": "dns"}),
 )
 

@@ -32,6 +32,7 @@ def start_controllers(place: Place) -> None:
     home = place.certificates
     start(place, "kube-controller-manager", "--kubeconfig", str(kubeconfig_of(place, "controller-manager")),
           "--leader-elect=false", "--use-service-account-credentials", "--secure-port", "0",
+          "--flex-volume-plugin-dir", f"{place.state}/volume-plugins",
           "--kube-api-qps", str(REQUESTS_PER_S), "--kube-api-burst", str(2 * REQUESTS_PER_S),
           "--service-account-private-key-file", f"{home}/service-accounts.key", "--root-ca-file", f"{home}/ca.crt",
           "--cluster-signing-cert-file", f"{home}/ca.crt", "--cluster-signing-key-file", f"{home}/ca.key")  # fmt: skip

@@ -158,6 +158,7 @@ def build_proxy_settings(place: Place) -> dict:
         "bindAddress": ADDRESS,
         "healthzBindAddress": f"{ADDRESS}:10256",
         "metricsBindAddress": f"{ADDRESS}:10249",
+        "nodePortAddresses": ["primary"],
         "clientConnection": {"kubeconfig": str(kubeconfig_of(place, "proxy"))},
         "clusterCIDR": POD_CIDR,
         "conntrack": untouched,

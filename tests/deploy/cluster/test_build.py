@@ -39,7 +39,7 @@ def test_a_build_that_was_cut_off_leaves_nothing_that_looks_built(tmp_path):
 
     with pytest.raises(Refusal):
         make_once(tmp_path / "kube-1", half)
-    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+    assert [path.name for path in tmp_path.iterdir()] == ["kube-1.lock"]
 
 
 def test_what_is_there_is_not_made_again(tmp_path):
