@@ -71,6 +71,7 @@ class KubernetesRuntime:
         self.api = api or ApiServer(find_connection(kubeconfig, context), per_s=per_s, burst=burst)
         self.node_labels = nodes
         self._seen_at: dict[str, str] = {}  # {task: namespace}, a hint where to look first
+        self._ensured: set[str] = set()  # namespaces that are as we want them, looked at once in each process
         self._cards: dict[str, tuple[float, dict[str, GpuView]]] = {}
         self._silent: tuple[float, frozenset[str]] = (0.0, frozenset())
         self._no_room: dict[str, tuple[float, float]] = {}  # {task: (not before, how long it waited)}
@@ -94,11 +95,14 @@ class KubernetesRuntime:
             return
         self._wait_for_room(spec.uuid)
         namespace = pod["metadata"]["namespace"]
+        if namespace not in self._ensured:
+            ensure_team_namespace(self.api, self.house, spec.gid)
+            self._ensured.add(namespace)
         path = f"/api/v1/namespaces/{namespace}/pods"
         answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=("exists", "gone", "no_room"))
         if answer.deed == "gone":
-            ensure_team_namespace(self.api, self.house, spec.gid)
-            answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=("exists", "no_room"))
+            self._ensured.discard(namespace)
+            raise Unavailable(answer.words)
         if answer.deed == "exists":
             self._adopt(spec.uuid, namespace)
         elif answer.deed == "no_room":

@@ -45,7 +45,7 @@ class KubernetesWorld(World):
             begun = phase != "running" or self.runs(uuid)
             return view if view is not None and view.phase == phase and begun else None
 
-        return wait_slowly(is_so, lambda: json.dumps(self.pods(uuid), indent=1))
+        return wait_slowly(is_so, lambda: json.dumps([pod["status"] for pod in self.pods(uuid)], indent=1))
 
     def runs(self, uuid: str) -> int:
         """How often the node's kubelet said that it started the container: pods may go, events stay for an hour."""
