@@ -75,6 +75,7 @@ KUBERNETES_OPTIONS = {
     "kubeconfig": env_text("KUBECONFIG") or None,  # None: the cluster that we run in
     "pull": env_text("TESSERA_IMAGE_PULL", "Always"),  # IfNotPresent lends a private image to everybody on its node
     "pull_secret": env_text("TESSERA_PULL_SECRET"),  # a Secret of this name in each team's namespace
+    "account": env_text("TESSERA_KUBERNETES_ACCOUNT"),  # "namespace:name" of deploy/kubernetes/rights.yaml
     "tolerated": tuple(filter(None, env_text("TESSERA_TOLERATED").split(","))),  # keys of taints
     "nodes": env_text("TESSERA_NODES"),  # a label selector of the machines that are ours, "" = all
     "per_s": float(env_int("TESSERA_KUBERNETES_QPS", 20)),  # requests of each process in a second, and at once

@@ -33,7 +33,8 @@ class House:
     """What is the same for all pods of an installation.
 
     image: of tasks that name none. pull: imagePullPolicy. pull_secret: a Secret of that name in the team's namespace,
-    "" for none. tolerated: keys of taints that our pods tolerate.
+    "" for none. tolerated: keys of taints that our pods tolerate. account: "namespace:name" of the service account that
+    we are, which binds itself to each team's namespace (deploy/kubernetes/rights.yaml); "" where we may do everything.
     """
 
     install: str
@@ -41,6 +42,7 @@ class House:
     pull: str = "IfNotPresent"
     pull_secret: str = ""
     tolerated: tuple[str, ...] = ()
+    account: str = ""
 
 
 def build_pod(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dict:

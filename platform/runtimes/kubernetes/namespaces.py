@@ -3,15 +3,17 @@
 What stands here is applied again by server-side apply, so a newer version of it reaches old namespaces too.
 """
 
+import time
+
 from runtimes.base import Rejected
 from runtimes.kubernetes import names
 from runtimes.kubernetes.client import APPLY_PATCH, ApiServer
-from runtimes.kubernetes.limiter import Urgency
 from runtimes.kubernetes.manifest import House
 
 PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16")
 """Where nodes, services, other pods and clouds' metadata are: closed to tasks. Sources: RFC 1918, 6598, 3927."""
 PRIVATE_6 = ("fc00::/7", "fe80::/10")
+RBAC = "rbac.authorization.k8s.io"
 PLATFORM = f"{names.DOMAIN}/platform"
 """The label of the namespace whose pods may connect to tasks: the gateway's."""
 
@@ -37,8 +39,21 @@ def build_namespace(name: str, house: House, labels: dict[str, str]) -> list[dic
             "kind": "Namespace",
             "metadata": {"name": name, "labels": {**ours, **security, **version, **labels}},
         },
+        *_own_rights(name, house),
         _object("v1", "ServiceAccount", "default", name, house, {"automountServiceAccountToken": False}),
     ]
+
+
+def _own_rights(name: str, house: House) -> list[dict]:
+    """What the platform may do there, as deploy/kubernetes/rights.yaml has it for the installation `tessera`."""
+    if not house.account:
+        return []
+    namespace, _, account = house.account.partition(":")
+    rights = {
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": f"{house.install}-team"},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+    }
+    return [_object(f"{RBAC}/v1", "RoleBinding", house.install, name, house, rights)]
 
 
 def build_fences(name: str, house: House) -> list[dict]:
@@ -72,8 +87,10 @@ def _object(version: str, kind: str, name: str, namespace: str, house: House, re
     return {"apiVersion": version, "kind": kind, "metadata": meta, **rest}
 
 
+TRIES, RIGHTS_S = 5, 0.2
 PLURALS = {
     "Namespace": "namespaces",
+    "RoleBinding": "rolebindings",
     "ServiceAccount": "serviceaccounts",
     "NetworkPolicy": "networkpolicies",
     "ResourceQuota": "resourcequotas",
@@ -87,8 +104,19 @@ def _ensure(api: ApiServer, house: House, objects: list[dict]) -> None:
     if answer.deed == "done" and found["metadata"].get("labels", {}).get(names.LABEL_INSTALL) != house.install:
         raise Rejected(f"The namespace {name} is not of this installation: choose another TESSERA_INSTALL.")
     for each in objects:
-        query = {"fieldManager": names.MANAGER, "force": "true"}
-        api.call("PATCH", _path(each), each, query=query, content=APPLY_PATCH, urgency=Urgency.STATUS)
+        _apply(api, each)
+
+
+def _apply(api: ApiServer, thing: dict) -> None:
+    """Again for a moment where we have no right: it takes effect a little after the binding that gives it."""
+    query = {"fieldManager": names.MANAGER, "force": "true"}
+    for more in range(TRIES - 1, -1, -1):
+        answer, _ = api.call(
+            "PATCH", _path(thing), thing, query=query, content=APPLY_PATCH, handles=("no_right",) if more else ()
+        )
+        if answer.deed == "done":
+            return
+        time.sleep(RIGHTS_S)
 
 
 def _path(thing: dict) -> str:

@@ -58,6 +58,7 @@ class KubernetesRuntime:
         pull: str = "IfNotPresent",
         pull_secret: str = "",
         tolerated: Sequence[str] = (),
+        account: str = "",
         nodes: str = "",
         per_s: float = 20.0,
         burst: int = 40,
@@ -67,7 +68,7 @@ class KubernetesRuntime:
         none. kubeconfig: a file, None for the pod that we run in. nodes: a label selector, "" for all. per_s, burst:
         requests that this process may send. api: instead of what kubeconfig names.
         """
-        self.house = House(names.check_install(install), image, pull, pull_secret, tuple(tolerated))
+        self.house = House(names.check_install(install), image, pull, pull_secret, tuple(tolerated), account)
         self.api = api or ApiServer(find_connection(kubeconfig, context), per_s=per_s, burst=burst)
         self.node_labels = nodes
         self._seen_at: dict[str, str] = {}  # {task: namespace}, a hint where to look first
