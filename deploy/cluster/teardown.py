@@ -11,6 +11,8 @@ from deploy.cluster.machine import end_pods, list_mounts, load_before, put_back,
 from deploy.cluster.place import BEFORE, BRIDGE, OWNER, Place, Refusal
 from deploy.cluster.processes import find_all, kill
 
+ROUNDS = 3  # what was being started while the first looked is found by the next
+
 
 def take_down(place: Place) -> bool:
     """Whether there was anything. Raises Refusal, with all files kept, where a mount stays below the state folder."""
@@ -18,7 +20,8 @@ def take_down(place: Place) -> bool:
     if before is None:
         OWNER.unlink(missing_ok=True)
         return False
-    kill(find_all(place))  # the kubelet and what could start a pod again first of all
+    for _ in range(ROUNDS):
+        kill(find_all(place))
     end_pods()
     unmount_below(place.state)
     remove_bridge(BRIDGE)
