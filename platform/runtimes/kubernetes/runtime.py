@@ -167,7 +167,15 @@ class KubernetesRuntime:
 
     def _is_over(self, uuid: str) -> bool:
         """Whether it was stopped before it had a pod, or forgotten after it was stopped."""
-        return self._get(names.system_namespace(self.house.install), uuid) is not None
+        return self._get(self._graveyard(), uuid) is not None
+
+    def _graveyard(self) -> str:
+        """The namespace of tombstones, looked at once in each process: without it we have no right to read there."""
+        namespace = names.system_namespace(self.house.install)
+        if namespace not in self._ensured:
+            ensure_system_namespace(self.api, self.house)
+            self._ensured.add(namespace)
+        return namespace
 
     def _adopt(self, uuid: str, namespace: str) -> None:
         """Its name is taken: by itself, or by somebody who is none of ours and is left alone."""
@@ -199,11 +207,8 @@ class KubernetesRuntime:
 
     def _bury(self, uuid: str, *, epoch: int, hour: str) -> None:
         grave = build_tombstone(uuid, self.house, epoch=epoch, end={"cause": "never_started", "detail": ""}, hour=hour)
-        path = f"/api/v1/namespaces/{grave['metadata']['namespace']}/pods"
-        answer, _ = self.api.call("POST", path, grave, urgency=Urgency.DELETE, handles=("exists", "gone"))
-        if answer.deed == "gone":
-            ensure_system_namespace(self.api, self.house)
-            self.api.call("POST", path, grave, urgency=Urgency.DELETE, handles=("exists",))
+        path = f"/api/v1/namespaces/{self._graveyard()}/pods"
+        self.api.call("POST", path, grave, urgency=Urgency.DELETE, handles=("exists",))
 
     def _let_go(self, pod: Mapping[str, Any]) -> bool:
         """Its end is recorded: no finalizer of ours holds it. False where somebody changed it meanwhile."""
