@@ -12,11 +12,14 @@ from contextlib import contextmanager
 from uuid import uuid4
 
 from django.db import connection
+from django.db.models import Max
 
 from common.errors import StaleState
 from scheduler.models import Lease
 
 LEASE_S = 10
+RENEW_S = 3
+"""Who leads for long asks for more time this often."""
 
 TAKE = """
 INSERT INTO scheduler_lease AS lease (name, holder, epoch, wanted, expires_at)
@@ -57,6 +60,22 @@ def take(name: str) -> int | None:
 def wanted_again(name: str, epoch: int) -> bool:
     """Whether somebody asked to run while this run led. The wish is taken by asking."""
     return bool(Lease.objects.filter(name=name, epoch=epoch, wanted=True).update(wanted=False))
+
+
+def renew(name: str, epoch: int) -> bool:
+    """More time for the own term; False where it is over."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE scheduler_lease SET expires_at = clock_timestamp() + %s * interval '1 second'"
+            " WHERE name = %s AND epoch = %s AND expires_at IS NOT NULL",
+            [LEASE_S, name, epoch],
+        )
+        return cursor.rowcount == 1
+
+
+def newest_epoch() -> int:
+    """No older than that of anything in the rows that were read before."""
+    return Lease.objects.aggregate(newest=Max("epoch"))["newest"] or 0
 
 
 def give_up(name: str, epoch: int) -> None:

@@ -99,6 +99,7 @@ ENDS: dict[str, tuple[str, str]] = {
     "out_of_memory": (T.FAILED, "out_of_memory"),
     "gpu_out_of_memory": (T.FAILED, "gpu_out_of_memory"),
     "start_failed": (T.FAILED, "start_failed"),
+    "image_pull": (T.FAILED, "image_pull"),
     "container_lost": (T.FAILED, "container_lost"),
 }
 """What a runtime's cause of an end means: (state, reason)."""
@@ -136,6 +137,8 @@ def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
         return [] if row.state == T.LOST else [Sighting(row.uuid, row.job_id, T.LOST, "", view)]
     if row.stop or row.state == T.STOPPING:
         return [Stop(row.uuid, row.job_id, row.stop, mark=row.state != T.STOPPING)]
+    if view.phase == "starting" and view.cause:  # it will never come up: its end will say why
+        return [Stop(row.uuid, row.job_id, view.cause, mark=False)]
     target = T.RUNNING if view.phase == "running" else T.STARTING
     news = row.state != target and not (target == T.STARTING and row.state != T.ASSIGNED)
     return [Sighting(row.uuid, row.job_id, target, "", view)] if news else []
@@ -178,7 +181,7 @@ def load_broken(job_ids: Iterable[int]) -> set[tuple[int, int]]:
 
 
 def load_task(uuid: str) -> Task:
-    return Task.objects.select_related("job__team", "job__user", "job__pool", "node").get(uuid=uuid)
+    return Task.objects.select_related("job__team", "job__user", "job__pool", "node__pool").get(uuid=uuid)
 
 
 def load_ended(seen: Iterable[ContainerView]) -> set[str]:
@@ -296,6 +299,7 @@ def build_task_spec(task: Task) -> TaskSpec:
         run=role.run,
         env=spec.env | role.env,
         workdir=spec.workdir or None,
+        image=spec.image or "",
         code_path=str(code_file(Path(settings.TESSERA_CODE), spec.code)) if spec.code else None,
         gpus=tuple(
             GpuShare(card["uuid"], card["index"], card["memory_mib"], card["compute_percent"], card["whole"])
@@ -303,6 +307,7 @@ def build_task_spec(task: Task) -> TaskSpec:
         ),
         cpu_milli=task.cpu_milli,
         memory_mib=task.memory_mib,
+        cpu_overcommit_percent=task.node.pool.cpu_overcommit_percent,
         numa=load_numa(task),
         uid=job.user.uid,
         gid=job.team.gid,

@@ -11,6 +11,7 @@ from celery import shared_task
 from django.db import OperationalError, connection
 from django.utils import timezone
 
+from common.errors import StaleState
 from jobs.models import IdempotencyKey
 from runtimes.base import Unavailable
 from scheduler.commit import run_steps
@@ -20,10 +21,11 @@ from scheduler.inventory import record_inventory
 from scheduler.lease import leading, note_success, wanted_again
 from scheduler.memory import remembering
 from scheduler.quiet import Mark, Rest, read_mark, rest_after
-from scheduler.reconcile import reconcile_once
+from scheduler.reconcile import reconcile_once, run_step
 from scheduler.runtime import the_runtime
 from scheduler.snapshots import load_world
 from scheduler.steps import build_steps
+from scheduler.watching import from_message
 
 log = logging.getLogger("tessera.tasks")
 
@@ -46,6 +48,18 @@ def cycle() -> None:
 def reconcile() -> None:
     """Drive what runs to what the rows say, following fresh starts until they are up."""
     _lead("reconcile", _one_reconcile)
+
+
+@shared_task
+def act(message: dict, epoch: int) -> None:
+    """One start, stop or forget that `manage.py watch` hands out. Any number of times."""
+    _leave_dead_connection()
+    try:
+        run_step(from_message(message), the_runtime(), epoch)
+    except StaleState as stale:
+        log.info("%s dropped: %s", message["kind"], stale)
+    except (Unavailable, OperationalError) as away:
+        log.warning("%s waits: %s", message["kind"], away)
 
 
 @shared_task

@@ -1,15 +1,29 @@
 """What every test shares: only loopback as network, Chromium where there is one, skips that cannot be overlooked."""
 
+import fcntl
 import ipaddress
 import os
 import shutil
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from django.db import connection, transaction
 from django.test import TransactionTestCase
 from playwright.sync_api import sync_playwright
+
+from tests.local_cluster import (
+    CLUSTER_IS_OURS,
+    CLUSTER_LOCK,
+    NO_CLUSTER,
+    REQUIRED,
+    can_have_cluster,
+    is_allowed,
+    is_running,
+    local_place,
+    run_cluster,
+)
 
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
@@ -31,10 +45,11 @@ def check_address(family: int, address) -> None:
     if host == "localhost" or host.endswith(".localhost"):
         return
     try:
-        loopback = ipaddress.ip_address(host.partition("%")[0]).is_loopback
+        address_here = ipaddress.ip_address(host.partition("%")[0])
+        allowed = address_here.is_loopback or is_allowed(address_here)
     except ValueError:
-        loopback = False
-    if not loopback:
+        allowed = False
+    if not allowed:
         raise NetworkForbidden(f"tests may connect to this machine only, not to {address}")
 
 
@@ -49,6 +64,7 @@ def guarded_connect_ex(self, address):
 
 
 def pytest_configure(config):
+    os.environ.setdefault(CLUSTER_IS_OURS, "" if is_running() else str(os.getpid()))  # workers inherit it
     socket.socket.connect = guarded_connect
     socket.socket.connect_ex = guarded_connect_ex
 
@@ -56,6 +72,8 @@ def pytest_configure(config):
 def pytest_unconfigure(config):
     socket.socket.connect = real_connect
     socket.socket.connect_ex = real_connect_ex
+    if os.environ[CLUSTER_IS_OURS] == str(os.getpid()) and is_running():
+        run_cluster("down")
 
 
 def find_chromium() -> str:
@@ -74,6 +92,8 @@ def pytest_collection_modifyitems(config, items):
         skip_marked(items, "browser", NO_BROWSER)
     if not any(Path("/dev").glob("nvidia[0-9]*")):
         skip_marked(items, "gpu", NO_GPU)
+    if not can_have_cluster() and not REQUIRED:
+        skip_marked(items, "kubernetes", NO_CLUSTER)
 
 
 def skip_marked(items, marker: str, reason: str) -> None:
@@ -85,7 +105,7 @@ def skip_marked(items, marker: str, reason: str) -> None:
 def pytest_terminal_summary(terminalreporter):
     """One loud line for each kind of test that this machine could not run."""
     reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
-    for line in (NO_BROWSER, NO_GPU):
+    for line in (NO_BROWSER, NO_GPU, NO_CLUSTER):
         if count := sum(line in reason for reason in reasons):
             terminalreporter.write_line(f"!!! {line} ({count} skipped)", red=True, bold=True)
 
@@ -104,6 +124,23 @@ def delete_rows(case) -> None:
     wanted = [connection.ops.quote_name(name) for name in tables if name not in KEPT_TABLES]
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("; ".join(f"DELETE FROM {name}" for name in wanted))
+
+
+@pytest.fixture(scope="module")
+def cluster_alone() -> Iterator[None]:
+    """One cluster for each machine: of several workers one at a time has it, for a file of tests."""
+    with open(CLUSTER_LOCK, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(cluster_alone) -> Path:
+    """Of the cluster in KUBECONFIG, else of bin/cluster's, which is started where it does not run."""
+    if given := os.environ.get("KUBECONFIG"):
+        return Path(given)
+    run_cluster("up")
+    return local_place().kubeconfig
 
 
 @pytest.fixture(scope="session")

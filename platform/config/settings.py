@@ -69,7 +69,19 @@ TESSERA_ROLE = env_text("TESSERA_ROLE", "command")
 
 # What starts containers, loaded once by its dotted name.
 TESSERA_RUNTIME = env_text("TESSERA_RUNTIME", "runtimes.local.runtime.LocalRuntime")
-TESSERA_RUNTIME_OPTIONS = {
+KUBERNETES_OPTIONS = {
+    "install": env_text("TESSERA_INSTALL", "tessera"),  # in every name of ours: another one for each in a cluster
+    "image": env_text("TESSERA_IMAGE", "docker.io/library/debian:12-slim"),  # of jobs that name none
+    "kubeconfig": env_text("KUBECONFIG") or None,  # None: the cluster that we run in
+    "pull": env_text("TESSERA_IMAGE_PULL", "Always"),  # IfNotPresent lends a private image to everybody on its node
+    "pull_secret": env_text("TESSERA_PULL_SECRET"),  # a Secret of this name in each team's namespace
+    "account": env_text("TESSERA_KUBERNETES_ACCOUNT"),  # "namespace:name" of deploy/kubernetes/rights.yaml
+    "tolerated": tuple(filter(None, env_text("TESSERA_TOLERATED").split(","))),  # keys of taints
+    "nodes": env_text("TESSERA_NODES"),  # a label selector of the machines that are ours, "" = all
+    "per_s": float(env_int("TESSERA_KUBERNETES_QPS", 20)),  # requests of each process in a second, and at once
+    "burst": env_int("TESSERA_KUBERNETES_BURST", 40),
+}
+LOCAL_OPTIONS = {
     "data_dir": TESSERA_DATA,
     "log_dir": TESSERA_LOGS,
     "run_dir": TESSERA_RUN,
@@ -80,6 +92,8 @@ TESSERA_RUNTIME_OPTIONS = {
     "gpu_above_s": env_int("TESSERA_GPU_ABOVE_S", 6),  # so long a task may hold more of a card than its slice
     "processes_most": env_int("TESSERA_TASK_PROCESSES", 4096),  # processes and threads of a task at once, 0 = no limit
 }
+
+TESSERA_RUNTIME_OPTIONS = KUBERNETES_OPTIONS if TESSERA_RUNTIME.startswith("runtimes.kubernetes.") else LOCAL_OPTIONS
 
 # How a person gets into a running task (terminal, SSH, notebook, port): the runtime's other half, for the web process.
 TESSERA_ACCESS = env_text("TESSERA_ACCESS", "runtimes.local.access.LocalAccess")

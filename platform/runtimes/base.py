@@ -25,10 +25,13 @@ class Rejected(Exception):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """containers: whether a task may bring an image. name: "local", "kubernetes" or "fake"."""
+    """containers: whether a task may bring an image. name: "local", "kubernetes" or "fake". view: dotted name of the
+    class whose instances follow the engine (see LiveView), made with the runtime; "" where it is asked each second.
+    """
 
     containers: bool
     name: str
+    view: str = ""
 
 
 @dataclass(frozen=True)
@@ -166,6 +169,7 @@ class TaskSpec:
     env: the user's own; names refused by `gpu_sharing.forbidden_env` are left out.
     peers: its whole gang in order of rank, itself included; the first one is the master. ports: given to this task; the
     first one is where the master listens, the same in all tasks of a gang.
+    image: of the container, "" for the runtime's own choice. cpu_overcommit_percent: so often its node promises a core.
     platform_env: the platform's own, wins over the user's and may be TESSERA_*. port_map: declared port → the one to
     listen on instead, told as TESSERA_PORT_<declared>.
     """
@@ -192,6 +196,8 @@ class TaskSpec:
     role: str = "main"
     peers: tuple[Peer, ...] = ()
     ports: tuple[int, ...] = ()
+    image: str = ""
+    cpu_overcommit_percent: int = 100
     platform_env: dict[str, str] = field(default_factory=dict)
     port_map: dict[int, int] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
@@ -216,7 +222,8 @@ class ContainerView:
     """What became of a task. `exited` is proof that no process of it is left; `lost` means nobody can say yet.
 
     exit_code: None when unknown or killed by `signal`. cause: "", out_of_memory, gpu_out_of_memory, time_limit,
-    start_failed, never_started, stopped, container_lost. detail: the engine's own words, for the event.
+    start_failed, image_pull, never_started, stopped, container_lost; of one that starts, why it never will run.
+    detail: the engine's own words, for the event.
     checkpointed_at: the newest change in its checkpoint directory, at most 10 s late; None where it names none, or
     nothing is in there. gpu_use: of the cards that it shares with others, at most 2 s late, where that is watched.
     """
@@ -263,6 +270,32 @@ class Runtime(Protocol):
 
         A forgotten task is not listed any more, and a late start of it still runs nothing.
         """
+
+
+class LiveView(Protocol):
+    """A runtime's containers, told by the engine as things happen. A context manager: it follows while it is open."""
+
+    def __enter__(self) -> "LiveView": ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def list_containers(self) -> list[ContainerView]:
+        """As the runtime's own, from what has been told so far. Raises Unavailable before the first whole list."""
+
+    def is_there(self, uuid: str) -> bool:
+        """Asks the engine itself, for what is not in the list. Raises Unavailable."""
+
+    def wait(self, seconds: float) -> bool:
+        """Until something changed, at most so long; whether it did."""
+
+    def age_s(self) -> float:
+        """Since the engine last said anything, even that nothing changed: how blind we may be."""
+
+    def tidy(self) -> None:
+        """Clean up what nobody needs any more. Raises Unavailable."""
+
+    def measures(self) -> dict[str, float]:
+        """{name with labels, as Prometheus reads it: value}."""
 
 
 class PtySize(NamedTuple):

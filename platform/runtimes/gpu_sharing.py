@@ -87,7 +87,7 @@ def watched_limits(shares: Sequence[GpuShare], cards: Mapping[str, GpuView]) -> 
 
 
 def slice_environment(
-    shares: Sequence[GpuShare], cards: Mapping[str, GpuView], *, libvgpu: str | None, region: str
+    shares: Sequence[GpuShare], cards: Mapping[str, GpuView], *, libvgpu: str | None = None, region: str = ""
 ) -> tuple[dict[str, str], dict[str, str]]:
     """(defaults that a job may override, variables that it may not).
 

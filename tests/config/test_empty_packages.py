@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("platform", "portal", "scheduler", "cli", "agent")
+SOURCES = ("platform", "portal", "scheduler", "cli", "agent", "deploy")
 
 
 def test_every_init_file_is_empty():
@@ -12,6 +12,6 @@ def test_every_init_file_is_empty():
     assert [str(path) for path in found if path.stat().st_size] == []
 
 
-@pytest.mark.parametrize("name", ["start", "test", "check", "bench", "tessera"])
+@pytest.mark.parametrize("name", ["start", "test", "check", "bench", "tessera", "cluster"])
 def test_every_command_can_be_executed(name):
     assert (ROOT / "bin" / name).stat().st_mode & 0o111

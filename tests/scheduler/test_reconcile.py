@@ -79,6 +79,7 @@ def test_what_making_room_cost_is_counted_since_the_last_checkpoint_of_this_star
         ("", {}, "FAILED", "container_lost"),
         ("", {"cause": "out_of_memory"}, "FAILED", "out_of_memory"),
         ("", {"cause": "time_limit"}, "FAILED", "time_limit"),
+        ("", {"cause": "image_pull"}, "FAILED", "image_pull"),
         ("stopped_by_user", {"cause": "stopped", "signal": 15}, "STOPPED", "stopped_by_user"),
         ("stopped_by_user", {"cause": "never_started"}, "STOPPED", "stopped_by_user"),
         ("stopped_by_user", {"exit_code": 0}, "SUCCEEDED", "completed"),
@@ -87,6 +88,14 @@ def test_what_making_room_cost_is_counted_since_the_last_checkpoint_of_this_star
 def test_an_exit_means_one_state_and_reason(wish, end, state, reason):
     (step,) = compare([row("RUNNING", wish)], [seen("exited", **end)], set())
     assert (step.state, step.reason) == (state, reason)
+
+
+def test_a_task_that_will_never_come_up_is_ended_and_its_end_says_why():
+    hopeless = seen("starting", cause="image_pull", detail="ErrImagePull: no such image")
+    assert compare([row("ASSIGNED")], [hopeless], set()) == [Stop(A, 7, "image_pull", mark=False)]
+    assert compare([row("ASSIGNED", "stopped_by_user")], [hopeless], set()) == [
+        Stop(A, 7, "stopped_by_user", mark=True)
+    ]
 
 
 def test_an_ended_task_is_forgotten_and_a_stranger_is_left_alone():

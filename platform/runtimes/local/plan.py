@@ -9,12 +9,12 @@ from pathlib import Path
 import pynvml
 
 from runtimes.base import Checkpoint, GpuView, TaskSpec
-from runtimes.gangs import gang_environment, gang_files
-from runtimes.gpu_sharing import forbidden_env, slice_environment, watched_limits
+from runtimes.environment import task_environment
+from runtimes.gangs import gang_files
+from runtimes.gpu_sharing import slice_environment, watched_limits
 from runtimes.local.limits import WATCHDOG
 from runtimes.local.mounts import in_home
 from runtimes.local.probe import SOURCE, Isolation, MemoryControl
-from runtimes.local.processes import MARKER
 from runtimes.places import place_path
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -95,13 +95,11 @@ def build_plan(
 
 
 def build_environment(spec: TaskSpec, around: Surroundings, seen_at: str) -> dict[str, str]:
-    """All that the job's environment holds: nothing is inherited. The user's own wins, but for the forbidden names."""
+    """All that the job's environment holds: nothing is inherited."""
     region = os.path.join(seen_at, "vgpu.cache")
-    ports = {f"TESSERA_PORT_{declared}": str(actual) for declared, actual in spec.port_map.items()}
     hints, fixed = slice_environment(spec.gpus, around.cards, libvgpu=around.libvgpu, region=region)
-    own = {name: value for name, value in spec.env.items() if not forbidden_env(name)}
     team = {"TESSERA_TEAM_FOLDER": os.path.join(seen_at, "team")} if around.files else {}
-    return _defaults(spec, seen_at) | hints | own | spec.platform_env | ports | team | fixed | _identity(spec, seen_at)
+    return {"PATH": PATH, "SHELL": shell()} | task_environment(spec, seen_at, hints, fixed | team)
 
 
 def build_binds(
@@ -147,30 +145,3 @@ def _bind(
 
 def shell() -> str:
     return next((path for path in ("/bin/bash", "/usr/bin/bash") if os.path.exists(path)), "/bin/sh")
-
-
-def _defaults(spec: TaskSpec, seen_at: str) -> dict[str, str]:
-    defaults = {
-        "PATH": PATH,
-        "HOME": os.path.join(seen_at, "home"),
-        "TMPDIR": os.path.join(seen_at, "tmp"),
-        "LANG": "C.UTF-8",
-        "USER": spec.user,
-        "LOGNAME": spec.user,
-        "SHELL": shell(),
-        "PYTHONUNBUFFERED": "1",  # the log is read live
-        "OMP_NUM_THREADS": str(max(1, spec.cpu_milli // 1000)),
-    }
-    return defaults | gang_environment(spec, os.path.join(seen_at, "hosts"))
-
-
-def _identity(spec: TaskSpec, seen_at: str) -> dict[str, str]:
-    return {
-        MARKER: spec.uuid,
-        "TESSERA_JOB": spec.label.split(" ")[0],
-        "TESSERA_ROLE": spec.role,
-        "TESSERA_TEAM": spec.team,
-        "TESSERA_PEERS": ",".join(peer.address for peer in spec.peers),
-        "TESSERA_HOSTS": os.path.join(seen_at, "hosts"),
-        "TESSERA_PORTS": ",".join(str(port) for port in spec.ports),
-    }

@@ -1,0 +1,162 @@
+"""bin/cluster: a real Kubernetes on this machine, for developers and tests.
+
+eval "$(bin/cluster up --kwok 10)"     start it (and build it, the first time), use it in this shell
+bin/cluster status                     what runs, which versions, which nodes
+bin/cluster down                       take everything away again
+bin/cluster build                      fill the cache only
+"""
+
+import argparse
+import fcntl
+import http.client
+import sys
+import time
+
+from deploy.cluster import build, control_plane, images, kwok, node, registry
+from deploy.cluster.api import answers, is_ready, list_nodes
+from deploy.cluster.certificates import make_certificates
+from deploy.cluster.machine import load_before, read_boot, remember
+from deploy.cluster.needs import TO_BUILD, TO_RUN, check_machine, install
+from deploy.cluster.place import LOCK, Place, Refusal, claim, find_place, make_folders, say
+from deploy.cluster.processes import find_parts
+from deploy.cluster.teardown import take_down
+
+NOT_RUNNING = 3
+
+
+def main(arguments: list[str]) -> int:
+    options = parse(arguments)
+    try:
+        check_machine()
+        with open(LOCK, "w") as lock:
+            if options.verb in ("up", "down"):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            return VERBS[options.verb](find_place(options.state, options.cache), options)
+    except Refusal as refusal:
+        print(refusal, file=sys.stderr)
+        return 1
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    summary, _, examples = (__doc__ or "").partition("\n\n")
+    parser = argparse.ArgumentParser(
+        prog="bin/cluster",
+        description=summary,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("verb", choices=list(VERBS))
+    parser.add_argument(
+        "--kwok", type=count, metavar="N", help="fake nodes besides the real one (default: as many as there are)"
+    )
+    parser.add_argument(
+        "--state", default="", metavar="DIR", help="what the cluster writes (default /var/lib/tessera-cluster)"
+    )
+    parser.add_argument("--cache", default="", metavar="DIR", help="what is built (default ~/.cache/tessera/cluster)")
+    return parser.parse_args(arguments)
+
+
+def count(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= kwok.MOST:
+        raise argparse.ArgumentTypeError(f"{number} is not between 0 and {kwok.MOST}")
+    return number
+
+
+def run_build(place: Place, options: argparse.Namespace) -> int:
+    """Apart from starting, so that a slow first time can be told from a slow start."""
+    began = time.monotonic()
+    if not (build.is_built(place) and images.are_made(place)):
+        install(TO_BUILD)
+        build.build_missing(place)
+        images.make_images(place)
+        say(f"Built in {time.monotonic() - began:.0f} s, in {place.cache}")
+    return 0
+
+
+def run_up(place: Place, options: argparse.Namespace) -> int:
+    install(TO_RUN)
+    run_build(place, options)
+    before = load_before(place)
+    if before and before["boot"] != read_boot():
+        say("This machine was restarted since: the cluster begins anew.")
+        take_down(place)
+    claim(place)
+    remember(place)
+    make_folders(place)
+    if find_parts(place) and not build.is_linked(place):
+        raise Refusal("The cluster that runs was built of something else.\n  Take it down first: bin/cluster down")
+    began = time.monotonic()
+    for what, step in (
+        ("certificates", prepare),
+        ("etcd and API server", control_plane.start_store_and_api),
+        ("controllers and scheduler", control_plane.start_controllers),
+        ("registry", registry.start_registry),
+        ("node", node.start_node),
+        ("kwok", lambda place: start_fake_nodes(place, options.kwok)),
+    ):
+        step_began = time.monotonic()
+        step(place)
+        say(f"  {what}: {time.monotonic() - step_began:.1f} s")
+    say(f"The cluster runs, started in {time.monotonic() - began:.1f} s. kubectl is {place.bin}/kubectl.")
+    print(f"export KUBECONFIG={place.kubeconfig}")
+    return 0
+
+
+def prepare(place: Place) -> None:
+    build.link_programs(place)
+    make_certificates(place)
+    node.make_bridge()
+
+
+def start_fake_nodes(place: Place, wanted: int | None) -> None:
+    present = sum(map(kwok.is_fake, list_nodes(place)))
+    if wanted or present:
+        kwok.start_kwok(place)
+        kwok.set_count(place, present if wanted is None else wanted)
+
+
+def run_down(place: Place, options: argparse.Namespace) -> int:
+    began = time.monotonic()
+    there_was_one = take_down(place)
+    say(
+        f"Taken away in {time.monotonic() - began:.1f} s."
+        if there_was_one
+        else f"There is no cluster in {place.state}."
+    )
+    return 0
+
+
+def run_status(place: Place, options: argparse.Namespace) -> int:
+    running = find_parts(place)
+    missing = [name for name in PARTS if name not in running]
+    print(f"state    {place.state}\ncache    {place.cache}\nkubeconfig {place.kubeconfig}")
+    print("versions " + ", ".join(f"{name} {version}" for name, version in build.list_versions().items()))
+    print("runs     " + (", ".join(f"{name} ({pid})" for name, pid in sorted(running.items())) or "nothing"))
+    if missing:
+        print("missing  " + ", ".join(missing) + "  (bin/cluster up starts them)")
+    try:
+        if answers(place, "/readyz"):
+            print("nodes    " + describe_nodes(list_nodes(place)))
+            return NOT_RUNNING if missing else 0
+    except (OSError, http.client.HTTPException):
+        pass
+    print("nodes    unknown: the API server does not answer")
+    return NOT_RUNNING
+
+
+def describe_nodes(nodes: list[dict]) -> str:
+    real = [
+        f"{item['metadata']['name']} ({'Ready' if is_ready(item) else 'not Ready'})"
+        for item in nodes
+        if not kwok.is_fake(item)
+    ]
+    fake = [item for item in nodes if kwok.is_fake(item)]
+    return ", ".join([*real, f"{len(fake)} fake ({sum(map(is_ready, fake))} Ready)"])
+
+
+PARTS = (*control_plane.NAMES, "registry", *node.NAMES)
+VERBS = {"up": run_up, "down": run_down, "status": run_status, "build": run_build}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,52 @@
+"""The few questions that starting and stopping put to the API server; everything else goes through kubectl."""
+
+import http.client
+import json
+import ssl
+
+from deploy.cluster.place import ADDRESS, API_PORT, Place
+
+TIMEOUT_S = 10
+GONE = 404
+THERE_ALREADY = 409
+
+
+class Api:
+    """One connection with the admin's certificate. Not for several threads: each makes its own."""
+
+    def __init__(self, place: Place):
+        home = place.certificates
+        context = ssl.create_default_context(cafile=str(home / "ca.crt"))
+        context.load_cert_chain(home / "admin.crt", home / "admin.key")
+        self.connection = http.client.HTTPSConnection(ADDRESS, API_PORT, timeout=TIMEOUT_S, context=context)
+
+    def ask(self, method: str, path: str, body: dict | None = None) -> tuple[int, dict]:
+        """Status and answer. Raises OSError or HTTPException where nobody answers."""
+        content = json.dumps(body) if body is not None else None
+        try:
+            self.connection.request(method, path, content, {"Content-Type": "application/json"})
+            response = self.connection.getresponse()
+            answer = response.read()
+        except (OSError, http.client.HTTPException):
+            self.connection.close()
+            raise
+        is_json = response.headers.get("Content-Type", "").startswith("application/json")
+        return response.status, json.loads(answer) if is_json else {"text": answer.decode(errors="replace")}
+
+
+def answers(place: Place, path: str) -> bool:
+    """Whether GET of `path` succeeds now."""
+    try:
+        return Api(place).ask("GET", path)[0] == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def list_nodes(place: Place) -> list[dict]:
+    """Every Node object. Raises OSError or HTTPException where nobody answers."""
+    return Api(place).ask("GET", "/api/v1/nodes?resourceVersion=0")[1]["items"]
+
+
+def is_ready(node: dict) -> bool:
+    conditions = node.get("status", {}).get("conditions", [])
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

@@ -1,0 +1,144 @@
+"""The cluster's programs, built from Go modules into the cache: each once for each content of its folder in programs/.
+
+Versions stand in the go.mod of each folder and hashes in its go.sum, so that what is built is what was committed. The
+modules are apart because what they require of each other's libraries differs.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from deploy.cluster.cache import make_once
+from deploy.cluster.place import Place, Refusal
+
+GO = "1.26"  # the newest that a go.mod asks for; an older one says so itself
+PROGRAMS = Path(__file__).with_name("programs")
+KUBERNETES_PARTS = (
+    "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One folder of programs/. `names` maps what is called in the cluster to the program that answers to it."""
+
+    name: str
+    packages: tuple[str, ...]
+    names: dict[str, str]
+    variables: dict[str, str] = field(default_factory=lambda: {"CGO_ENABLED": "0"})
+    options: tuple[str, ...] = ()
+
+
+PIECES = (
+    Piece("kubernetes", ("./cmd/kube", "./cmd/pause"), dict.fromkeys(KUBERNETES_PARTS, "kube") | {"pause": "pause"}),
+    Piece("kwok", ("sigs.k8s.io/kwok/cmd/kwok",), {"kwok": "kwok"}),
+    Piece(
+        "containerd",
+        tuple(f"github.com/containerd/containerd/v2/cmd/{name}" for name in ("containerd", "containerd-shim-runc-v2")),
+        {name: name for name in ("containerd", "containerd-shim-runc-v2")},
+    ),
+    Piece("runc", ("github.com/opencontainers/runc",), {"runc": "runc"}, {"CGO_ENABLED": "1"}, ("-tags", "seccomp")),
+    Piece(
+        "cni",
+        tuple(
+            f"github.com/containernetworking/plugins/plugins/{name}"
+            for name in ("main/bridge", "main/loopback", "ipam/host-local", "meta/portmap")
+        ),
+        {name: name for name in ("bridge", "loopback", "host-local", "portmap")},
+    ),
+    Piece("registry", (".",), {"registry": "registry"}),
+    Piece("dns", (".",), {"coredns": "dns"}),
+)
+
+
+def build_missing(place: Place) -> None:
+    """Every piece that the cache lacks, with its time and size. Raises Refusal where Go is missing or a build fails."""
+    for piece in PIECES:
+        make_once(folder_of(place, piece), partial(compile_piece, piece))
+
+
+def find_go() -> str | None:
+    """On PATH, else where Go's own archive is unpacked, which root's PATH often lacks."""
+    return shutil.which("go") or shutil.which("/usr/local/go/bin/go")
+
+
+def is_built(place: Place) -> bool:
+    return all(folder_of(place, piece).is_dir() for piece in PIECES)
+
+
+def link_programs(place: Place) -> None:
+    """Every program under its own name in the cluster's bin folder."""
+    for piece in PIECES:
+        for name, program in piece.names.items():
+            link = place.bin / f"{name}.new"
+            link.unlink(missing_ok=True)
+            link.symlink_to(folder_of(place, piece) / program)
+            link.replace(place.bin / name)
+
+
+def is_linked(place: Place) -> bool:
+    """Whether the bin folder, if it has anything yet, names just these programs."""
+    wanted = {name: folder_of(place, piece) / program for piece in PIECES for name, program in piece.names.items()}
+    return all(wanted.get(link.name) == link.readlink() for link in place.bin.iterdir())
+
+
+def list_versions() -> dict[str, str]:
+    """Piece to version, as the go.mod files say."""
+    modules = {
+        "kubernetes": "k8s.io/kubernetes", "etcd": "go.etcd.io/etcd/server/v3", "kwok": "sigs.k8s.io/kwok",
+        "containerd": "github.com/containerd/containerd/v2", "runc": "github.com/opencontainers/runc",
+        "cni": "github.com/containernetworking/plugins", "registry": "github.com/distribution/distribution/v3",
+        "dns": "github.com/coredns/coredns",
+    }  # fmt: skip
+    return {name: version_of("kubernetes" if name == "etcd" else name, module) for name, module in modules.items()}
+
+
+def folder_of(place: Place, piece: Piece) -> Path:
+    digest = hashlib.sha256(repr((piece, link_flags(piece))).encode())
+    for path in sorted(path for path in (PROGRAMS / piece.name).rglob("*") if path.is_file()):
+        digest.update(path.relative_to(PROGRAMS).as_posix().encode() + b"\0" + path.read_bytes())
+    return place.cache / f"{piece.name}-{digest.hexdigest()[:16]}"
+
+
+def compile_piece(piece: Piece, folder: Path) -> None:
+    go = find_go()
+    if not go:
+        raise Refusal(
+            f"{piece.name} must be built, and there is no Go.\n"
+            f"  Install Go {GO} or newer from https://go.dev/dl/ and put its bin folder on PATH."
+        )
+    command = [go, "build", "-trimpath", "-buildvcs=false", *piece.options, "-ldflags", link_flags(piece)]
+    done = subprocess.run(
+        [*command, "-o", f"{folder}/", *piece.packages],
+        cwd=PROGRAMS / piece.name,
+        env=os.environ | piece.variables,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        tail = "\n    ".join(done.stderr.splitlines()[-12:])
+        raise Refusal(f"{piece.name} could not be built:\n    {tail}")
+
+
+def link_flags(piece: Piece) -> str:
+    """Without symbols; and Kubernetes learns its version, which its own build scripts would tell it."""
+    flags = ["-s", "-w"]
+    if piece.name == "kubernetes":
+        version = version_of("kubernetes", "k8s.io/kubernetes")
+        major, minor = version.removeprefix("v").split(".")[:2]
+        values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+        for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
+            flags += [f"-X {package}.{name}={value}" for name, value in values.items()]
+    return " ".join(flags)
+
+
+def version_of(folder: str, module: str) -> str:
+    text = (PROGRAMS / folder / "go.mod").read_text()
+    found = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", text, re.MULTILINE)
+    assert found, f"{module} is not in the go.mod of {folder}"
+    return found[1]

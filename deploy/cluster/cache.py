@@ -1,0 +1,43 @@
+"""Folders that are made once: what is there is whole, and its name holds the hash of what it was made of."""
+
+import fcntl
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from deploy.cluster.place import say
+
+MIB = 1024 * 1024
+
+
+def make_once(folder: Path, make: Callable[[Path], None]) -> None:
+    """Let `make` fill `folder` unless it is there, and say what that cost. Two that want it wait for each other."""
+    if folder.is_dir():
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.parent / f"{folder.name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            fill(folder, make)
+
+
+def fill(folder: Path, make: Callable[[Path], None]) -> None:
+    began = time.monotonic()
+    say(f"Building {folder.name} ...", end=" ")
+    new = folder.with_name(f"new-{folder.name}")
+    shutil.rmtree(new, ignore_errors=True)  # of one that was killed half way
+    new.mkdir()
+    try:
+        make(new)
+    except BaseException:
+        say("failed")
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    new.rename(folder)
+    say(f"{time.monotonic() - began:.0f} s, {size_of(folder) / MIB:.0f} MiB")
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of the files below it."""
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())

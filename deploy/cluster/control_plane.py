@@ -1,0 +1,71 @@
+"""etcd, kube-apiserver, kube-controller-manager and kube-scheduler, as processes of this machine."""
+
+import json
+
+from deploy.cluster.api import answers
+from deploy.cluster.certificates import kubeconfig_of
+from deploy.cluster.place import ADDRESS, API_PORT, SERVICE_CIDR, Place, write
+from deploy.cluster.processes import listens, start, wait_until
+
+NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+START_S = 120
+REQUESTS_PER_S = 1000  # what controllers and scheduler may send: their defaults of 20 and 50 would hide what we measure
+
+
+def start_store_and_api(place: Place) -> None:
+    """etcd on a socket that only root can open, then the API server in front of it."""
+    store = f"unix://{place.state}/etcd.sock"
+    peers = "unix://etcd-peer:1"  # of a cluster of one; a socket of that name, in the folder that it is started in
+    start(place, "etcd", "--data-dir", f"{place.state}/etcd", "--name", "tessera", "--log-level", "warn",
+          "--unsafe-no-fsync",  # nothing here outlives this machine
+          "--listen-client-urls", store,
+          "--advertise-client-urls", "http://127.0.0.1:2379",  # must be said; nobody asks there
+          "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
+          "--initial-cluster", f"tessera={peers}")  # fmt: skip
+    wait_until(place, "etcd", lambda: listens(place.state / "etcd.sock"), START_S)
+    start(place, "kube-apiserver", *api_server_arguments(place, store))
+    wait_until(place, "kube-apiserver", lambda: answers(place, "/readyz"), START_S)
+
+
+def start_controllers(place: Place) -> None:
+    """What makes the rest of the cluster move. Pods are refused until a namespace has its service account."""
+    home = place.certificates
+    start(place, "kube-controller-manager", "--kubeconfig", str(kubeconfig_of(place, "controller-manager")),
+          "--leader-elect=false", "--use-service-account-credentials", "--secure-port", "0",
+          "--flex-volume-plugin-dir", f"{place.state}/volume-plugins",
+          "--kube-api-qps", str(REQUESTS_PER_S), "--kube-api-burst", str(2 * REQUESTS_PER_S),
+          "--service-account-private-key-file", f"{home}/service-accounts.key", "--root-ca-file", f"{home}/ca.crt",
+          "--cluster-signing-cert-file", f"{home}/ca.crt", "--cluster-signing-key-file", f"{home}/ca.key")  # fmt: skip
+    write(place.state / "scheduler.json", json.dumps(build_scheduler_settings(place)))
+    start(place, "kube-scheduler", "--config", f"{place.state}/scheduler.json", "--secure-port", "0")
+    account = "/api/v1/namespaces/default/serviceaccounts/default"
+    wait_until(place, "kube-controller-manager", lambda: answers(place, account), START_S)
+
+
+def api_server_arguments(place: Place, store: str) -> list[str]:
+    home = place.certificates
+    return [
+        *("--etcd-servers", store),
+        *("--bind-address", ADDRESS, "--secure-port", str(API_PORT), "--advertise-address", ADDRESS),
+        *("--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction", "--allow-privileged"),
+        *("--service-cluster-ip-range", SERVICE_CIDR),
+        *("--client-ca-file", f"{home}/ca.crt"),
+        *("--tls-cert-file", f"{home}/apiserver.crt", "--tls-private-key-file", f"{home}/apiserver.key"),
+        *("--service-account-issuer", "https://kubernetes.default.svc"),
+        *("--service-account-key-file", f"{home}/service-accounts.pub"),
+        *("--service-account-signing-key-file", f"{home}/service-accounts.key"),
+        *("--kubelet-certificate-authority", f"{home}/ca.crt"),
+        *("--kubelet-client-certificate", f"{home}/apiserver-kubelet-client.crt"),
+        *("--kubelet-client-key", f"{home}/apiserver-kubelet-client.key"),
+        *("--kubelet-preferred-address-types", "InternalIP", "--profiling=false"),
+    ]
+
+
+def build_scheduler_settings(place: Place) -> dict:
+    client = {"kubeconfig": str(kubeconfig_of(place, "scheduler")), "qps": REQUESTS_PER_S, "burst": 2 * REQUESTS_PER_S}
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": client,
+    }

@@ -1,0 +1,146 @@
+"""The images that pods of the local cluster can have, each one layer, made here as OCI layouts in the cache.
+
+pause (the sandbox's only process, our own), busybox (Debian's static one) and python (debootstrap of Debian's python3).
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from deploy.cluster.build import PIECES, folder_of
+from deploy.cluster.cache import make_once
+from deploy.cluster.place import Place, Refusal
+
+BUSYBOX = Path("/bin/busybox")
+USERS = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"
+SUITE, PYTHON_PACKAGES = "bookworm", "python3,ca-certificates"
+UNWANTED = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale")
+PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True)
+class Image:
+    """A name and tag, what the container runs, and what fills the layer."""
+
+    name: str
+    tag: str
+    command: list[str]
+    pack: Callable[[Place, tarfile.TarFile], None]
+
+
+def pack_pause(place: Place, layer: tarfile.TarFile) -> None:
+    add_file(layer, "pause", (folder_of(place, PIECES[0]) / "pause").read_bytes(), 0o755)
+
+
+def pack_busybox(place: Place, layer: tarfile.TarFile) -> None:
+    for name, mode in {"bin": 0o755, "etc": 0o755, "root": 0o700, "tmp": 0o1777, "var": 0o755}.items():
+        add(layer, name, tarfile.DIRTYPE, mode)
+    add_file(layer, "bin/busybox", BUSYBOX.read_bytes(), 0o755)
+    for name in subprocess.run([BUSYBOX, "--list"], capture_output=True, text=True, check=True).stdout.split():
+        if name != "busybox":
+            add(layer, f"bin/{name}", tarfile.SYMTYPE, 0o777, "busybox")
+    add_file(layer, "etc/passwd", USERS.encode(), 0o644)
+    add_file(layer, "etc/group", b"root:x:0:\n", 0o644)
+
+
+def pack_python(place: Place, layer: tarfile.TarFile) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        command = ["debootstrap", "--variant=minbase", f"--include={PYTHON_PACKAGES}", SUITE, root, find_mirror()]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            tail = "\n    ".join(done.stdout.splitlines()[-4:])
+            raise Refusal(f"debootstrap could not make the Python image:\n    {tail}")
+        layer.add(root, arcname=".", filter=without_unwanted)
+
+
+IMAGES = (
+    Image("pause", "1", ["/pause"], pack_pause),
+    Image("busybox", "1.35", ["sh"], pack_busybox),
+    Image("python", "3.11", ["python3"], pack_python),
+)
+
+
+def make_images(place: Place) -> None:
+    """Every image that the cache lacks."""
+    for image in IMAGES:
+        make_once(layout_of(place, image), partial(write_layout, place, image))
+
+
+def are_made(place: Place) -> bool:
+    return all(layout_of(place, image).is_dir() for image in IMAGES)
+
+
+def layout_of(place: Place, image: Image) -> Path:
+    """Named by this file's content and, for the pause program, by what that was built of."""
+    made_of = Path(__file__).read_bytes() + folder_of(place, PIECES[0]).name.encode()
+    return place.cache / f"image-{image.name}-{hashlib.sha256(made_of).hexdigest()[:16]}"
+
+
+def write_layout(place: Place, image: Image, folder: Path) -> None:
+    """An OCI layout: blobs by digest, and an index that names the manifest."""
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as layer:
+        image.pack(place, layer)
+    config = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Env": [PATH], "Cmd": image.command},
+        "rootfs": {"type": "layers", "diff_ids": [digest_of(raw.getvalue())]},
+    }
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": add_blob(folder, json.dumps(config).encode(), "config.v1+json"),
+        "layers": [add_blob(folder, gzip.compress(raw.getvalue(), 1, mtime=0), "layer.v1.tar+gzip")],
+    }
+    described = add_blob(folder, json.dumps(manifest).encode(), "manifest.v1+json")
+    (folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [described]}))
+    (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+
+
+def add_blob(folder: Path, content: bytes, kind: str) -> dict:
+    digest = digest_of(content)
+    path = folder / "blobs" / digest.replace(":", "/")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return {"mediaType": f"application/vnd.oci.image.{kind}", "digest": digest, "size": len(content)}
+
+
+def digest_of(content: bytes) -> str:
+    return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+def add_file(layer: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = len(content), mode
+    layer.addfile(info, io.BytesIO(content))
+
+
+def add(layer: tarfile.TarFile, name: str, kind: bytes, mode: int, target: str = "") -> None:
+    info = tarfile.TarInfo(name)
+    info.type, info.mode, info.linkname = kind, mode, target
+    layer.addfile(info)
+
+
+def without_unwanted(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """No device files, which containerd makes, and nothing that only people or apt read."""
+    name = info.name.removeprefix("./")
+    return None if info.isdev() or name.startswith(UNWANTED) else info
+
+
+def find_mirror() -> str:
+    """The mirror that this machine's apt uses, else Debian's own."""
+    for path in [*sorted(Path("/etc/apt/sources.list.d").glob("*")), Path("/etc/apt/sources.list")]:
+        lines = path.read_text().splitlines() if path.is_file() else []
+        for word in (word for line in lines if not line.startswith("#") for word in line.split()):
+            if word.startswith("http") and word.rstrip("/").endswith("/debian"):
+                return word
+    return "http://deb.debian.org/debian"

@@ -1,0 +1,61 @@
+"""What the machine must have: checked before anything is changed, and what Debian has is installed."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from deploy.cluster.place import Refusal, say
+
+# what is looked for, a program or a file: the Debian package that has it
+TO_RUN = {"ip": "iproute2", "iptables": "iptables", "openssl": "openssl", "mount": "mount", "setsid": "util-linux"}
+TO_BUILD = {
+    "gcc": "gcc",
+    "pkg-config": "pkg-config",
+    "/usr/include/stdio.h": "libc6-dev",
+    "/usr/include/seccomp.h": "libseccomp-dev",
+    "debootstrap": "debootstrap",
+    "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
+    "/bin/busybox": "busybox-static",
+    "/etc/ssl/certs/ca-certificates.crt": "ca-certificates",
+}
+CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
+
+
+def check_machine() -> None:
+    """Raises Refusal, with the remedy, where a cluster cannot run."""
+    if os.geteuid() != 0:
+        raise Refusal(
+            "A node needs root: it makes bridges, mounts and control groups.\n  Run this as root, or with sudo."
+        )
+    if missing := [name for name in CONTROLLERS if name not in list_controllers()]:
+        raise Refusal(
+            f"The control groups {', '.join(missing)} are missing below /sys/fs/cgroup, and a kubelet needs them.\n"
+            "  In a container: start it privileged, with the host's control groups."
+        )
+
+
+def install(needs: dict[str, str]) -> None:
+    """The Debian packages that are missing of `needs`. Raises Refusal where apt cannot."""
+    missing = [package for name, package in needs.items() if not shutil.which(name) and not Path(name).exists()]
+    if not missing:
+        return
+    if not shutil.which("apt-get"):
+        raise Refusal(
+            f"These are missing, by Debian's names: {' '.join(missing)}.\n  Install them; there is no apt-get here."
+        )
+    say(f"Installing with apt: {' '.join(missing)}")
+    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    install_them = ["apt-get", "install", "-qq", "-y", "--no-install-recommends", *missing]
+    for command in (["apt-get", "update", "-qq"], install_them):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise Refusal(f"apt could not install {' '.join(missing)}:\n  {done.stderr.strip()}")
+
+
+def list_controllers() -> set[str]:
+    """Of version 1, a folder for each; of version 2, one list."""
+    unified = Path("/sys/fs/cgroup/cgroup.controllers")
+    if unified.exists():
+        return set(unified.read_text().split())
+    return {path.name for path in Path("/sys/fs/cgroup").glob("*")}

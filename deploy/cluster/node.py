@@ -1,0 +1,166 @@
+"""The one real node, this machine: its bridge, containerd, kubelet and kube-proxy, and the name server for its pods."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from deploy.cluster.api import is_ready, list_nodes
+from deploy.cluster.certificates import kubeconfig_of
+from deploy.cluster.machine import set_sysctl
+from deploy.cluster.place import ADDRESS, BRIDGE, DOMAIN, NODE_NAME, POD_CIDR, REGISTRY, Place, write
+from deploy.cluster.processes import listens, start, wait_until
+
+NAMES = ("containerd", "coredns", "kubelet", "kube-proxy")
+START_S = 120
+LABELS = "tessera.sh/real=true"
+
+
+def make_bridge() -> None:
+    """The pods' network. Its own address comes first: everything of the cluster listens there."""
+    if not Path(f"/sys/class/net/{BRIDGE}").exists():
+        subprocess.run(["ip", "link", "add", BRIDGE, "type", "bridge"], check=True)
+    subprocess.run(["ip", "address", "replace", f"{ADDRESS}/{POD_CIDR.partition('/')[2]}", "dev", BRIDGE], check=True)
+    subprocess.run(["ip", "link", "set", BRIDGE, "up"], check=True)
+    set_sysctl("net.ipv4.ip_forward", "1")
+    set_sysctl("net.bridge.bridge-nf-call-iptables", "1")  # a service's pods may be neighbours of who asks
+
+
+def start_node(place: Place) -> None:
+    """Until the node is Ready."""
+    write(place.state / "cni" / "10-tessera.conflist", json.dumps(build_network(place), indent=1))
+    write(place.state / "registries" / REGISTRY / "hosts.toml", f'server = "http://{REGISTRY}"\n')
+    write(place.state / "containerd.toml", build_containerd_settings(place))
+    start(place, "containerd", "--config", f"{place.state}/containerd.toml")
+    wait_until(place, "containerd", lambda: listens(place.state / "containerd.sock"), START_S)
+    start_name_server(place)
+    write(place.state / "kubelet.json", json.dumps(build_kubelet_settings(place), indent=1))
+    start(place, "kubelet", "--config", f"{place.state}/kubelet.json", "--root-dir", f"{place.state}/kubelet",
+          "--kubeconfig", str(kubeconfig_of(place, "kubelet")), "--hostname-override", NODE_NAME, "--node-ip", ADDRESS,
+          "--node-labels", LABELS)  # fmt: skip
+    write(place.state / "proxy.json", json.dumps(build_proxy_settings(place), indent=1))
+    start(place, "kube-proxy", "--config", f"{place.state}/proxy.json")
+    wait_until(place, "kubelet", lambda: is_node_ready(place), START_S)
+
+
+def start_name_server(place: Place) -> None:
+    """Names of services, and of the pods of a headless one; the rest is known to this machine's own servers."""
+    known = Path("/etc/resolv.conf")
+    has_servers = known.exists() and any(line.startswith("nameserver") for line in known.read_text().splitlines())
+    names = f"kubernetes {DOMAIN} in-addr.arpa {{\n  kubeconfig {kubeconfig_of(place, 'dns')}\n  ttl 1\n }}"
+    lines = [f"bind {ADDRESS}", "errors", names, *(["forward . /etc/resolv.conf"] if has_servers else [])]
+    write(place.state / "Corefile", ".:53 {\n " + "\n ".join(lines) + "\n}\n")
+    start(place, "coredns", "-conf", f"{place.state}/Corefile")
+
+
+def is_node_ready(place: Place) -> bool:
+    return any(node["metadata"]["name"] == NODE_NAME and is_ready(node) for node in list_nodes(place))
+
+
+def build_network(place: Place) -> dict:
+    addresses = {
+        "type": "host-local",
+        "dataDir": f"{place.state}/cni-addresses",
+        "ranges": [[{"subnet": POD_CIDR, "gateway": ADDRESS}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+    }
+    bridge = {
+        "type": "bridge",
+        "bridge": BRIDGE,
+        "isGateway": True,
+        "ipMasq": True,
+        "hairpinMode": True,
+        "ipam": addresses,
+    }
+    ports = {"type": "portmap", "capabilities": {"portMappings": True}}
+    return {"cniVersion": "1.0.0", "name": "tessera", "plugins": [bridge, ports]}
+
+
+def build_containerd_settings(place: Place) -> str:
+    """Version 3 of its format. Everything that it writes is below the state folder."""
+    home = place.state
+    return f"""version = 3
+root = "{home}/containerd"
+state = "{home}/containerd-state"
+disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs",
+  "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.blockfile",
+  "io.containerd.snapshotter.v1.erofs", "io.containerd.differ.v1.erofs"]
+[grpc]
+  address = "{home}/containerd.sock"
+[ttrpc]
+  address = "{home}/containerd.sock.ttrpc"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{home}/containerd-opt"
+[plugins."io.containerd.nri.v1.nri"]
+  socket_path = "{home}/nri.sock"
+  plugin_path = "{home}/nri-plugins"
+  plugin_config_path = "{home}/nri-settings"
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "{REGISTRY}/pause:1"
+[plugins."io.containerd.cri.v1.images".registry]
+  config_path = "{home}/registries"
+[plugins."io.containerd.cri.v1.runtime"]
+  disable_apparmor = true
+  restrict_oom_score_adj = true   # without CAP_SYS_RESOURCE a score can't be lowered
+  netns_mounts_under_state_dir = true
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+      BinaryName = "{place.bin}/runc"
+      Root = "{home}/runc"
+      SystemdCgroup = false
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["{place.bin}"]
+    conf_dir = "{home}/cni"
+"""
+
+
+def build_kubelet_settings(place: Place) -> dict:
+    home = place.certificates
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": ADDRESS,
+        "healthzPort": 0,
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": f"{home}/ca.crt"},
+        },
+        "authorization": {"mode": "Webhook"},
+        "tlsCertFile": f"{home}/kubelet.crt",
+        "tlsPrivateKeyFile": f"{home}/kubelet.key",
+        "containerRuntimeEndpoint": f"unix://{place.state}/containerd.sock",
+        "clusterDNS": [ADDRESS],
+        "clusterDomain": DOMAIN,
+        "cgroupDriver": "cgroupfs",
+        "failCgroupV1": False,  # many developers' machines still have version 1
+        "failSwapOn": False,
+        "makeIPTablesUtilChains": False,  # leaves no chains of its own behind
+        "oomScoreAdj": 0,  # without CAP_SYS_RESOURCE a score can't be lowered
+        "podLogsDir": f"{place.state}/pod-logs",
+        "volumePluginDir": f"{place.state}/volume-plugins",
+        "imageGCHighThresholdPercent": 100,  # off: a full disk of a developer is no reason to pull again
+        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1Gi", "imagefs.available": "1Gi"},
+        "syncFrequency": "10s",
+        "fileCheckFrequency": "20s",
+        "nodeStatusUpdateFrequency": "5s",
+        "shutdownGracePeriod": "0s",
+    }
+
+
+def build_proxy_settings(place: Place) -> dict:
+    untouched = {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"}
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "iptables",
+        "hostnameOverride": NODE_NAME,
+        "bindAddress": ADDRESS,
+        "healthzBindAddress": f"{ADDRESS}:10256",
+        "metricsBindAddress": f"{ADDRESS}:10249",
+        "nodePortAddresses": ["primary"],
+        "clientConnection": {"kubeconfig": str(kubeconfig_of(place, "proxy"))},
+        "clusterCIDR": POD_CIDR,
+        "conntrack": untouched,
+        "iptables": {"localhostNodePorts": False},
+    }

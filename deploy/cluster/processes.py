@@ -1,0 +1,120 @@
+"""The cluster's own processes: start, find, end. There are no pid files that could name a stranger.
+
+Each carries the state folder in its environment and its part's name as argv[0]; /proc tells both. What containerd
+starts in turn inherits the environment and is found by it too.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from deploy.cluster.place import Place, Refusal
+
+MARK = "TESSERA_CLUSTER"
+POLL_S = 0.05
+BEGIN_S = 1
+
+
+def start(place: Place, name: str, *arguments: str) -> None:
+    """Run the program `name` of the bin folder unless it runs already: in a session of its own, and child of nobody."""
+    if name in find_parts(place):
+        return
+    with open(place.log(name), "ab") as log:
+        subprocess.run(
+            ["setsid", "--fork", str(place.bin / name), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=place.state,
+            env=environment(place),
+            check=True,
+        )
+    comes_true(lambda: name in find_parts(place), BEGIN_S)  # setsid ends before the program's own name is seen
+
+
+def find_parts(place: Place) -> dict[str, int]:
+    """Part to pid, of those that run. A shim that containerd left has no name here and is none of them."""
+    parts = {path.name for path in place.bin.glob("*")}
+    names = ((Path(read_words(pid, "cmdline")[0]).name, pid) for pid in find_all(place) if is_leader(pid))
+    return {name: pid for name, pid in names if name in parts}
+
+
+def find_all(place: Place) -> list[int]:
+    """Every process that was started with this cluster's mark, shims included."""
+    mark = f"{MARK}={place.state}"
+    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if mark in read_words(pid, "environ")]
+
+
+def kill(pids: Iterable[int]) -> None:
+    """End them now, and wait until they are gone."""
+    pids = list(pids)
+    for pid in pids:
+        send(pid, signal.SIGKILL)
+    comes_true(lambda: not any(is_alive(pid) for pid in pids), 10)
+
+
+def wait_until(place: Place, name: str, is_true: Callable[[], bool], within_s: float) -> None:
+    """Raises Refusal, with the end of the part's log, when it did not come true in time or the part is gone."""
+    started = time.monotonic()
+    while not is_true():
+        gone = name not in find_parts(place)
+        if gone or time.monotonic() - started > within_s:
+            what = "ended" if gone else f"was not ready within {within_s:.0f} s"
+            tail = place.log(name).read_text(errors="replace").splitlines()[-4:]
+            raise Refusal("\n    ".join([f"{name} {what}. The end of {place.log(name)}:", *tail]))
+        time.sleep(POLL_S)
+
+
+def comes_true(is_true: Callable[[], bool], within_s: float) -> bool:
+    deadline = time.monotonic() + within_s
+    while not is_true():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_S)
+    return True
+
+
+def listens(path: Path) -> bool:
+    """Whether somebody answers behind a socket's file, which outlives a killed server."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        return connection.connect_ex(str(path)) == 0
+
+
+def environment(place: Place) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("HOME", "LANG", "TZ") if name in os.environ}
+    path = f"{place.bin}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    return kept | {"PATH": path, MARK: str(place.state)}
+
+
+def is_leader(pid: int) -> bool:
+    try:
+        return os.getsid(pid) == pid
+    except ProcessLookupError:
+        return False
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it runs. A zombie, whose parent has yet to read its end, does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def read_words(pid: int, name: str) -> list[str]:
+    """The words of /proc/PID/cmdline or environ: [""] of one that has gone, that is a zombie or that is not ours."""
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes().decode(errors="replace").split("\0")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return [""]

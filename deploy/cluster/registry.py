@@ -1,0 +1,79 @@
+"""The local image registry, and the images of the cache in it. Pods name them 10.88.0.1:5000/busybox:1.35 and so on."""
+
+import http.client
+import json
+from pathlib import Path
+
+from deploy.cluster.images import IMAGES, Image, layout_of
+from deploy.cluster.place import ADDRESS, REGISTRY, REGISTRY_PORT, Place, Refusal, write
+from deploy.cluster.processes import start, wait_until
+
+START_S = 30
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+
+
+def start_registry(place: Place) -> None:
+    """Serve the images, by plain HTTP on the bridge, which only this machine and its pods can reach."""
+    settings = {
+        "version": 0.1,
+        "log": {"level": "warn", "accesslog": {"disabled": True}},
+        "storage": {"filesystem": {"rootdirectory": f"{place.state}/registry"}, "delete": {"enabled": True}},
+        "http": {"addr": REGISTRY, "secret": "one process needs none to share"},
+    }
+    write(place.state / "registry.json", json.dumps(settings))
+    start(place, "registry", "serve", f"{place.state}/registry.json")
+    wait_until(place, "registry", answers, START_S)
+    for image in IMAGES:
+        push(image, layout_of(place, image))
+
+
+def name_of(image: Image) -> str:
+    return f"{REGISTRY}/{image.name}:{image.tag}"
+
+
+def answers() -> bool:
+    try:
+        return ask("GET", "/v2/")[0] == http.client.OK
+    except OSError:
+        return False
+
+
+def push(image: Image, layout: Path) -> None:
+    """What the registry lacks of it: first the blobs, then the manifest under its tag."""
+    described = json.loads((layout / "index.json").read_text())["manifests"][0]
+    manifest = read_blob(layout, described["digest"])
+    status, headers = ask("HEAD", f"/v2/{image.name}/manifests/{image.tag}", headers={"Accept": MANIFEST})
+    if status == http.client.OK and headers["Docker-Content-Digest"] == described["digest"]:
+        return
+    content = json.loads(manifest)
+    for blob in [content["config"], *content["layers"]]:
+        push_blob(image.name, blob["digest"], read_blob(layout, blob["digest"]))
+    must(http.client.CREATED, "PUT", f"/v2/{image.name}/manifests/{image.tag}", manifest, MANIFEST)
+
+
+def push_blob(name: str, digest: str, content: bytes) -> None:
+    headers = must(http.client.ACCEPTED, "POST", f"/v2/{name}/blobs/uploads/")
+    place = headers["Location"].removeprefix(f"http://{REGISTRY}")
+    must(http.client.CREATED, "PUT", f"{place}&digest={digest}", content, "application/octet-stream")
+
+
+def must(expected: int, method: str, path: str, body: bytes = b"", kind: str = "") -> http.client.HTTPMessage:
+    status, headers = ask(method, path, body, {"Content-Type": kind} if kind else {})
+    if status != expected:
+        raise Refusal(f"The local registry answered {status} to {method} {path}.")
+    return headers
+
+
+def ask(method: str, path: str, body: bytes = b"", headers: dict | None = None) -> tuple[int, http.client.HTTPMessage]:
+    connection = http.client.HTTPConnection(ADDRESS, REGISTRY_PORT, timeout=60)
+    try:
+        connection.request(method, path, body, headers or {})
+        response = connection.getresponse()
+        response.read()
+        return response.status, response.headers
+    finally:
+        connection.close()
+
+
+def read_blob(layout: Path, digest: str) -> bytes:
+    return (layout / "blobs" / digest.replace(":", "/")).read_bytes()

@@ -1,0 +1,43 @@
+"""Take the cluster away: what runs, what is mounted, its network, its folders.
+
+One way for a cluster that runs and for one that crashed at any point: it asks nothing of the API server or containerd,
+which may be gone.
+"""
+
+import shutil
+from pathlib import Path
+
+from deploy.cluster.machine import end_pods, list_mounts, load_before, put_back, remove_bridge, unmount_below
+from deploy.cluster.place import BEFORE, BRIDGE, OWNER, Place, Refusal
+from deploy.cluster.processes import find_all, kill
+
+ROUNDS = 3  # what was being started while the first looked is found by the next
+
+
+def take_down(place: Place) -> bool:
+    """Whether there was anything. Raises Refusal, with all files kept, where a mount stays below the state folder."""
+    before = load_before(place)
+    if before is None:
+        OWNER.unlink(missing_ok=True)
+        return False
+    for _ in range(ROUNDS):
+        kill(find_all(place))
+    end_pods()
+    unmount_below(place.state)
+    remove_bridge(BRIDGE)
+    put_back(before)
+    remove_files(place.state)
+    OWNER.unlink(missing_ok=True)
+    return True
+
+
+def remove_files(state: Path) -> None:
+    """BEFORE last: whatever is left half way can be found by it again."""
+    if mounts := list_mounts(state):
+        raise Refusal(
+            f"These stay mounted, so no file of {state} was deleted: {' '.join(mounts)}\n  Unmount them and try again."
+        )
+    for path in state.iterdir():
+        if path.name != BEFORE:
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    shutil.rmtree(state)

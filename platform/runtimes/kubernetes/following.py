@@ -1,0 +1,194 @@
+"""Threads that keep mirrors of pods and nodes true, and the view of all tasks that comes of them.
+
+Each goes on for ever: list, watch from the list's version, and again, with a pause that grows while it fails. Nobody
+here decides that it is hopeless: whoever uses the view asks for its age, and ends where it is blind.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from runtimes.base import ContainerView, Unavailable
+from runtimes.kubernetes.client import ApiServer, Expired
+from runtimes.kubernetes.mirror import Backoff, Mirror, Thing
+from runtimes.kubernetes.nodes import is_silent
+from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
+
+log = logging.getLogger("tessera.kubernetes")
+
+LIST_EVERY_S = 300.0
+WATCH_LEAST_S, WATCH_MOST_S = 120, 300
+SILENCE_S = 90.0
+"""The server sends a bookmark about each minute: so long without a word means that nobody is there."""
+SHORT_S = 1.0
+"""A watch that ends sooner and told nothing is a failure."""
+
+
+class Follower:
+    """One thread and its mirror."""
+
+    def __init__(
+        self,
+        kind: str,
+        api: ApiServer,
+        path: str,
+        labels: str,
+        trim: Callable[[Thing], Thing],
+        changed: threading.Event,
+        *,
+        dice: random.Random | None = None,
+        list_every_s: float = LIST_EVERY_S,
+        silence_s: float = SILENCE_S,
+    ):
+        self.kind, self.restarts = kind, Counter[str]()
+        self._api, self._path, self._labels = api, path, labels
+        self._mirror, self._changed = Mirror(trim), changed
+        self._dice = dice or random.Random()  # noqa: S311 - jitter is no secret
+        self._backoff = Backoff(self._dice)
+        self._list_every_s, self._silence_s = list_every_s, silence_s
+        self._began = self._heard_at = time.monotonic()
+        self._listed_at: float | None = None
+        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._follow, name=f"follow-{kind}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        """It is not waited for: it may hang in a read, and a daemon thread ends with the process."""
+        self._ended.set()
+
+    def age_s(self) -> float:
+        """Since the server last said anything."""
+        return time.monotonic() - self._heard_at
+
+    def things(self) -> list[Thing]:
+        """Raises Unavailable before the first list."""
+        with self._lock:
+            if not self._mirror.synced:
+                raise Unavailable(f"The {self.kind} of the cluster are not known yet.")
+            return list(self._mirror.things.values())
+
+    def _follow(self) -> None:
+        while not self._ended.is_set():
+            try:
+                if self._listed_at is None or time.monotonic() - self._listed_at > self._list_every_s:
+                    self._list()
+                self._watch()
+                continue
+            except Expired as words:
+                self._listed_at, reason = None, "expired"
+                log.info("the version of %s is too old: %s", self.kind, words)
+            except Unavailable as away:
+                reason = "unavailable"
+                log.warning("%s are not followed for the moment: %s", self.kind, away)
+            except Exception:
+                # An answer that we cannot read must not end this thread silently: it is tried again, and the view ages.
+                self._listed_at, reason = None, "unreadable"
+                log.exception("%s cannot be followed", self.kind)
+            self.restarts[reason] += 1
+            self._ended.wait(self._backoff.failed())
+
+    def _list(self) -> None:
+        listed = self._api.list_all(self._path, labels=self._labels)
+        with self._lock:
+            known = self._mirror.synced
+            changed = self._mirror.replace(listed)
+        if known and changed:
+            self.restarts["missed"] += len(changed)
+        self._listed_at = time.monotonic()
+        self._heard()
+        self._changed.set()
+
+    def _watch(self) -> None:
+        began, told = time.monotonic(), False
+        left = self._list_every_s - (began - (self._listed_at or began))
+        seconds = round(min(max(left, 10), self._dice.uniform(WATCH_LEAST_S, WATCH_MOST_S)))
+        events = self._api.watch(
+            self._path, labels=self._labels, version=self._mirror.version, seconds=seconds, silence_s=self._silence_s
+        )
+        for event in events:
+            with self._lock:
+                changed = self._mirror.apply(event)
+            told = True
+            self._heard()
+            if changed:
+                self._changed.set()
+            if self._ended.is_set():
+                return
+        self.restarts["ended"] += 1
+        if not told and time.monotonic() - began < SHORT_S:
+            raise Unavailable("The watch ended at once.")
+
+    def _heard(self) -> None:
+        self._heard_at = time.monotonic()
+        self._backoff.succeeded()
+
+
+class ClusterView:
+    """The tasks of an installation as its cluster has them, kept true by followers. A context manager."""
+
+    def __init__(self, runtime: KubernetesRuntime):
+        self._runtime, self._changed = runtime, threading.Event()
+        api = runtime.api
+        self.pods = Follower("pods", api, ALL_PODS, runtime.selector, trim_pod, self._changed)
+        self.nodes = Follower("nodes", api, ALL_NODES, runtime.node_labels, trim_node, self._changed)
+
+    def __enter__(self) -> "ClusterView":
+        for follower in (self.pods, self.nodes):
+            follower.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for follower in (self.pods, self.nodes):
+            follower.end()
+
+    def list_containers(self) -> list[ContainerView]:
+        """Raises Unavailable before the first lists of both."""
+        silent = frozenset(node["metadata"]["name"] for node in self.nodes.things() if is_silent(node))
+        return self._runtime.views_of(self.pods.things(), silent)
+
+    def is_there(self, uuid: str) -> bool:
+        return self._runtime.is_there(uuid)
+
+    def wait(self, seconds: float) -> bool:
+        changed = self._changed.wait(seconds)
+        self._changed.clear()
+        return changed
+
+    def age_s(self) -> float:
+        return max(self.pods.age_s(), self.nodes.age_s())
+
+    def tidy(self) -> None:
+        self._runtime.sweep()
+
+    def measures(self) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for follower in (self.pods, self.nodes):
+            kind = f'kind="{follower.kind}"'
+            found[f"tessera_view_age_seconds{{{kind}}}"] = follower.age_s()
+            for reason, count in follower.restarts.items():
+                found[f'tessera_watch_restarts_total{{{kind},reason="{reason}"}}'] = count
+        with self._runtime.api.counts.lock:
+            for (verb, status), count in self._runtime.api.counts.requests.items():
+                found[f'tessera_kube_requests_total{{verb="{verb}",code="{status}"}}'] = count
+        return found
+
+
+def trim_pod(pod: Thing) -> Thing:
+    """Without its program: ten thousand pods are held in memory."""
+    spec = {name: pod["spec"][name] for name in ("nodeName", "schedulingGates") if name in pod["spec"]}
+    return {"metadata": _trim_meta(pod), "spec": spec, "status": pod.get("status", {})}
+
+
+def trim_node(node: Thing) -> Thing:
+    conditions = [each for each in node["status"].get("conditions", ()) if each["type"] == "Ready"]
+    meta = {name: node["metadata"][name] for name in ("name", "uid", "resourceVersion")}
+    return {"metadata": meta, "spec": {}, "status": {"conditions": conditions}}
+
+
+def _trim_meta(pod: Thing) -> Thing:
+    return {name: value for name, value in pod["metadata"].items() if name != "managedFields"}

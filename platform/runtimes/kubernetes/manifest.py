@@ -1,0 +1,188 @@
+"""From a TaskSpec to the pod that runs it. Pure. People never send a pod: what is not written here, no pod of ours has.
+
+Sources: GPU.md's pod skeleton in the Kubernetes documents (Pod Security Standards, `restricted`; expansion of `$(NAME)`
+in commands and environments: k8s.io/kubernetes/third_party/forked/golang/expansion).
+"""
+
+import json
+import os
+import re
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtimes.base import GpuView, Rejected, TaskSpec
+from runtimes.environment import task_environment
+from runtimes.gpu_sharing import slice_environment
+from runtimes.kubernetes import names
+
+SUPERVISOR = Path(__file__).with_name("supervisor.sh").read_text()
+SEEN_AT = "/tessera"
+PATIENCE_S = 3
+"""As in supervisor.sh."""
+START_PATIENCE_S = 1800
+"""How long images may take. The supervisor keeps the time limit; this much later the kubelet ends who got around it."""
+GONE_NODE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
+
+
+@dataclass(frozen=True)
+class House:
+    """What is the same for all pods of an installation.
+
+    image: of tasks that name none. pull: imagePullPolicy. pull_secret: a Secret of that name in the team's namespace,
+    "" for none. tolerated: keys of taints that our pods tolerate. account: "namespace:name" of the service account that
+    we are, which binds itself to each team's namespace (deploy/kubernetes/rights.yaml); "" where we may do everything.
+    """
+
+    install: str
+    image: str
+    pull: str = "IfNotPresent"
+    pull_secret: str = ""
+    tolerated: tuple[str, ...] = ()
+    account: str = ""
+
+
+def build_pod(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dict:
+    """The Pod, JSON-able. cards: of its node, by uuid. Raises Rejected for a task that can never run here."""
+    check_spec(spec, house, cards)
+    save_s = spec.checkpoint.grace_s + PATIENCE_S if spec.checkpoint else 0
+    pod_spec = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": max(spec.grace_s, 1) + save_s,
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _only_node(spec.node)}},
+        "tolerations": _tolerations(house),
+        "securityContext": {
+            "runAsUser": spec.uid,
+            "runAsGroup": spec.gid,
+            "fsGroup": spec.gid,
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(spec, house, cards)],
+        "volumes": [
+            {"name": "scratch", "emptyDir": {}},
+            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{spec.memory_mib}Mi"}},
+        ],
+    }
+    if spec.max_time_s is not None:
+        pod_spec["activeDeadlineSeconds"] = spec.max_time_s + spec.grace_s + save_s + START_PATIENCE_S
+    if house.pull_secret:
+        pod_spec["imagePullSecrets"] = [{"name": house.pull_secret}]
+    notes = {names.NOTE_EPOCH: str(spec.epoch), names.NOTE_LABEL: spec.label[:200], names.NOTE_SAVE_S: str(save_s)}
+    namespace = names.team_namespace(house.install, spec.gid)
+    return _pod(spec.uuid, house, namespace, pod_spec, notes, {names.LABEL_TEAM: str(spec.gid)})
+
+
+def build_tombstone(uuid: str, house: House, *, epoch: int, end: Mapping[str, str], hour: str = "") -> dict:
+    """A pod that is gated for ever: it says that this task will never run. hour: when its end was recorded, or ""."""
+    pod_spec = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "schedulingGates": [{"name": f"{names.DOMAIN}/never"}],
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [{"name": "main", "image": house.image, "securityContext": _confined(), "resources": {}}],
+    }
+    notes = {names.NOTE_EPOCH: str(epoch), names.NOTE_END: json.dumps(dict(end))}
+    labels = {names.LABEL_FORGOTTEN: hour} if hour else {}
+    pod = _pod(uuid, house, names.system_namespace(house.install), pod_spec, notes, labels)
+    del pod["metadata"]["finalizers"]  # it holds nothing that could be lost
+    return pod
+
+
+def check_spec(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> None:
+    """Raises Rejected with words for a task that can never run here."""
+    names.check_uuid(spec.uuid)
+    if spec.uid <= 0 or spec.gid <= 0:
+        raise Rejected("A job never runs as root: its user has no uid or its team no gid.")
+    if not IMAGE.fullmatch(spec.image or house.image):
+        raise Rejected(f"Not the name of an image: {(spec.image or house.image)!r}.")
+    unknown = [share.uuid for share in spec.gpus if share.uuid not in cards]
+    if unknown:
+        raise Rejected(f"The node {spec.node} has no GPU {', '.join(unknown)}.")
+    if any("\0" in text for text in (spec.run, spec.workdir or "", *spec.env.values())):
+        raise Rejected("A program's text and its environment cannot hold the character NUL.")
+    if spec.code_path or spec.mounts:
+        raise Rejected("This cluster has no storage set up for code and data yet: use an image that brings them.")
+    if len(spec.peers) > 1:
+        raise Rejected("This cluster cannot start gangs yet.")
+
+
+def literal(text: str) -> str:
+    """So that Kubernetes leaves it alone: it reads `$(NAME)` in commands and environments, and `$$` as one `$`."""
+    return text.replace("$", "$$")
+
+
+def _pod(uuid: str, house: House, namespace: str, pod_spec: dict, notes: dict, labels: dict) -> dict:
+    ours = {names.LABEL_MANAGED: names.MANAGER, names.LABEL_INSTALL: house.install, names.LABEL_TASK: uuid}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": names.pod_name(uuid),
+            "namespace": namespace,
+            "labels": ours | labels,
+            "annotations": notes,
+            "finalizers": [names.FINALIZER],
+        },
+        "spec": pod_spec,
+    }
+
+
+def _container(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dict:
+    """Requests are limits, but for the cores that an overcommitted pool promises more than once. A card's number is the
+    one that the node says now: drivers count anew when one is gone.
+    """
+    held = {names.card_resource(cards[each.uuid].index): str(names.card_units(each.memory_mib)) for each in spec.gpus}
+    most = {"cpu": f"{spec.cpu_milli}m", "memory": f"{spec.memory_mib}Mi", **held}
+    asked = max(spec.cpu_milli * 100 // max(spec.cpu_overcommit_percent, 100), 1)
+    env = _environment(spec, cards)
+    return {
+        "name": "main",
+        "image": spec.image or house.image,
+        "imagePullPolicy": house.pull,
+        "command": ["/bin/sh", "-c", literal(SUPERVISOR), "tessera", *map(literal, _arguments(spec))],
+        "env": [{"name": name, "value": literal(value)} for name, value in sorted(env.items())],
+        "resources": {"requests": {**most, "cpu": f"{asked}m"}, "limits": most},
+        "securityContext": _confined(),
+        "volumeMounts": [{"name": "scratch", "mountPath": SEEN_AT}, {"name": "shm", "mountPath": "/dev/shm"}],
+    }
+
+
+def _arguments(spec: TaskSpec) -> list[str]:
+    """As supervisor.sh tells. Where a checkpoint is, is told beside where the task works, as for the local runtime."""
+    cwd = os.path.normpath(os.path.join(SEEN_AT, "work", spec.workdir or ""))
+    rule = spec.checkpoint
+    number = int(signal.Signals[rule.signal]) if rule and rule.signal else 0
+    folder = rule.dir if rule else ""
+    if folder and not folder.startswith("~/"):
+        folder = os.path.normpath(os.path.join(cwd, folder))
+    times = (spec.max_time_s or 0, spec.grace_s, number, rule.grace_s if rule else 0)
+    return [spec.run, cwd, *map(str, times), folder]
+
+
+def _environment(spec: TaskSpec, cards: Mapping[str, GpuView]) -> dict[str, str]:
+    """Cards come by the device plugin, so NVIDIA's runtime is told to add none: an image's own `all` loses."""
+    hints, fixed = slice_environment(spec.gpus, cards)
+    env = task_environment(spec, SEEN_AT, hints, fixed | {"NVIDIA_VISIBLE_DEVICES": "void"})
+    return {name: value for name, value in env.items() if ENV_NAME.fullmatch(name)}
+
+
+def _confined() -> dict:
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def _only_node(node: str) -> dict:
+    """By a field and not by `nodeName`: so taints are kept, and volumes that wait for a pod are made."""
+    return {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]}
+
+
+def _tolerations(house: House) -> list[dict]:
+    """A node that falls silent keeps its pods: only who can prove that they ended may free what they hold."""
+    gone = [{"key": key, "operator": "Exists", "effect": "NoExecute"} for key in GONE_NODE]
+    ours = [{"key": key, "operator": "Exists"} for key in (f"{names.DOMAIN}/managed", *house.tolerated)]
+    return gone + ours

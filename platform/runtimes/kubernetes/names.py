@@ -1,0 +1,68 @@
+"""What things of ours are called in a cluster: names come from uuids and numbers that are for life, not from people."""
+
+import re
+
+from runtimes.base import Rejected
+
+UUID = re.compile(r"[0-9a-f]{32}")
+INSTALL = re.compile(r"[a-z]([a-z0-9-]{0,18}[a-z0-9])?")
+
+DOMAIN = "tessera.sh"
+LABEL_INSTALL = f"{DOMAIN}/install"
+LABEL_TASK = f"{DOMAIN}/task"
+LABEL_TEAM = f"{DOMAIN}/team"
+LABEL_FORGOTTEN = f"{DOMAIN}/forgotten"
+"""On a pod whose end is recorded: the hour of it. It stays a while, so that a late start of it finds its name taken."""
+LABEL_MANAGED = "app.kubernetes.io/managed-by"
+NOTE_EPOCH = f"{DOMAIN}/epoch"
+NOTE_LABEL = f"{DOMAIN}/label"
+NOTE_SAVE_S = f"{DOMAIN}/save-s"
+"""How long its checkpoint may take when it is stopped."""
+NOTE_END = f"{DOMAIN}/end"
+"""Why a pod ends that never will have run, as JSON: cause, detail. On a tombstone, or written before a deletion."""
+NOTE_INVENTORY = f"{DOMAIN}/inventory"
+"""On a node: its cards, their links and its NUMA nodes, as JSON."""
+FINALIZER = f"{DOMAIN}/recorded"
+"""An ended pod stays until its end is recorded: so it is counted once."""
+MANAGER = "tessera"
+
+CARD_PREFIX = f"{DOMAIN}/g-"
+CARD_UNIT_MIB = 256
+
+
+def check_install(install: str) -> str:
+    """Raises ValueError for an id that cannot be part of a namespace's name."""
+    if not INSTALL.fullmatch(install):
+        raise ValueError(
+            f"TESSERA_INSTALL is {install!r}: use at most 20 small letters, digits and hyphens, a letter first."
+        )
+    return install
+
+
+def check_uuid(uuid: str) -> str:
+    if not UUID.fullmatch(uuid):
+        raise Rejected(f"Not a task uuid: {uuid!r}.")
+    return uuid
+
+
+def pod_name(uuid: str) -> str:
+    return f"t-{check_uuid(uuid)}"
+
+
+def team_namespace(install: str, gid: int) -> str:
+    return f"{install}-team-{gid}"
+
+
+def system_namespace(install: str) -> str:
+    """For what belongs to no team: the marks of tasks that were stopped before they had a pod."""
+    return f"{install}-ended"
+
+
+def card_resource(index: int) -> str:
+    """The extended resource of a node's card, served by our device plugin. The pod names the node besides."""
+    return f"{CARD_PREFIX}{index}"
+
+
+def card_units(memory_mib: int) -> int:
+    """How many of a card's units a share takes. Rounded down, as the card's own are: what fits the ledger fits."""
+    return max(memory_mib // CARD_UNIT_MIB, 1)

@@ -1,0 +1,126 @@
+"""A namespace for each team, made when its first pod needs it, in which nothing is allowed that we do not need.
+
+What stands here is applied again by server-side apply, so a newer version of it reaches old namespaces too.
+"""
+
+import time
+
+from runtimes.base import Rejected
+from runtimes.kubernetes import names
+from runtimes.kubernetes.client import APPLY_PATCH, ApiServer
+from runtimes.kubernetes.manifest import House
+
+PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16")
+"""Where nodes, services, other pods and clouds' metadata are: closed to tasks. Sources: RFC 1918, 6598, 3927."""
+PRIVATE_6 = ("fc00::/7", "fe80::/10")
+RBAC = "rbac.authorization.k8s.io"
+PLATFORM = f"{names.DOMAIN}/platform"
+"""The label of the namespace whose pods may connect to tasks: the gateway's."""
+
+
+def ensure_team_namespace(api: ApiServer, house: House, gid: int) -> None:
+    name = names.team_namespace(house.install, gid)
+    _ensure(api, house, [*build_namespace(name, house, {names.LABEL_TEAM: str(gid)}), *build_fences(name, house)])
+
+
+def ensure_system_namespace(api: ApiServer, house: House) -> None:
+    """Nothing ever runs in it."""
+    _ensure(api, house, build_namespace(names.system_namespace(house.install), house, {}))
+
+
+def build_namespace(name: str, house: House, labels: dict[str, str]) -> list[dict]:
+    """The namespace under Pod Security's strictest level, and its account, that has no rights and gives no token."""
+    ours = {names.LABEL_MANAGED: names.MANAGER, names.LABEL_INSTALL: house.install}
+    security = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")}
+    version = {"pod-security.kubernetes.io/enforce-version": "latest"}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": name, "labels": {**ours, **security, **version, **labels}},
+        },
+        *_own_rights(name, house),
+        _object("v1", "ServiceAccount", "default", name, house, {"automountServiceAccountToken": False}),
+    ]
+
+
+def _own_rights(name: str, house: House) -> list[dict]:
+    """What the platform may do there, as deploy/kubernetes/rights.yaml has it for the installation `tessera`."""
+    if not house.account:
+        return []
+    namespace, _, account = house.account.partition(":")
+    rights = {
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": f"{house.install}-team"},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+    }
+    return [_object(f"{RBAC}/v1", "RoleBinding", house.install, name, house, rights)]
+
+
+def build_fences(name: str, house: House) -> list[dict]:
+    """Closed both ways but for the gateway, its own pods, names, and the world beyond private networks."""
+    own = {"podSelector": {"matchLabels": {names.LABEL_INSTALL: house.install}}}
+    gateway = {"namespaceSelector": {"matchLabels": {PLATFORM: house.install}}}
+    world = [
+        {"ipBlock": {"cidr": "0.0.0.0/0", "except": list(PRIVATE)}},
+        {"ipBlock": {"cidr": "::/0", "except": list(PRIVATE_6)}},
+    ]
+    names_of_hosts = {
+        "to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}],
+        "ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")],
+    }
+    policy = {
+        "podSelector": {},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"from": [gateway, own]}],
+        "egress": [names_of_hosts, {"to": [own]}, {"to": world}],
+    }
+    nothing = {"services.nodeports": "0", "services.loadbalancers": "0", "requests.nvidia.com/gpu": "0"}
+    return [
+        _object("networking.k8s.io/v1", "NetworkPolicy", "tessera", name, house, {"spec": policy}),
+        _object("v1", "ResourceQuota", "tessera", name, house, {"spec": {"hard": nothing}}),
+    ]
+
+
+def _object(version: str, kind: str, name: str, namespace: str, house: House, rest: dict) -> dict:
+    labels = {names.LABEL_MANAGED: names.MANAGER, names.LABEL_INSTALL: house.install}
+    meta = {"name": name, "namespace": namespace, "labels": labels}
+    return {"apiVersion": version, "kind": kind, "metadata": meta, **rest}
+
+
+TRIES, RIGHTS_S = 5, 0.2
+PLURALS = {
+    "Namespace": "namespaces",
+    "RoleBinding": "rolebindings",
+    "ServiceAccount": "serviceaccounts",
+    "NetworkPolicy": "networkpolicies",
+    "ResourceQuota": "resourcequotas",
+}
+
+
+def _ensure(api: ApiServer, house: House, objects: list[dict]) -> None:
+    """Raises Rejected where a namespace of that name belongs to somebody else."""
+    name = objects[0]["metadata"]["name"]
+    answer, found = api.call("GET", f"/api/v1/namespaces/{name}", handles=("gone",))
+    if answer.deed == "done" and found["metadata"].get("labels", {}).get(names.LABEL_INSTALL) != house.install:
+        raise Rejected(f"The namespace {name} is not of this installation: choose another TESSERA_INSTALL.")
+    for each in objects:
+        _apply(api, each)
+
+
+def _apply(api: ApiServer, thing: dict) -> None:
+    """Again for a moment where we have no right: it takes effect a little after the binding that gives it."""
+    query = {"fieldManager": names.MANAGER, "force": "true"}
+    for more in range(TRIES - 1, -1, -1):
+        answer, _ = api.call(
+            "PATCH", _path(thing), thing, query=query, content=APPLY_PATCH, handles=("no_right",) if more else ()
+        )
+        if answer.deed == "done":
+            return
+        time.sleep(RIGHTS_S)
+
+
+def _path(thing: dict) -> str:
+    version, meta = thing["apiVersion"], thing["metadata"]
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    inside = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
+    return f"{root}{inside}/{PLURALS[thing['kind']]}/{meta['name']}"

@@ -1,0 +1,289 @@
+"""The Kubernetes runtime: one bare pod for each task, made once and never changed but for its marks.
+
+It remembers nothing that the cluster does not: any number of these may work at once. A pod's name is its task's uuid,
+so the API server itself refuses a second one. What ended stays until `forget` (a finalizer sees to that), and its name
+stays taken for an hour or two more, so that a late start finds it.
+"""
+
+import json
+import logging
+import os
+import random
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from runtimes.base import Capabilities, ContainerView, GpuView, NodeView, Rejected, TaskSpec, Unavailable
+from runtimes.kubernetes import names
+from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
+from runtimes.kubernetes.connection import find_connection
+from runtimes.kubernetes.limiter import Urgency
+from runtimes.kubernetes.manifest import House, build_pod, build_tombstone
+from runtimes.kubernetes.namespaces import ensure_system_namespace, ensure_team_namespace
+from runtimes.kubernetes.nodes import foreign_asks, is_silent, node_cards, node_view
+from runtimes.kubernetes.views import (
+    epoch_of,
+    failing_start,
+    is_going,
+    is_tombstone,
+    pod_ended,
+    save_s_of,
+    task_of,
+    view_of,
+)
+
+log = logging.getLogger("tessera.kubernetes")
+
+ALL_PODS, ALL_NODES = "/api/v1/pods", "/api/v1/nodes"
+LOOK_AT_NODES_S = 10.0
+ROOM_FIRST_S, ROOM_MOST_S = 30.0, 600.0
+"""How long a task waits after the quota of its namespace refused it: first, and at most."""
+TRIES = 4
+KEPT_HOURS = 1
+"""So many whole hours at least the name of an ended task stays taken."""
+
+
+class KubernetesRuntime:
+    capabilities = Capabilities(True, "kubernetes", view="runtimes.kubernetes.following.ClusterView")
+
+    def __init__(
+        self,
+        *,
+        install: str,
+        image: str,
+        kubeconfig: str | os.PathLike | None = None,
+        context: str = "",
+        pull: str = "IfNotPresent",
+        pull_secret: str = "",
+        tolerated: Sequence[str] = (),
+        account: str = "",
+        nodes: str = "",
+        per_s: float = 20.0,
+        burst: int = 40,
+        api: ApiServer | None = None,
+    ):
+        """install: part of every name, so that two installations in one cluster never meet. image: of tasks that name
+        none. kubeconfig: a file, None for the pod that we run in. nodes: a label selector, "" for all. per_s, burst:
+        requests that this process may send. api: instead of what kubeconfig names.
+        """
+        self.house = House(names.check_install(install), image, pull, pull_secret, tuple(tolerated), account)
+        self.api = api or ApiServer(find_connection(kubeconfig, context), per_s=per_s, burst=burst)
+        self.node_labels = nodes
+        self._seen_at: dict[str, str] = {}  # {task: namespace}, a hint where to look first
+        self._ensured: set[str] = set()  # namespaces that are as we want them, looked at once in each process
+        self._cards: dict[str, tuple[float, dict[str, GpuView]]] = {}
+        self._silent: tuple[float, frozenset[str]] = (0.0, frozenset())
+        self._no_room: dict[str, tuple[float, float]] = {}  # {task: (not before, how long it waited)}
+
+    # the contract
+
+    def list_nodes(self) -> list[NodeView]:
+        found = self.api.list_all(ALL_NODES, labels=self.node_labels).items
+        others = self.api.list_all(ALL_PODS, labels=f"{names.LABEL_INSTALL}!={self.house.install}").items
+        asked = foreign_asks(others)
+        tolerated = self.house.tolerated
+        return [node_view(node, asked.get(node["metadata"]["name"], (0, 0)), tolerated=tolerated) for node in found]
+
+    def list_containers(self) -> list[ContainerView]:
+        pods = self.api.list_all(ALL_PODS, labels=self.selector).items
+        return self.views_of(pods, self._silent_nodes())
+
+    def start(self, spec: TaskSpec) -> None:
+        pod = build_pod(spec, self.house, self._cards_of(spec.node))
+        if self._is_over(spec.uuid):
+            return
+        self._wait_for_room(spec.uuid)
+        namespace = pod["metadata"]["namespace"]
+        if namespace not in self._ensured:
+            ensure_team_namespace(self.api, self.house, spec.gid)
+            self._ensured.add(namespace)
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=("exists", "gone", "no_room"))
+        if answer.deed == "gone":
+            self._ensured.discard(namespace)
+            raise Unavailable(answer.words)
+        if answer.deed == "exists":
+            self._adopt(spec.uuid, namespace)
+        elif answer.deed == "no_room":
+            raise self._no_room_for(spec.uuid, answer.words)
+        self._no_room.pop(spec.uuid, None)
+        self._seen_at[spec.uuid] = namespace
+
+    def stop(self, uuid: str, grace_s: int, *, epoch: int) -> None:
+        pods = self._find(names.check_uuid(uuid))
+        if not pods:
+            self._bury(uuid, epoch=epoch, hour="")
+        for pod in pods:
+            if not pod_ended(pod) and not _is_forgotten(pod) and epoch >= epoch_of(pod):
+                self._end(pod, grace_s)
+
+    def forget(self, uuid: str) -> None:
+        for _ in range(TRIES):  # the kubelet may be at its last words about it
+            pods = [pod for pod in self._find(names.check_uuid(uuid)) if not _is_forgotten(pod)]
+            if any(not pod_ended(pod) for pod in pods):
+                return
+            if all(self._let_go(pod) for pod in pods):
+                self._seen_at.pop(uuid, None)
+                return
+        raise Unavailable(f"The pod {names.pod_name(uuid)} is changed by others all the time.")
+
+    # what else the platform asks of it
+
+    @property
+    def selector(self) -> str:
+        """Of the pods whose end is not recorded yet."""
+        return f"{names.LABEL_INSTALL}={self.house.install},!{names.LABEL_FORGOTTEN}"
+
+    def views_of(self, pods: Iterable[Mapping[str, Any]], silent: frozenset[str]) -> list[ContainerView]:
+        """One of each task: where there is a pod and a mark that it shall not run, the pod is the truth."""
+        now, found = datetime.now(UTC), {}
+        for pod in sorted(pods, key=lambda pod: not is_tombstone(pod)):
+            found[task_of(pod)] = view_of(pod, silent=silent, now=now)
+            if not is_tombstone(pod):
+                self._seen_at[task_of(pod)] = pod["metadata"]["namespace"]
+        return list(found.values())
+
+    def is_there(self, uuid: str) -> bool:
+        """Whether there is anything of this task, by a question that no cache answers."""
+        return any(not _is_forgotten(pod) for pod in self._find(names.check_uuid(uuid)))
+
+    def sweep(self) -> int:
+        """Delete what was forgotten long enough ago, and return how many groups of pods that were."""
+        labels = f"{names.LABEL_INSTALL}={self.house.install},{names.LABEL_FORGOTTEN}"
+        old = {
+            (pod["metadata"]["namespace"], pod["metadata"]["labels"][names.LABEL_FORGOTTEN])
+            for pod in self.api.list_all(ALL_PODS, labels=labels).items
+        }
+        old = {(namespace, hour) for namespace, hour in old if int(hour) + KEPT_HOURS < int(_hour())}
+        for namespace, hour in sorted(old):
+            mark = f"{names.LABEL_INSTALL}={self.house.install},{names.LABEL_FORGOTTEN}={hour}"
+            path = f"/api/v1/namespaces/{namespace}/pods"
+            self.api.call("DELETE", path, query={"labelSelector": mark}, urgency=Urgency.DELETE, handles=("gone",))
+        return len(old)
+
+    # what a start and a stop are made of
+
+    def _is_over(self, uuid: str) -> bool:
+        """Whether it was stopped before it had a pod, or forgotten after it was stopped."""
+        return self._get(self._graveyard(), uuid) is not None
+
+    def _graveyard(self) -> str:
+        """The namespace of tombstones, looked at once in each process: without it we have no right to read there."""
+        namespace = names.system_namespace(self.house.install)
+        if namespace not in self._ensured:
+            ensure_system_namespace(self.api, self.house)
+            self._ensured.add(namespace)
+        return namespace
+
+    def _adopt(self, uuid: str, namespace: str) -> None:
+        """Its name is taken: by itself, or by somebody who is none of ours and is left alone."""
+        pod = self._get(namespace, uuid)
+        if pod is None:
+            raise Unavailable("A pod of this name was there a moment ago.")
+        labels = pod["metadata"].get("labels", {})
+        if (labels.get(names.LABEL_TASK), labels.get(names.LABEL_INSTALL)) != (uuid, self.house.install):
+            log.error("the pod %s/%s is not ours and has a task's name", namespace, names.pod_name(uuid))
+            raise Rejected(f"Another pod is called {names.pod_name(uuid)} in {namespace}.")
+
+    def _end(self, pod: Mapping[str, Any], grace_s: int) -> None:
+        cause, words = failing_start(pod, datetime.now(UTC))
+        if cause:
+            note = json.dumps({"cause": cause, "detail": words})
+            if not self._mark(pod, {"annotations": {names.NOTE_END: note}}):
+                raise Unavailable(f"The pod {pod['metadata']['name']} was changed by somebody else.")
+        grace = grace_s + save_s_of(pod) if grace_s > 0 else 1  # never 0: that would not wait for the kubelet
+        if is_going(pod) and pod["metadata"].get("deletionGracePeriodSeconds", 0) <= grace:
+            return
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "gracePeriodSeconds": grace,
+            "preconditions": {"uid": pod["metadata"]["uid"]},
+        }
+        # "again": its name has another pod by now
+        self.api.call("DELETE", _path(pod), options, urgency=Urgency.DELETE, handles=("gone", "again"))
+
+    def _bury(self, uuid: str, *, epoch: int, hour: str) -> None:
+        grave = build_tombstone(uuid, self.house, epoch=epoch, end={"cause": "never_started", "detail": ""}, hour=hour)
+        path = f"/api/v1/namespaces/{self._graveyard()}/pods"
+        self.api.call("POST", path, grave, urgency=Urgency.DELETE, handles=("exists",))
+
+    def _let_go(self, pod: Mapping[str, Any]) -> bool:
+        """Its end is recorded: no finalizer of ours holds it. False where somebody changed it meanwhile."""
+        if is_going(pod):  # it goes with its last finalizer, and its name with it
+            self._bury(task_of(pod), epoch=epoch_of(pod), hour=_hour())
+        return self._mark(pod, {"finalizers": _others(pod), "labels": {names.LABEL_FORGOTTEN: _hour()}})
+
+    def _mark(self, pod: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
+        """Change its finalizers, labels or annotations. False where somebody changed it since we read it."""
+        fixed = {"uid": pod["metadata"]["uid"], "resourceVersion": pod["metadata"]["resourceVersion"]}
+        body = {"metadata": {**fixed, **meta}}
+        answer, _ = self.api.call(
+            "PATCH", _path(pod), body, content=MERGE_PATCH, urgency=Urgency.DELETE, handles=("gone", "again")
+        )
+        return answer.deed != "again"
+
+    def _find(self, uuid: str) -> list[Mapping[str, Any]]:
+        """Its pod and its tombstone, those that there are."""
+        hint = self._seen_at.get(uuid)
+        if hint is not None and (pod := self._get(hint, uuid)) is not None:
+            return [pod]
+        labels = f"{names.LABEL_INSTALL}={self.house.install},{names.LABEL_TASK}={uuid}"
+        return list(self.api.list_all(ALL_PODS, labels=labels).items)
+
+    def _get(self, namespace: str, uuid: str) -> dict[str, Any] | None:
+        path = f"/api/v1/namespaces/{namespace}/pods/{names.pod_name(uuid)}"
+        answer, pod = self.api.call("GET", path, handles=("gone",))
+        return pod if answer.deed == "done" else None
+
+    # what it knows of nodes, for a few seconds
+
+    def _cards_of(self, node: str) -> dict[str, GpuView]:
+        """Raises Rejected for a node that the cluster has not."""
+        at, cards = self._cards.get(node, (float("-inf"), {}))
+        if time.monotonic() - at > LOOK_AT_NODES_S:
+            answer, found = self.api.call("GET", f"{ALL_NODES}/{quote(node, safe='')}", handles=("gone",))
+            if answer.deed == "gone":
+                raise Rejected(f"There is no node {node}.")
+            cards = node_cards(found)
+            self._cards[node] = (time.monotonic(), cards)
+        return cards
+
+    def _silent_nodes(self) -> frozenset[str]:
+        at, silent = self._silent
+        if time.monotonic() - at > LOOK_AT_NODES_S or not at:
+            found = self.api.list_all(ALL_NODES, labels=self.node_labels).items
+            silent = frozenset(node["metadata"]["name"] for node in found if is_silent(node))
+            self._silent = (time.monotonic(), silent)
+        return silent
+
+    # when a namespace is full
+
+    def _wait_for_room(self, uuid: str) -> None:
+        not_before, _ = self._no_room.get(uuid, (0.0, 0.0))
+        if time.monotonic() < not_before:
+            raise Unavailable("The quota of its namespace refused this task lately.")
+
+    def _no_room_for(self, uuid: str, words: str) -> Unavailable:
+        _, waited = self._no_room.get(uuid, (0.0, 0.0))
+        rest = min(max(waited * 2, ROOM_FIRST_S), ROOM_MOST_S)
+        self._no_room[uuid] = (time.monotonic() + rest * random.uniform(0.8, 1.2), rest)  # noqa: S311 - jitter
+        return Unavailable(words)
+
+
+def _is_forgotten(pod: Mapping[str, Any]) -> bool:
+    return names.LABEL_FORGOTTEN in pod["metadata"].get("labels", {})
+
+
+def _others(pod: Mapping[str, Any]) -> list[str]:
+    return [each for each in pod["metadata"].get("finalizers", ()) if each != names.FINALIZER]
+
+
+def _path(pod: Mapping[str, Any]) -> str:
+    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+
+
+def _hour() -> str:
+    return str(int(time.time() // 3600))

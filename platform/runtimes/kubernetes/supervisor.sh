@@ -1,0 +1,90 @@
+# The first process of a task's container, in any POSIX shell. It runs the task, asks it for a checkpoint before its end,
+# ends it when its time is up, and tells the kubelet why it ended in the container's termination message.
+#
+# $1 text to run   $2 where it works   $3 most seconds, 0 = no limit   $4 seconds between SIGTERM and SIGKILL
+# $5 number of the checkpoint's signal, 0 = none   $6 seconds for the checkpoint   $7 where checkpoints are, "" = none
+# $8 where the message goes, the kubelet's usual place by default
+#
+# Once told to end, it waits PATIENCE before it asks for a checkpoint: the kubelet gives two seconds even where nobody
+# has any patience, so a task of those is gone by then.
+PATIENCE=3
+run=$1 cwd=$2 most=$3 grace=$4 signal=$5 save=$6 folder=$7 message=${8:-/dev/termination-log}
+[ $$ = 1 ] || exit 70 # it signals everybody whom it can: nobody but a container's own processes may be there
+rang= cause= alarm=
+trap 'rang=stop' TERM
+trap 'rang=time' ALRM
+
+tell() { printf 'tessera cause=%s saved=%s\n' "$cause" "$(newest)" 2>/dev/null >"$message"; }
+
+newest() { # when something last changed where the checkpoints are, in seconds since 1970
+  [ -n "$folder" ] && [ -d "$folder" ] || return 0
+  find "$folder" -mindepth 1 -exec stat -c %Y {} + 2>/dev/null | sort -n 2>/dev/null | tail -n 1
+}
+
+arm() { # ring in so many seconds
+  [ -z "$alarm" ] || kill -KILL "$alarm" 2>/dev/null
+  (sleep "$1" && kill -ALRM $$) &
+  alarm=$!
+}
+
+ask() { # send the signal to each process that listens for it; fails where nobody does
+  listens=1
+  for status in /proc/[0-9]*/status; do
+    pid=${status#/proc/} pid=${pid%/status} caught=
+    [ "$pid" -gt 1 ] && [ "$pid" != "$alarm" ] || continue
+    while read -r key value; do
+      [ "$key" != SigCgt: ] || { caught=$value && break; }
+    done 2>/dev/null <"$status"
+    [ -n "$caught" ] || continue
+    caught=${caught#????????} # the lower half: signals 1 to 32
+    if [ $((0x$caught >> (signal - 1) & 1)) = 1 ]; then kill -"$signal" "$pid" 2>/dev/null && listens=0; fi
+  done
+  return $listens
+}
+
+save_then_end() {
+  if [ "$signal" != 0 ] && ask; then
+    step=saves
+    arm "$save"
+  else
+    end $((save > grace ? save : grace))
+  fi
+}
+
+end() { # a stop has the kubelet's own deadline
+  tell
+  step=ends
+  kill -TERM -1 2>/dev/null
+  [ "$cause" = stopped ] || arm "$1" # after it: it would end the alarm too
+}
+
+mkdir -p "$HOME" "$TMPDIR" "$cwd" 2>/dev/null
+if ! cd "$cwd"; then
+  cause=start_failed
+  tell
+  exit 1
+fi
+case $folder in '~'/*) folder=$HOME/${folder#'~/'} ;; esac
+shell=$(command -v bash || command -v sh)
+"$shell" -c "$run" &
+task=$!
+step=runs
+[ "$most" = 0 ] || arm "$most"
+
+while :; do
+  [ -n "$rang" ] || { wait "$task" && code=0 || code=$?; }
+  [ -n "$rang" ] || break
+  what=$rang rang=
+  case $step:$what in
+    runs:stop)
+      cause=stopped
+      if [ "$signal" != 0 ]; then step=patience && arm "$PATIENCE"; else end "$grace"; fi
+      ;;
+    runs:time) cause=time_limit && save_then_end ;;
+    patience:time) save_then_end ;;
+    saves:time) end "$grace" ;;
+    ends:time) kill -KILL -1 2>/dev/null ;;
+  esac
+done
+[ -z "$folder$cause" ] || tell
+exit "$code"

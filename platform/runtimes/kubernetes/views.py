@@ -1,0 +1,208 @@
+"""What a pod, as the API server tells of it, means for its task. Pure.
+
+`exited` is proof that no process is left: the kubelet reports a final phase only when all containers have ended
+(Kubernetes 1.27 and newer), and a pod that was deleted before it had a node never gets one.
+"""
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from runtimes.base import ContainerView, Phase
+from runtimes.kubernetes import names
+
+Pod = Mapping[str, Any]
+
+MESSAGE = re.compile(r"tessera cause=(|stopped|time_limit|start_failed) saved=(\d{0,12})\s*")
+FAILING = {
+    "ErrImagePull": "image_pull",
+    "ImagePullBackOff": "image_pull",
+    "InvalidImageName": "image_pull",
+    "ErrImageNeverPull": "image_pull",
+    "RegistryUnavailable": "image_pull",
+    "SignatureValidationFailed": "image_pull",
+    "CreateContainerConfigError": "start_failed",
+    "CreateContainerError": "start_failed",
+    "RunContainerError": "start_failed",
+}
+"""Why a container waits, where that is an error: the cause of its end if it goes on. Source: kubelet's images/types.go
+and container/sync_result.go."""
+TRIES_S = 60
+"""So long after it came to its node a pod may fail to start, for the kubelet tries again."""
+STARTERS = {"StartError", "ContainerCannotRun"}
+NOT_FOUND = "ContainerStatusUnknown"
+
+
+def view_of(pod: Pod, *, silent: Collection[str] = (), now: datetime) -> ContainerView:
+    """silent: names of nodes of which nothing is heard, or that are gone."""
+    if pod_ended(pod):
+        return _ended_view(pod)
+    state, node = _container_state(pod), node_of(pod)
+    running = state.get("running")
+    phase: Phase = "lost" if node in silent and node else "running" if running else "starting"
+    words = f"Nothing is heard of its node {node}." if phase == "lost" else ""
+    cause, trouble = failing_start(pod, now) if phase == "starting" else ("", "")
+    return ContainerView(
+        task_of(pod),
+        node,
+        phase,
+        cause=cause,
+        detail=words or trouble or _unscheduled(pod),
+        started_at=_time(running.get("startedAt")) if running else None,
+        address=pod.get("status", {}).get("podIP", ""),
+        epoch=epoch_of(pod),
+    )
+
+
+def task_of(pod: Pod) -> str:
+    return pod["metadata"]["labels"][names.LABEL_TASK]
+
+
+def node_of(pod: Pod) -> str:
+    return pod["spec"].get("nodeName", "")
+
+
+def epoch_of(pod: Pod) -> int:
+    text = _notes(pod).get(names.NOTE_EPOCH, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def save_s_of(pod: Pod) -> int:
+    text = _notes(pod).get(names.NOTE_SAVE_S, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def is_tombstone(pod: Pod) -> bool:
+    return any(gate["name"] == f"{names.DOMAIN}/never" for gate in pod["spec"].get("schedulingGates", ()))
+
+
+def is_going(pod: Pod) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def pod_ended(pod: Pod) -> bool:
+    if is_tombstone(pod) or pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        return True
+    return is_going(pod) and not node_of(pod)
+
+
+def failing_start(pod: Pod, now: datetime) -> tuple[str, str]:
+    """(cause, the engine's words) where its container failed to start for so long that it will go on; ("", words) where
+    it may still come up.
+    """
+    waiting = _container_state(pod).get("waiting", {})
+    cause = FAILING.get(waiting.get("reason", ""), "")
+    words = f"{waiting.get('reason')}: {waiting.get('message', '')}".strip() if cause else ""
+    since = _time(pod.get("status", {}).get("startTime"))
+    old = since is not None and (now - since).total_seconds() > TRIES_S
+    return (cause, words) if old or waiting.get("reason") == "InvalidImageName" else ("", words)
+
+
+def _ended_view(pod: Pod) -> ContainerView:
+    done = _container_state(pod).get("terminated") or {}
+    cause, detail, saved = _cause(pod, done)
+    started = _time(done.get("startedAt"))
+    code, number = _exit(done)
+    if cause in ("never_started", "image_pull", "container_lost"):
+        code, number = None, None
+    return ContainerView(
+        task_of(pod),
+        node_of(pod),
+        "exited",
+        exit_code=code,
+        signal=number,
+        cause=cause,
+        detail=detail,
+        started_at=started,
+        ended_at=_time(done.get("finishedAt")) or _asked_at(pod) or _made_at(pod),
+        address=pod.get("status", {}).get("podIP", ""),
+        epoch=epoch_of(pod),
+        checkpointed_at=saved,
+    )
+
+
+def _cause(pod: Pod, done: Mapping[str, Any]) -> tuple[str, str, datetime | None]:
+    """(cause, detail, when its newest checkpoint was written)."""
+    told, saved = _told(done)
+    status, reason = pod.get("status", {}), done.get("reason", "")
+    why = f"{status.get('reason', '')}: {status.get('message', '')}".strip(": ")
+    if end := _noted_end(pod):
+        return end[0], end[1], saved
+    if not done or (_time(done.get("startedAt")) is None and reason not in STARTERS):
+        return ("never_started" if is_going(pod) and not why else "container_lost"), why, saved
+    if reason == NOT_FOUND:
+        return "container_lost", why or done.get("message", ""), saved
+    if reason in STARTERS:
+        return "start_failed", done.get("message", ""), saved
+    if reason == "OOMKilled":
+        return "out_of_memory", why, saved
+    if status.get("reason") == "DeadlineExceeded":
+        return "time_limit", why, saved
+    if told:
+        return told, "", saved
+    if status.get("reason"):  # Evicted, NodeShutdown, Preempting: its node ended it
+        return "container_lost", why, saved
+    asked, ended = _asked_at(pod), _time(done.get("finishedAt"))
+    killed = asked is not None and ended is not None and ended >= asked and _exit(done)[1] is not None
+    return ("stopped" if killed else ""), "", saved
+
+
+def _told(done: Mapping[str, Any]) -> tuple[str, datetime | None]:
+    """What the supervisor wrote. The task could write it too: it is believed for the task's own story only."""
+    found = MESSAGE.fullmatch(done.get("message", ""))
+    if not found:
+        return "", None
+    return found[1], datetime.fromtimestamp(int(found[2]), UTC) if found[2] else None
+
+
+def _noted_end(pod: Pod) -> tuple[str, str] | None:
+    try:
+        end = json.loads(_notes(pod)[names.NOTE_END])
+        return end["cause"], end["detail"]
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def _exit(done: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """(exit code, signal). Engines tell of a signal as 128 + its number, as shells do."""
+    code = done.get("exitCode")
+    if code is not None and 128 < code <= 128 + 31:
+        return None, code - 128
+    return code, None
+
+
+def _container_state(pod: Pod) -> Mapping[str, Any]:
+    return next((each.get("state", {}) for each in pod.get("status", {}).get("containerStatuses", ())), {})
+
+
+def _unscheduled(pod: Pod) -> str:
+    for condition in pod.get("status", {}).get("conditions", ()):
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return condition.get("message", "")
+    return ""
+
+
+def _asked_at(pod: Pod) -> datetime | None:
+    """When its deletion was asked for: the stamp is when its grace is over."""
+    at = _time(pod["metadata"].get("deletionTimestamp"))
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at.timestamp() - pod["metadata"].get("deletionGracePeriodSeconds", 0), UTC)
+
+
+def _made_at(pod: Pod) -> datetime | None:
+    return _time(pod["metadata"].get("creationTimestamp"))
+
+
+def _notes(pod: Pod) -> Mapping[str, str]:
+    return pod["metadata"].get("annotations", {})
+
+
+def _time(text: str | None) -> datetime | None:
+    """None for what is not there, and for the year 1970: the kubelet's way to say that it does not know."""
+    if not text:
+        return None
+    at = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return at if at.year > 1970 else None

@@ -1,0 +1,74 @@
+"""Follow what the runtime tells and drive it to what the rows say. One process leads; more of them stand by."""
+
+import signal
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils.module_loading import import_string
+
+from scheduler import tasks
+from scheduler.runtime import the_runtime
+from scheduler.watching import Blind, Watch, to_message
+
+EXPIRES_S = 10
+
+
+class Command(BaseCommand):
+    help = "Follow the cluster and keep it in step with the queue. Ends with 1 where it has become blind."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--port", type=int, default=0, help="tell /metrics and /livez there; 0 = nowhere")
+        parser.add_argument("--host", default="127.0.0.1", help="the address for --port")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        runtime = the_runtime()
+        if not runtime.capabilities.view:
+            raise CommandError(f"The runtime {runtime.capabilities.name} is asked by the workers: it needs no watch.")
+        ended = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: ended.set())
+        with import_string(runtime.capabilities.view)(runtime) as view:
+            watch = Watch(view, send, ended)
+            server = tell(watch, options["host"], options["port"]) if options["port"] else None
+            try:
+                watch.run()
+            except Blind as words:
+                raise CommandError(str(words)) from words
+            finally:
+                if server is not None:
+                    server.shutdown()
+                    server.server_close()
+
+
+def send(deed: Any, epoch: int) -> None:
+    tasks.act.apply_async((to_message(deed), epoch), queue="default", expires=EXPIRES_S)
+
+
+def tell(watch: Watch, host: str, port: int) -> ThreadingHTTPServer:
+    """/metrics in Prometheus' text, /livez with 200 or 503."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path == "/metrics":
+                lines = "".join(f"{name} {value:g}\n" for name, value in sorted(watch.measures().items()))
+                self._say(200, lines)
+            elif self.path == "/livez":
+                live = watch.is_live()
+                self._say(200 if live else 503, "ok\n" if live else "blind\n")
+            else:
+                self._say(404, "not found\n")
+
+        def _say(self, status: int, text: str) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", "text/plain; version=0.0.4")
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: Any) -> None:
+            """Probes ask every few seconds: nobody reads that."""
+
+    server = ThreadingHTTPServer((host, port), Handler)
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    return server

@@ -1,0 +1,178 @@
+"""The loop of `manage.py watch`: for runtimes that tell what happens, instead of being asked each second.
+
+It leads the same lease as the Celery reconcile, so one of the two acts, and either may take over. It compares at each
+change that the engine tells, at each hint, and each second; what it sees it records itself, and each start or stop it
+hands to Celery, where any worker does it, once or twice alike.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
+
+from django.db import OperationalError, connection
+
+from common.errors import StaleState
+from jobs.states import TaskState
+from runtimes.base import LiveView, Unavailable
+from scheduler.lease import RENEW_S, give_up, newest_epoch, note_success, renew, take, wanted_again
+from scheduler.reconcile import (
+    Forget,
+    Saved,
+    Sighting,
+    Start,
+    Step,
+    Stop,
+    compare,
+    load_ended,
+    load_rows,
+    record_checkpoint,
+    record_sighting,
+)
+
+log = logging.getLogger("tessera.watch")
+
+NAME = "reconcile"
+LOOK_S = 0.1
+ROUND_S = 1.0
+AGAIN_S = 10.0
+"""A start or stop that was handed out and shows no effect is handed out again."""
+TIDY_S = 300.0
+BLIND_S = 300.0
+"""So long without a word from the engine, and the process ends: a new one may see."""
+LIVE_S = 60.0
+
+Deed = Start | Stop | Forget
+KINDS = {kind.__name__: kind for kind in (Start, Stop, Forget)}
+
+
+class Blind(Exception):
+    """Nothing has been heard of the engine for so long that nobody should believe this process."""
+
+
+class Watch:
+    """send: gives a deed to whoever does it. ended: set to end the loop."""
+
+    def __init__(self, view: LiveView, send: Callable[[Deed, int], None], ended: threading.Event):
+        self.view, self.ended = view, ended
+        self._send = send
+        self._handed: dict[tuple[str, str], float] = {}
+        self._tidied_at = self.last_round_at = time.monotonic()
+        self.rounds = 0
+
+    def run(self) -> None:
+        """Until it is ended. Raises Blind."""
+        while not self.ended.is_set():
+            self.look()
+            try:
+                if (epoch := take(NAME)) is None:
+                    self.last_round_at = time.monotonic()  # another one leads: that is as well
+                    self.ended.wait(ROUND_S)
+                    continue
+                try:
+                    self._lead(epoch)
+                finally:
+                    give_up(NAME, epoch)
+            except OperationalError as gone:  # the database restarts: it is found again
+                log.warning("watch waits for the database: %s", gone)
+                connection.close()
+                self.ended.wait(ROUND_S)
+
+    def look(self) -> None:
+        """Raises Blind."""
+        if (age := self.view.age_s()) > BLIND_S:
+            raise Blind(f"Nothing was heard of the cluster for {age:.0f} s.")
+
+    def round(self, epoch: int) -> None:
+        """Compare once, record what is seen, hand out what is to do."""
+        rows = load_rows()
+        try:
+            seen = self.view.list_containers()
+        except Unavailable as away:
+            log.info("no round: %s", away)
+            return
+        steps = compare(rows, seen, load_ended(seen))
+        for step in steps:
+            try:
+                self._do(step, epoch)
+            except StaleState as stale:
+                log.info("%s dropped: %s", type(step).__name__, stale)
+            except Unavailable as away:
+                log.warning("%s waits for the runtime: %s", type(step).__name__, away)
+        self._forget_handed(steps)
+        self.rounds += 1
+        self.last_round_at = time.monotonic()
+
+    def is_live(self) -> bool:
+        return time.monotonic() - self.last_round_at < LIVE_S and self.view.age_s() < BLIND_S
+
+    def measures(self) -> dict[str, float]:
+        own = {
+            "tessera_loop_last_ok_age_seconds": time.monotonic() - self.last_round_at,
+            "tessera_watch_rounds_total": self.rounds,
+            "tessera_watch_handed_out": len(self._handed),
+        }
+        return own | self.view.measures()
+
+    def _lead(self, epoch: int) -> None:
+        renewed_at, due = time.monotonic(), True
+        while not self.ended.is_set():
+            self.look()
+            now = time.monotonic()
+            if now - renewed_at > RENEW_S:
+                if not renew(NAME, epoch):
+                    return
+                renewed_at = now
+            if due or wanted_again(NAME, epoch) or now - self.last_round_at > ROUND_S:
+                self.round(epoch)
+                note_success(NAME, epoch, round(1000 * (time.monotonic() - now)))
+                self._tidy(now)
+            due = self.view.wait(LOOK_S)
+
+    def _do(self, step: Step, epoch: int) -> None:
+        if isinstance(step, Saved):
+            record_checkpoint(step, epoch)
+        elif isinstance(step, Sighting):
+            if step.seen is None and step.state == TaskState.LOST and self.view.is_there(step.uuid):
+                return  # the view is behind: a next round sees it
+            record_sighting(step, epoch)
+        elif time.monotonic() - self._handed.get(_key(step), float("-inf")) > AGAIN_S:
+            self._hand_out(step, epoch)
+            self._handed[_key(step)] = time.monotonic()
+
+    def _hand_out(self, deed: Deed, epoch: int) -> None:
+        """A stop bears the newest epoch of all: this term is older than the placing of tasks that came since, and
+        runtimes ignore a stop that is older than its task.
+        """
+        if isinstance(deed, Stop):
+            if deed.mark:
+                record_sighting(Sighting(deed.uuid, deed.job_id, TaskState.STOPPING, deed.reason), epoch)
+            self._send(replace(deed, mark=False), newest_epoch())
+        else:
+            self._send(deed, epoch)
+
+    def _forget_handed(self, steps: Iterable[Step]) -> None:
+        wanted = {_key(step) for step in steps if isinstance(step, Deed)}
+        self._handed = {key: at for key, at in self._handed.items() if key in wanted}
+
+    def _tidy(self, now: float) -> None:
+        if now - self._tidied_at > TIDY_S:
+            self._tidied_at = now
+            try:
+                self.view.tidy()
+            except Unavailable as away:
+                log.warning("nothing is tidied: %s", away)
+
+
+def to_message(deed: Deed) -> dict:
+    return {"kind": type(deed).__name__, **asdict(deed)}
+
+
+def from_message(message: dict) -> Deed:
+    fields = dict(message)
+    return KINDS[fields.pop("kind")](**fields)
+
+
+def _key(step: Deed) -> tuple[str, str]:
+    return type(step).__name__, step.uuid

@@ -1,0 +1,18 @@
+import pytest
+
+from tests.runtimes.contract.suite import RuntimeContract
+from tests.runtimes.kubernetes.world import KubernetesWorld
+
+
+@pytest.fixture(scope="module")
+def world(kubeconfig):
+    world = KubernetesWorld(kubeconfig)
+    if not world.has_kubelet:
+        pytest.skip("NO KUBELET: only fake nodes are there.")
+    yield world
+    world.close()
+
+
+@pytest.mark.kubernetes
+class TestKubernetesRuntime(RuntimeContract):
+    """On a real API server and a real kubelet."""

@@ -1,0 +1,43 @@
+"""Tasks and nodes for the tests of the Kubernetes runtime."""
+
+from dataclasses import replace
+
+from runtimes.base import Checkpoint, GpuShare, GpuView, TaskSpec
+from runtimes.kubernetes.manifest import House
+
+HOUSE = House("tessera", "registry.local/base:1", tolerated=("kwok.x-k8s.io/node",))
+UUID = "0123456789abcdef0123456789abcdef"
+
+
+def card(uuid: str, index: int = 0, *, simulated: bool = False, mode: str = "watchdog") -> GpuView:
+    return GpuView(uuid, index, "A100-80GB", "NVIDIA A100", 81920, 693, 0, "", simulated, mode, "Found.")
+
+
+ONE, TWO = "GPU-3f2a9c10-55aa-0000-0000-000000000001", "GPU-9b00de11-77bb-0000-0000-000000000002"
+CARDS = {uuid: card(uuid, index) for index, uuid in enumerate((ONE, TWO))}
+
+
+def share(uuid: str, memory_mib: int, percent: int, *, whole: bool = False) -> GpuShare:
+    return GpuShare(uuid, CARDS[uuid].index, memory_mib, percent, whole)
+
+
+def task(run: str = "python train.py", **fields) -> TaskSpec:
+    known = TaskSpec(UUID, "job-412 main.0", 1700000000123, "n1", run, uid=20001, gid=20000, user="ada", team="blue")
+    return replace(known, **fields)
+
+
+TASKS = {
+    "cpu_only": task(env={"LR": "0.1", "HOMES": "$(HOME) and $$"}, cpu_milli=1500, memory_mib=2048),
+    "a_quarter": task(gpus=(share(ONE, 20306, 25),), cpu_overcommit_percent=200),
+    "two_whole_cards": task(gpus=tuple(share(uuid, 81227, 100, whole=True) for uuid in CARDS), cpu_milli=8000),
+    "with_a_checkpoint": task(
+        image="registry.local/torch@sha256:" + "a" * 64,
+        workdir="src",
+        max_time_s=3600,
+        grace_s=10,
+        checkpoint=Checkpoint("ckpt", "SIGUSR1", 120),
+        ports=(29500,),
+        port_map={8888: 31001},
+        platform_env={"TESSERA_UPSTREAM_TOKEN": "secret"},
+    ),
+}

@@ -1,0 +1,170 @@
+"""The client's manners, against a server that says what it is told to."""
+
+import json
+import random
+import ssl
+import threading
+import time
+
+import pytest
+
+from runtimes.base import Rejected, Unavailable
+from runtimes.kubernetes.client import ApiServer, Expired
+from runtimes.kubernetes.connection import Connection
+from tests.runtimes.kubernetes.scripted import DROP, ScriptedServer, failure, stream
+
+PODS = "/api/v1/pods"
+
+
+@pytest.fixture
+def talk():
+    """talk(answers...) → (client, server, how long the client slept)."""
+    made = []
+
+    def start(*answers, token="", **options):
+        server, slept = ScriptedServer(*answers), []
+        connection = Connection(server.url, ssl.create_default_context(), token)
+        api = ApiServer(connection, per_s=1000, burst=1000, sleep=slept.append, dice=random.Random(1), **options)
+        made.append((api, server))
+        return api, server, slept
+
+    yield start
+    for api, server in made:
+        api.close()
+        server.close()
+
+
+def event(kind: str, version: str) -> bytes:
+    return json.dumps({"type": kind, "object": {"metadata": {"resourceVersion": version}}}).encode() + b"\n"
+
+
+def watch(api, **more):
+    return list(api.watch(PODS, labels="a=b", version="7", seconds=300, **{"silence_s": 5, **more}))
+
+
+def test_a_request_says_what_it_is_and_who_asks(talk):
+    api, server, _ = talk((201, {"metadata": {"uid": "u"}}), token="secret")
+    answer, body = api.call("POST", PODS, {"kind": "Pod"})
+    assert (answer.deed, body["metadata"]["uid"]) == ("done", "u")
+    assert server.asked == [("POST", PODS, {}, {"kind": "Pod"})]
+    assert api.counts.requests == {("POST", 201): 1}
+
+
+@pytest.mark.parametrize("said", [DROP, (500, {"message": "etcd"}), (502, b"<html>"), (200, b"{half"), (504, {})])
+def test_what_may_have_happened_is_never_asked_twice(talk, said):
+    api, server, _ = talk(said)
+    with pytest.raises(Unavailable):
+        api.call("POST", PODS, {})
+    assert len(server.asked) == 1
+
+
+def test_a_race_is_tried_again_with_jitter(talk):
+    race = failure(409, "Conflict", "resourcequotas were modified")
+    api, server, slept = talk(race, race, (201, {}))
+    assert api.call("POST", PODS, {})[0].deed == "done"
+    assert len(server.asked) == 3 and len(slept) == 2 and slept[0] != slept[1]
+
+
+def test_a_race_that_does_not_end_is_given_up(talk):
+    api, server, _ = talk(*[failure(409, "Conflict", "modified")] * 4)
+    with pytest.raises(Unavailable, match="modified"):
+        api.call("PATCH", PODS, {})
+    assert len(server.asked) == 4
+
+
+def test_what_is_wrong_is_told_in_the_servers_words(talk):
+    api, *_ = talk(failure(422, "Invalid", "spec.x: Invalid value"))
+    with pytest.raises(Rejected, match=r"spec\.x: Invalid value"):
+        api.call("POST", PODS, {})
+
+
+def test_what_the_caller_handles_comes_back(talk):
+    api, *_ = talk(failure(409, "AlreadyExists", "taken"), failure(404, "NotFound", "no"))
+    assert api.call("POST", PODS, {}, handles=("exists",))[0].deed == "exists"
+    assert api.call("GET", PODS, handles=("gone",))[0].deed == "gone"
+
+
+def test_a_server_that_wants_peace_gets_it(talk):
+    api, *_ = talk(failure(429, "TooManyRequests", "later", **{"Retry-After": "1"}), (200, {}))
+    with pytest.raises(Unavailable):
+        api.call("GET", PODS)
+    began = time.monotonic()
+    api.call("GET", PODS)
+    assert time.monotonic() - began > 0.8
+
+
+def test_without_the_right_to_create_only_creating_pauses(talk):
+    api, server, _ = talk(failure(403, "Forbidden", "cannot create resource"), (200, {}))
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            api.call("POST", PODS, {})
+    assert api.call("GET", PODS)[0].deed == "done"
+    assert [verb for verb, *_ in server.asked] == ["POST", "GET"]
+
+
+def page(*names, version="9", more=""):
+    meta = {"resourceVersion": version} | ({"continue": more} if more else {})
+    return 200, {"metadata": meta, "items": [{"metadata": {"name": name}} for name in names]}
+
+
+def test_a_list_is_read_page_by_page_and_never_from_a_cache(talk):
+    api, server, _ = talk(page("a", more="t1"), page("b", version="10"))
+    listed = api.list_all(PODS, labels="a=b")
+    assert ([item["metadata"]["name"] for item in listed.items], listed.version) == (["a", "b"], "10")
+    asked = [query for *_, query, _ in server.asked]
+    assert asked == [
+        {"limit": "500", "labelSelector": "a=b"},
+        {"limit": "500", "labelSelector": "a=b", "continue": "t1"},
+    ]
+
+
+def test_a_list_that_grew_too_old_begins_anew(talk):
+    api, *_ = talk(page("a", more="t1"), failure(410, "Expired", "too old"), page("a", more="t2"), page("b"))
+    assert [item["metadata"]["name"] for item in api.list_all(PODS).items] == ["a", "b"]
+
+
+def test_a_watch_goes_on_from_the_lists_version_and_asks_for_bookmarks(talk):
+    pieces = event("ADDED", "8"), event("MODIFIED", "9")[:20], event("MODIFIED", "9")[20:] + event("BOOKMARK", "30")
+    api, server, _ = talk(stream(*pieces))
+    assert [each["type"] for each in watch(api)] == ["ADDED", "MODIFIED", "BOOKMARK"]
+    assert server.asked[0][2] == {
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": "7",
+        "timeoutSeconds": "300",
+        "labelSelector": "a=b",
+    }
+
+
+def test_events_come_as_they_happen(talk):
+    end = threading.Event()
+    api, *_ = talk(stream(event("ADDED", "8"), then=end))
+    events = api.watch(PODS, labels="", version="7", seconds=300, silence_s=5)
+    assert next(events)["type"] == "ADDED"
+    end.set()
+    assert list(events) == []
+
+
+def test_a_watch_that_falls_silent_is_broken(talk):
+    end = threading.Event()
+    api, *_ = talk(stream(event("ADDED", "8"), then=end))
+    began = time.monotonic()
+    with pytest.raises(Unavailable):
+        watch(api, silence_s=0.3)
+    assert time.monotonic() - began < 3
+    end.set()
+
+
+@pytest.mark.parametrize(
+    "said", [DROP, stream(event("ADDED", "8")[:20]), (500, {}), failure(429, "", "", **{"Retry-After": "1"})]
+)
+def test_a_watch_that_breaks_is_unavailable(talk, said):
+    api, *_ = talk(said)
+    with pytest.raises(Unavailable):
+        watch(api)
+
+
+def test_a_watch_from_too_long_ago_is_expired(talk):
+    api, *_ = talk(failure(410, "Expired", "too old resource version"))
+    with pytest.raises(Expired):
+        watch(api)

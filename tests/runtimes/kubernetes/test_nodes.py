@@ -1,0 +1,95 @@
+"""What a node and the pods of others mean for what we may promise there."""
+
+import json
+from dataclasses import asdict
+from decimal import Decimal
+
+import pytest
+
+from runtimes.kubernetes import names
+from runtimes.kubernetes.nodes import foreign_asks, is_silent, node_cards, node_view, quantity
+from tests.runtimes.kubernetes.specs import CARDS, ONE
+
+
+def node(ready="True", *, allocatable=(), notes=(), **spec):
+    return {
+        "metadata": {"name": "n1", "annotations": dict(notes)},
+        "spec": spec,
+        "status": {
+            "allocatable": {"cpu": "15500m", "memory": "64Gi", **dict(allocatable)},
+            "conditions": [{"type": "Ready", "status": ready}],
+            "addresses": [{"type": "Hostname", "address": "n1"}, {"type": "InternalIP", "address": "10.0.0.1"}],
+            "nodeInfo": {"bootID": "b-1", "kernelVersion": "6.1", "kubeletVersion": "v1.34.4"},
+        },
+    }
+
+
+def pod(*containers, phase="Running", node="n1", before=(), **spec):
+    def box(cpu, memory, **more):
+        return {"resources": {"requests": {"cpu": cpu, "memory": memory}}, **more}
+
+    boxes = {"containers": [box(*each) for each in containers], "initContainers": [box(*each) for each in before]}
+    return {"spec": {"nodeName": node, **boxes, **spec}, "status": {"phase": phase}}
+
+
+def test_a_node_is_what_others_leave_of_it():
+    view = node_view(node(), (500, 1024))
+    assert (view.cpu_milli, view.memory_mib, view.address, view.boot_id) == (15000, 63 * 1024, "10.0.0.1", "b-1")
+    assert view.ready and view.facts["kubelet"] == "v1.34.4"
+
+
+@pytest.mark.parametrize("ready", ["False", "Unknown"])
+def test_a_node_that_is_not_ready_takes_nothing(ready):
+    assert not node_view(node(ready)).ready and is_silent(node(ready)) is (ready == "Unknown")
+
+
+def test_a_cordon_and_a_taint_that_we_do_not_tolerate_keep_us_away():
+    tainted = node(taints=[{"key": "maintenance", "effect": "NoSchedule"}])
+    assert not node_view(node(unschedulable=True)).ready and not node_view(tainted).ready
+    assert node_view(tainted, tolerated=("maintenance",)).ready
+    assert node_view(node(taints=[{"key": "tessera.sh/managed", "effect": "NoSchedule"}])).ready
+
+
+def test_cards_are_what_the_inventory_says():
+    told = {"gpus": [asdict(card) for card in CARDS.values()], "links": [["X", "NV12"], ["NV12", "X"]]}
+    view = node_view(node(notes={names.NOTE_INVENTORY: json.dumps(told)}))
+    assert view.gpus == tuple(CARDS.values()) and view.links[0][1] == "NV12"
+    assert node_cards(node(notes={names.NOTE_INVENTORY: json.dumps(told)}))[ONE].index == 0
+
+
+def test_a_node_that_tells_nothing_shows_the_cards_that_it_serves():
+    view = node_view(node(allocatable={"tessera.sh/g-1": "320", "tessera.sh/g-0": "320", "tessera.sh/x": "1"}))
+    assert [(gpu.uuid, gpu.memory_mib, gpu.simulated) for gpu in view.gpus] == [
+        ("GPU-n1-0", 81920, True),
+        ("GPU-n1-1", 81920, True),
+    ]
+    assert view.links == (("X", "SYS"), ("SYS", "X"))
+
+
+def test_an_inventory_that_is_broken_shows_no_cards():
+    assert node_view(node(notes={names.NOTE_INVENTORY: "{"})).gpus == ()
+
+
+def test_pods_of_others_ask_as_the_scheduler_counts():
+    pods = [
+        pod(("100m", "64Mi"), ("1", "1Gi")),
+        pod(("100m", "64Mi"), before=(("2", "32Mi"),)),
+        pod(("4", "4Gi"), phase="Succeeded"),
+        pod(("4", "4Gi"), node=""),
+        {"spec": {"nodeName": "n2", "containers": [{}]}, "status": {}},
+    ]
+    assert foreign_asks(pods) == {"n1": (1100 + 2000, 1088 + 64), "n2": (0, 0)}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("1", "1"), ("250m", "0.25"), ("1Gi", "1073741824"), ("1k", "1000"), ("1e3", "1000"), ("1.5", "1.5"), (8, "8")],
+)
+def test_a_quantity(text, expected):
+    assert quantity(text) == Decimal(expected)
+
+
+@pytest.mark.parametrize("text", ["", "x", "1 Gi", "1gi", "--1"])
+def test_no_quantity(text):
+    with pytest.raises((ValueError, ArithmeticError)):
+        quantity(text)

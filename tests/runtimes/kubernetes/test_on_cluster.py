@@ -1,0 +1,197 @@
+"""What only a real API server can say of our pods and our namespaces."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+
+from runtimes.base import Rejected, Unavailable
+from runtimes.kubernetes import names
+from runtimes.kubernetes.manifest import build_pod
+from runtimes.kubernetes.namespaces import ensure_team_namespace
+from runtimes.kubernetes.views import pod_ended
+from tests.runtimes.kubernetes.specs import CARDS, HOUSE, TASKS, task
+from tests.runtimes.kubernetes.test_manifest import hostile_specs
+from tests.runtimes.kubernetes.world import KubernetesWorld, pod_path, wait_slowly
+
+pytestmark = pytest.mark.kubernetes
+
+
+@pytest.fixture(scope="module")
+def world(kubeconfig):
+    world = KubernetesWorld(kubeconfig)
+    ensure_team_namespace(world.api, world.runtime.house, 20000)
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def kubelet(world):
+    if not world.has_kubelet:
+        pytest.skip("NO KUBELET: only fake nodes are there.")
+
+
+def try_out(world, pod: dict) -> tuple[str, str]:
+    """(deed, words) of creating this pod, without doing it."""
+    pod = copy.deepcopy(pod)
+    pod["metadata"]["namespace"] = names.team_namespace(world.runtime.house.install, 20000)
+    where = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
+    handled = ("reject", "no_right", "no_room", "gone", "unknown")
+    answer, _ = world.api.call("POST", where, pod, query={"dryRun": "All"}, handles=handled)
+    return answer.deed, answer.words
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_our_pods_are_accepted_under_the_strictest_pod_security(world, name):
+    assert try_out(world, build_pod(TASKS[name], HOUSE, CARDS)) == ("done", "")
+
+
+def test_what_hostile_tasks_become_is_accepted_or_is_no_pod_at_all(world):
+    """Whatever people write ends as text in an ordinary pod: the server finds nothing that breaks a rule."""
+    taken = 0
+    for spec in list(hostile_specs())[::3]:
+        try:
+            pod = build_pod(replace(spec, uid=20001, gid=20000), HOUSE, CARDS)
+        except Rejected:
+            continue
+        deed, words = try_out(world, pod)
+        assert deed in ("done", "reject") and "PodSecurity" not in words, (spec, words)
+        taken += deed == "done"
+    assert taken > 30
+
+
+def past_us():
+    """Pods that our own rights might send if we were made to: name → change of the pod's spec and of its container."""
+    yield "hostPath", {"volumes": [{"name": each, "hostPath": {"path": "/"}} for each in ("scratch", "shm")]}, {}
+    yield "hostNetwork", {"hostNetwork": True}, {}
+    yield "hostPID", {"hostPID": True}, {}
+    yield "hostIPC", {"hostIPC": True}, {}
+    yield "root", {"securityContext": {"runAsUser": 0}}, {}
+    yield "no seccomp", {"securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "Unconfined"}}}, {}
+    yield "sysctls", {"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}, {}
+    yield "a host port", {}, {"ports": [{"containerPort": 80, "hostPort": 80}]}
+    yield "procMount", {"hostUsers": False}, {"securityContext": {"procMount": "Unmasked"}}
+    yield "privileged", {}, {"securityContext": {"privileged": True}}
+    yield "escalation", {}, {"securityContext": {"allowPrivilegeEscalation": True, "capabilities": {"drop": ["ALL"]}}}
+    yield "kept capabilities", {}, {"securityContext": {"allowPrivilegeEscalation": False}}
+    for name in ("SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE", "NET_RAW"):
+        inside = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"], "add": [name]}}
+        yield name, {}, {"securityContext": inside}
+
+
+PAST_US = {name: (outer, inner) for name, outer, inner in past_us()}
+
+
+@pytest.mark.parametrize("name", PAST_US)
+def test_what_breaks_out_is_refused_by_the_namespace_too(world, name):
+    outer, inner = PAST_US[name]
+    pod = build_pod(task(), HOUSE, CARDS)
+    pod["spec"] |= outer
+    pod["spec"]["containers"][0] |= inner
+    deed, words = try_out(world, pod)
+    assert deed == "reject" and ("PodSecurity" in words or "Unsupported value" in words or "Forbidden" in words), words
+
+
+def test_the_namespace_is_closed_and_its_account_gives_no_token(world):
+    name = names.team_namespace(world.runtime.house.install, 20000)
+    _, policies = world.api.call("GET", f"/apis/networking.k8s.io/v1/namespaces/{name}/networkpolicies")
+    _, account = world.api.call("GET", f"/api/v1/namespaces/{name}/serviceaccounts/default")
+    assert policies["items"][0]["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert account["automountServiceAccountToken"] is False
+
+
+def test_a_namespace_of_somebody_else_is_left_alone(world):
+    install = world.runtime.house.install
+    strange = world.another_runtime(install=f"s{install[1:]}")
+    taken = {"name": f"s{install[1:]}-team-20009", "labels": {names.LABEL_INSTALL: install}}
+    world.api.call("POST", "/api/v1/namespaces", {"metadata": taken})
+    with pytest.raises(Rejected, match="choose another TESSERA_INSTALL"):
+        strange.start(world.spec("true", gid=20009))
+
+
+def test_a_pod_of_somebody_else_that_has_a_tasks_name_is_left_alone(world):
+    spec = world.spec("true")
+    pod = build_pod(spec, world.runtime.house, {})
+    pod["metadata"]["labels"][names.LABEL_TASK] = "f" * 32
+    world.api.call("POST", f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", pod)
+    with pytest.raises(Rejected, match="Another pod is called"):
+        world.runtime.start(spec)
+
+
+def test_a_full_namespace_makes_a_task_wait_and_asks_ever_more_seldom(world):
+    spec = world.spec("true", gid=20010)
+    ensure_team_namespace(world.api, world.runtime.house, 20010)
+    namespace = names.team_namespace(world.runtime.house.install, 20010)
+    quota = {"metadata": {"name": "full"}, "spec": {"hard": {"pods": "0"}}}
+    world.api.call("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
+    wait_slowly(lambda: world.api.call("GET", f"/api/v1/namespaces/{namespace}/resourcequotas/full")[1].get("status"))
+    with pytest.raises(Unavailable, match="exceeded quota"):
+        world.runtime.start(spec)
+    sent = sum(world.api.counts.requests.values())
+    with pytest.raises(Unavailable, match="refused this task lately"):
+        world.runtime.start(spec)
+    assert sum(world.api.counts.requests.values()) - sent <= 2
+
+
+def test_an_ended_pod_that_is_deleted_by_hand_is_still_counted(world, kubelet):
+    spec = world.spec("exit 3")
+    world.runtime.start(spec)
+    world.until(spec.uuid, "exited")
+    (pod,) = world.pods(spec.uuid)
+    world.api.call("DELETE", pod_path(pod), {"gracePeriodSeconds": 0})
+    view = world.view(spec.uuid)
+    assert (view.phase, view.exit_code, view.cause) == ("exited", 3, "")
+    world.runtime.forget(spec.uuid)
+    assert world.view(spec.uuid) is None
+    world.runtime.start(spec)
+    assert world.runs(spec.uuid) == 1 and world.view(spec.uuid) is None
+
+
+def test_a_pod_that_is_deleted_by_hand_while_it_runs_is_a_lost_container(world, kubelet):
+    spec = world.spec("sleep 60", grace_s=1)
+    world.runtime.start(spec)
+    world.until(spec.uuid, "running")
+    (pod,) = world.pods(spec.uuid)
+    world.api.call("DELETE", pod_path(pod))
+    view = world.until(spec.uuid, "exited")
+    assert (view.cause, view.signal) == ("stopped", 15)  # with no wish to stop: the row becomes FAILED, container_lost
+    assert pod_ended(world.pods(spec.uuid)[0])
+
+
+def test_a_task_runs_as_its_person_and_sees_no_token(world, kubelet):
+    spec = world.spec(
+        "id -u; id -g; ls /var/run/secrets/kubernetes.io 2>&1; echo $NVIDIA_VISIBLE_DEVICES; pwd; echo $HOME"
+    )
+    world.runtime.start(spec)
+    world.until(spec.uuid, "exited")
+    uid, gid, secrets, devices, cwd, home = world.log(spec.uuid).decode().splitlines()
+    assert (uid, gid, devices, cwd, home) == ("20001", "20000", "void", "/tessera/work", "/tessera/home")
+    assert "No such file" in secrets
+
+
+def test_out_of_memory(world, kubelet):
+    spec = world.spec("x=$(head -c 200000000 /dev/zero | tr '\\0' x); exit 5", memory_mib=64)
+    world.runtime.start(spec)
+    view = world.until(spec.uuid, "exited")
+    assert (view.cause, view.signal) == ("out_of_memory", 9)
+
+
+def test_an_image_that_is_not_there_ends_with_the_registrys_words(world, kubelet, monkeypatch):
+    monkeypatch.setattr("runtimes.kubernetes.views.TRIES_S", 2)
+    spec = world.spec("true", image=world.options["image"].rpartition("/")[0] + "/nothing:1")
+    world.runtime.start(spec)
+    wait_slowly(lambda: world.view(spec.uuid).cause == "image_pull")
+    world.runtime.stop(spec.uuid, 10, epoch=spec.epoch)
+    view = world.until(spec.uuid, "exited")
+    assert view.cause == "image_pull" and "nothing:1" in view.detail
+
+
+def test_what_was_forgotten_long_ago_is_swept(world, monkeypatch):
+    spec = world.spec("true")
+    world.runtime.stop(spec.uuid, 0, epoch=1)
+    world.runtime.forget(spec.uuid)
+    assert len(world.pods(spec.uuid)) == 1
+    assert world.runtime.sweep() == 0
+    monkeypatch.setattr("runtimes.kubernetes.runtime.KEPT_HOURS", -2)
+    assert world.runtime.sweep() >= 1
+    wait_slowly(lambda: not world.pods(spec.uuid))

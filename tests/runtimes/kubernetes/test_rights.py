@@ -1,0 +1,195 @@
+"""The least rights are enough for all that the platform does, and the two rules of admission hold for everybody."""
+
+import base64
+import copy
+import re
+import ssl
+from pathlib import Path
+
+import pytest
+import yaml
+
+from runtimes.kubernetes import names
+from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
+from runtimes.kubernetes.connection import Connection, find_connection
+from runtimes.kubernetes.manifest import build_pod
+from runtimes.kubernetes.runtime import KubernetesRuntime
+from tests.runtimes.kubernetes.specs import CARDS, TASKS
+from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly
+
+pytestmark = pytest.mark.kubernetes
+MANIFESTS = Path(__file__).resolve().parents[3] / "deploy/kubernetes"
+PLURALS = {
+    "Namespace": "/api/v1/namespaces",
+    "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "ValidatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+}
+
+
+def manifests(install: str) -> list[dict]:
+    """As an admin makes them for another installation: its name in the place of ours, but not in `tessera.sh`."""
+    text = "\n---\n".join((MANIFESTS / name).read_text() for name in ("rights.yaml", "admission.yaml"))
+    text = re.sub(r"(?<![\w./])tessera(?!\.sh|-system)\b", install, text).replace("tessera-system", f"{install}-system")
+    return [thing for thing in yaml.safe_load_all(text) if thing]
+
+
+class Platform:
+    """The platform's own account in a cluster, made from the files that an admin applies."""
+
+    def __init__(self, world: KubernetesWorld):
+        self.world, self.admin = world, world.api
+        self.install = world.runtime.house.install
+        self.things = manifests(self.install)
+        for thing in self.things:
+            self.admin.call("POST", self.where(thing), thing)
+        self.namespace = f"{self.install}-system"
+        self.api = ApiServer(self.connection(), per_s=200, burst=400)
+        account = f"{self.namespace}:{self.install}"
+        options = {"install": self.install, "image": world.options["image"], "account": account}
+        self.runtime = KubernetesRuntime(**options, api=self.api, tolerated=world.options["tolerated"])
+
+    def where(self, thing: dict) -> str:
+        return PLURALS[thing["kind"]].format(namespace=thing["metadata"].get("namespace", ""))
+
+    def connection(self) -> Connection:
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{self.install}/token"
+        _, answer = self.admin.call("POST", path, body)
+        known = find_connection(self.world.options["kubeconfig"])
+        return Connection(known.server, bare_tls(self.world.options["kubeconfig"]), answer["status"]["token"])
+
+    def send(self, *, outer=(), inner=(), as_admin=False) -> str:
+        """What the server says against this change of an ordinary task's pod, "" where it takes it. Nothing is made."""
+        pod = copy.deepcopy(build_pod(TASKS["a_quarter"], self.runtime.house, CARDS))
+        pod["spec"] |= dict(outer)
+        pod["spec"]["containers"][0] |= dict(inner)
+        path = f"/api/v1/namespaces/{names.team_namespace(self.install, 20000)}/pods"
+        api = self.admin if as_admin else self.api
+        handled = ("reject", "no_right", "no_room", "unknown")
+        answer, _ = api.call("POST", path, pod, query={"dryRun": "All"}, handles=handled)
+        return answer.words
+
+    def close(self):
+        self.api.close()
+        for thing in reversed(self.things):
+            self.admin.call("DELETE", f"{self.where(thing)}/{thing['metadata']['name']}", handles=("gone", "again"))
+
+
+def bare_tls(kubeconfig: Path) -> ssl.SSLContext:
+    """That trusts the cluster's authority and shows no certificate: only the token says who we are."""
+    cluster = yaml.safe_load(Path(kubeconfig).read_text())["clusters"][0]["cluster"]
+    if data := cluster.get("certificate-authority-data"):
+        return ssl.create_default_context(cadata=base64.b64decode(data).decode())
+    return ssl.create_default_context(cafile=Path(kubeconfig).parent / cluster["certificate-authority"])
+
+
+@pytest.fixture(scope="module")
+def world(kubeconfig):
+    world = KubernetesWorld(kubeconfig)
+    yield world
+    world.close()
+
+
+@pytest.fixture(scope="module")
+def platform(world):
+    platform = Platform(world)
+    # A policy takes effect a moment after it is made: when a pod that it refuses is refused.
+    platform.runtime.start(world.spec("true"))
+    wait_slowly(lambda: "Only Tessera" in platform.send(as_admin=True))
+    yield platform
+    platform.close()
+
+
+def test_the_least_rights_are_enough_for_a_tasks_life(world, platform):
+    spec = world.spec("sleep 60")
+    assert platform.runtime.list_nodes()
+    platform.runtime.start(spec)
+    wait_slowly(lambda: look(platform, spec.uuid).phase == "running")
+    platform.runtime.stop(spec.uuid, 1, epoch=spec.epoch)
+    wait_slowly(lambda: look(platform, spec.uuid).phase == "exited")
+    platform.runtime.forget(spec.uuid)
+    assert look(platform, spec.uuid) is None
+    platform.runtime.stop(world.spec("true").uuid, 1, epoch=1)
+    platform.runtime.sweep()
+
+
+def look(platform, uuid: str):
+    return next((view for view in platform.runtime.list_containers() if view.uuid == uuid), None)
+
+
+OUTSIDE = [
+    ("GET", "/api/v1/namespaces/kube-system/secrets", None),
+    ("GET", "/api/v1/secrets", None),
+    ("POST", "/api/v1/namespaces/kube-system/pods", {"metadata": {"name": "x"}, "spec": {"containers": []}}),
+    ("POST", "/api/v1/namespaces/default/pods", {"metadata": {"name": "x"}, "spec": {"containers": []}}),
+    ("DELETE", "/api/v1/nodes/none", None),
+    ("PATCH", "/api/v1/nodes/none", {}),
+    ("GET", "/api/v1/namespaces/kube-system/pods/x/log", None),
+    ("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", {"metadata": {"name": "x"}}),
+    ("DELETE", "/api/v1/namespaces/default", None),
+]
+
+
+@pytest.mark.parametrize(("verb", "path", "body"), OUTSIDE)
+def test_nothing_beyond_is_allowed(platform, verb, path, body):
+    content = {"content": MERGE_PATCH} if verb == "PATCH" else {}
+    answer, _ = platform.api.call(verb, path, body, handles=("no_right",), **content)
+    assert answer.deed == "no_right"
+    platform.api._no_creates_until = 0.0  # each is a question of its own
+
+
+def binding(role: str) -> dict:
+    role_ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
+    return {"metadata": {"name": "more"}, "roleRef": role_ref, "subjects": []}
+
+
+def test_it_cannot_give_itself_more(platform):
+    inside = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{platform.install}-team-20000/rolebindings"
+    outside = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings"
+    for path, role in ((inside, "cluster-admin"), (outside, f"{platform.install}-team")):
+        answer, _ = platform.api.call("POST", path, binding(role), handles=("no_right", "reject"))
+        assert answer.deed in ("no_right", "reject"), role
+        platform.api._no_creates_until = 0.0
+
+
+def test_it_makes_and_changes_its_teams_namespaces_only(platform):
+    relaxed = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}}
+    for name in ("default", f"{platform.install}-team-20000"):
+        path = f"/api/v1/namespaces/{name}"
+        answer, _ = platform.api.call("PATCH", path, relaxed, content=MERGE_PATCH, handles=("reject",))
+        assert answer.deed == "reject"
+
+
+CHANGES = {
+    "nodeName": {"nodeName": "fake-0"},
+    "a token": {"automountServiceAccountToken": True},
+    "an account": {"serviceAccountName": "other"},
+    "a runtime class": {"runtimeClassName": "nvidia"},
+    "a scheduler": {"schedulerName": "mine"},
+    "a projected volume": {"volumes": [{"name": each, "configMap": {"name": "x"}} for each in ("scratch", "shm")]},
+}
+INSIDE = {
+    "all cards by a variable": {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]},
+    "no word about cards": {"env": []},
+    "a variable from a secret": {"envFrom": [{"secretRef": {"name": "x"}}]},
+    "no limits": {"resources": {}},
+    "cards of another plugin": {"resources": {"limits": {"memory": "1Gi", "nvidia.com/gpu": "1"}}},
+}
+
+
+@pytest.mark.parametrize("name", [*CHANGES, *INSIDE])
+def test_what_our_own_rights_might_be_made_to_send_is_refused(platform, name):
+    """On top of what Pod Security refuses."""
+    words = platform.send(outer=CHANGES.get(name, {}), inner=INSIDE.get(name, {}))
+    assert "ValidatingAdmissionPolicy" in words or "RuntimeClass" in words or "service account" in words, words
+
+
+def test_an_ordinary_task_passes(platform):
+    assert platform.send() == ""
+
+
+def test_nobody_else_makes_pods_in_a_teams_namespace(platform):
+    assert "Only Tessera makes pods" in platform.send(as_admin=True)

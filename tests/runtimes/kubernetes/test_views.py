@@ -1,0 +1,135 @@
+"""What a pod means for its task: pods as API servers tell of them, in every shape that decides something."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from runtimes.kubernetes import names
+from runtimes.kubernetes.views import failing_start, pod_ended, view_of
+from tests.runtimes.kubernetes.specs import UUID
+
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+
+
+def at(minute: int, second: int = 0) -> str:
+    return f"2026-01-01T11:{minute:02d}:{second:02d}Z"
+
+
+def pod(state=None, *, phase="Running", node="n1", notes=(), status=(), **metadata):
+    labels = {names.LABEL_TASK: UUID}
+    meta = {"labels": labels, "annotations": {names.NOTE_EPOCH: "7", **dict(notes)}, "creationTimestamp": at(0)}
+    containers = [{"name": "main", "state": state}] if state else []
+    told = {"phase": phase, "startTime": at(1), "podIP": "10.0.0.7", "containerStatuses": containers, **dict(status)}
+    return {"metadata": meta | metadata, "spec": {"nodeName": node} if node else {}, "status": told}
+
+
+def done(code, reason="Error", message="", *, started="2026-01-01T11:10:00Z"):
+    return {
+        "terminated": {
+            "exitCode": code,
+            "reason": reason,
+            "message": message,
+            "startedAt": started,
+            "finishedAt": at(20),
+        }
+    }
+
+
+def view(given, **more):
+    return view_of(given, now=NOW, **more)
+
+
+def asked(minute: int, grace: int = 10) -> dict:
+    return {"deletionTimestamp": at(minute, grace), "deletionGracePeriodSeconds": grace}
+
+
+def test_a_pod_that_runs():
+    seen = view(pod({"running": {"startedAt": at(10)}}))
+    assert (seen.uuid, seen.phase, seen.node, seen.epoch, seen.address) == (UUID, "running", "n1", 7, "10.0.0.7")
+    assert seen.started_at == datetime(2026, 1, 1, 11, 10, tzinfo=UTC) and seen.ended_at is None
+
+
+STOPPED, DEADLINE = "tessera cause=stopped saved=", {"reason": "DeadlineExceeded"}
+ENDS = {
+    "it succeeded": (pod(done(0, "Completed"), phase="Succeeded"), (0, None, "")),
+    "it failed": (pod(done(3), phase="Failed"), (3, None, "")),
+    "it was killed": (pod(done(139), phase="Failed"), (None, 11, "")),
+    "no memory": (pod(done(137, "OOMKilled"), phase="Failed"), (None, 9, "out_of_memory")),
+    "stopped": (pod(done(143, message=STOPPED), phase="Failed", **asked(15)), (None, 15, "stopped")),
+    "killed after a stop": (pod(done(137), phase="Failed", **asked(15)), (None, 9, "stopped")),
+    "ended before a stop": (pod(done(137), phase="Failed", **asked(25)), (None, 9, "")),
+    "ended by itself in a stop": (pod(done(0, "Completed"), phase="Succeeded", **asked(15)), (0, None, "")),
+    "time": (pod(done(143, message="tessera cause=time_limit saved="), phase="Failed"), (None, 15, "time_limit")),
+    "the kubelet's time": (pod(done(137), phase="Failed", status=DEADLINE), (None, 9, "time_limit")),
+    "no such program": (pod(done(128, "StartError", started=None), phase="Failed"), (128, None, "start_failed")),
+    "evicted": (pod(done(137), phase="Failed", status={"reason": "Evicted"}), (None, None, "container_lost")),
+    "unknown to its node": (pod(done(137, "ContainerStatusUnknown"), phase="Failed"), (None, None, "container_lost")),
+    "refused by its node": (pod(phase="Failed", status={"reason": "OutOfcpu"}), (None, None, "container_lost")),
+    "stopped before a node": (pod(phase="Pending", node="", **asked(15)), (None, None, "never_started")),
+    "stopped before its start": (pod(phase="Failed", **asked(15)), (None, None, "never_started")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_how_a_task_ended(name):
+    given, expected = ENDS[name]
+    seen = view(given)
+    assert (seen.phase, seen.exit_code, seen.signal, seen.cause) == ("exited", *expected)
+    assert seen.ended_at is not None
+
+
+def test_the_engines_words_are_kept():
+    words = {"reason": "OutOfcpu", "message": "Node didn't have enough resource: cpu"}
+    assert view(pod(phase="Failed", status=words)).detail == "OutOfcpu: Node didn't have enough resource: cpu"
+
+
+def test_when_the_newest_checkpoint_was_written():
+    saved = datetime(2026, 1, 1, 11, 19, tzinfo=UTC)
+    message = f"tessera cause=stopped saved={int(saved.timestamp())}"
+    assert view(pod(done(0, message=message), phase="Failed", **asked(15))).checkpointed_at == saved
+
+
+@pytest.mark.parametrize(
+    "forged", ["tessera cause=preempted saved=", "tessera cause=stopped saved=x", "\n", "x" * 4096]
+)
+def test_a_task_cannot_invent_an_end(forged):
+    seen = view(pod(done(1, message=forged), phase="Failed"))
+    assert (seen.cause, seen.exit_code, seen.checkpointed_at) == ("", 1, None)
+
+
+def test_a_pod_that_is_being_deleted_has_not_ended_while_its_node_says_nothing():
+    going = pod({"running": {"startedAt": at(10)}}, **asked(15))
+    assert not pod_ended(going)
+    assert view(going).phase == "running" and view(going, silent={"n1"}).phase == "lost"
+
+
+def test_a_silent_node_loses_nothing_that_has_ended():
+    assert view(pod(done(0), phase="Succeeded"), silent={"n1"}).phase == "exited"
+
+
+def test_why_a_pod_has_no_node_is_told():
+    why = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes: cpu"}]
+    seen = view(pod(phase="Pending", node="", status={"conditions": why}))
+    assert (seen.phase, seen.detail) == ("starting", "0/3 nodes: cpu")
+
+
+def test_a_pull_may_fail_for_a_while():
+    waiting = {"waiting": {"reason": "ErrImagePull", "message": "registry says no"}}
+    young = pod(waiting, phase="Pending", status={"startTime": at(59, 30)})
+    old = pod(waiting, phase="Pending")
+    assert failing_start(young, NOW) == ("", "ErrImagePull: registry says no")
+    assert failing_start(old, NOW) == ("image_pull", "ErrImagePull: registry says no")
+    assert (view(old).phase, view(old).cause) == ("starting", "image_pull")
+
+
+def test_a_noted_end_wins():
+    note = {names.NOTE_END: json.dumps({"cause": "image_pull", "detail": "registry says no"})}
+    seen = view(pod(done(137, "ContainerStatusUnknown"), phase="Failed", notes=note, **asked(15)))
+    assert (seen.cause, seen.detail, seen.exit_code) == ("image_pull", "registry says no", None)
+
+
+@pytest.mark.parametrize("broken", [{}, {"status": {}}, {"status": {"phase": "Pending"}}])
+def test_a_pod_of_which_little_is_told_is_starting(broken):
+    little = {"metadata": {"labels": {names.LABEL_TASK: UUID}}, "spec": {}} | broken
+    assert view(little).phase == "starting"

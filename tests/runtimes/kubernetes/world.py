@@ -1,0 +1,100 @@
+"""A world on a real cluster: a runtime of an installation of its own, on one real node, and how tests look at it."""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+from runtimes.base import Checkpoint, ContainerView, TaskSpec
+from runtimes.kubernetes import names
+from runtimes.kubernetes.client import MERGE_PATCH
+from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
+from tests.runtimes.worlds import World, wait_for
+
+IMAGE = os.environ.get("TESSERA_TEST_IMAGE", "10.88.0.1:5000/busybox:1.35")  # has sh, find and stat
+REAL_NODE, FAKE = "tessera.sh/real", "kwok.x-k8s.io/node"
+DEADLINE_S = 60
+
+
+class KubernetesWorld(World):
+    def __init__(self, kubeconfig: Path, **options):
+        install = f"t{uuid4().hex[:10]}"
+        known = {"image": IMAGE, "kubeconfig": kubeconfig, "per_s": 200, "burst": 400, "tolerated": (FAKE,)}
+        self.options = {"install": install, **known, **options}
+        self.runtime = self.another_runtime()
+        self.api = self.runtime.api
+        self.node, self.has_kubelet = self.find_node()
+
+    def another_runtime(self, **options) -> KubernetesRuntime:
+        return KubernetesRuntime(**{**self.options, **options})
+
+    def find_node(self) -> tuple[str, bool]:
+        """(name, whether a kubelet is there): bin/cluster's real one, else any that is no kwok node, else any."""
+        found = self.api.list_all(ALL_NODES).items
+        fakes = [node for node in found if FAKE in node["metadata"].get("annotations", {})]
+        real = [node for node in found if node not in fakes]
+        marked = [node for node in real if REAL_NODE in node["metadata"]["labels"]]
+        chosen = [*marked, *real, *fakes][0]
+        return chosen["metadata"]["name"], bool(real)
+
+    def until(self, uuid: str, phase: str) -> ContainerView:
+        def is_so():
+            view = self.view(uuid)
+            begun = phase != "running" or self.runs(uuid)
+            return view if view is not None and view.phase == phase and begun else None
+
+        return wait_slowly(is_so, lambda: json.dumps([pod["status"] for pod in self.pods(uuid)], indent=1))
+
+    def runs(self, uuid: str) -> int:
+        """How often the node's kubelet said that it started the container: pods may go, events stay for an hour."""
+        where = f"/api/v1/namespaces/{names.team_namespace(self.runtime.house.install, 20000)}/events"
+        fields = f"involvedObject.name={names.pod_name(uuid)},reason=Started"
+        _, found = self.api.call("GET", where, query={"fieldSelector": fields})
+        return sum(event.get("count") or 1 for event in found["items"])
+
+    def saver(self, checkpoint: Checkpoint, *, then_end: bool, **more) -> TaskSpec:
+        save = f"mkdir -p {checkpoint.dir}; echo 1 > {checkpoint.dir}/step"
+        run = f"trap '{save}; {'exit 0' if then_end else ':'}' USR1; echo listens; while :; do sleep 0.1; done"
+        spec = self.spec(run, checkpoint=checkpoint, **more)
+        self.runtime.start(spec)
+        self.until(spec.uuid, "running")
+        wait_for(lambda: b"listens" in self.log(spec.uuid))
+        return spec
+
+    def log(self, uuid: str) -> bytes:
+        (pod,) = self.pods(uuid)
+        return self.api.read_log(f"{pod_path(pod)}/log")
+
+    def pods(self, uuid: str) -> list[dict]:
+        """All that there is of a task, forgotten or not."""
+        install = f"{names.LABEL_INSTALL}={self.runtime.house.install}"
+        return self.api.list_all(ALL_PODS, labels=f"{install},{names.LABEL_TASK}={uuid}").items
+
+    def settle(self):
+        time.sleep(1)
+
+    def close(self):
+        """Nothing of this installation stays."""
+        mark = f"{names.LABEL_INSTALL}={self.runtime.house.install}"
+        for pod in self.api.list_all(ALL_PODS, labels=mark).items:
+            body = {"metadata": {"finalizers": []}}
+            self.api.call("PATCH", pod_path(pod), body, content=MERGE_PATCH, handles=("gone",))
+        for namespace in self.api.list_all("/api/v1/namespaces", labels=mark).items:
+            self.api.call("DELETE", f"/api/v1/namespaces/{namespace['metadata']['name']}", handles=("gone", "again"))
+        self.api.close()
+
+
+def pod_path(pod: dict) -> str:
+    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+
+
+def wait_slowly(look: Callable, tell: Callable[[], str] = lambda: "") -> object:
+    """As wait_for, for what takes seconds. tell: words for the failure."""
+    until = time.monotonic() + DEADLINE_S
+    while time.monotonic() < until:
+        if found := look():
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"nothing came of it in {DEADLINE_S} s: {tell()}")

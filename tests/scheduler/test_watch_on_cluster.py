@@ -1,0 +1,120 @@
+"""From a row to a pod and back: the loop of `manage.py watch` on a real API server and a node, fake ones will do."""
+
+import threading
+import time
+
+import make
+import pytest
+
+from cluster.models import Node
+from jobs.control import stop_job
+from jobs.models import Task
+from jobs.states import TaskState
+from quotas.models import Holding
+from runtimes.kubernetes import names
+from runtimes.kubernetes.following import ClusterView
+from scheduler import tasks
+from scheduler.lease import take
+from scheduler.reconcile import build_task_spec
+from scheduler.watching import Watch, to_message
+from tests.runtimes.kubernetes.world import KubernetesWorld, pod_path, wait_slowly
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.django_db]
+T = TaskState
+
+
+@pytest.fixture(scope="module")
+def world(kubeconfig):
+    world = KubernetesWorld(kubeconfig)
+    yield world
+    world.close()
+
+
+class Scene:
+    def __init__(self, world, view):
+        self.world, self.runtime, self.view = world, world.runtime, view
+        self.watch = Watch(view, self.act, threading.Event())
+        self.epoch = take("reconcile")
+
+    def act(self, deed, epoch):
+        tasks.act(to_message(deed), epoch)
+
+    def until(self, task: Task, *states: str, deadline_s=60.0) -> Task:
+        """Rounds as the loop makes them, until the row says so."""
+        until = time.monotonic() + deadline_s
+        while time.monotonic() < until:
+            self.watch.round(self.epoch)
+            task.refresh_from_db()
+            if task.state in states:
+                return task
+            self.view.wait(0.5)
+        raise AssertionError(f"{task.state} is not {states}: {self.world.pods(task.uuid.hex)}")
+
+
+@pytest.fixture
+def scene(world, db, monkeypatch):
+    monkeypatch.setattr(tasks, "the_runtime", lambda: world.runtime)
+    with ClusterView(world.runtime) as view:
+        yield Scene(world, view)
+
+
+@pytest.fixture
+def placed(world, db):
+    """placed("sleep 5") → a task of ada's on the world's node, that nobody has started."""
+    cast = make.cast()
+    Node.objects.filter(pk=cast.node.pk).update(name=world.node)
+
+    def place(run: str) -> Task:
+        job = make.job(cast.ada, run=run, retry=0)
+        make.start(job, state=T.ASSIGNED)
+        return job.newest_tasks.get()
+
+    return place
+
+
+def test_a_task_is_started_stopped_and_leaves_nothing(scene, placed):
+    task = placed("sleep 600")
+    scene.until(task, T.RUNNING)
+    assert Holding.objects.live().exists() and task.address != ""
+    stop_job(actor=task.job.user, job=task.job)
+    scene.until(task, T.STOPPED)
+    assert task.reason == "stopped_by_user" and not Holding.objects.live().exists()
+    wait_slowly(lambda: scene.watch.round(scene.epoch) or not scene.view.list_containers())
+    assert all(names.LABEL_FORGOTTEN in pod["metadata"]["labels"] for pod in scene.world.pods(task.uuid.hex))
+
+
+def test_a_pod_that_is_deleted_by_hand_is_counted_as_lost_once(scene, placed):
+    task = placed("sleep 600")
+    scene.until(task, T.RUNNING)
+    (pod,) = scene.world.pods(task.uuid.hex)
+    scene.world.api.call("DELETE", pod_path(pod), {"gracePeriodSeconds": 1})
+    scene.until(task, T.FAILED)
+    assert task.reason == "container_lost"
+
+
+def test_a_task_that_was_stopped_before_it_had_a_pod_never_gets_one(scene, placed):
+    task = placed("sleep 600")
+    stop_job(actor=task.job.user, job=task.job)
+    scene.until(task, T.STOPPED)
+    scene.runtime.start(build_task_spec(task))
+    assert scene.view.list_containers() == [] or scene.view.list_containers()[0].phase == "exited"
+
+
+def test_the_exit_code_of_a_program(scene, placed):
+    if not scene.world.has_kubelet:
+        pytest.skip("NO KUBELET: only fake nodes are there.")
+    task = placed("sleep 1; exit 3")
+    scene.until(task, T.FAILED)
+    assert (task.reason, task.exit_code) == ("exit_nonzero", 3)
+
+
+def test_a_view_that_is_cut_sees_what_happened_meanwhile(scene, placed):
+    """The process that watches dies; the next one begins with a list."""
+    task = placed("sleep 600")
+    scene.until(task, T.RUNNING)
+    scene.view.__exit__()
+    (pod,) = scene.world.pods(task.uuid.hex)
+    scene.world.api.call("DELETE", pod_path(pod), {"gracePeriodSeconds": 1})
+    with ClusterView(scene.runtime) as view:
+        scene.view = scene.watch.view = view
+        scene.until(task, T.FAILED)
