@@ -1,4 +1,4 @@
-"""Which nodes hold what waiting jobs read, so that these go where less has to be fetched."""
+"""Which nodes hold what waiting jobs fetch, their data and images, so that these go where less has to be fetched."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,23 +9,25 @@ import numpy as np
 from accounts.models import Team, User
 from cluster.models import Cached
 from jobs.jobfile.beside import split_source
-from runtimes.base import DATA
+from jobs.jobfile.spec import JobSpec
+from runtimes.images import image_key
 from runtimes.places import Place, data_key
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import Content, Role, TaskPlace
 from scheduler.memory import remembered
 
 Holders = dict[str, dict[int, int]]
-"""{key of the data: {index of a node: bytes that it holds}}."""
+"""{key of what is fetched: {index of a node: bytes that it holds}}."""
 
 
 class SourcesRow(NamedTuple):
-    """A job that waits, and `data` of its job file."""
+    """A job that waits, and `data` and `image` of its job file."""
 
     pk: int
     user_id: int
     team_id: int
     data: dict[str, str] | None
+    image: str | None
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,13 @@ def load_fetches(places: Mapping[int, int], besides: Iterable[str] = ()) -> Fetc
 
     What all nodes hold alike tells none from another.
     """
-    if len(places) < 2 or not Cached.objects.filter(kind=DATA).exists():
+    if len(places) < 2 or not Cached.objects.exists():
         return Fetches()
-    rows = [row for row in remembered("queue", SourcesRow, "pk", "user_id", "team_id", "spec__data") if row.data]
+    columns = ("pk", "user_id", "team_id", "spec__data", "spec__image")
+    rows = [row for row in remembered("queue", SourcesRow, *columns) if row.data or row.image]
     uids = dict(User.objects.filter(pk__in={row.user_id for row in rows}).values_list("pk", "uid"))
     gids = dict(Team.objects.filter(pk__in={row.team_id for row in rows}).values_list("pk", "gid"))
-    reads = {row.pk: keys_of(row.data or {}, uids[row.user_id], gids[row.team_id]) for row in rows}
+    reads = {row.pk: keys_of(row, uids[row.user_id], gids[row.team_id]) for row in rows}
     keys = {key for keys in reads.values() for key in keys} | set(besides)
     return build_fetches(reads, load_holders_of(keys, places), len(places))
 
@@ -78,16 +81,17 @@ def held_bytes(snapshot: Snapshot) -> Callable[[int, TaskPlace], int]:
     return held
 
 
-def keys_of(data: Mapping[str, str], uid: int, gid: int) -> tuple[str, ...]:
-    """What a job reads, as `cluster.Cached` calls it. data: of its job file."""
+def keys_of(said: SourcesRow | JobSpec, uid: int, gid: int) -> tuple[str, ...]:
+    """What a job fetches, as `cluster.Cached` calls it."""
     numbers = {"home": uid, "team": gid}
-    sources = (split_source(text)[:2] for text in data.values())
-    return tuple(sorted({data_key(Place(kind, numbers[kind]), path) for kind, path in sources}))  # type: ignore[arg-type]
+    sources = (split_source(text)[:2] for text in (said.data or {}).values())
+    keys = {data_key(Place(kind, numbers[kind]), path) for kind, path in sources}  # type: ignore[arg-type]
+    return tuple(sorted(keys | ({image_key(said.image)} if said.image else set())))
 
 
 def load_holders_of(keys: Iterable[str], places: Mapping[int, int]) -> Holders:
     held: Holders = {}
-    for key, node, size in Cached.objects.filter(kind=DATA, key__in=keys).values_list("key", "node_id", "bytes"):
+    for key, node, size in Cached.objects.filter(key__in=keys).values_list("key", "node_id", "bytes"):
         if node in places and size > 0:
             held.setdefault(key, {})[places[node]] = size
     return held

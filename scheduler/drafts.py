@@ -62,7 +62,7 @@ def waiting_of(draft: Draft, world: World, now: float | None = None) -> Waiting:
         pool=[pool.pk for pool in world.pools].index(draft.pool.pk),
         kinds=world.kinds,
         fetches=world.fetches,
-        reads=keys_of(spec.data, draft.user.uid, draft.team.gid),
+        reads=keys_of(spec, draft.user.uid, draft.team.gid),
     )
 
 

@@ -211,10 +211,10 @@ def last_cycle() -> Lease | None:
 
 
 def _reads(user: User, specs: Sequence[JobSpec]) -> set[str]:
-    """What these would read, whichever team of the person's they would be of."""
-    data = [spec.data for spec in specs if spec.data]
-    gids = user.teams.values_list("gid", flat=True) if data else ()
-    return {key for gid in gids for one in data for key in keys_of(one, user.uid, gid)}
+    """What these would fetch, whichever team of the person's they would be of."""
+    fetching = [spec for spec in specs if spec.data or spec.image]
+    gids = user.teams.values_list("gid", flat=True) if fetching else ()
+    return {key for gid in gids for one in fetching for key in keys_of(one, user.uid, gid)}
 
 
 def _choose(user: User, spec: JobSpec, world: World, containers: bool) -> Draft:

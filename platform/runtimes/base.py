@@ -68,13 +68,13 @@ class GpuView:
     fault: str = ""
 
 
-DATA = "data"
-"""The kind of what a job finds under `data`."""
+DATA, IMAGE = "data", "image"
+"""The kinds of what a node may hold: what a job finds under `data`, and the image of its container."""
 
 
 @dataclass(frozen=True)
 class HeldView:
-    """Something that the node need not fetch any more. key: of data by `places.data_key`."""
+    """Something that the node need not fetch any more. key: by `places.data_key` or `images.image_key`."""
 
     kind: str
     key: str

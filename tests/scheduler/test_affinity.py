@@ -58,6 +58,16 @@ def test_a_plan_says_the_same_before_it_is_submitted(cast):
     assert [seat.node for seat in plan_job(cast.eve, spec).seats] == ["n1"]  # her team's is another
 
 
+def test_a_job_starts_where_its_image_is(cast):
+    n2 = Node.objects.get(name="n2")
+    Cached.objects.create(node=n2, kind="image", key="image:docker.io/pytorch/pytorch:2.9", bytes=20 * GB)
+    job = make.job(cast.ada, pool="train", gpu="1", image="pytorch/pytorch:2.9")
+    other = make.job(cast.ada, pool="train", gpu="1", image="pytorch/pytorch:2.8")
+    assert started_on(job) == "n2" and other.newest_tasks.get().node.name == "n1"
+    event = Event.objects.get(kind="task", object_id=job.newest_tasks.get().pk, to_state="ASSIGNED")
+    assert "which holds 20 GB of what it reads" in event_words(event, alone=True)
+
+
 def test_without_weight_it_starts_where_it_would_anyway(cast):
     Pool.objects.update(weight_data=0)
     holds(cast, "n2", "datasets/imagenet")

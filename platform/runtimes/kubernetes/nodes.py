@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from runtimes.base import GpuView, NodeView, NumaView
+from runtimes.base import IMAGE, GpuView, HeldView, NodeView, NumaView
 from runtimes.gpu_sharing import SIMULATED
+from runtimes.images import image_key
 from runtimes.kubernetes import names
 
 Thing = Mapping[str, Any]
@@ -40,6 +41,7 @@ def node_view(node: Thing, foreign: tuple[int, int] = (0, 0), *, tolerated: tupl
         ready=is_ready(node) and not node["spec"].get("unschedulable") and not _forbidding(node, tolerated),
         facts=_facts(node),
         pcie=tuple(tuple(row) for row in inventory.get("pcie", ())),
+        held=_images(node),
     )
 
 
@@ -136,6 +138,16 @@ def _cards(inventory: Mapping[str, Any], node: str, allocatable: Mapping[str, st
             evidence=words,
         )
         for index in sorted(units)
+    )
+
+
+def _images(node: Thing) -> tuple[HeldView, ...]:
+    """The kubelet names its 50 largest; each by its digest and its tags."""
+    told = node["status"].get("images") or ()
+    return tuple(
+        HeldView(IMAGE, image_key(name), image.get("sizeBytes", 0))
+        for image in told
+        for name in image.get("names") or ()
     )
 
 

@@ -93,3 +93,12 @@ def test_a_quantity(text, expected):
 def test_no_quantity(text):
     with pytest.raises((ValueError, ArithmeticError)):
         quantity(text)
+
+
+def test_a_node_tells_which_images_it_holds():
+    there = node()
+    images = [{"names": ["busybox@sha256:0a", "busybox:1.36"], "sizeBytes": 4_000_000}, {"names": None}]
+    there["status"]["images"] = images
+    library = "image:docker.io/library/busybox"
+    held = [(view.kind, view.key, view.bytes) for view in node_view(there).held]
+    assert held == [("image", f"{library}@sha256:0a", 4_000_000), ("image", f"{library}:1.36", 4_000_000)]
