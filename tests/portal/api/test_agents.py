@@ -95,6 +95,7 @@ def test_an_agent_speaks_for_its_own_machine_only(agent):
 def test_the_key_of_an_agent_opens_nothing_else_and_no_token_reports(agent, root):
     assert agent.get("nodes").json()["code"] == agent.delete("agents/g1").json()["code"] == "bad_token"
     assert root.post("agents/g1:report", make.report()).json()["code"] == "not_an_agent"
+    assert agent.get("agents/g1:report").status_code == agent.delete("agents/g1:report").status_code == 405
     unknown = Api("tag_" + "u" * 43).post("agents/g1:report", make.report())
     assert (unknown.status_code, unknown.json()["code"]) == (401, "bad_agent_key")
 
