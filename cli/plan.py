@@ -15,7 +15,9 @@ def plan_lines(plan: dict) -> list[str]:
         f"{MARKS.get(plan['outcome'], '?')} {plan['text']}",
         *_listed("why", (f"{reason['code']}  {reason['text']}" for reason in plan["reasons"])),
         *lever_lines(plan),
-        *_listed("try", (f"{hint['pointer'].lstrip('/')}: {hint['value']}" for hint in refusal["hints"])),
+        *_listed(
+            "try", (f"{hint['pointer'].lstrip('/').replace('/', '.')}: {hint['value']}" for hint in refusal["hints"])
+        ),
     ]
 
 

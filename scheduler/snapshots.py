@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -300,7 +300,10 @@ def build_waiting(
 
 
 def build_gang(gang: list[dict], kinds: list[Kind]) -> tuple[Role, ...]:
-    return tuple(Role(r["role"], r["min"], r["max"], build_ask(r["request"], kinds)) for r in gang)
+    asks = [build_ask(role["request"], kinds) for role in gang]
+    if any(ask.gpus for ask in asks):
+        asks = [ask if ask.gpus else replace(ask, beside_cards=True) for ask in asks]
+    return tuple(Role(r["role"], r["min"], r["max"], ask) for r, ask in zip(gang, asks, strict=True))
 
 
 def _waiting(job: QueuedRow, gang: tuple[Role, ...], places: Places) -> Waiting:

@@ -155,7 +155,7 @@ REASONS: dict[str, Reason] = {
     "idle": Reason(T.STOPPED, False, "neutral", _("It was idle and its GPU was given back.")),
     "stopped_by_user": Reason(T.STOPPED, False, "neutral", _("Somebody stopped it.")),
     "gang_broken": Reason(T.STOPPED, True, "neutral", _("Another task of its gang ended, so it was stopped.")),
-    "job_done": Reason(T.STOPPED, False, "ok", _("The role that ends the job was done, so it was stopped.")),
+    "job_done": Reason(T.STOPPED, False, "ok", _("Its job was done.")),
 }
 
 # Why a job waits (PRODUCT 1.7). Sentences take the refusal's params, already put into people's units.

@@ -2,7 +2,14 @@
 
 import numpy as np
 
-from scheduler.core.filters import FILTERS, count_fitting, eligible_cards, fitting_cards, model_unavailable
+from scheduler.core.filters import (
+    FILTERS,
+    count_fitting,
+    eligible_cards,
+    fitting_cards,
+    model_unavailable,
+    without_cards,
+)
 from scheduler.core.place import Shortfall
 from scheduler.core.request import Request, kinds_in
 from scheduler.core.snapshot import Snapshot
@@ -48,7 +55,7 @@ def bottleneck(snapshot: Snapshot, request: Request) -> tuple[str, int, np.ndarr
         if not left.any():
             return "gpus", ask.gpus, has
     else:
-        left &= snapshot.node_pool == request.pool
+        left &= without_cards(snapshot, request, snapshot.nodes)
     columns = (
         ("cpu_milli", ask.cpu_milli, snapshot.node_cpu_free),
         ("memory_mib", ask.memory_mib, snapshot.node_memory_free),

@@ -23,11 +23,21 @@ def no_fit_now(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.nd
     fits = snapshot.node_open[nodes]
     fits &= (snapshot.node_cpu_free[nodes] >= ask.cpu_milli) & (snapshot.node_memory_free[nodes] >= ask.memory_mib)
     if not ask.gpus:
-        return fits & (snapshot.node_pool[nodes] == request.pool)
+        return fits & without_cards(snapshot, request, nodes)
     return fits & (count_fitting(snapshot, request, nodes).max(axis=1, initial=0) >= ask.gpus)
 
 
 FILTERS = (model_unavailable, no_fit_now)
+
+
+def without_cards(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:
+    """Nodes on which a task that asks for no card may be at all: those whose home is its pool, and beside tasks with
+    cards also those that have any of the pool's.
+    """
+    allowed = snapshot.node_pool[nodes] == request.pool
+    if request.ask.beside_cards:
+        allowed |= np.isin(nodes, snapshot.gpu_node[snapshot.gpu_pool == request.pool])
+    return allowed
 
 
 def count_fitting(snapshot: Snapshot, request: Request, nodes: np.ndarray) -> np.ndarray:

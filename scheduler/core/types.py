@@ -28,6 +28,7 @@ class Ask:
     need_mib, need_percent: per card. need_milli: what quota counts per card.
     preference: 0 is the best kind, larger is worse, -1 is not acceptable.
     fetch: what it reads that some nodes hold already and others would fetch, as indices into `Snapshot.contents`.
+    beside_cards: it asks for none in a gang that does, and may go where cards of its pool are, whosoever home that is.
     """
 
     gpus: int
@@ -39,6 +40,7 @@ class Ask:
     cpu_milli: int
     memory_mib: int
     fetch: tuple[int, ...] = ()
+    beside_cards: bool = False
 
 
 @dataclass(frozen=True, eq=False)

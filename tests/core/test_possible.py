@@ -1,9 +1,13 @@
 """What is refused at submit, and the nearest that could run."""
 
+from dataclasses import replace
+
 import pytest
 
+from scheduler.core.cycle import run_cycle
 from scheduler.core.possible import could_ever_run
-from tests.worlds import wants, world
+from scheduler.core.types import Policy, Role
+from tests.worlds import build_ask, wants, world
 
 CLUSTER = """
 n1: V100-32GBx2 cores 16 memory 64000 | bob holds 2
@@ -72,3 +76,17 @@ def test_a_user_who_may_run_no_job_is_told_so():
 
 def test_a_pool_without_cards_has_none_to_give():
     assert nearest(world("c1: cpu", wants("ada", "1"))) == [("impossible", "gpus", 1, 0)]
+
+
+def test_beside_tasks_with_cards_work_without_may_go_where_the_cards_are():
+    snapshot = world("n1: A100x2\nn2 train: A100x2", wants("ada", "1", pool="train"))
+    snapshot.node_pool[:] = 0  # train has cards and is no machine's home
+    job = snapshot.waiting[0]
+    alone = Role("head", 1, 1, build_ask(("A100",), "cpu"))
+    beside = replace(alone, ask=replace(alone.ask, beside_cards=True))
+    assert could_ever_run(snapshot, replace(job, gang=(alone, *job.gang)))[0].params["role"] == "head"
+    started = replace(job, gang=(beside, *job.gang))
+    assert could_ever_run(snapshot, started) == []
+    snapshot = replace(snapshot, waiting=(started,))
+    (start,) = run_cycle(snapshot, Policy(), 0.0).starts
+    assert [(task.role, snapshot.node_name(task.node)) for task in start.tasks] == [("head", "n2"), ("worker", "n2")]

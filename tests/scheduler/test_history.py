@@ -28,6 +28,17 @@ def test_each_task_of_the_newest_jobs_counts_once(ada):
     assert typical.count.tolist() == [4, 1] and typical.need[0].tolist() == [500, 1000]
 
 
+def test_each_role_of_a_job_counts_with_its_own_tasks(ada):
+    head, worker = {"run": "a", "cpu": "1", "memory": "1GiB"}, {"run": "b", "cpu": "1", "memory": "1GiB"}
+    make.job(ada, roles={"head": head, "worker": worker | {"gpu": "1/2", "count": "2..5"}})
+    snapshot = load_world(queue=False).snapshot
+    assert sorted(zip(snapshot.typical.gpus.tolist(), snapshot.typical.count.tolist(), strict=True)) == [(0, 1), (1, 2)]
+    assert sorted(zip(snapshot.wishes.milli.tolist(), snapshot.wishes.count.tolist(), strict=True)) == [
+        (0, 1),
+        (500, 2),
+    ]
+
+
 def test_what_was_asked_long_ago_is_forgotten(ada, monkeypatch):
     monkeypatch.setattr(snapshots, "HISTORY", 1)
     make.job(ada, gpu="1/2")

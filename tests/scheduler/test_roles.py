@@ -5,6 +5,7 @@ from pathlib import Path
 import make
 import pytest
 
+from common.errors import Impossible
 from events.models import Event
 from jobs.control import retry_job, stop_job
 from jobs.models import Job
@@ -143,6 +144,14 @@ def test_a_gang_of_roles_of_which_one_has_no_room_does_not_start_at_all(local, a
     assert Holding.objects.live().exclude(task__in=[t.uuid for t in first.newest_tasks]).count() == 0
     stop_job(actor=ada, job=first)
     assert drive(second, *END).state == JobState.SUCCEEDED
+
+
+def test_a_head_without_cards_runs_where_its_workers_cards_are_though_nobody_else_may_there(local, ada):
+    said = roles(head={"run": "true"}, worker={"run": "true", "gpu": "1"})
+    job = drive(make.job(ada, check=check_possible, roles=said, pool="train"), *END)
+    assert job.state == JobState.SUCCEEDED and job.pool.name == "train"
+    with pytest.raises(Impossible):
+        make.job(ada, check=check_possible, run="true", pool="train")
 
 
 def test_the_history_says_when_each_role_came_and_went(local, ada):
