@@ -35,7 +35,7 @@ def overtake(cycle: Cycle, line: list[Waiting]) -> None:
     policies = cycle.policy.pools or (cycle.policy,)
     if all(own.stop_longer is None for own in policies):
         return
-    if not cycle.leaving:  # then who would fit waits for those before it, and is not to take what they may need
+    if cycle.served and not cycle.leaving:  # then who would fit waits for those before it, and is not to take what they may need
         cycle.after = View(world := cycle.snapshot.copy(), Table(world, cycle.policy))
     longest, made = _Longest(cycle), set(cycle.served if cycle.leaving else ())
     vain: dict[tuple[int, int], float] = {}
