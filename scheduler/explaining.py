@@ -1,7 +1,7 @@
 """Why each job waits, written where somebody would notice: a new code at once, new numbers a little later."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
@@ -50,27 +50,27 @@ class ToldRow(NamedTuple):
 
 
 class Telling(NamedTuple):
-    """What is to be written of one job. number: of the version that it stands for."""
+    """What is to be written of one job. number, held_by: of the version that it stands for."""
 
     pk: int
     number: int
     reasons: list[dict]
     position: int
     of: int
+    held_by: str
 
 
 def explain_jobs(step: ExplainJobs, epoch: int) -> None:
     """Write why each job waits, where a code changed or, near the front, its position, or 15 s passed. No events."""
     with transaction.atomic():
         check_epoch("cycle", epoch)
-        rows = load_told()
-        changed, aged = compare(step, rows, database_now().timestamp() - REFRESH_REASONS_S)
+        changed, aged = compare(step, load_told(), database_now().timestamp() - REFRESH_REASONS_S)
         others = differing(step, aged)
         lines = [*changed, *islice(others, MOST_REFRESHED)]
         done = next(others, None) is None
-        written = write_reasons(lines) if lines else {}
+        written = write_reasons([line[:-1] for line in lines]) if lines else {}
         _ring_for([line.pk for line in sorted(changed, key=itemgetter(3))[:MOST_BELLS]])
-    _remember(rows, lines, written, done)
+    _remember(lines, written, done)
 
 
 def load_told() -> list[ToldRow]:
@@ -108,26 +108,23 @@ def differing(step: ExplainJobs, rows: Iterable[ToldRow]) -> Iterator[Telling]:
             yield line
 
 
-def write_reasons(lines: Iterable[Telling]) -> Mapping[int, tuple[int, float]]:
+def write_reasons(lines: Sequence[tuple[int, int, list[dict], int, int]]) -> Mapping[int, tuple[int, float]]:
     """{job: (number of its row from now on, when)}, all in one statement. A job that no longer waits, or whose row
-    somebody changed meanwhile, is left to the next cycle.
+    somebody changed meanwhile, is left to the next cycle. lines: as Telling begins.
     """
     with connection.cursor() as cursor:
-        cursor.execute(WRITE_REASONS, [json.dumps(list(lines))])
+        cursor.execute(WRITE_REASONS, [json.dumps(lines)])
         return {pk: (number, told_at) for pk, number, told_at in cursor.fetchall()}
 
 
-def _remember(
-    rows: Iterable[ToldRow], lines: Iterable[Telling], written: Mapping[int, tuple[int, float]], done: bool
-) -> None:
+def _remember(lines: Iterable[Telling], written: Mapping[int, tuple[int, float]], done: bool) -> None:
     """What was written need not be read. done: nothing more is to be written while nothing changes."""
-    told = {line.pk: line for line in lines if line.pk in written}
-    fresh = {}
-    for row in rows:
-        if line := told.get(row.pk):
-            fresh[row.pk] = build_told(row.pk, written[row.pk][0], *line[2:], written[row.pk][1], row.held_by)
-    numbers = {pk: (line.number, written[pk][0]) for pk, line in told.items()}
-    rewritten("queue", numbers, build_told, fresh, settled=done)
+    numbers, rows = {}, {}
+    for pk, number, reasons, position, of, held_by in lines:
+        if pk in written:
+            new, told_at = written[pk]
+            numbers[pk], rows[pk] = (number, new), build_told(pk, new, reasons, position, of, told_at, held_by)
+    rewritten("queue", numbers, build_told, rows, settled=done)
 
 
 def _ring_for(job_ids: list[int]) -> None:
@@ -136,7 +133,7 @@ def _ring_for(job_ids: list[int]) -> None:
 
 
 def _telling(row: ToldRow, refusals: list[Refusal], place: tuple[int, int]) -> Telling:
-    return Telling(row.pk, row.number, [_in_words(refusal, row.held_by) for refusal in refusals], *place)
+    return Telling(row.pk, row.number, [_in_words(refusal, row.held_by) for refusal in refusals], *place, row.held_by)
 
 
 def _in_words(refusal: Refusal, held_by: str) -> dict:

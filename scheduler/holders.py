@@ -1,12 +1,11 @@
-"""Who holds what: the live holdings as columns, and the running jobs that the scheduler counts on."""
+"""The running jobs that the scheduler counts on."""
 
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import inf
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from django.db.models import Func
@@ -15,7 +14,8 @@ from jobs.models import JobKind
 from jobs.states import TaskState
 from scheduler.core.future import expected_end
 from scheduler.core.types import CardShare, Running, TaskPlace
-from scheduler.memory import kept, remembered
+from scheduler.holdings import HoldingRow, Holdings
+from scheduler.memory import kept, places_before, remembered
 from scheduler.rows import is_set, seconds
 
 LEAVING_S = 30.0
@@ -34,65 +34,6 @@ class Places:
     pool: dict[int, int]
     node: dict[int, int] = field(default_factory=dict)
     gpu: dict[int, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Holdings:
-    """The live holdings as columns of H values: whose, where, and what. gpu: None for CPU and memory.
-
-    amounts: int [H, 5], thousandths of a card, of a core, MiB of the node; then MiB and percent of the card.
-    """
-
-    task: Sequence[str] = ()
-    team: Sequence[int] = ()
-    user: Sequence[int] = ()
-    pool: Sequence[int] = ()
-    node: Sequence[int] = ()
-    gpu: Sequence[int | None] = ()
-    amounts: np.ndarray = field(default_factory=lambda: np.zeros((0, 5), dtype=np.int64))
-    rows: list["HoldingRow"] = field(default_factory=list)
-
-    def places_of(self, keys: Iterable[Hashable], places: Mapping[Any, int], nowhere: int) -> np.ndarray:
-        """[H] where each stands by its key; `nowhere` where the key has no place."""
-        return np.array([places.get(key, nowhere) for key in keys], dtype=np.int64)
-
-    def sums(self, size: int, at: np.ndarray) -> np.ndarray:
-        """[size, 5] the amounts at each place. at: [H], `size` for what is nowhere."""
-        columns = [np.bincount(at, amounts, minlength=size + 1)[:size] for amounts in self.amounts.T]
-        return np.stack(columns, axis=1).astype(np.int64)
-
-    def lines(self) -> list["HoldingRow"]:
-        """The same, row by row."""
-        columns = (self.task, self.team, self.user, self.pool, self.node, self.gpu)
-        return self.rows or [
-            HoldingRow(*line, *amounts) for *line, amounts in zip(*columns, self.amounts.tolist(), strict=True)
-        ]
-
-
-class HoldingRow(NamedTuple):
-    """As it is read. It begins and ends, and is never another."""
-
-    task: str
-    team_id: int
-    user_id: int
-    pool_id: int
-    node_id: int
-    gpu_id: int | None
-    gpu_milli: int
-    cpu_milli: int
-    memory_mib: int
-    gpu_memory_mib: int
-    gpu_compute_percent: int
-
-
-def load_holdings() -> Holdings:
-    rows = remembered("holdings", HoldingRow, *HoldingRow._fields)
-    last = kept("holdings")
-    if last.get("rows") is not rows:
-        task, team, user, pool, node, gpu, *sizes = zip(*rows, strict=True) if rows else [()] * len(HoldingRow._fields)
-        columns = Holdings(task, team, user, pool, node, gpu, np.array(sizes, dtype=np.int64).T, rows)
-        last.update(rows=rows, columns=columns)
-    return last["columns"]
 
 
 class Timed(Protocol):
@@ -132,52 +73,83 @@ class HolderRow(NamedTuple):
     max_time_s: int | None
 
 
-def load_running(holdings: Holdings, places: Places, now: float) -> Iterator[Running]:
+@dataclass(frozen=True)
+class Seated:
+    """A job that holds something. tasks: by rank. seats: where they are, None where nobody knows or counts on it."""
+
+    tasks: tuple[HolderRow, ...]
+    seats: tuple[TaskPlace, ...] | None
+    running: Running | None
+    until: float
+    """So long it is as it is; before now where each look may see it in another way."""
+
+    def now(self, places: Places, now: float) -> "Seated":
+        if self.seats is None or now < self.until:
+            return self
+        running = _running(self.tasks, self.seats, places, now)
+        timeless = not running.leaving and all(task.started_at for task in self.tasks)
+        return replace(self, running=running, until=running.ends_at if timeless else -inf)
+
+
+def load_running(holdings: Holdings, places: Places, now: float) -> list[Running]:
     """The jobs that hold something and of whose tasks none is lost: nobody knows when those end.
 
     A task on a node or card that is gone keeps its holdings until its end is proved, and nobody waits for it.
     """
-    of_task: dict[str, list[HoldingRow]] = defaultdict(list)
-    for row in holdings.lines():
-        of_task[row.task].append(row)
-    known = kept("running", (places.team, places.pool, places.node, places.gpu))
-    last = dict(known)
-    known.clear()
-    for job, group in groupby(load_holders(), key=attrgetter("job")):
-        tasks = list(group)
-        held = [of_task.get(task.task) for task in tasks]
-        *before, running = last.get(job, (None,))
-        if before != [tasks, held] or not _is_timeless(running, tasks, now):
-            running = _build(tasks, held, places, now)
-        if running:
-            known[job] = tasks, held, running
-            yield running
-
-
-def _is_timeless(running: Running, tasks: list[HolderRow], now: float) -> bool:
-    """Would it be the same now as when it was built?"""
-    return not running.leaving and now < running.ends_at and all(task.started_at for task in tasks)
-
-
-def _build(tasks: list[HolderRow], held: list[list[HoldingRow] | None], places: Places, now: float) -> Running | None:
-    kept_by = [(task, own) for task, own in zip(tasks, held, strict=True) if own]
-    if any(task.state == TaskState.LOST for task, _ in kept_by):
-        return None
-    seats = [_seat(task, own, places) for task, own in kept_by]
-    there = [seat for seat in seats if seat is not None]
-    if not there or len(there) < len(seats):
-        return None
-    return _running([task for task, _ in kept_by], tuple(there), places, now)
+    last = kept("running", (places.team, places.pool, places.node, places.gpu))
+    known: dict[int, Seated] = last.setdefault("known", {})
+    holders, held = load_holders(), holdings.rows
+    changed = _differing(holders, last.get("holders", []))
+    tasks = {row.task for row in _differing(held, last.get("held", []))}
+    jobs = {task.job for task in changed} | {task.job for task in holders if task.task in tasks}
+    last.update(holders=holders, held=held)
+    for job in jobs:
+        known.pop(job, None)
+    known.update((seated.tasks[0].job, seated) for seated in _seated(jobs, holders, held, places))
+    for job in sorted(known):
+        known[job] = known[job].now(places, now)
+    return [seated.running for _, seated in sorted(known.items()) if seated.running]
 
 
 def load_holders() -> list[HolderRow]:
-    """By job and rank."""
     moments = (seconds(name) for name in ("assigned_at", "started_at", "checkpointed_at"))
     columns: tuple[str | Func, ...] = ("uuid", "job_id", "role", "rank", "state", *moments)
     of_job = ("team_id", "user_id", "pool_id", "priority", seconds("job__submitted_at"), "stops")
     times = (is_set("job__stop_requested_at"), "kind", "preemptible", "time_s", "max_time_s")
     names = (column if isinstance(column, Func) else f"job__{column}" for column in (*of_job, *times))
-    return sorted(remembered("holders", HolderRow, *columns, *names), key=attrgetter("job", "rank"))
+    return remembered("holders", HolderRow, *columns, *names)
+
+
+def _differing(rows: list, before: list) -> list:
+    """Those that came, and those that went."""
+    at = places_before(rows, before)
+    gone = np.ones(len(before), dtype=bool)
+    gone[at[at >= 0]] = False
+    return [rows[place] for place in (at < 0).nonzero()[0].tolist()] + [
+        before[place] for place in gone.nonzero()[0].tolist()
+    ]
+
+
+def _seated(jobs: set[int], holders: list[HolderRow], held: list[HoldingRow], places: Places) -> Iterator[Seated]:
+    """Of these jobs those that hold anything."""
+    mine = sorted((task for task in holders if task.job in jobs), key=attrgetter("job", "rank")) if jobs else []
+    of_task: dict[str, list[HoldingRow]] = {task.task: [] for task in mine}
+    for row in held if mine else ():
+        if row.task in of_task:
+            of_task[row.task].append(row)
+    for _, group in groupby(mine, key=attrgetter("job")):
+        tasks = tuple(task for task in group if of_task[task.task])
+        if tasks:
+            yield Seated(tasks, _seats(tasks, of_task, places), None, -inf)
+
+
+def _seats(
+    tasks: tuple[HolderRow, ...], of_task: dict[str, list[HoldingRow]], places: Places
+) -> tuple[TaskPlace, ...] | None:
+    seats = [_seat(task, of_task[task.task], places) for task in tasks]
+    there = tuple(seat for seat in seats if seat is not None)
+    lost = any(task.state == TaskState.LOST for task in tasks)
+    return there if len(there) == len(seats) and not lost else None
 
 
 def _seat(task: HolderRow, own: list[HoldingRow], places: Places) -> TaskPlace | None:
@@ -193,7 +165,7 @@ def _seat(task: HolderRow, own: list[HoldingRow], places: Places) -> TaskPlace |
     return TaskPlace(task.role, task.rank, node, tuple(shares), cpu, memory)
 
 
-def _running(tasks: list[HolderRow], seats: tuple[TaskPlace, ...], places: Places, now: float) -> Running:
+def _running(tasks: tuple[HolderRow, ...], seats: tuple[TaskPlace, ...], places: Places, now: float) -> Running:
     job = tasks[0]
     assigned_at = min(task.assigned_at or now for task in tasks)
     started_at = max(task.started_at or now for task in tasks)

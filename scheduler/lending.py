@@ -21,5 +21,7 @@ def load_windows(pools: Sequence[Pool], card_pools: Sequence[int], now: float) -
     return tuple(windows)
 
 
-def is_lent(lender_id: int, borrower_id: int, now: datetime) -> bool:
-    return (lender_id, borrower_id) in lends_until(now)
+def is_lent(lender_id: int, borrower_id: int, now: datetime, time_s: float) -> bool:
+    """For so long from now on."""
+    until = lends_until(now).get((lender_id, borrower_id))
+    return until is not None and (until - now).total_seconds() >= time_s

@@ -9,10 +9,11 @@ A memory ends with its connection, for after a crash or a restored backup number
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import count, repeat
 from typing import Any, TypeVar
 
 import numpy as np
@@ -97,6 +98,12 @@ def remembered(name: str, make: Callable[..., Row], *columns: str | Expression) 
     if memory is None:
         return [make(*row) for row in load_rows(rows().order_by("pk"), *columns)]
     return memory.shelf((name, make)).look(memory.mark[name], rows(), (number, *columns), make)
+
+
+def places_before(rows: Sequence[Any], before: Sequence[Any]) -> np.ndarray:
+    """[n] where each row stood in `before`, -1 where it did not: one that stayed is the same object."""
+    places = dict(zip(map(id, before), count()))
+    return np.fromiter(map(places.get, map(id, rows), repeat(-1)), np.int64, len(rows))
 
 
 def kept(name: str, key: Any = None) -> dict:

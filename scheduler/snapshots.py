@@ -26,9 +26,10 @@ from scheduler.core.scores import spread, weigh
 from scheduler.core.snapshot import UNLIMITED, Snapshot
 from scheduler.core.topology import Layout, Words, build_layout
 from scheduler.core.types import Ask, Cell, Policy, Role, Typical, Waiting, Wishes
-from scheduler.holders import Holdings, Places, limit_of, load_holdings, load_running, may_be_stopped, time_of
+from scheduler.holders import Places, limit_of, load_running, may_be_stopped, time_of
+from scheduler.holdings import Holdings, load_holdings
 from scheduler.lending import load_windows
-from scheduler.memory import kept, remembered
+from scheduler.memory import kept, places_before, remembered
 from scheduler.rows import as_text, is_set, seconds
 
 NOTHING: Amounts = (0, 0, 0)
@@ -106,7 +107,8 @@ def load_world(*, queue: bool = True, user_id: int | None = None, reads: Iterabl
     jobs = load_queue() if queue else []
     pools, teams = load_pools(), load_teams()
     nodes, gpus, holdings = load_nodes(), load_gpus(), load_holdings()
-    user_ids = place_users({job.user_id for job in jobs} | set(holdings.user) | ({user_id} if user_id else set()))
+    holding = np.unique(holdings.of("user")).tolist()
+    user_ids = place_users({job.user_id for job in jobs} | {*holding} | ({user_id} if user_id else set()))
     machines = place_machines(nodes, gpus, pools)
     kinds = machines.kinds
     places = Places(_places(_keys(teams)), _places(user_ids), machines.pools, machines.nodes, machines.gpus)
@@ -121,11 +123,10 @@ def load_world(*, queue: bool = True, user_id: int | None = None, reads: Iterabl
     waiting = tuple(list_waiting(jobs, kinds, places, fetches))
     typical, wishes = know_asks(kinds, max((job.pk for job in jobs), default=0))
     now = time.time()
-    running = tuple(load_running(holdings, places, now))
     names = tuple(kind.model for kind in kinds)
     jobs_and_times: dict[str, Any] = {
         "waiting": waiting,
-        "running": running,
+        "running": tuple(load_running(holdings, places, now)),
         "windows": load_windows(pools, [gpu.pool_id for gpu in gpus], now),
         "closings": load_closings(places.node, now),
         "contents": fetches.contents,
@@ -272,19 +273,18 @@ def list_waiting(jobs: list[QueuedRow], kinds: list[Kind], places: Places, fetch
     """A job that is the same row and asks the same is the same object as last time."""
     context = places.team, places.pool, kinds
     gangs, last = kept("gangs", context), kept("waiting", context)
+    known, telling = last.get("waiting", []), fetches.of_job.keys() | last.get("telling", set())
     found = []
-    for job in jobs:
+    for job, at in zip(jobs, places_before(jobs, last.get("jobs", [])).tolist(), strict=True):
+        if at >= 0 and job.pk not in telling:
+            found.append(known[at])
+            continue
         gang = gangs.get(job.gang)
         if gang is None:
             gang = gangs[job.gang] = build_gang(json.loads(job.gang), kinds)
-        gang = fetches.told(job.pk, gang)
-        row, asked, waiting = last.get(job.pk, (None, None, None))
-        if row is not job or asked is not gang:
-            waiting = _waiting(job, gang, places)
-        found.append((job, gang, waiting))
-    last.clear()
-    last.update((line[0].pk, line) for line in found)
-    return [waiting for _, _, waiting in found]
+        found.append(_waiting(job, fetches.told(job.pk, gang), places))
+    last.update(jobs=jobs, waiting=found, telling={*fetches.of_job})
+    return found
 
 
 def build_waiting(
@@ -409,7 +409,7 @@ def _reordered(matrix: list[list[str]], order: list[int]) -> Words:
 
 def _card_arrays(machines: Machines, holdings: Holdings, places: Places) -> dict[str, Any]:
     total = machines.arrays["gpu_total_mib"]
-    at = holdings.places_of(holdings.gpu, places.gpu, len(total))
+    at = holdings.places_of("gpu", places.gpu, len(total))
     used = holdings.sums(len(total), at)
     return {
         "gpu_free_mib": total - used[:, 3],
@@ -420,7 +420,7 @@ def _card_arrays(machines: Machines, holdings: Holdings, places: Places) -> dict
 
 def _node_arrays(machines: Machines, holdings: Holdings, places: Places) -> dict[str, Any]:
     cpu, memory = machines.arrays["node_cpu_total"], machines.arrays["node_memory_total"]
-    used = holdings.sums(len(cpu), holdings.places_of(holdings.node, places.node, len(cpu)))
+    used = holdings.sums(len(cpu), holdings.places_of("node", places.node, len(cpu)))
     return {"node_cpu_free": cpu - used[:, 1], "node_memory_free": memory - used[:, 2]}
 
 
@@ -428,9 +428,9 @@ def _team_arrays(teams: list[Team], pools: list[Pool], holdings: Holdings, place
     parents = {team.pk: team.parent_id for team in teams}
     chains = [tuple(places.team[pk] for pk in team_chain(team.pk, parents)) for team in teams]
     quotas = {(quota.team_id, quota.pool_id): quota for quota in load_quotas()}
-    pairs = {(team.pk, pool.pk): t * len(pools) + p for t, team in enumerate(teams) for p, pool in enumerate(pools)}
-    at = holdings.places_of(zip(holdings.team, holdings.pool, strict=True), pairs, len(pairs))
-    own = holdings.sums(len(pairs), at)
+    pairs = len(teams) * len(pools)
+    at = holdings.places_of("team", places.team, pairs) * len(pools) + holdings.places_of("pool", places.pool, pairs)
+    own = holdings.sums(pairs, np.minimum(at, pairs))
     held = np.zeros((len(teams), len(pools), len(RESOURCES)), dtype=np.int64)
     for place, chain in enumerate(chains):
         held[list(chain)] += own.reshape(len(teams), len(pools), -1)[place, :, : len(RESOURCES)]
@@ -455,7 +455,7 @@ def _user_arrays(user_ids: list[int], holdings: Holdings, places: Places) -> dic
     rows = {row.user_id: row for row in load_limits(user_ids)}
     limits = [rows.get(pk, everyone).effective(everyone) for pk in user_ids]
     running = load_active(user_ids)
-    used = holdings.sums(len(user_ids), holdings.places_of(holdings.user, places.user, len(user_ids)))
+    used = holdings.sums(len(user_ids), holdings.places_of("user", places.user, len(user_ids)))
     return {
         "user_held": used[:, : len(RESOURCES)],
         "user_limit": _table([(_open(x["gpu_milli"]), _open(x["cpu_milli"]), _open(x["memory_mib"])) for x in limits]),

@@ -19,7 +19,7 @@ from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, load_parents, subtree, team_chain
 from quotas.services import ensure_user_limit
-from scheduler.holders import time_of
+from scheduler.holders import may_be_stopped, time_of
 from scheduler.lease import check_epoch
 from scheduler.lending import is_lent
 from scheduler.ports import free_port, map_ports, taken_ports
@@ -123,7 +123,8 @@ def check_gpus(tasks: Iterable[TaskStart], gpus: dict[int, Gpu], job: Job) -> No
             asks[card.gpu_id][column] += more
     lenders = {gpu.pool_id for gpu in gpus.values()} - {job.pool_id}
     now = database_now() if lenders else None
-    lent = {pool for pool in lenders if now and is_lent(pool, job.pool_id, now)}
+    stays_s = 0.0 if may_be_stopped(job) else time_of(job)
+    lent = {pool for pool in lenders if now and is_lent(pool, job.pool_id, now, stays_s)}
     taken = sum_cards(gpus)
     for pk, gpu in gpus.items():
         if not gpu.healthy or gpu.removed_at is not None or gpu.pool_id not in {job.pool_id, *lent}:

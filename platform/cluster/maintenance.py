@@ -23,9 +23,14 @@ class Closed:
 
 def load_maintenance(now: datetime | Now) -> list[Closed]:
     """Those that are not over, the first to begin first. One statement where there are none."""
-    rows = list(Maintenance.objects.not_over(now).order_by("begins_at", "pk"))
+    rows = load_planned(now)
     of_pool = _machines_of_pools(row.pool_id for row in rows)
     return [Closed(row, _machines(row, of_pool)) for row in rows]
+
+
+def load_planned(now: datetime | Now) -> list[Maintenance]:
+    """As `load_maintenance`, with the machines that they name."""
+    return list(Maintenance.objects.not_over(now).order_by("begins_at", "pk"))
 
 
 def first_before(planned: Iterable[Closed], node_ids: Iterable[int], ends_at: datetime | None) -> Maintenance | None:

@@ -18,9 +18,13 @@ Span = tuple[datetime, datetime]
 def load_spans(now: datetime) -> dict[tuple[int, int], list[Span]]:
     """{(lender, borrower): when} of the pools, by their ids, now and in the days to come."""
     windows: dict[tuple[int, int], list[Window]] = {}
-    for window in Window.objects.all():
+    for window in load_hours():
         windows.setdefault((window.lender_id, window.borrower_id), []).append(window)
     return {pair: spans_of(of_pair, now) for pair, of_pair in windows.items()}
+
+
+def load_hours() -> list[Window]:
+    return list(Window.objects.all())
 
 
 def lends_until(now: datetime) -> dict[tuple[int, int], datetime]:

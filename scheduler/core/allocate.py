@@ -122,7 +122,7 @@ class Lines:
         self._claims: defaultdict[int, Counter[int]] = defaultdict(Counter)
 
     def join(self, pool: int, kinds: tuple[int, ...]) -> tuple[int, int]:
-        """How many were there who wait for something that these roles could use, and how many for just the same."""
+        """How many wait for something that these roles could use, and how many for just the same."""
         claims, claim, ahead = self._claims[pool], self._claim(kinds), 0
         for other, count in claims.items():
             if other & claim:

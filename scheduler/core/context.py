@@ -52,7 +52,7 @@ class Memory:
 
     explains: each job that waits is told why, where it stands and when it starts at the latest; else a plan has only
     what starts and what stops, the same, and costs a fraction. shapes: (demand, why such a job could never run) of all
-    that ask alike, where no window changes it.
+    that ask alike, where no window changes it. rows: what those who run hold.
     """
 
     explains: bool = True

@@ -8,7 +8,7 @@ arrivals. The share of true starts inside the ranges is measured by whoever keep
 from bisect import bisect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from math import ceil, floor, inf, isfinite
+from math import ceil, floor, inf, isfinite, log2
 from random import Random
 
 from scheduler.core.context import Memory
@@ -96,20 +96,51 @@ def play_future(
     return seen
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """ends: {running job: when it ends in one future}, of those of which something is known. grain_s: no two moments of
+    it are closer than this.
+    """
+
+    ends: dict[int, float]
+    grain_s: float
+
+
+def draw_ends(snapshot: Snapshot, now: float, run_times: RunTimes, number: int) -> Drawn:
+    """Where more run than moments are looked at, those that end at about one time end at one: so that these moments
+    reach as far as half of the ends.
+    """
+    dice = Random(number)  # noqa: S311 (a future is no secret)
+    drawn = {job.job: _end(job, now, run_times, dice) for job in snapshot.running}
+    ends = {job: at for job, at in drawn.items() if isfinite(at)}
+    grain_s = 0.0
+    if len(ends) > MOST_MOMENTS:
+        half_s = max(sorted(ends.values())[len(ends) // 2] - now, 1.0)
+        grain_s = 2.0 ** ceil(log2(half_s / MOST_MOMENTS))  # sums of powers of two are exact
+    return Drawn({job: now + _in_grains(at - now, grain_s) for job, at in ends.items()}, grain_s)
+
+
 def starts_in(
-    snapshot: Snapshot, policy: Policy, now: float, run_times: RunTimes, number: int, memory: Memory | None = None
+    snapshot: Snapshot,
+    policy: Policy,
+    now: float,
+    run_times: RunTimes,
+    number: int,
+    memory: Memory | None = None,
+    drawn: Drawn | None = None,
 ) -> Iterator[tuple[int, float]]:
     """(job, when it starts) in one future, in the order of time; who is stopped meanwhile starts once more.
 
     How long a job runs in a future depends on the two alone: with another queue it runs just as long, so that two
-    queues can be compared by a few futures. memory: of other plays on the same machines, which explains nothing.
+    queues can be compared by a few futures. memory: of other plays on the same machines, which explains nothing. drawn:
+    what `draw_ends` says of this future, where it is known already.
     """
-    dice = Random(number)  # noqa: S311 (a future is no secret)
-    ends = {job.job: _end(job, now, run_times, dice) for job in snapshot.running}
-    known = {job: at for job, at in ends.items() if isfinite(at)}
-    play = Play(
-        snapshot, policy, now, lambda job: run_times.draw(_dice_of(job, number), job.time_s), ends=known, memory=memory
-    )
+    known = drawn or draw_ends(snapshot, now, run_times, number)
+
+    def run_s(job: Waiting) -> float:
+        return _in_grains(run_times.draw(_dice_of(job, number), job.time_s), known.grain_s)
+
+    play = Play(snapshot, policy, now, run_s, ends=known.ends, memory=memory)
     for count, moment in enumerate(play.moments()):
         for start in moment.plan.starts:
             yield start.job, moment.at
@@ -129,6 +160,10 @@ def build_range(times: list[float]) -> Range:
     draws, count = sorted(times), len(times)
     p10, p90 = max(floor(0.1 * (count + 1)), 1), min(ceil(0.9 * (count + 1)), count)
     return Range(*(float(draws[place - 1]) for place in (p10, (count + 1) // 2, p90)))
+
+
+def _in_grains(seconds: float, grain_s: float) -> float:
+    return ceil(seconds / grain_s) * grain_s if grain_s and isfinite(seconds) else seconds
 
 
 def _dice_of(job: Waiting, number: int) -> Random:

@@ -242,7 +242,10 @@ class _Ends:
 
     def add(self, ends_at: float, tasks: tuple[TaskPlace, ...]) -> None:
         self._started.append((ends_at, tasks))
-        self._arrays = None
+        if self._arrays is not None and ends_at < inf:
+            cards_at, cards, nodes_at, nodes = self._arrays
+            of_cards, of_nodes = self._rows.at(np.array([self._rows.of(tasks)]), np.array([ends_at]))[1::2]
+            self._arrays = *_put_in(cards_at, cards, ends_at, of_cards), *_put_in(nodes_at, nodes, ends_at, of_nodes)
 
     def times(self) -> np.ndarray:
         """Ascending."""
@@ -271,7 +274,9 @@ class _Ends:
         if self._arrays is None:
             self._rows.forget_beyond(1000 + 4 * len(self._running))
             ends = np.array([job.ends_at for job in self._running] + [at for at, _ in self._started])
-            held = [self._rows.of(job.tasks) for job in self._running] + [self._rows.of(t) for _, t in self._started]
+            held = self._rows.of_all([job.tasks for job in self._running]) + [
+                self._rows.of(t) for _, t in self._started
+            ]
             order = ends.argsort(kind="stable")[: np.isfinite(ends).sum()]
             self._arrays = self._rows.at(np.array(held, dtype=np.int64)[order], ends[order])
         return self._arrays
@@ -305,6 +310,11 @@ class Rows:
             self._known[id(tasks)] = known
         return known[1]
 
+    def of_all(self, jobs: list[tuple[TaskPlace, ...]]) -> list[int]:
+        """The same of many, most of which are known."""
+        known = self._known
+        return [known[id(tasks)][1] if id(tasks) in known else self.of(tasks) for tasks in jobs]
+
     def at(self, numbers: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, ...]:
         """(ends, [3, rows] card, MiB, percent; ends, [3, rows] node, CPU, MiB), each with the end of its tasks."""
         found: list[np.ndarray] = []
@@ -328,6 +338,11 @@ class _Stack:
             self.rows = np.concatenate((self.rows, np.empty_like(self.rows)), axis=1)
         self.rows[:, first : self._count] = np.array(rows, dtype=np.int64).reshape(-1, 3).T
         return first
+
+
+def _put_in(at: np.ndarray, rows: np.ndarray, ends_at: float, more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    place = [at.searchsorted(ends_at, side="right")] * more.shape[1]
+    return np.insert(at, place, ends_at), np.insert(rows, place, more, axis=1)
 
 
 def _ranges(first: np.ndarray, count: np.ndarray) -> np.ndarray:

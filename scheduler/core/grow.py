@@ -15,8 +15,8 @@ from scheduler.core.demand import Demand, build_demand
 from scheduler.core.keep import build_keep
 from scheduler.core.place import place
 from scheduler.core.quota import borrow_refusals, spare_milli, wish_refusals, within_guarantee
-from scheduler.core.snapshot import Snapshot, amounts_of
-from scheduler.core.types import Placement, Role, TaskPlace, Waiting
+from scheduler.core.snapshot import Snapshot
+from scheduler.core.types import Placement, Role, TaskPlace, Waiting, amounts_of
 
 
 def grow(cycle: Cycle) -> None:

@@ -10,7 +10,7 @@ from math import inf
 from typing import Generic, TypeVar
 
 from scheduler.core.context import Memory
-from scheduler.core.forecast import Range, RunTimes, build_range, starts_in
+from scheduler.core.forecast import Drawn, Range, RunTimes, build_range, draw_ends, starts_in
 from scheduler.core.maintenance import is_maintenance_to_come
 from scheduler.core.play import Play
 from scheduler.core.snapshot import Snapshot
@@ -19,8 +19,6 @@ from scheduler.core.types import Plan, Policy, Waiting, Window
 FUTURES = 7
 LEAST = 3
 """Of fewer futures nothing is told."""
-BASE_SHARE = 0.6
-"""So much of the budget is left for changes once the job as it is was played LEAST times."""
 SOONER_S = 600.0
 SOONER_PART = 0.2
 """A change helps that lets the job start ten minutes sooner, or after four fifths of its wait."""
@@ -80,7 +78,8 @@ def find_levers(
                 found.append(Lever(change, Range(now, now, now)))
                 break
             later[-1].append((change, changed))
-    times = play.starts_of(job, futures, until=BASE_SHARE)
+    changes = sum(len(family) for family in later)
+    times = play.starts_of(job, futures, until=changes / (1 + changes))  # the job as it is has its part of the budget
     if len(times) < LEAST:
         return Levers(None, tuple(found), whole=False)
     start = build_range(times)
@@ -106,6 +105,7 @@ class _Futures:
         self._run_times = run_times
         self._left = left
         self._memory = Memory(explains=False)
+        self._drawn: dict[int, Drawn] = {}
 
     def starts_now(self, job: Waiting) -> bool:
         """Nothing is drawn for the present: it is the same in every future."""
@@ -136,7 +136,10 @@ class _Futures:
         return others if len(others) == len(times) else None
 
     def _start_in(self, job: Waiting, number: int, before: float = inf) -> float | None:
-        starts = starts_in(self._with(job), self._policy, self._now, self._run_times, number, self._memory)
+        if number not in self._drawn:
+            self._drawn[number] = draw_ends(self._snapshot, self._now, self._run_times, number)
+        world, drawn = self._with(job), self._drawn[number]
+        starts = starts_in(world, self._policy, self._now, self._run_times, number, self._memory, drawn)
         for started, at in starts:
             if started == job.job or at >= before:
                 return at

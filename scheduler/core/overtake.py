@@ -3,7 +3,7 @@
 How long is told as in the order of the line: card-seconds to go, discounted by age. Only who is so many times as long,
 and by more than what its stop throws away, is stopped, and only so often: then more time is gained than lost. Who waits
 behind the first in line, and is so much longer than they, need not leave them their places in time, for they may stop
-it again (`may_pass`).
+it again (`may_pass`). Where those who are longer do not make room enough, shorter work moves (`move`).
 """
 
 from collections import defaultdict
@@ -16,6 +16,7 @@ import numpy as np
 from scheduler.core.context import Cycle
 from scheduler.core.demand import Demand
 from scheduler.core.future import View
+from scheduler.core.move import move, whole_cards
 from scheduler.core.order import work_to_go
 from scheduler.core.preempt import for_gang, is_borrowed, least_on, lost_work, serve, stop_in_order
 from scheduler.core.request import Request
@@ -28,20 +29,26 @@ MOST_TRIES = 16
 
 
 def overtake(cycle: Cycle, line: list[Waiting]) -> None:
-    """Each in line that may have a place now stops who is far longer. Of jobs that ask alike a longer one need not try
+    """Each in line that would get the room stops who is far longer. Of jobs that ask alike a longer one need not try
     where a shorter one found nobody.
     """
     policies = cycle.policy.pools or (cycle.policy,)
     if all(own.stop_longer is None for own in policies):
         return
-    longest = _Longest(cycle)
+    if (
+        cycle.served and not cycle.leaving
+    ):  # then who would fit waits for those before it, and is not to take what they may need
+        cycle.after = View(world := cycle.snapshot.copy(), Table(world, cycle.policy))
+    longest, made = _Longest(cycle), set(cycle.served if cycle.leaving else ())
     vain: dict[tuple[int, int], float] = {}
     for job in line:
         alike, work = (id(cycle.shape(job)), job.team), work_to_go(job, cycle.policy.of(job.pool), cycle.now)
-        if job.job in cycle.served or work >= vain.get(alike, np.inf) or not _has_a_turn(cycle, job):
+        if job.job in cycle.served or work >= vain.get(alike, np.inf) or not _has_a_turn(cycle, job, made):
             continue
         serve(cycle, job, "overtaken", longest.choose)
-        if job.job not in cycle.served:
+        if job.job in cycle.served:
+            made.add(job.job)
+        else:
             vain[alike] = work
 
 
@@ -54,10 +61,14 @@ def is_longer(cycle: Cycle, victim: Running, job: Waiting) -> bool:
     return work_to_go(victim, own, cycle.now) > least
 
 
-def _has_a_turn(cycle: Cycle, job: Waiting) -> bool:
-    """Would it get the room that is made? Who has to leave others their places in time would not."""
-    own = cycle.policy.of(job.pool)
-    return own.stop_longer is not None and (any(job is first for first in cycle.future.first) or cycle.may_pass(job))
+def _has_a_turn(cycle: Cycle, job: Waiting, made: set[int]) -> bool:
+    """Would it get the room that is made? Who has to leave others their places in time would not. made: for whom room
+    is being made: these are in nobody's way.
+    """
+    if cycle.policy.of(job.pool).stop_longer is None:
+        return False
+    first = [other.job for other in cycle.future.first if other.pool == job.pool and other.job not in made]
+    return first[:1] == [job.job] or cycle.may_pass(job)
 
 
 class _Longest:
@@ -78,7 +89,16 @@ class _Longest:
         return {job.job: work for work, job in self._able}
 
     def choose(self, job: Waiting, demand: Demand) -> Sequence[Running]:
-        """Nobody where even all would not do."""
+        """Nobody where even all would not do, and nobody could move."""
+        able = self._longer(job)
+        if sum(role.min for role in job.gang) > 1:
+            victims = self._for_gang(job, demand, able)
+        else:
+            victims = self._on_one_node(job, demand, able)
+        return victims or move(self._cycle, job, demand, able, _may_stop)
+
+    def _longer(self, job: Waiting) -> list[Running]:
+        """The longest first."""
         cycle, able = self._cycle, []
         least = cycle.policy.of(job.pool).stop_longer or 1.0
         work = least * work_to_go(job, cycle.policy.of(job.pool), cycle.now)
@@ -87,15 +107,11 @@ class _Longest:
                 break
             if victim.pool == job.pool and victim.job not in cycle.leaving and is_longer(cycle, victim, job):
                 able.append(victim)
-        if not able:
-            return ()
-        if sum(role.min for role in job.gang) > 1:
-            return self._for_gang(job, demand, able)
-        return self._on_one_node(job, demand, able)
+        return able
 
     def _for_gang(self, job: Waiting, demand: Demand, able: list[Running]) -> Sequence[Running]:
-        room = _room(self._cycle.after.snapshot, able)
-        if any((room >= role.ask.gpus).sum() < role.min for role in job.gang if role.ask.whole):
+        room = whole_cards(self._cycle.after.snapshot, able)
+        if not able or any((room >= role.ask.gpus).sum() < role.min for role in job.gang if role.ask.whole):
             return ()
         world = self._cycle.after.snapshot.copy()
         gone = stop_in_order(world, able, job, _may_stop, lambda: False)
@@ -108,7 +124,7 @@ class _Longest:
         for victim in able:
             for node in {task.node for task in victim.tasks}:
                 here[node].append(victim)
-        room = _room(world, able)
+        room = whole_cards(world, able)
         nodes = [node for node in here if not request.ask.whole or room[node] >= request.ask.gpus]
         nodes.sort(key=lambda node: (self._harm(here[node][:1]), node))
         found = (least_on(world, request, node, here[node], job, _may_stop) for node in nodes)
@@ -120,12 +136,3 @@ class _Longest:
 
 def _may_stop(world: Snapshot, victim: Running, job: Waiting) -> bool:
     return victim.team == job.team or is_borrowed(world, victim, job)
-
-
-def _room(world: Snapshot, able: list[Running]) -> np.ndarray:
-    """[N] how many whole cards each node could have at most, were these stopped."""
-    room = ((world.gpu_slices == 0)[world.card_grid] & (world.card_grid >= 0)).sum(axis=1)
-    for victim in able:
-        for task in victim.tasks:
-            room[task.node] += len(task.cards)
-    return room

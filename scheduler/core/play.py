@@ -77,6 +77,7 @@ class Play:
         """{job that was stopped: work that is left}."""
         self._run_s = run_s
         self._memory = memory or Memory(explains)
+        self._overtakes = any(own.stop_longer is not None for own in policy.pools or (policy,))
         self._clockwork = Clockwork(ends or {}, now)
         self._arrivals = sorted(arrivals, key=_age, reverse=True)
         """The next one last."""
@@ -98,7 +99,7 @@ class Play:
 
     def _look(self) -> Plan:
         """One cycle where somebody waits or has to leave a machine, and more where it stopped somebody, who is gone at
-        once, or left a team with none looked at.
+        once, or started one that others may stop, or left a team with none looked at.
         """
         plan, starts, evictions = Plan(), [], []
         while self.waiting or to_clear(self.snapshot.closings, self.running.values(), self.now):
@@ -107,7 +108,7 @@ class Play:
             evictions += plan.evictions
             for eviction in plan.evictions:
                 self._stop(eviction.job)
-            if not plan.evictions and not used_up:
+            if not plan.evictions and not used_up and not (plan.starts and self._overtakes):
                 break
         plan.starts, plan.evictions = starts, evictions
         self._set_paces()

@@ -17,7 +17,7 @@ from scheduler.core.keep import build_keep
 from scheduler.core.place import ANY_QUOTA, place
 from scheduler.core.quota import within_guarantee
 from scheduler.core.request import Request
-from scheduler.core.snapshot import Snapshot, amounts_of
+from scheduler.core.snapshot import Snapshot
 from scheduler.core.table import Table, judge
 from scheduler.core.types import CPU_MILLI, GPU_MILLI, Eviction, Placement, Refusal, Running, Waiting
 
@@ -53,7 +53,7 @@ def is_borrowed(world: Snapshot, victim: Running, job: Waiting) -> bool:
     chain = list(world.team_chain[victim.team])
     if job.team in chain or victim.pool != job.pool:
         return False
-    rest, guarantee = world.held[chain, victim.pool] - amounts_of(victim.tasks), world.guarantee[chain, victim.pool]
+    rest, guarantee = world.held[chain, victim.pool] - victim.amounts, world.guarantee[chain, victim.pool]
     return bool(((guarantee == 0) | (rest >= guarantee)).all())
 
 
@@ -64,7 +64,7 @@ def is_partly_borrowed(world: Snapshot, victim: Running, job: Waiting) -> bool:
     chain = list(world.team_chain[victim.team])
     if job.team in chain or victim.pool != job.pool:
         return False
-    about = GPU_MILLI if amounts_of(victim.tasks)[GPU_MILLI] else CPU_MILLI
+    about = GPU_MILLI if victim.amounts[GPU_MILLI] else CPU_MILLI
     held, guarantee = world.held[chain, victim.pool, about], world.guarantee[chain, victim.pool, about]
     return bool(((guarantee == 0) | (held > guarantee)).all())
 
@@ -90,7 +90,7 @@ def is_lower(world: Snapshot, victim: Running, job: Waiting) -> bool:
 
 def lost_work(victim: Running, now: float) -> float:
     """Card-seconds that a stop now throws away; work without a card counts as a hundredth of one."""
-    return max(now - victim.saved_at, 0.0) * max(amounts_of(victim.tasks)[GPU_MILLI] / 1000, 0.01)
+    return max(now - victim.saved_at, 0.0) * max(victim.amounts[GPU_MILLI] / 1000, 0.01)
 
 
 def _make_room(cycle: Cycle, first: list[Waiting], reason: str, may_stop: MayStop) -> None:

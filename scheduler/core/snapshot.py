@@ -19,6 +19,7 @@ from scheduler.core.types import (
     Waiting,
     Window,
     Wishes,
+    amounts_of,
 )
 
 UNLIMITED = np.iinfo(np.int64).max
@@ -128,10 +129,14 @@ class Snapshot:
             pools[card.gpu] != job.pool for job in self.running for task in job.tasks for card in task.cards
         )
         """May anybody stand on a card of another pool than its own?"""
-        for job in self.running:
-            if job.preemptible:
-                self.firm[self._chains[job.team], job.pool] -= amounts_of(job.tasks)
-            elif self.lends:
+        soft = [job for job in self.running if job.preemptible]
+        held = np.zeros_like(self.held)
+        whose = [job.team for job in soft], [job.pool for job in soft]
+        np.add.at(held, whose, np.array([job.amounts for job in soft], dtype=np.int64).reshape(-1, held.shape[2]))
+        for team, chain in enumerate(self._chains):
+            self.firm[chain] -= held[team]
+        for job in self.running if self.lends else ():
+            if not job.preemptible:
                 self._count_guests(job.tasks, job, 1)
 
     def copy(self) -> "Snapshot":
@@ -187,7 +192,7 @@ class Snapshot:
 
     def charge(self, tasks: tuple[TaskPlace, ...], waiting: Waiting | Running, sign: int = 1) -> None:
         """Count a job's tasks for its team, the ancestors, and its user."""
-        amounts = sign * amounts_of(tasks)
+        amounts = sign * np.array(amounts_of(tasks), dtype=np.int64)
         self.held[self._chains[waiting.team], waiting.pool] += amounts
         if not waiting.preemptible:
             self.firm[self._chains[waiting.team], waiting.pool] += amounts
@@ -300,10 +305,3 @@ class Snapshot:
         self.node_cpu_free[task.node] -= sign * task.cpu_milli
         self.node_memory_free[task.node] -= sign * task.memory_mib
         self.touch(task.node)
-
-
-def amounts_of(tasks: tuple[TaskPlace, ...]) -> np.ndarray:
-    """What tasks count in quota, [R]."""
-    gpu_milli = sum(card.milli for task in tasks for card in task.cards)
-    cpu_milli, memory_mib = sum(task.cpu_milli for task in tasks), sum(task.memory_mib for task in tasks)
-    return np.array((gpu_milli, cpu_milli, memory_mib), dtype=np.int64)

@@ -7,6 +7,7 @@ are seconds.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import inf
 
 import numpy as np
@@ -133,6 +134,12 @@ class TaskPlace:
     memory_mib: int
 
 
+def amounts_of(tasks: tuple[TaskPlace, ...]) -> tuple[int, int, int]:
+    """What tasks count in quota, by RESOURCES."""
+    gpu_milli = sum([card.milli for task in tasks for card in task.cards])
+    return gpu_milli, sum([task.cpu_milli for task in tasks]), sum([task.memory_mib for task in tasks])
+
+
 @dataclass(frozen=True)
 class Placement:
     job: int
@@ -164,6 +171,11 @@ class Running:
     leaving: bool = False
     waited_s: float = 0.0
     stops: int = 0
+
+    @cached_property
+    def amounts(self) -> tuple[int, int, int]:
+        """What it counts in quota, by RESOURCES."""
+        return amounts_of(self.tasks)
 
 
 @dataclass(frozen=True)

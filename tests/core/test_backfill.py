@@ -1,7 +1,12 @@
 """Who may pass the first in line, and what the first in line is promised."""
 
+from math import inf
+from random import Random
+
+import pytest
+
 from scheduler.core.cycle import run_cycle
-from scheduler.core.future import expected_end
+from scheduler.core.future import Future, expected_end
 from scheduler.core.types import Policy
 from tests.core.test_cycle import cards, cycle, started, why
 from tests.worlds import wants, world
@@ -59,3 +64,24 @@ def test_a_job_that_needs_a_node_that_is_down_holds_up_nobody():
 
 def test_one_that_is_over_its_time_is_taken_to_run_as_long_again():
     assert expected_end(0.0, 100.0, 50.0) == 100.0 and expected_end(0.0, 100.0, 300.0) == 600.0
+
+
+def crowded(dice):
+    """Four nodes of four cards, each held a while as a whole, in slices or not at all, and gangs that wait."""
+    nodes = []
+    for number in range(4):
+        cards = [dice.choice(["", "1", "1/2"]) for _ in range(4)]
+        holds = [f"bob holds {ask} until {dice.randrange(100, 900)}" for ask in cards if ask]
+        nodes.append(" | ".join([f"n{number}: {dice.choice(['A100', 'V100-32GB'])}x4", *holds]))
+    asks = [(dice.choice(["1", "2", "4", "V100-32GB:2", "1/2"]), dice.choice([1, 1, 2, 3])) for _ in range(6)]
+    jobs = [wants("ada", ask, gang=gang, time_s=dice.randrange(50, 900)) for ask, gang in asks]
+    return world("\n".join(nodes), *jobs)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_time_is_left_out_at_which_a_job_would_fit(seed, monkeypatch):
+    """Where the looks begin only saves looks: from the first time on the same places are found."""
+    snapshot = crowded(Random(seed))
+    plan = run_cycle(snapshot, Policy(), 0.0)
+    monkeypatch.setattr(Future, "_soonest", lambda self, demand: -inf)
+    assert run_cycle(snapshot, Policy(), 0.0) == plan

@@ -3,7 +3,15 @@
 from dataclasses import replace
 from math import inf
 
-from scheduler.core.forecast import Range, RunTimes, forecast, learn_run_times
+from scheduler.core.forecast import (
+    MOST_MOMENTS,
+    Range,
+    RunTimes,
+    draw_ends,
+    forecast,
+    learn_run_times,
+    starts_in,
+)
 from scheduler.core.play import Play
 from scheduler.core.types import Policy
 from tests.worlds import wants, world
@@ -54,6 +62,24 @@ def test_jobs_that_said_nothing_tell_of_those_that_say_nothing():
 def test_the_same_snapshot_has_the_same_forecast():
     snapshot = world("n1: V100-32GBx1", wants("ada", "1", time_s=100), wants("ada", "1", time_s=100))
     assert when(snapshot, RunTimes((0.5, 1.0, 1.5))) == when(snapshot.copy(), RunTimes((0.5, 1.0, 1.5)))
+
+
+def test_where_many_run_moments_are_drawn_together_and_reach_half_of_the_ends():
+    """One card after the other is free, each minute, on a clock that does not begin at a round number; each of those
+    who wait asks for all of the first node, and the last for a card."""
+    now = 1_700_000_000.123
+    held = [" | ".join(f"bob holds 1 until {now + 60 * (8 * n + k)}" for k in range(1, 9)) for n in range(40)]
+    text = "\n".join(f"n{n}: A100x8 | {holds}" for n, holds in enumerate(held))
+    snapshot = world(text, *[wants("ada", "8", time_s=3600) for _ in range(9)])
+    drawn = draw_ends(snapshot, now, EXACT, 0)
+    said = {job.job: job.ends_at for job in snapshot.running}
+    assert 60 * 160 / MOST_MOMENTS <= drawn.grain_s < 2 * 60 * 160 / MOST_MOMENTS
+    assert all(said[job] <= at < said[job] + drawn.grain_s for job, at in drawn.ends.items())
+    assert all((at - now) % drawn.grain_s == 0 for at in drawn.ends.values())
+    first = next(at for _, at in starts_in(snapshot, Policy(), now, EXACT, 0))
+    assert now + 480 <= first < now + 480 + drawn.grain_s
+    few = world("n1: A100x2 | bob holds 1 until 61", wants("ada", "2"))
+    assert draw_ends(few, 0.0, EXACT, 0).grain_s == 0.0
 
 
 def test_who_is_stopped_runs_again_later():

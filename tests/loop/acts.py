@@ -1,14 +1,16 @@
 """What happens in a life; each act draws its own details."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from random import Random
 from typing import Any
 
 from django.db import transaction
 from loop.database import ConnectionLost
+from loop.hours import NAMED, machines_of, machines_of_pool, window_row
 from loop.world import World
 
-from cluster.models import Gpu, Node, NodeState, Pool
+from cluster.models import Gpu, Maintenance, Node, NodeState, Pool, Window
 from events import bus
 from events.bus import Actor
 from jobs import control, lifecycle
@@ -59,7 +61,8 @@ def interrupt(world: World) -> None:
     if busy := deep or busy:
         before = set(world.workers)
         job = world.db.get(Job, world.dice.choice(busy).focus)
-        world.dice.choice([wish, wish, edit_quota, edit_quota, edit_person, cordon, hurt_card])(world, job)
+        acts = [wish, wish, edit_quota, edit_quota, edit_person, cordon, hurt_card, lend, maintain]
+        world.dice.choice(acts)(world, job)
         for worker in [worker for worker in world.workers if worker not in before]:
             world.resume(worker, 10_000)
     else:
@@ -83,7 +86,8 @@ def draw_job(dice: Random) -> tuple[dict, int, int, int]:
     seconds = dice.choice(["0.5", "2", "5", "20", "infinity", "infinity"])
     file: dict[str, Any] = {"run": f"sleep {seconds}; exit {dice.choice([0, 0, 0, 1])}", "gpu": dice.choice(small)}
     file |= {"cpu": dice.choice(["500m", "1", "4"]), "memory": dice.choice(["1GiB", "8GiB"])}
-    file |= {"nodes": dice.choice([1, 1, 1, 2, 3]), "priority": dice.choice(["low", "low", "normal", "high"])}
+    file |= {"nodes": dice.choice([1, 1, 1, 2, 3, "1..3", "2..4"])}
+    file |= {"priority": dice.choice(["low", "low", "normal", "high"])}
     file |= {"preemptible": file["priority"] == "low" or dice.random() < 0.3}
     if dice.random() < 0.6:
         reasons = ["exit_nonzero", "container_lost", "out_of_memory", "node_lost"]
@@ -101,8 +105,8 @@ def split_in_roles(dice: Random, file: dict) -> dict:
     own = {key: file.pop(key) for key in ("run", "gpu", "cpu", "memory", "nodes")}
     seconds, code, many = dice.choice(["0.5", "2", "5", "20"]), dice.choice([0, 0, 0, 1]), own.pop("nodes")
     head = {"run": f"sleep {seconds}; exit {code}", "count": dice.choice([1, 1, 2])}
-    worker = own | {"count": dice.choice([many, f"{many}..{many + 2}"])}
-    return {"roles": {"head": head | small | {"ends_job": dice.choice(["any", "all"])}, "worker": worker}}
+    head |= small | {"ends_job": dice.choice(["any", "all"])}
+    return {"roles": {"head": head, "worker": own | {"count": many}}}
 
 
 def submit_job(world: World, file: dict, user: int, team: int, pool: int) -> None:
@@ -178,6 +182,64 @@ def change(world: World, model: Any, pk: int, values: dict) -> None:
         world.db.lock(model, lambda row: row["id"] == pk)
         world.db.pause()
         world.db.update(model, lambda row: row["id"] == pk, values)
+
+
+def lend(world: World, job: dict | None = None) -> None:
+    """A pool opens a window, or closes those that it has."""
+    dice = world.dice
+    lender = 3 - job["pool_id"] if job else dice.choice([1, 2])
+    mine = [row["id"] for row in world.rows(Window) if row["lender_id"] == lender]
+    begins = world.db.now + timedelta(seconds=dice.choice([0, 0, 0, 5]))
+    window = window_row(lender, begins, begins + timedelta(seconds=dice.choice([5, 20, 60, 200])))
+    world.log(f"pool {lender}: {'lends no more' if mine else 'lends'}")
+
+    def change_hours() -> None:
+        with transaction.atomic():
+            world.db.pause()
+            if mine:
+                world.db.delete(Window, lambda row: row["id"] in mine)
+            else:
+                world.db.insert(Window, window)
+
+    world.spawn("hours", change_hours)
+
+
+def maintain(world: World, job: dict | None = None) -> None:
+    """A machine, or all of a pool, is planned to be away for a while, or what was planned is called off."""
+    dice, planned = world.dice, [row for row in world.rows(Maintenance) if row["ends_at"] > world.db.now]
+    if planned and dice.random() < 0.6:
+        row = dice.choice(planned)
+        world.log(f"maintenance {row['id']} is called off")
+        world.spawn("maintenance", lambda: call_off(world, row))
+        return
+    begins = world.db.now + timedelta(seconds=dice.choice([0, 2, 10, 30]))
+    pool = dice.choice([None, None, 1, 2])
+    nodes = {dice.choice(world.rows(Node))["id"]} if pool is None else machines_of_pool(world.db, pool)
+    row = {"begins_at": begins, "ends_at": begins + timedelta(seconds=dice.choice([5, 15, 40])), "pool_id": pool}
+    world.log(f"maintenance of machines {sorted(nodes)} from {row['begins_at']:%X} until {row['ends_at']:%X}")
+    world.spawn("maintenance", lambda: plan(world, row | {"stops": dice.random() < 0.5}, nodes))
+
+
+def plan(world: World, row: dict, nodes: set[int]) -> None:
+    """As cluster.maintenance does: what starts on the machines holds their rows."""
+    with transaction.atomic():
+        world.answers.lock_nodes(nodes)
+        world.db.pause()
+        made = world.db.insert(Maintenance, row)
+        for node in nodes if row["pool_id"] is None else ():
+            world.db.pause()
+            world.db.insert(NAMED, {"maintenance_id": made["id"], "node_id": node})
+
+
+def call_off(world: World, row: dict) -> None:
+    with transaction.atomic():
+        world.answers.lock_nodes(machines_of(world.db, row))
+        world.db.pause()
+        if row["begins_at"] < world.db.now:
+            world.db.update(Maintenance, lambda one: one["id"] == row["id"], {"ends_at": world.db.now})
+        else:
+            world.db.delete(NAMED, lambda one: one["maintenance_id"] == row["id"])
+            world.db.delete(Maintenance, lambda one: one["id"] == row["id"])
 
 
 def cordon(world: World, job: dict | None = None) -> None:
@@ -272,7 +334,7 @@ def look(world: World) -> None:
 
 LIFE: dict[Callable[[World], None], float] = {
     go_on: 60, interrupt: 12, ring_cycle: 5, ring_reconcile: 9, tick: 5, submit: 8, wish: 4, edit_quota: 1,
-    edit_person: 0.5, cordon: 1, follow_node: 2, look: 0.5,
+    edit_person: 0.5, cordon: 1, follow_node: 2, look: 0.5, lend: 0.6, maintain: 0.6,
 }  # fmt: skip
 BAD_LUCK: dict[Callable[[World], None], float] = {
     kill: 1.5, cut_off: 1.5, put_to_sleep: 1, lose_node: 1, find_node: 1.5, reboot: 0.4, end_badly: 1.5, hurt_card: 0.5,

@@ -21,11 +21,12 @@ from django.db.models import F, Model
 from django.db.models.expressions import CombinedExpression
 from django.db.transaction import Atomic as DjangoAtomic
 from loop.database import EXCLUSIVE, SHARE, Atomic, Database
+from loop.hours import NAMED, machines_of_pool
 
 from accounts import permissions
 from accounts.models import Team
 from cluster import maintenance, windows
-from cluster.models import Gpu, Node, Pool
+from cluster.models import Gpu, Maintenance, Node, Pool, Window
 from common import locks
 from common.errors import StaleState
 from events import bus, notices, transitions
@@ -127,7 +128,7 @@ class Answers:
         nothing = {"wait_reasons": [], "wait_position": None, "wait_of": None}
         self.db.update(Job, lambda row: row["id"] == job_id, nothing)
 
-    def write_reasons(self, lines: list[explaining.Telling]) -> dict[int, tuple[int, float]]:
+    def write_reasons(self, lines: list[tuple]) -> dict[int, tuple[int, float]]:
         self.db.pause()
         one, now, written = self.db.transaction, self.db.now, dict[int, tuple[int, float]]()
         assert one is not None, "reasons are written inside a transaction only"
@@ -278,6 +279,29 @@ class Answers:
     def database_now(self) -> datetime:
         self.db.pause()
         return self.db.now
+
+    # when pools lend and machines are in maintenance
+
+    def load_hours(self) -> list[Window]:
+        self.db.pause()
+        return [self.db.build(Window, row) for row in by_id(self.db.rows(Window))]
+
+    def load_planned(self, now: Any) -> list[Maintenance]:
+        """now: the database's own, whatever is given."""
+        self.db.pause()
+        rows = self.db.rows(Maintenance, lambda row: row["ends_at"] > self.db.now)
+        planned = [
+            self.db.build(Maintenance, row) for row in sorted(rows, key=lambda row: (row["begins_at"], row["id"]))
+        ]
+        for one in planned:
+            named = {row["node_id"] for row in self.db.rows(NAMED) if row["maintenance_id"] == one.pk}
+            machines = [self.db.build(Node, self.row(Node, pk)) for pk in sorted(named)]
+            one.__dict__["_prefetched_objects_cache"] = {"nodes": machines}
+        return planned
+
+    def _machines_of_pools(self, pool_ids: Iterable[int | None]) -> dict[int, set[int]]:
+        self.db.pause()
+        return {pk: machines_of_pool(self.db, pk) for pk in pool_ids if pk is not None}
 
     # the lease
 
@@ -467,6 +491,8 @@ def by_id(rows: list[dict]) -> list[dict]:
 # (where the product has it, its name); the method of Answers has the same one.
 TWINS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (locks, ("database_now",)),
+    (windows, ("load_hours",)),
+    (maintenance, ("load_planned", "_machines_of_pools")),
     (lease, ("take", "wanted_again", "give_up", "check_epoch")),
     (transitions, ("write_move", "write_moves")),
     (bus, ("last_seq", "last_seqs", "store_event", "store_events")),
@@ -505,8 +531,6 @@ def install(patch: pytest.MonkeyPatch, answers: Answers) -> None:
     patch.setattr(quiet, "_statement", quiet.list_tables)
     for name in ("load_rows", "load_pairs"):
         patch.setattr(memory, name, getattr(answers, name))
-    replace_everywhere(patch, windows.load_spans, lambda now: {})
-    replace_everywhere(patch, maintenance.load_maintenance, lambda now: [])
     atomic = Atomic(database)
     patch.setattr(DjangoAtomic, "__enter__", _bound(atomic.enter))
     patch.setattr(DjangoAtomic, "__exit__", _bound(atomic.leave))

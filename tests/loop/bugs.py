@@ -12,6 +12,7 @@ from loop.answers import replace_everywhere
 
 from jobs import lifecycle
 from scheduler import lease, quiet, reconcile, snapshots, starting, truth
+from scheduler.core import grow, maintenance
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,13 @@ BUGS = (
         "node.removed",
     ),
     Bug("a start overlooks who is held", starting, "or locked.held_at is not None or", "or"),
+    Bug("a start does not look for maintenance", starting, "    check_maintenance(job, nodes)\n", ""),
+    Bug(
+        "what a gang grows by is not held",
+        starting,
+        "write_holdings(row for place in step.tasks for",
+        "write_holdings(row for place in step.tasks if place.rank < least for",
+    ),
     # the interpreter of a round of reconciling
     Bug(
         "a sighting is not fenced by its epoch", reconcile, 'check_epoch("reconcile", epoch)\n    lock_job', "lock_job"
@@ -104,6 +112,18 @@ BUGS = (
         '"attempt": job.attempt,\n',
     ),
     Bug("the next attempt has no tasks", lifecycle, "    begin_attempt(job)\n    hint", "    hint"),
+    Bug(
+        "an elastic gang waits with its most",
+        lifecycle,
+        'for _ in range(role["min"])]',
+        'for _ in range(role["max"])]',
+    ),
+    Bug(
+        "a gang grows in its first attempt",
+        lifecycle,
+        "attempt=job.attempt) for rank, role in roles.items())",
+        "attempt=1) for rank, role in roles.items())",
+    ),
     Bug("the job is not read anew", lifecycle, "    reload_job(job)\n    if job.state", "    if job.state"),
     Bug(
         "a role that is done does not end its job", lifecycle, "if done and not stopping else {}", "if stopping else {}"
@@ -114,7 +134,9 @@ BUGS = (
         "stopping=stopping, done=done)",
         "stopping=stopping)",
     ),
-    # what a cycle decides by
+    # what a cycle decides, and by what
+    Bug("a gang grows by its most", grow, "for _ in range(role.max - role.min):", "for _ in range(role.max):"),
+    Bug("each maintenance stops jobs", maintenance, "if closing.stops and closing.at", "if closing.at"),
     Bug("parents do not count what their teams hold", snapshots, "held[list(chain)] +=", "held[place] +="),
     Bug("an idle cycle never looks again", quiet, "return mark == self.mark and now < self.until", "return True"),
 )

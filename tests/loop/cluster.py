@@ -1,12 +1,14 @@
 """What there is before a life begins, drawn from its seed."""
 
+from datetime import timedelta
 from random import Random
 from typing import Any
 
 from loop.database import Database
+from loop.hours import window_row
 
 from accounts.models import Team, User
-from cluster.models import Gpu, Node, Pool
+from cluster.models import Gpu, Node, Pool, Window
 from quotas.models import Quota, UserLimit
 from runtimes.base import NodeView
 
@@ -14,7 +16,7 @@ V100 = {"model": "V100-32GB", "product": "Tesla V100-SXM2-32GB", "memory_mib": 3
 
 
 def build_cluster(db: Database, dice: Random) -> None:
-    """Two pools, some nodes, teams in two levels, three people, quotas and limits."""
+    """Two pools, some nodes, teams in two levels, three people, quotas, limits and hours of lending."""
     pools = [fixed(Pool, 1, name="dev", shared=True, cpu_overcommit_percent=200), fixed(Pool, 2, name="train")]
     org = fixed(Team, 1, name="org", gid=2000)
     teams = [fixed(Team, pk, name=name, gid=2000 + pk, parent=org) for pk, name in ((2, "nlp"), (3, "vision"))]
@@ -33,6 +35,9 @@ def build_cluster(db: Database, dice: Random) -> None:
             guarantee = min(dice.choice([0, 0, 1000, 2000]), limit or 2000) if team is not org else 0
             amounts = {"gpu_milli_limit": limit, "gpu_milli_guarantee": guarantee}
             db.insert(Quota, {"team_id": team.pk, "pool_id": pool.pk, **amounts})
+    for lender in {dice.choice([0, 1, 2]), dice.choice([0, 1, 2])} - {0}:
+        begins = db.now + timedelta(seconds=dice.choice([0, 0, 20]))
+        db.insert(Window, window_row(lender, begins, begins + timedelta(seconds=dice.randint(20, 200))))
     db.insert(UserLimit, {"user_id": None, "jobs_running": dice.choice([3, 100]), "jobs_waiting": 1000})
 
 

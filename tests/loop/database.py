@@ -43,12 +43,12 @@ def unique_keys(model: type[Model], row: Row) -> Iterator[tuple]:
 
 
 class Transaction:
-    """number: the version of what it writes. writes: rows as this transaction has them, None = deleted. savepoints: the
-    writes as they were before each.
+    """number: the version of what it writes. began: when. writes: rows as this transaction has them, None = deleted.
+    savepoints: the writes as they were before each.
     """
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self, number: int, began: datetime) -> None:
+        self.number, self.began = number, began
         self.writes: dict[Key, Row | None] = {}
         self.keys: dict[tuple, Key] = {}
         self.locks: set[Key] = set()
@@ -102,7 +102,7 @@ class Database:
     def begin(self) -> None:
         if self.transaction is None:
             self._version += 1
-            self.transaction = Transaction(self._version)
+            self.transaction = Transaction(self._version, self.now)
             self.active.append(self.transaction)
         one = self.transaction
         one.savepoints.append((dict(one.writes), dict(one.keys)))
@@ -230,6 +230,12 @@ class Database:
                 self._check_unique(unique)
             self._write(model, row)
         return row
+
+    def delete(self, model: type[Model], where: Callable[[Row], Any]) -> None:
+        with self.statement():
+            for row in self.lock(model, where):
+                assert self.transaction is not None
+                self.transaction.writes[model, row[model._meta.pk.attname]] = None  # type: ignore[union-attr]
 
     def put(self, model: type[Model], pk: Any, changes: Row) -> None:
         """What the world does to a row, in one statement."""

@@ -2,13 +2,16 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from loop.answers import totals
 from loop.database import Database, Key, Row, Transaction
 from loop.engine import Engine
+from loop.hours import Hours, stays_s
 
 from cluster.models import Gpu, Node, NodeState
+from common.resources import parse_gpu
 from events.models import Event
 from jobs.lifecycle import MADE_ROOM
 from jobs.models import Job, Task
@@ -27,6 +30,7 @@ class Promises:
         self.broken: list[str] = []
         self.seen: dict[tuple[str, int], tuple[int, str]] = {}  # object: its last event's number, its state by events
         self.evictions: Counter[tuple[int, str]] = Counter()
+        self.hours = Hours(database)
         database.observers.append(self.after_commit)
         engine.on_stop = self.before_stop
 
@@ -37,6 +41,7 @@ class Promises:
 
     def findings(self, one: Transaction, before: dict[Key, Row | None]) -> list[str]:
         of: dict[type, list[Row]] = defaultdict(list)
+        self.hours.note({model for model, _ in one.writes})
         for (model, _), row in one.writes.items():
             if row is not None:
                 of[model].append(row)
@@ -45,8 +50,9 @@ class Promises:
             *self.term(of),
             *self.history(of),
             *self.holdings(of),
+            *self.gangs(of),
             *self.attempts(of, before),
-            *self.starts(of),
+            *self.starts(of, one.began),
             *self.cards(new),
             *self.limits(new),
             *self.freed(of, before),
@@ -89,11 +95,36 @@ class Promises:
         touched = {row["uuid"] for row in of[Task]} | {row["task"] for row in of[Holding]}
         if not touched:
             return
-        live = {row["task"] for row in self.db.tables.get(Holding, {}).values() if row["released_at"] is None}
+        live: dict[Any, list[Row]] = {uuid: [] for uuid in touched}
+        for row in self.db.tables.get(Holding, {}).values():
+            if row["released_at"] is None and row["task"] in live:
+                live[row["task"]].append(row)
         for task in self.db.tables[Task].values():
-            if task["uuid"] in touched and (task["uuid"] in live) != (task["state"] in HOLDING):
-                held = "something" if task["uuid"] in live else "nothing"
-                yield f"task {task['id']} is {task['state']} and holds {held}"
+            if task["uuid"] in touched:
+                held = live[task["uuid"]]
+                if bool(held) != (task["state"] in HOLDING):
+                    yield f"task {task['id']} is {task['state']} and holds {'something' if held else 'nothing'}"
+                elif held and shape_of(held) != self.asked(task):
+                    yield f"task {task['id']} holds {shape_of(held)} and asked {self.asked(task)}"
+
+    def asked(self, task: Row) -> tuple[int, int, int]:
+        """(cards, thousandths of a core, MiB)"""
+        gang = self.db.tables[Job][task["job_id"]]["gang"]
+        request = next(role["request"] for role in gang if role["role"] == task["role"])
+        return parse_gpu(request["gpu"]).count, request["cpu_milli"], request["memory_mib"]
+
+    def gangs(self, of: dict[type, list[Row]]) -> Iterator[str]:
+        """An attempt has between min and max tasks of each role, ranked without a gap; its least while it waits."""
+        for pk in {row["id"] for row in of[Job]} | {row["job_id"] for row in of[Task]}:
+            job = self.db.tables[Job][pk]
+            tasks = [t for t in self.db.tables[Task].values() if (t["job_id"], t["attempt"]) == (pk, job["attempt"])]
+            if sorted(task["rank"] for task in tasks) != list(range(len(tasks))):
+                yield f"job {pk} has ranks {sorted(task['rank'] for task in tasks)}"
+            for role in job["gang"]:
+                count = sum(task["role"] == role["role"] for task in tasks)
+                most = role["min"] if job["state"] == JobState.QUEUED else role["max"]
+                if not role["min"] <= count <= most:
+                    yield f"job {pk} is {job['state']} with {count} tasks of {role['min']} to {role['max']}"
 
     def attempts(self, of: dict[type, list[Row]], before: dict[Key, Row | None]) -> Iterator[str]:
         """One live attempt (P8), the newest; the job's state fits; retries are counted once (P11)."""
@@ -150,8 +181,8 @@ class Promises:
         if not by_person and reason not in MADE_ROOM and job["not_before"] in (None, was["not_before"]):
             yield f"job {job['id']} tries again without a pause"
 
-    def starts(self, of: dict[type, list[Row]]) -> Iterator[str]:
-        """Nothing is placed that is held, stopped (P10) or pauses, nor where nothing may start."""
+    def starts(self, of: dict[type, list[Row]], began: datetime) -> Iterator[str]:
+        """Nothing is placed that is held, stopped (P10) or pauses, nor where nothing may start. began: to be placed."""
         for event in of[Event]:
             if event["kind"] == "task" and event["to_state"] == TaskState.ASSIGNED:
                 task = self.db.tables[Task][event["object_id"]]
@@ -162,9 +193,33 @@ class Promises:
                     yield f"job {job['id']} was placed before its time"
                 if self.db.tables[Node][task["node_id"]]["state"] != NodeState.READY:
                     yield f"job {job['id']} was placed on a node that takes nothing"
+                if planned := self.hours.in_the_way(task["node_id"], began, stays_s(job)):
+                    yield f"job {job['id']} was placed on a node that goes into maintenance {planned['id']}"
+                stays = 0.0 if job["preemptible"] else stays_s(job)
+                for lender in self.strange_pools([task], job["pool_id"]):
+                    if not self.hours.is_lent(lender, job["pool_id"], began, stays):
+                        yield f"job {job['id']} was placed on a card that pool {lender} does not lend it so long"
             if event["kind"] == "task" and event["to_state"] == TaskState.STOPPING and event["reason"] in MADE_ROOM:
                 job_id = self.db.tables[Task][event["object_id"]]["job_id"]
                 self.evictions[job_id, str(event["params"])] += 1
+                yield from self.stops(self.db.tables[Job][job_id], event["reason"])
+
+    def stops(self, job: Row, reason: str) -> Iterator[str]:
+        """Who leaves a lent card or a machine in maintenance was on one."""
+        tasks = [t for t in self.db.tables[Task].values() if (t["job_id"], t["attempt"]) == (job["id"], job["attempt"])]
+        if reason == "maintenance" and not self.hours.may_stop_on({task["node_id"] for task in tasks}):
+            yield f"job {job['id']} left for a maintenance that stops nobody"
+        if reason == "window_closed":
+            lenders = self.strange_pools(tasks, job["pool_id"])
+            if not any(self.hours.is_closed(lender, job["pool_id"]) for lender in lenders):
+                yield f"job {job['id']} left cards of pools {lenders}, which lend them still"
+
+    def strange_pools(self, tasks: list[Row], pool: int) -> set[int]:
+        """Other pools than this whose cards these tasks hold."""
+        mine = {task["uuid"] for task in tasks}
+        rows = self.db.tables.get(Holding, {}).values()
+        gpus = {row["gpu_id"] for row in rows if row["task"] in mine and row["released_at"] is None} - {None}
+        return {self.db.tables[Gpu][pk]["pool_id"] for pk in gpus} - {pool}
 
     def cards(self, new: list[Row]) -> Iterator[str]:
         """No card or node is promised twice (P1)."""
@@ -282,3 +337,9 @@ class Promises:
             held = totals([row for row in live if row["user_id"] == user])
             if tuple(snapshot.user_held[u]) != held:
                 self.broken.append(f"a cycle counts {tuple(snapshot.user_held[u])} for person {user}, not {held}")
+
+
+def shape_of(held: list[Row]) -> tuple[int, int, int]:
+    """(cards, thousandths of a core, MiB) of the live holdings of one task."""
+    _, cpu, memory = totals(held)
+    return len({row["gpu_id"] for row in held} - {None}), cpu, memory

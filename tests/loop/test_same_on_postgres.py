@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import zip_longest
+from operator import attrgetter
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -32,7 +33,7 @@ from jobs.models import Job, Task
 from jobs.states import TaskState
 from quotas.models import Holding, Quota, UserLimit
 from runtimes.base import ContainerView
-from scheduler import commit, explaining, holders, lease, reconcile, snapshots, starting, truth
+from scheduler import commit, explaining, holders, holdings, lease, reconcile, snapshots, starting, truth
 from scheduler.core.types import Refusal
 from scheduler.models import Lease
 from scheduler.steps import Card, ExplainJobs, StartJob, StopJob, TaskStart
@@ -189,11 +190,11 @@ def left(side: Side) -> dict[str, Any]:
         "nodes": snapshots.load_nodes(),
         "gpus": snapshots.load_gpus(),
         "active": sorted(snapshots.load_active([row["user_id"] for row in side.rows(Job)]).items()),
-        "holders": holders.load_holders(),
+        "holders": sorted(holders.load_holders(), key=attrgetter("job", "rank")),
     }
-    held = holders.load_holdings()
+    held = holdings.load_holdings()
     reads["holdings"] = sorted(
-        zip(map(UUID, held.task), held.team, held.node, map(str, held.gpu), held.amounts.tolist(), strict=True),
+        ((UUID(row.task), numbers) for row, numbers in zip(held.rows, held.columns.tolist(), strict=True)),
         key=lambda line: repr((by_uuid[line[0]], line[1:])),
     )
     found |= {name: [repr(plain(line, by_uuid)) for line in lines] for name, lines in reads.items()}

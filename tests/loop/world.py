@@ -10,11 +10,12 @@ from loop.answers import Answers, install
 from loop.cluster import build_cluster, view_of
 from loop.database import ConnectionLost, Database
 from loop.engine import Engine
+from loop.hours import NAMED
 from loop.processes import Process
 from loop.promises import SAME_EVICTION, Promises
 
 from accounts.models import Team, User
-from cluster.models import Gpu, Node, NodeState
+from cluster.models import Gpu, Maintenance, Node, NodeState, Window
 from events import transitions
 from events.bus import SYSTEM
 from jobs import control
@@ -105,6 +106,8 @@ class World:
         self.db.update(Quota, lambda row: True, {"gpu_milli_limit": None, "gpu_milli_guarantee": 0})
         self.db.update(UserLimit, lambda row: row["user_id"] is not None, {"gpu_milli": None, "jobs_running": None})
         self.db.update(Gpu, lambda row: True, {"healthy": True})
+        for model in (Window, NAMED, Maintenance):
+            self.db.delete(model, lambda row: True)
         for node in self.rows(Node):
             self.move_node(node["id"], NodeState.READY)
         for job in self.open_jobs():
