@@ -13,7 +13,7 @@ from deploy.cluster.processes import start, wait_until
 
 STAGES = Path(__file__).with_name("stages.yaml")
 MARK = "kwok.x-k8s.io/node"
-READY_S = 120
+READY_S = 300
 THREADS = 8
 MOST = 5000
 Step = tuple[str, str, dict | None]  # method, path, body
