@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 
-from django.db import OperationalError, connection
+from django.db import InterfaceError, OperationalError, connection
 
 from common.errors import StaleState
 from jobs.states import TaskState
@@ -74,7 +74,7 @@ class Watch:
                     self._lead(epoch)
                 finally:
                     give_up(NAME, epoch)
-            except OperationalError as gone:  # the database restarts: it is found again
+            except (InterfaceError, OperationalError) as gone:  # the database restarts: it is found again
                 log.warning("watch waits for the database: %s", gone)
                 connection.close()
                 self.ended.wait(ROUND_S)

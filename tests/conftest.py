@@ -110,6 +110,13 @@ def pytest_terminal_summary(terminalreporter):
             terminalreporter.write_line(f"!!! {line} ({count} skipped)", red=True, bold=True)
 
 
+def pytest_sessionfinish(session):
+    """Where a cluster must be there, a skipped test is a failure of the whole."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if REQUIRED and reporter and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 @pytest.fixture(scope="session", autouse=True)
 def rows_deleted_after_tests_that_commit():
     """Django would truncate every table, which makes some 300 files anew, and then write its permissions again."""
@@ -139,7 +146,7 @@ def kubeconfig(cluster_alone) -> Path:
     """Of the cluster in KUBECONFIG, else of bin/cluster's, which is started where it does not run."""
     if given := os.environ.get("KUBECONFIG"):
         return Path(given)
-    run_cluster("up")
+    run_cluster("up", *(["--kwok", "3"] if os.environ[CLUSTER_IS_OURS] else []))
     return local_place().kubeconfig
 
 

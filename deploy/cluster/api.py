@@ -3,6 +3,7 @@
 import http.client
 import json
 import ssl
+from contextlib import closing
 
 from deploy.cluster.place import ADDRESS, API_PORT, Place
 
@@ -19,6 +20,9 @@ class Api:
         context = ssl.create_default_context(cafile=str(home / "ca.crt"))
         context.load_cert_chain(home / "admin.crt", home / "admin.key")
         self.connection = http.client.HTTPSConnection(ADDRESS, API_PORT, timeout=TIMEOUT_S, context=context)
+
+    def close(self) -> None:
+        self.connection.close()
 
     def ask(self, method: str, path: str, body: dict | None = None) -> tuple[int, dict]:
         """Status and answer. Raises OSError or HTTPException where nobody answers."""
@@ -37,14 +41,16 @@ class Api:
 def answers(place: Place, path: str) -> bool:
     """Whether GET of `path` succeeds now."""
     try:
-        return Api(place).ask("GET", path)[0] == http.client.OK
+        with closing(Api(place)) as api:
+            return api.ask("GET", path)[0] == http.client.OK
     except (OSError, http.client.HTTPException):
         return False
 
 
 def list_nodes(place: Place) -> list[dict]:
     """Every Node object. Raises OSError or HTTPException where nobody answers."""
-    return Api(place).ask("GET", "/api/v1/nodes?resourceVersion=0")[1]["items"]
+    with closing(Api(place)) as api:
+        return api.ask("GET", "/api/v1/nodes?resourceVersion=0")[1]["items"]
 
 
 def is_ready(node: dict) -> bool:

@@ -3,6 +3,7 @@
 import http.client
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 from deploy.cluster.api import GONE, THERE_ALREADY, Api, is_ready, list_nodes
@@ -12,7 +13,7 @@ from deploy.cluster.processes import start, wait_until
 
 STAGES = Path(__file__).with_name("stages.yaml")
 MARK = "kwok.x-k8s.io/node"
-READY_S = 120
+READY_S = 300
 THREADS = 8
 MOST = 5000
 Step = tuple[str, str, dict | None]  # method, path, body
@@ -41,11 +42,11 @@ def set_count(place: Place, count: int) -> None:
 
 
 def send_all(place: Place, steps: list[Step]) -> None:
-    api = Api(place)
-    for method, path, body in steps:
-        status, answer = api.ask(method, path, body)
-        if status >= http.client.BAD_REQUEST and status not in (GONE, THERE_ALREADY):
-            raise Refusal(f"The API server refused {method} {path}: {json.dumps(answer)}")
+    with closing(Api(place)) as api:
+        for method, path, body in steps:
+            status, answer = api.ask(method, path, body)
+            if status >= http.client.BAD_REQUEST and status not in (GONE, THERE_ALREADY):
+                raise Refusal(f"The API server refused {method} {path}: {json.dumps(answer)}")
 
 
 def count_ready(place: Place) -> int:

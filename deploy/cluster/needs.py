@@ -16,7 +16,7 @@ TO_BUILD = {
     "/usr/include/seccomp.h": "libseccomp-dev",
     "debootstrap": "debootstrap",
     "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
-    "/bin/busybox": "busybox-static",
+    "/var/lib/dpkg/info/busybox-static.list": "busybox-static",  # the other busybox needs libraries
     "/etc/ssl/certs/ca-certificates.crt": "ca-certificates",
 }
 CONTROLLERS = ("cpu", "cpuset", "memory", "pids")

@@ -59,14 +59,16 @@ def kill(pids: Iterable[int]) -> None:
 
 def wait_until(place: Place, name: str, is_true: Callable[[], bool], within_s: float) -> None:
     """Raises Refusal, with the end of the part's log, when it did not come true in time or the part is gone."""
-    started = time.monotonic()
+    started = asked_at = time.monotonic()
     while not is_true():
+        took_s = time.monotonic() - asked_at  # a list of a thousand nodes must not keep them from becoming ready
         gone = name not in find_parts(place)
         if gone or time.monotonic() - started > within_s:
             what = "ended" if gone else f"was not ready within {within_s:.0f} s"
             tail = place.log(name).read_text(errors="replace").splitlines()[-4:]
             raise Refusal("\n    ".join([f"{name} {what}. The end of {place.log(name)}:", *tail]))
-        time.sleep(POLL_S)
+        time.sleep(max(POLL_S, 5 * took_s))
+        asked_at = time.monotonic()
 
 
 def comes_true(is_true: Callable[[], bool], within_s: float) -> bool:

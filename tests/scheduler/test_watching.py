@@ -6,6 +6,7 @@ import time
 
 import make
 import pytest
+from kombu.exceptions import OperationalError as BrokerAway
 
 from jobs.control import stop_job
 from jobs.models import Task
@@ -187,6 +188,19 @@ def test_a_term_can_be_made_longer_until_it_is_over(db):
 @pytest.mark.parametrize("deed", [Start("a" * 32, 7), Stop("a" * 32, 7, "preempted", mark=False), Forget("a" * 32)])
 def test_a_deed_goes_through_a_message(deed):
     assert from_message(to_message(deed)) == deed
+
+
+def test_without_a_broker_it_goes_on_and_tries_again(scene, task, monkeypatch):
+    def away(*_, **__):
+        raise BrokerAway("refused")
+
+    monkeypatch.setattr(tasks.act, "apply_async", away)
+    monkeypatch.setattr(scene.watch, "_send", command.send)
+    scene.watch.round(scene.epoch)
+    scene.watch.round(scene.epoch)
+    assert scene.watch.measures()["tessera_watch_handed_out"] == 0 and state(task) == T.ASSIGNED
+    monkeypatch.setattr(scene.watch, "_send", lambda deed, epoch: scene.sent.append((deed, epoch)))
+    assert scene.round() == [Start(task.uuid.hex, task.job_id)]
 
 
 def test_probes_and_metrics(scene):

@@ -92,13 +92,13 @@ class KubernetesRuntime:
 
     def start(self, spec: TaskSpec) -> None:
         pod = build_pod(spec, self.house, self._cards_of(spec.node))
-        if self._is_over(spec.uuid):
-            return
         self._wait_for_room(spec.uuid)
         namespace = pod["metadata"]["namespace"]
         if namespace not in self._ensured:
             ensure_team_namespace(self.api, self.house, spec.gid)
             self._ensured.add(namespace)
+        if self._is_over(spec.uuid):
+            return
         path = f"/api/v1/namespaces/{namespace}/pods"
         answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=("exists", "gone", "no_room"))
         if answer.deed == "gone":

@@ -7,7 +7,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.module_loading import import_string
+from kombu.exceptions import OperationalError as BrokerAway
 
+from runtimes.base import Unavailable
 from scheduler import tasks
 from scheduler.runtime import the_runtime
 from scheduler.watching import Blind, Watch, to_message
@@ -43,7 +45,11 @@ class Command(BaseCommand):
 
 
 def send(deed: Any, epoch: int) -> None:
-    tasks.act.apply_async((to_message(deed), epoch), queue="default", expires=EXPIRES_S)
+    """Raises Unavailable where the broker is away: the next round tries again."""
+    try:
+        tasks.act.apply_async((to_message(deed), epoch), queue="default", expires=EXPIRES_S, retry=False)
+    except BrokerAway as away:
+        raise Unavailable(f"The broker does not answer: {away}") from away
 
 
 def tell(watch: Watch, host: str, port: int) -> ThreadingHTTPServer:

@@ -107,7 +107,7 @@ def test_after_everything_was_killed_up_brings_back_the_same_cluster(place, kube
     run_cluster("up")
     assert comes_true(lambda: is_node_ready(place), 60)
     assert kubectl.get("pod", "survivor")["metadata"]["uid"] == uid
-    kubectl("exec", "survivor", "--", "true")
+    assert comes_true(lambda: kubectl.run("exec", "survivor", "--", "true").returncode == 0, 60)
 
 
 def test_a_running_cluster_with_pods_goes_without_a_trace(machine, place, kubectl):

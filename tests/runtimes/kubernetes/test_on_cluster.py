@@ -1,12 +1,14 @@
 """What only a real API server can say of our pods and our namespaces."""
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
-from runtimes.base import Rejected, Unavailable
+from runtimes.base import GpuShare, Rejected, Unavailable
 from runtimes.kubernetes import names
+from runtimes.kubernetes.following import ClusterView
 from runtimes.kubernetes.manifest import build_pod
 from runtimes.kubernetes.namespaces import ensure_team_namespace
 from runtimes.kubernetes.views import pod_ended
@@ -195,3 +197,56 @@ def test_what_was_forgotten_long_ago_is_swept(world, monkeypatch):
     monkeypatch.setattr("runtimes.kubernetes.runtime.KEPT_HOURS", -2)
     assert world.runtime.sweep() >= 1
     wait_slowly(lambda: not world.pods(spec.uuid))
+
+
+def test_a_card_is_never_sold_twice_even_if_our_ledger_were_wrong(world):
+    """Pinned by node and by the card's own resource: the scheduler itself keeps the second one waiting, with words."""
+    fakes = [node for node in world.runtime.list_nodes() if node.gpus and node.name.startswith("fake-")]
+    if not fakes:
+        pytest.skip("NO FAKE NODES: they serve cards.")
+    card, other = fakes[0].gpus[:2]
+    half = card.memory_mib * 5 // 8
+    ask = {"node": fakes[0].name, "gid": 20000}
+    first, second, beside = (
+        world.spec("sleep 60", gpus=(GpuShare(each.uuid, each.index, half, 62, False),), **ask)
+        for each in (card, card, other)
+    )
+    for spec in (first, second, beside):
+        world.runtime.start(spec)
+    wait_slowly(lambda: {world.view(spec.uuid).phase for spec in (first, beside)} == {"running"})
+    wait_slowly(lambda: "Insufficient tessera.sh/g-0" in world.view(second.uuid).detail)
+    assert world.view(second.uuid).phase == "starting"
+    world.runtime.stop(first.uuid, 1, epoch=first.epoch)
+    wait_slowly(lambda: world.view(second.uuid).phase == "running")
+
+
+def test_a_card_of_another_node_is_refused_with_words(world):
+    card = GpuShare("GPU-of-another-node", 0, 1024, 10, False)
+    with pytest.raises(Rejected, match="has no GPU"):
+        world.runtime.start(world.spec("true", gpus=(card,)))
+
+
+def test_a_view_follows_a_hundred_tasks_and_misses_none(world):
+    """On a fake node, so that only we and the API server are at work."""
+    fakes = [node.name for node in world.runtime.list_nodes() if node.name.startswith("fake-")]
+    if not fakes:
+        pytest.skip("NO FAKE NODES.")
+    specs = [world.spec("sleep 60", node=fakes[n % len(fakes)]) for n in range(100)]
+    with ClusterView(world.runtime) as view, ThreadPoolExecutor(8) as pool:
+        list(pool.map(world.runtime.start, specs))
+        wait_slowly(lambda: view.pods.age_s() < 60 and phases(view, specs) == {"running"})
+        list(pool.map(lambda spec: world.runtime.stop(spec.uuid, 1, epoch=spec.epoch), specs))
+        wait_slowly(lambda: phases(view, specs) == {"exited"})
+        list(pool.map(lambda spec: world.runtime.forget(spec.uuid), specs))
+        wait_slowly(lambda: not phases(view, specs))
+        assert view.pods.restarts["missed"] == 0
+
+
+def phases(view, specs) -> set[str]:
+    """Of these tasks; those that are not seen count as nothing where none is."""
+    try:
+        seen = {each.uuid: each.phase for each in view.list_containers()}
+    except Unavailable:
+        return {"unknown"}
+    found = [seen.get(spec.uuid, "") for spec in specs]
+    return set(found) if any(found) else set()

@@ -96,11 +96,13 @@ def world(kubeconfig):
 @pytest.fixture(scope="module")
 def platform(world):
     platform = Platform(world)
-    # A policy takes effect a moment after it is made: when a pod that it refuses is refused.
-    platform.runtime.start(world.spec("true"))
-    wait_slowly(lambda: "Only Tessera" in platform.send(as_admin=True))
-    yield platform
-    platform.close()
+    try:
+        # A policy takes effect a moment after it is made: when a pod that it refuses is refused.
+        platform.runtime.start(world.spec("true"))
+        wait_slowly(lambda: "Only Tessera" in platform.send(as_admin=True))
+        yield platform
+    finally:
+        platform.close()
 
 
 def test_the_least_rights_are_enough_for_a_tasks_life(world, platform):

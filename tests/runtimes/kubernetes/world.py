@@ -39,6 +39,10 @@ class KubernetesWorld(World):
         chosen = [*marked, *real, *fakes][0]
         return chosen["metadata"]["name"], bool(real)
 
+    def spec(self, run: str, **fields) -> TaskSpec:
+        """Small, for the sleepers of tests before it still hold their cores."""
+        return super().spec(run, **{"cpu_milli": 50, "memory_mib": 64, **fields})
+
     def until(self, uuid: str, phase: str) -> ContainerView:
         def is_so():
             view = self.view(uuid)
