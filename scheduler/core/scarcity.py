@@ -25,8 +25,9 @@ STEPS, STEP, SOFTNESS = 100, 0.03, 0.02
 price e times as many go to the cheaper one."""
 LASTS = 200
 """Prices are worked out anew after so many changes."""
-WEIGHT = 75.0
-"""Hundredths for a price of one card: three times what a card that becomes useless costs (`keep_useful`)."""
+WEIGHT = 150.0
+"""Hundredths for a price of one card: six times what a card that becomes useless costs (`keep_useful`), for what is not
+used may still be, and who has no choice waits for certain."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.context import Cycle
 from scheduler.core.cycle import run_cycle
 from scheduler.core.order import in_order
 from scheduler.core.types import Placement, Policy
@@ -104,6 +105,20 @@ def test_the_order_is_looked_at_again_only_where_it_must(monkeypatch):
     monkeypatch.setattr(in_order.__globals__["_Stream"], "key", lambda stream: keys.append(1) or real(stream))
     run_cycle(snapshot, POLICY, 100.0)
     assert len(keys) <= 2 * 2 * 1000 + 16
+
+
+def test_of_jobs_that_are_alike_one_is_asked_while_nobody_takes_anything(monkeypatch):
+    """A team with room for one more: the first job starts, and of the others one is asked for all."""
+    snapshot = world("n1: V100-32GBx8 | ada holds 2", wants("ada", "1"), limit={("ada", "dev"): {"gpu_milli": 3000}})
+    snapshot = with_waiting(snapshot, *(replace(snapshot.waiting[0], job=number) for number in range(1, 501)))
+    asked = []
+    real = Cycle.limits
+    monkeypatch.setattr(Cycle, "limits", lambda cycle, job: asked.append(job.job) or real(cycle, job))
+    plan = run_cycle(snapshot, POLICY, 100.0)
+    assert [start.job for start in plan.starts] == [1] and asked == [1, 2]
+    assert {number: refusals[0].reason for number, refusals in plan.refusals.items()} == dict.fromkeys(
+        range(2, 501), "team_limit"
+    )
 
 
 TEAMS = ("ada", "bob", "eve")

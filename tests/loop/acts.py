@@ -81,7 +81,7 @@ def submit(world: World) -> None:
 
 def draw_job(dice: Random) -> tuple[dict, int, int, int]:
     """(job file, person, team, pool)"""
-    pool = dice.choice([1, 1, 2])
+    pool = dice.choice([1, 2])
     small = ["0", "1/4", "1/2", "1", "1", "2"] if pool == 1 else ["1", "1", "2", "0"]
     seconds = dice.choice(["0.5", "2", "5", "20", "infinity", "infinity"])
     file: dict[str, Any] = {"run": f"sleep {seconds}; exit {dice.choice([0, 0, 0, 1])}", "gpu": dice.choice(small)}

@@ -56,6 +56,12 @@ BUGS = (
     Bug("a start overlooks who is held", starting, "or locked.held_at is not None or", "or"),
     Bug("a start does not look for maintenance", starting, "    check_maintenance(job, nodes)\n", ""),
     Bug(
+        "a start takes cards that are lent no more",
+        starting,
+        "for pool in lenders if now and is_lent(pool, job.pool_id, now, stays_s)}",
+        "for pool in lenders}",
+    ),
+    Bug(
         "what a gang grows by is not held",
         starting,
         "write_holdings(row for place in step.tasks for",

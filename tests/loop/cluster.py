@@ -28,14 +28,14 @@ def build_cluster(db: Database, dice: Random) -> None:
         node = db.insert(Node, {"name": f"n{number}", "pool_id": dice.choice([1, 2]), **size, "boot_id": "first"})
         for index in range(dice.choice([1, 2, 2, 4])):
             card = {"uuid": f"GPU-n{number}-{index}", "index": index, "simulated": True, "enforcement": "simulated"}
-            db.insert(Gpu, {"node_id": node["id"], "pool_id": dice.choice([1, 2]), **card, **V100})
+            db.insert(Gpu, {"node_id": node["id"], "pool_id": dice.choice([1, 1, 2]), **card, **V100})
     for team in (org, *teams, lone):
         for pool in pools:
             limit = dice.choice([None, None, 1000, 2000, 4000])
             guarantee = min(dice.choice([0, 0, 1000, 2000]), limit or 2000) if team is not org else 0
             amounts = {"gpu_milli_limit": limit, "gpu_milli_guarantee": guarantee}
             db.insert(Quota, {"team_id": team.pk, "pool_id": pool.pk, **amounts})
-    for lender in {dice.choice([0, 1, 2]), dice.choice([0, 1, 2])} - {0}:
+    for lender in {1, dice.choice([1, 2])}:
         begins = db.now + timedelta(seconds=dice.choice([0, 0, 20]))
         db.insert(Window, window_row(lender, begins, begins + timedelta(seconds=dice.randint(20, 200))))
     db.insert(UserLimit, {"user_id": None, "jobs_running": dice.choice([3, 100]), "jobs_waiting": 1000})

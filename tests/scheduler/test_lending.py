@@ -3,6 +3,7 @@
 import time
 from datetime import UTC, datetime
 from datetime import time as hour
+from math import inf
 
 import make
 import pytest
@@ -11,6 +12,7 @@ import time_machine
 from cluster.models import Gpu
 from jobs.states import JobState
 from scheduler.core.lending import OWN, reach_at, windows_in
+from scheduler.lending import is_lent
 from scheduler.snapshots import load_world
 from tests.scheduler.test_main_job import drive
 
@@ -66,6 +68,14 @@ def test_who_ends_in_time_or_may_be_stopped_may_use_what_is_lent(cast, said, len
         reach = reach_at(world.snapshot, job, time.time())
     assert [world.snapshot.windows[number].gpus for number in open_now] == [(0,)]  # of its two cards the one in dev
     assert windows_in(reach) == (open_now if lent else [])
+
+
+@pytest.mark.parametrize(
+    ("at", "for_s", "lent"), [(20, 7200, True), (21, 3601, False), (21, inf, False), (22, 0, False)]
+)
+def test_a_start_asks_whether_a_card_is_lent_for_as_long_as_its_job_stays(cast, at, for_s, lent):
+    make.window(cast.dev, cast.train, weekdays="1", begins=hour(20), ends=hour(22))
+    assert is_lent(cast.dev.pk, cast.train.pk, datetime(2026, 11, 23, at, tzinfo=UTC), for_s) is lent
 
 
 def test_outside_of_the_hours_nothing_is_lent(cast):

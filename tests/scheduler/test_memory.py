@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from cluster.models import Gpu, Node
+from cluster.models import Gpu, Node, Pool
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from quotas.models import Quota
@@ -108,6 +108,17 @@ def test_where_nothing_changed_no_rows_of_jobs_are_read(people):
     with CaptureQueriesContext(connection) as seen:
         look()
     assert not [line for line in seen.captured_queries if "json_agg" in line["sql"]]
+
+
+def test_what_cycles_know_of_machines_ends_when_a_row_of_them_or_of_their_pool_changes(people):
+    before = look().mind
+    make.job(people[0], pool="train", gpu=1)
+    assert look().mind is before
+    Node.objects.filter(name="n2").update(memory_mib=1)
+    after = look().mind
+    assert after is not before
+    Pool.objects.filter(name="train").update(weight_links=1)
+    assert look().mind is not after
 
 
 def test_it_is_forgotten_with_the_connection(people):
