@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from cli.failures import OK, USAGE, WAITS
+from cli.failures import OK, USAGE, WAITS, field_of
 
 MARKS = {"starts": "●", "waits": "◐", "never": "✕"}
 EXITS = {"starts": OK, "waits": WAITS, "never": USAGE}
@@ -15,9 +15,7 @@ def plan_lines(plan: dict) -> list[str]:
         f"{MARKS.get(plan['outcome'], '?')} {plan['text']}",
         *_listed("why", (f"{reason['code']}  {reason['text']}" for reason in plan["reasons"])),
         *lever_lines(plan),
-        *_listed(
-            "try", (f"{hint['pointer'].lstrip('/').replace('/', '.')}: {hint['value']}" for hint in refusal["hints"])
-        ),
+        *_listed("try", (f"{field_of(hint['pointer'])}: {hint['value']}" for hint in refusal["hints"])),
     ]
 
 

@@ -29,8 +29,8 @@ TABS = {
     "spec": gettext_lazy("Spec"),
 }
 ENDS_JOB_WORDS = {
-    "any": gettext_lazy("One of them done well ends the job."),
-    "all": gettext_lazy("All of them done well end the job."),
+    "any": gettext_lazy("The job ends when the first of them has ended well."),
+    "all": gettext_lazy("The job ends when all of them have ended well."),
 }
 ENFORCEMENT_WORDS = {
     "simulated": gettext_lazy("simulated: nothing to enforce"),

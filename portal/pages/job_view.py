@@ -137,9 +137,11 @@ class JobView:
 
     @property
     def where(self) -> list[str]:
-        """Where its tasks hold something: "n1, GPU 0" or "n1", each once."""
-        placed = [place_words(task) for task in self.tasks if task.state in HOLDING and task.node]
-        return list(dict.fromkeys(placed))
+        """Where its tasks hold something: "n1, GPU 0", or "n1" where they hold no card, each once."""
+        placed = [task for task in self.tasks if task.state in HOLDING and task.node]
+        with_cards = {task.node_id for task in placed if task.cards}
+        said = [place_words(task) for task in placed if task.cards or task.node_id not in with_cards]
+        return list(dict.fromkeys(said))
 
     @property
     def simulated(self) -> bool:

@@ -64,7 +64,8 @@ def test_the_page_lists_tasks_by_role_and_rank_with_a_door_to_each(cast, look):
     assert labels == ["head.0", "actors.1", "actors.2"]
     assert f"/terminal/{job.public_id}.actors.2" in page
     assert "1 head with CPU only, 2 actors with ¼ GPU" in page
-    assert "ray start --head" in page and "All of them done well end the job." in page
+    assert "It runs on n1, GPU 0." in page and "ray start --head" in page
+    assert "The job ends when all of them have ended well." in page
 
 
 def test_who_stopped_the_rest_of_a_job_that_is_done_was_nobody(cast, look):
