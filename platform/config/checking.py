@@ -26,7 +26,7 @@ LOCK += ["--no-emit-find-links", "--no-emit-index-url"]
 NOTEBOOKS = "platform/notebooks/requirements"
 CONCISE = ["--output-format", "concise"]
 MOST_LINES = 60
-TYPED = ["platform", "scheduler", "portal", "cli"]
+TYPED = ["platform", "scheduler", "portal", "cli", "deploy"]
 
 
 def main(arguments: list[str]) -> int:
