@@ -24,6 +24,7 @@ PATIENCE_S = 3
 START_PATIENCE_S = 1800
 """How long images may take. The supervisor keeps the time limit; this much later the kubelet ends who got around it."""
 GONE_NODE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+PULLS = ("Always", "IfNotPresent", "Never")
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
 
@@ -43,6 +44,21 @@ class House:
     pull_secret: str = ""
     tolerated: tuple[str, ...] = ()
     account: str = ""
+
+
+def check_house(house: House) -> House:
+    """Raises ValueError that names the setting and what it may be."""
+    names.check_install(house.install)
+    if not IMAGE.fullmatch(house.image):
+        raise ValueError(f"TESSERA_IMAGE is {house.image!r}: name an image, such as docker.io/library/debian:12-slim.")
+    if house.pull not in PULLS:
+        raise ValueError(f"TESSERA_IMAGE_PULL is {house.pull!r}: use one of {', '.join(PULLS)}.")
+    if house.pull_secret and not names.NAME.fullmatch(house.pull_secret):
+        raise ValueError(f"TESSERA_PULL_SECRET is {house.pull_secret!r}: give the name of a Secret.")
+    namespace, colon, account = house.account.partition(":")
+    if house.account and not (colon and names.NAME.fullmatch(namespace) and names.NAME.fullmatch(account)):
+        raise ValueError(f"TESSERA_KUBERNETES_ACCOUNT is {house.account!r}: use namespace:name, or nothing.")
+    return house
 
 
 def build_pod(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dict:

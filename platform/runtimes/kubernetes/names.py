@@ -5,6 +5,7 @@ import re
 from runtimes.base import Rejected
 
 UUID = re.compile(r"[0-9a-f]{32}")
+NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 INSTALL = re.compile(r"[a-z]([a-z0-9-]{0,18}[a-z0-9])?")
 
 DOMAIN = "tessera.sh"

@@ -1,7 +1,8 @@
 """What a Node object, as the API server tells of it, means for the platform. Pure.
 
-Cards come from the node's annotation `tessera.sh/inventory`; a node that has none but serves our resources shows cards
-of which nothing is known but their size. What pods of others ask for is not ours to promise.
+Simulated cards come from the node's annotation `tessera.sh/inventory`; a node that has none but serves our resources
+shows cards of which nothing is known but their size. Real cards are what the node's agent reports and an administrator
+approved: the node's own word makes no card real. What pods of others ask for is not ours to promise.
 """
 
 import json
@@ -116,7 +117,8 @@ def _inventory(node: Thing) -> dict[str, Any]:
 
 def _cards(inventory: Mapping[str, Any], node: str, allocatable: Mapping[str, str]) -> tuple[GpuView, ...]:
     if "gpus" in inventory:
-        return tuple(GpuView(**card) for card in sorted(inventory["gpus"], key=lambda card: card["index"]))
+        told = sorted(inventory["gpus"], key=lambda card: card["index"])
+        return tuple(GpuView(**card | {"simulated": True, "mode": SIMULATED}) for card in told)
     units = {
         int(name.removeprefix(names.CARD_PREFIX)): int(count)
         for name, count in allocatable.items()

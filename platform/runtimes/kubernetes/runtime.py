@@ -20,7 +20,7 @@ from runtimes.kubernetes import names
 from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.connection import find_connection
 from runtimes.kubernetes.limiter import Urgency
-from runtimes.kubernetes.manifest import House, build_pod, build_tombstone
+from runtimes.kubernetes.manifest import House, build_pod, build_tombstone, check_house
 from runtimes.kubernetes.namespaces import ensure_system_namespace, ensure_team_namespace
 from runtimes.kubernetes.nodes import foreign_asks, is_silent, node_cards, node_view
 from runtimes.kubernetes.views import (
@@ -68,7 +68,7 @@ class KubernetesRuntime:
         none. kubeconfig: a file, None for the pod that we run in. nodes: a label selector, "" for all. per_s, burst:
         requests that this process may send. api: instead of what kubeconfig names.
         """
-        self.house = House(names.check_install(install), image, pull, pull_secret, tuple(tolerated), account)
+        self.house = check_house(House(install, image, pull, pull_secret, tuple(tolerated), account))
         self.api = api or ApiServer(find_connection(kubeconfig, context), per_s=per_s, burst=burst)
         self.node_labels = nodes
         self._seen_at: dict[str, str] = {}  # {task: namespace}, a hint where to look first

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from runtimes.base import Checkpoint, GpuShare, Mount, Peer, Rejected
 from runtimes.kubernetes import names
-from runtimes.kubernetes.manifest import SUPERVISOR, build_pod, build_tombstone, literal
+from runtimes.kubernetes.manifest import SUPERVISOR, build_pod, build_tombstone, check_house, literal
 from runtimes.places import Place
 from tests.runtimes.kubernetes.specs import CARDS, HOUSE, ONE, TASKS, TWO, UUID, card, task
 
@@ -76,6 +76,27 @@ def test_a_tombstone_never_gets_a_node_and_holds_nothing():
     pod = build_tombstone(UUID, HOUSE, epoch=7, end={"cause": "never_started", "detail": ""})
     assert pod["spec"]["schedulingGates"] and "finalizers" not in pod["metadata"]
     assert pod["metadata"]["namespace"] == "tessera-ended"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"install": "Tessera"}, "TESSERA_INSTALL"),
+        ({"install": "a" * 21}, "at most 20"),
+        ({"install": "x-"}, "TESSERA_INSTALL"),
+        ({"image": ""}, "TESSERA_IMAGE"),
+        ({"pull": "sometimes"}, "Always, IfNotPresent, Never"),
+        ({"pull_secret": "A B"}, "TESSERA_PULL_SECRET"),
+        ({"account": "tessera"}, "namespace:name"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named_with_what_may_be(change, words):
+    with pytest.raises(ValueError, match=words):
+        check_house(replace(HOUSE, **change))
+
+
+def test_an_ordinary_house_is_fine():
+    assert check_house(replace(HOUSE, account="tessera-system:tessera", pull_secret="registry"))
 
 
 # what people write, whatever it is

@@ -1,11 +1,12 @@
 """What a node and the pods of others mean for what we may promise there."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from decimal import Decimal
 
 import pytest
 
+from runtimes.gpu_sharing import SIMULATED
 from runtimes.kubernetes import names
 from runtimes.kubernetes.nodes import foreign_asks, is_silent, node_cards, node_view, quantity
 from tests.runtimes.kubernetes.specs import CARDS, ONE
@@ -50,10 +51,11 @@ def test_a_cordon_and_a_taint_that_we_do_not_tolerate_keep_us_away():
     assert node_view(node(taints=[{"key": "tessera.sh/managed", "effect": "NoSchedule"}])).ready
 
 
-def test_cards_are_what_the_inventory_says():
+def test_cards_are_what_the_inventory_says_and_never_real_by_the_nodes_own_word():
     told = {"gpus": [asdict(card) for card in CARDS.values()], "links": [["X", "NV12"], ["NV12", "X"]]}
     view = node_view(node(notes={names.NOTE_INVENTORY: json.dumps(told)}))
-    assert view.gpus == tuple(CARDS.values()) and view.links[0][1] == "NV12"
+    simulated = {"simulated": True, "mode": SIMULATED}
+    assert view.gpus == tuple(replace(card, **simulated) for card in CARDS.values()) and view.links[0][1] == "NV12"
     assert node_cards(node(notes={names.NOTE_INVENTORY: json.dumps(told)}))[ONE].index == 0
 
 
