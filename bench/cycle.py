@@ -139,7 +139,7 @@ class Bench:
     def measure(self, rounds: int, changing: bool, forgetting: bool = False) -> list[tuple[Times, ...]]:
         """[round] the times of each of PARTS. Before come rounds that explain everybody for the first time."""
         measured = []
-        for number in range(-WARM_UP, rounds):
+        for number in range(-round(WARM_UP * max(self.scale, 1.0)), rounds):
             if changing and number >= 0:
                 self.change()
             if forgetting and number >= 0:
@@ -147,7 +147,7 @@ class Bench:
             with leading("cycle") as epoch:
                 assert epoch is not None, "somebody else leads"
                 measured.append(one_round(epoch) if changing else one_poke(epoch))
-        return measured[WARM_UP:]
+        return measured[-rounds:]
 
     def report(self, name: str, rounds: list[tuple[Times, ...]]) -> None:
         parts = list(zip(*rounds, strict=True))
