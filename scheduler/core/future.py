@@ -21,22 +21,18 @@ from scheduler.core.table import Table
 from scheduler.core.types import CardShare, Closing, Placement, Policy, Running, TaskPlace, Waiting
 
 NOBODY = -1
-"""The job of a reservation that keeps cards closed."""
+"""The job of a reservation that keeps machines closed."""
 FREE = ("gpu_free_mib", "gpu_free_percent", "node_cpu_free", "node_memory_free")
 
 
 @dataclass(frozen=True)
 class Reservation:
-    """at: when it begins, as far as those who run keep to their times. ends_at: `inf` where its job does not say.
-
-    maintenance: it closes machines.
-    """
+    """at: when it begins, as far as those who run keep to their times. ends_at: `inf` where its job does not say."""
 
     job: int
     at: float
     ends_at: float
     placement: Placement
-    maintenance: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,12 +121,12 @@ class Future:
         self._views.clear()
 
     def closed(self, ends_at: float) -> list[TaskPlace]:
-        """The cards that a job which starts now and ends then cannot use, because they close before."""
-        return [task for closing in self._closings(ends_at) for task in closing.placement.tasks]
+        """The machines that a job which starts now and ends then cannot use, because they close before."""
+        return [task for closing in self.maintenance_before(ends_at) for task in closing.placement.tasks]
 
     def maintenance_before(self, ends_at: float) -> list[Reservation]:
         """Those that begin before a job ends that starts now, the first one first."""
-        return [closing for closing in self._closings(ends_at) if closing.maintenance]
+        return [closing for closing in self._reservations if closing.job == NOBODY and _reaches(ends_at, closing)]
 
     def started(self, placement: Placement, job: Waiting) -> None:
         """The job has been taken from the snapshot: it runs from now for as long as it says."""
@@ -143,18 +139,13 @@ class Future:
         for until in self._views:
             self._narrow(until, touched)
 
-    def _closings(self, ends_at: float) -> list[Reservation]:
-        return [closing for closing in self._reservations if closing.job == NOBODY and _reaches(ends_at, closing)]
-
     def _close(self, closing: Closing) -> None:
-        """As if somebody had reserved these cards and machines, whole, for that time. One that has begun meets even a
-        job that takes no time.
+        """As if somebody had reserved these machines, whole, for that time. One that has begun meets even a job that
+        takes no time.
         """
         snapshot, at = self._snapshot, closing.at if closing.at > self._now else -inf
-        cards = [_task_of(int(snapshot.gpu_node[gpu]), _whole(snapshot, gpu)) for gpu in closing.gpus]
-        machines = [_machine(snapshot, node) for node in closing.nodes]
-        placement = Placement(NOBODY, (*cards, *machines))
-        self._reservations.append(Reservation(NOBODY, at, closing.ends_at, placement, maintenance=bool(closing.nodes)))
+        machines = tuple(_machine(snapshot, node) for node in closing.nodes)
+        self._reservations.append(Reservation(NOBODY, at, closing.ends_at, Placement(NOBODY, machines)))
         self._at.append(self._when(at, self._reservations))
 
     def _earliest(self, job: Waiting, demand: Demand, keep: Keep | None) -> tuple[float, Placement] | None:
@@ -363,16 +354,8 @@ def _reaches(ends_at: float, reservation: Reservation) -> bool:
 
 def _machine(snapshot: Snapshot, node: int) -> TaskPlace:
     gpus, _ = snapshot.cards_of(snapshot.nodes[node : node + 1])
-    cores, memory = int(snapshot.node_cpu_total[node]), int(snapshot.node_memory_total[node])
-    return _task_of(node, *(_whole(snapshot, gpu) for gpu in gpus.tolist()), cpu_milli=cores, memory_mib=memory)
-
-
-def _task_of(node: int, *cards: CardShare, cpu_milli: int = 0, memory_mib: int = 0) -> TaskPlace:
-    return TaskPlace("", 0, node, cards, cpu_milli, memory_mib)
-
-
-def _whole(snapshot: Snapshot, gpu: int) -> CardShare:
-    return CardShare(gpu, int(snapshot.gpu_total_mib[gpu]), 100, 1000)
+    cards = tuple(CardShare(gpu, int(snapshot.gpu_total_mib[gpu]), 100, 1000) for gpu in gpus.tolist())
+    return TaskPlace("", 0, node, cards, int(snapshot.node_cpu_total[node]), int(snapshot.node_memory_total[node]))
 
 
 def _take(world: Snapshot, tasks: tuple[TaskPlace, ...]) -> None:

@@ -178,16 +178,13 @@ class Running:
 
 @dataclass(frozen=True)
 class Closing:
-    """Cards that take no job of their pool from `at` to `ends_at`: what starts on them has to end before.
-
-    nodes: machines in maintenance then: closed with all their cards, cores and memory. stops: when it begins, what runs
-    on these and may be stopped is.
+    """Machines in maintenance from `at` to `ends_at`, with all their cards, cores and memory: what starts on them ends
+    before. stops: when it begins, what runs on them and may be stopped is.
     """
 
-    gpus: tuple[int, ...]
+    nodes: tuple[int, ...]
     at: float
     ends_at: float
-    nodes: tuple[int, ...] = ()
     stops: bool = False
 
 
