@@ -149,7 +149,7 @@ class Running:
     """A job that holds something, as far as others may count on its end or take its place.
 
     started_at, time_s: since when, and for how long by its own word. limit_s: after so long it is stopped. ends_at:
-    when it is expected to end, `inf` where nobody can say (`future.expected_end`). saved_at: its last checkpoint, else
+    when it is expected to end, `inf` where nobody can say (`ends.expected_end`). saved_at: its last checkpoint, else
     its start; what a stop costs begins here. preemptible: it may be stopped for others. leaving: it is being stopped
     already. waited_s: how long it had waited when it started. stops: how often it was stopped before.
     """
