@@ -14,5 +14,5 @@ def load_closings(places: Mapping[int, int], now: float) -> tuple[Closing, ...]:
         nodes = tuple(sorted(places[node] for node in closed.node_ids if node in places))
         row = closed.maintenance
         if nodes:
-            found.append(Closing((), row.begins_at.timestamp(), row.ends_at.timestamp(), nodes, row.stops))
+            found.append(Closing(nodes, row.begins_at.timestamp(), row.ends_at.timestamp(), row.stops))
     return tuple(found)

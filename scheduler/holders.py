@@ -12,7 +12,7 @@ from django.db.models import Func
 
 from jobs.models import JobKind
 from jobs.states import TaskState
-from scheduler.core.future import expected_end
+from scheduler.core.ends import expected_end
 from scheduler.core.types import CardShare, Running, TaskPlace
 from scheduler.holdings import HoldingRow, Holdings
 from scheduler.memory import kept, places_before, remembered

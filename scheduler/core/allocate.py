@@ -256,5 +256,5 @@ def _closed_for(cycle: Cycle, job: Waiting, shape: Shape, kinds: tuple[int, ...]
 
 def _kept_for_others(cycle: Cycle) -> list[Refusal]:
     """There is room, but somebody needs it before the job would end. When, where anybody can say."""
-    at = next((r.at for r in cycle.future.reservations if not r.maintenance), inf)
+    at = next((r.at for r in cycle.future.reservations if r.job != NOBODY), inf)
     return [Refusal("reserved_for_larger", {"at": at} if isfinite(at) else {})]

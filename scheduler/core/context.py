@@ -7,7 +7,8 @@ from math import inf
 from typing import Any
 
 from scheduler.core.demand import Demand, build_demand
-from scheduler.core.future import Future, Rows, View
+from scheduler.core.ends import Rows
+from scheduler.core.future import Future, View
 from scheduler.core.keep import Keep, build_keep
 from scheduler.core.lending import OWN, lent_to, reach_at, reach_at_times
 from scheduler.core.order import work_to_go

@@ -11,6 +11,7 @@ from math import inf
 import numpy as np
 
 from scheduler.core.demand import Demand
+from scheduler.core.ends import Ends, Rows
 from scheduler.core.filters import eligible_cards
 from scheduler.core.keep import Keep
 from scheduler.core.lending import OWN
@@ -18,25 +19,21 @@ from scheduler.core.place import ANY_QUOTA, Shortfall, place
 from scheduler.core.request import Request
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.table import Table
-from scheduler.core.types import CardShare, Closing, Placement, Policy, Running, TaskPlace, Waiting
+from scheduler.core.types import CardShare, Closing, Placement, Policy, TaskPlace, Waiting
 
 NOBODY = -1
-"""The job of a reservation that keeps cards closed."""
+"""The job of a reservation that keeps machines closed."""
 FREE = ("gpu_free_mib", "gpu_free_percent", "node_cpu_free", "node_memory_free")
 
 
 @dataclass(frozen=True)
 class Reservation:
-    """at: when it begins, as far as those who run keep to their times. ends_at: `inf` where its job does not say.
-
-    maintenance: it closes machines.
-    """
+    """at: when it begins, as far as those who run keep to their times. ends_at: `inf` where its job does not say."""
 
     job: int
     at: float
     ends_at: float
     placement: Placement
-    maintenance: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,23 +44,14 @@ class View:
     table: Table
 
 
-def expected_end(started_at: float, time_s: float, now: float, limit_s: float = inf) -> float:
-    """When a job that says it takes `time_s` ends. One that is over its time is taken to run as long again: of a run
-    that has outlived its estimate nothing is known but that it is long. After `limit_s` it is stopped.
-    """
-    elapsed = max(now - started_at, 0.0)
-    ends_at = started_at + time_s if elapsed < time_s else now + max(elapsed, 1.0)
-    return min(ends_at, max(started_at + limit_s, now + 1.0))
-
-
 class Future:
     """The cluster of one cycle over time. Follows `snapshot` through `started`."""
 
-    def __init__(self, present: View, policy: Policy, now: float, rows: "Rows | None" = None):
+    def __init__(self, present: View, policy: Policy, now: float, rows: Rows | None = None):
         self._snapshot = snapshot = present.snapshot
         self._policy = policy
         self._now = now
-        self._ends = _Ends(snapshot.running, rows or Rows())
+        self._ends = Ends(snapshot.running, rows or Rows())
         self.first: list[Waiting] = []
         """Jobs that keep a place if there ever is one for them, the first in line first."""
         self._pending: list[tuple[Waiting, Demand, Keep | None]] = []
@@ -125,12 +113,12 @@ class Future:
         self._views.clear()
 
     def closed(self, ends_at: float) -> list[TaskPlace]:
-        """The cards that a job which starts now and ends then cannot use, because they close before."""
-        return [task for closing in self._closings(ends_at) for task in closing.placement.tasks]
+        """The machines that a job which starts now and ends then cannot use, because they close before."""
+        return [task for closing in self.maintenance_before(ends_at) for task in closing.placement.tasks]
 
     def maintenance_before(self, ends_at: float) -> list[Reservation]:
         """Those that begin before a job ends that starts now, the first one first."""
-        return [closing for closing in self._closings(ends_at) if closing.maintenance]
+        return [closing for closing in self._reservations if closing.job == NOBODY and _reaches(ends_at, closing)]
 
     def started(self, placement: Placement, job: Waiting) -> None:
         """The job has been taken from the snapshot: it runs from now for as long as it says."""
@@ -143,18 +131,13 @@ class Future:
         for until in self._views:
             self._narrow(until, touched)
 
-    def _closings(self, ends_at: float) -> list[Reservation]:
-        return [closing for closing in self._reservations if closing.job == NOBODY and _reaches(ends_at, closing)]
-
     def _close(self, closing: Closing) -> None:
-        """As if somebody had reserved these cards and machines, whole, for that time. One that has begun meets even a
-        job that takes no time.
+        """As if somebody had reserved these machines, whole, for that time. One that has begun meets even a job that
+        takes no time.
         """
         snapshot, at = self._snapshot, closing.at if closing.at > self._now else -inf
-        cards = [_task_of(int(snapshot.gpu_node[gpu]), _whole(snapshot, gpu)) for gpu in closing.gpus]
-        machines = [_machine(snapshot, node) for node in closing.nodes]
-        placement = Placement(NOBODY, (*cards, *machines))
-        self._reservations.append(Reservation(NOBODY, at, closing.ends_at, placement, maintenance=bool(closing.nodes)))
+        machines = tuple(_machine(snapshot, node) for node in closing.nodes)
+        self._reservations.append(Reservation(NOBODY, at, closing.ends_at, Placement(NOBODY, machines)))
         self._at.append(self._when(at, self._reservations))
 
     def _earliest(self, job: Waiting, demand: Demand, keep: Keep | None) -> tuple[float, Placement] | None:
@@ -231,125 +214,6 @@ class Future:
         snapshot.touch(nodes)
 
 
-class _Ends:
-    """What comes back when: flat arrays, so that a cluster at any time costs a few additions of arrays."""
-
-    def __init__(self, running: tuple[Running, ...], rows: "Rows"):
-        self._running = running
-        self._started: list[tuple[float, tuple[TaskPlace, ...]]] = []
-        self._rows = rows
-        self._arrays: tuple[np.ndarray, ...] | None = None
-
-    def add(self, ends_at: float, tasks: tuple[TaskPlace, ...]) -> None:
-        self._started.append((ends_at, tasks))
-        if self._arrays is not None and ends_at < inf:
-            cards_at, cards, nodes_at, nodes = self._arrays
-            of_cards, of_nodes = self._rows.at(np.array([self._rows.of(tasks)]), np.array([ends_at]))[1::2]
-            self._arrays = *_put_in(cards_at, cards, ends_at, of_cards), *_put_in(nodes_at, nodes, ends_at, of_nodes)
-
-    def times(self) -> np.ndarray:
-        """Ascending."""
-        return np.unique(self._built()[2])
-
-    def give_back(self, world: Snapshot, until: float) -> None:
-        cards_at, cards, nodes_at, nodes = self._built()
-        gpu, memory_mib, percent = cards[:, : cards_at.searchsorted(until, side="right")]
-        np.add.at(world.gpu_free_mib, gpu, memory_mib)
-        np.add.at(world.gpu_free_percent, gpu, percent)
-        np.add.at(world.gpu_slices, gpu, -1)
-        node, cpu_milli, memory_mib = nodes[:, : nodes_at.searchsorted(until, side="right")]
-        np.add.at(world.node_cpu_free, node, cpu_milli)
-        np.add.at(world.node_memory_free, node, memory_mib)
-
-    def cards_free_at(self, world: Snapshot) -> np.ndarray:
-        """[G] from when on nobody of `world` is on the card: `inf` where it is not known, `-inf` where nobody is."""
-        cards_at, cards, *_ = self._built()
-        latest = np.full(len(world.gpu_node), -np.inf)
-        np.maximum.at(latest, cards[0], cards_at)
-        known = np.bincount(cards[0], minlength=len(latest))
-        return np.where(world.gpu_slices > known, np.inf, np.where(world.gpu_slices > 0, latest, -np.inf))
-
-    def _built(self) -> tuple[np.ndarray, ...]:
-        """(ends, [3, rows] card, MiB, percent; ends, [3, rows] node, CPU, MiB), by time."""
-        if self._arrays is None:
-            self._rows.forget_beyond(1000 + 4 * len(self._running))
-            ends = np.array([job.ends_at for job in self._running] + [at for at, _ in self._started])
-            held = self._rows.of_all([job.tasks for job in self._running]) + [
-                self._rows.of(t) for _, t in self._started
-            ]
-            order = ends.argsort(kind="stable")[: np.isfinite(ends).sum()]
-            self._arrays = self._rows.at(np.array(held, dtype=np.int64)[order], ends[order])
-        return self._arrays
-
-
-class Rows:
-    """What the tasks of jobs hold as rows of arrays, made once for as long as a job runs where it does."""
-
-    def __init__(self) -> None:
-        self._forget()
-
-    def forget_beyond(self, most: int) -> None:
-        """Begin anew where most of what is known is of jobs that ended long ago."""
-        if len(self._known) > most:
-            self._forget()
-
-    def _forget(self) -> None:
-        self._cards, self._nodes = _Stack(), _Stack()
-        self._spans = _Stack()
-        """Of each that is known: where its rows lie and how many they are, of cards and of nodes."""
-        self._known: dict[int, tuple[tuple[TaskPlace, ...], int]] = {}
-
-    def of(self, tasks: tuple[TaskPlace, ...]) -> int:
-        """The number by which they are known."""
-        known = self._known.get(id(tasks))
-        if known is None:
-            cards = [(card.gpu, card.memory_mib, card.compute_percent) for task in tasks for card in task.cards]
-            nodes = [(task.node, task.cpu_milli, task.memory_mib) for task in tasks]
-            spans = [(self._cards.put(cards), len(cards), 0), (self._nodes.put(nodes), len(nodes), 0)]
-            known = tasks, self._spans.put(spans)  # which keeps the tasks, so that no others get their id
-            self._known[id(tasks)] = known
-        return known[1]
-
-    def of_all(self, jobs: list[tuple[TaskPlace, ...]]) -> list[int]:
-        """The same of many, most of which are known."""
-        known = self._known
-        return [known[id(tasks)][1] if id(tasks) in known else self.of(tasks) for tasks in jobs]
-
-    def at(self, numbers: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, ...]:
-        """(ends, [3, rows] card, MiB, percent; ends, [3, rows] node, CPU, MiB), each with the end of its tasks."""
-        found: list[np.ndarray] = []
-        for stack, which in ((self._cards, numbers), (self._nodes, numbers + 1)):
-            first, count, _ = self._spans.rows[:, which]
-            found += np.repeat(ends, count), stack.rows[:, _ranges(first, count)]
-        return tuple(found)
-
-
-class _Stack:
-    """Rows of three numbers that only become more. rows: [3, at least so many]."""
-
-    def __init__(self) -> None:
-        self.rows = np.empty((3, 1024), dtype=np.int64)
-        self._count = 0
-
-    def put(self, rows: list[tuple[int, int, int]]) -> int:
-        """Where the first one lies."""
-        first, self._count = self._count, self._count + len(rows)
-        while self._count > self.rows.shape[1]:
-            self.rows = np.concatenate((self.rows, np.empty_like(self.rows)), axis=1)
-        self.rows[:, first : self._count] = np.array(rows, dtype=np.int64).reshape(-1, 3).T
-        return first
-
-
-def _put_in(at: np.ndarray, rows: np.ndarray, ends_at: float, more: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    place = [at.searchsorted(ends_at, side="right")] * more.shape[1]
-    return np.insert(at, place, ends_at), np.insert(rows, place, more, axis=1)
-
-
-def _ranges(first: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """first[0], first[0] + 1 and so on, count[0] of them; then those of the next."""
-    return np.arange(count.sum()) + np.repeat(first - count.cumsum() + count, count)
-
-
 def _fits_from(free_at: np.ndarray, gpus: int, tasks: int) -> float:
     """When so many tasks have so many cards each of one node. free_at: [N, C]."""
     complete = np.sort(free_at)[:, gpus - 1 :: gpus].ravel()
@@ -363,16 +227,8 @@ def _reaches(ends_at: float, reservation: Reservation) -> bool:
 
 def _machine(snapshot: Snapshot, node: int) -> TaskPlace:
     gpus, _ = snapshot.cards_of(snapshot.nodes[node : node + 1])
-    cores, memory = int(snapshot.node_cpu_total[node]), int(snapshot.node_memory_total[node])
-    return _task_of(node, *(_whole(snapshot, gpu) for gpu in gpus.tolist()), cpu_milli=cores, memory_mib=memory)
-
-
-def _task_of(node: int, *cards: CardShare, cpu_milli: int = 0, memory_mib: int = 0) -> TaskPlace:
-    return TaskPlace("", 0, node, cards, cpu_milli, memory_mib)
-
-
-def _whole(snapshot: Snapshot, gpu: int) -> CardShare:
-    return CardShare(gpu, int(snapshot.gpu_total_mib[gpu]), 100, 1000)
+    cards = tuple(CardShare(gpu, int(snapshot.gpu_total_mib[gpu]), 100, 1000) for gpu in gpus.tolist())
+    return TaskPlace("", 0, node, cards, int(snapshot.node_cpu_total[node]), int(snapshot.node_memory_total[node]))
 
 
 def _take(world: Snapshot, tasks: tuple[TaskPlace, ...]) -> None:

@@ -2,7 +2,7 @@
 
 Free cards are scattered where work comes and goes; who runs is never carried over, but a stop and a start are the same.
 So where those who are far longer do not make room enough (`overtake`), others on the same nodes are stopped too, if
-each of them finds room again: free, or held by those who are far longer. These it may stop itself.
+each of them finds room again: free, or held by those who are far longer.
 """
 
 from collections import defaultdict
@@ -47,7 +47,7 @@ def move(cycle: Cycle, job: Waiting, demand: Demand, longer: list[Running], may_
         more = [victim for victim in here[node] if victim.job not in gone]
         gone |= {victim.job: victim for victim in stop_in_order(world, more, job, may_stop, lambda: False)}
         if victims := for_gang(view, job, demand, list(gone.values())):
-            return victims if _all_find_room(view, job, demand, victims, longer) else ()
+            return _with_room_for_all(view, job, demand, victims, longer)
     return ()
 
 
@@ -61,7 +61,9 @@ def whole_cards(world: Snapshot, able: Sequence[Running]) -> np.ndarray:
 
 
 def _movable(cycle: Cycle, job: Waiting, longer: Sequence[Running]) -> list[Running]:
-    """Who is not too long to be moved for the job: by what it throws away, counted as often as a longer one's time."""
+    """Who may be moved for the job: it throws away less, counted as often as a longer one's time, and did not only just
+    start.
+    """
     own, others = cycle.policy.of(job.pool), {victim.job for victim in longer}
     most = work_to_go(job, own, cycle.now) / (own.stop_longer or 1.0)
     return [
@@ -71,6 +73,7 @@ def _movable(cycle: Cycle, job: Waiting, longer: Sequence[Running]) -> list[Runn
         and victim.pool == job.pool
         and victim.priority <= job.priority
         and victim.stops < own.most_stops
+        and victim.started_at < cycle.now
         and victim.job not in others | cycle.leaving
         and lost_work(victim, cycle.now) <= most
         and all(task.cards and _is_whole(task) for task in victim.tasks)
@@ -81,19 +84,34 @@ def _is_whole(task: TaskPlace) -> bool:
     return all(card.compute_percent == 100 for card in task.cards)
 
 
-def _all_find_room(
+def _with_room_for_all(
     view: View, job: Waiting, demand: Demand, victims: Sequence[Running], longer: Sequence[Running]
-) -> bool:
-    """Is there a place for the job and for each that moves, were all who are longer gone? The victims are already."""
+) -> Sequence[Running]:
+    """The victims, who are gone already, and those who are longer whose room the ones that move need; nobody where that
+    would not do either.
+    """
     world, gone, stay = view.snapshot, {victim.job for victim in victims}, {victim.job for victim in longer}
-    for victim in longer:
-        if victim.job not in gone:
-            world.leave(victim)
+    rest = [victim for victim in longer if victim.job not in gone]
+    for victim in rest:
+        world.leave(victim)
     asks = [(job, demand)]
     for one in (_as_waiting(world, victim) for victim in victims if victim.job not in stay):
         asks.append((one, build_demand(world, one.gang, one.pool)))
     found = (place(world, view.table, one, asked, asked.kinds, ANY_QUOTA) for one, asked in asks)
-    return all(isinstance(where, Placement) for where in found)
+    if not all(isinstance(where, Placement) for where in found):
+        return ()
+    return [*victims, *(victim for victim in reversed(rest) if not _comes_back(world, victim))]
+
+
+def _comes_back(world: Snapshot, victim: Running) -> bool:
+    """Take its old place, where nobody has it."""
+    world.come_back(victim)
+    gpus, nodes = [card.gpu for task in victim.tasks for card in task.cards], [task.node for task in victim.tasks]
+    cards = world.gpu_free_mib[gpus], world.gpu_free_percent[gpus]
+    if all((free >= 0).all() for free in (*cards, world.node_cpu_free[nodes], world.node_memory_free[nodes])):
+        return True
+    world.leave(victim)
+    return False
 
 
 def _as_waiting(world: Snapshot, victim: Running) -> Waiting:

@@ -11,7 +11,7 @@ from math import inf, isfinite
 from scheduler.core.clockwork import Clockwork
 from scheduler.core.context import Memory
 from scheduler.core.cycle import run_cycle
-from scheduler.core.future import expected_end
+from scheduler.core.ends import expected_end
 from scheduler.core.lending import times_of_change
 from scheduler.core.maintenance import to_clear
 from scheduler.core.snapshot import Snapshot

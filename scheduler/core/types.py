@@ -151,7 +151,7 @@ class Running:
     """A job that holds something, as far as others may count on its end or take its place.
 
     started_at, time_s: since when, and for how long by its own word. limit_s: after so long it is stopped. ends_at:
-    when it is expected to end, `inf` where nobody can say (`future.expected_end`). saved_at: its last checkpoint, else
+    when it is expected to end, `inf` where nobody can say (`ends.expected_end`). saved_at: its last checkpoint, else
     its start; what a stop costs begins here. preemptible: it may be stopped for others. leaving: it is being stopped
     already. waited_s: how long it had waited when it started. stops: how often it was stopped before.
     """
@@ -180,16 +180,13 @@ class Running:
 
 @dataclass(frozen=True)
 class Closing:
-    """Cards that take no job of their pool from `at` to `ends_at`: what starts on them has to end before.
-
-    nodes: machines in maintenance then: closed with all their cards, cores and memory. stops: when it begins, what runs
-    on these and may be stopped is.
+    """Machines in maintenance from `at` to `ends_at`, with all their cards, cores and memory: what starts on them ends
+    before. stops: when it begins, what runs on them and may be stopped is.
     """
 
-    gpus: tuple[int, ...]
+    nodes: tuple[int, ...]
     at: float
     ends_at: float
-    nodes: tuple[int, ...] = ()
     stops: bool = False
 
 

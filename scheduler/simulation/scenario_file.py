@@ -284,7 +284,7 @@ def _closing(cluster: Cluster, line: Any, where: str) -> Closing:
     )
     if not nodes:
         raise ValueError(f"{where} is of no machine: name a pool or machines")
-    return Closing((), begins, ends, nodes, bool(keys.get("stops", False)))
+    return Closing(nodes, begins, ends, bool(keys.get("stops", False)))
 
 
 def _horizon(cluster: Cluster, wishes: list[Wish]) -> float:

@@ -6,7 +6,8 @@ from random import Random
 import pytest
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.future import Future, expected_end
+from scheduler.core.ends import expected_end
+from scheduler.core.future import Future
 from scheduler.core.types import Policy
 from tests.core.test_cycle import cards, cycle, started, why
 from tests.worlds import wants, world

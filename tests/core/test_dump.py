@@ -35,7 +35,7 @@ def busy():
         layouts=(layout, None, layout),
         typical=build_typical([(snapshot.waiting[1].gang[0].ask, 3)], (40960, 32510)),
         windows=(Window((0,), 1, 0.0, 900.0),),
-        closings=(Closing((1,), 700.0, 800.0),),
+        closings=(Closing((2,), 700.0, 800.0),),
     )
 
 

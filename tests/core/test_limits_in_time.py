@@ -7,8 +7,8 @@ import pytest
 from worlds import wants, with_waiting, world
 
 from scheduler.core.cycle import run_cycle
+from scheduler.core.ends import expected_end
 from scheduler.core.forecast import RunTimes, forecast
-from scheduler.core.future import expected_end
 from scheduler.core.play import Play
 from scheduler.core.types import Policy
 

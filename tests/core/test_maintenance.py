@@ -24,7 +24,7 @@ def plan_of(snapshot, *closings, now=0.0):
 
 
 def closed(node, at, until, *, stops=False):
-    return Closing((), at, until, (node,), stops)
+    return Closing((node,), at, until, stops)
 
 
 def nodes_of(plan):
@@ -42,6 +42,22 @@ def test_a_job_that_ends_before_starts_and_a_longer_one_is_told_of_the_maintenan
 def test_a_job_of_unknown_length_goes_to_the_machine_that_stays():
     snapshot = world("n1: V100-32GBx1\nn2: V100-32GBx1", wants("ada", "1"))
     assert nodes_of(plan_of(snapshot, closed(0, 100, 200))) == {1: 1}
+
+
+def test_a_slice_is_kept_away_as_a_whole_card_is():
+    assert plan_of(world(ONE, wants("ada", "4GB", time_s=150)), closed(0, 100, 200)).starts == []
+
+
+def test_one_that_comes_later_leaves_the_time_between_to_short_jobs():
+    snapshot = world(ONE, wants("ada", "1", time_s=90), wants("ada", "1", time_s=300))
+    assert nodes_of(plan_of(snapshot, closed(0, 100, 200), closed(0, 400, 500))) == {1: 0}
+
+
+@pytest.mark.parametrize(("time_s", "stopped"), [(100, [-1]), (101, [])])
+def test_nobody_is_stopped_on_a_machine_that_closes_too_soon(time_s, stopped):
+    lower = f"{ONE} | ada holds 1 until 50 preemptible low"
+    plan = plan_of(world(lower, wants("ada", "1", priority="high", time_s=time_s)), closed(0, 100, 200))
+    assert [eviction.job for eviction in plan.evictions] == stopped
 
 
 def test_work_without_a_card_is_kept_away_too():

@@ -89,7 +89,7 @@ def test_nobody_moves_who_would_find_no_room():
 
 def test_who_moves_may_take_the_place_of_one_that_is_far_longer():
     third = " | eve holds 1 preemptible saved 100 until 9999999"
-    assert stopped(scattered(third=third)) == [Eviction(-1, "overtaken", 1)]
+    assert stopped(scattered(third=third)) == [Eviction(-1, "overtaken", 1), Eviction(-3, "overtaken", 1)]
 
 
 def test_nobody_moves_who_cannot_or_would_throw_away_much():
