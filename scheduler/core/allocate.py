@@ -24,6 +24,9 @@ from scheduler.core.place import Shortfall, place, size
 from scheduler.core.quota import wish_refusals
 from scheduler.core.types import GPU_MILLI, Placement, Refusal, Waiting
 
+OWNERS = 64
+"""So many jobs of a line that are within their team's guarantee keep a place while others are being stopped."""
+
 
 def allocate(cycle: Cycle) -> list[Waiting]:
     """Start what can start without disturbing anybody. Returns the jobs that wait for capacity, first in line first."""
@@ -171,12 +174,18 @@ def _stand_in_line(cycle: Cycle, lines: Lines, job: Waiting, shape: Shape, kinds
     ahead, before = lines.join(job.pool, kinds)
     first = [Refusal("ahead_in_queue", {"n": ahead})] if ahead and cycle.memory.explains else []
     cycle.plan.refusals[job.job] = first + (shape.kept(job, cycle.now) or shape.blocked_by)
-    if before < cycle.policy.of(job.pool).reservations:
+    if before < _places_kept(cycle, job):
         cycle.future.reserve(job, shape.demand, cycle.keep(job, shape.demand))
     elif shape.blocked_from == -inf and not cycle.memory.explains and not cycle.snapshot.windows:
         demand = shape.demand
         alike = demand.most[GPU_MILLI] == demand.least[GPU_MILLI]  # else another may claim other kinds
         shape.passed_over = alike and cycle.policy.of(job.pool).stop_longer is None
+
+
+def _places_kept(cycle: Cycle, job: Waiting) -> int:
+    """How many of the job's line keep a place in time. For more owners than usual room is made at once, and kept."""
+    usual = cycle.policy.of(job.pool).reservations
+    return max(usual, OWNERS) if usual and cycle.leaving and cycle.within_guarantee(job) else usual
 
 
 def _place(cycle: Cycle, job: Waiting, shape: Shape) -> Placement | None:

@@ -39,7 +39,7 @@ def reclaim(cycle: Cycle) -> None:
     """Jobs within their team's guarantee stop jobs of teams that hold more than theirs."""
     owners = [job for job in cycle.future.first if within_guarantee(cycle.snapshot, job, cycle.shape(job).demand)]
     for may_stop in (is_borrowed, is_partly_borrowed, is_in_the_way):  # the next only where these do not do
-        _make_room(cycle, owners, "reclaimed", may_stop)
+        _make_room(cycle, owners, "reclaimed", may_stop, _is_within)
 
 
 def preempt(cycle: Cycle) -> None:
@@ -93,9 +93,20 @@ def lost_work(victim: Running, now: float) -> float:
     return max(now - victim.saved_at, 0.0) * max(victim.amounts[GPU_MILLI] / 1000, 0.01)
 
 
-def _make_room(cycle: Cycle, first: list[Waiting], reason: str, may_stop: MayStop) -> None:
+def _is_within(cycle: Cycle, job: Waiting) -> bool:
+    """Is the job within the guarantee still, with those before it for whom room is being made?"""
+    return within_guarantee(cycle.after.snapshot, job, cycle.shape(job).demand)
+
+
+def _make_room(
+    cycle: Cycle,
+    first: list[Waiting],
+    reason: str,
+    may_stop: MayStop,
+    may_ask: Callable[[Cycle, Waiting], bool] = lambda cycle, job: True,
+) -> None:
     for job in first:
-        if job.job not in cycle.served:
+        if job.job not in cycle.served and may_ask(cycle, job):
             closed = cycle.future.closed(cycle.now + job.time_s)
             for task in closed:
                 cycle.after.snapshot.take_task(task)
