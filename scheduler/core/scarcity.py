@@ -23,8 +23,8 @@ CPU_STEP_MILLI = 2000
 STEPS, STEP, SOFTNESS = 100, 0.03, 0.02
 """How often prices move, by how much of a card where a shape is asked for twice what it has, and at which difference of
 price e times as many go to the cheaper one."""
-LASTS = 200
-"""Prices are worked out anew after so many changes."""
+LASTS, LASTS_PER_NODE = 200, 0.125
+"""Prices are worked out anew after so many changes; of a large cluster each change moves less."""
 WEIGHT = 150.0
 """Hundredths for a price of one card: six times what a card that becomes useless costs (`keep_useful`), for what is not
 used may still be, and who has no choice waits for certain."""
@@ -71,7 +71,7 @@ def find_prices(snapshot: Snapshot, pool: int) -> Prices | None:
     if snapshot.wishes is None:
         return None
     known = snapshot.prices.get(pool)
-    if known is None or snapshot.version >= known.version + LASTS:
+    if known is None or snapshot.version >= known.version + max(LASTS, LASTS_PER_NODE * len(snapshot.nodes)):
         known = snapshot.prices[pool] = _find(snapshot, pool, snapshot.wishes)
     return known if known.cards.any() or known.cpu.any() else None
 
