@@ -224,7 +224,7 @@ class JobView:
     @property
     def sentence(self) -> str:
         """The state of the job in one sentence."""
-        params = {"pool": self.job.pool.name, "where": ", ".join(self.where), "ran": self.ran, "who": self.job.held_by}
+        params = {"pool": self.job.pool.name, "where": " · ".join(self.where), "ran": self.ran, "who": self.job.held_by}
         if self.job.stop_requested_at is not None and not self.has_ended:
             if not self.job.stop_requested_by:
                 return _("The role that ends it is done; what else runs is being stopped.")

@@ -100,7 +100,7 @@ class NotebookView:
             return self.start.sentence
         if self.is_stopping:
             return _("It is stopping.")
-        where = {"where": ", ".join(self.where) or _("a node")}
+        where = {"where": " · ".join(self.where) or _("a node")}
         if self.is_running:
             return _("It runs on %(where)s.") % where
         return _("It starts on %(where)s.") % where
