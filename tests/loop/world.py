@@ -84,6 +84,8 @@ class World:
             if self.workers:
                 raise self.broken("workers wait for one another for ever")
             self.check()
+            if any(told["code"] == "impossible" for job in self.open_jobs() for told in job["wait_reasons"]):
+                self.end_what_can_never_run()
             if all(job["state"] in JOB_FINAL for job in self.rows(Job)) and not self.engine.kept():
                 break
         open_jobs = [f"job {job['id']} {job['state']} {job['wait_reasons']}" for job in self.open_jobs()]
@@ -114,6 +116,10 @@ class World:
             control.release_job(actor=self.person(job["user_id"]), job=self.job(job["id"]))
             if "infinity" in job["spec"].get("run", ""):
                 self.end(job["id"])
+        self.end_what_can_never_run()
+
+    def end_what_can_never_run(self) -> None:
+        """As its person does, who reads so. It may have run on cards that are lent no more."""
         seen = snapshots.load_world().snapshot
         for waiting in seen.waiting:
             if could_ever_run(seen, waiting):
