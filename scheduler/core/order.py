@@ -61,12 +61,8 @@ def in_order(snapshot: Snapshot, jobs: Iterable[Waiting], policy: Policy, now: f
 
 def effective_priority(job: Waiting, policy: Policy, now: float) -> int:
     """The job's class, one higher each time that it has waited for its patience. Age never makes a job urgent."""
-    return job.priority if job.priority >= URGENT else min(_aged(job, policy, now), HIGH)
-
-
-def is_overdue(job: Waiting, policy: Policy, now: float) -> bool:
-    """Has it waited beyond the highest class that age can give? Then it goes before whoever has less: none starves."""
-    return job.priority < URGENT and _aged(job, policy, now) > HIGH
+    priority, _, _ = _ages([job], policy, now)
+    return int(priority[0])
 
 
 def work_to_go(job: Waiting | Running, own: Policy, now: float) -> float:
@@ -78,10 +74,6 @@ def work_to_go(job: Waiting | Running, own: Policy, now: float) -> float:
     else:
         left_s, cards = job.time_s, sum([role.min * role.ask.gpus for role in job.gang])
     return min(left_s, own.longest_s) * max(cards, 0.01) / (1.0 + _waited(job, own, now))
-
-
-def _aged(job: Waiting, policy: Policy, now: float) -> int:
-    return job.priority + int(_waited(job, policy.of(job.pool), now))
 
 
 def _waited(job: Waiting | Running, own: Policy, now: float) -> float:
@@ -119,7 +111,9 @@ def _streams(jobs: list[Waiting], shares: "_Shares", policy: Policy, now: float)
 
 
 def _ages(jobs: list[Waiting], policy: Policy, now: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """[jobs] the effective priority; is it overdue; the work to go where the short go first, else 0."""
+    """[jobs] the effective priority; is it overdue, beyond the highest class that age can give? Then it goes before
+    whoever has less, so that none starves; the work to go where the short go first, else 0.
+    """
     own = [policy.of(pool) for pool in range(1 + max(job.pool for job in jobs))]
     pool, priority, work = _column(jobs, "pool"), _column(jobs, "priority"), np.zeros(len(jobs))
     waited = np.maximum(now - _column(jobs, "submitted_at", float), 0.0) / np.array([o.ageing_s for o in own])[pool]

@@ -32,12 +32,10 @@ def overtake(cycle: Cycle, line: list[Waiting]) -> None:
     """Each in line that would get the room stops who is far longer. Of jobs that ask alike a longer one need not try
     where a shorter one found nobody.
     """
-    policies = cycle.policy.pools or (cycle.policy,)
-    if all(own.stop_longer is None for own in policies):
+    if not cycle.policy.overtakes:
         return
-    if (
-        cycle.served and not cycle.leaving
-    ):  # then who would fit waits for those before it, and is not to take what they may need
+    # Where nobody leaves, who would fit waits for those before it, and is not to take what they may need.
+    if cycle.served and not cycle.leaving:
         cycle.after = View(world := cycle.snapshot.copy(), Table(world, cycle.policy))
     longest, made = _Longest(cycle), set(cycle.served if cycle.leaving else ())
     vain: dict[tuple[int, int], float] = {}

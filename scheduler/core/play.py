@@ -77,7 +77,6 @@ class Play:
         """{job that was stopped: work that is left}."""
         self._run_s = run_s
         self._memory = memory or Memory(explains)
-        self._overtakes = any(own.stop_longer is not None for own in policy.pools or (policy,))
         self._clockwork = Clockwork(ends or {}, now)
         self._arrivals = sorted(arrivals, key=_age, reverse=True)
         """The next one last."""
@@ -108,7 +107,7 @@ class Play:
             evictions += plan.evictions
             for eviction in plan.evictions:
                 self._stop(eviction.job)
-            if not plan.evictions and not used_up and not (plan.starts and self._overtakes):
+            if not plan.evictions and not used_up and not (plan.starts and self.policy.overtakes):
                 break
         plan.starts, plan.evictions = starts, evictions
         self._set_paces()

@@ -37,7 +37,7 @@ def take_back(cycle: Cycle) -> None:
 
 def reclaim(cycle: Cycle) -> None:
     """Jobs within their team's guarantee stop jobs of teams that hold more than theirs."""
-    owners = [job for job in cycle.future.first if within_guarantee(cycle.snapshot, job, cycle.shape(job).demand)]
+    owners = [job for job in cycle.future.first if cycle.within_guarantee(job)]
     for may_stop in (is_borrowed, is_partly_borrowed, is_in_the_way):  # the next only where these do not do
         _make_room(cycle, owners, "reclaimed", may_stop, _is_within)
 

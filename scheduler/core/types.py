@@ -236,7 +236,7 @@ class Refusal:
 @dataclass(frozen=True)
 class Policy:
     """ageing_s: waiting this long raises a job by one class of priority, never to urgent; once more, and it goes before
-    those of its class that hold less (`order.is_overdue`).
+    those of its class that hold less (`order`).
     reservations: so many of the first in line for a pool's kinds of cards keep a place in time that nobody may delay.
     preempt: a job may stop others of a lower class.
     short_first: of the jobs of one class and one person the one with the fewest card-seconds to go by its own word goes
@@ -264,6 +264,11 @@ class Policy:
 
     def of(self, pool: int) -> "Policy":
         return self.pools[pool] if self.pools else self
+
+    @property
+    def overtakes(self) -> bool:
+        """May anybody anywhere stop what is longer?"""
+        return any(own.stop_longer is not None for own in self.pools or (self,))
 
 
 @dataclass
