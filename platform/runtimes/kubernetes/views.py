@@ -88,6 +88,10 @@ def pod_ended(pod: Pod) -> bool:
     return is_going(pod) and not node_of(pod)
 
 
+def is_running(pod: Pod) -> bool:
+    return "running" in _container_state(pod)
+
+
 def failing_start(pod: Pod, now: datetime) -> tuple[str, str]:
     """(cause, the engine's words) where its container failed to start for so long that it will go on; ("", words) where
     it may still come up.
