@@ -12,7 +12,7 @@ import http.client
 import sys
 import time
 
-from deploy.cluster import build, control_plane, images, kwok, node, registry
+from deploy.cluster import build, control_plane, images, kwok, node, registry, storage
 from deploy.cluster.api import answers, is_ready, list_nodes
 from deploy.cluster.certificates import make_certificates
 from deploy.cluster.machine import load_before, read_boot, remember
@@ -92,6 +92,7 @@ def run_up(place: Place, options: argparse.Namespace) -> int:
         ("etcd and API server", control_plane.start_store_and_api),
         ("controllers and scheduler", control_plane.start_controllers),
         ("registry", registry.start_registry),
+        ("storage", storage.start_storage),
         ("node", node.start_node),
         ("kwok", lambda place: start_fake_nodes(place, options.kwok)),
     ):
@@ -155,7 +156,7 @@ def describe_nodes(nodes: list[dict]) -> str:
     return ", ".join([*real, f"{len(fake)} fake ({sum(map(is_ready, fake))} Ready)"])
 
 
-PARTS = (*control_plane.NAMES, "registry", *node.NAMES)
+PARTS = (*control_plane.NAMES, "registry", storage.NAME, *node.NAMES)
 VERBS = {"up": run_up, "down": run_down, "status": run_status, "build": run_build}
 
 if __name__ == "__main__":

@@ -59,6 +59,11 @@ def system_namespace(install: str) -> str:
     return f"{install}-ended"
 
 
+def claim_name(install: str) -> str:
+    """Of each team's namespace: its way to the volume that has everybody's files."""
+    return f"{install}-files"
+
+
 def card_resource(index: int) -> str:
     """The extended resource of a node's card, served by our device plugin. The pod names the node besides."""
     return f"{CARD_PREFIX}{index}"

@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -23,6 +24,7 @@ from runtimes.kubernetes.limiter import Urgency
 from runtimes.kubernetes.manifest import House, build_pod, build_tombstone, check_house
 from runtimes.kubernetes.namespaces import ensure_system_namespace, ensure_team_namespace
 from runtimes.kubernetes.nodes import foreign_asks, is_silent, node_cards, node_view
+from runtimes.kubernetes.storage import Storage, prepare_files
 from runtimes.kubernetes.views import (
     epoch_of,
     failing_start,
@@ -62,13 +64,16 @@ class KubernetesRuntime:
         nodes: str = "",
         per_s: float = 20.0,
         burst: int = 40,
+        storage: Mapping[str, Any] | None = None,
         api: ApiServer | None = None,
     ):
         """install: part of every name, so that two installations in one cluster never meet. image: of tasks that name
         none. kubeconfig: a file, None for the pod that we run in. nodes: a label selector, "" for all. per_s, burst:
-        requests that this process may send. api: instead of what kubeconfig names.
+        requests that this process may send. storage: {field: value} of `Storage`; where storage_class is "", jobs have
+        none. api: instead of what kubeconfig names.
         """
-        self.house = check_house(House(install, image, pull, pull_secret, tuple(tolerated), account))
+        kept = _storage(storage) if storage and storage["storage_class"] else None
+        self.house = check_house(House(install, image, pull, pull_secret, tuple(tolerated), account, kept))
         self.api = api or ApiServer(find_connection(kubeconfig, context), per_s=per_s, burst=burst)
         self.node_labels = nodes
         self._seen_at: dict[str, str] = {}  # {task: namespace}, a hint where to look first
@@ -99,6 +104,8 @@ class KubernetesRuntime:
             self._ensured.add(namespace)
         if self._is_over(spec.uuid):
             return
+        if self.house.storage is not None:
+            prepare_files(spec, self.house.storage)
         path = f"/api/v1/namespaces/{namespace}/pods"
         answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=("exists", "gone", "no_room"))
         if answer.deed == "gone":
@@ -271,6 +278,11 @@ class KubernetesRuntime:
         rest = min(max(waited * 2, ROOM_FIRST_S), ROOM_MOST_S)
         self._no_room[uuid] = (time.monotonic() + rest * random.uniform(0.8, 1.2), rest)  # noqa: S311 - jitter
         return Unavailable(words)
+
+
+def _storage(told: Mapping[str, Any]) -> Storage:
+    folders = {name: Path(told[name]).absolute() for name in ("root", "files", "code")}
+    return Storage(told["storage_class"], **folders, size=told["size"], access=told["access"])
 
 
 def _is_forgotten(pod: Mapping[str, Any]) -> bool:

@@ -3,13 +3,15 @@
 #
 # $1 text to run   $2 where it works   $3 most seconds, 0 = no limit   $4 seconds between SIGTERM and SIGKILL
 # $5 number of the checkpoint's signal, 0 = none   $6 seconds for the checkpoint   $7 where checkpoints are, "" = none
-# $8 where the message goes, the kubelet's usual place by default
+# $8 where the message goes   $9 where the code is unpacked   ${10} its archive, "" = none
+# then of each folder of data, which is linked: umask to make it with   where it is   how the task sees it   the link
 #
 # Once told to end, it waits PATIENCE before it asks for a checkpoint: the kubelet gives two seconds even where nobody
 # has any patience, so a task of those is gone by then.
 PATIENCE=3
-run=$1 cwd=$2 most=$3 grace=$4 signal=$5 save=$6 folder=$7 message=${8:-/dev/termination-log}
 [ $$ = 1 ] || exit 70 # it signals everybody whom it can: nobody but a container's own processes may be there
+run=$1 cwd=$2 most=$3 grace=$4 signal=$5 save=$6 folder=$7 message=$8 work=$9
+shift 9
 rang= cause= alarm=
 trap 'rang=stop' TERM
 trap 'rang=time' ALRM
@@ -58,12 +60,26 @@ end() { # a stop has the kubelet's own deadline
   [ "$cause" = stopped ] || arm "$1" # after it: it would end the alarm too
 }
 
-mkdir -p "$HOME" "$TMPDIR" "$cwd" 2>/dev/null
-if ! cd "$cwd"; then
+fail() {
+  echo "Tessera: $1" >&2
   cause=start_failed
   tell
   exit 1
-fi
+}
+
+link_data() { # an empty folder gives way; anything else that is there stays, and the task does not start
+  (umask "$1" && mkdir -p "$2") && mkdir -p "${4%/*}" && { [ ! -d "$4" ] || rmdir "$4"; } && ln -s "$3" "$4"
+}
+
+mkdir -p "$HOME" "$TMPDIR" "$work" 2>/dev/null
+[ -z "$1" ] || tar -xzof "$1" -C "$work" || fail "The code could not be unpacked."
+shift
+while [ $# -gt 0 ]; do
+  link_data "$@" || fail "$2 cannot be had as $4."
+  shift 4
+done
+mkdir -p "$cwd" 2>/dev/null
+cd "$cwd" || fail "The job cannot work in $cwd."
 case $folder in '~'/*) folder=$HOME/${folder#'~/'} ;; esac
 shell=$(command -v bash || command -v sh)
 "$shell" -c "$run" &

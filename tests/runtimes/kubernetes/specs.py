@@ -1,11 +1,17 @@
 """Tasks and nodes for the tests of the Kubernetes runtime."""
 
 from dataclasses import replace
+from pathlib import Path
 
-from runtimes.base import Checkpoint, GpuShare, GpuView, TaskSpec
+from runtimes.base import Checkpoint, GpuShare, GpuView, Mount, TaskSpec
 from runtimes.kubernetes.manifest import House
+from runtimes.kubernetes.storage import Storage
+from runtimes.places import Place
 
 HOUSE = House("tessera", "registry.local/base:1", tolerated=("kwok.x-k8s.io/node",))
+SHARED = Path("/srv/tessera")
+STORAGE = Storage("shared", SHARED, SHARED / "files", SHARED / "code")
+STORED = replace(HOUSE, storage=STORAGE)
 UUID = "0123456789abcdef0123456789abcdef"
 
 
@@ -41,3 +47,15 @@ TASKS = {
         platform_env={"TESSERA_UPSTREAM_TOKEN": "secret"},
     ),
 }
+
+WITH_FILES = task(
+    workdir="src",
+    code_path=f"{SHARED}/code/{'c' * 64}.tar.gz",
+    mounts=(
+        Mount(Place("team", 20000), "sets/images", "data/images", True),
+        Mount(Place("home", 20001), "out", "out", False),
+        Mount(None, f"{SHARED}/notebook-environment/1", f"{SHARED}/notebook-environment/1", True),
+    ),
+    checkpoint=Checkpoint("~/runs/a", "", 30),
+)
+"""For an installation with a volume: STORED."""

@@ -17,7 +17,7 @@ from runtimes.base import Checkpoint, GpuShare, Mount, Peer, Rejected
 from runtimes.kubernetes import names
 from runtimes.kubernetes.manifest import SUPERVISOR, build_pod, build_tombstone, check_house, literal
 from runtimes.places import Place
-from tests.runtimes.kubernetes.specs import CARDS, HOUSE, ONE, TASKS, TWO, UUID, card, task
+from tests.runtimes.kubernetes.specs import CARDS, HOUSE, ONE, STORED, TASKS, TWO, UUID, WITH_FILES, card, task
 
 PODS = Path(__file__).with_name("pods")
 LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
@@ -31,9 +31,10 @@ def shown(pod: dict) -> dict:
     return pod
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", [*TASKS, "with_files"])
 def test_a_pod_is_as_its_file_says(name):
-    pod = shown(build_pod(TASKS[name], HOUSE, CARDS))
+    spec, house = (TASKS[name], HOUSE) if name in TASKS else (WITH_FILES, STORED)
+    pod = shown(build_pod(spec, house, CARDS))
     path = PODS / f"{name}.json"
     if os.environ.get("TESSERA_WRITE_GOLDEN"):
         path.write_text(json.dumps(pod, indent=1) + "\n")
@@ -63,6 +64,7 @@ def test_what_cannot_be_promised_is_refused_with_words():
         "no team": task(gid=0),
         "a card of another node": task(gpus=(GpuShare("GPU-ffffffff-0000", 0, 1024, 10, False),)),
         "data": task(mounts=(Mount(Place("home", 20001), "x", "x", False),)),
+        "code": task(code_path="/srv/tessera/code/1.tar.gz"),
         "a gang": task(peers=(Peer("10.0.0.1"), Peer("10.0.0.2"))),
         "an option for an image": task(image="--privileged"),
         "not a uuid": task(uuid="../../kube-system"),
