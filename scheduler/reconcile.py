@@ -372,7 +372,9 @@ def build_task_spec(task: Task) -> TaskSpec:
 def build_peers(tasks: Iterable[Task]) -> tuple[Peer, ...]:
     """All tasks of an attempt in order of rank, as they find each other."""
     in_order = sorted(tasks, key=lambda task: task.rank)
-    return tuple(Peer(task.address, task.role, max(len(task.cards), 1), port_map(task)) for task in in_order)
+    return tuple(
+        Peer(task.address, task.role, max(len(task.cards), 1), port_map(task), task.uuid.hex) for task in in_order
+    )
 
 
 def port_map(task: Task) -> dict[int, int]:

@@ -46,7 +46,9 @@ KEPT_HOURS = 1
 
 
 class KubernetesRuntime:
-    capabilities = Capabilities(True, "kubernetes", view="runtimes.kubernetes.following.ClusterView")
+    capabilities = Capabilities(
+        True, "kubernetes", view="runtimes.kubernetes.following.ClusterView", own_addresses=True
+    )
 
     def __init__(
         self,
@@ -214,7 +216,8 @@ class KubernetesRuntime:
         """Its end is recorded: no finalizer of ours holds it. False where somebody changed it meanwhile."""
         if is_going(pod):  # it goes with its last finalizer, and its name with it
             self._bury(task_of(pod), epoch=epoch_of(pod), hour=_hour())
-        return self._mark(pod, {"finalizers": _others(pod), "labels": {names.LABEL_FORGOTTEN: _hour()}})
+        labels = {names.LABEL_FORGOTTEN: _hour(), names.LABEL_GANG: None}  # a name would point to an address of others
+        return self._mark(pod, {"finalizers": _others(pod), "labels": labels})
 
     def _mark(self, pod: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
         """Change its finalizers, labels or annotations. False where somebody changed it since we read it."""

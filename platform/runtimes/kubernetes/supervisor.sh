@@ -3,11 +3,12 @@
 #
 # $1 text to run   $2 where it works   $3 most seconds, 0 = no limit   $4 seconds between SIGTERM and SIGKILL
 # $5 number of the checkpoint's signal, 0 = none   $6 seconds for the checkpoint   $7 where checkpoints are, "" = none
-# $8 where the message goes, the kubelet's usual place by default
+# $8 where the message goes, "" = the kubelet's usual place   $9 names of other tasks that it needs
 #
 # Once told to end, it waits PATIENCE before it asks for a checkpoint: the kubelet gives two seconds even where nobody
 # has any patience, so a task of those is gone by then.
 PATIENCE=3
+MEET=300 # seconds until it no longer waits for the names of others: its own words say more then
 run=$1 cwd=$2 most=$3 grace=$4 signal=$5 save=$6 folder=$7 message=${8:-/dev/termination-log}
 [ $$ = 1 ] || exit 70 # it signals everybody whom it can: nobody but a container's own processes may be there
 rang= cause= alarm=
@@ -58,6 +59,18 @@ end() { # a stop has the kubelet's own deadline
   [ "$cause" = stopped ] || arm "$1" # after it: it would end the alarm too
 }
 
+meet() { # wait until each of these names has an address; without getent nobody here can tell
+  command -v getent >/dev/null || return 0
+  left=$MEET
+  for name in $1; do
+    until [ -n "$rang" ] || getent ahosts "$name" >/dev/null 2>&1; do
+      [ "$left" -gt 0 ] || { echo "tessera: $name has no address after $MEET s." >&2 && return 0; }
+      sleep 1
+      left=$((left - 1))
+    done
+  done
+}
+
 mkdir -p "$HOME" "$TMPDIR" "$cwd" 2>/dev/null
 if ! cd "$cwd"; then
   cause=start_failed
@@ -65,6 +78,12 @@ if ! cd "$cwd"; then
   exit 1
 fi
 case $folder in '~'/*) folder=$HOME/${folder#'~/'} ;; esac
+meet "$9"
+if [ -n "$rang" ]; then
+  cause=stopped
+  tell
+  exit 143
+fi
 shell=$(command -v bash || command -v sh)
 "$shell" -c "$run" &
 task=$!

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from runtimes.base import Checkpoint, GpuShare, GpuView, TaskSpec
+from runtimes.base import Checkpoint, GpuShare, GpuView, Peer, TaskSpec
 from runtimes.kubernetes.manifest import House
 
 HOUSE = House("tessera", "registry.local/base:1", tolerated=("kwok.x-k8s.io/node",))
@@ -39,5 +39,12 @@ TASKS = {
         ports=(29500,),
         port_map={8888: 31001},
         platform_env={"TESSERA_UPSTREAM_TOKEN": "secret"},
+    ),
+    "a_gang": task(
+        "mpirun train",
+        rank=0,
+        role="launcher",
+        ports=(23000,),
+        peers=(Peer("n1", "launcher", uuid=UUID), Peer("n1", "gpu_worker", 2, {2222: 2222}, "f" * 32)),
     ),
 }
