@@ -21,9 +21,11 @@ from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
 log = logging.getLogger("tessera.kubernetes")
 
 LIST_EVERY_S = 300.0
-WATCH_LEAST_S, WATCH_MOST_S = 120, 300
-SILENCE_S = 90.0
-"""The server sends a bookmark about each minute: so long without a word means that nobody is there."""
+WATCH_LEAST_S, WATCH_MOST_S = 25, 35
+SILENCE_S = 40.0
+"""The server sends a bookmark shortly before it ends a watch: so long without a word means that nobody is there. Of a
+watch that lies silent nothing is missed: the next one goes on from the same version.
+"""
 SHORT_S = 1.0
 """A watch that ends sooner and told nothing is a failure."""
 

@@ -93,6 +93,7 @@ class KubernetesRuntime:
         return self.views_of(pods, self._silent_nodes())
 
     def start(self, spec: TaskSpec) -> None:
+        """A refusal ends a task only where no pod of it is there: the answer to an earlier try may have been lost."""
         pod = build_pod(spec, self.house, self._cards_of(spec.node))
         self._wait_for_room(spec.uuid)
         namespace = pod["metadata"]["namespace"]
@@ -102,14 +103,15 @@ class KubernetesRuntime:
         if self._is_over(spec.uuid):
             return
         path = f"/api/v1/namespaces/{namespace}/pods"
-        answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=("exists", "gone", "no_room"))
+        handled = ("exists", "gone", "no_room", "reject")
+        answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=handled)
         if answer.deed == "gone":
             self._ensured.discard(namespace)
             raise Unavailable(answer.words)
         if answer.deed == "exists":
             self._adopt(spec.uuid, namespace)
-        elif answer.deed == "no_room":
-            raise self._no_room_for(spec.uuid, answer.words)
+        elif answer.deed in ("reject", "no_room") and self._get(namespace, spec.uuid) is None:
+            raise self._no_room_for(spec.uuid, answer.words) if answer.deed == "no_room" else Rejected(answer.words)
         self._no_room.pop(spec.uuid, None)
         self._seen_at[spec.uuid] = namespace
 
