@@ -53,6 +53,7 @@ PIECES = (
     ),
     Piece("registry", (".",), {"registry": "registry"}),
     Piece("dns", (".",), {"coredns": "dns"}),
+    Piece("helm", ("helm.sh/helm/v3/cmd/helm",), {"helm": "helm"}),
 )
 
 
@@ -93,7 +94,7 @@ def list_versions() -> dict[str, str]:
         "kubernetes": "k8s.io/kubernetes", "etcd": "go.etcd.io/etcd/server/v3", "kwok": "sigs.k8s.io/kwok",
         "containerd": "github.com/containerd/containerd/v2", "runc": "github.com/opencontainers/runc",
         "cni": "github.com/containernetworking/plugins", "registry": "github.com/distribution/distribution/v3",
-        "dns": "github.com/coredns/coredns",
+        "dns": "github.com/coredns/coredns", "helm": "helm.sh/helm/v3",
     }  # fmt: skip
     return {name: version_of("kubernetes" if name == "etcd" else name, module) for name, module in modules.items()}
 
