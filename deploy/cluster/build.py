@@ -127,7 +127,7 @@ def compile_piece(piece: Piece, folder: Path) -> None:
 
 
 def link_flags(piece: Piece) -> str:
-    """Without symbols; and Kubernetes learns its version, which its own build scripts would tell it."""
+    """Without symbols; and Kubernetes and helm learn their versions, which their own build scripts would tell them."""
     flags = ["-s", "-w"]
     if piece.name == "kubernetes":
         version = version_of("kubernetes", "k8s.io/kubernetes")
@@ -135,6 +135,13 @@ def link_flags(piece: Piece) -> str:
         values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
         for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
             flags += [f"-X {package}.{name}={value}" for name, value in values.items()]
+    if piece.name == "helm":  # of the newest cluster that it knows, which it takes for one's own where it asks none
+        minor = version_of("helm", "k8s.io/client-go").split(".")[1]
+        flags.append(f"-X helm.sh/helm/v3/internal/version.version={version_of('helm', 'helm.sh/helm/v3')}")
+        flags += [
+            f"-X helm.sh/helm/v3/pkg/chartutil.k8sVersion{name}={value}"
+            for name, value in (("Major", "1"), ("Minor", minor))
+        ]
     return " ".join(flags)
 
 
