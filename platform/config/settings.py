@@ -30,6 +30,14 @@ def env_int(name: str, default: int) -> int:
         raise ValueError(f"{name} must be a whole number, not {value!r}") from None
 
 
+def env_one_of(name: str, *known: str) -> str:
+    """One of `known`; the first where nothing is said."""
+    value = os.environ.get(name, "") or known[0]
+    if value not in known:
+        raise ValueError(f"{name} must be one of {', '.join(known)}, not {value!r}")
+    return value
+
+
 def env_secret(name: str) -> str:
     """The value of NAME, or the content of the file that NAME_FILE names."""
     if path := os.environ.get(f"{name}_FILE"):
@@ -118,6 +126,15 @@ LOOPBACK = "127.0.0.0/8,::1/128"
 _private = env_text("TESSERA_WEBHOOK_PRIVATE", LOOPBACK if TESSERA_EMBEDDED else "")
 TESSERA_WEBHOOK_PRIVATE = [network for network in _private.split(",") if network]
 
+# Whether jobs may name any image, or only those of the catalogue; and how registries are asked what a tag means: the
+# networks beside the public internet, a file of certificates to trust besides the system's, hosts without TLS.
+TESSERA_IMAGES = env_one_of("TESSERA_IMAGES", "any", "catalogue")
+TESSERA_PIN_IMAGES = env_bool("TESSERA_PIN_IMAGES", True)  # 0: nobody is asked, and jobs keep the tags that they name
+_registries = env_text("TESSERA_REGISTRY_PRIVATE", LOOPBACK if TESSERA_EMBEDDED else "")
+TESSERA_REGISTRY_PRIVATE = [network for network in _registries.split(",") if network]
+TESSERA_REGISTRY_CA = env_text("TESSERA_REGISTRY_CA")
+TESSERA_REGISTRY_PLAIN = [host for host in env_text("TESSERA_REGISTRY_PLAIN").split(",") if host]
+
 # Calls of the API that one token or session may make: (how many, in how many seconds); 0 is no limit.
 TESSERA_RATES = {
     "calls": (env_int("TESSERA_RATE_CALLS", 200), 10),
@@ -168,6 +185,7 @@ INSTALLED_APPS = [
     "cluster",
     "quotas",
     "files",
+    "images",
     "jobs",
     "notebooks",
     "scheduler",
@@ -181,6 +199,7 @@ MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "portal.middleware.SecurityHeadersMiddleware",
     "portal.middleware.SameOriginMiddleware",
+    "portal.health.HealthMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",

@@ -27,11 +27,13 @@ class Rejected(Exception):
 class Capabilities:
     """containers: whether a task may bring an image. name: "local", "kubernetes" or "fake". view: dotted name of the
     class whose instances follow the engine (see LiveView), made with the runtime; "" where it is asked each second.
+    own_addresses: whether each task has an address, and so all ports, to itself.
     """
 
     containers: bool
     name: str
     view: str = ""
+    own_addresses: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,7 @@ class Checkpoint:
 class Peer:
     """A task of a gang, as the others find it. slots: how many programs it is meant for, one for each of its cards.
 
+    address: of its machine; a runtime with `own_addresses` knows a better one, by its uuid.
     ports: {declared: where it listens}.
     """
 
@@ -156,6 +159,7 @@ class Peer:
     role: str = "main"
     slots: int = 1
     ports: dict[int, int] = field(default_factory=dict)
+    uuid: str = ""
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,10 @@ from runtimes.kubernetes.storage import (
     check_storage,
     code_seen_at,
 )
+from runtimes.kubernetes.told import Told, build_told, name_peers, needed_names
 
 SUPERVISOR = Path(__file__).with_name("supervisor.sh").read_text()
 SEEN_AT = "/tessera"
-MESSAGE = "/dev/termination-log"
 PATIENCE_S = 3
 """As in supervisor.sh."""
 START_PATIENCE_S = 1800
@@ -78,6 +78,8 @@ def check_house(house: House) -> House:
 def build_pod(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dict:
     """The Pod, JSON-able. cards: of its node, by uuid. Raises Rejected for a task that can never run here."""
     check_spec(spec, house, cards)
+    spec = name_peers(spec)
+    told = build_told(spec, SEEN_AT)
     save_s = spec.checkpoint.grace_s + PATIENCE_S if spec.checkpoint else 0
     pod_spec = {
         "restartPolicy": "Never",
@@ -92,12 +94,14 @@ def build_pod(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dic
             "runAsNonRoot": True,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(spec, house, cards)],
+        "containers": [_container(spec, house, cards, told)],
         "volumes": [
+            told.volume,
             {"name": "scratch", "emptyDir": {}},
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{spec.memory_mib}Mi"}},
             *build_volumes(house.install, house.storage),
         ],
+        **told.place,
     }
     if spec.max_time_s is not None:
         pod_spec["activeDeadlineSeconds"] = spec.max_time_s + spec.grace_s + save_s + START_PATIENCE_S
@@ -105,7 +109,8 @@ def build_pod(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dic
         pod_spec["imagePullSecrets"] = [{"name": house.pull_secret}]
     notes = {names.NOTE_EPOCH: str(spec.epoch), names.NOTE_LABEL: spec.label[:200], names.NOTE_SAVE_S: str(save_s)}
     namespace = names.team_namespace(house.install, spec.gid)
-    return _pod(spec.uuid, house, namespace, pod_spec, notes, {names.LABEL_TEAM: str(spec.gid)})
+    labels = {names.LABEL_TEAM: str(spec.gid)} | told.labels
+    return _pod(spec.uuid, house, namespace, pod_spec, notes | told.files, labels)
 
 
 def build_tombstone(uuid: str, house: House, *, epoch: int, end: Mapping[str, str], hour: str = "") -> dict:
@@ -137,8 +142,6 @@ def check_spec(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> No
     if any("\0" in text for text in (spec.run, spec.workdir or "", *spec.env.values())):
         raise Rejected("A program's text and its environment cannot hold the character NUL.")
     check_files(spec, house.storage)
-    if len(spec.peers) > 1:
-        raise Rejected("This cluster cannot start gangs yet.")
 
 
 def literal(text: str) -> str:
@@ -162,7 +165,7 @@ def _pod(uuid: str, house: House, namespace: str, pod_spec: dict, notes: dict, l
     }
 
 
-def _container(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dict:
+def _container(spec: TaskSpec, house: House, cards: Mapping[str, GpuView], told: Told) -> dict:
     """Requests are limits, but for the cores that an overcommitted pool promises more than once. A card's number is the
     one that the node says now: drivers count anew when one is gone.
     """
@@ -182,6 +185,7 @@ def _container(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> di
             {"name": "scratch", "mountPath": SEEN_AT},
             {"name": "shm", "mountPath": "/dev/shm"},
             *build_mounts(spec, house.storage, SEEN_AT),
+            *told.mounts,
         ],
     }
 
@@ -196,8 +200,8 @@ def _arguments(spec: TaskSpec) -> list[str]:
     if folder and not folder.startswith("~/"):
         folder = os.path.normpath(os.path.join(cwd, folder))
     times = (spec.max_time_s or 0, spec.grace_s, number, rule.grace_s if rule else 0)
-    files = (MESSAGE, work, code_seen_at(spec, SEEN_AT), *build_links(spec, SEEN_AT))
-    return [spec.run, cwd, *map(str, times), folder, *files]
+    files = (work, code_seen_at(spec, SEEN_AT), *build_links(spec, SEEN_AT))
+    return [spec.run, cwd, *map(str, times), folder, "", " ".join(needed_names(spec)), *files]
 
 
 def _environment(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dict[str, str]:

@@ -21,7 +21,8 @@ PLATFORM = f"{names.DOMAIN}/platform"
 
 def ensure_team_namespace(api: ApiServer, house: House, gid: int) -> None:
     name = names.team_namespace(house.install, gid)
-    _ensure(api, house, [*build_namespace(name, house, {names.LABEL_TEAM: str(gid)}), *build_fences(name, house)])
+    things = build_namespace(name, house, {names.LABEL_TEAM: str(gid)})
+    _ensure(api, house, [*things, *build_fences(name, house), build_names(name, house)])
     if house.storage is not None:
         # Not applied: a claim cannot be changed, so one that is there stays what it is.
         claims = f"/api/v1/namespaces/{name}/persistentvolumeclaims"
@@ -86,6 +87,15 @@ def build_fences(name: str, house: House) -> list[dict]:
     ]
 
 
+def build_names(name: str, house: House) -> dict:
+    """What gives each task of a gang a name, `t-<uuid>.tasks`: one for all gangs, since uuids meet nowhere. Not only to
+    those that are ready: they ask for each other while they come up.
+    """
+    selector = {names.LABEL_INSTALL: house.install, names.LABEL_GANG: "yes"}
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector}
+    return _object("v1", "Service", names.GANG_SERVICE, name, house, {"spec": spec})
+
+
 def build_claim(name: str, house: House, storage: Storage) -> dict:
     """On the volume of all files. One for each team, since a pod mounts claims of its own namespace only."""
     asked = {
@@ -109,6 +119,7 @@ PLURALS = {
     "ServiceAccount": "serviceaccounts",
     "NetworkPolicy": "networkpolicies",
     "ResourceQuota": "resourcequotas",
+    "Service": "services",
 }
 
 

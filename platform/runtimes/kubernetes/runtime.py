@@ -48,7 +48,9 @@ KEPT_HOURS = 1
 
 
 class KubernetesRuntime:
-    capabilities = Capabilities(True, "kubernetes", view="runtimes.kubernetes.following.ClusterView")
+    capabilities = Capabilities(
+        True, "kubernetes", view="runtimes.kubernetes.following.ClusterView", own_addresses=True
+    )
 
     def __init__(
         self,
@@ -96,6 +98,7 @@ class KubernetesRuntime:
         return self.views_of(pods, self._silent_nodes())
 
     def start(self, spec: TaskSpec) -> None:
+        """A refusal ends a task only where no pod of it is there: the answer to an earlier try may have been lost."""
         pod = build_pod(spec, self.house, self._cards_of(spec.node))
         self._wait_for_room(spec.uuid)
         namespace = pod["metadata"]["namespace"]
@@ -107,14 +110,15 @@ class KubernetesRuntime:
         if self.house.storage is not None:
             prepare_files(spec, self.house.storage)
         path = f"/api/v1/namespaces/{namespace}/pods"
-        answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=("exists", "gone", "no_room"))
+        handled = ("exists", "gone", "no_room", "reject")
+        answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=handled)
         if answer.deed == "gone":
             self._ensured.discard(namespace)
             raise Unavailable(answer.words)
         if answer.deed == "exists":
             self._adopt(spec.uuid, namespace)
-        elif answer.deed == "no_room":
-            raise self._no_room_for(spec.uuid, answer.words)
+        elif answer.deed in ("reject", "no_room") and self._get(namespace, spec.uuid) is None:
+            raise self._no_room_for(spec.uuid, answer.words) if answer.deed == "no_room" else Rejected(answer.words)
         self._no_room.pop(spec.uuid, None)
         self._seen_at[spec.uuid] = namespace
 
@@ -221,7 +225,8 @@ class KubernetesRuntime:
         """Its end is recorded: no finalizer of ours holds it. False where somebody changed it meanwhile."""
         if is_going(pod):  # it goes with its last finalizer, and its name with it
             self._bury(task_of(pod), epoch=epoch_of(pod), hour=_hour())
-        return self._mark(pod, {"finalizers": _others(pod), "labels": {names.LABEL_FORGOTTEN: _hour()}})
+        labels = {names.LABEL_FORGOTTEN: _hour(), names.LABEL_GANG: None}  # a name would point to an address of others
+        return self._mark(pod, {"finalizers": _others(pod), "labels": labels})
 
     def _mark(self, pod: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
         """Change its finalizers, labels or annotations. False where somebody changed it since we read it."""

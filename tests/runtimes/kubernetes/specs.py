@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from runtimes.base import Checkpoint, GpuShare, GpuView, Mount, TaskSpec
+from runtimes.base import Checkpoint, GpuShare, GpuView, Mount, Peer, TaskSpec
 from runtimes.kubernetes.manifest import House
 from runtimes.kubernetes.storage import Storage
 from runtimes.places import Place
@@ -45,6 +45,13 @@ TASKS = {
         ports=(29500,),
         port_map={8888: 31001},
         platform_env={"TESSERA_UPSTREAM_TOKEN": "secret"},
+    ),
+    "a_gang": task(
+        "mpirun train",
+        rank=0,
+        role="launcher",
+        ports=(23000,),
+        peers=(Peer("n1", "launcher", uuid=UUID), Peer("n1", "gpu_worker", 2, {2222: 2222}, "f" * 32)),
     ),
 }
 

@@ -65,7 +65,8 @@ def test_what_cannot_be_promised_is_refused_with_words():
         "a card of another node": task(gpus=(GpuShare("GPU-ffffffff-0000", 0, 1024, 10, False),)),
         "data": task(mounts=(Mount(Place("home", 20001), "x", "x", False),)),
         "code": task(code_path="/srv/tessera/code/1.tar.gz"),
-        "a gang": task(peers=(Peer("10.0.0.1"), Peer("10.0.0.2"))),
+        "a peer that nobody knows": task(peers=(Peer("10.0.0.1"), Peer("10.0.0.2"))),
+        "a role that is no name": task(peers=(Peer("10.0.0.1", "../passwd"),)),
         "an option for an image": task(image="--privileged"),
         "not a uuid": task(uuid="../../kube-system"),
     }
@@ -182,6 +183,8 @@ SPEC_KEYS = {
     "volumes",
     "activeDeadlineSeconds",
     "imagePullSecrets",
+    "hostname",
+    "subdomain",
 }
 CONTAINER_KEYS = {"name", "image", "imagePullPolicy", "command", "env", "resources", "securityContext", "volumeMounts"}
 
@@ -200,11 +203,11 @@ def judge(pod: dict, spec) -> None:
     assert not inside["automountServiceAccountToken"] and inside["securityContext"]["runAsNonRoot"]
     assert (inside["securityContext"]["runAsUser"], inside["securityContext"]["runAsGroup"]) == (spec.uid, spec.gid)
     assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    assert all(set(volume) == {"name", "emptyDir"} for volume in inside["volumes"])
+    assert all(set(volume) <= {"name", "emptyDir", "downwardAPI"} for volume in inside["volumes"])
     meta = pod["metadata"]
     assert meta["namespace"] == f"tessera-team-{spec.gid}" and meta["name"] == f"t-{spec.uuid}"
     assert all(LABEL.fullmatch(value) for value in meta["labels"].values())
-    assert all(name.startswith("tessera.sh/") for name in meta["annotations"])
+    assert all(name.partition("/")[0] in ("tessera.sh", "file.tessera.sh") for name in meta["annotations"])
     held = {name for name in container["resources"]["limits"] if name not in ("cpu", "memory")}
     assert held == {names.card_resource(share.index) for share in spec.gpus}
     told = [(each["name"], each["value"]) for each in container["env"]]

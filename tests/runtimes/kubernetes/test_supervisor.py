@@ -39,11 +39,11 @@ class Box:
         self.shell, self.folder, self.message, self.out = shell, folder, folder / "message", folder / "out"
         self.program: subprocess.Popen | None = None
 
-    def start(self, run, *, most=0, grace=5, signal=0, save=0, saves_in="", cwd="work", code="", links=()):
+    def start(self, run, *, most=0, grace=5, signal=0, save=0, saves_in="", cwd="work", needs="", code="", links=()):
         numbers = [str(each) for each in (most, grace, signal, save)]
         saves = str(self.folder / saves_in) if saves_in else ""
         command = [*APART, *self.shell, "-c", SUPERVISOR, "tessera", run, str(self.folder / cwd), *numbers, saves]
-        files = [str(each) for each in (self.message, self.folder / "work", code, *links)]
+        files = [str(each) for each in (self.message, needs, self.folder / "work", code, *links)]
         env = {"PATH": os.environ["PATH"], "HOME": str(self.folder / "home"), "TMPDIR": str(self.folder / "tmp")}
         with open(self.out, "wb") as out:
             self.program = subprocess.Popen([*command, *files], env=env, stdout=out, stderr=out)
@@ -180,3 +180,16 @@ def test_data_takes_the_place_of_an_empty_folder_and_of_nothing_else(box):
 def test_it_signals_nobody_where_it_is_not_the_first_process(shell, tmp_path):
     done = subprocess.run([*shell, "-c", SUPERVISOR, "tessera", "true", str(tmp_path), "0", "1", "0", "0", ""])
     assert done.returncode == 70
+
+
+def test_it_begins_when_those_that_it_needs_have_names(box):
+    box.start("echo begun", needs="localhost localhost").wait()
+    assert box.says("begun")
+
+
+@pytest.mark.skipif(not shutil.which("getent"), reason="without getent nobody waits")
+def test_who_is_stopped_while_it_waits_for_a_name_runs_nothing(box):
+    box.start("echo begun", needs="localhost nobody.invalid")
+    wait_for((box.folder / "work").exists)
+    box.term()
+    assert (box.wait(), box.told()) == (143, "tessera cause=stopped saved=") and not box.says("begun")
