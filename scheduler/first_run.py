@@ -5,7 +5,7 @@ from django.db import transaction
 from accounts.models import PlatformRole, Team, TeamRole, User
 from accounts.services import add_member, create_team, create_user
 from cluster.capacity import pool_total
-from cluster.models import Node, Pool
+from cluster.models import Node, NodeState, Pool
 from common.resources import parse_gpu
 from jobs.jobfile.spec import JobSpec
 from jobs.models import Job
@@ -17,8 +17,12 @@ from scheduler.preview import check_possible, runtime_has_containers
 TEAM, ADMIN = "research", "admin"
 
 DEMO = """\
-echo "Hello from a quarter of a GPU, on $(hostname), as uid $(id -u)."
-echo "My slice: CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES, $TESSERA_GPU_MEMORY_MIB MiB of its memory."
+if [ -n "$TESSERA_GPU_MEMORY_MIB" ]; then
+  echo "Hello from a quarter of a GPU, on $(hostname), as uid $(id -u)."
+  echo "My slice: CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES, $TESSERA_GPU_MEMORY_MIB MiB of its memory."
+else
+  echo "Hello from $(hostname), as uid $(id -u). There is no GPU to share."
+fi
 for step in 1 2 3 4 5 6; do
   echo "step $step of 6: loss $(awk -v n=$step 'BEGIN { printf "%.3f", 2.3 * exp(-n / 2.5) }')"
   sleep 0.3
@@ -43,20 +47,23 @@ def prepare() -> tuple[User, bool]:
 
 
 def submit_demo(admin: User) -> Job:
-    """A job on a quarter of a GPU, through the same door as everybody's."""
-    gpu = parse_gpu("1/4") if Node.objects.filter(gpus__pool__shared=True).exists() else parse_gpu("0")
+    """A job on a quarter of a GPU, where there is one to share, through the same door as everybody's."""
+    cards = Node.objects.filter(state=NodeState.READY, gpus__pool__shared=True, gpus__removed_at=None)
+    gpu = parse_gpu("1/4") if cards.exists() else parse_gpu("0")
     spec = JobSpec(name="demo", run=DEMO, gpu=gpu)
     return submit_job(user=admin, spec=spec, check=check_possible, containers=runtime_has_containers())
 
 
 def notes() -> list[str]:
-    """What the start banner must say about this machine."""
+    """What the start banner must say about the machines that take work."""
     said = []
-    for node in Node.objects.present():
+    for node in Node.objects.present().filter(state=NodeState.READY):
         if node.facts.get("isolation") == "shared account":
             said.append("jobs share the platform's account")
         if node.gpus.present().filter(simulated=True).exists():
-            said.append(f"the GPUs of {node.name} are simulated: this machine has no NVIDIA card")
+            said.append(f"the GPUs of {node.name} are simulated: no NVIDIA card is known there")
+        elif not node.gpus.present().exists():
+            said.append(f"{node.name} has no GPU: jobs on cores run there")
         if node.gpus.present().filter(enforcement="watchdog").exists():
             said.append("slices of GPU memory are not enforced, watched")
     return sorted(set(said))

@@ -6,9 +6,10 @@ cannot be seen becomes LOST and keeps its holdings; no timer ever frees it.
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
@@ -25,7 +26,18 @@ from jobs.tensorboard import TOOLS
 from jobs.upstream import UPSTREAM_TOKEN, upstream_secret
 from notebooks.environment import READY, environment_path
 from quotas.models import Holding
-from runtimes.base import Checkpoint, ContainerView, GpuShare, Mount, Peer, Rejected, Runtime, TaskSpec, Unavailable
+from runtimes.base import (
+    Checkpoint,
+    ContainerView,
+    GpuShare,
+    GpuUse,
+    Mount,
+    Peer,
+    Rejected,
+    Runtime,
+    TaskSpec,
+    Unavailable,
+)
 from runtimes.places import Place
 from scheduler.inventory import view_of_card
 from scheduler.lease import check_epoch
@@ -34,6 +46,9 @@ log = logging.getLogger("tessera.reconcile")
 
 GRACE_S = 10
 """Between SIGTERM and SIGKILL where the job's file says nothing."""
+
+TOLD_PARTS = 100
+"""In steps of this part of its slice a task's use of a card is written down."""
 
 T = TaskState
 
@@ -47,6 +62,7 @@ class TaskRow:
     state: str
     stop: str
     checkpointed_at: datetime | None = None
+    gpu_use: tuple[GpuUse, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,11 +95,12 @@ class Sighting:
 
 
 @dataclass(frozen=True)
-class Saved:
-    """A task has a newer checkpoint. No event: it may save its work every minute."""
+class Noted:
+    """A task has a newer checkpoint, or uses its cards otherwise than before. No event: it may do so every minute."""
 
     uuid: str
-    at: datetime
+    checkpointed_at: datetime | None = None
+    gpu_use: tuple[GpuUse, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,7 +110,7 @@ class Forget:
     uuid: str
 
 
-Step = Start | Stop | Sighting | Saved | Forget
+Step = Start | Stop | Sighting | Noted | Forget
 
 ENDS: dict[str, tuple[str, str]] = {
     "time_limit": (T.FAILED, "time_limit"),
@@ -116,16 +133,32 @@ def compare(rows: Iterable[TaskRow], seen: Sequence[ContainerView], ended: set[s
     steps: list[Step] = []
     for row in rows:
         view = views.get(row.uuid)
-        steps += [*_news_of_checkpoint(row, view), *_compare_one(row, view)]
+        steps += [*_news(row, view), *_compare_one(row, view)]
     for uuid in sorted(ended & views.keys()):
         alive = views[uuid].phase in {"starting", "running"}
         steps.append(Stop(uuid, 0, "", mark=False) if alive else Forget(uuid))
     return steps
 
 
-def _news_of_checkpoint(row: TaskRow, view: ContainerView | None) -> list[Step]:
-    at = view.checkpointed_at if view else None
-    return [Saved(row.uuid, at)] if at and (row.checkpointed_at is None or at > row.checkpointed_at) else []
+def _news(row: TaskRow, view: ContainerView | None) -> list[Step]:
+    if view is None:
+        return []
+    at = view.checkpointed_at
+    saved = at if at and (row.checkpointed_at is None or at > row.checkpointed_at) else None
+    use = view.gpu_use if _differs(row.gpu_use, view.gpu_use) else ()
+    return [Noted(row.uuid, saved, use)] if saved or use else []
+
+
+def _differs(old: tuple[GpuUse, ...], new: tuple[GpuUse, ...]) -> bool:
+    """Whether it is worth a write: a step of TOLD_PARTS of a slice, another limit or request refused, another card."""
+    before = {use.uuid: use for use in old}
+    return any(use.uuid not in before or _moved(before[use.uuid], use) for use in new)
+
+
+def _moved(old: GpuUse, new: GpuUse) -> bool:
+    step = max(new.limit_mib / TOLD_PARTS, 1)
+    moved = max(abs(new.used_mib - old.used_mib), new.peak_mib - old.peak_mib)
+    return moved >= step or (old.limit_mib, old.refused) != (new.limit_mib, new.refused)
 
 
 def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
@@ -167,7 +200,15 @@ def load_rows() -> list[TaskRow]:
     tasks = load_holding_tasks()
     broken = load_broken({task.job_id for task in tasks})
     return [
-        TaskRow(task.uuid.hex, task.job_id, task.state, _wish(task, broken), task.checkpointed_at) for task in tasks
+        TaskRow(
+            task.uuid.hex,
+            task.job_id,
+            task.state,
+            _wish(task, broken),
+            task.checkpointed_at,
+            tuple(GpuUse(**use) for use in task.gpu_use),
+        )
+        for task in tasks
     ]
 
 
@@ -217,8 +258,8 @@ def run_step(step: Step, runtime: Runtime, epoch: int) -> None:
         _stop(step, runtime, epoch)
     elif isinstance(step, Sighting):
         record_sighting(step, epoch)
-    elif isinstance(step, Saved):
-        record_checkpoint(step, epoch)
+    elif isinstance(step, Noted):
+        record_news(step, epoch)
     else:
         runtime.forget(step.uuid)
 
@@ -269,13 +310,15 @@ def record_sighting(step: Sighting, epoch: int) -> None:
 
 
 @transaction.atomic
-def record_checkpoint(step: Saved, epoch: int) -> None:
+def record_news(step: Noted, epoch: int) -> None:
     check_epoch("reconcile", epoch)
-    write_checkpoint(step.uuid, step.at)
+    told = {"checkpointed_at": step.checkpointed_at, "gpu_use": [asdict(use) for use in step.gpu_use]}
+    write_news(step.uuid, {name: value for name, value in told.items() if value})
 
 
-def write_checkpoint(uuid: str, at: datetime) -> None:
-    Task.objects.filter(uuid=uuid).update(checkpointed_at=at)
+def write_news(uuid: str, told: dict[str, Any]) -> None:
+    """told: columns of the task."""
+    Task.objects.filter(uuid=uuid).update(**told)
 
 
 def lost_work(task: Task, ended: ContainerView, step: Sighting) -> dict[str, object]:

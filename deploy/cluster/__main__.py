@@ -12,7 +12,7 @@ import http.client
 import sys
 import time
 
-from deploy.cluster import build, control_plane, images, kwok, node, registry
+from deploy.cluster import build, cards, control_plane, images, kwok, node, registry
 from deploy.cluster.api import answers, is_ready, list_nodes
 from deploy.cluster.certificates import make_certificates
 from deploy.cluster.machine import load_before, read_boot, remember
@@ -93,12 +93,14 @@ def run_up(place: Place, options: argparse.Namespace) -> int:
         ("controllers and scheduler", control_plane.start_controllers),
         ("registry", registry.start_registry),
         ("node", node.start_node),
+        ("simulated cards", cards.put_cards),
         ("kwok", lambda place: start_fake_nodes(place, options.kwok)),
     ):
         step_began = time.monotonic()
         step(place)
         say(f"  {what}: {time.monotonic() - step_began:.1f} s")
     say(f"The cluster runs, started in {time.monotonic() - began:.1f} s. kubectl is {place.bin}/kubectl.")
+    print(f"export TESSERA_IMAGE={registry.default_image()}")
     print(f"export KUBECONFIG={place.kubeconfig}")
     return 0
 

@@ -10,6 +10,7 @@ from deploy.cluster.place import ADDRESS, API_PORT, Place
 TIMEOUT_S = 10
 GONE = 404
 THERE_ALREADY = 409
+MERGE_PATCH = "application/merge-patch+json"
 
 
 class Api:
@@ -24,11 +25,13 @@ class Api:
     def close(self) -> None:
         self.connection.close()
 
-    def ask(self, method: str, path: str, body: dict | None = None) -> tuple[int, dict]:
+    def ask(
+        self, method: str, path: str, body: dict | None = None, *, content: str = "application/json"
+    ) -> tuple[int, dict]:
         """Status and answer. Raises OSError or HTTPException where nobody answers."""
-        content = json.dumps(body) if body is not None else None
+        sent = json.dumps(body) if body is not None else None
         try:
-            self.connection.request(method, path, content, {"Content-Type": "application/json"})
+            self.connection.request(method, path, sent, {"Content-Type": content})
             response = self.connection.getresponse()
             answer = response.read()
         except (OSError, http.client.HTTPException):

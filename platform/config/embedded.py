@@ -1,7 +1,8 @@
 """`bin/start`: the whole platform on this machine, from real servers, as child processes of one supervisor.
 
 PostgreSQL and Valkey, then migrations, then web, worker, sender and beat; then the banner, and a demo job on the first
-start. Ctrl-C stops the platform and leaves running jobs alone.
+start. Ctrl-C stops the platform and leaves running jobs alone. With --cluster jobs are pods, and one process more
+follows them.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from urllib.parse import urljoin
 
-from config import place, slice_build
+from config import on_cluster, place, slice_build
 from config.servers import create_database, postgres, valkey
 from config.supervisor import (
     POLL_S,
@@ -69,7 +70,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--gpus", default="", metavar="TEXT", help="cards to simulate where there are none: 2xV100-32GB"
     )
-    parser.add_argument("--data", default="", metavar="DIR", help="where everything is kept (default .tessera)")
+    parser.add_argument(
+        "--cluster", action="store_true", help="run jobs on the Kubernetes cluster of KUBECONFIG, not on this machine"
+    )
+    parser.add_argument(
+        "--data", default="", metavar="DIR", help="where everything is kept (default .tessera, or .tessera-cluster)"
+    )
     demo = parser.add_mutually_exclusive_group()
     demo.add_argument("--demo-once", action="store_true", help="run a demo job, stop, exit 0 if it succeeded")
     demo.add_argument("--no-demo", action="store_true", help="no demo job on the first start")
@@ -80,8 +86,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         simulate(options.gpus, node="")
     except UnknownProfile as unknown:  # told now: the text is remembered, and would fail every later start too
         parser.error(f"--gpus: {unknown}")
+    if options.cluster and options.gpus:
+        parser.error("--gpus simulates cards of this machine: with --cluster the cluster's nodes have them")
     called_from = Path(os.environ.get("TESSERA_CALLED_FROM", ROOT))
-    options.data = (called_from / options.data).resolve() if options.data else ROOT / ".tessera"
+    usual = ROOT / (".tessera-cluster" if options.cluster else ".tessera")
+    options.data = (called_from / options.data).resolve() if options.data else usual
     return options
 
 
@@ -113,9 +122,9 @@ class Platform:
             self.start_servers()
         with step("Bringing the database up to date"):
             self.manage("migrate", "--verbosity", "0")
-        if slice_build.is_wanted(self.data):
+        if not self.options.cluster and slice_build.is_wanted(self.data):
             self.build_slice_library()
-        with step("Taking this machine's inventory"):
+        with step("Taking the cluster's inventory" if self.options.cluster else "Taking this machine's inventory"):
             self.start_app(self.worker())
             self.manage("take_inventory")
         with step("Waiting for the portal"):
@@ -124,8 +133,10 @@ class Platform:
             self.apps[0].wait_until_ready(120)
         self.start_app(self.sender())
         self.start_app(self.beat())
+        if self.options.cluster:
+            self.start_app(on_cluster.watch(self.log("watch"), ROOT / "manage.py"))
         self.write_running()
-        if not self.options.demo_once:
+        if not self.options.demo_once and not self.options.cluster:
             self.preparer = self.start_preparer()
         demo_job = self.greet()
         if not demo_job:
@@ -134,7 +145,10 @@ class Platform:
         return status if self.options.demo_once else self.tend_forever()
 
     def open_place(self) -> None:
+        if self.options.cluster:
+            on_cluster.check_cluster()
         place.open_data(self.data)
+        on_cluster.check_data(self.data, cluster=self.options.cluster)
         self.lock = place.take_lock(self.data)
         self.sockets = place.listen(self.options.port)
         ssh_port, self.ssh_sockets = place.listen_for_ssh(self.options.port + 1)
@@ -153,7 +167,9 @@ class Platform:
             PGDATABASE="tessera",
             DJANGO_SETTINGS_MODULE="config.settings",
         )
-        if gpus := place.remembered_gpus(self.data, self.options.gpus):
+        if self.options.cluster:
+            os.environ.update(on_cluster.cluster_environment(self.data))
+        elif gpus := place.remembered_gpus(self.data, self.options.gpus):
             os.environ["TESSERA_GPUS"] = gpus
 
     def start_servers(self) -> None:

@@ -196,6 +196,11 @@ class Task(models.Model):
     assigned_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)
     checkpointed_at = models.DateTimeField(null=True)
+    gpu_use = models.JSONField(
+        default=list,
+        db_default=[],  # a version before this one still writes rows while it is replaced
+        help_text="[{uuid, limit_mib, used_mib, peak_mib, refused}] of shared cards, the newest sample",
+    )
     lost_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
 

@@ -8,11 +8,11 @@ import pytest
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from quotas.models import Holding
-from runtimes.base import ContainerView, NodeView, Rejected
+from runtimes.base import ContainerView, GpuUse, NodeView, Rejected
 from runtimes.fake import FakeRuntime
 from scheduler.lease import take
 from scheduler.models import Lease
-from scheduler.reconcile import Forget, Saved, Sighting, Start, Stop, TaskRow, compare, lost_work, reconcile_once
+from scheduler.reconcile import Forget, Noted, Sighting, Start, Stop, TaskRow, compare, lost_work, reconcile_once
 
 A = "a" * 32
 NOON, HOUR = datetime(2026, 11, 21, 12, tzinfo=UTC), timedelta(hours=1)
@@ -51,8 +51,28 @@ def test_a_newer_checkpoint_is_noted_and_an_older_one_is_not():
     def steps(known, found):
         return compare([TaskRow(A, 7, "RUNNING", "", known)], [seen("running", checkpointed_at=found)], set())
 
-    assert steps(None, NOON) == steps(NOON - HOUR, NOON) == [Saved(A, NOON)]
+    assert steps(None, NOON) == steps(NOON - HOUR, NOON) == [Noted(A, NOON)]
     assert steps(NOON, NOON) == steps(NOON + HOUR, NOON) == steps(NOON, None) == []
+
+
+@pytest.mark.parametrize(
+    ("used", "peak", "refused", "limit", "noted"),
+    [
+        (100, 200, 0, 1000, False),
+        (109, 200, 0, 1000, False),  # not a hundredth of its slice
+        (110, 200, 0, 1000, True),
+        (90, 200, 0, 1000, True),
+        (100, 209, 0, 1000, False),
+        (100, 210, 0, 1000, True),
+        (100, 200, 1, 1000, True),
+        (100, 200, 0, 2000, True),  # the slice was resized
+    ],
+)
+def test_what_a_task_uses_of_a_card_is_noted_in_steps(used, peak, refused, limit, noted):
+    use = GpuUse("GPU-a", limit, used, peak, refused)
+    before = TaskRow(A, 7, "RUNNING", "", None, (GpuUse("GPU-a", 1000, 100, 200, 0),))
+    steps = compare([before], [seen("running", gpu_use=(use,))], set())
+    assert steps == ([Noted(A, None, (use,))] if noted else [])
 
 
 @pytest.mark.parametrize(

@@ -131,3 +131,15 @@ def test_a_pod_deleted_on_a_fake_node_keeps_a_finalizer_that_is_not_kwoks(kubect
     assert ended["metadata"]["finalizers"] == ["tessera.sh/counted"]
     kubectl("patch", "pod", "kept", "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
     kubectl("wait", "pod/kept", "--for=delete", "--timeout=30s")
+
+
+def test_the_real_node_serves_two_simulated_cards_and_no_more(kubectl):
+    pods = {"fits": "100", "waits": "27"}
+    for name, units in pods.items():
+        pod = build_pod(name, BUSYBOX, "sleep", "600", nodeSelector={"tessera.sh/real": "true"})
+        pod["spec"]["containers"][0]["resources"] = {"limits": {"tessera.sh/g-1": units}}
+        kubectl.create(pod)
+        if name == "fits":
+            kubectl.wait_for_phase("fits", "Running")
+    kubectl("wait", "pod/waits", "--for=condition=PodScheduled=false", "--timeout=30s")
+    assert "Insufficient tessera.sh/g-1" in kubectl.get("pod", "waits")["status"]["conditions"][0]["message"]

@@ -1,0 +1,56 @@
+"""Simulated cards on the real node, so that jobs on a slice of a GPU have somewhere to run. Nothing computes there.
+
+They are an annotation that tells what they are, and a capacity that the API server counts: as an administrator would
+advertise a resource that no device plugin serves. A plugin that serves them takes their place.
+"""
+
+import http.client
+import json
+from contextlib import closing
+
+from deploy.cluster.api import MERGE_PATCH, Api
+from deploy.cluster.place import NODE_NAME, Place, Refusal
+
+INVENTORY = "tessera.sh/inventory"
+COUNT, MEMORY_MIB, RESERVED_MIB, UNIT_MIB = 2, 32768, 258, 256  # a Tesla V100-SXM2-32GB, as NVML tells of it
+
+
+def put_cards(place: Place) -> None:
+    """Where the node serves none, and nobody else told what cards it has. Raises Refusal."""
+    path = f"/api/v1/nodes/{NODE_NAME}"
+    with closing(Api(place)) as api:
+        node = api.ask("GET", path)[1]
+        served = any(int(node["status"]["allocatable"].get(name, "0")) for name in units())
+        if node["metadata"].get("annotations", {}).get(INVENTORY, build_inventory()) != build_inventory() or served:
+            return
+        for where, body in (
+            (path, {"metadata": {"annotations": {INVENTORY: build_inventory()}}}),
+            (f"{path}/status", {"status": {"capacity": units(), "allocatable": units()}}),
+        ):
+            status, answer = api.ask("PATCH", where, body, content=MERGE_PATCH)
+            if status != http.client.OK:
+                raise Refusal(f"The API server refused simulated cards for {NODE_NAME}: {json.dumps(answer)}")
+
+
+def units() -> dict[str, str]:
+    """What of a card is sold, in the units of the device plugin; rounded down, as a plugin would."""
+    return {f"tessera.sh/g-{index}": str((MEMORY_MIB - RESERVED_MIB) // UNIT_MIB) for index in range(COUNT)}
+
+
+def build_inventory() -> str:
+    cards = [
+        {
+            "uuid": f"GPU-{NODE_NAME}-{index}",
+            "index": index,
+            "model": "V100-32GB",
+            "product": "Tesla V100-SXM2-32GB",
+            "memory_mib": MEMORY_MIB,
+            "reserved_mib": RESERVED_MIB,
+            "numa": None,
+            "bus": "",
+            "evidence": "bin/cluster simulates this card.",
+        }
+        for index in range(COUNT)
+    ]
+    links = [["X" if row == column else "PHB" for column in range(COUNT)] for row in range(COUNT)]
+    return json.dumps({"gpus": cards, "links": links})

@@ -1,0 +1,54 @@
+"""`bin/start --cluster`: the platform on this machine, and its jobs as pods of the cluster that KUBECONFIG names."""
+
+import os
+import secrets
+import sys
+from pathlib import Path
+
+from config.supervisor import Failure, Program
+from runtimes.base import Rejected, Unavailable
+from runtimes.kubernetes.client import ApiServer
+from runtimes.kubernetes.connection import BadKubeconfig, find_connection
+from runtimes.kubernetes.names import check_install
+
+RUNTIME = "runtimes.kubernetes.runtime.KubernetesRuntime"
+REMEDY = 'Start one on this machine: eval "$(bin/cluster up)". Or name another one by KUBECONFIG.'
+MARK = "install"
+"""The file of a data folder whose jobs are on a cluster: the name of this installation there."""
+
+
+def check_cluster() -> None:
+    """Raises Failure where there is no cluster, or none that answers us."""
+    kubeconfig = os.environ.get("KUBECONFIG", "")
+    if not kubeconfig:
+        raise Failure("There is no cluster: KUBECONFIG names none.", REMEDY)
+    try:
+        with ApiServer(find_connection(kubeconfig)) as api:
+            api.call("GET", "/api/v1/nodes", query={"limit": "1"})
+    except BadKubeconfig as wrong:
+        raise Failure(str(wrong), REMEDY) from None
+    except (Unavailable, Rejected) as wrong:
+        raise Failure(f"The cluster of KUBECONFIG={kubeconfig} does not answer: {wrong}", REMEDY) from None
+
+
+def check_data(data: Path, *, cluster: bool) -> None:
+    """One folder is of this machine's jobs or of a cluster's, for its rows name the nodes. Raises Failure."""
+    if (data / "postgres").exists() and (data / MARK).exists() != cluster:
+        what = "of this machine" if cluster else "of a cluster"
+        how = "without --cluster" if cluster else "with --cluster"
+        raise Failure(f"{data} is for jobs {what}.", f"Start it {how}, or name another place: --data DIR.")
+
+
+def cluster_environment(data: Path) -> dict[str, str]:
+    """Beside what is set already. Installations in one cluster must not meet: each keeps a name of its own."""
+    path = data / MARK
+    if not path.exists():
+        try:
+            path.write_text(check_install(os.environ.get("TESSERA_INSTALL") or f"local-{secrets.token_hex(4)}"))
+        except ValueError as wrong:
+            raise Failure(str(wrong), "Or leave TESSERA_INSTALL out: a name is made.") from None
+    return {"TESSERA_RUNTIME": RUNTIME, "TESSERA_INSTALL": path.read_text()}
+
+
+def watch(log: Path, manage: Path) -> Program:
+    return Program("watch", [sys.executable, str(manage), "watch"], log, {"TESSERA_ROLE": "worker"})

@@ -1,0 +1,73 @@
+"""`bin/start --cluster`: the demo job as a pod, and what is said where there is no cluster."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from config import on_cluster
+from config.supervisor import Failure
+from deploy.cluster.registry import default_image
+from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
+from runtimes.kubernetes.connection import find_connection
+
+
+def start(data, **environment) -> subprocess.CompletedProcess:
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("TESSERA_", "KUBECONFIG"))}
+    command = [sys.executable, "-m", "config.embedded", "--cluster", "--demo-once", "--data", str(data)]
+    command += ["--port", "18473"]
+    return subprocess.run(command, env=ours | environment, capture_output=True, text=True, timeout=300)
+
+
+def test_without_a_cluster_it_says_how_to_get_one(tmp_path):
+    done = start(tmp_path / "data")
+    assert done.returncode == 1
+    assert "KUBECONFIG names none" in done.stderr and "bin/cluster up" in done.stderr
+
+
+def test_a_cluster_that_does_not_answer_is_told_in_words(tmp_path):
+    (tmp_path / "config").write_text("current-context: none\n")
+    done = start(tmp_path / "data", KUBECONFIG=str(tmp_path / "config"))
+    assert done.returncode == 1
+    assert "cannot be understood" in done.stderr and "bin/cluster up" in done.stderr
+
+
+@pytest.mark.parametrize(("mark", "cluster", "words"), [(True, False, "with --cluster"), (False, True, "without")])
+def test_a_folder_of_the_other_kind_is_refused(tmp_path, mark, cluster, words):
+    (tmp_path / "postgres").mkdir()
+    on_cluster.check_data(tmp_path, cluster=False)
+    if mark:
+        (tmp_path / on_cluster.MARK).write_text("local-1")
+    with pytest.raises(Failure, match=words):
+        on_cluster.check_data(tmp_path, cluster=cluster)
+
+
+def test_an_installation_keeps_its_name_for_life(tmp_path, monkeypatch):
+    monkeypatch.delenv("TESSERA_INSTALL", raising=False)
+    name = on_cluster.cluster_environment(tmp_path)["TESSERA_INSTALL"]
+    monkeypatch.setenv("TESSERA_INSTALL", "another")
+    assert on_cluster.cluster_environment(tmp_path)["TESSERA_INSTALL"] == name != "another"
+
+
+@pytest.mark.kubernetes
+@pytest.mark.timeout(400)
+def test_the_demo_job_runs_on_a_simulated_quarter_of_the_clusters_gpu(tmp_path, kubeconfig):
+    data, environment = tmp_path / "data", {"KUBECONFIG": str(kubeconfig), "TESSERA_IMAGE": default_image()}
+    try:
+        done = start(data, **environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "GPU 0 (8127 MiB of V100-32GB)" in done.stdout and "are simulated" in done.stdout
+    finally:
+        remove(kubeconfig, (data / on_cluster.MARK).read_text())
+
+
+def remove(kubeconfig, install: str) -> None:
+    """Nothing of this installation stays in the cluster."""
+    mark = f"tessera.sh/install={install}"
+    with ApiServer(find_connection(kubeconfig)) as api:
+        for pod in api.list_all("/api/v1/pods", labels=mark).items:
+            path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+            api.call("PATCH", path, {"metadata": {"finalizers": []}}, content=MERGE_PATCH, handles=("gone",))
+        for namespace in api.list_all("/api/v1/namespaces", labels=mark).items:
+            api.call("DELETE", f"/api/v1/namespaces/{namespace['metadata']['name']}", handles=("gone", "again"))
