@@ -39,6 +39,7 @@ from runtimes.base import (
     Unavailable,
 )
 from runtimes.places import Place
+from scheduler.inventory import view_of_card
 from scheduler.lease import check_epoch
 
 log = logging.getLogger("tessera.reconcile")
@@ -344,10 +345,7 @@ def build_task_spec(task: Task) -> TaskSpec:
         workdir=spec.workdir or None,
         image=spec.image or "",
         code_path=str(code_file(Path(settings.TESSERA_CODE), spec.code)) if spec.code else None,
-        gpus=tuple(
-            GpuShare(card["uuid"], card["index"], card["memory_mib"], card["compute_percent"], card["whole"])
-            for card in task.cards
-        ),
+        gpus=load_shares(task),
         cpu_milli=task.cpu_milli,
         memory_mib=task.memory_mib,
         cpu_overcommit_percent=task.node.pool.cpu_overcommit_percent,
@@ -366,6 +364,23 @@ def build_task_spec(task: Task) -> TaskSpec:
         port_map=port_map(task),
         mounts=build_mounts(job, spec),
         checkpoint=build_checkpoint(job, spec),
+        cpu_pinning=task.node.facts.get("cpu_pinning", ""),
+    )
+
+
+def load_shares(task: Task) -> tuple[GpuShare, ...]:
+    """What it holds of each of its cards, with what is known of these now: a card may have moved up since."""
+    known = {gpu.uuid: gpu for gpu in task.node.gpus.present()} if task.node and task.cards else {}
+    return tuple(
+        GpuShare(
+            uuid=held["uuid"],
+            index=known[held["uuid"]].index if held["uuid"] in known else held["index"],
+            memory_mib=held["memory_mib"],
+            compute_percent=held["compute_percent"],
+            whole=held["whole"],
+            card=view_of_card(known[held["uuid"]]) if held["uuid"] in known else None,
+        )
+        for held in task.cards
     )
 
 

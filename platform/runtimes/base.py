@@ -54,6 +54,8 @@ class GpuView:
     numa: None when unknown, which means "any". bus: PCI bus id, "" when there is none.
     mode: the strongest memory enforcement found by probing (simulated, watchdog, slice, hami, nvfraction);
     evidence: one sentence that says how it was found. fault: why nothing should run on it, "" where all is well.
+    pin: how a container gets it where it is not started by us: "plugin" (a device plugin serves each card), "toolkit"
+    (NVIDIA's container toolkit reads which ones from the container's order).
     """
 
     uuid: str
@@ -68,6 +70,7 @@ class GpuView:
     mode: str
     evidence: str
     fault: str = ""
+    pin: str = "plugin"
 
 
 DATA, IMAGE = "data", "image"
@@ -109,13 +112,17 @@ class NodeView:
 
 @dataclass(frozen=True)
 class GpuShare:
-    """What a task holds of one card; `whole` when nobody else may be on it."""
+    """What a task holds of one card; `whole` when nobody else may be on it.
+
+    card: as it was approved and is known now, for a runtime that does not see cards itself; None where it is gone.
+    """
 
     uuid: str
     index: int
     memory_mib: int
     compute_percent: int
     whole: bool
+    card: GpuView | None = None
 
 
 @dataclass(frozen=True)
@@ -162,6 +169,10 @@ class Peer:
     uuid: str = ""
 
 
+BALLOONS, STATIC = "balloons", "static"
+"""What keeps tasks to their cores on a node of Kubernetes: nri-plugins, or the kubelet's own static CPU manager."""
+
+
 @dataclass(frozen=True)
 class TaskSpec:
     """All that a runtime needs to run one task, once.
@@ -175,7 +186,7 @@ class TaskSpec:
     first one is where the master listens, the same in all tasks of a gang.
     image: of the container, "" for the runtime's own choice. cpu_overcommit_percent: so often its node promises a core.
     platform_env: the platform's own, wins over the user's and may be TESSERA_*. port_map: declared port → the one to
-    listen on instead, told as TESSERA_PORT_<declared>.
+    listen on instead, told as TESSERA_PORT_<declared>. cpu_pinning: what its node does with cores, as its facts say.
     """
 
     uuid: str
@@ -206,6 +217,7 @@ class TaskSpec:
     port_map: dict[int, int] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
     checkpoint: Checkpoint | None = None
+    cpu_pinning: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from cluster.reports import HeldBack
 from common.resources import show_memory
 from portal.agent_words import STATES, faults_of, held_back_words, state_of
 from portal.api.fields import AmountField, one_of
+from runtimes.base import BALLOONS, STATIC
+from runtimes.gpu_sharing import HAMI, NVFRACTION, PLUGIN, SLICE, TOOLKIT, WATCHDOG
 
 MOST_GPUS = 64
 MOST_CPUS = 4096
@@ -35,6 +37,14 @@ class ReportedHost(serializers.Serializer):
     cpu_milli = serializers.IntegerField(**MIB)
     memory_mib = serializers.IntegerField(**MIB)
     numa = serializers.ListField(child=ReportedNuma(), max_length=256, default=list)
+    cpu_pinning = serializers.ChoiceField(["", BALLOONS, STATIC], default="")
+
+
+class ReportedEnforcement(serializers.Serializer):
+    """mode: what holds slices to their memory, found by trying; evidence: one sentence that says how."""
+
+    mode = serializers.ChoiceField([WATCHDOG, SLICE, HAMI, NVFRACTION])
+    evidence = serializers.CharField(max_length=300)
 
 
 class ReportedGpu(serializers.Serializer):
@@ -71,7 +81,8 @@ class GpuSample(serializers.Serializer):
 
 class ReportAsk(serializers.Serializer):
     """agent: its version. driver: of NVIDIA, empty where there is none. links, pcie: square matrices over gpus, in
-    words of `nvidia-smi topo -m`, or empty. simulated: the cards are no real ones.
+    words of `nvidia-smi topo -m`, or empty. simulated: the cards are no real ones. enforcement: null where nobody
+    tried. gpu_pin: how containers get cards: by the agent's device plugin, or by NVIDIA's toolkit.
     """
 
     agent = serializers.CharField(max_length=32)
@@ -83,6 +94,8 @@ class ReportAsk(serializers.Serializer):
     pcie = _matrix()
     lost = serializers.ListField(child=LostGpu(), max_length=MOST_GPUS, default=list)
     samples = serializers.ListField(child=GpuSample(), max_length=MOST_GPUS, default=list)
+    enforcement = ReportedEnforcement(allow_null=True, default=None)
+    gpu_pin = serializers.ChoiceField(["", PLUGIN, TOOLKIT], default="")
 
 
 class HeldBackShape(serializers.Serializer):

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from runtimes.base import GpuView, Rejected, TaskSpec
 from runtimes.environment import task_environment
-from runtimes.gpu_sharing import slice_environment
-from runtimes.kubernetes import names
+from runtimes.kubernetes import modes, names
 from runtimes.kubernetes.storage import (
     Storage,
     build_links,
@@ -108,6 +107,7 @@ def build_pod(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dic
     if house.pull_secret:
         pod_spec["imagePullSecrets"] = [{"name": house.pull_secret}]
     notes = {names.NOTE_EPOCH: str(spec.epoch), names.NOTE_LABEL: spec.label[:200], names.NOTE_SAVE_S: str(save_s)}
+    notes |= modes.annotations(spec, cards)
     namespace = names.team_namespace(house.install, spec.gid)
     labels = {names.LABEL_TEAM: str(spec.gid)} | told.labels
     return _pod(spec.uuid, house, namespace, pod_spec, notes | told.files, labels)
@@ -139,6 +139,7 @@ def check_spec(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> No
     unknown = [share.uuid for share in spec.gpus if share.uuid not in cards]
     if unknown:
         raise Rejected(f"The node {spec.node} has no GPU {', '.join(unknown)}.")
+    modes.check_cards(spec, cards)
     if any("\0" in text for text in (spec.run, spec.workdir or "", *spec.env.values())):
         raise Rejected("A program's text and its environment cannot hold the character NUL.")
     check_files(spec, house.storage)
@@ -166,12 +167,10 @@ def _pod(uuid: str, house: House, namespace: str, pod_spec: dict, notes: dict, l
 
 
 def _container(spec: TaskSpec, house: House, cards: Mapping[str, GpuView], told: Told) -> dict:
-    """Requests are limits, but for the cores that an overcommitted pool promises more than once. A card's number is the
-    one that the node says now: drivers count anew when one is gone.
-    """
-    held = {names.card_resource(cards[each.uuid].index): str(names.card_units(each.memory_mib)) for each in spec.gpus}
+    """Requests are limits, but for the cores that an overcommitted pool promises more than once."""
+    held = modes.card_requests(spec, cards)
     most = {"cpu": f"{spec.cpu_milli}m", "memory": f"{spec.memory_mib}Mi", **held}
-    asked = max(spec.cpu_milli * 100 // max(spec.cpu_overcommit_percent, 100), 1)
+    asked = modes.cpu_request(spec)
     env = _environment(spec, house, cards)
     return {
         "name": "main",
@@ -205,10 +204,9 @@ def _arguments(spec: TaskSpec) -> list[str]:
 
 
 def _environment(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dict[str, str]:
-    """Cards come by the device plugin, so NVIDIA's runtime is told to add none: an image's own `all` loses."""
-    hints, fixed = slice_environment(spec.gpus, cards)
+    hints, fixed = modes.card_environment(spec, cards)
     team = {"TESSERA_TEAM_FOLDER": os.path.join(SEEN_AT, "team")} if house.storage else {}
-    env = task_environment(spec, SEEN_AT, hints, fixed | team | {"NVIDIA_VISIBLE_DEVICES": "void"})
+    env = task_environment(spec, SEEN_AT, hints, fixed | team)
     return {name: value for name, value in env.items() if ENV_NAME.fullmatch(name)}
 
 

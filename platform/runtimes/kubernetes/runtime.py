@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from runtimes.base import Capabilities, ContainerView, GpuView, NodeView, Rejected, TaskSpec, Unavailable
+from runtimes.base import Capabilities, ContainerView, NodeView, Rejected, TaskSpec, Unavailable
 from runtimes.kubernetes import names
 from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.connection import find_connection
 from runtimes.kubernetes.limiter import Urgency
 from runtimes.kubernetes.manifest import House, build_pod, build_tombstone, check_house
 from runtimes.kubernetes.namespaces import ensure_system_namespace, ensure_team_namespace
-from runtimes.kubernetes.nodes import foreign_asks, is_silent, node_cards, node_view
+from runtimes.kubernetes.nodes import foreign_asks, is_silent, node_view
 from runtimes.kubernetes.storage import Storage, prepare_files
 from runtimes.kubernetes.views import (
     epoch_of,
@@ -80,7 +80,7 @@ class KubernetesRuntime:
         self.node_labels = nodes
         self._seen_at: dict[str, str] = {}  # {task: namespace}, a hint where to look first
         self._ensured: set[str] = set()  # namespaces that are as we want them, looked at once in each process
-        self._cards: dict[str, tuple[float, dict[str, GpuView]]] = {}
+        self._nodes: dict[str, float] = {}  # {node: when it was last there}
         self._silent: tuple[float, frozenset[str]] = (0.0, frozenset())
         self._no_room: dict[str, tuple[float, float]] = {}  # {task: (not before, how long it waited)}
 
@@ -99,7 +99,8 @@ class KubernetesRuntime:
 
     def start(self, spec: TaskSpec) -> None:
         """A refusal ends a task only where no pod of it is there: the answer to an earlier try may have been lost."""
-        pod = build_pod(spec, self.house, self._cards_of(spec.node))
+        self._check_node(spec.node)
+        pod = build_pod(spec, self.house, {share.uuid: share.card for share in spec.gpus if share.card})
         self._wait_for_room(spec.uuid)
         namespace = pod["metadata"]["namespace"]
         if namespace not in self._ensured:
@@ -252,16 +253,13 @@ class KubernetesRuntime:
 
     # what it knows of nodes, for a few seconds
 
-    def _cards_of(self, node: str) -> dict[str, GpuView]:
+    def _check_node(self, node: str) -> None:
         """Raises Rejected for a node that the cluster has not."""
-        at, cards = self._cards.get(node, (float("-inf"), {}))
-        if time.monotonic() - at > LOOK_AT_NODES_S:
-            answer, found = self.api.call("GET", f"{ALL_NODES}/{quote(node, safe='')}", handles=("gone",))
+        if time.monotonic() - self._nodes.get(node, float("-inf")) > LOOK_AT_NODES_S:
+            answer, _ = self.api.call("GET", f"{ALL_NODES}/{quote(node, safe='')}", handles=("gone",))
             if answer.deed == "gone":
                 raise Rejected(f"There is no node {node}.")
-            cards = node_cards(found)
-            self._cards[node] = (time.monotonic(), cards)
-        return cards
+            self._nodes[node] = time.monotonic()
 
     def _silent_nodes(self) -> frozenset[str]:
         at, silent = self._silent
