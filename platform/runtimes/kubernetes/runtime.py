@@ -15,8 +15,18 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from runtimes.base import Capabilities, ContainerView, GpuView, NodeView, Rejected, TaskSpec, Unavailable
+from runtimes.base import (
+    Capabilities,
+    ContainerView,
+    GpuView,
+    NodeRefused,
+    NodeView,
+    Rejected,
+    TaskSpec,
+    Unavailable,
+)
 from runtimes.kubernetes import names
+from runtimes.kubernetes.causes import failing_start
 from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.connection import find_connection
 from runtimes.kubernetes.limiter import Urgency
@@ -25,7 +35,6 @@ from runtimes.kubernetes.namespaces import ensure_system_namespace, ensure_team_
 from runtimes.kubernetes.nodes import foreign_asks, is_silent, node_cards, node_view
 from runtimes.kubernetes.views import (
     epoch_of,
-    failing_start,
     is_going,
     is_tombstone,
     pod_ended,
@@ -244,12 +253,12 @@ class KubernetesRuntime:
     # what it knows of nodes, for a few seconds
 
     def _cards_of(self, node: str) -> dict[str, GpuView]:
-        """Raises Rejected for a node that the cluster has not."""
+        """Raises NodeRefused for a node that the cluster has not."""
         at, cards = self._cards.get(node, (float("-inf"), {}))
         if time.monotonic() - at > LOOK_AT_NODES_S:
             answer, found = self.api.call("GET", f"{ALL_NODES}/{quote(node, safe='')}", handles=("gone",))
             if answer.deed == "gone":
-                raise Rejected(f"There is no node {node}.")
+                raise NodeRefused(f"There is no node {node}.")
             cards = node_cards(found)
             self._cards[node] = (time.monotonic(), cards)
         return cards
