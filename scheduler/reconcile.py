@@ -5,7 +5,7 @@ cannot be seen becomes LOST and keeps its holdings; no timer ever frees it.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -130,10 +130,13 @@ FROM_OUTSIDE = frozenset({"stopped", "never_started", "refused_by_node", "evicte
 UNASKED = "It was ended from outside, and nobody had asked Tessera for that."
 
 
-def compare(rows: Iterable[TaskRow], seen: Sequence[ContainerView], ended: set[str]) -> list[Step]:
+def compare(
+    rows: Iterable[TaskRow], seen: Sequence[ContainerView], ended: set[str], awaited: Set[str] = frozenset()
+) -> list[Step]:
     """What to do so that the runtime and the rows agree. Pure.
 
     rows: the tasks in HOLDING. ended: uuids of the tasks that are final. A container of neither is not ours to judge.
+    awaited: those of them whose log is not whole yet: with what they left on the node it would go.
     """
     views = {view.uuid: view for view in seen}
     rows = list(rows)
@@ -143,7 +146,10 @@ def compare(rows: Iterable[TaskRow], seen: Sequence[ContainerView], ended: set[s
         steps += [*_news(row, view), *_compare_one(row, view)]
     for uuid in sorted(ended & views.keys()):
         alive = views[uuid].phase in {"starting", "running"}
-        steps.append(Stop(uuid, 0, "", mark=False) if alive else Forget(uuid))
+        if alive:
+            steps.append(Stop(uuid, 0, "", mark=False))
+        elif uuid not in awaited:
+            steps.append(Forget(uuid))
     return steps
 
 
@@ -245,12 +251,20 @@ def load_ended(seen: Iterable[ContainerView]) -> set[str]:
     return {uuid.hex for uuid in final.values_list("uuid", flat=True)}
 
 
+def load_awaited(ended: Set[str]) -> set[str]:
+    """Of which of these an agent may still bring the end of the log."""
+    if not ended:
+        return set()
+    return {uuid.hex for uuid in Task.objects.filter(uuid__in=ended).log_awaited().values_list("uuid", flat=True)}
+
+
 def reconcile_once(runtime: Runtime, epoch: int) -> bool:
     """One round. True where something moves or comes up, so that another look soon pays. Raises Unavailable where the
     runtime does not answer."""
     rows = load_rows()
     seen = runtime.list_containers()
-    steps = compare(rows, seen, load_ended(seen))
+    ended = load_ended(seen)
+    steps = compare(rows, seen, ended, load_awaited(ended))
     for step in steps:
         try:
             run_step(step, runtime, epoch)

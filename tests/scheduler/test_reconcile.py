@@ -156,6 +156,11 @@ def test_a_container_that_runs_though_its_end_is_recorded_is_stopped():
     assert compare([], [seen("running")], {A}) == [Stop(A, 0, "", mark=False)]
 
 
+def test_what_ended_is_kept_while_its_log_is_awaited():
+    assert compare([], [seen("exited")], {A}, {A}) == []
+    assert compare([], [seen("running")], {A}, {A}) == [Stop(A, 0, "", mark=False)]
+
+
 @pytest.fixture
 def cast(db):
     return make.cast()
