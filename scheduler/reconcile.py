@@ -5,10 +5,11 @@ cannot be seen becomes LOST and keeps its holdings; no timer ever frees it.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
@@ -25,14 +26,30 @@ from jobs.tensorboard import TOOLS
 from jobs.upstream import UPSTREAM_TOKEN, upstream_secret
 from notebooks.environment import READY, environment_path
 from quotas.models import Holding
-from runtimes.base import Checkpoint, ContainerView, GpuShare, Mount, Peer, Rejected, Runtime, TaskSpec, Unavailable
+from runtimes.base import (
+    Checkpoint,
+    ContainerView,
+    GpuShare,
+    GpuUse,
+    Mount,
+    NodeRefused,
+    Peer,
+    Rejected,
+    Runtime,
+    TaskSpec,
+    Unavailable,
+)
 from runtimes.places import Place
+from scheduler.inventory import view_of_card
 from scheduler.lease import check_epoch
 
 log = logging.getLogger("tessera.reconcile")
 
 GRACE_S = 10
 """Between SIGTERM and SIGKILL where the job's file says nothing."""
+
+TOLD_PARTS = 100
+"""In steps of this part of its slice a task's use of a card is written down."""
 
 T = TaskState
 
@@ -46,6 +63,7 @@ class TaskRow:
     state: str
     stop: str
     checkpointed_at: datetime | None = None
+    gpu_use: tuple[GpuUse, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,11 +96,12 @@ class Sighting:
 
 
 @dataclass(frozen=True)
-class Saved:
-    """A task has a newer checkpoint. No event: it may save its work every minute."""
+class Noted:
+    """A task has a newer checkpoint, or uses its cards otherwise than before. No event: it may do so every minute."""
 
     uuid: str
-    at: datetime
+    checkpointed_at: datetime | None = None
+    gpu_use: tuple[GpuUse, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,7 +111,7 @@ class Forget:
     uuid: str
 
 
-Step = Start | Stop | Sighting | Saved | Forget
+Step = Start | Stop | Sighting | Noted | Forget
 
 ENDS: dict[str, tuple[str, str]] = {
     "time_limit": (T.FAILED, "time_limit"),
@@ -101,38 +120,67 @@ ENDS: dict[str, tuple[str, str]] = {
     "start_failed": (T.FAILED, "start_failed"),
     "image_pull": (T.FAILED, "image_pull"),
     "container_lost": (T.FAILED, "container_lost"),
+    "refused_by_node": (T.FAILED, "refused_by_node"),
+    "evicted": (T.FAILED, "evicted"),
+    "node_lost": (T.FAILED, "node_lost"),
 }
 """What a runtime's cause of an end means: (state, reason)."""
+FROM_OUTSIDE = frozenset({"stopped", "never_started", "refused_by_node", "evicted", "node_lost"})
+"""Not by its program: where somebody wished its end, this is it."""
+UNASKED = "It was ended from outside, and nobody had asked Tessera for that."
 
 
-def compare(rows: Iterable[TaskRow], seen: Sequence[ContainerView], ended: set[str]) -> list[Step]:
+def compare(
+    rows: Iterable[TaskRow], seen: Sequence[ContainerView], ended: set[str], awaited: Set[str] = frozenset()
+) -> list[Step]:
     """What to do so that the runtime and the rows agree. Pure.
 
     rows: the tasks in HOLDING. ended: uuids of the tasks that are final. A container of neither is not ours to judge.
+    awaited: those of them whose log is not whole yet: with what they left on the node it would go.
     """
     views = {view.uuid: view for view in seen}
     rows = list(rows)
     steps: list[Step] = []
     for row in rows:
         view = views.get(row.uuid)
-        steps += [*_news_of_checkpoint(row, view), *_compare_one(row, view)]
+        steps += [*_news(row, view), *_compare_one(row, view)]
     for uuid in sorted(ended & views.keys()):
         alive = views[uuid].phase in {"starting", "running"}
-        steps.append(Stop(uuid, 0, "", mark=False) if alive else Forget(uuid))
+        if alive:
+            steps.append(Stop(uuid, 0, "", mark=False))
+        elif uuid not in awaited:
+            steps.append(Forget(uuid))
     return steps
 
 
-def _news_of_checkpoint(row: TaskRow, view: ContainerView | None) -> list[Step]:
-    at = view.checkpointed_at if view else None
-    return [Saved(row.uuid, at)] if at and (row.checkpointed_at is None or at > row.checkpointed_at) else []
+def _news(row: TaskRow, view: ContainerView | None) -> list[Step]:
+    if view is None:
+        return []
+    at = view.checkpointed_at
+    saved = at if at and (row.checkpointed_at is None or at > row.checkpointed_at) else None
+    use = view.gpu_use if _differs(row.gpu_use, view.gpu_use) else ()
+    return [Noted(row.uuid, saved, use)] if saved or use else []
+
+
+def _differs(old: tuple[GpuUse, ...], new: tuple[GpuUse, ...]) -> bool:
+    """Whether it is worth a write: a step of TOLD_PARTS of a slice, another limit or request refused, another card."""
+    before = {use.uuid: use for use in old}
+    return any(use.uuid not in before or _moved(before[use.uuid], use) for use in new)
+
+
+def _moved(old: GpuUse, new: GpuUse) -> bool:
+    step = max(new.limit_mib / TOLD_PARTS, 1)
+    moved = max(abs(new.used_mib - old.used_mib), new.peak_mib - old.peak_mib)
+    return moved >= step or (old.limit_mib, old.refused) != (new.limit_mib, new.refused)
 
 
 def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
     if view is None:
         return _unseen(row)
     if view.phase == "exited":
-        state, reason = end_of(view, row.stop)
-        return [Sighting(row.uuid, row.job_id, state, reason, view)]
+        state, reason = end_of(view, row.stop, ran=row.state not in (T.ASSIGNED, T.STARTING))
+        told = view if view.detail or view.cause != "stopped" or row.stop else replace(view, detail=UNASKED)
+        return [Sighting(row.uuid, row.job_id, state, reason, told)]
     if view.phase == "lost":
         return [] if row.state == T.LOST else [Sighting(row.uuid, row.job_id, T.LOST, "", view)]
     if row.stop or row.state == T.STOPPING:
@@ -150,10 +198,14 @@ def _unseen(row: TaskRow) -> list[Step]:
     return [] if row.state == T.LOST else [Sighting(row.uuid, row.job_id, T.LOST)]
 
 
-def end_of(view: ContainerView, wish: str) -> tuple[str, str]:
-    """(state, reason) of a task whose container has exited. wish: the reason of the stop wish, "" for none."""
-    if view.cause in {"stopped", "never_started"}:
-        return (T.STOPPED, wish) if wish else (T.FAILED, "container_lost")
+def end_of(view: ContainerView, wish: str, *, ran: bool = True) -> tuple[str, str]:
+    """(state, reason) of a task whose container has exited. wish: the reason of the stop wish, "" for none. ran: it was
+    seen to run, whatever its node says of it now.
+    """
+    if wish and view.cause in FROM_OUTSIDE:
+        return T.STOPPED, wish
+    if view.cause in {"stopped", "never_started"} or (ran and view.cause == "refused_by_node"):
+        return T.FAILED, "container_lost"
     if view.cause in ENDS:
         return ENDS[view.cause]
     if view.exit_code is None and view.signal is None:
@@ -166,7 +218,15 @@ def load_rows() -> list[TaskRow]:
     tasks = load_holding_tasks()
     broken = load_broken({task.job_id for task in tasks})
     return [
-        TaskRow(task.uuid.hex, task.job_id, task.state, _wish(task, broken), task.checkpointed_at) for task in tasks
+        TaskRow(
+            task.uuid.hex,
+            task.job_id,
+            task.state,
+            _wish(task, broken),
+            task.checkpointed_at,
+            tuple(GpuUse(**use) for use in task.gpu_use),
+        )
+        for task in tasks
     ]
 
 
@@ -191,12 +251,20 @@ def load_ended(seen: Iterable[ContainerView]) -> set[str]:
     return {uuid.hex for uuid in final.values_list("uuid", flat=True)}
 
 
+def load_awaited(ended: Set[str]) -> set[str]:
+    """Of which of these an agent may still bring the end of the log."""
+    if not ended:
+        return set()
+    return {uuid.hex for uuid in Task.objects.filter(uuid__in=ended).log_awaited().values_list("uuid", flat=True)}
+
+
 def reconcile_once(runtime: Runtime, epoch: int) -> bool:
     """One round. True where something moves or comes up, so that another look soon pays. Raises Unavailable where the
     runtime does not answer."""
     rows = load_rows()
     seen = runtime.list_containers()
-    steps = compare(rows, seen, load_ended(seen))
+    ended = load_ended(seen)
+    steps = compare(rows, seen, ended, load_awaited(ended))
     for step in steps:
         try:
             run_step(step, runtime, epoch)
@@ -216,8 +284,8 @@ def run_step(step: Step, runtime: Runtime, epoch: int) -> None:
         _stop(step, runtime, epoch)
     elif isinstance(step, Sighting):
         record_sighting(step, epoch)
-    elif isinstance(step, Saved):
-        record_checkpoint(step, epoch)
+    elif isinstance(step, Noted):
+        record_news(step, epoch)
     else:
         runtime.forget(step.uuid)
 
@@ -232,8 +300,9 @@ def _start(step: Start, runtime: Runtime, epoch: int) -> None:
     try:
         runtime.start(spec)
     except Rejected as refusal:
+        reason = "refused_by_node" if isinstance(refusal, NodeRefused) else "rejected_by_cluster"
         view = ContainerView(step.uuid, spec.node, "exited", detail=str(refusal))
-        record_sighting(Sighting(step.uuid, step.job_id, T.FAILED, "rejected_by_cluster", view), epoch)
+        record_sighting(Sighting(step.uuid, step.job_id, T.FAILED, reason, view), epoch)
 
 
 def _stop(step: Stop, runtime: Runtime, epoch: int) -> None:
@@ -268,13 +337,15 @@ def record_sighting(step: Sighting, epoch: int) -> None:
 
 
 @transaction.atomic
-def record_checkpoint(step: Saved, epoch: int) -> None:
+def record_news(step: Noted, epoch: int) -> None:
     check_epoch("reconcile", epoch)
-    write_checkpoint(step.uuid, step.at)
+    told = {"checkpointed_at": step.checkpointed_at, "gpu_use": [asdict(use) for use in step.gpu_use]}
+    write_news(step.uuid, {name: value for name, value in told.items() if value})
 
 
-def write_checkpoint(uuid: str, at: datetime) -> None:
-    Task.objects.filter(uuid=uuid).update(checkpointed_at=at)
+def write_news(uuid: str, told: dict[str, Any]) -> None:
+    """told: columns of the task."""
+    Task.objects.filter(uuid=uuid).update(**told)
 
 
 def lost_work(task: Task, ended: ContainerView, step: Sighting) -> dict[str, object]:
@@ -301,10 +372,7 @@ def build_task_spec(task: Task) -> TaskSpec:
         workdir=spec.workdir or None,
         image=spec.image or "",
         code_path=str(code_file(Path(settings.TESSERA_CODE), spec.code)) if spec.code else None,
-        gpus=tuple(
-            GpuShare(card["uuid"], card["index"], card["memory_mib"], card["compute_percent"], card["whole"])
-            for card in task.cards
-        ),
+        gpus=load_shares(task),
         cpu_milli=task.cpu_milli,
         memory_mib=task.memory_mib,
         cpu_overcommit_percent=task.node.pool.cpu_overcommit_percent,
@@ -323,13 +391,32 @@ def build_task_spec(task: Task) -> TaskSpec:
         port_map=port_map(task),
         mounts=build_mounts(job, spec),
         checkpoint=build_checkpoint(job, spec),
+        cpu_pinning=task.node.facts.get("cpu_pinning", ""),
+    )
+
+
+def load_shares(task: Task) -> tuple[GpuShare, ...]:
+    """What it holds of each of its cards, with what is known of these now: a card may have moved up since."""
+    known = {gpu.uuid: gpu for gpu in task.node.gpus.present()} if task.node and task.cards else {}
+    return tuple(
+        GpuShare(
+            uuid=held["uuid"],
+            index=known[held["uuid"]].index if held["uuid"] in known else held["index"],
+            memory_mib=held["memory_mib"],
+            compute_percent=held["compute_percent"],
+            whole=held["whole"],
+            card=view_of_card(known[held["uuid"]]) if held["uuid"] in known else None,
+        )
+        for held in task.cards
     )
 
 
 def build_peers(tasks: Iterable[Task]) -> tuple[Peer, ...]:
     """All tasks of an attempt in order of rank, as they find each other."""
     in_order = sorted(tasks, key=lambda task: task.rank)
-    return tuple(Peer(task.address, task.role, max(len(task.cards), 1), port_map(task)) for task in in_order)
+    return tuple(
+        Peer(task.address, task.role, max(len(task.cards), 1), port_map(task), task.uuid.hex) for task in in_order
+    )
 
 
 def port_map(task: Task) -> dict[int, int]:

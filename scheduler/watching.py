@@ -19,15 +19,16 @@ from runtimes.base import LiveView, Unavailable
 from scheduler.lease import RENEW_S, give_up, newest_epoch, note_success, renew, take, wanted_again
 from scheduler.reconcile import (
     Forget,
-    Saved,
+    Noted,
     Sighting,
     Start,
     Step,
     Stop,
     compare,
+    load_awaited,
     load_ended,
     load_rows,
-    record_checkpoint,
+    record_news,
     record_sighting,
 )
 
@@ -92,7 +93,8 @@ class Watch:
         except Unavailable as away:
             log.info("no round: %s", away)
             return
-        steps = compare(rows, seen, load_ended(seen))
+        ended = load_ended(seen)
+        steps = compare(rows, seen, ended, load_awaited(ended))
         for step in steps:
             try:
                 self._do(step, epoch)
@@ -131,8 +133,8 @@ class Watch:
             due = self.view.wait(LOOK_S)
 
     def _do(self, step: Step, epoch: int) -> None:
-        if isinstance(step, Saved):
-            record_checkpoint(step, epoch)
+        if isinstance(step, Noted):
+            record_news(step, epoch)
         elif isinstance(step, Sighting):
             if step.seen is None and step.state == TaskState.LOST and self.view.is_there(step.uuid):
                 return  # the view is behind: a next round sees it

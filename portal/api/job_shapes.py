@@ -47,8 +47,20 @@ class Card(serializers.Serializer):
         return show_memory(card["memory_mib"])
 
 
+class CardUse(serializers.Serializer):
+    """What a task takes of a card that it shares, the newest sample of it. refused: requests for more memory."""
+
+    uuid = serializers.CharField()
+    limit_mib = serializers.IntegerField()
+    used_mib = serializers.IntegerField()
+    peak_mib = serializers.IntegerField()
+    refused = serializers.IntegerField()
+
+
 class TaskShape(serializers.Serializer):
-    """One container on one node, once. node: null until it is placed. log: where its text is read."""
+    """One container on one node, once. node: null until it is placed. log: where its text is read. gpu_use: of shared
+    cards, where that is watched; empty elsewhere.
+    """
 
     uuid = serializers.CharField()
     role = serializers.CharField()
@@ -60,6 +72,7 @@ class TaskShape(serializers.Serializer):
     detail = serializers.CharField(allow_blank=True)
     node = serializers.SerializerMethodField()
     gpus = Card(many=True, source="cards")
+    gpu_use = CardUse(many=True)
     cpu = AmountField(show_cpu, source="cpu_milli")
     memory = AmountField(show_memory, source="memory_mib")
     address = serializers.CharField(allow_blank=True)

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.urls import reverse
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from common.resources import parse_gpu, show_gpu
 from jobs.jobfile.dump import dump_yaml
@@ -55,13 +55,17 @@ class Phase:
 
 @dataclass(frozen=True)
 class CardRow:
-    """What a task holds of one card: "¼ of V100-32GB · 8,127 MiB · 25 %"."""
+    """What a task holds of one card: "¼ of V100-32GB · 8,127 MiB · 25 %". use: what it takes of that, "" where nobody
+    watches; refused: that its slice refused it memory, in words, or "".
+    """
 
     index: int
     uuid: str
     words: str
     enforcement: str
     simulated: bool
+    use: str = ""
+    refused: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,8 @@ class TaskRow:
 
     @property
     def cards(self) -> list[CardRow]:
-        return [card_row(card, self.part) for card in self.task.cards]
+        uses = {use["uuid"]: use for use in self.task.gpu_use}
+        return [card_row(card, self.part, uses.get(card["uuid"], {})) for card in self.task.cards]
 
     @property
     def ports(self) -> str:
@@ -188,6 +193,12 @@ class JobDetail:
     @property
     def rows(self) -> list[TaskRow]:
         return [self._row(task) for task in self.view.tasks]
+
+    @property
+    def is_sampled(self) -> bool:
+        """It shows what changes without an event: what running tasks use of their cards."""
+        running = (task for task in self.view.tasks if task.state == TaskState.RUNNING)
+        return self.tab == "overview" and any(task.gpu_use for task in running)
 
     @property
     def door(self) -> str:
@@ -312,8 +323,10 @@ def log_store() -> LogStore:
     return LogStore(settings.TESSERA_LOGS)
 
 
-def card_row(card: dict, part: str) -> CardRow:
-    """A card of Task.cards in words: the part as it was asked, else the thousandths that quota counts."""
+def card_row(card: dict, part: str, use: dict) -> CardRow:
+    """A card of Task.cards in words: the part as it was asked, else the thousandths that quota counts. use: of
+    Task.gpu_use, {} where nothing is known.
+    """
     percent, whole = card["compute_percent"], card.get("whole", False)
     params = {
         "share": part or show_gpu(card.get("milli", 10 * percent)),
@@ -328,4 +341,23 @@ def card_row(card: dict, part: str) -> CardRow:
     )
     mode = card.get("enforcement", "")
     how = _("whole card, nobody else on it") if whole else str(ENFORCEMENT_WORDS.get(mode, mode))
-    return CardRow(card["index"], card["uuid"], words % params, how, bool(card.get("simulated")))
+    simulated = bool(card.get("simulated"))
+    return CardRow(card["index"], card["uuid"], words % params, how, simulated, use_words(use), refused_words(use))
+
+
+def use_words(use: dict) -> str:
+    if not use:
+        return ""
+    names = {"used": "used_mib", "limit": "limit_mib", "peak": "peak_mib"}
+    params = {name: number_format(use[key], force_grouping=True) for name, key in names.items()}
+    return _("%(used)s of %(limit)s MiB in use, %(peak)s at most") % params
+
+
+def refused_words(use: dict) -> str:
+    count = use.get("refused", 0)
+    words = ngettext(
+        "Its slice refused %(count)s request for more memory.",
+        "Its slice refused %(count)s requests for more memory.",
+        count,
+    )
+    return words % {"count": number_format(count, force_grouping=True)} if count else ""

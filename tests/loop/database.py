@@ -348,7 +348,7 @@ def blank(model: type[Model], now: datetime) -> Row:
     """A row with nothing but defaults."""
     if model not in _blanks:
         _blanks[model] = [
-            (field.attname, field.db_default if field.has_db_default() else field.get_default)
+            (field.attname, field.db_default if isinstance(field.db_default, Now) else field.get_default)
             for field in model._meta.concrete_fields
         ]
     return {name: now if isinstance(value, Now) else value() for name, value in _blanks[model]}

@@ -32,7 +32,7 @@ from jobs import control
 from jobs.models import Job, Task
 from jobs.states import TaskState
 from quotas.models import Holding, Quota, UserLimit
-from runtimes.base import ContainerView
+from runtimes.base import ContainerView, GpuUse
 from scheduler import commit, explaining, holders, holdings, lease, reconcile, snapshots, starting, truth
 from scheduler.core.types import Refusal
 from scheduler.models import Lease
@@ -123,8 +123,9 @@ def see(side: Side, job: int, rank: int, state: str, reason: str, code: int | No
 
 
 def save(side: Side, job: int, rank: int) -> None:
-    step = reconcile.Saved(side.task(job, rank)["uuid"].hex, datetime(2026, 1, 1, tzinfo=UTC))
-    reconcile.record_checkpoint(step, side.epoch("reconcile", True))
+    uuid = side.task(job, rank)["uuid"].hex
+    step = reconcile.Noted(uuid, datetime(2026, 1, 1, tzinfo=UTC), (GpuUse("GPU-a", 100, 10, 20, 1),))
+    reconcile.record_news(step, side.epoch("reconcile", True))
 
 
 def explain(side: Side, job: int, code: str, position: int) -> None:
@@ -212,7 +213,8 @@ def plain(value: Any, by_uuid: dict[UUID, tuple]) -> Any:
     if isinstance(value, UUID):
         return by_uuid.get(value, "a uuid")
     if isinstance(value, reconcile.TaskRow):
-        return by_uuid[UUID(value.uuid)], str(value.state), value.stop, value.checkpointed_at is not None
+        saved = value.checkpointed_at is not None
+        return by_uuid[UUID(value.uuid)], str(value.state), value.stop, saved, value.gpu_use
     if isinstance(value, float) and value > 1e9:
         return "then"
     if isinstance(value, str) and len(value) == 36 and value.count("-") == 4:

@@ -52,6 +52,17 @@ def post(client):
     return post
 
 
+def test_the_page_tells_what_a_task_uses_of_its_slice_and_looks_again(cast, look):
+    job, (task, *_) = started(cast.ada, gpu="1/4")
+    before = look(cast.ada, f"/j/{job.public_id}/")
+    use = {"uuid": task.cards[0]["uuid"], "limit_mib": 8127, "used_mib": 3100, "peak_mib": 4000, "refused": 2}
+    Task.objects.filter(pk=task.pk).update(gpu_use=[use])
+    page = look(cast.ada, f"/j/{job.public_id}/")
+    assert "3,100 of 8,127 MiB in use, 4,000 at most" in page
+    assert "Its slice refused 2 requests for more memory." in page
+    assert "every 5s" in page and "every 5s" not in before
+
+
 def of_roles(person):
     head = {"run": "ray start --head", "cpu": 1, "memory": "1GiB", "ends_job": "all"}
     return started(person, gpu=None, roles={"head": head, "actors": {"run": "ray start", "gpu": "1/4", "count": 2}})
