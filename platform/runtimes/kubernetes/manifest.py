@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtimes.base import GpuView, Rejected, TaskSpec
+from runtimes.base import GpuView, NodeRefused, Rejected, TaskSpec
 from runtimes.environment import task_environment
 from runtimes.kubernetes import modes, names
 from runtimes.kubernetes.storage import (
@@ -138,7 +138,7 @@ def check_spec(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> No
         raise Rejected(f"Not the name of an image: {(spec.image or house.image)!r}.")
     unknown = [share.uuid for share in spec.gpus if share.uuid not in cards]
     if unknown:
-        raise Rejected(f"The node {spec.node} has no GPU {', '.join(unknown)}.")
+        raise NodeRefused(f"The node {spec.node} has no GPU {', '.join(unknown)}.")
     modes.check_cards(spec, cards)
     if any("\0" in text for text in (spec.run, spec.workdir or "", *spec.env.values())):
         raise Rejected("A program's text and its environment cannot hold the character NUL.")

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from runtimes.base import Capabilities, ContainerView, NodeView, Rejected, TaskSpec, Unavailable
+from runtimes.base import Capabilities, ContainerView, NodeRefused, NodeView, Rejected, TaskSpec, Unavailable
 from runtimes.kubernetes import names
+from runtimes.kubernetes.causes import failing_start
 from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.connection import find_connection
 from runtimes.kubernetes.limiter import Urgency
@@ -27,7 +28,6 @@ from runtimes.kubernetes.nodes import foreign_asks, is_silent, node_view
 from runtimes.kubernetes.storage import Storage, prepare_files
 from runtimes.kubernetes.views import (
     epoch_of,
-    failing_start,
     is_going,
     is_tombstone,
     pod_ended,
@@ -254,11 +254,11 @@ class KubernetesRuntime:
     # what it knows of nodes, for a few seconds
 
     def _check_node(self, node: str) -> None:
-        """Raises Rejected for a node that the cluster has not."""
+        """Raises NodeRefused for a node that the cluster has not."""
         if time.monotonic() - self._nodes.get(node, float("-inf")) > LOOK_AT_NODES_S:
             answer, _ = self.api.call("GET", f"{ALL_NODES}/{quote(node, safe='')}", handles=("gone",))
             if answer.deed == "gone":
-                raise Rejected(f"There is no node {node}.")
+                raise NodeRefused(f"There is no node {node}.")
             self._nodes[node] = time.monotonic()
 
     def _silent_nodes(self) -> frozenset[str]:
