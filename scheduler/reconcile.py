@@ -463,7 +463,9 @@ def _tools_env(job: Job, spec: JobSpec) -> dict[str, str]:
 
 
 def _wants_tools(job: Job, spec: JobSpec) -> bool:
-    """Where the environment is not prepared yet, a job with `tensorboard` runs without it."""
+    """Where the environment is not prepared yet, a job with `tensorboard` runs without it; an image brings its own."""
+    if settings.TESSERA_NOTEBOOK_IMAGE:
+        return False
     wanted = job.kind == JobKind.INTERACTIVE or spec.tensorboard is not None
     return wanted and (environment_path(settings.TESSERA_DATA) / READY).exists()
 
