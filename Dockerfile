@@ -1,7 +1,8 @@
 # One image for every process of the platform: web, worker, beat and commands.
 FROM python:3.11-bookworm AS slice
 COPY agent/slice /src
-RUN make -C /src BUILD=/built && install -D -t /out /built/libcuda.so.1 /built/libnvidia-ml.so.1 /built/slicectl /built/trial
+RUN make -C /src BUILD=/built all hook \
+ && install -D -t /out /built/libcuda.so.1 /built/libnvidia-ml.so.1 /built/slicectl /built/slicehook /built/trial
 
 FROM python:3.11-slim-bookworm
 

@@ -5,12 +5,14 @@ The cards are those of the doubled NVML, numbered from 40, so that other cards o
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
 from agent_slice import CARDS, MIB, NO_COMPILER, SOURCES, Built, must
 
+from agent.kubelet.slices import DRIVER
 from runtimes.base import GpuShare, GpuView
 from runtimes.gpu_sharing import SIMULATED, SLICE
 from tests.runtimes.kubernetes.world import ALL_NODES, KubernetesWorld, wait_slowly
@@ -40,9 +42,11 @@ def node(world, machine, script):
     (machine.state / "places.json").write_text(json.dumps({str(FIRST + n): CARDS[n] for n in range(2)}))
     script.on("POST /agents/g1:report", (200, {"held_back": [], "next_in_s": 600}))
 
-    def start(*words: str):
+    def start(*words: str, driver: Path | None = None):
+        """driver: where a doubled libcuda.so.1 lies."""
         command = ("--server", script.url, "--kubelet", str(PLUGINS), "--cdi", str(SPECS), *words)
-        agent = machine.start(*command, TESSERA_AGENT_TOKEN="ten_word")
+        path = f"{machine.environment['LD_LIBRARY_PATH']}:{driver}"
+        agent = machine.start(*command, TESSERA_AGENT_TOKEN="ten_word", LD_LIBRARY_PATH=path)
         wait_slowly(lambda: served(world) == [UNITS, UNITS])
         return agent
 
@@ -158,12 +162,15 @@ def toolkit(doubles):
     path = SPECS / "doubled-nvidia.json"
     SPECS.mkdir(exist_ok=True)
     path.write_text(json.dumps({"cdiVersion": "0.6.0", "kind": "nvidia.com/gpu", "devices": devices}))
+    there = DRIVER.exists()
     yield doubles
     path.unlink()
+    if not there:
+        shutil.rmtree(DRIVER, ignore_errors=True)
 
 
 def test_a_program_in_half_of_a_card_sees_half_of_it_and_is_refused_the_next_mib(world, node, machine, toolkit):
-    node("--slice", str(toolkit.root / "host"))
+    node("--slice", str(toolkit.root / "host"), driver=toolkit.driver)
     half = SELLABLE // 2
     trial = f"trial {CARDS[0]} {half * MIB} </dev/null | tail -1"
     for where in ("/usr/lib/x86_64-linux-gnu", "/usr/local/cuda/compat"):
@@ -178,7 +185,7 @@ def test_a_program_in_half_of_a_card_sees_half_of_it_and_is_refused_the_next_mib
 
 
 def test_two_slices_of_two_cards_are_kept_apart(world, node, machine, toolkit):
-    node("--slice", str(toolkit.root / "host"))
+    node("--slice", str(toolkit.root / "host"), driver=toolkit.driver)
     run = "ls /run/tessera/slice; touch /run/tessera/slice/x || trial $CARD 1048576 </dev/null | tail -1"
     shares = share(0, 8_127, mode=SLICE), share(1, 4_000, mode=SLICE)
     told = said_by(world, run, *shares, image=PYTHON, memory_mib=128, env={"CARD": CARDS[1]})
@@ -187,13 +194,13 @@ def test_two_slices_of_two_cards_are_kept_apart(world, node, machine, toolkit):
     assert json.loads(lines[-1])["nvml_bytes"] == 4_000 * MIB
 
 
-def test_a_slice_without_the_drivers_library_does_not_start(world, node, toolkit):
+def test_a_slice_without_the_drivers_library_does_not_start(world, node, machine, toolkit):
     """As on a node whose toolkit lost its spec's files: nothing ever runs that nobody holds to its memory."""
     spec = json.loads((SPECS / "doubled-nvidia.json").read_text())
     for device in spec["devices"]:
         device["containerEdits"] = {"env": ["NOTHING=1"]}
     (SPECS / "doubled-nvidia.json").write_text(json.dumps(spec))
-    node("--slice", str(toolkit.root / "host"))
+    node("--slice", str(toolkit.root / "host"), driver=toolkit.driver)
     started = world.spec("echo it runs", gpus=(share(0, 8_127, mode=SLICE),), image=PYTHON)
     world.runtime.start(started)
     wait_slowly(
