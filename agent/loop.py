@@ -97,6 +97,7 @@ def follow(reporter: Reporter, errors: Errors, stop: threading.Event) -> None:
             failures += 1
             pause = max(back_off(failures), getattr(error, "retry_after_s", 0))
             log.warning("%s (next try in about %.0f s)", error, pause)
+        reporter.state.note_alive()
         if not errors.is_listening:
             errors.listen()  # the driver may have come, or come back
         errors.wait(pause * dice.uniform(1 - JITTER, 1), stop)

@@ -9,15 +9,22 @@ import shutil
 import signal
 from pathlib import Path
 
+import make
 import pytest
 from agent_slice import CARDS, MIB, NO_COMPILER, SOURCES, Built, must
+from api_client import Api
+from web_process import running_web
 
 from agent.kubelet.slices import DRIVER
+from cluster.models import Gpu
 from runtimes.base import GpuShare, GpuView
 from runtimes.gpu_sharing import SIMULATED, SLICE
+from scheduler import tasks
+from scheduler.inventory import record_inventory
+from scheduler.reconcile import build_task_spec
 from tests.runtimes.kubernetes.world import ALL_NODES, KubernetesWorld, wait_slowly
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(900)]  # who waits for the cluster waits here
 
 PLUGINS, SPECS = Path("/var/lib/kubelet/device-plugins"), Path("/var/run/cdi")
 NO_KUBELET = "NO KUBELET: this machine is no node of the cluster, so that no device plugin can be tried."
@@ -42,11 +49,11 @@ def node(world, machine, script):
     (machine.state / "places.json").write_text(json.dumps({str(FIRST + n): CARDS[n] for n in range(2)}))
     script.on("POST /agents/g1:report", (200, {"held_back": [], "next_in_s": 600}))
 
-    def start(*words: str, driver: Path | None = None):
+    def start(*words: str, driver: Path | None = None, server: str = script.url, token: str = "ten_word"):
         """driver: where a doubled libcuda.so.1 lies."""
-        command = ("--server", script.url, "--kubelet", str(PLUGINS), "--cdi", str(SPECS), *words)
+        command = ("--server", server, "--kubelet", str(PLUGINS), "--cdi", str(SPECS), *words)
         path = f"{machine.environment['LD_LIBRARY_PATH']}:{driver}"
-        agent = machine.start(*command, TESSERA_AGENT_TOKEN="ten_word", LD_LIBRARY_PATH=path)
+        agent = machine.start(*command, TESSERA_AGENT_TOKEN=token, LD_LIBRARY_PATH=path)
         wait_slowly(lambda: served(world) == [UNITS, UNITS])
         return agent
 
@@ -137,6 +144,42 @@ def test_an_agent_that_comes_back_serves_its_cards_and_knows_who_has_them(world,
     wait_slowly(lambda: "Insufficient tessera.sh/g-40" in world.view(more.uuid).detail)
     world.runtime.stop(held.uuid, 1, epoch=held.epoch)
     assert world.until(more.uuid, "exited").exit_code == 0
+
+
+@pytest.fixture(scope="module")
+def web(django_db_setup):
+    with running_web(host="127.0.0.1") as web:
+        yield web.url
+
+
+def test_from_a_report_to_a_job_on_the_card_that_was_approved(world, node, machine, web, transactional_db):
+    """All of it real but the card: the agent, the portal, the scheduler, the kubelet and the container."""
+    cast = make.cast()
+    Gpu.objects.filter(node=cast.node).update(healthy=False)
+    root = Api(make.token(make.admin()))
+    token = root.post("agents:invite", {"node": world.node}).json()["token"]
+    node("--simulated", server=web, token=token)
+    (view,) = (view for view in world.runtime.list_nodes() if view.name == world.node)
+    for approved, known in ((False, []), (True, [(FIRST, True, SIMULATED), (FIRST + 1, True, SIMULATED)])):
+        if approved:
+            root.post(f"agents/{world.node}:approve", {"seen": root.get(f"agents/{world.node}").json()["seen"]})
+        record_inventory([view])
+        cards = Gpu.objects.present().filter(node__name=world.node).order_by("index")
+        assert list(cards.values_list("index", "simulated", "enforcement")) == known
+    run = f"{SAY}; echo $TESSERA_GPU_MEMORY_MIB of $CUDA_VISIBLE_DEVICES"
+    job = make.job(cast.ada, pool="dev", gpu="1/2", cpu="50m", memory="128MiB", run=run)
+    tasks.cycle()
+    spec = build_task_spec(job.newest_tasks.get())
+    world.runtime.start(spec)
+    until_exited(world, spec.uuid)
+    told = world.log(spec.uuid).decode().splitlines()
+    assert told[1:] == [f"TESSERA_GPU_{FIRST}={CARDS[0]}", "TESSERA_SLICE_BY=watchdog", f"16255 of {CARDS[0]}"]
+
+
+def until_exited(world, uuid: str) -> None:
+    wait_slowly(
+        lambda: (view := world.view(uuid)) is not None and view.phase == "exited", lambda: str(world.pods(uuid))
+    )
 
 
 @pytest.fixture(scope="module")
