@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 from django.db import transaction
 from django.db.models.functions import Now
@@ -17,6 +18,7 @@ from runtimes.base import GpuView, HeldView, NodeView
 from runtimes.gpu_sharing import PLUGIN
 
 DEV, TRAIN = "dev", "train"
+MISSING_AFTER = timedelta(seconds=60)
 LONGEST_KEY = 200
 """What is called by more cannot be kept in `cluster.Cached`."""
 DEV_OVERCOMMIT_PERCENT = 200
@@ -28,7 +30,9 @@ def record_inventory(views: Sequence[NodeView]) -> list[Node]:
     """Store the nodes as they are now. New cards come into the pools by `pool_of_new_card`; known rows keep theirs."""
     views = add_reported(views)
     make_first_pools(sum(len(view.gpus) for view in views))
-    return [record_node(view) for view in sorted(views, key=lambda view: view.name)]
+    nodes = [record_node(view) for view in sorted(views, key=lambda view: view.name)]
+    note_missing(view.name for view in views)
+    return nodes
 
 
 def add_reported(views: Sequence[NodeView]) -> list[NodeView]:
@@ -85,6 +89,13 @@ def record_node(view: NodeView) -> Node:
     if view.held is not None:
         record_held(node, view.held)
     return node
+
+
+def note_missing(names: Iterable[str]) -> None:
+    """A machine that the runtime has not named for a while takes nothing new; what it holds is proved by others."""
+    missing = Node.objects.present().exclude(name__in=list(names)).filter(last_seen_at__lt=Now() - MISSING_AFTER)
+    for node in lock_rows(missing.exclude(state__in=[NodeState.NOT_READY, NodeState.CORDONED])):
+        _follow_health(node, ready=False)
 
 
 def record_held(node: Node, views: Iterable[HeldView]) -> None:

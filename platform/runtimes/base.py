@@ -23,15 +23,21 @@ class Rejected(Exception):
     """The engine will never run this task. End it, and keep these words: they are the engine's own."""
 
 
+class NodeRefused(Rejected):
+    """Not on this node: it is gone, or lacks what the task was given there. Another one may run it."""
+
+
 @dataclass(frozen=True)
 class Capabilities:
     """containers: whether a task may bring an image. name: "local", "kubernetes" or "fake". view: dotted name of the
     class whose instances follow the engine (see LiveView), made with the runtime; "" where it is asked each second.
+    own_addresses: whether each task has an address, and so all ports, to itself.
     """
 
     containers: bool
     name: str
     view: str = ""
+    own_addresses: bool = False
 
 
 @dataclass(frozen=True)
@@ -156,6 +162,7 @@ class Checkpoint:
 class Peer:
     """A task of a gang, as the others find it. slots: how many programs it is meant for, one for each of its cards.
 
+    address: of its machine; a runtime with `own_addresses` knows a better one, by its uuid.
     ports: {declared: where it listens}.
     """
 
@@ -163,6 +170,7 @@ class Peer:
     role: str = "main"
     slots: int = 1
     ports: dict[int, int] = field(default_factory=dict)
+    uuid: str = ""
 
 
 BALLOONS, STATIC = "balloons", "static"
@@ -234,7 +242,8 @@ class ContainerView:
     """What became of a task. `exited` is proof that no process of it is left; `lost` means nobody can say yet.
 
     exit_code: None when unknown or killed by `signal`. cause: "", out_of_memory, gpu_out_of_memory, time_limit,
-    start_failed, image_pull, never_started, stopped, container_lost; of one that starts, why it never will run.
+    start_failed, image_pull, never_started, stopped, container_lost, refused_by_node (it never ran, and may elsewhere),
+    evicted (its machine, or who empties it, ended it), node_lost; of one that starts, why it never will run.
     detail: the engine's own words, for the event.
     checkpointed_at: the newest change in its checkpoint directory, at most 10 s late; None where it names none, or
     nothing is in there. gpu_use: of the cards that it shares with others, at most 2 s late, where that is watched.

@@ -4,8 +4,8 @@ Cards come by the agent's device plugin, one resource for each, and the node's C
 NVIDIA's container toolkit where a node says so, which reads an annotation through NRI. A mode of the driver's own reads
 annotations too. Not run on hardware: all of it; the device plugin and mode `slice` ran with doubles on a real kubelet.
 
-Sources: NVIDIA container toolkit, nri-support; kai-scheduler/gpu-fractioning; HAMi-core's README; nri-plugins on
-balloons.
+Sources: NVIDIA container toolkit, nri-support; kai-scheduler/gpu-fractioning; HAMi-core's README; the balloons policy
+of containers/nri-plugins.
 """
 
 from collections.abc import Mapping

@@ -1,12 +1,18 @@
 """Tasks and nodes for the tests of the Kubernetes runtime."""
 
 from dataclasses import replace
+from pathlib import Path
 
-from runtimes.base import BALLOONS, STATIC, Checkpoint, GpuShare, GpuView, TaskSpec
+from runtimes.base import BALLOONS, STATIC, Checkpoint, GpuShare, GpuView, Mount, Peer, TaskSpec
 from runtimes.gpu_sharing import HAMI, MIG, NVFRACTION, PLUGIN, SLICE, TOOLKIT
 from runtimes.kubernetes.manifest import House
+from runtimes.kubernetes.storage import Storage
+from runtimes.places import Place
 
 HOUSE = House("tessera", "registry.local/base:1", tolerated=("kwok.x-k8s.io/node",))
+SHARED = Path("/srv/tessera")
+STORAGE = Storage("shared", SHARED, SHARED / "files", SHARED / "code")
+STORED = replace(HOUSE, storage=STORAGE)
 UUID = "0123456789abcdef0123456789abcdef"
 
 
@@ -41,8 +47,26 @@ TASKS = {
         port_map={8888: 31001},
         platform_env={"TESSERA_UPSTREAM_TOKEN": "secret"},
     ),
+    "a_gang": task(
+        "mpirun train",
+        rank=0,
+        role="launcher",
+        ports=(23000,),
+        peers=(Peer("n1", "launcher", uuid=UUID), Peer("n1", "gpu_worker", 2, {2222: 2222}, "f" * 32)),
+    ),
 }
 
+WITH_FILES = task(
+    workdir="src",
+    code_path=f"{SHARED}/code/{'c' * 64}.tar.gz",
+    mounts=(
+        Mount(Place("team", 20000), "sets/images", "data/images", True),
+        Mount(Place("home", 20001), "out", "out", False),
+        Mount(None, f"{SHARED}/notebook-environment/1", f"{SHARED}/notebook-environment/1", True),
+    ),
+    checkpoint=Checkpoint("~/runs/a", "", 30),
+)
+"""For an installation with a volume: STORED."""
 QUARTER, WHOLE = (share(ONE, 20306, 25),), tuple(share(uuid, 81227, 100, whole=True) for uuid in CARDS)
 MODES = {
     "slice": (task(gpus=QUARTER), {ONE: card(ONE, mode=SLICE)}),

@@ -17,7 +17,19 @@ from runtimes.base import Checkpoint, GpuShare, Mount, Peer, Rejected
 from runtimes.kubernetes import names
 from runtimes.kubernetes.manifest import SUPERVISOR, build_pod, build_tombstone, check_house, literal
 from runtimes.places import Place
-from tests.runtimes.kubernetes.specs import CARDS, HOUSE, MODES, ONE, TASKS, TWO, UUID, card, task
+from tests.runtimes.kubernetes.specs import (
+    CARDS,
+    HOUSE,
+    MODES,
+    ONE,
+    STORED,
+    TASKS,
+    TWO,
+    UUID,
+    WITH_FILES,
+    card,
+    task,
+)
 
 PODS = Path(__file__).with_name("pods")
 LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
@@ -31,10 +43,10 @@ def shown(pod: dict) -> dict:
     return pod
 
 
-@pytest.mark.parametrize("name", [*TASKS, *MODES])
+@pytest.mark.parametrize("name", [*TASKS, *MODES, "with_files"])
 def test_a_pod_is_as_its_file_says(name):
-    spec, cards = MODES[name] if name in MODES else (TASKS[name], CARDS)
-    pod = shown(build_pod(spec, HOUSE, cards))
+    spec, cards = MODES[name] if name in MODES else (TASKS.get(name, WITH_FILES), CARDS)
+    pod = shown(build_pod(spec, STORED if spec is WITH_FILES else HOUSE, cards))
     path = PODS / f"{name}.json"
     if os.environ.get("TESSERA_WRITE_GOLDEN"):
         path.write_text(json.dumps(pod, indent=1) + "\n")
@@ -87,7 +99,9 @@ def test_what_cannot_be_promised_is_refused_with_words():
         "no team": task(gid=0),
         "a card of another node": task(gpus=(GpuShare("GPU-ffffffff-0000", 0, 1024, 10, False),)),
         "data": task(mounts=(Mount(Place("home", 20001), "x", "x", False),)),
-        "a gang": task(peers=(Peer("10.0.0.1"), Peer("10.0.0.2"))),
+        "code": task(code_path="/srv/tessera/code/1.tar.gz"),
+        "a peer that nobody knows": task(peers=(Peer("10.0.0.1"), Peer("10.0.0.2"))),
+        "a role that is no name": task(peers=(Peer("10.0.0.1", "../passwd"),)),
         "an option for an image": task(image="--privileged"),
         "not a uuid": task(uuid="../../kube-system"),
     }
@@ -204,6 +218,8 @@ SPEC_KEYS = {
     "volumes",
     "activeDeadlineSeconds",
     "imagePullSecrets",
+    "hostname",
+    "subdomain",
 }
 CONTAINER_KEYS = {"name", "image", "imagePullPolicy", "command", "env", "resources", "securityContext", "volumeMounts"}
 
@@ -222,11 +238,11 @@ def judge(pod: dict, spec) -> None:
     assert not inside["automountServiceAccountToken"] and inside["securityContext"]["runAsNonRoot"]
     assert (inside["securityContext"]["runAsUser"], inside["securityContext"]["runAsGroup"]) == (spec.uid, spec.gid)
     assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    assert all(set(volume) == {"name", "emptyDir"} for volume in inside["volumes"])
+    assert all(set(volume) <= {"name", "emptyDir", "downwardAPI"} for volume in inside["volumes"])
     meta = pod["metadata"]
     assert meta["namespace"] == f"tessera-team-{spec.gid}" and meta["name"] == f"t-{spec.uuid}"
     assert all(LABEL.fullmatch(value) for value in meta["labels"].values())
-    assert all(name.startswith("tessera.sh/") for name in meta["annotations"])
+    assert all(name.partition("/")[0] in ("tessera.sh", "file.tessera.sh") for name in meta["annotations"])
     held = {name for name in container["resources"]["limits"] if name not in ("cpu", "memory")}
     assert held == {names.card_resource(share.index) for share in spec.gpus}
     told = [(each["name"], each["value"]) for each in container["env"]]

@@ -136,6 +136,19 @@ def test_a_full_namespace_makes_a_task_wait_and_asks_ever_more_seldom(world):
     assert sum(world.api.counts.requests.values()) - sent <= 2
 
 
+def test_who_asks_again_because_an_answer_was_lost_is_not_refused_for_what_is_full_since(world):
+    """A quota is asked before a name is found taken, so that the refusal says nothing of the pod that is there."""
+    spec = world.spec("true", gid=20011)
+    world.runtime.start(spec)
+    namespace = names.team_namespace(world.runtime.house.install, 20011)
+    quota = {"metadata": {"name": "full"}, "spec": {"hard": {"pods": "1"}}}
+    world.api.call("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
+    where = f"/api/v1/namespaces/{namespace}/resourcequotas/full"
+    wait_slowly(lambda: world.api.call("GET", where)[1].get("status", {}).get("used", {}).get("pods") == "1")
+    world.runtime.start(spec)
+    assert len(world.pods(spec.uuid)) == 1
+
+
 def test_an_ended_pod_that_is_deleted_by_hand_is_still_counted(world, kubelet):
     spec = world.spec("exit 3")
     world.runtime.start(spec)
