@@ -16,6 +16,8 @@ from typing import Any
 
 from agent import host
 from agent.errors import Errors
+from agent.kubelet.cdi import Keeper
+from agent.kubelet.slices import publish
 from agent.logs.carrier import Carrier
 from agent.loop import NotEnrolled, Reporter, follow
 from agent.report import VERSION, build_report, see
@@ -71,6 +73,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--cdi", type=Path, default=Path("/etc/cdi"), help="where containers' devices are described")
     parser.add_argument("--hami", type=Path, help="libvgpu.so, which then holds slices to their memory")
     parser.add_argument(
+        "--slice", type=Path, help="a folder with our own built library (make all hook), which then does so"
+    )
+    parser.add_argument(
         "--pods", type=Path, help="bring what tasks write from here, the kubelet's folder of logs: /var/log/pods"
     )
     parser.add_argument("--install", default="tessera", help="TESSERA_INSTALL of the platform, for --pods (tessera)")
@@ -80,6 +85,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.hami is not None and not options.hami.is_file():
         parser.error(f"there is no library {options.hami}")
+    if options.slice is not None and not (options.slice / "slicehook").is_file():
+        parser.error(f"there is no slicehook in {options.slice}: run make -C agent/slice all hook")
     if not options.server and not options.show:
         parser.error("name the platform: --server https://tessera.example.net")
     return options
@@ -129,9 +136,11 @@ def run(reporter: Reporter, memory: Memory, kubelet: Any, carrier: Carrier | Non
 def kubelet_cards(options: argparse.Namespace) -> Any:
     """Loaded where it is wanted: only it needs gRPC. Raises ImportError where that is missing."""
     cards = import_module("agent.kubelet.node").KubeletCards
+    home = publish(options.slice, options.state / "slice") if options.slice else None
+    keeper = Keeper(hami=options.hami, home=home)
     vendor = [Path("/var/run/cdi"), Path("/etc/cdi")]
     places = options.state / "places.json"
-    return cards(options.kubelet, options.cdi, places, vendor=vendor, hami=options.hami, simulated=options.simulated)
+    return cards(options.kubelet, options.cdi, places, vendor=vendor, keeper=keeper, simulated=options.simulated)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 import grpc
 
 from agent.cards import Card, Cards
-from agent.kubelet.cdi import knows_vendor, write_spec
+from agent.kubelet.cdi import Keeper, knows_vendor, write_spec
 from agent.kubelet.plugin import KUBELET, CardPlugin
 from agent.kubelet.units import Places
 
@@ -30,8 +30,7 @@ NO_TOOLKIT = (
 
 class KubeletCards:
     """folder: the kubelet's, for device plugins. cdi: where our spec is written; vendor: where NVIDIA's may lie.
-    places: a file for Places. hami: libvgpu.so, None where the admin gives none. simulated: the cards are no real ones
-    and need no toolkit.
+    places: a file for Places. keeper: of slices. simulated: the cards are no real ones and need no toolkit.
     """
 
     def __init__(
@@ -41,11 +40,11 @@ class KubeletCards:
         places: Path,
         *,
         vendor: Iterable[Path] = (),
-        hami: Path | None = None,
+        keeper: Keeper = Keeper(),
         simulated: bool = False,
     ):
         self.folder, self.cdi, self.vendor = folder, cdi, [cdi, *vendor]
-        self.hami, self.simulated = hami, simulated
+        self.keeper, self.simulated = keeper, simulated
         self.places = Places(places)
         self.plugins: dict[int, CardPlugin] = {}
         self._described: set[str] = set()  # cards that our spec has
@@ -92,7 +91,7 @@ class KubeletCards:
 
     def _describe(self, cards: Iterable[Card]) -> None:
         """What the runtime may inject is written before the kubelet hears of the cards."""
-        write_spec(self.cdi, cards, hami=self.hami)
+        write_spec(self.cdi, cards, self.keeper)
         self._described = {card.uuid for card in cards}
 
     def _follow(self) -> None:

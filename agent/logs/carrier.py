@@ -155,10 +155,10 @@ class Carrier:
 
 
 def _say(each: ContainerLog, size: int) -> dict[str, Any]:
-    data = base64.b64encode(each.ready[:size]).decode()
+    content = base64.b64encode(each.ready[:size]).decode()
     end = each.end if size == len(each.ready) else ""
     behind_s = round(each.behind_s(size), 3)
-    return {"task": each.task, "offset": each.offset, "data": data, "behind_s": behind_s, "end": end}
+    return {"task": each.task, "offset": each.offset, "content": content, "behind_s": behind_s, "end": end}
 
 
 def _names(folder: Path) -> list[str]:

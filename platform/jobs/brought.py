@@ -39,13 +39,13 @@ UNKNOWN, OPEN, ENDED, DONE = "unknown", "open", "ended", "done"
 
 @dataclass(frozen=True)
 class Piece:
-    """What an agent says of one log. task: uuid in hex. offset: of data in the log, in bytes. behind_s: age of the
+    """What an agent says of one log. task: uuid in hex. offset: of content in the log, in bytes. behind_s: age of the
     oldest line that this does not bring yet, 0 where it brings all. end: of BroughtLog.End, when no more will come.
     """
 
     task: str
     offset: int
-    data: bytes = b""
+    content: bytes = b""
     behind_s: float = 0
     end: str = ""
 
@@ -103,7 +103,7 @@ def _append(store: LogStore, piece: Piece) -> int:
     """The log's size afterwards. Where the piece would leave a gap, that says where to go on."""
     room = max(MOST_BYTES + SLACK_BYTES - piece.offset, 0)
     try:
-        return store.append(piece.task, piece.offset, piece.data[:room]) if piece.data else store.size(piece.task)
+        return store.append(piece.task, piece.offset, piece.content[:room]) if piece.content else store.size(piece.task)
     except ValueError:
         return store.size(piece.task)
     except OSError as error:

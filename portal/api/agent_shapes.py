@@ -15,6 +15,8 @@ from jobs.brought import DONE, ENDED, OPEN, UNKNOWN, Known
 from jobs.models import BroughtLog
 from portal.agent_words import STATES, faults_of, held_back_words, state_of
 from portal.api.fields import AmountField, one_of
+from runtimes.base import BALLOONS, STATIC
+from runtimes.gpu_sharing import HAMI, NVFRACTION, PLUGIN, SLICE, TOOLKIT, WATCHDOG
 
 MOST_GPUS = 64
 MOST_CPUS = 4096
@@ -42,6 +44,14 @@ class ReportedHost(serializers.Serializer):
     cpu_milli = serializers.IntegerField(**MIB)
     memory_mib = serializers.IntegerField(**MIB)
     numa = serializers.ListField(child=ReportedNuma(), max_length=256, default=list)
+    cpu_pinning = serializers.ChoiceField(["", BALLOONS, STATIC], default="")
+
+
+class ReportedEnforcement(serializers.Serializer):
+    """mode: what holds slices to their memory, found by trying; evidence: one sentence that says how."""
+
+    mode = serializers.ChoiceField([WATCHDOG, SLICE, HAMI, NVFRACTION])
+    evidence = serializers.CharField(max_length=300)
 
 
 class ReportedGpu(serializers.Serializer):
@@ -78,7 +88,8 @@ class GpuSample(serializers.Serializer):
 
 class ReportAsk(serializers.Serializer):
     """agent: its version. driver: of NVIDIA, empty where there is none. links, pcie: square matrices over gpus, in
-    words of `nvidia-smi topo -m`, or empty. simulated: the cards are no real ones.
+    words of `nvidia-smi topo -m`, or empty. simulated: the cards are no real ones. enforcement: null where nobody
+    tried. gpu_pin: how containers get cards: by the agent's device plugin, or by NVIDIA's toolkit.
     """
 
     agent = serializers.CharField(max_length=32)
@@ -90,6 +101,8 @@ class ReportAsk(serializers.Serializer):
     pcie = _matrix()
     lost = serializers.ListField(child=LostGpu(), max_length=MOST_GPUS, default=list)
     samples = serializers.ListField(child=GpuSample(), max_length=MOST_GPUS, default=list)
+    enforcement = ReportedEnforcement(allow_null=True, default=None)
+    gpu_pin = serializers.ChoiceField(["", PLUGIN, TOOLKIT], default="")
 
 
 class HeldBackShape(serializers.Serializer):
@@ -124,13 +137,13 @@ class Base64Field(serializers.CharField):
 
 
 class LogPiece(serializers.Serializer):
-    """task: uuid in hex. offset: where `data` begins in the log, in bytes. behind_s: age of the oldest line that this
+    """task: uuid in hex. offset: where `content` begins in the log, in bytes. behind_s: age of the oldest line that this
     does not bring yet. end: no more comes of an ended task's log, which is whole, or cut where its end was lost.
     """
 
     task = serializers.RegexField(r"^[0-9a-f]{32}\Z", max_length=32)
     offset = serializers.IntegerField(min_value=0, max_value=2**53 - 1, default=0)
-    data = Base64Field(allow_blank=True, trim_whitespace=False, default=b"")
+    content = Base64Field(allow_blank=True, trim_whitespace=False, default=b"")
     behind_s = serializers.FloatField(min_value=0, max_value=10**9, default=0)
     end = serializers.ChoiceField(choices=BroughtLog.End.choices, allow_blank=True, default="")
 

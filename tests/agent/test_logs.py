@@ -39,7 +39,7 @@ class Store:
 
     def take(self, piece):
         task, state = piece["task"], self.states.get(piece["task"], "unknown")
-        kept, data = self.kept.get(task, b""), base64.b64decode(piece["data"])
+        kept, data = self.kept.get(task, b""), base64.b64decode(piece["content"])
         if state in ("open", "ended") and piece["offset"] <= len(kept):
             self.kept[task] = kept = kept + data[len(kept) - piece["offset"] :]
             if piece["end"] and state == "ended":
@@ -95,7 +95,7 @@ def test_lines_of_both_streams_come_in_the_order_written_and_once(start, store, 
     folder.write("two")
     rounds(carrier)
     assert store.kept[TASK] == b"one\nerror\ntwo\n"
-    assert sum(len(base64.b64decode(piece["data"])) for piece in store.said) == len(store.kept[TASK])
+    assert sum(len(base64.b64decode(piece["content"])) for piece in store.said) == len(store.kept[TASK])
 
 
 def test_parts_of_a_line_are_joined_and_last_words_need_no_newline(start, store, folder):
@@ -204,14 +204,14 @@ def test_a_done_log_is_not_read_again_by_the_next_agent(start, store, folder):
     rounds(start())
     store.said.clear()
     rounds(start())
-    assert [piece["data"] for piece in store.said] == [""]
+    assert [piece["content"] for piece in store.said] == [""]
 
 
 def test_only_pods_of_this_platform_are_read(start, store, tmp_path):
     LogFolder(tmp_path / "pods", TASK, install="other").write("theirs")
     LogFolder(tmp_path / "pods", "f" * 32).write("of a task that the platform does not know")
     rounds(start())
-    assert store.kept == {} and {piece["data"] for piece in store.said} == {""}
+    assert store.kept == {} and {piece["content"] for piece in store.said} == {""}
 
 
 def test_the_middle_of_a_log_that_is_too_long_is_left_out(start, store, folder):

@@ -81,6 +81,11 @@ class Answers:
             for row in sorted(rows, key=lambda row: (row["role"], row["rank"]))
         ]
 
+    def count_refusals(self, job: Job) -> int:
+        self.db.pause()
+        newest = lambda row: row["job_id"] == job.pk and row["attempt"] >= job.attempt - lifecycle.REFUSALS  # noqa: E731
+        return len({row["attempt"] for row in self.db.rows(Task, newest) if row["reason"] == "refused_by_node"})
+
     def store_tasks(self, tasks: Iterable[Task]) -> list[Task]:
         self.db.pause()
         made = []

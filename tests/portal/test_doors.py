@@ -120,7 +120,6 @@ API = {
 }
 # Pages know sessions only: a token is nobody to them.
 PAGES = {
-    **{(name, method): (200, 200, 200) for name in ("livez", "readyz") for method in METHODS},
     ("home", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("jobs", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("job_new", "GET"): (SIGN_IN, 200, SIGN_IN),

@@ -64,8 +64,11 @@ class KubernetesWorld(World):
         spec = self.spec(run, checkpoint=checkpoint, **more)
         self.runtime.start(spec)
         self.until(spec.uuid, "running")
-        wait_for(lambda: b"listens" in self.log(spec.uuid))
+        self.until_said(spec.uuid, "listens")
         return spec
+
+    def until_said(self, uuid: str, text: str) -> None:
+        wait_for(lambda: text.encode() in self.log(uuid))
 
     def log(self, uuid: str) -> bytes:
         (pod,) = self.pods(uuid)
