@@ -118,7 +118,12 @@ TESSERA_RUNTIME_OPTIONS = KUBERNETES_OPTIONS if IN_CONTAINERS else LOCAL_OPTIONS
 TESSERA_NOTEBOOK_IMAGE = env_text("TESSERA_NOTEBOOK_IMAGE", str(KUBERNETES_OPTIONS["image"])) if IN_CONTAINERS else ""
 
 # How a person gets into a running task (terminal, SSH, notebook, port): the runtime's other half, for the web process.
-TESSERA_ACCESS = env_text("TESSERA_ACCESS", "runtimes.local.access.LocalAccess")
+TESSERA_ACCESS = env_text(
+    "TESSERA_ACCESS",
+    "runtimes.kubernetes.access.KubernetesAccess"
+    if TESSERA_RUNTIME.startswith("runtimes.kubernetes.")
+    else "runtimes.local.access.LocalAccess",
+)
 
 # The SSH gateway, inside the web process. Port 0 = none. Its host key is kept in TESSERA_DATA.
 TESSERA_SSH_HOST = env_text("TESSERA_SSH_HOST", "127.0.0.1")
