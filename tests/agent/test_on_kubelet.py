@@ -18,11 +18,14 @@ from web_process import running_web
 
 from agent.kubelet.slices import DRIVER
 from cluster.models import Gpu
+from deploy.cluster.node import start_node
+from deploy.cluster.processes import find_parts, kill
 from runtimes.base import GpuShare, GpuView
 from runtimes.gpu_sharing import SIMULATED, SLICE
 from scheduler import tasks
 from scheduler.inventory import record_inventory
 from scheduler.reconcile import build_task_spec
+from tests.local_cluster import local_place
 from tests.runtimes.kubernetes.world import ALL_NODES, KubernetesWorld, wait_slowly
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(900)]  # who waits for the cluster waits here
