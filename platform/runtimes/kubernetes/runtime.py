@@ -46,7 +46,12 @@ KEPT_HOURS = 1
 
 
 class KubernetesRuntime:
-    capabilities = Capabilities(True, "kubernetes", view="runtimes.kubernetes.following.ClusterView")
+    capabilities = Capabilities(
+        True,
+        "kubernetes",
+        view="runtimes.kubernetes.following.ClusterView",
+        examine="runtimes.kubernetes.examining.examine",
+    )
 
     def __init__(
         self,
