@@ -49,7 +49,11 @@ KEPT_HOURS = 1
 
 class KubernetesRuntime:
     capabilities = Capabilities(
-        True, "kubernetes", view="runtimes.kubernetes.following.ClusterView", own_addresses=True
+        True,
+        "kubernetes",
+        view="runtimes.kubernetes.following.ClusterView",
+        own_addresses=True,
+        examine="runtimes.kubernetes.examining.examine",
     )
 
     def __init__(
