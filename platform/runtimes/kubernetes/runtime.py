@@ -246,12 +246,19 @@ class KubernetesRuntime:
         """Raises Rejected for a node that the cluster has not."""
         at, cards = self._cards.get(node, (float("-inf"), {}))
         if time.monotonic() - at > LOOK_AT_NODES_S:
-            answer, found = self.api.call("GET", f"{ALL_NODES}/{quote(node, safe='')}", handles=("gone",))
-            if answer.deed == "gone":
-                raise Rejected(f"There is no node {node}.")
-            cards = node_cards(found)
+            cards = node_cards(self._node(node))
             self._cards[node] = (time.monotonic(), cards)
         return cards
+
+    def _node(self, name: str) -> dict[str, Any]:
+        """Raises Rejected where there is none: a whole list says so too, for one 404 is too little to end work."""
+        answer, found = self.api.call("GET", f"{ALL_NODES}/{quote(name, safe='')}", handles=("gone",))
+        if answer.deed == "done":
+            return found
+        for node in self.api.list_all(ALL_NODES, labels=self.node_labels).items:
+            if node["metadata"]["name"] == name:
+                return node
+        raise Rejected(f"There is no node {name}.")
 
     def _silent_nodes(self) -> frozenset[str]:
         at, silent = self._silent
