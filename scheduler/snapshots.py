@@ -436,7 +436,7 @@ def _team_arrays(teams: list[Team], pools: list[Pool], holdings: Holdings, place
     own = holdings.sums(pairs, np.minimum(at, pairs))
     held = np.zeros((len(teams), len(pools), len(RESOURCES)), dtype=np.int64)
     for place, chain in enumerate(chains):
-        held[list(chain)] += own.reshape(len(teams), len(pools), -1)[place, :, : len(RESOURCES)]
+        held[list(chain)] += own.reshape(len(teams), len(pools), own.shape[1])[place, :, : len(RESOURCES)]
     return {
         "team_chain": tuple(chains),
         "held": held,

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from runtimes.base import ContainerView, Unavailable
+from runtimes.kubernetes import names
 from runtimes.kubernetes.client import ApiServer, Expired
 from runtimes.kubernetes.mirror import Backoff, Mirror, Thing
 from runtimes.kubernetes.nodes import is_silent
@@ -193,4 +194,7 @@ def trim_node(node: Thing) -> Thing:
 
 
 def _trim_meta(pod: Thing) -> Thing:
-    return {name: value for name, value in pod["metadata"].items() if name != "managedFields"}
+    meta = {name: value for name, value in pod["metadata"].items() if name != "managedFields"}
+    notes = meta.get("annotations", {})
+    meta["annotations"] = {name: text for name, text in notes.items() if not name.startswith(names.NOTE_FILE)}
+    return meta
