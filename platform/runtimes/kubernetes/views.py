@@ -12,6 +12,7 @@ from typing import Any
 
 from runtimes.base import ContainerView, Phase
 from runtimes.kubernetes import names
+from runtimes.kubernetes.pulls import pull_words
 
 Pod = Mapping[str, Any]
 
@@ -35,7 +36,9 @@ STARTERS = {"StartError", "ContainerCannotRun"}
 NOT_FOUND = "ContainerStatusUnknown"
 
 
-def view_of(pod: Pod, *, silent: Collection[str] = (), now: datetime) -> ContainerView:
+def view_of(
+    pod: Pod, *, silent: Collection[str] = (), now: datetime, fetching_since: datetime | None = None
+) -> ContainerView:
     """silent: names of nodes of which nothing is heard, or that are gone."""
     if pod_ended(pod):
         return _ended_view(pod)
@@ -53,6 +56,7 @@ def view_of(pod: Pod, *, silent: Collection[str] = (), now: datetime) -> Contain
         started_at=_time(running.get("startedAt")) if running else None,
         address=pod.get("status", {}).get("podIP", ""),
         epoch=epoch_of(pod),
+        fetching_since=fetching_since if phase == "starting" else None,
     )
 
 
@@ -94,7 +98,9 @@ def failing_start(pod: Pod, now: datetime) -> tuple[str, str]:
     """
     waiting = _container_state(pod).get("waiting", {})
     cause = FAILING.get(waiting.get("reason", ""), "")
-    words = f"{waiting.get('reason')}: {waiting.get('message', '')}".strip() if cause else ""
+    message = waiting.get("message", "")
+    said = pull_words(message) if cause == "image_pull" else f"{waiting.get('reason')}: {message}".strip(": ")
+    words = (said or waiting["reason"]) if cause else ""
     since = _time(pod.get("status", {}).get("startTime"))
     old = since is not None and (now - since).total_seconds() > TRIES_S
     return (cause, words) if old or waiting.get("reason") == "InvalidImageName" else ("", words)
