@@ -360,8 +360,8 @@ def lost_work(task: Task, ended: ContainerView, step: Sighting) -> dict[str, obj
 
 
 def build_task_spec(task: Task) -> TaskSpec:
-    """What the runtime needs to run `task`, from its row and its job's spec. The one secret in it is the task's own: its
-    team's logins at registries are added where a runtime has use for them.
+    """What the runtime needs to run `task`, from its row and its job's spec. Its one secret is the task's own: the
+    logins of its team are added where a runtime has use for them.
     """
     job, spec = task.job, from_json(task.job.spec)
     role = role_of(spec, task.role)

@@ -60,9 +60,6 @@ class Image(models.Model):
         verbose_name=_("team"),
         help_text=_("Only this team has it. Empty: everybody."),
     )
-    prepull = models.BooleanField(
-        _("fetch ahead"), default=False, help_text=_("Each machine fetches it before a job asks for it.")
-    )
     digest = models.CharField(max_length=71, blank=True, editable=False)
     problem = models.CharField(max_length=20, blank=True, editable=False)
     problem_words = models.CharField(max_length=200, blank=True, editable=False)
