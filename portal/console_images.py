@@ -14,9 +14,20 @@ from portal.image_view import problem_words, view_images
 
 
 class ImageAdmin(admin.ModelAdmin):
-    fields = ("alias", "reference", "description", "team", "digest", "trouble", "checked_at", "where")
-    readonly_fields = ("digest", "trouble", "checked_at", "where")
-    list_display = ("alias", "reference", "team", "description", "where", "trouble", "checked_at")
+    fields = (
+        "alias",
+        "reference",
+        "description",
+        "team",
+        "prepull",
+        "digest",
+        "trouble",
+        "checked_at",
+        "where",
+        "failed",
+    )
+    readonly_fields = ("digest", "trouble", "checked_at", "where", "failed")
+    list_display = ("alias", "reference", "team", "description", "prepull", "where", "trouble", "checked_at")
     list_filter = ("team",)
     list_select_related = ("team",)
     search_fields = ("alias", "reference", "description")
@@ -42,6 +53,11 @@ class ImageAdmin(admin.ModelAdmin):
     @admin.display(description=gettext_lazy("where it is already"))
     def where(self, image: Image) -> str:
         return view_images([image])[0].where if image.pk else "–"
+
+    @admin.display(description=gettext_lazy("could not be fetched ahead"))
+    def failed(self, image: Image) -> str:
+        failed = view_images([image])[0].failed if image.pk else []
+        return "; ".join(f"{node}: {words}" for node, words in failed) or "–"
 
     @admin.display(description=gettext_lazy("trouble"))
     def trouble(self, image: Image) -> str:

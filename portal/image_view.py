@@ -1,5 +1,6 @@
 """A line of the catalogue as pages and the API show it: what it stands for, where it lies, what is wrong with it."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -7,7 +8,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from images.held import load_holders, usable_nodes
-from images.models import Image
+from images.models import Fetch, Image
 
 PROBLEMS = {
     "bad_name": gettext_lazy("No image can have this name."),
@@ -24,11 +25,15 @@ PROBLEMS = {
 
 @dataclass(frozen=True)
 class ImageView:
-    """nodes: the machines in use that hold it as it is pinned, of so many."""
+    """nodes: the machines in use that hold it as it is pinned, of so many. fetching: to where it is brought ahead of
+    jobs now. failed: (machine, the engine's words) where that went wrong.
+    """
 
     image: Image
     nodes: list[str]
     of_nodes: int
+    fetching: list[str]
+    failed: list[tuple[str, str]]
 
     @property
     def problem_text(self) -> str:
@@ -43,7 +48,17 @@ class ImageView:
 def view_images(images: Iterable[Image]) -> list[ImageView]:
     images = list(images)
     holders, of_nodes = load_holders(images), usable_nodes().count()
-    return [ImageView(image, holders[image.pk], of_nodes) for image in images]
+    fetches = Fetch.objects.filter(image__in=images).select_related("node").order_by("node__name")
+    tried: dict[int, list[Fetch]] = defaultdict(list)
+    for fetch in fetches:
+        tried[fetch.image_id].append(fetch)  # type: ignore[index]  # they are of these images
+    return [_view(image, holders[image.pk], of_nodes, tried[image.pk]) for image in images]
+
+
+def _view(image: Image, nodes: list[str], of_nodes: int, tried: list[Fetch]) -> ImageView:
+    fetching = [fetch.node.name for fetch in tried if fetch.ended_at is None]
+    failed = [(fetch.node.name, fetch.words) for fetch in tried if fetch.words and fetch.pinned == image.pinned]
+    return ImageView(image, nodes, of_nodes, fetching, failed)
 
 
 def problem_words(image: Image) -> str:

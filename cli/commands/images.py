@@ -23,6 +23,7 @@ commands.add_typer(registries, name="registries", help="Logins at image registri
 Alias = Annotated[str, typer.Argument(metavar="NAME", autocompletion=image_names)]
 Team = Annotated[str | None, typer.Option("--team", help="Of this team alone; else everybody's.")]
 Description = Annotated[str | None, typer.Option("--description", help="A few words for those who choose.")]
+Ahead = Annotated[bool | None, typer.Option("--ahead/--no-ahead", help="Machines fetch it before a job asks for it.")]
 PasswordStdin = Annotated[bool, typer.Option("--password-stdin", help="Read the password from standard input.")]
 
 IMAGES = (
@@ -54,12 +55,12 @@ def add_image(
     image: Annotated[str, typer.Argument(metavar="IMAGE")],
     team: Team = None,
     description: Description = None,
+    ahead: Ahead = None,
 ) -> None:
     """Give an image a name."""
     session: Session = ctx.obj
-    made = session.client().post(
-        "/images", {"alias": name, "reference": image, "team": team, "description": description or ""}, repeat=False
-    )
+    asked = {"alias": name, "reference": image, "team": team, "description": description or "", "prepull": bool(ahead)}
+    made = session.client().post("/images", asked, repeat=False)
     session.show(made, [made["alias"]], _image_lines(made))
 
 
@@ -70,12 +71,14 @@ def change_image(
     image: Annotated[str | None, typer.Argument(metavar="[IMAGE]")] = None,
     team: Team = None,
     description: Description = None,
+    ahead: Ahead = None,
 ) -> None:
     """Let a name stand for another image. Jobs that were submitted keep what they run."""
     session: Session = ctx.obj
-    wanted = {key: value for key, value in (("reference", image), ("description", description)) if value is not None}
+    said = {"reference": image, "description": description, "prepull": ahead}
+    wanted = {key: value for key, value in said.items() if value is not None}
     if not wanted:
-        raise Failure(USAGE, "Say what it shall be: an IMAGE, or --description.")
+        raise Failure(USAGE, "Say what it shall be: an IMAGE, --description, --ahead or --no-ahead.")
     client = session.client()
     changed = _patch(client, f"/images/{_find_image(client, name, team)}", wanted)
     session.show(changed, [changed["alias"]], _image_lines(changed))

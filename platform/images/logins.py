@@ -62,8 +62,8 @@ def delete_login(*, actor: User, login: Login) -> None:
     login.delete()
 
 
-def load_logins(team_id: int) -> tuple[RegistryLogin, ...]:
-    """One of each registry, the team's own before that for all. What cannot be read any more is left out."""
+def load_logins(team_id: int | None) -> tuple[RegistryLogin, ...]:
+    """One of each registry, the team's own before that for all; None is no team. What cannot be read is left out."""
     found: dict[str, RegistryLogin] = {}
     for row in Login.objects.of_team(team_id):
         if row.registry not in found and (login := _open(row)):

@@ -23,10 +23,24 @@ from portal.image_view import view_images
 READ, WRITE = ("cluster:read",), ("cluster:write",)
 
 
+class FailedFetch(serializers.Serializer):
+    """words: the engine's own."""
+
+    node = serializers.SerializerMethodField()
+    words = serializers.SerializerMethodField()
+
+    def get_node(self, failed: tuple[str, str]) -> str:
+        return failed[0]
+
+    def get_words(self, failed: tuple[str, str]) -> str:
+        return failed[1]
+
+
 class ImageShape(serializers.Serializer):
     """team: null is everybody's. digest: what a job that names it runs; "" before the registry's first answer.
     problem: why the registry's newest answer is none (bad_name, not_found, denied, refused, forbidden_address,
     unresolved, timeout, tls, unreachable), "" for none. nodes: machines in use that hold it, of `of_nodes`.
+    prepull: machines fetch it ahead of jobs; fetching, failed: where that is so now, and where it went wrong.
     """
 
     id = serializers.IntegerField(source="image.pk")
@@ -40,6 +54,9 @@ class ImageShape(serializers.Serializer):
     checked_at = serializers.DateTimeField(source="image.checked_at", allow_null=True)
     nodes = serializers.ListField(child=serializers.CharField())
     of_nodes = serializers.IntegerField()
+    prepull = serializers.BooleanField(source="image.prepull")
+    fetching = serializers.ListField(child=serializers.CharField())
+    failed = FailedFetch(many=True)
 
 
 class ImageAsk(serializers.Serializer):
@@ -48,6 +65,7 @@ class ImageAsk(serializers.Serializer):
     alias = serializers.CharField(max_length=63, validators=[ALIAS])
     reference = serializers.CharField(max_length=400, validators=[check_reference])
     description = serializers.CharField(max_length=200, allow_blank=True, default="")
+    prepull = serializers.BooleanField(default=False)
     team = serializers.CharField(max_length=32, required=False, allow_null=True)
 
 
@@ -57,6 +75,7 @@ class ImageChange(serializers.Serializer):
     alias = serializers.CharField(max_length=63, validators=[ALIAS], required=False)
     reference = serializers.CharField(max_length=400, validators=[check_reference], required=False)
     description = serializers.CharField(max_length=200, allow_blank=True, required=False)
+    prepull = serializers.BooleanField(required=False)
 
 
 class LoginShape(serializers.Serializer):
