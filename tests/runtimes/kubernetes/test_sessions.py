@@ -1,0 +1,54 @@
+"""What of a session in a pod needs no cluster: its marked outputs, and what an end means."""
+
+import json
+
+import pytest
+
+from runtimes.base import Unavailable
+from runtimes.kubernetes.forward import refusal
+from runtimes.kubernetes.sessions import SIGKILLED, Pieces, exit_of, status_of
+
+MARK = b"\x1e0123abcd\x1e"
+
+
+async def read(*sent: bytes) -> tuple[bytes, bool]:
+    pieces = Pieces(MARK)
+    for data in sent:
+        await pieces.put(data)
+    pieces.end()
+    text = b""
+    while data := await pieces.take(3):
+        text += data
+    return text, pieces.marked
+
+
+@pytest.mark.parametrize("at", range(len(MARK) + 3))
+async def test_the_mark_is_no_output_wherever_it_is_cut(at):
+    told = b"ab" + MARK + b"later"
+    assert await read(told[:at], told[at:]) == (b"ablater", True)
+
+
+@pytest.mark.parametrize("text", [b"", b"\x1e", b"a\x1e0123", b"\x1e0123abcX\x1e", b"\x1e\x1e\x1e0123"])
+async def test_what_only_begins_like_it_is_output(text):
+    assert await read(text) == (text, False)
+    assert await read(text, MARK) == (text, True)
+
+
+def failure(code: str) -> bytes:
+    cause = {"reason": "ExitCode", "message": code}
+    return json.dumps({"status": "Failure", "details": {"causes": [cause]}}).encode()
+
+
+def test_an_exit_code_is_told_and_a_signal_is_negative():
+    assert (status_of(b'{"status": "Success"}'), status_of(failure("7")), status_of(failure("137"))) == (0, 7, -9)
+    assert (exit_of(255), exit_of(143), exit_of(128)) == (255, -15, 128)
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"status": "Failure"}', failure("x")])
+def test_an_end_that_tells_nothing_is_a_kill(data):
+    assert status_of(data) == SIGKILLED
+
+
+def test_only_who_is_refused_is_not_listening():
+    assert isinstance(refusal(b"dial tcp4 127.0.0.1:9: connect: connection refused"), ConnectionRefusedError)
+    assert isinstance(refusal(b"no such sandbox"), Unavailable)
