@@ -23,7 +23,8 @@ from tests.config.test_start_on_cluster import remove
 from tests.runtimes.kubernetes.world import PYTHON
 from tests.terminal_page import run, sees, size_of, state_is
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.browser, pytest.mark.slow]
+pytestmark += [pytest.mark.timeout(600, func_only=True)]  # to wait for the cluster may take longer
 
 SERVES = """\
 import functools, http.server, os
