@@ -35,8 +35,9 @@ class ApiError(Exception):
 class Stack:
     """A running platform. `url` is the portal's; `api` speaks with a token of the first admin."""
 
-    def __init__(self, data: Path, port: int, gpus: str = "2xV100-32GB"):
-        self.data, self.port, self.gpus = data, port, gpus
+    def __init__(self, data: Path, port: int, gpus: str = "2xV100-32GB", cluster: dict[str, str] | None = None):
+        """cluster: the environment of a platform whose jobs are on one (KUBECONFIG, TESSERA_IMAGE), None for here."""
+        self.data, self.port, self.gpus, self.cluster = data, port, gpus, cluster
         self.url = f"http://localhost:{port}"
         self.process: subprocess.Popen | None = None
         self.login_link = ""
@@ -46,12 +47,14 @@ class Stack:
         """Start and wait until the banner stands there. Returns the seconds that it took."""
         began = time.monotonic()
         command = [str(ROOT / "bin/start"), "--port", str(self.port), "--data", str(self.data)]
+        where = ["--gpus", self.gpus] if self.cluster is None else ["--cluster"]
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "TESSERA_"))}
         self.process = subprocess.Popen(
-            [*command, "--gpus", self.gpus, "--no-demo"],
+            [*command, *where, "--no-demo"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={name: value for name, value in os.environ.items() if not name.startswith(("PG", "TESSERA_"))},
+            env=own | (self.cluster or {}),
             start_new_session=True,
         )
         self._read_banner(began + START_WITHIN_S)
@@ -171,11 +174,11 @@ class Stack:
 
 
 @contextmanager
-def running_stack(gpus: str = "2xV100-32GB") -> Iterator[Stack]:
+def running_stack(gpus: str = "2xV100-32GB", cluster: dict[str, str] | None = None) -> Iterator[Stack]:
     """A fresh platform on a free port, ended and removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="tessera-stack-") as home:
         Path(home).chmod(0o755)  # jobs run under uids of their own and must be able to pass
-        stack = Stack(Path(home) / "data", free_port(), gpus)
+        stack = Stack(Path(home) / "data", free_port(), gpus, cluster)
         try:
             stack.start()
             yield stack
