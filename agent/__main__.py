@@ -21,6 +21,7 @@ from agent.enforcement import Prober
 from agent.errors import Errors
 from agent.kubelet.cdi import Keeper
 from agent.kubelet.slices import publish, try_out
+from agent.logs.carrier import Carrier
 from agent.loop import NotEnrolled, Reporter, follow
 from agent.report import VERSION, build_report, see
 from agent.state import Memory, State
@@ -52,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
             token=lambda: token_of(options),
             say=lambda seen: say(options, prober, seen),
         )
-        return report_once(reporter) if options.once else run(reporter, memory, kubelet)
+        return report_once(reporter) if options.once else run(reporter, memory, kubelet, carrier_of(options, reporter))
     except (ImportError, OSError, ValueError) as error:
         print(f"The agent cannot begin: {error}", file=sys.stderr)
         return USAGE
@@ -85,6 +86,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--cores", choices=["", "balloons", "static"], default="", help="what keeps pods to their cores on this node"
     )
+    parser.add_argument(
+        "--pods", type=Path, help="bring what tasks write from here, the kubelet's folder of logs: /var/log/pods"
+    )
+    parser.add_argument("--install", default="tessera", help="TESSERA_INSTALL of the platform, for --pods (tessera)")
     parser.add_argument("--once", action="store_true", help="report once and end")
     parser.add_argument("--show", action="store_true", help="print what would be reported, and end")
     parser.add_argument("--forget-faults", action="store_true", help="the cards that had errors were reset")
@@ -122,15 +127,22 @@ def report_once(reporter: Reporter) -> int:
     return OK
 
 
-def run(reporter: Reporter, memory: Memory, kubelet: Any) -> int:
+def carrier_of(options: argparse.Namespace, reporter: Reporter) -> Carrier | None:
+    if options.pods is None:
+        return None
+    platform = Platform(options.server, options.ca, keep=True)
+    return Carrier(platform, lambda: reporter.identity, options.pods, options.install, options.state / "logs")
+
+
+def run(reporter: Reporter, memory: Memory, kubelet: Any, carrier: Carrier | None) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    if kubelet is not None:
-        kubelet.start()
+    for part in filter(None, (kubelet, carrier)):
+        part.start()
     follow(reporter, Errors(memory.note_fault), stop)
-    if kubelet is not None:
-        kubelet.stop()
+    for part in filter(None, (carrier, kubelet)):
+        part.stop()
     return OK
 
 

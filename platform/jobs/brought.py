@@ -39,13 +39,13 @@ UNKNOWN, OPEN, ENDED, DONE = "unknown", "open", "ended", "done"
 
 @dataclass(frozen=True)
 class Piece:
-    """What an agent says of one log. task: uuid in hex. offset: of data in the log, in bytes. behind_s: age of the
+    """What an agent says of one log. task: uuid in hex. offset: of content in the log, in bytes. behind_s: age of the
     oldest line that this does not bring yet, 0 where it brings all. end: of BroughtLog.End, when no more will come.
     """
 
     task: str
     offset: int
-    data: bytes = b""
+    content: bytes = b""
     behind_s: float = 0
     end: str = ""
 
@@ -93,21 +93,22 @@ def _take(store: LogStore, task: Task, piece: Piece) -> Known:
     known = brought_of(task)
     if known.end:
         return Known(piece.task, DONE, store.size(piece.task))
+    size = _append(store, piece)
+    end = piece.end if task.is_final and size >= piece.offset else ""
+    _note(task, known, _since(piece), end)
+    return Known(piece.task, DONE if end else ENDED if task.is_final else OPEN, size)
+
+
+def _append(store: LogStore, piece: Piece) -> int:
+    """The log's size afterwards. Where the piece would leave a gap, that says where to go on."""
+    room = max(MOST_BYTES + SLACK_BYTES - piece.offset, 0)
     try:
-        size = store.append(piece.task, piece.offset, piece.data[: _room(piece.offset)]) if piece.data else None
-    except ValueError:  # a gap: the answer says where to go on
-        size = None
+        return store.append(piece.task, piece.offset, piece.content[:room]) if piece.content else store.size(piece.task)
+    except ValueError:
+        return store.size(piece.task)
     except OSError as error:
         log.error("no log is stored: %s", error)
         raise Unavailable() from error
-    end = piece.end if task.is_final else ""
-    _note(task, known, _since(piece), end)
-    state = DONE if end else ENDED if task.is_final else OPEN
-    return Known(piece.task, state, store.size(piece.task) if size is None else size)
-
-
-def _room(offset: int) -> int:
-    return max(MOST_BYTES + SLACK_BYTES - offset, 0)
 
 
 def _since(piece: Piece) -> datetime | None:

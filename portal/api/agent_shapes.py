@@ -137,13 +137,13 @@ class Base64Field(serializers.CharField):
 
 
 class LogPiece(serializers.Serializer):
-    """task: uuid in hex. offset: where `data` begins in the log, in bytes. behind_s: age of the oldest line that this
-    does not bring yet. end: no more comes of an ended task's log, which is whole, or cut where its end was lost.
+    """task: uuid in hex. offset: where `content` begins in the log, in bytes. behind_s: age of the oldest line that
+    this does not bring yet. end: no more comes of an ended task's log, which is whole, or cut where its end was lost.
     """
 
     task = serializers.RegexField(r"^[0-9a-f]{32}\Z", max_length=32)
     offset = serializers.IntegerField(min_value=0, max_value=2**53 - 1, default=0)
-    data = Base64Field(allow_blank=True, trim_whitespace=False, default=b"")
+    content = Base64Field(allow_blank=True, trim_whitespace=False, default=b"")
     behind_s = serializers.FloatField(min_value=0, max_value=10**9, default=0)
     end = serializers.ChoiceField(choices=BroughtLog.End.choices, allow_blank=True, default="")
 

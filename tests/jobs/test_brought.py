@@ -104,18 +104,18 @@ def test_no_log_is_longer_than_the_most(agent, task, store, monkeypatch):
 
 
 def test_an_agent_brings_by_http(agent, task, store):
-    said = {"task": task.uuid.hex, "offset": 0, "data": "b25lCg=="}
+    said = {"task": task.uuid.hex, "offset": 0, "content": "b25lCg=="}
     answer = Api(make.AGENT_KEY).post("agents/n1:logs", {"logs": [said]})
     assert answer.json()["logs"] == [{"task": task.uuid.hex, "state": "open", "size": 4}]
     assert text(store, task) == b"one\n" and answer.json()["pause_s"] == 0.5
-    bad = Api(make.AGENT_KEY).post("agents/n1:logs", {"logs": [{**said, "data": "b2"}]})
+    bad = Api(make.AGENT_KEY).post("agents/n1:logs", {"logs": [{**said, "content": "b2"}]})
     assert (bad.status_code, bad.json()["errors"][0]["code"]) == (400, "bad_base64")
 
 
 def test_a_store_that_takes_nothing_lets_the_agent_come_again(agent, task, settings, tmp_path):
     (tmp_path / "file").touch()
     settings.TESSERA_LOGS = tmp_path / "file"
-    said = {"task": task.uuid.hex, "offset": 0, "data": "b25lCg=="}
+    said = {"task": task.uuid.hex, "offset": 0, "content": "b25lCg=="}
     assert Api(make.AGENT_KEY).post("agents/n1:logs", {"logs": [said]}).status_code == 503
 
 
