@@ -281,14 +281,15 @@ def run_step(step: Step, runtime: Runtime, epoch: int) -> None:
     """The interpreter: each step in a transaction of its own, and calls to the runtime outside of any."""
     if isinstance(step, Start):
         _start(step, runtime, epoch)
-    elif isinstance(step, Stop):
-        _stop(step, runtime, epoch)
     elif isinstance(step, Sighting):
         record_sighting(step, epoch)
     elif isinstance(step, Noted):
         record_news(step, epoch)
     else:
-        runtime.forget(step.uuid)
+        try:
+            _stop(step, runtime, epoch) if isinstance(step, Stop) else runtime.forget(step.uuid)
+        except Rejected as refusal:  # nothing ends by that: it is asked again, and the steps behind it go on
+            raise Unavailable(f"{type(step).__name__} was refused: {refusal}") from refusal
 
 
 def _start(step: Start, runtime: Runtime, epoch: int) -> None:
