@@ -53,6 +53,7 @@ PIECES = (
     ),
     Piece("registry", (".",), {"registry": "registry"}),
     Piece("dns", (".",), {"coredns": "dns"}),
+    Piece("storage", (".",), {"storage": "storage"}),
     Piece("helm", ("helm.sh/helm/v3/cmd/helm",), {"helm": "helm"}),
 )
 
@@ -95,6 +96,7 @@ def list_versions() -> dict[str, str]:
         "containerd": "github.com/containerd/containerd/v2", "runc": "github.com/opencontainers/runc",
         "cni": "github.com/containernetworking/plugins", "registry": "github.com/distribution/distribution/v3",
         "dns": "github.com/coredns/coredns", "helm": "helm.sh/helm/v3",
+        "storage": "sigs.k8s.io/sig-storage-lib-external-provisioner/v13",
     }  # fmt: skip
     return {name: version_of("kubernetes" if name == "etcd" else name, module) for name, module in modules.items()}
 
