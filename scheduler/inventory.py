@@ -15,6 +15,7 @@ from events.bus import SYSTEM, hint, record, ring_pool
 from events.transitions import advance
 from quotas.models import Holding
 from runtimes.base import GpuView, HeldView, NodeView
+from runtimes.gpu_sharing import PLUGIN
 
 DEV, TRAIN = "dev", "train"
 MISSING_AFTER = timedelta(seconds=60)
@@ -144,6 +145,25 @@ def record_cards(node: Node, views: Iterable[GpuView]) -> None:
             record(node, "gpu.added", actor=SYSTEM, params={"gpu": gpu.uuid, "pool": gpu.pool.name})
             ring_pool(gpu.pool_id)
             hint("cycle")
+
+
+def view_of_card(gpu: Gpu) -> GpuView:
+    """The card as `record_cards` wrote it, for whoever starts a task on it."""
+    return GpuView(
+        uuid=gpu.uuid,
+        index=gpu.index,
+        model=gpu.model,
+        product=gpu.product,
+        memory_mib=gpu.memory_mib,
+        reserved_mib=gpu.reserved_mib,
+        numa=gpu.numa,
+        bus=gpu.bus,
+        simulated=gpu.simulated,
+        mode=gpu.enforcement,
+        evidence=gpu.evidence,
+        fault=gpu.fault,
+        pin=gpu.node.facts.get("gpu_pin", PLUGIN),
+    )
 
 
 def _bring_over(node: Node, views: Iterable[GpuView]) -> None:

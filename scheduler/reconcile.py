@@ -5,7 +5,7 @@ cannot be seen becomes LOST and keeps its holdings; no timer ever frees it.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
+from cluster.models import Gpu
 from common.errors import StaleState
 from events.bus import RUNTIME
 from jobs.codepack import code_file
@@ -40,6 +41,7 @@ from runtimes.base import (
     Unavailable,
 )
 from runtimes.places import Place
+from scheduler.inventory import view_of_card
 from scheduler.lease import check_epoch
 
 log = logging.getLogger("tessera.reconcile")
@@ -129,10 +131,13 @@ FROM_OUTSIDE = frozenset({"stopped", "never_started", "refused_by_node", "evicte
 UNASKED = "It was ended from outside, and nobody had asked Tessera for that."
 
 
-def compare(rows: Iterable[TaskRow], seen: Sequence[ContainerView], ended: set[str]) -> list[Step]:
+def compare(
+    rows: Iterable[TaskRow], seen: Sequence[ContainerView], ended: set[str], awaited: Set[str] = frozenset()
+) -> list[Step]:
     """What to do so that the runtime and the rows agree. Pure.
 
     rows: the tasks in HOLDING. ended: uuids of the tasks that are final. A container of neither is not ours to judge.
+    awaited: those of them whose log is not whole yet: with what they left on the node it would go.
     """
     views = {view.uuid: view for view in seen}
     rows = list(rows)
@@ -142,7 +147,10 @@ def compare(rows: Iterable[TaskRow], seen: Sequence[ContainerView], ended: set[s
         steps += [*_news(row, view), *_compare_one(row, view)]
     for uuid in sorted(ended & views.keys()):
         alive = views[uuid].phase in {"starting", "running"}
-        steps.append(Stop(uuid, 0, "", mark=False) if alive else Forget(uuid))
+        if alive:
+            steps.append(Stop(uuid, 0, "", mark=False))
+        elif uuid not in awaited:
+            steps.append(Forget(uuid))
     return steps
 
 
@@ -244,12 +252,20 @@ def load_ended(seen: Iterable[ContainerView]) -> set[str]:
     return {uuid.hex for uuid in final.values_list("uuid", flat=True)}
 
 
+def load_awaited(ended: Set[str]) -> set[str]:
+    """Of which of these an agent may still bring the end of the log."""
+    if not ended:
+        return set()
+    return {uuid.hex for uuid in Task.objects.filter(uuid__in=ended).log_awaited().values_list("uuid", flat=True)}
+
+
 def reconcile_once(runtime: Runtime, epoch: int) -> bool:
     """One round. True where something moves or comes up, so that another look soon pays. Raises Unavailable where the
     runtime does not answer."""
     rows = load_rows()
     seen = runtime.list_containers()
-    steps = compare(rows, seen, load_ended(seen))
+    ended = load_ended(seen)
+    steps = compare(rows, seen, ended, load_awaited(ended))
     for step in steps:
         try:
             run_step(step, runtime, epoch)
@@ -265,14 +281,15 @@ def run_step(step: Step, runtime: Runtime, epoch: int) -> None:
     """The interpreter: each step in a transaction of its own, and calls to the runtime outside of any."""
     if isinstance(step, Start):
         _start(step, runtime, epoch)
-    elif isinstance(step, Stop):
-        _stop(step, runtime, epoch)
     elif isinstance(step, Sighting):
         record_sighting(step, epoch)
     elif isinstance(step, Noted):
         record_news(step, epoch)
     else:
-        runtime.forget(step.uuid)
+        try:
+            _stop(step, runtime, epoch) if isinstance(step, Stop) else runtime.forget(step.uuid)
+        except Rejected as refusal:  # nothing ends by that: it is asked again, and the steps behind it go on
+            raise Unavailable(f"{type(step).__name__} was refused: {refusal}") from refusal
 
 
 def _start(step: Start, runtime: Runtime, epoch: int) -> None:
@@ -357,10 +374,7 @@ def build_task_spec(task: Task) -> TaskSpec:
         workdir=spec.workdir or None,
         image=spec.image or "",
         code_path=str(code_file(Path(settings.TESSERA_CODE), spec.code)) if spec.code else None,
-        gpus=tuple(
-            GpuShare(card["uuid"], card["index"], card["memory_mib"], card["compute_percent"], card["whole"])
-            for card in task.cards
-        ),
+        gpus=load_shares(task),
         cpu_milli=task.cpu_milli,
         memory_mib=task.memory_mib,
         cpu_overcommit_percent=task.node.pool.cpu_overcommit_percent,
@@ -379,7 +393,29 @@ def build_task_spec(task: Task) -> TaskSpec:
         port_map=port_map(task),
         mounts=build_mounts(job, spec),
         checkpoint=build_checkpoint(job, spec),
+        cpu_pinning=task.node.facts.get("cpu_pinning", ""),
     )
+
+
+def load_shares(task: Task) -> tuple[GpuShare, ...]:
+    """What it holds of each of its cards, with what is known of these now: a card may have moved up since."""
+    known = {gpu.uuid: gpu for gpu in load_cards_beside(task)} if task.cards else {}
+    return tuple(
+        GpuShare(
+            uuid=held["uuid"],
+            index=known[held["uuid"]].index if held["uuid"] in known else held["index"],
+            memory_mib=held["memory_mib"],
+            compute_percent=held["compute_percent"],
+            whole=held["whole"],
+            card=view_of_card(known[held["uuid"]]) if held["uuid"] in known else None,
+        )
+        for held in task.cards
+    )
+
+
+def load_cards_beside(task: Task) -> list[Gpu]:
+    """All cards of its node."""
+    return list(Gpu.objects.present().filter(node=task.node_id).select_related("node"))
 
 
 def build_peers(tasks: Iterable[Task]) -> tuple[Peer, ...]:
@@ -428,7 +464,9 @@ def _tools_env(job: Job, spec: JobSpec) -> dict[str, str]:
 
 
 def _wants_tools(job: Job, spec: JobSpec) -> bool:
-    """Where the environment is not prepared yet, a job with `tensorboard` runs without it."""
+    """Where the environment is not prepared yet, a job with `tensorboard` runs without it; an image brings its own."""
+    if settings.TESSERA_NOTEBOOK_IMAGE:
+        return False
     wanted = job.kind == JobKind.INTERACTIVE or spec.tensorboard is not None
     return wanted and (environment_path(settings.TESSERA_DATA) / READY).exists()
 

@@ -35,6 +35,7 @@ SUFFICES = {
     "POST /api/v1/agents:invite": {"node": "n2"},
     "POST /api/v1/agents:enrol": {"token": AGENT_TOKEN, "key": make.AGENT_KEY + "2"},
     "POST /api/v1/agents/{name}:report": make.report(),
+    "POST /api/v1/agents/{name}:logs": {"logs": []},
     "POST /api/v1/windows": {"lender": "dev", "borrower": "train", "begins": "20:00", "ends": "08:00"},
 }
 """Bodies that say what they must: nobody hits upon all of it at once. A job file is described as any names."""

@@ -29,6 +29,8 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "person.invite": frozenset({ADMIN}),
     "person.suspend": frozenset({ADMIN}),
     "webhook.change": frozenset({LEAD, ADMIN}),
+    "image.change": frozenset({LEAD, ADMIN}),
+    "registry.change": frozenset({LEAD, ADMIN}),
     "node.change": frozenset({ADMIN}),
     "pool.change": frozenset({ADMIN}),
     "platform.read": frozenset({AUDITOR, ADMIN}),

@@ -1,8 +1,8 @@
-"""One POST to an address that a person chose, so that it can never reach what only this machine or site may reach.
+"""One request to an address that a person chose, so that it can never reach what only this machine or site may reach.
 
 The name is resolved once, every address that it has is judged, and the connection goes to a judged address: an answer
 of the name server that changes in between changes nothing (DNS rebinding). No redirect is followed, no proxy is asked,
-and of the answer only the status is used. Sources: PROMISES 2.6 and 3.2; OWASP SSRF Prevention Cheat Sheet.
+and of an answer to `post` only the status is used. Sources: PROMISES 2.6 and 3.2; OWASP SSRF Prevention Cheat Sheet.
 """
 
 import http.client
@@ -11,7 +11,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -50,8 +50,25 @@ class Target:
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
 
+@dataclass(frozen=True)
+class Reply:
+    """headers: by their names in lower case. body: at most so much as was asked for."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
 class Forbidden(Exception):
     """None of ours to reach: an address or a port that is not allowed."""
+
+
+class Unreached(Exception):
+    """No answer came. `why` is one of Answer's errors."""
+
+    def __init__(self, why: str):
+        super().__init__(why)
+        self.why = why
 
 
 def check_url(url: str, allowed: Iterable[str], pointer: str = "/url") -> str:
@@ -91,21 +108,47 @@ def post(url: str, body: bytes, headers: dict[str, str], allowed: Iterable[str])
     began = time.monotonic()
     status, error = None, ""
     try:
+        status = ask("POST", url, headers, allowed, body=body).status
+    except Unreached as unreached:
+        error = unreached.why
+    return Answer(status, error, round(1000 * (time.monotonic() - began)))
+
+
+def ask(
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    allowed: Iterable[str],
+    *,
+    body: bytes | None = None,
+    most: int = MAX_ANSWER,
+    authority: str = "",
+) -> Reply:
+    """One request. Takes WITHIN_S at most once the name is resolved.
+
+    most: bytes of the answer that are read. authority: a file of certificates to trust besides the system's. Raises
+    Unreached.
+    """
+    began = time.monotonic()
+    try:
         target = read_url(url)
         if target is None:
             raise Forbidden
-        status = _post(target, _resolve(target, _networks(allowed)), body, headers)
+        tls = ssl.create_default_context()
+        if authority:
+            tls.load_verify_locations(authority)
+        return _exchange(method, target, _resolve(target, _networks(allowed)), body, headers, most, tls)
     except Forbidden:
-        error = "forbidden_address"
+        why = "forbidden_address"
     except socket.gaierror:
-        error = "unresolved"
+        why = "unresolved"
     except ssl.SSLError:
-        error = "tls"
+        why = "tls"
     except TimeoutError:
-        error = "timeout"
+        why = "timeout"
     except (OSError, http.client.HTTPException, UnicodeError):
-        error = "timeout" if time.monotonic() - began >= WITHIN_S else "unreachable"
-    return Answer(status, error, round(1000 * (time.monotonic() - began)))
+        why = "timeout" if time.monotonic() - began >= WITHIN_S else "unreachable"
+    raise Unreached(why)
 
 
 def is_public(address: Address) -> bool:
@@ -152,23 +195,29 @@ def _networks(allowed: Iterable[str]) -> list[Network]:
     return [ipaddress.ip_network(text) for text in allowed]
 
 
-def _post(target: Target, address: Address, body: bytes, headers: dict[str, str]) -> int:
-    """The status. A timer shuts the connection, for an answer that trickles never exceeds a socket's own timeout."""
+def _exchange(
+    method: str,
+    target: Target,
+    address: Address,
+    body: bytes | None,
+    headers: Mapping[str, str],
+    most: int,
+    tls: ssl.SSLContext,
+) -> Reply:
+    """A timer shuts the connection, for an answer that trickles never exceeds a socket's own timeout."""
     connection = http.client.HTTPConnection(target.host, target.port, timeout=WITHIN_S)
     connection.sock = socket.create_connection((str(address), target.port), timeout=WITHIN_S)
     timer = threading.Timer(WITHIN_S, _shut, [connection])
     timer.start()
     try:
         if target.scheme == "https":
-            secured = ssl.create_default_context().wrap_socket(
-                connection.sock, server_hostname=target.host, do_handshake_on_connect=False
-            )
+            secured = tls.wrap_socket(connection.sock, server_hostname=target.host, do_handshake_on_connect=False)
             connection.sock = secured
             secured.do_handshake()
-        connection.request("POST", target.path, body, {"Host": target.header, "Connection": "close", **headers})
+        connection.request(method, target.path, body, {"Host": target.header, "Connection": "close", **headers})
         answer = connection.getresponse()
-        answer.read(MAX_ANSWER)
-        return answer.status
+        found = {name.lower(): value for name, value in answer.getheaders()}
+        return Reply(answer.status, found, answer.read(most))
     finally:
         timer.cancel()
         connection.close()

@@ -8,7 +8,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 app = Celery("tessera")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["portal", "scheduler", "files", "notebooks"])
+app.autodiscover_tasks(["portal", "scheduler", "files", "images", "notebooks"])
 
 # A message that nobody took within its own period is dropped: the next beat says the same.
 app.conf.beat_schedule = {
@@ -42,6 +42,11 @@ app.conf.beat_schedule = {
         "task": "files.tasks.measure_places",
         "schedule": 60.0,
         "options": {"queue": "default", "expires": 60},
+    },
+    "refresh_images": {
+        "task": "images.tasks.refresh",
+        "schedule": 120.0,
+        "options": {"queue": "outside", "expires": 120},
     },
     "sweep_uploads": {
         "task": "files.tasks.sweep_uploads",

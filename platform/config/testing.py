@@ -67,6 +67,7 @@ def environment_of(home: Path) -> dict[str, str]:
         "TESSERA_RUN": str(home / "run"),
         "TESSERA_ROLE": "command",
         "TESSERA_EMBEDDED": "1",
+        "TESSERA_PIN_IMAGES": "0",  # no registry of the world is asked
         "TESSERA_VALKEY_SOCK": str(home / "run/valkey.sock"),
         "PGHOST": str(home / "run"),
         "PGUSER": "tessera",

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from django.db import transaction
+from images.catalogue import name_image, pin_image
 
 from accounts.models import Team, User
 from accounts.permissions import require
@@ -57,7 +58,7 @@ def submit_job(
     """
     if (done := find_answer(user=user, key=key, body=body)) is not None:
         return Job.objects.with_names().get(pk=done)
-    draft = choose_pool(user=user, spec=spec, check=check, containers=containers)
+    draft = _with_digest(choose_pool(user=user, spec=spec, check=check, containers=containers))
     try:
         with transaction.atomic():
             admit_waiting_job(user=user, waiting=lambda: Job.objects.waiting().filter(user=user).count())
@@ -79,6 +80,8 @@ def choose_pool(*, user: User, spec: JobSpec, check: Check, containers: bool) ->
     spec = _with_code(user, spec)
     if spec.image and not containers:
         raise InvalidInput([FieldError("/image", "no_containers")])
+    if spec.image:
+        spec = replace(spec, image=name_image(team, spec.image))
     refused: list[Impossible] = []
     for pool in _pools(team, spec):
         draft = Draft(replace(spec, team=team.name, pool=pool.name), user, team, pool, build_gang(spec, pool))
@@ -90,6 +93,13 @@ def choose_pool(*, user: User, spec: JobSpec, check: Check, containers: bool) ->
         else:
             return draft
     raise refused[0]
+
+
+def _with_digest(draft: Draft) -> Draft:
+    """Its image as the registry has it now, so that every attempt runs the same bytes."""
+    if not draft.spec.image:
+        return draft
+    return replace(draft, spec=replace(draft.spec, image=pin_image(draft.team, draft.spec.image)))
 
 
 def _check_grace(draft: Draft) -> None:

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 from runtimes.places import Place
 
 Phase = Literal["starting", "running", "exited", "lost"]
+Tone = Literal["ok", "note", "bad"]
 
 
 class Unavailable(Exception):
@@ -32,12 +33,27 @@ class Capabilities:
     """containers: whether a task may bring an image. name: "local", "kubernetes" or "fake". view: dotted name of the
     class whose instances follow the engine (see LiveView), made with the runtime; "" where it is asked each second.
     own_addresses: whether each task has an address, and so all ports, to itself.
+    examine: dotted name of the function that looks whether the engine is set up as we need it: (runtime, numbers of
+    teams, probe: bool) to Findings, where probe allows it to run something for that; "" where nothing is to be set up.
     """
 
     containers: bool
     name: str
     view: str = ""
     own_addresses: bool = False
+    examine: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at. tone: "note" works, and should be known. remedy: what mends it, "" where nothing
+    needs to be mended.
+    """
+
+    about: str
+    tone: Tone
+    words: str
+    remedy: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,6 +74,8 @@ class GpuView:
     numa: None when unknown, which means "any". bus: PCI bus id, "" when there is none.
     mode: the strongest memory enforcement found by probing (simulated, watchdog, slice, hami, nvfraction);
     evidence: one sentence that says how it was found. fault: why nothing should run on it, "" where all is well.
+    pin: how a container gets it where it is not started by us: "plugin" (a device plugin serves each card), "toolkit"
+    (NVIDIA's container toolkit reads which ones from the container's order).
     """
 
     uuid: str
@@ -72,6 +90,7 @@ class GpuView:
     mode: str
     evidence: str
     fault: str = ""
+    pin: str = "plugin"
 
 
 DATA, IMAGE = "data", "image"
@@ -113,13 +132,17 @@ class NodeView:
 
 @dataclass(frozen=True)
 class GpuShare:
-    """What a task holds of one card; `whole` when nobody else may be on it."""
+    """What a task holds of one card; `whole` when nobody else may be on it.
+
+    card: as it was approved and is known now, for a runtime that does not see cards itself; None where it is gone.
+    """
 
     uuid: str
     index: int
     memory_mib: int
     compute_percent: int
     whole: bool
+    card: GpuView | None = None
 
 
 @dataclass(frozen=True)
@@ -166,6 +189,10 @@ class Peer:
     uuid: str = ""
 
 
+BALLOONS, STATIC = "balloons", "static"
+"""What keeps tasks to their cores on a node of Kubernetes: nri-plugins, or the kubelet's own static CPU manager."""
+
+
 @dataclass(frozen=True)
 class TaskSpec:
     """All that a runtime needs to run one task, once.
@@ -179,7 +206,7 @@ class TaskSpec:
     first one is where the master listens, the same in all tasks of a gang.
     image: of the container, "" for the runtime's own choice. cpu_overcommit_percent: so often its node promises a core.
     platform_env: the platform's own, wins over the user's and may be TESSERA_*. port_map: declared port → the one to
-    listen on instead, told as TESSERA_PORT_<declared>.
+    listen on instead, told as TESSERA_PORT_<declared>. cpu_pinning: what its node does with cores, as its facts say.
     """
 
     uuid: str
@@ -210,6 +237,7 @@ class TaskSpec:
     port_map: dict[int, int] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
     checkpoint: Checkpoint | None = None
+    cpu_pinning: str = ""
 
 
 @dataclass(frozen=True)

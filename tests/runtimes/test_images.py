@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtimes.images import image_key
+from runtimes.images import image_key, image_problem, read_image
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,31 @@ from runtimes.images import image_key
 )
 def test_all_names_of_one_image_are_one(written, whole):
     assert image_key(written) == f"image:{whole}" == image_key(whole)
+
+
+PINNED = "docker.io/library/busybox:1.36@sha256:" + "a" * 64
+
+
+def test_what_is_pinned_is_known_by_its_digest_alone():
+    assert image_key(PINNED) == "image:docker.io/library/busybox@sha256:" + "a" * 64
+    assert read_image("busybox:1.36").at("sha256:" + "a" * 64) == PINNED
+
+
+@pytest.mark.parametrize(
+    ("text", "bad"),
+    [
+        ("busybox", False),
+        (PINNED, False),
+        ("registry.corp:5000/a/b__c:V1.0", False),
+        ("Busybox", True),
+        ("a//b", True),
+        ("busybox:", False),
+        ("busybox:-x", True),
+        ("busybox@sha256:0a", True),
+        ("registry.corp/", True),
+        ("re gistry/x:1", True),
+        ("", True),
+    ],
+)
+def test_what_can_be_no_name_of_an_image_is_told(text, bad):
+    assert image_problem(text) is bad

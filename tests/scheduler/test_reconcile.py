@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import make
 import pytest
 
+from jobs.control import stop_job
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from quotas.models import Holding
@@ -25,6 +26,7 @@ from scheduler.reconcile import (
     reconcile_once,
 )
 
+T = TaskState
 A = "a" * 32
 NOON, HOUR = datetime(2026, 11, 21, 12, tzinfo=UTC), timedelta(hours=1)
 
@@ -156,6 +158,11 @@ def test_a_container_that_runs_though_its_end_is_recorded_is_stopped():
     assert compare([], [seen("running")], {A}) == [Stop(A, 0, "", mark=False)]
 
 
+def test_what_ended_is_kept_while_its_log_is_awaited():
+    assert compare([], [seen("exited")], {A}, {A}) == []
+    assert compare([], [seen("running")], {A}, {A}) == [Stop(A, 0, "", mark=False)]
+
+
 @pytest.fixture
 def cast(db):
     return make.cast()
@@ -237,3 +244,19 @@ def test_a_stop_wish_before_the_start_leaves_a_tombstone(cast):
         reconcile_once(runtime, next_term())
     job.refresh_from_db()
     assert (job.state, runtime.starts) == (JobState.CANCELLED, [])
+
+
+def test_a_stop_that_is_refused_holds_up_nothing_behind_it(cast, monkeypatch):
+    runtime, jobs = FakeRuntime([NodeView("n1", "127.0.0.1", "boot", 16_000, 65_536, (), (), ())]), []
+    for number in range(2):
+        jobs.append(make.job(cast.ada, name=f"one of two {number}"))
+        make.start(jobs[-1], state=T.ASSIGNED)
+    stop_job(actor=cast.ada, job=jobs[0])
+    monkeypatch.setattr(runtime, "stop", refuse)
+    reconcile_once(runtime, take("reconcile"))
+    states = [Task.objects.get(job=job).state for job in jobs]
+    assert states[0] == T.ASSIGNED and len(runtime.list_containers()) == 1
+
+
+def refuse(*args, **named):
+    raise Rejected("a policy says no")

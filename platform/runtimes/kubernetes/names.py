@@ -21,6 +21,8 @@ NOTE_EPOCH = f"{DOMAIN}/epoch"
 NOTE_LABEL = f"{DOMAIN}/label"
 NOTE_SAVE_S = f"{DOMAIN}/save-s"
 """How long its checkpoint may take when it is stopped."""
+NOTE_SAVES = f"{DOMAIN}/saves"
+"""Where in a home its checkpoints are: "20001/runs/a"."""
 NOTE_END = f"{DOMAIN}/end"
 """Why a pod ends that never will have run, as JSON: cause, detail. On a tombstone, or written before a deletion."""
 NOTE_INVENTORY = f"{DOMAIN}/inventory"
@@ -67,6 +69,11 @@ def team_namespace(install: str, gid: int) -> str:
 def system_namespace(install: str) -> str:
     """For what belongs to no team: the marks of tasks that were stopped before they had a pod."""
     return f"{install}-ended"
+
+
+def claim_name(install: str) -> str:
+    """Of each team's namespace: its way to the volume that has everybody's files."""
+    return f"{install}-files"
 
 
 def card_resource(index: int) -> str:

@@ -12,19 +12,11 @@ import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from runtimes.base import (
-    Capabilities,
-    ContainerView,
-    GpuView,
-    NodeRefused,
-    NodeView,
-    Rejected,
-    TaskSpec,
-    Unavailable,
-)
+from runtimes.base import Capabilities, ContainerView, NodeRefused, NodeView, Rejected, TaskSpec, Unavailable
 from runtimes.kubernetes import names
 from runtimes.kubernetes.causes import failing_start
 from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
@@ -32,7 +24,8 @@ from runtimes.kubernetes.connection import find_connection
 from runtimes.kubernetes.limiter import Urgency
 from runtimes.kubernetes.manifest import House, build_pod, build_tombstone, check_house
 from runtimes.kubernetes.namespaces import ensure_system_namespace, ensure_team_namespace
-from runtimes.kubernetes.nodes import foreign_asks, is_silent, node_cards, node_view
+from runtimes.kubernetes.nodes import foreign_asks, is_silent, node_view
+from runtimes.kubernetes.storage import Storage, prepare_files
 from runtimes.kubernetes.views import (
     epoch_of,
     is_going,
@@ -56,7 +49,11 @@ KEPT_HOURS = 1
 
 class KubernetesRuntime:
     capabilities = Capabilities(
-        True, "kubernetes", view="runtimes.kubernetes.following.ClusterView", own_addresses=True
+        True,
+        "kubernetes",
+        view="runtimes.kubernetes.following.ClusterView",
+        own_addresses=True,
+        examine="runtimes.kubernetes.examining.examine",
     )
 
     def __init__(
@@ -73,18 +70,21 @@ class KubernetesRuntime:
         nodes: str = "",
         per_s: float = 20.0,
         burst: int = 40,
+        storage: Mapping[str, Any] | None = None,
         api: ApiServer | None = None,
     ):
         """install: part of every name, so that two installations in one cluster never meet. image: of tasks that name
         none. kubeconfig: a file, None for the pod that we run in. nodes: a label selector, "" for all. per_s, burst:
-        requests that this process may send. api: instead of what kubeconfig names.
+        requests that this process may send. storage: {field: value} of `Storage`; where storage_class is "", jobs have
+        none. api: instead of what kubeconfig names.
         """
-        self.house = check_house(House(install, image, pull, pull_secret, tuple(tolerated), account))
+        kept = _storage(storage) if storage and storage["storage_class"] else None
+        self.house = check_house(House(install, image, pull, pull_secret, tuple(tolerated), account, kept))
         self.api = api or ApiServer(find_connection(kubeconfig, context), per_s=per_s, burst=burst)
         self.node_labels = nodes
         self._seen_at: dict[str, str] = {}  # {task: namespace}, a hint where to look first
         self._ensured: set[str] = set()  # namespaces that are as we want them, looked at once in each process
-        self._cards: dict[str, tuple[float, dict[str, GpuView]]] = {}
+        self._nodes: dict[str, float] = {}  # {node: when it was last there}
         self._silent: tuple[float, frozenset[str]] = (0.0, frozenset())
         self._no_room: dict[str, tuple[float, float]] = {}  # {task: (not before, how long it waited)}
 
@@ -102,7 +102,9 @@ class KubernetesRuntime:
         return self.views_of(pods, self._silent_nodes())
 
     def start(self, spec: TaskSpec) -> None:
-        pod = build_pod(spec, self.house, self._cards_of(spec.node))
+        """A refusal ends a task only where no pod of it is there: the answer to an earlier try may have been lost."""
+        self._check_node(spec.node)
+        pod = build_pod(spec, self.house, {share.uuid: share.card for share in spec.gpus if share.card})
         self._wait_for_room(spec.uuid)
         namespace = pod["metadata"]["namespace"]
         if namespace not in self._ensured:
@@ -110,15 +112,18 @@ class KubernetesRuntime:
             self._ensured.add(namespace)
         if self._is_over(spec.uuid):
             return
+        if self.house.storage is not None:
+            prepare_files(spec, self.house.storage)
         path = f"/api/v1/namespaces/{namespace}/pods"
-        answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=("exists", "gone", "no_room"))
+        handled = ("exists", "gone", "no_room", "reject")
+        answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=handled)
         if answer.deed == "gone":
             self._ensured.discard(namespace)
             raise Unavailable(answer.words)
         if answer.deed == "exists":
             self._adopt(spec.uuid, namespace)
-        elif answer.deed == "no_room":
-            raise self._no_room_for(spec.uuid, answer.words)
+        elif answer.deed in ("reject", "no_room") and self._get(namespace, spec.uuid) is None:
+            raise self._no_room_for(spec.uuid, answer.words) if answer.deed == "no_room" else Rejected(answer.words)
         self._no_room.pop(spec.uuid, None)
         self._seen_at[spec.uuid] = namespace
 
@@ -252,16 +257,16 @@ class KubernetesRuntime:
 
     # what it knows of nodes, for a few seconds
 
-    def _cards_of(self, node: str) -> dict[str, GpuView]:
-        """Raises NodeRefused for a node that the cluster has not."""
-        at, cards = self._cards.get(node, (float("-inf"), {}))
-        if time.monotonic() - at > LOOK_AT_NODES_S:
-            answer, found = self.api.call("GET", f"{ALL_NODES}/{quote(node, safe='')}", handles=("gone",))
-            if answer.deed == "gone":
+    def _check_node(self, node: str) -> None:
+        """Raises NodeRefused for a node that the cluster has not, as a whole list says too: one 404 is too little."""
+        if time.monotonic() - self._nodes.get(node, float("-inf")) > LOOK_AT_NODES_S:
+            answer, _ = self.api.call("GET", f"{ALL_NODES}/{quote(node, safe='')}", handles=("gone",))
+            if answer.deed == "gone" and node not in self._node_names():
                 raise NodeRefused(f"There is no node {node}.")
-            cards = node_cards(found)
-            self._cards[node] = (time.monotonic(), cards)
-        return cards
+            self._nodes[node] = time.monotonic()
+
+    def _node_names(self) -> set[str]:
+        return {node["metadata"]["name"] for node in self.api.list_all(ALL_NODES, labels=self.node_labels).items}
 
     def _silent_nodes(self) -> frozenset[str]:
         at, silent = self._silent
@@ -283,6 +288,11 @@ class KubernetesRuntime:
         rest = min(max(waited * 2, ROOM_FIRST_S), ROOM_MOST_S)
         self._no_room[uuid] = (time.monotonic() + rest * random.uniform(0.8, 1.2), rest)  # noqa: S311 - jitter
         return Unavailable(words)
+
+
+def _storage(told: Mapping[str, Any]) -> Storage:
+    folders = {name: Path(told[name]).absolute() for name in ("root", "files", "code")}
+    return Storage(told["storage_class"], **folders, size=told["size"], access=told["access"])
 
 
 def _is_forgotten(pod: Mapping[str, Any]) -> bool:

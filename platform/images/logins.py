@@ -1,0 +1,80 @@
+"""Who we are at registries: given once, sealed, told to the runtime when a task starts, and shown to nobody."""
+
+import logging
+
+from django.db import models, transaction
+from django.db.models.functions import Now
+
+from accounts.models import Membership, TeamRole, User
+from accounts.permissions import require
+from common.errors import FieldError, InvalidInput, NotFound
+from common.sealing import Unreadable, seal, unseal
+from images.models import Login
+from runtimes.images import RegistryLogin
+
+log = logging.getLogger("tessera.images")
+
+USE = "login at a registry"
+MOST_PASSWORD = 4096
+"""Characters: cloud registries give tokens of two thousand for a password."""
+
+
+def logins_seen_by(user: User) -> models.QuerySet[Login]:
+    """Of the teams that one leads; all for admins and auditors. Without passwords: there is no way to read one."""
+    rows = Login.objects.select_related("team")
+    if user.sees_all:
+        return rows
+    return rows.filter(team__in=Membership.objects.filter(user=user, role=TeamRole.LEAD).values("team"))
+
+
+def find_login(user: User, pk: int) -> Login:
+    """Raises NotFound."""
+    login = logins_seen_by(user).filter(pk=pk).first()
+    if login is None:
+        raise NotFound(kind="login", id=pk)
+    return login
+
+
+@transaction.atomic
+def save_login(*, actor: User, login: Login, password: str) -> Login:
+    """Store a validated login, new or with another user or password. "" keeps the password that it has."""
+    require(actor, "registry.change", login.team)
+    if not password and not login.sealed:
+        raise InvalidInput([FieldError("/password", "required")])
+    if len(password) > MOST_PASSWORD:
+        raise InvalidInput([FieldError("/password", "too_long", {"max": MOST_PASSWORD, "got": len(password)})])
+    if password:
+        login.sealed = seal(password, USE)
+    login.save()
+    Login.objects.filter(pk=login.pk).update(changed_at=Now())
+    login.refresh_from_db()
+    return login
+
+
+@transaction.atomic
+def delete_login(*, actor: User, login: Login) -> None:
+    """Nothing is fetched with it from the next start on."""
+    require(actor, "registry.change", login.team)
+    login.delete()
+
+
+def load_logins(team_id: int) -> tuple[RegistryLogin, ...]:
+    """One of each registry, the team's own before that for all. What cannot be read any more is left out."""
+    found: dict[str, RegistryLogin] = {}
+    for row in Login.objects.of_team(team_id):
+        if row.registry not in found and (login := _open(row)):
+            found[row.registry] = login
+    return tuple(found[registry] for registry in sorted(found))
+
+
+def login_at(registry: str, team_id: int | None) -> RegistryLogin | None:
+    rows = Login.objects.of_team(team_id).filter(registry=registry)
+    return next((login for row in rows if (login := _open(row))), None)
+
+
+def _open(row: Login) -> RegistryLogin | None:
+    try:
+        return RegistryLogin(row.registry, row.user, unseal(row.sealed, USE))
+    except Unreadable:
+        log.error("the password of %s was sealed under another SECRET_KEY: give it anew", row)
+        return None

@@ -1,0 +1,122 @@
+"""What images people choose from by a name of their own, and who we are at the registries that they come from."""
+
+from django.core.exceptions import ValidationError
+from django.core.validators import RegexValidator
+from django.db import models
+from django.db.models import F, Q
+from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
+
+from accounts.models import Team, User
+from runtimes.images import image_problem, read_image, registry_problem
+
+ALIAS = RegexValidator(r"^[a-z0-9][a-z0-9._-]{0,62}\Z", _("Use small letters, digits, dots, hyphens and underscores."))
+PROBLEMS = {
+    "image": _("“%(got)s” is no name of an image. Write it like registry/name:tag."),
+    "registry": _("“%(got)s” is no name of a registry. Write its host, with the port where it has one of its own."),
+}
+
+
+def check_reference(text: str) -> None:
+    if image_problem(text):
+        raise ValidationError(PROBLEMS["image"] % {"got": text[:60]})
+
+
+def check_registry(text: str) -> None:
+    if registry_problem(text):
+        raise ValidationError(PROBLEMS["registry"] % {"got": text[:60]})
+
+
+class OfTeamQuerySet(models.QuerySet):
+    def visible_to(self, user: User) -> models.QuerySet:
+        """What is for all, and what is of one's teams; all of it for admins and auditors."""
+        if not user.is_authenticated or not user.is_active:
+            return self.none()
+        return self if user.sees_all else self.filter(Q(team__isnull=True) | Q(team__memberships__user=user))
+
+    def of_team(self, team_id: int | None) -> models.QuerySet:
+        """What this team may use, its own before what is for all."""
+        return self.filter(Q(team__isnull=True) | Q(team=team_id)).order_by(F("team").asc(nulls_last=True), "pk")
+
+
+class Image(models.Model):
+    """A line of the catalogue. digest: what the reference stood for when the registry was last asked, "" before the
+    first answer. problem: why the newest question had no answer (runtimes.registry.Unresolved), "" for none.
+    """
+
+    alias = models.CharField(
+        _("alias"), max_length=63, validators=[ALIAS], help_text=_("What people write for it, such as pytorch.")
+    )
+    reference = models.CharField(
+        _("image"), max_length=400, validators=[check_reference], help_text=_("Like registry/name:tag.")
+    )
+    description = models.CharField(_("description"), max_length=200, blank=True)
+    team = models.ForeignKey(
+        Team,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="images",
+        verbose_name=_("team"),
+        help_text=_("Only this team has it. Empty: everybody."),
+    )
+    prepull = models.BooleanField(
+        _("fetch ahead"), default=False, help_text=_("Each machine fetches it before a job asks for it.")
+    )
+    digest = models.CharField(max_length=71, blank=True, editable=False)
+    problem = models.CharField(max_length=20, blank=True, editable=False)
+    problem_words = models.CharField(max_length=200, blank=True, editable=False)
+    checked_at = models.DateTimeField(null=True, editable=False)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    objects = OfTeamQuerySet.as_manager()
+
+    class Meta:
+        verbose_name, verbose_name_plural = _("image"), _("images")
+        constraints = [
+            models.UniqueConstraint(fields=["alias"], condition=Q(team__isnull=True), name="one_alias_for_all"),
+            models.UniqueConstraint(fields=["alias", "team"], name="one_alias_of_a_team"),
+        ]
+        ordering = ["alias", "pk"]
+
+    def __str__(self) -> str:
+        return self.alias
+
+    @property
+    def pinned(self) -> str:
+        """The reference with the digest that it had last."""
+        image = read_image(self.reference)
+        return image.at(image.digest or self.digest)
+
+
+class Login(models.Model):
+    """Who we are at a registry when a team's images are fetched. The password is sealed and never shown."""
+
+    registry = models.CharField(
+        _("registry"), max_length=255, validators=[check_registry], help_text=_("Its host, such as registry.corp:5000.")
+    )
+    user = models.CharField(_("user"), max_length=200)
+    sealed = models.TextField(editable=False)
+    team = models.ForeignKey(
+        Team,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="logins",
+        verbose_name=_("team"),
+        help_text=_("Only this team's jobs fetch with it. Empty: everybody's."),
+    )
+    changed_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    objects = OfTeamQuerySet.as_manager()
+
+    class Meta:
+        verbose_name, verbose_name_plural = _("login at a registry"), _("logins at registries")
+        constraints = [
+            models.UniqueConstraint(fields=["registry"], condition=Q(team__isnull=True), name="one_login_for_all"),
+            models.UniqueConstraint(fields=["registry", "team"], name="one_login_of_a_team"),
+        ]
+        ordering = ["registry", "pk"]
+
+    def __str__(self) -> str:
+        return f"{self.user} at {self.registry}"

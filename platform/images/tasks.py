@@ -1,0 +1,10 @@
+"""Celery's door to the catalogue: what its images stand for by now."""
+
+from celery import shared_task
+
+from images.catalogue import look_up_all
+
+
+@shared_task
+def refresh() -> None:
+    look_up_all()
