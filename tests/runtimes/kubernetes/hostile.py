@@ -29,7 +29,6 @@ VOLUMES: dict[str, dict] = {
     "gitRepo": {"repository": "https://example.org/x.git"},
     "fc": {"targetWWNs": ["x"], "lun": 0},
     "flexVolume": {"driver": "example.org/x"},
-    "image": {"reference": "docker.io/library/busybox:1"},
     "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"],
                                                    "resources": {"requests": {"storage": "1Gi"}}}}},
     "persistentVolumeClaim": {"claimName": "of-another"},
@@ -37,13 +36,19 @@ VOLUMES: dict[str, dict] = {
     "downwardAPI of amounts": {"items": [{"path": "x", "resourceFieldRef": {"containerName": "main",
                                                                             "resource": "limits.cpu"}}]},
 }  # fmt: skip
-CAPABILITIES = """AUDIT_CONTROL AUDIT_READ AUDIT_WRITE BLOCK_SUSPEND BPF CHECKPOINT_RESTORE CHOWN DAC_OVERRIDE
-DAC_READ_SEARCH FOWNER FSETID IPC_LOCK IPC_OWNER KILL LEASE LINUX_IMMUTABLE MAC_ADMIN MAC_OVERRIDE MKNOD NET_ADMIN
-NET_BROADCAST NET_RAW PERFMON SETFCAP SETGID SETPCAP SETUID SYSLOG SYS_ADMIN SYS_BOOT SYS_CHROOT SYS_MODULE SYS_NICE
-SYS_PACCT SYS_PTRACE SYS_RAWIO SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG WAKE_ALARM ALL""".split()
-SYSCTLS = """kernel.msgmax kernel.shmmax kernel.core_pattern kernel.modprobe net.ipv4.ip_forward net.core.somaxconn
-fs.mqueue.msg_max kernel.shm_rmid_forced net.ipv4.ip_unprivileged_port_start net.ipv4.ping_group_range
-net.ipv4.tcp_syncookies net.ipv4.ip_local_port_range""".split()
+CAPABILITIES = [
+    "AUDIT_CONTROL", "AUDIT_READ", "AUDIT_WRITE", "BLOCK_SUSPEND", "BPF", "CHECKPOINT_RESTORE", "CHOWN",
+    "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "IPC_LOCK", "IPC_OWNER", "KILL", "LEASE",
+    "LINUX_IMMUTABLE", "MAC_ADMIN", "MAC_OVERRIDE", "MKNOD", "NET_ADMIN", "NET_BROADCAST", "NET_RAW", "PERFMON",
+    "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYSLOG", "SYS_ADMIN", "SYS_BOOT", "SYS_CHROOT", "SYS_MODULE",
+    "SYS_NICE", "SYS_PACCT", "SYS_PTRACE", "SYS_RAWIO", "SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG",
+    "WAKE_ALARM", "ALL",
+]  # fmt: skip
+SYSCTLS = [
+    "kernel.msgmax", "kernel.shmmax", "kernel.core_pattern", "kernel.modprobe", "net.ipv4.ip_forward",
+    "net.core.somaxconn", "fs.mqueue.msg_max", "kernel.shm_rmid_forced", "net.ipv4.ip_unprivileged_port_start",
+    "net.ipv4.ping_group_range", "net.ipv4.tcp_syncookies", "net.ipv4.ip_local_port_range",
+]  # fmt: skip
 POD_SECURITY: dict[str, dict] = {
     "uid 0": {"runAsUser": 0},
     "a uid of the system": {"runAsUser": 101},
@@ -119,9 +124,11 @@ CONTAINER: dict[str, dict] = {
     "no limit of memory": {"resources": {"limits": {"cpu": "1"}}},
     "a claim of devices inside": {"resources": {"limits": {"memory": "1Gi"}, "claims": [{"name": "x"}]}},
 }
-DEVICES = """nvidia.com/gpu nvidia.com/mig-1g.10gb nvidia.com/gpu.shared nvidia.com/gpumem nvidia.com/gpucores amd.com/gpu
-gpu.intel.com/i915 aliyun.com/gpu-mem volcano.sh/vgpu-memory rdma/hca smarter-devices/fuse devic.es/kvm
-hugepages-2Mi""".split()
+DEVICES = [
+    "nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/gpu.shared", "nvidia.com/gpumem",
+    "nvidia.com/gpucores", "amd.com/gpu", "gpu.intel.com/i915", "aliyun.com/gpu-mem", "volcano.sh/vgpu-memory",
+    "rdma/hca", "smarter-devices/fuse", "devic.es/kvm", "hugepages-2Mi",
+]  # fmt: skip
 VARIABLES: dict[str, dict] = {
     "all cards by a variable": {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
     "a card by a variable": {"name": "NVIDIA_VISIBLE_DEVICES", "value": "GPU-3f2a9c10-55aa-0000-0000-000000000002"},
@@ -131,7 +138,6 @@ VARIABLES: dict[str, dict] = {
     "an amount": {"name": "X", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
     "a library for the host's hooks": {"name": "LD_PRELOAD", "value": "/proc/self/cwd/evil.so"},
     "a listener for the host's hooks": {"name": "LD_AUDIT", "value": "/evil.so"},
-    "a path for the host's hooks": {"name": "LD_LIBRARY_PATH_OVERRIDE", "value": "/evil"},
     "all of the driver": {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "all"},
     "the driver's checks off": {"name": "NVIDIA_DISABLE_REQUIRE", "value": "true"},
     "cards by MIG": {"name": "NVIDIA_MIG_CONFIG_DEVICES", "value": "all"},
@@ -239,10 +245,18 @@ def hostile_changes() -> Iterator[tuple[str, dict, Change]]:
     for name in DEVICES:
         yield f"device {name}", *_inside({"resources": {kind: {name: "1"} for kind in ("limits", "requests")}})
     for name, variable in VARIABLES.items():
-        yield f"variable: {name}", {"env": [variable]}, lambda pod, variable=variable: _main(pod)["env"].append(variable)
+        yield (
+            f"variable: {name}",
+            {"env": [variable]},
+            lambda pod, variable=variable: _main(pod)["env"].append(variable),
+        )
     for name, change in MOUNTS.items():
         mount = {"name": "files", "mountPath": "/mine", **change}
-        yield f"mount: {name}", {"volumeMounts": [mount]}, lambda pod, mount=mount: _main(pod)["volumeMounts"].append(mount)
+        yield (
+            f"mount: {name}",
+            {"volumeMounts": [mount]},
+            lambda pod, mount=mount: _main(pod)["volumeMounts"].append(mount),
+        )
     for name, toleration in TOLERATIONS.items():
         said = {"tolerations": [toleration]}
         yield f"tolerates {name}", said, lambda pod, one=toleration: pod["spec"]["tolerations"].append(one)

@@ -32,6 +32,8 @@ def test_no_job_file_can_say_it(name):
 
 def test_no_variable_of_a_job_reaches_what_reads_it():
     wanted = {each["name"]: each["value"] for each in VARIABLES.values() if "value" in each}
-    env = {each["name"]: each["value"] for each in build_pod(task(env=wanted), STORED, {})["spec"]["containers"][0]["env"]}
+    env = {
+        each["name"]: each["value"] for each in build_pod(task(env=wanted), STORED, {})["spec"]["containers"][0]["env"]
+    }
     assert env["NVIDIA_VISIBLE_DEVICES"] == "void"
     assert not [name for name in wanted if name in env and name != "NVIDIA_VISIBLE_DEVICES"]
