@@ -26,7 +26,7 @@ from scheduler.reconcile import UNASKED
 from tests.runtimes.kubernetes.world import KubernetesWorld, pod_path, wait_slowly
 from tests.scheduler.cluster_scene import Scene
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.django_db, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.django_db, pytest.mark.timeout(400, func_only=True)]
 T = TaskState
 SMALL = {"cpu": "50m", "memory": "64MiB", "retry": 0}
 NODES = "/api/v1/nodes"
