@@ -34,7 +34,7 @@ NO_CODE = {"never_started", "image_pull", "container_lost", "refused_by_node", "
 def view_of(
     pod: Pod, *, silent: Collection[str] = (), now: datetime, fetching_since: datetime | None = None
 ) -> ContainerView:
-    """silent: names of nodes of which nothing is heard, or that are gone."""
+    """silent: names of nodes of which nothing is heard. Pods of one that is gone are ended by the cluster itself."""
     if pod_ended(pod):
         return _ended_view(pod)
     state, node = container_state(pod), node_of(pod)
