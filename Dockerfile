@@ -6,7 +6,8 @@ ARG BASE=debian:bookworm-slim
 FROM ${BASE} AS slice
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev make
 COPY agent/slice /src
-RUN make -C /src BUILD=/built && install -D -t /out /built/libcuda.so.1 /built/libnvidia-ml.so.1 /built/slicectl /built/trial
+RUN make -C /src BUILD=/built all hook \
+ && install -D -t /out /built/libcuda.so.1 /built/libnvidia-ml.so.1 /built/slicectl /built/slicehook /built/trial
 
 FROM ${BASE} AS packages
 ARG PIP_INDEX_URL
@@ -37,6 +38,7 @@ COPY --from=packages /opt/tessera /opt/tessera
 
 COPY manage.py pyproject.toml ./
 COPY agent agent
+COPY deploy/kubernetes deploy/kubernetes
 COPY platform platform
 COPY portal portal
 COPY scheduler scheduler

@@ -14,6 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
+from cluster.models import Gpu
 from common.errors import StaleState
 from events.bus import RUNTIME
 from jobs.codepack import code_file
@@ -280,14 +281,15 @@ def run_step(step: Step, runtime: Runtime, epoch: int) -> None:
     """The interpreter: each step in a transaction of its own, and calls to the runtime outside of any."""
     if isinstance(step, Start):
         _start(step, runtime, epoch)
-    elif isinstance(step, Stop):
-        _stop(step, runtime, epoch)
     elif isinstance(step, Sighting):
         record_sighting(step, epoch)
     elif isinstance(step, Noted):
         record_news(step, epoch)
     else:
-        runtime.forget(step.uuid)
+        try:
+            _stop(step, runtime, epoch) if isinstance(step, Stop) else runtime.forget(step.uuid)
+        except Rejected as refusal:  # nothing ends by that: it is asked again, and the steps behind it go on
+            raise Unavailable(f"{type(step).__name__} was refused: {refusal}") from refusal
 
 
 def _start(step: Start, runtime: Runtime, epoch: int) -> None:
@@ -397,7 +399,7 @@ def build_task_spec(task: Task) -> TaskSpec:
 
 def load_shares(task: Task) -> tuple[GpuShare, ...]:
     """What it holds of each of its cards, with what is known of these now: a card may have moved up since."""
-    known = {gpu.uuid: gpu for gpu in task.node.gpus.present()} if task.node and task.cards else {}
+    known = {gpu.uuid: gpu for gpu in load_cards_beside(task)} if task.cards else {}
     return tuple(
         GpuShare(
             uuid=held["uuid"],
@@ -409,6 +411,11 @@ def load_shares(task: Task) -> tuple[GpuShare, ...]:
         )
         for held in task.cards
     )
+
+
+def load_cards_beside(task: Task) -> list[Gpu]:
+    """All cards of its node."""
+    return list(Gpu.objects.present().filter(node=task.node_id).select_related("node"))
 
 
 def build_peers(tasks: Iterable[Task]) -> tuple[Peer, ...]:
@@ -457,7 +464,9 @@ def _tools_env(job: Job, spec: JobSpec) -> dict[str, str]:
 
 
 def _wants_tools(job: Job, spec: JobSpec) -> bool:
-    """Where the environment is not prepared yet, a job with `tensorboard` runs without it."""
+    """Where the environment is not prepared yet, a job with `tensorboard` runs without it; an image brings its own."""
+    if settings.TESSERA_NOTEBOOK_IMAGE:
+        return False
     wanted = job.kind == JobKind.INTERACTIVE or spec.tensorboard is not None
     return wanted and (environment_path(settings.TESSERA_DATA) / READY).exists()
 

@@ -37,6 +37,9 @@ class Keeper:
     context_bytes: int = 0
 
 
+NOTHING = Keeper()
+
+
 def write_spec(folder: Path, cards: Iterable[Card], keeper: Keeper) -> Path:
     """Replaced as a whole, since a runtime may read it at any moment. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ import http.client
 import sys
 import time
 
-from deploy.cluster import build, cards, control_plane, images, kwok, node, registry, storage
+from deploy.cluster import build, cards, control_plane, images, kwok, node, notebook_image, registry, storage
 from deploy.cluster.api import answers, is_ready, list_nodes
 from deploy.cluster.certificates import make_certificates
 from deploy.cluster.machine import load_before, read_boot, remember
@@ -57,6 +57,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         metavar="N",
         help="requests a second that controller-manager and scheduler may send, twice as many at once (%(default)s);"
         " what runs already keeps what it was started with",
+    )
+    parser.add_argument(
+        "--notebooks", action="store_true", help="with `up`: an image that brings JupyterLab too (a minute at first)"
     )
     parser.add_argument(
         "--state", default="", metavar="DIR", help="what the cluster writes (default /var/lib/tessera-cluster)"
@@ -118,6 +121,8 @@ def run_up(place: Place, options: argparse.Namespace) -> int:
         say(f"  {what}: {time.monotonic() - step_began:.1f} s")
     say(f"The cluster runs, started in {time.monotonic() - began:.1f} s. kubectl is {place.bin}/kubectl.")
     print(f"export TESSERA_IMAGE={registry.default_image()}")
+    if options.notebooks:
+        print(f"export TESSERA_NOTEBOOK_IMAGE={notebook_image.put_notebook_image(place)}")
     print(f"export KUBECONFIG={place.kubeconfig}")
     return 0
 

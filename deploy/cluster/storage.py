@@ -10,30 +10,29 @@ from contextlib import closing
 from deploy.cluster.api import THERE_ALREADY, Api
 from deploy.cluster.certificates import kubeconfig_of
 from deploy.cluster.place import Place, Refusal
-from deploy.cluster.processes import comes_true, start
+from deploy.cluster.processes import start
 
 NAME = "storage"
 CLASS, PROVISIONER = "tessera", "tessera.sh/one-directory"  # the second as in programs/storage/main.go
-BEGIN_S = 10
 
 
 def start_storage(place: Place) -> None:
     """Answer claims. A volume is made when the first pod that wants it has a node, as most drivers have it."""
-    start(place, NAME, "--kubeconfig", str(kubeconfig_of(place, NAME)), "--directory", str(place.shared))
+    place.shared.mkdir(mode=0o711, exist_ok=True)
+    start(place, NAME, "--kubeconfig", str(kubeconfig_of(place, NAME)))
     with closing(Api(place)) as api:
-        status, answer = api.ask("POST", "/apis/storage.k8s.io/v1/storageclasses", build_class())
+        status, answer = api.ask("POST", "/apis/storage.k8s.io/v1/storageclasses", build_class(place))
     if status not in (http.client.CREATED, THERE_ALREADY):
         raise Refusal(f"The API server refused the class of volumes: {json.dumps(answer)}")
-    if not comes_true(place.shared.is_dir, BEGIN_S):
-        raise Refusal(f"{NAME} did not make {place.shared}. What it said is in {place.log(NAME)}.")
 
 
-def build_class() -> dict:
+def build_class(place: Place) -> dict:
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
         "metadata": {"name": CLASS},
         "provisioner": PROVISIONER,
+        "parameters": {"directory": str(place.shared)},
         "volumeBindingMode": "WaitForFirstConsumer",
         "reclaimPolicy": "Delete",
     }

@@ -112,10 +112,19 @@ LOCAL_OPTIONS = {
     "processes_most": env_int("TESSERA_TASK_PROCESSES", 4096),  # processes and threads of a task at once, 0 = no limit
 }
 
-TESSERA_RUNTIME_OPTIONS = KUBERNETES_OPTIONS if TESSERA_RUNTIME.startswith("runtimes.kubernetes.") else LOCAL_OPTIONS
+IN_CONTAINERS = TESSERA_RUNTIME.startswith("runtimes.kubernetes.")
+TESSERA_RUNTIME_OPTIONS = KUBERNETES_OPTIONS if IN_CONTAINERS else LOCAL_OPTIONS
+
+# The image of notebooks that name none: it brings JupyterLab. "": they run from the environment that is prepared here.
+TESSERA_NOTEBOOK_IMAGE = env_text("TESSERA_NOTEBOOK_IMAGE", str(KUBERNETES_OPTIONS["image"])) if IN_CONTAINERS else ""
 
 # How a person gets into a running task (terminal, SSH, notebook, port): the runtime's other half, for the web process.
-TESSERA_ACCESS = env_text("TESSERA_ACCESS", "runtimes.local.access.LocalAccess")
+TESSERA_ACCESS = env_text(
+    "TESSERA_ACCESS",
+    "runtimes.kubernetes.access.KubernetesAccess"
+    if TESSERA_RUNTIME.startswith("runtimes.kubernetes.")
+    else "runtimes.local.access.LocalAccess",
+)
 
 # The SSH gateway, inside the web process. Port 0 = none. Its host key is kept in TESSERA_DATA.
 TESSERA_SSH_HOST = env_text("TESSERA_SSH_HOST", "127.0.0.1")

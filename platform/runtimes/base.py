@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 from runtimes.places import Place
 
 Phase = Literal["starting", "running", "exited", "lost"]
+Tone = Literal["ok", "note", "bad"]
 
 
 class Unavailable(Exception):
@@ -32,12 +33,27 @@ class Capabilities:
     """containers: whether a task may bring an image. name: "local", "kubernetes" or "fake". view: dotted name of the
     class whose instances follow the engine (see LiveView), made with the runtime; "" where it is asked each second.
     own_addresses: whether each task has an address, and so all ports, to itself.
+    examine: dotted name of the function that looks whether the engine is set up as we need it: (runtime, numbers of
+    teams, probe: bool) to Findings, where probe allows it to run something for that; "" where nothing is to be set up.
     """
 
     containers: bool
     name: str
     view: str = ""
     own_addresses: bool = False
+    examine: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at. tone: "note" works, and should be known. remedy: what mends it, "" where nothing
+    needs to be mended.
+    """
+
+    about: str
+    tone: Tone
+    words: str
+    remedy: str = ""
 
 
 @dataclass(frozen=True)

@@ -137,8 +137,8 @@ class Base64Field(serializers.CharField):
 
 
 class LogPiece(serializers.Serializer):
-    """task: uuid in hex. offset: of `content` in the log, in bytes. behind_s: age of the oldest line that this does not
-    bring yet. end: no more comes of an ended task's log, which is whole, or cut where its end was lost.
+    """task: uuid in hex. offset: where `content` begins in the log, in bytes. behind_s: age of the oldest line that
+    this does not bring yet. end: no more comes of an ended task's log, which is whole, or cut where its end was lost.
     """
 
     task = serializers.RegexField(r"^[0-9a-f]{32}\Z", max_length=32)

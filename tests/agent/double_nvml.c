@@ -48,6 +48,7 @@ static int check(void *device) {
 #define ANSWER(statement) do { int wrong = check(device); if (wrong) return wrong; statement; return OK; } while (0)
 
 CARD(int nvmlInitWithFlags(unsigned int flags)) { (void)flags; return said("init", -1, OK); }
+CARD(int nvmlInit_v2(void)) { return said("init", -1, OK); }
 CARD(int nvmlShutdown(void)) { return OK; }
 CARD(int nvmlSystemGetDriverVersion(char *text, unsigned int length)) { snprintf(text, length, "580.95.05"); return OK; }
 CARD(int nvmlDeviceGetCount_v2(unsigned int *count)) { *count = (unsigned int)said("count", -1, CARDS); return OK; }
@@ -60,6 +61,12 @@ CARD(int nvmlDeviceGetUUID(void *device, char *text, unsigned int length)) {
     const char *form = said("v100", -1, 0) ? "GPU-00000000-0000-0000-0000-%012x" : "GPU-a1000000-0000-4000-8000-%012x";
     int number = *(int *)device + said("v100", -1, 0); /* as the slice library's double counts */
     ANSWER(snprintf(text, length, form, number));
+}
+CARD(int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)) {
+    char mine[80];
+    for (int place = 0; place < CARDS; place++)
+        if (nvmlDeviceGetUUID(*device = &cards[place], mine, sizeof mine) == OK && strcmp(mine, uuid) == 0) return OK;
+    return INVALID;
 }
 CARD(int nvmlDeviceGetIndex(void *device, unsigned int *index)) {
     ANSWER(*index = (unsigned int)(*(int *)device + said("first", -1, 0)));

@@ -237,6 +237,11 @@ class Answers:
         cards = by_id(self.live(lambda row: row["task"] == task.uuid and row["gpu_id"] is not None))
         return tuple(row["numa"] for row in cards if row["numa"] is not None)
 
+    def load_cards_beside(self, task: Task) -> list[Gpu]:
+        self.db.pause()
+        there = lambda row: row["node_id"] == task.node_id and row["removed_at"] is None  # noqa: E731
+        return [self.gpu(row) for row in self.db.rows(Gpu, there)]
+
     def count_active(self, user_id: int) -> int:
         self.db.pause()
         return len(self.db.rows(Job, lambda row: row["user_id"] == user_id and row["state"] in JOB_ACTIVE))
@@ -513,7 +518,7 @@ TWINS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (truth, ("sum_nodes", "sum_cards", "count_active", "load_ports", "write_holdings", "clear_wait")),
     (explaining, ("write_reasons",)),
     (reconcile, ("load_holding_tasks", "load_broken", "load_task", "load_ended", "load_awaited")),
-    (reconcile, ("write_news", "load_numa")),
+    (reconcile, ("write_news", "load_numa", "load_cards_beside")),
     (snapshots, ("load_pools", "load_teams", "load_quotas", "load_limits", "load_active", "load_history")),
 )
 SILENT: tuple[tuple[Any, tuple[str, ...]], ...] = (

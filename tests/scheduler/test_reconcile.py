@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import make
 import pytest
 
+from jobs.control import stop_job
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from quotas.models import Holding
@@ -25,6 +26,7 @@ from scheduler.reconcile import (
     reconcile_once,
 )
 
+T = TaskState
 A = "a" * 32
 NOON, HOUR = datetime(2026, 11, 21, 12, tzinfo=UTC), timedelta(hours=1)
 
@@ -242,3 +244,19 @@ def test_a_stop_wish_before_the_start_leaves_a_tombstone(cast):
         reconcile_once(runtime, next_term())
     job.refresh_from_db()
     assert (job.state, runtime.starts) == (JobState.CANCELLED, [])
+
+
+def test_a_stop_that_is_refused_holds_up_nothing_behind_it(cast, monkeypatch):
+    runtime, jobs = FakeRuntime([NodeView("n1", "127.0.0.1", "boot", 16_000, 65_536, (), (), ())]), []
+    for number in range(2):
+        jobs.append(make.job(cast.ada, name=f"one of two {number}"))
+        make.start(jobs[-1], state=T.ASSIGNED)
+    stop_job(actor=cast.ada, job=jobs[0])
+    monkeypatch.setattr(runtime, "stop", refuse)
+    reconcile_once(runtime, take("reconcile"))
+    states = [Task.objects.get(job=job).state for job in jobs]
+    assert states[0] == T.ASSIGNED and len(runtime.list_containers()) == 1
+
+
+def refuse(*args, **named):
+    raise Rejected("a policy says no")

@@ -181,18 +181,22 @@ static int open_path(const char *folder, const char *name) {
     return descriptor;
 }
 
-/* The real libraries where the shims look for them, and the shims over every copy, the real ones included. */
-static int cover(const int ours[SHIMS]) {
+static int open_real(int real[SHIMS]) {
     for (int i = 0; i < SHIMS; i++) {
-        struct copy *real = NULL;
+        real[i] = -1;
+        for (int n = 0; n < found && real[i] < 0; n++)
+            if (copies[n].shim == i && copies[n].given) real[i] = open(copies[n].path, O_PATH | O_CLOEXEC);
+        if (real[i] < 0) return complain(FAILED, shims[i], "the driver's is not in the container: NVIDIA's toolkit gives it");
+    }
+    return DONE;
+}
+
+/* The real libraries where the shims look for them, and the shims over every copy, the real ones included. */
+static int cover(const int ours[SHIMS], const int real[SHIMS]) {
+    for (int i = 0; i < SHIMS; i++) {
         char target[64];
-        for (int n = found - 1; n >= 0; n--)
-            if (copies[n].shim == i && copies[n].given) real = &copies[n];
-        if (!real) return complain(FAILED, shims[i], "the driver's is not in the container: NVIDIA's toolkit gives it");
-        int descriptor = open(real->path, O_PATH | O_CLOEXEC);
         snprintf(target, sizeof target, INSIDE "/driver/%s", shims[i]);
-        if (descriptor < 0) return fail(real->path);
-        if (put(descriptor, target, MS_RDONLY)) return FAILED;
+        if (put(real[i], target, MS_RDONLY)) return FAILED;
     }
     for (int n = 0; n < found; n++)
         if (put(ours[copies[n].shim], copies[n].path, MS_RDONLY)) return FAILED;
@@ -213,12 +217,14 @@ static int enter(struct container *box, const char *home, const char *context) {
     if (stat("/", &info) != 0) return fail("the container's root");
     image = info.st_dev;
     if (nftw("/", look_at, 32, FTW_PHYS | FTW_ACTIONRETVAL) != 0) return complain(FAILED, "the image", "it cannot be searched");
+    int real[SHIMS];
+    if (open_real(real)) return FAILED;
     static const char *const made[] = {"/run", INSIDE, INSIDE "/slice", INSIDE "/driver"};
     for (size_t i = 0; i < sizeof made / sizeof *made; i++)
         if (mkdir(made[i], 0755) != 0 && errno != EEXIST) return fail(made[i]);
     if (chdir("fd") != 0) return fail("/proc/self/fd");
     if (put(slice, INSIDE "/slice", MS_RDONLY) || put(usage, INSIDE "/slice/usage", 0)) return FAILED;
-    return put(driver, INSIDE "/driver", MS_RDONLY) ? FAILED : cover(ours);
+    return put(driver, INSIDE "/driver", MS_RDONLY) ? FAILED : cover(ours, real);
 }
 
 static int leave(const struct container *box, const char *home) {

@@ -15,6 +15,7 @@ from pathlib import Path
 from runtimes.base import GpuView, NodeRefused, Rejected, TaskSpec
 from runtimes.environment import task_environment
 from runtimes.kubernetes import modes, names
+from runtimes.kubernetes.saves import saves_of
 from runtimes.kubernetes.storage import (
     Storage,
     build_links,
@@ -108,6 +109,8 @@ def build_pod(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dic
         pod_spec["imagePullSecrets"] = [{"name": house.pull_secret}]
     notes = {names.NOTE_EPOCH: str(spec.epoch), names.NOTE_LABEL: spec.label[:200], names.NOTE_SAVE_S: str(save_s)}
     notes |= modes.annotations(spec, cards)
+    if house.storage and spec.checkpoint and (saves := saves_of(spec.checkpoint.dir, spec.uid)):
+        notes[names.NOTE_SAVES] = saves
     namespace = names.team_namespace(house.install, spec.gid)
     labels = {names.LABEL_TEAM: str(spec.gid)} | told.labels
     return _pod(spec.uuid, house, namespace, pod_spec, notes | told.files, labels)

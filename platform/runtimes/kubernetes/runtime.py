@@ -51,7 +51,11 @@ KEPT_HOURS = 1
 
 class KubernetesRuntime:
     capabilities = Capabilities(
-        True, "kubernetes", view="runtimes.kubernetes.following.ClusterView", own_addresses=True
+        True,
+        "kubernetes",
+        view="runtimes.kubernetes.following.ClusterView",
+        own_addresses=True,
+        examine="runtimes.kubernetes.examining.examine",
     )
 
     def __init__(
@@ -262,12 +266,15 @@ class KubernetesRuntime:
     # what it knows of nodes, for a few seconds
 
     def _check_node(self, node: str) -> None:
-        """Raises NodeRefused for a node that the cluster has not."""
+        """Raises NodeRefused for a node that the cluster has not, as a whole list says too: one 404 is too little."""
         if time.monotonic() - self._nodes.get(node, float("-inf")) > LOOK_AT_NODES_S:
             answer, _ = self.api.call("GET", f"{ALL_NODES}/{quote(node, safe='')}", handles=("gone",))
-            if answer.deed == "gone":
+            if answer.deed == "gone" and node not in self._node_names():
                 raise NodeRefused(f"There is no node {node}.")
             self._nodes[node] = time.monotonic()
+
+    def _node_names(self) -> set[str]:
+        return {node["metadata"]["name"] for node in self.api.list_all(ALL_NODES, labels=self.node_labels).items}
 
     def _silent_nodes(self) -> frozenset[str]:
         at, silent = self._silent

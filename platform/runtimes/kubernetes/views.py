@@ -84,6 +84,10 @@ def pod_ended(pod: Pod) -> bool:
     return is_going(pod) and not node_of(pod)
 
 
+def is_running(pod: Pod) -> bool:
+    return "running" in container_state(pod)
+
+
 def _ended_view(pod: Pod) -> ContainerView:
     done = container_state(pod).get("terminated") or {}
     cause, detail, saved = _cause(pod, done)

@@ -1,5 +1,6 @@
-"""The least rights are enough for all that the platform does, and the two rules of admission hold for everybody."""
+"""The least rights are enough for all that the platform does, and the three rules of admission hold for everybody."""
 
+import asyncio
 import base64
 import copy
 import re
@@ -10,7 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from runtimes.base import Unavailable
 from runtimes.kubernetes import names
+from runtimes.kubernetes.access import KubernetesAccess
 from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.connection import Connection, find_connection
 from runtimes.kubernetes.manifest import build_pod
@@ -147,6 +150,8 @@ OUTSIDE = [
     ("GET", "/api/v1/namespaces/kube-system/pods/x/log", None),
     ("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", {"metadata": {"name": "x"}}),
     ("DELETE", "/api/v1/namespaces/default", None),
+    ("POST", "/api/v1/namespaces/kube-system/pods/x/exec", None),
+    ("POST", "/api/v1/namespaces/kube-system/pods/x/portforward", None),
 ]
 
 
@@ -225,3 +230,19 @@ def test_an_ordinary_task_passes(platform):
 
 def test_nobody_else_makes_pods_in_a_teams_namespace(platform):
     assert "Only Tessera makes pods" in platform.send(as_admin=True)
+
+
+async def test_the_platform_enters_its_tasks_and_nobody_else_does(world, platform):
+    spec = world.spec("sleep 60")
+    await asyncio.to_thread(platform.runtime.start, spec)
+    await asyncio.to_thread(wait_slowly, lambda: look(platform, spec.uuid).phase == "running")
+    access = KubernetesAccess(install=platform.install, kubeconfig=world.options["kubeconfig"])
+    for entering in (access.exec(spec.uuid, ["true"]), access.dial(spec.uuid, 8080)):
+        with pytest.raises(Unavailable, match="403"):
+            await entering
+    access.connection = platform.connection()
+    session = await access.exec(spec.uuid, ["true"])
+    assert await session.wait() == 0
+    await session.close()
+    with pytest.raises(ConnectionRefusedError):
+        await access.dial(spec.uuid, 8080)

@@ -1,12 +1,11 @@
-// The cluster's storage: every claim of the class `tessera` gets the same directory of this machine, as claims on a file
-// server do whose driver gives all of them one folder. Deleting a claim deletes no file.
+// The cluster's storage: every claim gets the directory of this machine that its class names, as claims on a file server
+// do whose driver gives all of them one folder. Deleting a claim deletes no file.
 package main
 
 import (
 	"context"
 	"flag"
 	"log"
-	"os"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,9 +16,9 @@ import (
 
 const name = "tessera.sh/one-directory"
 
-type oneDirectory struct{ path string }
+type oneDirectory struct{}
 
-func (p oneDirectory) Provision(_ context.Context, o controller.ProvisionOptions) (*v1.PersistentVolume, controller.ProvisioningState, error) {
+func (oneDirectory) Provision(_ context.Context, o controller.ProvisionOptions) (*v1.PersistentVolume, controller.ProvisioningState, error) {
 	here := v1.HostPathDirectory
 	return &v1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: o.PVName},
@@ -28,21 +27,17 @@ func (p oneDirectory) Provision(_ context.Context, o controller.ProvisionOptions
 			Capacity:                      o.PVC.Spec.Resources.Requests,
 			PersistentVolumeReclaimPolicy: *o.StorageClass.ReclaimPolicy,
 			PersistentVolumeSource: v1.PersistentVolumeSource{
-				HostPath: &v1.HostPathVolumeSource{Path: p.path, Type: &here},
+				HostPath: &v1.HostPathVolumeSource{Path: o.StorageClass.Parameters["directory"], Type: &here},
 			},
 		},
 	}, controller.ProvisioningFinished, nil
 }
 
-func (p oneDirectory) Delete(context.Context, *v1.PersistentVolume) error { return nil }
+func (oneDirectory) Delete(context.Context, *v1.PersistentVolume) error { return nil }
 
 func main() {
 	kubeconfig := flag.String("kubeconfig", "", "of an account that may make volumes")
-	directory := flag.String("directory", "", "what all claims get")
 	flag.Parse()
-	if err := os.MkdirAll(*directory, 0o711); err != nil {
-		log.Fatal(err)
-	}
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	if err != nil {
 		log.Fatal(err)
@@ -53,6 +48,6 @@ func main() {
 	}
 	ctx := context.Background()
 	controller.NewProvisionController(
-		ctx, client, name, oneDirectory{*directory}, controller.LeaderElection(false),
+		ctx, client, name, oneDirectory{}, controller.LeaderElection(false),
 	).Run(ctx)
 }

@@ -69,7 +69,6 @@ app.kubernetes.io/component: {{ .name }}
 - {name: TESSERA_PULL_SECRET, value: {{ .Values.jobs.pullSecret | quote }}}
 - {name: TESSERA_NODES, value: {{ .Values.jobs.nodes | quote }}}
 - {name: TESSERA_TOLERATED, value: {{ join "," .Values.jobs.tolerated | quote }}}
-- {name: TESSERA_STORAGE_CLASS, value: {{ .Values.jobs.storageClass | quote }}}
 - {name: TESSERA_KUBERNETES_QPS, value: {{ .Values.jobs.requestsPerSecond | quote }}}
 - {name: TESSERA_KUBERNETES_BURST, value: {{ .Values.jobs.requestsAtOnce | quote }}}
 {{- with .Values.mail }}
