@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from django.db import transaction
-from images.catalogue import name_image, pin_image
 
 from accounts.models import Team, User
 from accounts.permissions import require
@@ -13,6 +12,7 @@ from cluster.models import Gpu, Pool
 from common.errors import FieldError, Hint, Impossible, InvalidInput, KeyReused
 from common.resources import GpuAsk, duration_text, gpu_milli, matches_model, slice_of
 from events.bus import Actor, hint, record
+from images.catalogue import name_image, pin_image
 from jobs.idempotency import find_answer, keep_answer
 from jobs.jobfile.spec import JobSpec, RoleSpec, roles_of, to_json
 from jobs.lifecycle import begin_attempt, lock_job

@@ -15,12 +15,13 @@ from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.spec import from_json, role_of
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
-from jobs.words import end_hint, end_words
+from jobs.words import end_words
 from portal.app_links import link_to_port, link_to_tensorboard
 from portal.pages.history import Happening, history_of
 from portal.pages.job_log import LogNote, note_of
 from portal.pages.job_view import JobView, Reach, gpu_words, number_words, part_words, took_words
 from portal.pages.pulse import scheduler_late
+from portal.pull_words import task_hint
 from runtimes.logs import LogStore
 
 TABS = {
@@ -122,7 +123,7 @@ class TaskRow:
 
     @property
     def hint(self) -> str:
-        return end_hint(self.task.reason)
+        return task_hint(self.task)
 
     @property
     def ran(self) -> str:

@@ -2,12 +2,12 @@
 
 import make
 import pytest
+
+from common.errors import InvalidInput, NotPermitted
 from images import catalogue
 from images.catalogue import delete_image, images_seen_by, look_up_all, name_image, pin_image, save_image
 from images.logins import save_login
 from images.models import Image, Login
-
-from common.errors import InvalidInput, NotPermitted
 from jobs.control import retry_job
 from jobs.models import Job
 from jobs.states import TaskState

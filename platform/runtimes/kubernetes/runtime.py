@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from runtimes.base import Capabilities, ContainerView, NodeRefused, NodeView, Rejected, TaskSpec, Unavailable
+from runtimes.images import RegistryLogin
 from runtimes.kubernetes import names
 from runtimes.kubernetes.causes import failing_start
 from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
@@ -24,8 +25,9 @@ from runtimes.kubernetes.connection import find_connection
 from runtimes.kubernetes.last_words import fetch_log
 from runtimes.kubernetes.limiter import Urgency
 from runtimes.kubernetes.manifest import House, build_pod, build_tombstone, check_house
-from runtimes.kubernetes.namespaces import ensure_system_namespace, ensure_team_namespace
+from runtimes.kubernetes.namespaces import apply_logins, ensure_system_namespace, ensure_team_namespace
 from runtimes.kubernetes.nodes import foreign_asks, is_silent, node_view
+from runtimes.kubernetes.pulls import Pulls
 from runtimes.kubernetes.storage import Storage, prepare_files
 from runtimes.kubernetes.views import (
     epoch_of,
@@ -90,7 +92,9 @@ class KubernetesRuntime:
         self._seen_at: dict[str, str] = {}  # {task: namespace}, a hint where to look first
         self._ensured: set[str] = set()  # namespaces that are as we want them, looked at once in each process
         self._nodes: dict[str, float] = {}  # {node: when it was last there}
+        self._logins: dict[str, tuple[RegistryLogin, ...]] = {}  # that this process wrote there last
         self._silent: tuple[float, frozenset[str]] = (0.0, frozenset())
+        self._pulls = Pulls(self.api)
         self._no_room: dict[str, tuple[float, float]] = {}  # {task: (not before, how long it waited)}
 
     # the contract
@@ -115,6 +119,9 @@ class KubernetesRuntime:
         if namespace not in self._ensured:
             ensure_team_namespace(self.api, self.house, spec.gid)
             self._ensured.add(namespace)
+        if self._logins.get(namespace) != spec.logins:
+            apply_logins(self.api, self.house, spec.gid, spec.logins)
+            self._logins[namespace] = spec.logins
         if self._is_over(spec.uuid):
             return
         if self.house.storage is not None:
@@ -124,6 +131,7 @@ class KubernetesRuntime:
         answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=handled)
         if answer.deed == "gone":
             self._ensured.discard(namespace)
+            self._logins.pop(namespace, None)
             raise Unavailable(answer.words)
         if answer.deed == "exists":
             self._adopt(spec.uuid, namespace)
@@ -162,9 +170,11 @@ class KubernetesRuntime:
 
     def views_of(self, pods: Iterable[Mapping[str, Any]], silent: frozenset[str]) -> list[ContainerView]:
         """One of each task: where there is a pod and a mark that it shall not run, the pod is the truth."""
-        now, found = datetime.now(UTC), {}
+        now, found, pods = datetime.now(UTC), {}, list(pods)
+        since = self._pulls.since(pods, now)
         for pod in sorted(pods, key=lambda pod: not is_tombstone(pod)):
-            found[task_of(pod)] = view_of(pod, silent=silent, now=now)
+            fetching = since.get(pod["metadata"]["uid"])
+            found[task_of(pod)] = view_of(pod, silent=silent, now=now, fetching_since=fetching)
             if not is_tombstone(pod):
                 self._seen_at[task_of(pod)] = pod["metadata"]["namespace"]
         return list(found.values())

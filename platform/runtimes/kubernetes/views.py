@@ -31,7 +31,9 @@ NO_CODE = {"never_started", "image_pull", "container_lost", "refused_by_node", "
 """Causes beside which an exit code tells nothing of the program."""
 
 
-def view_of(pod: Pod, *, silent: Collection[str] = (), now: datetime) -> ContainerView:
+def view_of(
+    pod: Pod, *, silent: Collection[str] = (), now: datetime, fetching_since: datetime | None = None
+) -> ContainerView:
     """silent: names of nodes of which nothing is heard, or that are gone."""
     if pod_ended(pod):
         return _ended_view(pod)
@@ -49,6 +51,7 @@ def view_of(pod: Pod, *, silent: Collection[str] = (), now: datetime) -> Contain
         started_at=read_time(running.get("startedAt")) if running else None,
         address=pod.get("status", {}).get("podIP", ""),
         epoch=epoch_of(pod),
+        fetching_since=fetching_since if phase == "starting" else None,
     )
 
 

@@ -6,6 +6,7 @@ TESSERA_WRITE_GOLDEN=1 writes the files anew; read the difference before it is c
 import json
 import os
 import re
+from base64 import b64decode
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtimes.base import Checkpoint, GpuShare, Mount, Peer, Rejected
+from runtimes.images import RegistryLogin
 from runtimes.kubernetes import names
 from runtimes.kubernetes.manifest import SUPERVISOR, build_pod, build_tombstone, check_house, literal
+from runtimes.kubernetes.namespaces import build_logins
 from runtimes.places import Place
 from tests.runtimes.kubernetes.specs import (
     CARDS,
@@ -135,6 +138,23 @@ def test_a_setting_that_cannot_be_is_named_with_what_may_be(change, words):
 
 def test_an_ordinary_house_is_fine():
     assert check_house(replace(HOUSE, account="tessera-system:tessera", pull_secret="registry"))
+
+
+ADA = (RegistryLogin("docker.io", "ada", "s3cret"), RegistryLogin("registry.corp:5000", "robot", "x:y"))
+
+
+def test_logins_of_a_team_are_a_secret_that_only_kubelets_use():
+    secret = build_logins("tessera-team-20000", HOUSE, ADA)
+    known = json.loads(b64decode(secret["data"][".dockerconfigjson"]))["auths"]
+    assert {host: b64decode(each["auth"]).decode() for host, each in known.items()} == {
+        "docker.io": "ada:s3cret",
+        "index.docker.io": "ada:s3cret",
+        "registry.corp:5000": "robot:x:y",
+    }
+    pod = build_pod(replace(TASKS["cpu_only"], logins=ADA), replace(HOUSE, pull_secret="site"), CARDS)
+    assert pod["spec"]["imagePullSecrets"] == [{"name": "site"}, {"name": "tessera-logins"}]
+    assert "s3cret" not in json.dumps(pod) + repr(ADA)
+    assert "imagePullSecrets" not in build_pod(TASKS["cpu_only"], HOUSE, CARDS)["spec"]
 
 
 # what people write, whatever it is
