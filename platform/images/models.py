@@ -95,8 +95,8 @@ class Image(models.Model):
 class Fetch(models.Model):
     """An image that is fetched to a machine ahead of jobs, or was: the newest try of each pair.
 
-    uuid: what the runtime calls it. pinned: what exactly was fetched. words: the engine's own for why it failed, "" where
-    it did not. image: None where it left the catalogue meanwhile.
+    uuid: what the runtime calls it. pinned: what exactly was fetched. words: the engine's own for why it failed, ""
+    where it did not. image: None where it left the catalogue meanwhile.
     """
 
     image = models.ForeignKey(Image, null=True, on_delete=models.SET_NULL, related_name="fetches")
