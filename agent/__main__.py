@@ -10,12 +10,18 @@ import os
 import signal
 import sys
 import threading
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from agent import host
+from agent.cards import Cards
+from agent.enforcement import Prober
 from agent.errors import Errors
+from agent.kubelet.cdi import Keeper
+from agent.kubelet.slices import publish, try_out
+from agent.logs.carrier import Carrier
 from agent.loop import NotEnrolled, Reporter, follow
 from agent.report import VERSION, build_report, see
 from agent.state import Memory, State
@@ -33,10 +39,11 @@ def main(arguments: list[str] | None = None) -> int:
         memory = Memory(options.state, host.boot_id())
         if options.forget_faults:
             memory.forget_faults()
+        prober = build_prober(options)
         if options.show:
-            print(json.dumps(build_report(see(memory), simulated=options.simulated), indent=2))
+            print(json.dumps(say(options, prober, see(memory)), indent=2))
             return OK
-        kubelet = kubelet_cards(options) if options.kubelet else None
+        kubelet = kubelet_cards(options, prober) if options.kubelet else None
         reporter = Reporter(
             Platform(options.server, options.ca),
             options.server,
@@ -44,9 +51,9 @@ def main(arguments: list[str] | None = None) -> int:
             look=lambda: kubelet.show(see(memory)) if kubelet else see(memory),
             told=kubelet.told if kubelet else lambda seen: None,
             token=lambda: token_of(options),
-            simulated=options.simulated,
+            say=lambda seen: say(options, prober, seen),
         )
-        return report_once(reporter) if options.once else run(reporter, memory, kubelet)
+        return report_once(reporter) if options.once else run(reporter, memory, kubelet, carrier_of(options, reporter))
     except (ImportError, OSError, ValueError) as error:
         print(f"The agent cannot begin: {error}", file=sys.stderr)
         return USAGE
@@ -69,12 +76,30 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--cdi", type=Path, default=Path("/etc/cdi"), help="where containers' devices are described")
     parser.add_argument("--hami", type=Path, help="libvgpu.so, which then holds slices to their memory")
+    parser.add_argument(
+        "--slice", type=Path, help="a folder with our own built library (make all hook), which then does so"
+    )
+    parser.add_argument(
+        "--toolkit", action="store_true", help="containers get cards by NVIDIA's toolkit and its NRI plugin instead"
+    )
+    parser.add_argument("--fractions", action="store_true", help="gpu-fractioning limits memory here (driver 615)")
+    parser.add_argument(
+        "--cores", choices=["", "balloons", "static"], default="", help="what keeps pods to their cores on this node"
+    )
+    parser.add_argument(
+        "--pods", type=Path, help="bring what tasks write from here, the kubelet's folder of logs: /var/log/pods"
+    )
+    parser.add_argument("--install", default="tessera", help="TESSERA_INSTALL of the platform, for --pods (tessera)")
     parser.add_argument("--once", action="store_true", help="report once and end")
     parser.add_argument("--show", action="store_true", help="print what would be reported, and end")
     parser.add_argument("--forget-faults", action="store_true", help="the cards that had errors were reset")
     options = parser.parse_args(arguments)
     if options.hami is not None and not options.hami.is_file():
         parser.error(f"there is no library {options.hami}")
+    if options.slice is not None and not (options.slice / "slicehook").is_file():
+        parser.error(f"there is no slicehook in {options.slice}: run make -C agent/slice all hook")
+    if options.kubelet is not None and (options.toolkit or options.fractions):
+        parser.error("cards are given either to the kubelet or by NVIDIA's toolkit: leave one out")
     if not options.server and not options.show:
         parser.error("name the platform: --server https://tessera.example.net")
     return options
@@ -102,24 +127,53 @@ def report_once(reporter: Reporter) -> int:
     return OK
 
 
-def run(reporter: Reporter, memory: Memory, kubelet: Any) -> int:
+def carrier_of(options: argparse.Namespace, reporter: Reporter) -> Carrier | None:
+    if options.pods is None:
+        return None
+    platform = Platform(options.server, options.ca, keep=True)
+    return Carrier(platform, lambda: reporter.identity, options.pods, options.install, options.state / "logs")
+
+
+def run(reporter: Reporter, memory: Memory, kubelet: Any, carrier: Carrier | None) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    if kubelet is not None:
-        kubelet.start()
+    for part in filter(None, (kubelet, carrier)):
+        part.start()
     follow(reporter, Errors(memory.note_fault), stop)
-    if kubelet is not None:
-        kubelet.stop()
+    for part in filter(None, (carrier, kubelet)):
+        part.stop()
     return OK
 
 
-def kubelet_cards(options: argparse.Namespace) -> Any:
+def build_prober(options: argparse.Namespace) -> Prober:
+    trial = partial(try_out, options.slice, options.state / "trial") if options.slice else None
+    return Prober(hami=options.hami, fractions=options.fractions, trial=trial)
+
+
+def say(options: argparse.Namespace, prober: Prober, seen: Cards) -> dict[str, Any]:
+    return build_report(
+        seen,
+        simulated=options.simulated,
+        enforcement=None if options.simulated else prober.probe(seen),
+        gpu_pin="plugin" if options.kubelet else "toolkit" if options.toolkit or options.fractions else "",
+        cores=options.cores,
+    )
+
+
+def kubelet_cards(options: argparse.Namespace, prober: Prober) -> Any:
     """Loaded where it is wanted: only it needs gRPC. Raises ImportError where that is missing."""
     cards = import_module("agent.kubelet.node").KubeletCards
+    home = publish(options.slice, options.state / "slice") if options.slice else None
     vendor = [Path("/var/run/cdi"), Path("/etc/cdi")]
     places = options.state / "places.json"
-    return cards(options.kubelet, options.cdi, places, vendor=vendor, hami=options.hami, simulated=options.simulated)
+
+    def keeper(seen: Cards) -> Keeper:
+        """Our library only where it was seen to hold."""
+        mode = "" if options.simulated else prober.probe(seen).mode
+        return Keeper(hami=options.hami, home=home if mode == "slice" else None)
+
+    return cards(options.kubelet, options.cdi, places, vendor=vendor, keeper=keeper, simulated=options.simulated)
 
 
 if __name__ == "__main__":

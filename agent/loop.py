@@ -30,7 +30,7 @@ class NotEnrolled(Exception):
 class Reporter:
     """Speaks for this machine. look: its cards as they are now. told: called with those that
     the platform heard of. token: read anew whenever the agent has to enrol, ""
-    where there is none.
+    where there is none. say: the report of a look.
     """
 
     def __init__(
@@ -42,17 +42,17 @@ class Reporter:
         look: Callable[[], Cards],
         told: Callable[[Cards], object],
         token: Callable[[], str],
-        simulated: bool = False,
+        say: Callable[[Cards], dict[str, Any]] = build_report,
     ):
         self.platform, self.server, self.state = platform, server, state
-        self.look, self.told, self.token, self.simulated = look, told, token, simulated
+        self.look, self.told, self.token, self.say = look, told, token, say
         self.identity = state.identity(server)
         self._told: list[str] = []
 
     def report(self) -> float:
         """Once; the seconds until the next. Raises Away, Refused, NotEnrolled."""
         seen = self.look()
-        said = build_report(seen, simulated=self.simulated)
+        said = self.say(seen)
         if not self.identity.node:
             self.identity = self._enrol(self.identity)
         try:
@@ -97,6 +97,7 @@ def follow(reporter: Reporter, errors: Errors, stop: threading.Event) -> None:
             failures += 1
             pause = max(back_off(failures), getattr(error, "retry_after_s", 0))
             log.warning("%s (next try in about %.0f s)", error, pause)
+        reporter.state.note_alive()
         if not errors.is_listening:
             errors.listen()  # the driver may have come, or come back
         errors.wait(pause * dice.uniform(1 - JITTER, 1), stop)

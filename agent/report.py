@@ -7,6 +7,7 @@ from typing import Any
 
 from agent import host
 from agent.cards import Card, Cards, Lost, NoAnswer, look
+from agent.enforcement import Enforcement
 from agent.links import Matrix
 from agent.samples import take_samples
 from agent.state import Memory
@@ -41,8 +42,12 @@ def see(memory: Memory, sys_root: str = "/sys") -> Cards:
     return Cards(told, links, pcie, seen.driver, lost)
 
 
-def build_report(seen: Cards, *, simulated: bool = False) -> dict[str, Any]:
-    """simulated: the cards are no real ones, and are to be marked so everywhere."""
+def build_report(
+    seen: Cards, *, simulated: bool = False, enforcement: Enforcement | None = None, gpu_pin: str = "", cores: str = ""
+) -> dict[str, Any]:
+    """simulated: the cards are no real ones, and are to be marked so everywhere. enforcement: of slices of real ones.
+    gpu_pin: how containers get them ("plugin", "toolkit"). cores: what keeps tasks to theirs ("balloons", "static").
+    """
     return {
         "agent": VERSION,
         "host": {
@@ -51,6 +56,7 @@ def build_report(seen: Cards, *, simulated: bool = False) -> dict[str, Any]:
             "cpu_milli": host.cpu_milli(len(os.sched_getaffinity(0))),
             "memory_mib": host.total_memory_mib(),
             "numa": [asdict(node) for node in host.list_numa()],
+            "cpu_pinning": cores,
         },
         "driver": seen.driver,
         "simulated": simulated,
@@ -59,6 +65,8 @@ def build_report(seen: Cards, *, simulated: bool = False) -> dict[str, Any]:
         "pcie": seen.pcie,
         "lost": [{"index": place.index, "why": place.why[:LONGEST]} for place in seen.lost],
         "samples": take_samples(),
+        "enforcement": asdict(enforcement) if enforcement and not simulated else None,
+        "gpu_pin": gpu_pin,
     }
 
 

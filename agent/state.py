@@ -13,7 +13,7 @@ from typing import Any
 
 from agent.cards import Card
 
-IDENTITY, SEEN = "identity.json", "seen.json"
+IDENTITY, SEEN, ALIVE = "identity.json", "seen.json", "alive"
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,10 @@ class State:
 
     def keep(self, identity: Identity) -> None:
         write_object(self.folder / IDENTITY, asdict(identity))
+
+    def note_alive(self) -> None:
+        """For whoever looks after us from outside: the time of this file."""
+        (self.folder / ALIVE).touch()
 
 
 class Memory:

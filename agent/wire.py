@@ -30,11 +30,13 @@ class Refused(Exception):
 
 class Platform:
     """server: "https://host:port", with a path before /api where it has one. authority: a file of certificates to trust
-    besides those of the system. Raises ValueError for an address that is none.
+    besides those of the system. keep: the connection, from one request to the next; then one thread may use it.
+    Raises ValueError for an address that is none.
     """
 
-    def __init__(self, server: str, authority: str | None = None):
-        self.parts = urlsplit(server)
+    def __init__(self, server: str, authority: str | None = None, *, keep: bool = False):
+        self.parts, self.keep = urlsplit(server), keep
+        self._kept: HTTPConnection | None = None
         if self.parts.scheme not in ("http", "https") or not self.parts.hostname:
             raise ValueError(f"{server!r} is no address of a platform. Write it like https://tessera.example.net")
         self.trust = ssl.create_default_context(cafile=authority) if self.parts.scheme == "https" else None
@@ -47,20 +49,41 @@ class Platform:
         """{"held_back": [...], "next_in_s": seconds}. Raises Away, Refused."""
         return self._post(f"/agents/{quote(node, safe='')}:report", said, key)
 
+    def bring_logs(self, node: str, key: str, said: dict[str, Any]) -> dict[str, Any]:
+        """{"logs": [{"task", "state", "size"}], "most_bytes", "pause_s", "ask_every_s"}. Raises Away, Refused."""
+        return self._post(f"/agents/{quote(node, safe='')}:logs", said, key)
+
     def _post(self, path: str, data: dict[str, Any], key: str = "") -> dict[str, Any]:
         headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Language": "en"}
         if key:
             headers["Authorization"] = f"Bearer {key}"
-        connection = self._connection()
+        target, body = f"{self.parts.path.rstrip('/')}{PREFIX}{path}", json.dumps(data)
         try:
-            connection.request("POST", f"{self.parts.path.rstrip('/')}{PREFIX}{path}", json.dumps(data), headers)
-            response = connection.getresponse()
-            status, later, body = response.status, response.headers.get("Retry-After", ""), response.read(MOST)
+            return _judge(*self._exchange(target, body, headers), self.parts.netloc)
         except (HTTPException, OSError) as error:
             raise Away(f"{self.parts.netloc} does not answer: {error or type(error).__name__}") from None
-        finally:
-            connection.close()
-        return _judge(status, later, body, self.parts.netloc)
+
+    def _exchange(self, target: str, body: str, headers: dict[str, str]) -> tuple[int, str, bytes]:
+        """(status, Retry-After, body). Once more where a kept connection was closed meanwhile: what is sent here may be
+        sent twice.
+        """
+        known, self._kept = self._kept, None
+        for connection in filter(None, (known, self._connection())):
+            try:
+                connection.request("POST", target, body, headers)
+                response = connection.getresponse()
+                answer = response.status, response.headers.get("Retry-After", ""), response.read(MOST)
+            except (HTTPException, OSError):
+                connection.close()
+                if connection is not known:
+                    raise
+                continue
+            if self.keep and not response.will_close:
+                self._kept = connection
+            else:
+                connection.close()
+            return answer
+        raise HTTPException("no connection")
 
     def _connection(self) -> HTTPConnection:
         host, port = self.parts.hostname or "", self.parts.port

@@ -21,7 +21,7 @@ from notebooks.models import Notebook
 
 SHELL = """[ -z "$NOTEBOOK_FOLDER" ] || cd "$HOME/$NOTEBOOK_FOLDER"
 command -v bash >/dev/null 2>&1 || exec sh -l
-[ -z "$NOTEBOOK_FOLDER" ] || exec bash -l -c 'PATH="$TESSERA_TOOLS/bin:$PATH" exec bash'
+[ -z "$NOTEBOOK_FOLDER" ] || exec bash -l -c 'PATH="${TESSERA_TOOLS:+$TESSERA_TOOLS/bin:}$PATH" exec bash'
 exec bash -l
 """
 LOGIN_SHELL = ("/bin/sh", "-c", SHELL)

@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 
 from common.errors import NotPermitted, PlatformError
 from portal.failures import show_failure
+from portal.health import LOOKS
 from portal.origin import count_session_cookies, own_origin
 from portal.pages.look import language_of
 
@@ -41,7 +42,7 @@ class LocalhostRedirectMiddleware:
 
     @staticmethod
     def _is_page(path: str) -> bool:
-        return not path.startswith(API) and path not in {"/livez", "/readyz"}
+        return not path.startswith(API) and path not in LOOKS
 
 
 class SecurityHeadersMiddleware:

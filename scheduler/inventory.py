@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 from django.db import transaction
 from django.db.models.functions import Now
@@ -14,8 +15,10 @@ from events.bus import SYSTEM, hint, record, ring_pool
 from events.transitions import advance
 from quotas.models import Holding
 from runtimes.base import GpuView, HeldView, NodeView
+from runtimes.gpu_sharing import PLUGIN
 
 DEV, TRAIN = "dev", "train"
+MISSING_AFTER = timedelta(seconds=60)
 LONGEST_KEY = 200
 """What is called by more cannot be kept in `cluster.Cached`."""
 DEV_OVERCOMMIT_PERCENT = 200
@@ -27,7 +30,9 @@ def record_inventory(views: Sequence[NodeView]) -> list[Node]:
     """Store the nodes as they are now. New cards come into the pools by `pool_of_new_card`; known rows keep theirs."""
     views = add_reported(views)
     make_first_pools(sum(len(view.gpus) for view in views))
-    return [record_node(view) for view in sorted(views, key=lambda view: view.name)]
+    nodes = [record_node(view) for view in sorted(views, key=lambda view: view.name)]
+    note_missing(view.name for view in views)
+    return nodes
 
 
 def add_reported(views: Sequence[NodeView]) -> list[NodeView]:
@@ -86,6 +91,13 @@ def record_node(view: NodeView) -> Node:
     return node
 
 
+def note_missing(names: Iterable[str]) -> None:
+    """A machine that the runtime has not named for a while takes nothing new; what it holds is proved by others."""
+    missing = Node.objects.present().exclude(name__in=list(names)).filter(last_seen_at__lt=Now() - MISSING_AFTER)
+    for node in lock_rows(missing.exclude(state__in=[NodeState.NOT_READY, NodeState.CORDONED])):
+        _follow_health(node, ready=False)
+
+
 def record_held(node: Node, views: Iterable[HeldView]) -> None:
     """What the node holds is this and nothing else. The node's row is locked."""
     wanted = {(view.kind, view.key): view.bytes for view in views if len(view.key) <= LONGEST_KEY}
@@ -133,6 +145,25 @@ def record_cards(node: Node, views: Iterable[GpuView]) -> None:
             record(node, "gpu.added", actor=SYSTEM, params={"gpu": gpu.uuid, "pool": gpu.pool.name})
             ring_pool(gpu.pool_id)
             hint("cycle")
+
+
+def view_of_card(gpu: Gpu) -> GpuView:
+    """The card as `record_cards` wrote it, for whoever starts a task on it."""
+    return GpuView(
+        uuid=gpu.uuid,
+        index=gpu.index,
+        model=gpu.model,
+        product=gpu.product,
+        memory_mib=gpu.memory_mib,
+        reserved_mib=gpu.reserved_mib,
+        numa=gpu.numa,
+        bus=gpu.bus,
+        simulated=gpu.simulated,
+        mode=gpu.enforcement,
+        evidence=gpu.evidence,
+        fault=gpu.fault,
+        pin=gpu.node.facts.get("gpu_pin", PLUGIN),
+    )
 
 
 def _bring_over(node: Node, views: Iterable[GpuView]) -> None:

@@ -1,4 +1,4 @@
-"""Where the tasks of a node listen: no two that live there at the same port."""
+"""Where the tasks of a node listen: no two that live there at the same port, unless each has an own address."""
 
 from collections.abc import Iterable
 
@@ -26,14 +26,16 @@ def free_port(taken: set[int], start: int = 0) -> int:
     return port
 
 
-def map_ports(job: Job, task: Task, taken: set[int]) -> dict[str, int]:
+def map_ports(job: Job, task: Task, taken: set[int], *, alone: bool = False) -> dict[str, int]:
     """{declared: where this task listens instead}. A batch job gets the number it declared where no live task of its
     node has it; a notebook never does, since other programs of the machine love its number too. The search begins at a
     place of the task's own, so that an address is not soon another's.
+
+    alone: there are no others at its address; `taken` is what else itself was given.
     """
     given: dict[str, int] = {}
     for declared in declared_ports(from_json(job.spec), task.role, task.rank):
-        keep = job.kind != JobKind.INTERACTIVE and declared not in taken
+        keep = (alone or job.kind != JobKind.INTERACTIVE) and declared not in taken
         given[str(declared)] = declared if keep else free_port(taken, task.uuid.int)
         taken.add(given[str(declared)])
     return given

@@ -28,6 +28,7 @@ from scheduler.forecast import FIRST, Told, load_calibration, load_run_times, te
 from scheduler.models import Lease
 from scheduler.runtime import the_runtime
 from scheduler.snapshots import World, load_world
+from scheduler.verdicts import judge_once
 
 LEVERS_S = 2.0
 """Of a processor's time for what would help one job; on a slow one fewer changes are tried."""
@@ -142,7 +143,7 @@ def runtime_has_containers() -> bool:
 
 def check_possible(draft: Draft) -> None:
     """Raises Impossible where the draft could never run here, naming each field and the nearest possible value."""
-    check_draft(draft, load_world(queue=False, user_id=draft.user.pk))
+    judge_once(draft, lambda draft: check_draft(draft, load_world(work=False, user_id=draft.user.pk)))
 
 
 def promise_starts(user: User, specs: Sequence[JobSpec]) -> list[Promise]:

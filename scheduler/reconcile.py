@@ -5,7 +5,7 @@ cannot be seen becomes LOST and keeps its holdings; no timer ever frees it.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from django.conf import settings
 from django.db import transaction
 
+from cluster.models import Gpu
 from common.errors import StaleState
 from events.bus import RUNTIME, ring
 from images.logins import load_logins
@@ -33,6 +34,7 @@ from runtimes.base import (
     GpuShare,
     GpuUse,
     Mount,
+    NodeRefused,
     Peer,
     Rejected,
     Runtime,
@@ -40,6 +42,7 @@ from runtimes.base import (
     Unavailable,
 )
 from runtimes.places import Place
+from scheduler.inventory import view_of_card
 from scheduler.lease import check_epoch
 
 log = logging.getLogger("tessera.reconcile")
@@ -137,14 +140,23 @@ ENDS: dict[str, tuple[str, str]] = {
     "start_failed": (T.FAILED, "start_failed"),
     "image_pull": (T.FAILED, "image_pull"),
     "container_lost": (T.FAILED, "container_lost"),
+    "refused_by_node": (T.FAILED, "refused_by_node"),
+    "evicted": (T.FAILED, "evicted"),
+    "node_lost": (T.FAILED, "node_lost"),
 }
 """What a runtime's cause of an end means: (state, reason)."""
+FROM_OUTSIDE = frozenset({"stopped", "never_started", "refused_by_node", "evicted", "node_lost"})
+"""Not by its program: where somebody wished its end, this is it."""
+UNASKED = "It was ended from outside, and nobody had asked Tessera for that."
 
 
-def compare(rows: Iterable[TaskRow], seen: Sequence[ContainerView], ended: set[str]) -> list[Step]:
+def compare(
+    rows: Iterable[TaskRow], seen: Sequence[ContainerView], ended: set[str], awaited: Set[str] = frozenset()
+) -> list[Step]:
     """What to do so that the runtime and the rows agree. Pure.
 
     rows: the tasks in HOLDING. ended: uuids of the tasks that are final. A container of neither is not ours to judge.
+    awaited: those of them whose log is not whole yet: with what they left on the node it would go.
     """
     views = {view.uuid: view for view in seen}
     rows = list(rows)
@@ -154,7 +166,10 @@ def compare(rows: Iterable[TaskRow], seen: Sequence[ContainerView], ended: set[s
         steps += [*_news(row, view), *_compare_one(row, view)]
     for uuid in sorted(ended & views.keys()):
         alive = views[uuid].phase in {"starting", "running"}
-        steps.append(Stop(uuid, 0, "", mark=False) if alive else Forget(uuid))
+        if alive:
+            steps.append(Stop(uuid, 0, "", mark=False))
+        elif uuid not in awaited:
+            steps.append(Forget(uuid))
     return steps
 
 
@@ -186,8 +201,9 @@ def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
     if view is None:
         return _unseen(row)
     if view.phase == "exited":
-        state, reason = end_of(view, row.stop)
-        return [Sighting(row.uuid, row.job_id, state, reason, view)]
+        state, reason = end_of(view, row.stop, ran=row.state not in (T.ASSIGNED, T.STARTING))
+        told = view if view.detail or view.cause != "stopped" or row.stop else replace(view, detail=UNASKED)
+        return [Sighting(row.uuid, row.job_id, state, reason, told)]
     if view.phase == "lost":
         return [] if row.state == T.LOST else [Sighting(row.uuid, row.job_id, T.LOST, "", view)]
     if row.stop or row.state == T.STOPPING:
@@ -205,10 +221,14 @@ def _unseen(row: TaskRow) -> list[Step]:
     return [] if row.state == T.LOST else [Sighting(row.uuid, row.job_id, T.LOST)]
 
 
-def end_of(view: ContainerView, wish: str) -> tuple[str, str]:
-    """(state, reason) of a task whose container has exited. wish: the reason of the stop wish, "" for none."""
-    if view.cause in {"stopped", "never_started"}:
-        return (T.STOPPED, wish) if wish else (T.FAILED, "container_lost")
+def end_of(view: ContainerView, wish: str, *, ran: bool = True) -> tuple[str, str]:
+    """(state, reason) of a task whose container has exited. wish: the reason of the stop wish, "" for none. ran: it was
+    seen to run, whatever its node says of it now.
+    """
+    if wish and view.cause in FROM_OUTSIDE:
+        return T.STOPPED, wish
+    if view.cause in {"stopped", "never_started"} or (ran and view.cause == "refused_by_node"):
+        return T.FAILED, "container_lost"
     if view.cause in ENDS:
         return ENDS[view.cause]
     if view.exit_code is None and view.signal is None:
@@ -255,12 +275,20 @@ def load_ended(seen: Iterable[ContainerView]) -> set[str]:
     return {uuid.hex for uuid in final.values_list("uuid", flat=True)}
 
 
+def load_awaited(ended: Set[str]) -> set[str]:
+    """Of which of these an agent may still bring the end of the log."""
+    if not ended:
+        return set()
+    return {uuid.hex for uuid in Task.objects.filter(uuid__in=ended).log_awaited().values_list("uuid", flat=True)}
+
+
 def reconcile_once(runtime: Runtime, epoch: int) -> bool:
     """One round. True where something moves or comes up, so that another look soon pays. Raises Unavailable where the
     runtime does not answer."""
     rows = load_rows()
     seen = runtime.list_containers()
-    steps = compare(rows, seen, load_ended(seen))
+    ended = load_ended(seen)
+    steps = compare(rows, seen, ended, load_awaited(ended))
     for step in steps:
         try:
             run_step(step, runtime, epoch)
@@ -276,14 +304,15 @@ def run_step(step: Step, runtime: Runtime, epoch: int) -> None:
     """The interpreter: each step in a transaction of its own, and calls to the runtime outside of any."""
     if isinstance(step, Start):
         _start(step, runtime, epoch)
-    elif isinstance(step, Stop):
-        _stop(step, runtime, epoch)
     elif isinstance(step, Sighting):
         record_sighting(step, epoch)
     elif isinstance(step, Noted):
         record_news(step, epoch)
     else:
-        runtime.forget(step.uuid)
+        try:
+            _stop(step, runtime, epoch) if isinstance(step, Stop) else runtime.forget(step.uuid)
+        except Rejected as refusal:  # nothing ends by that: it is asked again, and the steps behind it go on
+            raise Unavailable(f"{type(step).__name__} was refused: {refusal}") from refusal
 
 
 def _start(step: Start, runtime: Runtime, epoch: int) -> None:
@@ -298,8 +327,9 @@ def _start(step: Start, runtime: Runtime, epoch: int) -> None:
     try:
         runtime.start(spec)
     except Rejected as refusal:
+        reason = "refused_by_node" if isinstance(refusal, NodeRefused) else "rejected_by_cluster"
         view = ContainerView(step.uuid, spec.node, "exited", detail=str(refusal))
-        record_sighting(Sighting(step.uuid, step.job_id, T.FAILED, "rejected_by_cluster", view), epoch)
+        record_sighting(Sighting(step.uuid, step.job_id, T.FAILED, reason, view), epoch)
 
 
 def _stop(step: Stop, runtime: Runtime, epoch: int) -> None:
@@ -376,10 +406,7 @@ def build_task_spec(task: Task) -> TaskSpec:
         workdir=spec.workdir or None,
         image=spec.image or "",
         code_path=str(code_file(Path(settings.TESSERA_CODE), spec.code)) if spec.code else None,
-        gpus=tuple(
-            GpuShare(card["uuid"], card["index"], card["memory_mib"], card["compute_percent"], card["whole"])
-            for card in task.cards
-        ),
+        gpus=load_shares(task),
         cpu_milli=task.cpu_milli,
         memory_mib=task.memory_mib,
         cpu_overcommit_percent=task.node.pool.cpu_overcommit_percent,
@@ -398,13 +425,37 @@ def build_task_spec(task: Task) -> TaskSpec:
         port_map=port_map(task),
         mounts=build_mounts(job, spec),
         checkpoint=build_checkpoint(job, spec),
+        cpu_pinning=task.node.facts.get("cpu_pinning", ""),
     )
+
+
+def load_shares(task: Task) -> tuple[GpuShare, ...]:
+    """What it holds of each of its cards, with what is known of these now: a card may have moved up since."""
+    known = {gpu.uuid: gpu for gpu in load_cards_beside(task)} if task.cards else {}
+    return tuple(
+        GpuShare(
+            uuid=held["uuid"],
+            index=known[held["uuid"]].index if held["uuid"] in known else held["index"],
+            memory_mib=held["memory_mib"],
+            compute_percent=held["compute_percent"],
+            whole=held["whole"],
+            card=view_of_card(known[held["uuid"]]) if held["uuid"] in known else None,
+        )
+        for held in task.cards
+    )
+
+
+def load_cards_beside(task: Task) -> list[Gpu]:
+    """All cards of its node."""
+    return list(Gpu.objects.present().filter(node=task.node_id).select_related("node"))
 
 
 def build_peers(tasks: Iterable[Task]) -> tuple[Peer, ...]:
     """All tasks of an attempt in order of rank, as they find each other."""
     in_order = sorted(tasks, key=lambda task: task.rank)
-    return tuple(Peer(task.address, task.role, max(len(task.cards), 1), port_map(task)) for task in in_order)
+    return tuple(
+        Peer(task.address, task.role, max(len(task.cards), 1), port_map(task), task.uuid.hex) for task in in_order
+    )
 
 
 def port_map(task: Task) -> dict[int, int]:
@@ -445,7 +496,9 @@ def _tools_env(job: Job, spec: JobSpec) -> dict[str, str]:
 
 
 def _wants_tools(job: Job, spec: JobSpec) -> bool:
-    """Where the environment is not prepared yet, a job with `tensorboard` runs without it."""
+    """Where the environment is not prepared yet, a job with `tensorboard` runs without it; an image brings its own."""
+    if settings.TESSERA_NOTEBOOK_IMAGE:
+        return False
     wanted = job.kind == JobKind.INTERACTIVE or spec.tensorboard is not None
     return wanted and (environment_path(settings.TESSERA_DATA) / READY).exists()
 

@@ -45,6 +45,24 @@ def load_pairs(statement: Statement) -> dict[str, list[np.ndarray]]:
         return {name: [_as_array(ids), _as_array(numbers)] for name, ids, numbers in cursor.fetchall()}
 
 
+def build_sums(tables: Mapping[str, tuple[QuerySet, Expression]]) -> Statement:
+    """What `load_sums` asks: of all rows of each table how many there are, and the sum of one whole number of each."""
+    parts, values = [], []
+    for name, (rows, number) in tables.items():
+        found = rows.order_by().annotate(number=number).values_list("number")
+        sql, params = found.query.sql_with_params()
+        parts.append(f"SELECT %s, count(*), sum(a)::text FROM ({sql}) AS found(a)")  # noqa: S608 (as above)
+        values += [name, *params]
+    return " UNION ALL ".join(parts), tuple(values)
+
+
+def load_sums(statement: Statement) -> dict[str, tuple[int, str | None]]:
+    """{name: (how many, their sum)}, all as of one moment."""
+    with connection.cursor() as cursor:
+        cursor.execute(*statement)
+        return {name: (count, total) for name, count, total in cursor.fetchall()}
+
+
 def _as_array(text: str | None) -> np.ndarray:
     return np.fromstring(text[1:-1], dtype=np.int64, sep=",") if text else np.zeros(0, np.int64)
 

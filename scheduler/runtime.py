@@ -11,3 +11,8 @@ from runtimes.base import Runtime
 @cache
 def the_runtime() -> Runtime:
     return import_string(settings.TESSERA_RUNTIME)(**settings.TESSERA_RUNTIME_OPTIONS)
+
+
+def has_own_addresses() -> bool:
+    """Whether its tasks have all ports to themselves; asked without making one."""
+    return import_string(settings.TESSERA_RUNTIME).capabilities.own_addresses

@@ -99,14 +99,17 @@ class World:
     """What earlier cycles over the same machines know."""
 
 
-def load_world(*, queue: bool = True, user_id: int | None = None, reads: Iterable[str] = ()) -> World:
-    """The cluster, its holdings and the queue now. queue: False leaves it out. user_id: a person to include besides.
+def load_world(
+    *, queue: bool = True, work: bool = True, user_id: int | None = None, reads: Iterable[str] = ()
+) -> World:
+    """The cluster, its holdings and the queue now. queue: False leaves it out; work: False leaves out what runs, too.
+    user_id: a person to include besides.
 
     reads: what a job of theirs would read, as `caches.keys_of` calls it.
     """
-    jobs = load_queue() if queue else []
+    jobs = load_queue() if queue and work else []
     pools, teams = load_pools(), load_teams()
-    nodes, gpus, holdings = load_nodes(), load_gpus(), load_holdings()
+    nodes, gpus, holdings = load_nodes(), load_gpus(), load_holdings() if work else Holdings()
     holding = np.unique(holdings.of("user")).tolist()
     user_ids = place_users({job.user_id for job in jobs} | {*holding} | ({user_id} if user_id else set()))
     machines = place_machines(nodes, gpus, pools)
@@ -126,7 +129,7 @@ def load_world(*, queue: bool = True, user_id: int | None = None, reads: Iterabl
     names = tuple(kind.model for kind in kinds)
     jobs_and_times: dict[str, Any] = {
         "waiting": waiting,
-        "running": tuple(load_running(holdings, places, now)),
+        "running": tuple(load_running(holdings, places, now)) if work else (),
         "windows": load_windows(pools, [gpu.pool_id for gpu in gpus], now),
         "closings": load_closings(places.node, now),
         "contents": fetches.contents,
@@ -433,7 +436,7 @@ def _team_arrays(teams: list[Team], pools: list[Pool], holdings: Holdings, place
     own = holdings.sums(pairs, np.minimum(at, pairs))
     held = np.zeros((len(teams), len(pools), len(RESOURCES)), dtype=np.int64)
     for place, chain in enumerate(chains):
-        held[list(chain)] += own.reshape(len(teams), len(pools), -1)[place, :, : len(RESOURCES)]
+        held[list(chain)] += own.reshape(len(teams), len(pools), own.shape[1])[place, :, : len(RESOURCES)]
     return {
         "team_chain": tuple(chains),
         "held": held,

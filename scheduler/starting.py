@@ -23,6 +23,7 @@ from scheduler.holders import may_be_stopped, time_of
 from scheduler.lease import check_epoch
 from scheduler.lending import is_lent
 from scheduler.ports import free_port, map_ports, taken_ports
+from scheduler.runtime import has_own_addresses
 from scheduler.steps import Card, StartJob, TaskStart
 from scheduler.truth import (
     clear_wait,
@@ -146,6 +147,7 @@ def assign(step: StartJob, job: Job, nodes: dict[int, Node], gpus: dict[int, Gpu
         raise StaleState(kind="task", was="other ranks")
     taken = taken_ports(nodes)
     master = free_port(taken[next(place.node_id for place in step.tasks if place.rank == 0)])
+    alone = has_own_addresses()
     write_holdings(row for place in step.tasks for row in _holdings(tasks[place.rank], place, locked, gpus))
     moves = []
     for place in step.tasks:
@@ -157,7 +159,7 @@ def assign(step: StartJob, job: Job, nodes: dict[int, Node], gpus: dict[int, Gpu
             "cpu_milli": place.cpu_milli,
             "memory_mib": place.memory_mib,
             "cards": [_card_view(card, gpus[card.gpu_id]) for card in place.cards],
-            "ports": {"master": master, **map_ports(locked, task, taken[node.pk])},
+            "ports": {"master": master, **map_ports(locked, task, {master} if alone else taken[node.pk], alone=alone)},
         }
         told = {"node": node.name, "gpus": [str(gpus[c.gpu_id]) for c in place.cards], **_spread(place, gpus)}
         told |= {"kind": "near_data", "held_bytes": place.held_bytes} if place.held_bytes else {}

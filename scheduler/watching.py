@@ -25,6 +25,7 @@ from scheduler.reconcile import (
     Step,
     Stop,
     compare,
+    load_awaited,
     load_ended,
     load_rows,
     record_news,
@@ -92,7 +93,8 @@ class Watch:
         except Unavailable as away:
             log.info("no round: %s", away)
             return
-        steps = compare(rows, seen, load_ended(seen))
+        ended = load_ended(seen)
+        steps = compare(rows, seen, ended, load_awaited(ended))
         for step in steps:
             try:
                 self._do(step, epoch)

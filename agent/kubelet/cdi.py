@@ -8,6 +8,7 @@ holds what keeps a slice to its limit. Source: CNCF Container Device Interface, 
 import json
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,28 +20,60 @@ SLICE, NONE = "slice", "none"
 FILE = "tessera.json"
 PRELOAD = "/usr/local/vgpu/libvgpu.so"
 """Where HAMi-core lies in a container."""
+LOCK = Path("/tmp/vgpulock")
+HOOK = "slicehook"
+HOOK_S = 60
+"""It looks for copies of the driver's library in the whole image."""
 
 
-def write_spec(folder: Path, cards: Iterable[Card], *, hami: Path | None = None) -> Path:
-    """Replaced as a whole, since a runtime may read it at any moment. hami: libvgpu.so, given by the admin. Raises
-    OSError.
+@dataclass(frozen=True)
+class Keeper:
+    """What holds slices to their memory here. hami: libvgpu.so, given by the admin. home: where our own library and its
+    hook lie on this host (agent/kubelet/slices.py); context_bytes: what a context costs.
     """
+
+    hami: Path | None = None
+    home: Path | None = None
+    context_bytes: int = 0
+
+
+NOTHING = Keeper()
+
+
+def write_spec(folder: Path, cards: Iterable[Card], keeper: Keeper) -> Path:
+    """Replaced as a whole, since a runtime may read it at any moment. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     preload = folder / "tessera-ld.so.preload"
-    if hami is not None:
+    if keeper.hami is not None:
         _replace(preload, f"{PRELOAD}\n")
-    _replace(folder / FILE, json.dumps(build_spec(cards, hami=hami, preload=preload), indent=2))
+        LOCK.mkdir(exist_ok=True)
+        LOCK.chmod(0o1777)  # programs of all accounts lock a file in it
+    _replace(folder / FILE, json.dumps(build_spec(cards, keeper, preload), indent=2))
     return folder / FILE
 
 
-def build_spec(cards: Iterable[Card], *, hami: Path | None = None, preload: Path | None = None) -> dict[str, Any]:
+def build_spec(cards: Iterable[Card], keeper: Keeper, preload: Path) -> dict[str, Any]:
     """A device for each card by its uuid, one for slices, and one for nothing."""
     devices = [{"name": card.uuid, "containerEdits": {"env": _env(card)}} for card in cards]
-    mounts = [] if hami is None else [_mount(hami, PRELOAD), _mount(preload, "/etc/ld.so.preload")]
-    told = {"env": [f"TESSERA_SLICE_BY={'hami' if mounts else 'watchdog'}"], "mounts": mounts}
-    devices.append({"name": SLICE, "containerEdits": {name: edits for name, edits in told.items() if edits}})
+    devices.append({"name": SLICE, "containerEdits": _slice_edits(keeper, preload)})
     devices.append({"name": NONE, "containerEdits": {"env": ["NVIDIA_VISIBLE_DEVICES=void"]}})
     return {"cdiVersion": "0.6.0", "kind": KIND, "devices": devices}
+
+
+def _slice_edits(keeper: Keeper, preload: Path) -> dict[str, Any]:
+    if keeper.hami is not None:
+        mounts = [_mount(keeper.hami, PRELOAD), _mount(preload, "/etc/ld.so.preload")]
+        shared = {**_mount(LOCK, str(LOCK)), "options": ["rw", "nosuid", "nodev", "bind"]}
+        return {"env": ["TESSERA_SLICE_BY=hami"], "mounts": [*mounts, shared]}
+    if keeper.home is not None:
+        enter = _hook("createContainer", keeper.home, "enter", str(keeper.context_bytes))
+        return {"env": ["TESSERA_SLICE_BY=slice"], "hooks": [enter, _hook("poststop", keeper.home, "leave")]}
+    return {"env": ["TESSERA_SLICE_BY=watchdog"]}
+
+
+def _hook(when: str, home: Path, verb: str, *words: str) -> dict[str, Any]:
+    """As agent/slice/src/hook.c reads it."""
+    return {"hookName": when, "path": str(home / HOOK), "args": [HOOK, verb, str(home), *words], "timeout": HOOK_S}
 
 
 def names_of(card: Card, *, whole: bool, real: bool) -> list[str]:

@@ -6,14 +6,14 @@ A kubelet that starts removes every socket in its folder and forgets who had reg
 import logging
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import grpc
 
 from agent.cards import Card, Cards
-from agent.kubelet.cdi import knows_vendor, write_spec
+from agent.kubelet.cdi import NOTHING, Keeper, knows_vendor, write_spec
 from agent.kubelet.plugin import KUBELET, CardPlugin
 from agent.kubelet.units import Places
 
@@ -30,8 +30,8 @@ NO_TOOLKIT = (
 
 class KubeletCards:
     """folder: the kubelet's, for device plugins. cdi: where our spec is written; vendor: where NVIDIA's may lie.
-    places: a file for Places. hami: libvgpu.so, None where the admin gives none. simulated: the cards are no real ones
-    and need no toolkit.
+    places: a file for Places. keeper: who keeps slices of these cards. simulated: they are no real ones and need no
+    toolkit.
     """
 
     def __init__(
@@ -41,14 +41,15 @@ class KubeletCards:
         places: Path,
         *,
         vendor: Iterable[Path] = (),
-        hami: Path | None = None,
+        keeper: Callable[[Cards], Keeper] = lambda seen: NOTHING,
         simulated: bool = False,
     ):
         self.folder, self.cdi, self.vendor = folder, cdi, [cdi, *vendor]
-        self.hami, self.simulated = hami, simulated
+        self.keeper, self.simulated = keeper, simulated
         self.places = Places(places)
         self.plugins: dict[int, CardPlugin] = {}
         self._described: set[str] = set()  # cards that our spec has
+        self._keeper = NOTHING  # and who keeps slices in it
         self._lock = threading.Lock()
         self._kubelet: tuple[int, int] | None = None  # the socket with which we are registered
         self._stop = threading.Event()
@@ -69,12 +70,13 @@ class KubeletCards:
         """The same, with what hinders a card here as its fault. One that is not told any more takes nothing new; those
         that MIG cuts are not offered.
         """
+        keeper = self.keeper(seen)
         why = "" if self.simulated or knows_vendor(self.vendor) else NO_TOOLKIT
         judged = replace(seen, cards=tuple(replace(card, fault=card.fault or why) for card in seen.cards))
         with self._lock:
             offered = {card.index: self._placed(card) for card in judged.without_mig().cards}
-            if {card.uuid for card in offered.values()} - self._described:
-                self._describe(offered.values())
+            if {card.uuid for card in offered.values()} - self._described or keeper != self._keeper:
+                self._describe(offered.values(), keeper)
             for index in sorted(offered.keys() - self.plugins.keys()):
                 self.plugins[index] = CardPlugin(self.folder, offered[index], real=not self.simulated)
                 self._kubelet = None  # all register once more, which is the same as once
@@ -90,10 +92,10 @@ class KubeletCards:
     def _placed(self, card: Card) -> Card:
         return card if self.places.knows(card) else replace(card, fault=card.fault or NOT_KNOWN)
 
-    def _describe(self, cards: Iterable[Card]) -> None:
+    def _describe(self, cards: Iterable[Card], keeper: Keeper) -> None:
         """What the runtime may inject is written before the kubelet hears of the cards."""
-        write_spec(self.cdi, cards, hami=self.hami)
-        self._described = {card.uuid for card in cards}
+        write_spec(self.cdi, cards, keeper)
+        self._described, self._keeper = {card.uuid for card in cards}, keeper
 
     def _follow(self) -> None:
         while not self._stop.wait(LOOK_S):

@@ -12,7 +12,7 @@ import http.client
 import sys
 import time
 
-from deploy.cluster import build, cards, control_plane, images, kwok, node, registry
+from deploy.cluster import build, cards, control_plane, images, kwok, node, notebook_image, registry, storage
 from deploy.cluster.api import answers, is_ready, list_nodes
 from deploy.cluster.certificates import make_certificates
 from deploy.cluster.machine import load_before, read_boot, remember
@@ -22,6 +22,7 @@ from deploy.cluster.processes import find_parts
 from deploy.cluster.teardown import take_down
 
 NOT_RUNNING = 3
+MOST_QPS = 100_000
 
 
 def main(arguments: list[str]) -> int:
@@ -50,6 +51,17 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--kwok", type=count, metavar="N", help="fake nodes besides the real one (default: as many as there are)"
     )
     parser.add_argument(
+        "--qps",
+        type=rate,
+        default=control_plane.REQUESTS_PER_S,
+        metavar="N",
+        help="requests a second that controller-manager and scheduler may send, twice as many at once (%(default)s);"
+        " what runs already keeps what it was started with",
+    )
+    parser.add_argument(
+        "--notebooks", action="store_true", help="with `up`: an image that brings JupyterLab too (a minute at first)"
+    )
+    parser.add_argument(
         "--state", default="", metavar="DIR", help="what the cluster writes (default /var/lib/tessera-cluster)"
     )
     parser.add_argument("--cache", default="", metavar="DIR", help="what is built (default ~/.cache/tessera/cluster)")
@@ -60,6 +72,13 @@ def count(text: str) -> int:
     number = int(text)
     if not 0 <= number <= kwok.MOST:
         raise argparse.ArgumentTypeError(f"{number} is not between 0 and {kwok.MOST}")
+    return number
+
+
+def rate(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= MOST_QPS:
+        raise argparse.ArgumentTypeError(f"{number} is not between 1 and {MOST_QPS}")
     return number
 
 
@@ -90,8 +109,9 @@ def run_up(place: Place, options: argparse.Namespace) -> int:
     for what, step in (
         ("certificates", prepare),
         ("etcd and API server", control_plane.start_store_and_api),
-        ("controllers and scheduler", control_plane.start_controllers),
+        ("controllers and scheduler", lambda place: control_plane.start_controllers(place, options.qps)),
         ("registry", registry.start_registry),
+        ("storage", storage.start_storage),
         ("node", node.start_node),
         ("simulated cards", cards.put_cards),
         ("kwok", lambda place: start_fake_nodes(place, options.kwok)),
@@ -101,6 +121,8 @@ def run_up(place: Place, options: argparse.Namespace) -> int:
         say(f"  {what}: {time.monotonic() - step_began:.1f} s")
     say(f"The cluster runs, started in {time.monotonic() - began:.1f} s. kubectl is {place.bin}/kubectl.")
     print(f"export TESSERA_IMAGE={registry.default_image()}")
+    if options.notebooks:
+        print(f"export TESSERA_NOTEBOOK_IMAGE={notebook_image.put_notebook_image(place)}")
     print(f"export KUBECONFIG={place.kubeconfig}")
     return 0
 
@@ -157,7 +179,7 @@ def describe_nodes(nodes: list[dict]) -> str:
     return ", ".join([*real, f"{len(fake)} fake ({sum(map(is_ready, fake))} Ready)"])
 
 
-PARTS = (*control_plane.NAMES, "registry", *node.NAMES)
+PARTS = (*control_plane.NAMES, "registry", storage.NAME, *node.NAMES)
 VERBS = {"up": run_up, "down": run_down, "status": run_status, "build": run_build}
 
 if __name__ == "__main__":

@@ -53,6 +53,8 @@ PIECES = (
     ),
     Piece("registry", (".",), {"registry": "registry"}),
     Piece("dns", (".",), {"coredns": "dns"}),
+    Piece("storage", (".",), {"storage": "storage"}),
+    Piece("helm", ("helm.sh/helm/v3/cmd/helm",), {"helm": "helm"}),
 )
 
 
@@ -93,7 +95,8 @@ def list_versions() -> dict[str, str]:
         "kubernetes": "k8s.io/kubernetes", "etcd": "go.etcd.io/etcd/server/v3", "kwok": "sigs.k8s.io/kwok",
         "containerd": "github.com/containerd/containerd/v2", "runc": "github.com/opencontainers/runc",
         "cni": "github.com/containernetworking/plugins", "registry": "github.com/distribution/distribution/v3",
-        "dns": "github.com/coredns/coredns",
+        "dns": "github.com/coredns/coredns", "helm": "helm.sh/helm/v3",
+        "storage": "sigs.k8s.io/sig-storage-lib-external-provisioner/v13",
     }  # fmt: skip
     return {name: version_of("kubernetes" if name == "etcd" else name, module) for name, module in modules.items()}
 
@@ -126,7 +129,7 @@ def compile_piece(piece: Piece, folder: Path) -> None:
 
 
 def link_flags(piece: Piece) -> str:
-    """Without symbols; and Kubernetes learns its version, which its own build scripts would tell it."""
+    """Without symbols; and Kubernetes and helm learn their versions, which their own build scripts would tell them."""
     flags = ["-s", "-w"]
     if piece.name == "kubernetes":
         version = version_of("kubernetes", "k8s.io/kubernetes")
@@ -134,6 +137,13 @@ def link_flags(piece: Piece) -> str:
         values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
         for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
             flags += [f"-X {package}.{name}={value}" for name, value in values.items()]
+    if piece.name == "helm":  # of the newest cluster that it knows, which it takes for one's own where it asks none
+        minor = version_of("helm", "k8s.io/client-go").split(".")[1]
+        flags.append(f"-X helm.sh/helm/v3/internal/version.version={version_of('helm', 'helm.sh/helm/v3')}")
+        flags += [
+            f"-X helm.sh/helm/v3/pkg/chartutil.k8sVersion{name}={value}"
+            for name, value in (("Major", "1"), ("Minor", minor))
+        ]
     return " ".join(flags)
 
 

@@ -21,6 +21,7 @@ PARTS = {
     "proxy": ("/CN=system:kube-proxy", ""),
     "kwok": ("/O=system:masters/CN=kwok", ""),
     "dns": ("/O=system:masters/CN=dns", ""),
+    "storage": ("/O=system:masters/CN=storage", ""),
     "kubelet": (f"/O=system:nodes/CN=system:node:{NODE_NAME}", f"IP:{ADDRESS},DNS:{NODE_NAME}"),
 }
 SERVES_ONLY = {"apiserver", "apiserver-kubelet-client"}

@@ -9,7 +9,9 @@ from deploy.cluster.processes import listens, start, wait_until
 
 NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 START_S = 120
-REQUESTS_PER_S = 1000  # what controllers and scheduler may send: their defaults of 20 and 50 would hide what we measure
+REQUESTS_PER_S = (
+    1000  # what controllers and scheduler may send: their defaults of 20 and 50 would hide what is measured
+)
 
 
 def start_store_and_api(place: Place) -> None:
@@ -27,16 +29,19 @@ def start_store_and_api(place: Place) -> None:
     wait_until(place, "kube-apiserver", lambda: answers(place, "/readyz"), START_S)
 
 
-def start_controllers(place: Place) -> None:
-    """What makes the rest of the cluster move. Pods are refused until a namespace has its service account."""
+def start_controllers(place: Place, requests_per_s: int = REQUESTS_PER_S) -> None:
+    """What makes the rest of the cluster move. Pods are refused until a namespace has its service account.
+
+    requests_per_s: that each of the two may send to the API server; twice as many at once.
+    """
     home = place.certificates
     start(place, "kube-controller-manager", "--kubeconfig", str(kubeconfig_of(place, "controller-manager")),
           "--leader-elect=false", "--use-service-account-credentials", "--secure-port", "0",
           "--flex-volume-plugin-dir", f"{place.state}/volume-plugins",
-          "--kube-api-qps", str(REQUESTS_PER_S), "--kube-api-burst", str(2 * REQUESTS_PER_S),
+          "--kube-api-qps", str(requests_per_s), "--kube-api-burst", str(2 * requests_per_s),
           "--service-account-private-key-file", f"{home}/service-accounts.key", "--root-ca-file", f"{home}/ca.crt",
           "--cluster-signing-cert-file", f"{home}/ca.crt", "--cluster-signing-key-file", f"{home}/ca.key")  # fmt: skip
-    write(place.state / "scheduler.json", json.dumps(build_scheduler_settings(place)))
+    write(place.state / "scheduler.json", json.dumps(build_scheduler_settings(place, requests_per_s)))
     start(place, "kube-scheduler", "--config", f"{place.state}/scheduler.json", "--secure-port", "0")
     account = "/api/v1/namespaces/default/serviceaccounts/default"
     wait_until(place, "kube-controller-manager", lambda: answers(place, account), START_S)
@@ -61,8 +66,8 @@ def api_server_arguments(place: Place, store: str) -> list[str]:
     ]
 
 
-def build_scheduler_settings(place: Place) -> dict:
-    client = {"kubeconfig": str(kubeconfig_of(place, "scheduler")), "qps": REQUESTS_PER_S, "burst": 2 * REQUESTS_PER_S}
+def build_scheduler_settings(place: Place, requests_per_s: int = REQUESTS_PER_S) -> dict:
+    client = {"kubeconfig": str(kubeconfig_of(place, "scheduler")), "qps": requests_per_s, "burst": 2 * requests_per_s}
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",

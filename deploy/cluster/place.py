@@ -55,6 +55,11 @@ class Place:
     def kubeconfig(self) -> Path:
         return self.state / "admin.kubeconfig"
 
+    @property
+    def shared(self) -> Path:
+        """What every claim of the class `tessera` is. Programs of this machine may use it as pods do."""
+        return self.state / "shared"
+
     def log(self, name: str) -> Path:
         return self.state / "logs" / f"{name}.log"
 

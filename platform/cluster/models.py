@@ -341,6 +341,8 @@ class Agent(models.Model):
 
     report: what it said, as cluster.reports reads it; {} before the first. approved: {uuid: {model, product,
     memory_mib, reserved_mib}} of the cards that an admin approved: the most that its reports can make of them.
+    logs_at: when it was last heard of as who brings the logs of its machine's tasks, some seconds late; None where it
+    does not.
     """
 
     KIND = "agent"
@@ -350,6 +352,7 @@ class Agent(models.Model):
     enrolled_at = models.DateTimeField(_("enrolled at"), db_default=Now())
     revoked_at = models.DateTimeField(_("revoked at"), null=True, blank=True)
     reported_at = models.DateTimeField(_("last report at"), null=True, blank=True)
+    logs_at = models.DateTimeField(_("last brought logs at"), null=True, blank=True)
     report = models.JSONField(default=dict)
     approved = models.JSONField(default=dict)
 

@@ -94,8 +94,15 @@ def build_reported(report: Mapping[str, Any], approved: Mapping[str, Any], elsew
         links=_part(report["links"], places),
         pcie=_part(report["pcie"], places),
         numa=tuple(NumaView(n["id"], tuple(n["cpus"]), n["memory_mib"], n["socket"]) for n in report["host"]["numa"]),
-        facts={"driver": report["driver"] or "none", "kernel": report["host"]["kernel"], "agent": report["agent"]},
+        facts=_facts(report),
     )
+
+
+def _facts(report: Mapping[str, Any]) -> dict[str, str]:
+    """gpu_pin: how containers get cards (runtimes.base.GpuView.pin). cpu_pinning: what keeps tasks to their cores."""
+    told = {"gpu_pin": report.get("gpu_pin"), "cpu_pinning": report["host"].get("cpu_pinning")}
+    found = {"driver": report["driver"] or "none", "kernel": report["host"]["kernel"], "agent": report["agent"]}
+    return found | {name: words for name, words in told.items() if words}
 
 
 def _offered(report: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -130,6 +137,8 @@ def _as_approved(gpu: dict[str, Any], approved: Mapping[str, Any]) -> dict[str, 
 def _mode(report: Mapping[str, Any]) -> tuple[str, str]:
     if report["simulated"]:
         return SIMULATED, SIMULATED_WORDS
+    if told := report.get("enforcement"):
+        return told["mode"], told["evidence"]
     return choose_mode(ProbeFacts(driver=report["driver"]))
 
 

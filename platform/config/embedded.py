@@ -169,6 +169,7 @@ class Platform:
         )
         if self.options.cluster:
             os.environ.update(on_cluster.cluster_environment(self.data))
+            os.environ.update(on_cluster.storage_environment(os.environ["TESSERA_INSTALL"]))
         elif gpus := place.remembered_gpus(self.data, self.options.gpus):
             os.environ["TESSERA_GPUS"] = gpus
 

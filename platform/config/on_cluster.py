@@ -11,6 +11,8 @@ from runtimes.kubernetes.client import ApiServer
 from runtimes.kubernetes.connection import BadKubeconfig, find_connection
 from runtimes.kubernetes.names import check_install
 
+CLASS, ONE_DIRECTORY = "tessera", "tessera.sh/one-directory"
+"""Of bin/cluster: the class of volumes whose claims all are one directory of this machine."""
 RUNTIME = "runtimes.kubernetes.runtime.KubernetesRuntime"
 REMEDY = 'Start one on this machine: eval "$(bin/cluster up)". Or name another one by KUBECONFIG.'
 MARK = "install"
@@ -48,6 +50,22 @@ def cluster_environment(data: Path) -> dict[str, str]:
         except ValueError as wrong:
             raise Failure(str(wrong), "Or leave TESSERA_INSTALL out: a name is made.") from None
     return {"TESSERA_RUNTIME": RUNTIME, "TESSERA_INSTALL": path.read_text()}
+
+
+def storage_environment(install: str) -> dict[str, str]:
+    """Where people's files lie, so that pods find them: on bin/cluster's volume, in a folder of this installation.
+
+    {} where something else is set, or the cluster is another's.
+    """
+    if "TESSERA_STORAGE_CLASS" in os.environ:
+        return {}
+    with ApiServer(find_connection(os.environ["KUBECONFIG"])) as api:
+        _, found = api.call("GET", f"/apis/storage.k8s.io/v1/storageclasses/{CLASS}", handles=("gone",))
+    root = Path(found.get("parameters", {}).get("directory", ""))
+    if found.get("provisioner") != ONE_DIRECTORY or not root.is_dir() or not os.access(root, os.W_OK):
+        return {}
+    own = {f"TESSERA_{name.upper()}": str(root / install / name) for name in ("files", "code", "logs")}
+    return {"TESSERA_STORAGE_CLASS": CLASS, "TESSERA_STORAGE": str(root), **own}
 
 
 def watch(log: Path, manage: Path) -> Program:

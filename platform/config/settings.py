@@ -64,9 +64,11 @@ def env_apps_url(name: str, public_url: str) -> str:
 # Where this installation keeps its things and how it is called.
 TESSERA_DATA = Path(env_text("TESSERA_DATA", str(ROOT / ".tessera")))
 TESSERA_RUN = Path(env_text("TESSERA_RUN", str(TESSERA_DATA / "run")))
-TESSERA_LOGS = Path(env_text("TESSERA_LOGS", str(TESSERA_DATA / "logs")))
-TESSERA_CODE = Path(env_text("TESSERA_CODE", str(TESSERA_DATA / "code")))
-TESSERA_FILES = Path(env_text("TESSERA_FILES", str(TESSERA_DATA / "files")))
+# What all machines share: on a cluster the volume that jobs mount too.
+TESSERA_STORAGE = Path(env_text("TESSERA_STORAGE", str(TESSERA_DATA)))
+TESSERA_LOGS = Path(env_text("TESSERA_LOGS", str(TESSERA_STORAGE / "logs")))
+TESSERA_CODE = Path(env_text("TESSERA_CODE", str(TESSERA_STORAGE / "code")))
+TESSERA_FILES = Path(env_text("TESSERA_FILES", str(TESSERA_STORAGE / "files")))
 # How much a person's home and a team's folder may hold before uploads are refused. 0 = no limit.
 TESSERA_HOME_BYTES = env_int("TESSERA_HOME_BYTES", 20 * 10**9)
 TESSERA_TEAM_BYTES = env_int("TESSERA_TEAM_BYTES", 100 * 10**9)
@@ -88,6 +90,14 @@ KUBERNETES_OPTIONS = {
     "nodes": env_text("TESSERA_NODES"),  # a label selector of the machines that are ours, "" = all
     "per_s": float(env_int("TESSERA_KUBERNETES_QPS", 20)),  # requests of each process in a second, and at once
     "burst": env_int("TESSERA_KUBERNETES_BURST", 40),
+    "storage": {
+        "storage_class": env_text("TESSERA_STORAGE_CLASS"),  # all its claims are one volume; "": jobs have no files
+        "size": env_text("TESSERA_STORAGE_SIZE", "1Ti"),  # that each team's claim asks for
+        "access": env_text("TESSERA_STORAGE_ACCESS", "ReadWriteMany"),
+        "root": TESSERA_STORAGE,
+        "files": TESSERA_FILES,
+        "code": TESSERA_CODE,
+    },
 }
 LOCAL_OPTIONS = {
     "data_dir": TESSERA_DATA,
@@ -101,10 +111,19 @@ LOCAL_OPTIONS = {
     "processes_most": env_int("TESSERA_TASK_PROCESSES", 4096),  # processes and threads of a task at once, 0 = no limit
 }
 
-TESSERA_RUNTIME_OPTIONS = KUBERNETES_OPTIONS if TESSERA_RUNTIME.startswith("runtimes.kubernetes.") else LOCAL_OPTIONS
+IN_CONTAINERS = TESSERA_RUNTIME.startswith("runtimes.kubernetes.")
+TESSERA_RUNTIME_OPTIONS = KUBERNETES_OPTIONS if IN_CONTAINERS else LOCAL_OPTIONS
+
+# The image of notebooks that name none: it brings JupyterLab. "": they run from the environment that is prepared here.
+TESSERA_NOTEBOOK_IMAGE = env_text("TESSERA_NOTEBOOK_IMAGE", str(KUBERNETES_OPTIONS["image"])) if IN_CONTAINERS else ""
 
 # How a person gets into a running task (terminal, SSH, notebook, port): the runtime's other half, for the web process.
-TESSERA_ACCESS = env_text("TESSERA_ACCESS", "runtimes.local.access.LocalAccess")
+TESSERA_ACCESS = env_text(
+    "TESSERA_ACCESS",
+    "runtimes.kubernetes.access.KubernetesAccess"
+    if TESSERA_RUNTIME.startswith("runtimes.kubernetes.")
+    else "runtimes.local.access.LocalAccess",
+)
 
 # The SSH gateway, inside the web process. Port 0 = none. Its host key is kept in TESSERA_DATA.
 TESSERA_SSH_HOST = env_text("TESSERA_SSH_HOST", "127.0.0.1")
@@ -189,6 +208,7 @@ MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "portal.middleware.SecurityHeadersMiddleware",
     "portal.middleware.SameOriginMiddleware",
+    "portal.health.HealthMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",

@@ -3,11 +3,7 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from portal import health
-
 urlpatterns = [
-    path("livez", health.livez, name="livez"),
-    path("readyz", health.readyz, name="readyz"),
     path("api/v1/", include("portal.api.urls")),
     path("console/", admin.site.urls),
     path("", include("portal.pages.urls")),

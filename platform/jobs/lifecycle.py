@@ -40,6 +40,10 @@ often, without a pause.
 """
 
 
+REFUSALS = 3
+"""So often in a row a job is queued again after its node refused it: it has done nothing wrong, and never ran."""
+
+
 def lock_job(pk: int) -> Job:
     """The job's row, locked until the transaction ends. Everything about one job is serialised by it."""
     rows = lock_rows(Job.objects.filter(pk=pk))
@@ -152,6 +156,9 @@ def settle_job(job: Job, *, actor: Actor = SYSTEM) -> None:
     decisive = _decisive([task for task in tasks if task.state == TaskState.SUCCEEDED] if done else tasks)
     if decisive.reason in MADE_ROOM and job.stop_requested_at is None:
         requeue(job, actor=actor, reason=decisive.reason, stops=job.stops + 1)
+    elif decisive.reason == "refused_by_node" and not stopping and (refused := count_refusals(job)) <= REFUSALS:
+        pause = timedelta(seconds=RETRY_PAUSE_S[refused - 1])
+        requeue(job, actor=actor, reason=decisive.reason, not_before=timezone.now() + pause)
     elif may_retry(job, decisive.reason):
         retry(job, actor=actor, because=decisive.reason)
     else:
@@ -176,6 +183,12 @@ def may_retry(job: Job, reason: str) -> bool:
         and job.retries_left > 0
         and job.stop_requested_at is None
     )
+
+
+def count_refusals(job: Job) -> int:
+    """In how many of its newest attempts, up to one more than REFUSALS, a node refused it. It is the same in a row."""
+    newest = Task.objects.filter(job=job, attempt__gte=job.attempt - REFUSALS, reason="refused_by_node")
+    return newest.values("attempt").distinct().count()
 
 
 def retry(job: Job, *, actor: Actor, because: str) -> None:

@@ -2,16 +2,20 @@
 
 import uuid
 from collections.abc import Iterable
+from datetime import timedelta
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Count, Q
+from django.db.models import Count, Exists, OuterRef, Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
 from accounts.models import Team, User
-from cluster.models import Node, Pool
+from cluster.models import Agent, Node, Pool
 from jobs.states import HOLDING, JOB_FINAL, JOB_MOVES, TASK_FINAL, TASK_MOVES, JobState, TaskState
+
+LOG_PATIENCE = timedelta(minutes=10)
+"""So long after a task's end the rest of its log is waited for, where an agent brings it."""
 
 
 class Priority(models.IntegerChoices):
@@ -166,6 +170,20 @@ class TaskQuerySet(models.QuerySet["Task"]):
     def holding(self) -> "TaskQuerySet":
         return self.filter(state__in=HOLDING)
 
+    def log_awaited(self) -> "TaskQuerySet":
+        """Those that ended, whose machine's agent may still bring the end of their log."""
+        return self.filter(_log_awaited())
+
+    def log_open(self) -> "TaskQuerySet":
+        """Those of which more of the log may come."""
+        return self.filter(~Q(state__in=TASK_FINAL) | _log_awaited())
+
+
+def _log_awaited() -> Q:
+    agents = Agent.objects.filter(node_name=OuterRef("node__name"), revoked_at__isnull=True, logs_at__isnull=False)
+    ended = Q(state__in=TASK_FINAL, started_at__isnull=False, ended_at__gt=Now() - LOG_PATIENCE)
+    return ended & ~Q(brought__end__in=[BroughtLog.End.WHOLE, BroughtLog.End.CUT]) & Q(Exists(agents))
+
 
 class Task(models.Model):
     """One container on one node, once. It never restarts: a retry is a new task with attempt + 1."""
@@ -239,6 +257,24 @@ class Task(models.Model):
     @property
     def is_final(self) -> bool:
         return self.state in TASK_FINAL
+
+
+class BroughtLog(models.Model):
+    """What is known of a log that the agent of the task's machine brings to the store; the first word of it makes the
+    row. behind_since: when what is not brought yet was written, None where little is. end: whether more can come.
+    """
+
+    class End(models.TextChoices):
+        OPEN = "", _("more may come")
+        WHOLE = "whole", _("whole")
+        CUT = "cut", _("its end was lost on the machine")
+
+    task = models.OneToOneField(Task, on_delete=models.CASCADE, primary_key=True, related_name="brought")
+    behind_since = models.DateTimeField(null=True)
+    end = models.CharField(max_length=5, choices=End.choices, default=End.OPEN, blank=True)
+
+    def __str__(self) -> str:
+        return f"log of {self.task}"
 
 
 class CodePack(models.Model):

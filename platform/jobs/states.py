@@ -134,6 +134,20 @@ REASONS: dict[str, Reason] = {
     "rejected_by_cluster": Reason(
         T.FAILED, False, "fault", _("The cluster refused it."), _("The words of the cluster are in the event list.")
     ),
+    "refused_by_node": Reason(
+        T.FAILED,
+        False,
+        "fault",
+        _("Its machine had no place for it after all, so it never began."),
+        _("It is queued again by itself, a few times. The words of the cluster stand beside the task."),
+    ),
+    "evicted": Reason(
+        T.FAILED,
+        True,
+        "fault",
+        _("Its machine ran out of memory or disk, or was emptied, so the cluster ended it."),
+        _("With `retry` and the reason evicted it is tried again."),
+    ),
     "node_lost": Reason(T.FAILED, True, "fault", _("Its node was lost.")),
     "container_lost": Reason(
         T.FAILED,

@@ -14,9 +14,14 @@ LAST_WORDS = 300
 
 # Away from the session that started it, so that it outlives that; its last words are kept for the one who waits.
 SCRIPT = """
-[ -x "$TESSERA_TOOLS/bin/python" ] || { echo "TensorBoard is not prepared here yet." >&2; exit 3; }
+python=$TESSERA_TOOLS/bin/python
+[ -n "$TESSERA_TOOLS" ] || python=$(command -v python3)
+"$python" -s -c 'import importlib.util as u; raise SystemExit(not u.find_spec("tensorboard"))' || {
+  echo "TensorBoard is not prepared here yet, or the image does not bring it." >&2
+  exit 3
+}
 case $1 in '~/'*) set -- "$HOME/${1#??}" "$2" ;; esac
-setsid nohup "$TESSERA_TOOLS/bin/python" -s -m tensorboard.main --logdir "$1" --host 127.0.0.1 --port "$2" \
+setsid nohup "$python" -s -m tensorboard.main --logdir "$1" --host 127.0.0.1 --port "$2" \
   --load_fast=false --reload_interval 5 </dev/null >"$TMPDIR/tensorboard.log" 2>&1 &
 """
 TOLD = 'tail -c 300 "$TMPDIR/tensorboard.log" 2>/dev/null; true'

@@ -26,7 +26,12 @@ EMPTY_PAGE = {
 # with the notebook, not with its person, whose other notebooks have other files. A new one opens at a page to type in.
 # The gateway sees when a browser is gone; JupyterLab's own pings would only warn (tornado reads their ms as seconds).
 COMMAND = """
-if [ ! -x "$TESSERA_TOOLS/bin/python" ]; then echo "The environment for notebooks is not there." >&2; exit 3; fi
+python=$TESSERA_TOOLS/bin/python
+if [ -z "$TESSERA_TOOLS" ]; then
+  python=$(command -v python3)
+  "$python" -s -c 'import importlib.util as u; raise SystemExit(not u.find_spec("jupyterlab"))' || python=
+fi
+if [ ! -x "$python" ]; then echo "There is no JupyterLab here. Choose an image that brings it." >&2; exit 3; fi
 mkdir -p "$HOME/{folder}" && cd "$HOME/{folder}" || exit 3
 page=/lab
 if ! grep -qs ipynb {tabs}/*; then
@@ -34,10 +39,10 @@ if ! grep -qs ipynb {tabs}/*; then
   [ ! -e {first} ] || page=/lab/tree/{first}
 fi
 JUPYTER_RUNTIME_DIR=$(mktemp -d /tmp/nb-XXXXXX) || exit 3
-export JUPYTER_RUNTIME_DIR JUPYTER_TOKEN="$TESSERA_UPSTREAM_TOKEN" PATH="$TESSERA_TOOLS/bin:$PATH"
+export JUPYTER_RUNTIME_DIR JUPYTER_TOKEN="$TESSERA_UPSTREAM_TOKEN" PATH="${{TESSERA_TOOLS:+$TESSERA_TOOLS/bin:}}$PATH"
 trap 'rm -rf "$JUPYTER_RUNTIME_DIR"' EXIT
 trap : TERM
-"$TESSERA_TOOLS/bin/python" -s -m jupyterlab --no-browser \
+"$python" -s -m jupyterlab --no-browser \
   --ServerApp.ip=127.0.0.1 --ServerApp.port="$TESSERA_PORT_{port}" --ServerApp.port_retries=0 \
   --ServerApp.base_url=/ --ServerApp.root_dir="$HOME/{folder}" --ServerApp.allow_remote_access=True \
   --ServerApp.allow_root=True --ServerApp.quit_button=False \
@@ -49,8 +54,10 @@ trap : TERM
 """.strip()
 
 
-def build_spec(notebook: Notebook, *, hours: int | None, gpu: str | None) -> JobSpec:
-    """What this start submits. hours: how long it may last, told as an estimate; gpu: instead of the notebook's own."""
+def build_spec(notebook: Notebook, *, hours: int | None, gpu: str | None, image: str = "") -> JobSpec:
+    """What this start submits. hours: how long it may last, told as an estimate; gpu: instead of the notebook's own;
+    image: where it names none.
+    """
     kept = from_json(notebook.spec)
     return replace(
         kept,
@@ -61,6 +68,7 @@ def build_spec(notebook: Notebook, *, hours: int | None, gpu: str | None) -> Job
         ),
         env={**kept.env, "NOTEBOOK_FOLDER": notebook.folder},  # where its shells begin
         gpu=kept.gpu if gpu is None else parse_gpu(gpu),
+        image=kept.image or image or None,
         time_s=None if hours is None else hours * 3600,
         max_time_s=None,
         retry_times=0,

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 
@@ -186,7 +187,7 @@ def start_notebook(
     admit_notebook(user=row.user, running=others.count)
     job = submit_job(
         user=row.user,
-        spec=build_spec(row, hours=hours_of_start(row), gpu=gpu),
+        spec=build_spec(row, hours=hours_of_start(row), gpu=gpu, image=settings.TESSERA_NOTEBOOK_IMAGE),
         check=check,
         containers=containers,
         kind=JobKind.INTERACTIVE,

@@ -118,10 +118,14 @@ def notebook_hours_of(user: User) -> int | None:
 
 
 def _admit_one_more(user: User, what: str, count: Callable[[], int]) -> None:
-    """Locks the person's limit row for this transaction, so what `count` then counts cannot be overtaken."""
-    ensure_user_limit(user)
-    row = lock_rows(UserLimit.objects.filter(user=user))[0]
-    allowed = row.effective(limit_of_everyone())[what]
+    """Locks the person's limit row for this transaction, so what `count` then counts cannot be overtaken.
+
+    Without a limit nothing is counted nor locked: the scheduler waits for the same row.
+    """
+    everyone = limit_of_everyone()
+    if ensure_user_limit(user).effective(everyone)[what] is None:
+        return
+    allowed = lock_rows(UserLimit.objects.filter(user=user))[0].effective(everyone)[what]
     used = count()
     if allowed is not None and used >= allowed:
         raise QuotaExceeded("user_limit", what=what, used=used, limit=allowed)

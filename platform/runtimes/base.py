@@ -14,6 +14,7 @@ from runtimes.images import RegistryLogin
 from runtimes.places import Place
 
 Phase = Literal["starting", "running", "exited", "lost"]
+Tone = Literal["ok", "note", "bad"]
 
 
 class Unavailable(Exception):
@@ -24,15 +25,36 @@ class Rejected(Exception):
     """The engine will never run this task. End it, and keep these words: they are the engine's own."""
 
 
+class NodeRefused(Rejected):
+    """Not on this node: it is gone, or lacks what the task was given there. Another one may run it."""
+
+
 @dataclass(frozen=True)
 class Capabilities:
     """containers: whether a task may bring an image. name: "local", "kubernetes" or "fake". view: dotted name of the
     class whose instances follow the engine (see LiveView), made with the runtime; "" where it is asked each second.
+    own_addresses: whether each task has an address, and so all ports, to itself.
+    examine: dotted name of the function that looks whether the engine is set up as we need it: (runtime, numbers of
+    teams, probe: bool) to Findings, where probe allows it to run something for that; "" where nothing is to be set up.
     """
 
     containers: bool
     name: str
     view: str = ""
+    own_addresses: bool = False
+    examine: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at. tone: "note" works, and should be known. remedy: what mends it, "" where nothing
+    needs to be mended.
+    """
+
+    about: str
+    tone: Tone
+    words: str
+    remedy: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,6 +75,8 @@ class GpuView:
     numa: None when unknown, which means "any". bus: PCI bus id, "" when there is none.
     mode: the strongest memory enforcement found by probing (simulated, watchdog, slice, hami, nvfraction);
     evidence: one sentence that says how it was found. fault: why nothing should run on it, "" where all is well.
+    pin: how a container gets it where it is not started by us: "plugin" (a device plugin serves each card), "toolkit"
+    (NVIDIA's container toolkit reads which ones from the container's order).
     """
 
     uuid: str
@@ -67,6 +91,7 @@ class GpuView:
     mode: str
     evidence: str
     fault: str = ""
+    pin: str = "plugin"
 
 
 DATA, IMAGE = "data", "image"
@@ -108,13 +133,17 @@ class NodeView:
 
 @dataclass(frozen=True)
 class GpuShare:
-    """What a task holds of one card; `whole` when nobody else may be on it."""
+    """What a task holds of one card; `whole` when nobody else may be on it.
+
+    card: as it was approved and is known now, for a runtime that does not see cards itself; None where it is gone.
+    """
 
     uuid: str
     index: int
     memory_mib: int
     compute_percent: int
     whole: bool
+    card: GpuView | None = None
 
 
 @dataclass(frozen=True)
@@ -150,6 +179,7 @@ class Checkpoint:
 class Peer:
     """A task of a gang, as the others find it. slots: how many programs it is meant for, one for each of its cards.
 
+    address: of its machine; a runtime with `own_addresses` knows a better one, by its uuid.
     ports: {declared: where it listens}.
     """
 
@@ -157,6 +187,11 @@ class Peer:
     role: str = "main"
     slots: int = 1
     ports: dict[int, int] = field(default_factory=dict)
+    uuid: str = ""
+
+
+BALLOONS, STATIC = "balloons", "static"
+"""What keeps tasks to their cores on a node of Kubernetes: nri-plugins, or the kubelet's own static CPU manager."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +208,7 @@ class TaskSpec:
     image: of the container, "" for the runtime's own choice. logins: its team's at registries, to fetch it with.
     cpu_overcommit_percent: so often its node promises a core.
     platform_env: the platform's own, wins over the user's and may be TESSERA_*. port_map: declared port → the one to
-    listen on instead, told as TESSERA_PORT_<declared>.
+    listen on instead, told as TESSERA_PORT_<declared>. cpu_pinning: what its node does with cores, as its facts say.
     """
 
     uuid: str
@@ -205,6 +240,7 @@ class TaskSpec:
     port_map: dict[int, int] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
     checkpoint: Checkpoint | None = None
+    cpu_pinning: str = ""
 
 
 @dataclass(frozen=True)
@@ -225,7 +261,8 @@ class ContainerView:
     """What became of a task. `exited` is proof that no process of it is left; `lost` means nobody can say yet.
 
     exit_code: None when unknown or killed by `signal`. cause: "", out_of_memory, gpu_out_of_memory, time_limit,
-    start_failed, image_pull, never_started, stopped, container_lost; of one that starts, why it never will run.
+    start_failed, image_pull, never_started, stopped, container_lost, refused_by_node (it never ran, and may elsewhere),
+    evicted (its machine, or who empties it, ended it), node_lost; of one that starts, why it never will run.
     detail: the engine's own words, for the event.
     checkpointed_at: the newest change in its checkpoint directory, at most 10 s late; None where it names none, or
     nothing is in there. gpu_use: of the cards that it shares with others, at most 2 s late, where that is watched.

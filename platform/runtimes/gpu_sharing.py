@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from runtimes.base import GpuShare, GpuView
 
 SIMULATED, WATCHDOG, HAMI, SLICE = "simulated", "watchdog", "hami", "slice"
+NVFRACTION, MIG = "nvfraction", "mig"
+"""The driver's own limits (r615 and newer), and an instance of a card that MIG cuts: kept by no library."""
+PLUGIN, TOOLKIT = "plugin", "toolkit"
+"""How a container gets its cards, see GpuView.pin."""
 
 # A user who sets one of these would raise his own limit or take another card. A name ends here or goes on.
 FORBIDDEN_ENV = (

@@ -1,13 +1,22 @@
 """What an agent reports, and what is shown of it, as JSON."""
 
+import base64
+import binascii
+
+from django.utils.translation import gettext as _
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from cluster.agents import Judged
 from cluster.reports import HeldBack
 from common.resources import show_memory
+from jobs.brought import DONE, ENDED, OPEN, UNKNOWN, Known
+from jobs.models import BroughtLog
 from portal.agent_words import STATES, faults_of, held_back_words, state_of
 from portal.api.fields import AmountField, one_of
+from runtimes.base import BALLOONS, STATIC
+from runtimes.gpu_sharing import HAMI, NVFRACTION, PLUGIN, SLICE, TOOLKIT, WATCHDOG
 
 MOST_GPUS = 64
 MOST_CPUS = 4096
@@ -35,6 +44,14 @@ class ReportedHost(serializers.Serializer):
     cpu_milli = serializers.IntegerField(**MIB)
     memory_mib = serializers.IntegerField(**MIB)
     numa = serializers.ListField(child=ReportedNuma(), max_length=256, default=list)
+    cpu_pinning = serializers.ChoiceField(["", BALLOONS, STATIC], default="")
+
+
+class ReportedEnforcement(serializers.Serializer):
+    """mode: what holds slices to their memory, found by trying; evidence: one sentence that says how."""
+
+    mode = serializers.ChoiceField([WATCHDOG, SLICE, HAMI, NVFRACTION])
+    evidence = serializers.CharField(max_length=300)
 
 
 class ReportedGpu(serializers.Serializer):
@@ -71,7 +88,8 @@ class GpuSample(serializers.Serializer):
 
 class ReportAsk(serializers.Serializer):
     """agent: its version. driver: of NVIDIA, empty where there is none. links, pcie: square matrices over gpus, in
-    words of `nvidia-smi topo -m`, or empty. simulated: the cards are no real ones.
+    words of `nvidia-smi topo -m`, or empty. simulated: the cards are no real ones. enforcement: null where nobody
+    tried. gpu_pin: how containers get cards: by the agent's device plugin, or by NVIDIA's toolkit.
     """
 
     agent = serializers.CharField(max_length=32)
@@ -83,6 +101,8 @@ class ReportAsk(serializers.Serializer):
     pcie = _matrix()
     lost = serializers.ListField(child=LostGpu(), max_length=MOST_GPUS, default=list)
     samples = serializers.ListField(child=GpuSample(), max_length=MOST_GPUS, default=list)
+    enforcement = ReportedEnforcement(allow_null=True, default=None)
+    gpu_pin = serializers.ChoiceField(["", PLUGIN, TOOLKIT], default="")
 
 
 class HeldBackShape(serializers.Serializer):
@@ -103,6 +123,60 @@ class ReportAnswer(serializers.Serializer):
 
     held_back = HeldBackShape(many=True)
     next_in_s = serializers.IntegerField()
+
+
+@extend_schema_field(OpenApiTypes.BYTE)
+class Base64Field(serializers.CharField):
+    """Bytes."""
+
+    def to_internal_value(self, data: object) -> bytes:
+        try:
+            return base64.b64decode(super().to_internal_value(data), validate=True)
+        except (binascii.Error, ValueError):
+            raise serializers.ValidationError(_("This is not base64."), code="bad_base64") from None
+
+
+class LogPiece(serializers.Serializer):
+    """task: uuid in hex. offset: where `content` begins in the log, in bytes. behind_s: age of the oldest line that
+    this does not bring yet. end: no more comes of an ended task's log, which is whole, or cut where its end was lost.
+    """
+
+    task = serializers.RegexField(r"^[0-9a-f]{32}\Z", max_length=32)
+    offset = serializers.IntegerField(min_value=0, max_value=2**53 - 1, default=0)
+    content = Base64Field(allow_blank=True, trim_whitespace=False, default=b"")
+    behind_s = serializers.FloatField(min_value=0, max_value=10**9, default=0)
+    end = serializers.ChoiceField(choices=BroughtLog.End.choices, allow_blank=True, default="")
+
+
+class LogsAsk(serializers.Serializer):
+    """logs: also those of which there is nothing new, to learn whether their task has ended."""
+
+    logs = serializers.ListField(child=LogPiece(), max_length=512)
+
+
+class LogKnown(serializers.Serializer):
+    """state: unknown (no task of this machine), open, ended (bring the rest), done (nothing more is wanted). size: of
+    what is stored, in bytes: go on there.
+    """
+
+    task = serializers.CharField()
+    state = serializers.SerializerMethodField()
+    size = serializers.IntegerField()
+
+    @extend_schema_field(one_of((UNKNOWN, OPEN, ENDED, DONE)))
+    def get_state(self, known: Known) -> str:
+        return known.state
+
+
+class LogsAnswer(serializers.Serializer):
+    """most_bytes: of one log; what is between its beginning and its end is left out. pause_s: before more is sent;
+    ask_every_s: how often to ask for the state of logs of which there is nothing new.
+    """
+
+    logs = LogKnown(many=True)
+    most_bytes = serializers.IntegerField()
+    pause_s = serializers.FloatField()
+    ask_every_s = serializers.FloatField()
 
 
 class AgentGpuShape(serializers.Serializer):

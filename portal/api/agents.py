@@ -11,6 +11,7 @@ from cluster.agents import REPORT_EVERY_S, approve_agent, enrol_agent, invite_ag
 from cluster.models import Agent
 from common.errors import NotFound, NotPermitted
 from events.bus import Actor
+from jobs.brought import MOST_BYTES, Piece, pace_of_logs, take_pieces
 from portal.agent_words import command_of
 from portal.api.agent_shapes import (
     AgentShape,
@@ -19,6 +20,8 @@ from portal.api.agent_shapes import (
     EnrolledShape,
     InvitationShape,
     InviteAsk,
+    LogsAnswer,
+    LogsAsk,
     ReportAnswer,
     ReportAsk,
 )
@@ -107,11 +110,33 @@ class AgentReport(ApiView):
     @extend_schema(request={JSON: ReportAsk}, responses=ReportAnswer)
     def post(self, request: Request, name: str) -> Response:
         """What the machine is and how its cards are. Nothing of it raises what an administrator approved."""
-        agent = cast(Agent, request.auth)
-        if agent.node_name != name:
-            raise NotPermitted("not_your_machine", own=agent.node_name, asked=name)
-        held = take_report(agent, read_json(request, ReportAsk))
+        held = take_report(_agent(request, name), read_json(request, ReportAsk))
         return Response(ReportAnswer({"held_back": held, "next_in_s": REPORT_EVERY_S}).data)
+
+
+class AgentLogs(ApiView):
+    authentication_classes = [AgentAuthentication, TokenAuthentication]
+    scopes = {"POST": AGENT}
+    operations = {"POST": "bring_logs"}
+    refusals = {"POST": ("503",)}
+
+    @extend_schema(request={JSON: LogsAsk}, responses=LogsAnswer)
+    def post(self, request: Request, name: str) -> Response:
+        """What tasks of the machine wrote. To repeat it changes nothing: each piece says where in the log it begins."""
+        agent = _agent(request, name)
+        pieces = [Piece(**piece) for piece in read_json(request, LogsAsk)["logs"]]
+        pause_s, ask_every_s = pace_of_logs()
+        known = take_pieces(agent, pieces)
+        said = {"logs": known, "most_bytes": MOST_BYTES, "pause_s": pause_s, "ask_every_s": ask_every_s}
+        return Response(LogsAnswer(said).data)
+
+
+def _agent(request: Request, name: str) -> Agent:
+    """Who calls. Raises NotPermitted where it speaks for another machine."""
+    agent = cast(Agent, request.auth)
+    if agent.node_name != name:
+        raise NotPermitted("not_your_machine", own=agent.node_name, asked=name)
+    return agent
 
 
 def _show(agent: Agent) -> dict:

@@ -16,7 +16,6 @@ from rest_framework.request import Request
 from accounts.models import ApiToken, User
 from common.errors import FieldError, InvalidInput, NotFound
 from jobs.models import Job, Task
-from jobs.states import TASK_FINAL
 from portal.api.jobs import find_job
 from portal.api.view import MAX_ID, ApiView, read_query
 from runtimes.logs import READ_LIMIT, LogStore
@@ -37,7 +36,7 @@ class PlainText(BaseRenderer):
 
 
 class LogQuery(serializers.Serializer):
-    """task: a uuid of this job; else rank of the newest attempt. offset: bytes. follow: until the task has ended."""
+    """task: a uuid of this job; else rank of the newest attempt. offset: bytes. follow: until no more will come."""
 
     task = serializers.UUIDField(required=False)
     rank = serializers.IntegerField(min_value=0, max_value=1_000_000, default=0)
@@ -124,7 +123,7 @@ async def read(store: LogStore, task: Task, offset: int, end: int) -> AsyncItera
 
 
 async def follow(store: LogStore, task: Task, offset: int, reader: Reader) -> AsyncIterator[bytes]:
-    """What is there and what is written, until the task has ended and all is sent, or the reader may read no more."""
+    """What is there and what is written, until all is sent and no more will come, or the reader may read no more."""
     ended, asked_at, clock = False, -ASK_EVERY_S, asyncio.get_running_loop().time
     while True:
         if clock() - asked_at >= ASK_EVERY_S:
@@ -147,9 +146,8 @@ def _give_back() -> None:
 
 
 def _ask(task: Task, reader: Reader) -> tuple[bool, bool]:
-    """(may it still be read, has it ended). Gives the connection back: a follower must not keep one for hours."""
+    """(may it still be read, will no more come). Gives the connection back: a follower must not keep one for hours."""
     try:
-        state = Task.objects.filter(pk=task.pk).values_list("state", flat=True).first()
-        return reader.may_read(task), state is None or state in TASK_FINAL
+        return reader.may_read(task), not Task.objects.filter(pk=task.pk).log_open().exists()
     finally:
         connection.close()

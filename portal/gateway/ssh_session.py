@@ -25,7 +25,8 @@ LONGEST_VALUE = 256
 STDERR = asyncssh.EXTENDED_DATA_STDERR
 # As shells do (LOGIN_SHELL): in a notebook its folder, where what is written stays, and the Python of its pages.
 BEGIN = (
-    'if [ -n "$NOTEBOOK_FOLDER" ]; then cd "$HOME/$NOTEBOOK_FOLDER"; PATH="$TESSERA_TOOLS/bin:$PATH"; export PATH; fi; '
+    'if [ -n "$NOTEBOOK_FOLDER" ]; then cd "$HOME/$NOTEBOOK_FOLDER";'
+    ' PATH="${TESSERA_TOOLS:+$TESSERA_TOOLS/bin:}$PATH"; export PATH; fi; '
 )
 COMMAND = f'{BEGIN}if [ -x /bin/bash ]; then exec /bin/bash -c "$1"; fi; exec /bin/sh -c "$1"'
 SFTP = (

@@ -7,7 +7,6 @@ from channels.db import database_sync_to_async
 from accounts.models import Team, User
 from cluster.models import Pool
 from jobs.models import Task
-from jobs.states import TASK_FINAL
 from portal.signed_in import person_of
 
 
@@ -40,5 +39,5 @@ def sees_task(rights: Rights, task: str) -> bool:
 
 @database_sync_to_async
 def is_ended(task: str) -> bool:
-    """Whether this task has a final state, or is gone."""
-    return not Task.objects.filter(uuid=task).exclude(state__in=TASK_FINAL).exists()
+    """Whether no more of this task's log will come, or the task is gone."""
+    return not Task.objects.filter(uuid=task).log_open().exists()

@@ -43,12 +43,18 @@ ISOLATION_SHORT = {
     "own namespaces": gettext_lazy("own view"),
     "shared account": gettext_lazy("shared account"),
 }
-CPU_PINNING = {"whole cores": gettext_lazy("each task keeps to its own cores"), "none": gettext_lazy("none")}
+CPU_PINNING = {
+    "whole cores": gettext_lazy("each task keeps to its own cores"),
+    "balloons": gettext_lazy("each task keeps to the cores near its card (nri-plugins)"),
+    "static": gettext_lazy("tasks with whole cores keep to their own (the kubelet's CPU manager)"),
+    "none": gettext_lazy("none"),
+}
 ENFORCEMENT = {
     "simulated": gettext_lazy("simulated"),
     "watchdog": gettext_lazy("not enforced, watched"),
     "hami": gettext_lazy("enforced by HAMi-core in the program"),
     "slice": gettext_lazy("kept by the program's own library, and watched"),
+    "nvfraction": gettext_lazy("enforced by the driver"),
 }
 SLICE_PLACEMENT = {
     "mounts": gettext_lazy(

@@ -5,6 +5,7 @@
  *   remap_failed I   a bad row stays bad       mig I        the card is cut by MIG
  *   xid I N          a critical error, told once in each process
  *   broken           no card answers           init N       NVML does not start, with error N
+ *   v100             they are V100 of 32 GB    first N      the first card is in place N
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -47,6 +48,7 @@ static int check(void *device) {
 #define ANSWER(statement) do { int wrong = check(device); if (wrong) return wrong; statement; return OK; } while (0)
 
 CARD(int nvmlInitWithFlags(unsigned int flags)) { (void)flags; return said("init", -1, OK); }
+CARD(int nvmlInit_v2(void)) { return said("init", -1, OK); }
 CARD(int nvmlShutdown(void)) { return OK; }
 CARD(int nvmlSystemGetDriverVersion(char *text, unsigned int length)) { snprintf(text, length, "580.95.05"); return OK; }
 CARD(int nvmlDeviceGetCount_v2(unsigned int *count)) { *count = (unsigned int)said("count", -1, CARDS); return OK; }
@@ -56,11 +58,21 @@ CARD(int nvmlDeviceGetHandleByIndex_v2(unsigned int index, void **device)) {
     return check(*device);
 }
 CARD(int nvmlDeviceGetUUID(void *device, char *text, unsigned int length)) {
-    ANSWER(snprintf(text, length, "GPU-a1000000-0000-4000-8000-%012x", *(int *)device));
+    const char *form = said("v100", -1, 0) ? "GPU-00000000-0000-0000-0000-%012x" : "GPU-a1000000-0000-4000-8000-%012x";
+    int number = *(int *)device + said("v100", -1, 0); /* as the slice library's double counts */
+    ANSWER(snprintf(text, length, form, number));
 }
-CARD(int nvmlDeviceGetIndex(void *device, unsigned int *index)) { ANSWER(*index = (unsigned int)*(int *)device); }
+CARD(int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)) {
+    char mine[80];
+    for (int place = 0; place < CARDS; place++)
+        if (nvmlDeviceGetUUID(*device = &cards[place], mine, sizeof mine) == OK && strcmp(mine, uuid) == 0) return OK;
+    return INVALID;
+}
+CARD(int nvmlDeviceGetIndex(void *device, unsigned int *index)) {
+    ANSWER(*index = (unsigned int)(*(int *)device + said("first", -1, 0)));
+}
 CARD(int nvmlDeviceGetName(void *device, char *text, unsigned int length)) {
-    ANSWER(snprintf(text, length, "NVIDIA A100-SXM4-40GB"));
+    ANSWER(snprintf(text, length, said("v100", -1, 0) ? "Tesla V100-SXM2-32GB" : "NVIDIA A100-SXM4-40GB"));
 }
 CARD(int nvmlDeviceGetPciInfo_v3(void *device, pci_v3 *pci)) {
     ANSWER(snprintf(pci->id, sizeof pci->id, "00000000:%s:00.0", buses[*(int *)device]));
@@ -69,7 +81,8 @@ CARD(int nvmlDeviceGetMemoryInfo(void *device, memory_v1 *memory)) {
     ANSWER(*memory = ((memory_v1){40960ull << 20, 39931ull << 20, 1029ull << 20}));
 }
 CARD(int nvmlDeviceGetMemoryInfo_v2(void *device, memory_v2 *memory)) {
-    ANSWER(*memory = ((memory_v2){memory->version, 40960ull << 20, 429ull << 20, 39931ull << 20, 600ull << 20}));
+    unsigned long long total = said("v100", -1, 0) ? 32768 : 40960, reserved = said("v100", -1, 0) ? 258 : 429;
+    ANSWER(*memory = ((memory_v2){memory->version, total << 20, reserved << 20, (total - 1029) << 20, 600ull << 20}));
 }
 CARD(int nvmlDeviceGetMemoryAffinity(void *device, unsigned int size, unsigned long *nodes, int scope)) {
     (void)scope;

@@ -206,16 +206,29 @@ def test_real_cards_need_the_toolkits_spec_and_say_so(make_node, kubelet, tmp_pa
     assert kubelet.allocate(FIRST, ids) == [[f"nvidia.com/gpu={ONE.uuid}", f"tessera.sh/gpu={ONE.uuid}"]]
 
 
-def test_hami_is_mounted_into_slices_where_the_admin_gives_it(tmp_path):
+def test_hami_is_mounted_into_slices_where_the_admin_gives_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(cdi, "LOCK", tmp_path / "vgpulock")
     library = tmp_path / "libvgpu.so"
     library.touch()
-    cdi.write_spec(tmp_path / "cdi", [ONE], hami=library)
+    cdi.write_spec(tmp_path / "cdi", [ONE], cdi.Keeper(hami=library))
     edits = spec_of(tmp_path)["slice"]
     assert edits["env"] == ["TESSERA_SLICE_BY=hami"]
     mounts = {mount["containerPath"]: mount["hostPath"] for mount in edits["mounts"]}
     assert mounts["/usr/local/vgpu/libvgpu.so"] == str(library)
     assert Path(mounts["/etc/ld.so.preload"]).read_text() == "/usr/local/vgpu/libvgpu.so\n"
-    assert all("ro" in mount["options"] for mount in edits["mounts"])
+    writable = {mount["containerPath"] for mount in edits["mounts"] if "ro" not in mount["options"]}
+    assert writable == {str(cdi.LOCK)}
+
+
+def test_our_own_library_comes_by_a_hook_before_the_program_starts(tmp_path):
+    home = tmp_path / "slice"
+    cdi.write_spec(tmp_path / "cdi", [ONE], cdi.Keeper(home=home, context_bytes=7))
+    edits = spec_of(tmp_path)["slice"]
+    assert edits["env"] == ["TESSERA_SLICE_BY=slice"] and "mounts" not in edits
+    hooks = {hook["hookName"]: hook["args"] for hook in edits["hooks"]}
+    assert hooks["createContainer"] == ["slicehook", "enter", str(home), "7"]
+    assert hooks["poststop"] == ["slicehook", "leave", str(home)]
+    assert {hook["path"] for hook in edits["hooks"]} == {str(home / "slicehook")}
 
 
 @pytest.mark.parametrize("data", [b"\x0a\x05\x0a", b"\x0b", b"\xff" * 11, b"\x0a\x04\x0a\x02\xff\xfe", b"\x0d\x01"])

@@ -1,8 +1,10 @@
 """The inventory writes what the runtime sees, and forgets nothing that was promised."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
 from cluster.models import Gpu, Node, Pool
 from events.models import Event
@@ -94,3 +96,14 @@ def test_a_card_that_falls_out_and_comes_back_moves_the_indices_of_the_others():
         ("GPU-1", 1),
         ("GPU-2", 2),
     ]
+
+
+def test_a_machine_that_is_no_longer_there_takes_nothing_new():
+    record_inventory([view(name="here"), view(name="gone", prefix="NEW")])
+    record_inventory([view(name="here")])
+    assert Node.objects.get(name="gone").state == "READY"  # a single list may be short of one
+    Node.objects.update(last_seen_at=timezone.now() - timedelta(minutes=2))
+    record_inventory([view(name="here")])
+    assert set(Node.objects.values_list("name", "state")) == {("here", "READY"), ("gone", "NOT_READY")}
+    record_inventory([view(name="here"), view(name="gone", prefix="NEW")])
+    assert Node.objects.get(name="gone").state == "READY"

@@ -81,6 +81,11 @@ class Answers:
             for row in sorted(rows, key=lambda row: (row["role"], row["rank"]))
         ]
 
+    def count_refusals(self, job: Job) -> int:
+        self.db.pause()
+        newest = lambda row: row["job_id"] == job.pk and row["attempt"] >= job.attempt - lifecycle.REFUSALS  # noqa: E731
+        return len({row["attempt"] for row in self.db.rows(Task, newest) if row["reason"] == "refused_by_node"})
+
     def store_tasks(self, tasks: Iterable[Task]) -> list[Task]:
         self.db.pause()
         made = []
@@ -112,6 +117,10 @@ class Answers:
         self.db.pause()
         uuids = {UUID(view.uuid) for view in seen}
         return {row["uuid"].hex for row in self.db.rows(Task) if row["uuid"] in uuids and row["state"] in TASK_FINAL}
+
+    def load_awaited(self, ended: Iterable[str]) -> set[str]:
+        """Its engine writes logs itself."""
+        return set()
 
     def write_news(self, uuid: str, told: dict[str, Any]) -> None:
         self.db.pause()
@@ -227,6 +236,11 @@ class Answers:
         self.db.pause()
         cards = by_id(self.live(lambda row: row["task"] == task.uuid and row["gpu_id"] is not None))
         return tuple(row["numa"] for row in cards if row["numa"] is not None)
+
+    def load_cards_beside(self, task: Task) -> list[Gpu]:
+        self.db.pause()
+        there = lambda row: row["node_id"] == task.node_id and row["removed_at"] is None  # noqa: E731
+        return [self.gpu(row) for row in self.db.rows(Gpu, there)]
 
     def count_active(self, user_id: int) -> int:
         self.db.pause()
@@ -503,7 +517,8 @@ TWINS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (truth, ("load_job", "lock_quota", "lock_user_limit", "lock_nodes", "lock_cards", "sum_teams", "sum_user")),
     (truth, ("sum_nodes", "sum_cards", "count_active", "load_ports", "write_holdings", "clear_wait")),
     (explaining, ("write_reasons",)),
-    (reconcile, ("load_holding_tasks", "load_broken", "load_task", "load_ended", "write_news", "load_numa")),
+    (reconcile, ("load_holding_tasks", "load_broken", "load_task", "load_ended", "load_awaited")),
+    (reconcile, ("write_news", "load_numa", "load_cards_beside")),
     (snapshots, ("load_pools", "load_teams", "load_quotas", "load_limits", "load_active", "load_history")),
 )
 SILENT: tuple[tuple[Any, tuple[str, ...]], ...] = (

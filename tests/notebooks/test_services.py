@@ -1,6 +1,7 @@
 """What a person does to notebooks, and what the clock does."""
 
 import os
+import subprocess
 import time
 from datetime import timedelta
 
@@ -16,6 +17,7 @@ from files.shelves import find_shelf
 from jobs.models import Job, JobKind, Task
 from jobs.states import TaskState
 from notebooks.environment import READY, environment_path
+from notebooks.launch import COMMAND, FIRST, JUPYTER_PORT, TABS
 from notebooks.models import Notebook
 from notebooks.phases import load_usual
 from notebooks.presets import presets_for
@@ -363,3 +365,37 @@ def test_an_admin_deletes_a_notebook_and_never_its_files(cast):
         delete_notebook(actor=make.admin(), notebook=explore, confirm="explore", with_files=True)
     delete_notebook(actor=make.admin("root2"), notebook=explore, confirm="explore", with_files=False)
     assert not Notebook.objects.live().exists()
+
+
+def test_a_notebook_whose_image_brings_jupyterlab_waits_for_no_preparation(cast, settings, tmp_path):
+    settings.TESSERA_NOTEBOOK_IMAGE, settings.TESSERA_DATA = "registry.local/jupyter:4", tmp_path / "nothing"
+    settings.TESSERA_PIN_IMAGES = False
+    notebook = create_notebook(user=cast.ada, name="explore", gpu="0")
+    started = start_notebook(actor=cast.ada, notebook=notebook, check=lambda draft: None, containers=True)
+    [task] = make.start(started.job)
+    spec = build_task_spec(task)
+    assert spec.image == "registry.local/jupyter:4" and spec.mounts == ()
+    assert "TESSERA_TOOLS" not in spec.platform_env
+
+
+def begin(home, **environment) -> subprocess.CompletedProcess:
+    """The command of a notebook, with nothing of ours on PATH but what `environment` says."""
+    run = COMMAND.format(folder="nb", port=JUPYTER_PORT, first=FIRST, tabs=TABS, empty="{}")
+    known = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+    return subprocess.run(["/bin/sh", "-c", run], env=known | environment, capture_output=True, text=True)
+
+
+def test_an_image_without_jupyterlab_is_told_in_words(tmp_path):
+    (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "python3").chmod(0o755)
+    done = begin(tmp_path, PATH=f"{tmp_path}:/usr/bin:/bin")
+    assert done.returncode == 3 and "Choose an image that brings it" in done.stderr
+
+
+def test_the_python_of_the_image_runs_jupyterlab_where_no_environment_is_prepared(tmp_path):
+    program = tmp_path / "python3"
+    program.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n')
+    program.chmod(0o755)
+    assert begin(tmp_path, PATH=f"{tmp_path}:/usr/bin:/bin", TESSERA_PORT_8888="8888").returncode == 0
+    assert "-s -m jupyterlab --no-browser" in (tmp_path / "asked").read_text()
+    assert (tmp_path / "nb" / FIRST).exists()

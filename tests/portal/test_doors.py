@@ -115,6 +115,7 @@ API = {
     ("api-agent", "DELETE"): (401, 403, 403),
     ("api-agent-approve", "POST"): (401, 403, 403),
     ("api-agent-report", "POST"): (401, 403, 403),
+    ("api-agent-logs", "POST"): (401, 403, 403),
     ("api-maintenance-list", "GET"): (401, 200, 403),
     ("api-maintenance-list", "POST"): (401, 403, 403),
     ("api-maintenance", "GET"): (401, 404, 403),
@@ -129,7 +130,6 @@ API = {
 }
 # Pages know sessions only: a token is nobody to them.
 PAGES = {
-    **{(name, method): (200, 200, 200) for name in ("livez", "readyz") for method in METHODS},
     ("home", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("jobs", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("job_new", "GET"): (SIGN_IN, 200, SIGN_IN),

@@ -10,6 +10,7 @@ from uuid import uuid4
 from runtimes.base import Checkpoint, ContainerView, NodeView, NumaView, TaskSpec
 from runtimes.fake import FakeRuntime
 from runtimes.local import leftovers, limits, processes
+from runtimes.local.access import LocalAccess
 from runtimes.local.runtime import LocalRuntime
 from runtimes.local.taskdir import TaskDir
 
@@ -113,6 +114,21 @@ class LocalWorld(World):
 
     def settle(self):
         time.sleep(0.05)
+
+    python = ("/usr/bin/python3", {})
+
+    def access(self) -> LocalAccess:
+        return LocalAccess(data_dir=self.base / "data", log_dir="ignored", gpus_text="ignored")
+
+    @property
+    def make_access(self) -> str:
+        """Python text for a process of its own."""
+        return (
+            f"from runtimes.local.access import LocalAccess\naccess = lambda: LocalAccess({str(self.base / 'data')!r})"
+        )
+
+    def is_open(self, uuid: str) -> bool:
+        return (Path(self.task(uuid).path) / "door").exists()
 
     def task(self, uuid: str) -> TaskDir:
         return TaskDir(str(self.base / "data/tasks" / uuid))

@@ -2,6 +2,7 @@
 
 import make
 import pytest
+from django.utils import timezone
 
 from cluster.models import Pool
 from quotas.models import Holding
@@ -45,6 +46,18 @@ def test_the_cores_of_a_task_are_near_each_of_its_cards(cast):
     tasks.cycle()
     assert sorted(build_task_spec(job.newest_tasks.get()).numa) == [0, 1, 1]
     assert Holding.objects.get(gpu=None, task=job.newest_tasks.get().uuid).numa is None
+
+
+def test_a_task_starts_on_its_card_as_that_is_now(cast):
+    job = make.job(cast.ada, pool="dev", gpu="1/2")
+    tasks.cycle()
+    task = job.newest_tasks.get()
+    card = cast.dev.gpus.get()
+    type(card).objects.filter(pk=card.pk).update(index=6, enforcement="slice")
+    (share,) = build_task_spec(task).gpus
+    assert (share.index, share.card.index, share.card.mode, share.card.simulated) == (6, 6, "slice", card.simulated)
+    type(card).objects.filter(pk=card.pk).update(removed_at=card.probed_at or timezone.now())
+    assert build_task_spec(task).gpus[0].card is None
 
 
 def test_a_task_without_cards_may_have_its_cores_anywhere(cast):

@@ -5,15 +5,17 @@ from datetime import UTC, datetime, timedelta
 import make
 import pytest
 
+from jobs.control import stop_job
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from quotas.models import Holding
-from runtimes.base import ContainerView, GpuUse, NodeView, Rejected
+from runtimes.base import ContainerView, GpuUse, NodeRefused, NodeView, Rejected
 from runtimes.fake import FakeRuntime
 from scheduler.lease import take
 from scheduler.models import Lease
 from scheduler.reconcile import (
     LONGEST_DETAIL,
+    UNASKED,
     Coming,
     Forget,
     Noted,
@@ -26,6 +28,7 @@ from scheduler.reconcile import (
     reconcile_once,
 )
 
+T = TaskState
 A = "a" * 32
 NOON, HOUR = datetime(2026, 11, 21, 12, tzinfo=UTC), timedelta(hours=1)
 
@@ -126,6 +129,12 @@ def test_what_making_room_cost_is_counted_since_the_last_checkpoint_of_this_star
         ("stopped_by_user", {"cause": "stopped", "signal": 15}, "STOPPED", "stopped_by_user"),
         ("stopped_by_user", {"cause": "never_started"}, "STOPPED", "stopped_by_user"),
         ("stopped_by_user", {"exit_code": 0}, "SUCCEEDED", "completed"),
+        ("", {"cause": "stopped", "signal": 15}, "FAILED", "container_lost"),
+        ("", {"cause": "evicted"}, "FAILED", "evicted"),
+        ("", {"cause": "node_lost"}, "FAILED", "node_lost"),
+        ("preempted", {"cause": "evicted"}, "STOPPED", "preempted"),
+        ("stopped_by_user", {"cause": "node_lost"}, "STOPPED", "stopped_by_user"),
+        ("", {"cause": "refused_by_node"}, "FAILED", "container_lost"),  # it ran: its node is wrong
     ],
 )
 def test_an_exit_means_one_state_and_reason(wish, end, state, reason):
@@ -141,6 +150,18 @@ def test_a_task_that_will_never_come_up_is_ended_and_its_end_says_why():
     ]
 
 
+@pytest.mark.parametrize("state", ["ASSIGNED", "STARTING"])
+def test_a_task_that_its_node_refused_never_ran(state):
+    (step,) = compare([row(state)], [seen("exited", cause="refused_by_node")], set())
+    assert (step.state, step.reason) == ("FAILED", "refused_by_node")
+
+
+def test_an_end_that_nobody_asked_for_is_told_in_words():
+    ended = seen("exited", cause="stopped", signal=15)
+    assert compare([row("RUNNING")], [ended], set())[0].seen.detail == UNASKED
+    assert compare([row("RUNNING", "idle")], [ended], set())[0].seen.detail == ""
+
+
 def test_an_ended_task_is_forgotten_and_a_stranger_is_left_alone():
     other = ContainerView("b" * 32, "n1", "running")
     assert compare([], [seen("exited"), other], {A}) == [Forget(A)]
@@ -148,6 +169,11 @@ def test_an_ended_task_is_forgotten_and_a_stranger_is_left_alone():
 
 def test_a_container_that_runs_though_its_end_is_recorded_is_stopped():
     assert compare([], [seen("running")], {A}) == [Stop(A, 0, "", mark=False)]
+
+
+def test_what_ended_is_kept_while_its_log_is_awaited():
+    assert compare([], [seen("exited")], {A}, {A}) == []
+    assert compare([], [seen("running")], {A}, {A}) == [Stop(A, 0, "", mark=False)]
 
 
 @pytest.fixture
@@ -186,6 +212,25 @@ def test_a_lost_task_keeps_what_it_holds(cast):
     assert Holding.objects.live().count() == 2
 
 
+def test_a_job_that_its_node_refuses_is_queued_again_a_few_times(cast, monkeypatch):
+    job, runtime = placed(cast, run="true", retry=0), fake()
+
+    def refuse(spec):
+        raise NodeRefused("There is no node n1.")
+
+    monkeypatch.setattr(runtime, "start", refuse)
+    for attempt in (1, 2, 3):
+        reconcile_once(runtime, next_term())
+        job.refresh_from_db()
+        assert (job.state, job.attempt) == (JobState.QUEUED, attempt + 1) and job.not_before is not None
+        assert not Holding.objects.live().exists()
+        make.start(job, state=TaskState.ASSIGNED)
+    reconcile_once(runtime, next_term())
+    job.refresh_from_db()
+    assert (job.state, job.reason) == (JobState.FAILED, "refused_by_node")
+    assert job.newest_tasks.get().detail == "There is no node n1."
+
+
 def test_a_start_that_the_engine_refuses_fails_in_its_own_words(cast, monkeypatch):
     job, runtime = placed(cast, run="true", retry=0), fake()
 
@@ -212,3 +257,19 @@ def test_a_stop_wish_before_the_start_leaves_a_tombstone(cast):
         reconcile_once(runtime, next_term())
     job.refresh_from_db()
     assert (job.state, runtime.starts) == (JobState.CANCELLED, [])
+
+
+def test_a_stop_that_is_refused_holds_up_nothing_behind_it(cast, monkeypatch):
+    runtime, jobs = FakeRuntime([NodeView("n1", "127.0.0.1", "boot", 16_000, 65_536, (), (), ())]), []
+    for number in range(2):
+        jobs.append(make.job(cast.ada, name=f"one of two {number}"))
+        make.start(jobs[-1], state=T.ASSIGNED)
+    stop_job(actor=cast.ada, job=jobs[0])
+    monkeypatch.setattr(runtime, "stop", refuse)
+    reconcile_once(runtime, take("reconcile"))
+    states = [Task.objects.get(job=job).state for job in jobs]
+    assert states[0] == T.ASSIGNED and len(runtime.list_containers()) == 1
+
+
+def refuse(*args, **named):
+    raise Rejected("a policy says no")

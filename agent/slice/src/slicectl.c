@@ -1,22 +1,17 @@
 /* slicectl: make, show, resize and tend the two files of a slice. For the agent and for whoever must look by hand. */
 #define _GNU_SOURCE
-#include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "account.h"
 #include "format.h"
+#include "making.h"
 
-enum { DONE = 0, FAILED = 1, MISUSED = 2, IN_USE = 3 };
+enum { IN_USE = 3 }; /* besides those of making.h */
 
 static const char usage_text[] =
     "usage: slicectl create DIR GPU-UUID=SIZE... [--context SIZE]   a new slice: one or more cards\n"
@@ -26,37 +21,7 @@ static const char usage_text[] =
     "                                                               charges that besides the processes; answers as --json\n"
     "SIZE: bytes, or a number with KiB, MiB, GiB, kB, MB, GB. --context: what one context costs on each card.\n";
 
-static int complain(int status, const char *what, const char *which) {
-    fprintf(stderr, "slicectl: %s: %s\n", what, which);
-    return status;
-}
-
 /* -- words --------------------------------------------------------------------------------------------------------- */
-
-static bool parse_size(const char *text, uint64_t *bytes) {
-    static const struct { const char *unit; uint64_t factor; } units[] = {
-        {"", 1}, {"B", 1}, {"KiB", 1024}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"kB", 1000}, {"MB", 1000000}, {"GB", 1000000000}};
-    char *end;
-    errno = 0;
-    unsigned long long number = isdigit((unsigned char)*text) ? strtoull(text, &end, 10) : (errno = EINVAL, 0);
-    for (size_t i = 0; errno == 0 && i < sizeof units / sizeof *units; i++)
-        if (strcmp(end, units[i].unit) == 0)
-            return !__builtin_mul_overflow((uint64_t)number, units[i].factor, bytes) && *bytes <= SLICE_MOST;
-    return false;
-}
-
-static bool parse_card(const char *text, uint8_t uuid[16], uint64_t *bytes) { /* GPU-xxxxxxxx-xxxx-...=SIZE */
-    int digits = 0;
-    if (strncmp(text, "GPU-", 4) != 0) return false;
-    for (text += 4; *text && *text != '='; text++) {
-        if (*text == '-') continue;
-        if (!isxdigit((unsigned char)*text) || digits == 32) return false;
-        int value = isdigit((unsigned char)*text) ? *text - '0' : tolower((unsigned char)*text) - 'a' + 10;
-        uuid[digits / 2] = (uint8_t)(digits % 2 ? uuid[digits / 2] << 4 | value : value);
-        digits++;
-    }
-    return digits == 32 && *text == '=' && parse_size(text + 1, bytes);
-}
 
 static const char *uuid_text(const uint8_t *u, char room[48]) {
     snprintf(room, 48, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3],
@@ -66,54 +31,18 @@ static const char *uuid_text(const uint8_t *u, char room[48]) {
 
 /* -- create -------------------------------------------------------------------------------------------------------- */
 
-/* Written beside and linked into place: nobody ever sees half a file, and an existing one is never replaced. */
-static int write_file(const char *directory, const char *name, const void *content, size_t length, size_t size, mode_t mode) {
-    char path[PATH_MAX], fresh[PATH_MAX];
-    if (snprintf(path, sizeof path, "%s/%s", directory, name) >= (int)sizeof path ||
-        snprintf(fresh, sizeof fresh, "%s/.%s.%d", directory, name, (int)getpid()) >= (int)sizeof fresh)
-        return complain(FAILED, directory, strerror(ENAMETOOLONG));
-    int descriptor = open(fresh, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
-    bool good = descriptor >= 0 && write(descriptor, content, length) == (ssize_t)length &&
-                ftruncate(descriptor, (off_t)size) == 0 && fchmod(descriptor, mode) == 0 && link(fresh, path) == 0;
-    int failure = errno;
-    if (descriptor >= 0) close(descriptor), unlink(fresh);
-    return good ? DONE : complain(FAILED, path, failure == EEXIST ? "there is a slice already; remove it first" : strerror(failure));
-}
-
 static int create(int count, char **words) {
-    static union { struct slice_limits is; char bytes[SLICE_LIMITS_SIZE]; } limits;
-    static union { struct slice_usage is; char bytes[SLICE_USAGE_SIZE]; } usage;
-    uint64_t bytes[SLICE_CARDS], context = 0, id;
-    const char *directory = words[0];
-    uint32_t cards = 0;
+    struct slice_wish wish = {0};
     for (int i = 1; i < count; i++) {
         if (strcmp(words[i], "--context") == 0) {
-            if (++i == count || !parse_size(words[i], &context)) return complain(MISUSED, "not a size", i == count ? "" : words[i]);
+            if (++i == count || !parse_size(words[i], &wish.context)) return complain(MISUSED, "not a size", i == count ? "" : words[i]);
             continue;
         }
-        if (cards == SLICE_CARDS) return complain(MISUSED, "too many cards", words[i]);
-        if (!parse_card(words[i], limits.is.card[cards].uuid, &bytes[cards])) return complain(MISUSED, "not GPU-UUID=SIZE", words[i]);
-        for (uint32_t other = 0; other < cards; other++)
-            if (memcmp(limits.is.card[other].uuid, limits.is.card[cards].uuid, 16) == 0) return complain(MISUSED, "twice the same card", words[i]);
-        cards++;
+        if (wish.cards == SLICE_CARDS) return complain(MISUSED, "too many cards", words[i]);
+        if (!parse_card(words[i], wish.uuid[wish.cards], &wish.bytes[wish.cards])) return complain(MISUSED, "not GPU-UUID=SIZE", words[i]);
+        wish.cards++;
     }
-    if (cards == 0) return fputs(usage_text, stderr), MISUSED;
-    if (getrandom(&id, sizeof id, 0) != sizeof id) return complain(FAILED, "no random number", strerror(errno));
-    memcpy(limits.is.magic, SLICE_LIMITS_MAGIC, 8);
-    memcpy(usage.is.magic, SLICE_USAGE_MAGIC, 8);
-    limits.is.version = usage.is.version = SLICE_VERSION;
-    limits.is.id = usage.is.id = id;
-    limits.is.cards = cards;
-    usage.is.slots = SLICE_SLOTS;
-    for (uint32_t i = 0; i < cards; i++) {
-        limits.is.card[i].context = context;
-        atomic_store(&limits.is.card[i].word, slice_pack(bytes[i], limits.is.card[i].uuid, id));
-    }
-    limits.is.check = slice_check(&limits.is);
-    if (mkdir(directory, 0755) != 0 && errno != EEXIST) return complain(FAILED, directory, strerror(errno));
-    /* The usage file is written by the task, whoever its processes run as; the directory keeps strangers out. */
-    int status = write_file(directory, "usage", usage.bytes, SLICE_HEADER_SIZE, SLICE_USAGE_SIZE, 0666);
-    return status ? status : write_file(directory, "limits", limits.bytes, SLICE_LIMITS_SIZE, SLICE_LIMITS_SIZE, 0644);
+    return wish.cards ? slice_create(words[0], &wish) : (fputs(usage_text, stderr), MISUSED);
 }
 
 /* -- show ---------------------------------------------------------------------------------------------------------- */

@@ -34,6 +34,7 @@ PRIORITIES = ("low", "normal", "high", "urgent")
 # End reasons (jobs/states.py) after which another attempt can make sense. Not: completed, idle, stopped_by_user.
 RETRY_WHEN = (
     "node_lost", "container_lost", "preempted", "reclaimed", "gang_broken", "exit_nonzero", "out_of_memory",
+    "evicted",
     "gpu_out_of_memory", "image_pull", "rejected_by_cluster", "time_limit",
 )  # fmt: skip
 RETRY_WHEN_LATER = ("nccl_timeout",)

@@ -19,7 +19,7 @@ TENSORBOARD_PORT = 6006
 DEFAULT_PRIORITY = "normal"
 DEFAULT_RETRY_TIMES = 3
 # Ends that are not the program's doing. A program that failed by itself is retried only when asked.
-DEFAULT_RETRY_WHEN = ("node_lost", "preempted", "reclaimed", "container_lost")
+DEFAULT_RETRY_WHEN = ("node_lost", "preempted", "reclaimed", "container_lost", "evicted")
 
 
 DEFAULT_GRACE_S = 60

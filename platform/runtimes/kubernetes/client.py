@@ -32,8 +32,8 @@ MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 
-class Expired(Exception):
-    """The version that we asked from is too old: list anew."""
+class Expired(Unavailable):
+    """The version that we asked from is too old: list anew. Who asked from none takes it as any other failure."""
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ class ApiServer:
     ) -> Iterator[dict[str, Any]]:
         """Events from `version` on, bookmarks among them, until the server ends it after so many seconds.
 
-        silence_s: this long without a word means that the connection is dead. Raises Unavailable where it is or breaks,
-        Expired where the version is too old.
+        silence_s: this long without a word means that the connection is dead, and so does a word that takes as long
+        after the end. Raises Unavailable where it is or breaks, Expired where the version is too old.
         """
         query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
         query |= {"timeoutSeconds": str(seconds)} | ({"labelSelector": labels} if labels else {})
@@ -143,12 +143,16 @@ class ApiServer:
             response = self._send("GET", path, None, query, {}, timeout, preload_content=False)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unavailable(read_failure(error).words) from error
+        late = threading.Timer(seconds + silence_s, response.shutdown)  # of who sends a byte now and then
+        late.daemon = True
+        late.start()
         try:
             self._judge_watch(response)
             yield from _lines(response)
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise Unavailable(read_failure(error).words) from error
         finally:
+            late.cancel()
             response.close()  # never back into the pool: it may be in the middle of a chunk
 
     def read_log(self, path: str) -> bytes:

@@ -12,10 +12,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtimes.base import GpuView, Rejected, TaskSpec
+from runtimes.base import GpuView, NodeRefused, Rejected, TaskSpec
 from runtimes.environment import task_environment
-from runtimes.gpu_sharing import slice_environment
-from runtimes.kubernetes import names
+from runtimes.kubernetes import modes, names
+from runtimes.kubernetes.saves import saves_of
+from runtimes.kubernetes.storage import (
+    Storage,
+    build_links,
+    build_mounts,
+    build_volumes,
+    check_files,
+    check_storage,
+    code_seen_at,
+)
+from runtimes.kubernetes.told import Told, build_told, name_peers, needed_names
 
 SUPERVISOR = Path(__file__).with_name("supervisor.sh").read_text()
 SEEN_AT = "/tessera"
@@ -36,6 +46,7 @@ class House:
     image: of tasks that name none. pull: imagePullPolicy. pull_secret: a Secret of that name in the team's namespace,
     "" for none. tolerated: keys of taints that our pods tolerate. account: "namespace:name" of the service account that
     we are, which binds itself to each team's namespace (deploy/kubernetes/rights.yaml); "" where we may do everything.
+    storage: of people's files; None where jobs have none, but what their image brings.
     """
 
     install: str
@@ -44,6 +55,7 @@ class House:
     pull_secret: str = ""
     tolerated: tuple[str, ...] = ()
     account: str = ""
+    storage: Storage | None = None
 
 
 def check_house(house: House) -> House:
@@ -58,12 +70,16 @@ def check_house(house: House) -> House:
     namespace, colon, account = house.account.partition(":")
     if house.account and not (colon and names.NAME.fullmatch(namespace) and names.NAME.fullmatch(account)):
         raise ValueError(f"TESSERA_KUBERNETES_ACCOUNT is {house.account!r}: use namespace:name, or nothing.")
+    if house.storage is not None:
+        check_storage(house.storage)
     return house
 
 
 def build_pod(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dict:
     """The Pod, JSON-able. cards: of its node, by uuid. Raises Rejected for a task that can never run here."""
     check_spec(spec, house, cards)
+    spec = name_peers(spec)
+    told = build_told(spec, SEEN_AT)
     save_s = spec.checkpoint.grace_s + PATIENCE_S if spec.checkpoint else 0
     pod_spec = {
         "restartPolicy": "Never",
@@ -75,15 +91,17 @@ def build_pod(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dic
         "securityContext": {
             "runAsUser": spec.uid,
             "runAsGroup": spec.gid,
-            "fsGroup": spec.gid,
             "runAsNonRoot": True,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(spec, house, cards)],
+        "containers": [_container(spec, house, cards, told)],
         "volumes": [
+            told.volume,
             {"name": "scratch", "emptyDir": {}},
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{spec.memory_mib}Mi"}},
+            *build_volumes(house.install, house.storage),
         ],
+        **told.place,
     }
     if spec.max_time_s is not None:
         pod_spec["activeDeadlineSeconds"] = spec.max_time_s + spec.grace_s + save_s + START_PATIENCE_S
@@ -91,8 +109,12 @@ def build_pod(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dic
     if any(secrets):
         pod_spec["imagePullSecrets"] = [{"name": secret} for secret in secrets if secret]
     notes = {names.NOTE_EPOCH: str(spec.epoch), names.NOTE_LABEL: spec.label[:200], names.NOTE_SAVE_S: str(save_s)}
+    notes |= modes.annotations(spec, cards)
+    if house.storage and spec.checkpoint and (saves := saves_of(spec.checkpoint.dir, spec.uid)):
+        notes[names.NOTE_SAVES] = saves
     namespace = names.team_namespace(house.install, spec.gid)
-    return _pod(spec.uuid, house, namespace, pod_spec, notes, {names.LABEL_TEAM: str(spec.gid)})
+    labels = {names.LABEL_TEAM: str(spec.gid)} | told.labels
+    return _pod(spec.uuid, house, namespace, pod_spec, notes | told.files, labels)
 
 
 def build_tombstone(uuid: str, house: House, *, epoch: int, end: Mapping[str, str], hour: str = "") -> dict:
@@ -120,13 +142,11 @@ def check_spec(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> No
         raise Rejected(f"Not the name of an image: {(spec.image or house.image)!r}.")
     unknown = [share.uuid for share in spec.gpus if share.uuid not in cards]
     if unknown:
-        raise Rejected(f"The node {spec.node} has no GPU {', '.join(unknown)}.")
+        raise NodeRefused(f"The node {spec.node} has no GPU {', '.join(unknown)}.")
+    modes.check_cards(spec, cards)
     if any("\0" in text for text in (spec.run, spec.workdir or "", *spec.env.values())):
         raise Rejected("A program's text and its environment cannot hold the character NUL.")
-    if spec.code_path or spec.mounts:
-        raise Rejected("This cluster has no storage set up for code and data yet: use an image that brings them.")
-    if len(spec.peers) > 1:
-        raise Rejected("This cluster cannot start gangs yet.")
+    check_files(spec, house.storage)
 
 
 def literal(text: str) -> str:
@@ -150,14 +170,12 @@ def _pod(uuid: str, house: House, namespace: str, pod_spec: dict, notes: dict, l
     }
 
 
-def _container(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dict:
-    """Requests are limits, but for the cores that an overcommitted pool promises more than once. A card's number is the
-    one that the node says now: drivers count anew when one is gone.
-    """
-    held = {names.card_resource(cards[each.uuid].index): str(names.card_units(each.memory_mib)) for each in spec.gpus}
+def _container(spec: TaskSpec, house: House, cards: Mapping[str, GpuView], told: Told) -> dict:
+    """Requests are limits, but for the cores that an overcommitted pool promises more than once."""
+    held = modes.card_requests(spec, cards)
     most = {"cpu": f"{spec.cpu_milli}m", "memory": f"{spec.memory_mib}Mi", **held}
-    asked = max(spec.cpu_milli * 100 // max(spec.cpu_overcommit_percent, 100), 1)
-    env = _environment(spec, cards)
+    asked = modes.cpu_request(spec)
+    env = _environment(spec, house, cards)
     return {
         "name": "main",
         "image": spec.image or house.image,
@@ -166,26 +184,33 @@ def _container(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> di
         "env": [{"name": name, "value": literal(value)} for name, value in sorted(env.items())],
         "resources": {"requests": {**most, "cpu": f"{asked}m"}, "limits": most},
         "securityContext": _confined(),
-        "volumeMounts": [{"name": "scratch", "mountPath": SEEN_AT}, {"name": "shm", "mountPath": "/dev/shm"}],
+        "volumeMounts": [
+            {"name": "scratch", "mountPath": SEEN_AT},
+            {"name": "shm", "mountPath": "/dev/shm"},
+            *build_mounts(spec, house.storage, SEEN_AT),
+            *told.mounts,
+        ],
     }
 
 
 def _arguments(spec: TaskSpec) -> list[str]:
     """As supervisor.sh tells. Where a checkpoint is, is told beside where the task works, as for the local runtime."""
-    cwd = os.path.normpath(os.path.join(SEEN_AT, "work", spec.workdir or ""))
+    work = os.path.join(SEEN_AT, "work")
+    cwd = os.path.normpath(os.path.join(work, spec.workdir or ""))
     rule = spec.checkpoint
     number = int(signal.Signals[rule.signal]) if rule and rule.signal else 0
     folder = rule.dir if rule else ""
     if folder and not folder.startswith("~/"):
         folder = os.path.normpath(os.path.join(cwd, folder))
     times = (spec.max_time_s or 0, spec.grace_s, number, rule.grace_s if rule else 0)
-    return [spec.run, cwd, *map(str, times), folder]
+    files = (work, code_seen_at(spec, SEEN_AT), *build_links(spec, SEEN_AT))
+    return [spec.run, cwd, *map(str, times), folder, "", " ".join(needed_names(spec)), *files]
 
 
-def _environment(spec: TaskSpec, cards: Mapping[str, GpuView]) -> dict[str, str]:
-    """Cards come by the device plugin, so NVIDIA's runtime is told to add none: an image's own `all` loses."""
-    hints, fixed = slice_environment(spec.gpus, cards)
-    env = task_environment(spec, SEEN_AT, hints, fixed | {"NVIDIA_VISIBLE_DEVICES": "void"})
+def _environment(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dict[str, str]:
+    hints, fixed = modes.card_environment(spec, cards)
+    team = {"TESSERA_TEAM_FOLDER": os.path.join(SEEN_AT, "team")} if house.storage else {}
+    env = task_environment(spec, SEEN_AT, hints, fixed | team)
     return {name: value for name, value in env.items() if ENV_NAME.fullmatch(name)}
 
 

@@ -14,20 +14,27 @@ LABEL_TASK = f"{DOMAIN}/task"
 LABEL_TEAM = f"{DOMAIN}/team"
 LABEL_FORGOTTEN = f"{DOMAIN}/forgotten"
 """On a pod whose end is recorded: the hour of it. It stays a while, so that a late start of it finds its name taken."""
+LABEL_GANG = f"{DOMAIN}/gang"
+"""On the pods of gangs: the service GANG_SERVICE of their namespace gives each a name."""
 LABEL_MANAGED = "app.kubernetes.io/managed-by"
 NOTE_EPOCH = f"{DOMAIN}/epoch"
 NOTE_LABEL = f"{DOMAIN}/label"
 NOTE_SAVE_S = f"{DOMAIN}/save-s"
 """How long its checkpoint may take when it is stopped."""
+NOTE_SAVES = f"{DOMAIN}/saves"
+"""Where in a home its checkpoints are: "20001/runs/a"."""
 NOTE_END = f"{DOMAIN}/end"
 """Why a pod ends that never will have run, as JSON: cause, detail. On a tombstone, or written before a deletion."""
 NOTE_INVENTORY = f"{DOMAIN}/inventory"
 """On a node: its cards, their links and its NUMA nodes, as JSON."""
+NOTE_FILE = f"file.{DOMAIN}/"
+"""Followed by a name: the text of a file that the pod's container finds."""
 FINALIZER = f"{DOMAIN}/recorded"
 """An ended pod stays until its end is recorded: so it is counted once."""
 MANAGER = "tessera"
 LOGINS = "tessera-logins"
 """The Secret of a team's logins at registries, in its namespace."""
+GANG_SERVICE = "tasks"
 
 CARD_PREFIX = f"{DOMAIN}/g-"
 CARD_UNIT_MIB = 256
@@ -52,6 +59,11 @@ def pod_name(uuid: str) -> str:
     return f"t-{check_uuid(uuid)}"
 
 
+def pod_address(uuid: str) -> str:
+    """The name by which the pods of its namespace find a pod of a gang, from before it runs until it has ended."""
+    return f"{pod_name(uuid)}.{GANG_SERVICE}"
+
+
 def team_namespace(install: str, gid: int) -> str:
     return f"{install}-team-{gid}"
 
@@ -59,6 +71,11 @@ def team_namespace(install: str, gid: int) -> str:
 def system_namespace(install: str) -> str:
     """For what belongs to no team: the marks of tasks that were stopped before they had a pod."""
     return f"{install}-ended"
+
+
+def claim_name(install: str) -> str:
+    """Of each team's namespace: its way to the volume that has everybody's files."""
+    return f"{install}-files"
 
 
 def card_resource(index: int) -> str:

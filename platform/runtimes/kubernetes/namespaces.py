@@ -13,6 +13,7 @@ from runtimes.images import DEFAULT_REGISTRY, RegistryLogin
 from runtimes.kubernetes import names
 from runtimes.kubernetes.client import APPLY_PATCH, ApiServer
 from runtimes.kubernetes.manifest import House
+from runtimes.kubernetes.storage import Storage
 
 PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16")
 """Where nodes, services, other pods and clouds' metadata are: closed to tasks. Sources: RFC 1918, 6598, 3927."""
@@ -25,7 +26,12 @@ PLATFORM = f"{names.DOMAIN}/platform"
 
 def ensure_team_namespace(api: ApiServer, house: House, gid: int) -> None:
     name = names.team_namespace(house.install, gid)
-    _ensure(api, house, [*build_namespace(name, house, {names.LABEL_TEAM: str(gid)}), *build_fences(name, house)])
+    things = build_namespace(name, house, {names.LABEL_TEAM: str(gid)})
+    _ensure(api, house, [*things, *build_fences(name, house), build_names(name, house)])
+    if house.storage is not None:
+        # Not applied: a claim cannot be changed, so one that is there stays what it is.
+        claims = f"/api/v1/namespaces/{name}/persistentvolumeclaims"
+        api.call("POST", claims, build_claim(name, house, house.storage), handles=("exists",))
 
 
 def ensure_system_namespace(api: ApiServer, house: House) -> None:
@@ -107,6 +113,25 @@ def build_fences(name: str, house: House) -> list[dict]:
     ]
 
 
+def build_names(name: str, house: House) -> dict:
+    """What gives each task of a gang a name, `t-<uuid>.tasks`: one for all gangs, since uuids meet nowhere. Not only to
+    those that are ready: they ask for each other while they come up.
+    """
+    selector = {names.LABEL_INSTALL: house.install, names.LABEL_GANG: "yes"}
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector}
+    return _object("v1", "Service", names.GANG_SERVICE, name, house, {"spec": spec})
+
+
+def build_claim(name: str, house: House, storage: Storage) -> dict:
+    """On the volume of all files. One for each team, since a pod mounts claims of its own namespace only."""
+    asked = {
+        "accessModes": [storage.access],
+        "storageClassName": storage.storage_class,
+        "resources": {"requests": {"storage": storage.size}},
+    }
+    return _object("v1", "PersistentVolumeClaim", names.claim_name(house.install), name, house, {"spec": asked})
+
+
 def _object(version: str, kind: str, name: str, namespace: str, house: House, rest: dict) -> dict:
     labels = {names.LABEL_MANAGED: names.MANAGER, names.LABEL_INSTALL: house.install}
     meta = {"name": name, "namespace": namespace, "labels": labels}
@@ -121,6 +146,7 @@ PLURALS = {
     "NetworkPolicy": "networkpolicies",
     "ResourceQuota": "resourcequotas",
     "Secret": "secrets",
+    "Service": "services",
 }
 
 

@@ -46,12 +46,6 @@ def node_view(node: Thing, foreign: tuple[int, int] = (0, 0), *, tolerated: tupl
     )
 
 
-def node_cards(node: Thing) -> dict[str, GpuView]:
-    """Its cards by uuid."""
-    cards = _cards(_inventory(node), node["metadata"]["name"], node["status"].get("allocatable", {}))
-    return {card.uuid: card for card in cards}
-
-
 def is_ready(node: Thing) -> bool:
     return _ready(node) == "True"
 

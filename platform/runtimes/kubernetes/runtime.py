@@ -12,22 +12,24 @@ import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from runtimes.base import Capabilities, ContainerView, GpuView, NodeView, Rejected, TaskSpec, Unavailable
+from runtimes.base import Capabilities, ContainerView, NodeRefused, NodeView, Rejected, TaskSpec, Unavailable
 from runtimes.images import RegistryLogin
 from runtimes.kubernetes import names
+from runtimes.kubernetes.causes import failing_start
 from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.connection import find_connection
 from runtimes.kubernetes.limiter import Urgency
 from runtimes.kubernetes.manifest import House, build_pod, build_tombstone, check_house
 from runtimes.kubernetes.namespaces import apply_logins, ensure_system_namespace, ensure_team_namespace
-from runtimes.kubernetes.nodes import foreign_asks, is_silent, node_cards, node_view
+from runtimes.kubernetes.nodes import foreign_asks, is_silent, node_view
 from runtimes.kubernetes.pulls import Pulls
+from runtimes.kubernetes.storage import Storage, prepare_files
 from runtimes.kubernetes.views import (
     epoch_of,
-    failing_start,
     is_going,
     is_tombstone,
     pod_ended,
@@ -48,7 +50,13 @@ KEPT_HOURS = 1
 
 
 class KubernetesRuntime:
-    capabilities = Capabilities(True, "kubernetes", view="runtimes.kubernetes.following.ClusterView")
+    capabilities = Capabilities(
+        True,
+        "kubernetes",
+        view="runtimes.kubernetes.following.ClusterView",
+        own_addresses=True,
+        examine="runtimes.kubernetes.examining.examine",
+    )
 
     def __init__(
         self,
@@ -64,19 +72,22 @@ class KubernetesRuntime:
         nodes: str = "",
         per_s: float = 20.0,
         burst: int = 40,
+        storage: Mapping[str, Any] | None = None,
         api: ApiServer | None = None,
     ):
         """install: part of every name, so that two installations in one cluster never meet. image: of tasks that name
         none. kubeconfig: a file, None for the pod that we run in. nodes: a label selector, "" for all. per_s, burst:
-        requests that this process may send. api: instead of what kubeconfig names.
+        requests that this process may send. storage: {field: value} of `Storage`; where storage_class is "", jobs have
+        none. api: instead of what kubeconfig names.
         """
-        self.house = check_house(House(install, image, pull, pull_secret, tuple(tolerated), account))
+        kept = _storage(storage) if storage and storage["storage_class"] else None
+        self.house = check_house(House(install, image, pull, pull_secret, tuple(tolerated), account, kept))
         self.api = api or ApiServer(find_connection(kubeconfig, context), per_s=per_s, burst=burst)
         self.node_labels = nodes
         self._seen_at: dict[str, str] = {}  # {task: namespace}, a hint where to look first
         self._ensured: set[str] = set()  # namespaces that are as we want them, looked at once in each process
         self._logins: dict[str, tuple[RegistryLogin, ...]] = {}  # that this process wrote there last
-        self._cards: dict[str, tuple[float, dict[str, GpuView]]] = {}
+        self._nodes: dict[str, float] = {}  # {node: when it was last there}
         self._silent: tuple[float, frozenset[str]] = (0.0, frozenset())
         self._pulls = Pulls(self.api)
         self._no_room: dict[str, tuple[float, float]] = {}  # {task: (not before, how long it waited)}
@@ -95,7 +106,9 @@ class KubernetesRuntime:
         return self.views_of(pods, self._silent_nodes())
 
     def start(self, spec: TaskSpec) -> None:
-        pod = build_pod(spec, self.house, self._cards_of(spec.node))
+        """A refusal ends a task only where no pod of it is there: the answer to an earlier try may have been lost."""
+        self._check_node(spec.node)
+        pod = build_pod(spec, self.house, {share.uuid: share.card for share in spec.gpus if share.card})
         self._wait_for_room(spec.uuid)
         namespace = pod["metadata"]["namespace"]
         if namespace not in self._ensured:
@@ -106,16 +119,19 @@ class KubernetesRuntime:
             self._logins[namespace] = spec.logins
         if self._is_over(spec.uuid):
             return
+        if self.house.storage is not None:
+            prepare_files(spec, self.house.storage)
         path = f"/api/v1/namespaces/{namespace}/pods"
-        answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=("exists", "gone", "no_room"))
+        handled = ("exists", "gone", "no_room", "reject")
+        answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=handled)
         if answer.deed == "gone":
             self._ensured.discard(namespace)
             self._logins.pop(namespace, None)
             raise Unavailable(answer.words)
         if answer.deed == "exists":
             self._adopt(spec.uuid, namespace)
-        elif answer.deed == "no_room":
-            raise self._no_room_for(spec.uuid, answer.words)
+        elif answer.deed in ("reject", "no_room") and self._get(namespace, spec.uuid) is None:
+            raise self._no_room_for(spec.uuid, answer.words) if answer.deed == "no_room" else Rejected(answer.words)
         self._no_room.pop(spec.uuid, None)
         self._seen_at[spec.uuid] = namespace
 
@@ -147,10 +163,12 @@ class KubernetesRuntime:
     def views_of(self, pods: Iterable[Mapping[str, Any]], silent: frozenset[str]) -> list[ContainerView]:
         """One of each task: where there is a pod and a mark that it shall not run, the pod is the truth."""
         now, found, pods = datetime.now(UTC), {}, list(pods)
-        since = self._pulls.since(pods, now)
+        pulls = self._pulls.look(pods, now)
         for pod in sorted(pods, key=lambda pod: not is_tombstone(pod)):
-            fetching = since.get(pod["metadata"]["uid"])
-            found[task_of(pod)] = view_of(pod, silent=silent, now=now, fetching_since=fetching)
+            uid = pod["metadata"]["uid"]
+            since, asked = pulls.get(uid), uid in pulls
+            may_fetch = not asked or since is not None
+            found[task_of(pod)] = view_of(pod, silent=silent, now=now, fetching_since=since, may_fetch=may_fetch)
             if not is_tombstone(pod):
                 self._seen_at[task_of(pod)] = pod["metadata"]["namespace"]
         return list(found.values())
@@ -199,7 +217,7 @@ class KubernetesRuntime:
 
     def _end(self, pod: Mapping[str, Any], grace_s: int) -> None:
         cause, words = failing_start(pod, datetime.now(UTC))
-        if cause:
+        if cause and not (cause == "refused_by_node" and self._pulls.is_fetched(pod)):
             note = json.dumps({"cause": cause, "detail": words})
             if not self._mark(pod, {"annotations": {names.NOTE_END: note}}):
                 raise Unavailable(f"The pod {pod['metadata']['name']} was changed by somebody else.")
@@ -224,7 +242,8 @@ class KubernetesRuntime:
         """Its end is recorded: no finalizer of ours holds it. False where somebody changed it meanwhile."""
         if is_going(pod):  # it goes with its last finalizer, and its name with it
             self._bury(task_of(pod), epoch=epoch_of(pod), hour=_hour())
-        return self._mark(pod, {"finalizers": _others(pod), "labels": {names.LABEL_FORGOTTEN: _hour()}})
+        labels = {names.LABEL_FORGOTTEN: _hour(), names.LABEL_GANG: None}  # a name would point to an address of others
+        return self._mark(pod, {"finalizers": _others(pod), "labels": labels})
 
     def _mark(self, pod: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
         """Change its finalizers, labels or annotations. False where somebody changed it since we read it."""
@@ -250,16 +269,16 @@ class KubernetesRuntime:
 
     # what it knows of nodes, for a few seconds
 
-    def _cards_of(self, node: str) -> dict[str, GpuView]:
-        """Raises Rejected for a node that the cluster has not."""
-        at, cards = self._cards.get(node, (float("-inf"), {}))
-        if time.monotonic() - at > LOOK_AT_NODES_S:
-            answer, found = self.api.call("GET", f"{ALL_NODES}/{quote(node, safe='')}", handles=("gone",))
-            if answer.deed == "gone":
-                raise Rejected(f"There is no node {node}.")
-            cards = node_cards(found)
-            self._cards[node] = (time.monotonic(), cards)
-        return cards
+    def _check_node(self, node: str) -> None:
+        """Raises NodeRefused for a node that the cluster has not, as a whole list says too: one 404 is too little."""
+        if time.monotonic() - self._nodes.get(node, float("-inf")) > LOOK_AT_NODES_S:
+            answer, _ = self.api.call("GET", f"{ALL_NODES}/{quote(node, safe='')}", handles=("gone",))
+            if answer.deed == "gone" and node not in self._node_names():
+                raise NodeRefused(f"There is no node {node}.")
+            self._nodes[node] = time.monotonic()
+
+    def _node_names(self) -> set[str]:
+        return {node["metadata"]["name"] for node in self.api.list_all(ALL_NODES, labels=self.node_labels).items}
 
     def _silent_nodes(self) -> frozenset[str]:
         at, silent = self._silent
@@ -281,6 +300,11 @@ class KubernetesRuntime:
         rest = min(max(waited * 2, ROOM_FIRST_S), ROOM_MOST_S)
         self._no_room[uuid] = (time.monotonic() + rest * random.uniform(0.8, 1.2), rest)  # noqa: S311 - jitter
         return Unavailable(words)
+
+
+def _storage(told: Mapping[str, Any]) -> Storage:
+    folders = {name: Path(told[name]).absolute() for name in ("root", "files", "code")}
+    return Storage(told["storage_class"], **folders, size=told["size"], access=told["access"])
 
 
 def _is_forgotten(pod: Mapping[str, Any]) -> bool:

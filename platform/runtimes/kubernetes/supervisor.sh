@@ -3,13 +3,17 @@
 #
 # $1 text to run   $2 where it works   $3 most seconds, 0 = no limit   $4 seconds between SIGTERM and SIGKILL
 # $5 number of the checkpoint's signal, 0 = none   $6 seconds for the checkpoint   $7 where checkpoints are, "" = none
-# $8 where the message goes, the kubelet's usual place by default
+# $8 where the message goes, "" = the kubelet's usual place   $9 names of other tasks that it needs
+# ${10} where the code is unpacked   ${11} its archive, "" = none
+# then of each folder of data, which is linked: umask to make it with   where it is   how the task sees it   the link
 #
 # Once told to end, it waits PATIENCE before it asks for a checkpoint: the kubelet gives two seconds even where nobody
 # has any patience, so a task of those is gone by then.
 PATIENCE=3
-run=$1 cwd=$2 most=$3 grace=$4 signal=$5 save=$6 folder=$7 message=${8:-/dev/termination-log}
+MEET=300 # seconds until it no longer waits for the names of others: its own words say more then
 [ $$ = 1 ] || exit 70 # it signals everybody whom it can: nobody but a container's own processes may be there
+run=$1 cwd=$2 most=$3 grace=$4 signal=$5 save=$6 folder=$7 message=${8:-/dev/termination-log} needs=$9
+shift 9
 rang= cause= alarm=
 trap 'rang=stop' TERM
 trap 'rang=time' ALRM
@@ -58,13 +62,45 @@ end() { # a stop has the kubelet's own deadline
   [ "$cause" = stopped ] || arm "$1" # after it: it would end the alarm too
 }
 
-mkdir -p "$HOME" "$TMPDIR" "$cwd" 2>/dev/null
-if ! cd "$cwd"; then
+meet() { # wait until each of these names has an address; without getent nobody here can tell
+  command -v getent >/dev/null || return 0
+  left=$MEET
+  for name in $1; do
+    until [ -n "$rang" ] || getent ahosts "$name" >/dev/null 2>&1; do
+      [ "$left" -gt 0 ] || { echo "tessera: $name has no address after $MEET s." >&2 && return 0; }
+      sleep 1
+      left=$((left - 1))
+    done
+  done
+}
+
+fail() {
+  echo "tessera: $1" >&2
   cause=start_failed
   tell
   exit 1
-fi
+}
+
+link_data() { # an empty folder gives way; anything else that is there stays, and the task does not start
+  (umask "$1" && mkdir -p "$2") && mkdir -p "${4%/*}" && { [ ! -d "$4" ] || rmdir "$4"; } && ln -s "$3" "$4"
+}
+
+mkdir -p "$HOME" "$TMPDIR" "$1" 2>/dev/null
+[ -z "$2" ] || tar -xzof "$2" -C "$1" || fail "The code could not be unpacked."
+shift 2
+while [ $# -gt 0 ]; do
+  link_data "$@" || fail "$2 cannot be had as $4."
+  shift 4
+done
+mkdir -p "$cwd" 2>/dev/null
+cd "$cwd" || fail "The job cannot work in $cwd."
 case $folder in '~'/*) folder=$HOME/${folder#'~/'} ;; esac
+meet "$needs"
+if [ -n "$rang" ]; then
+  cause=stopped
+  tell
+  exit 143
+fi
 shell=$(command -v bash || command -v sh)
 "$shell" -c "$run" &
 task=$!

@@ -12,48 +12,48 @@ from typing import Any
 
 from runtimes.base import ContainerView, Phase
 from runtimes.kubernetes import names
-from runtimes.kubernetes.pulls import pull_words
+from runtimes.kubernetes.causes import (
+    ENDED_BY_NODE,
+    container_state,
+    disruption,
+    failing_start,
+    read_time,
+    refused_start,
+    status_words,
+)
 
 Pod = Mapping[str, Any]
 
 MESSAGE = re.compile(r"tessera cause=(|stopped|time_limit|start_failed) saved=(\d{0,12})\s*")
-FAILING = {
-    "ErrImagePull": "image_pull",
-    "ImagePullBackOff": "image_pull",
-    "InvalidImageName": "image_pull",
-    "ErrImageNeverPull": "image_pull",
-    "RegistryUnavailable": "image_pull",
-    "SignatureValidationFailed": "image_pull",
-    "CreateContainerConfigError": "start_failed",
-    "CreateContainerError": "start_failed",
-    "RunContainerError": "start_failed",
-}
-"""Why a container waits, where that is an error: the cause of its end if it goes on. Source: kubelet's images/types.go
-and container/sync_result.go."""
-TRIES_S = 60
-"""So long after it came to its node a pod may fail to start, for the kubelet tries again."""
 STARTERS = {"StartError", "ContainerCannotRun"}
 NOT_FOUND = "ContainerStatusUnknown"
+NO_CODE = {"never_started", "image_pull", "container_lost", "refused_by_node", "evicted", "node_lost"}
+"""Causes beside which an exit code tells nothing of the program."""
 
 
 def view_of(
-    pod: Pod, *, silent: Collection[str] = (), now: datetime, fetching_since: datetime | None = None
+    pod: Pod,
+    *,
+    silent: Collection[str] = (),
+    now: datetime,
+    fetching_since: datetime | None = None,
+    may_fetch: bool = False,
 ) -> ContainerView:
-    """silent: names of nodes of which nothing is heard, or that are gone."""
+    """silent: names of nodes of which nothing is heard, or that are gone. may_fetch: see failing_start."""
     if pod_ended(pod):
         return _ended_view(pod)
-    state, node = _container_state(pod), node_of(pod)
+    state, node = container_state(pod), node_of(pod)
     running = state.get("running")
     phase: Phase = "lost" if node in silent and node else "running" if running else "starting"
     words = f"Nothing is heard of its node {node}." if phase == "lost" else ""
-    cause, trouble = failing_start(pod, now) if phase == "starting" else ("", "")
+    cause, trouble = failing_start(pod, now, may_fetch=may_fetch) if phase == "starting" else ("", "")
     return ContainerView(
         task_of(pod),
         node,
         phase,
         cause=cause,
-        detail=words or trouble or _unscheduled(pod),
-        started_at=_time(running.get("startedAt")) if running else None,
+        detail=words or trouble,
+        started_at=read_time(running.get("startedAt")) if running else None,
         address=pod.get("status", {}).get("podIP", ""),
         epoch=epoch_of(pod),
         fetching_since=fetching_since if phase == "starting" else None,
@@ -92,26 +92,16 @@ def pod_ended(pod: Pod) -> bool:
     return is_going(pod) and not node_of(pod)
 
 
-def failing_start(pod: Pod, now: datetime) -> tuple[str, str]:
-    """(cause, the engine's words) where its container failed to start for so long that it will go on; ("", words) where
-    it may still come up.
-    """
-    waiting = _container_state(pod).get("waiting", {})
-    cause = FAILING.get(waiting.get("reason", ""), "")
-    message = waiting.get("message", "")
-    said = pull_words(message) if cause == "image_pull" else f"{waiting.get('reason')}: {message}".strip(": ")
-    words = (said or waiting["reason"]) if cause else ""
-    since = _time(pod.get("status", {}).get("startTime"))
-    old = since is not None and (now - since).total_seconds() > TRIES_S
-    return (cause, words) if old or waiting.get("reason") == "InvalidImageName" else ("", words)
+def is_running(pod: Pod) -> bool:
+    return "running" in container_state(pod)
 
 
 def _ended_view(pod: Pod) -> ContainerView:
-    done = _container_state(pod).get("terminated") or {}
+    done = container_state(pod).get("terminated") or {}
     cause, detail, saved = _cause(pod, done)
-    started = _time(done.get("startedAt"))
+    started = read_time(done.get("startedAt"))
     code, number = _exit(done)
-    if cause in ("never_started", "image_pull", "container_lost"):
+    if cause in NO_CODE:
         code, number = None, None
     return ContainerView(
         task_of(pod),
@@ -122,7 +112,7 @@ def _ended_view(pod: Pod) -> ContainerView:
         cause=cause,
         detail=detail,
         started_at=started,
-        ended_at=_time(done.get("finishedAt")) or _asked_at(pod) or _made_at(pod),
+        ended_at=read_time(done.get("finishedAt")) or _asked_at(pod) or _made_at(pod),
         address=pod.get("status", {}).get("podIP", ""),
         epoch=epoch_of(pod),
         checkpointed_at=saved,
@@ -132,25 +122,29 @@ def _ended_view(pod: Pod) -> ContainerView:
 def _cause(pod: Pod, done: Mapping[str, Any]) -> tuple[str, str, datetime | None]:
     """(cause, detail, when its newest checkpoint was written)."""
     told, saved = _told(done)
-    status, reason = pod.get("status", {}), done.get("reason", "")
-    why = f"{status.get('reason', '')}: {status.get('message', '')}".strip(": ")
+    reason, why = done.get("reason", ""), status_words(pod)
     if end := _noted_end(pod):
         return end[0], end[1], saved
-    if not done or (_time(done.get("startedAt")) is None and reason not in STARTERS):
-        return ("never_started" if is_going(pod) and not why else "container_lost"), why, saved
-    if reason == NOT_FOUND:
-        return "container_lost", why or done.get("message", ""), saved
+    if not done or (read_time(done.get("startedAt")) is None and reason not in STARTERS):
+        never = is_going(pod) and not why and not disruption(pod)[0]
+        return ("never_started", "", saved) if never else (*refused_start(pod), saved)
     if reason in STARTERS:
         return "start_failed", done.get("message", ""), saved
     if reason == "OOMKilled":
         return "out_of_memory", why, saved
-    if status.get("reason") == "DeadlineExceeded":
+    if pod["status"].get("reason") == "DeadlineExceeded":
         return "time_limit", why, saved
+    by_cluster, words = disruption(pod)
+    by_cluster = by_cluster or ENDED_BY_NODE.get(pod["status"].get("reason", ""), "")
+    if by_cluster and (told or _exit(done) != (0, None)):
+        return by_cluster, why or words, saved
+    if reason == NOT_FOUND:
+        return "container_lost", why or done.get("message", ""), saved
     if told:
         return told, "", saved
-    if status.get("reason"):  # Evicted, NodeShutdown, Preempting: its node ended it
+    if why:
         return "container_lost", why, saved
-    asked, ended = _asked_at(pod), _time(done.get("finishedAt"))
+    asked, ended = _asked_at(pod), read_time(done.get("finishedAt"))
     killed = asked is not None and ended is not None and ended >= asked and _exit(done)[1] is not None
     return ("stopped" if killed else ""), "", saved
 
@@ -179,36 +173,17 @@ def _exit(done: Mapping[str, Any]) -> tuple[int | None, int | None]:
     return code, None
 
 
-def _container_state(pod: Pod) -> Mapping[str, Any]:
-    return next((each.get("state", {}) for each in pod.get("status", {}).get("containerStatuses", ())), {})
-
-
-def _unscheduled(pod: Pod) -> str:
-    for condition in pod.get("status", {}).get("conditions", ()):
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return condition.get("message", "")
-    return ""
-
-
 def _asked_at(pod: Pod) -> datetime | None:
     """When its deletion was asked for: the stamp is when its grace is over."""
-    at = _time(pod["metadata"].get("deletionTimestamp"))
+    at = read_time(pod["metadata"].get("deletionTimestamp"))
     if at is None:
         return None
     return datetime.fromtimestamp(at.timestamp() - pod["metadata"].get("deletionGracePeriodSeconds", 0), UTC)
 
 
 def _made_at(pod: Pod) -> datetime | None:
-    return _time(pod["metadata"].get("creationTimestamp"))
+    return read_time(pod["metadata"].get("creationTimestamp"))
 
 
 def _notes(pod: Pod) -> Mapping[str, str]:
     return pod["metadata"].get("annotations", {})
-
-
-def _time(text: str | None) -> datetime | None:
-    """None for what is not there, and for the year 1970: the kubelet's way to say that it does not know."""
-    if not text:
-        return None
-    at = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    return at if at.year > 1970 else None

@@ -8,7 +8,7 @@ from django.utils import timezone
 from cluster.models import Agent, Enrolment, Gpu
 from events.models import Event
 from runtimes.base import NodeView
-from scheduler.inventory import record_inventory
+from scheduler.inventory import record_inventory, view_of_card
 
 pytestmark = pytest.mark.django_db
 OTHER_KEY = "tag_" + "o" * 43
@@ -212,6 +212,25 @@ def test_cards_in_mig_mode_are_shown_and_not_offered(agent, root):
     take_inventory()
     assert list(cards()) == [1] and root.get("agents/g1").json()["gpus"][0]["mig"] is True
     assert root.get("nodes/g1").json()["topology"]["links"] == [["X"]]
+
+
+def test_what_holds_slices_and_cores_there_is_what_the_agent_found(agent, root):
+    found = {"mode": "slice", "evidence": "It was tried."}
+    host = {**make.report()["host"], "cpu_pinning": "static"}
+    said = make.report(make.reported_gpu(0), enforcement=found, gpu_pin="toolkit", host=host)
+    agent.post("agents/g1:report", said)
+    approve(root)
+    take_inventory()
+    gpu = Gpu.objects.get(node__name="g1")
+    assert (gpu.enforcement, gpu.evidence) == ("slice", "It was tried.")
+    assert (gpu.node.facts["gpu_pin"], gpu.node.facts["cpu_pinning"]) == ("toolkit", "static")
+    assert (view_of_card(gpu).mode, view_of_card(gpu).pin) == ("slice", "toolkit")
+    agent.post("agents/g1:report", {**said, "simulated": True})
+    take_inventory()
+    gpu.refresh_from_db()
+    assert gpu.simulated and gpu.enforcement == "simulated"  # whatever it was called before
+    answer = agent.post("agents/g1:report", {**said, "enforcement": {**found, "mode": "unbreakable"}})
+    assert answer.json()["errors"][0]["pointer"] == "/enforcement/mode"
 
 
 def test_samples_come_with_the_report_and_change_nothing_else(agent, root, django_capture_on_commit_callbacks):

@@ -1,5 +1,6 @@
 import pytest
 
+from tests.runtimes.contract.access_suite import AccessContract
 from tests.runtimes.contract.suite import RuntimeContract
 from tests.runtimes.kubernetes.world import KubernetesWorld
 
@@ -16,3 +17,8 @@ def world(kubeconfig):
 @pytest.mark.kubernetes
 class TestKubernetesRuntime(RuntimeContract):
     """On a real API server and a real kubelet."""
+
+
+@pytest.mark.kubernetes
+class TestKubernetesAccess(AccessContract):
+    """Through the API server, as from outside the cluster."""

@@ -1,16 +1,23 @@
 """Tasks and nodes for the tests of the Kubernetes runtime."""
 
 from dataclasses import replace
+from pathlib import Path
 
-from runtimes.base import Checkpoint, GpuShare, GpuView, TaskSpec
+from runtimes.base import BALLOONS, STATIC, Checkpoint, GpuShare, GpuView, Mount, Peer, TaskSpec
+from runtimes.gpu_sharing import HAMI, MIG, NVFRACTION, PLUGIN, SLICE, TOOLKIT
 from runtimes.kubernetes.manifest import House
+from runtimes.kubernetes.storage import Storage
+from runtimes.places import Place
 
 HOUSE = House("tessera", "registry.local/base:1", tolerated=("kwok.x-k8s.io/node",))
+SHARED = Path("/srv/tessera")
+STORAGE = Storage("shared", SHARED, SHARED / "files", SHARED / "code")
+STORED = replace(HOUSE, storage=STORAGE)
 UUID = "0123456789abcdef0123456789abcdef"
 
 
-def card(uuid: str, index: int = 0, *, simulated: bool = False, mode: str = "watchdog") -> GpuView:
-    return GpuView(uuid, index, "A100-80GB", "NVIDIA A100", 81920, 693, 0, "", simulated, mode, "Found.")
+def card(uuid: str, index: int = 0, *, simulated: bool = False, mode: str = "watchdog", pin: str = PLUGIN) -> GpuView:
+    return GpuView(uuid, index, "A100-80GB", "NVIDIA A100", 81920, 693, 0, "", simulated, mode, "Found.", pin=pin)
 
 
 ONE, TWO = "GPU-3f2a9c10-55aa-0000-0000-000000000001", "GPU-9b00de11-77bb-0000-0000-000000000002"
@@ -40,4 +47,37 @@ TASKS = {
         port_map={8888: 31001},
         platform_env={"TESSERA_UPSTREAM_TOKEN": "secret"},
     ),
+    "a_gang": task(
+        "mpirun train",
+        rank=0,
+        role="launcher",
+        ports=(23000,),
+        peers=(Peer("n1", "launcher", uuid=UUID), Peer("n1", "gpu_worker", 2, {2222: 2222}, "f" * 32)),
+    ),
 }
+
+WITH_FILES = task(
+    workdir="src",
+    code_path=f"{SHARED}/code/{'c' * 64}.tar.gz",
+    mounts=(
+        Mount(Place("team", 20000), "sets/images", "data/images", True),
+        Mount(Place("home", 20001), "out", "out", False),
+        Mount(None, f"{SHARED}/notebook-environment/1", f"{SHARED}/notebook-environment/1", True),
+    ),
+    checkpoint=Checkpoint("~/runs/a", "", 30),
+)
+"""For an installation with a volume: STORED."""
+QUARTER, WHOLE = (share(ONE, 20306, 25),), tuple(share(uuid, 81227, 100, whole=True) for uuid in CARDS)
+MODES = {
+    "slice": (task(gpus=QUARTER), {ONE: card(ONE, mode=SLICE)}),
+    "hami": (task(gpus=QUARTER), {ONE: card(ONE, mode=HAMI)}),
+    "nvfraction": (task(gpus=QUARTER), {ONE: card(ONE, mode=NVFRACTION, pin=TOOLKIT)}),
+    "whole_by_the_toolkit": (
+        task(gpus=WHOLE),
+        {uuid: card(uuid, index, pin=TOOLKIT) for index, uuid in enumerate(CARDS)},
+    ),
+    "mig": (task(gpus=(share(ONE, 20306, 100, whole=True),)), {ONE: card(ONE, 7, mode=MIG)}),
+    "balloons": (task(gpus=QUARTER, numa=(1,), cpu_pinning=BALLOONS), {ONE: card(ONE)}),
+    "static": (task(gpus=QUARTER, cpu_milli=4000, cpu_pinning=STATIC), {ONE: card(ONE)}),
+}
+"""{mode: (task, cards of its node)}: each is a file of pods/ as well."""

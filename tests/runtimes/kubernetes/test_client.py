@@ -39,7 +39,7 @@ def event(kind: str, version: str) -> bytes:
 
 
 def watch(api, **more):
-    return list(api.watch(PODS, labels="a=b", version="7", seconds=300, **{"silence_s": 5, **more}))
+    return list(api.watch(PODS, labels="a=b", version="7", **{"seconds": 300, "silence_s": 5, **more}))
 
 
 def test_a_request_says_what_it_is_and_who_asks(talk):
@@ -123,6 +123,12 @@ def test_a_list_that_grew_too_old_begins_anew(talk):
     assert [item["metadata"]["name"] for item in api.list_all(PODS).items] == ["a", "b"]
 
 
+def test_too_old_is_unavailable_for_who_asked_from_no_version(talk):
+    api, *_ = talk(failure(410, "Expired", "too old"))
+    with pytest.raises(Unavailable):
+        api.call("GET", f"{PODS}/one")
+
+
 def test_a_watch_goes_on_from_the_lists_version_and_asks_for_bookmarks(talk):
     pieces = event("ADDED", "8"), event("MODIFIED", "9")[:20], event("MODIFIED", "9")[20:] + event("BOOKMARK", "30")
     api, server, _ = talk(stream(*pieces))
@@ -152,6 +158,24 @@ def test_a_watch_that_falls_silent_is_broken(talk):
     with pytest.raises(Unavailable):
         watch(api, silence_s=0.3)
     assert time.monotonic() - began < 3
+    end.set()
+
+
+def test_a_watch_that_trickles_on_after_its_end_is_broken(talk):
+    end = threading.Event()
+
+    def trickle(handler):
+        handler.send_response(200)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        while not end.wait(0.1):
+            handler.wfile.write(b"1\r\n \r\n")
+
+    api, *_ = talk(trickle)
+    began = time.monotonic()
+    with pytest.raises(Unavailable):
+        watch(api, seconds=0.5, silence_s=0.5)
+    assert time.monotonic() - began < 5
     end.set()
 
 

@@ -20,7 +20,19 @@ from runtimes.kubernetes import names
 from runtimes.kubernetes.manifest import SUPERVISOR, build_pod, build_tombstone, check_house, literal
 from runtimes.kubernetes.namespaces import build_logins
 from runtimes.places import Place
-from tests.runtimes.kubernetes.specs import CARDS, HOUSE, ONE, TASKS, TWO, UUID, card, task
+from tests.runtimes.kubernetes.specs import (
+    CARDS,
+    HOUSE,
+    MODES,
+    ONE,
+    STORED,
+    TASKS,
+    TWO,
+    UUID,
+    WITH_FILES,
+    card,
+    task,
+)
 
 PODS = Path(__file__).with_name("pods")
 LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
@@ -34,9 +46,10 @@ def shown(pod: dict) -> dict:
     return pod
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", [*TASKS, *MODES, "with_files"])
 def test_a_pod_is_as_its_file_says(name):
-    pod = shown(build_pod(TASKS[name], HOUSE, CARDS))
+    spec, cards = MODES[name] if name in MODES else (TASKS.get(name, WITH_FILES), CARDS)
+    pod = shown(build_pod(spec, STORED if spec is WITH_FILES else HOUSE, cards))
     path = PODS / f"{name}.json"
     if os.environ.get("TESSERA_WRITE_GOLDEN"):
         path.write_text(json.dumps(pod, indent=1) + "\n")
@@ -60,13 +73,38 @@ def test_a_card_is_asked_for_by_the_number_that_it_has_now():
     assert "tessera.sh/g-5" in limits and "tessera.sh/g-0" not in limits
 
 
+def test_a_whole_card_is_all_its_units_also_where_an_admin_keeps_some_back():
+    most = TASKS["two_whole_cards"].gpus
+    less = task(gpus=tuple(replace(share, memory_mib=share.memory_mib - 4096) for share in most))
+    limits = build_pod(less, HOUSE, CARDS)["spec"]["containers"][0]["resources"]["limits"]
+    assert limits["tessera.sh/g-0"] == limits["tessera.sh/g-1"] == str(names.card_units(81920 - 693))
+
+
+def test_the_toolkit_gives_no_slices_and_no_mixture():
+    toolkit, plugin = card(ONE, pin="toolkit"), card(TWO)
+    for gpus, cards in (
+        (TASKS["a_quarter"].gpus, {ONE: toolkit}),
+        (TASKS["two_whole_cards"].gpus, {ONE: toolkit, TWO: plugin}),
+    ):
+        with pytest.raises(Rejected, match=r"n1"):
+            build_pod(task(gpus=gpus), HOUSE, cards)
+
+
+def test_a_task_near_two_sockets_gets_no_balloon():
+    spec, cards = MODES["balloons"]
+    notes = build_pod(replace(spec, numa=(0, 1)), HOUSE, cards)["metadata"]["annotations"]
+    assert not [name for name in notes if "balloon" in name]
+
+
 def test_what_cannot_be_promised_is_refused_with_words():
     refused = {
         "root": task(uid=0),
         "no team": task(gid=0),
         "a card of another node": task(gpus=(GpuShare("GPU-ffffffff-0000", 0, 1024, 10, False),)),
         "data": task(mounts=(Mount(Place("home", 20001), "x", "x", False),)),
-        "a gang": task(peers=(Peer("10.0.0.1"), Peer("10.0.0.2"))),
+        "code": task(code_path="/srv/tessera/code/1.tar.gz"),
+        "a peer that nobody knows": task(peers=(Peer("10.0.0.1"), Peer("10.0.0.2"))),
+        "a role that is no name": task(peers=(Peer("10.0.0.1", "../passwd"),)),
         "an option for an image": task(image="--privileged"),
         "not a uuid": task(uuid="../../kube-system"),
     }
@@ -200,6 +238,8 @@ SPEC_KEYS = {
     "volumes",
     "activeDeadlineSeconds",
     "imagePullSecrets",
+    "hostname",
+    "subdomain",
 }
 CONTAINER_KEYS = {"name", "image", "imagePullPolicy", "command", "env", "resources", "securityContext", "volumeMounts"}
 
@@ -218,11 +258,11 @@ def judge(pod: dict, spec) -> None:
     assert not inside["automountServiceAccountToken"] and inside["securityContext"]["runAsNonRoot"]
     assert (inside["securityContext"]["runAsUser"], inside["securityContext"]["runAsGroup"]) == (spec.uid, spec.gid)
     assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    assert all(set(volume) == {"name", "emptyDir"} for volume in inside["volumes"])
+    assert all(set(volume) <= {"name", "emptyDir", "downwardAPI"} for volume in inside["volumes"])
     meta = pod["metadata"]
     assert meta["namespace"] == f"tessera-team-{spec.gid}" and meta["name"] == f"t-{spec.uuid}"
     assert all(LABEL.fullmatch(value) for value in meta["labels"].values())
-    assert all(name.startswith("tessera.sh/") for name in meta["annotations"])
+    assert all(name.partition("/")[0] in ("tessera.sh", "file.tessera.sh") for name in meta["annotations"])
     held = {name for name in container["resources"]["limits"] if name not in ("cpu", "memory")}
     assert held == {names.card_resource(share.index) for share in spec.gpus}
     told = [(each["name"], each["value"]) for each in container["env"]]

@@ -12,7 +12,7 @@ from runtimes.kubernetes.following import ClusterView
 from runtimes.kubernetes.manifest import build_pod
 from runtimes.kubernetes.namespaces import ensure_team_namespace
 from runtimes.kubernetes.views import pod_ended
-from tests.runtimes.kubernetes.specs import CARDS, HOUSE, TASKS, task
+from tests.runtimes.kubernetes.specs import CARDS, HOUSE, MODES, TASKS, task
 from tests.runtimes.kubernetes.test_manifest import hostile_specs
 from tests.runtimes.kubernetes.world import KubernetesWorld, pod_path, wait_slowly
 
@@ -43,9 +43,10 @@ def try_out(world, pod: dict) -> tuple[str, str]:
     return answer.deed, answer.words
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", [*TASKS, *MODES])
 def test_our_pods_are_accepted_under_the_strictest_pod_security(world, name):
-    assert try_out(world, build_pod(TASKS[name], HOUSE, CARDS)) == ("done", "")
+    spec, cards = MODES[name] if name in MODES else (TASKS[name], CARDS)
+    assert try_out(world, build_pod(spec, HOUSE, cards)) == ("done", "")
 
 
 def test_what_hostile_tasks_become_is_accepted_or_is_no_pod_at_all(world):
@@ -135,6 +136,19 @@ def test_a_full_namespace_makes_a_task_wait_and_asks_ever_more_seldom(world):
     assert sum(world.api.counts.requests.values()) - sent <= 2
 
 
+def test_who_asks_again_because_an_answer_was_lost_is_not_refused_for_what_is_full_since(world):
+    """A quota is asked before a name is found taken, so that the refusal says nothing of the pod that is there."""
+    spec = world.spec("true", gid=20011)
+    world.runtime.start(spec)
+    namespace = names.team_namespace(world.runtime.house.install, 20011)
+    quota = {"metadata": {"name": "full"}, "spec": {"hard": {"pods": "1"}}}
+    world.api.call("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
+    where = f"/api/v1/namespaces/{namespace}/resourcequotas/full"
+    wait_slowly(lambda: world.api.call("GET", where)[1].get("status", {}).get("used", {}).get("pods") == "1")
+    world.runtime.start(spec)
+    assert len(world.pods(spec.uuid)) == 1
+
+
 def test_an_ended_pod_that_is_deleted_by_hand_is_still_counted(world, kubelet):
     spec = world.spec("exit 3")
     world.runtime.start(spec)
@@ -208,7 +222,7 @@ def test_a_card_is_never_sold_twice_even_if_our_ledger_were_wrong(world):
     half = card.memory_mib * 5 // 8
     ask = {"node": fakes[0].name, "gid": 20000}
     first, second, beside = (
-        world.spec("sleep 60", gpus=(GpuShare(each.uuid, each.index, half, 62, False),), **ask)
+        world.spec("sleep 60", gpus=(GpuShare(each.uuid, each.index, half, 62, False, each),), **ask)
         for each in (card, card, other)
     )
     for spec in (first, second, beside):

@@ -1,21 +1,26 @@
-"""The least rights are enough for all that the platform does, and the two rules of admission hold for everybody."""
+"""The least rights are enough for all that the platform does, and the three rules of admission hold for everybody."""
 
+import asyncio
 import base64
 import copy
 import re
 import ssl
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from runtimes.base import Unavailable
 from runtimes.images import RegistryLogin
 from runtimes.kubernetes import names
+from runtimes.kubernetes.access import KubernetesAccess
 from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.connection import Connection, find_connection
 from runtimes.kubernetes.manifest import build_pod
+from runtimes.kubernetes.namespaces import ensure_team_namespace
 from runtimes.kubernetes.runtime import KubernetesRuntime
-from tests.runtimes.kubernetes.specs import CARDS, TASKS
+from tests.runtimes.kubernetes.specs import CARDS, STORAGE, TASKS
 from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly
 
 pytestmark = pytest.mark.kubernetes
@@ -72,6 +77,10 @@ class Platform:
         handled = ("reject", "no_right", "no_room", "unknown")
         answer, _ = api.call("POST", path, pod, query={"dryRun": "All"}, handles=handled)
         return answer.words
+
+    def with_files(self) -> dict:
+        claim = {"claimName": names.claim_name(self.install)}
+        return {"volumes": [SCRATCH, SHM, {"name": "files", "persistentVolumeClaim": claim}]}
 
     def close(self):
         self.api.close()
@@ -130,6 +139,15 @@ def test_it_writes_the_logins_of_a_team_and_reads_none(world, platform):
     assert secret["type"] == "kubernetes.io/dockerconfigjson"
 
 
+def test_the_least_rights_are_enough_for_a_teams_claim(platform):
+    house = replace(platform.runtime.house, storage=STORAGE)
+    ensure_team_namespace(platform.api, house, 20021)
+    ensure_team_namespace(platform.api, replace(house, storage=replace(STORAGE, size="2Ti")), 20021)  # it stays
+    where = f"/api/v1/namespaces/{platform.install}-team-20021/persistentvolumeclaims/{platform.install}-files"
+    _, claim = platform.admin.call("GET", where)
+    assert claim["spec"]["resources"]["requests"]["storage"] == "1Ti"
+
+
 def look(platform, uuid: str):
     return next((view for view in platform.runtime.list_containers() if view.uuid == uuid), None)
 
@@ -144,6 +162,8 @@ OUTSIDE = [
     ("GET", "/api/v1/namespaces/kube-system/pods/x/log", None),
     ("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", {"metadata": {"name": "x"}}),
     ("DELETE", "/api/v1/namespaces/default", None),
+    ("POST", "/api/v1/namespaces/kube-system/pods/x/exec", None),
+    ("POST", "/api/v1/namespaces/kube-system/pods/x/portforward", None),
 ]
 
 
@@ -177,12 +197,21 @@ def test_it_makes_and_changes_its_teams_namespaces_only(platform):
         assert answer.deed == "reject"
 
 
+SCRATCH, SHM = ({"name": each, "emptyDir": {}} for each in ("scratch", "shm"))
+
+
+def part(**mount) -> dict:
+    """Of the volume of all files, in the container."""
+    return {"volumeMounts": [{"name": "files", **mount}]}
+
+
 CHANGES = {
     "nodeName": {"nodeName": "fake-0"},
     "a token": {"automountServiceAccountToken": True},
     "an account": {"serviceAccountName": "other"},
     "a runtime class": {"runtimeClassName": "nvidia"},
     "a scheduler": {"schedulerName": "mine"},
+    "another claim": {"volumes": [SCRATCH, SHM, {"name": "files", "persistentVolumeClaim": {"claimName": "x"}}]},
     "a projected volume": {"volumes": [{"name": each, "configMap": {"name": "x"}} for each in ("scratch", "shm")]},
 }
 INSIDE = {
@@ -190,6 +219,9 @@ INSIDE = {
     "no word about cards": {"env": []},
     "a variable from a secret": {"envFrom": [{"secretRef": {"name": "x"}}]},
     "no limits": {"resources": {}},
+    "all files": part(mountPath="/tessera/home"),
+    "all homes": part(mountPath="/tessera/home", subPath="files/home"),
+    "another's home": part(mountPath="/tessera/home", subPath="files/home/20002"),
     "cards of another plugin": {"resources": {"limits": {"memory": "1Gi", "nvidia.com/gpu": "1"}}},
 }
 
@@ -197,13 +229,32 @@ INSIDE = {
 @pytest.mark.parametrize("name", [*CHANGES, *INSIDE])
 def test_what_our_own_rights_might_be_made_to_send_is_refused(platform, name):
     """On top of what Pod Security refuses."""
-    words = platform.send(outer=CHANGES.get(name, {}), inner=INSIDE.get(name, {}))
+    files = platform.with_files() if "volumeMounts" in INSIDE.get(name, {}) else {}
+    words = platform.send(outer=CHANGES.get(name, files), inner=INSIDE.get(name, {}))
     assert "ValidatingAdmissionPolicy" in words or "RuntimeClass" in words or "service account" in words, words
 
 
 def test_an_ordinary_task_passes(platform):
     assert platform.send() == ""
+    home = part(mountPath="/tessera/home", subPath="files/home/20001")
+    assert platform.send(outer=platform.with_files(), inner=home) == ""
 
 
 def test_nobody_else_makes_pods_in_a_teams_namespace(platform):
     assert "Only Tessera makes pods" in platform.send(as_admin=True)
+
+
+async def test_the_platform_enters_its_tasks_and_nobody_else_does(world, platform):
+    spec = world.spec("sleep 60")
+    await asyncio.to_thread(platform.runtime.start, spec)
+    await asyncio.to_thread(wait_slowly, lambda: look(platform, spec.uuid).phase == "running")
+    access = KubernetesAccess(install=platform.install, kubeconfig=world.options["kubeconfig"])
+    for entering in (access.exec(spec.uuid, ["true"]), access.dial(spec.uuid, 8080)):
+        with pytest.raises(Unavailable, match="403"):
+            await entering
+    access.connection = platform.connection()
+    session = await access.exec(spec.uuid, ["true"])
+    assert await session.wait() == 0
+    await session.close()
+    with pytest.raises(ConnectionRefusedError):
+        await access.dial(spec.uuid, 8080)

@@ -1,9 +1,11 @@
 """The first process of a container, under each shell that images have, in a process namespace of its own."""
 
+import io
 import os
 import shutil
 import signal
 import subprocess
+import tarfile
 import time
 from pathlib import Path
 
@@ -37,13 +39,14 @@ class Box:
         self.shell, self.folder, self.message, self.out = shell, folder, folder / "message", folder / "out"
         self.program: subprocess.Popen | None = None
 
-    def start(self, run, *, most=0, grace=5, signal=0, save=0, saves_in="", cwd="work"):
+    def start(self, run, *, most=0, grace=5, signal=0, save=0, saves_in="", cwd="work", needs="", code="", links=()):
         numbers = [str(each) for each in (most, grace, signal, save)]
         saves = str(self.folder / saves_in) if saves_in else ""
         command = [*APART, *self.shell, "-c", SUPERVISOR, "tessera", run, str(self.folder / cwd), *numbers, saves]
+        files = [str(each) for each in (self.message, needs, self.folder / "work", code, *links)]
         env = {"PATH": os.environ["PATH"], "HOME": str(self.folder / "home"), "TMPDIR": str(self.folder / "tmp")}
         with open(self.out, "wb") as out:
-            self.program = subprocess.Popen([*command, str(self.message)], env=env, stdout=out, stderr=out)
+            self.program = subprocess.Popen([*command, *files], env=env, stdout=out, stderr=out)
         return self
 
     def wait(self) -> int:
@@ -133,7 +136,60 @@ def test_a_place_that_cannot_be_is_said(box):
     assert box.told() == "tessera cause=start_failed saved="
 
 
+def pack(path: Path, **files: str) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name.replace("__", "/"))
+            member.size, member.uid, member.mode = len(text), 4711, 0o644
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return path
+
+
+def test_code_is_unpacked_before_the_task_begins(box):
+    code = pack(box.folder / "code.tar.gz", src__train="learn")
+    assert box.start("cat train; stat -c %u train", cwd="work/src", code=code).wait() == 0
+    assert box.out.read_text() == f"learn{os.getuid()}\n"
+
+
+def test_code_that_is_no_archive_is_said(box):
+    (box.folder / "code.tar.gz").write_text("no archive")
+    assert box.start("echo ran", code=box.folder / "code.tar.gz").wait() == 1
+    assert box.told() == "tessera cause=start_failed saved=" and box.says("could not be unpacked")
+    assert not box.says("ran")
+
+
+def link(box, source: str, target: str, umask: str = "022") -> list:
+    return [umask, box.folder / source, box.folder / source, box.folder / "work" / target]
+
+
+def test_data_is_made_and_linked_where_the_job_wants_it(box):
+    links = [*link(box, "home/sets/a b", "data/in"), *link(box, "team/out", "out", "007")]
+    assert box.start('echo x > data/in/file; echo "$(stat -c %a out/)"', links=links).wait() == 0
+    assert (box.folder / "home/sets/a b/file").read_text() == "x\n" and box.says("770")
+
+
+def test_data_takes_the_place_of_an_empty_folder_and_of_nothing_else(box):
+    (box.folder / "work/empty").mkdir(parents=True)
+    (box.folder / "work/full/of").mkdir(parents=True)
+    assert box.start("true", links=link(box, "home/a", "empty")).wait() == 0
+    assert box.start("echo ran", links=link(box, "home/b", "full")).wait() == 1
+    assert box.says(f"home/b cannot be had as {box.folder}/work/full") and not box.says("ran")
+
+
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
 def test_it_signals_nobody_where_it_is_not_the_first_process(shell, tmp_path):
     done = subprocess.run([*shell, "-c", SUPERVISOR, "tessera", "true", str(tmp_path), "0", "1", "0", "0", ""])
     assert done.returncode == 70
+
+
+def test_it_begins_when_those_that_it_needs_have_names(box):
+    box.start("echo begun", needs="localhost localhost").wait()
+    assert box.says("begun")
+
+
+@pytest.mark.skipif(not shutil.which("getent"), reason="without getent nobody waits")
+def test_who_is_stopped_while_it_waits_for_a_name_runs_nothing(box):
+    box.start("echo begun", needs="localhost nobody.invalid")
+    wait_for((box.folder / "work").exists)
+    box.term()
+    assert (box.wait(), box.told()) == (143, "tessera cause=stopped saved=") and not box.says("begun")

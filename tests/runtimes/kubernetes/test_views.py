@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from runtimes.kubernetes import names
-from runtimes.kubernetes.views import failing_start, pod_ended, view_of
+from runtimes.kubernetes.causes import DISRUPTED, failing_start
+from runtimes.kubernetes.views import pod_ended, view_of
 from tests.runtimes.kubernetes.specs import UUID
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -63,9 +64,11 @@ ENDS = {
     "time": (pod(done(143, message="tessera cause=time_limit saved="), phase="Failed"), (None, 15, "time_limit")),
     "the kubelet's time": (pod(done(137), phase="Failed", status=DEADLINE), (None, 9, "time_limit")),
     "no such program": (pod(done(128, "StartError", started=None), phase="Failed"), (128, None, "start_failed")),
-    "evicted": (pod(done(137), phase="Failed", status={"reason": "Evicted"}), (None, None, "container_lost")),
+    "evicted": (pod(done(137), phase="Failed", status={"reason": "Evicted"}), (None, None, "evicted")),
+    "for a critical pod": (pod(done(137), phase="Failed", status={"reason": "Preempting"}), (None, None, "evicted")),
+    "its machine ends": (pod(done(143), phase="Failed", status={"reason": "Terminated"}), (None, None, "node_lost")),
     "unknown to its node": (pod(done(137, "ContainerStatusUnknown"), phase="Failed"), (None, None, "container_lost")),
-    "refused by its node": (pod(phase="Failed", status={"reason": "OutOfcpu"}), (None, None, "container_lost")),
+    "nobody knows": (pod(phase="Failed"), (None, None, "container_lost")),
     "stopped before a node": (pod(phase="Pending", node="", **asked(15)), (None, None, "never_started")),
     "stopped before its start": (pod(phase="Failed", **asked(15)), (None, None, "never_started")),
 }  # fmt: skip
@@ -133,3 +136,97 @@ def test_a_noted_end_wins():
 def test_a_pod_of_which_little_is_told_is_starting(broken):
     little = {"metadata": {"labels": {names.LABEL_TASK: UUID}}, "spec": {}} | broken
     assert view(little).phase == "starting"
+
+
+# As kubelets and controllers of Kubernetes 1.34 write them.
+REFUSALS = {
+    "OutOfcpu": "Pod was rejected: Node didn't have enough resource: cpu, requested: 500, used: 1800, capacity: 2000",
+    "OutOfmemory": "Pod was rejected: Node didn't have enough resource: memory, requested: 1, used: 2, capacity: 2",
+    "OutOfpods": "Pod was rejected: Node didn't have enough resource: pods, requested: 1, used: 110, capacity: 110",
+    "OutOftessera.sh/g-0": "Pod was rejected: Node didn't have enough resource: tessera.sh/g-0, requested: 80",
+    "NodeAffinity": "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity",
+    "UnexpectedAdmissionError": "Pod was rejected: Allocate failed due to requested number of devices unavailable",
+    "TopologyAffinityError": "Pod was rejected: Resources cannot be allocated with Topology locality",
+    "SMTAlignmentError": "Pod was rejected: SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2",
+    "NodeShutdown": "Pod was rejected as the node is shutting down.",
+}
+
+
+@pytest.mark.parametrize("reason", REFUSALS)
+def test_what_a_kubelet_refuses_never_ran_and_may_elsewhere(reason):
+    seen = view(pod(phase="Failed", status={"reason": reason, "message": REFUSALS[reason], "containerStatuses": []}))
+    assert (seen.cause, seen.detail) == ("refused_by_node", f"{reason}: {REFUSALS[reason]}")
+    assert seen.exit_code is None and seen.signal is None
+
+
+DISRUPTIONS = {
+    "PreemptionByScheduler": "default-scheduler: preempting to accommodate a higher priority pod",
+    "DeletionByTaintManager": "Taint manager: deleting due to NoExecute taint",
+    "EvictionByEvictionAPI": "Eviction API: evicting",
+    "TerminationByKubelet": "The node was low on resource: memory. Threshold quantity: 100Mi, available: 12Ki. ",
+    "DeletionByPodGC": "PodGC: node no longer exists",
+}
+
+
+def disrupted(reason: str, **fields) -> dict:
+    told = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": DISRUPTIONS[reason]}
+    return {"conditions": [told], **fields}
+
+
+@pytest.mark.parametrize("reason", DISRUPTIONS)
+def test_who_was_ended_by_the_cluster_was_not_stopped_by_anybody(reason):
+    killed = done(143, message=STOPPED)
+    for state in (killed, {"running": {"startedAt": at(10)}}, None):
+        given = pod(state, phase="Failed", status=disrupted(reason), **asked(15))
+        if state is None:
+            given["status"]["containerStatuses"] = []
+        seen = view(given)
+        assert (seen.cause, seen.exit_code, seen.signal) == (DISRUPTED[reason], None, None)
+        assert seen.detail == f"{reason}: {DISRUPTIONS[reason]}".strip()
+
+
+def test_who_ends_well_while_its_node_is_emptied_has_ended_well():
+    given = pod(done(0, "Completed"), phase="Succeeded", status=disrupted("EvictionByEvictionAPI"), **asked(15))
+    assert (view(given).cause, view(given).exit_code) == ("", 0)
+
+
+def test_a_node_that_says_after_its_own_restart_that_a_pod_does_not_fit_tells_of_it_as_refused():
+    """The row knows that it ran (scheduler.reconcile)."""
+    told = {"reason": "UnexpectedAdmissionError", "message": "no healthy devices present"}
+    assert view(pod({"running": {"startedAt": at(10)}}, phase="Failed", status=told)).cause == "refused_by_node"
+
+
+NO_ROOM = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+
+
+def unplaced(since: str, reason: str = "Unschedulable") -> dict:
+    why = {"type": "PodScheduled", "status": "False", "reason": reason, "message": NO_ROOM, "lastTransitionTime": since}
+    return pod(phase="Pending", node="", status={"conditions": [why], "startTime": None})
+
+
+def test_a_pod_that_finds_no_room_at_its_node_is_given_up_after_a_while():
+    assert failing_start(unplaced(at(59, 45)), NOW) == ("", NO_ROOM)
+    assert failing_start(unplaced(at(59, 20)), NOW) == ("refused_by_node", NO_ROOM)
+    assert (view(unplaced(at(0))).phase, view(unplaced(at(0))).cause) == ("starting", "refused_by_node")
+    for reason in ("SchedulingGated", "SchedulerError"):
+        assert failing_start(unplaced(at(0), reason), NOW) == ("", "")
+
+
+def test_a_node_that_cannot_make_a_pods_network_is_given_up_after_a_while():
+    def unready(since):
+        told = {"type": "PodReadyToStartContainers", "status": "False", "lastTransitionTime": since}
+        waiting = {"waiting": {"reason": "ContainerCreating"}}
+        return pod(waiting, phase="Pending", status={"conditions": [told], "startTime": since})
+
+    assert failing_start(unready(at(55)), NOW) == ("", "")
+    assert failing_start(unready(at(45)), NOW)[0] == "refused_by_node"
+
+
+def test_a_node_that_lacks_what_a_card_needs_is_to_blame_and_not_the_program():
+    words = (
+        "failed to create containerd container: CDI device injection failed: unresolvable CDI devices tessera.sh/gpu=0"
+    )
+    waiting = {"waiting": {"reason": "CreateContainerError", "message": words}}
+    assert failing_start(pod(waiting, phase="Pending"), NOW)[0] == "refused_by_node"
+    other = {"waiting": {"reason": "CreateContainerError", "message": "no such workdir"}}
+    assert failing_start(pod(other, phase="Pending"), NOW)[0] == "start_failed"

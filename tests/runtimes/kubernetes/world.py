@@ -9,11 +9,13 @@ from uuid import uuid4
 
 from runtimes.base import Checkpoint, ContainerView, TaskSpec
 from runtimes.kubernetes import names
+from runtimes.kubernetes.access import KubernetesAccess
 from runtimes.kubernetes.client import MERGE_PATCH
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
 from tests.runtimes.worlds import World, wait_for
 
 IMAGE = os.environ.get("TESSERA_TEST_IMAGE", "10.88.0.1:5000/busybox:1.35")  # has sh, find and stat
+PYTHON = os.environ.get("TESSERA_TEST_PYTHON_IMAGE", "10.88.0.1:5000/python:3.11")
 REAL_NODE, FAKE = "tessera.sh/real", "kwok.x-k8s.io/node"
 DEADLINE_S = 60
 
@@ -64,12 +66,33 @@ class KubernetesWorld(World):
         spec = self.spec(run, checkpoint=checkpoint, **more)
         self.runtime.start(spec)
         self.until(spec.uuid, "running")
-        wait_for(lambda: b"listens" in self.log(spec.uuid))
+        self.until_said(spec.uuid, "listens")
         return spec
+
+    def until_said(self, uuid: str, text: str) -> None:
+        wait_for(lambda: text.encode() in self.log(uuid))
 
     def log(self, uuid: str) -> bytes:
         (pod,) = self.pods(uuid)
         return self.api.read_log(f"{pod_path(pod)}/log")
+
+    @property
+    def python(self) -> tuple[str, dict]:
+        return "python3", {"image": PYTHON, "memory_mib": 96}
+
+    def access(self) -> KubernetesAccess:
+        return KubernetesAccess(**self.options)
+
+    @property
+    def make_access(self) -> str:
+        """Python text for a process of its own."""
+        options = {**self.options, "kubeconfig": str(self.options["kubeconfig"])}
+        return (
+            f"from runtimes.kubernetes.access import KubernetesAccess\naccess = lambda: KubernetesAccess(**{options!r})"
+        )
+
+    def is_open(self, uuid: str) -> bool:
+        return True
 
     def pods(self, uuid: str) -> list[dict]:
         """All that there is of a task, forgotten or not."""

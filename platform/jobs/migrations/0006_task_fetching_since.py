@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs', '0004_task_gpu_use'),
+        ('jobs', '0005_brought_log'),
     ]
 
     operations = [

@@ -1,0 +1,106 @@
+"""Our own slice library on this host: whether it works with the driver here, and where the container runtime finds it.
+
+The folder is named by CDI specs, so its path must be the same for the agent and for the host. Not run on hardware yet.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from agent.kubelet.cdi import HOOK
+
+SHIMS = ("libcuda.so.1", "libnvidia-ml.so.1")
+DRIVER = Path("/run/tessera/driver")
+"""Where the shims look for the driver's libraries, as agent/slice/Makefile has it."""
+LIMIT_MIB = 64
+OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+WITHIN_S = 60
+FIND = """import ctypes, sys
+ctypes.CDLL(sys.argv[1])
+print(next(line.split()[-1] for line in open("/proc/self/maps") if sys.argv[1].removesuffix(".1") in line))"""
+UNTRIED = "Not run on real hardware by its makers yet."
+
+
+class Failed(Exception):
+    """The trial did not do what a slice must. The message is a sentence."""
+
+
+def publish(built: Path, home: Path) -> Path:
+    """Put what was built (agent/slice: make all hook) there. Containers that run keep what they have: each file is
+    replaced as a whole. Raises OSError.
+    """
+    home.mkdir(mode=0o755, parents=True, exist_ok=True)
+    for name in (*SHIMS, HOOK):
+        fresh = home / f".{name}.new"
+        shutil.copyfile(built / name, fresh)
+        fresh.chmod(0o755)
+        os.replace(fresh, home / name)
+    return home
+
+
+def try_out(built: Path, room: Path, uuid: str, driver: Path = DRIVER) -> tuple[bool, str]:
+    """(whether a program keeps to its slice of this card here, a sentence that says what was seen).
+
+    `trial` (agent/slice/src/trial.c) runs twice, bare and in a slice of 64 MiB: there it must see 64 MiB in CUDA and in
+    NVML, get half of that, and be refused a MiB more than the rest. room: a folder to be made and removed.
+    """
+    try:
+        _find_driver(driver)
+        bare = _run(built, uuid, {})
+        kept = _run_kept(built, room, uuid)
+        _judge(bare, kept)
+    except (Failed, OSError, subprocess.SubprocessError) as error:
+        return False, f"Our own library was tried and does not hold: {error}"[:300]
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+    saw = f"A trial in a slice of {LIMIT_MIB} MiB saw {LIMIT_MIB} of {bare['total_bytes'] >> 20} MiB"
+    return True, f"{saw} and was refused more. {UNTRIED}"
+
+
+def _find_driver(folder: Path) -> None:
+    """Links to the libraries that a program loads here, where the shims look for them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in SHIMS:
+        words = [sys.executable, "-c", FIND, name]
+        found = subprocess.run(words, capture_output=True, text=True, timeout=WITHIN_S)
+        if found.returncode != 0:
+            raise Failed(f"the driver's {name} cannot be loaded by the agent.")
+        link = folder / f".{name}.new"
+        link.unlink(missing_ok=True)
+        link.symlink_to(found.stdout.strip())
+        os.replace(link, folder / name)
+
+
+def _run_kept(built: Path, room: Path, uuid: str) -> dict[str, int]:
+    shutil.rmtree(room, ignore_errors=True)
+    room.mkdir(parents=True)
+    for name in SHIMS:
+        shutil.copyfile(built / name, room / name)  # the slice's files are looked for beside them
+    words = [str(built / "slicectl"), "create", str(room), f"{uuid}={LIMIT_MIB}MiB"]
+    subprocess.run(words, check=True, capture_output=True, timeout=WITHIN_S)
+    return _run(built, uuid, {"LD_LIBRARY_PATH": str(room)})
+
+
+def _run(built: Path, uuid: str, more: dict[str, str]) -> dict[str, int]:
+    env = os.environ | more | {"CUDA_VISIBLE_DEVICES": uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    words = [str(built / "trial"), uuid, str(LIMIT_MIB << 20)]
+    done = subprocess.run(words, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WITHIN_S)
+    try:
+        return json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        words_of_it = " ".join([*done.stderr.split(), *done.stdout.split()])[-160:]
+        raise Failed(f"a program fails: {words_of_it or 'it says nothing'}.") from None
+
+
+def _judge(bare: dict[str, int], kept: dict[str, int]) -> None:
+    limit = LIMIT_MIB << 20
+    if bare["total_bytes"] <= limit:
+        raise Failed(f"without it a program sees {bare['total_bytes'] >> 20} MiB, too few to compare.")
+    for name, what in (("device_bytes", "CUDA"), ("total_bytes", "cuMemGetInfo"), ("nvml_bytes", "NVML")):
+        if kept[name] != limit:
+            raise Failed(f"{what} says {kept[name] >> 20} MiB in a slice of {LIMIT_MIB}.")
+    if kept["half"] != 0 or kept["more"] != OUT_OF_MEMORY:
+        raise Failed(f"the driver answered {kept['half']} and {kept['more']} in a slice of {LIMIT_MIB} MiB.")

@@ -1,0 +1,168 @@
+"""Brings what the tasks of this machine write to the platform: found below the kubelet's folder, sent as it comes.
+
+One request at a time, a piece of each task in turn, so that a flood of one delays the others little. While the platform
+is away nothing is lost that the kubelet keeps: the files wait.
+"""
+
+import base64
+import logging
+import random
+import re
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from agent.logs.container import DONE, UNASKED, UNKNOWN, ContainerLog
+from agent.state import Identity
+from agent.wire import Away, Platform, Refused
+
+log = logging.getLogger("tessera.agent")
+
+LOOK_S = 0.25
+PIECE, BATCH = 1 << 14, 600_000
+"""Bytes of one task, where many have something, and of all tasks in a request."""
+MOST_TASKS = 256
+"""In a request."""
+FULL_S = 0.1
+"""The shortest pause, where a request was full."""
+FIRST_S, LONGEST_S = 1.0, 30.0
+"""The pause after a failure, doubled after each further one."""
+ASK_STRANGERS_S = 60.0
+"""How often to ask about tasks that the platform does not know."""
+MAIN = "main"
+"""The container of a task, in its pod."""
+
+
+class Carrier:
+    """who: this agent, as far as it is enrolled. pods: the kubelet's folder of logs, usually /var/log/pods. install: of
+    the platform, part of the names of its namespaces. folder: for our notes.
+    """
+
+    def __init__(self, platform: Platform, who: Callable[[], Identity], pods: Path, install: str, folder: Path):
+        self.platform, self.who, self.pods, self.folder = platform, who, pods, folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._named = re.compile(rf"{re.escape(install)}-team-\d+_t-([0-9a-f]{{32}})_[0-9a-f-]+")
+        self.logs: dict[str, ContainerLog] = {}
+        self._over: set[str] = set()  # tasks whose folder is still there
+        self._asked_at: dict[str, float] = {}
+        self._pause_s, self._ask_every_s, self._not_before = 0.5, 2.0, 0.0
+        self._failures, self._turn = 0, 0
+        self._dice = random.SystemRandom()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="logs", daemon=True)
+        for note in folder.glob("*.json"):  # of pods that may be gone since
+            self.logs[note.stem] = ContainerLog(note.stem, pods / "gone", note)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(timeout=5)
+        self.close()
+
+    def close(self) -> None:
+        for each in self.logs.values():
+            each.close()
+
+    def round(self) -> None:
+        """Look, and send if there is something to send or to ask, and it is time."""
+        self._find()
+        for each in self.logs.values():
+            each.look()
+        if time.monotonic() < self._not_before or not (identity := self.who()).node:
+            return
+        for each in self.logs.values():
+            each.produce()
+        batch = self._batch()
+        if batch:
+            self._send(identity, batch)
+
+    def _follow(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.round()
+            except OSError as error:  # of our own disk: what is sent twice is kept once
+                log.error("logs are not noted here: %s", error)
+                self._wait_longer(0)
+            except Exception:
+                # One log that cannot be read must not end the thread for all of them.
+                log.exception("logs are not brought")
+                self._wait_longer(0)
+            self._stop.wait(min(max(self._not_before - time.monotonic(), 0.02), LOOK_S))
+
+    def _find(self) -> None:
+        """Folders that are new, and what is over and gone."""
+        found = {match[1]: name for name in _names(self.pods) if (match := self._named.fullmatch(name))}
+        for task, name in found.items():
+            known, folder = self.logs.get(task), self.pods / name / MAIN
+            if task not in self._over and (known is None or (known.state == UNASKED and known.folder != folder)):
+                self.logs[task] = ContainerLog(task, folder, self.folder / f"{task}.json")
+        self._over &= found.keys()
+        for task in [task for task, each in self.logs.items() if each.state == DONE]:
+            del self.logs[task]
+            self._asked_at.pop(task, None)
+            if task in found:
+                self._over.add(task)
+        for task in [task for task, each in self.logs.items() if each.state == UNKNOWN and task not in found]:
+            self.logs.pop(task).forget()
+
+    def _batch(self) -> list[tuple[ContainerLog, int]]:
+        """(log, how many bytes of what is ready) of those that have something to say or to ask, each in turn."""
+        logs = list(self.logs.values())
+        self._turn = (self._turn + 1) % max(len(logs), 1)
+        batch: list[tuple[ContainerLog, int]] = []
+        room, piece = BATCH, max(BATCH // max(sum(bool(each.ready) for each in logs), 1), PIECE)
+        for each in logs[self._turn :] + logs[: self._turn]:
+            size = min(len(each.ready), piece, room)
+            if size or (each.closed and not each.ready) or self._is_due(each):
+                batch.append((each, size))
+                room -= size
+            if not room or len(batch) == MOST_TASKS:
+                break
+        return batch
+
+    def _is_due(self, each: ContainerLog) -> bool:
+        every_s = {UNASKED: 0.0, UNKNOWN: ASK_STRANGERS_S}.get(each.state, self._ask_every_s)
+        return time.monotonic() - self._asked_at.get(each.task, float("-inf")) >= every_s
+
+    def _send(self, identity: Identity, batch: list[tuple[ContainerLog, int]]) -> None:
+        said = {"logs": [_say(each, size) for each, size in batch]}
+        try:
+            answer = self.platform.bring_logs(identity.node, identity.key, said)
+        except (Away, Refused) as error:
+            self._wait_longer(getattr(error, "retry_after_s", 0))
+            log.warning("%s (logs wait; next try in about %.0f s)", error, self._not_before - time.monotonic())
+            return
+        self._failures = 0
+        now = time.monotonic()
+        self._pause_s, self._ask_every_s = float(answer["pause_s"]), float(answer["ask_every_s"])
+        is_full = sum(size for _, size in batch) > BATCH // 2 or any(len(each.ready) > size for each, size in batch)
+        self._not_before = now + (max(self._pause_s / 5, FULL_S) if is_full else self._pause_s)
+        known = {each["task"]: each for each in answer["logs"]}
+        for each, size in batch:
+            told = known.get(each.task, {"state": UNKNOWN, "size": 0})
+            self._asked_at[each.task] = now
+            each.most = int(answer["most_bytes"])
+            each.hear(told["state"], int(told["size"]), size)
+
+    def _wait_longer(self, at_least_s: float) -> None:
+        pause = max(min(FIRST_S * 2 ** min(self._failures, 20), LONGEST_S), at_least_s)
+        self._failures += 1
+        self._not_before = time.monotonic() + pause * self._dice.uniform(0.8, 1)
+
+
+def _say(each: ContainerLog, size: int) -> dict[str, Any]:
+    content = base64.b64encode(each.ready[:size]).decode()
+    end = each.end if size == len(each.ready) else ""
+    behind_s = round(each.behind_s(size), 3)
+    return {"task": each.task, "offset": each.offset, "content": content, "behind_s": behind_s, "end": end}
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except OSError:
+        return []

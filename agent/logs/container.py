@@ -1,0 +1,136 @@
+"""The log of one task on its way to the platform: what is ready to be sent, and where to go on after a restart.
+
+What is produced depends on the files alone: the same again after a crash, so that the platform keeps it once. A log
+that grows beyond the most that is kept loses its middle: the head is sent as it comes, the end when nobody writes any
+more.
+"""
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent.logs.cri import Text, last_moment, marker
+from agent.logs.files import SETTLE_S, Files, Place
+from agent.state import read_object, write_object
+
+READ = 1 << 18
+TAIL = 1 << 20
+"""Bytes of the end of a log that is too long."""
+ROUNDS = 16
+"""Pieces that are read at once at most: short lines, and what is left out anyway."""
+GAP = marker("A part of the log is missing here: the machine removed it before it was brought.")
+UNASKED, UNKNOWN, OPEN, ENDED, DONE = "", "unknown", "open", "ended", "done"
+
+
+class ContainerLog:
+    """folder: of the container's files. note: a file of ours for where we are. state: the platform's last word."""
+
+    def __init__(self, task: str, folder: Path, note: Path):
+        self.task, self.folder, self.note = task, folder, note
+        self.state, self.ended_at = UNASKED, 0.0
+        self.offset, self.most, self.ready, self.closed = 0, 0, b"", False
+        self.read_to: float | None = None
+        self._begin(read_object(note))
+
+    def look(self) -> None:
+        """Open what is new, before the machine removes it."""
+        if self.state != DONE:
+            self.files.look()
+
+    def produce(self) -> None:
+        """Have something ready, if there is anything and the platform wants it."""
+        if self.ready or self.closed or self.state not in (OPEN, ENDED):
+            return
+        for _ in range(ROUNDS):
+            if not (lines := self.files.read(READ)):
+                if not self.ready:
+                    self._close_if_over()
+                return
+            self._read_at, self._was_full = time.monotonic(), len(lines) > READ // 2
+            self.read_to = last_moment(lines)
+            text = self._text.feed(lines)
+            self._keep(GAP + text if self.files.gap else text)
+            if len(self.ready) > READ // 2:
+                return
+
+    @property
+    def end(self) -> str:
+        """What is to be said once all that is ready is sent; "" while more may come."""
+        return "" if not self.closed else "cut" if self.files.lost else "whole"
+
+    def behind_s(self, sent: int) -> float:
+        """Age of the oldest line that is not brought when so many bytes of what is ready are; 0 where it is no line."""
+        more = sent < len(self.ready) or self.files.has_more or self._was_full
+        if self.closed or not more or self.read_to is None:
+            return 0.0
+        return max(time.time() - self.read_to, 0.0)
+
+    def hear(self, state: str, size: int, sent: int) -> None:
+        """What the platform answered after so many bytes of what was ready. Raises OSError where nothing can be noted
+        on this machine.
+        """
+        if state == ENDED and self.state != ENDED:
+            self.ended_at = time.monotonic()
+        self.state = state
+        if state == DONE:
+            self.forget()
+        elif state != UNKNOWN and size < self.offset:  # the store lost what it had: from the beginning
+            self.files.close()
+            self._begin({})
+        elif sent and size >= self.offset + sent:
+            self.offset, self.ready = self.offset + sent, self.ready[sent:]
+            if not self.ready:
+                self._keep_note()
+
+    def close(self) -> None:
+        self.files.close()
+
+    def forget(self) -> None:
+        """It is done, and nothing of it is noted any more."""
+        self.close()
+        self.ready = b""
+        self.note.unlink(missing_ok=True)
+
+    def _begin(self, noted: Mapping[str, Any]) -> None:
+        place = noted.get("place")
+        self.files = Files(self.folder, Place(*place) if place else None)
+        self._text = Text(noted.get("open"))
+        self._from = self.files.place, self._text.state
+        self.offset, self.ready, self.closed = noted.get("offset", 0), b"", False
+        self._tail: deque[bytes] = deque()
+        self._tail_held = self._left_out = 0
+        self._read_at, self._was_full = time.monotonic(), False
+
+    def _keep(self, text: bytes) -> None:
+        """The head is ready at once. After it, only the newest is held, and a restart goes on where the head ended."""
+        room = max(self.most - TAIL - self.offset - len(self.ready), 0)
+        rest = text[room:]
+        if room:
+            self.ready += text[:room]
+            self._from = self.files.place, self._text.state
+        if rest:
+            self._tail.append(rest)
+            self._tail_held += len(rest)
+        while self._tail_held > TAIL:
+            over = self._tail_held - TAIL
+            oldest = self._tail.popleft()
+            if len(oldest) > over:
+                self._tail.appendleft(oldest[over:])
+            gone = min(len(oldest), over)
+            self._tail_held, self._left_out = self._tail_held - gone, self._left_out + gone
+
+    def _close_if_over(self) -> None:
+        """Nobody writes any more, and all is read."""
+        quiet_since = max(self.ended_at, self._read_at)
+        if self.state != ENDED or self.files.has_more or time.monotonic() - quiet_since < SETTLE_S:
+            return
+        words = f"{self._left_out} bytes are not kept here: the log is full; its last part follows"
+        self.ready = b"".join([marker(words) if self._left_out else b"", *self._tail, self._text.finish()])
+        self._tail.clear()
+        self.closed = True
+
+    def _keep_note(self) -> None:
+        place, open_lines = self._from
+        write_object(self.note, {"place": place, "offset": self.offset, "open": open_lines})

@@ -1,0 +1,90 @@
+"""What a program wrote, from the lines that its container's engine keeps of it.
+
+    2026-11-22T01:57:07.039163892Z stdout F text
+
+F ends a line, P is a part of one that goes on, or the last words of a program that ended without a newline. Source:
+Kubernetes' design of CRI logging, and what containerd 2 writes. Standard output and error stay in the order written.
+"""
+
+from datetime import datetime
+
+STREAMS = (b"stdout", b"stderr")
+LONGEST = 16384
+"""Bytes of a line, as the local runtime keeps them; a carriage return ends a line too (progress bars)."""
+
+
+class Text:
+    """open: {stream: [bytes of the line that is not ended yet, how many of them are left out]}."""
+
+    def __init__(self, open_lines: dict[str, list[int]] | None = None):
+        self.open = {stream.encode(): list(of) for stream, of in (open_lines or {}).items()}
+
+    @property
+    def state(self) -> dict[str, list[int]]:
+        return {stream.decode(): list(of) for stream, of in self.open.items()}
+
+    def feed(self, lines: bytes) -> bytes:
+        """lines: whole ones of the engine. What is none of its format is passed on as it stands."""
+        kept: list[bytes] = []
+        for line in lines.removesuffix(b"\n").split(b"\n"):
+            stream, whole, content = _parse(line)
+            if whole and len(content) <= LONGEST and stream not in self.open:
+                kept += (content, b"\n")
+            else:
+                self._shorten(stream, whole, content, kept)
+        return b"".join(kept)
+
+    def finish(self) -> bytes:
+        """What is to be said of lines that never ended."""
+        cuts = [cut for _, cut in self.open.values() if cut]
+        self.open.clear()
+        return b"".join(map(_too_long, cuts))
+
+    def _shorten(self, stream: bytes, whole: bool, content: bytes, kept: list[bytes]) -> None:
+        column, cut = self.open.pop(stream, [0, 0])
+        parts = content.split(b"\r")
+        for place, part in enumerate(parts):
+            room = max(LONGEST - column, 0)
+            kept.append(part[:room])
+            column, cut = column + len(part), cut + len(part[room:])
+            last = place == len(parts) - 1
+            if last and not whole:
+                self.open[stream] = [column, cut]
+                return
+            kept.append(_too_long(cut) if cut else b"\n" if last else b"\r")
+            column = cut = 0
+
+
+def first_moment(lines: bytes) -> str:
+    """As the engine wrote it, "" where it did not."""
+    return lines.partition(b" ")[0][:40].decode("ascii", "replace") if b" " in lines[:41] else ""
+
+
+def last_moment(lines: bytes) -> float | None:
+    """Of the last line, in seconds of the clock; None where it tells none."""
+    at = read_moment(first_moment(lines.removesuffix(b"\n").rpartition(b"\n")[2]))
+    return at.timestamp() if at is not None else None
+
+
+def read_moment(text: str) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return at if at.tzinfo is not None else None
+
+
+def marker(words: str) -> bytes:
+    return f"\n[tessera] {words}\n".encode()
+
+
+def _parse(line: bytes) -> tuple[bytes, bool, bytes]:
+    """(stream, whether the line ends, content)."""
+    parts = line.split(b" ", 3)
+    if len(parts) < 4 or parts[1] not in STREAMS:
+        return STREAMS[0], True, line
+    return parts[1], not parts[2].startswith(b"P"), parts[3]
+
+
+def _too_long(cut: int) -> bytes:
+    return marker(f"{cut} bytes of this line are not kept: a line ends at {LONGEST}")

@@ -1,0 +1,86 @@
+"""An image that brings JupyterLab, for notebooks: the Python image and one layer more, with what the platform's own
+lock file names. Made only where it is asked for (bin/cluster up --notebooks), since it takes a minute and 145 MiB.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from functools import partial
+from pathlib import Path
+
+from deploy.cluster.cache import make_once
+from deploy.cluster.images import IMAGES, Image, add_blob, digest_of, layout_of, pack_python
+from deploy.cluster.place import Place, Refusal
+from deploy.cluster.registry import MANIFEST, name_of, push
+
+LOCK = Path(__file__).resolve().parents[2] / "platform/notebooks/requirements.txt"
+JUPYTER = Image("jupyter", "4", ["python3"], pack_python)
+BASE = next(image for image in IMAGES if image.name == "python")
+PACKAGES = "usr/local/lib/python3.11/dist-packages"  # where Debian's python3 looks
+BESIDE = {"share": "usr/local/share", "etc": "usr/local/etc"}  # of pip's folder: where Jupyter looks
+LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
+
+
+def put_notebook_image(place: Place) -> str:
+    """Its name in the registry, which has it then. Raises Refusal where pip cannot have a package."""
+    layout = notebook_layout(place)
+    make_once(layout, partial(write_notebook_layout, place))
+    push(JUPYTER, layout)
+    return name_of(JUPYTER)
+
+
+def notebook_layout(place: Place) -> Path:
+    """Named by what it is made of."""
+    made_of = LOCK.read_bytes() + Path(__file__).read_bytes() + layout_of(place, BASE).name.encode()
+    return place.cache / f"image-{JUPYTER.name}-{hashlib.sha256(made_of).hexdigest()[:16]}"
+
+
+def write_notebook_layout(place: Place, folder: Path) -> None:
+    """The base image's blobs, its layer, and a manifest that names both."""
+    base = layout_of(place, BASE)
+    shutil.copytree(base / "blobs", folder / "blobs")
+    described = json.loads((base / "index.json").read_text())["manifests"][0]
+    manifest = json.loads(read_blob(base, described["digest"]))
+    config = json.loads(read_blob(base, manifest["config"]["digest"]))
+    raw = pack_packages()
+    config["rootfs"]["diff_ids"].append(digest_of(raw))
+    manifest["config"] = add_blob(folder, json.dumps(config).encode(), "config.v1+json")
+    manifest["layers"].append(add_blob(folder, gzip.compress(raw, 1, mtime=0), LAYER.split("image.")[1]))
+    described = add_blob(folder, json.dumps(manifest).encode(), MANIFEST.split("image.")[1])
+    (folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [described]}))
+    (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+
+
+def pack_packages() -> bytes:
+    """The layer, as a tar."""
+    with tempfile.TemporaryDirectory() as root, io.BytesIO() as raw:
+        command = [sys.executable, "-m", "pip", "install", "--target", root, "--python-version", "3.11"]
+        command += ["--only-binary", ":all:", "--no-deps", "--require-hashes", "--no-compile", "--quiet"]
+        command += ["--disable-pip-version-check", "--no-input", "-r", str(LOCK)]
+        command += ["--ignore-requires-python"]  # Debian's is 3.11.2, and one asks for 3.11.5 that needs nothing of it
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            tail = "\n    ".join(done.stderr.splitlines()[-4:])
+            raise Refusal(f"pip could not fetch what notebooks need:\n    {tail}")
+        shutil.rmtree(Path(root, "bin"), ignore_errors=True)  # they name this machine's Python
+        with tarfile.open(fileobj=raw, mode="w") as layer:
+            for one in sorted(Path(root).iterdir()):
+                layer.add(one, arcname=BESIDE.get(one.name, f"{PACKAGES}/{one.name}"), filter=of_root)
+        return raw.getvalue()
+
+
+def of_root(info: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Everybody may read it, whatever the umask here."""
+    info.uid, info.gid, info.uname, info.gname = 0, 0, "", ""
+    info.mode |= 0o755 if info.isdir() or info.mode & 0o100 else 0o644
+    return info
+
+
+def read_blob(layout: Path, digest: str) -> bytes:
+    return (layout / "blobs" / digest.replace(":", "/")).read_bytes()

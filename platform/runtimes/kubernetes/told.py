@@ -1,0 +1,75 @@
+"""What a task is told before it begins, without any object beside its pod: who it is, and where the others of its gang
+are. Small files stand in the pod's own annotations, and the kubelet writes them (a downwardAPI volume).
+"""
+
+import re
+from dataclasses import dataclass, field, replace
+
+from runtimes.base import Rejected, TaskSpec
+from runtimes.gangs import MOST_NAMED, gang_files
+from runtimes.kubernetes import names
+
+ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,31}")
+FILE = re.compile(r"[a-z0-9]([a-z0-9._-]{0,52}[a-z0-9])?")
+PROGRAM_MODE, TEXT_MODE = 0o755, 0o644
+
+
+@dataclass(frozen=True)
+class Told:
+    """Parts of a pod. files: {annotation: text}."""
+
+    files: dict[str, str]
+    volume: dict
+    mounts: list[dict]
+    place: dict = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+def name_peers(spec: TaskSpec) -> TaskSpec:
+    """The tasks of a gang find each other by names that their pods have from before they run; one alone is at home."""
+    if len(spec.peers) < 2:
+        return replace(spec, peers=tuple(replace(peer, address="127.0.0.1") for peer in spec.peers))
+    return replace(spec, peers=tuple(replace(peer, address=names.pod_address(peer.uuid)) for peer in spec.peers))
+
+
+def needed_names(spec: TaskSpec) -> list[str]:
+    """Of the others, without which it does not begin: of a large gang those that variables name, too."""
+    return [peer.address for peer in spec.peers[:MOST_NAMED]] if len(spec.peers) > 1 else []
+
+
+def build_told(spec: TaskSpec, seen_at: str) -> Told:
+    """spec: after `name_peers`. Raises Rejected for a role whose name no file can have."""
+    hosts = gang_files(spec.peers)
+    if strange := [name for name in hosts if not FILE.fullmatch(name)]:
+        raise Rejected(f"Not the name of a role: {strange[0]!r}.")
+    found = {"passwd": _passwd(spec, seen_at), "group": _group(spec)}
+    found |= {f"hosts.{name}": text for name, text in hosts.items()}
+    mounts = [_mount(f"/etc/{name}", name) for name in ("passwd", "group")]
+    mounts += [_mount(f"{seen_at}/hosts", "hosts")] if hosts else []
+    files = {f"{names.NOTE_FILE}{name}": text for name, text in found.items()}
+    volume = {"name": "told", "downwardAPI": {"items": [_item(name, text) for name, text in sorted(found.items())]}}
+    if len(spec.peers) < 2:
+        return Told(files, volume, mounts)
+    place = {"hostname": names.pod_name(spec.uuid), "subdomain": names.GANG_SERVICE}
+    return Told(files, volume, mounts, place, {names.LABEL_GANG: "yes"})
+
+
+def _passwd(spec: TaskSpec, seen_at: str) -> str:
+    """ssh, git and many a library ask who a number is; images do not know our people."""
+    name = spec.user if ACCOUNT.fullmatch(spec.user) else f"u{spec.uid}"
+    return f"root:x:0:0::/root:/bin/sh\n{name}:x:{spec.uid}:{spec.gid}::{seen_at}/home:/bin/sh\n"
+
+
+def _group(spec: TaskSpec) -> str:
+    name = spec.team if ACCOUNT.fullmatch(spec.team) else f"g{spec.gid}"
+    return f"root:x:0:\n{name}:x:{spec.gid}:\n"
+
+
+def _item(name: str, text: str) -> dict:
+    mode = PROGRAM_MODE if text.startswith("#!") else TEXT_MODE
+    source = {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{names.NOTE_FILE}{name}']"}
+    return {"path": name.replace("hosts.", "hosts/", 1), "fieldRef": source, "mode": mode}
+
+
+def _mount(path: str, name: str) -> dict:
+    return {"name": "told", "mountPath": path, "subPath": name, "readOnly": True}

@@ -1,0 +1,100 @@
+"""The API server on asyncio: single questions, and websockets with numbered channels (exec, port-forward).
+
+A Wire is opened for one deed and closed with it, so nothing is shared between event loops, and what it asked first is
+the connection that its websocket goes on with.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import aiohttp
+from yarl import URL
+
+from runtimes.base import Rejected, Unavailable
+from runtimes.kubernetes.answers import Answer, read_answer
+from runtimes.kubernetes.connection import Connection
+
+CONNECT_S, ANSWER_S = 5.0, 15.0
+PIECE = 32 * 1024
+"""Of what is sent in one message: more of it would need larger buffers on the way."""
+
+
+class Wire:
+    """Closed with `close`; the sockets that it opened are closed with it."""
+
+    def __init__(self, connection: Connection):
+        self._connection = connection
+        self._http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=connection.tls, limit=0),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    async def get(self, path: str, query: Mapping[str, str] = {}) -> tuple[Answer, dict[str, Any]]:
+        """Raises Unavailable where no answer comes."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                async with self._http.get(self._url(path, [*query.items()]), headers=self._headers()) as response:
+                    body = json.loads(await response.read() or b"{}")
+                    return read_answer("GET", response.status, body), body
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            raise Unavailable(_words(error)) from error
+
+    async def open(self, path: str, query: Sequence[tuple[str, str]], protocol: str) -> aiohttp.ClientWebSocketResponse:
+        """Raises Rejected where there is no such thing, and Unavailable."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                socket = await self._http.ws_connect(
+                    self._url(path, query), headers=self._headers(), protocols=[protocol], max_msg_size=0
+                )
+        except aiohttp.WSServerHandshakeError as refused:
+            if refused.status == 404:
+                raise Rejected("This task has ended.") from refused
+            right = " The platform's account lacks the right to do it." if refused.status == 403 else ""
+            raise Unavailable(f"The cluster answered {refused.status}.{right}") from refused
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise Unavailable(_words(error)) from error
+        if socket.protocol != protocol:
+            await socket.close()
+            raise Unavailable(f"The cluster does not speak {protocol}.")
+        return socket
+
+    def _url(self, path: str, query: Sequence[tuple[str, str]]) -> URL:
+        return URL(f"{self._connection.server}{path}?{urlencode(query, quote_via=quote)}", encoded=True)
+
+    def _headers(self) -> dict[str, str]:
+        return self._connection.authorization()
+
+
+async def send(socket: aiohttp.ClientWebSocketResponse, channel: int, data: bytes) -> None:
+    """Waits while the other end takes nothing. What cannot be sent any more is lost without a word."""
+    view = memoryview(data)
+    try:
+        for at in range(0, len(data), PIECE):
+            await socket.send_bytes(bytes([channel]) + view[at : at + PIECE])
+    except (aiohttp.ClientError, OSError):
+        pass
+
+
+async def receive(socket: aiohttp.ClientWebSocketResponse) -> tuple[int, bytes] | None:
+    """(channel, data) of the next message with data in it; None at the end, however it came."""
+    while True:
+        try:
+            message = await socket.receive()
+        except (aiohttp.ClientError, OSError):
+            return None
+        if message.type not in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT):
+            return None
+        data = message.data if isinstance(message.data, bytes) else message.data.encode()
+        if len(data) > 1:
+            return data[0], data[1:]
+
+
+def _words(error: BaseException) -> str:
+    return f"The cluster does not answer: {type(error).__name__} {error}".strip()[:300]

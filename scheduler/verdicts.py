@@ -1,0 +1,62 @@
+"""What was possible a moment ago is possible still: people submit many jobs that are alike, and to judge one loads the
+whole cluster.
+
+Only the good word is remembered, for KEPT_S, and only while no machine, pool, quota, limit, window or maintenance has
+changed: one statement tells, by the versions of their rows (see `memory`).
+"""
+
+import json
+import time
+from collections.abc import Callable
+from functools import cache
+
+from django.db.models import BigIntegerField, Func
+
+from jobs.submit import Draft
+from scheduler.quiet import list_tables
+from scheduler.rows import Statement, build_sums, load_sums
+
+KEPT_S = 60.0
+MOST = 10_000
+OF_WORK = {"queue", "holders", "holdings"}
+"""What comes and goes, and never made anything impossible."""
+
+State = dict[str, tuple[int, str | None]]
+Known = dict[tuple[object, ...], float]
+_last: tuple[State, Known] = {}, {}
+"""Of this process: how the rows were, and until when which draft is known to be possible."""
+
+
+def judge_once(draft: Draft, judge: Callable[[Draft], None]) -> None:
+    """Call `judge`, which raises where the draft is impossible, unless a draft like it was possible a moment ago."""
+    known, key = _known_now(), key_of(draft)
+    if known.get(key, 0.0) < time.monotonic():
+        judge(draft)
+        known[key] = time.monotonic() + KEPT_S
+
+
+def _known_now() -> Known:
+    """As long as the rows are as they were. Who judged by older ones writes into what nobody reads any more."""
+    global _last
+    state = load_sums(_statement())
+    if state != _last[0] or len(_last[1]) > MOST:
+        _last = state, {}
+    return _last[1]
+
+
+def key_of(draft: Draft) -> tuple[object, ...]:
+    spec = draft.spec
+    times = spec.kind, spec.preemptible, spec.time_s, spec.max_time_s, spec.priority
+    return draft.team.pk, draft.user.pk, draft.pool.pk, json.dumps(draft.gang), *times
+
+
+@cache
+def _statement() -> Statement:
+    tables = {name: rows for name, (rows, _) in list_tables().items() if name not in OF_WORK}
+    return build_sums({name: (rows, _version_of(rows.model._meta.db_table)) for name, rows in tables.items()})
+
+
+def _version_of(table: str) -> Func:
+    """Also of what one transaction writes twice."""
+    version = f'("{table}".xmin::text::bigint << 24) + "{table}".cmin::text::bigint'
+    return Func(template=version, output_field=BigIntegerField())

@@ -1,0 +1,121 @@
+"""The chart as it is rendered, and what the API server says to it. Nothing is installed."""
+
+import re
+
+import pytest
+import yaml
+
+from tests.deploy.helm.conftest import CHART
+from tests.local_cluster import ROOT, Kubectl
+from tests.runtimes.kubernetes.test_rights import manifests
+
+pytestmark = pytest.mark.kubernetes
+
+TRIAL = {"url": "http://localhost:8490", "bundled": {"enabled": True}}
+WHOLE = {
+    "install": "lab",
+    "url": "https://gpu.example.net",
+    "appsUrl": "https://*.gpu-apps.example.net",
+    "existingSecret": "keys",
+    "database": {"host": "db.example.net", "existingSecret": "db", "sslMode": "verify-full"},
+    "valkey": {"existingSecret": "valkey"},
+    "files": {"storageClass": "nfs"},
+    "ingress": {"enabled": True, "className": "nginx", "tlsSecret": "portal", "appsTlsSecret": "apps"},
+    "ssh": {"type": "LoadBalancer"},
+    "mail": {"host": "mail.example.net", "user": "tessera", "existingSecret": "mail", "tls": True},
+    "settings": {"TESSERA_VISIBILITY": "private", "TESSERA_HOME_BYTES": 10**10},
+    "networkPolicy": {"portalFrom": [{"namespaceSelector": {}}], "metricsFrom": [{"namespaceSelector": {}}]},
+    "pods": {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"operator": "Exists"}], "annotations": {"a": "b"}},
+}
+WRONG = {
+    "/url": {**TRIAL, "url": "gpu.example.net"},
+    "/install": {**TRIAL, "install": "Our Lab"},
+    "'replica' not allowed": {**TRIAL, "web": {"replica": 3}},
+    "/ssh/port": {**TRIAL, "ssh": {"port": 22}},
+    "'HOME'": {**TRIAL, "settings": {"HOME": "/"}},
+    "or set bundled.enabled=true": {"url": "https://gpu.example.net"},
+    "the Secret that has the database's password": {"url": "https://gpu.example.net", "database": {"host": "db"}},
+    "ingress.tlsSecret": {**TRIAL, "url": "https://gpu.example.net", "ingress": {"enabled": True}},
+}
+
+
+def render(helm, values: dict) -> list[dict]:
+    text = helm("template", "tessera", str(CHART), "--namespace", "lab-system", values=values)
+    return [thing for thing in yaml.safe_load_all(text) if thing]
+
+
+def pod_specs(things: list[dict]) -> dict[str, dict]:
+    """By the name of what makes the pods."""
+    return {
+        thing["metadata"]["name"]: thing["spec"]["template"]["spec"]
+        for thing in things
+        if "template" in thing.get("spec", {})
+    }
+
+
+@pytest.mark.parametrize("values", [TRIAL, WHOLE], ids=["trial", "whole"])
+def test_the_api_server_finds_nothing_wrong(helm, kubeconfig, values):
+    things = render(helm, values)
+    kubectl = Kubectl(kubeconfig, "default")
+    for thing in things:
+        thing["metadata"].pop("namespace", None)  # of the release, which is not made here
+    kubectl("apply", "--dry-run=server", "-f", "-", body={"apiVersion": "v1", "kind": "List", "items": things})
+
+
+@pytest.mark.parametrize("values", [TRIAL, WHOLE], ids=["trial", "whole"])
+def test_helm_finds_nothing_wrong(helm, values):
+    helm("lint", str(CHART), "--strict", values=values)
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_a_wrong_value_is_refused_and_named(helm, words):
+    done = helm.run("template", "tessera", str(CHART), values=WRONG[words])
+    assert done.returncode and words in done.stderr
+
+
+def test_the_rights_are_those_of_the_file_under_the_installations_names(helm):
+    wanted = [thing for thing in manifests("lab") if thing["kind"] != "Namespace"]
+    found = render(helm, WHOLE)
+    assert [thing for thing in wanted if thing not in found] == []
+
+
+def test_every_variable_is_one_that_the_platform_reads(helm):
+    settings = (ROOT / "platform/config/settings.py").read_text()
+    names = {
+        variable["name"]
+        for spec in pod_specs(render(helm, WHOLE)).values()
+        for container in spec["containers"]
+        for variable in container["env"]
+    }
+    assert names > {"TESSERA_SECRET_KEY", "PGPASSWORD"}
+    assert {name for name in names if name not in settings} == {"PGSSLMODE"}  # which libpq reads
+
+
+def test_some_process_takes_each_queue(helm):
+    commands = [" ".join(spec["containers"][0].get("command", [])) for spec in pod_specs(render(helm, WHOLE)).values()]
+    for queue in set(re.findall(r'"queue": "(\w+)"', (ROOT / "platform/config/celery.py").read_text())):
+        assert any(re.search(rf"-Q \S*\b{queue}\b", command) for command in commands), queue
+
+
+def test_only_who_speaks_to_the_cluster_has_a_token(helm):
+    specs = pod_specs(render(helm, WHOLE))
+    having = {name for name, spec in specs.items() if spec["automountServiceAccountToken"]}
+    assert having == {"lab-web", "lab-live", "lab-worker", "lab-watch", "lab-setup"}
+    assert all(specs[name]["serviceAccountName"] == "lab" for name in having)
+
+
+def test_no_process_may_become_more_than_it_is(helm):
+    for values in (TRIAL, WHOLE):
+        for name, spec in pod_specs(render(helm, values)).items():
+            for container in spec["containers"]:
+                fence = container["securityContext"]
+                assert not fence["allowPrivilegeEscalation"] and fence["readOnlyRootFilesystem"], name
+                assert fence["capabilities"]["drop"] == ["ALL"], name
+                assert fence.get("runAsNonRoot") or name.split("-")[1] in {"web", "live", "worker"}, name
+
+
+def test_nothing_runs_as_root_where_files_are_all_of_one_account(helm):
+    specs = pod_specs(render(helm, {**WHOLE, "files": {"asPeople": False}}))
+    assert all(
+        container["securityContext"]["runAsNonRoot"] for spec in specs.values() for container in spec["containers"]
+    )

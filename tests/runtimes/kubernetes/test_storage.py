@@ -1,0 +1,113 @@
+"""What a pod sees of the volume that has everybody's files: its own parts, whatever a person writes or lays there."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runtimes.base import Mount, Rejected, Unavailable
+from runtimes.kubernetes.manifest import build_pod, check_house
+from runtimes.kubernetes.storage import prepare_files
+from runtimes.places import Place
+from tests.runtimes.kubernetes.specs import CARDS, HOUSE, SHARED, STORAGE, STORED, TASKS, WITH_FILES, task
+from tests.runtimes.kubernetes.test_manifest import HOSTILE
+
+OWN = {"files/home/20001", "files/team/20000"}
+
+
+def parts(spec) -> list[dict]:
+    """The mounts of the volume."""
+    (container,) = build_pod(spec, STORED, CARDS)["spec"]["containers"]
+    return [mount for mount in container["volumeMounts"] if mount["name"] == "files"]
+
+
+def data(*mounts: Mount):
+    return task(mounts=mounts)
+
+
+def home(source: str, target: str = "data", *, read_only: bool = False, number: int = 20001) -> Mount:
+    return Mount(Place("home", number), source, target, read_only)
+
+
+def test_every_pod_sees_its_persons_home_and_its_teams_folder_and_no_more():
+    assert {mount["subPath"] for mount in parts(task())} == OWN
+
+
+@pytest.mark.parametrize("path", [each for each in HOSTILE if "\0" not in each])
+def test_no_path_of_a_persons_is_ever_mounted(path):
+    """Who could lay a link there would see whatever it leads to in the volume."""
+    for mount in (home(path), home("x", path), home(path, read_only=True)):
+        try:
+            assert {each["subPath"] for each in parts(data(mount))} == OWN
+        except Rejected:
+            continue
+
+
+def test_what_is_read_only_is_seen_through_a_mount_that_nobody_writes_to():
+    (mount,) = [each for each in parts(data(home("sets", read_only=True))) if each.get("readOnly")]
+    part = {"mountPath": "/tessera/read-only/home", "subPath": "files/home/20001"}
+    assert mount == {"name": "files", "readOnly": True, **part}
+
+
+REFUSED = {
+    "another's home": data(home("x", number=20002)),
+    "out of the home": data(home("../20002")),
+    "out of the work folder": data(home("x", "../x")),
+    "an absolute target": data(home("x", "/etc")),
+    "the work folder itself": data(home("x", "a/..")),
+    "a folder of the machine": data(Mount(None, "/etc", "/etc", True)),
+    "all of the volume": data(Mount(None, str(SHARED), str(SHARED), True)),
+    "what others write": data(Mount(None, f"{SHARED}/x", f"{SHARED}/x", False)),
+    "elsewhere than it lies": data(Mount(None, f"{SHARED}/x", "/usr/bin", True)),
+    "code from elsewhere": task(code_path="/var/lib/secret.tar.gz"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_its_own_is_refused_with_words(name):
+    with pytest.raises(Rejected, match=r"[A-Z/].*\."):
+        build_pod(REFUSED[name], STORED, CARDS)
+
+
+def test_without_a_volume_the_remedy_is_said_and_other_jobs_run():
+    with pytest.raises(Rejected, match="ask an administrator to set TESSERA_STORAGE_CLASS"):
+        build_pod(WITH_FILES, HOUSE, CARDS)
+    assert build_pod(TASKS["cpu_only"], HOUSE, CARDS)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"storage_class": "Shared Files"}, "TESSERA_STORAGE_CLASS"),
+        ({"size": "plenty"}, "TESSERA_STORAGE_SIZE .* such as 500Gi"),
+        ({"access": "ReadOnlyMany"}, "TESSERA_STORAGE_ACCESS .* ReadWriteMany"),
+        ({"files": Path("/var/lib/files")}, "TESSERA_FILES .* below TESSERA_STORAGE, /srv/tessera"),
+        ({"code": SHARED}, "TESSERA_CODE"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named_with_what_may_be(change, words):
+    with pytest.raises(ValueError, match=words):
+        check_house(replace(HOUSE, storage=replace(STORAGE, **change)))
+
+
+@pytest.fixture
+def volume(tmp_path):
+    return replace(STORAGE, root=tmp_path, files=tmp_path / "files", code=tmp_path / "code")
+
+
+def test_the_places_are_there_before_the_pod_is(volume, monkeypatch):
+    owners = {}
+    monkeypatch.setattr("os.chown", lambda path, uid, gid: owners.update({path.name: (uid, gid)}))
+    prepare_files(task(), volume)
+    assert (volume.files / "home/20001").stat().st_mode & 0o7777 == 0o700
+    assert (volume.files / "team/20000").stat().st_mode & 0o7777 == 0o2770
+    assert owners == {".new-20001": (20001, 20000), ".new-20000": (0, 20000)}
+
+
+def test_code_that_is_gone_ends_the_job_and_a_volume_that_refuses_does_not(volume, monkeypatch):
+    monkeypatch.setattr("os.chown", lambda *_: None)
+    with pytest.raises(Rejected, match="submit it again"):
+        prepare_files(task(code_path=str(volume.code / "1.tar.gz")), volume)
+    (volume.root / "other").write_text("")
+    with pytest.raises(Unavailable, match="could not be made"):
+        prepare_files(task(), replace(volume, files=volume.root / "other"))

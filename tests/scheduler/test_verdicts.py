@@ -1,0 +1,71 @@
+"""What was found possible is not judged again, until something changes that could make it impossible."""
+
+import make
+import pytest
+
+from cluster.models import Gpu
+from common.errors import Impossible
+from jobs.jobfile.parse import parse_spec
+from jobs.submit import submit_job
+from quotas.models import Quota
+from quotas.services import limit_of_everyone
+from scheduler import preview
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """How often the cluster was loaded to judge."""
+    seen, load = [], preview.load_world
+    monkeypatch.setattr(preview, "load_world", lambda **how: seen.append(how) or load(**how))
+    return seen
+
+
+@pytest.fixture
+def cast():
+    """A person's first submit makes rows for their limits."""
+    cast = make.cast()
+    limit_of_everyone()
+    for person in (cast.ada, cast.bob):
+        make.limit(person)
+    return cast
+
+
+def submit(person, **spec):
+    asked = parse_spec({"run": "true", "name": "a job", "pool": "train", **spec})
+    return submit_job(user=person, spec=asked, check=preview.check_possible, containers=True)
+
+
+def test_alike_jobs_are_judged_once(cast, looks):
+    for _ in range(3):
+        submit(cast.ada, gpu="1")
+    assert len(looks) == 1
+    submit(cast.ada, gpu="1", priority="high")
+    submit(cast.bob, gpu="1")
+    assert len(looks) == 3
+
+
+def test_what_runs_meanwhile_changes_nothing(cast, looks):
+    make.start(submit(cast.ada, gpu="1"))
+    submit(cast.ada, gpu="1")
+    assert len(looks) == 1
+
+
+def test_a_card_that_goes_and_a_limit_that_falls_are_seen_at_once(cast):
+    submit(cast.ada, gpu="1")
+    Quota.objects.filter(team=cast.nlp, pool=cast.train).update(gpu_milli_limit=500)
+    with pytest.raises(Impossible):
+        submit(cast.ada, gpu="1")
+    Quota.objects.filter(team=cast.nlp, pool=cast.train).update(gpu_milli_limit=None)
+    submit(cast.ada, gpu="1")
+    Gpu.objects.filter(pool=cast.train).update(removed_at="2026-01-01T00:00Z")
+    with pytest.raises(Impossible):
+        submit(cast.ada, gpu="1")
+
+
+def test_what_was_impossible_is_judged_each_time(cast, looks):
+    for _ in range(2):
+        with pytest.raises(Impossible):
+            submit(cast.ada, gpu="9")
+    assert len(looks) == 2
