@@ -172,10 +172,12 @@ class KubernetesRuntime:
     def views_of(self, pods: Iterable[Mapping[str, Any]], silent: frozenset[str]) -> list[ContainerView]:
         """One of each task: where there is a pod and a mark that it shall not run, the pod is the truth."""
         now, found, pods = datetime.now(UTC), {}, list(pods)
-        since = self._pulls.since(pods, now)
+        pulls = self._pulls.look(pods, now)
         for pod in sorted(pods, key=lambda pod: not is_tombstone(pod)):
-            fetching = since.get(pod["metadata"]["uid"])
-            found[task_of(pod)] = view_of(pod, silent=silent, now=now, fetching_since=fetching)
+            uid = pod["metadata"]["uid"]
+            since, asked = pulls.get(uid), uid in pulls
+            may_fetch = not asked or since is not None
+            found[task_of(pod)] = view_of(pod, silent=silent, now=now, fetching_since=since, may_fetch=may_fetch)
             if not is_tombstone(pod):
                 self._seen_at[task_of(pod)] = pod["metadata"]["namespace"]
         return list(found.values())
@@ -224,7 +226,7 @@ class KubernetesRuntime:
 
     def _end(self, pod: Mapping[str, Any], grace_s: int) -> None:
         cause, words = failing_start(pod, datetime.now(UTC))
-        if cause:
+        if cause and not (cause == "refused_by_node" and self._pulls.is_fetched(pod)):
             note = json.dumps({"cause": cause, "detail": words})
             if not self._mark(pod, {"annotations": {names.NOTE_END: note}}):
                 raise Unavailable(f"The pod {pod['metadata']['name']} was changed by somebody else.")

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from runtimes.base import Unavailable
+from runtimes.images import RegistryLogin
 from runtimes.kubernetes import names
 from runtimes.kubernetes.access import KubernetesAccess
 from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
@@ -126,6 +127,17 @@ def test_the_least_rights_are_enough_for_a_tasks_life(world, platform):
     assert look(platform, spec.uuid) is None
     platform.runtime.stop(world.spec("true").uuid, 1, epoch=1)
     platform.runtime.sweep()
+
+
+def test_it_writes_the_logins_of_a_team_and_reads_none(world, platform):
+    login = RegistryLogin("registry.corp:5000", "robot", "s3cret")
+    platform.runtime.start(world.spec("true", logins=(login,)))
+    path = f"/api/v1/namespaces/{platform.install}-team-20000/secrets"
+    for where in (path, f"{path}/{names.LOGINS}"):
+        answer, _ = platform.api.call("GET", where, handles=("no_right",))
+        assert answer.deed == "no_right"
+    _, secret = platform.admin.call("GET", f"{path}/{names.LOGINS}")
+    assert secret["type"] == "kubernetes.io/dockerconfigjson"
 
 
 def test_the_least_rights_are_enough_for_a_teams_claim(platform):
