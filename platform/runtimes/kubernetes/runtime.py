@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from runtimes.base import Capabilities, ContainerView, NodeRefused, NodeView, Rejected, TaskSpec, Unavailable
 from runtimes.kubernetes import names
+from runtimes.kubernetes.answers import Deed
 from runtimes.kubernetes.causes import failing_start
 from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.connection import find_connection
@@ -111,7 +112,7 @@ class KubernetesRuntime:
         if self.house.storage is not None:
             prepare_files(spec, self.house.storage)
         path = f"/api/v1/namespaces/{namespace}/pods"
-        handled = ("exists", "gone", "no_room", "reject")
+        handled: tuple[Deed, ...] = ("exists", "gone", "no_room", "reject")
         answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=handled)
         if answer.deed == "gone":
             self._ensured.discard(namespace)
