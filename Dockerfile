@@ -38,6 +38,7 @@ COPY --from=packages /opt/tessera /opt/tessera
 
 COPY manage.py pyproject.toml ./
 COPY agent agent
+COPY deploy/kubernetes deploy/kubernetes
 COPY platform platform
 COPY portal portal
 COPY scheduler scheduler

@@ -18,6 +18,7 @@ from tests.local_cluster import (
     CLUSTER_LOCK,
     NO_CLUSTER,
     REQUIRED,
+    Kubectl,
     can_have_cluster,
     is_allowed,
     is_running,
@@ -148,6 +149,16 @@ def kubeconfig(cluster_alone) -> Path:
         return Path(given)
     run_cluster("up", *(["--kwok", "3"] if os.environ[CLUSTER_IS_OURS] else []))
     return local_place().kubeconfig
+
+
+@pytest.fixture(scope="module")
+def own_cluster(kubeconfig) -> Path:
+    """The kubeconfig of bin/cluster's cluster, with a fake node or more; another one has no such node or registry."""
+    if kubeconfig != local_place().kubeconfig:
+        pytest.skip("KUBECONFIG names another cluster than bin/cluster's")
+    if not Kubectl(kubeconfig, "default")("get", "nodes", "-l", "type=kwok", "-o", "name"):
+        run_cluster("up", "--kwok", "1")
+    return kubeconfig
 
 
 @pytest.fixture(scope="session")

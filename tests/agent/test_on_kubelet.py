@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import make
@@ -17,11 +18,14 @@ from web_process import running_web
 
 from agent.kubelet.slices import DRIVER
 from cluster.models import Gpu
+from deploy.cluster.node import start_node
+from deploy.cluster.processes import find_parts, kill
 from runtimes.base import GpuShare, GpuView
 from runtimes.gpu_sharing import SIMULATED, SLICE
 from scheduler import tasks
 from scheduler.inventory import record_inventory
 from scheduler.reconcile import build_task_spec
+from tests.local_cluster import local_place
 from tests.runtimes.kubernetes.world import ALL_NODES, KubernetesWorld, wait_slowly
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(900)]  # who waits for the cluster waits here
@@ -105,6 +109,15 @@ def test_a_pod_gets_exactly_the_card_that_it_was_placed_on(world, node):
     assert said_by(world, SAY) == void
 
 
+def test_a_node_that_does_not_hold_slices_any_more_starts_none(world, node):
+    """It was placed on the agent's word of before."""
+    node("--simulated")
+    spec = world.spec("echo it runs", gpus=(share(0, 8_127, mode=SLICE),))
+    world.runtime.start(spec)
+    assert world.until(spec.uuid, "exited").cause == "start_failed"
+    assert "The node did not do what its agent said of its cards: TESSERA_SLICE_BY" in world.log(spec.uuid).decode()
+
+
 def test_what_is_more_than_a_card_has_waits_until_there_is_room(world, node):
     node("--simulated")
     half = world.spec("sleep 60", gpus=(share(0, SELLABLE // 2),), grace_s=1)
@@ -146,6 +159,37 @@ def test_an_agent_that_comes_back_serves_its_cards_and_knows_who_has_them(world,
     assert world.until(more.uuid, "exited").exit_code == 0
 
 
+def test_after_a_restart_of_the_kubelet_all_is_as_before(world, node):
+    place = local_place()
+    if place.kubeconfig != world.options["kubeconfig"]:
+        pytest.skip("NOT OUR CLUSTER: its kubelet is nobody's to restart.")
+    node("--simulated")
+    held = world.spec("sleep 240", gpus=(share(0, SELLABLE // 2),), grace_s=1)
+    world.runtime.start(held)
+    world.until(held.uuid, "running")
+    kill([find_parts(place)["kubelet"]])
+    start_node(place)
+    known = wait_for_registration()
+    assert known == {f"tessera-g-{FIRST + n}" for n in range(2)}
+    more = world.spec("true", gpus=(share(0, SELLABLE // 2 + 512),))
+    world.runtime.start(more)
+    wait_slowly(lambda: "Insufficient tessera.sh/g-40" in world.view(more.uuid).detail)
+    assert f"TESSERA_GPU_41={CARDS[1]}" in said_by(world, SAY, share(1, 8_127))
+    assert world.view(held.uuid).phase == "running"
+    world.runtime.stop(held.uuid, 1, epoch=held.epoch)
+    assert world.until(more.uuid, "exited").exit_code == 0
+
+
+def wait_for_registration() -> set[str]:
+    """The sockets of the agent's cards: a kubelet that starts removes those of before."""
+
+    def there() -> set[str]:
+        found = {path.name.split(".")[0] for path in PLUGINS.glob(f"tessera-g-{FIRST // 10}*.sock")}
+        return found if len(found) == 2 else set()
+
+    return wait_slowly(there)
+
+
 @pytest.fixture(scope="module")
 def web(django_db_setup):
     with running_web(host="127.0.0.1") as web:
@@ -160,15 +204,19 @@ def test_from_a_report_to_a_job_on_the_card_that_was_approved(world, node, machi
     token = root.post("agents:invite", {"node": world.node}).json()["token"]
     node("--simulated", server=web, token=token)
     (view,) = (view for view in world.runtime.list_nodes() if view.name == world.node)
+    view = replace(view, ready=True, cpu_milli=2_000, memory_mib=4_096)  # whatever others ask for at the moment
     for approved, known in ((False, []), (True, [(FIRST, True, SIMULATED), (FIRST + 1, True, SIMULATED)])):
         if approved:
             root.post(f"agents/{world.node}:approve", {"seen": root.get(f"agents/{world.node}").json()["seen"]})
         record_inventory([view])
         cards = Gpu.objects.present().filter(node__name=world.node).order_by("index")
         assert list(cards.values_list("index", "simulated", "enforcement")) == known
+    cards.update(pool=cast.dev)
     run = f"{SAY}; echo $TESSERA_GPU_MEMORY_MIB of $CUDA_VISIBLE_DEVICES"
     job = make.job(cast.ada, pool="dev", gpu="1/2", cpu="50m", memory="128MiB", run=run)
     tasks.cycle()
+    job.refresh_from_db()
+    assert job.newest_tasks.get().node, job.wait_reasons
     spec = build_task_spec(job.newest_tasks.get())
     world.runtime.start(spec)
     until_exited(world, spec.uuid)

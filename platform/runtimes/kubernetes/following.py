@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 from runtimes.base import ContainerView, Unavailable
 from runtimes.kubernetes import names
@@ -17,6 +18,7 @@ from runtimes.kubernetes.client import ApiServer, Expired
 from runtimes.kubernetes.mirror import Backoff, Mirror, Thing
 from runtimes.kubernetes.nodes import is_silent
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
+from runtimes.kubernetes.saves import Saves
 
 log = logging.getLogger("tessera.kubernetes")
 
@@ -139,20 +141,28 @@ class ClusterView:
         api = runtime.api
         self.pods = Follower("pods", api, ALL_PODS, runtime.selector, trim_pod, self._changed)
         self.nodes = Follower("nodes", api, ALL_NODES, runtime.node_labels, trim_node, self._changed)
+        storage = runtime.house.storage
+        self.saves = Saves(storage.files / "home", self.pods.things, self._changed) if storage else None
 
     def __enter__(self) -> "ClusterView":
-        for follower in (self.pods, self.nodes):
+        for follower in self._followers():
             follower.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for follower in (self.pods, self.nodes):
+        for follower in self._followers():
             follower.end()
+
+    def _followers(self) -> list[Follower | Saves]:
+        return [self.pods, self.nodes, *([self.saves] if self.saves else [])]
 
     def list_containers(self) -> list[ContainerView]:
         """Raises Unavailable before the first lists of both."""
         silent = frozenset(node["metadata"]["name"] for node in self.nodes.things() if is_silent(node))
-        return self._runtime.views_of(self.pods.things(), silent)
+        views, saves = self._runtime.views_of(self.pods.things(), silent), self.saves
+        if saves is None:
+            return views
+        return [replace(one, checkpointed_at=one.checkpointed_at or saves.of(one.uuid)) for one in views]
 
     def is_there(self, uuid: str) -> bool:
         return self._runtime.is_there(uuid)

@@ -5,16 +5,12 @@ not answer holds up nobody else, and there is one more look when the job is gone
 """
 
 import json
-import os
 import select
 import socket
 import time
-from collections.abc import Iterator
 
 from runtimes.local.isolation import die_with_parent, drop_to, enter_view
-
-MOST_ENTRIES = 10_000
-"""Of a directory with more only so many are looked at; its own time is the newest of those that were added."""
+from runtimes.newest import newest_change
 
 
 def main(folder: str, uid: str, gid: str, every_s: str) -> None:
@@ -37,25 +33,3 @@ def main(folder: str, uid: str, gid: str, every_s: str) -> None:
         if newest > told:
             told = newest
             print(json.dumps({"at": newest}), flush=True)
-
-
-def newest_change(folder: str) -> float:
-    """In seconds since the epoch; 0.0 where there is no such directory, or nothing in it."""
-    return max((changed for _, changed in zip(range(MOST_ENTRIES), _changes(folder), strict=False)), default=0.0)
-
-
-def _changes(folder: str) -> Iterator[float]:
-    """When each file below was changed, and each directory that holds something. Links lead nowhere."""
-    try:
-        with os.scandir(folder) as entries:
-            empty = True
-            for entry in entries:
-                empty = False
-                if entry.is_dir(follow_symlinks=False):
-                    yield from _changes(entry.path)
-                else:
-                    yield entry.stat(follow_symlinks=False).st_mtime
-            if not empty:
-                yield os.stat(folder).st_mtime
-    except OSError:
-        return  # not there yet, or moved away while we looked

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from deploy.cluster.storage import CLASS, PROVISIONER
-from runtimes.base import Checkpoint, Mount
+from runtimes.base import Checkpoint, Mount, Unavailable
+from runtimes.kubernetes.following import ClusterView
 from runtimes.kubernetes.namespaces import ensure_team_namespace
 from runtimes.places import Place, ensure_place
 from tests.local_cluster import local_place
-from tests.runtimes.kubernetes.world import KubernetesWorld
+from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly
 
 pytestmark = pytest.mark.kubernetes
 OURS, TEAM = Place("home", 20001), Place("team", 20000)
@@ -135,6 +136,24 @@ def test_a_checkpoint_in_the_home_is_told_and_found_again(world):
     saved = (world.files / "home/20001/runs/a/step").stat().st_mtime
     assert view.cause == "stopped" and abs(view.checkpointed_at.timestamp() - saved) < 2
     assert run(world, "cat ~/runs/a/step", checkpoint=rule) == (0, "7\n")
+
+
+def test_a_checkpoint_is_told_while_the_task_runs(world, monkeypatch):
+    monkeypatch.setattr("runtimes.kubernetes.saves.LOOK_EVERY_S", 0.2)
+    spec = world.spec("mkdir -p ~/runs/b; echo 7 >~/runs/b/step; sleep 60", checkpoint=Checkpoint("~/runs/b", "", 1))
+
+    def told(view):
+        try:
+            return next((each.checkpointed_at for each in view.list_containers() if each.uuid == spec.uuid), None)
+        except Unavailable:
+            return None  # the first list is not there yet
+
+    with ClusterView(world.runtime) as view:
+        world.runtime.start(spec)
+        saved_at = wait_slowly(lambda: told(view)).timestamp()
+    step = world.files / "home/20001/runs/b/step"
+    assert abs(step.stat().st_mtime - saved_at) < 1
+    world.runtime.stop(spec.uuid, 0, epoch=spec.epoch)
 
 
 def test_a_job_without_anything_of_these_runs_where_there_is_no_volume(world, kubeconfig):

@@ -1,0 +1,239 @@
+"""Whether a cluster is set up as we need it, by asking the API server what it would say: nothing is made but a probe.
+
+The rights that are asked for are those of deploy/kubernetes/rights.yaml: the file that gives them.
+"""
+
+import os
+import re
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from runtimes.base import Finding, Rejected, Tone, Unavailable
+from runtimes.kubernetes import names
+from runtimes.kubernetes.client import MERGE_PATCH
+from runtimes.kubernetes.nodes import is_ready
+from runtimes.kubernetes.probing import build_probe, try_out
+from runtimes.kubernetes.runtime import ALL_NODES, KubernetesRuntime
+
+RIGHTS = Path(__file__).resolve().parents[3] / "deploy/kubernetes/rights.yaml"
+APPLY = "Apply deploy/kubernetes/rights.yaml and admission.yaml, or upgrade the Helm release."
+OLDEST = (1, 30)
+"""Of the API server: since then ValidatingAdmissionPolicy is there without being asked for."""
+CDI_SURE, CDI_MAYBE = (2, 0), (1, 7)
+"""containerd's: where it reads devices by CDI of itself, and where its settings must say so."""
+CLOCK_NOTE_S, CLOCK_BAD_S = 5, 60
+VERSION = re.compile(r"v?(\d+)\.(\d+)")
+
+Thing = dict[str, Any]
+
+
+def examine(runtime: KubernetesRuntime, teams: Iterable[int], probe: bool) -> Iterator[Finding]:
+    """In the order in which one thing needs the other; where nobody answers, the rest is left out.
+
+    teams: their numbers, in whose namespaces it is looked. probe: a pod may be started in one of these.
+    """
+    try:
+        team = _a_namespace(runtime, (names.team_namespace(runtime.house.install, gid) for gid in teams))
+        yield _server(runtime)
+        yield _identity(runtime)
+        yield from _nodes(runtime)
+        yield _clock(runtime)
+        yield from _rights(runtime, team)
+        yield _rules(runtime, team)
+        yield from _names_inside()
+        yield from _fences(runtime, team, probe)
+    except (Unavailable, Rejected) as away:
+        yield Finding(
+            "cluster", "bad", f"It does not answer as it should: {away}", "Look at KUBECONFIG and the network."
+        )
+
+
+def _server(runtime: KubernetesRuntime) -> Finding:
+    _, told = runtime.api.call("GET", "/version")
+    words = f"The API server is {told['gitVersion']}."
+    if _version(told["gitVersion"]) < OLDEST:
+        return Finding("server", "bad", words, f"Upgrade it to {OLDEST[0]}.{OLDEST[1]} or newer.")
+    return Finding("server", "ok", words)
+
+
+def _identity(runtime: KubernetesRuntime) -> Finding:
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    _, told = runtime.api.call("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
+    name = told["status"]["userInfo"]["username"]
+    if not runtime.house.account:
+        remedy = "For production run it as the account of rights.yaml and set TESSERA_KUBERNETES_ACCOUNT."
+        return Finding("account", "note", f"We are {name}, and give ourselves no rights of our own.", remedy)
+    if name != f"system:serviceaccount:{runtime.house.account}":
+        remedy = "Set TESSERA_KUBERNETES_ACCOUNT to the namespace:name of the account that we run as."
+        return Finding("account", "bad", f"We are {name} and not {runtime.house.account}.", remedy)
+    return Finding("account", "ok", f"We are {name}.")
+
+
+def _nodes(runtime: KubernetesRuntime) -> Iterator[Finding]:
+    found = runtime.api.list_all(ALL_NODES, labels=runtime.node_labels).items
+    ready = [node for node in found if is_ready(node)]
+    words = f"{len(ready)} of {len(found)} machines are ready."
+    remedy = "" if ready else "Look at `kubectl get nodes`, and at TESSERA_NODES, which selects ours."
+    yield Finding("nodes", "ok" if ready else "bad", words, remedy)
+    serving = [node for node in ready if _serves_cards(node)]
+    if serving:
+        yield Finding("cards", "ok", f"{len(serving)} machines serve their cards one by one.")
+        yield _runtimes(serving)
+    else:
+        remedy = "Run the agent on each machine with GPUs: docs/install.md."
+        yield Finding(
+            "cards", "note", "No machine serves its cards one by one (tessera.sh/g-0), so no job gets one.", remedy
+        )
+
+
+def _runtimes(serving: list[Thing]) -> Finding:
+    """Cards come by names of CDI that the kubelet passes on, so neither a runtime class nor NRI is needed."""
+    told = {node["metadata"]["name"]: node["status"]["nodeInfo"]["containerRuntimeVersion"] for node in serving}
+    old = [name for name, text in told.items() if _is_containerd(text) and _version(text) < CDI_MAYBE]
+    unsure = [name for name, text in told.items() if _is_containerd(text) and CDI_MAYBE <= _version(text) < CDI_SURE]
+    if old:
+        return Finding("cdi", "bad", f"containerd is too old for CDI on {_some(old)}.", "Upgrade it to 2.0 or newer.")
+    if unsure:
+        remedy = "In its settings set enable_cdi = true, or upgrade it to 2.0, and restart it."
+        return Finding(
+            "cdi", "note", f"containerd on {_some(unsure)} reads CDI only where its settings say so.", remedy
+        )
+    return Finding("cdi", "ok", "The machines' container runtimes read CDI. No runtime class and no NRI is needed.")
+
+
+def _clock(runtime: KubernetesRuntime) -> Finding:
+    """By what would be the birth of a namespace, to the second."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    thing = {"metadata": {"name": names.team_namespace(runtime.house.install, 0), "labels": labels}}
+    answer, told = runtime.api.call("POST", "/api/v1/namespaces", thing, query={"dryRun": "All"}, handles=("no_right",))
+    if answer.deed != "done":
+        return Finding("clock", "note", "The clocks could not be compared without the right to make namespaces.", APPLY)
+    there = datetime.fromisoformat(told["metadata"]["creationTimestamp"].replace("Z", "+00:00")).timestamp()
+    apart = abs(time.time() - there)
+    remedy = "" if apart < CLOCK_NOTE_S else "Let a time service (chrony) set the clocks of all machines."
+    tone: Tone = "ok" if apart < CLOCK_NOTE_S else "note" if apart < CLOCK_BAD_S else "bad"
+    return Finding("clock", tone, f"The API server's clock and ours are {apart:.0f} s apart.", remedy)
+
+
+def _rights(runtime: KubernetesRuntime, team: str | None) -> Iterator[Finding]:
+    """team: the namespace of one, None where no team has any yet; our own for what has no team is like one."""
+    place = team or _a_namespace(runtime, [names.system_namespace(runtime.house.install)])
+    yield _rights_in(runtime, "everywhere", "", "everywhere")
+    if place is None:
+        yield Finding("rights", "note", "The rights in a team's namespace can be looked at when a team has run a job.")
+    else:
+        yield _rights_in(runtime, "team", place, f"in {place}")
+
+
+def _rights_in(runtime: KubernetesRuntime, role: str, namespace: str, where: str) -> Finding:
+    asks = list(_asks(runtime.house.install, role))
+    inside = {"namespace": namespace} if namespace else {}
+    if missing := [words for words, ask in asks if not _may(runtime, ask | inside)]:
+        return Finding("rights", "bad", f"We may not {', '.join(missing)} {where}.", APPLY)
+    return Finding("rights", "ok", f"We may do all that we need {where} ({len(asks)} rights).")
+
+
+def _asks(install: str, role: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """(in words, resourceAttributes) of each right that this role of the file gives."""
+    for thing in YAML(typ="safe").load_all(RIGHTS):
+        if thing and thing["kind"] == "ClusterRole" and thing["metadata"]["name"] == f"tessera-{role}":
+            for rule in thing["rules"]:
+                for verb, full, group in _products(rule):
+                    resource, _, part = full.partition("/")
+                    ask = {"verb": verb, "group": group, "resource": resource, "subresource": part}
+                    if named := rule.get("resourceNames"):
+                        ask["name"] = named[0].replace("tessera", install)
+                    yield f"{verb} {full}", ask
+
+
+def _products(rule: Thing) -> Iterator[tuple[str, str, str]]:
+    for group in rule["apiGroups"]:
+        for full in rule["resources"]:
+            for verb in rule["verbs"]:
+                yield verb, full, group
+
+
+def _may(runtime: KubernetesRuntime, ask: dict[str, str]) -> bool:
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": ask},
+    }
+    _, told = runtime.api.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+    return bool(told["status"]["allowed"])
+
+
+def _rules(runtime: KubernetesRuntime, team: str | None) -> Finding:
+    """Asked as ourselves for what the rules must refuse us; whoever is no account of ours is not bound by them."""
+    if not runtime.house.account:
+        return Finding("admission", "note", "The rules of admission are for our own account: not looked at.")
+    change: Thing = {"metadata": {"labels": {}}}
+    found = {"change the namespaces of others": _refuses(runtime, "PATCH", "/api/v1/namespaces/default", change)}
+    if team:
+        hostile = build_probe(runtime.house, team)
+        hostile["spec"]["schedulerName"] = "another"
+        path = f"/api/v1/namespaces/{team}/pods"
+        found["make a task that no job may be"] = _refuses(runtime, "POST", path, hostile)
+    if allowed := [what for what, is_refused in found.items() if not is_refused]:
+        return Finding("admission", "bad", f"The API server would let us {' and '.join(allowed)}.", APPLY)
+    return Finding("admission", "ok", f"The API server does not let us {' or '.join(found)}.")
+
+
+def _refuses(runtime: KubernetesRuntime, verb: str, path: str, body: Thing) -> bool:
+    content = MERGE_PATCH if verb == "PATCH" else "application/json"
+    answer, _ = runtime.api.call(
+        verb, path, body, query={"dryRun": "All"}, content=content, handles=("reject", "no_right")
+    )
+    return answer.deed != "done"
+
+
+def _names_inside() -> Iterator[Finding]:
+    if "KUBERNETES_SERVICE_HOST" in os.environ and not os.environ.get("KUBECONFIG"):
+        try:
+            socket.getaddrinfo("kubernetes.default.svc", 443)
+            yield Finding("dns", "ok", "Names of services are known here.")
+        except OSError as why:
+            yield Finding(
+                "dns", "bad", f"kubernetes.default.svc is not known here: {why}.", "Look at the cluster's DNS."
+            )
+
+
+def _fences(runtime: KubernetesRuntime, team: str | None, probe: bool) -> Iterator[Finding]:
+    """Only a connection that is really tried tells whether the network plugin does what NetworkPolicies say."""
+    if probe and team:
+        yield from try_out(runtime.api, runtime.house, team)
+    else:
+        how = "Ask with --probe." if team else "Let a team run a job first, and ask with --probe."
+        yield Finding("network", "note", "Whether network policies are enforced was not tried: that takes a pod.", how)
+
+
+def _a_namespace(runtime: KubernetesRuntime, among: Iterable[str]) -> str | None:
+    """The first of these that there is."""
+    for name in among:
+        answer, _ = runtime.api.call("GET", f"/api/v1/namespaces/{name}", handles=("gone",))
+        if answer.deed == "done":
+            return name
+    return None
+
+
+def _serves_cards(node: Thing) -> bool:
+    return any(name.startswith(names.CARD_PREFIX) for name in node["status"].get("allocatable", {}))
+
+
+def _is_containerd(text: str) -> bool:
+    return text.startswith("containerd://")
+
+
+def _version(text: str) -> tuple[int, int]:
+    found = VERSION.search(text)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _some(given: list[str]) -> str:
+    return ", ".join(given[:3]) + (f" and {len(given) - 3} more" if len(given) > 3 else "")

@@ -1,0 +1,105 @@
+"""A pod that tries, from where tasks are, what only trying tells: whether network policies hold, and names known."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from runtimes.base import Finding
+from runtimes.kubernetes import names
+from runtimes.kubernetes.client import ApiServer
+from runtimes.kubernetes.manifest import House
+
+WITHIN_S = 90
+LOOK_S = 0.5
+OPEN, MUTE, NAMELESS = 1, 2, 4
+"""What its exit code is made of: the API server answered; the name server, which may be reached, did not; no names."""
+
+# The API server listens on a private network, which every team's policy closes. The name server is the proof that a
+# connection would have come about: without it, silence would be taken for a fence.
+TRIES = """\
+try() {
+  if command -v nc; then echo | nc -w 3 "$1" "$2"
+  elif command -v bash; then timeout 3 bash -c ": </dev/tcp/$1/$2"
+  else python3 -c "import socket; socket.create_connection(('$1', $2), 3)"
+  fi
+}
+found=0
+if try "$KUBERNETES_SERVICE_HOST" "$KUBERNETES_SERVICE_PORT"; then found=1; fi
+server=$(while read -r word address; do [ "$word" != nameserver ] || echo "$address"; done </etc/resolv.conf)
+try "${server%%[!0-9a-f.:]*}" 53 || found=$((found + 2))
+name=kubernetes.default.svc
+getent hosts $name || nslookup $name || nslookup $name.cluster.local || found=$((found + 4))
+exit $found
+"""
+
+
+def try_out(api: ApiServer, house: House, namespace: str) -> Iterator[Finding]:
+    """Run it once, and tell what it found. Raises Unavailable, Rejected."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    _, pod = api.call("POST", path, build_probe(house, namespace))
+    mine = f"{path}/{pod['metadata']['name']}"
+    try:
+        code, words = _wait(api, mine)
+    finally:
+        api.call("DELETE", mine, handles=("gone",))
+    if code is None:
+        remedy = f"Look at the events of the namespace {namespace}, and at TESSERA_IMAGE, whose sh it ran."
+        yield Finding("network", "note", f"The pod that should try it did not end: {words}", remedy)
+        return
+    yield _policies(code)
+    if code & NAMELESS:
+        remedy = "Tasks may ask the pods of kube-system for names: put the cluster's DNS there, or allow where it is."
+        yield Finding("dns", "bad", "A task finds no names: kubernetes.default.svc is not known to it.", remedy)
+    else:
+        yield Finding("dns", "ok", "A task finds names.")
+
+
+def build_probe(house: House, namespace: str) -> dict:
+    """The Pod: a task's in all that rules of admission look at, but none of ours to follow."""
+    container = {
+        "name": "main",
+        "image": house.image,
+        "imagePullPolicy": house.pull,
+        "command": ["/bin/sh", "-c", TRIES],
+        "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],
+        "resources": {"limits": {"cpu": "100m", "memory": "64Mi"}, "requests": {"cpu": "10m", "memory": "64Mi"}},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    nobody = {"runAsUser": 65534, "runAsGroup": 65534, "runAsNonRoot": True}
+    spec: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "activeDeadlineSeconds": WITHIN_S,
+        "securityContext": {**nobody, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [container],
+    }
+    if house.pull_secret:
+        spec["imagePullSecrets"] = [{"name": house.pull_secret}]
+    meta = {"generateName": "doctor-", "namespace": namespace, "labels": {names.LABEL_MANAGED: names.MANAGER}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def _policies(code: int) -> Finding:
+    if code & OPEN:
+        remedy = "Use a network plugin that enforces NetworkPolicies, such as Cilium or Calico."
+        return Finding("network", "bad", "A task reached the API server, which its team's policy closes.", remedy)
+    if code & MUTE:
+        words = "A task reached neither the API server nor the name server: whether policies hold is not known."
+        return Finding(
+            "network", "note", words, "Name an image with nc, bash or python3 as TESSERA_IMAGE and ask again."
+        )
+    return Finding("network", "ok", "A task cannot reach the API server: network policies hold.")
+
+
+def _wait(api: ApiServer, path: str) -> tuple[int | None, str]:
+    """(exit code, "") when it ended; (None, what the cluster says of it) when it did not in time."""
+    until = time.monotonic() + WITHIN_S
+    while True:
+        _, pod = api.call("GET", path)
+        state: dict[str, Any] = next((each["state"] for each in pod["status"].get("containerStatuses", ())), {})
+        if ended := state.get("terminated"):
+            return ended["exitCode"], ""
+        if time.monotonic() > until or pod["status"].get("phase") == "Failed":
+            said: dict[str, str] = state.get("waiting") or next(iter(pod["status"].get("conditions", ())), {})
+            return None, said.get("message") or said.get("reason") or pod["status"].get("phase", "")
+        time.sleep(LOOK_S)

@@ -1,0 +1,88 @@
+"""When running tasks saved their work last, as the volume of all files tells: a pod tells it only when it ends.
+
+One thread of its own looks, so that a volume that does not answer holds up nobody else.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from runtimes.base import Unavailable
+from runtimes.beneath import open_beneath
+from runtimes.kubernetes import names
+from runtimes.kubernetes.causes import container_state
+from runtimes.kubernetes.mirror import Thing
+from runtimes.kubernetes.views import pod_ended, task_of
+from runtimes.newest import newest_change
+
+log = logging.getLogger("tessera.kubernetes")
+
+LOOK_EVERY_S = 10.0
+HOME_WORDS = "~/"
+
+
+def saves_of(folder: str, uid: int) -> str:
+    """What a pod notes of its checkpoints' folder: the number of the home and the path in it; "" for any other."""
+    path = os.path.normpath(folder.removeprefix(HOME_WORDS))
+    return f"{uid}/{path}" if folder.startswith(HOME_WORDS) and path.split("/")[0] != ".." else ""
+
+
+class Saves:
+    """Follows the folders that `pods` note."""
+
+    def __init__(self, homes: Path, pods: Callable[[], list[Thing]], changed: threading.Event):
+        self._homes, self._pods, self._changed = homes, pods, changed
+        self._found: Mapping[str, datetime] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="follow-saves", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        """It is not waited for: it may hang in a look."""
+        self._ended.set()
+
+    def of(self, uuid: str) -> datetime | None:
+        return self._found.get(uuid)
+
+    def look(self) -> None:
+        """At every running task once."""
+        found = {}
+        for pod in self._pods():
+            note = pod["metadata"].get("annotations", {}).get(names.NOTE_SAVES, "")
+            if note and container_state(pod).get("running") and not pod_ended(pod) and (at := self._newest(note)):
+                found[task_of(pod)] = at
+        changed, self._found = found != self._found, found
+        if changed:
+            self._changed.set()
+
+    def _follow(self) -> None:
+        while not self._ended.wait(LOOK_EVERY_S):
+            try:
+                with suppress(Unavailable):  # nothing is known of pods yet
+                    self.look()
+            except Exception:
+                log.exception("the checkpoints of running tasks cannot be looked at")
+
+    def _newest(self, note: str) -> datetime | None:
+        home, _, path = note.partition("/")
+        try:
+            root = os.open(self._homes / home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            folder = open_beneath(root, path, os.O_RDONLY | os.O_DIRECTORY)  # the person may have laid links
+        except OSError:
+            return None
+        finally:
+            os.close(root)
+        try:
+            at = newest_change(f"/proc/self/fd/{folder}")
+        finally:
+            os.close(folder)
+        return datetime.fromtimestamp(min(at, datetime.now(UTC).timestamp()), UTC) if at else None

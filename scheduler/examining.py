@@ -1,0 +1,71 @@
+"""Whether all that the platform stands on is as it should be: its engine, database, loops, and machines' agents."""
+
+import time
+from collections.abc import Iterator
+
+from django.db import connection
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from accounts.models import Team
+from cluster.agents import SILENT_AFTER
+from cluster.models import Agent, Node
+from runtimes.base import Finding
+from scheduler.models import Lease
+from scheduler.runtime import the_runtime
+
+CLOCK_NOTE_S = 5
+STUCK_AFTER_S = 60
+LOOPS = {"cycle": "the scheduler", "reconcile": "what follows the machines"}
+
+
+def examine(*, probe: bool = False) -> list[Finding]:
+    """probe: something may be run for it. The engine's own words are in English, as logs are."""
+    runtime = the_runtime()
+    found = [_database(), *_loops(), *_agents()]
+    if dotted := runtime.capabilities.examine:
+        numbers = Team.objects.order_by("gid").values_list("gid", flat=True)
+        found += import_string(dotted)(runtime, list(numbers), probe)
+    return found
+
+
+def _database() -> Finding:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT extract(epoch FROM clock_timestamp())::float8, current_setting('server_version')")
+        there, version = cursor.fetchone()
+    apart = abs(time.time() - there)
+    words = f"PostgreSQL {version.split()[0]} answers; its clock and ours are {apart:.0f} s apart."
+    if apart > CLOCK_NOTE_S:
+        return Finding("database", "note", words, "Let a time service (chrony) set the clocks of all machines.")
+    return Finding("database", "ok", words)
+
+
+def _loops() -> Iterator[Finding]:
+    """Each loop leaves the time of its last success."""
+    last = dict(Lease.objects.filter(name__in=LOOPS).values_list("name", "last_ok_at"))
+    for name, words in LOOPS.items():
+        at = last.get(name)
+        age = (timezone.now() - at).total_seconds() if at else None
+        if age is None or age > STUCK_AFTER_S:
+            when = "has never succeeded" if age is None else f"last succeeded {age:.0f} s ago"
+            remedy = "Look at the logs of beat and the workers, and of watch on a cluster."
+            yield Finding(name, "bad", f"The loop of {words} {when}.", remedy)
+        else:
+            yield Finding(name, "ok", f"The loop of {words} goes round.")
+
+
+def _agents() -> Iterator[Finding]:
+    """Of machines with real cards: simulated ones have nobody who could speak for them."""
+    with_cards = Node.objects.present().filter(gpus__simulated=False, gpus__removed_at=None).distinct()
+    names = sorted(with_cards.values_list("name", flat=True))
+    heard = dict(Agent.objects.filter(revoked_at=None).values_list("node_name", "reported_at"))
+    missing = [name for name in names if name not in heard]
+    silent = [name for name, at in heard.items() if at is None or timezone.now() - at > SILENT_AFTER]
+    if missing:
+        remedy = f"Let an agent in: tessera agent add {missing[0]}"
+        yield Finding("agents", "note", f"No agent speaks for {', '.join(missing[:5])}.", remedy)
+    if silent:
+        remedy = "Look at the logs of the agent there."
+        yield Finding("agents", "bad", f"Nothing is heard of the agents of {', '.join(sorted(silent)[:5])}.", remedy)
+    if not missing and not silent:
+        yield Finding("agents", "ok", f"All {len(heard)} agents report.")

@@ -1,0 +1,65 @@
+"""What the doctor says of the platform itself. Of a cluster: tests/runtimes/kubernetes/test_examining.py."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from cluster.models import Agent
+from scheduler import examining
+from scheduler.models import Lease
+from tests import make
+
+pytestmark = pytest.mark.django_db
+
+
+def found() -> dict[str, examining.Finding]:
+    return {one.about: one for one in examining.examine()}
+
+
+@pytest.fixture
+def rounds():
+    """Both loops have just gone round."""
+    for name in examining.LOOPS:
+        Lease.objects.create(name=name, last_ok_at=timezone.now())
+
+
+def test_all_is_well_where_the_loops_go_round(rounds):
+    assert {name: one.tone for name, one in found().items()} == dict.fromkeys(
+        ("database", "cycle", "reconcile", "agents"), "ok"
+    )
+
+
+def test_a_loop_that_stands_still_is_bad_and_says_since_when(rounds):
+    Lease.objects.filter(name="cycle").update(last_ok_at=timezone.now() - timedelta(minutes=5))
+    Lease.objects.filter(name="reconcile").delete()
+    seen = found()
+    assert seen["cycle"].tone == seen["reconcile"].tone == "bad"
+    assert "300 s ago" in seen["cycle"].words and "never succeeded" in seen["reconcile"].words
+
+
+def test_a_machine_with_cards_and_no_agent_is_named_with_the_remedy(rounds):
+    node = make.node("g1", pool=make.pool())
+    make.gpu(node, simulated=False)
+    seen = found()["agents"]
+    assert seen.tone == "note" and "g1" in seen.words and seen.remedy.endswith("tessera agent add g1")
+
+
+def test_an_agent_that_fell_silent_is_bad(rounds):
+    make.agent("g1")
+    Agent.objects.update(reported_at=timezone.now() - timedelta(hours=1))
+    assert found()["agents"].tone == "bad" and "g1" in found()["agents"].words
+
+
+def test_the_command_ends_badly_where_something_is_bad_and_speaks_json(rounds, capsys):
+    call_command("doctor")
+    assert "The loop of the scheduler goes round." in capsys.readouterr().out
+    Lease.objects.all().delete()
+    with pytest.raises(CommandError, match="2 of 4 are bad"):
+        call_command("doctor", "--json")
+    assert {one["about"] for one in json.loads(capsys.readouterr().out) if one["tone"] == "bad"} == {
+        "cycle",
+        "reconcile",
+    }
