@@ -31,15 +31,24 @@ NO_CODE = {"never_started", "image_pull", "container_lost", "refused_by_node", "
 """Causes beside which an exit code tells nothing of the program."""
 
 
-def view_of(pod: Pod, *, silent: Collection[str] = (), now: datetime) -> ContainerView:
-    """silent: names of nodes of which nothing is heard. Pods of one that is gone are ended by the cluster itself."""
+def view_of(
+    pod: Pod,
+    *,
+    silent: Collection[str] = (),
+    now: datetime,
+    fetching_since: datetime | None = None,
+    may_fetch: bool = False,
+) -> ContainerView:
+    """silent: names of nodes of which nothing is heard. Pods of one that is gone are ended by the cluster itself.
+    may_fetch: see failing_start.
+    """
     if pod_ended(pod):
         return _ended_view(pod)
     state, node = container_state(pod), node_of(pod)
     running = state.get("running")
     phase: Phase = "lost" if node in silent and node else "running" if running else "starting"
     words = f"Nothing is heard of its node {node}." if phase == "lost" else ""
-    cause, trouble = failing_start(pod, now) if phase == "starting" else ("", "")
+    cause, trouble = failing_start(pod, now, may_fetch=may_fetch) if phase == "starting" else ("", "")
     return ContainerView(
         task_of(pod),
         node,
@@ -49,6 +58,7 @@ def view_of(pod: Pod, *, silent: Collection[str] = (), now: datetime) -> Contain
         started_at=read_time(running.get("startedAt")) if running else None,
         address=pod.get("status", {}).get("podIP", ""),
         epoch=epoch_of(pod),
+        fetching_since=fetching_since if phase == "starting" else None,
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from runtimes.base import Unavailable
+from runtimes.images import RegistryLogin
 from runtimes.kubernetes import names
 from runtimes.kubernetes.access import KubernetesAccess
 from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
@@ -128,6 +129,17 @@ def test_the_least_rights_are_enough_for_a_tasks_life(world, platform):
     platform.runtime.sweep()
 
 
+def test_it_writes_the_logins_of_a_team_and_reads_none(world, platform):
+    login = RegistryLogin("registry.corp:5000", "robot", "s3cret")
+    platform.runtime.start(world.spec("true", logins=(login,)))
+    path = f"/api/v1/namespaces/{platform.install}-team-20000/secrets"
+    for where in (path, f"{path}/{names.LOGINS}"):
+        answer, _ = platform.api.call("GET", where, handles=("no_right",))
+        assert answer.deed == "no_right"
+    _, secret = platform.admin.call("GET", f"{path}/{names.LOGINS}")
+    assert secret["type"] == "kubernetes.io/dockerconfigjson"
+
+
 def test_the_least_rights_are_enough_for_a_teams_claim(platform):
     house = replace(platform.runtime.house, storage=STORAGE)
     ensure_team_namespace(platform.api, house, 20021)
@@ -238,9 +250,10 @@ async def test_the_platform_enters_its_tasks_and_nobody_else_does(world, platfor
     await asyncio.to_thread(platform.runtime.start, spec)
     await asyncio.to_thread(wait_slowly, lambda: look(platform, spec.uuid).phase == "running")
     access = KubernetesAccess(install=platform.install, kubeconfig=world.options["kubeconfig"])
-    for entering in (access.exec(spec.uuid, ["true"]), access.dial(spec.uuid, 8080)):
-        with pytest.raises(Unavailable, match="403"):
-            await entering
+    with pytest.raises(Unavailable, match="lacks the right"):
+        await access.exec(spec.uuid, ["true"])
+    with pytest.raises(Unavailable, match="lacks the right"):
+        await access.dial(spec.uuid, 8080)
     access.connection = platform.connection()
     session = await access.exec(spec.uuid, ["true"])
     assert await session.wait() == 0
