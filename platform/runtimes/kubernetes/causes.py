@@ -113,9 +113,8 @@ def _is_not_set_up(pod: Pod, now: datetime) -> tuple[str, str, bool]:
 def _has_no_container(pod: Pod, now: datetime) -> tuple[str, str, bool]:
     waiting = container_state(pod).get("waiting", {})
     reason = waiting.get("reason", "")
-    cause, words = FAILING.get(reason, ""), f"{reason}: {waiting.get('message', '')}".strip(": ")
-    if cause == "image_pull":
-        words = pull_words(waiting.get("message", "")) or reason
+    cause, message = FAILING.get(reason, ""), waiting.get("message", "")
+    words = (pull_words(message) if cause == "image_pull" else f"{reason}: {message}".strip(": ")) or reason
     if cause == "start_failed" and NODES_FAULT.search(words):
         cause = "refused_by_node"
     old = _age_s(pod.get("status", {}).get("startTime"), now) > TRIES_S

@@ -32,9 +32,9 @@ NOTE_FILE = f"file.{DOMAIN}/"
 FINALIZER = f"{DOMAIN}/recorded"
 """An ended pod stays until its end is recorded: so it is counted once."""
 MANAGER = "tessera"
+GANG_SERVICE = "tasks"
 LOGINS = "tessera-logins"
 """The Secret of a team's logins at registries, in its namespace."""
-GANG_SERVICE = "tasks"
 
 CARD_PREFIX = f"{DOMAIN}/g-"
 CARD_UNIT_MIB = 256

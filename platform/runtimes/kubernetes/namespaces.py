@@ -145,8 +145,8 @@ PLURALS = {
     "ServiceAccount": "serviceaccounts",
     "NetworkPolicy": "networkpolicies",
     "ResourceQuota": "resourcequotas",
-    "Secret": "secrets",
     "Service": "services",
+    "Secret": "secrets",
 }
 
 

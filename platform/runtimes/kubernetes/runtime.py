@@ -19,6 +19,7 @@ from urllib.parse import quote
 from runtimes.base import Capabilities, ContainerView, NodeRefused, NodeView, Rejected, TaskSpec, Unavailable
 from runtimes.images import RegistryLogin
 from runtimes.kubernetes import names
+from runtimes.kubernetes.answers import Deed
 from runtimes.kubernetes.causes import failing_start
 from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.connection import find_connection
@@ -86,8 +87,8 @@ class KubernetesRuntime:
         self.node_labels = nodes
         self._seen_at: dict[str, str] = {}  # {task: namespace}, a hint where to look first
         self._ensured: set[str] = set()  # namespaces that are as we want them, looked at once in each process
-        self._logins: dict[str, tuple[RegistryLogin, ...]] = {}  # that this process wrote there last
         self._nodes: dict[str, float] = {}  # {node: when it was last there}
+        self._logins: dict[str, tuple[RegistryLogin, ...]] = {}  # that this process wrote there last
         self._silent: tuple[float, frozenset[str]] = (0.0, frozenset())
         self._pulls = Pulls(self.api)
         self._no_room: dict[str, tuple[float, float]] = {}  # {task: (not before, how long it waited)}
@@ -122,7 +123,7 @@ class KubernetesRuntime:
         if self.house.storage is not None:
             prepare_files(spec, self.house.storage)
         path = f"/api/v1/namespaces/{namespace}/pods"
-        handled = ("exists", "gone", "no_room", "reject")
+        handled: tuple[Deed, ...] = ("exists", "gone", "no_room", "reject")
         answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=handled)
         if answer.deed == "gone":
             self._ensured.discard(namespace)

@@ -39,7 +39,9 @@ def view_of(
     fetching_since: datetime | None = None,
     may_fetch: bool = False,
 ) -> ContainerView:
-    """silent: names of nodes of which nothing is heard, or that are gone. may_fetch: see failing_start."""
+    """silent: names of nodes of which nothing is heard. Pods of one that is gone are ended by the cluster itself.
+    may_fetch: see failing_start.
+    """
     if pod_ended(pod):
         return _ended_view(pod)
     state, node = container_state(pod), node_of(pod)
