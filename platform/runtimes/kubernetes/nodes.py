@@ -187,5 +187,6 @@ def _facts(node: Thing) -> dict[str, str]:
         "system": info.get("osImage", ""),
         "kubelet": info.get("kubeletVersion", ""),
         "engine": info.get("containerRuntimeVersion", ""),
+        "logs": "agent",  # brings what tasks write to the log store
     }
     return {name: words for name, words in told.items() if words}

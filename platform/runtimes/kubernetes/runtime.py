@@ -23,6 +23,7 @@ from runtimes.kubernetes.answers import Deed
 from runtimes.kubernetes.causes import failing_start
 from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.connection import find_connection
+from runtimes.kubernetes.last_words import fetch_log
 from runtimes.kubernetes.limiter import Urgency
 from runtimes.kubernetes.manifest import House, build_pod, build_tombstone, check_house
 from runtimes.kubernetes.namespaces import apply_logins, ensure_system_namespace, ensure_team_namespace
@@ -38,6 +39,7 @@ from runtimes.kubernetes.views import (
     task_of,
     view_of,
 )
+from runtimes.logs import LogStore
 
 log = logging.getLogger("tessera.kubernetes")
 
@@ -74,17 +76,20 @@ class KubernetesRuntime:
         per_s: float = 20.0,
         burst: int = 40,
         storage: Mapping[str, Any] | None = None,
+        log_dir: str | os.PathLike | None = None,
         api: ApiServer | None = None,
     ):
         """install: part of every name, so that two installations in one cluster never meet. image: of tasks that name
         none. kubeconfig: a file, None for the pod that we run in. nodes: a label selector, "" for all. per_s, burst:
         requests that this process may send. storage: {field: value} of `Storage`; where storage_class is "", jobs have
-        none. api: instead of what kubeconfig names.
+        none. log_dir: where logs are stored that no agent brought, None: nowhere. api: instead of what kubeconfig
+        names.
         """
         kept = _storage(storage) if storage and storage["storage_class"] else None
         self.house = check_house(House(install, image, pull, pull_secret, tuple(tolerated), account, kept))
         self.api = api or ApiServer(find_connection(kubeconfig, context), per_s=per_s, burst=burst)
         self.node_labels = nodes
+        self.logs = LogStore(log_dir) if log_dir is not None else None
         self._seen_at: dict[str, str] = {}  # {task: namespace}, a hint where to look first
         self._ensured: set[str] = set()  # namespaces that are as we want them, looked at once in each process
         self._nodes: dict[str, float] = {}  # {node: when it was last there}
@@ -149,6 +154,9 @@ class KubernetesRuntime:
             pods = [pod for pod in self._find(names.check_uuid(uuid)) if not _is_forgotten(pod)]
             if any(not pod_ended(pod) for pod in pods):
                 return
+            if self.logs is not None:
+                for pod in pods:
+                    fetch_log(self.api, pod, self.logs)
             if all(self._let_go(pod) for pod in pods):
                 self._seen_at.pop(uuid, None)
                 return
