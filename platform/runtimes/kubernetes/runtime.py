@@ -19,9 +19,11 @@ from urllib.parse import quote
 from runtimes.base import Capabilities, ContainerView, NodeRefused, NodeView, Rejected, TaskSpec, Unavailable
 from runtimes.images import RegistryLogin
 from runtimes.kubernetes import names
+from runtimes.kubernetes.answers import Deed
 from runtimes.kubernetes.causes import failing_start
 from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.connection import find_connection
+from runtimes.kubernetes.last_words import fetch_log
 from runtimes.kubernetes.limiter import Urgency
 from runtimes.kubernetes.manifest import House, build_pod, build_tombstone, check_house
 from runtimes.kubernetes.namespaces import apply_logins, ensure_system_namespace, ensure_team_namespace
@@ -37,6 +39,7 @@ from runtimes.kubernetes.views import (
     task_of,
     view_of,
 )
+from runtimes.logs import LogStore
 
 log = logging.getLogger("tessera.kubernetes")
 
@@ -73,17 +76,20 @@ class KubernetesRuntime:
         per_s: float = 20.0,
         burst: int = 40,
         storage: Mapping[str, Any] | None = None,
+        log_dir: str | os.PathLike | None = None,
         api: ApiServer | None = None,
     ):
         """install: part of every name, so that two installations in one cluster never meet. image: of tasks that name
         none. kubeconfig: a file, None for the pod that we run in. nodes: a label selector, "" for all. per_s, burst:
         requests that this process may send. storage: {field: value} of `Storage`; where storage_class is "", jobs have
-        none. api: instead of what kubeconfig names.
+        none. log_dir: where logs are stored that no agent brought, None: nowhere. api: instead of what kubeconfig
+        names.
         """
         kept = _storage(storage) if storage and storage["storage_class"] else None
         self.house = check_house(House(install, image, pull, pull_secret, tuple(tolerated), account, kept))
         self.api = api or ApiServer(find_connection(kubeconfig, context), per_s=per_s, burst=burst)
         self.node_labels = nodes
+        self.logs = LogStore(log_dir) if log_dir is not None else None
         self._seen_at: dict[str, str] = {}  # {task: namespace}, a hint where to look first
         self._ensured: set[str] = set()  # namespaces that are as we want them, looked at once in each process
         self._nodes: dict[str, float] = {}  # {node: when it was last there}
@@ -122,7 +128,7 @@ class KubernetesRuntime:
         if self.house.storage is not None:
             prepare_files(spec, self.house.storage)
         path = f"/api/v1/namespaces/{namespace}/pods"
-        handled = ("exists", "gone", "no_room", "reject")
+        handled: tuple[Deed, ...] = ("exists", "gone", "no_room", "reject")
         answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=handled)
         if answer.deed == "gone":
             self._ensured.discard(namespace)
@@ -148,6 +154,9 @@ class KubernetesRuntime:
             pods = [pod for pod in self._find(names.check_uuid(uuid)) if not _is_forgotten(pod)]
             if any(not pod_ended(pod) for pod in pods):
                 return
+            if self.logs is not None:
+                for pod in pods:
+                    fetch_log(self.api, pod, self.logs)
             if all(self._let_go(pod) for pod in pods):
                 self._seen_at.pop(uuid, None)
                 return
@@ -163,10 +172,12 @@ class KubernetesRuntime:
     def views_of(self, pods: Iterable[Mapping[str, Any]], silent: frozenset[str]) -> list[ContainerView]:
         """One of each task: where there is a pod and a mark that it shall not run, the pod is the truth."""
         now, found, pods = datetime.now(UTC), {}, list(pods)
-        since = self._pulls.since(pods, now)
+        pulls = self._pulls.look(pods, now)
         for pod in sorted(pods, key=lambda pod: not is_tombstone(pod)):
-            fetching = since.get(pod["metadata"]["uid"])
-            found[task_of(pod)] = view_of(pod, silent=silent, now=now, fetching_since=fetching)
+            uid = pod["metadata"]["uid"]
+            since, asked = pulls.get(uid), uid in pulls
+            may_fetch = not asked or since is not None
+            found[task_of(pod)] = view_of(pod, silent=silent, now=now, fetching_since=since, may_fetch=may_fetch)
             if not is_tombstone(pod):
                 self._seen_at[task_of(pod)] = pod["metadata"]["namespace"]
         return list(found.values())
@@ -215,7 +226,7 @@ class KubernetesRuntime:
 
     def _end(self, pod: Mapping[str, Any], grace_s: int) -> None:
         cause, words = failing_start(pod, datetime.now(UTC))
-        if cause:
+        if cause and not (cause == "refused_by_node" and self._pulls.is_fetched(pod)):
             note = json.dumps({"cause": cause, "detail": words})
             if not self._mark(pod, {"annotations": {names.NOTE_END: note}}):
                 raise Unavailable(f"The pod {pod['metadata']['name']} was changed by somebody else.")
