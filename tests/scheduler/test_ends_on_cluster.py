@@ -277,7 +277,7 @@ def test_a_node_whose_room_somebody_else_took(scene, placed, fake, foreign, page
 def test_a_node_that_was_tainted_meanwhile(scene, placed, fake):
     patch(scene, fake, {"spec": {"taints": [{"key": "example.org/later", "effect": "NoSchedule"}]}})
     task = scene.until(placed("sleep 600", node=fake), T.FAILED)
-    check_queued_again(scene, task, "example.org/later")
+    check_queued_again(scene, task, "untolerated taint")
 
 
 def test_a_node_that_is_gone_before_the_start(scene, placed, fake):
