@@ -176,11 +176,11 @@ class Stack:
 
 
 @contextmanager
-def running_stack(gpus: str = "2xV100-32GB") -> Iterator[Stack]:
+def running_stack(gpus: str = "2xV100-32GB", cluster: Mapping[str, str] | None = None) -> Iterator[Stack]:
     """A fresh platform on a free port, ended and removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="tessera-stack-") as home:
         Path(home).chmod(0o755)  # jobs run under uids of their own and must be able to pass
-        stack = Stack(Path(home) / "data", free_port(), gpus)
+        stack = Stack(Path(home) / "data", free_port(), gpus, cluster)
         try:
             stack.start()
             yield stack
