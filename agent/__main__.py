@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
             look=lambda: kubelet.show(see(memory)) if kubelet else see(memory),
             told=kubelet.told if kubelet else lambda seen: None,
             token=lambda: token_of(options),
-            say=lambda seen: say(options, prober, seen),
+            say=None if options.no_cards else lambda seen: say(options, prober, seen),
         )
         return report_once(reporter) if options.once else run(reporter, memory, kubelet, carrier_of(options, reporter))
     except (ImportError, OSError, ValueError) as error:
@@ -90,6 +90,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--pods", type=Path, help="bring what tasks write from here, the kubelet's folder of logs: /var/log/pods"
     )
     parser.add_argument("--install", default="tessera", help="TESSERA_INSTALL of the platform, for --pods (tessera)")
+    parser.add_argument("--no-cards", action="store_true", help="report nothing of this machine: only bring logs")
     parser.add_argument("--once", action="store_true", help="report once and end")
     parser.add_argument("--show", action="store_true", help="print what would be reported, and end")
     parser.add_argument("--forget-faults", action="store_true", help="the cards that had errors were reset")
@@ -164,7 +165,7 @@ def say(options: argparse.Namespace, prober: Prober, seen: Cards) -> dict[str, A
 def kubelet_cards(options: argparse.Namespace, prober: Prober) -> Any:
     """Loaded where it is wanted: only it needs gRPC. Raises ImportError where that is missing."""
     cards = import_module("agent.kubelet.node").KubeletCards
-    home = publish(options.slice, options.state / "slice") if options.slice else None
+    home = publish(options.slice, options.state / "slice", host.boot_id()) if options.slice else None
     vendor = [Path("/var/run/cdi"), Path("/etc/cdi")]
     places = options.state / "places.json"
 

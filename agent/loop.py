@@ -30,7 +30,7 @@ class NotEnrolled(Exception):
 class Reporter:
     """Speaks for this machine. look: its cards as they are now. told: called with those that
     the platform heard of. token: read anew whenever the agent has to enrol, ""
-    where there is none. say: the report of a look.
+    where there is none. say: the report of a look; None where nothing is reported, and the agent only brings logs.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Reporter:
         look: Callable[[], Cards],
         told: Callable[[Cards], object],
         token: Callable[[], str],
-        say: Callable[[Cards], dict[str, Any]] = build_report,
+        say: Callable[[Cards], dict[str, Any]] | None = build_report,
     ):
         self.platform, self.server, self.state = platform, server, state
         self.look, self.told, self.token, self.say = look, told, token, say
@@ -51,10 +51,12 @@ class Reporter:
 
     def report(self) -> float:
         """Once; the seconds until the next. Raises Away, Refused, NotEnrolled."""
-        seen = self.look()
-        said = self.say(seen)
         if not self.identity.node:
             self.identity = self._enrol(self.identity)
+        if self.say is None:
+            return MOST_S
+        seen = self.look()
+        said = self.say(seen)
         try:
             answer = self.platform.report(self.identity.node, self.identity.key, said)
         except Refused as refused:

@@ -41,6 +41,11 @@ def agent_names(ctx: typer.Context, incomplete: str) -> list[Offer]:
     return _offer(ctx, incomplete, lambda client: ((one["node"], one["state"]) for one in _results(client, "/agents")))
 
 
+def image_names(ctx: typer.Context, incomplete: str) -> list[Offer]:
+    """Of the catalogue."""
+    return _offer(ctx, incomplete, _images)
+
+
 def notebook_names(ctx: typer.Context, incomplete: str) -> list[Offer]:
     return _offer(ctx, incomplete, _notebooks)
 
@@ -61,6 +66,10 @@ def _jobs(*states: str) -> Callable[[Client], Iterator[Offer]]:
 
 def _notebooks(client: Client) -> Iterator[Offer]:
     return ((one["name"], f"{one['id']}, {one['state']}") for one in _results(client, "/notebooks"))
+
+
+def _images(client: Client) -> Iterator[Offer]:
+    return ((one["alias"], one["reference"]) for one in _results(client, "/images"))
 
 
 def _results(client: Client, path: str, **query: str | None) -> list[dict]:

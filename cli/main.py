@@ -36,6 +36,8 @@ COMMANDS = {
     "ssh-key": ("ssh_keys", "SSH keys: add, ls, rm."),
     "free": ("cluster", "What is free for you now."),
     "queue": ("cluster", "Everybody's waiting and running jobs."),
+    "images": ("images", "Images by name: ls, add, set, rm."),
+    "registries": ("images", "Logins at image registries: ls, add, set, rm."),
     "agent": ("agents", "Machines' agents: add, ls, show, approve, revoke."),
     "doctor": ("doctor", "Check address, token, versions and tools."),
     "version": ("account", "The versions of this command and of the platform."),

@@ -7,14 +7,22 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.models import Team, User
 from cluster.models import Agent, Enrolment, Gpu, Maintenance, Node, Pool, Window
+from images.models import Image, Login
 from portal.console_agents import AgentAdmin, EnrolmentAdmin
+from portal.console_images import ImageAdmin, LoginAdmin
 from portal.console_machines import GpuAdmin, NodeAdmin, PoolAdmin, WindowAdmin
 from portal.console_maintenance import MaintenanceAdmin
 from portal.console_people import TeamAdmin, UserAdmin
 from portal.console_quotas import QuotaAdmin, UserLimitAdmin
 from quotas.models import Quota, UserLimit
 
-for label, words in {"accounts": _("People"), "cluster": _("Machines"), "quotas": _("Quotas and limits")}.items():
+SECTIONS = {
+    "accounts": _("People"),
+    "cluster": _("Machines"),
+    "images": _("Images"),
+    "quotas": _("Quotas and limits"),
+}
+for label, words in SECTIONS.items():
     apps.get_app_config(label).verbose_name = words
 
 admin.site.unregister(Group)  # roles and teams say who may do what
@@ -27,5 +35,7 @@ admin.site.register(Node, NodeAdmin)
 admin.site.register(Gpu, GpuAdmin)
 admin.site.register(Agent, AgentAdmin)
 admin.site.register(Enrolment, EnrolmentAdmin)
+admin.site.register(Image, ImageAdmin)
+admin.site.register(Login, LoginAdmin)
 admin.site.register(Quota, QuotaAdmin)
 admin.site.register(UserLimit, UserLimitAdmin)

@@ -9,14 +9,15 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import transaction
 
 from cluster.models import Gpu
 from common.errors import StaleState
-from events.bus import RUNTIME
+from events.bus import RUNTIME, ring
+from images.logins import load_logins
 from jobs.codepack import code_file
 from jobs.jobfile.beside import split_source
 from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, from_json, role_of
@@ -52,7 +53,21 @@ GRACE_S = 10
 TOLD_PARTS = 100
 """In steps of this part of its slice a task's use of a card is written down."""
 
+LONGEST_DETAIL = 300
+
 T = TaskState
+
+
+class Coming(NamedTuple):
+    """How a start goes on. fetching_since: of its image, None where that is not so. detail: the engine's own words for
+    what keeps it, "" for nothing.
+    """
+
+    fetching_since: datetime | None = None
+    detail: str = ""
+
+
+NOTHING_TOLD = Coming()
 
 
 @dataclass(frozen=True)
@@ -65,6 +80,7 @@ class TaskRow:
     stop: str
     checkpointed_at: datetime | None = None
     gpu_use: tuple[GpuUse, ...] = ()
+    coming: Coming = NOTHING_TOLD
 
 
 @dataclass(frozen=True)
@@ -98,11 +114,14 @@ class Sighting:
 
 @dataclass(frozen=True)
 class Noted:
-    """A task has a newer checkpoint, or uses its cards otherwise than before. No event: it may do so every minute."""
+    """A task has a newer checkpoint, uses its cards otherwise than before, or its start goes on in another way. No
+    event: it may do so every minute. coming: None where that is as it was.
+    """
 
     uuid: str
     checkpointed_at: datetime | None = None
     gpu_use: tuple[GpuUse, ...] = ()
+    coming: Coming | None = None
 
 
 @dataclass(frozen=True)
@@ -160,7 +179,10 @@ def _news(row: TaskRow, view: ContainerView | None) -> list[Step]:
     at = view.checkpointed_at
     saved = at if at and (row.checkpointed_at is None or at > row.checkpointed_at) else None
     use = view.gpu_use if _differs(row.gpu_use, view.gpu_use) else ()
-    return [Noted(row.uuid, saved, use)] if saved or use else []
+    starts = view.phase == "starting" and not view.cause and row.state in (T.ASSIGNED, T.STARTING)
+    now = Coming(view.fetching_since, view.detail[:LONGEST_DETAIL])
+    coming = now if starts and now != row.coming else None
+    return [Noted(row.uuid, saved, use, coming)] if saved or use or coming is not None else []
 
 
 def _differs(old: tuple[GpuUse, ...], new: tuple[GpuUse, ...]) -> bool:
@@ -226,13 +248,16 @@ def load_rows() -> list[TaskRow]:
             _wish(task, broken),
             task.checkpointed_at,
             tuple(GpuUse(**use) for use in task.gpu_use),
+            Coming(task.fetching_since, task.detail),
         )
         for task in tasks
     ]
 
 
 def load_holding_tasks() -> list[Task]:
-    return list(Task.objects.holding().select_related("job"))
+    """With the columns that a TaskRow needs: a job's text is long, and a large cluster has thousands of these."""
+    own = ("uuid", "attempt", "state", "reason", "checkpointed_at", "gpu_use", "job_id")
+    return list(Task.objects.holding().select_related("job").only(*own, "job__stop_requested_at", "job__stop_reason"))
 
 
 def load_broken(job_ids: Iterable[int]) -> set[tuple[int, int]]:
@@ -299,6 +324,8 @@ def _start(step: Start, runtime: Runtime, epoch: int) -> None:
         if task.state != T.ASSIGNED or task.job.stop_requested_at is not None:
             raise StaleState(kind="task", was=task.state)
         spec = build_task_spec(task)
+        if runtime.capabilities.containers:
+            spec = replace(spec, logins=load_logins(task.job.team_id))
     try:
         runtime.start(spec)
     except Rejected as refusal:
@@ -324,7 +351,7 @@ def record_sighting(step: Sighting, epoch: int) -> None:
     also: dict[str, object] = {}
     if view := step.seen:
         found = {
-            "detail": view.detail[:300],
+            "detail": view.detail[:LONGEST_DETAIL],
             "exit_code": view.exit_code,
             "exit_signal": view.signal,
             "peak_memory_mib": view.peak_memory_mib,
@@ -333,6 +360,8 @@ def record_sighting(step: Sighting, epoch: int) -> None:
             "started_at": view.started_at if task.started_at is None and step.state in TASK_FINAL else None,
         }
         also = {name: value for name, value in found.items() if value not in (None, "")}
+    if step.state == T.RUNNING:
+        also |= {"fetching_since": None, "detail": ""}
     ended = step.seen if step.state in TASK_FINAL else None
     params = {"exit_code": ended.exit_code, "detail": ended.detail, **lost_work(task, ended, step)} if ended else {}
     move_task(task, step.state, reason=step.reason, actor=RUNTIME, params=params, **also)
@@ -342,7 +371,10 @@ def record_sighting(step: Sighting, epoch: int) -> None:
 def record_news(step: Noted, epoch: int) -> None:
     check_epoch("reconcile", epoch)
     told = {"checkpointed_at": step.checkpointed_at, "gpu_use": [asdict(use) for use in step.gpu_use]}
-    write_news(step.uuid, {name: value for name, value in told.items() if value})
+    news = {name: value for name, value in told.items() if value}
+    write_news(step.uuid, news | (step.coming._asdict() if step.coming is not None else {}))
+    if step.coming is not None:  # somebody looks at a page and waits
+        ring(load_task(step.uuid))
 
 
 def write_news(uuid: str, told: dict[str, Any]) -> None:
@@ -360,7 +392,9 @@ def lost_work(task: Task, ended: ContainerView, step: Sighting) -> dict[str, obj
 
 
 def build_task_spec(task: Task) -> TaskSpec:
-    """What the runtime needs to run `task`, from its row and its job's spec. The one secret in it is the task's own."""
+    """What the runtime needs to run `task`, from its row and its job's spec. Its one secret is the task's own: the
+    logins of its team are added where a runtime has use for them.
+    """
     job, spec = task.job, from_json(task.job.spec)
     role = role_of(spec, task.role)
     assert task.node is not None  # an assigned task has its node

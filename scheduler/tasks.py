@@ -16,6 +16,7 @@ from jobs.models import IdempotencyKey
 from runtimes.base import Unavailable
 from scheduler.commit import run_steps
 from scheduler.core.cycle import run_cycle
+from scheduler.fetching import fetch_ahead
 from scheduler.forecast import record_forecasts
 from scheduler.inventory import record_inventory
 from scheduler.lease import leading, note_success, wanted_again
@@ -70,6 +71,12 @@ def take_inventory() -> None:
         record_inventory(the_runtime().list_nodes())
     except Unavailable as away:
         log.warning("no inventory: %s", away)
+
+
+@shared_task
+def fetch_images() -> None:
+    """What of the catalogue machines shall have before a job asks for it."""
+    _lead("fetch", lambda epoch: fetch_ahead(the_runtime(), epoch))
 
 
 @shared_task

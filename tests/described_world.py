@@ -36,6 +36,8 @@ SUFFICES = {
     "POST /api/v1/agents:enrol": {"token": AGENT_TOKEN, "key": make.AGENT_KEY + "2"},
     "POST /api/v1/agents/{name}:report": make.report(),
     "POST /api/v1/agents/{name}:logs": {"logs": []},
+    "POST /api/v1/images": {"alias": "other", "reference": "nlp/other:1"},
+    "POST /api/v1/registries": {"registry": "other.corp", "user": "robot", "password": "s3cret"},
     "POST /api/v1/windows": {"lender": "dev", "borrower": "train", "begins": "20:00", "ends": "08:00"},
 }
 """Bodies that say what they must: nobody hits upon all of it at once. A job file is described as any names."""
@@ -68,6 +70,7 @@ class World:
         key = add_ssh_key(user=cast.ada, key=make.ssh_key(), name="laptop")
         upload = begin_upload(user=cast.ada, place="home", path="large.bin", size=1000)
         code = keep_code(user=cast.ada, pieces=[pack_one_file("train.py", b"print(1)\n")])
+        image, login = make.image(self.root), make.login(self.root, cast.nlp)
         other_token = make.ApiToken.objects.filter(user=cast.ada)
         make.token(cast.ada, "jobs:read")
         still, works = _notebooks(cast.ada)
@@ -90,6 +93,8 @@ class World:
             "key_id": [key.pk],
             "maintenance_id": [tomorrow.pk],
             "window_id": [at_weekends.pk],
+            "image_id": [image.pk],
+            "login_id": [login.pk],
         }
         self.sent = {
             "team": ["nlp"],
@@ -112,6 +117,9 @@ class World:
             "user": ["me"],
             "fields": ["id", "name,state"],
             "nodes": [[cast.node.name]],
+            "alias": ["torch", "own"],
+            "reference": ["nlp/train:4"],
+            "registry": ["registry.corp"],
             "weekdays": [[1, 2]],
             "zone": ["Europe/Berlin"],
             "seen": [judge([agent])[0].seen],

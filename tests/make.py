@@ -26,6 +26,9 @@ from cluster.models import Agent, Gpu, Maintenance, Node, Pool, Window
 from common.resources import gpu_milli, parse_gpu, slice_of
 from events.bus import RUNTIME, SYSTEM
 from events.models import Webhook
+from images.catalogue import save_image
+from images.logins import save_login
+from images.models import Image, Login
 from jobs.jobfile.parse import parse_spec
 from jobs.lifecycle import move_task
 from jobs.models import Job, Task
@@ -115,6 +118,17 @@ def ssh_key(seed: int = 1) -> str:
 
 def webhook(person: User, team: Team | None = None, *topics: str, name: str = "ci") -> Webhook:
     return create_webhook(actor=person, name=name, url="https://example.com/hook", topics=list(topics), team=team)[0]
+
+
+def image(person: User, team: Team | None = None, alias: str = "torch", reference: str = "nlp/train:3") -> Image:
+    """A line of the catalogue."""
+    return save_image(actor=person, image=Image(alias=alias, reference=reference, team=team))
+
+
+def login(person: User, team: Team | None = None, password: str = "s3cret") -> Login:
+    """At a registry."""
+    row = Login(registry="registry.corp:5000", user="robot", team=team)
+    return save_login(actor=person, login=row, password=password)
 
 
 def pool(name: str = "dev", **fields) -> Pool:

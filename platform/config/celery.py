@@ -43,6 +43,11 @@ app.conf.beat_schedule = {
         "schedule": 60.0,
         "options": {"queue": "default", "expires": 60},
     },
+    "fetch_images": {
+        "task": "scheduler.tasks.fetch_images",
+        "schedule": 15.0,
+        "options": {"queue": "default", "expires": 15},
+    },
     "refresh_images": {
         "task": "images.tasks.refresh",
         "schedule": 120.0,

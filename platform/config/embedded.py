@@ -135,6 +135,9 @@ class Platform:
         self.start_app(self.beat())
         if self.options.cluster:
             self.start_app(on_cluster.watch(self.log("watch"), ROOT / "manage.py"))
+            if here := on_cluster.node_here():
+                token = self.manage("invite_agent", here[0]).strip()
+                self.start_app(on_cluster.agent(self.log("agent"), self.data / "agent", self.url, here[1], token))
         self.write_running()
         if not self.options.demo_once and not self.options.cluster:
             self.preparer = self.start_preparer()

@@ -68,5 +68,29 @@ def storage_environment(install: str) -> dict[str, str]:
     return {"TESSERA_STORAGE_CLASS": CLASS, "TESSERA_STORAGE": str(root), **own}
 
 
+def node_here() -> tuple[str, Path] | None:
+    """(name, the kubelet's folder of logs) of the cluster's node that is this machine; None where none is, or its logs
+    may not be read.
+    """
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    try:
+        with ApiServer(find_connection(os.environ["KUBECONFIG"])) as api:
+            for node in api.list_all("/api/v1/nodes").items:
+                if node["status"].get("nodeInfo", {}).get("bootID") == boot_id:
+                    _, told = api.call("GET", f"/api/v1/nodes/{node['metadata']['name']}/proxy/configz")
+                    folder = Path(told["kubeletconfig"]["podLogsDir"])
+                    return (node["metadata"]["name"], folder) if os.access(folder, os.R_OK) else None
+    except (Unavailable, Rejected, KeyError):
+        return None  # then logs come when their tasks have ended
+    return None
+
+
+def agent(log: Path, state: Path, url: str, pods: Path, token: str) -> Program:
+    """Brings logs from this machine, and reports no cards: the node's own are simulated."""
+    words = ["--server", url, "--state", str(state), "--pods", str(pods), "--install", os.environ["TESSERA_INSTALL"]]
+    argv = [sys.executable, "-m", "agent", "--no-cards", *words]
+    return Program("agent", argv, log, {"TESSERA_AGENT_TOKEN": token})
+
+
 def watch(log: Path, manage: Path) -> Program:
     return Program("watch", [sys.executable, str(manage), "watch"], log, {"TESSERA_ROLE": "worker"})

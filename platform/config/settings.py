@@ -90,6 +90,7 @@ KUBERNETES_OPTIONS = {
     "nodes": env_text("TESSERA_NODES"),  # a label selector of the machines that are ours, "" = all
     "per_s": float(env_int("TESSERA_KUBERNETES_QPS", 20)),  # requests of each process in a second, and at once
     "burst": env_int("TESSERA_KUBERNETES_BURST", 40),
+    "log_dir": TESSERA_LOGS,  # of logs that no agent brought
     "storage": {
         "storage_class": env_text("TESSERA_STORAGE_CLASS"),  # all its claims are one volume; "": jobs have no files
         "size": env_text("TESSERA_STORAGE_SIZE", "1Ti"),  # that each team's claim asks for

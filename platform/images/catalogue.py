@@ -10,12 +10,12 @@ import re
 import time
 
 from django.conf import settings
-from django.db import models, transaction
+from django.db import IntegrityError, models, transaction
 from django.db.models.functions import Now
 
 from accounts.models import Team, User
 from accounts.permissions import require
-from common.errors import FieldError, InvalidInput, NotFound
+from common.errors import FieldError, InvalidInput, NameTaken, NotFound
 from common.text import shorten
 from images.logins import login_at
 from images.models import Image
@@ -54,7 +54,11 @@ def save_image(*, actor: User, image: Image) -> Image:
         require(actor, "image.change", before.team)
         if before.reference != image.reference:
             image.digest, image.problem, image.problem_words, image.checked_at = "", "", "", None
-    image.save()
+    try:
+        with transaction.atomic():
+            image.save()
+    except IntegrityError:
+        raise NameTaken(name=image.alias) from None
     if settings.TESSERA_PIN_IMAGES:
         transaction.on_commit(lambda: look_up(image))
     return image
@@ -69,11 +73,11 @@ def delete_image(*, actor: User, image: Image) -> None:
 
 def name_image(team: Team, text: str) -> str:
     """What an alias stands for, or the text itself. Asks no registry. Raises InvalidInput where the policy allows the
-    catalogue only.
+    catalogue only, and the installation's own for notebooks.
     """
     if row := _find_row(team, text):
         return row.pinned
-    if settings.TESSERA_IMAGES == CATALOGUE:
+    if settings.TESSERA_IMAGES == CATALOGUE and text != settings.TESSERA_NOTEBOOK_IMAGE:
         known = list(Image.objects.of_team(team.pk).values_list("alias", flat=True))
         said = {"got": shorten(text, 80), "known": ", ".join(known)}
         raise InvalidInput([FieldError("/image", "not_in_catalogue", said)])

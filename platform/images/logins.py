@@ -2,12 +2,12 @@
 
 import logging
 
-from django.db import models, transaction
+from django.db import IntegrityError, models, transaction
 from django.db.models.functions import Now
 
 from accounts.models import Membership, TeamRole, User
 from accounts.permissions import require
-from common.errors import FieldError, InvalidInput, NotFound
+from common.errors import FieldError, InvalidInput, NameTaken, NotFound
 from common.sealing import Unreadable, seal, unseal
 from images.models import Login
 from runtimes.images import RegistryLogin
@@ -45,7 +45,11 @@ def save_login(*, actor: User, login: Login, password: str) -> Login:
         raise InvalidInput([FieldError("/password", "too_long", {"max": MOST_PASSWORD, "got": len(password)})])
     if password:
         login.sealed = seal(password, USE)
-    login.save()
+    try:
+        with transaction.atomic():
+            login.save()
+    except IntegrityError:
+        raise NameTaken(name=login.registry) from None
     Login.objects.filter(pk=login.pk).update(changed_at=Now())
     login.refresh_from_db()
     return login
@@ -58,8 +62,8 @@ def delete_login(*, actor: User, login: Login) -> None:
     login.delete()
 
 
-def load_logins(team_id: int) -> tuple[RegistryLogin, ...]:
-    """One of each registry, the team's own before that for all. What cannot be read any more is left out."""
+def load_logins(team_id: int | None) -> tuple[RegistryLogin, ...]:
+    """One of each registry, the team's own before that for all; None is no team. What cannot be read is left out."""
     found: dict[str, RegistryLogin] = {}
     for row in Login.objects.of_team(team_id):
         if row.registry not in found and (login := _open(row)):

@@ -8,6 +8,7 @@ from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
 from accounts.models import Team, User
+from cluster.models import Node
 from runtimes.images import image_problem, read_image, registry_problem
 
 ALIAS = RegexValidator(r"^[a-z0-9][a-z0-9._-]{0,62}\Z", _("Use small letters, digits, dots, hyphens and underscores."))
@@ -61,7 +62,9 @@ class Image(models.Model):
         help_text=_("Only this team has it. Empty: everybody."),
     )
     prepull = models.BooleanField(
-        _("fetch ahead"), default=False, help_text=_("Each machine fetches it before a job asks for it.")
+        _("fetch ahead"),
+        default=False,
+        help_text=_("Machines fetch it, a few at a time, before a job asks for it."),
     )
     digest = models.CharField(max_length=71, blank=True, editable=False)
     problem = models.CharField(max_length=20, blank=True, editable=False)
@@ -87,6 +90,28 @@ class Image(models.Model):
         """The reference with the digest that it had last."""
         image = read_image(self.reference)
         return image.at(image.digest or self.digest)
+
+
+class Fetch(models.Model):
+    """An image that is fetched to a machine ahead of jobs, or was: the newest try of each pair.
+
+    uuid: what the runtime calls it. pinned: what exactly was fetched. words: the engine's own for why it failed, ""
+    where it did not. image: None where it left the catalogue meanwhile.
+    """
+
+    image = models.ForeignKey(Image, null=True, on_delete=models.SET_NULL, related_name="fetches")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="+")
+    uuid = models.UUIDField(unique=True)
+    pinned = models.CharField(max_length=600)
+    began_at = models.DateTimeField(db_default=Now())
+    ended_at = models.DateTimeField(null=True)
+    words = models.CharField(max_length=300, blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["image", "node"], name="one_fetch")]
+
+    def __str__(self) -> str:
+        return f"{self.pinned} to {self.node}"
 
 
 class Login(models.Model):

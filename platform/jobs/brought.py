@@ -80,9 +80,9 @@ def pace_of_logs() -> tuple[float, float]:
     return pause_s, max(ASK_LEAST_S, 2 * pause_s)
 
 
-def brought_of(task: Task) -> BroughtLog:
-    """What is known of its log; a row that is not saved where there is no word of it."""
-    return getattr(task, "brought", None) or BroughtLog(task=task)
+def brought_of(task: Task) -> BroughtLog | None:
+    """What is known of its log; None where no agent ever had a word of it."""
+    return getattr(task, "brought", None)
 
 
 def _unknown(piece: Piece) -> Known:
@@ -91,7 +91,7 @@ def _unknown(piece: Piece) -> Known:
 
 def _take(store: LogStore, task: Task, piece: Piece) -> Known:
     known = brought_of(task)
-    if known.end:
+    if known is not None and known.end:
         return Known(piece.task, DONE, store.size(piece.task))
     size = _append(store, piece)
     end = piece.end if task.is_final and size >= piece.offset else ""
@@ -115,15 +115,14 @@ def _since(piece: Piece) -> datetime | None:
     return timezone.now() - timedelta(seconds=piece.behind_s) if piece.behind_s >= BEHIND_S else None
 
 
-def _note(task: Task, known: BroughtLog, behind_since: datetime | None, end: str) -> None:
+def _note(task: Task, known: BroughtLog | None, behind_since: datetime | None, end: str) -> None:
     """Written where it changed. Pages look again when a log falls behind, has caught up, or is whole."""
-    if end:
-        behind_since = None
-    if behind_since == known.behind_since and end == known.end:
+    told = None if end else behind_since, end
+    was = (known.behind_since, known.end) if known is not None else None
+    if told == was:
         return
-    turned = (behind_since is None) != (known.behind_since is None) or end != known.end
-    BroughtLog.objects.update_or_create(task=task, defaults={"behind_since": behind_since, "end": end})
-    if turned:
+    BroughtLog.objects.update_or_create(task=task, defaults={"behind_since": told[0], "end": end})
+    if was is None or (told[0] is None, end) != (was[0] is None, was[1]):
         ring(task.job)
     if end:
         hint("reconcile")

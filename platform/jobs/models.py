@@ -213,6 +213,7 @@ class Task(models.Model):
     peak_memory_mib = models.PositiveIntegerField(null=True)
     assigned_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)
+    fetching_since = models.DateTimeField(null=True, help_text="of its image, while it starts")
     checkpointed_at = models.DateTimeField(null=True)
     gpu_use = models.JSONField(
         default=list,

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from django.db import transaction
-from images.catalogue import name_image, pin_image
 
 from accounts.models import Team, User
 from accounts.permissions import require
@@ -13,6 +12,7 @@ from cluster.models import Gpu, Pool
 from common.errors import FieldError, Hint, Impossible, InvalidInput, KeyReused
 from common.resources import GpuAsk, duration_text, gpu_milli, matches_model, slice_of
 from events.bus import Actor, hint, record
+from images.catalogue import name_image, pin_image
 from jobs.idempotency import find_answer, keep_answer
 from jobs.jobfile.spec import JobSpec, RoleSpec, roles_of, to_json
 from jobs.lifecycle import begin_attempt, lock_job
@@ -58,7 +58,9 @@ def submit_job(
     """
     if (done := find_answer(user=user, key=key, body=body)) is not None:
         return Job.objects.with_names().get(pk=done)
-    draft = _with_digest(choose_pool(user=user, spec=spec, check=check, containers=containers))
+    draft = choose_pool(user=user, spec=spec, check=check, containers=containers)
+    if kind != JobKind.INTERACTIVE:  # of which each start is asked for anew, with its row locked
+        draft = _with_digest(draft)
     try:
         with transaction.atomic():
             admit_waiting_job(user=user, waiting=lambda: Job.objects.waiting().filter(user=user).count())

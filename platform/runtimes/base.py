@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple, Protocol
 
+from runtimes.images import RegistryLogin
 from runtimes.places import Place
 
 Phase = Literal["starting", "running", "exited", "lost"]
@@ -204,7 +205,8 @@ class TaskSpec:
     env: the user's own; names refused by `gpu_sharing.forbidden_env` are left out.
     peers: its whole gang in order of rank, itself included; the first one is the master. ports: given to this task; the
     first one is where the master listens, the same in all tasks of a gang.
-    image: of the container, "" for the runtime's own choice. cpu_overcommit_percent: so often its node promises a core.
+    image: of the container, "" for the runtime's own choice. logins: its team's at registries, to fetch it with.
+    cpu_overcommit_percent: so often its node promises a core.
     platform_env: the platform's own, wins over the user's and may be TESSERA_*. port_map: declared port → the one to
     listen on instead, told as TESSERA_PORT_<declared>. cpu_pinning: what its node does with cores, as its facts say.
     """
@@ -232,6 +234,7 @@ class TaskSpec:
     peers: tuple[Peer, ...] = ()
     ports: tuple[int, ...] = ()
     image: str = ""
+    logins: tuple[RegistryLogin, ...] = ()
     cpu_overcommit_percent: int = 100
     platform_env: dict[str, str] = field(default_factory=dict)
     port_map: dict[int, int] = field(default_factory=dict)
@@ -263,6 +266,7 @@ class ContainerView:
     detail: the engine's own words, for the event.
     checkpointed_at: the newest change in its checkpoint directory, at most 10 s late; None where it names none, or
     nothing is in there. gpu_use: of the cards that it shares with others, at most 2 s late, where that is watched.
+    fetching_since: since when its image is fetched to its node, while it starts.
     """
 
     uuid: str
@@ -279,6 +283,7 @@ class ContainerView:
     peak_memory_mib: int | None = None
     checkpointed_at: datetime | None = None
     gpu_use: tuple[GpuUse, ...] = ()
+    fetching_since: datetime | None = None
 
 
 class Runtime(Protocol):

@@ -10,7 +10,7 @@ from events.models import Event
 from jobs.jobfile.schema import ENDS_JOB
 from jobs.models import Job, Priority, Task
 from jobs.states import JobState
-from jobs.words import end_hint, end_words
+from jobs.words import end_words
 from portal.api.fields import (
     Amount,
     AmountField,
@@ -25,6 +25,7 @@ from portal.api.fields import (
     priority_word,
     show_reasons,
 )
+from portal.pull_words import job_hint
 from portal.sight import expected_end
 from portal.start_words import start_words
 from scheduler.forecast import Told
@@ -81,6 +82,7 @@ class TaskShape(serializers.Serializer):
     exit_signal = serializers.IntegerField(allow_null=True)
     peak_memory_mib = serializers.IntegerField(allow_null=True)
     assigned_at = serializers.DateTimeField(allow_null=True)
+    fetching_since = serializers.DateTimeField(allow_null=True)
     started_at = serializers.DateTimeField(allow_null=True)
     ended_at = serializers.DateTimeField(allow_null=True)
     log = serializers.SerializerMethodField()
@@ -184,7 +186,7 @@ class JobShape(serializers.Serializer):
         return end_words(job.reason)
 
     def get_hint(self, job: Job) -> str:
-        return end_hint(job.reason)
+        return job_hint(job, [task for task in job.tasks.all() if task.attempt == job.attempt])
 
     @extend_schema_field(one_of(priority.name.lower() for priority in Priority))
     def get_priority(self, job: Job) -> str:

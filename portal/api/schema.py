@@ -21,6 +21,8 @@ PARTS = {
     "delivery_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "maintenance_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "window_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
+    "image_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
+    "login_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "token_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
     "key_id": {"type": "integer", "minimum": 1, "maximum": 10**18 - 1},
 }

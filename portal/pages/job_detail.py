@@ -15,11 +15,13 @@ from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.spec import from_json, role_of
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
-from jobs.words import end_hint, end_words
+from jobs.words import end_words
 from portal.app_links import link_to_port, link_to_tensorboard
 from portal.pages.history import Happening, history_of
+from portal.pages.job_log import LogNote, note_of
 from portal.pages.job_view import JobView, Reach, gpu_words, number_words, part_words, took_words
 from portal.pages.pulse import scheduler_late
+from portal.pull_words import task_hint
 from runtimes.logs import LogStore
 
 TABS = {
@@ -121,7 +123,7 @@ class TaskRow:
 
     @property
     def hint(self) -> str:
-        return end_hint(self.task.reason)
+        return task_hint(self.task)
 
     @property
     def ran(self) -> str:
@@ -280,9 +282,14 @@ class TaskLog:
     def uuid(self) -> str:
         return str(self.task.uuid)
 
-    @property
+    @cached_property
     def is_open(self) -> bool:
-        return not self.task.is_final
+        """Whether more of it may come."""
+        return not self.task.is_final or Task.objects.filter(pk=self.task.pk).log_awaited().exists()
+
+    @cached_property
+    def note(self) -> "LogNote | None":
+        return None if self.not_begun else note_of(self.task, is_open=self.is_open)
 
     @property
     def not_begun(self) -> bool:

@@ -9,7 +9,21 @@ from collections.abc import Mapping
 ASKS = ("0", "4GB", "1/4", "1/2", "1", "2")
 """The sizes that the form offers; any other is typed."""
 
-TEXTS = ("name", "run", "gpu", "pool", "team", "cpu", "memory", "time", "max_time", "priority", "workdir", "code")
+TEXTS = (
+    "name",
+    "run",
+    "gpu",
+    "image",
+    "pool",
+    "team",
+    "cpu",
+    "memory",
+    "time",
+    "max_time",
+    "priority",
+    "workdir",
+    "code",
+)
 NUMBERS = ("nodes", "retry")
 FLAGS = ("hold", "preemptible")
 FIELDS = (*TEXTS, *NUMBERS, *FLAGS, "env")

@@ -18,7 +18,8 @@ from accounts.permissions import PERMISSIONS, roles_of
 from common.resources import GpuAsk, parse_gpu, show_duration, show_gpu
 from jobs.models import Job, Priority, Task
 from jobs.states import HOLDING, JOB_ACTIVE, JobState
-from jobs.words import end_hint, end_words, wait_words
+from jobs.words import end_words, wait_words
+from portal.pull_words import job_hint, start_sentence
 from portal.start_words import start_words
 from scheduler.forecast import forecasts_of
 
@@ -219,7 +220,7 @@ class JobView:
 
     @property
     def hint(self) -> str:
-        return end_hint(self.job.reason) if self.has_ended else ""
+        return job_hint(self.job, self.tasks) if self.has_ended else ""
 
     @property
     def sentence(self) -> str:
@@ -236,7 +237,7 @@ class JobView:
         if self.job.state == JobState.RUNNING:
             return _("It runs on %(where)s.") % params
         if self.job.state == JobState.STARTING:
-            return _("It starts on %(where)s.") % params
+            return start_sentence(self.job, self.tasks) or _("It starts on %(where)s.") % params
         return _("It is stopping.")
 
     def _waiting_sentence(self, params: dict) -> str:

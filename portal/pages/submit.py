@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import cast
 
+from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
@@ -17,6 +18,7 @@ from accounts.permissions import may, teams_where
 from cluster.models import Pool
 from common.errors import FieldError, InvalidInput, PlatformError
 from common.resources import show_cpu, show_duration, show_gpu, show_memory
+from images.catalogue import CATALOGUE, images_seen_by
 from jobs.jobfile.dump import dump_file, dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import derive_name
@@ -212,7 +214,7 @@ def _say(
 
 
 def _show(request: HttpRequest, panes: Panes, verdict: Verdict, status: int = 200) -> HttpResponse:
-    values = panes.shown()
+    values, images = panes.shown(), list(images_seen_by(request.user))
     context = {
         "panes": panes,
         "copied": request.GET.get("from", "") if changes_in(request.GET) else "",
@@ -223,6 +225,10 @@ def _show(request: HttpRequest, panes: Panes, verdict: Verdict, status: int = 20
         "teams": teams_where(request.user, "job.submit"),
         "pools": Pool.objects.filter(quotas__team__memberships__user=request.user).distinct(),
         "late": scheduler_late(),
+        "containers": runtime_has_containers(),
+        "images": images,
+        "image_known": any(image.alias == values["image"] for image in images),
+        "catalogue_only": settings.TESSERA_IMAGES == CATALOGUE,
         "code": CodePack.objects.filter(user=request.user, digest=values["code"]).first(),
     }
     return render(request, "jobs/new.html", context, status=status)

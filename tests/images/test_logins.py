@@ -3,10 +3,10 @@
 import make
 import pytest
 from django.db import connection
-from images.logins import delete_login, find_login, load_logins, logins_seen_by, save_login
-from images.models import Login
 
 from common.errors import InvalidInput, NotFound, NotPermitted
+from images.logins import delete_login, find_login, load_logins, logins_seen_by, save_login
+from images.models import Login
 from runtimes.images import RegistryLogin
 
 pytestmark = pytest.mark.django_db

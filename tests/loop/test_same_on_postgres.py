@@ -124,7 +124,8 @@ def see(side: Side, job: int, rank: int, state: str, reason: str, code: int | No
 
 def save(side: Side, job: int, rank: int) -> None:
     uuid = side.task(job, rank)["uuid"].hex
-    step = reconcile.Noted(uuid, datetime(2026, 1, 1, tzinfo=UTC), (GpuUse("GPU-a", 100, 10, 20, 1),))
+    use, coming = GpuUse("GPU-a", 100, 10, 20, 1), reconcile.Coming(detail="says no")
+    step = reconcile.Noted(uuid, datetime(2026, 1, 1, tzinfo=UTC), (use,), coming)
     reconcile.record_news(step, side.epoch("reconcile", True))
 
 
@@ -214,7 +215,7 @@ def plain(value: Any, by_uuid: dict[UUID, tuple]) -> Any:
         return by_uuid.get(value, "a uuid")
     if isinstance(value, reconcile.TaskRow):
         saved = value.checkpointed_at is not None
-        return by_uuid[UUID(value.uuid)], str(value.state), value.stop, saved, value.gpu_use
+        return by_uuid[UUID(value.uuid)], str(value.state), value.stop, saved, value.gpu_use, value.coming
     if isinstance(value, float) and value > 1e9:
         return "then"
     if isinstance(value, str) and len(value) == 36 and value.count("-") == 4:

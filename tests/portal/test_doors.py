@@ -95,6 +95,16 @@ API = {
     ("api-windows", "POST"): (401, 403, 403),
     ("api-window", "GET"): (401, 404, 403),
     ("api-window", "DELETE"): (401, 403, 403),
+    ("api-images", "GET"): (401, 200, 403),
+    ("api-images", "POST"): (401, 400, 403),
+    ("api-image", "GET"): (401, 404, 403),
+    ("api-image", "PATCH"): (401, 404, 403),
+    ("api-image", "DELETE"): (401, 404, 403),
+    ("api-registries", "GET"): (401, 200, 403),
+    ("api-registries", "POST"): (401, 400, 403),
+    ("api-registry", "GET"): (401, 404, 403),
+    ("api-registry", "PATCH"): (401, 404, 403),
+    ("api-registry", "DELETE"): (401, 404, 403),
     ("api-nodes", "GET"): (401, 200, 403),
     ("api-node", "GET"): (401, 200, 403),
     ("api-gpus", "GET"): (401, 200, 403),
@@ -152,6 +162,7 @@ PAGES = {
     ("cluster", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("gpu_map", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("node", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("images", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("quota", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("files", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("files_team", "GET"): (SIGN_IN, 404, SIGN_IN),
@@ -249,6 +260,8 @@ def world(built, db, settings):
 def build_world():
     cast = make.cast()
     job = make.job(cast.ada, name="secret-plan", gpu="1/4", pool="dev")
+    cast.image = make.image(cast.bob, cast.nlp, alias="secret-plan")
+    cast.login = make.login(cast.bob, cast.nlp)
     cast.webhook = make.webhook(cast.ada, name="secret-plan")
     cast.task = make.start(job)[0]
     cast.job = Job.objects.get(pk=job.pk)
@@ -285,6 +298,8 @@ def address(name, world):
         "webhook_id": world.webhook.pk,
         "maintenance_id": 1,
         "window_id": 1,
+        "image_id": world.image.pk,
+        "login_id": world.login.pk,
         "delivery_id": world.webhook.deliveries.first().pk,
         "secret": "no-such-secret",
         "digest": "sha256:" + "0" * 64,

@@ -14,7 +14,9 @@ from runtimes.fake import FakeRuntime
 from scheduler.lease import take
 from scheduler.models import Lease
 from scheduler.reconcile import (
+    LONGEST_DETAIL,
     UNASKED,
+    Coming,
     Forget,
     Noted,
     Sighting,
@@ -66,6 +68,17 @@ def test_a_newer_checkpoint_is_noted_and_an_older_one_is_not():
 
     assert steps(None, NOON) == steps(NOON - HOUR, NOON) == [Noted(A, NOON)]
     assert steps(NOON, NOON) == steps(NOON + HOUR, NOON) == steps(NOON, None) == []
+
+
+def test_how_a_start_goes_on_is_noted_once_and_not_after_it():
+    fetching = seen("starting", fetching_since=NOON, detail="")
+    stuck = seen("starting", detail="x" * 400)
+    said = Coming(None, "x" * LONGEST_DETAIL)
+    assert compare([row("STARTING")], [fetching], set()) == [Noted(A, coming=Coming(NOON))]
+    assert compare([row("STARTING")], [stuck], set()) == [Noted(A, coming=said)]
+    assert compare([TaskRow(A, 7, "STARTING", "", coming=said)], [stuck], set()) == []
+    assert compare([TaskRow(A, 7, "STARTING", "", coming=said)], [fetching], set()) == [Noted(A, coming=Coming(NOON))]
+    assert compare([TaskRow(A, 7, "RUNNING", "", coming=said)], [seen("running")], set()) == []
 
 
 @pytest.mark.parametrize(

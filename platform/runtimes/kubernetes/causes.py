@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from runtimes.kubernetes.pulls import pull_words
+
 Pod = Mapping[str, Any]
 
 FAILING = {
@@ -30,7 +32,9 @@ TRIES_S = 60
 PLACE_S = 30
 """So long the cluster may find that the node of a pod has no room: our ledger and the cluster disagree."""
 SETUP_S = 600
-"""So long a node may take to make a pod's volumes and network; images come after that."""
+"""So long a node may take to make a pod's volumes and network. While it fetches the image after that, it says the same
+as before: only its events tell the two apart (pulls.py).
+"""
 
 DISRUPTED = {
     "PreemptionByScheduler": "evicted",
@@ -44,11 +48,12 @@ ENDED_BY_NODE = {"Evicted": "evicted", "Preempting": "evicted", "Terminated": "n
 """The same by the pod's own reason, where the kubelet gave one."""
 
 
-def failing_start(pod: Pod, now: datetime) -> tuple[str, str]:
+def failing_start(pod: Pod, now: datetime, *, may_fetch: bool = False) -> tuple[str, str]:
     """(cause, the engine's words) where it failed to start for so long that it will go on; ("", words) where it may
-    still come up.
+    still come up. may_fetch: its image is being fetched, or nobody has asked.
     """
-    for look in (_has_no_place, _is_not_set_up, _has_no_container):
+    looks = (_has_no_place, _has_no_container) if may_fetch else (_has_no_place, _is_not_set_up, _has_no_container)
+    for look in looks:
         cause, words, hopeless = look(pod, now)
         if cause:
             return (cause if hopeless else ""), words
@@ -108,7 +113,8 @@ def _is_not_set_up(pod: Pod, now: datetime) -> tuple[str, str, bool]:
 def _has_no_container(pod: Pod, now: datetime) -> tuple[str, str, bool]:
     waiting = container_state(pod).get("waiting", {})
     reason = waiting.get("reason", "")
-    cause, words = FAILING.get(reason, ""), f"{reason}: {waiting.get('message', '')}".strip()
+    cause, message = FAILING.get(reason, ""), waiting.get("message", "")
+    words = (pull_words(message) if cause == "image_pull" else f"{reason}: {message}".strip(": ")) or reason
     if cause == "start_failed" and NODES_FAULT.search(words):
         cause = "refused_by_node"
     old = _age_s(pod.get("status", {}).get("startTime"), now) > TRIES_S

@@ -155,9 +155,12 @@ class ApiServer:
             late.cancel()
             response.close()  # never back into the pool: it may be in the middle of a chunk
 
-    def read_log(self, path: str) -> bytes:
-        """The text of a container's log. Raises Unavailable."""
-        answer, found = self._once("GET", path, None, {}, "", Urgency.STATUS, as_text=True)
+    def read_log(self, path: str, most: int | None = None) -> bytes:
+        """The text of a container's log, at most so many bytes. Raises Unavailable; Rejected where there is none."""
+        query = {"limitBytes": str(most)} if most is not None else {}
+        answer, found = self._once("GET", path, None, query, "", Urgency.STATUS, as_text=True)
+        if answer.deed in ("gone", "reject", "no_right"):
+            raise Rejected(answer.words)
         if answer.deed != "done":
             raise Unavailable(answer.words)
         return found["text"]

@@ -36,7 +36,7 @@ START_PATIENCE_S = 1800
 GONE_NODE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 PULLS = ("Always", "IfNotPresent", "Never")
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
+IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,599}")
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,9 @@ def build_pod(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dic
     }
     if spec.max_time_s is not None:
         pod_spec["activeDeadlineSeconds"] = spec.max_time_s + spec.grace_s + save_s + START_PATIENCE_S
-    if house.pull_secret:
-        pod_spec["imagePullSecrets"] = [{"name": house.pull_secret}]
+    secrets = [house.pull_secret, names.LOGINS if spec.logins else ""]
+    if any(secrets):
+        pod_spec["imagePullSecrets"] = [{"name": secret} for secret in secrets if secret]
     notes = {names.NOTE_EPOCH: str(spec.epoch), names.NOTE_LABEL: spec.label[:200], names.NOTE_SAVE_S: str(save_s)}
     notes |= modes.annotations(spec, cards)
     if house.storage and spec.checkpoint and (saves := saves_of(spec.checkpoint.dir, spec.uid)):

@@ -33,6 +33,8 @@ FINALIZER = f"{DOMAIN}/recorded"
 """An ended pod stays until its end is recorded: so it is counted once."""
 MANAGER = "tessera"
 GANG_SERVICE = "tasks"
+LOGINS = "tessera-logins"
+"""The Secret of a team's logins at registries, in its namespace."""
 
 CARD_PREFIX = f"{DOMAIN}/g-"
 CARD_UNIT_MIB = 256

@@ -3,9 +3,13 @@
 What stands here is applied again by server-side apply, so a newer version of it reaches old namespaces too.
 """
 
+import base64
+import json
 import time
+from collections.abc import Iterable
 
 from runtimes.base import Rejected
+from runtimes.images import DEFAULT_REGISTRY, RegistryLogin
 from runtimes.kubernetes import names
 from runtimes.kubernetes.client import APPLY_PATCH, ApiServer
 from runtimes.kubernetes.manifest import House
@@ -14,6 +18,7 @@ from runtimes.kubernetes.storage import Storage
 PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16")
 """Where nodes, services, other pods and clouds' metadata are: closed to tasks. Sources: RFC 1918, 6598, 3927."""
 PRIVATE_6 = ("fc00::/7", "fe80::/10")
+OLD_NAME = "index.docker.io"
 RBAC = "rbac.authorization.k8s.io"
 PLATFORM = f"{names.DOMAIN}/platform"
 """The label of the namespace whose pods may connect to tasks: the gateway's."""
@@ -32,6 +37,27 @@ def ensure_team_namespace(api: ApiServer, house: House, gid: int) -> None:
 def ensure_system_namespace(api: ApiServer, house: House) -> None:
     """Nothing ever runs in it."""
     _ensure(api, house, build_namespace(names.system_namespace(house.install), house, {}))
+
+
+def apply_logins(api: ApiServer, house: House, gid: int, logins: Iterable[RegistryLogin]) -> None:
+    """What the kubelets fetch a team's images with: these and no others, none of them known to any pod."""
+    _apply(api, build_logins(names.team_namespace(house.install, gid), house, logins))
+
+
+def build_logins(name: str, house: House, logins: Iterable[RegistryLogin]) -> dict:
+    """Source: Kubernetes' "Pull an Image from a Private Registry"; the older of the names of docker.io is the one that
+    kubelets look up for images that are written without a registry.
+    """
+    known = {each.registry: _auth(each) for each in logins}
+    if DEFAULT_REGISTRY in known:
+        known |= {OLD_NAME: known[DEFAULT_REGISTRY]}
+    text = json.dumps({"auths": {registry: {"auth": auth} for registry, auth in sorted(known.items())}})
+    data = {".dockerconfigjson": base64.b64encode(text.encode()).decode()}
+    return _object("v1", "Secret", names.LOGINS, name, house, {"type": "kubernetes.io/dockerconfigjson", "data": data})
+
+
+def _auth(login: RegistryLogin) -> str:
+    return base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
 
 
 def build_namespace(name: str, house: House, labels: dict[str, str]) -> list[dict]:
@@ -120,6 +146,7 @@ PLURALS = {
     "NetworkPolicy": "networkpolicies",
     "ResourceQuota": "resourcequotas",
     "Service": "services",
+    "Secret": "secrets",
 }
 
 

@@ -116,7 +116,7 @@ def _cards(inventory: Mapping[str, Any], node: str, allocatable: Mapping[str, st
     units = {
         int(name.removeprefix(names.CARD_PREFIX)): int(count)
         for name, count in allocatable.items()
-        if name.startswith(names.CARD_PREFIX) and name.removeprefix(names.CARD_PREFIX).isdecimal()
+        if name.startswith(names.CARD_PREFIX) and name.removeprefix(names.CARD_PREFIX).isdecimal() and int(count)
     }
     words = "The node serves this card and tells nothing of it."
     return tuple(
@@ -187,5 +187,6 @@ def _facts(node: Thing) -> dict[str, str]:
         "system": info.get("osImage", ""),
         "kubelet": info.get("kubeletVersion", ""),
         "engine": info.get("containerRuntimeVersion", ""),
+        "logs": "agent",  # brings what tasks write to the log store
     }
     return {name: words for name, words in told.items() if words}

@@ -17,14 +17,18 @@ from typing import Any
 from urllib.parse import quote
 
 from runtimes.base import Capabilities, ContainerView, NodeRefused, NodeView, Rejected, TaskSpec, Unavailable
+from runtimes.images import RegistryLogin
 from runtimes.kubernetes import names
+from runtimes.kubernetes.answers import Deed
 from runtimes.kubernetes.causes import failing_start
 from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.connection import find_connection
+from runtimes.kubernetes.last_words import fetch_log
 from runtimes.kubernetes.limiter import Urgency
 from runtimes.kubernetes.manifest import House, build_pod, build_tombstone, check_house
-from runtimes.kubernetes.namespaces import ensure_system_namespace, ensure_team_namespace
+from runtimes.kubernetes.namespaces import apply_logins, ensure_system_namespace, ensure_team_namespace
 from runtimes.kubernetes.nodes import foreign_asks, is_silent, node_view
+from runtimes.kubernetes.pulls import Pulls
 from runtimes.kubernetes.storage import Storage, prepare_files
 from runtimes.kubernetes.views import (
     epoch_of,
@@ -35,6 +39,7 @@ from runtimes.kubernetes.views import (
     task_of,
     view_of,
 )
+from runtimes.logs import LogStore
 
 log = logging.getLogger("tessera.kubernetes")
 
@@ -71,21 +76,26 @@ class KubernetesRuntime:
         per_s: float = 20.0,
         burst: int = 40,
         storage: Mapping[str, Any] | None = None,
+        log_dir: str | os.PathLike | None = None,
         api: ApiServer | None = None,
     ):
         """install: part of every name, so that two installations in one cluster never meet. image: of tasks that name
         none. kubeconfig: a file, None for the pod that we run in. nodes: a label selector, "" for all. per_s, burst:
         requests that this process may send. storage: {field: value} of `Storage`; where storage_class is "", jobs have
-        none. api: instead of what kubeconfig names.
+        none. log_dir: where logs are stored that no agent brought, None: nowhere. api: instead of what kubeconfig
+        names.
         """
         kept = _storage(storage) if storage and storage["storage_class"] else None
         self.house = check_house(House(install, image, pull, pull_secret, tuple(tolerated), account, kept))
         self.api = api or ApiServer(find_connection(kubeconfig, context), per_s=per_s, burst=burst)
         self.node_labels = nodes
+        self.logs = LogStore(log_dir) if log_dir is not None else None
         self._seen_at: dict[str, str] = {}  # {task: namespace}, a hint where to look first
         self._ensured: set[str] = set()  # namespaces that are as we want them, looked at once in each process
         self._nodes: dict[str, float] = {}  # {node: when it was last there}
+        self._logins: dict[str, tuple[RegistryLogin, ...]] = {}  # that this process wrote there last
         self._silent: tuple[float, frozenset[str]] = (0.0, frozenset())
+        self._pulls = Pulls(self.api)
         self._no_room: dict[str, tuple[float, float]] = {}  # {task: (not before, how long it waited)}
 
     # the contract
@@ -110,15 +120,19 @@ class KubernetesRuntime:
         if namespace not in self._ensured:
             ensure_team_namespace(self.api, self.house, spec.gid)
             self._ensured.add(namespace)
+        if self._logins.get(namespace) != spec.logins:
+            apply_logins(self.api, self.house, spec.gid, spec.logins)
+            self._logins[namespace] = spec.logins
         if self._is_over(spec.uuid):
             return
         if self.house.storage is not None:
             prepare_files(spec, self.house.storage)
         path = f"/api/v1/namespaces/{namespace}/pods"
-        handled = ("exists", "gone", "no_room", "reject")
+        handled: tuple[Deed, ...] = ("exists", "gone", "no_room", "reject")
         answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=handled)
         if answer.deed == "gone":
             self._ensured.discard(namespace)
+            self._logins.pop(namespace, None)
             raise Unavailable(answer.words)
         if answer.deed == "exists":
             self._adopt(spec.uuid, namespace)
@@ -140,6 +154,9 @@ class KubernetesRuntime:
             pods = [pod for pod in self._find(names.check_uuid(uuid)) if not _is_forgotten(pod)]
             if any(not pod_ended(pod) for pod in pods):
                 return
+            if self.logs is not None:
+                for pod in pods:
+                    fetch_log(self.api, pod, self.logs)
             if all(self._let_go(pod) for pod in pods):
                 self._seen_at.pop(uuid, None)
                 return
@@ -154,9 +171,13 @@ class KubernetesRuntime:
 
     def views_of(self, pods: Iterable[Mapping[str, Any]], silent: frozenset[str]) -> list[ContainerView]:
         """One of each task: where there is a pod and a mark that it shall not run, the pod is the truth."""
-        now, found = datetime.now(UTC), {}
+        now, found, pods = datetime.now(UTC), {}, list(pods)
+        pulls = self._pulls.look(pods, now)
         for pod in sorted(pods, key=lambda pod: not is_tombstone(pod)):
-            found[task_of(pod)] = view_of(pod, silent=silent, now=now)
+            uid = pod["metadata"]["uid"]
+            since, asked = pulls.get(uid), uid in pulls
+            may_fetch = not asked or since is not None
+            found[task_of(pod)] = view_of(pod, silent=silent, now=now, fetching_since=since, may_fetch=may_fetch)
             if not is_tombstone(pod):
                 self._seen_at[task_of(pod)] = pod["metadata"]["namespace"]
         return list(found.values())
@@ -205,7 +226,7 @@ class KubernetesRuntime:
 
     def _end(self, pod: Mapping[str, Any], grace_s: int) -> None:
         cause, words = failing_start(pod, datetime.now(UTC))
-        if cause:
+        if cause and not (cause == "refused_by_node" and self._pulls.is_fetched(pod)):
             note = json.dumps({"cause": cause, "detail": words})
             if not self._mark(pod, {"annotations": {names.NOTE_END: note}}):
                 raise Unavailable(f"The pod {pod['metadata']['name']} was changed by somebody else.")

@@ -6,6 +6,7 @@ TESSERA_WRITE_GOLDEN=1 writes the files anew; read the difference before it is c
 import json
 import os
 import re
+from base64 import b64decode
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtimes.base import Checkpoint, GpuShare, Mount, Peer, Rejected
+from runtimes.images import RegistryLogin
 from runtimes.kubernetes import names
 from runtimes.kubernetes.manifest import SUPERVISOR, build_pod, build_tombstone, check_house, literal
+from runtimes.kubernetes.namespaces import build_logins
 from runtimes.places import Place
 from tests.runtimes.kubernetes.specs import (
     CARDS,
@@ -77,6 +80,18 @@ def test_a_whole_card_is_all_its_units_also_where_an_admin_keeps_some_back():
     assert limits["tessera.sh/g-0"] == limits["tessera.sh/g-1"] == str(names.card_units(81920 - 693))
 
 
+def test_a_slice_that_leaves_less_than_a_unit_is_given_as_a_whole_card():
+    """The device plugin sees no difference, so nothing else may be waited for."""
+    most = replace(TASKS["a_quarter"].gpus[0], memory_mib=81220)
+    for memory_mib, promised in (
+        (81220, f"TESSERA_GPU_0={ONE}"),
+        (20306, f"TESSERA_GPU_0={ONE} TESSERA_SLICE_BY=slice"),
+    ):
+        pod = build_pod(task(gpus=(replace(most, memory_mib=memory_mib),)), HOUSE, {ONE: card(ONE, mode="slice")})
+        env = {each["name"]: each["value"] for each in pod["spec"]["containers"][0]["env"]}
+        assert env["TESSERA_PROMISED"] == promised
+
+
 def test_the_toolkit_gives_no_slices_and_no_mixture():
     toolkit, plugin = card(ONE, pin="toolkit"), card(TWO)
     for gpus, cards in (
@@ -135,6 +150,23 @@ def test_a_setting_that_cannot_be_is_named_with_what_may_be(change, words):
 
 def test_an_ordinary_house_is_fine():
     assert check_house(replace(HOUSE, account="tessera-system:tessera", pull_secret="registry"))
+
+
+ADA = (RegistryLogin("docker.io", "ada", "s3cret"), RegistryLogin("registry.corp:5000", "robot", "x:y"))
+
+
+def test_logins_of_a_team_are_a_secret_that_only_kubelets_use():
+    secret = build_logins("tessera-team-20000", HOUSE, ADA)
+    known = json.loads(b64decode(secret["data"][".dockerconfigjson"]))["auths"]
+    assert {host: b64decode(each["auth"]).decode() for host, each in known.items()} == {
+        "docker.io": "ada:s3cret",
+        "index.docker.io": "ada:s3cret",
+        "registry.corp:5000": "robot:x:y",
+    }
+    pod = build_pod(replace(TASKS["cpu_only"], logins=ADA), replace(HOUSE, pull_secret="site"), CARDS)
+    assert pod["spec"]["imagePullSecrets"] == [{"name": "site"}, {"name": "tessera-logins"}]
+    assert "s3cret" not in json.dumps(pod) + repr(ADA)
+    assert "imagePullSecrets" not in build_pod(TASKS["cpu_only"], HOUSE, CARDS)["spec"]
 
 
 # what people write, whatever it is

@@ -60,6 +60,8 @@ ENDS = {
     "stopped": (pod(done(143, message=STOPPED), phase="Failed", **asked(15)), (None, 15, "stopped")),
     "killed after a stop": (pod(done(137), phase="Failed", **asked(15)), (None, 9, "stopped")),
     "ended before a stop": (pod(done(137), phase="Failed", **asked(25)), (None, 9, "")),
+    "killed, the stamp moved": (pod(done(143), phase="Failed", **asked(25, 0)), (None, 15, "stopped")),
+    "crashed, then deleted": (pod(done(139), phase="Failed", **asked(25, 0)), (None, 11, "")),
     "ended by itself in a stop": (pod(done(0, "Completed"), phase="Succeeded", **asked(15)), (0, None, "")),
     "time": (pod(done(143, message="tessera cause=time_limit saved="), phase="Failed"), (None, 15, "time_limit")),
     "the kubelet's time": (pod(done(137), phase="Failed", status=DEADLINE), (None, 9, "time_limit")),
@@ -121,8 +123,8 @@ def test_a_pull_may_fail_for_a_while():
     waiting = {"waiting": {"reason": "ErrImagePull", "message": "registry says no"}}
     young = pod(waiting, phase="Pending", status={"startTime": at(59, 30)})
     old = pod(waiting, phase="Pending")
-    assert failing_start(young, NOW) == ("", "ErrImagePull: registry says no")
-    assert failing_start(old, NOW) == ("image_pull", "ErrImagePull: registry says no")
+    assert failing_start(young, NOW) == ("", "registry says no")
+    assert failing_start(old, NOW) == ("image_pull", "registry says no")
     assert (view(old).phase, view(old).cause) == ("starting", "image_pull")
 
 

@@ -1,0 +1,172 @@
+"""`images` and `registries`: the catalogue that jobs choose from, and logins at the registries that it comes from."""
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from cli.completing import image_names
+from cli.failures import NOT_FOUND, USAGE, Failure
+from cli.session import Command, Session, new_commands
+from cli.show import NONE
+from cli.table import Column
+from cli.text import plain
+from cli.transport import Client
+
+commands = new_commands()
+images = new_commands()
+registries = new_commands()
+commands.add_typer(images, name="images", help="Images by name: ls, add, set, rm.")
+commands.add_typer(registries, name="registries", help="Logins at image registries: ls, add, set, rm.")
+
+Alias = Annotated[str, typer.Argument(metavar="NAME", autocompletion=image_names)]
+Team = Annotated[str | None, typer.Option("--team", help="Of this team alone; else everybody's.")]
+Description = Annotated[str | None, typer.Option("--description", help="A few words for those who choose.")]
+Ahead = Annotated[bool | None, typer.Option("--ahead/--no-ahead", help="Machines fetch it before a job asks for it.")]
+PasswordStdin = Annotated[bool, typer.Option("--password-stdin", help="Read the password from standard input.")]
+
+IMAGES = (
+    Column("NAME", least=6),
+    Column("IMAGE", least=12),
+    Column("DIGEST"),
+    Column("TEAM"),
+    Column("ON NODES", right=True),
+    Column("TROUBLE", least=8),
+)
+REGISTRIES = (Column("ID", right=True), Column("REGISTRY", least=8), Column("USER", least=6), Column("TEAM"))
+SHORT_DIGEST = 19
+
+
+@images.command("ls", cls=Command)
+def list_images(ctx: typer.Context) -> None:
+    """What a job file may name under `image`, and how many machines hold it already."""
+    session: Session = ctx.obj
+    found = session.client().get("/images")
+    rows = [_image_row(image) for image in found["results"]]
+    aliases = [image["alias"] for image in found["results"]]
+    session.show_table(found, aliases, IMAGES, rows, "The catalogue is empty. Add to it: tessera images add NAME IMAGE")
+
+
+@images.command("add", cls=Command)
+def add_image(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    image: Annotated[str, typer.Argument(metavar="IMAGE")],
+    team: Team = None,
+    description: Description = None,
+    ahead: Ahead = None,
+) -> None:
+    """Give an image a name."""
+    session: Session = ctx.obj
+    asked = {"alias": name, "reference": image, "team": team, "description": description or "", "prepull": bool(ahead)}
+    made = session.client().post("/images", asked, repeat=False)
+    session.show(made, [made["alias"]], _image_lines(made))
+
+
+@images.command("set", cls=Command)
+def change_image(
+    ctx: typer.Context,
+    name: Alias,
+    image: Annotated[str | None, typer.Argument(metavar="[IMAGE]")] = None,
+    team: Team = None,
+    description: Description = None,
+    ahead: Ahead = None,
+) -> None:
+    """Let a name stand for another image. Jobs that were submitted keep what they run."""
+    session: Session = ctx.obj
+    said = {"reference": image, "description": description, "prepull": ahead}
+    wanted = {key: value for key, value in said.items() if value is not None}
+    if not wanted:
+        raise Failure(USAGE, "Say what it shall be: an IMAGE, --description, --ahead or --no-ahead.")
+    client = session.client()
+    changed = _patch(client, f"/images/{_find_image(client, name, team)}", wanted)
+    session.show(changed, [changed["alias"]], _image_lines(changed))
+
+
+@images.command("rm", cls=Command)
+def remove_image(ctx: typer.Context, name: Alias, team: Team = None) -> None:
+    """Take a name out of the catalogue. Jobs that were submitted keep what they run."""
+    session: Session = ctx.obj
+    client = session.client()
+    client.delete(f"/images/{_find_image(client, name, team)}")
+    session.note(f"{plain(name)} names no image any more.")
+
+
+@registries.command("ls", cls=Command)
+def list_registries(ctx: typer.Context) -> None:
+    """Logins that jobs' images are fetched with: of the teams that you lead."""
+    session: Session = ctx.obj
+    found = session.client().get("/registries")
+    rows = [[str(one["id"]), one["registry"], one["user"], one["team"] or "all"] for one in found["results"]]
+    ids = [str(one["id"]) for one in found["results"]]
+    session.show_table(found, ids, REGISTRIES, rows, "No logins. Add one: tessera registries add HOST USER")
+
+
+@registries.command("add", cls=Command)
+def add_registry(
+    ctx: typer.Context,
+    host: Annotated[str, typer.Argument(metavar="HOST")],
+    user: Annotated[str, typer.Argument(metavar="USER")],
+    team: Annotated[str | None, typer.Option("--team", help="Only this team's jobs fetch with it.")] = None,
+    password_stdin: PasswordStdin = False,
+) -> None:
+    """Log a team in at a registry. The password is asked for, and nobody can read it afterwards."""
+    session: Session = ctx.obj
+    asked = {"registry": host, "user": user, "password": _password(password_stdin), "team": team}
+    made = session.client().post("/registries", asked, repeat=False)
+    session.show(made, [str(made["id"])], [f"{made['team'] or 'Everybody'} fetches from {made['registry']} with it."])
+
+
+@registries.command("set", cls=Command)
+def change_registry(
+    ctx: typer.Context,
+    number: Annotated[int, typer.Argument(metavar="ID", min=1)],
+    user: Annotated[str | None, typer.Option("--user", help="Another user, too.")] = None,
+    password_stdin: PasswordStdin = False,
+) -> None:
+    """Another password, for whatever starts from now on."""
+    session: Session = ctx.obj
+    asked = {"password": _password(password_stdin)} | ({"user": user} if user is not None else {})
+    changed = _patch(session.client(), f"/registries/{number}", asked)
+    session.show(changed, [str(changed["id"])], [f"The login at {changed['registry']} has a new password."])
+
+
+@registries.command("rm", cls=Command)
+def remove_registry(ctx: typer.Context, number: Annotated[int, typer.Argument(metavar="ID", min=1)]) -> None:
+    """Fetch with it no more. At the registry it is still good: withdraw it there."""
+    session: Session = ctx.obj
+    session.client().delete(f"/registries/{number}")
+    session.note("Nothing is fetched with it any more. Withdraw it at the registry, too.")
+
+
+def _patch(client: Client, path: str, change: dict[str, Any]) -> Any:
+    return client.patch(path, json.dumps(change, ensure_ascii=False).encode(), "application/json", {})
+
+
+def _find_image(client: Client, alias: str, team: str | None) -> int:
+    """Of several of one name the team's that is said, else everybody's."""
+    found = [image for image in client.get("/images")["results"] if image["alias"] == alias]
+    for image in found:
+        if image["team"] == team:
+            return image["id"]
+    if len(found) == 1 and team is None:
+        return found[0]["id"]
+    raise Failure(NOT_FOUND, f"The catalogue has no {plain(alias)} of {plain(team or 'everybody')}.")
+
+
+def _password(from_stdin: bool) -> str:
+    if from_stdin:
+        return sys.stdin.readline().rstrip("\r\n")
+    return typer.prompt("Password or token", hide_input=True, err=True)
+
+
+def _image_row(image: dict[str, Any]) -> list[str]:
+    where = f"{len(image['nodes'])}/{image['of_nodes']}"
+    digest, team = image["digest"][:SHORT_DIGEST] or NONE, image["team"] or "all"
+    return [image["alias"], image["reference"], digest, team, where, image["problem_text"] or NONE]
+
+
+def _image_lines(image: dict[str, Any]) -> list[str]:
+    known = image["digest"] or "not looked up yet"
+    return [f"{image['alias']} is {image['reference']} ({known})", *filter(None, [image["problem_text"]])]

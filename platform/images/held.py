@@ -1,0 +1,33 @@
+"""Which machines hold an image already, as far as they tell (their largest fifty)."""
+
+from collections.abc import Iterable
+
+from cluster.models import Cached, Node, NodeState
+from images.models import Image
+from runtimes.base import IMAGE
+from runtimes.images import image_key
+
+
+def load_holders(images: Iterable[Image]) -> dict[int, list[str]]:
+    """{image: names of the machines in use that hold it as it is pinned}, by name."""
+    keys = {image.pk: image_key(image.pinned) for image in images}
+    nodes = usable_nodes().values("pk")
+    rows = Cached.objects.filter(kind=IMAGE, key__in=keys.values(), node__in=nodes).order_by("node__name")
+    held: dict[str, list[str]] = {}
+    for key, name in rows.values_list("key", "node__name"):
+        held.setdefault(key, []).append(name)
+    return {pk: held.get(key, []) for pk, key in keys.items()}
+
+
+def usable_nodes():
+    """The machines on which something may start."""
+    return Node.objects.present().filter(state=NodeState.READY)
+
+
+def images_on(node: Node) -> list[tuple[str, int]]:
+    """(name, bytes) of what a machine holds, the largest first; a digest only where the image has no tag there."""
+    rows = Cached.objects.filter(node=node, kind=IMAGE).values_list("key", "bytes")
+    named = [(key.removeprefix(f"{IMAGE}:"), size) for key, size in rows]
+    tagged = {(name.rpartition(":")[0], size) for name, size in named if "@" not in name}
+    shown = [(name, size) for name, size in named if "@" not in name or (name.partition("@")[0], size) not in tagged]
+    return sorted(shown, key=lambda each: (-each[1], each[0]))

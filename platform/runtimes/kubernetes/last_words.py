@@ -1,0 +1,44 @@
+"""The log of a pod that ended, from its kubelet by way of the API server: where no agent brought anything of it.
+
+A kubelet shows the newest of a container's files only (about 10 MiB): what was renamed before is lost this way.
+"""
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from runtimes.base import Rejected, Unavailable
+from runtimes.kubernetes.client import ApiServer
+from runtimes.kubernetes.views import is_tombstone, task_of, view_of
+from runtimes.logs import LogStore
+
+log = logging.getLogger("tessera.kubernetes")
+
+MOST = 32 << 20
+PATIENCE = timedelta(minutes=10)
+"""So long a kubelet that does not answer may hold up that the pod is forgotten."""
+NO_LOG = b"unable to retrieve container logs for"
+"""What a kubelet answers, as the log's text, of a container that it has removed."""
+
+
+def fetch_log(api: ApiServer, pod: Mapping[str, Any], store: LogStore) -> None:
+    """Any number of times. Raises Unavailable where it should be tried again."""
+    now = datetime.now(UTC)
+    if is_tombstone(pod) or store.size(task_of(pod)):
+        return
+    view = view_of(pod, now=now)
+    if view.started_at is None:
+        return
+    meta = pod["metadata"]
+    try:
+        text = api.read_log(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/log", MOST)
+    except Rejected as words:
+        log.info("there is no log of %s any more: %s", meta["name"], words)
+    except Unavailable as away:
+        if view.ended_at is not None and now - view.ended_at < PATIENCE:
+            raise
+        log.warning("the log of %s is given up: %s", meta["name"], away)
+    else:
+        if not text.startswith(NO_LOG):
+            store.append(view.uuid, 0, text)

@@ -1,0 +1,71 @@
+"""A line of the catalogue as pages and the API show it: what it stands for, where it lies, what is wrong with it."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from images.held import load_holders, usable_nodes
+from images.models import Fetch, Image
+
+PROBLEMS = {
+    "bad_name": gettext_lazy("No image can have this name."),
+    "not_found": gettext_lazy("The registry has no such image: check name and tag."),
+    "denied": gettext_lazy("The registry refuses it: give a login there, or check the one there is."),
+    "refused": gettext_lazy("The registry answered in a way that is not understood."),
+    "forbidden_address": gettext_lazy("The registry is in a private network: see TESSERA_REGISTRY_PRIVATE."),
+    "unresolved": gettext_lazy("Nobody knows a registry of this name."),
+    "timeout": gettext_lazy("The registry did not answer in time."),
+    "tls": gettext_lazy("The registry's certificate is not trusted: see TESSERA_REGISTRY_CA."),
+    "unreachable": gettext_lazy("The registry did not answer."),
+}
+
+
+@dataclass(frozen=True)
+class ImageView:
+    """nodes: the machines in use that hold it as it is pinned, of so many. fetching: to where it is brought ahead of
+    jobs now. failed: (machine, the engine's words) where that went wrong.
+    """
+
+    image: Image
+    nodes: list[str]
+    of_nodes: int
+    fetching: list[str]
+    failed: list[tuple[str, str]]
+
+    @property
+    def problem_text(self) -> str:
+        return problem_words(self.image)
+
+    @property
+    def where(self) -> str:
+        """Such as "on 3 of 8 machines"."""
+        return _("on %(n)s of %(of)s machines") % {"n": len(self.nodes), "of": self.of_nodes}
+
+
+def view_images(images: Iterable[Image]) -> list[ImageView]:
+    images = list(images)
+    holders, of_nodes = load_holders(images), usable_nodes().count()
+    fetches = Fetch.objects.filter(image__in=images).select_related("node").order_by("node__name")
+    tried: dict[int, list[Fetch]] = defaultdict(list)
+    for fetch in fetches:
+        tried[fetch.image_id].append(fetch)  # type: ignore[index]  # they are of these images
+    return [_view(image, holders[image.pk], of_nodes, tried[image.pk]) for image in images]
+
+
+def _view(image: Image, nodes: list[str], of_nodes: int, tried: list[Fetch]) -> ImageView:
+    fetching = [fetch.node.name for fetch in tried if fetch.ended_at is None]
+    failed = [(fetch.node.name, fetch.words) for fetch in tried if fetch.words and fetch.pinned == image.pinned]
+    return ImageView(image, nodes, of_nodes, fetching, failed)
+
+
+def problem_words(image: Image) -> str:
+    """A sentence, with the registry's own words behind it; "" where all is well."""
+    if not image.problem:
+        return ""
+    words = str(PROBLEMS[image.problem])
+    if not image.problem_words:
+        return words
+    return _("%(what)s It says: %(words)s") % {"what": words, "words": image.problem_words}

@@ -1,0 +1,25 @@
+"""The images that one may choose by name: what each stands for, and which machines hold it already."""
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+from django.views.decorators.http import require_safe
+
+from images.catalogue import images_seen_by
+from portal.image_view import ImageView, view_images
+from portal.pages.entry import signed_in
+from portal.partial import render_page
+
+
+@require_safe
+@signed_in
+def list_images(request: HttpRequest) -> HttpResponse:
+    views = view_images(images_seen_by(request.user))
+    context = {"views": views, "answer": images_answer(views)}
+    return render_page(request, "cluster/images.html", context, fragment="cluster/_images.html")
+
+
+def images_answer(views: list[ImageView]) -> str:
+    if not views:
+        return _("No image has a name here yet.")
+    return ngettext("%(n)s image has a name here.", "%(n)s images have a name here.", len(views)) % {"n": len(views)}

@@ -1,0 +1,81 @@
+"""Fetching an image, in words: how long it takes so far, and what to do where it cannot be had."""
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from common.resources import show_duration
+from jobs.models import Job, Task
+from jobs.states import TaskState
+from jobs.words import end_hint
+
+HINTS = (
+    ("no space left on device", gettext_lazy("The machine's disk is full: tell an administrator.")),
+    (
+        "no match for platform|no matching manifest|exec format error",
+        gettext_lazy("It is made for another kind of processor: use an image for this one, or for several."),
+    ),
+    (
+        "unauthorized|authorization failed|access denied|denied:|forbidden|authentication required|no basic auth",
+        gettext_lazy(
+            "The registry refuses it: it may be private. Ask your team's lead for a login there, and check the name."
+        ),
+    ),
+    ("not found|manifest unknown|name unknown", gettext_lazy("The registry has no such image: check name and tag.")),
+    ("no such host", gettext_lazy("Nobody knows a registry of this name: check how the image is written.")),
+    (
+        "x509|certificate|tls:|http: server gave HTTP response",
+        gettext_lazy("The machine does not trust the registry's certificate: tell an administrator."),
+    ),
+    (
+        "timeout|timed out|connection refused|connection reset|unreachable|deadline exceeded|EOF",
+        gettext_lazy("The registry did not answer. Retry the job; if it goes on, tell an administrator."),
+    ),
+    ("toomanyrequests|too many requests|429", gettext_lazy("The registry wants fewer requests. Retry the job later.")),
+    (
+        "invalid reference|parse image name",
+        gettext_lazy("It is no name of an image. Write it like registry/name:tag."),
+    ),
+)
+"""What the words of engines and registries mean: the first that is found. What they say stands beside it."""
+
+
+def pull_hint(words: str) -> str:
+    """What to do, after the engine's own words for why an image cannot be fetched."""
+    for pattern, hint in HINTS:
+        if re.search(pattern, words, re.IGNORECASE):
+            return str(hint)
+    return end_hint("image_pull")
+
+
+def job_hint(job: Job, tasks: Iterable[Task]) -> str:
+    """What to do about the job's end. tasks: of its newest attempt."""
+    return next((task_hint(task) for task in tasks if task.reason == job.reason), end_hint(job.reason))
+
+
+def task_hint(task: Task) -> str:
+    return pull_hint(task.detail) if task.reason == "image_pull" else end_hint(task.reason)
+
+
+def start_sentence(job: Job, tasks: Iterable[Task]) -> str:
+    """What keeps the first of these from starting, "" where nothing unusual does."""
+    starting = [task for task in tasks if task.state in (TaskState.ASSIGNED, TaskState.STARTING) and task.node]
+    stuck = next((task for task in starting if task.detail), None)
+    if stuck is not None and stuck.node:
+        said = {"node": stuck.node.name, "words": stuck.detail}
+        return _("It cannot start on %(node)s yet, and is tried again: %(words)s") % said
+    fetching = [(task.fetching_since, task.node.name) for task in starting if task.fetching_since and task.node]
+    return _fetching_sentence(job, *min(fetching)) if fetching else ""
+
+
+def _fetching_sentence(job: Job, since: datetime, node: str) -> str:
+    took = round((timezone.now() - since).total_seconds())
+    image = (job.spec.get("image") or "").partition("@")[0]  # as people name it
+    said = {"node": node, "took": show_duration(max(took, 1)), "image": image}
+    if not image:
+        return _("Its image is being fetched to %(node)s, %(took)s so far.") % said
+    return _("The image %(image)s is being fetched to %(node)s, %(took)s so far.") % said
