@@ -20,6 +20,7 @@ from runtimes.kubernetes.client import MERGE_PATCH
 from runtimes.kubernetes.nodes import is_ready
 from runtimes.kubernetes.probing import build_probe, try_out
 from runtimes.kubernetes.runtime import ALL_NODES, KubernetesRuntime
+from runtimes.kubernetes.storage import Storage
 
 RIGHTS = Path(__file__).resolve().parents[3] / "deploy/kubernetes/rights.yaml"
 APPLY = "Apply deploy/kubernetes/rights.yaml and admission.yaml, or upgrade the Helm release."
@@ -46,6 +47,7 @@ def examine(runtime: KubernetesRuntime, teams: Iterable[int], probe: bool) -> It
         yield _clock(runtime)
         yield from _rights(runtime, team)
         yield _rules(runtime, team)
+        yield _files(runtime.house.storage)
         yield from _names_inside()
         yield from _fences(runtime, team, probe)
     except (Unavailable, Rejected) as away:
@@ -191,6 +193,19 @@ def _refuses(runtime: KubernetesRuntime, verb: str, path: str, body: Thing) -> b
         verb, path, body, query={"dryRun": "All"}, content=content, handles=("reject", "no_right")
     )
     return answer.deed != "done"
+
+
+def _files(storage: Storage | None) -> Finding:
+    """Our own side of the volume. A team's claim that is not met is told by the tasks that wait for it."""
+    if storage is None:
+        remedy = "Set TESSERA_STORAGE_CLASS to a class whose claims are all one directory: docs/install.md."
+        words = "Jobs have no homes, folders and code here: no class of volumes is named."
+        return Finding("files", "note", words, remedy)
+    if not os.access(storage.root, os.W_OK):
+        remedy = "Mount the volume there, and let our account write it."
+        return Finding("files", "bad", f"We cannot write {storage.root}, where the volume of files should be.", remedy)
+    words = f"Files are at {storage.root}, and claims of the class {storage.storage_class} see them."
+    return Finding("files", "ok", words)
 
 
 def _names_inside() -> Iterator[Finding]:

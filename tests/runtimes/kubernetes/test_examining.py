@@ -5,7 +5,8 @@ import copy
 import pytest
 
 from runtimes.kubernetes.client import MERGE_PATCH
-from runtimes.kubernetes.examining import _runtimes, examine
+from runtimes.kubernetes.examining import _files, _runtimes, examine
+from runtimes.kubernetes.storage import Storage
 from tests.runtimes.kubernetes.test_rights import PLURALS, Platform
 from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly
 
@@ -28,6 +29,13 @@ def machine(name: str, runtime: str) -> dict:
 def test_a_container_runtime_that_reads_no_cdi_is_named_with_its_machine(runtime, tone):
     found = _runtimes([machine("a", "containerd://2.0.0"), machine("b", runtime)])
     assert found.tone == tone and (tone == "ok") == (" b" not in found.words)
+
+
+def test_a_volume_that_we_cannot_write_is_bad_and_none_at_all_is_said(tmp_path):
+    def look(root):
+        return _files(Storage("nfs", root, root / "files", root / "code")).tone
+
+    assert (_files(None).tone, look(tmp_path), look(tmp_path / "missing")) == ("note", "ok", "bad")
 
 
 @pytest.fixture(scope="module")
