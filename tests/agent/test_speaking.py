@@ -1,5 +1,6 @@
 """How the agent enrols and reports: over real HTTP, to a small server that answers as the test says."""
 
+import base64
 import json
 import re
 import signal
@@ -9,14 +10,17 @@ from pathlib import Path
 
 import pytest
 from cli_server import drop
+from kubelet_logs import LogFolder
 
 from agent.loop import LONGEST_S, back_off
 from agent.report import VERSION
 from agent.wire import Platform
+from tests.runtimes import worlds
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORT = "POST /agents/g1:report"
 ENROL = "POST /agents:enrol"
+LOGS = "POST /agents/g1:logs"
 GOOD = (200, {"held_back": [], "next_in_s": 5})
 REVOKED = (401, {"code": "bad_agent_key", "detail": "This key of an agent is unknown or was revoked."})
 USED = (403, {"code": "enrolment_used", "detail": "This enrolment token of g1 was used by another key."})
@@ -43,6 +47,25 @@ def test_an_agent_makes_its_key_enrols_and_reports(machine, script):
     assert headers["Authorization"] == f"Bearer {asked['key']}" and len(json.loads(body)["gpus"]) == 8
     assert stat.S_IMODE((machine.state / "identity.json").stat().st_mode) == 0o600
     assert stat.S_IMODE(machine.state.stat().st_mode) == 0o700
+
+
+def test_where_it_only_brings_logs_it_is_let_in_and_reports_nothing(machine, script):
+    done = machine.run("--server", script.url, "--once", "--no-cards", TESSERA_AGENT_TOKEN="ten_word")
+    assert done.returncode == 0, done.stderr
+    assert len(script.of(ENROL)) == 1 and script.of(REPORT) == []
+
+
+def test_a_process_brings_logs_beside_its_reports(machine, script, tmp_path):
+    task = "a" * 32
+    LogFolder(tmp_path / "pods", task).write("one")
+    pace = {"most_bytes": 1 << 24, "pause_s": 0.05, "ask_every_s": 0.05}
+    known = {"task": task, "state": "open", "size": 0}
+    script.on(LOGS, (200, {"logs": [known], **pace}))
+    machine.start("--server", script.url, "--pods", str(tmp_path / "pods"), TESSERA_AGENT_TOKEN="ten_word")
+    worlds.wait_for(lambda: any(said["logs"][0]["content"] for said in bodies(script, LOGS)))
+    said = next(said["logs"][0] for said in bodies(script, LOGS) if said["logs"][0]["content"])
+    assert (said["task"], said["offset"], base64.b64decode(said["content"])) == (task, 0, b"one\n")
+    assert len(script.of(REPORT)) == 1
 
 
 def test_it_is_enrolled_once_and_needs_no_token_then(machine, script):

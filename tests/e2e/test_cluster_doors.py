@@ -81,7 +81,8 @@ class Person:
     """Somebody with the command line, OpenSSH and a key, in a home of their own."""
 
     def __init__(self, stack: Stack, home: Path):
-        self.home, key = home, home / ".ssh/id_ed25519"
+        self.home = home
+        self.key = key = home / ".ssh/id_ed25519"
         key.parent.mkdir()
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
         for program in ("ssh", "scp", "sftp"):  # they take the home of the account, not HOME
@@ -110,9 +111,18 @@ def person(stack, tmp_path_factory):
     return Person(stack, tmp_path_factory.mktemp("home"))
 
 
-def test_the_terminal_of_a_pod_types_follows_the_window_and_holds_the_slice(page, job):
-    page.goto(f"/terminal/{job}/")
-    state_is(page, "connected")
+@pytest.fixture
+def terminal(page, job):
+    """A tab of its own, so a shell of its own."""
+    tab = page.context.new_page()
+    tab.goto(f"/terminal/{job}/")
+    state_is(tab, "connected")
+    yield tab
+    tab.close()
+
+
+def test_the_terminal_of_a_pod_types_follows_the_window_and_holds_the_slice(terminal):
+    page = terminal
     run(page, "echo $((6 * 7))''is typed, $TESSERA_GPU_MEMORY_MIB MiB as $(id -un) in $PWD")
     sees(page, "42is typed, 8127 MiB as admin in /tessera/work")
     rows, columns = size_of(page, "wide")
@@ -122,9 +132,8 @@ def test_the_terminal_of_a_pod_types_follows_the_window_and_holds_the_slice(page
     assert fewer_rows < rows and fewer_columns < columns
 
 
-def test_a_cut_connection_finds_the_same_shell_in_the_pod(page, job):
-    page.goto(f"/terminal/{job}/")
-    state_is(page, "connected")
+def test_a_cut_connection_finds_the_same_shell_in_the_pod(terminal):
+    page = terminal
     run(page, "kept=7; echo re''ady")
     sees(page, "ready")
     page.context.set_offline(True)
@@ -159,9 +168,12 @@ def test_the_command_line_runs_a_program_in_the_pod(person, job):
 def test_openssh_forwards_a_port_of_the_pod(person, stack, job):
     assert person.tessera("ssh-config", "--write").returncode == 0
     config, port = person.home / ".ssh/config", free_port()
-    inside = person.do("ssh", "-F", config, job, "echo $TESSERA_PORT_8000").stdout.decode().strip()
-    forward = [person.home / "bin/ssh", "-F", config, "-N", "-L", f"{port}:localhost:{inside}", job]
-    with subprocess.Popen([*map(str, forward)], env=person.environment) as client:
+    with config.open("a") as more:  # for the login before the login, too
+        more.write(f"Host *\n  IdentityFile {person.key}\n")
+    ssh = [str(shutil.which("ssh")), "-F", str(config), "-o", "BatchMode=yes"]
+    told = person.do(*ssh, job, "echo $TESSERA_PORT_8000")
+    assert told.returncode == 0, told.stderr
+    with subprocess.Popen([*ssh, "-N", "-L", f"{port}:localhost:{int(told.stdout)}", job]) as client:
         try:
             assert b"from a pod" in get(port)
         finally:
@@ -178,3 +190,18 @@ def get(port: int) -> bytes:
         except ConnectionRefusedError:
             assert time.monotonic() < until
             time.sleep(0.1)
+
+
+def test_files_go_in_and_out_of_a_pod_whose_image_has_no_sftp_server(person, job):
+    """By `tessera cp`, so by OpenSSH's scp: a tree, and a file that is larger than what may be on its way."""
+    (person.home / "tree/in ner").mkdir(parents=True)
+    (person.home / "tree/in ner/small").write_text("small")
+    large = os.urandom(8 * 1024 * 1024 + 3)
+    (person.home / "large").write_bytes(large)
+    there = f"{job}:"
+    for source, target in (("tree", there), ("large", there), (f"{there}tree", "back"), (f"{there}large", "came")):
+        done = person.tessera("cp", source, target)
+        assert done.returncode == 0, done.stderr
+    assert (person.home / "back/in ner/small").read_text() == "small"
+    assert (person.home / "came").read_bytes() == large
+    assert b"sftp-server" not in person.tessera("exec", job, "--", "sh", "-c", "ls /usr/lib/openssh; true").stdout

@@ -6,6 +6,7 @@
 
 import json
 import re
+import signal
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -146,9 +147,20 @@ def _cause(pod: Pod, done: Mapping[str, Any]) -> tuple[str, str, datetime | None
         return told, "", saved
     if why:
         return "container_lost", why, saved
+    return ("stopped" if _was_killed(pod, done) else ""), "", saved
+
+
+def _was_killed(pod: Pod, done: Mapping[str, Any]) -> bool:
+    """Whether its deletion ended it. A kubelet's last word, a deletion without grace, moves the stamp to when the
+    container had ended: then only how it ended is left to tell.
+    """
+    number = _exit(done)[1]
+    if number is None or not is_going(pod):
+        return False
+    if not pod["metadata"].get("deletionGracePeriodSeconds"):
+        return number in (signal.SIGTERM, signal.SIGKILL)
     asked, ended = _asked_at(pod), read_time(done.get("finishedAt"))
-    killed = asked is not None and ended is not None and ended >= asked and _exit(done)[1] is not None
-    return ("stopped" if killed else ""), "", saved
+    return asked is not None and ended is not None and ended >= asked
 
 
 def _told(done: Mapping[str, Any]) -> tuple[str, datetime | None]:

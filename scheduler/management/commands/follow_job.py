@@ -31,8 +31,9 @@ class Command(BaseCommand):
             job = Job.objects.get(pk=pk)
             task = job.newest_tasks.first()
             told = self._tell(job, task, told)
-            offset = self._copy(logs, task, offset, ended=job.is_final)
-            if job.is_final:
+            ended = job.is_final and not job.newest_tasks.log_open().exists()
+            offset = self._copy(logs, task, offset, ended=ended)
+            if ended:
                 self.stdout.write(f"{job.public_id} {job.get_state_display().lower()}: {end_words(job.reason)}")
                 sys.exit(0 if job.state == JobState.SUCCEEDED else 1)
             time.sleep(LOOK_S)

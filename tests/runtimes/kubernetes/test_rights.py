@@ -81,7 +81,7 @@ class Platform:
 
     def with_files(self) -> dict:
         claim = {"claimName": names.claim_name(self.install)}
-        return {"volumes": [*OWN, {"name": "files", "persistentVolumeClaim": claim}]}
+        return {"volumes": [*EMPTY, {"name": "files", "persistentVolumeClaim": claim}]}
 
     def close(self):
         self.api.close()
@@ -198,7 +198,8 @@ def test_it_makes_and_changes_its_teams_namespaces_only(platform):
         assert answer.deed == "reject"
 
 
-OWN = [{"name": each, "emptyDir": {}} for each in ("scratch", "shm", "told")]
+OWN = ("scratch", "shm", "told")
+EMPTY = [{"name": each, "emptyDir": {}} for each in OWN]
 
 
 def part(**mount) -> dict:
@@ -212,8 +213,8 @@ CHANGES = {
     "an account": {"serviceAccountName": "other"},
     "a runtime class": {"runtimeClassName": "nvidia"},
     "a scheduler": {"schedulerName": "mine"},
-    "another claim": {"volumes": [*OWN, {"name": "files", "persistentVolumeClaim": {"claimName": "x"}}]},
-    "a projected volume": {"volumes": [*OWN[1:], {"name": "scratch", "configMap": {"name": "x"}}]},
+    "another claim": {"volumes": [*EMPTY, {"name": "files", "persistentVolumeClaim": {"claimName": "x"}}]},
+    "a projected volume": {"volumes": [{"name": each, "configMap": {"name": "x"}} for each in OWN]},
 }
 INSIDE = {
     "all cards by a variable": {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]},
