@@ -165,7 +165,7 @@ def say(options: argparse.Namespace, prober: Prober, seen: Cards) -> dict[str, A
 def kubelet_cards(options: argparse.Namespace, prober: Prober) -> Any:
     """Loaded where it is wanted: only it needs gRPC. Raises ImportError where that is missing."""
     cards = import_module("agent.kubelet.node").KubeletCards
-    home = publish(options.slice, options.state / "slice") if options.slice else None
+    home = publish(options.slice, options.state / "slice", host.boot_id()) if options.slice else None
     vendor = [Path("/var/run/cdi"), Path("/etc/cdi")]
     places = options.state / "places.json"
 

@@ -14,7 +14,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -35,8 +35,9 @@ class ApiError(Exception):
 class Stack:
     """A running platform. `url` is the portal's; `api` speaks with a token of the first admin."""
 
-    def __init__(self, data: Path, port: int, gpus: str = "2xV100-32GB"):
-        self.data, self.port, self.gpus = data, port, gpus
+    def __init__(self, data: Path, port: int, gpus: str = "2xV100-32GB", cluster: Mapping[str, str] | None = None):
+        """cluster: what to set besides where its jobs are pods of the cluster that KUBECONFIG names."""
+        self.data, self.port, self.gpus, self.cluster = data, port, gpus, cluster
         self.url = f"http://localhost:{port}"
         self.process: subprocess.Popen | None = None
         self.login_link = ""
@@ -46,12 +47,14 @@ class Stack:
         """Start and wait until the banner stands there. Returns the seconds that it took."""
         began = time.monotonic()
         command = [str(ROOT / "bin/start"), "--port", str(self.port), "--data", str(self.data)]
+        where = ["--gpus", self.gpus] if self.cluster is None else ["--cluster"]
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "TESSERA_"))}
         self.process = subprocess.Popen(
-            [*command, "--gpus", self.gpus, "--no-demo"],
+            [*command, *where, "--no-demo"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={name: value for name, value in os.environ.items() if not name.startswith(("PG", "TESSERA_"))},
+            env={**clean, **(self.cluster or {})},
             start_new_session=True,
         )
         self._read_banner(began + START_WITHIN_S)
@@ -70,14 +73,16 @@ class Stack:
         return time.monotonic() - began
 
     def manage(self, *command: str) -> str:
-        """A management command on this platform's database."""
-        return subprocess.run(
+        """A management command on this platform's database. Raises RuntimeError with what it said."""
+        done = subprocess.run(
             [sys.executable, str(ROOT / "manage.py"), *command],
             env={**os.environ, **self.environment()},
-            check=True,
             capture_output=True,
             text=True,
-        ).stdout
+        )
+        if done.returncode:
+            raise RuntimeError(f"manage.py {command[0]}: {done.stderr[-2000:]}")
+        return done.stdout
 
     def environment(self) -> dict[str, str]:
         run = open_run(self.data)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from datetime import datetime
 
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -67,15 +68,14 @@ def start_sentence(job: Job, tasks: Iterable[Task]) -> str:
     if stuck is not None and stuck.node:
         said = {"node": stuck.node.name, "words": stuck.detail}
         return _("It cannot start on %(node)s yet, and is tried again: %(words)s") % said
-    fetching = [task for task in starting if task.fetching_since]
-    return _fetching_sentence(job, min(fetching, key=lambda task: task.fetching_since)) if fetching else ""
+    fetching = [(task.fetching_since, task.node.name) for task in starting if task.fetching_since and task.node]
+    return _fetching_sentence(job, *min(fetching)) if fetching else ""
 
 
-def _fetching_sentence(job: Job, task: Task) -> str:
-    assert task.fetching_since is not None and task.node is not None  # it was chosen by them
-    took = round((timezone.now() - task.fetching_since).total_seconds())
+def _fetching_sentence(job: Job, since: datetime, node: str) -> str:
+    took = round((timezone.now() - since).total_seconds())
     image = (job.spec.get("image") or "").partition("@")[0]  # as people name it
-    said = {"node": task.node.name, "took": show_duration(max(took, 1)), "image": image}
+    said = {"node": node, "took": show_duration(max(took, 1)), "image": image}
     if not image:
         return _("Its image is being fetched to %(node)s, %(took)s so far.") % said
     return _("The image %(image)s is being fetched to %(node)s, %(took)s so far.") % said

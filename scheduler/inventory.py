@@ -16,6 +16,7 @@ from events.transitions import advance
 from quotas.models import Holding
 from runtimes.base import GpuView, HeldView, NodeView
 from runtimes.gpu_sharing import PLUGIN
+from scheduler.unchanged import load_rows_of, note_seen
 
 DEV, TRAIN = "dev", "train"
 MISSING_AFTER = timedelta(seconds=60)
@@ -30,9 +31,28 @@ def record_inventory(views: Sequence[NodeView]) -> list[Node]:
     """Store the nodes as they are now. New cards come into the pools by `pool_of_new_card`; known rows keep theirs."""
     views = add_reported(views)
     make_first_pools(sum(len(view.gpus) for view in views))
-    nodes = [record_node(view) for view in sorted(views, key=lambda view: view.name)]
+    same = find_unchanged(views)
+    changed = [record_node(view) for view in sorted(views, key=lambda view: view.name) if view.name not in same]
+    note_seen(list(same.values()))
     note_missing(view.name for view in views)
-    return nodes
+    return sorted([*same.values(), *changed], key=lambda node: node.name)
+
+
+def find_unchanged(views: Sequence[NodeView]) -> dict[str, Node]:
+    """{name: row} of the machines whose rows say what is seen. The others are written one by one."""
+    seen = {view.name: view for view in views}
+    rows = load_rows_of(seen)
+    return {node.name: node for node, cards, held in rows if _is_as_told(seen[node.name], node, cards, held)}
+
+
+def _is_as_told(view: NodeView, node: Node, cards: Sequence[Gpu], held: dict[tuple[str, str], int]) -> bool:
+    return (
+        all(getattr(node, name) == value for name, value in _columns(view).items())
+        and (node.state == NodeState.CORDONED or node.state == _state(view.ready))
+        and [view_of_card(card) for card in cards] == sorted(view.gpus, key=lambda card: card.index)
+        and all(card.healthy == (not card.fault) for card in cards)
+        and (view.held is None or held == _wanted(view.held))
+    )
 
 
 def add_reported(views: Sequence[NodeView]) -> list[NodeView]:
@@ -73,22 +93,24 @@ def record_node(view: NodeView) -> Node:
     node = lock_rows(Node.objects.filter(pk=node.pk))[0]
     if made:
         record(node, "node.added", actor=SYSTEM, params={"gpus": len(view.gpus)})
-    Node.objects.filter(pk=node.pk).update(
-        address=view.address,
-        boot_id=view.boot_id,
-        cpu_milli=view.cpu_milli,
-        memory_mib=view.memory_mib,
-        numa=[{"id": n.id, "cpus": list(n.cpus), "memory_mib": n.memory_mib, "socket": n.socket} for n in view.numa],
-        topology={"links": [list(row) for row in view.links], "pcie": [list(row) for row in view.pcie]},
-        facts=view.facts,
-        last_seen_at=Now(),
-        removed_at=None,
-    )
+    Node.objects.filter(pk=node.pk).update(**_columns(view), last_seen_at=Now(), removed_at=None)
     _follow_health(node, ready=view.ready)
     record_cards(node, view.gpus)
     if view.held is not None:
         record_held(node, view.held)
     return node
+
+
+def _columns(view: NodeView) -> dict[str, object]:
+    return {
+        "address": view.address,
+        "boot_id": view.boot_id,
+        "cpu_milli": view.cpu_milli,
+        "memory_mib": view.memory_mib,
+        "numa": [{"id": n.id, "cpus": list(n.cpus), "memory_mib": n.memory_mib, "socket": n.socket} for n in view.numa],
+        "topology": {"links": [list(row) for row in view.links], "pcie": [list(row) for row in view.pcie]},
+        "facts": view.facts,
+    }
 
 
 def note_missing(names: Iterable[str]) -> None:
@@ -100,7 +122,7 @@ def note_missing(names: Iterable[str]) -> None:
 
 def record_held(node: Node, views: Iterable[HeldView]) -> None:
     """What the node holds is this and nothing else. The node's row is locked."""
-    wanted = {(view.kind, view.key): view.bytes for view in views if len(view.key) <= LONGEST_KEY}
+    wanted = _wanted(views)
     known = {(row.kind, row.key): row for row in Cached.objects.filter(node=node)}
     Cached.objects.filter(pk__in=[row.pk for key, row in known.items() if key not in wanted]).delete()
     for key, size in wanted.items():
@@ -108,6 +130,10 @@ def record_held(node: Node, views: Iterable[HeldView]) -> None:
             Cached.objects.create(node=node, kind=key[0], key=key[1], bytes=size)
         elif known[key].bytes != size:
             Cached.objects.filter(pk=known[key].pk).update(bytes=size)
+
+
+def _wanted(views: Iterable[HeldView]) -> dict[tuple[str, str], int]:
+    return {(view.kind, view.key): view.bytes for view in views if len(view.key) <= LONGEST_KEY}
 
 
 def record_cards(node: Node, views: Iterable[GpuView]) -> None:
@@ -202,10 +228,14 @@ def _follow_health(node: Node, *, ready: bool) -> None:
     """An admin's cordon stays; a node that answers again is ready."""
     if node.state == NodeState.CORDONED:
         return
-    wanted = NodeState.READY if ready else NodeState.NOT_READY
+    wanted = _state(ready)
     if node.state != wanted:
         advance(node, wanted, actor=SYSTEM)
         hint("cycle")
+
+
+def _state(ready: bool) -> str:
+    return NodeState.READY if ready else NodeState.NOT_READY
 
 
 def _is_held(gpu: Gpu) -> bool:

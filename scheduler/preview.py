@@ -16,6 +16,7 @@ from jobs.jobfile.spec import JobSpec, from_json
 from jobs.models import Job, JobKind
 from jobs.submit import Draft, build_gang, choose_pool
 from quotas.models import Quota
+from runtimes.base import Finding
 from scheduler.caches import keys_of
 from scheduler.changes import Change, families_of, time_change
 from scheduler.core.cycle import run_cycle
@@ -24,6 +25,7 @@ from scheduler.core.maintenance import closed_machines
 from scheduler.core.snapshot import Snapshot
 from scheduler.core.types import Plan, Waiting
 from scheduler.drafts import check_draft, waiting_of
+from scheduler.examining import examine
 from scheduler.forecast import FIRST, Told, load_calibration, load_run_times, tell
 from scheduler.models import Lease
 from scheduler.runtime import the_runtime
@@ -139,6 +141,11 @@ class PlanAnswer:
 
 def runtime_has_containers() -> bool:
     return the_runtime().capabilities.containers
+
+
+def find_faults() -> list[Finding]:
+    """What the doctor finds, without running anything for it."""
+    return examine()
 
 
 def check_possible(draft: Draft) -> None:

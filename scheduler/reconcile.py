@@ -255,7 +255,9 @@ def load_rows() -> list[TaskRow]:
 
 
 def load_holding_tasks() -> list[Task]:
-    return list(Task.objects.holding().select_related("job"))
+    """With the columns that a TaskRow needs: a job's text is long, and a large cluster has thousands of these."""
+    own = ("uuid", "attempt", "state", "reason", "checkpointed_at", "gpu_use", "job_id")
+    return list(Task.objects.holding().select_related("job").only(*own, "job__stop_requested_at", "job__stop_reason"))
 
 
 def load_broken(job_ids: Iterable[int]) -> set[tuple[int, int]]:

@@ -59,7 +59,7 @@ class Watch:
         self.view, self.ended = view, ended
         self._send = send
         self._handed: dict[tuple[str, str], float] = {}
-        self._tidied_at = self.last_round_at = time.monotonic()
+        self._tidied_at = self._renewed_at = self.last_round_at = time.monotonic()
         self.rounds = 0
 
     def run(self) -> None:
@@ -96,6 +96,8 @@ class Watch:
         ended = load_ended(seen)
         steps = compare(rows, seen, ended, load_awaited(ended))
         for step in steps:
+            if self.ended.is_set() or not self._holds(epoch):
+                return
             try:
                 self._do(step, epoch)
             except StaleState as stale:
@@ -118,19 +120,24 @@ class Watch:
         return own | self.view.measures()
 
     def _lead(self, epoch: int) -> None:
-        renewed_at, due = time.monotonic(), True
-        while not self.ended.is_set():
+        self._renewed_at, due = time.monotonic(), True
+        while not self.ended.is_set() and self._holds(epoch):
             self.look()
             now = time.monotonic()
-            if now - renewed_at > RENEW_S:
-                if not renew(NAME, epoch):
-                    return
-                renewed_at = now
             if due or wanted_again(NAME, epoch) or now - self.last_round_at > ROUND_S:
                 self.round(epoch)
                 note_success(NAME, epoch, round(1000 * (time.monotonic() - now)))
                 self._tidy(now)
             due = self.view.wait(LOOK_S)
+
+    def _holds(self, epoch: int) -> bool:
+        """Whether it leads still; asks for more time in the midst of a long round, too."""
+        now = time.monotonic()
+        if now - self._renewed_at > RENEW_S:
+            if not renew(NAME, epoch):
+                return False
+            self._renewed_at = now
+        return True
 
     def _do(self, step: Step, epoch: int) -> None:
         if isinstance(step, Noted):

@@ -68,13 +68,14 @@ class FaultProxy:
     """A context manager: in it `connection` leads through the faults, in a thread with a loop of its own.
 
     given: {(kind, fault): times}. seen: {(verb, kind): requests}. refused: names of the pods whose making was told to
-    be wrong for ever.
+    be wrong for ever; full: of those that a quota was said to have no room for.
     """
 
     def __init__(self, behind: Connection, seed: int, chances: dict[str, dict[str, float]] = CHANCES):
         self.behind, self.chances = behind, chances
         self.given, self.seen = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
         self.refused: set[str] = set()
+        self.full: set[str] = set()
         self.healed_at: float | None = None
         self._dice = random.Random(seed)
         self._turn = {
@@ -161,8 +162,8 @@ class FaultProxy:
             await asyncio.sleep(HANG_S)
         if fault in ("hang", "reset"):
             return _hang_up(request)
-        if fault == "422":
-            self.refused.add(json.loads(body)["metadata"]["name"])
+        if fault in ("422", "quota"):
+            (self.refused if fault == "422" else self.full).add(json.loads(body)["metadata"]["name"])
         if fault in STATUS and fault != "500_done":
             return _status(fault)
         try:
@@ -205,7 +206,8 @@ class FaultProxy:
                 response.set_status(answer.status)
                 await response.prepare(request)
                 async for line in self._disturbed(answer.content):
-                    await response.write(line[:left] if fault == "cut" else line)
+                    whole = fault != "cut" or line.count(b"\n") > 1  # nothing that came late is lost with it
+                    await response.write(line if whole else line[:left])
                     left -= len(line)
                     if left <= 0:
                         break
@@ -220,6 +222,7 @@ class FaultProxy:
     async def _disturbed(self, content) -> AsyncIterator[bytes]:
         """The lines of a watch, some of them late, twice, or after the ones behind."""
         waiting: list[tuple[float, bytes]] = []
+        held: list[bytes] = []
         reading = asyncio.ensure_future(content.readline())
         try:
             while True:
@@ -233,15 +236,19 @@ class FaultProxy:
                     continue
                 line = reading.result()
                 if not line:
+                    yield b"".join(line for _, line in waiting)
                     return
                 reading = asyncio.ensure_future(content.readline())
                 fault = self._draw(_kind_of_event(line))
-                if fault in ("late", "swapped"):
-                    waiting.append((now + (LATE_S if fault == "late" else SWAPPED_S), line))
-                    continue
-                yield line
-                if fault == "twice":
-                    yield line
+                if fault == "late":
+                    waiting.append((now + LATE_S, line))
+                elif fault == "swapped":
+                    held = [line]
+                    waiting.append((now + SWAPPED_S, line))
+                else:
+                    before = [each for each in waiting if each[1] in held]
+                    waiting = [each for each in waiting if each not in before]
+                    yield b"".join([line, *[line] * (fault == "twice"), *[each[1] for each in before]])
         finally:
             reading.cancel()
 

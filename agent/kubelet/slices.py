@@ -28,11 +28,15 @@ class Failed(Exception):
     """The trial did not do what a slice must. The message is a sentence."""
 
 
-def publish(built: Path, home: Path) -> Path:
+def publish(built: Path, home: Path, boot_id: str) -> Path:
     """Put what was built (agent/slice: make all hook) there. Containers that run keep what they have: each file is
-    replaced as a whole. Raises OSError.
+    replaced as a whole. What the slices of an earlier boot left goes. Raises OSError.
     """
     home.mkdir(mode=0o755, parents=True, exist_ok=True)
+    boot = home / "boot"
+    if not boot.exists() or boot.read_text() != boot_id:
+        shutil.rmtree(home / "tasks", ignore_errors=True)
+        boot.write_text(boot_id)
     for name in (*SHIMS, HOOK):
         fresh = home / f".{name}.new"
         shutil.copyfile(built / name, fresh)

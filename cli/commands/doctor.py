@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
@@ -34,20 +35,25 @@ class Finding:
 
 
 @commands.command("doctor", cls=Command)
-def doctor(ctx: typer.Context) -> None:
+def doctor(
+    ctx: typer.Context,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="Check what the platform stands on, too. For admins.")
+    ] = False,
+) -> None:
     """Check address, token, versions and tools.
 
     Each line says what was looked at; what is wrong says how to mend it. The exit code is that of the first bad one.
     """
     session: Session = ctx.obj
-    found = list(_look(session))
+    found = list(_look(session, cluster))
     lines = [f"{MARKS[one.tone]}  {one.about:<8}  {one.words}" for one in found]
     answer = {"client": VERSION, "findings": [asdict(one) for one in found]}
     session.show(answer, [one.about for one in found if one.tone == "bad"], lines)
     raise typer.Exit(next((one.exit_code for one in found if one.tone == "bad"), OK))
 
 
-def _look(session: Session) -> Iterator[Finding]:
+def _look(session: Session, cluster: bool) -> Iterator[Finding]:
     """In the order in which one thing needs the other; what cannot be asked any more is left out."""
     yield _keeping()
     try:
@@ -72,6 +78,9 @@ def _look(session: Session) -> Iterator[Finding]:
         yield _capacity(client)
     except Failure as failure:
         yield Finding("token", "bad", " ".join(failure.lines), failure.exit_code)
+        return
+    if cluster:
+        yield from _cluster(client)
 
 
 def _keeping() -> Finding:
@@ -133,3 +142,15 @@ def _capacity(client: Client) -> Finding:
         return Finding("pools", "bad", "There is no pool. Ask an admin to add one.", NOT_FOUND)
     free = "; ".join(f"{room['pool']} {room['free']['text']} of {room['cards_total']} GPUs free" for room in rooms)
     return Finding("pools", "ok", f"{free}.")
+
+
+def _cluster(client: Client) -> Iterator[Finding]:
+    """What the platform finds of itself, with its remedies."""
+    try:
+        found = client.get("/findings")["results"]
+    except Failure as failure:
+        yield Finding("cluster", "bad", " ".join(failure.lines), failure.exit_code)
+        return
+    for one in found:
+        words = f"{one['words']} {one['remedy']}".rstrip()
+        yield Finding(one["about"], one["tone"], words, SERVER if one["tone"] == "bad" else OK)

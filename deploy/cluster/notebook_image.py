@@ -63,7 +63,7 @@ def pack_packages() -> bytes:
         command = [sys.executable, "-m", "pip", "install", "--target", root, "--python-version", "3.11"]
         command += ["--only-binary", ":all:", "--no-deps", "--require-hashes", "--no-compile", "--quiet"]
         command += ["--disable-pip-version-check", "--no-input", "-r", str(LOCK)]
-        command += ["--ignore-requires-python"]  # Debian's is 3.11.2, and one asks for 3.11.5 that needs nothing of it
+        command += ["--ignore-requires-python"]  # the lock's markers are judged by this Python, not by the image's
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             tail = "\n    ".join(done.stderr.splitlines()[-4:])

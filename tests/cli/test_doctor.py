@@ -60,3 +60,16 @@ def test_a_config_that_others_may_read_is_bad(healthy, tessera, monkeypatch, tmp
     file.write_text("{}")
     file.chmod(0o644)
     assert f"chmod 600 {file}" in tessera("doctor").stdout
+
+
+def test_of_the_cluster_each_finding_comes_with_its_remedy(healthy, tessera):
+    server = {"about": "server", "tone": "ok", "words": "The API server is v1.34.4.", "remedy": ""}
+    rights = {"about": "rights", "tone": "bad", "words": "We may not delete pods.", "remedy": "Apply rights.yaml."}
+    healthy.on("GET /findings", (200, {"results": [server]}))
+    assert tessera("doctor", "--cluster").exit_code == 0
+    healthy.on("GET /findings", (200, {"results": [server, rights]}))
+    result = tessera("doctor", "--cluster")
+    assert result.exit_code == 6 and "BAD   rights    We may not delete pods. Apply rights.yaml." in result.stdout
+    healthy.on("GET /findings", (403, {"status": 403, "code": "not_permitted", "detail": "For admins only."}))
+    assert tessera("doctor", "--cluster").exit_code == 4
+    assert tessera("doctor").exit_code == 0

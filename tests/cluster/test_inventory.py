@@ -8,8 +8,8 @@ from django.utils import timezone
 
 from cluster.models import Gpu, Node, Pool
 from events.models import Event
-from runtimes.base import GpuView, NodeView
-from scheduler.inventory import record_inventory
+from runtimes.base import GpuView, HeldView, NodeView
+from scheduler.inventory import record_inventory, view_of_card
 
 pytestmark = pytest.mark.django_db
 
@@ -107,3 +107,45 @@ def test_a_machine_that_is_no_longer_there_takes_nothing_new():
     assert set(Node.objects.values_list("name", "state")) == {("here", "READY"), ("gone", "NOT_READY")}
     record_inventory([view(name="here"), view(name="gone", prefix="NEW")])
     assert Node.objects.get(name="gone").state == "READY"
+
+
+def test_what_did_not_change_costs_few_statements_however_many_machines(django_assert_max_num_queries):
+    views = [view(8, name=f"n{number}", prefix=f"GPU-{number}") for number in range(20)]
+    record_inventory(views)
+    seen_at = Node.objects.get(name="n7").last_seen_at
+    with django_assert_max_num_queries(14):
+        nodes = record_inventory(views)
+    assert [node.name for node in nodes] == sorted(each.name for each in views)
+    assert Node.objects.get(name="n7").last_seen_at >= seen_at
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"address": "127.0.0.2"},
+        {"boot_id": "another"},
+        {"memory_mib": 1},
+        {"ready": False},
+        {"facts": {}},
+        {"gpus": ()},
+        {"held": (HeldView("image", "img", 7),)},
+    ],
+)
+def test_whatever_changes_of_one_machine_is_written(change):
+    record_inventory([view(), view(name="other", prefix="OTHER")])
+    now = replace(view(), **change)
+    record_inventory([now, view(name="other", prefix="OTHER")])
+    node = Node.objects.get(name="here")
+    cards = [view_of_card(gpu) for gpu in node.gpus.present().order_by("index")]
+    held = tuple(HeldView(row.kind, row.key, row.bytes) for row in node.cached.all()) or None
+    assert (node.address, node.boot_id, node.memory_mib, node.facts) == (
+        now.address, now.boot_id, now.memory_mib, now.facts,
+    )  # fmt: skip
+    assert (node.state == "READY", tuple(cards), held) == (now.ready, now.gpus, now.held)
+
+
+def test_a_card_that_breaks_is_out_of_service_though_its_machine_did_not_change():
+    record_inventory([view()])
+    broken = replace(view().gpus[1], fault="fell off the bus")
+    record_inventory([replace(view(), gpus=(view().gpus[0], broken))])
+    assert set(Gpu.objects.values_list("index", "healthy")) == {(0, True), (1, False)}

@@ -9,8 +9,10 @@ import pytest
 from config import on_cluster
 from config.supervisor import Failure
 from deploy.cluster.registry import default_image
+from deploy.cluster.storage import CLASS, PROVISIONER
 from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.connection import find_connection
+from tests.local_cluster import local_place
 
 
 def start(data, **environment) -> subprocess.CompletedProcess:
@@ -48,6 +50,23 @@ def test_an_installation_keeps_its_name_for_life(tmp_path, monkeypatch):
     name = on_cluster.cluster_environment(tmp_path)["TESSERA_INSTALL"]
     monkeypatch.setenv("TESSERA_INSTALL", "another")
     assert on_cluster.cluster_environment(tmp_path)["TESSERA_INSTALL"] == name != "another"
+
+
+def test_a_volume_that_is_named_already_stays(monkeypatch):
+    monkeypatch.setenv("TESSERA_STORAGE_CLASS", "")
+    assert on_cluster.storage_environment("mine") == {}
+
+
+@pytest.mark.kubernetes
+def test_files_lie_on_the_volume_of_bin_cluster_in_a_folder_of_the_installation(kubeconfig, monkeypatch):
+    monkeypatch.delenv("TESSERA_STORAGE_CLASS", raising=False)
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    found, shared = on_cluster.storage_environment("mine"), local_place().shared
+    if not shared.is_dir():
+        pytest.skip("NO VOLUME: the cluster is not bin/cluster's.")
+    assert (found["TESSERA_STORAGE_CLASS"], found["TESSERA_STORAGE"]) == (CLASS, str(shared))
+    assert found["TESSERA_FILES"] == f"{shared}/mine/files" and found["TESSERA_CODE"] == f"{shared}/mine/code"
+    assert (on_cluster.CLASS, on_cluster.ONE_DIRECTORY) == (CLASS, PROVISIONER)
 
 
 @pytest.mark.kubernetes

@@ -9,8 +9,10 @@ from images.catalogue import delete_image, images_seen_by, look_up_all, name_ima
 from images.logins import save_login
 from images.models import Image, Login
 from jobs.control import retry_job
-from jobs.models import Job
+from jobs.jobfile.parse import parse_spec
+from jobs.models import Job, JobKind
 from jobs.states import TaskState
+from jobs.submit import submit_job
 from tests.registry_server import serve_registry
 
 pytestmark = pytest.mark.django_db
@@ -115,6 +117,15 @@ def test_where_only_the_catalogue_is_allowed_another_image_is_refused_with_what_
             make.job(cast.ada, image=text, pool="dev")
         assert refused.value.errors[0].code == "not_in_catalogue"
         assert refused.value.errors[0].params["known"] == "torch"
+
+
+def test_the_installations_image_for_notebooks_needs_no_line_and_nobody_is_asked_for_it(cast, registry, settings):
+    settings.TESSERA_IMAGES, settings.TESSERA_NOTEBOOK_IMAGE = "catalogue", f"{registry.host}/nlp/lab:1"
+    registry.push("nlp/lab", "1", NEW)
+    spec = parse_spec({"run": "true", "pool": "dev", "image": settings.TESSERA_NOTEBOOK_IMAGE})
+    kind = JobKind.INTERACTIVE
+    job = submit_job(user=cast.ada, spec=spec, check=lambda draft: None, containers=True, kind=kind)
+    assert image_of(job) == settings.TESSERA_NOTEBOOK_IMAGE and registry.asked == []
 
 
 def test_a_teams_own_alias_goes_before_that_for_all_and_is_nobody_elses(cast, registry):

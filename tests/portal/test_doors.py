@@ -108,6 +108,7 @@ API = {
     ("api-nodes", "GET"): (401, 200, 403),
     ("api-node", "GET"): (401, 200, 403),
     ("api-gpus", "GET"): (401, 200, 403),
+    ("api-findings", "GET"): (401, 403, 403),
     ("api-agents", "GET"): (401, 200, 403),
     ("api-agents-invite", "POST"): (401, 403, 403),
     ("api-agents-enrol", "POST"): (400, 400, 400),

@@ -19,7 +19,7 @@ from django.db import connections
 from deploy.cluster.kwok import MARK, build_node
 from events.models import Event
 from jobs.control import stop_job
-from jobs.models import Job, Task
+from jobs.models import Task
 from jobs.states import TASK_FINAL, TaskState
 from runtimes.base import TaskSpec, Unavailable
 from runtimes.kubernetes import manifest, names
@@ -36,8 +36,10 @@ from scheduler.watching import Watch, to_message
 from tests.runtimes.kubernetes.world import IMAGE, pod_path
 
 WORKERS = 2
-STOPPED = 0.25
+STOPPED, STOPPED_AT_ONCE = 0.25, 0.05
 """Of all jobs, by their owner."""
+ENDLESS = "endless"
+STAMPS = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 T = TaskState
 
 
@@ -70,7 +72,13 @@ class Installation:
     def __enter__(self) -> "Installation":
         self.patch.setattr(kubernetes, "build_pod", build_short_pod)
         self.patch.setattr(tasks, "the_runtime", lambda: self.mine.runtime)
-        loops = [self._watch, self._cycle, self._inventory, *[lambda n=n: self._work(n) for n in range(WORKERS)]]
+        loops = [
+            self._watch,
+            self._cycle,
+            self._inventory,
+            self._stop,
+            *[lambda n=n: self._work(n) for n in range(WORKERS)],
+        ]
         self.threads = [threading.Thread(target=self._guarded, args=(loop,), daemon=True) for loop in loops]
         for thread in [self.witness, *self.threads]:
             thread.start()
@@ -82,14 +90,17 @@ class Installation:
         for thread in self.threads:
             thread.join(60)
 
-    def place(self, nodes: int) -> None:
-        """Fake nodes of its own, in the cluster and in the rows."""
+    def place(self, nodes: int, besides: tuple[str, ...] = ()) -> None:
+        """Fake nodes of its own, in the cluster and in the rows. besides: nodes of others that it may use, too."""
         name, _, value = self.label.partition("=")
+        for each in besides:
+            self._label(each, value)
         for number in range(nodes):
             node = build_node(f"{self.install}-{number}")
             node["metadata"]["labels"][name] = value
             self.api.call("POST", ALL_NODES, node, handles=("exists",))
-        until(lambda: sum(view.ready for view in self.clean.list_nodes()) == nodes, 60, "its nodes are not ready")
+        count = nodes + len(besides)
+        until(lambda: sum(view.ready for view in self.clean.list_nodes()) == count, 60, "its nodes are not ready")
         record_inventory(self.clean.list_nodes())
 
     def clear(self) -> None:
@@ -102,8 +113,22 @@ class Installation:
         for namespace in self.api.list_all("/api/v1/namespaces", labels=mark).items:
             self.api.call("DELETE", f"/api/v1/namespaces/{namespace['metadata']['name']}", handles=("gone", "again"))
         for node in self.api.list_all(ALL_NODES, labels=self.label).items:
-            self.api.call("DELETE", f"{ALL_NODES}/{node['metadata']['name']}", handles=("gone",))
+            if node["metadata"]["name"].startswith(f"{self.install}-"):
+                self.api.call("DELETE", f"{ALL_NODES}/{node['metadata']['name']}", handles=("gone",))
+            else:
+                self._label(node["metadata"]["name"], None)
         self.api.close()
+
+    def _label(self, node: str, value: str | None) -> None:
+        body = {"metadata": {"labels": {self.label.partition("=")[0]: value}}}
+        self.api.call("PATCH", f"{ALL_NODES}/{node}", body, content=MERGE_PATCH)
+
+    def tell(self, uuids: set[str]) -> str:
+        """What rows, view and cluster know of these tasks."""
+        seen = {each.uuid: each for each in self.view.list_containers()}
+        pods = {task_of(pod): pod for pod in self.api.list_all(ALL_PODS, labels=self.clean.selector).items}
+        rows = Task.objects.filter(uuid__in=uuids)
+        return str([(task, task.state, seen.get(task.uuid.hex), pods.get(task.uuid.hex)) for task in rows])
 
     # its loops, as the processes have them
 
@@ -130,6 +155,13 @@ class Installation:
         self.mine.runtime = self.runtimes[1]
         while not self.ended.wait(30):
             tasks.take_inventory()
+
+    def _stop(self) -> None:
+        """The owner, who ends what would run for ever."""
+        running = Task.objects.filter(state=T.RUNNING, job__name__startswith=ENDLESS, job__stop_requested_at=None)
+        while not self.ended.wait(0.5):
+            for task in running.select_related("job__user", "job__team"):
+                stop_job(actor=task.job.user, job=task.job)
 
     def _work(self, number: int) -> None:
         """As a worker of Celery does: what waited longer than its message lives is dropped, what raises is logged."""
@@ -158,6 +190,7 @@ def build_short_pod(spec: TaskSpec, house, cards) -> dict:
 class Seen:
     pods: set[str] = field(default_factory=set)
     ran: set[str] = field(default_factory=set)
+    last: dict = field(default_factory=dict)
 
 
 class Witness(threading.Thread):
@@ -189,35 +222,28 @@ class Witness(threading.Thread):
         if not is_tombstone(pod):
             seen, uid = self.of[task_of(pod)], pod["metadata"]["uid"]
             seen.pods.add(uid)
+            seen.last = {name: pod["metadata"].get(name) for name in STAMPS} | pod.get("status", {})
             if pod.get("status", {}).get("containerStatuses"):
                 seen.ran.add(uid)
 
 
 def submit_all(person, count: int, dice: random.Random, over_s: float) -> dict[int, Wanted]:
-    """Short jobs of one card each, spread over a time; some of them are stopped by their owner later."""
-    wanted, to_stop = {}, []
+    """Short jobs of one card each, spread over a time. Some are stopped at once, and some run until they are stopped:
+    by _stop, as soon as they run.
+    """
+    wanted = {}
     for number in range(count):
-        code = number % 4
-        env = {"RUNS_FOR": f"{dice.uniform(1, 8):.1f}s", "EXIT_CODE": str(code)}
-        job = make.job(
-            person, name=f"life {number}", pool="train", gpu="1", cpu="100m", memory="64MiB", env=env, retry=0
-        )
-        wanted[job.pk] = Wanted(code)
-        if dice.random() < STOPPED:
-            to_stop.append((time.monotonic() + dice.uniform(0, 8), job.pk))
+        code, chance = number % 4, dice.random()
+        endless = chance < STOPPED
+        env = {"RUNS_FOR": "3600s" if endless else f"{dice.uniform(1, 8):.1f}s", "EXIT_CODE": str(code)}
+        asks = {"pool": "train", "gpu": "1", "cpu": "100m", "memory": "64MiB", "retry": 0}
+        run = "sleep ${RUNS_FOR%s}; exit $EXIT_CODE"  # on a node with a kubelet
+        job = make.job(person, name=f"{ENDLESS if endless else 'life'} {number}", run=run, env=env, **asks)
+        wanted[job.pk] = Wanted(code, stopped=chance < STOPPED + STOPPED_AT_ONCE)
+        if STOPPED <= chance < STOPPED + STOPPED_AT_ONCE:
+            stop_job(actor=person, job=job)
         time.sleep(over_s / count)
-        while to_stop and to_stop[0][0] < time.monotonic():
-            ask_to_stop(to_stop.pop(0)[1], wanted)
-    for _, pk in to_stop:
-        ask_to_stop(pk, wanted)
     return wanted
-
-
-def ask_to_stop(pk: int, wanted: dict[int, Wanted]) -> None:
-    job = Job.objects.select_related("user", "team").get(pk=pk)
-    if not job.newest_tasks.filter(state__in=TASK_FINAL).exists():
-        wanted[pk].stopped = True
-        stop_job(actor=job.user, job=job)
 
 
 def judge(installation: Installation, wanted: dict[int, Wanted], refused: set[str]) -> list[str]:
@@ -233,12 +259,13 @@ def judge(installation: Installation, wanted: dict[int, Wanted], refused: set[st
             problems.append(f"job {pk} has {[(task.attempt, task.state) for task in by_job[pk]]}")
             continue
         task = by_job[pk][0]
+        seen = installation.witness.of.get(task.uuid.hex, Seen())
         ends = [(T.SUCCEEDED, "completed", 0) if want.code == 0 else (T.FAILED, "exit_nonzero", want.code)]
         ends += [(T.STOPPED, "stopped_by_user", None)] if want.stopped else []
         ends += [(T.FAILED, "rejected_by_cluster", None)] if names.pod_name(task.uuid.hex) in refused else []
         if not any((task.state, task.reason) == end[:2] and end[2] in (None, task.exit_code) for end in ends):
-            problems.append(f"job {pk}: {task.state} {task.reason} {task.exit_code} {task.detail}, not {ends}")
-        seen = installation.witness.of.get(task.uuid.hex, Seen())
+            last = seen.last
+            problems.append(f"job {pk}: {task.state} {task.reason} {task.exit_code} {task.detail}, not {ends}: {last}")
         if len(seen.pods) > 1 or len(seen.ran) > 1:
             problems.append(f"job {pk} had {len(seen.pods)} pods, of which {len(seen.ran)} ran")
         if task.state == T.SUCCEEDED and not seen.ran:
@@ -263,22 +290,22 @@ def backlog(installation: Installation) -> set[str]:
     return (over & rows.keys()) | {uuid for uuid, state in rows.items() if state == T.ASSIGNED and uuid not in made}
 
 
-def until(is_so, within_s: float, words: str, look_s: float = 0.3) -> float:
-    """Seconds that it took."""
+def until(is_so, within_s: float, words, look_s: float = 0.3) -> float:
+    """Seconds that it took. words: text, or what makes it."""
     began = time.monotonic()
     while not is_so():
-        assert time.monotonic() - began < within_s, words
+        assert time.monotonic() - began < within_s, words() if callable(words) else words
         time.sleep(look_s)
     return time.monotonic() - began
 
 
 @contextmanager
 def an_installation(
-    direct: Connection, through: Connection, install: str, patch, nodes: int, **limits
+    direct: Connection, through: Connection, install: str, patch, nodes: int, besides: tuple[str, ...] = (), **limits
 ) -> Iterator[Installation]:
     found = Installation(direct, through, install, patch, **limits)
     try:
-        found.place(nodes)
+        found.place(nodes, besides)
         with found:
             yield found
     finally:

@@ -1,8 +1,5 @@
 """From a row to a pod and back: the loop of `manage.py watch` on a real API server and a node, fake ones will do."""
 
-import threading
-import time
-
 import make
 import pytest
 
@@ -14,10 +11,9 @@ from quotas.models import Holding
 from runtimes.kubernetes import names
 from runtimes.kubernetes.following import ClusterView
 from scheduler import tasks
-from scheduler.lease import take
 from scheduler.reconcile import build_task_spec
-from scheduler.watching import Watch, to_message
 from tests.runtimes.kubernetes.world import KubernetesWorld, pod_path, wait_slowly
+from tests.scheduler.cluster_scene import Scene
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.django_db]
 T = TaskState
@@ -28,27 +24,6 @@ def world(kubeconfig):
     world = KubernetesWorld(kubeconfig)
     yield world
     world.close()
-
-
-class Scene:
-    def __init__(self, world, view):
-        self.world, self.runtime, self.view = world, world.runtime, view
-        self.watch = Watch(view, self.act, threading.Event())
-        self.epoch = take("reconcile")
-
-    def act(self, deed, epoch):
-        tasks.act(to_message(deed), epoch)
-
-    def until(self, task: Task, *states: str, deadline_s=60.0) -> Task:
-        """Rounds as the loop makes them, until the row says so."""
-        until = time.monotonic() + deadline_s
-        while time.monotonic() < until:
-            self.watch.round(self.epoch)
-            task.refresh_from_db()
-            if task.state in states:
-                return task
-            self.view.wait(0.5)
-        raise AssertionError(f"{task.state} is not {states}: {self.world.pods(task.uuid.hex)}")
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import time
 
 import make
 import pytest
+from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerAway
 
 from jobs.control import stop_job
@@ -175,6 +176,15 @@ def test_two_never_lead_at_once(scene, monkeypatch):
     monkeypatch.setattr(scene.ended, "wait", lambda seconds: scene.ended.set())
     monkeypatch.setattr(scene.watch, "round", lambda epoch: pytest.fail("another one leads"))
     scene.watch.run()
+
+
+def test_a_long_round_asks_for_more_time_and_ends_where_it_gets_none(scene, task, monkeypatch):
+    monkeypatch.setattr("scheduler.watching.RENEW_S", -1.0)
+    Lease.objects.filter(name="reconcile").update(expires_at="2026-01-01T00:00Z")
+    scene.round()
+    assert Lease.objects.get(name="reconcile").expires_at > timezone.now() and scene.watch.rounds == 1
+    give_up("reconcile", scene.epoch)
+    assert scene.round() == [] and scene.watch.rounds == 1
 
 
 def test_a_term_can_be_made_longer_until_it_is_over(db):

@@ -32,7 +32,9 @@ TRIES_S = 60
 PLACE_S = 30
 """So long the cluster may find that the node of a pod has no room: our ledger and the cluster disagree."""
 SETUP_S = 600
-"""So long a node may take to make a pod's volumes and network; images come after that."""
+"""So long a node may take to make a pod's volumes and network. While it fetches the image after that, it says the same
+as before: only its events tell the two apart (pulls.py).
+"""
 
 DISRUPTED = {
     "PreemptionByScheduler": "evicted",
@@ -46,11 +48,12 @@ ENDED_BY_NODE = {"Evicted": "evicted", "Preempting": "evicted", "Terminated": "n
 """The same by the pod's own reason, where the kubelet gave one."""
 
 
-def failing_start(pod: Pod, now: datetime) -> tuple[str, str]:
+def failing_start(pod: Pod, now: datetime, *, may_fetch: bool = False) -> tuple[str, str]:
     """(cause, the engine's words) where it failed to start for so long that it will go on; ("", words) where it may
-    still come up.
+    still come up. may_fetch: its image is being fetched, or nobody has asked.
     """
-    for look in (_has_no_place, _is_not_set_up, _has_no_container):
+    looks = (_has_no_place, _has_no_container) if may_fetch else (_has_no_place, _is_not_set_up, _has_no_container)
+    for look in looks:
         cause, words, hopeless = look(pod, now)
         if cause:
             return (cause if hopeless else ""), words

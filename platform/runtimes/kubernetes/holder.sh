@@ -1,5 +1,5 @@
 # Holds the program of session.sh for somebody at the other end of standard input: passes on what is told of it, sends it
-# signals ("signal 15"), and hangs up when that end is closed or cut off: SIGHUP, a second later SIGKILL. Then what the
+# signals ("signal 15"), lets it go ("done"), and hangs up when that end is closed or cut off: SIGHUP, a second later SIGKILL. Then what the
 # program left running stays if it holds none of the session's streams.
 #
 # $1 the pipe between the two
@@ -7,7 +7,7 @@ door=$1 main='' ends='' nl='
 '
 trap '' HUP INT QUIT TERM PIPE
 exec 4>&2 2>/dev/null # kept open: where one output ends, containerd closes the input too
-mkfifo -m 600 "$door" || exit 1
+mkfifo -m 600 "$door.end" "$door" || exit 1
 exec 3<&0 8<>"$door"
 { while read -r line; do printf '%s\n' "$line"; done; echo hang; } <&3 >&8 &
 exec 3<&- </dev/null
@@ -34,10 +34,11 @@ while read -r word rest <&8; do
       ;;
     failed | exit) printf '%s %s\n' "$word" "$rest" ;;
     signal) [ -z "$main" ] || kill "-$rest" "-$main" || kill "-$rest" "$main" ;;
+    done) : >"$door.end" && rm -f "$door.end" ;;
     hang) break ;;
   esac
 done
-rm -f "$door"
+rm -f "$door" "$door.end"
 going=
 [ -z "$main" ] || for stat in /proc/[0-9]*/stat; do
   pid=${stat#/proc/} pid=${pid%/stat}

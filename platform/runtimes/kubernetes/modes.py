@@ -10,8 +10,8 @@ of containers/nri-plugins.
 
 from collections.abc import Mapping
 
-from runtimes.base import BALLOONS, STATIC, GpuShare, GpuView, Rejected, TaskSpec
-from runtimes.gpu_sharing import NVFRACTION, TOOLKIT, slice_environment
+from runtimes.base import BALLOONS, GpuShare, GpuView, Rejected, TaskSpec
+from runtimes.gpu_sharing import HAMI, NVFRACTION, SLICE, TOOLKIT, slice_environment
 from runtimes.kubernetes import names
 
 Cards = Mapping[str, GpuView]
@@ -57,20 +57,36 @@ def card_environment(spec: TaskSpec, cards: Cards) -> tuple[dict[str, str], dict
     hints, fixed = slice_environment(spec.gpus, cards, libvgpu=HAMI_LIBRARY, region=HAMI_REGION)
     if fixed.pop("LD_PRELOAD", None):  # the agent's CDI spec has it preloaded, whatever the environment
         fixed["GPU_CORE_UTILIZATION_POLICY"] = "force"  # else its limiter waits for a monitor that is not there
+    if promises := _promises(spec.gpus, cards):
+        fixed["TESSERA_PROMISED"] = promises
     return hints, fixed | {"NVIDIA_VISIBLE_DEVICES": "void"}
 
 
 def cpu_request(spec: TaskSpec) -> int:
-    """Thousandths of a core that it asks for, of `cpu_milli` at most. The kubelet's static manager gives a pod cores of
-    its own where it asks for whole ones, and for all that it may use.
+    """Thousandths of a core that it asks for, of `cpu_milli` at most. Where nothing is promised twice it asks for all
+    that it may use: so the kubelet's static manager gives it cores of its own, if they are whole ones.
     """
-    if spec.cpu_pinning == STATIC and spec.cpu_milli % 1000 == 0 and spec.cpu_overcommit_percent <= 100:
-        return spec.cpu_milli
     return max(spec.cpu_milli * 100 // max(spec.cpu_overcommit_percent, 100), 1)
+
+
+def _takes_all(share: GpuShare, card: GpuView) -> bool:
+    """Whether the device plugin gives it as a whole card: what is left is less than a unit, and nobody's."""
+    return names.card_units(share.memory_mib) >= names.card_units(card.memory_mib - card.reserved_mib) or share.whole
 
 
 def _is_cut(shares: tuple[GpuShare, ...]) -> bool:
     return any(not share.whole for share in shares)
+
+
+def _promises(shares: tuple[GpuShare, ...], cards: Cards) -> str:
+    """What the container must find in its environment, from the agent's CDI spec: supervisor.sh starts nothing without.
+    A runtime that knows no CDI, or a node that lost what holds slices, would start it all the same.
+    """
+    given = [cards[share.uuid] for share in shares if cards[share.uuid].pin != TOOLKIT]
+    words = [f"TESSERA_GPU_{card.index}={card.uuid}" for card in given if not card.simulated]
+    cut = [cards[share.uuid] for share in shares if not _takes_all(share, cards[share.uuid])]
+    kept = {card.mode for card in cut} & {HAMI, SLICE}
+    return " ".join([*words, *(f"TESSERA_SLICE_BY={mode}" for mode in sorted(kept))])
 
 
 def _card_notes(shares: tuple[GpuShare, ...], cards: list[GpuView]) -> dict[str, str]:

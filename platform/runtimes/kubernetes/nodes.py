@@ -116,7 +116,7 @@ def _cards(inventory: Mapping[str, Any], node: str, allocatable: Mapping[str, st
     units = {
         int(name.removeprefix(names.CARD_PREFIX)): int(count)
         for name, count in allocatable.items()
-        if name.startswith(names.CARD_PREFIX) and name.removeprefix(names.CARD_PREFIX).isdecimal()
+        if name.startswith(names.CARD_PREFIX) and name.removeprefix(names.CARD_PREFIX).isdecimal() and int(count)
     }
     words = "The node serves this card and tells nothing of it."
     return tuple(

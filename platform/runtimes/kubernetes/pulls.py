@@ -21,8 +21,9 @@ Pod = Mapping[str, Any]
 LOOK_AFTER_S = 4.0
 """Starts that are quicker tell nothing of fetching."""
 AGAIN_S = 10.0
-AT_ONCE = 2
+AT_ONCE = 4
 """So many pods at most are asked about by one look: a thousand that start together are no reason to be late."""
+TELLING = ("Pulling", "Pulled", "Failed")
 AROUND = re.compile(
     r'Back-off pulling image "[^"]*"(: )?|ErrImagePull: |rpc error: code = \w+ desc = '
     r'|failed to pull and unpack image "[^"]*": |failed to resolve (image|reference "[^"]*"): |failed to do request: '
@@ -37,33 +38,48 @@ class Pulls:
         self._api = api
         self._known: dict[str, tuple[float, datetime | None]] = {}  # {uid: (asked at, since when it fetches)}
 
-    def since(self, pods: Iterable[Pod], now: datetime) -> dict[str, datetime]:
-        """{uid of a pod: since when its image is fetched}, of those that are slow to start."""
+    def look(self, pods: Iterable[Pod], now: datetime) -> dict[str, datetime | None]:
+        """{uid of a pod: since when its image is fetched, None where it is not}, of those that are slow to start and
+        that were asked about. pods: all that there are.
+        """
         slow = {pod["metadata"]["uid"]: pod for pod in pods if _is_slow(pod, now)}
         self._known = {uid: known for uid, known in self._known.items() if uid in slow}
-        due = [uid for uid in slow if self._is_due(uid)]
-        for uid in due[:AT_ONCE]:
-            self._known[uid] = (time.monotonic(), self._ask(slow[uid]))
-        return {uid: since for uid, (_, since) in self._known.items() if since is not None}
+        for uid in sorted(slow, key=self._asked_at)[:AT_ONCE]:
+            if time.monotonic() - self._asked_at(uid) > AGAIN_S:
+                self._ask(slow[uid])
+        return {uid: since for uid, (_, since) in self._known.items()}
 
-    def _is_due(self, uid: str) -> bool:
-        asked_at, _ = self._known.get(uid, (float("-inf"), None))
-        return time.monotonic() - asked_at > AGAIN_S
+    def is_fetched(self, pod: Pod) -> bool:
+        """Whether its image is being fetched now, as far as anybody tells."""
+        try:
+            return newest_pull(self._events(pod)) is not None
+        except Unavailable:
+            return False
 
-    def _ask(self, pod: Pod) -> datetime | None:
+    def _asked_at(self, uid: str) -> float:
+        return self._known.get(uid, (float("-inf"), None))[0]
+
+    def _ask(self, pod: Pod) -> None:
+        """Events are kept for an hour: what was told before them stands where they tell nothing."""
+        uid = pod["metadata"]["uid"]
+        try:
+            told = [event for event in self._events(pod) if event.get("reason") in TELLING]
+        except Unavailable as away:
+            log.info("nobody tells what %s waits for: %s", pod["metadata"]["name"], away)
+            return
+        before = self._known.get(uid, (0.0, None))[1]
+        self._known[uid] = (time.monotonic(), newest_pull(told) if told else before)
+
+    def _events(self, pod: Pod) -> list[dict[str, Any]]:
         meta = pod["metadata"]
         path = f"/api/v1/namespaces/{meta['namespace']}/events"
-        try:
-            _, found = self._api.call("GET", path, query={"fieldSelector": f"involvedObject.uid={meta['uid']}"})
-        except Unavailable as away:
-            log.info("nobody tells what %s waits for: %s", meta["name"], away)
-            return None
-        return newest_pull(found.get("items") or ())
+        _, found = self._api.call("GET", path, query={"fieldSelector": f"involvedObject.uid={meta['uid']}"})
+        return found.get("items") or []
 
 
 def newest_pull(events: Iterable[Mapping[str, Any]]) -> datetime | None:
     """Since when the kubelet fetches, None where it does not, or is done."""
-    told = [(_at(event), event["reason"]) for event in events if event.get("reason") in ("Pulling", "Pulled", "Failed")]
+    told = [(_at(event), event["reason"]) for event in events if event.get("reason") in TELLING]
     at, reason = max(told, default=(None, ""))
     return at if reason == "Pulling" else None
 

@@ -19,6 +19,7 @@ from urllib.parse import quote
 from runtimes.base import Capabilities, ContainerView, NodeRefused, NodeView, Rejected, TaskSpec, Unavailable
 from runtimes.images import RegistryLogin
 from runtimes.kubernetes import names
+from runtimes.kubernetes.answers import Deed
 from runtimes.kubernetes.causes import failing_start
 from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.connection import find_connection
@@ -127,7 +128,7 @@ class KubernetesRuntime:
         if self.house.storage is not None:
             prepare_files(spec, self.house.storage)
         path = f"/api/v1/namespaces/{namespace}/pods"
-        handled = ("exists", "gone", "no_room", "reject")
+        handled: tuple[Deed, ...] = ("exists", "gone", "no_room", "reject")
         answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=handled)
         if answer.deed == "gone":
             self._ensured.discard(namespace)
@@ -171,10 +172,12 @@ class KubernetesRuntime:
     def views_of(self, pods: Iterable[Mapping[str, Any]], silent: frozenset[str]) -> list[ContainerView]:
         """One of each task: where there is a pod and a mark that it shall not run, the pod is the truth."""
         now, found, pods = datetime.now(UTC), {}, list(pods)
-        since = self._pulls.since(pods, now)
+        pulls = self._pulls.look(pods, now)
         for pod in sorted(pods, key=lambda pod: not is_tombstone(pod)):
-            fetching = since.get(pod["metadata"]["uid"])
-            found[task_of(pod)] = view_of(pod, silent=silent, now=now, fetching_since=fetching)
+            uid = pod["metadata"]["uid"]
+            since, asked = pulls.get(uid), uid in pulls
+            may_fetch = not asked or since is not None
+            found[task_of(pod)] = view_of(pod, silent=silent, now=now, fetching_since=since, may_fetch=may_fetch)
             if not is_tombstone(pod):
                 self._seen_at[task_of(pod)] = pod["metadata"]["namespace"]
         return list(found.values())
@@ -223,7 +226,7 @@ class KubernetesRuntime:
 
     def _end(self, pod: Mapping[str, Any], grace_s: int) -> None:
         cause, words = failing_start(pod, datetime.now(UTC))
-        if cause:
+        if cause and not (cause == "refused_by_node" and self._pulls.is_fetched(pod)):
             note = json.dumps({"cause": cause, "detail": words})
             if not self._mark(pod, {"annotations": {names.NOTE_END: note}}):
                 raise Unavailable(f"The pod {pod['metadata']['name']} was changed by somebody else.")

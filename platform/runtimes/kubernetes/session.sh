@@ -1,5 +1,6 @@
 # A person's program in a task's container, beside its first process. It waits for its holder (holder.sh), which made the
-# pipe in $1 and is told what becomes of the program, and it outlives the signals of the program's group.
+# pipe in $1 and is told what becomes of the program, and it outlives the signals of the program's group. It ends when the
+# holder says that all output came.
 #
 # $1 the holder's pipe   $2 where to work, beside where the task does   then NAME=VALUE..., --, and the program
 door=$1 cwd=$2 tries=0
@@ -30,6 +31,10 @@ else
   "$@" 9>&-
   code=$?
   tell "exit $code"
+  mark() { printf '\036%s\036' "${door##*-}"; } # the end of an output that is closed may be lost: first it has to arrive
+  mark
+  [ -t 1 ] || mark >&2
+  read -r line <"$door.end"
   exit "$code"
 fi
 exit 127

@@ -1,7 +1,9 @@
 """A person's program in a pod: two execs of the API server, one with its streams and one that holds it.
 
 The engine tells no process that its client is gone, and sends none a signal. So session.sh runs the program, and
-holder.sh, whose standard input closes whenever we do, signals it and hangs it up. Their words meet in a named pipe.
+holder.sh, whose standard input closes whenever we do, signals it and hangs it up. Their words meet in a named pipe. Nor
+does the engine always pass on the last of what an ending program wrote (kubectl loses it too): so session.sh marks the
+end of each output and stays until the marks came.
 Source of the protocol: k8s.io/apimachinery/pkg/util/remotecommand (v5: channel 255 closes one).
 """
 
@@ -36,14 +38,15 @@ async def start_session(
     """path: of the pod's exec. The session closes the wire. Raises Rejected, Unavailable, and leaves the wire open."""
     if not argv:
         raise Rejected("There is no program to start.")
-    door = f"{SEEN_AT}/.session-{token_hex(8)}"
+    name = token_hex(16)
+    door = f"{SEEN_AT}/.session-{name}"
     terminal = {"TERM": DEFAULT_TERM} if pty else {}
     variables = [f"{name}={value}" for name, value in {**terminal, **env}.items()]
     hold = _query(("/bin/sh", "-c", HOLDER, "tessera", door), pty=False)
     run = _query(("/bin/sh", "-c", SESSION, "tessera", door, cwd or "", *variables, "--", *argv), pty=pty is not None)
     holder, program = (asyncio.create_task(wire.open(path, query, PROTOCOL)) for query in (hold, run))
     await asyncio.gather(holder, program, return_exceptions=True)
-    session = PodSession(wire, holder.result(), program.result(), pty)
+    session = PodSession(wire, holder.result(), program.result(), pty, mark=f"\x1e{name}\x1e".encode())
     try:
         async with asyncio.timeout(PATIENCE_S):
             await session.begin()
@@ -63,12 +66,14 @@ class PodSession:
         holder: aiohttp.ClientWebSocketResponse,
         program: aiohttp.ClientWebSocketResponse,
         pty: PtySize | None,
+        *,
+        mark: bytes,
     ):
         loop = asyncio.get_running_loop()
         self._wire, self._holder, self._program, self._size = wire, holder, program, pty
         self._started: asyncio.Future[str] = loop.create_future()  # "" or why it could not be
         self._status: asyncio.Future[int] = loop.create_future()
-        self._pieces = {channel: Pieces() for channel in (STDOUT, STDERR)}
+        self._pieces = {channel: Pieces(mark) for channel in ((STDOUT,) if pty else (STDOUT, STDERR))}
         self._sending = asyncio.Lock()
         self._works: set[asyncio.Task] = set()
         self._closed = False
@@ -145,10 +150,14 @@ class PodSession:
             self._ended(exit_of(int(rest)))
 
     async def _hear_program(self) -> None:
+        let_go = False
         while (heard := await receive(self._program)) is not None:
             channel, data = heard
             if channel in self._pieces:
                 await self._pieces[channel].put(data)
+                if not let_go and all(pieces.marked for pieces in self._pieces.values()):
+                    let_go = True
+                    await send(self._holder, STDIN, b"done\n")
             elif channel == STATUS:
                 self._ended(status_of(data))
         for pieces in self._pieces.values():
@@ -181,9 +190,11 @@ class PodSession:
 
 
 class Pieces:
-    """Output between the line and its reader."""
+    """Output between the line and its reader. mark: what is no output, and is seen once."""
 
-    def __init__(self) -> None:
+    def __init__(self, mark: bytes):
+        self._mark, self.marked = mark, False
+        self._kept = b""  # the beginning of the mark, perhaps
         self._bytes, self._over = bytearray(), False
         self._news, self._room = asyncio.Event(), asyncio.Event()
 
@@ -191,7 +202,7 @@ class Pieces:
         while len(self._bytes) >= HELD_BYTES:
             self._room.clear()
             await self._room.wait()
-        self._bytes += data
+        self._bytes += data if self.marked else self._without_mark(self._kept + data)
         self._news.set()
 
     async def take(self, n: int) -> bytes:
@@ -204,14 +215,27 @@ class Pieces:
         self._room.set()
         return data
 
+    def _without_mark(self, data: bytes) -> bytes:
+        self._kept = b""
+        before, mark, after = data.partition(self._mark)
+        if mark:
+            self.marked = True
+            return before + after
+        begins = data.rfind(self._mark[:1], max(len(data) - len(self._mark) + 1, 0))
+        if begins >= 0 and self._mark.startswith(data[begins:]):
+            self._kept = data[begins:]
+            return data[:begins]
+        return data
+
     def end(self) -> None:
+        self._bytes += self._kept
         self._over = True
         self._news.set()
 
     def close(self) -> None:
         """Nobody reads any more."""
-        self._bytes.clear()
         self.end()
+        self._bytes.clear()
 
 
 def exit_of(code: int) -> int:

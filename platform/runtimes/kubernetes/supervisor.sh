@@ -85,6 +85,10 @@ link_data() { # an empty folder gives way; anything else that is there stays, an
   (umask "$1" && mkdir -p "$2") && mkdir -p "${4%/*}" && { [ ! -d "$4" ] || rmdir "$4"; } && ln -s "$3" "$4"
 }
 
+for promise in $TESSERA_PROMISED; do # by the platform: what the node adds where it gives its cards as it said
+  eval "given=\${${promise%%=*}-}"
+  [ "$given" = "${promise#*=}" ] || fail "The node did not do what its agent said of its cards: $promise."
+done
 mkdir -p "$HOME" "$TMPDIR" "$1" 2>/dev/null
 [ -z "$2" ] || tar -xzof "$2" -C "$1" || fail "The code could not be unpacked."
 shift 2

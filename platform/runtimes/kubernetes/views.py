@@ -6,6 +6,7 @@
 
 import json
 import re
+import signal
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -32,16 +33,23 @@ NO_CODE = {"never_started", "image_pull", "container_lost", "refused_by_node", "
 
 
 def view_of(
-    pod: Pod, *, silent: Collection[str] = (), now: datetime, fetching_since: datetime | None = None
+    pod: Pod,
+    *,
+    silent: Collection[str] = (),
+    now: datetime,
+    fetching_since: datetime | None = None,
+    may_fetch: bool = False,
 ) -> ContainerView:
-    """silent: names of nodes of which nothing is heard, or that are gone."""
+    """silent: names of nodes of which nothing is heard. Pods of one that is gone are ended by the cluster itself.
+    may_fetch: see failing_start.
+    """
     if pod_ended(pod):
         return _ended_view(pod)
     state, node = container_state(pod), node_of(pod)
     running = state.get("running")
     phase: Phase = "lost" if node in silent and node else "running" if running else "starting"
     words = f"Nothing is heard of its node {node}." if phase == "lost" else ""
-    cause, trouble = failing_start(pod, now) if phase == "starting" else ("", "")
+    cause, trouble = failing_start(pod, now, may_fetch=may_fetch) if phase == "starting" else ("", "")
     return ContainerView(
         task_of(pod),
         node,
@@ -139,9 +147,20 @@ def _cause(pod: Pod, done: Mapping[str, Any]) -> tuple[str, str, datetime | None
         return told, "", saved
     if why:
         return "container_lost", why, saved
+    return ("stopped" if _was_killed(pod, done) else ""), "", saved
+
+
+def _was_killed(pod: Pod, done: Mapping[str, Any]) -> bool:
+    """Whether its deletion ended it. A kubelet's last word, a deletion without grace, moves the stamp to when the
+    container had ended: then only how it ended is left to tell.
+    """
+    number = _exit(done)[1]
+    if number is None or not is_going(pod):
+        return False
+    if not pod["metadata"].get("deletionGracePeriodSeconds"):
+        return number in (signal.SIGTERM, signal.SIGKILL)
     asked, ended = _asked_at(pod), read_time(done.get("finishedAt"))
-    killed = asked is not None and ended is not None and ended >= asked and _exit(done)[1] is not None
-    return ("stopped" if killed else ""), "", saved
+    return asked is not None and ended is not None and ended >= asked
 
 
 def _told(done: Mapping[str, Any]) -> tuple[str, datetime | None]:

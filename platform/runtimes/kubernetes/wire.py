@@ -56,7 +56,9 @@ class Wire:
         except aiohttp.WSServerHandshakeError as refused:
             if refused.status == 404:
                 raise Rejected("This task has ended.") from refused
-            right = " The platform's account lacks the right to do it." if refused.status == 403 else ""
+            right = (
+                " The platform's account lacks the right to do it." if refused.status in (403, 422) else ""
+            )  # 422 by admission
             raise Unavailable(f"The cluster answered {refused.status}.{right}") from refused
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Unavailable(_words(error)) from error

@@ -7,6 +7,7 @@ import pytest
 
 from deploy.cluster.images import IMAGES, layout_of
 from deploy.cluster.registry import name_of
+from deploy.cluster.storage import CLASS
 from tests.local_cluster import Kubectl, build_pod, local_place
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
@@ -143,3 +144,28 @@ def test_the_real_node_serves_two_simulated_cards_and_no_more(kubectl):
             kubectl.wait_for_phase("fits", "Running")
     kubectl("wait", "pod/waits", "--for=condition=PodScheduled=false", "--timeout=30s")
     assert "Insufficient tessera.sh/g-1" in kubectl.get("pod", "waits")["status"]["conditions"][0]["message"]
+
+
+def build_claim(name: str) -> dict:
+    asked = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": CLASS}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": asked}
+
+
+def build_writer(name: str, claim: str, text: str) -> dict:
+    pod = build_pod(name, BUSYBOX, "sh", "-c", text)
+    pod["spec"]["volumes"] = [{"name": "shared", "persistentVolumeClaim": {"claimName": claim}}]
+    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "shared", "mountPath": "/shared"}]
+    return pod
+
+
+def test_every_claim_is_the_same_directory_of_this_machine_and_outlives_the_claim(kubectl):
+    file = local_place().shared / kubectl.namespace
+    for name, text in (("one", f"echo hello >/shared/{file.name}"), ("two", f"cat /shared/{file.name}")):
+        kubectl.create(build_claim(name))
+        assert kubectl.get("pvc", name)["status"]["phase"] == "Pending"  # until a pod has its node
+        kubectl.create(build_writer(name, name, text))
+        kubectl.wait_for_phase(name, "Succeeded", "Failed")
+    assert kubectl("logs", "two") == "hello\n"
+    kubectl("delete", "pod/one", "pod/two", "pvc/one", "pvc/two", within_s=120)
+    assert file.read_text() == "hello\n"
+    file.unlink()

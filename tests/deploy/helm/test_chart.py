@@ -20,6 +20,7 @@ WHOLE = {
     "database": {"host": "db.example.net", "existingSecret": "db", "sslMode": "verify-full"},
     "valkey": {"existingSecret": "valkey"},
     "files": {"storageClass": "nfs"},
+    "agent": {"enabled": True, "nodeSelector": {"cards": "yes"}, "runtimeClass": "nvidia"},
     "ingress": {"enabled": True, "className": "nginx", "tlsSecret": "portal", "appsTlsSecret": "apps"},
     "ssh": {"type": "LoadBalancer"},
     "mail": {"host": "mail.example.net", "user": "tessera", "existingSecret": "mail", "tls": True},
@@ -45,11 +46,11 @@ def render(helm, values: dict) -> list[dict]:
 
 
 def pod_specs(things: list[dict]) -> dict[str, dict]:
-    """By the name of what makes the pods."""
+    """Of the platform's own processes, by the name of what makes the pods."""
     return {
         thing["metadata"]["name"]: thing["spec"]["template"]["spec"]
         for thing in things
-        if "template" in thing.get("spec", {})
+        if "template" in thing.get("spec", {}) and thing["kind"] != "DaemonSet"
     }
 
 
@@ -77,6 +78,21 @@ def test_the_rights_are_those_of_the_file_under_the_installations_names(helm):
     wanted = [thing for thing in manifests("lab") if thing["kind"] != "Namespace"]
     found = render(helm, WHOLE)
     assert [thing for thing in wanted if thing not in found] == []
+
+
+def test_the_agent_is_the_one_of_the_file_and_speaks_to_this_installation(helm):
+    (ours,) = (thing for thing in render(helm, WHOLE) if thing["kind"] == "DaemonSet")
+    (known,) = (
+        thing
+        for thing in yaml.safe_load_all((ROOT / "deploy/kubernetes/agent.yaml").read_text())
+        if thing["kind"] == "DaemonSet"
+    )
+    spec, container = ours["spec"]["template"]["spec"], ours["spec"]["template"]["spec"]["containers"][0]
+    assert ours["metadata"]["namespace"] == "lab-agents"
+    assert "--server=http://lab-web.lab-system.svc:8470" in container["args"]
+    assert (spec["nodeSelector"], spec["runtimeClassName"]) == ({"cards": "yes"}, "nvidia")
+    assert spec["volumes"] == known["spec"]["template"]["spec"]["volumes"]
+    assert container["securityContext"] == known["spec"]["template"]["spec"]["containers"][0]["securityContext"]
 
 
 def test_every_variable_is_one_that_the_platform_reads(helm):

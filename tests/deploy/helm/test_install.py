@@ -19,6 +19,7 @@ import pytest
 
 from bench.stack import Stack, free_port
 from deploy.cluster.place import REGISTRY
+from deploy.cluster.storage import CLASS
 from tests.deploy.helm.conftest import CHART, Helm
 from tests.local_cluster import ROOT, Kubectl
 from tests.runtimes.kubernetes.world import IMAGE, REAL_NODE, KubernetesWorld
@@ -45,7 +46,7 @@ class Installation(Stack):
             "url": self.url,
             "image": {"repository": f"{REGISTRY}/tessera", "tag": TAGS[0]},
             "bundled": {"enabled": True, "keepOnNode": str(folder)},
-            "files": {"existingClaim": "files"},
+            "files": {"storageClass": CLASS, "size": "1Gi"},
             "jobs": {"image": IMAGE, "pull": "IfNotPresent", "nodes": f"{REAL_NODE}=true"},
             "pods": {"nodeSelector": {REAL_NODE: "true"}},
             "live": {"enabled": False},
@@ -57,16 +58,6 @@ class Installation(Stack):
         """What docs/install.md has an administrator make first."""
         self.kubectl("create", "namespace", self.namespace)
         self.kubectl("label", "namespace", self.namespace, f"tessera.sh/platform={self.install}")
-        spec = {"accessModes": ["ReadWriteMany"], "storageClassName": self.install}
-        claim = {"volumeName": self.install, "resources": {"requests": {"storage": "1Gi"}}}
-        where = {
-            "hostPath": {"path": f"{self.data}/files", "type": "DirectoryOrCreate"},
-            "capacity": {"storage": "1Gi"},
-        }
-        for kind, name, more in (("PersistentVolume", self.install, where), ("PersistentVolumeClaim", "files", claim)):
-            self.kubectl.create(
-                {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, "spec": {**spec, **more}}
-            )
 
     def release(self, *words: str, values: dict | None = None) -> str:
         waits = ("--namespace", self.namespace, "--wait", "--timeout", f"{READY_WITHIN_S}s")
@@ -96,7 +87,6 @@ class Installation(Stack):
         self.helm.run("uninstall", "tessera", "--namespace", self.namespace, "--wait", within_s=READY_WITHIN_S)
         KubernetesWorld(self.kubectl.kubeconfig, install=self.install).close()
         self.kubectl("delete", "namespace", self.namespace, "--ignore-not-found", within_s=READY_WITHIN_S)
-        self.kubectl("delete", "persistentvolume", self.install, "--ignore-not-found")
         shutil.rmtree(self.data)
 
 

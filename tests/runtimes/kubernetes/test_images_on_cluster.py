@@ -13,14 +13,18 @@ from pathlib import Path
 import make
 import pytest
 
+from cluster.models import Node, NodeState
 from images.catalogue import look_up
-from images.models import Image
+from images.logins import save_login
+from images.models import Fetch, Image, Login
 from jobs.models import Job
 from jobs.states import TaskState
 from portal.pull_words import pull_hint
 from runtimes.base import IMAGE
 from runtimes.images import RegistryLogin, image_key, read_image
 from runtimes.registry import Reach, Unresolved, find_digest
+from scheduler.fetching import fetch_ahead
+from scheduler.models import Lease
 from scheduler.reconcile import build_task_spec
 from tests.registry_server import serve_registry
 from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly
@@ -142,7 +146,7 @@ def test_the_node_tells_that_it_holds_what_is_pinned(world, reach):
 
 
 def test_a_private_image_runs_for_the_team_with_the_login_and_not_for_another(world, private, monkeypatch):
-    monkeypatch.setattr("runtimes.kubernetes.views.TRIES_S", 2)
+    monkeypatch.setattr("runtimes.kubernetes.causes.TRIES_S", 2)
     image, login = in_registry(world, private), RegistryLogin(private, USER, PASSWORD)
     wait_slowly(lambda: is_open(image, login))
     assert end_of(world, image=image, logins=(login,)).exit_code == 7
@@ -151,12 +155,32 @@ def test_a_private_image_runs_for_the_team_with_the_login_and_not_for_another(wo
 
 
 def test_a_login_is_rotated_and_taken_away(world, private, monkeypatch):
-    monkeypatch.setattr("runtimes.kubernetes.views.TRIES_S", 2)
+    monkeypatch.setattr("runtimes.kubernetes.causes.TRIES_S", 2)
     image, good = in_registry(world, private), RegistryLogin(private, USER, PASSWORD)
     wait_slowly(lambda: is_open(image, good))
     assert end_of(world, image=image, logins=(replace(good, password="old"),)).cause == "image_pull"
     assert end_of(world, image=image, logins=(good,)).exit_code == 7
     assert end_of(world, image=image).cause == "image_pull"
+
+
+def test_an_image_is_fetched_ahead_of_jobs(world, private):
+    """With the login that is everybody's, by the loop of the platform."""
+    cast, root, login = make.cast(), make.admin(), RegistryLogin(private, USER, PASSWORD)
+    make.node(world.node, pool=cast.dev)
+    Node.objects.exclude(name=world.node).update(state=NodeState.CORDONED)
+    wait_slowly(lambda: is_open(in_registry(world, private), login))
+    save_login(actor=root, login=Login(registry=private, user=USER), password=PASSWORD)
+    image = make.image(root, alias="box", reference=in_registry(world, private))
+    assert look_up(image) == ""
+    Image.objects.update(prepull=True)
+    Lease.objects.create(name="fetch", epoch=5)
+
+    def is_done():
+        fetch_ahead(world.runtime, 5)
+        return Fetch.objects.exclude(ended_at=None).first()
+
+    assert wait_slowly(is_done).words == ""
+    assert not [view for view in world.runtime.list_containers() if view.uuid == Fetch.objects.get().uuid.hex]
 
 
 def is_open(image: str, login: RegistryLogin) -> bool:
@@ -194,7 +218,7 @@ SAYS = {
 
 @pytest.mark.parametrize("name", SAYS)
 def test_what_cannot_be_had_ends_in_words_with_something_to_do(world, name, monkeypatch):
-    monkeypatch.setattr("runtimes.kubernetes.views.TRIES_S", 2)
+    monkeypatch.setattr("runtimes.kubernetes.causes.TRIES_S", 2)
     image = read_image(world.options["image"])
     known = {"here": image.registry, "repository": image.repository, "address": image.registry.partition(":")[0]}
     view = end_of(world, image=name.format(**known))

@@ -80,6 +80,18 @@ def test_a_whole_card_is_all_its_units_also_where_an_admin_keeps_some_back():
     assert limits["tessera.sh/g-0"] == limits["tessera.sh/g-1"] == str(names.card_units(81920 - 693))
 
 
+def test_a_slice_that_leaves_less_than_a_unit_is_given_as_a_whole_card():
+    """The device plugin sees no difference, so nothing else may be waited for."""
+    most = replace(TASKS["a_quarter"].gpus[0], memory_mib=81220)
+    for memory_mib, promised in (
+        (81220, f"TESSERA_GPU_0={ONE}"),
+        (20306, f"TESSERA_GPU_0={ONE} TESSERA_SLICE_BY=slice"),
+    ):
+        pod = build_pod(task(gpus=(replace(most, memory_mib=memory_mib),)), HOUSE, {ONE: card(ONE, mode="slice")})
+        env = {each["name"]: each["value"] for each in pod["spec"]["containers"][0]["env"]}
+        assert env["TESSERA_PROMISED"] == promised
+
+
 def test_the_toolkit_gives_no_slices_and_no_mixture():
     toolkit, plugin = card(ONE, pin="toolkit"), card(TWO)
     for gpus, cards in (

@@ -59,7 +59,7 @@ def test_cards_are_what_the_inventory_says_and_never_real_by_the_nodes_own_word(
 
 
 def test_a_node_that_tells_nothing_shows_the_cards_that_it_serves():
-    view = node_view(node(allocatable={"tessera.sh/g-1": "320", "tessera.sh/g-0": "320", "tessera.sh/x": "1"}))
+    view = node_view(node(allocatable={"tessera.sh/g-1": "320", "tessera.sh/g-0": "320", "tessera.sh/g-7": "0"}))
     assert [(gpu.uuid, gpu.memory_mib, gpu.simulated) for gpu in view.gpus] == [
         ("GPU-n1-0", 81920, True),
         ("GPU-n1-1", 81920, True),

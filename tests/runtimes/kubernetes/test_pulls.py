@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from runtimes.base import Unavailable
+from runtimes.kubernetes.causes import failing_start
 from runtimes.kubernetes.pulls import AGAIN_S, AT_ONCE, Pulls, newest_pull, pull_words
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -62,30 +63,53 @@ def test_only_what_is_slow_to_start_is_asked_about():
         pod(phase="Running"),
         {"metadata": {"uid": "x"}, "spec": {}},
     ]
-    assert Pulls(events).since(quick, NOW) == {} and events.asked == []
-    assert Pulls(events).since([pod()], NOW) == {"uid-0": datetime(2026, 1, 1, 11, 59, tzinfo=UTC)}
+    assert Pulls(events).look(quick, NOW) == {} and events.asked == []
+    assert Pulls(events).look([pod()], NOW) == {"uid-0": datetime(2026, 1, 1, 11, 59, tzinfo=UTC)}
     assert events.asked == [("GET", "/api/v1/namespaces/tessera-team-1/events", "involvedObject.uid=uid-0")]
+    assert Pulls(Events(event("Scheduled", 59))).look([pod()], NOW) == {"uid-0": None}
 
 
-def test_many_at_once_are_asked_about_by_and_by_and_nobody_is_asked_twice_in_a_moment(monkeypatch):
+def test_many_are_asked_about_by_and_by_and_nobody_twice_before_all_were(monkeypatch):
     clock = [1000.0]
     monkeypatch.setattr("runtimes.kubernetes.pulls.time.monotonic", lambda: clock[0])
     events, pods = Events(event("Pulling", 59)), [pod(number) for number in range(3 * AT_ONCE)]
     pulls = Pulls(events)
     for look in range(1, 4):
-        assert len(pulls.since(pods, NOW)) == look * AT_ONCE == len(events.asked)
-    pulls.since(pods, NOW)
-    assert len(events.asked) == len(pods)
-    clock[0] += AGAIN_S + 1
-    pulls.since(pods, NOW)
-    assert len(events.asked) == len(pods) + AT_ONCE
+        clock[0] += AGAIN_S + 1
+        assert len(pulls.look(pods, NOW)) == look * AT_ONCE == len(set(events.asked)) == len(events.asked)
+    pulls.look(pods, NOW + timedelta(seconds=1))
+    assert len(events.asked) == 4 * AT_ONCE and len(set(events.asked)) == 3 * AT_ONCE
+    clock[0] -= AGAIN_S  # a moment after the newest
+    pulls.look(pods[-AT_ONCE:], NOW)
+    assert len(events.asked) == 4 * AT_ONCE
 
 
 def test_what_started_is_forgotten_and_an_engine_that_is_away_tells_nothing():
     events = Events(event("Pulling", 59))
     pulls = Pulls(events)
-    assert pulls.since([pod()], NOW) and pulls.since([], NOW) == {} and not pulls._known
-    assert Pulls(Events()).since([pod()], NOW) == {}
+    assert pulls.look([pod()], NOW) and pulls.look([], NOW) == {} and not pulls._known
+    assert Pulls(Events()).look([pod()], NOW) == {} and not Pulls(Events()).is_fetched(pod())
+    assert Pulls(events).is_fetched(pod()) and not Pulls(Events(event("Pulled", 59))).is_fetched(pod())
+
+
+def test_what_was_told_stands_when_events_are_kept_no_longer(monkeypatch):
+    clock = [1000.0]
+    monkeypatch.setattr("runtimes.kubernetes.pulls.time.monotonic", lambda: clock[0])
+    events = Events(event("Pulling", 59))
+    pulls = Pulls(events)
+    first = pulls.look([pod()], NOW)
+    clock[0] += AGAIN_S + 1
+    events.events[:] = [event("Scheduled", 1)]
+    assert pulls.look([pod()], NOW) == first
+
+
+def test_a_long_pull_is_no_node_that_cannot_set_up_a_pod():
+    """A kubelet says of both that the pod is not ready for its containers."""
+    waits = {"type": "PodReadyToStartContainers", "status": "False", "lastTransitionTime": "2026-01-01T11:00:00Z"}
+    slow = pod()
+    slow["status"]["conditions"] = [waits]
+    assert failing_start(slow, NOW)[0] == "refused_by_node"
+    assert failing_start(slow, NOW, may_fetch=True) == ("", "")
 
 
 PULL = 'failed to pull and unpack image "r:5000/none:1": '

@@ -39,12 +39,14 @@ class Box:
         self.shell, self.folder, self.message, self.out = shell, folder, folder / "message", folder / "out"
         self.program: subprocess.Popen | None = None
 
-    def start(self, run, *, most=0, grace=5, signal=0, save=0, saves_in="", cwd="work", needs="", code="", links=()):
+    def start(
+        self, run, *, most=0, grace=5, signal=0, save=0, saves_in="", cwd="work", needs="", code="", links=(), **env
+    ):
         numbers = [str(each) for each in (most, grace, signal, save)]
         saves = str(self.folder / saves_in) if saves_in else ""
         command = [*APART, *self.shell, "-c", SUPERVISOR, "tessera", run, str(self.folder / cwd), *numbers, saves]
         files = [str(each) for each in (self.message, needs, self.folder / "work", code, *links)]
-        env = {"PATH": os.environ["PATH"], "HOME": str(self.folder / "home"), "TMPDIR": str(self.folder / "tmp")}
+        env |= {"PATH": os.environ["PATH"], "HOME": str(self.folder / "home"), "TMPDIR": str(self.folder / "tmp")}
         with open(self.out, "wb") as out:
             self.program = subprocess.Popen([*command, *files], env=env, stdout=out, stderr=out)
         return self
@@ -134,6 +136,22 @@ def test_a_place_that_cannot_be_is_said(box):
     (box.folder / "work").write_text("a file")
     assert box.start("true").wait() == 1
     assert box.told() == "tessera cause=start_failed saved="
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"TESSERA_GPU_3": "GPU-b"}, {"TESSERA_GPU_3": "GPU-a", "TESSERA_SLICE_BY": "hami"}]
+)
+def test_without_what_its_node_promised_nothing_starts(box, given):
+    promised = "TESSERA_GPU_3=GPU-a TESSERA_SLICE_BY=slice"
+    assert box.start("echo it runs", TESSERA_PROMISED=promised, **given).wait() == 1
+    assert box.told() == "tessera cause=start_failed saved=" and not box.says("it runs")
+    assert box.says("The node did not do what its agent said of its cards: TESSERA_")
+
+
+def test_with_what_its_node_promised_it_starts(box):
+    given = {"TESSERA_GPU_3": "GPU-a", "TESSERA_SLICE_BY": "slice"}
+    promised = "TESSERA_GPU_3=GPU-a TESSERA_SLICE_BY=slice"
+    assert box.start("exit 0", TESSERA_PROMISED=promised, **given).wait() == 0
 
 
 def pack(path: Path, **files: str) -> Path:

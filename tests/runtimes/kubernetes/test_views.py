@@ -60,6 +60,8 @@ ENDS = {
     "stopped": (pod(done(143, message=STOPPED), phase="Failed", **asked(15)), (None, 15, "stopped")),
     "killed after a stop": (pod(done(137), phase="Failed", **asked(15)), (None, 9, "stopped")),
     "ended before a stop": (pod(done(137), phase="Failed", **asked(25)), (None, 9, "")),
+    "killed, the stamp moved": (pod(done(143), phase="Failed", **asked(25, 0)), (None, 15, "stopped")),
+    "crashed, then deleted": (pod(done(139), phase="Failed", **asked(25, 0)), (None, 11, "")),
     "ended by itself in a stop": (pod(done(0, "Completed"), phase="Succeeded", **asked(15)), (0, None, "")),
     "time": (pod(done(143, message="tessera cause=time_limit saved="), phase="Failed"), (None, 15, "time_limit")),
     "the kubelet's time": (pod(done(137), phase="Failed", status=DEADLINE), (None, 9, "time_limit")),

@@ -67,6 +67,12 @@ app.kubernetes.io/component: {{ .name }}
 - {name: TESSERA_IMAGE, value: {{ .Values.jobs.image | quote }}}
 - {name: TESSERA_IMAGE_PULL, value: {{ .Values.jobs.pull }}}
 - {name: TESSERA_PULL_SECRET, value: {{ .Values.jobs.pullSecret | quote }}}
+{{- with .Values.jobs.notebookImage }}
+- {name: TESSERA_NOTEBOOK_IMAGE, value: {{ . | quote }}}
+{{- end }}
+- {name: TESSERA_STORAGE_CLASS, value: {{ .Values.files.storageClass | quote }}}
+- {name: TESSERA_STORAGE_SIZE, value: {{ .Values.files.size | quote }}}
+- {name: TESSERA_STORAGE_ACCESS, value: {{ .Values.files.accessMode }}}
 - {name: TESSERA_NODES, value: {{ .Values.jobs.nodes | quote }}}
 - {name: TESSERA_TOLERATED, value: {{ join "," .Values.jobs.tolerated | quote }}}
 - {name: TESSERA_KUBERNETES_QPS, value: {{ .Values.jobs.requestsPerSecond | quote }}}

@@ -1,0 +1,115 @@
+"""SFTP where a task has no sftp-server: OpenSSH's own client against ours, on the shells that images have."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.ssh_gateway import MIB, ROOT
+
+pytestmark = pytest.mark.skipif(not shutil.which("sftp"), reason="needs the OpenSSH client")
+SHELLS = [shell for shell in ("/bin/dash", "/bin/bash", "/bin/busybox-sh") if shutil.which(shell)] or ["/bin/sh"]
+
+
+@pytest.fixture(params=SHELLS)
+def sftp(request, tmp_path):
+    """Runs these lines of a batch. There: the folder of the other side, here: this side's."""
+    (tmp_path / "there").mkdir()
+    (tmp_path / "here").mkdir()
+    server = f"{sys.executable} -m tests.sftp_bridge {tmp_path}/there {request.param}"
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/platform", "DJANGO_SETTINGS_MODULE": "config.settings"}
+
+    def run(*lines: str) -> subprocess.CompletedProcess:
+        command = ["sftp", "-q", "-b", "-", "-D", server]
+        text = "\n".join(lines) + "\n"
+        where = {"cwd": tmp_path / "here", "env": environment}
+        return subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, **where)
+
+    run.here, run.there = tmp_path / "here", tmp_path / "there"
+    return run
+
+
+STRANGE = "two words, 'quotes' \"both\" $HOME `id` *\\ ä"
+
+
+def test_files_go_there_and_back_whole(sftp):
+    content = os.urandom(3 * MIB + 7)
+    (sftp.here / "a").write_bytes(content)
+    (sftp.here / "empty").touch()
+    done = sftp("put a", "put empty", "get a b", "get empty nothing")
+    assert done.returncode == 0, done.stderr
+    assert (sftp.there / "a").read_bytes() == content == (sftp.here / "b").read_bytes()
+    assert (sftp.here / "nothing").read_bytes() == b""
+
+
+def test_a_tree_with_strange_names_its_modes_and_times_goes_both_ways(sftp):
+    tree = sftp.here / "tree"
+    (tree / "in ner").mkdir(parents=True)
+    for number, name in enumerate(("plain", STRANGE, ".hidden", "-n")):
+        (tree / "in ner" / name).write_text(name)
+        (tree / "in ner" / name).chmod(0o600 + number)
+        os.utime(tree / "in ner" / name, (10**9, 10**9 + number))
+    done = sftp("put -pR tree", "get -pR tree back")
+    assert done.returncode == 0, done.stderr
+    for side in (sftp.there / "tree", sftp.here / "back"):
+        found = {path.name: path for path in (side / "in ner").iterdir()}
+        assert set(found) == {"plain", STRANGE, ".hidden", "-n"}
+        for number, name in enumerate(("plain", STRANGE, ".hidden", "-n")):
+            told = found[name].stat()
+            assert found[name].read_text() == name
+            assert (told.st_mode & 0o777, told.st_mtime) == (0o600 + number, 10**9 + number)
+
+
+def test_folders_links_and_names_are_made_changed_and_removed(sftp):
+    (sftp.there / "old").write_text("x")
+    done = sftp(
+        "mkdir folder", "ls -la folder", "rename old folder/new", "symlink new folder/link", "chmod 640 folder/new",
+        "ls -l folder", "pwd", "mkdir gone", "rmdir gone", "rm folder/link",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "-rw-r-----" in done.stdout and "folder/link" in done.stdout and str(sftp.there) in done.stdout
+    assert [path.name for path in (sftp.there / "folder").iterdir()] == ["new"] and not (sftp.there / "gone").exists()
+
+
+def test_a_cut_transfer_is_taken_up_again_in_both_directions(sftp):
+    content = os.urandom(MIB)
+    (sftp.here / "up").write_bytes(content)
+    (sftp.there / "up").write_bytes(content[:300_001])
+    (sftp.there / "down").write_bytes(content)
+    (sftp.here / "down").write_bytes(content[:200_003])
+    done = sftp("reput up", "reget down")
+    assert done.returncode == 0, done.stderr
+    assert (sftp.there / "up").read_bytes() == content == (sftp.here / "down").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("get missing", "not found"),
+        ("cd missing", "No such file"),
+        ("rm missing", "No such file"),
+        ("mkdir full", "Failure"),
+        ("rmdir full", "Failure"),
+        ("put here missing/there", "No such file"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_changes_nothing(sftp, line, words):
+    (sftp.here / "here").write_text("x")
+    (sftp.there / "full").mkdir()
+    (sftp.there / "full/kept").write_text("kept")
+    done = sftp(line)
+    assert done.returncode == 1 and words.lower() in done.stderr.lower(), done.stderr
+    assert (sftp.there / "full/kept").read_text() == "kept"
+
+
+def test_nonsense_of_a_client_ends_it_or_is_answered(tmp_path):
+    """A length without end, a question that is cut, a handle that is none."""
+    cut = b"\0\0\0\x05\x01\0\0\0\x03" + b"\0\0\0\x07\x05\0\0\0\x09\0\0"
+    strange = b"\0\0\0\x05\x01\0\0\0\x03" + b"\0\0\0\x0d\x04\0\0\0\x09\0\0\0\x04none"
+    for sent, heard in ((b"\xff\xff\xff\xff", b""), (cut, b"Not understood."), (strange, b"Not understood.")):
+        command = [sys.executable, "-m", "tests.sftp_bridge", str(tmp_path), "/bin/sh"]
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/platform"}
+        done = subprocess.run(command, input=sent, capture_output=True, timeout=60, env=environment)
+        assert heard in done.stdout and b"Traceback" not in done.stderr, done

@@ -1,0 +1,30 @@
+"""The platform's own loop on a real API server: rows, the view that follows, and deeds done as a worker does them."""
+
+import threading
+import time
+
+from jobs.models import Task
+from scheduler import tasks
+from scheduler.lease import take
+from scheduler.watching import Watch, to_message
+
+
+class Scene:
+    def __init__(self, world, view):
+        self.world, self.runtime, self.view = world, world.runtime, view
+        self.watch = Watch(view, self.act, threading.Event())
+        self.epoch = take("reconcile")
+
+    def act(self, deed, epoch):
+        tasks.act(to_message(deed), epoch)
+
+    def until(self, task: Task, *states: str, deadline_s=60.0) -> Task:
+        """Rounds as the loop makes them, until the row says so."""
+        until = time.monotonic() + deadline_s
+        while time.monotonic() < until:
+            self.watch.round(self.epoch)
+            task.refresh_from_db()
+            if task.state in states:
+                return task
+            self.view.wait(0.5)
+        raise AssertionError(f"{task.state} is not {states}: {self.world.pods(task.uuid.hex)}")
