@@ -5,13 +5,13 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
 import make
 import pytest
-from api_client import Api
 from web_process import WebProcess
 
 from cluster.agents import invite_agent
@@ -90,6 +90,13 @@ class Scene:
     def text(self, task: Task) -> bytes:
         return self.store.read(task.uuid.hex, 0, 1 << 30)[0]
 
+    def followed(self, task: Task) -> bytes:
+        """What `tessera logs -f` gets, to its end."""
+        headers = {"Authorization": f"Bearer {make.token(task.job.user)}"}
+        address = f"{self.web.url}/api/v1/jobs/{task.job.public_id}/logs?follow=true"
+        with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=60) as answer:
+            return answer.read()
+
     def is_whole(self, task: Task) -> bool:
         return BroughtLog.objects.filter(task=task, end=BroughtLog.End.WHOLE).exists()
 
@@ -149,8 +156,7 @@ def test_lines_are_there_while_the_task_runs_and_the_log_is_whole_when_it_is_ove
     scene.until(lambda: scene.is_whole(task))
     assert scene.text(task).endswith(b"bye") and scene.state(task) == T.SUCCEEDED
     scene.until(lambda: not scene.is_kept(task))
-    answer = Api(make.token(task.job.user)).get(f"jobs/{task.job.public_id}/logs?follow=true")
-    assert b"".join(answer.streaming_content) == scene.text(task)
+    assert scene.followed(task) == scene.text(task)
     print("seconds from a line's writing to the store:", [round(each, 2) for each in late])
     assert max(late) < 10  # below one where the machine has little else to do
 
