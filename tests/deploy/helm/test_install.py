@@ -44,7 +44,7 @@ class Installation(Stack):
         self.values = {
             "install": self.install,
             "url": self.url,
-            "image": {"repository": f"{REGISTRY}/tessera", "tag": TAGS[0]},
+            "image": {"repository": f"{REGISTRY}/tessera", "tag": TAGS[0], "pullPolicy": "Always"},  # a tag of each run
             "bundled": {"enabled": True, "keepOnNode": str(folder)},
             "files": {"storageClass": CLASS, "size": "1Gi"},
             "jobs": {"image": IMAGE, "pull": "IfNotPresent", "nodes": f"{REAL_NODE}=true"},
