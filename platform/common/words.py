@@ -187,12 +187,12 @@ FIELD_WORDS = {
     "no_team": _(
         "You are in no team yet, and every job belongs to one. Ask an administrator for an invitation to a team."
     ),
+    "not_a_map": _("A job file is a list of “key: value” lines. Begin with a line such as “run: python train.py”."),
+    "not_a_number": _("%(field)s is infinite or not a number. Write a number."),
     "not_in_catalogue": _("“%(got)s” is not in the catalogue, and other images may not be used here. Use %(known)s."),
     "not_in_catalogue.none": _(
         "Only images of the catalogue may be used here, and it is empty. Leave image out, or ask an administrator."
     ),
-    "not_a_map": _("A job file is a list of “key: value” lines. Begin with a line such as “run: python train.py”."),
-    "not_a_number": _("%(field)s is infinite or not a number. Write a number."),
     "not_supported_yet": _("“%(key)s” belongs to the job file, but is not supported by this version. Leave it out."),
     "not_supported_yet.code_from_git": _(
         "Code from a repository is not supported by this version. Clone it, and write a dot for its directory."

@@ -135,6 +135,10 @@ class Base64Field(serializers.Field):
         except (binascii.Error, TypeError, ValueError):
             raise serializers.ValidationError(_("This is not base64."), code="bad_base64") from None
 
+    def to_representation(self, value: bytes) -> str:
+        """Its default, as the API is described."""
+        return base64.b64encode(value).decode()
+
 
 class LogPiece(serializers.Serializer):
     """task: uuid in hex. offset: where `content` begins in the log, in bytes. behind_s: age of the oldest line that

@@ -9,8 +9,8 @@ from rest_framework.response import Response
 
 from accounts.permissions import require
 from portal.api.fields import one_of
-from portal.api.lists import all_of, list_of
-from portal.api.view import ApiView
+from portal.api.lists import FieldsQuery, all_of, list_of
+from portal.api.view import ApiView, read_query
 from runtimes import base
 from scheduler.preview import find_faults
 
@@ -36,8 +36,8 @@ class FindingList(ApiView):
     scopes = {"GET": ("cluster:write",)}
     operations = {"GET": "list_findings"}
 
-    @extend_schema(responses=list_of(FindingShape, "FindingList"))
+    @extend_schema(parameters=[FieldsQuery], responses=list_of(FindingShape, "FindingList"))
     def get(self, request: Request) -> Response:
         """Look at database, loops, agents of machines and the engine. For admins. Nothing is started for it."""
         require(request.user, "node.change")
-        return all_of(find_faults(), FindingShape)
+        return all_of(find_faults(), FindingShape, **read_query(request, FieldsQuery))
