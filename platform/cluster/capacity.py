@@ -2,14 +2,15 @@
 
 from dataclasses import dataclass
 
-from django.db.models import Count
+from django.db.models import Count, Min, Q
 
-from cluster.models import Gpu, Node, Pool
+from cluster.models import Gpu, Node, Pool, sellable_mib, sellable_milli
 
 SMALLEST_CPU_MILLI = 50
 SMALLEST_MEMORY_MIB = 128
 CPU_ONLY = (1000, 2048)
 """A job without a GPU that names nothing gets one core and 2 GiB, or what a quarter of the smallest node has."""
+SELLS = ("memory_mib", "reserved_mib", "margin_mib")
 KEPT_FOR_NODE = 10
 """Every tenth of a node's memory is left out when defaults are worked out, so that a full node still breathes."""
 
@@ -22,13 +23,32 @@ class Share:
     memory_mib: int
 
 
+@dataclass(frozen=True)
+class Kind:
+    """Cards that are alike for whoever asks for one."""
+
+    model: str
+    product: str
+    sellable_mib: int
+
+
+def kinds_of_cards(pool: Pool) -> list[Kind]:
+    """What cards the pool has, those that came first before others: a few rows, however many cards there are."""
+    alike = Gpu.objects.present().filter(pool=pool).order_by().values("model", "product", *SELLS)
+    return [
+        Kind(row["model"], row["product"], sellable_mib(*(row[name] for name in SELLS)))
+        for row in alike.annotate(first=Min("pk")).order_by("first")
+    ]
+
+
 def share_of_card(pool: Pool) -> Share:
     """The smallest share over the pool's cards: each node's CPU and memory divided by all of its cards."""
-    cards = Gpu.objects.present().filter(pool=pool)
-    nodes = Node.objects.present().filter(gpus__in=cards).select_related("pool").distinct()
-    on_node = Gpu.objects.present().filter(node__in=nodes).order_by().values_list("node").annotate(Count("pk"))
-    counts = dict(on_node)
-    shares = [(node.cpu_sellable_milli // counts[node.pk], _usable(node) // counts[node.pk]) for node in nodes]
+    with_cards = Node.objects.present().filter(pk__in=Gpu.objects.present().filter(pool=pool).values("node"))
+    counted = with_cards.order_by().annotate(cards=Count("gpus", filter=Q(gpus__removed_at=None)))
+    alike = counted.values_list("cpu_milli", "pool__cpu_overcommit_percent", "memory_mib", "cards").distinct()
+    shares = [
+        (sellable_milli(cpu, overcommit) // cards, _usable(memory) // cards) for cpu, overcommit, memory, cards in alike
+    ]
     if not shares:
         return Share(*CPU_ONLY)
     return Share(min(cpu for cpu, _ in shares), min(memory for _, memory in shares))
@@ -42,7 +62,7 @@ def default_request(pool: Pool, gpu_milli: int) -> tuple[int, int]:
     else:
         nodes = list(Node.objects.present().filter(pool=pool).select_related("pool"))
         cpu = min([CPU_ONLY[0], *(node.cpu_sellable_milli for node in nodes)])
-        memory = min([CPU_ONLY[1], *(_usable(node) // 4 for node in nodes)])
+        memory = min([CPU_ONLY[1], *(_usable(node.memory_mib) // 4 for node in nodes)])
     return max(cpu, SMALLEST_CPU_MILLI), max(memory, SMALLEST_MEMORY_MIB)
 
 
@@ -61,5 +81,5 @@ def cards_by_node(pool: Pool) -> list[int]:
     return sorted(count for _, count in counts)
 
 
-def _usable(node: Node) -> int:
-    return node.memory_mib - node.memory_mib // KEPT_FOR_NODE
+def _usable(memory_mib: int) -> int:
+    return memory_mib - memory_mib // KEPT_FOR_NODE

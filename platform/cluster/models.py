@@ -268,6 +268,11 @@ class Node(models.Model):
         return sellable_milli(self.cpu_milli, self.pool.cpu_overcommit_percent)
 
 
+def sellable_mib(memory_mib: int, reserved_mib: int, margin_mib: int) -> int:
+    """MiB that a card promises: what NVML tells, less what the card keeps, less the administrator's margin."""
+    return max(memory_mib - reserved_mib - margin_mib, 0)
+
+
 def sellable_milli(cpu_milli: int, overcommit_percent: int) -> int:
     """Thousandths of a core that a node promises."""
     return cpu_milli * overcommit_percent // 100
@@ -316,7 +321,7 @@ class Gpu(models.Model):
 
     @property
     def sellable_mib(self) -> int:
-        return max(self.memory_mib - self.reserved_mib - self.margin_mib, 0)
+        return sellable_mib(self.memory_mib, self.reserved_mib, self.margin_mib)
 
 
 class Enrolment(models.Model):

@@ -7,8 +7,8 @@ from django.db import transaction
 
 from accounts.models import Team, User
 from accounts.permissions import require
-from cluster.capacity import default_request
-from cluster.models import Gpu, Pool
+from cluster.capacity import default_request, kinds_of_cards
+from cluster.models import Pool
 from common.errors import FieldError, Hint, Impossible, InvalidInput, KeyReused
 from common.resources import GpuAsk, duration_text, gpu_milli, matches_model, slice_of
 from events.bus import Actor, hint, record
@@ -200,10 +200,10 @@ def _with_code(user: User, spec: JobSpec) -> JobSpec:
 
 
 def _asked_milli(ask: GpuAsk, pool: Pool) -> int:
-    """Thousandths of cards that a task asks, on the pool's first card that could serve it."""
+    """Thousandths of cards that a task asks, on the pool's first kind of card that could serve it."""
     if ask.count == 0:
         return 0
-    for card in Gpu.objects.present().filter(pool=pool):
+    for card in kinds_of_cards(pool):
         if ask.models and not any(matches_model(model, card.model, card.product) for model in ask.models):
             continue
         if share := slice_of(ask, card.sellable_mib):
