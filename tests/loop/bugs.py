@@ -88,7 +88,7 @@ BUGS = (
     ),
     Bug("a killed program succeeds", reconcile, "if view.exit_code == 0 else", "if not view.exit_code else"),
     Bug("containers are forgotten before their end is kept", reconcile, "ended & views.keys()", "views.keys()"),
-    Bug("containers are never forgotten", reconcile, "mark=False) if alive else Forget(uuid))", "mark=False))"),
+    Bug("containers are never forgotten", reconcile, "steps.append(Forget(uuid))", "pass"),
     # how tasks and jobs move
     Bug(
         "cards are given back when the stop is asked",
