@@ -24,7 +24,7 @@ from runtimes.base import GpuShare, GpuView
 from runtimes.gpu_sharing import SIMULATED, SLICE
 from scheduler import tasks
 from scheduler.inventory import record_inventory
-from scheduler.reconcile import build_task_spec
+from scheduler.specs import build_task_spec
 from tests.local_cluster import local_place
 from tests.runtimes.kubernetes.world import ALL_NODES, KubernetesWorld, wait_slowly
 

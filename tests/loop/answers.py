@@ -37,7 +37,7 @@ from jobs.states import HOLDING, JOB_ACTIVE, TASK_FINAL, JobState, TaskState
 from quotas import models as quota_models
 from quotas import services as quota_services
 from quotas.models import Amounts, Holding, Quota, UserLimit
-from scheduler import caches, explaining, lease, memory, quiet, reconcile, snapshots, tasks, truth
+from scheduler import caches, explaining, lease, memory, quiet, reconcile, snapshots, specs, tasks, truth
 from scheduler.models import Lease
 
 PACKAGES = ("scheduler.", "jobs.", "events.", "quotas.", "cluster.", "notebooks.", "common.", "accounts.")
@@ -518,7 +518,8 @@ TWINS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (truth, ("sum_nodes", "sum_cards", "count_active", "load_ports", "write_holdings", "clear_wait")),
     (explaining, ("write_reasons",)),
     (reconcile, ("load_holding_tasks", "load_broken", "load_task", "load_ended", "load_awaited")),
-    (reconcile, ("write_news", "load_numa", "load_cards_beside")),
+    (reconcile, ("write_news",)),
+    (specs, ("load_numa", "load_cards_beside")),
     (snapshots, ("load_pools", "load_teams", "load_quotas", "load_limits", "load_active", "load_history")),
 )
 SILENT: tuple[tuple[Any, tuple[str, ...]], ...] = (

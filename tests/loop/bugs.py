@@ -11,7 +11,7 @@ import pytest
 from loop.answers import replace_everywhere
 
 from jobs import lifecycle
-from scheduler import lease, quiet, reconcile, snapshots, starting, truth
+from scheduler import lease, quiet, reconcile, snapshots, specs, starting, truth
 from scheduler.core import grow, maintenance
 
 
@@ -72,7 +72,7 @@ BUGS = (
         "a sighting is not fenced by its epoch", reconcile, 'check_epoch("reconcile", epoch)\n    lock_job', "lock_job"
     ),
     Bug("a sighting does not lock its job", reconcile, "    lock_job(step.job_id)\n", ""),
-    Bug("containers get random names", reconcile, "uuid=task.uuid.hex,", "uuid=random_name(),"),
+    Bug("containers get random names", specs, "uuid=task.uuid.hex,", "uuid=random_name(),"),
     # what reconciling decides
     Bug(
         "who is asked to end is asked once",

@@ -15,8 +15,8 @@ from portal.event_words import event_words
 from quotas.models import Quota
 from runtimes.base import Checkpoint
 from scheduler.preview import look_ahead, plan_job
-from scheduler.reconcile import build_checkpoint
 from scheduler.snapshots import load_world
+from scheduler.specs import build_checkpoint
 from tests.runtimes.worlds import wait_for
 from tests.scheduler.test_main_job import drive
 

@@ -11,7 +11,7 @@ from quotas.models import Holding
 from runtimes.kubernetes import names
 from runtimes.kubernetes.following import ClusterView
 from scheduler import tasks
-from scheduler.reconcile import build_task_spec
+from scheduler.specs import build_task_spec
 from tests.runtimes.kubernetes.world import KubernetesWorld, pod_path, wait_slowly
 from tests.scheduler.cluster_scene import Scene
 

@@ -25,7 +25,7 @@ from runtimes.images import RegistryLogin, image_key, read_image
 from runtimes.registry import Reach, Unresolved, find_digest
 from scheduler.fetching import fetch_ahead
 from scheduler.models import Lease
-from scheduler.reconcile import build_task_spec
+from scheduler.specs import build_task_spec
 from tests.registry_server import serve_registry
 from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly
 

@@ -1,0 +1,137 @@
+"""What the runtime needs to run a task, from its row, its job's file and the cards that it holds."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from django.conf import settings
+
+from cluster.models import Gpu
+from jobs.codepack import code_file
+from jobs.jobfile.beside import split_source
+from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, from_json, role_of
+from jobs.lifecycle import load_attempt
+from jobs.models import Job, JobKind, Task
+from jobs.tensorboard import TOOLS
+from jobs.upstream import UPSTREAM_TOKEN, upstream_secret
+from notebooks.environment import READY, environment_path
+from quotas.models import Holding
+from runtimes.base import Checkpoint, GpuShare, Mount, Peer, TaskSpec
+from runtimes.places import Place
+from scheduler.inventory import view_of_card
+
+GRACE_S = 10
+"""Between SIGTERM and SIGKILL where the job's file says nothing."""
+
+
+def build_task_spec(task: Task) -> TaskSpec:
+    """What the runtime needs to run `task`, from its row and its job's spec. Its one secret is the task's own: the
+    logins of its team are added where a runtime has use for them.
+    """
+    job, spec = task.job, from_json(task.job.spec)
+    role = role_of(spec, task.role)
+    assert task.node is not None  # an assigned task has its node
+    return TaskSpec(
+        uuid=task.uuid.hex,
+        label=f"{job.public_id} {task.role}.{task.rank}",
+        epoch=task.epoch or 0,
+        node=task.node.name,
+        run=role.run,
+        env=spec.env | role.env,
+        workdir=spec.workdir or None,
+        image=spec.image or "",
+        code_path=str(code_file(Path(settings.TESSERA_CODE), spec.code)) if spec.code else None,
+        gpus=load_shares(task),
+        cpu_milli=task.cpu_milli,
+        memory_mib=task.memory_mib,
+        cpu_overcommit_percent=task.node.pool.cpu_overcommit_percent,
+        numa=load_numa(task),
+        uid=job.user.uid,
+        gid=job.team.gid,
+        user=job.user.username,
+        team=job.team.name,
+        max_time_s=job.max_time_s,
+        grace_s=GRACE_S,
+        rank=task.rank,
+        role=task.role,
+        peers=build_peers(load_attempt(job)),
+        ports=(task.ports["master"],) if "master" in task.ports else (),
+        platform_env={UPSTREAM_TOKEN: upstream_secret(task.uuid), **_tools_env(job, spec)},
+        port_map=port_map(task),
+        mounts=build_mounts(job, spec),
+        checkpoint=build_checkpoint(job, spec),
+        cpu_pinning=task.node.facts.get("cpu_pinning", ""),
+    )
+
+
+def load_shares(task: Task) -> tuple[GpuShare, ...]:
+    """What it holds of each of its cards, with what is known of these now: a card may have moved up since."""
+    known = {gpu.uuid: gpu for gpu in load_cards_beside(task)} if task.cards else {}
+    return tuple(
+        GpuShare(
+            uuid=held["uuid"],
+            index=known[held["uuid"]].index if held["uuid"] in known else held["index"],
+            memory_mib=held["memory_mib"],
+            compute_percent=held["compute_percent"],
+            whole=held["whole"],
+            card=view_of_card(known[held["uuid"]]) if held["uuid"] in known else None,
+        )
+        for held in task.cards
+    )
+
+
+def load_cards_beside(task: Task) -> list[Gpu]:
+    """All cards of its node."""
+    return list(Gpu.objects.present().filter(node=task.node_id).select_related("node"))
+
+
+def build_peers(tasks: Iterable[Task]) -> tuple[Peer, ...]:
+    """All tasks of an attempt in order of rank, as they find each other."""
+    in_order = sorted(tasks, key=lambda task: task.rank)
+    return tuple(
+        Peer(task.address, task.role, max(len(task.cards), 1), port_map(task), task.uuid.hex) for task in in_order
+    )
+
+
+def port_map(task: Task) -> dict[int, int]:
+    """{declared: where it listens}."""
+    return {int(declared): actual for declared, actual in task.ports.items() if declared != "master"}
+
+
+def load_numa(task: Task) -> tuple[int, ...]:
+    """The NUMA node of each of its cards, near which its cores should be."""
+    cards = Holding.objects.live().filter(task=task.uuid, gpu__isnull=False).order_by("pk")
+    return tuple(numa for numa in cards.values_list("numa", flat=True) if numa is not None)
+
+
+def build_checkpoint(job: Job, spec: JobSpec) -> Checkpoint | None:
+    """As the job's file says, with the grace that its pool allows: it may have been changed since the submit."""
+    if spec.checkpoint is None:
+        return None
+    rule = spec.checkpoint
+    grace_s = DEFAULT_GRACE_S if rule.grace_s is None else rule.grace_s
+    return Checkpoint(rule.dir, rule.signal, min(grace_s, job.pool.max_grace_s))
+
+
+def build_mounts(job: Job, spec: JobSpec) -> tuple[Mount, ...]:
+    """What the job file names under `data`, and the environment that JupyterLab and TensorBoard run from."""
+    places = {"home": Place("home", job.user.uid), "team": Place("team", job.team.gid)}
+    mounts = []
+    for target, text in spec.data.items():
+        kind, source, read_only = split_source(text)
+        mounts.append(Mount(places[kind], source, target, read_only))
+    if _wants_tools(job, spec):
+        tools = str(environment_path(settings.TESSERA_DATA))
+        mounts.append(Mount(None, tools, tools, read_only=True))
+    return tuple(mounts)
+
+
+def _tools_env(job: Job, spec: JobSpec) -> dict[str, str]:
+    return {TOOLS: str(environment_path(settings.TESSERA_DATA))} if _wants_tools(job, spec) else {}
+
+
+def _wants_tools(job: Job, spec: JobSpec) -> bool:
+    """Where the environment is not prepared yet, a job with `tensorboard` runs without it; an image brings its own."""
+    if settings.TESSERA_NOTEBOOK_IMAGE:
+        return False
+    wanted = job.kind == JobKind.INTERACTIVE or spec.tensorboard is not None
+    return wanted and (environment_path(settings.TESSERA_DATA) / READY).exists()
