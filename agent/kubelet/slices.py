@@ -11,21 +11,15 @@ import sys
 from pathlib import Path
 
 from agent.kubelet.cdi import HOOK
+from agent.trial import LIMIT_MIB, Failed, judge
 
 SHIMS = ("libcuda.so.1", "libnvidia-ml.so.1")
 DRIVER = Path("/run/tessera/driver")
 """Where the shims look for the driver's libraries, as agent/slice/Makefile has it."""
-LIMIT_MIB = 64
-OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 WITHIN_S = 60
 FIND = """import ctypes, sys
 ctypes.CDLL(sys.argv[1])
 print(next(line.split()[-1] for line in open("/proc/self/maps") if sys.argv[1].removesuffix(".1") in line))"""
-UNTRIED = "Not run on real hardware by its makers yet."
-
-
-class Failed(Exception):
-    """The trial did not do what a slice must. The message is a sentence."""
 
 
 def publish(built: Path, home: Path, boot_id: str) -> Path:
@@ -55,13 +49,11 @@ def try_out(built: Path, room: Path, uuid: str, driver: Path = DRIVER) -> tuple[
         _find_driver(driver)
         bare = _run(built, uuid, {})
         kept = _run_kept(built, room, uuid)
-        _judge(bare, kept)
+        return True, judge(bare, kept)
     except (Failed, OSError, subprocess.SubprocessError) as error:
         return False, f"Our own library was tried and does not hold: {error}"[:300]
     finally:
         shutil.rmtree(room, ignore_errors=True)
-    saw = f"A trial in a slice of {LIMIT_MIB} MiB saw {LIMIT_MIB} of {bare['total_bytes'] >> 20} MiB"
-    return True, f"{saw} and was refused more. {UNTRIED}"
 
 
 def _find_driver(folder: Path) -> None:
@@ -97,14 +89,3 @@ def _run(built: Path, uuid: str, more: dict[str, str]) -> dict[str, int]:
     except (IndexError, ValueError):
         words_of_it = " ".join([*done.stderr.split(), *done.stdout.split()])[-160:]
         raise Failed(f"a program fails: {words_of_it or 'it says nothing'}.") from None
-
-
-def _judge(bare: dict[str, int], kept: dict[str, int]) -> None:
-    limit = LIMIT_MIB << 20
-    if bare["total_bytes"] <= limit:
-        raise Failed(f"without it a program sees {bare['total_bytes'] >> 20} MiB, too few to compare.")
-    for name, what in (("device_bytes", "CUDA"), ("total_bytes", "cuMemGetInfo"), ("nvml_bytes", "NVML")):
-        if kept[name] != limit:
-            raise Failed(f"{what} says {kept[name] >> 20} MiB in a slice of {LIMIT_MIB}.")
-    if kept["half"] != 0 or kept["more"] != OUT_OF_MEMORY:
-        raise Failed(f"the driver answered {kept['half']} and {kept['more']} in a slice of {LIMIT_MIB} MiB.")

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pynvml
 
+from agent.trial import LIMIT_MIB, Failed, judge
 from runtimes import slice_library
 from runtimes.base import GpuShare, TaskSpec
 from runtimes.gpu_sharing import SliceTrial
@@ -28,14 +29,7 @@ from runtimes.local.probe import NOBODY, run_python
 from runtimes.local.slices import SliceKeeper, make_slice
 
 OFF = "off"
-LIMIT_MIB = 64
-OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 WITHIN_S = 60
-UNTRIED = "Not run on real hardware by its makers yet."
-
-
-class Failed(Exception):
-    """The trial did not do what a slice must. The message is a sentence."""
 
 
 @dataclass(frozen=True)
@@ -96,16 +90,7 @@ def _remembered(notes: Path, key: list) -> SliceTrial | None:
 def _try(library: Path, driver: Driver, around: Surroundings, room: Room, uuid: str) -> SliceTrial:
     bare, context_mib = _run_bare(library, uuid)
     kept = _run_kept(library, driver, around, room, uuid)
-    limit = LIMIT_MIB << 20
-    if bare["total_bytes"] <= limit:
-        raise Failed(f"without it a program sees {bare['total_bytes'] >> 20} MiB, too few to compare.")
-    for name, what in (("device_bytes", "CUDA"), ("total_bytes", "cuMemGetInfo"), ("nvml_bytes", "NVML")):
-        if kept[name] != limit:
-            raise Failed(f"{what} says {kept[name] >> 20} MiB in a slice of {LIMIT_MIB}.")
-    if kept["half"] != 0 or kept["more"] != OUT_OF_MEMORY:
-        raise Failed(f"in a slice of {LIMIT_MIB} MiB the driver answered {kept['half']} and {kept['more']}.")
-    saw = f"A trial in a slice of {LIMIT_MIB} MiB saw {LIMIT_MIB} of {bare['total_bytes'] >> 20} MiB"
-    return SliceTrial(True, f"{saw} and was refused more. {UNTRIED}", context_mib << 20)
+    return SliceTrial(True, judge(bare, kept), context_mib << 20)
 
 
 def _run_bare(library: Path, uuid: str) -> tuple[dict, int]:
