@@ -67,7 +67,7 @@ class Stack:
         began = time.monotonic()
         if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-            self.process.wait(30)
+            self.process.wait(90)
             assert self.process.stdout
             self.process.stdout.close()
         return time.monotonic() - began
