@@ -11,7 +11,7 @@ from runtimes.base import Checkpoint, Mount, Unavailable
 from runtimes.kubernetes.following import ClusterView
 from runtimes.kubernetes.namespaces import ensure_team_namespace
 from runtimes.places import Place, ensure_place
-from tests.runtimes.kubernetes.world import wait_slowly, world_with_files
+from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly, world_with_files
 
 pytestmark = pytest.mark.kubernetes
 OURS, TEAM = Place("home", 20001), Place("team", 20000)
