@@ -7,6 +7,7 @@ ran, and that no row knows for ten minutes of looks, is nobody's: it is removed.
 import time
 from collections.abc import Iterable, Sequence
 
+from images.models import Fetch
 from jobs.models import Task
 from runtimes.base import ContainerView, Runtime, Unavailable
 from scheduler.reconcile import GRACE_S, Forget, Stop
@@ -34,10 +35,16 @@ def never_ran(view: ContainerView) -> bool:
 
 
 def load_strangers(seen: Sequence[ContainerView]) -> list[ContainerView]:
-    """Those of the seen containers that no row knows. What is seen was asked for before the rows are."""
-    known = Task.objects.filter(uuid__in=[view.uuid for view in seen]).values_list("uuid", flat=True)
-    uuids = {uuid.hex for uuid in known}
-    return [view for view in seen if view.uuid not in uuids]
+    """Those of the seen containers that no row knows: of a task, or of an image that is fetched ahead. What is seen was
+    asked for before the rows are.
+    """
+    uuids = [view.uuid for view in seen]
+    known = {
+        uuid.hex
+        for rows in (Task.objects, Fetch.objects)
+        for uuid in rows.filter(uuid__in=uuids).values_list("uuid", flat=True)
+    }
+    return [view for view in seen if view.uuid not in known]
 
 
 def end_stranger(runtime: Runtime, uuid: str, within_s: float) -> bool:

@@ -13,7 +13,7 @@ from tests.local_cluster import local_place
 from tests.runtimes.kubernetes.world import world_with_files
 from tests.scheduler.cluster_scene import Scene
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.django_db, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.django_db, pytest.mark.timeout(1200, func_only=True)]
 T = TaskState
 
 MEET = """\

@@ -9,6 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
+from images.models import Fetch
 from jobs.models import Task
 from jobs.states import TaskState
 from runtimes.base import ContainerView, NodeView, TaskSpec
@@ -44,6 +45,12 @@ def test_only_what_no_row_knows_is_a_stranger():
     make.start(job, state=TaskState.RUNNING)
     known = ContainerView(Task.objects.get().uuid.hex, "n1", "running")
     assert load_strangers([known, waiting()]) == [waiting()]
+
+
+def test_what_fetches_an_image_ahead_is_none():
+    node = make.node("n1", pool=make.pool())
+    fetch = Fetch.objects.create(node=node, uuid=uuid4(), pinned="registry.local/a@sha256:0")
+    assert load_strangers([waiting(fetch.uuid.hex), waiting()]) == [waiting()]
 
 
 def test_what_ran_is_never_ended_by_itself():

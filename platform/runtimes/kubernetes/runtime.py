@@ -60,6 +60,7 @@ class KubernetesRuntime:
         view="runtimes.kubernetes.following.ClusterView",
         own_addresses=True,
         examine="runtimes.kubernetes.examining.examine",
+        belongings="runtimes.kubernetes.leaving.ClusterBelongings",
     )
 
     def __init__(
