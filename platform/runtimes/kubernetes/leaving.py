@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from runtimes.base import Belonging, Unavailable
 from runtimes.kubernetes import names
+from runtimes.kubernetes.answers import Deed
 from runtimes.kubernetes.client import MERGE_PATCH
 from runtimes.kubernetes.limiter import Urgency
 from runtimes.kubernetes.runtime import KubernetesRuntime
@@ -40,7 +41,7 @@ class ClusterBelongings:
         """
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": one.uid}}
         path = f"{NAMESPACES}/{one.name}"
-        handled = ("gone", "again")  # again: it goes already, or is another one by now
+        handled: tuple[Deed, ...] = ("gone", "again")  # again: it goes already, or is another one by now
         self._api.call("DELETE", path, options, urgency=Urgency.DELETE, handles=handled)
         answer, there = self._api.call("GET", path, handles=("gone",))
         if answer.deed == "done" and there["metadata"]["uid"] == one.uid:
