@@ -18,6 +18,7 @@ from runtimes.kubernetes.answers import Answer, read_answer
 from runtimes.kubernetes.connection import Connection
 
 CONNECT_S, ANSWER_S = 5.0, 15.0
+AT_ONCE = aiohttp.ClientWSTimeout(ws_close=0)
 PIECE = 32 * 1024
 """Of what is sent in one message: more of it would need larger buffers on the way."""
 
@@ -32,8 +33,12 @@ class Wire:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
+        self._sockets: list[aiohttp.ClientWebSocketResponse] = []
 
     async def close(self) -> None:
+        """Waits for no answer."""
+        for socket in self._sockets:
+            await socket.close()
         await self._http.close()
 
     async def get(self, path: str, query: Mapping[str, str] = {}) -> tuple[Answer, dict[str, Any]]:
@@ -51,7 +56,11 @@ class Wire:
         try:
             async with asyncio.timeout(ANSWER_S):
                 socket = await self._http.ws_connect(
-                    self._url(path, query), headers=self._headers(), protocols=[protocol], max_msg_size=0
+                    self._url(path, query),
+                    headers=self._headers(),
+                    protocols=[protocol],
+                    max_msg_size=0,
+                    timeout=AT_ONCE,
                 )
         except aiohttp.WSServerHandshakeError as refused:
             if refused.status == 404:
@@ -62,8 +71,8 @@ class Wire:
             raise Unavailable(f"The cluster answered {refused.status}.{right}") from refused
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Unavailable(_words(error)) from error
+        self._sockets.append(socket)
         if socket.protocol != protocol:
-            await socket.close()
             raise Unavailable(f"The cluster does not speak {protocol}.")
         return socket
 
