@@ -79,6 +79,7 @@ class Follower:
 
     def _follow(self) -> None:
         while not self._ended.is_set():
+            began = time.monotonic()
             try:
                 if self._listed_at is None or time.monotonic() - self._listed_at > self._list_every_s:
                     self._list()
@@ -95,7 +96,7 @@ class Follower:
                 self._listed_at, reason = None, "unreadable"
                 log.exception("%s cannot be followed", self.kind)
             self.restarts[reason] += 1
-            self._ended.wait(self._backoff.failed())
+            self._ended.wait(self._backoff.failed(time.monotonic() - began))
 
     def _list(self) -> None:
         listed = self._api.list_all(self._path, labels=self._labels)
