@@ -19,7 +19,7 @@ from scheduler.core.cycle import run_cycle
 from scheduler.fetching import fetch_ahead
 from scheduler.forecast import record_forecasts
 from scheduler.inventory import record_inventory
-from scheduler.lease import leading, note_success, wanted_again
+from scheduler.lease import kept, leading, note_success, wanted_again
 from scheduler.memory import remembering
 from scheduler.quiet import Mark, Rest, read_mark, rest_after
 from scheduler.reconcile import reconcile_once, run_step
@@ -58,9 +58,9 @@ def act(message: dict, epoch: int) -> None:
     try:
         run_step(from_message(message), the_runtime(), epoch)
     except StaleState as stale:
-        log.info("%s dropped: %s", message["kind"], stale)
+        log.info("%s of %s dropped: %s", message["kind"], message["uuid"], stale)
     except (Unavailable, OperationalError) as away:
-        log.warning("%s waits: %s", message["kind"], away)
+        log.warning("%s of %s waits: %s", message["kind"], message["uuid"], away)
 
 
 @shared_task
@@ -122,7 +122,7 @@ def one_cycle(epoch: int) -> None:
 
 
 def full_cycle(epoch: int, mark: Mark) -> Rest | None:
-    with remembering(mark):
+    with kept("cycle", epoch), remembering(mark):
         world, now = load_world(), time.time()
         plan = run_cycle(world.snapshot, world.policy, now, world.mind)
         run_steps(build_steps(plan, world), epoch)
