@@ -23,8 +23,8 @@ from runtimes.kubernetes.saves import Saves
 log = logging.getLogger("tessera.kubernetes")
 
 LIST_EVERY_S = 300.0
-WATCH_LEAST_S, WATCH_MOST_S = 25, 35
-SILENCE_S = 40.0
+WATCH_LEAST_S, WATCH_MOST_S = 12, 18
+SILENCE_S = 22.0
 """The server sends a bookmark shortly before it ends a watch: so long without a word means that nobody is there. Of a
 watch that lies silent nothing is missed: the next one goes on from the same version.
 """
