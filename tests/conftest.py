@@ -12,6 +12,7 @@ import pytest
 from django.db import connection, transaction
 from django.test import TransactionTestCase
 from playwright.sync_api import sync_playwright
+from whitenoise.middleware import WhiteNoiseMiddleware
 
 from tests.local_cluster import (
     CLUSTER_IS_OURS,
@@ -123,6 +124,22 @@ def rows_deleted_after_tests_that_commit():
     """Django would truncate every table, which makes some 300 files anew, and then write its permissions again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", delete_rows)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def static_files_listed_once():
+    """Each client of Django's builds the middlewares anew, and WhiteNoise would look at every static file each time."""
+    list_files, listed = WhiteNoiseMiddleware.add_files_from_finders, {}
+
+    def list_once(middleware) -> None:
+        if not listed:
+            list_files(middleware)
+            listed.update(middleware.files)
+        middleware.files.update(listed)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WhiteNoiseMiddleware, "add_files_from_finders", list_once)
         yield
 
 
