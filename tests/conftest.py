@@ -1,6 +1,7 @@
 """What every test shares: only loopback as network, Chromium where there is one, skips that cannot be overlooked."""
 
 import fcntl
+import gc
 import ipaddress
 import os
 import shutil
@@ -69,6 +70,12 @@ def pytest_configure(config):
     os.environ.setdefault(CLUSTER_IS_OURS, "" if is_running() else str(os.getpid()))  # workers inherit it
     socket.socket.connect = guarded_connect
     socket.socket.connect_ex = guarded_connect_ex
+    gc.disable()  # until all is collected: some million objects, of which none goes
+
+
+def pytest_collection_finish():
+    gc.freeze()  # what was collected stays, and is not looked through again
+    gc.enable()
 
 
 def pytest_unconfigure(config):
