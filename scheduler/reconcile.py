@@ -167,7 +167,8 @@ def _news(row: TaskRow, view: ContainerView | None) -> list[Step]:
 
 
 def _differs(old: tuple[GpuUse, ...], new: tuple[GpuUse, ...]) -> bool:
-    """Whether it is worth a write: a step of TOLD_PARTS of a slice, another limit or request refused, another card."""
+    """Whether it is worth a write: a step of TOLD_PARTS of a slice, another limit or request
+    refused, that somebody looks or nobody any more, another card."""
     before = {use.uuid: use for use in old}
     return any(use.uuid not in before or _moved(before[use.uuid], use) for use in new)
 
@@ -175,7 +176,8 @@ def _differs(old: tuple[GpuUse, ...], new: tuple[GpuUse, ...]) -> bool:
 def _moved(old: GpuUse, new: GpuUse) -> bool:
     step = max(new.limit_mib / TOLD_PARTS, 1)
     moved = max(abs(new.used_mib - old.used_mib), new.peak_mib - old.peak_mib)
-    return moved >= step or (old.limit_mib, old.refused) != (new.limit_mib, new.refused)
+    before, now = ((use.limit_mib, use.refused, use.watched, use.compute) for use in (old, new))
+    return moved >= step or before != now
 
 
 def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:

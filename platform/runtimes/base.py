@@ -246,7 +246,9 @@ class TaskSpec:
 @dataclass(frozen=True)
 class GpuUse:
     """What a task holds of a card that it shares, the newest sample. used_mib: the larger of what the driver tells and
-    what its slice's account counts. refused: requests for more that its slice refused.
+    what its slice's account counts. refused: requests for more that its slice refused. watched: whether anybody looks:
+    false from when the watch ends until it is back. compute: "turns" where nothing limits it, "mps" where NVIDIA's
+    MPS does.
     """
 
     uuid: str
@@ -254,6 +256,8 @@ class GpuUse:
     used_mib: int
     peak_mib: int
     refused: int
+    watched: bool = True
+    compute: str = "turns"
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """What reconciling does with each pair of row and container, and what a crash between two steps costs: nothing."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import make
@@ -99,6 +100,13 @@ def test_what_a_task_uses_of_a_card_is_noted_in_steps(used, peak, refused, limit
     before = TaskRow(A, 7, "RUNNING", "", None, (GpuUse("GPU-a", 1000, 100, 200, 0),))
     steps = compare([before], [seen("running", gpu_use=(use,))], set())
     assert steps == ([Noted(A, None, (use,))] if noted else [])
+
+
+def test_that_nobody_looks_at_a_slice_any_more_is_noted():
+    use = GpuUse("GPU-a", 1000, 100, 200, 0)
+    blind = replace(use, watched=False)
+    before = TaskRow(A, 7, "RUNNING", "", None, (use,))
+    assert compare([before], [seen("running", gpu_use=(blind,))], set()) == [Noted(A, None, (blind,))]
 
 
 @pytest.mark.parametrize(
