@@ -29,6 +29,14 @@ class NoMps(Exception):
     """It cannot be had. The message is a sentence."""
 
 
+class Busy(NoMps):
+    """It is ill, and these are on it. why: goes on after "MPS"."""
+
+    def __init__(self, why: str, holders: Sequence[str]):
+        self.why, self.holders = why, holders
+        super().__init__(f"MPS {why}. It is started anew when what runs on it has ended: {', '.join(holders)}.")
+
+
 @dataclass(frozen=True)
 class Daemon:
     """Of the card with this uuid. folder: its own, such as /run/tessera/mps/GPU-...; several_users: it is to serve
@@ -47,14 +55,14 @@ class Daemon:
 
     def ensure(self, holders: Sequence[str]) -> None:
         """Have it run and answer. holders: the names of what runs on it now, as far as it is ours: while there are any
-        it is left as it is, whatever it does. Raises NoMps, OSError.
+        it is left as it is, whatever it does. Raises Busy then, NoMps, OSError.
         """
         with self._alone():
             why = self.find_fault()
             if not why:
                 return
             if holders:
-                raise NoMps(f"MPS {why}. It is started anew when what runs on it has ended: {', '.join(holders)}.")
+                raise Busy(why, holders)
             if self._processes():
                 log.warning("%s: MPS %s; it is started anew, and nothing of ours runs on it", self.uuid, why)
             self._clear()

@@ -69,6 +69,7 @@ class Shim:
         self.watch_until: float | None = None
         self.checkpoint_r: int | None = None
         self.policy: GpuPolicy | None = None
+        self.gpus_told: dict = {}
         self.pending = dict.fromkeys(("report", "gpu", "checkpoint"), b"")  # the beginning of a line, by pipe
         self.log = CappedLog(-1)
         self.door: Door | None = None
@@ -327,22 +328,26 @@ class Shim:
         if self.helper is None or self.policy is None or self.over:
             return
         for sample in self._lines("gpu", self.gpu_r):
-            known = json.dumps(self.policy.cards)
             lost = sample.pop("unwatched", "")
             warnings, verdict = (self.policy.lose_sight(lost), "") if lost else self.policy.hear(sample)
             self._warn(warnings)
             if verdict:
                 self._end("gpu_out_of_memory", verdict, self.plan["grace_s"])
-            if json.dumps(self.policy.cards) != known:
-                self._tell_of_gpus()
+            self._tell_of_gpus()
 
     def _warn(self, warnings: list[str]) -> None:
         for words in warnings:
             self.log.feed(f"Tessera: {words}\n".encode())
 
     def _tell_of_gpus(self) -> None:
-        if self.policy is not None:
-            self._tell("gpu", {"at": time.time(), "cards": self.policy.cards})
+        """Where it is other than what was told last."""
+        if self.policy is None:
+            return
+        how = {"compute": "mps" if self.plan.get("mps") else "turns"}
+        cards = {uuid: card | how for uuid, card in self.policy.cards.items()}
+        if cards != self.gpus_told:
+            self._tell("gpu", {"at": time.time(), "cards": cards})
+            self.gpus_told = cards
 
     def _replace_keeper(self) -> None:
         """Somebody killed it, and the watch with it. In a user namespace nobody can begin one beside it."""

@@ -4,54 +4,20 @@ import asyncio
 import os
 import shutil
 import signal
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from agent_slice import MIB, NO_COMPILER
+from agent_slice import MIB
 
 from runtimes import slice_library
 from runtimes.base import GpuShare, PtySize, Rejected
-from runtimes.local import driver, gpu_keeper, inventory, plan, processes
-from tests.runtimes.local.conftest import WAYS
-from tests.runtimes.local.doubled_driver import UUID, build_doubled_driver, list_doubled_gpus
+from runtimes.local import driver, gpu_keeper, plan, processes
+from tests.runtimes.local.conftest import WAYS, use_nvml
+from tests.runtimes.local.doubled_driver import UUID
 from tests.runtimes.local.test_access import output, running
-from tests.runtimes.worlds import LocalWorld, command_line, wait_for
+from tests.runtimes.worlds import command_line, wait_for
 
 HALF = 16255
 OUT_OF_MEMORY = "2"
-
-
-@pytest.fixture(scope="module")
-def doubled():
-    if not slice_library.can_build():
-        pytest.skip(NO_COMPILER)
-    doubled = build_doubled_driver()
-    yield doubled
-    shutil.rmtree(doubled.root)
-
-
-def use_nvml(monkeypatch, tmp_path, name: str) -> None:
-    """Of those who watch: a module of this directory stands where pynvml stands."""
-    shutil.copy(Path(__file__).parent / name, tmp_path / "pynvml.py")
-    monkeypatch.setattr(plan, "pynvml", SimpleNamespace(__file__=str(tmp_path / "pynvml.py")))
-
-
-@pytest.fixture
-def make_world(doubled, monkeypatch, tmp_path):
-    worlds = []
-
-    def make(**options) -> LocalWorld:
-        monkeypatch.setattr(inventory, "list_gpus", list_doubled_gpus)
-        monkeypatch.setattr(inventory, "list_pcie", lambda: (("X",),))
-        use_nvml(monkeypatch, tmp_path, "calm_nvml.py.txt")
-        monkeypatch.setenv("LD_LIBRARY_PATH", str(doubled.driver))  # of the platform: where its loader finds the driver
-        worlds.append(LocalWorld(**{"slice_library": str(doubled.library)} | options))
-        return worlds[-1]
-
-    yield make
-    for world in worlds:
-        world.close()
 
 
 @pytest.fixture(params=WAYS.values(), ids=WAYS.keys())
