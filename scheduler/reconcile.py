@@ -128,6 +128,8 @@ ENDS: dict[str, tuple[str, str]] = {
 """What a runtime's cause of an end means: (state, reason)."""
 FROM_OUTSIDE = frozenset({"stopped", "never_started", "refused_by_node", "evicted", "node_lost"})
 """Not by its program: where somebody wished its end, this is it."""
+OVER = "gpu_out_of_memory"
+"""Of a task that its machine's agent says is above its slice: its runtime cannot end it by itself."""
 UNASKED = "It was ended from outside, and nobody had asked Tessera for that."
 
 
@@ -185,8 +187,7 @@ def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
         return _unseen(row)
     if view.phase == "exited":
         state, reason = end_of(view, row.stop, ran=row.state not in (T.ASSIGNED, T.STARTING))
-        told = view if view.detail or view.cause != "stopped" or row.stop else replace(view, detail=UNASKED)
-        return [Sighting(row.uuid, row.job_id, state, reason, told)]
+        return [Sighting(row.uuid, row.job_id, state, reason, _with_words(row, view, reason))]
     if view.phase == "lost":
         return [] if row.state == T.LOST else [Sighting(row.uuid, row.job_id, T.LOST, "", view)]
     if row.stop or row.state == T.STOPPING:
@@ -196,6 +197,14 @@ def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
     target = T.RUNNING if view.phase == "running" else T.STARTING
     news = row.state != target and not (target == T.STARTING and row.state != T.ASSIGNED)
     return [Sighting(row.uuid, row.job_id, target, "", view)] if news else []
+
+
+def _with_words(row: TaskRow, view: ContainerView, reason: str) -> ContainerView:
+    if view.detail or view.cause != "stopped":
+        return view
+    if reason == OVER:
+        return replace(view, detail=" ".join(use.over for use in row.gpu_use if use.over))
+    return view if row.stop else replace(view, detail=UNASKED)
 
 
 def _unseen(row: TaskRow) -> list[Step]:
@@ -209,7 +218,7 @@ def end_of(view: ContainerView, wish: str, *, ran: bool = True) -> tuple[str, st
     seen to run, whatever its node says of it now.
     """
     if wish and view.cause in FROM_OUTSIDE:
-        return T.STOPPED, wish
+        return (T.FAILED if wish == OVER else T.STOPPED), wish
     if view.cause in {"stopped", "never_started"} or (ran and view.cause == "refused_by_node"):
         return T.FAILED, "container_lost"
     if view.cause in ENDS:
@@ -380,4 +389,6 @@ def _wish(task: Task, broken: set[tuple[int, int]]) -> str:
         return job.stop_reason
     if task.state == T.STOPPING and task.reason:  # the scheduler makes room
         return task.reason
+    if any(use.get("over") for use in task.gpu_use):
+        return OVER
     return "gang_broken" if (job.pk, task.attempt) in broken else ""

@@ -248,7 +248,7 @@ class GpuUse:
     """What a task holds of a card that it shares, the newest sample. used_mib: the larger of what the driver tells and
     what its slice's account counts. refused: requests for more that its slice refused. watched: whether anybody looks:
     false from when the watch ends until it is back. compute: "turns" where nothing limits it, "mps" where NVIDIA's
-    MPS does.
+    MPS does. over: why the task is to end for it, "" while it need not; only where the runtime cannot see it itself.
     """
 
     uuid: str
@@ -258,6 +258,7 @@ class GpuUse:
     refused: int
     watched: bool = True
     compute: str = "turns"
+    over: str = ""
 
 
 @dataclass(frozen=True)

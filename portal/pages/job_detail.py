@@ -41,6 +41,7 @@ ENFORCEMENT_WORDS = {
     "slice": gettext_lazy("memory kept by the program's own library, and watched"),
     "nvfraction": gettext_lazy("memory limit enforced (driver)"),
 }
+FULL_AT = 0.95
 IN_TURNS = frozenset({"slice", "watchdog"})
 """The modes in which nothing but MPS limits compute."""
 
@@ -352,7 +353,7 @@ def card_row(card: dict, part: str, use: dict) -> CardRow:
     how = _("whole card, nobody else on it") if whole else str(ENFORCEMENT_WORDS.get(mode, mode))
     simulated = bool(card.get("simulated"))
     ours = mode in IN_TURNS and not whole and not simulated
-    notes = (unwatched_words(use), refused_words(use), compute_words(use, percent) if ours else "")
+    notes = (unwatched_words(use), full_words(use), refused_words(use), compute_words(use, percent) if ours else "")
     said = tuple(note for note in notes if note)
     return CardRow(card["index"], card["uuid"], words % params, how, simulated, use_words(use), said)
 
@@ -363,6 +364,13 @@ def use_words(use: dict) -> str:
     names = {"used": "used_mib", "limit": "limit_mib", "peak": "peak_mib"}
     params = {name: number_format(use[key], force_grouping=True) for name, key in names.items()}
     return _("%(used)s of %(limit)s MiB in use, %(peak)s at most") % params
+
+
+def full_words(use: dict) -> str:
+    """From where its log warns, too, on machines whose runtime watches by itself."""
+    if not use or use["used_mib"] < FULL_AT * use["limit_mib"]:
+        return ""
+    return _("Its slice is nearly full: what is above it is refused.")
 
 
 def unwatched_words(use: dict) -> str:

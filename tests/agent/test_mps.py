@@ -29,7 +29,7 @@ def double(room):
 
 @pytest.fixture
 def daemon(double, room, monkeypatch):
-    monkeypatch.setattr(mps, "ANSWER_S", 0.5)
+    monkeypatch.setattr(mps, "ANSWER_S", 20.0)
     made = Daemon(CARDS[0], room / "mps" / CARDS[0], True, double.program)
     yield made
     made.end([])
@@ -71,26 +71,32 @@ def test_a_daemon_that_died_is_started_anew(daemon):
 
 
 @pytest.mark.parametrize(("how", "words"), [("stuck", "did not answer in 0.5 s"), ("fault", "had a fault")])
-def test_one_that_is_ill_is_left_alone_while_work_is_on_it_and_its_names_are_told(daemon, double, how, words):
+def test_one_that_is_ill_is_left_alone_while_work_is_on_it_and_its_names_are_told(
+    daemon, double, how, words, monkeypatch
+):
     daemon.ensure([])
     with come(daemon) as line:
         line.recv(3)
         before = pids(daemon)
         double.behave(how)
+        if how == "stuck":
+            monkeypatch.setattr(mps, "ANSWER_S", 0.5)
         with pytest.raises(NoMps, match=f"{words}.*has ended: job-4, job-7"):
             daemon.ensure(["job-4", "job-7"])
         assert pids(daemon) == before
     double.behave("")
 
 
-def test_a_stuck_one_goes_when_nobody_is_left_and_another_comes(daemon, double, caplog):
+def test_a_stuck_one_goes_when_nobody_is_left_and_another_comes(daemon, double, caplog, monkeypatch):
     daemon.ensure([])
     before = pids(daemon)
     double.behave("stuck")
+    monkeypatch.setattr(mps, "ANSWER_S", 0.5)
     with pytest.raises(NoMps, match="was started and did not answer"):
         daemon.ensure([])  # the new one is as ill
     assert pids(daemon) == set() and "is started anew" in caplog.text
     double.behave("")
+    monkeypatch.setattr(mps, "ANSWER_S", 20.0)
     daemon.ensure([])
     assert pids(daemon) and not pids(daemon) & before
 

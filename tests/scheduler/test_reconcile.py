@@ -109,6 +109,17 @@ def test_that_nobody_looks_at_a_slice_any_more_is_noted():
     assert compare([before], [seen("running", gpu_use=(blind,))], set()) == [Noted(A, None, (blind,))]
 
 
+def test_a_task_that_its_machines_agent_says_is_above_its_slice_ends_with_its_words():
+    use = GpuUse("GPU-a", 1000, 1400, 1400, 0, over="It used 1400 MiB.")
+    above = TaskRow(A, 7, "RUNNING", "gpu_out_of_memory", None, (use,))
+    assert compare([above], [seen("running")], set()) == [Stop(A, 7, "gpu_out_of_memory", mark=True)]
+    ending = replace(above, state="STOPPING")
+    (step,) = compare([ending], [seen("exited", cause="stopped", signal=15)], set())
+    assert (step.state, step.reason, step.seen.detail) == ("FAILED", "gpu_out_of_memory", "It used 1400 MiB.")
+    (step,) = compare([ending], [seen("exited", exit_code=0)], set())
+    assert (step.state, step.reason) == ("SUCCEEDED", "completed")
+
+
 @pytest.mark.parametrize(
     ("reason", "saved_at", "told"),
     [

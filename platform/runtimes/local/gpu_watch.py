@@ -15,10 +15,9 @@ import time
 
 import pynvml
 
+from agent.held import sample
 from runtimes.local.isolation import die_with_parent
 from runtimes.local.processes import descendants, everybody
-
-LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")
 
 
 def main(uuids: str, every_s: str, folder: str, shim: str) -> None:
@@ -43,19 +42,6 @@ def look(cards: dict, account: "Account | None", shim: int) -> dict[str, dict[st
         for uuid, counted in account.correct(held, before).items():
             said[uuid] |= counted
     return said
-
-
-def sample(handle) -> dict[int, int]:
-    """MiB by pid. A process whose use the driver does not tell counts 0."""
-    used: dict[int, int] = {}
-    for name in LISTS:
-        try:
-            processes = getattr(pynvml, name)(handle)
-        except pynvml.NVMLError:
-            continue  # this driver has no MPS, or the card fell off: the node page says so, not we
-        for process in processes:
-            used[process.pid] = max(used.get(process.pid, 0), (process.usedGpuMemory or 0) >> 20)
-    return used
 
 
 def find_family(shim: int) -> set[int]:

@@ -14,7 +14,7 @@ from runtimes.gangs import gang_files
 from runtimes.gpu_sharing import slice_environment, watched_limits
 from runtimes.local.limits import WATCHDOG
 from runtimes.local.mounts import in_home
-from runtimes.local.probe import SOURCE, Isolation, MemoryControl
+from runtimes.local.probe import SOURCES, Isolation, MemoryControl
 from runtimes.places import place_path
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -97,7 +97,7 @@ def build_plan(
         "max_time_s": spec.max_time_s,
         "grace_s": spec.grace_s,
         "checkpoint": _plan_checkpoint(spec.checkpoint, cwd, env["HOME"]) if spec.checkpoint else None,
-        "path": [SOURCE, str(Path(pynvml.__file__).parent)],
+        "path": [*SOURCES, str(Path(pynvml.__file__).parent)],
     }
     return {"spec": asdict(spec), "plan": plan}
 

@@ -16,9 +16,9 @@ import sys
 import time
 from contextlib import nullcontext
 
+from agent.gpu_policy import GpuPolicy
 from runtimes.local import isolation, limits, mounts, slice_view
 from runtimes.local.child import FORWARDED, become_job
-from runtimes.local.gpu_policy import GpuPolicy
 from runtimes.local.output import CappedLog
 from runtimes.local.processes import (
     boot_id,

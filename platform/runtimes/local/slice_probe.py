@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pynvml
 
+from agent.held import sample
 from agent.mps import Daemon, NoMps
 from agent.trial import LIMIT_MIB, Failed, judge
 from runtimes import slice_library
 from runtimes.base import GpuShare, TaskSpec
 from runtimes.gpu_sharing import SliceTrial
-from runtimes.local import gpu_watch
 from runtimes.local.driver import Driver, find_driver
 from runtimes.local.plan import Surroundings, build_plan
 from runtimes.local.probe import NOBODY, run_python
@@ -186,7 +186,7 @@ def _card(uuid: str) -> dict[str, str]:
 
 def _used_mib(uuid: str, pid: int) -> int:
     try:
-        return gpu_watch.sample(pynvml.nvmlDeviceGetHandleByUUID(uuid)).get(pid, 0)
+        return sample(pynvml.nvmlDeviceGetHandleByUUID(uuid)).get(pid, 0)
     except pynvml.NVMLError:
         return 0  # then the watch alone corrects it
 

@@ -69,6 +69,7 @@ def test_the_page_tells_that_nobody_watches_a_slice_and_what_limits_its_compute(
     use = {"uuid": card["uuid"], "limit_mib": 8127, "used_mib": 3100, "peak_mib": 4000, "refused": 0}
     for more, words in (
         ({"watched": False}, "Nobody watches it at the moment"),
+        ({"used_mib": 7721}, "Its slice is nearly full"),
         ({"compute": "turns"}, "Compute is shared in turns, not limited."),
         ({"compute": "mps"}, "at most 25 % of the card&#x27;s multiprocessors"),
     ):

@@ -82,13 +82,13 @@ def test_whole_cards_take_no_part(world):
 
 
 def test_a_daemon_that_hangs_is_left_to_its_task_and_others_take_turns(world, doubled, monkeypatch, caplog):
-    monkeypatch.setattr("agent.mps.ANSWER_S", 0.5)
     facts(world)
     spec = world.spec("sleep 60", gpus=share(), label="job-7 main.0", grace_s=1)
     world.runtime.start(spec)
     world.until(spec.uuid, "running")
     before = daemon_of(world)._processes()
     world.mps.behave("stuck")
+    monkeypatch.setattr("agent.mps.ANSWER_S", 0.5)
     told = facts(world)
     assert told["compute"] == "turns" and "did not answer" in told["compute_words"]
     assert "job-7" not in told["compute_words"] and "job-7 main.0" in caplog.text
@@ -96,6 +96,7 @@ def test_a_daemon_that_hangs_is_left_to_its_task_and_others_take_turns(world, do
     assert world.log(view.uuid).strip() == "0"
     assert daemon_of(world)._processes() == before and world.view(spec.uuid).phase == "running"
     world.mps.behave("")
+    monkeypatch.setattr("agent.mps.ANSWER_S", 10.0)
     world.runtime.stop(spec.uuid, 1, epoch=spec.epoch)
     world.until(spec.uuid, "exited")
     assert facts(world)["compute"] == "mps"

@@ -1,4 +1,6 @@
-"""When a task is warned of its GPU memory and when it is ended: figures in, sentences out. Used by the shim."""
+"""When a task is warned of its GPU memory and when it is ended: figures in, sentences out. Used by the local
+runtime's shim, and by the agent of a node of Kubernetes. It imports nothing.
+"""
 
 WARN_AT, CALM_AT = 0.95, 0.90
 SLACK = 0.05  # with a slice's own account: what modules loaded into a full slice may take before it counts as above it

@@ -1,6 +1,6 @@
 """When a task is warned of its GPU memory, and when it is ended: figures in, sentences out."""
 
-from runtimes.local.gpu_policy import GpuPolicy
+from agent.gpu_policy import GpuPolicy
 from runtimes.local.gpu_watch import Account
 
 CARD = "GPU-1"
