@@ -14,7 +14,7 @@ import agent
 import runtimes
 from runtimes.local import limits
 
-SOURCES = tuple(str(Path(package.__file__).resolve().parent.parent) for package in (runtimes, agent))
+SOURCES = tuple(str(Path(package.__path__[0]).resolve().parent) for package in (runtimes, agent))
 """Where Python finds our packages: the platform's, and what it shares with the agent of nodes."""
 NOBODY = 65534
 OWN_UID, OWN_NAMESPACES, SHARED = "own uid", "own namespaces", "shared account"
