@@ -223,6 +223,29 @@ def test_starting_twice_runs_once(cast):
     assert job.newest_tasks.get().state in {TaskState.STARTING, TaskState.RUNNING, TaskState.ASSIGNED}
 
 
+def test_a_task_above_its_slice_fails_with_the_agents_words(cast):
+    job, runtime = placed(cast, gpu="1/4", run="sleep 60", retry=0), fake()
+    use = {"uuid": "GPU-a", "limit_mib": 1000, "used_mib": 1400, "peak_mib": 1400, "refused": 0, "watched": True}
+    Task.objects.filter(job=job).update(gpu_use=[use | {"over": ""}])
+    reconcile_until(runtime, job, TaskState.RUNNING)
+    Task.objects.filter(job=job).update(gpu_use=[use | {"over": "It used 1400 MiB."}])
+    reconcile_until(runtime, job, TaskState.FAILED)
+    task = job.newest_tasks.get()
+    assert (task.reason, task.detail) == ("gpu_out_of_memory", "It used 1400 MiB.")
+    job.refresh_from_db()
+    assert (job.state, job.reason) == (JobState.FAILED, "gpu_out_of_memory")
+    assert not Holding.objects.live().exists()
+
+
+def reconcile_until(runtime: FakeRuntime, job: Job, state: str) -> None:
+    for _ in range(40):
+        reconcile_once(runtime, next_term())
+        if job.newest_tasks.get().state == state:
+            return
+        runtime.advance(1)
+    raise AssertionError(f"It is {job.newest_tasks.get().state}, not {state}.")
+
+
 def test_a_lost_task_keeps_what_it_holds(cast):
     job = placed(cast, gpu="1/4", run="sleep 5")
     make.move(job.newest_tasks.get(), TaskState.RUNNING)
