@@ -276,7 +276,9 @@ class TaskSpec:
 @dataclass(frozen=True)
 class GpuUse:
     """What a task holds of a card that it shares, the newest sample. used_mib: the larger of what the driver tells and
-    what its slice's account counts. refused: requests for more that its slice refused.
+    what its slice's account counts. refused: requests for more that its slice refused. watched: whether anybody looks:
+    false from when the watch ends until it is back. compute: "turns" where nothing limits it, "mps" where NVIDIA's
+    MPS does. over: why the task is to end for it, "" while it need not; only where the runtime cannot see it itself.
     """
 
     uuid: str
@@ -284,6 +286,9 @@ class GpuUse:
     used_mib: int
     peak_mib: int
     refused: int
+    watched: bool = True
+    compute: str = "turns"
+    over: str = ""
 
 
 @dataclass(frozen=True)
