@@ -164,6 +164,7 @@ PAGES = {
     ("gpu_map", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("node", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("images", "GET"): (SIGN_IN, 200, SIGN_IN),
+    ("checks", "GET"): (SIGN_IN, 403, SIGN_IN),
     ("quota", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("files", "GET"): (SIGN_IN, 200, SIGN_IN),
     ("files_team", "GET"): (SIGN_IN, 404, SIGN_IN),

@@ -25,9 +25,9 @@ from scheduler.reconcile import (
     Stop,
     TaskRow,
     compare,
-    lost_work,
-    reconcile_once,
 )
+from scheduler.rounds import reconcile_once
+from scheduler.sightings import lost_work
 
 T = TaskState
 A = "a" * 32

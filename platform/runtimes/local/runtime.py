@@ -137,7 +137,7 @@ class LocalRuntime:
         except OSError as error:
             raise Unavailable(f"The task could not be started: {error}") from error
 
-    def stop(self, uuid: str, grace_s: int, *, epoch: int) -> None:
+    def stop(self, uuid: str, grace_s: int, *, epoch: int, gid: int | None = None) -> None:
         task = self._task(uuid)
         try:
             if self._is_ended(uuid):
