@@ -93,7 +93,7 @@ def test_the_agent_is_the_one_of_the_file_and_speaks_to_this_installation(helm):
     )
     spec, container = ours["spec"]["template"]["spec"], ours["spec"]["template"]["spec"]["containers"][0]
     assert ours["metadata"]["namespace"] == "lab-agents"
-    assert "--server=http://lab-web.lab-system.svc:8470" in container["args"]
+    assert {"--server=http://lab-web.lab-system.svc:8470", "--install=lab"} <= set(container["args"])
     assert (spec["nodeSelector"], spec["runtimeClassName"]) == ({"cards": "yes"}, "nvidia")
     assert spec["volumes"] == known["spec"]["template"]["spec"]["volumes"]
     assert container["securityContext"] == known["spec"]["template"]["spec"]["containers"][0]["securityContext"]
