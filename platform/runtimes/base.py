@@ -236,6 +236,8 @@ class TaskSpec:
     cpu_overcommit_percent: so often its node promises a core.
     platform_env: the platform's own, wins over the user's and may be TESSERA_*. port_map: declared port → the one to
     listen on instead, told as TESSERA_PORT_<declared>. cpu_pinning: what its node does with cores, as its facts say.
+    looked_at: by this process's monotonic clock, when it was known that nobody had ever asked for its end; None: it is
+    not.
     """
 
     uuid: str
@@ -268,12 +270,15 @@ class TaskSpec:
     mounts: tuple[Mount, ...] = ()
     checkpoint: Checkpoint | None = None
     cpu_pinning: str = ""
+    looked_at: float | None = None
 
 
 @dataclass(frozen=True)
 class GpuUse:
     """What a task holds of a card that it shares, the newest sample. used_mib: the larger of what the driver tells and
-    what its slice's account counts. refused: requests for more that its slice refused.
+    what its slice's account counts. refused: requests for more that its slice refused. watched: whether anybody looks:
+    false from when the watch ends until it is back. compute: "turns" where nothing limits it, "mps" where NVIDIA's
+    MPS does. over: why the task is to end for it, "" while it need not; only where the runtime cannot see it itself.
     """
 
     uuid: str
@@ -281,6 +286,9 @@ class GpuUse:
     used_mib: int
     peak_mib: int
     refused: int
+    watched: bool = True
+    compute: str = "turns"
+    over: str = ""
 
 
 @dataclass(frozen=True)
@@ -326,12 +334,12 @@ class Runtime(Protocol):
     def start(self, spec: TaskSpec) -> None:
         """Start it once. A task that exists, runs or has ended is success. Raises Unavailable, Rejected."""
 
-    def stop(self, uuid: str, grace_s: int, *, epoch: int) -> None:
+    def stop(self, uuid: str, grace_s: int, *, epoch: int, gid: int | None = None) -> None:
         """Ask it to end: SIGTERM, then SIGKILL after grace_s; returns at once. Before that, and unless grace_s is 0, it
         is asked to save its work and given the time that its checkpoint names.
 
         A task that never started leaves a tombstone, so that a late start can never run it. A stop of an older epoch
-        than the task's own is ignored: whoever sent it has not heard of this task.
+        than the task's own is ignored: whoever sent it has not heard of this task. gid: of its team, where it is known.
         """
 
     def forget(self, uuid: str) -> None:

@@ -30,9 +30,10 @@ from runtimes.kubernetes.following import ClusterView
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
 from runtimes.kubernetes.views import is_tombstone, pod_ended, task_of
 from scheduler import tasks
+from scheduler.deeds import to_message
 from scheduler.inventory import record_inventory
 from scheduler.management.commands.watch import EXPIRES_S
-from scheduler.watching import Watch, to_message
+from scheduler.watching import Watch
 from tests.runtimes.kubernetes.world import IMAGE, pod_path
 
 WORKERS = 2
@@ -144,7 +145,7 @@ class Installation:
     def _watch(self) -> None:
         with ClusterView(self.runtimes[0]) as view:
             self.view = view
-            self.watch = Watch(view, lambda deed, epoch: self.deeds.put((time.monotonic(), deed, epoch)), self.ended)
+            self.watch = Watch(view, lambda orders: self.deeds.put((time.monotonic(), orders)), self.ended)
             self.watch.run()
 
     def _cycle(self) -> None:
@@ -168,14 +169,14 @@ class Installation:
         self.mine.runtime = self.runtimes[1 + number]
         while not self.ended.is_set():
             try:
-                at, deed, epoch = self.deeds.get(timeout=0.2)
+                at, orders = self.deeds.get(timeout=0.2)
             except queue.Empty:
                 continue
             if time.monotonic() - at < EXPIRES_S:
                 try:
-                    tasks.act(to_message(deed), epoch)
+                    tasks.act([to_message(order) for order in orders])
                 except Exception as error:
-                    self.errors.append(f"{type(deed).__name__}: {type(error).__name__}: {error}")
+                    self.errors.append(f"{orders[0]}: {type(error).__name__}: {error}")
 
 
 def build_short_pod(spec: TaskSpec, house, cards) -> dict:

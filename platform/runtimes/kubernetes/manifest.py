@@ -123,7 +123,9 @@ def build_pod(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dic
     return _pod(spec.uuid, house, namespace, pod_spec, notes | told.files, labels)
 
 
-def build_tombstone(uuid: str, house: House, *, epoch: int, end: Mapping[str, str], hour: str = "") -> dict:
+def build_tombstone(
+    uuid: str, house: House, namespace: str, *, epoch: int, end: Mapping[str, str], hour: str = ""
+) -> dict:
     """A pod that is gated for ever: it says that this task will never run. hour: when its end was recorded, or ""."""
     pod_spec = {
         "restartPolicy": "Never",
@@ -134,7 +136,7 @@ def build_tombstone(uuid: str, house: House, *, epoch: int, end: Mapping[str, st
     }
     notes = {names.NOTE_EPOCH: str(epoch), names.NOTE_END: json.dumps(dict(end))}
     labels = {names.LABEL_FORGOTTEN: hour} if hour else {}
-    pod = _pod(uuid, house, names.system_namespace(house.install), pod_spec, notes, labels)
+    pod = _pod(uuid, house, namespace, pod_spec, notes, labels)
     del pod["metadata"]["finalizers"]  # it holds nothing that could be lost
     return pod
 

@@ -9,8 +9,10 @@ import json
 import logging
 import os
 import random
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,12 @@ ALL_PODS, ALL_NODES = "/api/v1/pods", "/api/v1/nodes"
 LOOK_AT_NODES_S = 10.0
 ROOM_FIRST_S, ROOM_MOST_S = 30.0, 600.0
 """How long a task waits after the quota of its namespace refused it: first, and at most."""
+LOOK_MOST_S = 10.0
+"""So long a thread waits for another one that asks about the same thing."""
+FRESH_S = 3.0
+"""So long what the rows said of a task spares the question for its tombstone."""
+SETTLED = ("running", "exited")
+"""What a pod means of which nothing is told anew: it is so as long as its node is heard of."""
 TRIES = 4
 KEPT_HOURS = 1
 """So many whole hours at least the name of an ended task stays taken."""
@@ -98,6 +106,8 @@ class KubernetesRuntime:
         self._logins: dict[str, tuple[RegistryLogin, ...]] = {}  # that this process wrote there last
         self._silent: tuple[float, frozenset[str]] = (0.0, frozenset())
         self._pulls = Pulls(self.api)
+        self._settled: dict[str, tuple[Mapping[str, Any], ContainerView]] = {}  # {uid: (pod, what it means)}
+        self._locks: dict[str, threading.Lock] = {}
         self._no_room: dict[str, tuple[float, float]] = {}  # {task: (not before, how long it waited)}
 
     # the contract
@@ -118,14 +128,8 @@ class KubernetesRuntime:
         self._check_node(spec.node)
         pod = build_pod(spec, self.house, {share.uuid: share.card for share in spec.gpus if share.card})
         self._wait_for_room(spec.uuid)
-        namespace = pod["metadata"]["namespace"]
-        if namespace not in self._ensured:
-            ensure_team_namespace(self.api, self.house, spec.gid)
-            self._ensured.add(namespace)
-        if self._logins.get(namespace) != spec.logins:
-            apply_logins(self.api, self.house, spec.gid, spec.logins)
-            self._logins[namespace] = spec.logins
-        if self._is_over(spec.uuid):
+        namespace = self._prepare_team(spec.gid, spec.logins)
+        if not _is_fresh(spec) and self._is_over(spec.uuid):
             return
         if self.house.storage is not None:
             prepare_files(spec, self.house.storage)
@@ -143,10 +147,13 @@ class KubernetesRuntime:
         self._no_room.pop(spec.uuid, None)
         self._seen_at[spec.uuid] = namespace
 
-    def stop(self, uuid: str, grace_s: int, *, epoch: int) -> None:
+    def stop(self, uuid: str, grace_s: int, *, epoch: int, gid: int | None = None) -> None:
+        """Where the team is known, one name decides between a start and a stop that come at once: the API server takes
+        the pod or the tombstone.
+        """
         pods = self._find(names.check_uuid(uuid))
-        if not pods:
-            self._bury(uuid, epoch=epoch, hour="")
+        if not pods and not self._bury(uuid, epoch=epoch, gid=gid):
+            pods = self._find(uuid)
         for pod in pods:
             if not pod_ended(pod) and not _is_forgotten(pod) and epoch >= epoch_of(pod):
                 self._end(pod, grace_s)
@@ -174,14 +181,19 @@ class KubernetesRuntime:
     def views_of(self, pods: Iterable[Mapping[str, Any]], silent: frozenset[str]) -> list[ContainerView]:
         """One of each task: where there is a pod and a mark that it shall not run, the pod is the truth."""
         now, found, pods = datetime.now(UTC), {}, self._tasks_of(pods)
-        pulls = self._pulls.look(pods, now)
+        pulls, known, self._settled = self._pulls.look(pods, now), self._settled, {}
         for pod in sorted(pods, key=lambda pod: not is_tombstone(pod)):
             uid = pod["metadata"]["uid"]
-            since, asked = pulls.get(uid), uid in pulls
-            may_fetch = not asked or since is not None
-            found[task_of(pod)] = view_of(pod, silent=silent, now=now, fetching_since=since, may_fetch=may_fetch)
-            if not is_tombstone(pod):
-                self._seen_at[task_of(pod)] = pod["metadata"]["namespace"]
+            before, view = known.get(uid, (None, None))
+            if view is None or before is not pod or view.node in silent:
+                since, asked = pulls.get(uid), uid in pulls
+                may_fetch = not asked or since is not None
+                view = view_of(pod, silent=silent, now=now, fetching_since=since, may_fetch=may_fetch)
+                if not is_tombstone(pod):
+                    self._seen_at[view.uuid] = pod["metadata"]["namespace"]
+            if view.phase in SETTLED:
+                self._settled[uid] = pod, view
+            found[view.uuid] = view
         return list(found.values())
 
     def is_there(self, uuid: str) -> bool:
@@ -211,10 +223,36 @@ class KubernetesRuntime:
     def _graveyard(self) -> str:
         """The namespace of tombstones, looked at once in each process: without it we have no right to read there."""
         namespace = names.system_namespace(self.house.install)
-        if namespace not in self._ensured:
-            ensure_system_namespace(self.api, self.house)
-            self._ensured.add(namespace)
+        with self._alone(namespace):
+            if namespace not in self._ensured:
+                ensure_system_namespace(self.api, self.house)
+                self._ensured.add(namespace)
         return namespace
+
+    def _prepare_team(self, gid: int, logins: tuple[RegistryLogin, ...] | None = None) -> str:
+        """The namespace of a team, as we want it. logins: that its images are fetched with; None leaves them."""
+        namespace = names.team_namespace(self.house.install, gid)
+        with self._alone(namespace):
+            if namespace not in self._ensured:
+                ensure_team_namespace(self.api, self.house, gid)
+                self._ensured.add(namespace)
+            if logins is not None and self._logins.get(namespace) != logins:
+                apply_logins(self.api, self.house, gid, logins)
+                self._logins[namespace] = logins
+        return namespace
+
+    @contextmanager
+    def _alone(self, what: str) -> Iterator[None]:
+        """Threads that need the same thing looked at wait for the one that looks. Raises Unavailable where that takes
+        too long.
+        """
+        lock = self._locks.setdefault(what, threading.Lock())
+        if not lock.acquire(timeout=LOOK_MOST_S):
+            raise Unavailable(f"Somebody else looks at {what}.")
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _adopt(self, spec: TaskSpec, namespace: str) -> None:
         """Its name is taken: by itself, or by what is none of ours, or was asked otherwise, and is left alone."""
@@ -247,10 +285,21 @@ class KubernetesRuntime:
         # "again": its name has another pod by now
         self.api.call("DELETE", _path(pod), options, urgency=Urgency.DELETE, handles=("gone", "again"))
 
-    def _bury(self, uuid: str, *, epoch: int, hour: str) -> None:
-        grave = build_tombstone(uuid, self.house, epoch=epoch, end={"cause": "never_started", "detail": ""}, hour=hour)
-        path = f"/api/v1/namespaces/{self._graveyard()}/pods"
-        self.api.call("POST", path, grave, urgency=Urgency.DELETE, handles=("exists",))
+    def _bury(self, uuid: str, *, epoch: int, hour: str = "", gid: int | None = None) -> bool:
+        """Leave a tombstone: where its pod would be, if the team is known and there is room, else in a namespace of
+        their own. False where something of its name is there already.
+        """
+        end = {"cause": "never_started", "detail": ""}
+        for namespace in [*([self._prepare_team(gid)] if gid is not None else []), self._graveyard()]:
+            grave = build_tombstone(uuid, self.house, namespace, epoch=epoch, end=end, hour=hour)
+            path = f"/api/v1/namespaces/{namespace}/pods"
+            own: tuple[Deed, ...] = ("gone", "no_room", "reject") if gid is not None else ()
+            answer, _ = self.api.call("POST", path, grave, urgency=Urgency.DELETE, handles=("exists", *own))
+            if answer.deed in ("done", "exists"):
+                return answer.deed == "done"
+            if answer.deed == "gone":
+                self._ensured.discard(namespace)
+        raise Unavailable(answer.words)
 
     def _let_go(self, pod: Mapping[str, Any]) -> bool:
         """Its end is recorded: no finalizer of ours holds it. False where somebody changed it meanwhile."""
@@ -288,11 +337,12 @@ class KubernetesRuntime:
 
     def _check_node(self, node: str) -> None:
         """Raises NodeRefused for a node that the cluster has not, as a whole list says too: one 404 is too little."""
-        if time.monotonic() - self._nodes.get(node, float("-inf")) > LOOK_AT_NODES_S:
-            answer, _ = self.api.call("GET", f"{ALL_NODES}/{quote(node, safe='')}", handles=("gone",))
-            if answer.deed == "gone" and node not in self._node_names():
-                raise NodeRefused(f"There is no node {node}.")
-            self._nodes[node] = time.monotonic()
+        with self._alone(f"the node {node}"):
+            if time.monotonic() - self._nodes.get(node, float("-inf")) > LOOK_AT_NODES_S:
+                answer, _ = self.api.call("GET", f"{ALL_NODES}/{quote(node, safe='')}", handles=("gone",))
+                if answer.deed == "gone" and node not in self._node_names():
+                    raise NodeRefused(f"There is no node {node}.")
+                self._nodes[node] = time.monotonic()
 
     def _node_names(self) -> set[str]:
         return {node["metadata"]["name"] for node in self.api.list_all(ALL_NODES, labels=self.node_labels).items}
@@ -322,6 +372,11 @@ class KubernetesRuntime:
 def _storage(told: Mapping[str, Any]) -> Storage:
     folders = {name: Path(told[name]).absolute() for name in ("root", "files", "code")}
     return Storage(told["storage_class"], **folders, size=told["size"], access=told["access"])
+
+
+def _is_fresh(spec: TaskSpec) -> bool:
+    """Whether it was known a moment ago that nobody has asked for its end: then there is no tombstone to look for."""
+    return spec.looked_at is not None and time.monotonic() - spec.looked_at < FRESH_S
 
 
 def _is_forgotten(pod: Mapping[str, Any]) -> bool:

@@ -18,7 +18,6 @@ from runtimes.kubernetes.answers import Answer, read_answer
 from runtimes.kubernetes.connection import Connection
 
 CONNECT_S, ANSWER_S = 5.0, 15.0
-AT_ONCE = aiohttp.ClientWSTimeout(ws_close=0)
 PIECE = 32 * 1024
 """Of what is sent in one message: more of it would need larger buffers on the way."""
 
@@ -36,10 +35,10 @@ class Wire:
         self._sockets: list[aiohttp.ClientWebSocketResponse] = []
 
     async def close(self) -> None:
-        """Waits for no answer."""
+        """Waits for nobody: first the connections are cut, then their sockets learn of it."""
+        await self._http.close()
         for socket in self._sockets:
             await socket.close()
-        await self._http.close()
 
     async def get(self, path: str, query: Mapping[str, str] = {}) -> tuple[Answer, dict[str, Any]]:
         """Raises Unavailable where no answer comes."""
@@ -60,7 +59,6 @@ class Wire:
                     headers=self._headers(),
                     protocols=[protocol],
                     max_msg_size=0,
-                    timeout=AT_ONCE,
                 )
         except aiohttp.WSServerHandshakeError as refused:
             if refused.status == 404:
