@@ -203,9 +203,10 @@ class Watch:
             self._tidied_at = now
             try:
                 self.view.tidy()
-                for deed in self._strangers.look(load_strangers(self.view.list_containers()), now):
-                    log.warning("%s is known to no row and never ran: %s", deed.uuid, type(deed).__name__)
-                    self._hand_out(deed, epoch)
+                deeds = self._strangers.look(load_strangers(self.view.list_containers()), now)
+                if deeds:
+                    log.warning("known to no row, and never ran: %s", ", ".join(deed.uuid for deed in deeds))
+                    self._hand_out(deeds, epoch)
             except Unavailable as away:
                 log.warning("nothing is tidied: %s", away)
 

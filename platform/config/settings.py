@@ -349,6 +349,8 @@ SPECTACULAR_SETTINGS = {
 }
 
 # Celery: a task is a short, idempotent poke. JSON only, no results.
+TESSERA_ALIVE = env_text("TESSERA_ALIVE")  # a file that workers and beat touch while they go round, "" = none
+CELERY_BEAT_SCHEDULER = "config.alive.AliveBeat"
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_IGNORE_RESULT = True

@@ -50,6 +50,8 @@ def examine(runtime: KubernetesRuntime, teams: Iterable[int], probe: bool) -> It
         yield from _rights(runtime, team)
         yield _rules(runtime, team)
         yield _files(runtime.house.storage)
+        if runtime.house.storage is not None:
+            yield _class(runtime, runtime.house.storage.storage_class)
         yield from _pretenders(runtime)
         yield from _names_inside()
         yield from _fences(runtime, team, probe)
@@ -220,6 +222,20 @@ def _files(storage: Storage | None) -> Finding:
         return Finding("files", "bad", f"We cannot write {storage.root}, where the volume of files should be.", remedy)
     words = f"Files are at {storage.root}, and claims of the class {storage.storage_class} see them."
     return Finding("files", "ok", words)
+
+
+def _class(runtime: KubernetesRuntime, name: str) -> Finding:
+    path = f"/apis/storage.k8s.io/v1/storageclasses/{name}"
+    answer, found = runtime.api.call("GET", path, handles=("gone", "no_right"))
+    if answer.deed == "gone":
+        remedy = "Make it, or name another one as TESSERA_STORAGE_CLASS: docs/admin.md, On Kubernetes."
+        return Finding("files", "bad", f"There is no class of volumes {name}: no job starts that has files.", remedy)
+    if answer.deed == "no_right":
+        return Finding("files", "note", f"Whether there is a class of volumes {name} could not be looked at.", APPLY)
+    if found.get("reclaimPolicy", "Delete") == "Delete":
+        words = f"A volume of the class {name} is deleted with its claim, as when a team's namespace is deleted."
+        return Finding("files", "note", words, "Set its reclaim policy to Retain, unless its provisioner keeps files.")
+    return Finding("files", "ok", f"The class of volumes {name} keeps a volume when its claim goes.")
 
 
 def _names_inside() -> Iterator[Finding]:
