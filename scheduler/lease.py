@@ -7,11 +7,12 @@ epoch in its own transaction: a leader that slept is refused.
 
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import uuid4
 
-from django.db import connection
+from django.db import OperationalError, connection
 from django.db.models import Max
 
 from common.errors import StaleState
@@ -44,6 +45,32 @@ def leading(name: str) -> Iterator[int | None]:
     finally:
         if epoch is not None:
             give_up(name, epoch)
+
+
+@contextmanager
+def kept(name: str, epoch: int, every_s: float = RENEW_S) -> Iterator[None]:
+    """More time for the own term for as long as the block goes on. On a machine with too much to do a cycle outlasts
+    a lease: all that it decided would be refused, and so would the next one's. Celery's limit ends one that hangs.
+    """
+    ended = threading.Event()
+    keeper = threading.Thread(target=_keep, args=(name, epoch, every_s, ended), name=f"keep-{name}", daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        keeper.join()
+
+
+def _keep(name: str, epoch: int, every_s: float, ended: threading.Event) -> None:
+    """On a connection of its own, which only a slow block ever needs."""
+    try:
+        while not ended.wait(every_s) and renew(name, epoch):
+            pass
+    except OperationalError:
+        pass  # who leads meets the same
+    finally:
+        connection.close()
 
 
 def take(name: str) -> int | None:

@@ -111,6 +111,8 @@ ENDS: dict[str, tuple[str, str]] = {
 """What a runtime's cause of an end means: (state, reason)."""
 FROM_OUTSIDE = frozenset({"stopped", "never_started", "refused_by_node", "evicted", "node_lost"})
 """Not by its program: where somebody wished its end, this is it."""
+OVER = "gpu_out_of_memory"
+"""Of a task that its machine's agent says is above its slice: its runtime cannot end it by itself."""
 UNASKED = "It was ended from outside, and nobody had asked Tessera for that."
 
 
@@ -150,7 +152,8 @@ def _news(row: TaskRow, view: ContainerView | None) -> list[Step]:
 
 
 def _differs(old: tuple[GpuUse, ...], new: tuple[GpuUse, ...]) -> bool:
-    """Whether it is worth a write: a step of TOLD_PARTS of a slice, another limit or request refused, another card."""
+    """Whether it is worth a write: a step of TOLD_PARTS of a slice, another limit or request
+    refused, that somebody looks or nobody any more, another card."""
     before = {use.uuid: use for use in old}
     return any(use.uuid not in before or _moved(before[use.uuid], use) for use in new)
 
@@ -158,7 +161,8 @@ def _differs(old: tuple[GpuUse, ...], new: tuple[GpuUse, ...]) -> bool:
 def _moved(old: GpuUse, new: GpuUse) -> bool:
     step = max(new.limit_mib / TOLD_PARTS, 1)
     moved = max(abs(new.used_mib - old.used_mib), new.peak_mib - old.peak_mib)
-    return moved >= step or (old.limit_mib, old.refused) != (new.limit_mib, new.refused)
+    before, now = ((use.limit_mib, use.refused, use.watched, use.compute) for use in (old, new))
+    return moved >= step or before != now
 
 
 def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
@@ -166,8 +170,7 @@ def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
         return _unseen(row)
     if view.phase == "exited":
         state, reason = end_of(view, row.stop, ran=row.state not in (T.ASSIGNED, T.STARTING))
-        told = view if view.detail or view.cause != "stopped" or row.stop else replace(view, detail=UNASKED)
-        return [Sighting(row.uuid, row.job_id, state, reason, told)]
+        return [Sighting(row.uuid, row.job_id, state, reason, _with_words(row, view, reason))]
     if view.phase == "lost":
         return [] if row.state == T.LOST else [Sighting(row.uuid, row.job_id, T.LOST, "", view)]
     if row.stop or row.state == T.STOPPING:
@@ -177,6 +180,14 @@ def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
     target = T.RUNNING if view.phase == "running" else T.STARTING
     news = row.state != target and not (target == T.STARTING and row.state != T.ASSIGNED)
     return [Sighting(row.uuid, row.job_id, target, "", view)] if news else []
+
+
+def _with_words(row: TaskRow, view: ContainerView, reason: str) -> ContainerView:
+    if view.detail or view.cause != "stopped":
+        return view
+    if reason == OVER:
+        return replace(view, detail=" ".join(use.over for use in row.gpu_use if use.over))
+    return view if row.stop else replace(view, detail=UNASKED)
 
 
 def _unseen(row: TaskRow) -> list[Step]:
@@ -190,7 +201,7 @@ def end_of(view: ContainerView, wish: str, *, ran: bool = True) -> tuple[str, st
     seen to run, whatever its node says of it now.
     """
     if wish and view.cause in FROM_OUTSIDE:
-        return T.STOPPED, wish
+        return (T.FAILED if wish == OVER else T.STOPPED), wish
     if view.cause in {"stopped", "never_started"} or (ran and view.cause == "refused_by_node"):
         return T.FAILED, "container_lost"
     if view.cause in ENDS:
@@ -274,4 +285,6 @@ def _wish(task: HeldTask, broken: set[tuple[int, int]]) -> str:
         return task.stop_reason
     if task.state == T.STOPPING and task.reason:  # the scheduler makes room
         return task.reason
+    if any(use.get("over") for use in task.gpu_use):
+        return OVER
     return "gang_broken" if (task.job_id, task.attempt) in broken else ""

@@ -19,7 +19,7 @@ from scheduler.deeds import do_all, from_message
 from scheduler.fetching import fetch_ahead
 from scheduler.forecast import record_forecasts
 from scheduler.inventory import record_inventory
-from scheduler.lease import leading, note_success, wanted_again
+from scheduler.lease import kept, leading, note_success, wanted_again
 from scheduler.memory import remembering
 from scheduler.quiet import Mark, Rest, read_mark, rest_after
 from scheduler.rounds import reconcile_once
@@ -119,7 +119,7 @@ def one_cycle(epoch: int) -> None:
 
 
 def full_cycle(epoch: int, mark: Mark) -> Rest | None:
-    with remembering(mark):
+    with kept("cycle", epoch), remembering(mark):
         world, now = load_world(), time.time()
         plan = run_cycle(world.snapshot, world.policy, now, world.mind)
         run_steps(build_steps(plan, world), epoch)

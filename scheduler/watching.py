@@ -33,6 +33,7 @@ from scheduler.reconcile import (
     unheld,
 )
 from scheduler.sightings import in_batches, record_news, record_sighting, record_sightings
+from scheduler.strangers import Strangers, load_strangers
 
 log = logging.getLogger("tessera.watch")
 
@@ -68,6 +69,7 @@ class Watch:
         self._handed: dict[tuple[str, str], float] = {}
         self._tidied_at = self._renewed_at = self.last_round_at = time.monotonic()
         self.rounds = 0
+        self._strangers = Strangers()
 
     def run(self) -> None:
         """Until it is ended. Raises Blind."""
@@ -134,7 +136,7 @@ class Watch:
             if due or wanted_again(NAME, epoch) or now - self.last_round_at > ROUND_S:
                 self.round(epoch)
                 note_success(NAME, epoch, round(1000 * (time.monotonic() - now)))
-                self._tidy(now)
+                self._tidy(now, epoch)
                 self._rest(self.last_round_at - now)
             due = self.view.wait(LOOK_S)
 
@@ -196,11 +198,14 @@ class Watch:
         wanted = {_key(step) for step in steps if isinstance(step, Deed)}
         self._handed = {key: at for key, at in self._handed.items() if key in wanted}
 
-    def _tidy(self, now: float) -> None:
+    def _tidy(self, now: float, epoch: int) -> None:
         if now - self._tidied_at > TIDY_S:
             self._tidied_at = now
             try:
                 self.view.tidy()
+                for deed in self._strangers.look(load_strangers(self.view.list_containers()), now):
+                    log.warning("%s is known to no row and never ran: %s", deed.uuid, type(deed).__name__)
+                    self._hand_out(deed, epoch)
             except Unavailable as away:
                 log.warning("nothing is tidied: %s", away)
 

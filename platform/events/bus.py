@@ -50,12 +50,22 @@ TEAM_KINDS = frozenset({"job", "task", "quota"})
 """Objects that everybody in their team may read. Every other object's history is its owner's."""
 
 
-def record(row: Model, verb: str, *, actor: Actor, reason: str = "", params: dict | None = None, **state: str) -> Event:
+def record(
+    row: Model,
+    verb: str,
+    *,
+    actor: Actor,
+    reason: str = "",
+    params: dict | None = None,
+    before: int | None = None,
+    **state: str,
+) -> Event:
     """Append to the history of `row`, which has KIND, pk, public_id and team_id. The caller holds the row's lock.
 
-    state: from_state and to_state for a move.
+    before: how many lines it has, where the caller knows, as of a row that it just made. state: from_state and to_state
+    for a move.
     """
-    seq = last_seq(row.KIND, row.pk) + 1  # type: ignore[attr-defined]
+    seq = (last_seq(row.KIND, row.pk) if before is None else before) + 1  # type: ignore[attr-defined]
     event = store_event(seq=seq, params=params or {}, **_line_of(row), **_words_of(verb, actor, reason), **state)
     _queue_deliveries([event])
     ring(row)

@@ -27,7 +27,7 @@ from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.connection import find_connection
 from runtimes.kubernetes.last_words import fetch_log
 from runtimes.kubernetes.limiter import Urgency
-from runtimes.kubernetes.manifest import House, build_pod, build_tombstone, check_house
+from runtimes.kubernetes.manifest import House, build_pod, build_tombstone, check_house, hash_spec
 from runtimes.kubernetes.namespaces import apply_logins, ensure_system_namespace, ensure_team_namespace
 from runtimes.kubernetes.nodes import foreign_asks, is_silent, node_view
 from runtimes.kubernetes.pulls import Pulls
@@ -35,6 +35,7 @@ from runtimes.kubernetes.storage import Storage, prepare_files
 from runtimes.kubernetes.views import (
     epoch_of,
     is_going,
+    is_task,
     is_tombstone,
     pod_ended,
     save_s_of,
@@ -67,6 +68,7 @@ class KubernetesRuntime:
         view="runtimes.kubernetes.following.ClusterView",
         own_addresses=True,
         examine="runtimes.kubernetes.examining.examine",
+        belongings="runtimes.kubernetes.leaving.ClusterBelongings",
     )
 
     def __init__(
@@ -139,7 +141,7 @@ class KubernetesRuntime:
             self._logins.pop(namespace, None)
             raise Unavailable(answer.words)
         if answer.deed == "exists":
-            self._adopt(spec.uuid, namespace)
+            self._adopt(spec, namespace)
         elif answer.deed in ("reject", "no_room") and self._get(namespace, spec.uuid) is None:
             raise self._no_room_for(spec.uuid, answer.words) if answer.deed == "no_room" else Rejected(answer.words)
         self._no_room.pop(spec.uuid, None)
@@ -178,7 +180,7 @@ class KubernetesRuntime:
 
     def views_of(self, pods: Iterable[Mapping[str, Any]], silent: frozenset[str]) -> list[ContainerView]:
         """One of each task: where there is a pod and a mark that it shall not run, the pod is the truth."""
-        now, found, pods = datetime.now(UTC), {}, list(pods)
+        now, found, pods = datetime.now(UTC), {}, self._tasks_of(pods)
         pulls, known, self._settled = self._pulls.look(pods, now), self._settled, {}
         for pod in sorted(pods, key=lambda pod: not is_tombstone(pod)):
             uid = pod["metadata"]["uid"]
@@ -203,7 +205,7 @@ class KubernetesRuntime:
         labels = f"{names.LABEL_INSTALL}={self.house.install},{names.LABEL_FORGOTTEN}"
         old = {
             (pod["metadata"]["namespace"], pod["metadata"]["labels"][names.LABEL_FORGOTTEN])
-            for pod in self.api.list_all(ALL_PODS, labels=labels).items
+            for pod in self._tasks_of(self.api.list_all(ALL_PODS, labels=labels).items)
         }
         old = {(namespace, hour) for namespace, hour in old if int(hour) + KEPT_HOURS < int(_hour())}
         for namespace, hour in sorted(old):
@@ -252,15 +254,18 @@ class KubernetesRuntime:
         finally:
             lock.release()
 
-    def _adopt(self, uuid: str, namespace: str) -> None:
-        """Its name is taken: by itself, or by somebody who is none of ours and is left alone."""
-        pod = self._get(namespace, uuid)
+    def _adopt(self, spec: TaskSpec, namespace: str) -> None:
+        """Its name is taken: by itself, or by what is none of ours, or was asked otherwise, and is left alone."""
+        pod, name = self._get(namespace, spec.uuid), names.pod_name(spec.uuid)
         if pod is None:
             raise Unavailable("A pod of this name was there a moment ago.")
-        labels = pod["metadata"].get("labels", {})
-        if (labels.get(names.LABEL_TASK), labels.get(names.LABEL_INSTALL)) != (uuid, self.house.install):
-            log.error("the pod %s/%s is not ours and has a task's name", namespace, names.pod_name(uuid))
-            raise Rejected(f"Another pod is called {names.pod_name(uuid)} in {namespace}.")
+        labels, notes = pod["metadata"].get("labels", {}), pod["metadata"].get("annotations", {})
+        if (labels.get(names.LABEL_TASK), labels.get(names.LABEL_INSTALL)) != (spec.uuid, self.house.install):
+            log.error("the pod %s/%s is not ours and has a task's name", namespace, name)
+            raise Rejected(f"Another pod is called {name} in {namespace}.")
+        if notes.get(names.NOTE_SPEC, hash_spec(spec)) != hash_spec(spec):  # older pods have none
+            log.error("the pod %s/%s has a task's name and was asked to be something else", namespace, name)
+            raise Rejected(f"The pod {name} in {namespace} is not what was asked for.")
 
     def _end(self, pod: Mapping[str, Any], grace_s: int) -> None:
         cause, words = failing_start(pod, datetime.now(UTC))
@@ -318,7 +323,10 @@ class KubernetesRuntime:
         if hint is not None and (pod := self._get(hint, uuid)) is not None:
             return [pod]
         labels = f"{names.LABEL_INSTALL}={self.house.install},{names.LABEL_TASK}={uuid}"
-        return list(self.api.list_all(ALL_PODS, labels=labels).items)
+        return self._tasks_of(self.api.list_all(ALL_PODS, labels=labels).items)
+
+    def _tasks_of(self, pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        return [pod for pod in pods if is_task(pod, self.house.install)]
 
     def _get(self, namespace: str, uuid: str) -> dict[str, Any] | None:
         path = f"/api/v1/namespaces/{namespace}/pods/{names.pod_name(uuid)}"

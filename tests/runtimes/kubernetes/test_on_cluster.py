@@ -66,7 +66,11 @@ def test_what_hostile_tasks_become_is_accepted_or_is_no_pod_at_all(world):
 
 def past_us():
     """Pods that our own rights might send if we were made to: name → change of the pod's spec and of its container."""
-    yield "hostPath", {"volumes": [{"name": each, "hostPath": {"path": "/"}} for each in ("scratch", "shm")]}, {}
+    yield (
+        "hostPath",
+        {"volumes": [{"name": each, "hostPath": {"path": "/"}} for each in ("scratch", "shm", "told")]},
+        {},
+    )
     yield "hostNetwork", {"hostNetwork": True}, {}
     yield "hostPID", {"hostPID": True}, {}
     yield "hostIPC", {"hostIPC": True}, {}
@@ -194,7 +198,7 @@ def test_out_of_memory(world, kubelet):
 
 
 def test_an_image_that_is_not_there_ends_with_the_registrys_words(world, kubelet, monkeypatch):
-    monkeypatch.setattr("runtimes.kubernetes.views.TRIES_S", 2)
+    monkeypatch.setattr("runtimes.kubernetes.causes.TRIES_S", 2)
     spec = world.spec("true", image=world.options["image"].rpartition("/")[0] + "/nothing:1")
     world.runtime.start(spec)
     wait_slowly(lambda: world.view(spec.uuid).cause == "image_pull")
