@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from images.models import Fetch
 from jobs.models import Task
 from runtimes.base import ContainerView, Runtime, Unavailable
-from scheduler.reconcile import GRACE_S, Forget, Stop
+from scheduler.reconcile import Forget, Stop
+from scheduler.specs import GRACE_S
 
 UNKNOWN_S = 600.0
 LOOK_S = 0.5

@@ -203,9 +203,11 @@ class Watch:
             self._tidied_at = now
             try:
                 self.view.tidy()
-                for deed in self._strangers.look(load_strangers(self.view.list_containers()), now):
+                deeds = self._strangers.look(load_strangers(self.view.list_containers()), now)
+                for deed in deeds:
                     log.warning("%s is known to no row and never ran: %s", deed.uuid, type(deed).__name__)
-                    self._hand_out(deed, epoch)
+                for at in range(0, len(deeds), AT_ONCE):
+                    self._hand_out(deeds[at : at + AT_ONCE], epoch)
             except Unavailable as away:
                 log.warning("nothing is tidied: %s", away)
 

@@ -89,7 +89,7 @@ def test_the_watch_removes_it_and_nothing_else(db, monkeypatch):
     began = time.monotonic()
     for now in (began, began + UNKNOWN_S):
         scene.watch._tidy(now, scene.epoch)
-    assert [deed for deed, _ in scene.sent] == [Stop(idle.uuid, 0, "", mark=False)]
+    assert [order.deed for orders in scene.sent for order in orders] == [Stop(idle.uuid, 0, "", mark=False)]
 
 
 def test_the_doctor_names_it_with_the_remedy(runtime):
