@@ -90,7 +90,7 @@ def _value_for_each(name: str, changes: Sequence[tuple[models.Model, dict[str, o
     first = changes[0][1][name]
     if all(values[name] == first for _, values in changes):
         return first
-    field = type(changes[0][0])._meta.get_field(name)
+    field: Any = type(changes[0][0])._meta.get_field(name)
     each = [When(pk=row.pk, then=_as_expression(values[name], field)) for row, values in changes]
     return Cast(Case(*each, output_field=field), output_field=field)
 
