@@ -22,6 +22,7 @@ from django.db import connections
 
 from accounts.models import User
 from bench._fleet import cpu_s, descendants
+from cluster.models import Node, Pool
 from config import on_cluster
 from config.embedded import CELERY, ROOT
 from config.supervisor import Child, Program, stop_all
@@ -140,6 +141,7 @@ class Installation:
         count = nodes + len(besides)
         until(lambda: sum(view.ready for view in self.clean.list_nodes()) == count, 60, "its nodes are not ready")
         record_inventory(self.clean.list_nodes())
+        Node.objects.filter(name__startswith=self.install).update(pool=Pool.objects.get(name="train"))
 
     def clear(self) -> None:
         """Nothing of it stays in the cluster."""
@@ -244,32 +246,36 @@ class Witness(threading.Thread):
 
 
 def submit_all(
-    people: Sequence[User], count: int, dice: random.Random, per_s: float, enough: Callable[[], bool] = lambda: True
+    people: Sequence[User],
+    count: int,
+    dice: random.Random,
+    per_s: float,
+    enough: Callable[[], bool] = lambda: True,
+    real_every: int = 0,
 ) -> dict[int, Wanted]:
-    """Short jobs of one card each: so many, and more until it is enough, but never thrice as many. Never more at once
+    """Short jobs of one card each, and every so many one without for the node with a kubelet, whose home is another
+    pool: so many, and more until it is enough, but never thrice as many. Never more at once
     than MOST_OPEN, however slow the machine is, so that nearly all of them end while it lasts.
     """
     wanted: dict[int, Wanted] = {}
     unfinished = Task.objects.exclude(state__in=TASK_FINAL)
-    due = began = time.monotonic()
+    due = time.monotonic()
     while len(wanted) < count or (not enough() and len(wanted) < 3 * count):
-        wanted |= submit(people[len(wanted) % len(people)], len(wanted), dice)
+        real = real_every > 0 and len(wanted) % real_every == 0
+        wanted |= submit(people[len(wanted) % len(people)], len(wanted), dice, real)
         if len(wanted) % 10 == 0:
-            print(
-                f"{len(wanted)} submitted after {time.monotonic() - began:.0f} s, {unfinished.count()} open", flush=True
-            )
             until(lambda: unfinished.count() < MOST_OPEN, 900, "nothing ends any more", look_s=1)
         due = max(due + 1 / per_s, time.monotonic() - 10)
         time.sleep(max(due - time.monotonic(), 0))
     return wanted
 
 
-def submit(person: User, number: int, dice: random.Random) -> dict[int, Wanted]:
+def submit(person: User, number: int, dice: random.Random, real: bool) -> dict[int, Wanted]:
     """One job. Some are stopped at once, and some run until they are stopped: as soon as they run."""
     code, chance = number % 4, dice.random()
     endless = chance < STOPPED
     env = {"RUNS_FOR": "3600s" if endless else f"{dice.uniform(1, 8):.1f}s", "EXIT_CODE": str(code)}
-    asks = {"pool": "train", "gpu": "1", "cpu": "100m", "memory": "64MiB", "retry": 0}
+    asks = {"cpu": "50m", "memory": "64MiB", "retry": 0} | ({"pool": "dev"} if real else {"pool": "train", "gpu": "1"})
     run = "sleep ${RUNS_FOR%s}; exit $EXIT_CODE"  # on a node with a kubelet
     job = make.job(person, name=f"{ENDLESS if endless else 'life'} {number}", run=run, env=env, **asks)
     if STOPPED <= chance < STOPPED + STOPPED_AT_ONCE:

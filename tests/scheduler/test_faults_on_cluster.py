@@ -4,6 +4,7 @@ import os
 import random
 import threading
 import time
+from collections.abc import Callable
 from itertools import groupby
 from uuid import uuid4
 
@@ -13,7 +14,7 @@ import pytest
 from deploy.cluster import processes
 from deploy.cluster.control_plane import start_store_and_api
 from deploy.cluster.node import start_node
-from deploy.cluster.place import NODE_NAME, Place
+from deploy.cluster.place import NODE_NAME, Place, Refusal
 from jobs.models import Task
 from jobs.states import TASK_FINAL
 from quotas.models import Holding
@@ -51,18 +52,11 @@ def direct(kubeconfig):
     return found
 
 
-@pytest.fixture(autouse=True)
-def shown(capsys):
-    """What it prints: it takes minutes, and its table is worth reading where it passes, too."""
-    with capsys.disabled():
-        yield
-
-
 @pytest.fixture
 def people(db):
     nlp = make.team("nlp")
-    make.quota(nlp, make.pool("train"))
-    make.pool("dev", shared=True)
+    for pool in (make.pool("train"), make.pool("dev", shared=True)):
+        make.quota(nlp, pool)
     found = [make.user(f"ada{number}", nlp) for number in range(8)]
     for person in found:
         make.limit(person, jobs_waiting=None, jobs_running=None)
@@ -73,7 +67,7 @@ def people(db):
     ("count", "per_s", "times"), [(200, 1.7, 1), pytest.param(2000, 2.8, 5, marks=pytest.mark.slow)], ids=str
 )
 def test_what_lies_between_us_and_the_cluster_loses_and_doubles_no_work(
-    direct, people, monkeypatch, count, per_s, times
+    direct, people, monkeypatch, capsys, count, per_s, times
 ):
     """Each fault comes so many times at least: jobs come until it has."""
     seed = random.randrange(1000)
@@ -99,14 +93,17 @@ def test_what_lies_between_us_and_the_cluster_loses_and_doubles_no_work(
         "own CPU s": cpu_s,
         "load": os.getloadavg()[0],
     }  # fmt: skip
-    print_table(told, proxy.given)
+    with capsys.disabled():
+        print_table(told, proxy.given)
     assert not any(verdict.values()) and not errors and not leaks, (told, verdict, errors[:10], leaks[:10])
     assert lag_s <= LAG_S and sent / faulty_s <= REQUESTS_PER_S, told
     assert not proxy.missing(), (proxy.missing(), told)
 
 
 @pytest.mark.slow
-def test_the_clusters_own_parts_restart_in_turn_and_no_work_is_lost_or_doubled(direct, kubeconfig, people, monkeypatch):
+def test_the_clusters_own_parts_restart_in_turn_and_no_work_is_lost_or_doubled(
+    direct, kubeconfig, people, monkeypatch, capsys
+):
     """etcd, API server and kubelet are killed and started again, twice each, while jobs come and end."""
     place = local_place()
     if kubeconfig != place.kubeconfig:
@@ -117,7 +114,8 @@ def test_the_clusters_own_parts_restart_in_turn_and_no_work_is_lost_or_doubled(d
     ):
         killer = threading.Thread(target=restart_in_turn, args=(place, 2), daemon=True)
         killer.start()
-        wanted = submit_all(people, 150, random.Random(7), 1.7, lambda: not killer.is_alive())
+        wanted = submit_all(people, 150, random.Random(7), 1.7, lambda: not killer.is_alive(), real_every=5)
+        killer.join(600)
         behind = backlog(ours)
         lag_s = lag_of(ours, behind, LAG_S, lambda late: ours.explain(late, proxy))
         ended_s = until(lambda: all_ended(wanted), 600, "jobs never ended")
@@ -128,7 +126,8 @@ def test_the_clusters_own_parts_restart_in_turn_and_no_work_is_lost_or_doubled(d
         "lifecycles": len(wanted), "behind at the end": len(behind), "worst lag s": lag_s, "last end s": ended_s,
         **{name: len(found) for name, found in verdict.items()}, "leaked": len(leaks), "load": os.getloadavg()[0],
     }  # fmt: skip
-    print_table(told, {})
+    with capsys.disabled():
+        print_table(told, {})
     assert not any(verdict.values()) and not errors and not leaks, (told, verdict, errors[:10], leaks[:10])
     assert not killer.is_alive() and lag_s <= LAG_S, told
 
@@ -139,7 +138,17 @@ def restart_in_turn(place: Place, times: int) -> None:
         time.sleep(5)
         processes.kill([processes.find_parts(place)[part]])
         time.sleep(3)
-        start(place)
+        start_surely(place, start)
+
+
+def start_surely(place: Place, start: Callable[[Place], None]) -> None:
+    """The cluster is not this test's alone: nobody finds it dead because a busy machine was slow."""
+    for left in (2, 1, 0):
+        try:
+            return start(place)
+        except Refusal:
+            if not left:
+                raise
 
 
 def all_ended(wanted) -> bool:
