@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -330,22 +330,27 @@ def backlog(installation: Installation) -> set[str]:
 def lag_of(installation: Installation, behind: set[str], most_s: float, explain: Callable[[set[str]], str]) -> float:
     """Seconds until the rows say what is so of all of these. Says what befell those that are late after most_s."""
     began, late = time.monotonic(), False
-    while left := behind & backlog(installation):
-        if not late and time.monotonic() - began > most_s:
+
+    def is_so() -> bool:
+        nonlocal late
+        left = behind & backlog(installation)
+        if left and not late and time.monotonic() - began > most_s:
             print(explain(left), flush=True)
             late = True
-        assert time.monotonic() - began < 10 * most_s, f"{left} are never seen"
-        time.sleep(0.3)
-    return time.monotonic() - began
+        return not left
+
+    return until(is_so, 10 * most_s, "ends are never seen")
 
 
-def until(is_so, within_s: float, words, look_s: float = 0.3) -> float:
-    """Seconds that it took. words: text, or what makes it."""
+def until(is_so: Callable[[], bool], within_s: float, words: str, look_s: float = 0.3) -> float:
+    """Seconds that it took. A server that is away for the moment tells nothing."""
     began = time.monotonic()
-    while not is_so():
-        assert time.monotonic() - began < within_s, words() if callable(words) else words
+    while True:
+        with suppress(Unavailable):
+            if is_so():
+                return time.monotonic() - began
+        assert time.monotonic() - began < within_s, words
         time.sleep(look_s)
-    return time.monotonic() - began
 
 
 @contextmanager
