@@ -31,17 +31,17 @@ CHANCES: dict[str, dict[str, float]] = {
     "event": {"twice": 0.03, "swapped": 0.03},
     "deleted": {"late": 0.1},
 }
-SHARE = 0.25
-"""Of a deck's cards so many at least are faults."""
+SHARE, SHARES = 0.25, {"delete": 0.5}
+"""Of a deck's cards so many at least are faults: more where requests are few, and each is all of a deed."""
 
 
 class Deck:
     """chances: {fault: chance}, for when the cards are dealt. times: each fault lies in it as often."""
 
-    def __init__(self, dice: random.Random, chances: Mapping[str, float], times: int):
+    def __init__(self, dice: random.Random, chances: Mapping[str, float], times: int, share: float = SHARE):
         self._dice, self._chances = dice, chances
         faults = [fault for fault in chances for _ in range(times)]
-        blanks = round(len(faults) * (1 / max(SHARE, sum(chances.values())) - 1))
+        blanks = round(len(faults) * (1 / max(share, sum(chances.values())) - 1))
         self._cards = [*faults, *[""] * blanks]
         dice.shuffle(self._cards)
 

@@ -20,7 +20,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
 from deploy.cluster.certificates import openssl
 from runtimes.kubernetes.connection import Connection
-from tests.fault_deck import CHANCES, Deck
+from tests.fault_deck import CHANCES, SHARE, SHARES, Deck
 
 KEPT_LISTS = 6
 KEPT_LINES = 200
@@ -71,7 +71,9 @@ class FaultProxy:
         self.story: dict[str, deque[str]] = defaultdict(lambda: deque(maxlen=KEPT_LINES))
         self.healed_at: float | None = None
         self._dice = random.Random(seed)
-        self._decks = {kind: Deck(self._dice, faults, times) for kind, faults in chances.items()}
+        self._decks = {
+            kind: Deck(self._dice, faults, times, SHARES.get(kind, SHARE)) for kind, faults in chances.items()
+        }
         self._owed = {(kind, fault) for kind, faults in chances.items() for fault in faults}
         self._lists: dict[str, deque[bytes]] = defaultdict(lambda: deque(maxlen=KEPT_LISTS))
         self._loop = asyncio.new_event_loop()
