@@ -2,7 +2,8 @@
 whole cluster.
 
 Only the good word is remembered, for KEPT_S, and only while no machine, pool, quota, limit, window or maintenance has
-changed: one statement tells, by the versions of their rows (see `memory`).
+changed: one statement tells, by the versions of their rows (see `memory`). Of machines and cards there may be many
+thousands, and one may go at any moment anyway: at those it looks once in LOOK_S.
 """
 
 import json
@@ -17,7 +18,9 @@ from scheduler.quiet import list_tables
 from scheduler.rows import Statement, build_sums, load_sums
 
 KEPT_S = 60.0
+LOOK_S = 1.0
 MOST = 10_000
+MACHINES = {"nodes", "gpus"}
 OF_WORK = {"queue", "holders", "holdings"}
 """What comes and goes, and never made anything impossible."""
 
@@ -25,6 +28,8 @@ State = dict[str, tuple[int, str | None]]
 Known = dict[tuple[object, ...], float]
 _last: tuple[State, Known] = {}, {}
 """Of this process: how the rows were, and until when which draft is known to be possible."""
+_machines: tuple[float, State] = -LOOK_S, {}
+"""Of this process: when it looked at them, and how they were."""
 
 
 def judge_once(draft: Draft, judge: Callable[[Draft], None]) -> None:
@@ -38,7 +43,7 @@ def judge_once(draft: Draft, judge: Callable[[Draft], None]) -> None:
 def _known_now() -> Known:
     """As long as the rows are as they were. Who judged by older ones writes into what nobody reads any more."""
     global _last
-    state = load_sums(_statement())
+    state = load_sums(_statement(machines=False)) | _machines_now()
     if state != _last[0] or len(_last[1]) > MOST:
         _last = state, {}
     return _last[1]
@@ -50,9 +55,26 @@ def key_of(draft: Draft) -> tuple[object, ...]:
     return draft.team.pk, draft.user.pk, draft.pool.pk, json.dumps(draft.gang), *times
 
 
+def _machines_now() -> State:
+    global _machines
+    now = time.monotonic()
+    looked_at, state = _machines
+    if now - looked_at >= LOOK_S:
+        state = load_sums(_statement(machines=True))
+        _machines = now, state
+    return state
+
+
+def forget() -> None:
+    """The next draft of this process is judged like its first."""
+    global _last, _machines
+    _last, _machines = ({}, {}), (-LOOK_S, {})
+
+
 @cache
-def _statement() -> Statement:
-    tables = {name: rows for name, (rows, _) in list_tables().items() if name not in OF_WORK}
+def _statement(*, machines: bool) -> Statement:
+    told = {name: rows for name, (rows, _) in list_tables().items() if name not in OF_WORK}
+    tables = {name: rows for name, rows in told.items() if (name in MACHINES) == machines}
     return build_sums({name: (rows, _version_of(rows.model._meta.db_table)) for name, rows in tables.items()})
 
 

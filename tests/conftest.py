@@ -1,6 +1,7 @@
 """What every test shares: only loopback as network, Chromium where there is one, skips that cannot be overlooked."""
 
 import fcntl
+import gc
 import ipaddress
 import os
 import shutil
@@ -12,6 +13,7 @@ import pytest
 from django.db import connection, transaction
 from django.test import TransactionTestCase
 from playwright.sync_api import sync_playwright
+from whitenoise.middleware import WhiteNoiseMiddleware
 
 from tests.local_cluster import (
     CLUSTER_IS_OURS,
@@ -68,6 +70,12 @@ def pytest_configure(config):
     os.environ.setdefault(CLUSTER_IS_OURS, "" if is_running() else str(os.getpid()))  # workers inherit it
     socket.socket.connect = guarded_connect
     socket.socket.connect_ex = guarded_connect_ex
+    gc.disable()  # until all is collected: some million objects, of which none goes
+
+
+def pytest_collection_finish():
+    gc.freeze()  # what was collected stays, and is not looked through again
+    gc.enable()
 
 
 def pytest_unconfigure(config):
@@ -123,6 +131,22 @@ def rows_deleted_after_tests_that_commit():
     """Django would truncate every table, which makes some 300 files anew, and then write its permissions again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", delete_rows)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def static_files_listed_once():
+    """Each client of Django's builds the middlewares anew, and WhiteNoise would look at every static file each time."""
+    list_files, listed = WhiteNoiseMiddleware.add_files_from_finders, {}
+
+    def list_once(middleware) -> None:
+        if not listed:
+            list_files(middleware)
+            listed.update(middleware.files)
+        middleware.files.update(listed)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WhiteNoiseMiddleware, "add_files_from_finders", list_once)
         yield
 
 

@@ -109,6 +109,7 @@ LOCAL_OPTIONS = {
     "libvgpu": env_text("TESSERA_LIBVGPU") or None,
     "slice_library": env_text("TESSERA_SLICE"),  # of our own: "off", or a directory
     "gpu_above_s": env_int("TESSERA_GPU_ABOVE_S", 6),  # so long a task may hold more of a card than its slice
+    "mps": env_bool("TESSERA_MPS"),  # slices of a card share its compute by NVIDIA's MPS, else in turns
     "processes_most": env_int("TESSERA_TASK_PROCESSES", 4096),  # processes and threads of a task at once, 0 = no limit
 }
 

@@ -50,12 +50,22 @@ TEAM_KINDS = frozenset({"job", "task", "quota"})
 """Objects that everybody in their team may read. Every other object's history is its owner's."""
 
 
-def record(row: Model, verb: str, *, actor: Actor, reason: str = "", params: dict | None = None, **state: str) -> Event:
+def record(
+    row: Model,
+    verb: str,
+    *,
+    actor: Actor,
+    reason: str = "",
+    params: dict | None = None,
+    before: int | None = None,
+    **state: str,
+) -> Event:
     """Append to the history of `row`, which has KIND, pk, public_id and team_id. The caller holds the row's lock.
 
-    state: from_state and to_state for a move.
+    before: how many lines it has, where the caller knows, as of a row that it just made. state: from_state and to_state
+    for a move.
     """
-    seq = last_seq(row.KIND, row.pk) + 1  # type: ignore[attr-defined]
+    seq = (last_seq(row.KIND, row.pk) if before is None else before) + 1  # type: ignore[attr-defined]
     event = store_event(seq=seq, params=params or {}, **_line_of(row), **_words_of(verb, actor, reason), **state)
     _queue_deliveries([event])
     ring(row)
@@ -143,18 +153,20 @@ def hint_sender() -> None:
 
 
 def _queue_deliveries(events: Sequence[Event]) -> None:
-    """In the events' own transaction: what is recorded is delivered, what is rolled back was never heard of.
-
-    All are about objects of one team and owner.
-    """
-    event = events[0]
-    own = Q(team_id__isnull=True, user_id=event.owner_id) if event.owner_id else Q(pk=None)
-    of_team = Q(team_id=event.team_id) if event.team_id and event.kind in TEAM_KINDS else Q(pk=None)
+    """In the events' own transaction: what is recorded is delivered, what is rolled back was never heard of."""
+    own = Q(team_id__isnull=True, user_id__in={event.owner_id for event in events} - {None})
+    of_team = Q(team_id__in={event.team_id for event in events if event.kind in TEAM_KINDS} - {None})
     listening = list(Webhook.objects.filter(own | of_team, disabled_at__isnull=True))
-    wanted = [(webhook, event) for event in events for webhook in listening if webhook.wants(event.type)]
+    wanted = [(hook, event) for event in events for hook in listening if _hears(hook, event) and hook.wants(event.type)]
     if wanted:
         Delivery.objects.bulk_create(Delivery(webhook=webhook, event=event, due_at=Now()) for webhook, event in wanted)
         hint_sender()
+
+
+def _hears(webhook: Webhook, event: Event) -> bool:
+    if webhook.team_id is None:
+        return webhook.user_id == event.owner_id
+    return webhook.team_id == event.team_id and event.kind in TEAM_KINDS
 
 
 def _send_on_commit(group: str, touch: dict) -> None:

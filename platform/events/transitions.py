@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import models, transaction
+from django.db.models import Case, Value, When
+from django.db.models.functions import Cast
 
 from common.errors import StaleState
 from events.bus import Actor, Line, record, record_all
@@ -41,7 +43,7 @@ def advance(
 
 
 def advance_all(moves: Sequence[Move], to: str, *, reason: str = "", actor: Actor) -> None:
-    """As `advance`, for rows of one model, team and owner, in as many statements for a hundred as for two.
+    """As `advance`, for rows of one model, in as many statements for a hundred as for two.
 
     All of them or, where one is stale, none.
     """
@@ -66,11 +68,12 @@ def write_move(row: models.Model, before: str, changes: dict[str, object]) -> bo
 def write_moves(changes: Sequence[tuple[models.Model, dict[str, object]]], before: str) -> int:
     """How many of the rows still were in `before`; those are changed. All change the same columns."""
     rows, names = [row for row, _ in changes], list(changes[0][1])
-    for row, values in changes:
-        for name, value in values.items():
-            setattr(row, name, value)
     manager = type(rows[0])._default_manager
-    moved = manager.filter(state=before).bulk_update(rows, names)
+    values = {name: _value_for_each(name, changes) for name in names}
+    moved = manager.filter(pk__in=[row.pk for row in rows], state=before).update(**values)
+    for row, own in changes:
+        for name, value in own.items():
+            setattr(row, name, value)
     told = [name for name, value in changes[0][1].items() if hasattr(value, "resolve_expression")]
     if told:
         fresh = {pk: values for pk, *values in manager.filter(pk__in=[row.pk for row in rows]).values_list("pk", *told)}
@@ -78,6 +81,24 @@ def write_moves(changes: Sequence[tuple[models.Model, dict[str, object]]], befor
             for name, value in zip(told, fresh.get(row.pk, ()), strict=False):
                 setattr(row, name, value)
     return moved
+
+
+def _value_for_each(name: str, changes: Sequence[tuple[models.Model, dict[str, object]]]) -> object:
+    """What an UPDATE of all these rows sets: the one value that they share, else one for each. (Django's bulk_update
+    writes a branch for every row and column, also where all are alike; nearly all are.)
+    """
+    first = changes[0][1][name]
+    if all(values[name] == first for _, values in changes):
+        return first
+    field = type(changes[0][0])._meta.get_field(name)
+    each = [When(pk=row.pk, then=_as_expression(values[name], field)) for row, values in changes]
+    return Cast(Case(*each, output_field=field), output_field=field)
+
+
+def _as_expression(value: Any, field: models.Field) -> Any:
+    if hasattr(value, "resolve_expression"):
+        return value
+    return Value(value.pk if isinstance(value, models.Model) else value, output_field=field)
 
 
 def _check_legal(row: models.Model, to: str) -> str:

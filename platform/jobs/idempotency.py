@@ -27,11 +27,11 @@ def find_answer(*, user: User, key: str, body: bytes) -> int | None:
 
 
 def keep_answer(*, user: User, key: str, body: bytes, made: models.Model) -> None:
-    """Raises KeyReused where another request with this key was faster."""
+    """Raises KeyReused where another request with this key was faster: the transaction can do nothing more then."""
     if not key:
         return
     try:
-        with transaction.atomic():
+        with transaction.atomic(savepoint=False):
             answer = {"kind": made.KIND, "object_id": made.pk}  # type: ignore[attr-defined]
             IdempotencyKey.objects.create(user=user, key=key, fingerprint=_fingerprint(body), **answer)
     except IntegrityError:

@@ -15,7 +15,7 @@ from events.bus import Actor, hint, record
 from images.catalogue import name_image, pin_image
 from jobs.idempotency import find_answer, keep_answer
 from jobs.jobfile.spec import JobSpec, RoleSpec, roles_of, to_json
-from jobs.lifecycle import begin_attempt, lock_job
+from jobs.lifecycle import begin_attempt
 from jobs.models import CodePack, Job, JobKind, Priority
 from quotas.models import Quota
 from quotas.services import admit_waiting_job
@@ -70,7 +70,7 @@ def submit_job(
         if (done := find_answer(user=user, key=key, body=body)) is None:
             raise
         return Job.objects.with_names().get(pk=done)
-    return Job.objects.with_names().get(pk=job.pk)
+    return job
 
 
 def choose_pool(*, user: User, spec: JobSpec, check: Check, containers: bool) -> Draft:
@@ -145,6 +145,7 @@ def _build_role(role: RoleSpec, pool: Pool) -> dict:
 
 
 def _store(draft: Draft, kind: str) -> Job:
+    """Nobody else sees its row before it is committed: it needs no lock, and has no history yet."""
     spec = draft.spec
     job = Job.objects.create(
         name=spec.name or "",
@@ -162,11 +163,11 @@ def _store(draft: Draft, kind: str) -> Job:
         max_time_s=None if kind == JobKind.INTERACTIVE else spec.max_time_s or draft.pool.default_max_time_s,
         retries_left=spec.retry_times,
     )
-    job = lock_job(job.pk)
     who = Actor(draft.user.username, draft.user.pk)
-    record(job, "submitted", actor=who, params={"pool": draft.pool.name})
+    record(job, "submitted", actor=who, params={"pool": draft.pool.name}, before=0)
     if spec.hold:
-        Job.objects.filter(pk=job.pk).update(held_at=job.submitted_at, held_by=draft.user.username)
+        job.held_at, job.held_by = job.submitted_at, draft.user.username
+        Job.objects.filter(pk=job.pk).update(held_at=job.held_at, held_by=job.held_by)
         record(job, "held", actor=who)
     begin_attempt(job)
     hint("cycle")

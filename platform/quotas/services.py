@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from django.db import transaction
+from django.db.models import Q
 
 from accounts.models import TeamRole, User
 from accounts.permissions import require
@@ -122,8 +123,9 @@ def _admit_one_more(user: User, what: str, count: Callable[[], int]) -> None:
 
     Without a limit nothing is counted nor locked: the scheduler waits for the same row.
     """
-    everyone = limit_of_everyone()
-    if ensure_user_limit(user).effective(everyone)[what] is None:
+    rows = {row.user_id: row for row in UserLimit.objects.filter(Q(user=None) | Q(user=user))}
+    everyone, own = rows.get(None) or limit_of_everyone(), rows.get(user.pk) or ensure_user_limit(user)
+    if own.effective(everyone)[what] is None:
         return
     allowed = lock_rows(UserLimit.objects.filter(user=user))[0].effective(everyone)[what]
     used = count()

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from django.db.models import Prefetch, Q
+from django.db.models import Prefetch, Q, prefetch_related_objects
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
@@ -107,6 +107,7 @@ class JobList(ApiView):
             key=read_key(request),
             body=body,
         )
+        prefetch_related_objects([job], "tasks")  # of which none has a node yet
         shown = JobShape(job).data
         return Response(shown, status=201, headers={"Location": shown["links"]["self"]})
 

@@ -11,7 +11,7 @@ import pytest
 from loop.answers import replace_everywhere
 
 from jobs import lifecycle
-from scheduler import lease, quiet, reconcile, snapshots, specs, starting, truth
+from scheduler import lease, quiet, reconcile, sightings, snapshots, specs, starting, truth
 from scheduler.core import grow, maintenance
 
 
@@ -69,9 +69,12 @@ BUGS = (
     ),
     # the interpreter of a round of reconciling
     Bug(
-        "a sighting is not fenced by its epoch", reconcile, 'check_epoch("reconcile", epoch)\n    lock_job', "lock_job"
+        "a sighting is not fenced by its epoch",
+        sightings,
+        'check_epoch("reconcile", epoch)\n    lock_job(',
+        "lock_job(",
     ),
-    Bug("a sighting does not lock its job", reconcile, "    lock_job(step.job_id)\n", ""),
+    Bug("a sighting does not lock its job", sightings, "    lock_job(step.job_id)\n", ""),
     Bug("containers get random names", specs, "uuid=task.uuid.hex,", "uuid=random_name(),"),
     # what reconciling decides
     Bug(

@@ -1,7 +1,12 @@
 """What was found possible is not judged again, until something changes that could make it impossible."""
 
+import time
+from types import SimpleNamespace
+
 import make
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from cluster.models import Gpu
 from common.errors import Impossible
@@ -9,7 +14,7 @@ from jobs.jobfile.parse import parse_spec
 from jobs.submit import submit_job
 from quotas.models import Quota
 from quotas.services import limit_of_everyone
-from scheduler import preview
+from scheduler import preview, verdicts
 
 pytestmark = pytest.mark.django_db
 
@@ -25,6 +30,7 @@ def looks(monkeypatch):
 @pytest.fixture
 def cast():
     """A person's first submit makes rows for their limits."""
+    verdicts.forget()
     cast = make.cast()
     limit_of_everyone()
     for person in (cast.ada, cast.bob):
@@ -52,16 +58,30 @@ def test_what_runs_meanwhile_changes_nothing(cast, looks):
     assert len(looks) == 1
 
 
-def test_a_card_that_goes_and_a_limit_that_falls_are_seen_at_once(cast):
+def test_a_limit_that_falls_is_seen_at_once(cast):
     submit(cast.ada, gpu="1")
     Quota.objects.filter(team=cast.nlp, pool=cast.train).update(gpu_milli_limit=500)
     with pytest.raises(Impossible):
         submit(cast.ada, gpu="1")
     Quota.objects.filter(team=cast.nlp, pool=cast.train).update(gpu_milli_limit=None)
     submit(cast.ada, gpu="1")
+
+
+def test_a_card_that_goes_is_seen_a_second_later(cast, monkeypatch):
+    submit(cast.ada, gpu="1")
     Gpu.objects.filter(pool=cast.train).update(removed_at="2026-01-01T00:00Z")
+    later = time.monotonic() + verdicts.LOOK_S
+    monkeypatch.setattr(verdicts, "time", SimpleNamespace(monotonic=lambda: later))
     with pytest.raises(Impossible):
         submit(cast.ada, gpu="1")
+
+
+def test_machines_are_looked_at_once_in_a_while_however_many_submit(cast):
+    submit(cast.ada, gpu="1", cpu=1, memory="1GiB")
+    with CaptureQueriesContext(connection) as seen:
+        for _ in range(3):
+            submit(cast.ada, gpu="1", cpu=1, memory="1GiB")
+    assert not [each for each in seen.captured_queries if '"cluster_gpu"' in each["sql"]]
 
 
 def test_what_was_impossible_is_judged_each_time(cast, looks):

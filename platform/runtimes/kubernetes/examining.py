@@ -17,10 +17,12 @@ from ruamel.yaml import YAML
 from runtimes.base import Finding, Rejected, Tone, Unavailable
 from runtimes.kubernetes import names
 from runtimes.kubernetes.client import MERGE_PATCH
+from runtimes.kubernetes.mirror import key_of
 from runtimes.kubernetes.nodes import is_ready
 from runtimes.kubernetes.probing import build_probe, try_out
-from runtimes.kubernetes.runtime import ALL_NODES, KubernetesRuntime
+from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
 from runtimes.kubernetes.storage import Storage
+from runtimes.kubernetes.views import is_task
 
 RIGHTS = Path(__file__).resolve().parents[3] / "deploy/kubernetes/rights.yaml"
 APPLY = "Apply deploy/kubernetes/rights.yaml and admission.yaml, or upgrade the Helm release."
@@ -48,6 +50,7 @@ def examine(runtime: KubernetesRuntime, teams: Iterable[int], probe: bool) -> It
         yield from _rights(runtime, team)
         yield _rules(runtime, team)
         yield _files(runtime.house.storage)
+        yield from _pretenders(runtime)
         yield from _names_inside()
         yield from _fences(runtime, team, probe)
     except (Unavailable, Rejected) as away:
@@ -193,6 +196,17 @@ def _refuses(runtime: KubernetesRuntime, verb: str, path: str, body: Thing) -> b
         verb, path, body, query={"dryRun": "All"}, content=content, handles=("reject", "no_right")
     )
     return answer.deed != "done"
+
+
+def _pretenders(runtime: KubernetesRuntime) -> Iterator[Finding]:
+    """Pods that bear our label and are not as we make them. They are never touched, and nothing is believed of them."""
+    install = runtime.house.install
+    pods = runtime.api.list_all(ALL_PODS, labels=f"{names.LABEL_INSTALL}={install}").items
+    found = sorted(key_of(pod) for pod in pods if not is_task(pod, install))
+    if found:
+        words = f"{_some(found)} bear our label {names.LABEL_INSTALL}={install} and are no tasks: they are left alone."
+        remedy = "Find out who made them. Take the label off, or delete them, with kubectl."
+        yield Finding("strangers", "bad", words, remedy)
 
 
 def _files(storage: Storage | None) -> Finding:

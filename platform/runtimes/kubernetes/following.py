@@ -163,7 +163,8 @@ class ClusterView:
         views, saves = self._runtime.views_of(self.pods.things(), silent), self.saves
         if saves is None:
             return views
-        return [replace(one, checkpointed_at=one.checkpointed_at or saves.of(one.uuid)) for one in views]
+        saved = {one.uuid: at for one in views if one.checkpointed_at is None and (at := saves.of(one.uuid))}
+        return [replace(one, checkpointed_at=saved[one.uuid]) if one.uuid in saved else one for one in views]
 
     def is_there(self, uuid: str) -> bool:
         return self._runtime.is_there(uuid)

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import agent
 import runtimes
 from runtimes.local import limits
 
-SOURCE = str(Path(runtimes.__file__).resolve().parent.parent)
+SOURCES = tuple(str(Path(package.__path__[0]).resolve().parent) for package in (runtimes, agent))
+"""Where Python finds our packages: the platform's, and what it shares with the agent of nodes."""
 NOBODY = 65534
 OWN_UID, OWN_NAMESPACES, SHARED = "own uid", "own namespaces", "shared account"
 
@@ -59,7 +61,7 @@ def probe_memory() -> MemoryControl:
 
 def run_python(code: str, *args: str) -> list[str]:
     """The command line of a Python that inherits nothing and finds our packages."""
-    return [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:0] = [{SOURCE!r}]; {code}", *args]
+    return [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:0] = {list(SOURCES)!r}; {code}", *args]
 
 
 def _namespaces_work(scratch: Path, run_dir: Path, root: bool) -> bool:

@@ -21,6 +21,13 @@ def test_a_submitted_job_is_answered_whole_and_where_it_is_found(ada):
     assert ada.get(f"jobs/{job['id']}").json() == job
 
 
+def test_another_submit_of_the_same_costs_few_statements(ada, django_assert_max_num_queries):
+    for key, most in (("first", 99), ("second", 99), ("third", 18)):
+        with django_assert_max_num_queries(most):
+            spec = {"run": "true", "gpu": 1, "pool": "train", "cpu": 1, "memory": "1GiB"}
+            assert ada.post("jobs", spec, Idempotency_Key=key).status_code == 201
+
+
 def test_a_yaml_file_says_the_same_as_json(ada):
     for kind in ("application/yaml", "text/yaml", "text/yaml; charset=utf-8"):
         job = ada.post("jobs", "run: echo hi\nname: hello\ngpu: 1/4\n", type=kind).json()
