@@ -17,6 +17,7 @@ from tests.local_cluster import local_place
 from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly
 
 pytestmark = pytest.mark.kubernetes
+BESIDE_OTHERS = True
 OURS, TEAM = Place("home", 20001), Place("team", 20000)
 
 
