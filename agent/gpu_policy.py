@@ -1,5 +1,6 @@
-"""When a task is warned of its GPU memory and when it is ended: figures in, sentences out. Used by the local
-runtime's shim, and by the agent of a node of Kubernetes. It imports nothing.
+"""When a task is warned of its GPU memory and when it is ended: figures in, sentences out.
+
+Used by the local runtime's shim and by the agent beside a kubelet. It imports nothing.
 """
 
 WARN_AT, CALM_AT = 0.95, 0.90

@@ -13,8 +13,8 @@ def sample(handle: Any) -> dict[int, int]:
     for name in LISTS:
         try:
             processes = getattr(pynvml, name)(handle)
-        except pynvml.NVMLError:
-            continue  # this driver has no MPS, or the card fell off: the node page says so, not we
+        except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError):
+            continue  # this driver has no MPS, is too old, or the card fell off: the node page says so, not we
         for process in processes:
             used[process.pid] = max(used.get(process.pid, 0), (process.usedGpuMemory or 0) >> 20)
     return used

@@ -1,19 +1,20 @@
 """The steps of a plan, each run in a transaction of its own."""
 
 import logging
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 
 from django.db import transaction
 
 from common.errors import StaleState
 from events.bus import SCHEDULER, hint
 from events.transitions import Move
-from jobs.lifecycle import load_attempt, lock_job, move_gang
+from jobs.lifecycle import load_attempt, lock_job, move_gangs
 from jobs.states import TaskState
 from scheduler.explaining import explain_jobs
 from scheduler.lease import check_epoch
-from scheduler.starting import start_job
-from scheduler.steps import StartJob, Step, StopJob
+from scheduler.starting import start_jobs
+from scheduler.steps import ExplainJobs, StartJob, Step, StopJob
 from scheduler.truth import load_job
 
 log = logging.getLogger("tessera.commit")
@@ -21,22 +22,69 @@ log = logging.getLogger("tessera.commit")
 STOPPABLE = frozenset({TaskState.STARTING, TaskState.RUNNING})
 """A task that has no container yet is not asked to end: it would be lost, not stopped."""
 
+TOGETHER = 32
+"""So many tasks at most are started in one transaction, which holds the locks of all."""
+STARTING_S = 4.0
+"""So long one cycle starts jobs: the next one decides anew about the rest, with who came meanwhile, and its term is
+longer than that.
+"""
+
 
 def run_steps(steps: Iterable[Step], epoch: int) -> int:
-    """Run each step in its own transaction; one that went stale is dropped. Returns how many jobs were started."""
-    started = 0
-    for step in steps:
-        try:
-            if isinstance(step, StartJob):
-                start_job(step, epoch)
-                started += 1
-            elif isinstance(step, StopJob):
-                stop_job(step, epoch)
+    """Run the steps in transactions of their own; one that went stale is dropped. Returns how many jobs were started.
+
+    Jobs that are alike start together, which costs a tenth. What is left to start after STARTING_S is not done.
+    """
+    started, until = 0, time.monotonic() + STARTING_S
+    for alike in list_together(steps):
+        if isinstance(alike, list):
+            if time.monotonic() < until:
+                started += _start(alike, epoch)
             else:
-                explain_jobs(step, epoch)
+                hint("cycle")
+            continue
+        try:
+            if isinstance(alike, StopJob):
+                stop_job(alike, epoch)
+            else:
+                explain_jobs(alike, epoch)
         except StaleState as stale:
-            log.info("%s dropped: %s", type(step).__name__, stale)
+            log.info("%s dropped: %s", type(alike).__name__, stale)
     return started
+
+
+def list_together(steps: Iterable[Step]) -> Iterator[list[StartJob] | StopJob | ExplainJobs]:
+    """Starts first, as lists of those whose jobs are alike: a plan has room for all of them. Then the others."""
+    lists: list[list[StartJob]] = []
+    newest: dict[tuple[int, int, int], list[StartJob]] = {}
+    others: list[StopJob | ExplainJobs] = []
+    for step in steps:
+        if not isinstance(step, StartJob):
+            others.append(step)
+        elif step.whose in newest and _has_room(newest[step.whose], step):
+            newest[step.whose].append(step)
+        else:
+            lists.append([step])
+            if step.whose is not None:
+                newest[step.whose] = lists[-1]
+    yield from lists
+    yield from others
+
+
+def _has_room(alike: list[StartJob], step: StartJob) -> bool:
+    return sum(len(one.tasks) for one in alike) + len(step.tasks) <= TOGETHER
+
+
+def _start(steps: list[StartJob], epoch: int) -> int:
+    """How many of them started: where they cannot together, each alone, so that a stale one takes none with it."""
+    try:
+        start_jobs(steps, epoch)
+    except StaleState as stale:
+        if len(steps) > 1:
+            return sum(_start([step], epoch) for step in steps)
+        log.info("StartJob dropped: %s", stale)
+        return 0
+    return len(steps)
 
 
 @transaction.atomic
@@ -49,5 +97,5 @@ def stop_job(step: StopJob, epoch: int) -> None:
         raise StaleState(kind="job", was=job.state)
     params = {"team": load_job(step.to).team.name} if step.to is not None else {}
     moves = [Move(task, params) for task in tasks]
-    move_gang(moves, TaskState.STOPPING, reason=step.reason, actor=SCHEDULER)
+    move_gangs(moves, TaskState.STOPPING, reason=step.reason, actor=SCHEDULER)
     hint("reconcile")

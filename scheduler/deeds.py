@@ -27,7 +27,7 @@ log = logging.getLogger("tessera.reconcile")
 
 THREADS = 8
 """So many calls to the runtime at once: most of each is waiting for its answer."""
-PATIENCE_S = 10.0
+PATIENCE_S = 5.0
 """A deed that could not begin so long after it was taken up is left out: it will be handed out again."""
 
 Deed = Start | Stop | Forget

@@ -56,8 +56,9 @@ def _missing() -> Iterator[tuple[Image, Node]]:
     """What to fetch where, as much as may go at once."""
     busy = set(Fetch.objects.filter(ended_at=None).values_list("node_id", flat=True))
     room = AT_ONCE - len(busy)
-    nodes = [node for node in _nodes_with_room() if node.pk not in busy]
-    for image in Image.objects.filter(prepull=True).exclude(digest="").select_related("team"):
+    images = list(Image.objects.filter(prepull=True).exclude(digest="").select_related("team"))
+    nodes = [node for node in _nodes_with_room() if node.pk not in busy] if images else []
+    for image in images:
         has = _nodes_that_have(image)
         for node in [node for node in nodes if node.pk not in has][: max(room, 0)]:
             nodes.remove(node)
@@ -66,7 +67,7 @@ def _missing() -> Iterator[tuple[Image, Node]]:
 
 
 def _nodes_with_room() -> list[Node]:
-    nodes = list(Node.objects.present().filter(state=NodeState.READY).order_by("name"))
+    nodes = list(Node.objects.present().filter(state=NodeState.READY).select_related("pool").order_by("name"))
     taken = sum_nodes(node.pk for node in nodes)
     return [node for node in nodes if _has_room(node, taken.get(node.pk, (0, 0, 0)))]
 

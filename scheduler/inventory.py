@@ -26,9 +26,12 @@ DEV_OVERCOMMIT_PERCENT = 200
 """People at notebooks and shells leave most of their cores idle, so the pool for them promises each core twice."""
 
 
-@transaction.atomic
 def record_inventory(views: Sequence[NodeView]) -> list[Node]:
-    """Store the nodes as they are now. New cards come into the pools by `pool_of_new_card`; known rows keep theirs."""
+    """Store the nodes as they are now. New cards come into the pools by `pool_of_new_card`; known rows keep theirs.
+
+    Each machine that changed in a transaction of its own: a thousand new ones take minutes, and nothing could start on
+    any as long as they are locked; and where it ends before the last, the next time goes on from there.
+    """
     views = add_reported(views)
     make_first_pools(sum(len(view.gpus) for view in views))
     same = find_unchanged(views)
@@ -80,11 +83,13 @@ def make_first_pools(cards: int) -> None:
     """On an empty installation: `dev` (cards cut into slices) and, with more than one card, `train` (whole cards)."""
     if Pool.objects.exists():
         return
-    Pool.objects.create(name=DEV, shared=True, max_slices_per_gpu=8, cpu_overcommit_percent=DEV_OVERCOMMIT_PERCENT)
-    if cards > 1:
-        Pool.objects.create(name=TRAIN, shared=False)
+    with transaction.atomic():
+        Pool.objects.create(name=DEV, shared=True, max_slices_per_gpu=8, cpu_overcommit_percent=DEV_OVERCOMMIT_PERCENT)
+        if cards > 1:
+            Pool.objects.create(name=TRAIN, shared=False)
 
 
+@transaction.atomic
 def record_node(view: NodeView) -> Node:
     home = Pool.objects.filter(name=DEV).first() or Pool.objects.order_by("pk")[0]
     node, made = Node.objects.get_or_create(
@@ -113,6 +118,7 @@ def _columns(view: NodeView) -> dict[str, object]:
     }
 
 
+@transaction.atomic
 def note_missing(names: Iterable[str]) -> None:
     """A machine that the runtime has not named for a while takes nothing new; what it holds is proved by others."""
     missing = Node.objects.present().exclude(name__in=list(names)).filter(last_seen_at__lt=Now() - MISSING_AFTER)

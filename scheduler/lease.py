@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from uuid import uuid4
 
 from django.db import OperationalError, connection
-from django.db.models import Max
+from django.db.models import DateTimeField, Func, Max
 
 from common.errors import StaleState
 from scheduler.models import Lease
@@ -21,6 +21,11 @@ from scheduler.models import Lease
 LEASE_S = 10
 RENEW_S = 3
 """Who leads for long asks for more time this often."""
+
+
+class ClockTimestamp(Func):
+    template, output_field = "clock_timestamp()", DateTimeField()
+
 
 TAKE = """
 INSERT INTO scheduler_lease AS lease (name, holder, epoch, wanted, expires_at)
@@ -74,6 +79,11 @@ def _keep(name: str, epoch: int, every_s: float, ended: threading.Event) -> None
 
 
 def take(name: str) -> int | None:
+    """The epoch of the new term, None where another one leads. While one does this writes once, for its wish: the row
+    is locked by every transaction of the one who leads, and whoever asks each second would wait for them in turn.
+    """
+    if Lease.objects.filter(name=name, wanted=True, expires_at__gt=ClockTimestamp()).exists():
+        return None
     holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
     with connection.cursor() as cursor:
         cursor.execute(TAKE, {"name": name, "holder": holder, "seconds": LEASE_S})

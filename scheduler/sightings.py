@@ -55,7 +55,7 @@ def record_sightings(steps: Sequence[Sighting], epoch: int) -> None:
 def record_together(steps: Sequence[Sighting], epoch: int) -> None:
     """Move tasks that come up, of whatever jobs. Those of which the rows say otherwise by now are left out."""
     check_epoch("reconcile", epoch)
-    jobs = lock_jobs({step.job_id for step in steps})
+    jobs = {job.pk: job for job in lock_jobs({step.job_id for step in steps})}
     tasks = {task.uuid.hex: task for task in load_tasks([step.uuid for step in steps])}
     moves = []
     for step in steps:

@@ -5,7 +5,7 @@ later statements sum the live holdings; then refuse, or insert holdings and adva
 locks the sum would be a look at the past.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from django.db import transaction
 
@@ -14,7 +14,7 @@ from common.errors import StaleState
 from common.locks import database_now
 from events.bus import SCHEDULER, hint
 from events.transitions import Move
-from jobs.lifecycle import add_tasks, load_attempt, lock_job, move_gang
+from jobs.lifecycle import add_tasks, load_attempts, lock_jobs, move_gangs
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, load_parents, subtree, team_chain
@@ -30,7 +30,7 @@ from scheduler.truth import (
     count_active,
     find_maintenance,
     load_everyone,
-    load_job,
+    load_jobs,
     lock_cards,
     lock_nodes,
     lock_quota,
@@ -43,6 +43,7 @@ from scheduler.truth import (
 )
 
 NOTHING: Amounts = (0, 0, 0)
+PENDING = TaskState.PENDING
 
 
 class DoesNotFit(StaleState):
@@ -51,22 +52,31 @@ class DoesNotFit(StaleState):
     code = "does_not_fit"
 
 
-@transaction.atomic
 def start_job(step: StartJob, epoch: int) -> None:
-    """The allocating transaction. Raises StaleState (DoesNotFit) and changes nothing where the truth has moved on."""
+    """As `start_jobs`, one alone."""
+    start_jobs([step], epoch)
+
+
+@transaction.atomic
+def start_jobs(steps: Sequence[StartJob], epoch: int) -> None:
+    """The allocating transaction, for jobs of one team, person and pool: all of them start, or none.
+
+    Raises StaleState (DoesNotFit) and changes nothing where the truth has moved on for one of them.
+    """
     check_epoch("cycle", epoch)
-    job = load_job(step.job_id)
-    parents = load_parents()
+    jobs = load_jobs([step.job_id for step in steps])
+    job, tasks, parents = jobs[0], [task for step in steps for task in step.tasks], load_parents()
+    assert len({(job.team_id, job.user_id, job.pool_id) for job in jobs}) == 1, "limits are locked once for all"
     quotas, own = lock_limits(job, parents)
-    nodes = lock_nodes(task.node_id for task in step.tasks)
-    gpus = lock_cards(card.gpu_id for task in step.tasks for card in task.cards)
-    ask = _totals(step.tasks)
+    nodes = lock_nodes(task.node_id for task in tasks)
+    gpus = lock_cards(card.gpu_id for task in tasks for card in task.cards)
+    ask = _totals(tasks)
     check_teams(job, quotas, ask, parents)
-    check_user(job, own, ask)
-    check_nodes(step.tasks, nodes)
-    check_maintenance(job, nodes)
-    check_gpus(step.tasks, gpus, job)
-    assign(step, job, nodes, gpus, epoch)
+    check_user(job, own, ask, len(jobs))
+    check_nodes(tasks, nodes)
+    check_maintenance(jobs, nodes)
+    check_gpus(tasks, gpus, jobs)
+    assign(steps, nodes, gpus, epoch)
 
 
 def lock_limits(job: Job, parents: Mapping[int, int | None]) -> tuple[list[Quota], UserLimit]:
@@ -88,13 +98,13 @@ def check_teams(job: Job, quotas: list[Quota], ask: Amounts, parents: Mapping[in
         _check("team_limit", held, ask, quota.limits())
 
 
-def check_user(job: Job, own: UserLimit, ask: Amounts) -> None:
-    """own: the person's row, locked."""
+def check_user(job: Job, own: UserLimit, ask: Amounts, more: int) -> None:
+    """own: the person's row, locked. more: how many jobs are to start."""
     limit = own.effective(load_everyone())
     limits = (limit["gpu_milli"], limit["cpu_milli"], limit["memory_mib"])
     _check("user_limit", sum_user(job.user_id), ask, limits)
     running = count_active(job.user_id)
-    if limit["jobs_running"] is not None and running >= limit["jobs_running"]:
+    if limit["jobs_running"] is not None and running + more > limit["jobs_running"]:
         raise DoesNotFit(kind="rate_policy", was=running)
 
 
@@ -111,45 +121,69 @@ def check_nodes(tasks: Iterable[TaskStart], nodes: dict[int, Node]) -> None:
         _check("node", (0, cpu, memory), tuple(asks[pk]), (None, node.cpu_sellable_milli, node.memory_mib))
 
 
-def check_maintenance(job: Job, nodes: Iterable[int]) -> None:
+def check_maintenance(jobs: Iterable[Job], nodes: Iterable[int]) -> None:
     """Nothing starts on a machine that would still run there when its maintenance begins."""
-    if planned := find_maintenance(nodes, time_of(job)):
+    if planned := find_maintenance(nodes, max(time_of(job) for job in jobs)):
         raise DoesNotFit(kind="maintenance", was=f"from {planned.begins_at}")
 
 
-def check_gpus(tasks: Iterable[TaskStart], gpus: dict[int, Gpu], job: Job) -> None:
+def check_gpus(tasks: Iterable[TaskStart], gpus: dict[int, Gpu], jobs: Sequence[Job]) -> None:
     asks = {pk: [0, 0, 0] for pk in gpus}
     for card in (card for task in tasks for card in task.cards):
         for column, more in enumerate((card.memory_mib, card.compute_percent, 1)):
             asks[card.gpu_id][column] += more
-    lenders = {gpu.pool_id for gpu in gpus.values()} - {job.pool_id}
+    pool_id = jobs[0].pool_id
+    lenders = {gpu.pool_id for gpu in gpus.values()} - {pool_id}
     now = database_now() if lenders else None
-    stays_s = 0.0 if may_be_stopped(job) else time_of(job)
-    lent = {pool for pool in lenders if now and is_lent(pool, job.pool_id, now, stays_s)}
+    stays_s = max(0.0 if may_be_stopped(job) else time_of(job) for job in jobs)
+    lent = {pool for pool in lenders if now and is_lent(pool, pool_id, now, stays_s)}
     taken = sum_cards(gpus)
     for pk, gpu in gpus.items():
-        if not gpu.healthy or gpu.removed_at is not None or gpu.pool_id not in {job.pool_id, *lent}:
+        if not gpu.healthy or gpu.removed_at is not None or gpu.pool_id not in {pool_id, *lent}:
             raise DoesNotFit(kind="gpu", was=str(gpu))
         room = (gpu.sellable_mib, 100, gpu.pool.slices_per_gpu)
         _check("gpu", taken.get(pk, NOTHING), tuple(asks[pk]), room)
 
 
-def assign(step: StartJob, job: Job, nodes: dict[int, Node], gpus: dict[int, Gpu], epoch: int) -> None:
+def assign(steps: Sequence[StartJob], nodes: dict[int, Node], gpus: dict[int, Gpu], epoch: int) -> None:
     """Write the holdings and move the tasks to ASSIGNED. The limits, nodes and cards are locked and have the room."""
-    locked = lock_job(job.pk)
-    if locked.state != JobState.QUEUED or locked.held_at is not None or locked.stop_requested_at is not None:
-        raise StaleState(kind="job", was=locked.state)
-    tasks = {task.rank: task for task in load_attempt(locked) if task.state == TaskState.PENDING}
+    jobs = lock_jobs([step.job_id for step in steps])
+    for locked in jobs:
+        if locked.state != JobState.QUEUED or locked.held_at is not None or locked.stop_requested_at is not None:
+            raise StaleState(kind="job", was=locked.state)
+    known = {pk: {task.rank: task for task in tasks} for pk, tasks in load_attempts(jobs).items()}
+    of_job = {locked.pk: locked for locked in jobs}
+    for step in steps:
+        _fill_gang(step, of_job[step.job_id], known[step.job_id])
+    placed = [(known[step.job_id][place.rank], place) for step in steps for place in step.tasks]
+    write_holdings(row for task, place in placed for row in _holdings(task, place, gpus))
+    taken = taken_ports(nodes)
+    moves = [move for step in steps for move in _moves(step, known[step.job_id], nodes, gpus, taken, epoch)]
+    move_gangs(moves, TaskState.ASSIGNED, actor=SCHEDULER)
+    clear_wait([locked.pk for locked in jobs])
+    hint("reconcile")
+
+
+def _fill_gang(step: StartJob, locked: Job, tasks: dict[int, Task]) -> None:
+    """With those beyond the least that find a place. tasks: of the job's attempt, by rank."""
     least = sum(role["min"] for role in locked.gang)
     if more := {place.rank: place.role for place in step.tasks if place.rank >= least}:
         tasks |= {task.rank: task for task in add_tasks(locked, more)}
-    if set(tasks) != {place.rank for place in step.tasks}:
+    if set(tasks) != {place.rank for place in step.tasks} or {task.state for task in tasks.values()} != {PENDING}:
         raise StaleState(kind="task", was="other ranks")
-    taken = taken_ports(nodes)
+
+
+def _moves(
+    step: StartJob,
+    tasks: dict[int, Task],
+    nodes: dict[int, Node],
+    gpus: dict[int, Gpu],
+    taken: dict[int, set[int]],
+    epoch: int,
+) -> list[Move]:
+    """taken: the ports of each node, those of this job too from now on."""
     master = free_port(taken[next(place.node_id for place in step.tasks if place.rank == 0)])
-    alone = has_own_addresses()
-    write_holdings(row for place in step.tasks for row in _holdings(tasks[place.rank], place, locked, gpus))
-    moves = []
+    alone, moves = has_own_addresses(), []
     for place in step.tasks:
         task, node = tasks[place.rank], nodes[place.node_id]
         columns = {
@@ -159,14 +193,16 @@ def assign(step: StartJob, job: Job, nodes: dict[int, Node], gpus: dict[int, Gpu
             "cpu_milli": place.cpu_milli,
             "memory_mib": place.memory_mib,
             "cards": [_card_view(card, gpus[card.gpu_id]) for card in place.cards],
-            "ports": {"master": master, **map_ports(locked, task, {master} if alone else taken[node.pk], alone=alone)},
+            "ports": {
+                "master": master,
+                **map_ports(task.job, task, {master} if alone else taken[node.pk], alone=alone),
+            },
         }
         told = {"node": node.name, "gpus": [str(gpus[c.gpu_id]) for c in place.cards], **_spread(place, gpus)}
         told |= {"kind": "near_data", "held_bytes": place.held_bytes} if place.held_bytes else {}
         moves.append(Move(task, told, columns))
-    move_gang(moves, TaskState.ASSIGNED, actor=SCHEDULER)
-    clear_wait(locked.pk)
-    hint("reconcile")
+        taken[node.pk].add(master)
+    return moves
 
 
 def _totals(tasks: Iterable[TaskStart]) -> Amounts:
@@ -181,9 +217,9 @@ def _check(what: str, held: tuple[int, ...], ask: tuple[int, ...], limits: tuple
             raise DoesNotFit(kind=what, was=f"{name} {used}+{more}>{limit}")
 
 
-def _holdings(task: Task, place: TaskStart, job: Job, gpus: dict[int, Gpu]) -> list[Holding]:
+def _holdings(task: Task, place: TaskStart, gpus: dict[int, Gpu]) -> list[Holding]:
     """One row for CPU and memory, one for each card."""
-    whose = {"task": task.uuid, "team_id": job.team_id, "user_id": job.user_id, "pool_id": job.pool_id}
+    whose = {"task": task.uuid, "team_id": task.team_id, "user_id": task.user_id, "pool_id": task.pool_id}
     numa = {gpus[card.gpu_id].numa for card in place.cards}
     near = numa.pop() if len(numa) == 1 else None
     rows = [Holding(**whose, node_id=place.node_id, cpu_milli=place.cpu_milli, memory_mib=place.memory_mib, numa=near)]

@@ -33,8 +33,11 @@ class TaskStart:
 
 @dataclass(frozen=True)
 class StartJob:
+    """whose: its team, person and pool: those that agree may start in one transaction. None: alone."""
+
     job_id: int
     tasks: tuple[TaskStart, ...]
+    whose: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,15 @@ Step = StartJob | StopJob | ExplainJobs
 
 def build_steps(plan: Plan, world: World) -> list[Step]:
     """Starts in the plan's order, then who is stopped, then one step that explains whoever waits."""
-    held = held_bytes(world.snapshot)
+    held, starting = held_bytes(world.snapshot), {start.job for start in plan.starts}
+    waiting = world.snapshot.waiting if starting else ()
+    whose = {job.job: (job.team, job.user, job.pool) for job in waiting if job.job in starting}
     steps: list[Step] = [
-        StartJob(start.job, tuple(_task_start(task, world, held(start.job, task)) for task in start.tasks))
+        StartJob(
+            start.job,
+            tuple(_task_start(task, world, held(start.job, task)) for task in start.tasks),
+            whose.get(start.job),
+        )
         for start in plan.starts
     ]
     steps += [StopJob(eviction.job, eviction.reason, eviction.to) for eviction in plan.evictions]

@@ -19,7 +19,7 @@ from scheduler.deeds import do_all, from_message
 from scheduler.fetching import fetch_ahead
 from scheduler.forecast import record_forecasts
 from scheduler.inventory import record_inventory
-from scheduler.lease import kept, leading, note_success, wanted_again
+from scheduler.lease import kept, leading, note_success, renew, wanted_again
 from scheduler.memory import remembering
 from scheduler.quiet import Mark, Rest, read_mark, rest_after
 from scheduler.rounds import reconcile_once
@@ -32,6 +32,10 @@ log = logging.getLogger("tessera.tasks")
 FOLLOW_S = 0.6
 """How long a reconcile stays to see what it started come up, so that RUNNING need not wait for the next beat."""
 LOOK_S = 0.03
+REST_S = 0.3
+"""The longest pause between two rounds of a loop that are wished one after the other."""
+TERM_S = 30.0
+"""So long one task goes on with rounds: CELERY_TASK_SOFT_TIME_LIMIT would end it, and the beat begins another."""
 _rest: Rest | None = None
 """What this worker found when it last had nothing to do."""
 
@@ -90,15 +94,21 @@ def sweep() -> None:
 
 
 def _lead(name: str, act: Callable[[int], None]) -> None:
+    """Each wish that comes while it acts is one more round. A round costs the same for one that waits as for many: it
+    is worth waiting for who else comes, as long as the last one took.
+    """
     _leave_dead_connection()
     try:
         with leading(name) as epoch:
+            until = time.monotonic() + TERM_S
             while epoch is not None:
                 began = time.monotonic()
                 act(epoch)
-                note_success(name, epoch, round(1000 * (time.monotonic() - began)))
-                if not wanted_again(name, epoch):
+                took_s = time.monotonic() - began
+                note_success(name, epoch, round(1000 * took_s))
+                if not wanted_again(name, epoch) or began > until or not renew(name, epoch):
                     return
+                time.sleep(min(took_s, REST_S))
     except OperationalError as gone:  # the database restarts: the next beat finds it again
         log.warning("%s waits for the database: %s", name, gone)
 

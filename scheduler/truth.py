@@ -4,7 +4,7 @@ The sums are statements of their own, after the locks (DESIGN section 7). The si
 (docs/notes/simulating-the-loop.md) puts a model of the database in the place of these functions.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from math import isfinite
 
@@ -22,6 +22,12 @@ from quotas.services import limit_of_everyone
 
 def load_job(pk: int) -> Job:
     return Job.objects.get(pk=pk)
+
+
+def load_jobs(pks: Sequence[int]) -> list[Job]:
+    """In the order of `pks`."""
+    found = Job.objects.in_bulk(pks)
+    return [found[pk] for pk in pks]
 
 
 def lock_quota(team_id: int, pool_id: int) -> list[Quota]:
@@ -94,6 +100,6 @@ def write_holdings(rows: Iterable[Holding]) -> None:
     Holding.objects.bulk_create(rows)
 
 
-def clear_wait(job_id: int) -> None:
-    """It waits no more."""
-    Job.objects.filter(pk=job_id).update(wait_reasons=[], wait_position=None, wait_of=None)
+def clear_wait(job_ids: Iterable[int]) -> None:
+    """They wait no more."""
+    Job.objects.filter(pk__in=list(job_ids)).update(wait_reasons=[], wait_position=None, wait_of=None)

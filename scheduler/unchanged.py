@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
+from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
@@ -29,6 +30,7 @@ def load_rows_of(names: Iterable[str]) -> list[tuple[Node, list[Gpu], dict[tuple
     return [(node, cards[node.pk], held[node.pk]) for node in nodes]
 
 
+@transaction.atomic
 def note_seen(nodes: Sequence[Node]) -> None:
     """They are there, as they were."""
     lock_rows(Node.objects.filter(pk__in=[node.pk for node in nodes]))

@@ -204,9 +204,10 @@ class Watch:
             try:
                 self.view.tidy()
                 deeds = self._strangers.look(load_strangers(self.view.list_containers()), now)
-                if deeds:
-                    log.warning("known to no row, and never ran: %s", ", ".join(deed.uuid for deed in deeds))
-                    self._hand_out(deeds, epoch)
+                for deed in deeds:
+                    log.warning("%s is known to no row and never ran: %s", deed.uuid, type(deed).__name__)
+                for at in range(0, len(deeds), AT_ONCE):
+                    self._hand_out(deeds[at : at + AT_ONCE], epoch)
             except Unavailable as away:
                 log.warning("nothing is tidied: %s", away)
 

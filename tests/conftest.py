@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from django.contrib.auth.hashers import Argon2PasswordHasher
 from django.db import connection, transaction
 from django.test import TransactionTestCase
 from playwright.sync_api import sync_playwright
@@ -32,6 +33,7 @@ CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrom
 CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 NO_BROWSER = "NO CHROMIUM: the browser tests were skipped. Install chromium or set TESSERA_CHROMIUM."
 KEPT_TABLES = {"django_content_type", "auth_permission"}  # of the migrations, and the same for ever
+TIMEOUT_S = 120
 NO_GPU = "NO NVIDIA GPU: the GPU tests were skipped."
 
 real_connect, real_connect_ex = socket.socket.connect, socket.socket.connect_ex
@@ -103,6 +105,9 @@ def pytest_collection_modifyitems(config, items):
         skip_marked(items, "gpu", NO_GPU)
     if not can_have_cluster() and not REQUIRED:
         skip_marked(items, "kubernetes", NO_CLUSTER)
+    for item in items:
+        if item.get_closest_marker("kubernetes") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S, func_only=True))  # to wait for the cluster may take longer
 
 
 def skip_marked(items, marker: str, reason: str) -> None:
@@ -150,6 +155,15 @@ def static_files_listed_once():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cheap_hashes():
+    """Of the same kind: a real one takes a tenth of a second and 100 MiB."""
+    with pytest.MonkeyPatch.context() as patch:
+        for cost, least in (("time_cost", 1), ("memory_cost", 8), ("parallelism", 1)):
+            patch.setattr(Argon2PasswordHasher, cost, least)
+        yield
+
+
 def delete_rows(case) -> None:
     """All rows but those of migrations. Foreign keys are deferred: in one transaction the order does not matter."""
     tables = connection.introspection.django_table_names(only_existing=True, include_views=False)
@@ -159,15 +173,19 @@ def delete_rows(case) -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster_alone() -> Iterator[None]:
-    """One cluster for each machine: of several workers one at a time has it, for a file of tests."""
+def cluster_turn(request) -> Iterator[None]:
+    """One cluster for each machine: a file of tests has it alone, but for files that say BESIDE_OTHERS = True.
+
+    Those leave its nodes and parts as they are, and make only what bears the name of their own installation.
+    """
+    beside = getattr(request.module, "BESIDE_OTHERS", False)
     with open(CLUSTER_LOCK, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_SH if beside else fcntl.LOCK_EX)
         yield
 
 
 @pytest.fixture(scope="module")
-def kubeconfig(cluster_alone) -> Path:
+def kubeconfig(cluster_turn) -> Path:
     """Of the cluster in KUBECONFIG, else of bin/cluster's, which is started where it does not run."""
     if given := os.environ.get("KUBECONFIG"):
         return Path(given)

@@ -106,6 +106,9 @@ class SliceWatch:
             except (Away, Refused, OSError, subprocess.SubprocessError) as error:
                 pause = min(max(2 * pause, getattr(error, "retry_after_s", 0)), LONGEST_S)
                 log.warning("what slices use is not told: %s (next try in %.0f s)", error, pause)
+            except Exception:  # a look that fails is no reason never to look again
+                pause = min(2 * pause, LONGEST_S)
+                log.exception("what slices use is not seen (next try in %.0f s)", pause)
 
     def _account(self, folder: Path) -> dict[str, dict[str, int]] | None:
         """{uuid: limit_mib, counted_mib, refused}; None where the container just ended, or its files broke."""

@@ -6,6 +6,8 @@ runs every second anyway, so neither may ever fail the transaction that caused i
 
 import asyncio
 import logging
+import threading
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +18,7 @@ from channels.layers import BaseChannelLayer, get_channel_layer
 from django.db import connection, transaction
 from django.db.models import Max, Model, Q
 from django.db.models.functions import Now
+from kombu.exceptions import OperationalError
 
 from events.models import Delivery, Event, Webhook
 
@@ -43,8 +46,14 @@ SCHEDULER = Actor("scheduler")
 RUNTIME = Actor("runtime")
 SYSTEM = Actor("system")
 
+HINT_S = 0.1
+"""A loop is asked to run by one process no more often than this: one look serves all who ask meanwhile."""
 RING_S = 2.0
 """So long a commit waits at most until its doorbell is taken."""
+
+_hints = threading.Lock()
+_hinted: dict[str, float] = {}
+"""When each loop was asked last, or will be."""
 
 TEAM_KINDS = frozenset({"job", "task", "quota"})
 """Objects that everybody in their team may read. Every other object's history is its owner's."""
@@ -240,6 +249,29 @@ async def _ring(layer: BaseChannelLayer, messages: Iterable[tuple[str, dict]]) -
 
 
 def _send_hint(task: str) -> None:
+    """At once, or together with those that come within HINT_S of the last one."""
+    with _hints:
+        last = _hinted.get(task, -HINT_S)
+        wait_s = last + HINT_S - time.monotonic()
+        if wait_s > HINT_S:  # one is on its way
+            return
+        _hinted[task] = max(last + HINT_S, time.monotonic())
+    if wait_s <= 0:
+        _send_hint_now(task)
+        return
+    timer = threading.Timer(wait_s, _send_hint_late, (task,))
+    timer.daemon = True  # a hint may be lost
+    timer.start()
+
+
+def _send_hint_late(task: str) -> None:
+    try:
+        _send_hint_now(task)
+    except OperationalError as away:
+        log.warning("%s is not asked to run: %s", task, away)
+
+
+def _send_hint_now(task: str) -> None:
     current_app.send_task(f"scheduler.tasks.{task}", queue="scheduler", expires=5, retry=False)
 
 

@@ -67,12 +67,11 @@ def write_move(row: models.Model, before: str, changes: dict[str, object]) -> bo
 
 def write_moves(changes: Sequence[tuple[models.Model, dict[str, object]]], before: str) -> int:
     """How many of the rows still were in `before`; those are changed. All change the same columns."""
-    rows, names = [row for row, _ in changes], list(changes[0][1])
+    rows = [row for row, _ in changes]
     manager = type(rows[0])._default_manager
-    values = {name: _value_for_each(name, changes) for name in names}
-    moved = manager.filter(pk__in=[row.pk for row in rows], state=before).update(**values)
-    for row, own in changes:
-        for name, value in own.items():
+    moved = manager.filter(pk__in=[row.pk for row in rows], state=before).update(**_in_one(changes))
+    for row, values in changes:
+        for name, value in values.items():
             setattr(row, name, value)
     told = [name for name, value in changes[0][1].items() if hasattr(value, "resolve_expression")]
     if told:
@@ -83,22 +82,23 @@ def write_moves(changes: Sequence[tuple[models.Model, dict[str, object]]], befor
     return moved
 
 
-def _value_for_each(name: str, changes: Sequence[tuple[models.Model, dict[str, object]]]) -> object:
-    """What an UPDATE of all these rows sets: the one value that they share, else one for each. (Django's bulk_update
-    writes a branch for every row and column, also where all are alike; nearly all are.)
-    """
-    first = changes[0][1][name]
-    if all(values[name] == first for _, values in changes):
-        return first
-    field = type(changes[0][0])._meta.get_field(name)
-    each = [When(pk=row.pk, then=_as_expression(values[name], field)) for row, values in changes]
-    return Cast(Case(*each, output_field=field), output_field=field)
+def _in_one(changes: Sequence[tuple[models.Model, dict[str, object]]]) -> dict[str, object]:
+    """{column: what it becomes in each row}: the value itself where all have the same, which is told fastest."""
+    first, together = changes[0][1], {}
+    for name, value in first.items():
+        if all(values[name] == value for _, values in changes):
+            together[name] = value
+            continue
+        field: Any = type(changes[0][0])._meta.get_field(name)
+        cases = (When(pk=row.pk, then=_as_value(values[name], field)) for row, values in changes)
+        together[name] = Cast(Case(*cases, output_field=field), output_field=field)  # PostgreSQL takes it for text
+    return together
 
 
-def _as_expression(value: Any, field: models.Field) -> Any:
-    if hasattr(value, "resolve_expression"):
-        return value
-    return Value(value.pk if isinstance(value, models.Model) else value, output_field=field)
+def _as_value(value: object, field: Any) -> Any:
+    if isinstance(value, models.Model):
+        value = value.pk
+    return value if hasattr(value, "resolve_expression") else Value(value, output_field=field)
 
 
 def _check_legal(row: models.Model, to: str) -> str:

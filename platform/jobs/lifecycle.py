@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -57,28 +57,36 @@ def lock_job(pk: int) -> Job:
     return rows[0]
 
 
-def lock_jobs(pks: Iterable[int]) -> dict[int, Job]:
-    """As `lock_job`, in the order of their numbers; those that are gone are left out."""
-    return {job.pk: job for job in lock_rows(Job.objects.filter(pk__in=list(pks)))}
+def lock_jobs(pks: Iterable[int]) -> list[Job]:
+    """As `lock_job`, by their ids."""
+    wanted = set(pks)
+    rows = lock_rows(Job.objects.filter(pk__in=wanted))
+    if len(rows) < len(wanted):
+        raise StaleState(kind="job", was="deleted")
+    return rows
 
 
 def load_attempt(job: Job) -> list[Task]:
     """The tasks of the newest attempt by role and rank, all of this very job."""
-    tasks = list(job.newest_tasks)
-    for task in tasks:
-        task.job = job
-    return tasks
+    return load_attempts([job])[job.pk]
 
 
 def load_attempts(jobs: Iterable[Job]) -> dict[int, list[Task]]:
-    """Of each of these jobs, by its id, what `load_attempt` tells; in one statement."""
+    """As `load_attempt`, for each of these, by its id."""
     of = {job.pk: job for job in jobs}
     found: dict[int, list[Task]] = {pk: [] for pk in of}
-    newest = Task.objects.filter(job__in=list(of), attempt=F("job__attempt"))
-    for task in newest.order_by("role", "rank"):
+    for task in load_newest([*of.values()]):
         task.job = of[task.job_id]
         found[task.job_id].append(task)
     return found
+
+
+def load_newest(jobs: Sequence[Job]) -> list[Task]:
+    """The tasks of their newest attempts, by role and rank."""
+    newest = Q()
+    for attempt in {job.attempt for job in jobs}:
+        newest |= Q(attempt=attempt, job__in=[job.pk for job in jobs if job.attempt == attempt])
+    return list(Task.objects.filter(newest).order_by("role", "rank"))
 
 
 def begin_attempt(job: Job) -> list[Task]:
@@ -114,12 +122,14 @@ def move_task(task: Task, to: str, *, reason: str = "", actor: Actor, params: di
         settle_job(task.job, actor=actor)
 
 
-def move_gang(moves: Sequence[Move], to: str, *, reason: str = "", actor: Actor) -> None:
-    """As `move_task` for the tasks of one job, in as many statements for a hundred as for two. The job is locked.
+def move_gangs(moves: Sequence[Move], to: str, *, reason: str = "", actor: Actor) -> None:
+    """As `move_task` for all tasks of the newest attempts of some jobs, in as many statements for a hundred as for two.
 
-    to: one step away for all, and a state in which a task holds something. Each move with its own params and columns.
+    The jobs are of one team and owner; their rows were locked before they were read. to: one step away for all, and a
+    state in which a task holds something and none has run to its end. Each move with its own params and columns.
     """
     assert to in HOLDING, "the end of a task goes through move_task, which ends its holdings"
+    assert to in {TaskState.ASSIGNED, TaskState.STOPPING}, "what a job becomes by it is nothing more than its state"
     tasks: list[Task] = [move.row for move in moves]  # type: ignore[misc]
     told = [
         Move(
@@ -131,7 +141,15 @@ def move_gang(moves: Sequence[Move], to: str, *, reason: str = "", actor: Actor)
     ]
     with transaction.atomic():
         advance_all(told, to, reason=reason, actor=actor)
-        settle_job(tasks[0].job, actor=actor)
+        _follow([*{task.job_id: task.job for task in tasks}.values()], to, actor)
+
+
+def _follow(jobs: Sequence[Job], to: str, actor: Actor) -> None:
+    """All tasks of these jobs are in one state now."""
+    states = {job.pk: derive_job_state([to], stopping=job.stop_requested_at is not None) for job in jobs}
+    for state in sorted(set(states.values())):
+        if moved := [Move(job, {}) for job in jobs if states[job.pk] == state != job.state]:
+            advance_all(moved, state, actor=actor)
 
 
 def bring_up(moves: Sequence[tuple[Move, str]], *, actor: Actor) -> None:

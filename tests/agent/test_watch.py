@@ -4,6 +4,7 @@ import json
 import shutil
 from types import SimpleNamespace
 
+import pynvml
 import pytest
 from agent_slice import CARDS, MIB, NO_COMPILER, Built
 
@@ -125,6 +126,33 @@ def test_only_what_changed_is_sent_and_all_of_it_now_and_then(host, script, monk
 
 def calls(script) -> list:
     return script.of("POST /agents/g1:slices")
+
+
+def test_a_driver_that_knows_no_lists_of_processes_leaves_the_account(host, monkeypatch):
+    def unknown(handle):
+        raise pynvml.NVMLLibraryMismatchError("Function Not Found")
+
+    for name in LISTS:
+        monkeypatch.setattr(f"pynvml.{name}", unknown)
+    assert host.watch().look()[TASK][CARDS[0]]["used_mib"] == 0
+
+
+def test_a_look_that_fails_is_not_the_last_one(host, script, monkeypatch):
+    script.on("POST /agents/g1:slices", (200, {"taken": 1}))
+    monkeypatch.setattr(watch, "LOOK_S", 0.01)
+    seen, looks = host.watch(script.url), iter([ValueError("no such thing")])
+    look = seen.look
+
+    def stumble():
+        for error in looks:
+            raise error
+        return look()
+
+    monkeypatch.setattr(seen, "look", stumble)
+    seen.start()
+    assert script.came.wait(20)
+    seen.stop()
+    assert calls(script)
 
 
 def test_an_agent_that_nobody_let_in_says_nothing(host, script):

@@ -39,6 +39,7 @@ from quotas import services as quota_services
 from quotas.models import Amounts, Holding, Quota, UserLimit
 from scheduler import (
     caches,
+    commit,
     deeds,
     explaining,
     lease,
@@ -67,18 +68,23 @@ class Answers:
         self.db.pause()
         return self.db.build(Job, self.row(Job, pk))
 
-    def lock_job(self, pk: int) -> Job:
-        self.look_at(pk)
+    def load_jobs(self, pks: Iterable[int]) -> list[Job]:
+        pks = list(pks)
+        self.look_at(pks[0])
         self.db.pause()
-        found = self.db.lock(Job, lambda row: row["id"] == pk)
-        if not found:
-            raise StaleState(kind="job", was="deleted")
-        return self.db.build(Job, found[0])
+        return [self.db.build(Job, self.row(Job, pk)) for pk in pks]
 
-    def lock_jobs(self, pks: Iterable[int]) -> dict[int, Job]:
-        self.db.pause()
+    def lock_job(self, pk: int) -> Job:
+        return self.lock_jobs([pk])[0]
+
+    def lock_jobs(self, pks: Iterable[int]) -> list[Job]:
         wanted = set(pks)
-        return {row["id"]: self.db.build(Job, row) for row in self.db.lock(Job, lambda row: row["id"] in wanted)}
+        self.look_at(min(wanted))
+        self.db.pause()
+        found = self.db.lock(Job, lambda row: row["id"] in wanted)
+        if len(found) < len(wanted):
+            raise StaleState(kind="job", was="deleted")
+        return [self.db.build(Job, row) for row in found]
 
     def reload_job(self, job: Job) -> None:
         self.db.pause()
@@ -91,23 +97,14 @@ class Answers:
     def _fresh(self, job: Job) -> Job:
         return self.load_job(job.pk)
 
-    def load_attempt(self, job: Job) -> list[Task]:
-        self.db.pause()
-        rows = self.db.rows(Task, lambda row: row["job_id"] == job.pk and row["attempt"] == job.attempt)
-        return [
-            self.db.build(Task, row, job=job, node=self.node_of(row))
-            for row in sorted(rows, key=lambda row: (row["role"], row["rank"]))
-        ]
-
-    def load_attempts(self, jobs: Iterable[Job]) -> dict[int, list[Task]]:
+    def load_newest(self, jobs: Iterable[Job]) -> list[Task]:
         self.db.pause()
         of = {job.pk: job for job in jobs}
-        newest = {pk: self.row(Job, pk)["attempt"] for pk in of}
-        rows = self.db.rows(Task, lambda row: row["job_id"] in of and row["attempt"] == newest[row["job_id"]])
-        found: dict[int, list[Task]] = {pk: [] for pk in of}
-        for row in sorted(rows, key=lambda row: (row["role"], row["rank"])):
-            found[row["job_id"]].append(self.db.build(Task, row, job=of[row["job_id"]], node=self.node_of(row)))
-        return found
+        rows = self.db.rows(Task, lambda row: row["job_id"] in of and row["attempt"] == of[row["job_id"]].attempt)
+        return [
+            self.db.build(Task, row, job=of[row["job_id"]], node=self.node_of(row))
+            for row in sorted(rows, key=lambda row: (row["role"], row["rank"]))
+        ]
 
     def count_refusals(self, job: Job) -> int:
         self.db.pause()
@@ -178,10 +175,10 @@ class Answers:
         wanted = set(nodes)
         return [(row["node_id"], row["ports"]) for row in self.holding_tasks() if row["node_id"] in wanted]
 
-    def clear_wait(self, job_id: int) -> None:
+    def clear_wait(self, job_ids: Iterable[int]) -> None:
         self.db.pause()
-        nothing = {"wait_reasons": [], "wait_position": None, "wait_of": None}
-        self.db.update(Job, lambda row: row["id"] == job_id, nothing)
+        wanted, nothing = set(job_ids), {"wait_reasons": [], "wait_position": None, "wait_of": None}
+        self.db.update(Job, lambda row: row["id"] in wanted, nothing)
 
     def write_reasons(self, lines: list[tuple]) -> dict[int, tuple[int, float]]:
         self.db.pause()
@@ -395,6 +392,12 @@ class Answers:
         asked = lambda row: row["name"] == name and row["epoch"] == epoch and row["wanted"]  # noqa: E731
         return bool(self.db.update(Lease, asked, {"wanted": False}))
 
+    def renew(self, name: str, epoch: int) -> bool:
+        self.db.pause()
+        mine = lambda row: row["name"] == name and row["epoch"] == epoch and row["expires_at"]  # noqa: E731
+        until = self.db.now + timedelta(seconds=lease.LEASE_S)
+        return bool(self.db.update(Lease, mine, {"expires_at": until}))
+
     def give_up(self, name: str, epoch: int) -> None:
         self.db.pause()
         mine = lambda row: row["name"] == name and row["epoch"] == epoch  # noqa: E731
@@ -556,16 +559,16 @@ TWINS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (locks, ("database_now",)),
     (windows, ("load_hours",)),
     (maintenance, ("load_planned", "_machines_of_pools")),
-    (lease, ("take", "wanted_again", "give_up", "check_epoch")),
+    (lease, ("take", "wanted_again", "renew", "give_up", "check_epoch")),
     (transitions, ("write_move", "write_moves")),
     (bus, ("last_seq", "last_seqs", "store_event", "store_events")),
-    (lifecycle, ("lock_job", "load_attempt", "store_tasks", "release_holdings", "reload_job")),
-    (lifecycle, ("lock_jobs", "load_attempts")),
+    (lifecycle, ("lock_job", "lock_jobs", "load_newest", "store_tasks", "release_holdings", "reload_job")),
     (control, ("write_job", "_fresh")),
     (quota_models, ("load_parents",)),
     (quota_services, ("ensure_user_limit", "limit_of_everyone", "admit_waiting_job")),
-    (truth, ("load_job", "lock_quota", "lock_user_limit", "lock_nodes", "lock_cards", "sum_teams", "sum_user")),
-    (truth, ("sum_nodes", "sum_cards", "count_active", "load_ports", "write_holdings", "clear_wait")),
+    (truth, ("load_job", "load_jobs", "lock_quota", "lock_user_limit", "lock_nodes", "lock_cards")),
+    (truth, ("sum_teams", "sum_user", "sum_nodes", "sum_cards", "count_active")),
+    (truth, ("load_ports", "write_holdings", "clear_wait")),
     (explaining, ("write_reasons",)),
     (reconcile, ("load_holding_tasks", "load_broken", "load_ended", "load_awaited")),
     (sightings, ("load_task", "load_tasks", "write_news")),
@@ -604,7 +607,7 @@ def install(patch: pytest.MonkeyPatch, answers: Answers) -> None:
     clock = SimpleNamespace(
         time=lambda: database.now.timestamp(), monotonic=lambda: database.clock, sleep=lambda s: _sleep(database, s)
     )
-    for module in (tasks, snapshots, memory):
+    for module in (tasks, snapshots, memory, commit):
         patch.setattr(module, "time", clock)
     patch.setattr(lifecycle, "timezone", SimpleNamespace(now=lambda: database.now))
 

@@ -5,6 +5,7 @@ The naive variant does the same sums without the locks. It oversells, which prov
 
 import random
 import threading
+from contextlib import suppress
 from unittest import mock
 
 import make
@@ -20,8 +21,9 @@ from jobs.states import JOB_ACTIVE
 from quotas.models import Holding, UserLimit
 from quotas.services import ensure_user_limit
 from scheduler import truth
+from scheduler.commit import list_together
 from scheduler.models import Lease
-from scheduler.starting import start_job
+from scheduler.starting import start_jobs
 from scheduler.steps import Card, StartJob, TaskStart
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -60,7 +62,7 @@ def propose(job: Job, cards: list[Gpu], dice: random.Random) -> StartJob:
         held = tuple(Card(c.pk, s.memory_mib, s.compute_percent, gpu_milli(s, c.sellable_mib)) for c, s in shares)
         request = role["request"]
         places.append(TaskStart(rank, cards[0].node_id, held, request["cpu_milli"], request["memory_mib"]))
-    return StartJob(job.pk, tuple(places))
+    return StartJob(job.pk, tuple(places), (job.team_id, job.user_id, job.pool_id))
 
 
 def race(jobs: list[Job], cards: list[Gpu], seed: int) -> None:
@@ -73,11 +75,10 @@ def race(jobs: list[Job], cards: list[Gpu], seed: int) -> None:
     def work(mine: list[StartJob]) -> None:
         try:
             barrier.wait(10)
-            for step in mine:
-                try:
-                    start_job(step, epoch=1)
-                except StaleState:
-                    pass
+            for alike in list_together(mine):
+                for together in (alike, *([step] for step in alike)):
+                    with suppress(StaleState):
+                        start_jobs(together, epoch=1)
         except Exception as error:  # a deadlock or a lost connection is a failure of the test, not of the thread
             errors.append(error)
         finally:

@@ -29,6 +29,7 @@ from scheduler.watching import Watch
 from tests.runtimes.kubernetes.world import KubernetesWorld, pod_path
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.django_db(transaction=True), pytest.mark.timeout(300, func_only=True)]
+BESIDE_OTHERS = True
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 90
 T = TaskState

@@ -18,7 +18,8 @@ from runtimes.local.probe import Isolation
 log = logging.getLogger("tessera.mps")
 
 MPS, TURNS = "mps", "turns"
-CHECK_EVERY_S = 15.0
+CHECK_EVERY_S, AGAIN_AFTER_S = 15.0, 600.0
+"""Between two looks at a daemon, and after a trial that failed: the card may only have been full."""
 
 
 @dataclass
@@ -33,7 +34,7 @@ class ComputeSharing:
     holders: Callable[[str], list[str]]
     trial: Callable[[str, dict, Daemon], None]
     _found: dict[str, tuple[str, float]] = field(default_factory=dict)  # by uuid: what hinders it, and when looked
-    _tried: dict[str, str] = field(default_factory=dict)  # by driver: what the trial showed
+    _tried: dict[str, tuple[str, float]] = field(default_factory=dict)  # by driver: what the trial showed, and when
 
     def of_task(self, shares: Sequence[GpuShare], cards: Mapping[str, GpuView], driver: str) -> dict | None:
         """The plan's "mps" of a task with one slice; None where its programs take turns. One program speaks to one
@@ -71,6 +72,9 @@ class ComputeSharing:
             return self._leave(daemon)
         if program is None:
             return f"There is no {CONTROL} on this machine."
+        failed, at = self._tried.get(driver, ("", 0.0))
+        if failed and time.monotonic() - at < AGAIN_AFTER_S:
+            return failed
         try:
             daemon.ensure(self.holders(uuid))
         except Busy as busy:
@@ -83,22 +87,21 @@ class ComputeSharing:
 
     def _leave(self, daemon: Daemon) -> str:
         """It may run from before."""
-        with suppress(NoMps, OSError):
-            daemon.end(self.holders(daemon.uuid))
+        if daemon.folder.exists():
+            with suppress(NoMps, OSError):
+                daemon.end(self.holders(daemon.uuid))
         return "MPS is not allowed on this machine."
 
     def _try(self, uuid: str, driver: str, daemon: Daemon) -> str:
-        if driver not in self._tried:
+        if self._tried.get(driver, ("not yet", 0.0))[0]:
             try:
                 self.trial(uuid, self._plan(GpuShare(uuid, 0, 0, 100, whole=False)), daemon)
-                self._tried = {driver: ""}
+                self._tried = {driver: ("", time.monotonic())}
             except OSError as error:
-                self._tried = {driver: f"MPS was tried: {error}"}
-        if why := self._tried[driver]:
-            with suppress(NoMps, OSError):
-                daemon.end(self.holders(uuid))
-            return why
-        return ""
+                self._tried = {driver: (f"MPS was tried: {error}", time.monotonic())}
+                with suppress(NoMps, OSError):
+                    daemon.end(self.holders(uuid))
+        return self._tried[driver][0]
 
     def _plan(self, share: GpuShare) -> dict:
         pipe = str(self.run_dir / "mps" / share.uuid / "pipe")

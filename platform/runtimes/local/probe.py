@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import agent
 import runtimes
+from agent import host
 from runtimes.local import limits
 
-SOURCES = tuple(str(Path(package.__path__[0]).resolve().parent) for package in (runtimes, agent))
+SOURCES = tuple(str(Path(file or "").resolve().parent.parent) for file in (runtimes.__file__, host.__file__))
 """Where Python finds our packages: the platform's, and what it shares with the agent of nodes."""
 NOBODY = 65534
 OWN_UID, OWN_NAMESPACES, SHARED = "own uid", "own namespaces", "shared account"

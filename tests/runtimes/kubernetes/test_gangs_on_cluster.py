@@ -9,6 +9,7 @@ from runtimes.kubernetes import names
 from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly
 
 pytestmark = pytest.mark.kubernetes
+BESIDE_OTHERS = True
 
 # Each listens where all were told that the first one does, on an address of its own, and asks each of the others.
 MEET = """\

@@ -14,6 +14,7 @@ from runtimes.places import Place, ensure_place
 from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly, world_with_files
 
 pytestmark = pytest.mark.kubernetes
+BESIDE_OTHERS = True
 OURS, TEAM = Place("home", 20001), Place("team", 20000)
 
 
