@@ -14,6 +14,7 @@ from tests.runtimes.kubernetes.world import world_with_files
 from tests.scheduler.cluster_scene import Scene
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.django_db, pytest.mark.timeout(1200, func_only=True)]
+BESIDE_OTHERS = True
 T = TaskState
 
 MEET = """\

@@ -24,7 +24,7 @@ WHOLE = {
     "database": {"host": "db.example.net", "existingSecret": "db", "sslMode": "verify-full"},
     "valkey": {"existingSecret": "valkey"},
     "files": {"storageClass": "nfs"},
-    "agent": {"enabled": True, "nodeSelector": {"cards": "yes"}, "runtimeClass": "nvidia"},
+    "agent": {"enabled": True, "nodeSelector": {"cards": "yes"}, "runtimeClass": "nvidia", "podLogs": "/data/pods"},
     "ingress": {"enabled": True, "className": "nginx", "tlsSecret": "portal", "appsTlsSecret": "apps"},
     "ssh": {"type": "LoadBalancer"},
     "mail": {"host": "mail.example.net", "user": "tessera", "existingSecret": "mail", "tls": True},
@@ -95,7 +95,9 @@ def test_the_agent_is_the_one_of_the_file_and_speaks_to_this_installation(helm):
     assert ours["metadata"]["namespace"] == "lab-agents"
     assert {"--server=http://lab-web.lab-system.svc:8470", "--install=lab"} <= set(container["args"])
     assert (spec["nodeSelector"], spec["runtimeClassName"]) == ({"cards": "yes"}, "nvidia")
-    assert spec["volumes"] == known["spec"]["template"]["spec"]["volumes"]
+    volumes = known["spec"]["template"]["spec"]["volumes"]
+    next(each for each in volumes if each["name"] == "pods")["hostPath"]["path"] = "/data/pods"
+    assert spec["volumes"] == volumes
     assert container["securityContext"] == known["spec"]["template"]["spec"]["containers"][0]["securityContext"]
 
 

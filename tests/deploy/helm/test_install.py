@@ -21,12 +21,13 @@ from bench.stack import Stack, free_port
 from deploy.cluster.place import REGISTRY
 from deploy.cluster.storage import CLASS
 from tests.deploy.helm.conftest import CHART, Helm
-from tests.local_cluster import ROOT, Kubectl
+from tests.local_cluster import ROOT, Kubectl, local_place
 from tests.runtimes.kubernetes.world import IMAGE, REAL_NODE, KubernetesWorld
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 BUILT_WITHIN_S, READY_WITHIN_S, ANSWERS_WITHIN_S = 900, 300, 20
+AGENT_STATE, TOKEN_SEEN_WITHIN_S = Path("/var/lib/tessera-agent"), 180
 TAGS = ("test-1", "test-2")
 SMALL = {"resources": {"requests": {"cpu": "10m", "memory": "64Mi"}}}
 ONE = {"replicas": 1, **SMALL}
@@ -41,6 +42,7 @@ class Installation(Stack):
         self.install, self.helm = f"h{uuid4().hex[:8]}", Helm(helm.program, helm.folder, kubeconfig)
         self.namespace = f"{self.install}-system"
         self.kubectl = Kubectl(kubeconfig, self.namespace)
+        self.agent_before = AGENT_STATE.exists()
         self.values = {
             "install": self.install,
             "url": self.url,
@@ -48,8 +50,9 @@ class Installation(Stack):
             "bundled": {"enabled": True, "keepOnNode": str(folder)},
             "files": {"storageClass": CLASS, "size": "1Gi"},
             "jobs": {"image": IMAGE, "pull": "IfNotPresent", "nodes": f"{REAL_NODE}=true"},
-            "pods": {"nodeSelector": {REAL_NODE: "true"}},
+            "pods": {"nodeSelector": {REAL_NODE: "true"}, "podLogs": f"{local_place().state}/pod-logs"},
             "live": {"enabled": False},
+            "agent": {"enabled": True, "nodeSelector": {REAL_NODE: "true"}},
             **dict.fromkeys(("web", "worker", "sender", "watch"), ONE),
             **dict.fromkeys(("beat", "setup"), SMALL),
         }
@@ -88,6 +91,8 @@ class Installation(Stack):
         KubernetesWorld(self.kubectl.kubeconfig, install=self.install).close()
         self.kubectl("delete", "namespace", self.namespace, "--ignore-not-found", within_s=READY_WITHIN_S)
         shutil.rmtree(self.data)
+        if not self.agent_before:
+            shutil.rmtree(AGENT_STATE, ignore_errors=True)  # this machine is the node
 
 
 def wait_for_port(port: int) -> None:
@@ -178,6 +183,23 @@ def test_an_upgrade_and_a_rollback_leave_a_running_job_alone(platform):
     with platform.forwarded():
         found = platform.api("GET", f"/jobs/{made}")
         assert (found["state"], found["tasks"][0]["uuid"], found["attempt"]) == ("running", task, 1)
+        platform.api("POST", f"/jobs/{made}:stop")
+        platform.wait_for(made, "cancelled", seconds=90)
+
+
+def test_the_agent_enrols_with_its_secret_and_brings_the_log_of_a_job_that_runs(platform):
+    node = platform.kubectl("get", "nodes", "-l", f"{REAL_NODE}=true", "-o", "jsonpath={.items[0].metadata.name}")
+    with platform.forwarded():
+        token = platform.api("POST", "/agents:invite", {"node": node})["token"]
+        there = ("--namespace", f"{platform.install}-agents")
+        platform.kubectl(*there, "create", "secret", "generic", "enrolment", f"--from-literal={node}={token}")
+        until = time.monotonic() + TOKEN_SEEN_WITHIN_S  # the kubelet brings a new Secret into a running pod
+        while not [one for one in platform.api("GET", "/agents")["results"] if one["state"] == "reporting"]:
+            assert time.monotonic() < until, platform.kubectl(*there, "logs", "daemonset/agent")
+            time.sleep(1)
+        said = {"run": "echo brought; sleep 600", "gpu": "0", "cpu": "50m", "memory": "64MiB"}
+        made = platform.api("POST", "/jobs", said)["id"]
+        platform.wait_for_line(made, "brought", seconds=90)
         platform.api("POST", f"/jobs/{made}:stop")
         platform.wait_for(made, "cancelled", seconds=90)
 

@@ -12,6 +12,7 @@ from scheduler.management.commands import uninstall_cluster
 from tests.runtimes.kubernetes.world import KubernetesWorld, world_with_files
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300, func_only=True)]
+BESIDE_OTHERS = True
 
 
 @pytest.fixture

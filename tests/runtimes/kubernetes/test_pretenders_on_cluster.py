@@ -9,6 +9,7 @@ from runtimes.kubernetes.manifest import build_pod
 from tests.runtimes.kubernetes.world import KubernetesWorld
 
 pytestmark = pytest.mark.kubernetes
+BESIDE_OTHERS = True
 
 
 @pytest.fixture(scope="module")
