@@ -89,7 +89,7 @@ def _in_one(changes: Sequence[tuple[models.Model, dict[str, object]]]) -> dict[s
         if all(values[name] == value for _, values in changes):
             together[name] = value
             continue
-        field = type(changes[0][0])._meta.get_field(name)
+        field: Any = type(changes[0][0])._meta.get_field(name)
         cases = (When(pk=row.pk, then=_as_value(values[name], field)) for row, values in changes)
         together[name] = Cast(Case(*cases, output_field=field), output_field=field)  # PostgreSQL takes it for text
     return together
