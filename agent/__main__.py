@@ -21,6 +21,7 @@ from agent.enforcement import Prober
 from agent.errors import Errors
 from agent.kubelet.cdi import Keeper
 from agent.kubelet.slices import publish, try_out
+from agent.kubelet.watch import SliceWatch
 from agent.logs.carrier import Carrier
 from agent.loop import NotEnrolled, Reporter, follow
 from agent.report import VERSION, build_report, see
@@ -53,7 +54,9 @@ def main(arguments: list[str] | None = None) -> int:
             token=lambda: token_of(options),
             say=None if options.no_cards else lambda seen: say(options, prober, seen),
         )
-        return report_once(reporter) if options.once else run(reporter, memory, kubelet, carrier_of(options, reporter))
+        if options.once:
+            return report_once(reporter)
+        return run(reporter, memory, kubelet, carrier_of(options, reporter), watch_of(options, reporter))
     except (ImportError, OSError, ValueError) as error:
         print(f"The agent cannot begin: {error}", file=sys.stderr)
         return USAGE
@@ -78,6 +81,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--hami", type=Path, help="libvgpu.so, which then holds slices to their memory")
     parser.add_argument(
         "--slice", type=Path, help="a folder with our own built library (make all hook), which then does so"
+    )
+    parser.add_argument(
+        "--above", type=float, default=6.0, metavar="SECONDS", help="so long a task may be above its slice (6)"
     )
     parser.add_argument(
         "--toolkit", action="store_true", help="containers get cards by NVIDIA's toolkit and its NRI plugin instead"
@@ -135,14 +141,23 @@ def carrier_of(options: argparse.Namespace, reporter: Reporter) -> Carrier | Non
     return Carrier(platform, lambda: reporter.identity, options.pods, options.install, options.state / "logs")
 
 
-def run(reporter: Reporter, memory: Memory, kubelet: Any, carrier: Carrier | None) -> int:
+def watch_of(options: argparse.Namespace, reporter: Reporter) -> SliceWatch | None:
+    """Of the slices that our hook makes."""
+    if options.slice is None or options.kubelet is None:
+        return None
+    platform = Platform(options.server, options.ca, keep=True)
+    home, control = options.state / "slice", options.slice / "slicectl"
+    return SliceWatch(platform, lambda: reporter.identity, home, control, options.above)
+
+
+def run(reporter: Reporter, memory: Memory, kubelet: Any, carrier: Carrier | None, watch: SliceWatch | None) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    for part in filter(None, (kubelet, carrier)):
+    for part in filter(None, (kubelet, carrier, watch)):
         part.start()
     follow(reporter, Errors(memory.note_fault), stop)
-    for part in filter(None, (carrier, kubelet)):
+    for part in filter(None, (watch, carrier, kubelet)):
         part.stop()
     return OK
 

@@ -53,6 +53,10 @@ class Platform:
         """{"logs": [{"task", "state", "size"}], "most_bytes", "pause_s", "ask_every_s"}. Raises Away, Refused."""
         return self._post(f"/agents/{quote(node, safe='')}:logs", said, key)
 
+    def tell_slices(self, node: str, key: str, said: dict[str, Any]) -> dict[str, Any]:
+        """{"taken": how many tasks}. Raises Away, Refused."""
+        return self._post(f"/agents/{quote(node, safe='')}:slices", said, key)
+
     def _post(self, path: str, data: dict[str, Any], key: str = "") -> dict[str, Any]:
         headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Language": "en"}
         if key:

@@ -3,6 +3,7 @@
 Talks to it over REST on the loopback, and ends it by Ctrl-C. Only processes that it started are ever signalled.
 """
 
+import fcntl
 import json
 import os
 import re
@@ -15,11 +16,11 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from config.place import open_run, read_running
-from notebooks.environment import FAILED, READY, read_state
+from config.place import open_data, open_run, read_running
+from notebooks.environment import FAILED, READY, environment_home, read_state
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"Sign in once with this link: (\S+)")
@@ -67,7 +68,7 @@ class Stack:
         began = time.monotonic()
         if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-            self.process.wait(30)
+            self.process.wait(90)
             assert self.process.stdout
             self.process.stdout.close()
         return time.monotonic() - began
@@ -176,10 +177,17 @@ class Stack:
 
 
 @contextmanager
-def running_stack(gpus: str = "2xV100-32GB", cluster: Mapping[str, str] | None = None) -> Iterator[Stack]:
-    """A fresh platform on a free port, ended and removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix="tessera-stack-") as home:
+def running_stack(
+    gpus: str = "2xV100-32GB", cluster: Mapping[str, str] | None = None, notebooks: bool = True
+) -> Iterator[Stack]:
+    """A fresh platform on a free port, ended and removed afterwards.
+
+    notebooks: whether their environment is prepared beside it, which keeps a core busy for half a minute.
+    """
+    with tempfile.TemporaryDirectory(prefix="tessera-stack-") as home, ExitStack() as held:
         Path(home).chmod(0o755)  # jobs run under uids of their own and must be able to pass
+        if not notebooks:
+            held.enter_context(nothing_prepared(Path(home) / "data"))
         stack = Stack(Path(home) / "data", free_port(), gpus, cluster)
         try:
             stack.start()
@@ -188,6 +196,16 @@ def running_stack(gpus: str = "2xV100-32GB", cluster: Mapping[str, str] | None =
             with suppress(OSError):  # it may be down
                 stack.end_jobs()
             stack.stop()
+
+
+@contextmanager
+def nothing_prepared(data: Path) -> Iterator[None]:
+    """As if another process were at it: the lock of `notebooks.prepare` is held."""
+    open_data(data)
+    environment_home(data).mkdir(mode=0o755)
+    with open(environment_home(data) / "lock", "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def free_port() -> int:

@@ -10,9 +10,10 @@ from django.utils.module_loading import import_string
 from accounts.models import Team
 from cluster.agents import SILENT_AFTER
 from cluster.models import Agent, Node
-from runtimes.base import Finding
+from runtimes.base import Finding, Runtime, Unavailable
 from scheduler.models import Lease
 from scheduler.runtime import the_runtime
+from scheduler.strangers import load_strangers, never_ran
 
 CLOCK_NOTE_S = 5
 STUCK_AFTER_S = 60
@@ -22,7 +23,7 @@ LOOPS = {"cycle": "the scheduler", "reconcile": "what follows the machines"}
 def examine(*, probe: bool = False) -> list[Finding]:
     """probe: something may be run for it. The engine's own words are in English, as logs are."""
     runtime = the_runtime()
-    found = [_database(), *_loops(), *_agents()]
+    found = [_database(), *_loops(), *_agents(), *_strangers(runtime)]
     if dotted := runtime.capabilities.examine:
         numbers = Team.objects.order_by("gid").values_list("gid", flat=True)
         found += import_string(dotted)(runtime, list(numbers), probe)
@@ -69,3 +70,20 @@ def _agents() -> Iterator[Finding]:
         yield Finding("agents", "bad", f"Nothing is heard of the agents of {', '.join(sorted(silent)[:5])}.", remedy)
     if not missing and not silent:
         yield Finding("agents", "ok", f"All {len(heard)} agents report.")
+
+
+def _strangers(runtime: Runtime) -> Iterator[Finding]:
+    """Nothing is said where there are none, nor where nobody answers: that the engine is away is told by itself."""
+    try:
+        found = load_strangers(runtime.list_containers())
+    except Unavailable:
+        return
+    ran = sorted((view for view in found if not never_ran(view)), key=lambda view: view.uuid)
+    if ran:
+        where = ", ".join(f"{view.uuid} on {view.node}" for view in ran[:3])
+        more = f" and {len(ran) - 3} more" if len(ran) > 3 else ""
+        remedy = "Look at them: manage.py strangers. End one that nobody needs: manage.py strangers --end UUID"
+        yield Finding("strangers", "bad", f"No job knows of the container {where}{more}: it is left alone.", remedy)
+    elif found:
+        words = f"{len(found)} containers that never ran are known to no job: they are removed by themselves."
+        yield Finding("strangers", "note", words)

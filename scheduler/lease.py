@@ -7,12 +7,13 @@ epoch in its own transaction: a leader that slept is refused.
 
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import uuid4
 
-from django.db import connection
-from django.db.models import Max
+from django.db import OperationalError, connection
+from django.db.models import DateTimeField, Func, Max
 
 from common.errors import StaleState
 from scheduler.models import Lease
@@ -20,6 +21,11 @@ from scheduler.models import Lease
 LEASE_S = 10
 RENEW_S = 3
 """Who leads for long asks for more time this often."""
+
+
+class ClockTimestamp(Func):
+    template, output_field = "clock_timestamp()", DateTimeField()
+
 
 TAKE = """
 INSERT INTO scheduler_lease AS lease (name, holder, epoch, wanted, expires_at)
@@ -46,7 +52,38 @@ def leading(name: str) -> Iterator[int | None]:
             give_up(name, epoch)
 
 
+@contextmanager
+def kept(name: str, epoch: int, every_s: float = RENEW_S) -> Iterator[None]:
+    """More time for the own term for as long as the block goes on. On a machine with too much to do a cycle outlasts
+    a lease: all that it decided would be refused, and so would the next one's. Celery's limit ends one that hangs.
+    """
+    ended = threading.Event()
+    keeper = threading.Thread(target=_keep, args=(name, epoch, every_s, ended), name=f"keep-{name}", daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        keeper.join()
+
+
+def _keep(name: str, epoch: int, every_s: float, ended: threading.Event) -> None:
+    """On a connection of its own, which only a slow block ever needs."""
+    try:
+        while not ended.wait(every_s) and renew(name, epoch):
+            pass
+    except OperationalError:
+        pass  # who leads meets the same
+    finally:
+        connection.close()
+
+
 def take(name: str) -> int | None:
+    """The epoch of the new term, None where another one leads. While one does this writes once, for its wish: the row
+    is locked by every transaction of the one who leads, and whoever asks each second would wait for them in turn.
+    """
+    if Lease.objects.filter(name=name, wanted=True, expires_at__gt=ClockTimestamp()).exists():
+        return None
     holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
     with connection.cursor() as cursor:
         cursor.execute(TAKE, {"name": name, "holder": holder, "seconds": LEASE_S})

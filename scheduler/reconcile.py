@@ -1,35 +1,18 @@
-"""Drive what runs to what the rows say, level by level: list, compare (pure), act (idempotent).
+"""Drive what runs to what the rows say, level by level: list, compare (pure), act (idempotent). Here the comparing.
 
 Only an `exited` sighting frees what a task holds: it is the runtime's proof that no process is left (P4). A task that
 cannot be seen becomes LOST and keeps its holdings; no timer ever frees it.
 """
 
-import logging
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
+from uuid import UUID
 
-from django.db import transaction
-
-from common.errors import StaleState
-from events.bus import RUNTIME, ring
-from images.logins import load_logins
-from jobs.lifecycle import MADE_ROOM, lock_job, move_task
-from jobs.models import Job, Task
+from jobs.models import Task
 from jobs.states import TASK_FINAL, TaskState
-from runtimes.base import (
-    ContainerView,
-    GpuUse,
-    NodeRefused,
-    Rejected,
-    Runtime,
-    Unavailable,
-)
-from scheduler.lease import check_epoch
-from scheduler.specs import GRACE_S, build_task_spec
-
-log = logging.getLogger("tessera.reconcile")
+from runtimes.base import ContainerView, GpuUse
 
 TOLD_PARTS = 100
 """In steps of this part of its slice a task's use of a card is written down."""
@@ -128,6 +111,8 @@ ENDS: dict[str, tuple[str, str]] = {
 """What a runtime's cause of an end means: (state, reason)."""
 FROM_OUTSIDE = frozenset({"stopped", "never_started", "refused_by_node", "evicted", "node_lost"})
 """Not by its program: where somebody wished its end, this is it."""
+OVER = "gpu_out_of_memory"
+"""Of a task that its machine's agent says is above its slice: its runtime cannot end it by itself."""
 UNASKED = "It was ended from outside, and nobody had asked Tessera for that."
 
 
@@ -167,7 +152,8 @@ def _news(row: TaskRow, view: ContainerView | None) -> list[Step]:
 
 
 def _differs(old: tuple[GpuUse, ...], new: tuple[GpuUse, ...]) -> bool:
-    """Whether it is worth a write: a step of TOLD_PARTS of a slice, another limit or request refused, another card."""
+    """Whether it is worth a write: a step of TOLD_PARTS of a slice, another limit or request
+    refused, that somebody looks or nobody any more, another card."""
     before = {use.uuid: use for use in old}
     return any(use.uuid not in before or _moved(before[use.uuid], use) for use in new)
 
@@ -175,7 +161,8 @@ def _differs(old: tuple[GpuUse, ...], new: tuple[GpuUse, ...]) -> bool:
 def _moved(old: GpuUse, new: GpuUse) -> bool:
     step = max(new.limit_mib / TOLD_PARTS, 1)
     moved = max(abs(new.used_mib - old.used_mib), new.peak_mib - old.peak_mib)
-    return moved >= step or (old.limit_mib, old.refused) != (new.limit_mib, new.refused)
+    before, now = ((use.limit_mib, use.refused, use.watched, use.compute) for use in (old, new))
+    return moved >= step or before != now
 
 
 def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
@@ -183,8 +170,7 @@ def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
         return _unseen(row)
     if view.phase == "exited":
         state, reason = end_of(view, row.stop, ran=row.state not in (T.ASSIGNED, T.STARTING))
-        told = view if view.detail or view.cause != "stopped" or row.stop else replace(view, detail=UNASKED)
-        return [Sighting(row.uuid, row.job_id, state, reason, told)]
+        return [Sighting(row.uuid, row.job_id, state, reason, _with_words(row, view, reason))]
     if view.phase == "lost":
         return [] if row.state == T.LOST else [Sighting(row.uuid, row.job_id, T.LOST, "", view)]
     if row.stop or row.state == T.STOPPING:
@@ -194,6 +180,14 @@ def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
     target = T.RUNNING if view.phase == "running" else T.STARTING
     news = row.state != target and not (target == T.STARTING and row.state != T.ASSIGNED)
     return [Sighting(row.uuid, row.job_id, target, "", view)] if news else []
+
+
+def _with_words(row: TaskRow, view: ContainerView, reason: str) -> ContainerView:
+    if view.detail or view.cause != "stopped":
+        return view
+    if reason == OVER:
+        return replace(view, detail=" ".join(use.over for use in row.gpu_use if use.over))
+    return view if row.stop else replace(view, detail=UNASKED)
 
 
 def _unseen(row: TaskRow) -> list[Step]:
@@ -207,7 +201,7 @@ def end_of(view: ContainerView, wish: str, *, ran: bool = True) -> tuple[str, st
     seen to run, whatever its node says of it now.
     """
     if wish and view.cause in FROM_OUTSIDE:
-        return T.STOPPED, wish
+        return (T.FAILED if wish == OVER else T.STOPPED), wish
     if view.cause in {"stopped", "never_started"} or (ran and view.cause == "refused_by_node"):
         return T.FAILED, "container_lost"
     if view.cause in ENDS:
@@ -215,6 +209,22 @@ def end_of(view: ContainerView, wish: str, *, ran: bool = True) -> tuple[str, st
     if view.exit_code is None and view.signal is None:
         return T.FAILED, "container_lost"
     return (T.SUCCEEDED, "completed") if view.exit_code == 0 else (T.FAILED, "exit_nonzero")
+
+
+class HeldTask(NamedTuple):
+    """A task in HOLDING as it is read, with the wish of its job."""
+
+    uuid: UUID
+    job_id: int
+    attempt: int
+    state: str
+    reason: str
+    checkpointed_at: datetime | None
+    gpu_use: list[dict[str, Any]]
+    fetching_since: datetime | None
+    detail: str
+    stop_requested_at: datetime | None
+    stop_reason: str
 
 
 def load_rows() -> list[TaskRow]:
@@ -235,10 +245,11 @@ def load_rows() -> list[TaskRow]:
     ]
 
 
-def load_holding_tasks() -> list[Task]:
-    """With the columns that a TaskRow needs: a job's text is long, and a large cluster has thousands of these."""
-    own = ("uuid", "attempt", "state", "reason", "checkpointed_at", "gpu_use", "job_id")
-    return list(Task.objects.holding().select_related("job").only(*own, "job__stop_requested_at", "job__stop_reason"))
+def load_holding_tasks() -> list[HeldTask]:
+    """As tuples: a large cluster has thousands of these, and they are read at each look."""
+    wish = ("job__stop_requested_at", "job__stop_reason")
+    columns = [*HeldTask._fields[: -len(wish)], *wish]
+    return [HeldTask(*row) for row in Task.objects.holding().values_list(*columns)]
 
 
 def load_broken(job_ids: Iterable[int]) -> set[tuple[int, int]]:
@@ -247,12 +258,16 @@ def load_broken(job_ids: Iterable[int]) -> set[tuple[int, int]]:
     return set(ended.values_list("job_id", "attempt"))
 
 
-def load_task(uuid: str) -> Task:
-    return Task.objects.select_related("job__team", "job__user", "job__pool", "node__pool").get(uuid=uuid)
+def unheld(seen: Iterable[ContainerView], rows: Iterable[TaskRow]) -> list[ContainerView]:
+    """What was seen besides the tasks in HOLDING: of these the rows may say that their end is recorded."""
+    held = {row.uuid for row in rows}
+    return [view for view in seen if view.uuid not in held]
 
 
-def load_ended(seen: Iterable[ContainerView]) -> set[str]:
+def load_ended(seen: Sequence[ContainerView]) -> set[str]:
     """Which of the seen containers belong to tasks whose end is recorded."""
+    if not seen:
+        return set()
     uuids = [view.uuid for view in seen]
     final = Task.objects.filter(uuid__in=uuids, state__in=TASK_FINAL)
     return {uuid.hex for uuid in final.values_list("uuid", flat=True)}
@@ -265,117 +280,11 @@ def load_awaited(ended: Set[str]) -> set[str]:
     return {uuid.hex for uuid in Task.objects.filter(uuid__in=ended).log_awaited().values_list("uuid", flat=True)}
 
 
-def reconcile_once(runtime: Runtime, epoch: int) -> bool:
-    """One round. True where something moves or comes up, so that another look soon pays. Raises Unavailable where the
-    runtime does not answer."""
-    rows = load_rows()
-    seen = runtime.list_containers()
-    ended = load_ended(seen)
-    steps = compare(rows, seen, ended, load_awaited(ended))
-    for step in steps:
-        try:
-            run_step(step, runtime, epoch)
-        except StaleState as stale:
-            log.info("%s dropped: %s", type(step).__name__, stale)
-        except Unavailable as away:
-            log.warning("%s waits for the runtime: %s", type(step).__name__, away)
-    moves = any(isinstance(step, Start | Sighting) for step in steps)
-    return moves or any(view.phase == "starting" for view in seen)
-
-
-def run_step(step: Step, runtime: Runtime, epoch: int) -> None:
-    """The interpreter: each step in a transaction of its own, and calls to the runtime outside of any."""
-    if isinstance(step, Start):
-        _start(step, runtime, epoch)
-    elif isinstance(step, Sighting):
-        record_sighting(step, epoch)
-    elif isinstance(step, Noted):
-        record_news(step, epoch)
-    else:
-        try:
-            _stop(step, runtime, epoch) if isinstance(step, Stop) else runtime.forget(step.uuid)
-        except Rejected as refusal:  # nothing ends by that: it is asked again, and the steps behind it go on
-            raise Unavailable(f"{type(step).__name__} was refused: {refusal}") from refusal
-
-
-def _start(step: Start, runtime: Runtime, epoch: int) -> None:
-    with transaction.atomic():
-        check_epoch("reconcile", epoch)
-        task = load_task(step.uuid)
-        if task.state != T.ASSIGNED or task.job.stop_requested_at is not None:
-            raise StaleState(kind="task", was=task.state)
-        spec = build_task_spec(task)
-        if runtime.capabilities.containers:
-            spec = replace(spec, logins=load_logins(task.job.team_id))
-    try:
-        runtime.start(spec)
-    except Rejected as refusal:
-        reason = "refused_by_node" if isinstance(refusal, NodeRefused) else "rejected_by_cluster"
-        view = ContainerView(step.uuid, spec.node, "exited", detail=str(refusal))
-        record_sighting(Sighting(step.uuid, step.job_id, T.FAILED, reason, view), epoch)
-
-
-def _stop(step: Stop, runtime: Runtime, epoch: int) -> None:
-    if step.mark:
-        record_sighting(Sighting(step.uuid, step.job_id, T.STOPPING, step.reason), epoch)
-    runtime.stop(step.uuid, GRACE_S, epoch=epoch)
-
-
-@transaction.atomic
-def record_sighting(step: Sighting, epoch: int) -> None:
-    """Move the task to what was seen, with the engine's own words and times."""
-    check_epoch("reconcile", epoch)
-    lock_job(step.job_id)
-    task = load_task(step.uuid)
-    if task.state == step.state:
-        return
-    also: dict[str, object] = {}
-    if view := step.seen:
-        found = {
-            "detail": view.detail[:LONGEST_DETAIL],
-            "exit_code": view.exit_code,
-            "exit_signal": view.signal,
-            "peak_memory_mib": view.peak_memory_mib,
-            "address": view.address,
-            # A task that is over before it was seen running still ran: the runtime knows since when.
-            "started_at": view.started_at if task.started_at is None and step.state in TASK_FINAL else None,
-        }
-        also = {name: value for name, value in found.items() if value not in (None, "")}
-    if step.state == T.RUNNING:
-        also |= {"fetching_since": None, "detail": ""}
-    ended = step.seen if step.state in TASK_FINAL else None
-    params = {"exit_code": ended.exit_code, "detail": ended.detail, **lost_work(task, ended, step)} if ended else {}
-    move_task(task, step.state, reason=step.reason, actor=RUNTIME, params=params, **also)
-
-
-@transaction.atomic
-def record_news(step: Noted, epoch: int) -> None:
-    check_epoch("reconcile", epoch)
-    told = {"checkpointed_at": step.checkpointed_at, "gpu_use": [asdict(use) for use in step.gpu_use]}
-    news = {name: value for name, value in told.items() if value}
-    write_news(step.uuid, news | (step.coming._asdict() if step.coming is not None else {}))
-    if step.coming is not None:  # somebody looks at a page and waits
-        ring(load_task(step.uuid))
-
-
-def write_news(uuid: str, told: dict[str, Any]) -> None:
-    """told: columns of the task."""
-    Task.objects.filter(uuid=uuid).update(**told)
-
-
-def lost_work(task: Task, ended: ContainerView, step: Sighting) -> dict[str, object]:
-    """What making room cost this task, for its history: seconds since its last checkpoint, else since its start."""
-    began, saved_at = task.started_at or ended.started_at, ended.checkpointed_at or task.checkpointed_at
-    if step.reason not in MADE_ROOM or began is None or ended.ended_at is None:
-        return {}
-    kind, since = ("saved", saved_at) if saved_at is not None and saved_at > began else ("unsaved", began)
-    return {"kind": kind, "lost_s": max(round((ended.ended_at - since).total_seconds()), 0)}
-
-
-def _wish(task: Task, broken: set[tuple[int, int]]) -> str:
-    job: Job = task.job
-    if job.stop_requested_at is not None:
-        return job.stop_reason
+def _wish(task: HeldTask, broken: set[tuple[int, int]]) -> str:
+    if task.stop_requested_at is not None:
+        return task.stop_reason
     if task.state == T.STOPPING and task.reason:  # the scheduler makes room
         return task.reason
-    return "gang_broken" if (job.pk, task.attempt) in broken else ""
+    if any(use.get("over") for use in task.gpu_use):
+        return OVER
+    return "gang_broken" if (task.job_id, task.attempt) in broken else ""

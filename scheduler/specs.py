@@ -1,7 +1,9 @@
 """What the runtime needs to run a task, from its row, its job's file and the cards that it holds."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 from django.conf import settings
 
@@ -9,7 +11,7 @@ from cluster.models import Gpu
 from jobs.codepack import code_file
 from jobs.jobfile.beside import split_source
 from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, from_json, role_of
-from jobs.lifecycle import load_attempt
+from jobs.lifecycle import load_attempts
 from jobs.models import Job, JobKind, Task
 from jobs.tensorboard import TOOLS
 from jobs.upstream import UPSTREAM_TOKEN, upstream_secret
@@ -23,10 +25,35 @@ GRACE_S = 10
 """Between SIGTERM and SIGKILL where the job's file says nothing."""
 
 
-def build_task_spec(task: Task) -> TaskSpec:
-    """What the runtime needs to run `task`, from its row and its job's spec. Its one secret is the task's own: the
-    logins of its team are added where a runtime has use for them.
+@dataclass(frozen=True)
+class Beside:
+    """What the specs of some tasks need besides their rows. gangs: {job: its newest attempt}; cards: by node and uuid;
+    numa: of each card of a task, by its uuid.
     """
+
+    gangs: dict[int, list[Task]]
+    cards: dict[tuple[int | None, str], Gpu]
+    numa: dict[UUID, tuple[int, ...]]
+
+
+def build_task_spec(task: Task) -> TaskSpec:
+    return build_task_specs([task])[task.uuid.hex]
+
+
+def build_task_specs(tasks: Sequence[Task]) -> dict[str, TaskSpec]:
+    """What the runtime needs to run each of these tasks, by its uuid: from their rows and their jobs' specs, in as many
+    statements for a hundred as for one. The one secret in it is the task's own: the logins of its team are added where
+    a runtime has use for them.
+    """
+    if not tasks:
+        return {}
+    cards = load_cards([held["uuid"] for task in tasks for held in task.cards])
+    of: dict[tuple[int | None, str], Gpu] = {(gpu.node_id, gpu.uuid): gpu for gpu in cards}
+    beside = Beside(load_attempts({task.job_id: task.job for task in tasks}.values()), of, load_numa(tasks))
+    return {task.uuid.hex: _build(task, beside) for task in tasks}
+
+
+def _build(task: Task, beside: Beside) -> TaskSpec:
     job, spec = task.job, from_json(task.job.spec)
     role = role_of(spec, task.role)
     assert task.node is not None  # an assigned task has its node
@@ -40,11 +67,11 @@ def build_task_spec(task: Task) -> TaskSpec:
         workdir=spec.workdir or None,
         image=spec.image or "",
         code_path=str(code_file(Path(settings.TESSERA_CODE), spec.code)) if spec.code else None,
-        gpus=load_shares(task),
+        gpus=_shares(task, beside.cards),
         cpu_milli=task.cpu_milli,
         memory_mib=task.memory_mib,
         cpu_overcommit_percent=task.node.pool.cpu_overcommit_percent,
-        numa=load_numa(task),
+        numa=beside.numa.get(task.uuid, ()),
         uid=job.user.uid,
         gid=job.team.gid,
         user=job.user.username,
@@ -53,7 +80,7 @@ def build_task_spec(task: Task) -> TaskSpec:
         grace_s=GRACE_S,
         rank=task.rank,
         role=task.role,
-        peers=build_peers(load_attempt(job)),
+        peers=build_peers(beside.gangs[task.job_id]),
         ports=(task.ports["master"],) if "master" in task.ports else (),
         platform_env={UPSTREAM_TOKEN: upstream_secret(task.uuid), **_tools_env(job, spec)},
         port_map=port_map(task),
@@ -63,25 +90,34 @@ def build_task_spec(task: Task) -> TaskSpec:
     )
 
 
-def load_shares(task: Task) -> tuple[GpuShare, ...]:
+def load_cards(uuids: Sequence[str]) -> list[Gpu]:
+    """Those of them that are there, wherever."""
+    return list(Gpu.objects.present().filter(uuid__in=uuids).select_related("node")) if uuids else []
+
+
+def load_numa(tasks: Iterable[Task]) -> dict[UUID, tuple[int, ...]]:
+    """The NUMA node of each card of a task, near which its cores should be; of those tasks that have any."""
+    found: dict[UUID, tuple[int, ...]] = {}
+    held = Holding.objects.live().filter(task__in=[task.uuid for task in tasks], numa__isnull=False)
+    for uuid, numa in held.filter(gpu__isnull=False).order_by("pk").values_list("task", "numa"):
+        found[uuid] = (*found.get(uuid, ()), numa)  # type: ignore[arg-type]
+    return found
+
+
+def _shares(task: Task, cards: dict[tuple[int | None, str], Gpu]) -> tuple[GpuShare, ...]:
     """What it holds of each of its cards, with what is known of these now: a card may have moved up since."""
-    known = {gpu.uuid: gpu for gpu in load_cards_beside(task)} if task.cards else {}
     return tuple(
         GpuShare(
             uuid=held["uuid"],
-            index=known[held["uuid"]].index if held["uuid"] in known else held["index"],
+            index=known.index if known else held["index"],
             memory_mib=held["memory_mib"],
             compute_percent=held["compute_percent"],
             whole=held["whole"],
-            card=view_of_card(known[held["uuid"]]) if held["uuid"] in known else None,
+            card=view_of_card(known) if known else None,
         )
         for held in task.cards
+        for known in [cards.get((task.node_id, held["uuid"]))]
     )
-
-
-def load_cards_beside(task: Task) -> list[Gpu]:
-    """All cards of its node."""
-    return list(Gpu.objects.present().filter(node=task.node_id).select_related("node"))
 
 
 def build_peers(tasks: Iterable[Task]) -> tuple[Peer, ...]:
@@ -95,12 +131,6 @@ def build_peers(tasks: Iterable[Task]) -> tuple[Peer, ...]:
 def port_map(task: Task) -> dict[int, int]:
     """{declared: where it listens}."""
     return {int(declared): actual for declared, actual in task.ports.items() if declared != "master"}
-
-
-def load_numa(task: Task) -> tuple[int, ...]:
-    """The NUMA node of each of its cards, near which its cores should be."""
-    cards = Holding.objects.live().filter(task=task.uuid, gpu__isnull=False).order_by("pk")
-    return tuple(numa for numa in cards.values_list("numa", flat=True) if numa is not None)
 
 
 def build_checkpoint(job: Job, spec: JobSpec) -> Checkpoint | None:

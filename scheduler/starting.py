@@ -151,7 +151,7 @@ def assign(steps: Sequence[StartJob], nodes: dict[int, Node], gpus: dict[int, Gp
     for locked in jobs:
         if locked.state != JobState.QUEUED or locked.held_at is not None or locked.stop_requested_at is not None:
             raise StaleState(kind="job", was=locked.state)
-    known = {locked.pk: {task.rank: task for task in tasks} for locked, tasks in load_attempts(jobs)}
+    known = {pk: {task.rank: task for task in tasks} for pk, tasks in load_attempts(jobs).items()}
     of_job = {locked.pk: locked for locked in jobs}
     for step in steps:
         _fill_gang(step, of_job[step.job_id], known[step.job_id])

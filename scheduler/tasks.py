@@ -11,22 +11,21 @@ from celery import shared_task
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from common.errors import StaleState
 from jobs.models import IdempotencyKey
 from runtimes.base import Unavailable
 from scheduler.commit import run_steps
 from scheduler.core.cycle import run_cycle
+from scheduler.deeds import do_all, from_message
 from scheduler.fetching import fetch_ahead
 from scheduler.forecast import record_forecasts
 from scheduler.inventory import record_inventory
-from scheduler.lease import leading, note_success, renew, wanted_again
+from scheduler.lease import kept, leading, note_success, renew, wanted_again
 from scheduler.memory import remembering
 from scheduler.quiet import Mark, Rest, read_mark, rest_after
-from scheduler.reconcile import reconcile_once, run_step
+from scheduler.rounds import reconcile_once
 from scheduler.runtime import the_runtime
 from scheduler.snapshots import load_world
 from scheduler.steps import build_steps
-from scheduler.watching import from_message
 
 log = logging.getLogger("tessera.tasks")
 
@@ -56,15 +55,13 @@ def reconcile() -> None:
 
 
 @shared_task
-def act(message: dict, epoch: int) -> None:
-    """One start, stop or forget that `manage.py watch` hands out. Any number of times."""
+def act(messages: list[dict]) -> None:
+    """Starts, stops and forgets that `manage.py watch` hands out. Any number of times."""
     _leave_dead_connection()
     try:
-        run_step(from_message(message), the_runtime(), epoch)
-    except StaleState as stale:
-        log.info("%s dropped: %s", message["kind"], stale)
-    except (Unavailable, OperationalError) as away:
-        log.warning("%s waits: %s", message["kind"], away)
+        do_all([from_message(message) for message in messages], the_runtime())
+    except OperationalError as away:
+        log.warning("%d deeds wait: %s", len(messages), away)
 
 
 @shared_task
@@ -132,7 +129,7 @@ def one_cycle(epoch: int) -> None:
 
 
 def full_cycle(epoch: int, mark: Mark) -> Rest | None:
-    with remembering(mark):
+    with kept("cycle", epoch), remembering(mark):
         world, now = load_world(), time.time()
         plan = run_cycle(world.snapshot, world.policy, now, world.mind)
         run_steps(build_steps(plan, world), epoch)

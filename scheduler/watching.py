@@ -1,21 +1,23 @@
 """The loop of `manage.py watch`: for runtimes that tell what happens, instead of being asked each second.
 
 It leads the same lease as the Celery reconcile, so one of the two acts, and either may take over. It compares at each
-change that the engine tells, at each hint, and each second; what it sees it records itself, and each start or stop it
-hands to Celery, where any worker does it, once or twice alike.
+change that the engine tells, at each hint, and each second; what it sees it records itself, and the starts and stops it
+hands to Celery, where any worker does them, once or twice alike.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 from django.db import InterfaceError, OperationalError, connection
 
 from common.errors import StaleState
 from jobs.states import TaskState
 from runtimes.base import LiveView, Unavailable
+from scheduler.deeds import Deed, Order, mark_of
 from scheduler.lease import RENEW_S, give_up, newest_epoch, note_success, renew, take, wanted_again
 from scheduler.reconcile import (
     Forget,
@@ -28,9 +30,10 @@ from scheduler.reconcile import (
     load_awaited,
     load_ended,
     load_rows,
-    record_news,
-    record_sighting,
+    unheld,
 )
+from scheduler.sightings import in_batches, record_news, record_sighting, record_sightings
+from scheduler.strangers import Strangers, load_strangers
 
 log = logging.getLogger("tessera.watch")
 
@@ -43,9 +46,14 @@ TIDY_S = 300.0
 BLIND_S = 300.0
 """So long without a word from the engine, and the process ends: a new one may see."""
 LIVE_S = 60.0
-
-Deed = Start | Stop | Forget
-KINDS = {kind.__name__: kind for kind in (Start, Stop, Forget)}
+LONG_ROUND_S, REST = 0.05, 3.0
+"""After a longer round it rests so many times as long as what went beyond, a second at most: where thousands of tasks
+come up, each of their changes would else begin another round over all of them.
+"""
+DEEDS = (Stop, Start, Forget)
+"""In the order in which they go out: what frees room first."""
+AT_ONCE = 50
+"""So many deeds go in one message."""
 
 
 class Blind(Exception):
@@ -53,14 +61,15 @@ class Blind(Exception):
 
 
 class Watch:
-    """send: gives a deed to whoever does it. ended: set to end the loop."""
+    """send: gives deeds to whoever does them. ended: set to end the loop."""
 
-    def __init__(self, view: LiveView, send: Callable[[Deed, int], None], ended: threading.Event):
+    def __init__(self, view: LiveView, send: Callable[[Sequence[Order]], None], ended: threading.Event):
         self.view, self.ended = view, ended
         self._send = send
         self._handed: dict[tuple[str, str], float] = {}
         self._tidied_at = self._renewed_at = self.last_round_at = time.monotonic()
         self.rounds = 0
+        self._strangers = Strangers()
 
     def run(self) -> None:
         """Until it is ended. Raises Blind."""
@@ -93,17 +102,17 @@ class Watch:
         except Unavailable as away:
             log.info("no round: %s", away)
             return
-        ended = load_ended(seen)
+        ended = load_ended(unheld(seen, rows))
         steps = compare(rows, seen, ended, load_awaited(ended))
-        for step in steps:
+        for act in self._acts(steps, epoch):
             if self.ended.is_set() or not self._holds(epoch):
                 return
             try:
-                self._do(step, epoch)
+                act()
             except StaleState as stale:
-                log.info("%s dropped: %s", type(step).__name__, stale)
+                log.info("a step is dropped: %s", stale)
             except Unavailable as away:
-                log.warning("%s waits for the runtime: %s", type(step).__name__, away)
+                log.warning("a step waits for the runtime: %s", away)
         self._forget_handed(steps)
         self.rounds += 1
         self.last_round_at = time.monotonic()
@@ -127,8 +136,13 @@ class Watch:
             if due or wanted_again(NAME, epoch) or now - self.last_round_at > ROUND_S:
                 self.round(epoch)
                 note_success(NAME, epoch, round(1000 * (time.monotonic() - now)))
-                self._tidy(now)
+                self._tidy(now, epoch)
+                self._rest(self.last_round_at - now)
             due = self.view.wait(LOOK_S)
+
+    def _rest(self, took_s: float) -> None:
+        if took_s > LONG_ROUND_S:
+            self.ended.wait(min(REST * (took_s - LONG_ROUND_S), ROUND_S))
 
     def _holds(self, epoch: int) -> bool:
         """Whether it leads still; asks for more time in the midst of a long round, too."""
@@ -139,48 +153,68 @@ class Watch:
             self._renewed_at = now
         return True
 
-    def _do(self, step: Step, epoch: int) -> None:
-        if isinstance(step, Noted):
-            record_news(step, epoch)
-        elif isinstance(step, Sighting):
-            if step.seen is None and step.state == TaskState.LOST and self.view.is_there(step.uuid):
-                return  # the view is behind: a next round sees it
-            record_sighting(step, epoch)
-        elif time.monotonic() - self._handed.get(_key(step), float("-inf")) > AGAIN_S:
-            self._hand_out(step, epoch)
-            self._handed[_key(step)] = time.monotonic()
+    def _acts(self, steps: Sequence[Step], epoch: int) -> Iterator[Callable[[], None]]:
+        """What the steps of a round are, one after another. Stops go out first and forgets last; and all deeds before
+        anything is recorded, so that they are done meanwhile.
+        """
+        due = [step for step in steps if isinstance(step, Deed) and self._is_due(step)]
+        stale: set[str] = set()
+        for stop in (deed for deed in due if isinstance(deed, Stop) and deed.mark):
+            stale.add(stop.uuid)
+            yield partial(_mark, stop, epoch, stale)
+        due = sorted((deed for deed in due if deed.uuid not in stale), key=lambda deed: DEEDS.index(type(deed)))
+        for at in range(0, len(due), AT_ONCE):
+            yield partial(self._hand_out, due[at : at + AT_ONCE], epoch)
+        for step in steps:
+            if isinstance(step, Noted):
+                yield partial(record_news, step, epoch)
+        for some in in_batches(step for step in steps if isinstance(step, Sighting)):
+            yield partial(self._record, some, epoch)
 
-    def _hand_out(self, deed: Deed, epoch: int) -> None:
+    def _record(self, sightings: Sequence[Sighting], epoch: int) -> None:
+        """What is missing may only be late: then a next round sees it."""
+        record_sightings([each for each in sightings if not self._is_behind(each)], epoch)
+
+    def _is_behind(self, step: Sighting) -> bool:
+        return step.seen is None and step.state == TaskState.LOST and self.view.is_there(step.uuid)
+
+    def _is_due(self, deed: Deed) -> bool:
+        return time.monotonic() - self._handed.get(_key(deed), float("-inf")) > AGAIN_S
+
+    def _hand_out(self, deeds: Sequence[Deed], epoch: int) -> None:
         """A stop bears the newest epoch of all: this term is older than the placing of tasks that came since, and
         runtimes ignore a stop that is older than its task.
         """
-        if isinstance(deed, Stop):
-            if deed.mark:
-                record_sighting(Sighting(deed.uuid, deed.job_id, TaskState.STOPPING, deed.reason), epoch)
-            self._send(replace(deed, mark=False), newest_epoch())
-        else:
-            self._send(deed, epoch)
+        newest = newest_epoch() if any(isinstance(deed, Stop) for deed in deeds) else epoch
+        self._send(
+            [
+                Order(replace(deed, mark=False), newest) if isinstance(deed, Stop) else Order(deed, epoch)
+                for deed in deeds
+            ]
+        )
+        self._handed |= dict.fromkeys(map(_key, deeds), time.monotonic())
 
     def _forget_handed(self, steps: Iterable[Step]) -> None:
         wanted = {_key(step) for step in steps if isinstance(step, Deed)}
         self._handed = {key: at for key, at in self._handed.items() if key in wanted}
 
-    def _tidy(self, now: float) -> None:
+    def _tidy(self, now: float, epoch: int) -> None:
         if now - self._tidied_at > TIDY_S:
             self._tidied_at = now
             try:
                 self.view.tidy()
+                deeds = self._strangers.look(load_strangers(self.view.list_containers()), now)
+                for deed in deeds:
+                    log.warning("%s is known to no row and never ran: %s", deed.uuid, type(deed).__name__)
+                for at in range(0, len(deeds), AT_ONCE):
+                    self._hand_out(deeds[at : at + AT_ONCE], epoch)
             except Unavailable as away:
                 log.warning("nothing is tidied: %s", away)
 
 
-def to_message(deed: Deed) -> dict:
-    return {"kind": type(deed).__name__, **asdict(deed)}
-
-
-def from_message(message: dict) -> Deed:
-    fields = dict(message)
-    return KINDS[fields.pop("kind")](**fields)
+def _mark(stop: Stop, epoch: int, stale: set[str]) -> None:
+    record_sighting(mark_of(stop), epoch)
+    stale.discard(stop.uuid)
 
 
 def _key(step: Deed) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """What every test shares: only loopback as network, Chromium where there is one, skips that cannot be overlooked."""
 
 import fcntl
+import gc
 import ipaddress
 import os
 import shutil
@@ -9,9 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from django.contrib.auth.hashers import Argon2PasswordHasher
 from django.db import connection, transaction
 from django.test import TransactionTestCase
 from playwright.sync_api import sync_playwright
+from whitenoise.middleware import WhiteNoiseMiddleware
 
 from tests.local_cluster import (
     CLUSTER_IS_OURS,
@@ -30,6 +33,7 @@ CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrom
 CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 NO_BROWSER = "NO CHROMIUM: the browser tests were skipped. Install chromium or set TESSERA_CHROMIUM."
 KEPT_TABLES = {"django_content_type", "auth_permission"}  # of the migrations, and the same for ever
+TIMEOUT_S = 120
 NO_GPU = "NO NVIDIA GPU: the GPU tests were skipped."
 
 real_connect, real_connect_ex = socket.socket.connect, socket.socket.connect_ex
@@ -68,6 +72,12 @@ def pytest_configure(config):
     os.environ.setdefault(CLUSTER_IS_OURS, "" if is_running() else str(os.getpid()))  # workers inherit it
     socket.socket.connect = guarded_connect
     socket.socket.connect_ex = guarded_connect_ex
+    gc.disable()  # until all is collected: some million objects, of which none goes
+
+
+def pytest_collection_finish():
+    gc.freeze()  # what was collected stays, and is not looked through again
+    gc.enable()
 
 
 def pytest_unconfigure(config):
@@ -95,6 +105,9 @@ def pytest_collection_modifyitems(config, items):
         skip_marked(items, "gpu", NO_GPU)
     if not can_have_cluster() and not REQUIRED:
         skip_marked(items, "kubernetes", NO_CLUSTER)
+    for item in items:
+        if item.get_closest_marker("kubernetes") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S, func_only=True))  # to wait for the cluster may take longer
 
 
 def skip_marked(items, marker: str, reason: str) -> None:
@@ -126,6 +139,31 @@ def rows_deleted_after_tests_that_commit():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def static_files_listed_once():
+    """Each client of Django's builds the middlewares anew, and WhiteNoise would look at every static file each time."""
+    list_files, listed = WhiteNoiseMiddleware.add_files_from_finders, {}
+
+    def list_once(middleware) -> None:
+        if not listed:
+            list_files(middleware)
+            listed.update(middleware.files)
+        middleware.files.update(listed)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WhiteNoiseMiddleware, "add_files_from_finders", list_once)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cheap_hashes():
+    """Of the same kind: a real one takes a tenth of a second and 100 MiB."""
+    with pytest.MonkeyPatch.context() as patch:
+        for cost, least in (("time_cost", 1), ("memory_cost", 8), ("parallelism", 1)):
+            patch.setattr(Argon2PasswordHasher, cost, least)
+        yield
+
+
 def delete_rows(case) -> None:
     """All rows but those of migrations. Foreign keys are deferred: in one transaction the order does not matter."""
     tables = connection.introspection.django_table_names(only_existing=True, include_views=False)
@@ -135,15 +173,19 @@ def delete_rows(case) -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster_alone() -> Iterator[None]:
-    """One cluster for each machine: of several workers one at a time has it, for a file of tests."""
+def cluster_turn(request) -> Iterator[None]:
+    """One cluster for each machine: a file of tests has it alone, but for files that say BESIDE_OTHERS = True.
+
+    Those leave its nodes and parts as they are, and make only what bears the name of their own installation.
+    """
+    beside = getattr(request.module, "BESIDE_OTHERS", False)
     with open(CLUSTER_LOCK, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_SH if beside else fcntl.LOCK_EX)
         yield
 
 
 @pytest.fixture(scope="module")
-def kubeconfig(cluster_alone) -> Path:
+def kubeconfig(cluster_turn) -> Path:
     """Of the cluster in KUBECONFIG, else of bin/cluster's, which is started where it does not run."""
     if given := os.environ.get("KUBECONFIG"):
         return Path(given)

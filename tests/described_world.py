@@ -37,6 +37,7 @@ SUFFICES = {
     "POST /api/v1/agents:enrol": {"token": AGENT_TOKEN, "key": make.AGENT_KEY + "2"},
     "POST /api/v1/agents/{name}:report": make.report(),
     "POST /api/v1/agents/{name}:logs": {"logs": []},
+    "POST /api/v1/agents/{name}:slices": {"slices": []},
     "POST /api/v1/images": {"alias": "other", "reference": "nlp/other:1"},
     "POST /api/v1/registries": {"registry": "other.corp", "user": "robot", "password": "s3cret"},
     "POST /api/v1/windows": {"lender": "dev", "borrower": "train", "begins": "20:00", "ends": "08:00"},

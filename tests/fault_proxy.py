@@ -1,48 +1,30 @@
 """A reverse proxy between us and a real API server that does what networks and servers do, by dice of a seed.
 
-Each fault has a chance for each kind of request (CHANCES); at its own turn it comes even against the odds, so that none
-is left out. What was done stands in `given`, what passed in `seen`. `heal` ends it: then everything just passes.
+What each request gets is drawn from a deck for its kind (fault_deck.py). What was done stands in `given`, what passed
+in `seen`, and what befell whom in `story`. `heal` ends it: then everything just passes.
 """
 
 import asyncio
 import json
 import random
+import re
+import ssl
+import tempfile
 import threading
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
+from deploy.cluster.certificates import openssl
 from runtimes.kubernetes.connection import Connection
+from tests.fault_deck import CHANCES, SHARE, SHARES, Deck
 
-CALLS: dict[str, float] = {  # of any request but a watch
-    "hang": 0.004,  # no answer until the client has had enough
-    "reset": 0.01,  # nothing happened, and no answer
-    "lost": 0.02,  # it happened, and no answer
-    "half": 0.01,  # it happened, and half an answer
-    "500": 0.01,
-    "502": 0.01,
-    "503": 0.005,
-    "504": 0.01,
-    "500_done": 0.01,  # it happened, and the answer is an error
-    "429": 0.005,
-    "401": 0.001,
-    "403": 0.001,
-}
-CHANCES: dict[str, dict[str, float]] = {
-    "create": CALLS | {"exists": 0.02, "quota": 0.003, "422": 0.02},
-    "read": CALLS | {"404": 0.01, "410": 0.005},
-    "list": CALLS | {"410": 0.05, "stale": 0.1},
-    "change": CALLS | {"conflict": 0.05, "404": 0.01},
-    "delete": CALLS | {"conflict": 0.02, "404": 0.02},
-    "watch": {"reset": 0.05, "500": 0.05, "429": 0.03, "410": 0.05, "silent": 0.15, "cut": 0.3, "gone_inside": 0.1},
-    "event": {"twice": 0.03, "swapped": 0.03},
-    "deleted": {"late": 0.1},
-}
-TURNS = 8
-"""Within so many chances a fault comes at least once."""
 KEPT_LISTS = 6
+KEPT_LINES = 200
+UUID = re.compile("[0-9a-f]{32}")
 HANG_S, SILENT_S, LATE_S, SWAPPED_S, AFTER_S = 40.0, 600.0, 60.0, 0.5, 2
 
 STATUS = {
@@ -65,30 +47,42 @@ GONE_INSIDE = {"kind": "Status", "code": 410, "reason": "Expired", "message": "t
 
 
 class FaultProxy:
-    """A context manager: in it `connection` leads through the faults, in a thread with a loop of its own.
+    """A context manager: in it `kubeconfig` leads through the faults, in a thread with a loop of its own.
 
+    times: how often each fault comes at least, if there are requests enough. reshape: what is done to each pod that
+    somebody makes.
     given: {(kind, fault): times}. seen: {(verb, kind): requests}. refused: names of the pods whose making was told to
-    be wrong for ever; full: of those that a quota was said to have no room for.
+    be wrong for ever; full: of those that a quota was said to have no room for. story: {uuid of a task: what befell
+    requests about it}, "" for watches and lists of all.
     """
 
-    def __init__(self, behind: Connection, seed: int, chances: dict[str, dict[str, float]] = CHANCES):
-        self.behind, self.chances = behind, chances
+    def __init__(
+        self,
+        behind: Connection,
+        seed: int,
+        times: int = 1,
+        chances: dict[str, dict[str, float]] = CHANCES,
+        reshape: Callable[[dict], dict] = lambda pod: pod,
+    ):
+        self.behind, self.times, self.reshape = behind, times, reshape
         self.given, self.seen = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
         self.refused: set[str] = set()
         self.full: set[str] = set()
+        self.story: dict[str, deque[str]] = defaultdict(lambda: deque(maxlen=KEPT_LINES))
         self.healed_at: float | None = None
         self._dice = random.Random(seed)
-        self._turn = {
-            (kind, fault): self._dice.randint(1, TURNS) for kind, faults in chances.items() for fault in faults
+        self._decks = {
+            kind: Deck(self._dice, faults, times, SHARES.get(kind, SHARE)) for kind, faults in chances.items()
         }
+        self._owed = {(kind, fault) for kind, faults in chances.items() for fault in faults}
         self._lists: dict[str, deque[bytes]] = defaultdict(lambda: deque(maxlen=KEPT_LISTS))
         self._loop = asyncio.new_event_loop()
-        self._healed = asyncio.Event()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fault-proxy", daemon=True)
 
     def __enter__(self) -> "FaultProxy":
+        self._home = tempfile.TemporaryDirectory(prefix="fault-proxy-")
         self._thread.start()
-        self._await(self._open())
+        self._await(self._open(Path(self._home.name)))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -97,10 +91,7 @@ class FaultProxy:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
-
-    @property
-    def connection(self) -> Connection:
-        return Connection(f"http://127.0.0.1:{self.port}", self.behind.tls)
+        self._home.cleanup()
 
     def heal(self) -> None:
         """No fault begins from now on. A watch that is silent stays so, as one through a dead middlebox does."""
@@ -108,20 +99,26 @@ class FaultProxy:
             self.healed_at = time.monotonic()
 
     def missing(self) -> set[tuple[str, str]]:
-        """What did not come yet."""
-        return {(kind, fault) for kind, faults in self.chances.items() for fault in faults} - set(self.given)
+        """What did not come as often as it should, yet."""
+        return {each for each in self._owed if self.given[each] < self.times}
 
     def _await(self, work) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
-    async def _open(self) -> None:
+    async def _open(self, home: Path) -> None:
         connector = TCPConnector(ssl=self.behind.tls, limit=0)
         self._session = ClientSession(connector=connector, timeout=ClientTimeout(total=None))
         self._runner = web.AppRunner(self._application(), handler_cancellation=True, shutdown_timeout=1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        self.port = self._runner.addresses[0][1]
+        key, certificate = home / "key.pem", home / "certificate.pem"
+        names = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
+        curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1")
+        openssl("req", "-x509", *curve, *names, "-keyout", key, "-out", certificate)
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(certificate, key)
+        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=tls).start()
+        self.kubeconfig = home / "kubeconfig"
+        self.kubeconfig.write_text(json.dumps(_kubeconfig(self._runner.addresses[0][1], certificate)))
 
     def _application(self) -> web.Application:
         application = web.Application(client_max_size=1 << 24)
@@ -134,36 +131,45 @@ class FaultProxy:
         await asyncio.sleep(0.3)  # TLS says goodbye
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        kind = kind_of(request)
+        kind, began = kind_of(request), time.time()
         self.seen[request.method, kind] += 1
         fault = self._draw(kind)
-        if kind == "watch":
-            return await self._watch(request, fault)
-        return await self._call(request, kind, fault)
+        body, status = await request.read(), "no answer"
+        made = json.loads(body)["metadata"]["name"] if kind == "create" else ""
+        try:
+            done = await (
+                self._watch(request, fault) if kind == "watch" else self._call(request, kind, fault, body, made)
+            )
+            status = str(done.status)
+            return done
+        finally:
+            words = f"{clock(began)} {kind} {request.method} {request.path_qs[-90:]}: {fault or 'passed'}, {status}"
+            self.story[_task_in(f"{made} {request.path_qs}")].append(f"{words}, after {time.time() - began:.1f} s")
 
     def _draw(self, kind: str) -> str:
         """The fault that this one gets, "" for none."""
-        if self.healed_at is not None:
+        if self.healed_at is not None or kind not in self._decks:
             return ""
-        for fault in self.chances.get(kind, {}):
-            self._turn[kind, fault] -= 1
-        due = [fault for fault in self.chances.get(kind, {}) if self._turn[kind, fault] == 0]
-        struck = [fault for fault, chance in self.chances.get(kind, {}).items() if self._dice.random() < chance]
-        for other in due[1:]:
-            self._turn[kind, other] = 1  # the next one's
-        fault = next(iter([*due, *struck]), "")
-        if fault:
+        if fault := self._decks[kind].draw():
             self.given[kind, fault] += 1
         return fault
 
-    async def _call(self, request: web.Request, kind: str, fault: str) -> web.StreamResponse:
-        body = await request.read()
+    def _give_back(self, kind: str, fault: str) -> str:
+        self.given[kind, fault] -= 1
+        self._decks[kind].give_back(fault)
+        return ""
+
+    async def _call(self, request: web.Request, kind: str, fault: str, body: bytes, made: str) -> web.StreamResponse:
+        if made:
+            body = json.dumps(self.reshape(json.loads(body))).encode()
+        if kind == "list" and fault == "stale" and not self._lists[request.path_qs]:
+            fault = self._give_back(kind, fault)
         if fault == "hang":
             await asyncio.sleep(HANG_S)
         if fault in ("hang", "reset"):
             return _hang_up(request)
         if fault in ("422", "quota"):
-            (self.refused if fault == "422" else self.full).add(json.loads(body)["metadata"]["name"])
+            (self.refused if fault == "422" else self.full).add(made)
         if fault in STATUS and fault != "500_done":
             return _status(fault)
         try:
@@ -176,7 +182,7 @@ class FaultProxy:
             return _status(fault)
         if kind == "list" and status == 200:
             kept = self._lists[request.path_qs]
-            answer, _ = (kept[0] if fault == "stale" and kept else answer), kept.append(answer)
+            answer, _ = (kept[0] if fault == "stale" else answer), kept.append(answer)
         if fault == "half":
             answer = answer[: len(answer) // 2]
         return web.Response(status=status, body=answer, headers=headers)
@@ -261,9 +267,29 @@ def _kind_of_event(line: bytes) -> str:
 def kind_of(request: web.Request) -> str:
     if request.query.get("watch") == "true":
         return "watch"
-    single = not request.path.endswith(("/pods", "/nodes", "/namespaces"))
-    kinds = {"POST": "create", "PATCH": "change", "DELETE": "delete"}
-    return kinds.get(request.method) or ("read" if single else "list")
+    whole = request.path.endswith(("/pods", "/nodes", "/namespaces"))
+    if request.method == "POST":
+        return "create" if request.path.endswith("/pods") else "change"
+    return {"PATCH": "change", "DELETE": "delete"}.get(request.method) or ("list" if whole else "read")
+
+
+def clock(at: float) -> str:
+    return time.strftime("%H:%M:%S", time.gmtime(at)) + f"{at % 1:.1f}"[1:]
+
+
+def _task_in(text: str) -> str:
+    found = UUID.search(text)
+    return found[0] if found else ""
+
+
+def _kubeconfig(port: int, certificate: Path) -> dict:
+    cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority": str(certificate)}
+    return {
+        "clusters": [{"name": "faults", "cluster": cluster}],
+        "users": [{"name": "anybody", "user": {}}],
+        "contexts": [{"name": "faults", "context": {"cluster": "faults", "user": "anybody"}}],
+        "current-context": "faults",
+    }
 
 
 def _headers_of(request: web.Request) -> dict[str, str]:

@@ -15,8 +15,8 @@ from pathlib import Path
 import pynvml
 
 from agent.cards import look
+from agent.held import sample
 from bench.hardware.lab import Broken, Lab, NotHere
-from runtimes.local import gpu_watch
 
 MIB = 1 << 20
 NAMES = Path(__file__).resolve().parents[2] / "agent" / "slice" / "names"
@@ -253,5 +253,5 @@ def _smi_inside(lab: Lab) -> str:
 
 def _used_mib(lab: Lab) -> dict[int, int]:
     pynvml.nvmlInit()
-    used = gpu_watch.sample(pynvml.nvmlDeviceGetHandleByUUID(lab.card.uuid))
+    used = sample(pynvml.nvmlDeviceGetHandleByUUID(lab.card.uuid))
     return {pid: mib for pid, mib in used.items() if pid != os.getpid()}

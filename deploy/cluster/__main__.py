@@ -12,7 +12,7 @@ import http.client
 import sys
 import time
 
-from deploy.cluster import build, cards, control_plane, images, kwok, node, notebook_image, registry, storage
+from deploy.cluster import build, cards, control_plane, images, kwok, mpi_image, node, notebook_image, registry, storage
 from deploy.cluster.api import answers, is_ready, list_nodes
 from deploy.cluster.certificates import make_certificates
 from deploy.cluster.machine import load_before, read_boot, remember
@@ -60,6 +60,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--notebooks", action="store_true", help="with `up`: an image that brings JupyterLab too (a minute at first)"
+    )
+    parser.add_argument(
+        "--mpi", action="store_true", help="with `up`: an image that brings Open MPI and sshd (minutes at first)"
     )
     parser.add_argument(
         "--state", default="", metavar="DIR", help="what the cluster writes (default /var/lib/tessera-cluster)"
@@ -123,6 +126,8 @@ def run_up(place: Place, options: argparse.Namespace) -> int:
     print(f"export TESSERA_IMAGE={registry.default_image()}")
     if options.notebooks:
         print(f"export TESSERA_NOTEBOOK_IMAGE={notebook_image.put_notebook_image(place)}")
+    if options.mpi:
+        say(f"The image for MPI is {mpi_image.put_mpi_image(place)}.")
     print(f"export KUBECONFIG={place.kubeconfig}")
     return 0
 

@@ -52,12 +52,17 @@ def pack_busybox(place: Place, layer: tarfile.TarFile) -> None:
 
 
 def pack_python(place: Place, layer: tarfile.TarFile) -> None:
+    pack_debian(layer, PYTHON_PACKAGES)
+
+
+def pack_debian(layer: tarfile.TarFile, packages: str) -> None:
+    """The least of a Debian, and these, with a comma between them. Raises Refusal."""
     with tempfile.TemporaryDirectory() as root:
-        command = ["debootstrap", "--variant=minbase", f"--include={PYTHON_PACKAGES}", SUITE, root, find_mirror()]
+        command = ["debootstrap", "--variant=minbase", f"--include={packages}", SUITE, root, find_mirror()]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             tail = "\n    ".join(done.stdout.splitlines()[-4:])
-            raise Refusal(f"debootstrap could not make the Python image:\n    {tail}")
+            raise Refusal(f"debootstrap could not make an image with {packages}:\n    {tail}")
         layer.add(root, arcname=".", filter=without_unwanted)
 
 

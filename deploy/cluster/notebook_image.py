@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from deploy.cluster.cache import make_once
-from deploy.cluster.images import IMAGES, Image, add_blob, digest_of, layout_of, pack_python
+from deploy.cluster.images import IMAGES, Image, add_blob, digest_of, layout_of, make_images, pack_python
 from deploy.cluster.place import Place, Refusal
 from deploy.cluster.registry import MANIFEST, name_of, push
 
@@ -30,6 +30,7 @@ LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 def put_notebook_image(place: Place) -> str:
     """Its name in the registry, which has it then. Raises Refusal where pip cannot have a package."""
     layout = notebook_layout(place)
+    make_images(place)
     make_once(layout, partial(write_notebook_layout, place))
     push(JUPYTER, layout)
     return name_of(JUPYTER)

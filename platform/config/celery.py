@@ -4,11 +4,14 @@ import os
 
 from celery import Celery
 
+from config.alive import AliveStep
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 app = Celery("tessera")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["portal", "scheduler", "files", "images", "notebooks"])
+app.steps["consumer"].add(AliveStep)
 
 # A message that nobody took within its own period is dropped: the next beat says the same.
 app.conf.beat_schedule = {

@@ -109,6 +109,7 @@ LOCAL_OPTIONS = {
     "libvgpu": env_text("TESSERA_LIBVGPU") or None,
     "slice_library": env_text("TESSERA_SLICE"),  # of our own: "off", or a directory
     "gpu_above_s": env_int("TESSERA_GPU_ABOVE_S", 6),  # so long a task may hold more of a card than its slice
+    "mps": env_bool("TESSERA_MPS"),  # slices of a card share its compute by NVIDIA's MPS, else in turns
     "processes_most": env_int("TESSERA_TASK_PROCESSES", 4096),  # processes and threads of a task at once, 0 = no limit
 }
 
@@ -348,6 +349,8 @@ SPECTACULAR_SETTINGS = {
 }
 
 # Celery: a task is a short, idempotent poke. JSON only, no results.
+TESSERA_ALIVE = env_text("TESSERA_ALIVE")  # a file that workers and beat touch while they go round, "" = none
+CELERY_BEAT_SCHEDULER = "config.alive.AliveBeat"
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_IGNORE_RESULT = True

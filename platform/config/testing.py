@@ -19,6 +19,7 @@ from config.supervisor import Child, Failure, kill_all, stop_all
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = "not slow and not kubernetes"
+WORKERS = min(2 * (os.cpu_count() or 1), 16)
 
 
 def main(arguments: list[str]) -> int:
@@ -79,12 +80,12 @@ def environment_of(home: Path) -> dict[str, str]:
 
 
 def pytest_command(arguments: list[str]) -> list[str]:
-    """Two workers and the quick tests, unless the arguments say otherwise."""
+    """The quick tests, two workers for each core since most wait for a process or a page, unless told otherwise."""
     everything = "--all" in arguments
     given = [argument for argument in arguments if argument != "--all"]
     command = [sys.executable, "-m", "pytest"]
     if not any(argument.startswith(("-n", "--pdb")) for argument in given):
-        command += ["-n", "2", "--dist", "loadfile"]
+        command += ["-n", str(WORKERS), "--dist", "loadfile"]
     if not everything and not any(argument.startswith("-m") for argument in given):
         command += ["-m", QUICK]
     return command + given

@@ -162,18 +162,20 @@ def hint_sender() -> None:
 
 
 def _queue_deliveries(events: Sequence[Event]) -> None:
-    """In the events' own transaction: what is recorded is delivered, what is rolled back was never heard of.
-
-    All are about objects of one team and owner.
-    """
-    event = events[0]
-    own = Q(team_id__isnull=True, user_id=event.owner_id) if event.owner_id else Q(pk=None)
-    of_team = Q(team_id=event.team_id) if event.team_id and event.kind in TEAM_KINDS else Q(pk=None)
+    """In the events' own transaction: what is recorded is delivered, what is rolled back was never heard of."""
+    own = Q(team_id__isnull=True, user_id__in={event.owner_id for event in events} - {None})
+    of_team = Q(team_id__in={event.team_id for event in events if event.kind in TEAM_KINDS} - {None})
     listening = list(Webhook.objects.filter(own | of_team, disabled_at__isnull=True))
-    wanted = [(webhook, event) for event in events for webhook in listening if webhook.wants(event.type)]
+    wanted = [(hook, event) for event in events for hook in listening if _hears(hook, event) and hook.wants(event.type)]
     if wanted:
         Delivery.objects.bulk_create(Delivery(webhook=webhook, event=event, due_at=Now()) for webhook, event in wanted)
         hint_sender()
+
+
+def _hears(webhook: Webhook, event: Event) -> bool:
+    if webhook.team_id is None:
+        return webhook.user_id == event.owner_id
+    return webhook.team_id == event.team_id and event.kind in TEAM_KINDS
 
 
 def _send_on_commit(group: str, touch: dict) -> None:

@@ -4,6 +4,7 @@ The bell shows it at once; its mail is sent from the row by portal.tasks. Senten
 (portal.notice_words), from kind and params, so that page and mail say the same in the reader's language.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -28,6 +29,15 @@ class Channels:
         return self.portal or self.mail
 
 
+@dataclass(frozen=True)
+class Told:
+    """Who is told, and of what. params: values of the sentence, JSON-able."""
+
+    user_id: int
+    about: models.Model
+    params: dict
+
+
 # Every kind, and what a person who chose nothing gets.
 KINDS: dict[str, Channels] = {
     "job_started": Channels(portal=True, mail=False),
@@ -44,29 +54,40 @@ def notify(*, user_id: int, kind: str, about: models.Model, params: dict | None 
 
     params: values of its sentence, JSON-able. Call it in the transaction that makes it true.
     """
-    channels = choice_of(user_id, kind)
-    if not channels.any:
-        return None
-    notice = Notice.objects.create(
-        user_id=user_id,
-        kind=kind,
-        object_kind=about.KIND,  # type: ignore[attr-defined]
-        object_id=about.pk,
-        label=about.public_id,  # type: ignore[attr-defined]
-        params=params or {},
-        in_portal=channels.portal,
-        due_at=Now() if channels.mail else None,
+    return next(iter(notify_all(kind, [Told(user_id, about, params or {})])), None)
+
+
+def notify_all(kind: str, told: Sequence[Told]) -> list[Notice]:
+    """As `notify`, in as many statements for a hundred as for one. The notices of those who want to hear of it."""
+    if not told:
+        return []
+    choices = choices_of({each.user_id for each in told}, kind)
+    wanted = [(each, choices[each.user_id]) for each in told if choices[each.user_id].any]
+    notices = Notice.objects.bulk_create(
+        Notice(
+            user_id=each.user_id,
+            kind=kind,
+            object_kind=each.about.KIND,  # type: ignore[attr-defined]
+            object_id=each.about.pk,
+            label=each.about.public_id,  # type: ignore[attr-defined]
+            params=each.params,
+            in_portal=channels.portal,
+            due_at=Now() if channels.mail else None,
+        )
+        for each, channels in wanted
     )
-    if channels.portal:
+    for user_id in {each.user_id for each, channels in wanted if channels.portal}:
         ring_person(user_id, "notices")
-    if channels.mail:
+    if any(channels.mail for _, channels in wanted):
         hint_sender()
-    return notice
+    return notices
 
 
-def choice_of(user_id: int, kind: str) -> Channels:
-    chosen = NoticeChoice.objects.filter(user_id=user_id, kind=kind).first()
-    return Channels(chosen.portal, chosen.mail) if chosen else KINDS[kind]
+def choices_of(user_ids: Iterable[int], kind: str) -> dict[int, Channels]:
+    """By which channels each of them hears of it."""
+    rows = NoticeChoice.objects.filter(user_id__in=list(user_ids), kind=kind)
+    chosen = {row.user_id: Channels(row.portal, row.mail) for row in rows}
+    return {user_id: chosen.get(user_id, KINDS[kind]) for user_id in user_ids}
 
 
 def load_choices(user_id: int) -> dict[str, Channels]:

@@ -43,7 +43,7 @@ def advance(
 
 
 def advance_all(moves: Sequence[Move], to: str, *, reason: str = "", actor: Actor) -> None:
-    """As `advance`, for rows of one model, team and owner, in as many statements for a hundred as for two.
+    """As `advance`, for rows of one model, in as many statements for a hundred as for two.
 
     All of them or, where one is stale, none.
     """

@@ -3,6 +3,7 @@
 The lock order below a job: job, then its tasks. A task leaves HOLDING and its holdings end in the same transaction.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -15,7 +16,7 @@ from django.utils import timezone
 from common.errors import StaleState
 from common.locks import lock_rows
 from events.bus import SYSTEM, Actor, hint, ring_pool
-from events.notices import notify
+from events.notices import Told, notify, notify_all
 from events.transitions import Move, advance, advance_all
 from jobs.models import Job, JobKind, Task
 from jobs.states import (
@@ -34,6 +35,9 @@ from quotas.models import Holding
 RETRY_PAUSE_S = (5, 30, 120, 600)
 """The wait before the first, second, ... retry: a job that always fails must not fill the log with starts."""
 
+
+COMING = (TaskState.STARTING, TaskState.RUNNING)
+"""The states of a task that comes up, in order."""
 
 MADE_ROOM = frozenset({"preempted", "overtaken", "reclaimed", "window_closed", "maintenance"})
 """Whoever is stopped for others, or for a maintenance, loses its place and not its job: it is queued again, however
@@ -64,22 +68,21 @@ def lock_jobs(pks: Iterable[int]) -> list[Job]:
 
 def load_attempt(job: Job) -> list[Task]:
     """The tasks of the newest attempt by role and rank, all of this very job."""
-    ((_, tasks),) = load_attempts([job])
-    return tasks
+    return load_attempts([job])[job.pk]
 
 
-def load_attempts(jobs: Sequence[Job]) -> list[tuple[Job, list[Task]]]:
-    """As `load_attempt`, for each of these."""
-    of: dict[int, list[Task]] = {job.pk: [] for job in jobs}
-    known = {job.pk: job for job in jobs}
-    for task in load_tasks(jobs):
-        task.job = known[task.job_id]
-        of[task.job_id].append(task)
-    return [(job, of[job.pk]) for job in jobs]
+def load_attempts(jobs: Iterable[Job]) -> dict[int, list[Task]]:
+    """As `load_attempt`, for each of these, by its id."""
+    of = {job.pk: job for job in jobs}
+    found: dict[int, list[Task]] = {pk: [] for pk in of}
+    for task in load_newest([*of.values()]):
+        task.job = of[task.job_id]
+        found[task.job_id].append(task)
+    return found
 
 
-def load_tasks(jobs: Sequence[Job]) -> list[Task]:
-    """Of their newest attempts, by role and rank."""
+def load_newest(jobs: Sequence[Job]) -> list[Task]:
+    """The tasks of their newest attempts, by role and rank."""
     newest = Q()
     for attempt in {job.attempt for job in jobs}:
         newest |= Q(attempt=attempt, job__in=[job.pk for job in jobs if job.attempt == attempt])
@@ -149,6 +152,27 @@ def _follow(jobs: Sequence[Job], to: str, actor: Actor) -> None:
             advance_all(moved, state, actor=actor)
 
 
+def bring_up(moves: Sequence[tuple[Move, str]], *, actor: Actor) -> None:
+    """As `move_task` for tasks of any number of jobs that come up, in as many statements for a hundred as for two.
+
+    moves: of each task, which carries its locked job, what it writes and where it goes, one of COMING. Raises
+    StaleState, and moves none, where one is elsewhere than it was read.
+    """
+    ways = [(move, to, path(move.row.state, to)) for move, to in moves]  # type: ignore[attr-defined]
+    with transaction.atomic():
+        for step in COMING:
+            alike: dict[tuple, list[Move]] = defaultdict(list)
+            for move, to, way in ways:
+                if step in way:
+                    task: Task = move.row  # type: ignore[assignment]
+                    words = {"role": task.role, "rank": task.rank, "attempt": task.attempt, **move.params}
+                    columns = {**_times(step), **(move.also if step == to else {})}
+                    alike[tuple(sorted(columns))].append(Move(task, words, columns))
+            for some in alike.values():
+                advance_all(some, step, actor=actor)
+        settle_jobs(list({move.row.job.pk: move.row.job for move, _ in moves}.values()), actor=actor)  # type: ignore[attr-defined]
+
+
 def release_holdings(task: Task) -> None:
     Holding.objects.filter(task=task.uuid).release()
 
@@ -167,27 +191,43 @@ def path(start: str, to: str) -> list[str]:
     raise StaleState(kind="task", was=start)
 
 
+def settle_jobs(jobs: Sequence[Job], *, actor: Actor = SYSTEM) -> None:
+    """As `settle_job`, for jobs that were read when they were locked; those that come up, in a few statements."""
+    attempts = load_attempts(jobs)
+    alike: dict[tuple[str, bool], list[Job]] = defaultdict(list)
+    for job in jobs:
+        state, done = _derive(job, attempts[job.pk])
+        if state not in (JobState.STARTING, JobState.RUNNING) or done:
+            settle_job(job, actor=actor)
+        elif state != job.state and job.state not in JOB_FINAL:
+            alike[state, _begins(job, state)].append(job)
+    for (state, first), some in sorted(alike.items()):
+        began: dict[str, Any] = {"started_at": Now()} if first else {}
+        advance_all([Move(job, {}, began) for job in some], state, actor=actor)
+        if first:
+            _tell_begin(some)
+
+
 def settle_job(job: Job, *, actor: Actor = SYSTEM) -> None:
     """Derive the job's state from its newest attempt, or begin the next attempt. The job's row is locked."""
     reload_job(job)
     if job.state in JOB_FINAL:
         return
     tasks = load_attempt(job)
-    done = is_done(job.gang, ((task.role, task.state) for task in tasks))
     stopping = job.stop_requested_at is not None
-    state = derive_job_state((task.state for task in tasks), stopping=stopping, done=done)
+    state, done = _derive(job, tasks)
     if state == job.state:
         return
     if state not in JOB_FINAL:
-        first = state == JobState.RUNNING and job.started_at is None
+        first = _begins(job, state)
         began: dict[str, Any] = {"started_at": Now()} if first else {}
         # Whoever still runs is stopped as by a wish: the same reconciling, and no further attempt.
         wish: dict[str, Any] = {"stop_requested_at": Now(), "stop_reason": "job_done"} if done and not stopping else {}
         advance(job, state, actor=actor, **began, **wish)
         if wish:
             hint("reconcile")
-        if first and job.kind != JobKind.INTERACTIVE:  # a notebook tells by itself when it can be opened
-            notify(user_id=job.user_id, kind="job_started", about=job, params={"name": job.name})
+        if first:
+            _tell_begin([job])
         return
     decisive = _decisive([task for task in tasks if task.state == TaskState.SUCCEEDED] if done else tasks)
     if decisive.reason in MADE_ROOM and job.stop_requested_at is None:
@@ -256,6 +296,23 @@ def _decisive(tasks: list[Task]) -> Task:
     by_itself = [task for task in ended if task.state == TaskState.FAILED and task.reason != "gang_broken"]
     stopped = [task for task in ended if task.state == TaskState.STOPPED and task.reason != "gang_broken"]
     return min(by_itself or stopped or ended, key=lambda task: (task.ended_at or timezone.now(), task.rank))
+
+
+def _derive(job: Job, tasks: Sequence[Task]) -> tuple[str, bool]:
+    """(its state, whether a role that ends it has done well), from the tasks of its newest attempt."""
+    done = is_done(job.gang, ((task.role, task.state) for task in tasks))
+    stopping = job.stop_requested_at is not None
+    return derive_job_state((task.state for task in tasks), stopping=stopping, done=done), done
+
+
+def _begins(job: Job, state: str) -> bool:
+    return state == JobState.RUNNING and job.started_at is None
+
+
+def _tell_begin(jobs: Iterable[Job]) -> None:
+    """A notebook tells by itself when it can be opened."""
+    told = [Told(job.user_id, job, {"name": job.name}) for job in jobs if job.kind != JobKind.INTERACTIVE]
+    notify_all("job_started", told)
 
 
 def _tell_end(job: Job) -> None:

@@ -36,6 +36,7 @@ class Capabilities:
     own_addresses: whether each task has an address, and so all ports, to itself.
     examine: dotted name of the function that looks whether the engine is set up as we need it: (runtime, numbers of
     teams, probe: bool) to Findings, where probe allows it to run something for that; "" where nothing is to be set up.
+    belongings: dotted name of the class of Belongings, made with the runtime; "" where all of it is in a directory.
     """
 
     containers: bool
@@ -43,6 +44,7 @@ class Capabilities:
     view: str = ""
     own_addresses: bool = False
     examine: str = ""
+    belongings: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,31 @@ class Finding:
     tone: Tone
     words: str
     remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Belonging:
+    """Something that an installation made in its engine. uid: of this very one. words: what goes with it. risk: what
+    else may go with it that nobody wants to lose, "" for nothing.
+    """
+
+    name: str
+    uid: str
+    words: str
+    risk: str = ""
+
+
+class Belongings(Protocol):
+    """All that an installation made in its engine. name: of the installation."""
+
+    name: str
+
+    def list_belongings(self) -> list[Belonging]: ...
+
+    def remove(self, one: Belonging) -> None:
+        """Ask for it; it may take a while, and may be asked for again. Raises Unavailable."""
+
+    def is_gone(self, one: Belonging) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -209,6 +236,8 @@ class TaskSpec:
     cpu_overcommit_percent: so often its node promises a core.
     platform_env: the platform's own, wins over the user's and may be TESSERA_*. port_map: declared port → the one to
     listen on instead, told as TESSERA_PORT_<declared>. cpu_pinning: what its node does with cores, as its facts say.
+    looked_at: by this process's monotonic clock, when it was known that nobody had ever asked for its end; None: it is
+    not.
     """
 
     uuid: str
@@ -241,12 +270,15 @@ class TaskSpec:
     mounts: tuple[Mount, ...] = ()
     checkpoint: Checkpoint | None = None
     cpu_pinning: str = ""
+    looked_at: float | None = None
 
 
 @dataclass(frozen=True)
 class GpuUse:
     """What a task holds of a card that it shares, the newest sample. used_mib: the larger of what the driver tells and
-    what its slice's account counts. refused: requests for more that its slice refused.
+    what its slice's account counts. refused: requests for more that its slice refused. watched: whether anybody looks:
+    false from when the watch ends until it is back. compute: "turns" where nothing limits it, "mps" where NVIDIA's
+    MPS does. over: why the task is to end for it, "" while it need not; only where the runtime cannot see it itself.
     """
 
     uuid: str
@@ -254,6 +286,9 @@ class GpuUse:
     used_mib: int
     peak_mib: int
     refused: int
+    watched: bool = True
+    compute: str = "turns"
+    over: str = ""
 
 
 @dataclass(frozen=True)
@@ -299,12 +334,12 @@ class Runtime(Protocol):
     def start(self, spec: TaskSpec) -> None:
         """Start it once. A task that exists, runs or has ended is success. Raises Unavailable, Rejected."""
 
-    def stop(self, uuid: str, grace_s: int, *, epoch: int) -> None:
+    def stop(self, uuid: str, grace_s: int, *, epoch: int, gid: int | None = None) -> None:
         """Ask it to end: SIGTERM, then SIGKILL after grace_s; returns at once. Before that, and unless grace_s is 0, it
         is asked to save its work and given the time that its checkpoint names.
 
         A task that never started leaves a tombstone, so that a late start can never run it. A stop of an older epoch
-        than the task's own is ignored: whoever sent it has not heard of this task.
+        than the task's own is ignored: whoever sent it has not heard of this task. gid: of its team, where it is known.
         """
 
     def forget(self, uuid: str) -> None:

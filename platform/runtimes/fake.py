@@ -73,7 +73,7 @@ class FakeRuntime:
         self.starts.append(spec.uuid)
         self._settle()
 
-    def stop(self, uuid: str, grace_s: int, *, epoch: int) -> None:
+    def stop(self, uuid: str, grace_s: int, *, epoch: int, gid: int | None = None) -> None:
         self._fail_if_told()
         self._settle()
         task = self._tasks.get(uuid)

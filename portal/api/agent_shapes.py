@@ -183,6 +183,39 @@ class LogsAnswer(serializers.Serializer):
     ask_every_s = serializers.FloatField()
 
 
+class ToldUse(serializers.Serializer):
+    """A task's slice of one card. used_mib: the larger of what the driver tells and what its programs' library counts.
+    over: why the task is to end for it, a sentence with the figures.
+    """
+
+    uuid = serializers.CharField(max_length=64)
+    limit_mib = serializers.IntegerField(**MIB)
+    used_mib = serializers.IntegerField(**MIB)
+    peak_mib = serializers.IntegerField(**MIB)
+    refused = serializers.IntegerField(min_value=0, max_value=2**53 - 1)
+    watched = serializers.BooleanField(default=True)
+    over = serializers.CharField(max_length=300, allow_blank=True, default="")
+
+
+class ToldSlice(serializers.Serializer):
+    """task: uuid in hex."""
+
+    task = serializers.RegexField(r"^[0-9a-f]{32}\Z", max_length=32)
+    cards = serializers.ListField(child=ToldUse(), max_length=16)
+
+
+class SlicesAsk(serializers.Serializer):
+    """slices: of tasks whose use is another than was told."""
+
+    slices = serializers.ListField(child=ToldSlice(), max_length=512)
+
+
+class SlicesAnswer(serializers.Serializer):
+    """taken: how many of the tasks are on this machine and hold something."""
+
+    taken = serializers.IntegerField()
+
+
 class AgentGpuShape(serializers.Serializer):
     """As it was reported. sample: null where none came."""
 

@@ -12,6 +12,7 @@ from cluster.models import Agent
 from common.errors import NotFound, NotPermitted
 from events.bus import Actor
 from jobs.brought import MOST_BYTES, Piece, pace_of_logs, take_pieces
+from jobs.slices import take_uses
 from portal.agent_words import command_of
 from portal.api.agent_shapes import (
     AgentShape,
@@ -24,6 +25,8 @@ from portal.api.agent_shapes import (
     LogsAsk,
     ReportAnswer,
     ReportAsk,
+    SlicesAnswer,
+    SlicesAsk,
 )
 from portal.api.authentication import AgentAuthentication, TokenAuthentication
 from portal.api.bodies import JSON, read_json
@@ -129,6 +132,20 @@ class AgentLogs(ApiView):
         known = take_pieces(agent, pieces)
         said = {"logs": known, "most_bytes": MOST_BYTES, "pause_s": pause_s, "ask_every_s": ask_every_s}
         return Response(LogsAnswer(said).data)
+
+
+class AgentSlices(ApiView):
+    authentication_classes = [AgentAuthentication, TokenAuthentication]
+    scopes = {"POST": AGENT}
+    operations = {"POST": "tell_slices"}
+
+    @extend_schema(request={JSON: SlicesAsk}, responses=SlicesAnswer)
+    def post(self, request: Request, name: str) -> Response:
+        """What tasks of the machine use of their slices of cards, and which of them is above its slice. The platform
+        ends that one. To repeat it changes nothing.
+        """
+        taken = take_uses(_agent(request, name), read_json(request, SlicesAsk)["slices"])
+        return Response(SlicesAnswer({"taken": taken}).data)
 
 
 def _agent(request: Request, name: str) -> Agent:

@@ -49,13 +49,17 @@ class Card(serializers.Serializer):
 
 
 class CardUse(serializers.Serializer):
-    """What a task takes of a card that it shares, the newest sample of it. refused: requests for more memory."""
+    """What a task takes of a card that it shares, the newest sample of it. refused: requests for more memory. watched:
+    whether anybody looks now. compute: turns where nothing limits it, mps where NVIDIA's MPS does.
+    """
 
     uuid = serializers.CharField()
     limit_mib = serializers.IntegerField()
     used_mib = serializers.IntegerField()
     peak_mib = serializers.IntegerField()
     refused = serializers.IntegerField()
+    watched = serializers.BooleanField(default=True)
+    compute = serializers.ChoiceField(["turns", "mps"], default="turns")
 
 
 class TaskShape(serializers.Serializer):

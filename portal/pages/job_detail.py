@@ -38,9 +38,12 @@ ENFORCEMENT_WORDS = {
     "simulated": gettext_lazy("simulated: nothing to enforce"),
     "watchdog": gettext_lazy("not enforced, watched"),
     "hami": gettext_lazy("memory limit enforced (HAMi-core)"),
-    "slice": gettext_lazy("memory kept by the program's own library, and watched; compute in turns"),
+    "slice": gettext_lazy("memory kept by the program's own library, and watched"),
     "nvfraction": gettext_lazy("memory limit enforced (driver)"),
 }
+FULL_AT = 0.95
+IN_TURNS = frozenset({"slice", "watchdog"})
+"""The modes in which nothing but MPS limits compute."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Phase:
 @dataclass(frozen=True)
 class CardRow:
     """What a task holds of one card: "¼ of V100-32GB · 8,127 MiB · 25 %". use: what it takes of that, "" where nobody
-    watches; refused: that its slice refused it memory, in words, or "".
+    watches; notes: what else is to be said of it, in sentences.
     """
 
     index: int
@@ -67,7 +70,7 @@ class CardRow:
     enforcement: str
     simulated: bool
     use: str = ""
-    refused: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -349,7 +352,10 @@ def card_row(card: dict, part: str, use: dict) -> CardRow:
     mode = card.get("enforcement", "")
     how = _("whole card, nobody else on it") if whole else str(ENFORCEMENT_WORDS.get(mode, mode))
     simulated = bool(card.get("simulated"))
-    return CardRow(card["index"], card["uuid"], words % params, how, simulated, use_words(use), refused_words(use))
+    ours = mode in IN_TURNS and not whole and not simulated
+    notes = (unwatched_words(use), full_words(use), refused_words(use), compute_words(use, percent) if ours else "")
+    said = tuple(note for note in notes if note)
+    return CardRow(card["index"], card["uuid"], words % params, how, simulated, use_words(use), said)
 
 
 def use_words(use: dict) -> str:
@@ -358,6 +364,26 @@ def use_words(use: dict) -> str:
     names = {"used": "used_mib", "limit": "limit_mib", "peak": "peak_mib"}
     params = {name: number_format(use[key], force_grouping=True) for name, key in names.items()}
     return _("%(used)s of %(limit)s MiB in use, %(peak)s at most") % params
+
+
+def full_words(use: dict) -> str:
+    """From where its log warns, too, on machines whose runtime watches by itself."""
+    if not use or use["used_mib"] < FULL_AT * use["limit_mib"]:
+        return ""
+    return _("Its slice is nearly full: what is above it is refused.")
+
+
+def unwatched_words(use: dict) -> str:
+    if use.get("watched", True):
+        return ""
+    return _("Nobody watches it at the moment: the watch ended and is started anew. These figures are old.")
+
+
+def compute_words(use: dict, percent: int) -> str:
+    if use.get("compute") == "mps":
+        words = _("Compute: at most %(percent)s %% of the card's multiprocessors at once for each program, by MPS.")
+        return words % {"percent": percent}
+    return _("Compute is shared in turns, not limited.")
 
 
 def refused_words(use: dict) -> str:

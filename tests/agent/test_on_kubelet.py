@@ -275,6 +275,35 @@ def test_a_program_in_half_of_a_card_sees_half_of_it_and_is_refused_the_next_mib
     wait_slowly(lambda: not os.listdir(machine.state / "slice/tasks"))
 
 
+HOLD = """import ctypes, time
+cuda, card, context, place = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
+cuda.cuInit(0), cuda.cuDeviceGet(ctypes.byref(card), 0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), card)
+cuda.cuCtxSetCurrent(context)
+print(cuda.cuMemAlloc_v2(ctypes.byref(place), ctypes.c_size_t(1000 << 20)), flush=True)
+time.sleep(300)
+"""
+
+
+def test_what_a_pod_holds_of_its_slice_is_told_to_the_platform(world, node, script, toolkit):
+    script.on("POST /agents/g1:slices", (200, {"taken": 1}))
+    node("--slice", str(toolkit.root / "host"), driver=toolkit.driver)
+    run = f"export LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu; python3 -c '{HOLD}'"
+    shares = (share(0, SELLABLE // 2, mode=SLICE),)
+    spec = world.spec(run, gpus=shares, image=PYTHON, memory_mib=128, grace_s=1)
+    world.runtime.start(spec)
+    world.until(spec.uuid, "running")
+
+    def told() -> list[dict]:
+        said = (json.loads(body) for *_, body in script.of("POST /agents/g1:slices"))
+        return [card for one in said for use in one["slices"] if use["task"] == spec.uuid for card in use["cards"]]
+
+    wait_slowly(lambda: any(card["used_mib"] == 1000 for card in told()), lambda: str((told(), world.log(spec.uuid))))
+    assert told()[-1] | {"used_mib": 1000, "peak_mib": 1000} == told()[-1]
+    assert (told()[-1]["uuid"], told()[-1]["limit_mib"], told()[-1]["over"]) == (CARDS[0], 16_255, "")
+    world.runtime.stop(spec.uuid, 1, epoch=spec.epoch)
+    world.until(spec.uuid, "exited")
+
+
 def test_two_slices_of_two_cards_are_kept_apart(world, node, machine, toolkit):
     node("--slice", str(toolkit.root / "host"), driver=toolkit.driver)
     run = "ls /run/tessera/slice; touch /run/tessera/slice/x || trial $CARD 1048576 </dev/null | tail -1"

@@ -17,29 +17,35 @@ ASK = {
 """The function that the Tab key calls. zsh has no way to call it without a terminal."""
 
 
-@pytest.fixture(params=list(ASK))
-def offers(request, tmp_path):
-    """Runs a shell that has loaded the script which `tessera --show-completion` prints; what it offers for a line."""
-    shell = shutil.which(request.param)
-    if shell is None:
-        pytest.skip(f"there is no {request.param} here")
-    command = tmp_path / "bin/tessera"
-    command.parent.mkdir()
+@pytest.fixture(scope="module")
+def command(tmp_path_factory) -> Path:
+    """`tessera` in a folder for PATH."""
+    command = tmp_path_factory.mktemp("bin") / "tessera"
     command.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m cli "$@"\n')
     command.chmod(0o755)
-    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
+    return command
+
+
+@pytest.fixture(scope="module", params=list(ASK))
+def script(request, command) -> tuple[str, str]:
+    """(a shell's name, the script that `tessera --show-completion` prints for it)."""
+    if shutil.which(request.param) is None:
+        pytest.skip(f"there is no {request.param} here")
+    environment = {**os.environ, "_TESSERA_COMPLETE": f"source_{request.param}"}
+    printed = subprocess.run([command], env=environment, capture_output=True, text=True, check=True)
+    return request.param, printed.stdout
+
+
+@pytest.fixture
+def offers(command, script, tmp_path):
+    """What a shell that has loaded the script offers for a line."""
+    shell, text = script
 
     def ask(line: str) -> list[str]:
-        environment = {
-            **os.environ,
-            "PATH": path,
-            "HOME": str(tmp_path),
-            "_TESSERA_COMPLETE": f"source_{request.param}",
-        }
-        script = subprocess.run([command], env=environment, capture_output=True, text=True, check=True).stdout
-        del environment["_TESSERA_COMPLETE"]
-        asking = ASK[request.param].format(line=line, last=line.count(" "))
-        lines = [shell, "-c", f"{script}\n{asking}"]
+        path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": path, "HOME": str(tmp_path)}
+        asking = ASK[shell].format(line=line, last=line.count(" "))
+        lines = [shell, "-c", f"{text}\n{asking}"]
         found = subprocess.run(lines, env=environment, capture_output=True, text=True, timeout=60)
         assert not found.stderr, found.stderr
         return [offer.partition("\t")[0] for offer in found.stdout.splitlines() if offer]

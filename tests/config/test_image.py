@@ -73,3 +73,11 @@ def test_a_service_takes_each_queue_and_prepares_notebooks():
     for queue in set(re.findall(r'"queue": "(\w+)"', beat)):
         assert any(re.search(rf"-Q \S*\b{queue}\b", command) for command in commands), queue
     assert any("notebooks.prepare" in command for command in commands)
+
+
+def test_compose_tells_which_of_the_processes_is_stuck():
+    services = YAML(typ="safe").load(ROOT / "docker-compose.yml")["services"]
+    of_celery = {name: service for name, service in services.items() if "celery" in service.get("command", ())}
+    assert of_celery.keys() == {"worker", "sender", "beat"}
+    for service in of_celery.values():
+        assert f"find {service['environment']['TESSERA_ALIVE']} " in service["healthcheck"]["test"][1]

@@ -53,8 +53,9 @@ def test_root_runs_postgresql_as_another_uid_below_a_closed_home(way, tmp_path):
     assert subprocess.run(command, capture_output=True, text=True).stdout == "65534 reached\n"
 
 
-def test_the_quick_tests_run_on_two_workers_by_default():
-    assert pytest_command([])[3:] == ["-n", "2", "--dist", "loadfile", "-m", "not slow and not kubernetes"]
+def test_the_quick_tests_run_on_two_workers_for_each_core_by_default():
+    workers = str(min(2 * os.cpu_count(), 16))
+    assert pytest_command([])[3:] == ["-n", workers, "--dist", "loadfile", "-m", "not slow and not kubernetes"]
 
 
 def test_arguments_win_over_the_defaults():

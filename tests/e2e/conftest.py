@@ -1,6 +1,7 @@
 """The platform that the tests of a file share. What they began in it ends with them: a machine keeps nothing of it."""
 
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,21 @@ ENDED_WITHIN_S = 20
 
 @pytest.fixture(scope="module")
 def stack():
-    with running_stack() as running:
+    with passing_stack(notebooks=False) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def stack_with_notebooks():
+    """In which JupyterLab and TensorBoard can be started."""
+    with passing_stack(notebooks=True) as running:
+        running.wait_for_environment()
+        yield running
+
+
+@contextmanager
+def passing_stack(notebooks: bool):
+    with running_stack(notebooks=notebooks) as running:
         yield running
     until = time.monotonic() + ENDED_WITHIN_S
     while (left := processes_of(running)) and time.monotonic() < until:

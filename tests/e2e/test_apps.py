@@ -86,9 +86,8 @@ STREAM = """() => new Promise(done => {
 
 
 @pytest.fixture(scope="module")
-def stack(stack):
-    stack.wait_for_environment()
-    return stack
+def stack(stack_with_notebooks):
+    return stack_with_notebooks
 
 
 @pytest.fixture(scope="module")

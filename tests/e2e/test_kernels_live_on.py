@@ -20,9 +20,8 @@ WITHIN_S = 90
 
 
 @pytest.fixture(scope="module")
-def stack(stack):
-    stack.wait_for_environment()
-    return stack
+def stack(stack_with_notebooks):
+    return stack_with_notebooks
 
 
 def test_a_kernel_keeps_its_variables_when_the_web_process_is_killed(stack: Stack, chromium_path):

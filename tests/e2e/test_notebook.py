@@ -11,9 +11,8 @@ LAB_MS = 90_000
 
 
 @pytest.fixture(scope="module")
-def stack(stack):
-    stack.wait_for_environment()
-    return stack
+def stack(stack_with_notebooks):
+    return stack_with_notebooks
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ def stack(doubled):
     """A machine where NVML answers: the platform's loader finds the doubles first."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LD_LIBRARY_PATH", str(doubled.driver))
-        with running_stack() as running:
+        with running_stack(notebooks=False) as running:
             yield running
 
 

@@ -37,7 +37,21 @@ from jobs.states import HOLDING, JOB_ACTIVE, TASK_FINAL, JobState, TaskState
 from quotas import models as quota_models
 from quotas import services as quota_services
 from quotas.models import Amounts, Holding, Quota, UserLimit
-from scheduler import caches, commit, explaining, lease, memory, quiet, reconcile, snapshots, specs, tasks, truth
+from scheduler import (
+    caches,
+    commit,
+    deeds,
+    explaining,
+    lease,
+    memory,
+    quiet,
+    reconcile,
+    sightings,
+    snapshots,
+    specs,
+    tasks,
+    truth,
+)
 from scheduler.models import Lease
 
 PACKAGES = ("scheduler.", "jobs.", "events.", "quotas.", "cluster.", "notebooks.", "common.", "accounts.")
@@ -83,7 +97,7 @@ class Answers:
     def _fresh(self, job: Job) -> Job:
         return self.load_job(job.pk)
 
-    def load_tasks(self, jobs: Iterable[Job]) -> list[Task]:
+    def load_newest(self, jobs: Iterable[Job]) -> list[Task]:
         self.db.pause()
         of = {job.pk: job for job in jobs}
         rows = self.db.rows(Task, lambda row: row["job_id"] in of and row["attempt"] == of[row["job_id"]].attempt)
@@ -114,9 +128,27 @@ class Answers:
         self.look_at(row["job_id"])
         return self.task(row)
 
-    def load_holding_tasks(self) -> list[Task]:
+    def load_tasks(self, uuids: Iterable[str]) -> list[Task]:
         self.db.pause()
-        return [self.task(row) for row in self.holding_tasks()]
+        wanted = {UUID(uuid) for uuid in uuids}
+        rows = self.db.rows(Task, lambda row: row["uuid"] in wanted)
+        for row in rows:
+            self.look_at(row["job_id"])
+        return [self.task(row) for row in rows]
+
+    def load_tasks_to_start(self, uuids: Iterable[str]) -> list[Task]:
+        return self.load_tasks(uuids)
+
+    def load_gids(self, job_ids: Iterable[int]) -> dict[int, int]:
+        self.db.pause()
+        teams = {team.pk: team.gid for team in self.db.all_fixed(Team)}
+        return {pk: teams[self.row(Job, pk)["team_id"]] for pk in job_ids if pk}
+
+    def load_holding_tasks(self) -> list[reconcile.HeldTask]:
+        self.db.pause()
+        wish = ("stop_requested_at", "stop_reason")
+        lines = [{**row, **{name: self.row(Job, row["job_id"])[name] for name in wish}} for row in self.holding_tasks()]
+        return [reconcile.HeldTask(*(line[name] for name in reconcile.HeldTask._fields)) for line in lines]
 
     def load_broken(self, job_ids: Iterable[int]) -> set[tuple[int, int]]:
         self.db.pause()
@@ -243,14 +275,17 @@ class Answers:
             taken[row["gpu_id"]] = mib + row["gpu_memory_mib"], percent + row["gpu_compute_percent"], count + 1
         return taken
 
-    def load_numa(self, task: Task) -> tuple[int, ...]:
+    def load_numa(self, tasks: Iterable[Task]) -> dict[UUID, tuple[int, ...]]:
         self.db.pause()
-        cards = by_id(self.live(lambda row: row["task"] == task.uuid and row["gpu_id"] is not None))
-        return tuple(row["numa"] for row in cards if row["numa"] is not None)
+        wanted = {task.uuid for task in tasks}
+        rows = by_id(self.live(lambda row: row["task"] in wanted and row["gpu_id"] is not None))
+        near = [(row["task"], row["numa"]) for row in rows if row["numa"] is not None]
+        return {uuid: tuple(numa for task, numa in near if task == uuid) for uuid, _ in near}
 
-    def load_cards_beside(self, task: Task) -> list[Gpu]:
+    def load_cards(self, uuids: Iterable[str]) -> list[Gpu]:
         self.db.pause()
-        there = lambda row: row["node_id"] == task.node_id and row["removed_at"] is None  # noqa: E731
+        wanted = set(uuids)
+        there = lambda row: row["uuid"] in wanted and row["removed_at"] is None  # noqa: E731
         return [self.gpu(row) for row in self.db.rows(Gpu, there)]
 
     def count_active(self, user_id: int) -> int:
@@ -527,7 +562,7 @@ TWINS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (lease, ("take", "wanted_again", "renew", "give_up", "check_epoch")),
     (transitions, ("write_move", "write_moves")),
     (bus, ("last_seq", "last_seqs", "store_event", "store_events")),
-    (lifecycle, ("lock_job", "lock_jobs", "load_tasks", "store_tasks", "release_holdings", "reload_job")),
+    (lifecycle, ("lock_job", "lock_jobs", "load_newest", "store_tasks", "release_holdings", "reload_job")),
     (control, ("write_job", "_fresh")),
     (quota_models, ("load_parents",)),
     (quota_services, ("ensure_user_limit", "limit_of_everyone", "admit_waiting_job")),
@@ -535,14 +570,15 @@ TWINS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (truth, ("sum_teams", "sum_user", "sum_nodes", "sum_cards", "count_active")),
     (truth, ("load_ports", "write_holdings", "clear_wait")),
     (explaining, ("write_reasons",)),
-    (reconcile, ("load_holding_tasks", "load_broken", "load_task", "load_ended", "load_awaited")),
-    (reconcile, ("write_news",)),
-    (specs, ("load_numa", "load_cards_beside")),
+    (reconcile, ("load_holding_tasks", "load_broken", "load_ended", "load_awaited")),
+    (sightings, ("load_task", "load_tasks", "write_news")),
+    (deeds, ("load_tasks_to_start", "load_gids")),
+    (specs, ("load_numa", "load_cards")),
     (snapshots, ("load_pools", "load_teams", "load_quotas", "load_limits", "load_active", "load_history")),
 )
 SILENT: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (bus, ("hint", "_send_on_commit", "_queue_deliveries", "recheck", "hint_sender")),
-    (notices, ("notify",)),
+    (notices, ("notify", "notify_all")),
     (permissions, ("require",)),
     (explaining, ("_ring_for",)),
     (tasks, ("_leave_dead_connection",)),

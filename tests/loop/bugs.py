@@ -11,18 +11,22 @@ import pytest
 from loop.answers import replace_everywhere
 
 from jobs import lifecycle
-from scheduler import lease, quiet, reconcile, snapshots, specs, starting, truth
+from scheduler import lease, quiet, reconcile, sightings, snapshots, specs, starting, truth
 from scheduler.core import grow, maintenance
 
 
 @dataclass(frozen=True)
 class Bug:
-    """In `module`, `old` (which stands there once) becomes `new`."""
+    """In `module`, `old` (which stands there once) becomes `new`.
+
+    seed: of the first life that is tried, for what shows in few.
+    """
 
     name: str
     module: ModuleType
     old: str
     new: str
+    seed: int = 0
 
 
 BUGS = (
@@ -60,6 +64,7 @@ BUGS = (
         starting,
         "for pool in lenders if now and is_lent(pool, pool_id, now, stays_s)}",
         "for pool in lenders}",
+        seed=175,
     ),
     Bug(
         "what a gang grows by is not held",
@@ -69,9 +74,12 @@ BUGS = (
     ),
     # the interpreter of a round of reconciling
     Bug(
-        "a sighting is not fenced by its epoch", reconcile, 'check_epoch("reconcile", epoch)\n    lock_job', "lock_job"
+        "a sighting is not fenced by its epoch",
+        sightings,
+        'check_epoch("reconcile", epoch)\n    lock_job(',
+        "lock_job(",
     ),
-    Bug("a sighting does not lock its job", reconcile, "    lock_job(step.job_id)\n", ""),
+    Bug("a sighting does not lock its job", sightings, "    lock_job(step.job_id)\n", ""),
     Bug("containers get random names", specs, "uuid=task.uuid.hex,", "uuid=random_name(),"),
     # what reconciling decides
     Bug(
@@ -79,6 +87,7 @@ BUGS = (
         reconcile,
         "if row.stop or row.state == T.STOPPING:",
         "if row.stop and row.state != T.STOPPING:",
+        seed=59,
     ),
     Bug(
         "what cannot be seen is taken for dead",

@@ -56,11 +56,11 @@ class Engine(FakeRuntime):
         super().start(spec)
         self._go_out()
 
-    def stop(self, uuid: str, grace_s: int, *, epoch: int) -> None:
+    def stop(self, uuid: str, grace_s: int, *, epoch: int, gid: int | None = None) -> None:
         task = self._tasks.get(uuid)
         self._come_in(task.view.node if task else "")
         self.on_stop(uuid)
-        super().stop(uuid, grace_s, epoch=epoch)
+        super().stop(uuid, grace_s, epoch=epoch, gid=gid)
         self._go_out()
 
     def forget(self, uuid: str) -> None:

@@ -10,13 +10,13 @@ LIVES = 400
 
 
 def lives_until_found(bug: Bug) -> int | None:
-    for seed in range(LIVES):
+    for seed in range(bug.seed, bug.seed + LIVES):
         with pytest.MonkeyPatch.context() as patch:
             plant(patch, bug)
             try:
                 run(seed)
             except Broken:
-                return seed + 1
+                return seed - bug.seed + 1
     return None
 
 

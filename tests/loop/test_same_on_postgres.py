@@ -33,7 +33,7 @@ from jobs.models import Job, Task
 from jobs.states import TaskState
 from quotas.models import Holding, Quota, UserLimit
 from runtimes.base import ContainerView, GpuUse
-from scheduler import commit, explaining, holders, holdings, lease, reconcile, snapshots, starting, truth
+from scheduler import commit, explaining, holders, holdings, lease, reconcile, sightings, snapshots, starting, truth
 from scheduler.core.types import Refusal
 from scheduler.models import Lease
 from scheduler.steps import Card, ExplainJobs, StartJob, StopJob, TaskStart
@@ -119,14 +119,14 @@ def perform(side: Side, step: tuple) -> None:
 def see(side: Side, job: int, rank: int, state: str, reason: str, code: int | None, good: bool) -> None:
     uuid = side.task(job, rank)["uuid"].hex
     view = ContainerView(uuid, "n1", "exited", exit_code=code, detail="words", peak_memory_mib=7)
-    reconcile.record_sighting(reconcile.Sighting(uuid, job, state, reason, view), side.epoch("reconcile", good))
+    sightings.record_sighting(reconcile.Sighting(uuid, job, state, reason, view), side.epoch("reconcile", good))
 
 
 def save(side: Side, job: int, rank: int) -> None:
     uuid = side.task(job, rank)["uuid"].hex
     use, coming = GpuUse("GPU-a", 100, 10, 20, 1), reconcile.Coming(detail="says no")
     step = reconcile.Noted(uuid, datetime(2026, 1, 1, tzinfo=UTC), (use,), coming)
-    reconcile.record_news(step, side.epoch("reconcile", True))
+    sightings.record_news(step, side.epoch("reconcile", True))
 
 
 def explain(side: Side, job: int, code: str, position: int) -> None:

@@ -5,8 +5,9 @@ import time
 
 from jobs.models import Task
 from scheduler import tasks
+from scheduler.deeds import to_message
 from scheduler.lease import take
-from scheduler.watching import Watch, to_message
+from scheduler.watching import Watch
 
 
 class Scene:
@@ -15,8 +16,8 @@ class Scene:
         self.watch = Watch(view, self.act, threading.Event())
         self.epoch = take("reconcile")
 
-    def act(self, deed, epoch):
-        tasks.act(to_message(deed), epoch)
+    def act(self, orders):
+        tasks.act([to_message(order) for order in orders])
 
     def until(self, task: Task, *states: str, deadline_s=60.0) -> Task:
         """Rounds as the loop makes them, until the row says so."""

@@ -1,45 +1,53 @@
-"""Many short jobs on fake nodes of a real cluster, by the product's own loops in threads, and a witness of it all.
+"""Many short jobs on fake nodes of a real cluster, by the product's own processes, and a witness of it all.
 
-As in life, the one that watches and each worker have a client of their own towards the cluster; what lies between them
-and the API server is the caller's.
+Celery's worker and beat and `manage.py watch` run as in production, on the tests' database; between them and the API
+server lies a proxy. The witness and whoever cleans up have a connection of their own.
 """
 
-import queue
 import random
+import re
+import sys
+import tempfile
 import threading
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import make
+from django.conf import settings
 from django.db import connections
 
+from accounts.models import User
+from bench._fleet import cpu_s, descendants
+from cluster.models import Node, Pool
+from config import on_cluster
+from config.embedded import CELERY, ROOT
+from config.supervisor import Child, Program, stop_all
 from deploy.cluster.kwok import MARK, build_node
 from events.models import Event
 from jobs.control import stop_job
 from jobs.models import Task
 from jobs.states import TASK_FINAL, TaskState
-from runtimes.base import TaskSpec, Unavailable
-from runtimes.kubernetes import manifest, names
-from runtimes.kubernetes import runtime as kubernetes
+from runtimes.base import Unavailable
+from runtimes.kubernetes import names
 from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.connection import Connection
-from runtimes.kubernetes.following import ClusterView
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
 from runtimes.kubernetes.views import is_tombstone, pod_ended, task_of
-from scheduler import tasks
 from scheduler.inventory import record_inventory
-from scheduler.management.commands.watch import EXPIRES_S
-from scheduler.watching import Watch, to_message
+from tests.fault_proxy import FaultProxy, clock
 from tests.runtimes.kubernetes.world import IMAGE, pod_path
 
-WORKERS = 2
-STOPPED, STOPPED_AT_ONCE = 0.25, 0.05
+WORKERS = 4
+STOPPED, STOPPED_AT_ONCE = 0.35, 0.05
 """Of all jobs, by their owner."""
+MOST_OPEN = 120
 ENDLESS = "endless"
 STAMPS = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+WRONG = re.compile(r"raised unexpected: (?!.*TimeLimit)|CRITICAL|CommandError")  # a loaded machine outlasts time limits
 T = TaskState
 
 
@@ -52,43 +60,74 @@ class Wanted:
 
 
 class Installation:
-    """The loops of an installation whose nodes carry its name as a label. A context manager."""
+    """One whose nodes carry its name as a label. A context manager: in it its processes run, and an owner who stops
+    what would run for ever.
+    """
 
-    def __init__(self, direct: Connection, through: Connection, install: str, patch, **limits):
-        self.install, self.patch = install, patch
+    def __init__(self, direct: Connection, kubeconfig: Path, install: str, home: Path):
+        self.install, self.home = install, home
         self.api = ApiServer(direct, per_s=500, burst=500)
         self.label = f"{names.DOMAIN}/nodes={install}"
-        options = {"install": install, "image": IMAGE, "tolerated": (MARK,), "nodes": self.label}
-        clients = [ApiServer(through, **limits) for _ in range(1 + WORKERS)]
-        self.runtimes = [KubernetesRuntime(**options, api=client) for client in clients]
-        self.clean = KubernetesRuntime(**options, api=self.api)
-        self.deeds: queue.Queue = queue.Queue()
+        self.clean = KubernetesRuntime(install=install, image=IMAGE, tolerated=(MARK,), nodes=self.label, api=self.api)
         self.ended = threading.Event()
         self.errors: list[str] = []
-        self.mine = threading.local()
         self.witness = Witness(self.api, f"{names.LABEL_INSTALL}={install}")
-        self.threads: list[threading.Thread] = []
+        self.owner = threading.Thread(target=self._own, daemon=True)
+        self.children = [Child(program) for program in self._programs(kubeconfig)]
 
     def __enter__(self) -> "Installation":
-        self.patch.setattr(kubernetes, "build_pod", build_short_pod)
-        self.patch.setattr(tasks, "the_runtime", lambda: self.mine.runtime)
-        loops = [
-            self._watch,
-            self._cycle,
-            self._inventory,
-            self._stop,
-            *[lambda n=n: self._work(n) for n in range(WORKERS)],
-        ]
-        self.threads = [threading.Thread(target=self._guarded, args=(loop,), daemon=True) for loop in loops]
-        for thread in [self.witness, *self.threads]:
-            thread.start()
+        self.witness.start()
+        self.owner.start()
+        for child in self.children:
+            child.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.ended.set()
         self.witness.ended.set()
-        for thread in self.threads:
-            thread.join(60)
+        stop_all(self.children, within_s=10)
+        self.owner.join(60)
+
+    def _programs(self, kubeconfig: Path) -> list[Program]:
+        environment = {
+            "PGDATABASE": str(connections["default"].settings_dict["NAME"]),
+            "TESSERA_SECRET_KEY": settings.SECRET_KEY,
+            "TESSERA_RUNTIME": on_cluster.RUNTIME,
+            "TESSERA_INSTALL": self.install,
+            "TESSERA_NODES": self.label,
+            "TESSERA_TOLERATED": MARK,
+            "TESSERA_IMAGE": IMAGE,
+            "TESSERA_IMAGE_PULL": "IfNotPresent",
+            "TESSERA_STORAGE_CLASS": "",
+            "TESSERA_LOGS": str(self.home / "logs"),
+            "TESSERA_ROLE": "worker",
+            "KUBECONFIG": str(kubeconfig),
+        }
+        worker = ["worker", "-c", str(WORKERS), "-Q", "scheduler,default", "--without-gossip", "--without-mingle"]
+        commands = {
+            "worker": [*CELERY, *worker],
+            "beat": [*CELERY, "beat", "-s", str(self.home / "beat-schedule")],
+            "watch": [sys.executable, str(ROOT / "manage.py"), "watch"],
+        }
+        return [Program(name, argv, self.log(name), environment) for name, argv in commands.items()]
+
+    def log(self, name: str) -> Path:
+        return self.home / f"{name}.log"
+
+    def cpu_s(self) -> float:
+        """That its processes have used, without those of the database."""
+        return sum(cpu_s(pid) for child in self.children for pid in descendants(child.pid))
+
+    def find_errors(self) -> list[str]:
+        """What its processes said that they never should, and who of them is gone."""
+        gone = [f"{child.program.name} ended" for child in self.children if not child.is_running()]
+        said = [
+            f"{child.program.name}: {line[:300]}"
+            for child in self.children
+            for line in child.program.log.read_text(errors="replace").splitlines()
+            if WRONG.search(line)
+        ]
+        return [*gone, *said, *self.errors]
 
     def place(self, nodes: int, besides: tuple[str, ...] = ()) -> None:
         """Fake nodes of its own, in the cluster and in the rows. besides: nodes of others that it may use, too."""
@@ -102,6 +141,7 @@ class Installation:
         count = nodes + len(besides)
         until(lambda: sum(view.ready for view in self.clean.list_nodes()) == count, 60, "its nodes are not ready")
         record_inventory(self.clean.list_nodes())
+        Node.objects.filter(name__startswith=self.install).update(pool=Pool.objects.get(name="train"))
 
     def clear(self) -> None:
         """Nothing of it stays in the cluster."""
@@ -123,66 +163,40 @@ class Installation:
         body = {"metadata": {"labels": {self.label.partition("=")[0]: value}}}
         self.api.call("PATCH", f"{ALL_NODES}/{node}", body, content=MERGE_PATCH)
 
-    def tell(self, uuids: set[str]) -> str:
-        """What rows, view and cluster know of these tasks."""
-        seen = {each.uuid: each for each in self.view.list_containers()}
-        pods = {task_of(pod): pod for pod in self.api.list_all(ALL_PODS, labels=self.clean.selector).items}
-        rows = Task.objects.filter(uuid__in=uuids)
-        return str([(task, task.state, seen.get(task.uuid.hex), pods.get(task.uuid.hex)) for task in rows])
+    def explain(self, uuids: set[str], proxy: FaultProxy) -> str:
+        """All that befell these tasks, in order: their history, their pods, what was asked about them."""
+        told = ["of all:", *list(proxy.story[""])[-40:]]
+        for task in Task.objects.filter(uuid__in=uuids):
+            uuid = task.uuid.hex
+            moves = Event.objects.filter(kind=Task.KIND, object_id=task.pk)
+            lines = [f"{clock(event.at.timestamp())} row: {event.to_state} {event.reason}" for event in moves]
+            lines += [*proxy.story[uuid], *self.witness.of[uuid].story, *self._said_of(uuid)]
+            told += [f"task {uuid} is {task.state}:", *sorted(lines)]
+        return "\n".join(told)
 
-    # its loops, as the processes have them
+    def _said_of(self, uuid: str) -> list[str]:
+        logs = [child.program.log.read_text(errors="replace") for child in self.children]
+        return [line[:200] for text in logs for line in text.splitlines() if uuid in line]
 
-    def _guarded(self, loop) -> None:
+    def _own(self) -> None:
+        running = Task.objects.filter(state=T.RUNNING, job__name__startswith=ENDLESS, job__stop_requested_at=None)
         try:
-            loop()
-        except BaseException as error:  # a process would have ended
-            self.errors.append(f"{type(error).__name__}: {error}")
+            while not self.ended.wait(0.5):
+                for task in running.select_related("job__user", "job__team"):
+                    stop_job(actor=task.job.user, job=task.job)
+        except Exception as error:
+            self.errors.append(f"owner: {type(error).__name__}: {error}")
             raise
         finally:
             connections.close_all()
 
-    def _watch(self) -> None:
-        with ClusterView(self.runtimes[0]) as view:
-            self.view = view
-            self.watch = Watch(view, lambda deed, epoch: self.deeds.put((time.monotonic(), deed, epoch)), self.ended)
-            self.watch.run()
 
-    def _cycle(self) -> None:
-        while not self.ended.wait(0.3):
-            tasks.cycle()
-
-    def _inventory(self) -> None:
-        self.mine.runtime = self.runtimes[1]
-        while not self.ended.wait(30):
-            tasks.take_inventory()
-
-    def _stop(self) -> None:
-        """The owner, who ends what would run for ever."""
-        running = Task.objects.filter(state=T.RUNNING, job__name__startswith=ENDLESS, job__stop_requested_at=None)
-        while not self.ended.wait(0.5):
-            for task in running.select_related("job__user", "job__team"):
-                stop_job(actor=task.job.user, job=task.job)
-
-    def _work(self, number: int) -> None:
-        """As a worker of Celery does: what waited longer than its message lives is dropped, what raises is logged."""
-        self.mine.runtime = self.runtimes[1 + number]
-        while not self.ended.is_set():
-            try:
-                at, deed, epoch = self.deeds.get(timeout=0.2)
-            except queue.Empty:
-                continue
-            if time.monotonic() - at < EXPIRES_S:
-                try:
-                    tasks.act(to_message(deed), epoch)
-                except Exception as error:
-                    self.errors.append(f"{type(deed).__name__}: {type(error).__name__}: {error}")
-
-
-def build_short_pod(spec: TaskSpec, house, cards) -> dict:
-    """Ours, and how long it runs and how it ends as the fake kubelet reads it."""
-    pod = manifest.build_pod(spec, house, cards)
-    told = {"fake.tessera.sh/runs-for": spec.env["RUNS_FOR"], "fake.tessera.sh/exit-code": spec.env["EXIT_CODE"]}
-    pod["metadata"]["annotations"] |= told
+def make_short(pod: dict) -> dict:
+    """How long it runs and how it ends, as the fake kubelet reads it: annotations that its environment tells."""
+    told = {each["name"]: each.get("value", "") for each in pod["spec"]["containers"][0].get("env", ())}
+    if "RUNS_FOR" in told:
+        notes = {"fake.tessera.sh/runs-for": told["RUNS_FOR"], "fake.tessera.sh/exit-code": told["EXIT_CODE"]}
+        pod["metadata"]["annotations"] = pod["metadata"].get("annotations", {}) | notes
     return pod
 
 
@@ -191,6 +205,7 @@ class Seen:
     pods: set[str] = field(default_factory=set)
     ran: set[str] = field(default_factory=set)
     last: dict = field(default_factory=dict)
+    story: deque[str] = field(default_factory=lambda: deque(maxlen=50))
 
 
 class Witness(threading.Thread):
@@ -212,13 +227,16 @@ class Witness(threading.Thread):
                 )
                 for event in watched:
                     if event["type"] in ("ADDED", "MODIFIED", "DELETED"):
-                        self.note(event["object"])
+                        self.note(event["object"], event["type"])
                     if self.ended.is_set():
                         return
             except Unavailable:
                 self.ended.wait(0.5)
 
-    def note(self, pod: dict) -> None:
+    def note(self, pod: dict, kind: str = "LISTED") -> None:
+        phase, going = pod.get("status", {}).get("phase"), "deletionTimestamp" in pod["metadata"]
+        words = f"{phase}{', going' * going}{', a mark' * is_tombstone(pod)}"
+        self.of[task_of(pod)].story.append(f"{clock(time.time())} pod {kind}: {words}, {pod['metadata'].get('labels')}")
         if not is_tombstone(pod):
             seen, uid = self.of[task_of(pod)], pod["metadata"]["uid"]
             seen.pods.add(uid)
@@ -227,36 +245,55 @@ class Witness(threading.Thread):
                 seen.ran.add(uid)
 
 
-def submit_all(person, count: int, dice: random.Random, over_s: float) -> dict[int, Wanted]:
-    """Short jobs of one card each, spread over a time. Some are stopped at once, and some run until they are stopped:
-    by _stop, as soon as they run.
+def submit_all(
+    people: Sequence[User],
+    count: int,
+    dice: random.Random,
+    per_s: float,
+    enough: Callable[[], bool] = lambda: True,
+    real_every: int = 0,
+) -> dict[int, Wanted]:
+    """Short jobs of one card each, and every so many one without for the node with a kubelet, whose home is another
+    pool: so many, and more until it is enough, but never thrice as many. Never more at once
+    than MOST_OPEN, however slow the machine is, so that nearly all of them end while it lasts.
     """
-    wanted = {}
-    for number in range(count):
-        code, chance = number % 4, dice.random()
-        endless = chance < STOPPED
-        env = {"RUNS_FOR": "3600s" if endless else f"{dice.uniform(1, 8):.1f}s", "EXIT_CODE": str(code)}
-        asks = {"pool": "train", "gpu": "1", "cpu": "100m", "memory": "64MiB", "retry": 0}
-        run = "sleep ${RUNS_FOR%s}; exit $EXIT_CODE"  # on a node with a kubelet
-        job = make.job(person, name=f"{ENDLESS if endless else 'life'} {number}", run=run, env=env, **asks)
-        wanted[job.pk] = Wanted(code, stopped=chance < STOPPED + STOPPED_AT_ONCE)
-        if STOPPED <= chance < STOPPED + STOPPED_AT_ONCE:
-            stop_job(actor=person, job=job)
-        time.sleep(over_s / count)
+    wanted: dict[int, Wanted] = {}
+    unfinished = Task.objects.exclude(state__in=TASK_FINAL)
+    due = time.monotonic()
+    while len(wanted) < count or (not enough() and len(wanted) < 3 * count):
+        real = real_every > 0 and len(wanted) % real_every == 0
+        wanted |= submit(people[len(wanted) % len(people)], len(wanted), dice, real)
+        if len(wanted) % 10 == 0:
+            until(lambda: unfinished.count() < MOST_OPEN, 900, "nothing ends any more", look_s=1)
+        due = max(due + 1 / per_s, time.monotonic() - 10)
+        time.sleep(max(due - time.monotonic(), 0))
     return wanted
 
 
-def judge(installation: Installation, wanted: dict[int, Wanted], refused: set[str]) -> list[str]:
-    """What is wrong: jobs lost, ended twice or wrongly, tasks with two pods. refused: names of pods of which the
-    server said that they can never be made.
+def submit(person: User, number: int, dice: random.Random, real: bool) -> dict[int, Wanted]:
+    """One job. Some are stopped at once, and some run until they are stopped: as soon as they run."""
+    code, chance = number % 4, dice.random()
+    endless = chance < STOPPED
+    env = {"RUNS_FOR": "3600s" if endless else f"{dice.uniform(1, 8):.1f}s", "EXIT_CODE": str(code)}
+    asks = {"cpu": "50m", "memory": "64MiB", "retry": 0} | ({"pool": "dev"} if real else {"pool": "train", "gpu": "1"})
+    run = "sleep ${RUNS_FOR%s}; exit $EXIT_CODE"  # on a node with a kubelet
+    job = make.job(person, name=f"{ENDLESS if endless else 'life'} {number}", run=run, env=env, **asks)
+    if STOPPED <= chance < STOPPED + STOPPED_AT_ONCE:
+        stop_job(actor=person, job=job)
+    return {job.pk: Wanted(code, stopped=chance < STOPPED + STOPPED_AT_ONCE)}
+
+
+def judge(installation: Installation, wanted: dict[int, Wanted], refused: set[str]) -> dict[str, list[str]]:
+    """What is wrong: jobs lost, or ended otherwise than they should; jobs that ran or ended twice. refused: names of
+    pods of which the server said that they can never be made.
     """
-    problems = []
+    lost, double = [], twice_ended(wanted)
     by_job = defaultdict(list)
     for task in Task.objects.filter(job__in=wanted):
         by_job[task.job_id].append(task)
     for pk, want in wanted.items():
         if len(by_job[pk]) != 1 or by_job[pk][0].state not in TASK_FINAL:
-            problems.append(f"job {pk} has {[(task.attempt, task.state) for task in by_job[pk]]}")
+            lost.append(f"job {pk} has {[(task.attempt, task.state) for task in by_job[pk]]}")
             continue
         task = by_job[pk][0]
         seen = installation.witness.of.get(task.uuid.hex, Seen())
@@ -265,12 +302,12 @@ def judge(installation: Installation, wanted: dict[int, Wanted], refused: set[st
         ends += [(T.FAILED, "rejected_by_cluster", None)] if names.pod_name(task.uuid.hex) in refused else []
         if not any((task.state, task.reason) == end[:2] and end[2] in (None, task.exit_code) for end in ends):
             last = seen.last
-            problems.append(f"job {pk}: {task.state} {task.reason} {task.exit_code} {task.detail}, not {ends}: {last}")
-        if len(seen.pods) > 1 or len(seen.ran) > 1:
-            problems.append(f"job {pk} had {len(seen.pods)} pods, of which {len(seen.ran)} ran")
+            lost.append(f"job {pk}: {task.state} {task.reason} {task.exit_code} {task.detail}, not {ends}: {last}")
         if task.state == T.SUCCEEDED and not seen.ran:
-            problems.append(f"job {pk} succeeded and never ran")
-    return [*problems, *twice_ended(wanted)]
+            lost.append(f"job {pk} succeeded and never ran")
+        if len(seen.pods) > 1 or len(seen.ran) > 1:
+            double.append(f"job {pk} had {len(seen.pods)} pods, of which {len(seen.ran)} ran")
+    return {"lost": lost, "double": double}
 
 
 def twice_ended(wanted: dict[int, Wanted]) -> list[str]:
@@ -290,23 +327,41 @@ def backlog(installation: Installation) -> set[str]:
     return (over & rows.keys()) | {uuid for uuid, state in rows.items() if state == T.ASSIGNED and uuid not in made}
 
 
-def until(is_so, within_s: float, words, look_s: float = 0.3) -> float:
-    """Seconds that it took. words: text, or what makes it."""
+def lag_of(installation: Installation, behind: set[str], most_s: float, explain: Callable[[set[str]], str]) -> float:
+    """Seconds until the rows say what is so of all of these. Says what befell those that are late after most_s."""
+    began, late = time.monotonic(), False
+
+    def is_so() -> bool:
+        nonlocal late
+        left = behind & backlog(installation)
+        if left and not late and time.monotonic() - began > most_s:
+            print(explain(left), flush=True)
+            late = True
+        return not left
+
+    return until(is_so, 10 * most_s, "ends are never seen")
+
+
+def until(is_so: Callable[[], bool], within_s: float, words: str, look_s: float = 0.3) -> float:
+    """Seconds that it took. A server that is away for the moment tells nothing."""
     began = time.monotonic()
-    while not is_so():
-        assert time.monotonic() - began < within_s, words() if callable(words) else words
+    while True:
+        with suppress(Unavailable):
+            if is_so():
+                return time.monotonic() - began
+        assert time.monotonic() - began < within_s, words
         time.sleep(look_s)
-    return time.monotonic() - began
 
 
 @contextmanager
 def an_installation(
-    direct: Connection, through: Connection, install: str, patch, nodes: int, besides: tuple[str, ...] = (), **limits
+    direct: Connection, kubeconfig: Path, install: str, nodes: int, besides: tuple[str, ...] = ()
 ) -> Iterator[Installation]:
-    found = Installation(direct, through, install, patch, **limits)
-    try:
-        found.place(nodes, besides)
-        with found:
-            yield found
-    finally:
-        found.clear()
+    with tempfile.TemporaryDirectory(prefix="lifecycles-") as home:
+        found = Installation(direct, kubeconfig, install, Path(home))
+        try:
+            found.place(nodes, besides)
+            with found:
+                yield found
+        finally:
+            found.clear()

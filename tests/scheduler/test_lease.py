@@ -1,10 +1,15 @@
 """One leader at a time, and an old one is refused."""
 
+import threading
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 
 from common.errors import StaleState
-from scheduler.lease import check_epoch, give_up, leading, take, wanted_again
+from scheduler.lease import check_epoch, give_up, kept, leading, take, wanted_again
 from scheduler.models import Lease
+from tests.runtimes.worlds import wait_for
 
 pytestmark = pytest.mark.django_db
 
@@ -43,3 +48,22 @@ def test_an_old_leader_cannot_end_a_newer_term():
     take("cycle")
     give_up("cycle", old)
     assert Lease.objects.get(name="cycle").expires_at is not None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_cycle_that_outlasts_its_lease_leads_until_it_is_done():
+    epoch, soon = take("cycle"), timezone.now() + timedelta(seconds=2)
+    Lease.objects.update(expires_at=soon)
+    with kept("cycle", epoch, every_s=0.05):
+        wait_for(lambda: Lease.objects.get(name="cycle").expires_at > soon)
+        assert take("cycle") is None
+    check_epoch("cycle", epoch)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_term_that_is_over_is_not_kept():
+    epoch = take("cycle")
+    give_up("cycle", epoch)
+    with kept("cycle", epoch, every_s=0.01):
+        wait_for(lambda: not any(thread.name == "keep-cycle" for thread in threading.enumerate()))
+    assert Lease.objects.get(name="cycle").expires_at is None

@@ -23,11 +23,13 @@ from runtimes.kubernetes import names
 from runtimes.kubernetes.following import ClusterView
 from runtimes.logs import LogStore
 from scheduler import tasks
+from scheduler.deeds import to_message
 from scheduler.lease import take
-from scheduler.watching import Watch, to_message
+from scheduler.watching import Watch
 from tests.runtimes.kubernetes.world import KubernetesWorld, pod_path
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.django_db(transaction=True), pytest.mark.timeout(300, func_only=True)]
+BESIDE_OTHERS = True
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 90
 T = TaskState
@@ -57,7 +59,7 @@ class Scene:
 
     def __init__(self, world, view, folder: Path, pods: Path):
         self.world, self.view, self.folder, self.pods = world, view, folder, pods
-        self.watch = Watch(view, lambda deed, epoch: tasks.act(to_message(deed), epoch), threading.Event())
+        self.watch = Watch(view, lambda orders: tasks.act([to_message(order) for order in orders]), threading.Event())
         self.epoch = take("reconcile")
         self.store = LogStore(folder / "logs")
         self.web = WebProcess(host="127.0.0.1", TESSERA_LOGS=folder / "logs")

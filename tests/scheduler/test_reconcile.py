@@ -1,5 +1,6 @@
 """What reconciling does with each pair of row and container, and what a crash between two steps costs: nothing."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import make
@@ -24,9 +25,9 @@ from scheduler.reconcile import (
     Stop,
     TaskRow,
     compare,
-    lost_work,
-    reconcile_once,
 )
+from scheduler.rounds import reconcile_once
+from scheduler.sightings import lost_work
 
 T = TaskState
 A = "a" * 32
@@ -99,6 +100,24 @@ def test_what_a_task_uses_of_a_card_is_noted_in_steps(used, peak, refused, limit
     before = TaskRow(A, 7, "RUNNING", "", None, (GpuUse("GPU-a", 1000, 100, 200, 0),))
     steps = compare([before], [seen("running", gpu_use=(use,))], set())
     assert steps == ([Noted(A, None, (use,))] if noted else [])
+
+
+def test_that_nobody_looks_at_a_slice_any_more_is_noted():
+    use = GpuUse("GPU-a", 1000, 100, 200, 0)
+    blind = replace(use, watched=False)
+    before = TaskRow(A, 7, "RUNNING", "", None, (use,))
+    assert compare([before], [seen("running", gpu_use=(blind,))], set()) == [Noted(A, None, (blind,))]
+
+
+def test_a_task_that_its_machines_agent_says_is_above_its_slice_ends_with_its_words():
+    use = GpuUse("GPU-a", 1000, 1400, 1400, 0, over="It used 1400 MiB.")
+    above = TaskRow(A, 7, "RUNNING", "gpu_out_of_memory", None, (use,))
+    assert compare([above], [seen("running")], set()) == [Stop(A, 7, "gpu_out_of_memory", mark=True)]
+    ending = replace(above, state="STOPPING")
+    (step,) = compare([ending], [seen("exited", cause="stopped", signal=15)], set())
+    assert (step.state, step.reason, step.seen.detail) == ("FAILED", "gpu_out_of_memory", "It used 1400 MiB.")
+    (step,) = compare([ending], [seen("exited", exit_code=0)], set())
+    assert (step.state, step.reason) == ("SUCCEEDED", "completed")
 
 
 @pytest.mark.parametrize(
@@ -202,6 +221,29 @@ def test_starting_twice_runs_once(cast):
         reconcile_once(runtime, next_term())
     assert len(runtime.starts) == 1
     assert job.newest_tasks.get().state in {TaskState.STARTING, TaskState.RUNNING, TaskState.ASSIGNED}
+
+
+def test_a_task_above_its_slice_fails_with_the_agents_words(cast):
+    job, runtime = placed(cast, gpu="1/4", run="sleep 60", retry=0), fake()
+    use = {"uuid": "GPU-a", "limit_mib": 1000, "used_mib": 1400, "peak_mib": 1400, "refused": 0, "watched": True}
+    Task.objects.filter(job=job).update(gpu_use=[use | {"over": ""}])
+    reconcile_until(runtime, job, TaskState.RUNNING)
+    Task.objects.filter(job=job).update(gpu_use=[use | {"over": "It used 1400 MiB."}])
+    reconcile_until(runtime, job, TaskState.FAILED)
+    task = job.newest_tasks.get()
+    assert (task.reason, task.detail) == ("gpu_out_of_memory", "It used 1400 MiB.")
+    job.refresh_from_db()
+    assert (job.state, job.reason) == (JobState.FAILED, "gpu_out_of_memory")
+    assert not Holding.objects.live().exists()
+
+
+def reconcile_until(runtime: FakeRuntime, job: Job, state: str) -> None:
+    for _ in range(40):
+        reconcile_once(runtime, next_term())
+        if job.newest_tasks.get().state == state:
+            return
+        runtime.advance(1)
+    raise AssertionError(f"It is {job.newest_tasks.get().state}, not {state}.")
 
 
 def test_a_lost_task_keeps_what_it_holds(cast):

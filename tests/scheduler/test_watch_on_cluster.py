@@ -16,6 +16,7 @@ from tests.runtimes.kubernetes.world import KubernetesWorld, pod_path, wait_slow
 from tests.scheduler.cluster_scene import Scene
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.django_db]
+BESIDE_OTHERS = True
 T = TaskState
 
 

@@ -15,11 +15,12 @@ from jobs.states import TaskState
 from runtimes.base import NodeView, Unavailable
 from runtimes.fake import FakeRuntime
 from scheduler import tasks
+from scheduler.deeds import Order, from_message, to_message
 from scheduler.lease import give_up, newest_epoch, renew, take
 from scheduler.management.commands import watch as command
 from scheduler.models import Lease
 from scheduler.reconcile import Forget, Start, Stop
-from scheduler.watching import AGAIN_S, Blind, Watch, from_message, to_message
+from scheduler.watching import AGAIN_S, Blind, Watch
 
 T = TaskState
 
@@ -68,16 +69,16 @@ class Scene:
     def __init__(self):
         self.runtime = FakeRuntime([NodeView("n1", "127.0.0.1", "boot", 16_000, 65_536, (), (), ())])
         self.view, self.sent, self.ended = View(self.runtime), [], threading.Event()
-        self.watch = Watch(self.view, lambda deed, epoch: self.sent.append((deed, epoch)), self.ended)
+        self.watch = Watch(self.view, lambda orders: self.sent.append(orders), self.ended)
         self.epoch = take("reconcile")
 
     def round(self, *, act=True):
         """One look, and what it handed out is done."""
         self.watch.round(self.epoch)
         sent, self.sent = self.sent, []
-        for deed, epoch in sent if act else []:
-            tasks.act(to_message(deed), epoch)
-        return [deed for deed, _ in sent]
+        for orders in sent if act else []:
+            tasks.act([to_message(order) for order in orders])
+        return [order.deed for orders in sent for order in orders]
 
 
 @pytest.fixture
@@ -197,7 +198,7 @@ def test_a_term_can_be_made_longer_until_it_is_over(db):
 
 @pytest.mark.parametrize("deed", [Start("a" * 32, 7), Stop("a" * 32, 7, "preempted", mark=False), Forget("a" * 32)])
 def test_a_deed_goes_through_a_message(deed):
-    assert from_message(to_message(deed)) == deed
+    assert from_message(to_message(Order(deed, 7))) == Order(deed, 7)
 
 
 def test_without_a_broker_it_goes_on_and_tries_again(scene, task, monkeypatch):
@@ -209,7 +210,7 @@ def test_without_a_broker_it_goes_on_and_tries_again(scene, task, monkeypatch):
     scene.watch.round(scene.epoch)
     scene.watch.round(scene.epoch)
     assert scene.watch.measures()["tessera_watch_handed_out"] == 0 and state(task) == T.ASSIGNED
-    monkeypatch.setattr(scene.watch, "_send", lambda deed, epoch: scene.sent.append((deed, epoch)))
+    monkeypatch.setattr(scene.watch, "_send", lambda orders: scene.sent.append(orders))
     assert scene.round() == [Start(task.uuid.hex, task.job_id)]
 
 

@@ -115,7 +115,20 @@ static int read_wish(const struct container *box, struct slice_wish *wish) {
 
 /* -- the folder of the slice --------------------------------------------------------------------------------------- */
 
-/* HOME/tasks/ID: slice/ with the two files, driver/ with empty files to mount the real libraries over. */
+/* Which task of the platform it is: for the agent, which tells the platform what its slice uses. */
+static int name_task(const struct container *box, const char *folder) {
+    char path[PATH_MAX], *task = environment(box, "TESSERA_TASK");
+    if (!task || strlen(task) != 32 || strspn(task, "0123456789abcdef") != 32) return DONE; /* then nobody is told */
+    snprintf(path, sizeof path, "%s/task", folder);
+    int file = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+    if (file < 0) return fail(path);
+    int status = write(file, task, 32) == 32 ? DONE : fail(path);
+    close(file);
+    return status;
+}
+
+/* HOME/tasks/ID: slice/ with the two files, task with the task's uuid, driver/ with empty files to mount the real
+ * libraries over. */
 static int make_folder(const struct container *box, const char *home, const struct slice_wish *wish, char folder[PATH_MAX - 64]) {
     char path[PATH_MAX];
     snprintf(folder, PATH_MAX - 64, "%s/tasks/%s", home, box->id);
@@ -133,8 +146,9 @@ static int make_folder(const struct container *box, const char *home, const stru
     snprintf(path, sizeof path, "%s/slice", folder);
     int status = slice_create(path, wish);
     snprintf(path, sizeof path, "%s/slice/usage", folder);
-    if (!status && (chown(path, (uid_t)box->uid, (gid_t)-1) != 0 || chmod(path, 0600) != 0)) status = fail(path);
-    return status;
+    /* the agent reads it as root's group: it may have no capability to read what is another account's */
+    if (!status && (chown(path, (uid_t)box->uid, 0) != 0 || chmod(path, 0660) != 0)) status = fail(path);
+    return status ? status : name_task(box, folder);
 }
 
 static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *at) {

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "../src/driver.h"
@@ -96,7 +98,24 @@ static _Thread_local int depth;
 static CUcontext current(void) { return depth ? stack[depth - 1] : NULL; }
 static bool is_card(int device) { return device >= 0 && device < CARDS; }
 
-CUresult cuInit(unsigned int flags) { return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; }
+
+/* As the driver does with CUDA_MPS_PIPE_DIRECTORY: without a daemon there it goes on alone; one that does not serve us is
+ * an error (805, "MPS connection failed"); one that lets us wait is waited for. The double of tests/double_mps.py.txt. */
+static CUresult come_to_mps(void) {
+    static int line = -1; /* open as long as this program lives: that is how the daemon knows its clients */
+    const char *pipe = getenv("CUDA_MPS_PIPE_DIRECTORY"), *percent = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+    const char *limit = getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
+    struct sockaddr_un place = {.sun_family = AF_UNIX};
+    char words[200], answer[4] = "";
+    if (!pipe || line >= 0) return CUDA_SUCCESS;
+    snprintf(place.sun_path, sizeof place.sun_path, "%s/control", pipe);
+    line = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (line < 0 || connect(line, (struct sockaddr *)&place, sizeof place) != 0) return CUDA_SUCCESS;
+    int length = snprintf(words, sizeof words, "client %s %s\n", percent ? percent : "-", limit ? limit : "-");
+    if (write(line, words, (size_t)length) != length) return 805;
+    return read(line, answer, 3) == 3 && strcmp(answer, "ok\n") == 0 ? CUDA_SUCCESS : 805;
+}
+CUresult cuInit(unsigned int flags) { return flags ? CUDA_ERROR_INVALID_VALUE : come_to_mps(); }
 int cuDriverGetVersion(int *version);
 int cuDriverGetVersion(int *version) { return *version = 13050, CUDA_SUCCESS; }
 int cuDeviceGet(int *device, int ordinal);

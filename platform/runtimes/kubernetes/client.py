@@ -27,7 +27,8 @@ CONNECT_S, READ_S = 5.0, 30.0
 PAGE = 500
 TRIES = 4
 """Of what the server says to try again at once."""
-NO_RIGHT_S = 30.0
+NO_RIGHT_FIRST_S, NO_RIGHT_MOST_S = 2.0, 30.0
+"""How long nothing is created after a refusal of that right: twice as long for each in a row."""
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
@@ -73,7 +74,7 @@ class ApiServer:
         self._limiter = Limiter(per_s, burst)
         self._pool = urllib3.PoolManager(ssl_context=connection.tls, maxsize=16, retries=False)
         self._sleep, self._dice = sleep, dice or random.Random()  # noqa: S311 - jitter is no secret
-        self._no_creates_until = 0.0
+        self._no_creates_until = self._no_creates_s = 0.0
 
     def close(self) -> None:
         self._pool.clear()
@@ -106,6 +107,8 @@ class ApiServer:
             if answer.deed != "again" or not more or "again" in handles:
                 break
             self._sleep(self._dice.uniform(0, 0.2 * (TRIES - more)))
+        if verb == "POST" and answer.deed == "done":
+            self._no_creates_s = 0.0
         if answer.deed in ("done", *handles):
             return answer, found
         if answer.deed == "reject":
@@ -115,7 +118,8 @@ class ApiServer:
         if answer.deed == "no_right":
             log.error("the cluster refuses %s %s: %s", verb, path, answer.words)
             if verb == "POST":
-                self._no_creates_until = time.monotonic() + NO_RIGHT_S
+                self._no_creates_s = min(max(2 * self._no_creates_s, NO_RIGHT_FIRST_S), NO_RIGHT_MOST_S)
+                self._no_creates_until = time.monotonic() + self._no_creates_s
         raise Unavailable(answer.words)
 
     def list_all(self, path: str, *, labels: str = "") -> Listed:

@@ -17,10 +17,12 @@ from ruamel.yaml import YAML
 from runtimes.base import Finding, Rejected, Tone, Unavailable
 from runtimes.kubernetes import names
 from runtimes.kubernetes.client import MERGE_PATCH
+from runtimes.kubernetes.mirror import key_of
 from runtimes.kubernetes.nodes import is_ready
 from runtimes.kubernetes.probing import build_probe, try_out
-from runtimes.kubernetes.runtime import ALL_NODES, KubernetesRuntime
+from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
 from runtimes.kubernetes.storage import Storage
+from runtimes.kubernetes.views import is_task
 
 RIGHTS = Path(__file__).resolve().parents[3] / "deploy/kubernetes/rights.yaml"
 APPLY = "Apply deploy/kubernetes/rights.yaml and admission.yaml, or upgrade the Helm release."
@@ -48,6 +50,9 @@ def examine(runtime: KubernetesRuntime, teams: Iterable[int], probe: bool) -> It
         yield from _rights(runtime, team)
         yield _rules(runtime, team)
         yield _files(runtime.house.storage)
+        if runtime.house.storage is not None:
+            yield _class(runtime, runtime.house.storage.storage_class)
+        yield from _pretenders(runtime)
         yield from _names_inside()
         yield from _fences(runtime, team, probe)
     except (Unavailable, Rejected) as away:
@@ -195,6 +200,17 @@ def _refuses(runtime: KubernetesRuntime, verb: str, path: str, body: Thing) -> b
     return answer.deed != "done"
 
 
+def _pretenders(runtime: KubernetesRuntime) -> Iterator[Finding]:
+    """Pods that bear our label and are not as we make them. They are never touched, and nothing is believed of them."""
+    install = runtime.house.install
+    pods = runtime.api.list_all(ALL_PODS, labels=f"{names.LABEL_INSTALL}={install}").items
+    found = sorted(key_of(pod) for pod in pods if not is_task(pod, install))
+    if found:
+        words = f"{_some(found)} bear our label {names.LABEL_INSTALL}={install} and are no tasks: they are left alone."
+        remedy = "Find out who made them. Take the label off, or delete them, with kubectl."
+        yield Finding("strangers", "bad", words, remedy)
+
+
 def _files(storage: Storage | None) -> Finding:
     """Our own side of the volume. A team's claim that is not met is told by the tasks that wait for it."""
     if storage is None:
@@ -206,6 +222,20 @@ def _files(storage: Storage | None) -> Finding:
         return Finding("files", "bad", f"We cannot write {storage.root}, where the volume of files should be.", remedy)
     words = f"Files are at {storage.root}, and claims of the class {storage.storage_class} see them."
     return Finding("files", "ok", words)
+
+
+def _class(runtime: KubernetesRuntime, name: str) -> Finding:
+    path = f"/apis/storage.k8s.io/v1/storageclasses/{name}"
+    answer, found = runtime.api.call("GET", path, handles=("gone", "no_right"))
+    if answer.deed == "gone":
+        remedy = "Make it, or name another one as TESSERA_STORAGE_CLASS: docs/admin.md, On Kubernetes."
+        return Finding("files", "bad", f"There is no class of volumes {name}: no job starts that has files.", remedy)
+    if answer.deed == "no_right":
+        return Finding("files", "note", f"Whether there is a class of volumes {name} could not be looked at.", APPLY)
+    if found.get("reclaimPolicy", "Delete") == "Delete":
+        words = f"A volume of the class {name} is deleted with its claim, as when a team's namespace is deleted."
+        return Finding("files", "note", words, "Set its reclaim policy to Retain, unless its provisioner keeps files.")
+    return Finding("files", "ok", f"The class of volumes {name} keeps a volume when its claim goes.")
 
 
 def _names_inside() -> Iterator[Finding]:

@@ -23,8 +23,8 @@ from runtimes.kubernetes.saves import Saves
 log = logging.getLogger("tessera.kubernetes")
 
 LIST_EVERY_S = 300.0
-WATCH_LEAST_S, WATCH_MOST_S = 25, 35
-SILENCE_S = 40.0
+WATCH_LEAST_S, WATCH_MOST_S = 12, 18
+SILENCE_S = 22.0
 """The server sends a bookmark shortly before it ends a watch: so long without a word means that nobody is there. Of a
 watch that lies silent nothing is missed: the next one goes on from the same version.
 """
@@ -79,6 +79,7 @@ class Follower:
 
     def _follow(self) -> None:
         while not self._ended.is_set():
+            began = time.monotonic()
             try:
                 if self._listed_at is None or time.monotonic() - self._listed_at > self._list_every_s:
                     self._list()
@@ -95,7 +96,7 @@ class Follower:
                 self._listed_at, reason = None, "unreadable"
                 log.exception("%s cannot be followed", self.kind)
             self.restarts[reason] += 1
-            self._ended.wait(self._backoff.failed())
+            self._ended.wait(self._backoff.failed(time.monotonic() - began))
 
     def _list(self) -> None:
         listed = self._api.list_all(self._path, labels=self._labels)
@@ -162,7 +163,8 @@ class ClusterView:
         views, saves = self._runtime.views_of(self.pods.things(), silent), self.saves
         if saves is None:
             return views
-        return [replace(one, checkpointed_at=one.checkpointed_at or saves.of(one.uuid)) for one in views]
+        saved = {one.uuid: at for one in views if one.checkpointed_at is None and (at := saves.of(one.uuid))}
+        return [replace(one, checkpointed_at=saved[one.uuid]) if one.uuid in saved else one for one in views]
 
     def is_there(self, uuid: str) -> bool:
         return self._runtime.is_there(uuid)

@@ -18,8 +18,8 @@ log = logging.getLogger("tessera.kubernetes")
 MOST = 32 << 20
 PATIENCE = timedelta(minutes=10)
 """So long a kubelet that does not answer may hold up that the pod is forgotten."""
-NO_LOG = b"unable to retrieve container logs for"
-"""What a kubelet answers, as the log's text, of a container that it has removed."""
+NO_LOG = b"unable to retrieve container logs for", b"failed to try resolving symlinks in path"
+"""What a kubelet answers, as the log's text, of a container that it has removed, or whose file it has removed."""
 
 
 def fetch_log(api: ApiServer, pod: Mapping[str, Any], store: LogStore) -> None:

@@ -4,6 +4,7 @@ Sources: GPU.md's pod skeleton in the Kubernetes documents (Pod Security Standar
 in commands and environments: k8s.io/kubernetes/third_party/forked/golang/expansion).
 """
 
+import hashlib
 import json
 import os
 import re
@@ -35,6 +36,11 @@ START_PATIENCE_S = 1800
 """How long images may take. The supervisor keeps the time limit; this much later the kubelet ends who got around it."""
 GONE_NODE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 PULLS = ("Always", "IfNotPresent", "Never")
+ASKED = (
+    "uuid", "epoch", "node", "run", "env", "workdir", "code_path", "image", "cpu_milli", "memory_mib", "uid", "gid",
+    "max_time_s", "rank", "role", "port_map",
+)  # fmt: skip
+"""Fields of a TaskSpec that its hash is made of."""
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,599}")
 
@@ -109,7 +115,7 @@ def build_pod(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dic
     if any(secrets):
         pod_spec["imagePullSecrets"] = [{"name": secret} for secret in secrets if secret]
     notes = {names.NOTE_EPOCH: str(spec.epoch), names.NOTE_LABEL: spec.label[:200], names.NOTE_SAVE_S: str(save_s)}
-    notes |= modes.annotations(spec, cards)
+    notes |= modes.annotations(spec, cards) | {names.NOTE_SPEC: hash_spec(spec)}
     if house.storage and spec.checkpoint and (saves := saves_of(spec.checkpoint.dir, spec.uid)):
         notes[names.NOTE_SAVES] = saves
     namespace = names.team_namespace(house.install, spec.gid)
@@ -117,7 +123,9 @@ def build_pod(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dic
     return _pod(spec.uuid, house, namespace, pod_spec, notes | told.files, labels)
 
 
-def build_tombstone(uuid: str, house: House, *, epoch: int, end: Mapping[str, str], hour: str = "") -> dict:
+def build_tombstone(
+    uuid: str, house: House, namespace: str, *, epoch: int, end: Mapping[str, str], hour: str = ""
+) -> dict:
     """A pod that is gated for ever: it says that this task will never run. hour: when its end was recorded, or ""."""
     pod_spec = {
         "restartPolicy": "Never",
@@ -128,9 +136,16 @@ def build_tombstone(uuid: str, house: House, *, epoch: int, end: Mapping[str, st
     }
     notes = {names.NOTE_EPOCH: str(epoch), names.NOTE_END: json.dumps(dict(end))}
     labels = {names.LABEL_FORGOTTEN: hour} if hour else {}
-    pod = _pod(uuid, house, names.system_namespace(house.install), pod_spec, notes, labels)
+    pod = _pod(uuid, house, namespace, pod_spec, notes, labels)
     del pod["metadata"]["finalizers"]  # it holds nothing that could be lost
     return pod
+
+
+def hash_spec(spec: TaskSpec) -> str:
+    """Of what its row says and no time changes: not how that is written into a pod, nor where others of a gang are."""
+    what = {name: getattr(spec, name) for name in ASKED}
+    cards = [(share.uuid, share.memory_mib, share.compute_percent, share.whole) for share in spec.gpus]
+    return hashlib.sha256(json.dumps([what, cards], sort_keys=True).encode()).hexdigest()[:32]
 
 
 def check_spec(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> None:

@@ -73,8 +73,9 @@ class Backoff:
     def __init__(self, dice: random.Random, first_s: float = 0.5, most_s: float = 30.0):
         self._dice, self._first_s, self._most_s, self._failures = dice, first_s, most_s, 0
 
-    def failed(self) -> float:
-        longest = min(self._first_s * 2**self._failures, self._most_s)
+    def failed(self, took_s: float = 0.0) -> float:
+        """took_s: that the failure lasted, which was a pause as well: nobody waits 30 s after a silence of 40."""
+        longest = max(min(self._first_s * 2**self._failures, self._most_s) - took_s, self._first_s)
         self._failures = min(self._failures + 1, 16)
         return self._dice.uniform(0, longest)
 

@@ -18,6 +18,8 @@ LABEL_GANG = f"{DOMAIN}/gang"
 """On the pods of gangs: the service GANG_SERVICE of their namespace gives each a name."""
 LABEL_MANAGED = "app.kubernetes.io/managed-by"
 NOTE_EPOCH = f"{DOMAIN}/epoch"
+NOTE_SPEC = f"{DOMAIN}/spec"
+"""A hash of what its task was asked to be: who finds its name taken knows by it whether it is the same."""
 NOTE_LABEL = f"{DOMAIN}/label"
 NOTE_SAVE_S = f"{DOMAIN}/save-s"
 """How long its checkpoint may take when it is stopped."""
@@ -71,6 +73,10 @@ def team_namespace(install: str, gid: int) -> str:
 def system_namespace(install: str) -> str:
     """For what belongs to no team: the marks of tasks that were stopped before they had a pod."""
     return f"{install}-ended"
+
+
+def is_own_namespace(install: str, name: str) -> bool:
+    return name == system_namespace(install) or bool(re.fullmatch(rf"{re.escape(install)}-team-\d+", name))
 
 
 def claim_name(install: str) -> str:

@@ -9,8 +9,10 @@ import json
 import logging
 import os
 import random
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.connection import find_connection
 from runtimes.kubernetes.last_words import fetch_log
 from runtimes.kubernetes.limiter import Urgency
-from runtimes.kubernetes.manifest import House, build_pod, build_tombstone, check_house
+from runtimes.kubernetes.manifest import House, build_pod, build_tombstone, check_house, hash_spec
 from runtimes.kubernetes.namespaces import apply_logins, ensure_system_namespace, ensure_team_namespace
 from runtimes.kubernetes.nodes import foreign_asks, is_silent, node_view
 from runtimes.kubernetes.pulls import Pulls
@@ -33,6 +35,7 @@ from runtimes.kubernetes.storage import Storage, prepare_files
 from runtimes.kubernetes.views import (
     epoch_of,
     is_going,
+    is_task,
     is_tombstone,
     pod_ended,
     save_s_of,
@@ -47,6 +50,12 @@ ALL_PODS, ALL_NODES = "/api/v1/pods", "/api/v1/nodes"
 LOOK_AT_NODES_S = 10.0
 ROOM_FIRST_S, ROOM_MOST_S = 30.0, 600.0
 """How long a task waits after the quota of its namespace refused it: first, and at most."""
+LOOK_MOST_S = 10.0
+"""So long a thread waits for another one that asks about the same thing."""
+FRESH_S = 3.0
+"""So long what the rows said of a task spares the question for its tombstone."""
+SETTLED = ("running", "exited")
+"""What a pod means of which nothing is told anew: it is so as long as its node is heard of."""
 TRIES = 4
 KEPT_HOURS = 1
 """So many whole hours at least the name of an ended task stays taken."""
@@ -59,6 +68,7 @@ class KubernetesRuntime:
         view="runtimes.kubernetes.following.ClusterView",
         own_addresses=True,
         examine="runtimes.kubernetes.examining.examine",
+        belongings="runtimes.kubernetes.leaving.ClusterBelongings",
     )
 
     def __init__(
@@ -96,6 +106,8 @@ class KubernetesRuntime:
         self._logins: dict[str, tuple[RegistryLogin, ...]] = {}  # that this process wrote there last
         self._silent: tuple[float, frozenset[str]] = (0.0, frozenset())
         self._pulls = Pulls(self.api)
+        self._settled: dict[str, tuple[Mapping[str, Any], ContainerView]] = {}  # {uid: (pod, what it means)}
+        self._locks: dict[str, threading.Lock] = {}
         self._no_room: dict[str, tuple[float, float]] = {}  # {task: (not before, how long it waited)}
 
     # the contract
@@ -116,14 +128,8 @@ class KubernetesRuntime:
         self._check_node(spec.node)
         pod = build_pod(spec, self.house, {share.uuid: share.card for share in spec.gpus if share.card})
         self._wait_for_room(spec.uuid)
-        namespace = pod["metadata"]["namespace"]
-        if namespace not in self._ensured:
-            ensure_team_namespace(self.api, self.house, spec.gid)
-            self._ensured.add(namespace)
-        if self._logins.get(namespace) != spec.logins:
-            apply_logins(self.api, self.house, spec.gid, spec.logins)
-            self._logins[namespace] = spec.logins
-        if self._is_over(spec.uuid):
+        namespace = self._prepare_team(spec.gid, spec.logins)
+        if not _is_fresh(spec) and self._is_over(spec.uuid):
             return
         if self.house.storage is not None:
             prepare_files(spec, self.house.storage)
@@ -135,16 +141,19 @@ class KubernetesRuntime:
             self._logins.pop(namespace, None)
             raise Unavailable(answer.words)
         if answer.deed == "exists":
-            self._adopt(spec.uuid, namespace)
+            self._adopt(spec, namespace)
         elif answer.deed in ("reject", "no_room") and self._get(namespace, spec.uuid) is None:
             raise self._no_room_for(spec.uuid, answer.words) if answer.deed == "no_room" else Rejected(answer.words)
         self._no_room.pop(spec.uuid, None)
         self._seen_at[spec.uuid] = namespace
 
-    def stop(self, uuid: str, grace_s: int, *, epoch: int) -> None:
+    def stop(self, uuid: str, grace_s: int, *, epoch: int, gid: int | None = None) -> None:
+        """Where the team is known, one name decides between a start and a stop that come at once: the API server takes
+        the pod or the tombstone.
+        """
         pods = self._find(names.check_uuid(uuid))
-        if not pods:
-            self._bury(uuid, epoch=epoch, hour="")
+        if not pods and not self._bury(uuid, epoch=epoch, gid=gid):
+            pods = self._find(uuid)
         for pod in pods:
             if not pod_ended(pod) and not _is_forgotten(pod) and epoch >= epoch_of(pod):
                 self._end(pod, grace_s)
@@ -171,15 +180,20 @@ class KubernetesRuntime:
 
     def views_of(self, pods: Iterable[Mapping[str, Any]], silent: frozenset[str]) -> list[ContainerView]:
         """One of each task: where there is a pod and a mark that it shall not run, the pod is the truth."""
-        now, found, pods = datetime.now(UTC), {}, list(pods)
-        pulls = self._pulls.look(pods, now)
+        now, found, pods = datetime.now(UTC), {}, self._tasks_of(pods)
+        pulls, known, self._settled = self._pulls.look(pods, now), self._settled, {}
         for pod in sorted(pods, key=lambda pod: not is_tombstone(pod)):
             uid = pod["metadata"]["uid"]
-            since, asked = pulls.get(uid), uid in pulls
-            may_fetch = not asked or since is not None
-            found[task_of(pod)] = view_of(pod, silent=silent, now=now, fetching_since=since, may_fetch=may_fetch)
-            if not is_tombstone(pod):
-                self._seen_at[task_of(pod)] = pod["metadata"]["namespace"]
+            before, view = known.get(uid, (None, None))
+            if view is None or before is not pod or view.node in silent:
+                since, asked = pulls.get(uid), uid in pulls
+                may_fetch = not asked or since is not None
+                view = view_of(pod, silent=silent, now=now, fetching_since=since, may_fetch=may_fetch)
+                if not is_tombstone(pod):
+                    self._seen_at[view.uuid] = pod["metadata"]["namespace"]
+            if view.phase in SETTLED:
+                self._settled[uid] = pod, view
+            found[view.uuid] = view
         return list(found.values())
 
     def is_there(self, uuid: str) -> bool:
@@ -191,7 +205,7 @@ class KubernetesRuntime:
         labels = f"{names.LABEL_INSTALL}={self.house.install},{names.LABEL_FORGOTTEN}"
         old = {
             (pod["metadata"]["namespace"], pod["metadata"]["labels"][names.LABEL_FORGOTTEN])
-            for pod in self.api.list_all(ALL_PODS, labels=labels).items
+            for pod in self._tasks_of(self.api.list_all(ALL_PODS, labels=labels).items)
         }
         old = {(namespace, hour) for namespace, hour in old if int(hour) + KEPT_HOURS < int(_hour())}
         for namespace, hour in sorted(old):
@@ -209,20 +223,49 @@ class KubernetesRuntime:
     def _graveyard(self) -> str:
         """The namespace of tombstones, looked at once in each process: without it we have no right to read there."""
         namespace = names.system_namespace(self.house.install)
-        if namespace not in self._ensured:
-            ensure_system_namespace(self.api, self.house)
-            self._ensured.add(namespace)
+        with self._alone(namespace):
+            if namespace not in self._ensured:
+                ensure_system_namespace(self.api, self.house)
+                self._ensured.add(namespace)
         return namespace
 
-    def _adopt(self, uuid: str, namespace: str) -> None:
-        """Its name is taken: by itself, or by somebody who is none of ours and is left alone."""
-        pod = self._get(namespace, uuid)
+    def _prepare_team(self, gid: int, logins: tuple[RegistryLogin, ...] | None = None) -> str:
+        """The namespace of a team, as we want it. logins: that its images are fetched with; None leaves them."""
+        namespace = names.team_namespace(self.house.install, gid)
+        with self._alone(namespace):
+            if namespace not in self._ensured:
+                ensure_team_namespace(self.api, self.house, gid)
+                self._ensured.add(namespace)
+            if logins is not None and self._logins.get(namespace) != logins:
+                apply_logins(self.api, self.house, gid, logins)
+                self._logins[namespace] = logins
+        return namespace
+
+    @contextmanager
+    def _alone(self, what: str) -> Iterator[None]:
+        """Threads that need the same thing looked at wait for the one that looks. Raises Unavailable where that takes
+        too long.
+        """
+        lock = self._locks.setdefault(what, threading.Lock())
+        if not lock.acquire(timeout=LOOK_MOST_S):
+            raise Unavailable(f"Somebody else looks at {what}.")
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _adopt(self, spec: TaskSpec, namespace: str) -> None:
+        """Its name is taken: by itself, or by what is none of ours, or was asked otherwise, and is left alone."""
+        pod, name = self._get(namespace, spec.uuid), names.pod_name(spec.uuid)
         if pod is None:
             raise Unavailable("A pod of this name was there a moment ago.")
-        labels = pod["metadata"].get("labels", {})
-        if (labels.get(names.LABEL_TASK), labels.get(names.LABEL_INSTALL)) != (uuid, self.house.install):
-            log.error("the pod %s/%s is not ours and has a task's name", namespace, names.pod_name(uuid))
-            raise Rejected(f"Another pod is called {names.pod_name(uuid)} in {namespace}.")
+        labels, notes = pod["metadata"].get("labels", {}), pod["metadata"].get("annotations", {})
+        if (labels.get(names.LABEL_TASK), labels.get(names.LABEL_INSTALL)) != (spec.uuid, self.house.install):
+            log.error("the pod %s/%s is not ours and has a task's name", namespace, name)
+            raise Rejected(f"Another pod is called {name} in {namespace}.")
+        if notes.get(names.NOTE_SPEC, hash_spec(spec)) != hash_spec(spec):  # older pods have none
+            log.error("the pod %s/%s has a task's name and was asked to be something else", namespace, name)
+            raise Rejected(f"The pod {name} in {namespace} is not what was asked for.")
 
     def _end(self, pod: Mapping[str, Any], grace_s: int) -> None:
         cause, words = failing_start(pod, datetime.now(UTC))
@@ -242,10 +285,21 @@ class KubernetesRuntime:
         # "again": its name has another pod by now
         self.api.call("DELETE", _path(pod), options, urgency=Urgency.DELETE, handles=("gone", "again"))
 
-    def _bury(self, uuid: str, *, epoch: int, hour: str) -> None:
-        grave = build_tombstone(uuid, self.house, epoch=epoch, end={"cause": "never_started", "detail": ""}, hour=hour)
-        path = f"/api/v1/namespaces/{self._graveyard()}/pods"
-        self.api.call("POST", path, grave, urgency=Urgency.DELETE, handles=("exists",))
+    def _bury(self, uuid: str, *, epoch: int, hour: str = "", gid: int | None = None) -> bool:
+        """Leave a tombstone: where its pod would be, if the team is known and there is room, else in a namespace of
+        their own. False where something of its name is there already.
+        """
+        end = {"cause": "never_started", "detail": ""}
+        for namespace in [*([self._prepare_team(gid)] if gid is not None else []), self._graveyard()]:
+            grave = build_tombstone(uuid, self.house, namespace, epoch=epoch, end=end, hour=hour)
+            path = f"/api/v1/namespaces/{namespace}/pods"
+            own: tuple[Deed, ...] = ("gone", "no_room", "reject") if gid is not None else ()
+            answer, _ = self.api.call("POST", path, grave, urgency=Urgency.DELETE, handles=("exists", *own))
+            if answer.deed in ("done", "exists"):
+                return answer.deed == "done"
+            if answer.deed == "gone":
+                self._ensured.discard(namespace)
+        raise Unavailable(answer.words)
 
     def _let_go(self, pod: Mapping[str, Any]) -> bool:
         """Its end is recorded: no finalizer of ours holds it. False where somebody changed it meanwhile."""
@@ -269,7 +323,10 @@ class KubernetesRuntime:
         if hint is not None and (pod := self._get(hint, uuid)) is not None:
             return [pod]
         labels = f"{names.LABEL_INSTALL}={self.house.install},{names.LABEL_TASK}={uuid}"
-        return list(self.api.list_all(ALL_PODS, labels=labels).items)
+        return self._tasks_of(self.api.list_all(ALL_PODS, labels=labels).items)
+
+    def _tasks_of(self, pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        return [pod for pod in pods if is_task(pod, self.house.install)]
 
     def _get(self, namespace: str, uuid: str) -> dict[str, Any] | None:
         path = f"/api/v1/namespaces/{namespace}/pods/{names.pod_name(uuid)}"
@@ -280,11 +337,12 @@ class KubernetesRuntime:
 
     def _check_node(self, node: str) -> None:
         """Raises NodeRefused for a node that the cluster has not, as a whole list says too: one 404 is too little."""
-        if time.monotonic() - self._nodes.get(node, float("-inf")) > LOOK_AT_NODES_S:
-            answer, _ = self.api.call("GET", f"{ALL_NODES}/{quote(node, safe='')}", handles=("gone",))
-            if answer.deed == "gone" and node not in self._node_names():
-                raise NodeRefused(f"There is no node {node}.")
-            self._nodes[node] = time.monotonic()
+        with self._alone(f"the node {node}"):
+            if time.monotonic() - self._nodes.get(node, float("-inf")) > LOOK_AT_NODES_S:
+                answer, _ = self.api.call("GET", f"{ALL_NODES}/{quote(node, safe='')}", handles=("gone",))
+                if answer.deed == "gone" and node not in self._node_names():
+                    raise NodeRefused(f"There is no node {node}.")
+                self._nodes[node] = time.monotonic()
 
     def _node_names(self) -> set[str]:
         return {node["metadata"]["name"] for node in self.api.list_all(ALL_NODES, labels=self.node_labels).items}
@@ -314,6 +372,11 @@ class KubernetesRuntime:
 def _storage(told: Mapping[str, Any]) -> Storage:
     folders = {name: Path(told[name]).absolute() for name in ("root", "files", "code")}
     return Storage(told["storage_class"], **folders, size=told["size"], access=told["access"])
+
+
+def _is_fresh(spec: TaskSpec) -> bool:
+    """Whether it was known a moment ago that nobody has asked for its end: then there is no tombstone to look for."""
+    return spec.looked_at is not None and time.monotonic() - spec.looked_at < FRESH_S
 
 
 def _is_forgotten(pod: Mapping[str, Any]) -> bool:

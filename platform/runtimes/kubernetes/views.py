@@ -63,6 +63,16 @@ def view_of(
     )
 
 
+def is_task(pod: Pod, install: str) -> bool:
+    """Whether it is as we make them. Anybody who may make pods anywhere can give them our labels: no end, and no task,
+    is believed for that.
+    """
+    meta = pod["metadata"]
+    uuid = meta.get("labels", {}).get(names.LABEL_TASK, "")
+    named = bool(names.UUID.fullmatch(uuid)) and meta["name"] == names.pod_name(uuid)
+    return named and names.is_own_namespace(install, meta["namespace"])
+
+
 def task_of(pod: Pod) -> str:
     return pod["metadata"]["labels"][names.LABEL_TASK]
 

@@ -32,9 +32,13 @@ class Wire:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
+        self._sockets: list[aiohttp.ClientWebSocketResponse] = []
 
     async def close(self) -> None:
+        """Waits for nobody: first the connections are cut, then their sockets learn of it."""
         await self._http.close()
+        for socket in self._sockets:
+            await socket.close()
 
     async def get(self, path: str, query: Mapping[str, str] = {}) -> tuple[Answer, dict[str, Any]]:
         """Raises Unavailable where no answer comes."""
@@ -51,7 +55,10 @@ class Wire:
         try:
             async with asyncio.timeout(ANSWER_S):
                 socket = await self._http.ws_connect(
-                    self._url(path, query), headers=self._headers(), protocols=[protocol], max_msg_size=0
+                    self._url(path, query),
+                    headers=self._headers(),
+                    protocols=[protocol],
+                    max_msg_size=0,
                 )
         except aiohttp.WSServerHandshakeError as refused:
             if refused.status == 404:
@@ -62,8 +69,8 @@ class Wire:
             raise Unavailable(f"The cluster answered {refused.status}.{right}") from refused
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Unavailable(_words(error)) from error
+        self._sockets.append(socket)
         if socket.protocol != protocol:
-            await socket.close()
             raise Unavailable(f"The cluster does not speak {protocol}.")
         return socket
 

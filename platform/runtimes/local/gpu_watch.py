@@ -4,7 +4,8 @@
     limit_mib, counted_mib, refused    with a slice: what its files say, what is counted, how many requests were refused
 
 With a slice it also charges to the account what NVML knows and the account does not: contexts, modules, rounding. A
-process of its own beside the shim, only where a share of a real card is watched: NVML and its wrapper are big.
+process of its own below the shim's keeper (gpu_keeper), only where a share of a real card is watched: NVML and its
+wrapper are big.
 """
 
 import json
@@ -14,26 +15,27 @@ import time
 
 import pynvml
 
+from agent.held import sample
 from runtimes.local.isolation import die_with_parent
 from runtimes.local.processes import descendants, everybody
 
-LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")
 
-
-def main(uuids: str, every_s: str, folder: str) -> None:
-    """uuids: with commas between them. folder: the files of its slice, "" without. Ends with the shim."""
+def main(uuids: str, every_s: str, folder: str, shim: str) -> None:
+    """uuids: with commas between them. folder: the files of its slice, "" without. shim: its pid. Ends with its keeper,
+    as that does with the shim.
+    """
     die_with_parent()
     pynvml.nvmlInit()
     cards = {uuid: pynvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in uuids.split(",")}
     account = Account(folder) if folder else None
     while True:
-        print(json.dumps(look(cards, account)), flush=True)
+        print(json.dumps(look(cards, account, int(shim))), flush=True)
         time.sleep(float(every_s))
 
 
-def look(cards: dict, account: "Account | None") -> dict[str, dict[str, int]]:
+def look(cards: dict, account: "Account | None", shim: int) -> dict[str, dict[str, int]]:
     before = account.ask() if account else {}
-    family = find_family()
+    family = find_family(shim)
     held = {uuid: sum(mib for pid, mib in sample(card).items() if pid in family) for uuid, card in cards.items()}
     said = {uuid: {"used_mib": mib} for uuid, mib in held.items()}
     if account is not None:
@@ -42,24 +44,11 @@ def look(cards: dict, account: "Account | None") -> dict[str, dict[str, int]]:
     return said
 
 
-def sample(handle) -> dict[int, int]:
-    """MiB by pid. A process whose use the driver does not tell counts 0."""
-    used: dict[int, int] = {}
-    for name in LISTS:
-        try:
-            processes = getattr(pynvml, name)(handle)
-        except pynvml.NVMLError:
-            continue  # this driver has no MPS, or the card fell off: the node page says so, not we
-        for process in processes:
-            used[process.pid] = max(used.get(process.pid, 0), (process.usedGpuMemory or 0) >> 20)
-    return used
-
-
-def find_family() -> set[int]:
-    """All below the shim but ourselves and what we run."""
-    living = everybody()
-    ours = {os.getpid(), *(process.pid for process in descendants({os.getpid()}, living))}
-    return {process.pid for process in descendants({os.getppid()}, living)} - ours
+def find_family(shim: int) -> set[int]:
+    """All below the shim but ourselves: our keeper, we, and what we run."""
+    living, keeper = everybody(), os.getppid()
+    ours = {keeper, *(process.pid for process in descendants({keeper}, living))}
+    return {process.pid for process in descendants({shim}, living)} - ours
 
 
 class Account:

@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from agent import host
 from runtimes.base import GpuView, NodeView, NumaView
 from runtimes.gpu_sharing import SLICE
 from runtimes.local import inventory, processes
+from runtimes.local.compute import ComputeSharing
 from runtimes.local.plan import Surroundings
 from runtimes.local.probe import Isolation, MemoryControl, probe_isolation, probe_memory
 from runtimes.local.profiles import simulate
@@ -34,8 +35,10 @@ class Machine:
         log_caps: Mapping[str, int],
         processes_most: int,
         gpu_above_s: float,
+        mps: bool,
+        holders: Callable[[str], list[str]],
     ):
-        """As LocalRuntime says. Raises profiles.UnknownProfile."""
+        """As LocalRuntime says; holders as ComputeSharing does. Raises profiles.UnknownProfile."""
         self.node, self.data_dir, self.run_dir, self.files_dir = node, data_dir, run_dir, files_dir
         self.tasks_dir = data_dir / "tasks"
         self.hide, self.libvgpu, self.log_caps, self.processes_most = hide, libvgpu, log_caps, processes_most
@@ -44,6 +47,14 @@ class Machine:
         self._isolation, self._memory = isolation, memory
         self.slicing = Slicing(
             slice_library, data_dir, run_dir, isolation=lambda: self.isolation, around=lambda: self.surroundings({})
+        )
+
+        self.compute = ComputeSharing(
+            mps,
+            run_dir,
+            isolation=lambda: self.isolation,
+            holders=holders,
+            trial=lambda uuid, plan, daemon: self.slicing.try_mps(self.driver, uuid, plan, daemon),
         )
 
     def view(self) -> NodeView:
@@ -74,14 +85,15 @@ class Machine:
                 "driver": driver,
                 "python": platform.python_version(),
             }
-            | ({"slice_placement": self.slicing.placement} if any(gpu.mode == SLICE for gpu in gpus) else {}),
+            | ({"slice_placement": self.slicing.placement} if any(gpu.mode == SLICE for gpu in gpus) else {})
+            | self.compute.facts(self.cards, driver),
         )
 
     def look_at_cards(self) -> tuple[tuple[GpuView, ...], tuple[tuple[str, ...], ...], str]:
         """(cards, links, driver); simulated cards only where no driver answers. Raises Unavailable."""
         real = inventory.list_gpus(self.libvgpu, self.slicing.try_out)
         found = (self.simulated.gpus, self.simulated.links, "none") if real is None else real
-        self.cards = {gpu.uuid: gpu for gpu in found[0]}
+        self.cards, self.driver = {gpu.uuid: gpu for gpu in found[0]}, found[2]
         return found
 
     @cached_property
@@ -89,6 +101,11 @@ class Machine:
         """By uuid, as they were looked at last. Raises Unavailable."""
         self.look_at_cards()
         return self.cards
+
+    @cached_property
+    def driver(self) -> str:
+        """Its version, "none" without one. Raises Unavailable."""
+        return self.look_at_cards()[2]
 
     @cached_property
     def numa(self) -> tuple[NumaView, ...]:

@@ -14,7 +14,7 @@ from runtimes.gangs import gang_files
 from runtimes.gpu_sharing import slice_environment, watched_limits
 from runtimes.local.limits import WATCHDOG
 from runtimes.local.mounts import in_home
-from runtimes.local.probe import SOURCE, Isolation, MemoryControl
+from runtimes.local.probe import SOURCES, Isolation, MemoryControl
 from runtimes.places import place_path
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -47,20 +47,27 @@ class Surroundings:
 
 
 def build_plan(
-    spec: TaskSpec, around: Surroundings, *, scratch: str, log: str, cpus: list[int], gpu_slice: dict | None = None
+    spec: TaskSpec,
+    around: Surroundings,
+    *,
+    scratch: str,
+    log: str,
+    cpus: list[int],
+    gpu_slice: dict | None = None,
+    mps: dict | None = None,
 ) -> dict:
     """The record that spec.json holds; JSON-able. scratch: the task's own directory on the host. gpu_slice: what
-    slices.make_slice returned, None for a task in no mode `slice`.
+    slices.make_slice returned, None for a task in no mode `slice`. mps: what ComputeSharing.of_task returned.
     """
     isolation = around.isolation
     seen_at = around.seen_at if isolation.namespaces else scratch
     work = os.path.join(seen_at, "work")
-    env = build_environment(spec, around, seen_at)
+    env = build_environment(spec, around, seen_at) | (mps["env"] if mps else {})
     cwd = os.path.normpath(os.path.join(work, spec.workdir or ""))
     plan = {
         "argv": [shell(), "-c", spec.run],
         "env": env,
-        "binds": build_binds(spec, around, scratch, seen_at, gpu_slice),
+        "binds": build_binds(spec, around, scratch, seen_at, gpu_slice, mps),
         "cwd": cwd,
         "code_path": spec.code_path,
         "scratch": scratch,
@@ -86,10 +93,11 @@ def build_plan(
         "gpu_every_s": GPU_EVERY_S,
         "gpu_samples": max(1, round(around.gpu_above_s / GPU_EVERY_S)),
         "slice": gpu_slice,
+        "mps": mps,
         "max_time_s": spec.max_time_s,
         "grace_s": spec.grace_s,
         "checkpoint": _plan_checkpoint(spec.checkpoint, cwd, env["HOME"]) if spec.checkpoint else None,
-        "path": [SOURCE, str(Path(pynvml.__file__).parent)],
+        "path": [*SOURCES, str(Path(pynvml.__file__).parent)],
     }
     return {"spec": asdict(spec), "plan": plan}
 
@@ -103,12 +111,19 @@ def build_environment(spec: TaskSpec, around: Surroundings, seen_at: str) -> dic
 
 
 def build_binds(
-    spec: TaskSpec, around: Surroundings, scratch: str, seen_at: str, gpu_slice: dict | None = None
+    spec: TaskSpec,
+    around: Surroundings,
+    scratch: str,
+    seen_at: str,
+    gpu_slice: dict | None = None,
+    mps: dict | None = None,
 ) -> list[dict]:
     """As mounts.py wants them: the task's own directory first, for the others lie in it."""
     binds = [_bind(scratch, seen_at)] if around.isolation.namespaces else []
     if gpu_slice and around.isolation.namespaces:
         binds.append(_bind(gpu_slice["folder"], gpu_slice["seen_at"], read_only=True))
+    if mps and around.isolation.namespaces:
+        binds.append(_bind(mps["pipe"], mps["seen_at"], read_only=True))
     if around.files is not None:
         for kind, number in (("home", spec.uid), ("team", spec.gid)):
             binds.append(_bind(os.path.join(around.files, kind, str(number)), seen_at, below=kind))

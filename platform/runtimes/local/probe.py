@@ -11,9 +11,11 @@ from functools import partial
 from pathlib import Path
 
 import runtimes
+from agent import host
 from runtimes.local import limits
 
-SOURCE = str(Path(runtimes.__file__).resolve().parent.parent)
+SOURCES = tuple(str(Path(file or "").resolve().parent.parent) for file in (runtimes.__file__, host.__file__))
+"""Where Python finds our packages: the platform's, and what it shares with the agent of nodes."""
 NOBODY = 65534
 OWN_UID, OWN_NAMESPACES, SHARED = "own uid", "own namespaces", "shared account"
 
@@ -59,7 +61,7 @@ def probe_memory() -> MemoryControl:
 
 def run_python(code: str, *args: str) -> list[str]:
     """The command line of a Python that inherits nothing and finds our packages."""
-    return [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:0] = [{SOURCE!r}]; {code}", *args]
+    return [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:0] = {list(SOURCES)!r}; {code}", *args]
 
 
 def _namespaces_work(scratch: Path, run_dir: Path, root: bool) -> bool:

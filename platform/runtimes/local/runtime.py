@@ -65,6 +65,7 @@ class LocalRuntime:
         log_caps: Mapping[str, int] = LOG_CAPS,
         processes_most: int = 4096,
         gpu_above_s: float = 6.0,
+        mps: bool = False,
     ):
         """data_dir: everything of ours, hidden from jobs; tasks live in data_dir/tasks. run_dir: private, for sockets.
         files_dir: where homes and team folders are kept, data_dir/files by default.
@@ -73,6 +74,7 @@ class LocalRuntime:
         gpus_text: the cards to simulate where no NVIDIA driver answers; raises profiles.UnknownProfile.
         processes_most: processes and threads that a task may have at once, 0 = no limit.
         gpu_above_s: so long a task may hold more GPU memory than its slice, by the driver's word, before it is ended.
+        mps: slices of a card share its compute by NVIDIA's MPS, where a trial shows that it works here.
         isolation, memory: instead of what probing finds. start_patience_s: a start that shows no shim by then failed.
         """
         self.data_dir, self.run_dir = Path(data_dir).resolve(), Path(run_dir).resolve()
@@ -98,6 +100,8 @@ class LocalRuntime:
             log_caps=log_caps,
             processes_most=processes_most,
             gpu_above_s=gpu_above_s,
+            mps=mps,
+            holders=self._holders_of_mps,
         )
         self.start_patience_s = start_patience_s
         self._first_seen: dict[str, float] = {}
@@ -133,7 +137,7 @@ class LocalRuntime:
         except OSError as error:
             raise Unavailable(f"The task could not be started: {error}") from error
 
-    def stop(self, uuid: str, grace_s: int, *, epoch: int) -> None:
+    def stop(self, uuid: str, grace_s: int, *, epoch: int, gid: int | None = None) -> None:
         task = self._task(uuid)
         try:
             if self._is_ended(uuid):
@@ -162,6 +166,9 @@ class LocalRuntime:
         record = task.read("spec.json")
         if record is None or not record["plan"].get("slice") or task.read("exit") is not None:
             raise Rejected("There is no such task with a slice that can be resized.")
+        if (mps := record["plan"].get("mps")) and any(mib > mps["limit_mib"] for mib in limits_mib.values()):
+            most = mps["limit_mib"]
+            raise Rejected(f"The slice stays as it is: it runs by MPS, whose limit of {most} MiB was set at its start.")
         try:
             self.machine.slicing.resize(record["plan"]["slice"], limits_mib)
         except OSError as error:
@@ -247,10 +254,11 @@ class LocalRuntime:
         os.makedirs(os.path.dirname(scratch), exist_ok=True)
         os.chmod(os.path.dirname(scratch), 0o711)  # noqa: S103 - jobs of other accounts pass through
         gpu_slice = self.machine.slicing.make(spec) if needs_slice(spec.gpus, around.cards) else None
+        mps = self.machine.compute.of_task(spec.gpus, around.cards, self.machine.driver)
         with self._one_at_a_time():
             cpus = self._choose_cpus(spec)
             log = str(self.logs.path(spec.uuid))
-            plan = build_plan(spec, around, scratch=scratch, log=log, cpus=cpus, gpu_slice=gpu_slice)
+            plan = build_plan(spec, around, scratch=scratch, log=log, cpus=cpus, gpu_slice=gpu_slice, mps=mps)
             task.write("spec.json", plan)
         command = run_python("from runtimes.local.shim import main; main(*sys.argv[1:])", task.path, str(lock))
         errors = os.open(task / "shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -286,11 +294,21 @@ class LocalRuntime:
 
     def _core_load(self) -> Counter:
         load: Counter = Counter()
+        for record in self._unended():
+            load.update(record["plan"]["cpus"])
+        return load
+
+    def _holders_of_mps(self, uuid: str) -> list[str]:
+        """By their labels, such as "job-412 main.0"."""
+        given = (record for record in self._unended() if (record["plan"].get("mps") or {}).get("uuid") == uuid)
+        return sorted(record["spec"]["label"] or record["spec"]["uuid"] for record in given)
+
+    def _unended(self) -> Iterator[dict]:
+        """The specs and plans of what was to start here and has not ended."""
         for entry in os.scandir(self.tasks_dir):
             task = TaskDir(entry.path)
             if UUID.fullmatch(entry.name) and task.read("exit") is None and (record := task.read("spec.json")):
-                load.update(record["plan"]["cpus"])
-        return load
+                yield record
 
     # what became of it
 

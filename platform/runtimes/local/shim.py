@@ -14,10 +14,11 @@ import signal
 import socket
 import sys
 import time
+from contextlib import nullcontext
 
+from agent.gpu_policy import GpuPolicy
 from runtimes.local import isolation, limits, mounts, slice_view
 from runtimes.local.child import FORWARDED, become_job
-from runtimes.local.gpu_policy import GpuPolicy
 from runtimes.local.output import CappedLog
 from runtimes.local.processes import (
     boot_id,
@@ -30,6 +31,7 @@ from runtimes.local.processes import (
     send,
 )
 from runtimes.local.sessions import Door
+from runtimes.local.spawning import spawn
 from runtimes.local.taskdir import TaskDir
 
 TICK_S = 1.0  # memory is looked at this often; a stop file without its signal is seen as late
@@ -67,6 +69,7 @@ class Shim:
         self.watch_until: float | None = None
         self.checkpoint_r: int | None = None
         self.policy: GpuPolicy | None = None
+        self.gpus_told: dict = {}
         self.pending = dict.fromkeys(("report", "gpu", "checkpoint"), b"")  # the beginning of a line, by pipe
         self.log = CappedLog(-1)
         self.door: Door | None = None
@@ -148,29 +151,17 @@ class Shim:
                 os.kill(pid, signal.SIGKILL)
 
     def _spawn(self, module: str, args: list[str], out: int, err: int, source: int | None = None) -> int:
-        """Run main() of a sibling module in a Python of its own, with nothing inherited."""
-        code = f"import sys; sys.path[:0] = {self.plan['path']!r}; from runtimes.local.{module} import main; "
-        argv = [sys.executable, "-I", "-S", "-c", code + "main(*sys.argv[1:])", *args]
-        actions = [(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, err, 2)]
-        actions += [(os.POSIX_SPAWN_DUP2, source, 0)] if source is not None else []
-        return os.posix_spawn(
-            sys.executable, argv, {}, file_actions=actions, setsigmask=(), setsigdef=(signal.SIGPIPE,)
-        )
+        return spawn(self.plan["path"], module, args, out, err, source)
 
     def _launch(self) -> None:
         plan = self.plan
         mounts.prepare(plan)
         plan["groups"] = self._make_groups()
         if plan["gpu_limits"]:
-            self.gpu_r, gpu_w = os.pipe2(os.O_CLOEXEC)
-            os.set_blocking(self.gpu_r, False)
-            self.poll.register(self.gpu_r, select.POLLIN)
-            folder = plan["slice"]["folder"] if plan["slice"] else ""
-            args = [",".join(plan["gpu_limits"]), str(plan["gpu_every_s"]), folder]
-            self.helper = self._spawn("gpu_watch", args, out=gpu_w, err=2)
-            os.close(gpu_w)
-            guarded = bool(folder) and plan["slice"]["guarded"]
-            self.policy = GpuPolicy(plan["gpu_limits"], plan["gpu_samples"], kept=bool(folder), guarded=guarded)
+            kept = bool(plan["slice"])
+            guarded = kept and plan["slice"]["guarded"]
+            self.policy = GpuPolicy(plan["gpu_limits"], plan["gpu_samples"], kept=kept, guarded=guarded)
+            self._watch_gpus()
         if plan["checkpoint"]:
             self._watch_checkpoints()
         self.report_r, report_w = os.pipe2(os.O_CLOEXEC)
@@ -192,6 +183,16 @@ class Shim:
         os.write(go_w, b"g")
         os.close(go_w)
         self.began = time.monotonic()
+
+    def _watch_gpus(self) -> None:
+        plan = self.plan
+        self.gpu_r, gpu_w = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.gpu_r, False)
+        self.poll.register(self.gpu_r, select.POLLIN)
+        folder = plan["slice"]["folder"] if plan["slice"] else ""
+        args = [json.dumps(plan["path"]), ",".join(plan["gpu_limits"]), str(plan["gpu_every_s"]), folder]
+        self.helper = self._spawn("gpu_keeper", args, out=gpu_w, err=2)
+        os.close(gpu_w)
 
     def _watch_checkpoints(self) -> None:
         """Begun before the namespaces are opened, so that it outlives them."""
@@ -327,14 +328,39 @@ class Shim:
         if self.helper is None or self.policy is None or self.over:
             return
         for sample in self._lines("gpu", self.gpu_r):
-            known = json.dumps(self.policy.cards)
-            warnings, verdict = self.policy.hear(sample)
-            for words in warnings:
-                self.log.feed(f"Tessera: {words}\n".encode())
+            lost = sample.pop("unwatched", "")
+            warnings, verdict = (self.policy.lose_sight(lost), "") if lost else self.policy.hear(sample)
+            self._warn(warnings)
             if verdict:
                 self._end("gpu_out_of_memory", verdict, self.plan["grace_s"])
-            if json.dumps(self.policy.cards) != known:
-                self._tell("gpu", {"at": time.time(), "cards": self.policy.cards})
+            self._tell_of_gpus()
+
+    def _warn(self, warnings: list[str]) -> None:
+        for words in warnings:
+            self.log.feed(f"Tessera: {words}\n".encode())
+
+    def _tell_of_gpus(self) -> None:
+        """Where it is other than what was told last."""
+        if self.policy is None:
+            return
+        how = {"compute": "mps" if self.plan.get("mps") else "turns"}
+        cards = {uuid: card | how for uuid, card in self.policy.cards.items()}
+        if cards != self.gpus_told:
+            self._tell("gpu", {"at": time.time(), "cards": cards})
+            self.gpus_told = cards
+
+    def _replace_keeper(self) -> None:
+        """Somebody killed it, and the watch with it. In a user namespace nobody can begin one beside it."""
+        self._forget(self.gpu_r)
+        os.close(self.gpu_r)
+        self.pending["gpu"] = b""
+        self._warn(self.policy.lose_sight("its keeper was killed") if self.policy else [])
+        self._tell_of_gpus()
+        try:
+            with isolation.outside(self.child) if self.plan["namespaces"] else nullcontext():
+                self._watch_gpus()
+        except OSError as error:
+            self._warn([f"The GPU memory of this task is not watched any more: {error.strerror}."])
 
     def _read_reports(self) -> None:
         for record in self._lines("report", self.report_r):
@@ -402,7 +428,7 @@ class Shim:
             elif pid == self.helper:
                 self.helper = None
                 if self.status is None and not self.cause:
-                    self.log.feed(b"Tessera: the GPU memory of this task is not watched any more.\n")
+                    self._replace_keeper()
             elif pid == self.watcher:
                 self.watcher = None
             elif self.door is not None:
@@ -412,7 +438,8 @@ class Shim:
         """Every process of the job. With a namespace its first process is ours, and not counted."""
         found = descendants({os.getpid()}, everybody())
         ours = {self.helper, self.watcher, self.child if self.plan["namespaces"] else None}
-        ours |= {process.pid for process in found if self.helper is not None and process.parent == self.helper}
+        if self.helper is not None:
+            ours |= {process.pid for process in descendants({self.helper}, found)}
         return [process for process in found if process.pid not in ours]
 
     def _signal_tree(self, number: int) -> None:

@@ -11,24 +11,26 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pynvml
 
+from agent.held import sample
+from agent.mps import Daemon, NoMps
 from agent.trial import LIMIT_MIB, Failed, judge
 from runtimes import slice_library
 from runtimes.base import GpuShare, TaskSpec
 from runtimes.gpu_sharing import SliceTrial
-from runtimes.local import gpu_watch
 from runtimes.local.driver import Driver, find_driver
 from runtimes.local.plan import Surroundings, build_plan
 from runtimes.local.probe import NOBODY, run_python
 from runtimes.local.slices import SliceKeeper, make_slice
 
 OFF = "off"
+ROOM_MIB = 1024  # MPS counts a context against its limit, our trial does not
 WITHIN_S = 60
 
 
@@ -62,10 +64,14 @@ def try_slice(
     except (Failed, OSError) as error:
         return SliceTrial(False, f"Our own library was tried: {error}")
     finally:
-        for path in (room.folder, room.scratch):
-            shutil.rmtree(path, ignore_errors=True)
-        with suppress(OSError):
-            room.folder.parent.rmdir()
+        _clear(room)
+
+
+def _clear(room: Room) -> None:
+    for path in (room.folder, room.scratch):
+        shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        room.folder.parent.rmdir()
 
 
 @contextmanager
@@ -85,6 +91,39 @@ def _remembered(notes: Path, key: list) -> SliceTrial | None:
         if known["key"] == key:
             return SliceTrial(**known["trial"])
     return None
+
+
+def try_mps(
+    library: Path,
+    data_dir: Path,
+    around: Surroundings,
+    room: Room,
+    key: Sequence[str],
+    uuid: str,
+    mps: dict,
+    daemon: Daemon,
+) -> None:
+    """The same program in the same slice, through MPS. key: the driver's version, and what else must be as it was.
+
+    Only a success is remembered. Raises OSError with words.
+    """
+    driver, known, notes = find_driver(), [str(library), *key], data_dir / "mps-trial.json"
+    if driver is None:
+        raise OSError("The driver's libraries were not found on this machine.")
+    try:
+        with _alone(data_dir / ".mps-trial"):
+            if _remembered(notes, known) is not None:
+                return
+            mps = mps | {"env": mps["env"] | {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={2 * LIMIT_MIB + ROOM_MIB}M"}}
+            bare, _ = _run_bare(library, uuid)
+            words = judge(bare, _run_kept(library, driver, around, room, uuid, mps))
+            if not daemon.servers():
+                raise Failed("the program worked and did not come to it.")
+            notes.write_text(json.dumps({"key": known, "trial": asdict(SliceTrial(True, words))}))
+    except (Failed, NoMps) as error:
+        raise OSError(str(error)) from error
+    finally:
+        _clear(room)
 
 
 def _try(library: Path, driver: Driver, around: Surroundings, room: Room, uuid: str) -> SliceTrial:
@@ -115,7 +154,9 @@ def _run_bare(library: Path, uuid: str) -> tuple[dict, int]:
     return _answer(out, errors, "without it"), context_mib
 
 
-def _run_kept(library: Path, driver: Driver, around: Surroundings, room: Room, uuid: str) -> dict:
+def _run_kept(
+    library: Path, driver: Driver, around: Surroundings, room: Room, uuid: str, mps: dict | None = None
+) -> dict:
     """The same program as a job of nobody, on all the way that a job goes."""
     share = GpuShare(uuid, 0, LIMIT_MIB, 1, whole=False)
     isolation = around.isolation
@@ -127,7 +168,7 @@ def _run_kept(library: Path, driver: Driver, around: Surroundings, room: Room, u
     run = shlex.join([f"{gpu_slice['seen_at']}/{slice_library.TRIAL}", uuid, str(LIMIT_MIB << 20)])
     spec = TaskSpec("", "trial", 0, "", run, env=_card(uuid), uid=NOBODY, gid=NOBODY, grace_s=0)
     around = replace(around, files=None)
-    plan = build_plan(spec, around, scratch=room.scratch, log="", cpus=[], gpu_slice=gpu_slice)
+    plan = build_plan(spec, around, scratch=room.scratch, log="", cpus=[], gpu_slice=gpu_slice, mps=mps)
     plan["plan"]["env"] |= _card(uuid)
     record = room.folder / "trial.json"
     record.write_text(json.dumps(plan))
@@ -145,7 +186,7 @@ def _card(uuid: str) -> dict[str, str]:
 
 def _used_mib(uuid: str, pid: int) -> int:
     try:
-        return gpu_watch.sample(pynvml.nvmlDeviceGetHandleByUUID(uuid)).get(pid, 0)
+        return sample(pynvml.nvmlDeviceGetHandleByUUID(uuid)).get(pid, 0)
     except pynvml.NVMLError:
         return 0  # then the watch alone corrects it
 

@@ -7,13 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agent.mps import Daemon
 from runtimes import slice_library
 from runtimes.base import TaskSpec
 from runtimes.gpu_sharing import SliceTrial
 from runtimes.local.driver import find_driver
 from runtimes.local.plan import Surroundings
 from runtimes.local.probe import Isolation
-from runtimes.local.slice_probe import OFF, Room, try_slice
+from runtimes.local.slice_probe import OFF, Room, try_mps, try_slice
 from runtimes.local.slices import LIBRARY_PATH, MOUNTS, SliceKeeper, make_slice
 
 AGAIN_AFTER_S = 600
@@ -55,11 +56,16 @@ class Slicing:
             return SliceTrial(False, "Our own library is switched off.")
         known = self.trials.get(driver)
         if known is None or (not known.works and time.monotonic() - self.tried_at > AGAIN_AFTER_S):
-            folder = self.folder_of(f"try-slice-{os.getpid()}")
-            room = Room(folder, f"{folder}-scratch", self._seen_at(folder))
+            room = self._room("try-slice")
             self.trials = {driver: try_slice(self.library, self.data_dir, self.around(), room, driver, uuid)}
             self.tried_at = time.monotonic()
         return self.trials[driver]
+
+    def try_mps(self, driver: str, uuid: str, mps: dict, daemon: Daemon) -> None:
+        """A slice through MPS on this card. Raises OSError where it does not work."""
+        isolation = self.isolation()
+        key = [driver, daemon.program, isolation.words, str(isolation.namespaces)]
+        try_mps(self.library, self.data_dir, self.around(), self._room("try-mps"), key, uuid, mps, daemon)
 
     def make(self, spec: TaskSpec) -> dict:
         """The files of a task's slice. Raises OSError: nothing runs without."""
@@ -93,6 +99,10 @@ class Slicing:
                 with suppress(OSError):
                     slice_library.resize(folder, folder, uuid, before[uuid])
             raise
+
+    def _room(self, name: str) -> Room:
+        folder = self.folder_of(f"{name}-{os.getpid()}")
+        return Room(folder, f"{folder}-scratch", self._seen_at(folder))
 
     def _seen_at(self, folder: Path) -> str:
         return str(self.run_dir / "slice") if self.isolation().namespaces else str(folder)

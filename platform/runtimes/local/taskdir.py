@@ -7,7 +7,7 @@
     door        a socket on which the shim lets sessions in while the job runs (0600, see sessions.py)
     stop        the wish to end it
     checkpoint  when something in its checkpoint directory changed last
-    gpu         what it holds of its shared cards (see gpu_policy.py), when that changed last
+    gpu         what it holds of its shared cards (see agent/gpu_policy.py), when that changed last
     slice/      what it finds of its slice of a card (see slices.py); without namespaces elsewhere
     exit        how it ended; written once, when no process of it is left; never changed
     passwd      the machine's, with the job's account added, as the job sees it (see isolation.name_account)

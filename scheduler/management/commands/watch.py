@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -11,8 +12,9 @@ from kombu.exceptions import OperationalError as BrokerAway
 
 from runtimes.base import Unavailable
 from scheduler import tasks
+from scheduler.deeds import Order, to_message
 from scheduler.runtime import the_runtime
-from scheduler.watching import Blind, Watch, to_message
+from scheduler.watching import Blind, Watch
 
 EXPIRES_S = 10
 
@@ -44,10 +46,11 @@ class Command(BaseCommand):
                     server.server_close()
 
 
-def send(deed: Any, epoch: int) -> None:
+def send(orders: Sequence[Order]) -> None:
     """Raises Unavailable where the broker is away: the next round tries again."""
     try:
-        tasks.act.apply_async((to_message(deed), epoch), queue="default", expires=EXPIRES_S, retry=False)
+        messages = [to_message(order) for order in orders]
+        tasks.act.apply_async((messages,), queue="default", expires=EXPIRES_S, retry=False)
     except BrokerAway as away:
         raise Unavailable(f"The broker does not answer: {away}") from away
 

@@ -12,7 +12,14 @@ from agent_slice import CARDS, MIB, SOURCES, Built, must
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="NOT ROOT: only root mounts.")
 SHIMS = ("libcuda.so.1", "libnvidia-ml.so.1")
 MOUNTED, COMPAT = "usr/lib/driver", "opt/env/compat"
-PASS = ["TESSERA_GPU_3=" + CARDS[0], "CUDA_VISIBLE_DEVICES=" + CARDS[0], "TESSERA_GPU_MEMORY_MIB=16255", "PATH=/bin"]
+TASK = "0123456789abcdef" * 2
+PASS = [
+    "TESSERA_TASK=" + TASK,
+    "TESSERA_GPU_3=" + CARDS[0],
+    "CUDA_VISIBLE_DEVICES=" + CARDS[0],
+    "TESSERA_GPU_MEMORY_MIB=16255",
+    "PATH=/bin",
+]
 
 
 @pytest.fixture(scope="session")
@@ -76,8 +83,9 @@ def test_ours_stand_over_every_copy_and_the_real_ones_behind(box, made):
     *sums, real_cuda, real_nvml = [line for line in done.stdout.splitlines() if line.endswith("-")]
     assert sums[0] == sums[2] == checksum(made / SHIMS[0]) and sums[1] == sums[3] == checksum(made / SHIMS[1])
     assert (real_cuda, real_nvml) == tuple(checksum(box.driver / name) for name in SHIMS)
-    assert "Read-only" in done.stdout and done.stdout.endswith("20001:600\n")
+    assert "Read-only" in done.stdout and done.stdout.endswith("20001:660\n")
     assert box.tasks() == ["c1"]
+    assert (box.home / "tasks/c1/task").read_text() == TASK
     shown = json.loads(must([made / "slicectl", "show", box.home / "tasks/c1/slice", "--json"]))
     assert [(card["uuid"], card["limit_bytes"], card["context_bytes"]) for card in shown["cards"]] == [
         (CARDS[0], 16_255 * MIB, 7)

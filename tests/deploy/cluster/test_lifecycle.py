@@ -38,7 +38,7 @@ def look_at_machine() -> dict:
 
 
 @pytest.fixture(scope="module")
-def machine(cluster_alone):
+def machine(cluster_turn):
     """How this machine is without a cluster."""
     if not os.environ[CLUSTER_IS_OURS]:
         reason = f"The cluster of {load_owner()} ran before, and these tests would take it away: bin/cluster down first"

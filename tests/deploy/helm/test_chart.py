@@ -1,6 +1,10 @@
 """The chart as it is rendered, and what the API server says to it. Nothing is installed."""
 
+import os
 import re
+import subprocess
+import time
+from pathlib import Path
 
 import pytest
 import yaml
@@ -89,7 +93,7 @@ def test_the_agent_is_the_one_of_the_file_and_speaks_to_this_installation(helm):
     )
     spec, container = ours["spec"]["template"]["spec"], ours["spec"]["template"]["spec"]["containers"][0]
     assert ours["metadata"]["namespace"] == "lab-agents"
-    assert "--server=http://lab-web.lab-system.svc:8470" in container["args"]
+    assert {"--server=http://lab-web.lab-system.svc:8470", "--install=lab"} <= set(container["args"])
     assert (spec["nodeSelector"], spec["runtimeClassName"]) == ({"cards": "yes"}, "nvidia")
     assert spec["volumes"] == known["spec"]["template"]["spec"]["volumes"]
     assert container["securityContext"] == known["spec"]["template"]["spec"]["containers"][0]["securityContext"]
@@ -111,6 +115,38 @@ def test_some_process_takes_each_queue(helm):
     commands = [" ".join(spec["containers"][0].get("command", [])) for spec in pod_specs(render(helm, WHOLE)).values()]
     for queue in set(re.findall(r'"queue": "(\w+)"', (ROOT / "platform/config/celery.py").read_text())):
         assert any(re.search(rf"-Q \S*\b{queue}\b", command) for command in commands), queue
+
+
+def test_every_process_has_a_probe_that_fails_where_it_is_stuck(helm, tmp_path):
+    specs = pod_specs(render(helm, WHOLE))
+    del specs["lab-setup"]  # a job: it ends
+    probes = {name: spec["containers"][0]["livenessProbe"] for name, spec in specs.items()}
+    asked = {name for name, probe in probes.items() if probe.get("httpGet", {}).get("path") == "/livez"}
+    assert asked == {"lab-web", "lab-live", "lab-watch"} and probes.keys() - asked == {
+        "lab-worker", "lab-sender", "lab-beat",
+    }  # fmt: skip
+    for name in probes.keys() - asked:
+        container = specs[name]["containers"][0]
+        file = next(each["value"] for each in container["env"] if each["name"] == "TESSERA_ALIVE")
+        assert {"name": "tmp", "mountPath": "/tmp"} in container["volumeMounts"]
+        check_by_age(probes[name]["exec"]["command"], file, tmp_path / "alive")
+        assert container["startupProbe"]["exec"] == probes[name]["exec"]
+
+
+def check_by_age(command: list[str], file: str, here: Path) -> None:
+    """What a probe says of a file that is missing, young and old, with another one in the place of its own."""
+    assert any(file in word for word in command)
+    words = [word.replace(file, str(here)) for word in command]
+
+    def passes() -> bool:
+        return subprocess.run(words, stderr=subprocess.DEVNULL).returncode == 0
+
+    here.unlink(missing_ok=True)
+    assert not passes()
+    here.touch()
+    assert passes()
+    os.utime(here, (time.time() - 400,) * 2)
+    assert not passes()
 
 
 def test_only_who_speaks_to_the_cluster_has_a_token(helm):

@@ -9,6 +9,7 @@ from cluster.models import Agent, Enrolment, Gpu
 from events.models import Event
 from runtimes.base import NodeView
 from scheduler.inventory import record_inventory, view_of_card
+from scheduler.reconcile import load_rows
 
 pytestmark = pytest.mark.django_db
 OTHER_KEY = "tag_" + "o" * 43
@@ -276,3 +277,51 @@ def test_who_is_silent_is_shown_so(agent, root):
     assert root.get("agents").json()["results"][0]["state"] == "reporting"
     Agent.objects.update(reported_at="2020-01-01T00:00Z")
     assert root.get("agents/g1").json()["state"] == "silent"
+
+
+# ---- what slices use ----
+
+
+def used(task, mib: int = 900, **more) -> dict:
+    card = {"uuid": task.cards[0]["uuid"], "limit_mib": 1000, "used_mib": mib, "peak_mib": mib, "refused": 0}
+    return {"slices": [{"task": task.uuid.hex, "cards": [card | more]}]}
+
+
+@pytest.fixture
+def own(cast):
+    """The agent of the machine n1, where a task of ada runs on a slice."""
+    make.agent("n1")
+    (task, *_) = make.start(make.job(cast.ada, gpu="1/4", pool="dev"))
+    return Api(make.AGENT_KEY), task
+
+
+def test_what_a_slice_uses_is_kept(own):
+    api, task = own
+    assert api.post("agents/n1:slices", used(task, 700)).json() == {"taken": 1}
+    task.refresh_from_db()
+    (use,) = task.gpu_use
+    assert (use["used_mib"], use["watched"], use["over"]) == (700, True, "")
+
+
+def test_an_agent_tells_of_its_own_machines_tasks_and_their_own_slices_only(own):
+    api, task = own
+    assert api.post("agents/n2:slices", used(task)).status_code == 403
+    api.post("agents/n1:slices", used(task, uuid="GPU-another"))
+    task.refresh_from_db()
+    assert task.gpu_use == []
+
+
+def test_a_task_above_its_slice_is_to_end_and_that_is_not_taken_back(own):
+    api, task = own
+    api.post("agents/n1:slices", used(task, 1400, over="It used 1400 MiB."))
+    api.post("agents/n1:slices", used(task, 10))
+    task.refresh_from_db()
+    assert task.gpu_use[0]["over"] == "It used 1400 MiB."
+    (row,) = load_rows()
+    assert row.stop == "gpu_out_of_memory"
+
+
+def test_of_a_task_that_has_ended_nothing_is_kept(own):
+    api, task = own
+    make.move(task, "SUCCEEDED", "completed")
+    assert api.post("agents/n1:slices", used(task)).json() == {"taken": 0}

@@ -60,7 +60,26 @@ def test_the_page_tells_what_a_task_uses_of_its_slice_and_looks_again(cast, look
     page = look(cast.ada, f"/j/{job.public_id}/")
     assert "3,100 of 8,127 MiB in use, 4,000 at most" in page
     assert "Its slice refused 2 requests for more memory." in page
-    assert "every 5s" in page and "every 5s" not in before
+    assert "every 5s" in page and "every 5s" not in before and "Nobody watches it" not in page
+
+
+def test_the_page_tells_that_nobody_watches_a_slice_and_what_limits_its_compute(cast, look):
+    job, (task, *_) = started(cast.ada, gpu="1/4")
+    card = task.cards[0] | {"simulated": False, "enforcement": "slice"}
+    use = {"uuid": card["uuid"], "limit_mib": 8127, "used_mib": 3100, "peak_mib": 4000, "refused": 0}
+    for more, words in (
+        ({"watched": False}, "Nobody watches it at the moment"),
+        ({"used_mib": 7721}, "Its slice is nearly full"),
+        ({"compute": "turns"}, "Compute is shared in turns, not limited."),
+        ({"compute": "mps"}, "at most 25 % of the card&#x27;s multiprocessors"),
+    ):
+        Task.objects.filter(pk=task.pk).update(gpu_use=[use | more], cards=[card])
+        assert words in look(cast.ada, f"/j/{job.public_id}/")
+
+
+def test_of_a_simulated_card_nothing_is_said_of_its_compute(cast, look):
+    job, _ = started(cast.ada, gpu="1/4")
+    assert "in turns" not in look(cast.ada, f"/j/{job.public_id}/")
 
 
 def of_roles(person):

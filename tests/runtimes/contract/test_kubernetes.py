@@ -4,6 +4,8 @@ from tests.runtimes.contract.access_suite import AccessContract
 from tests.runtimes.contract.suite import RuntimeContract
 from tests.runtimes.kubernetes.world import KubernetesWorld
 
+BESIDE_OTHERS = True
+
 
 @pytest.fixture(scope="module")
 def world(kubeconfig):

@@ -5,10 +5,13 @@ import random
 import ssl
 import threading
 import time
+from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
 from runtimes.base import Rejected, Unavailable
+from runtimes.kubernetes import client
 from runtimes.kubernetes.client import ApiServer, Expired
 from runtimes.kubernetes.connection import Connection
 from tests.runtimes.kubernetes.scripted import DROP, ScriptedServer, failure, stream
@@ -100,6 +103,19 @@ def test_without_the_right_to_create_only_creating_pauses(talk):
             api.call("POST", PODS, {})
     assert api.call("GET", PODS)[0].deed == "done"
     assert [verb for verb, *_ in server.asked] == ["POST", "GET"]
+
+
+def test_creating_pauses_for_longer_only_while_it_is_refused(talk, monkeypatch):
+    refused = failure(403, "Forbidden", "cannot create resource")
+    api, _, _ = talk(*[refused] * 6, (200, {}), refused)
+    now, pauses = [1000.0], []
+    monkeypatch.setattr(client, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    for _ in range(8):
+        with suppress(Unavailable):
+            api.call("POST", PODS, {})
+        pauses.append(api._no_creates_until - now[0])
+        now[0] += 60
+    assert pauses[:6] == [2, 4, 8, 16, 30, 30] and pauses[7] == 2
 
 
 def page(*names, version="9", more=""):

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from runtimes.kubernetes.client import MERGE_PATCH
-from runtimes.kubernetes.examining import _files, _runtimes, examine
+from runtimes.kubernetes.examining import _class, _files, _runtimes, examine
 from runtimes.kubernetes.storage import Storage
 from tests.runtimes.kubernetes.test_rights import PLURALS, Platform
 from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly
@@ -67,6 +67,23 @@ def change(platform, kind: str, name: str, body: dict) -> dict:
     _, before = platform.admin.call("GET", path)
     platform.admin.call("PATCH", path, body, content=MERGE_PATCH)
     return before
+
+
+@pytest.mark.kubernetes
+@pytest.mark.parametrize(
+    ("policy", "tone", "words"),
+    [("Retain", "ok", "keeps"), ("Delete", "note", "is deleted with its claim"), (None, "bad", "There is no class")],
+)
+def test_the_class_of_volumes_is_looked_at(platform, policy, tone, words):
+    name, classes = f"{platform.install}-class", "/apis/storage.k8s.io/v1/storageclasses"
+    if policy:
+        thing = {"metadata": {"name": name}, "provisioner": "tests/none", "reclaimPolicy": policy}
+        platform.admin.call("POST", classes, thing)
+    try:
+        seen = _class(platform.runtime, name)
+        assert seen.tone == tone and words in seen.words and name in seen.words
+    finally:
+        platform.admin.call("DELETE", f"{classes}/{name}", handles=("gone",))
 
 
 @pytest.mark.kubernetes

@@ -61,7 +61,14 @@ def test_a_pod_that_never_ran_has_none(store):
     assert server.asked == []
 
 
-@pytest.mark.parametrize("said", [Rejected("not found"), b"unable to retrieve container logs for containerd://b2"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        Rejected("not found"),
+        b"unable to retrieve container logs for containerd://b2",
+        b'failed to try resolving symlinks in path "/0.log": no such file',
+    ],
+)
 def test_a_log_that_is_gone_holds_up_nothing(store, said):
     fetch_log(Server(said), ended_pod(), store)
     assert store.size(TASK) == 0

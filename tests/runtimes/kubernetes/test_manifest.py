@@ -126,7 +126,7 @@ def test_what_cannot_be_promised_is_refused_with_words():
 
 
 def test_a_tombstone_never_gets_a_node_and_holds_nothing():
-    pod = build_tombstone(UUID, HOUSE, epoch=7, end={"cause": "never_started", "detail": ""})
+    pod = build_tombstone(UUID, HOUSE, "tessera-ended", epoch=7, end={"cause": "never_started", "detail": ""})
     assert pod["spec"]["schedulingGates"] and "finalizers" not in pod["metadata"]
     assert pod["metadata"]["namespace"] == "tessera-ended"
 

@@ -135,3 +135,11 @@ def test_pauses_grow_and_are_never_the_same_for_all():
     assert max(pauses) > 5 and len(set(pauses)) == 12
     backoff.succeeded()
     assert backoff.failed() <= 0.5
+
+
+def test_a_failure_that_lasted_long_was_a_pause_itself():
+    backoff = Backoff(random.Random(3))
+    for _ in range(10):
+        backoff.failed()
+    assert all(backoff.failed(took_s=40) <= 0.5 for _ in range(10))
+    assert max(backoff.failed(took_s=20) for _ in range(10)) <= 10

@@ -1,6 +1,7 @@
 """What only a real API server can say of our pods and our namespaces."""
 
 import copy
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from runtimes.kubernetes import names
 from runtimes.kubernetes.following import ClusterView
 from runtimes.kubernetes.manifest import build_pod
 from runtimes.kubernetes.namespaces import ensure_team_namespace
-from runtimes.kubernetes.views import pod_ended
+from runtimes.kubernetes.views import is_tombstone, pod_ended
 from tests.runtimes.kubernetes.specs import CARDS, HOUSE, MODES, TASKS, task
 from tests.runtimes.kubernetes.test_manifest import hostile_specs
 from tests.runtimes.kubernetes.world import KubernetesWorld, pod_path, wait_slowly
@@ -65,7 +66,11 @@ def test_what_hostile_tasks_become_is_accepted_or_is_no_pod_at_all(world):
 
 def past_us():
     """Pods that our own rights might send if we were made to: name → change of the pod's spec and of its container."""
-    yield "hostPath", {"volumes": [{"name": each, "hostPath": {"path": "/"}} for each in ("scratch", "shm")]}, {}
+    yield (
+        "hostPath",
+        {"volumes": [{"name": each, "hostPath": {"path": "/"}} for each in ("scratch", "shm", "told")]},
+        {},
+    )
     yield "hostNetwork", {"hostNetwork": True}, {}
     yield "hostPID", {"hostPID": True}, {}
     yield "hostIPC", {"hostIPC": True}, {}
@@ -193,7 +198,7 @@ def test_out_of_memory(world, kubelet):
 
 
 def test_an_image_that_is_not_there_ends_with_the_registrys_words(world, kubelet, monkeypatch):
-    monkeypatch.setattr("runtimes.kubernetes.views.TRIES_S", 2)
+    monkeypatch.setattr("runtimes.kubernetes.causes.TRIES_S", 2)
     spec = world.spec("true", image=world.options["image"].rpartition("/")[0] + "/nothing:1")
     world.runtime.start(spec)
     wait_slowly(lambda: world.view(spec.uuid).cause == "image_pull")
@@ -211,6 +216,47 @@ def test_what_was_forgotten_long_ago_is_swept(world, monkeypatch):
     monkeypatch.setattr("runtimes.kubernetes.runtime.KEPT_HOURS", -2)
     assert world.runtime.sweep() >= 1
     wait_slowly(lambda: not world.pods(spec.uuid))
+
+
+def test_whoever_is_known_to_be_wanted_is_started_by_one_request(world):
+    world.runtime.start(world.spec("true"))  # its node and its namespace have been looked at
+    before = dict(world.runtime.api.counts.requests)
+    world.runtime.start(world.spec("true", looked_at=time.monotonic()))
+    world.runtime.start(world.spec("true", looked_at=time.monotonic() - 60))
+    sent = {what: count - before.get(what, 0) for what, count in world.runtime.api.counts.requests.items()}
+    assert {what: count for what, count in sent.items() if count} == {("POST", 201): 2, ("GET", 404): 1}
+
+
+def test_a_stop_that_knows_the_team_takes_the_name_that_its_pod_would_have(world):
+    """So a start that is on its way meanwhile makes none, though it looks for no tombstone."""
+    spec = world.spec("sleep 60")
+    world.runtime.stop(spec.uuid, 1, epoch=spec.epoch, gid=spec.gid)
+    world.runtime.start(replace(spec, looked_at=time.monotonic()))
+    (grave,) = world.pods(spec.uuid)
+    assert is_tombstone(grave) and world.view(spec.uuid).cause == "never_started"
+    assert grave["metadata"]["namespace"] == names.team_namespace(world.runtime.house.install, spec.gid)
+    world.runtime.forget(spec.uuid)
+    world.runtime.start(replace(spec, looked_at=time.monotonic()))
+    assert [is_tombstone(pod) for pod in world.pods(spec.uuid)] == [True]
+
+
+def test_a_stop_whose_pod_is_made_meanwhile_ends_it(world, monkeypatch):
+    spec = world.spec("sleep 60")
+    find, looks = world.runtime._find, []
+
+    def late(uuid):
+        """The first look finds nothing; then the pod is made."""
+        looks.append(uuid)
+        if len(looks) == 1:
+            assert find(uuid) == []
+            world.runtime.start(replace(spec, looked_at=time.monotonic()))
+            return []
+        return find(uuid)
+
+    monkeypatch.setattr(world.runtime, "_find", late)
+    world.runtime.stop(spec.uuid, 1, epoch=spec.epoch, gid=spec.gid)
+    world.until(spec.uuid, "exited")
+    assert [is_tombstone(pod) for pod in world.pods(spec.uuid)] == [False] and len(looks) >= 2
 
 
 def test_a_card_is_never_sold_twice_even_if_our_ledger_were_wrong(world):

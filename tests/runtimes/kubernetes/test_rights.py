@@ -25,6 +25,7 @@ from tests.runtimes.kubernetes.specs import CARDS, MODES, STORAGE, TASKS, WITH_F
 from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly
 
 pytestmark = pytest.mark.kubernetes
+BESIDE_OTHERS = True
 MANIFESTS = Path(__file__).resolve().parents[3] / "deploy/kubernetes"
 PLURALS = {
     "Namespace": "/api/v1/namespaces",

@@ -2,40 +2,26 @@
 
 import io
 import os
-import shutil
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from deploy.cluster.storage import CLASS, PROVISIONER
 from runtimes.base import Checkpoint, Mount, Unavailable
 from runtimes.kubernetes.following import ClusterView
 from runtimes.kubernetes.namespaces import ensure_team_namespace
 from runtimes.places import Place, ensure_place
-from tests.local_cluster import local_place
-from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly
+from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly, world_with_files
 
 pytestmark = pytest.mark.kubernetes
+BESIDE_OTHERS = True
 OURS, TEAM = Place("home", 20001), Place("team", 20000)
 
 
 @pytest.fixture(scope="module")
 def world(kubeconfig):
-    root = local_place().shared
-    own = root / f"test-{os.getpid()}"
-    storage = {"storage_class": CLASS, "size": "1Gi", "access": "ReadWriteMany", "root": root}
-    world = KubernetesWorld(kubeconfig, storage=storage | {"files": own / "files", "code": own / "code"})
-    try:
-        _, found = world.api.call("GET", f"/apis/storage.k8s.io/v1/storageclasses/{CLASS}", handles=("gone",))
-        if not world.has_kubelet or found.get("provisioner") != PROVISIONER:
-            pytest.skip("NO VOLUME: the cluster is not bin/cluster's.")
-        world.files, world.code = own / "files", own / "code"
-        world.code.mkdir(parents=True)
+    with world_with_files(kubeconfig) as world:
         yield world
-    finally:
-        world.close()
-        shutil.rmtree(own, ignore_errors=True)
 
 
 def run(world, text: str, **fields) -> tuple[int | None, str]:

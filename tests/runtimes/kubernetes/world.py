@@ -2,16 +2,22 @@
 
 import json
 import os
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
+import pytest
+
+from deploy.cluster.storage import CLASS, PROVISIONER
 from runtimes.base import Checkpoint, ContainerView, TaskSpec
 from runtimes.kubernetes import names
 from runtimes.kubernetes.access import KubernetesAccess
 from runtimes.kubernetes.client import MERGE_PATCH
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
+from tests.local_cluster import local_place
 from tests.runtimes.worlds import World, wait_for
 
 IMAGE = os.environ.get("TESSERA_TEST_IMAGE", "10.88.0.1:5000/busybox:1.35")  # has sh, find and stat
@@ -111,6 +117,25 @@ class KubernetesWorld(World):
         for namespace in self.api.list_all("/api/v1/namespaces", labels=mark).items:
             self.api.call("DELETE", f"/api/v1/namespaces/{namespace['metadata']['name']}", handles=("gone", "again"))
         self.api.close()
+
+
+@contextmanager
+def world_with_files(kubeconfig: Path) -> Iterator[KubernetesWorld]:
+    """Its pods have homes and code, on the volume of bin/cluster, in the folders `files` and `code` of this world."""
+    root = local_place().shared
+    own = root / f"test-{os.getpid()}"
+    storage = {"storage_class": CLASS, "size": "1Gi", "access": "ReadWriteMany", "root": root}
+    world = KubernetesWorld(kubeconfig, storage=storage | {"files": own / "files", "code": own / "code"})
+    try:
+        _, found = world.api.call("GET", f"/apis/storage.k8s.io/v1/storageclasses/{CLASS}", handles=("gone",))
+        if not world.has_kubelet or found.get("provisioner") != PROVISIONER:
+            pytest.skip("NO VOLUME: the cluster is not bin/cluster's.")
+        world.files, world.code = own / "files", own / "code"
+        world.code.mkdir(parents=True)
+        yield world
+    finally:
+        world.close()
+        shutil.rmtree(own, ignore_errors=True)
 
 
 def pod_path(pod: dict) -> str:

@@ -14,7 +14,7 @@ import pytest
 
 from runtimes.local import leftovers, processes
 from runtimes.local.limits import WATCHDOG
-from runtimes.local.probe import SHARED, SOURCE, Isolation, MemoryControl
+from runtimes.local.probe import SHARED, SOURCES, Isolation, MemoryControl
 from tests.runtimes.worlds import LocalWorld, wait_for
 
 NOTHING = {"isolation": Isolation(SHARED, False, False), "memory": MemoryControl(WATCHDOG)}
@@ -176,7 +176,7 @@ def test_the_shim_needs_little_time(plain):
 
 def test_the_shim_imports_nothing_of_django():
     python = shutil.which("python3", path=os.path.dirname(sys.executable)) or sys.executable
-    code = f"import sys; sys.path[:0] = [{SOURCE!r}]; import runtimes.local.shim; print('\\n'.join(sys.modules))"
+    code = f"import sys; sys.path[:0] = {list(SOURCES)!r}; import runtimes.local.shim; print('\\n'.join(sys.modules))"
     run = subprocess.run([python, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
     loaded = set(run.stdout.split())
     assert not {"django", "subprocess", "dataclasses", "pynvml", "asyncio"} & loaded

@@ -3,54 +3,21 @@
 import asyncio
 import os
 import shutil
-from pathlib import Path
-from types import SimpleNamespace
+import signal
 
 import pytest
-from agent_slice import MIB, NO_COMPILER
+from agent_slice import MIB
 
 from runtimes import slice_library
 from runtimes.base import GpuShare, PtySize, Rejected
-from runtimes.local import driver, inventory, plan
-from tests.runtimes.local.conftest import WAYS
-from tests.runtimes.local.doubled_driver import UUID, build_doubled_driver, list_doubled_gpus
+from runtimes.local import driver, gpu_keeper, plan, processes
+from tests.runtimes.local.conftest import WAYS, use_nvml
+from tests.runtimes.local.doubled_driver import UUID
 from tests.runtimes.local.test_access import output, running
-from tests.runtimes.worlds import LocalWorld, wait_for
+from tests.runtimes.worlds import command_line, wait_for
 
 HALF = 16255
 OUT_OF_MEMORY = "2"
-
-
-@pytest.fixture(scope="module")
-def doubled():
-    if not slice_library.can_build():
-        pytest.skip(NO_COMPILER)
-    doubled = build_doubled_driver()
-    yield doubled
-    shutil.rmtree(doubled.root)
-
-
-def use_nvml(monkeypatch, tmp_path, name: str) -> None:
-    """Of those who watch: a module of this directory stands where pynvml stands."""
-    shutil.copy(Path(__file__).parent / name, tmp_path / "pynvml.py")
-    monkeypatch.setattr(plan, "pynvml", SimpleNamespace(__file__=str(tmp_path / "pynvml.py")))
-
-
-@pytest.fixture
-def make_world(doubled, monkeypatch, tmp_path):
-    worlds = []
-
-    def make(**options) -> LocalWorld:
-        monkeypatch.setattr(inventory, "list_gpus", list_doubled_gpus)
-        monkeypatch.setattr(inventory, "list_pcie", lambda: (("X",),))
-        use_nvml(monkeypatch, tmp_path, "calm_nvml.py.txt")
-        monkeypatch.setenv("LD_LIBRARY_PATH", str(doubled.driver))  # of the platform: where its loader finds the driver
-        worlds.append(LocalWorld(**{"slice_library": str(doubled.library)} | options))
-        return worlds[-1]
-
-    yield make
-    for world in worlds:
-        world.close()
 
 
 @pytest.fixture(params=WAYS.values(), ids=WAYS.keys())
@@ -209,10 +176,42 @@ def test_a_task_is_warned_once_before_its_slice_is_full(watched):
     assert log.count("Tessera: ") == 1 and f"5120 of the 5300 MiB of this task's slice of {UUID}" in log
 
 
-def test_a_watch_that_fails_is_said(watched, tmp_path):
+def watch_of(world, uuid: str, module: bytes) -> list[processes.Process]:
+    """Of this task: its keeper (gpu_keeper), or the watch (gpu_watch)."""
+    below = processes.descendants({world.shim(uuid).pid}, processes.everybody())
+    return [one for one in below if any(b"." + module + b" import" in word for word in command_line(one.pid))]
+
+
+@pytest.mark.parametrize("module", [b"gpu_watch", b"gpu_keeper"])
+async def test_a_watch_that_is_killed_comes_back_and_both_are_said(watched, module):
+    uuid = await running(watched, "exec sleep 60", gpus=share(5300))
+    (first,) = await asyncio.to_thread(wait_for, lambda: watch_of(watched, uuid, module))
+    await asyncio.to_thread(wait_for, lambda: watched.view(uuid).gpu_use)
+    processes.send(first, signal.SIGKILL)
+
+    def is_back() -> bool:
+        return "is watched again" in watched.log(uuid) and watch_of(watched, uuid, module)[0].start != first.start
+
+    await asyncio.to_thread(wait_for, is_back)
+    assert "is not watched at the moment: it" in watched.log(uuid)
+    assert watched.view(uuid).gpu_use[0].watched and watched.view(uuid).gpu_use[0].used_mib == 5120
+
+
+def test_a_task_whose_watch_cannot_look_goes_on_and_is_told_so(watched, tmp_path):
     (tmp_path / "pynvml.py").write_text("raise RuntimeError('no driver')")
-    view = watched.run("sleep 1", gpus=share())
-    assert view.exit_code == 0 and "not watched any more" in watched.log(view.uuid)
+    view = watched.run("sleep 3", gpus=share())
+    assert view.exit_code == 0 and not view.gpu_use[0].watched
+    assert watched.log(view.uuid).count("is not watched at the moment: it ended with 1.") == 1
+
+
+def test_a_watch_that_hangs_is_found_out_and_only_its_whole_lines_are_handed_on(capfdbinary):
+    read, write = os.pipe()
+    os.write(write, b"{}\n{}\n{")
+    with os.fdopen(write, "wb"):
+        assert gpu_keeper._relay(read, 0.2) == "it said nothing for 0.2 s"
+    assert gpu_keeper._relay(read, 0.2) == ""
+    os.close(read)
+    assert capfdbinary.readouterr().out == b"{}\n{}\n"
 
 
 def test_the_account_is_told_where_the_driver_tells_nothing(make_world, doubled, monkeypatch):

@@ -145,7 +145,12 @@ affinity: {{- toYaml . | nindent 2 }}
 - {name: files, mountPath: /var/lib/tessera}
 {{- end }}
 
-{{/* One kind of process. dict: root, name, role, command; people, rights, http, metrics, data, alone as they are needed. */}}
+{{/* Whether a worker or the beat goes round: it touches this file each 10 s (platform/config/alive.py). */}}
+{{- define "tessera.rounds" -}}
+[sh, -c, 'test -n "$(find /tmp/alive -mmin -3)"']
+{{- end }}
+
+{{/* One kind of process. dict: root, name, role, command; people, rights, http, metrics, rounds, alone as they are needed. */}}
 {{- define "tessera.deployment" -}}
 {{- $values := index .root.Values .name -}}
 apiVersion: apps/v1
@@ -189,6 +194,9 @@ spec:
         {{- end }}
         env:
         - {name: TESSERA_ROLE, value: {{ .role }}}
+        {{- if .rounds }}
+        - {name: TESSERA_ALIVE, value: /tmp/alive}
+        {{- end }}
         {{- include "tessera.env" .root | nindent 8 }}
         securityContext: {{- include "tessera.fence" . | nindent 10 }}
         resources: {{- toYaml $values.resources | nindent 10 }}
@@ -206,6 +214,10 @@ spec:
         - {name: metrics, containerPort: 9090}
         startupProbe: {httpGet: {path: /livez, port: metrics}, periodSeconds: 2, timeoutSeconds: 5, failureThreshold: 90}
         livenessProbe: {httpGet: {path: /livez, port: metrics}, periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 6}
+        {{- end }}
+        {{- if .rounds }}
+        startupProbe: {exec: {command: {{ include "tessera.rounds" . }}}, periodSeconds: 5, timeoutSeconds: 10, failureThreshold: 60}
+        livenessProbe: {exec: {command: {{ include "tessera.rounds" . }}}, periodSeconds: 30, timeoutSeconds: 10, failureThreshold: 3}
         {{- end }}
         volumeMounts: {{- include "tessera.mounts" .root | nindent 8 }}
       volumes: {{- include "tessera.volumes" .root | nindent 6 }}

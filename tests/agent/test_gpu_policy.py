@@ -1,6 +1,6 @@
 """When a task is warned of its GPU memory, and when it is ended: figures in, sentences out."""
 
-from runtimes.local.gpu_policy import GpuPolicy
+from agent.gpu_policy import GpuPolicy
 from runtimes.local.gpu_watch import Account
 
 CARD = "GPU-1"
@@ -37,7 +37,8 @@ def test_in_a_slice_of_ours_a_few_modules_are_no_escape_and_a_driver_of_its_own_
 def test_the_account_counts_where_the_driver_tells_nothing():
     policy = GpuPolicy({CARD: 1000}, 1, kept=True)
     hear(policy, 0, counted_mib=700, refused=2)
-    assert policy.cards[CARD] == {"limit_mib": 1000, "used_mib": 700, "peak_mib": 700, "refused": 2}
+    card = policy.cards[CARD]
+    assert card == {"limit_mib": 1000, "used_mib": 700, "peak_mib": 700, "refused": 2, "watched": True}
 
 
 def test_a_resized_slice_is_followed_where_its_programs_cannot_have_done_it():
@@ -69,3 +70,12 @@ def test_what_nvml_knows_beyond_the_account_is_charged_from_the_second_look_on()
 def test_what_was_freed_while_we_looked_is_not_missing():
     """NVML saw it still, or a moment's allocation was seen by NVML alone: a request that fits is not refused for it."""
     assert corrected((9000, 9000, 100), (100, 9000, 9000), (100, 9000, 100), (100, 300, 100)) == [0, 0, 0, 200]
+
+
+def test_that_nobody_looks_is_said_once_and_that_somebody_does_again():
+    policy = GpuPolicy({CARD: 1000}, 1, kept=False)
+    (words,) = policy.lose_sight("it ended with -9")
+    assert "not watched at the moment: it ended with -9." in words and not policy.cards[CARD]["watched"]
+    assert policy.lose_sight("it ended with -9") == []
+    assert hear(policy, 10, 10) == ["The GPU memory of this task is watched again.", ""]
+    assert policy.cards[CARD]["watched"]

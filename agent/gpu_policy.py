@@ -1,4 +1,7 @@
-"""When a task is warned of its GPU memory and when it is ended: figures in, sentences out. Used by the shim."""
+"""When a task is warned of its GPU memory and when it is ended: figures in, sentences out.
+
+Used by the local runtime's shim and by the agent beside a kubelet. It imports nothing.
+"""
 
 WARN_AT, CALM_AT = 0.95, 0.90
 SLACK = 0.05  # with a slice's own account: what modules loaded into a full slice may take before it counts as above it
@@ -13,15 +16,22 @@ class GpuPolicy:
 
     def __init__(self, limits: dict[str, int], samples: int, *, kept: bool, guarded: bool = False):
         self.limits, self.samples, self.kept, self.guarded = dict(limits), samples, kept, guarded
-        self.cards = {
-            uuid: {"limit_mib": mib, "used_mib": 0, "peak_mib": 0, "refused": 0} for uuid, mib in limits.items()
-        }
+        nothing = {"used_mib": 0, "peak_mib": 0, "refused": 0, "watched": True}
+        self.cards = {uuid: {"limit_mib": mib} | nothing for uuid, mib in limits.items()}
         self.above = dict.fromkeys(limits, 0)
         self.warned: set[str] = set()
+
+    def lose_sight(self, why: str) -> list[str]:
+        """Nobody looks any more, until the next sample. What to write into the log, once."""
+        if not self._set_watched(False):
+            return []
+        return [f"The GPU memory of this task is not watched at the moment: {why}. The watch is started anew."]
 
     def hear(self, sample: dict[str, dict[str, int]]) -> tuple[list[str], str]:
         """(warnings for the log, why the task is to be ended or ""). sample: as gpu_watch says it."""
         warnings, verdict = [], ""
+        if self._set_watched(True):
+            warnings.append("The GPU memory of this task is watched again.")
         for uuid in self.limits:
             seen = sample.get(uuid, {})
             if self.guarded:
@@ -39,6 +49,13 @@ class GpuPolicy:
             if self._is_near(uuid, used, limit):
                 warnings.append(f"{used} of the {limit} MiB of this task's slice of {uuid} are in use.")
         return warnings, verdict
+
+    def _set_watched(self, watched: bool) -> bool:
+        """Whether that is another than before."""
+        changed = any(card["watched"] != watched for card in self.cards.values())
+        for card in self.cards.values():
+            card["watched"] = watched
+        return changed
 
     def _slack(self, limit: int) -> int:
         return max(LEAST_SLACK_MIB, int(SLACK * limit)) if self.kept else 0

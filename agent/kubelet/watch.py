@@ -1,0 +1,174 @@
+"""What the slices of containers on this machine use, told to the platform; and which task is above its slice.
+
+The account of a slice lies in the files that our hook made (agent/slice/src/hook.c): home/tasks/CONTAINER. What the
+driver tells of each process is added where its control group names the container: that needs the host's view of
+processes (hostPID). The platform ends who is above: the agent ends nobody. Not run on hardware yet.
+"""
+
+import json
+import logging
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+from agent.cards import NoAnswer, nvml, text
+from agent.gpu_policy import GpuPolicy
+from agent.held import sample
+from agent.state import Identity
+from agent.wire import Away, Platform, Refused
+
+log = logging.getLogger("tessera.agent")
+
+LOOK_S, AGAIN_S, LONGEST_S = 2.0, 60.0, 60.0
+"""Between two looks; all is told again so often, and after failures at the latest."""
+MOST = 256
+"""Tasks in a request."""
+PARTS = 100
+"""A change of less than such a part of a slice is not told."""
+WITHIN_S = 10.0
+TASK = re.compile(r"[0-9a-f]{32}")
+CONTAINER = re.compile(r"[0-9a-f]{64}")
+
+Use = dict[str, dict[str, Any]]  # by card: as GpuPolicy has it, and "over"
+
+
+class SliceWatch:
+    """who: this agent, as far as it is enrolled. home: where the hook keeps slices. control: slicectl. above_s: so long
+    a task may hold more than its slice, by the driver's word.
+    """
+
+    def __init__(
+        self,
+        platform: Platform,
+        who: Callable[[], Identity],
+        home: Path,
+        control: Path,
+        above_s: float,
+        proc: Path = Path("/proc"),
+    ):
+        self.platform, self.who, self.home, self.control, self.proc = platform, who, home, control, proc
+        self.samples = max(1, round(above_s / LOOK_S))
+        self.policies: dict[str, GpuPolicy] = {}  # by container
+        self.over: dict[str, str] = {}  # by container: why its task is to end; once said it stands
+        self._told: dict[str, Use] = {}  # by task
+        self._told_at = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="slices", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def look(self) -> dict[str, Use]:
+        """Of each task with a slice here."""
+        found = {folder.name: folder for folder in self.home.glob("tasks/*") if (folder / "task").is_file()}
+        for gone in self.policies.keys() - found.keys():
+            del self.policies[gone]
+            self.over.pop(gone, None)
+        held = held_by_container(found.keys(), self.proc) if found else {}
+        uses = {}
+        for name, folder in found.items():
+            task, account = (folder / "task").read_text(), self._account(folder / "slice")
+            if account is not None and TASK.fullmatch(task):
+                uses[task] = self._judge(name, account, held.get(name, {}))
+        return uses
+
+    def tell(self, uses: Mapping[str, Use]) -> None:
+        """What is other than was told. Raises Away, Refused."""
+        who = self.who()
+        if not who.node:
+            return
+        if time.monotonic() - self._told_at > AGAIN_S:
+            self._told, self._told_at = {}, time.monotonic()
+        news = {task: use for task, use in uses.items() if differs(self._told.get(task, {}), use)}
+        for tasks in (list(news)[n : n + MOST] for n in range(0, len(news), MOST)):
+            said = [{"task": task, "cards": [{"uuid": u, **card} for u, card in news[task].items()]} for task in tasks]
+            self.platform.tell_slices(who.node, who.key, {"slices": said})
+            self._told |= {task: news[task] for task in tasks}
+        self._told = {task: use for task, use in self._told.items() if task in uses}
+
+    def _follow(self) -> None:
+        pause = LOOK_S
+        while not self._stop.wait(pause):
+            try:
+                self.tell(self.look())
+                pause = LOOK_S
+            except (Away, Refused, OSError, subprocess.SubprocessError) as error:
+                pause = min(max(2 * pause, getattr(error, "retry_after_s", 0)), LONGEST_S)
+                log.warning("what slices use is not told: %s (next try in %.0f s)", error, pause)
+            except Exception:  # a look that fails is no reason never to look again
+                pause = min(2 * pause, LONGEST_S)
+                log.exception("what slices use is not seen (next try in %.0f s)", pause)
+
+    def _account(self, folder: Path) -> dict[str, dict[str, int]] | None:
+        """{uuid: limit_mib, counted_mib, refused}; None where the container just ended, or its files broke."""
+        words = [str(self.control), "show", str(folder), "--json"]
+        done = subprocess.run(words, env={}, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+        if done.returncode != 0:
+            return None
+        return {
+            card["uuid"]: {
+                "limit_mib": card["limit_bytes"] >> 20,
+                "counted_mib": card["used_bytes"] >> 20,
+                "refused": card["refused"],
+            }
+            for card in json.loads(done.stdout)["cards"]
+        }
+
+    def _judge(self, name: str, account: dict[str, dict[str, int]], held: dict[str, int]) -> Use:
+        limits = {uuid: card["limit_mib"] for uuid, card in account.items()}
+        if name not in self.policies:
+            self.policies[name] = GpuPolicy(limits, self.samples, kept=True, guarded=True)
+        policy = self.policies[name]
+        _, verdict = policy.hear({uuid: card | {"used_mib": held.get(uuid, 0)} for uuid, card in account.items()})
+        over = self.over.setdefault(name, verdict) if verdict else self.over.get(name, "")
+        return {uuid: {**card, "over": over} for uuid, card in policy.cards.items()}
+
+
+def held_by_container(names: Any, proc: Path) -> dict[str, dict[str, int]]:
+    """{container: {uuid: MiB}} as the driver tells, of these; a card that does not answer counts nothing."""
+    found: dict[str, dict[str, int]] = {}
+    try:
+        with nvml() as answers:
+            handles = (
+                [pynvml.nvmlDeviceGetHandleByIndex(n) for n in range(pynvml.nvmlDeviceGetCount())] if answers else []
+            )
+            for handle in handles:
+                uuid = text(pynvml.nvmlDeviceGetUUID(handle))
+                for pid, mib in sample(handle).items():
+                    if (name := container_of(pid, proc)) in names:
+                        cards = found.setdefault(name, {})
+                        cards[uuid] = cards.get(uuid, 0) + mib
+    except (NoAnswer, pynvml.NVMLError):
+        pass  # the report says what is wrong with a card
+    return found
+
+
+def container_of(pid: int, proc: Path) -> str:
+    """The id in its control group's path, as containerd, CRI-O and Docker write it; "" for no container's."""
+    try:
+        ids = CONTAINER.findall((proc / str(pid) / "cgroup").read_text())
+    except OSError:
+        return ""
+    return ids[-1] if ids else ""
+
+
+def differs(old: Use, new: Use) -> bool:
+    return old.keys() != new.keys() or any(_moved(old[uuid], new[uuid]) for uuid in new)
+
+
+def _moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    step = max(new["limit_mib"] // PARTS, 1)
+    if any(abs(new[name] - old[name]) >= step for name in ("used_mib", "peak_mib")):
+        return True
+    return any(new[name] != old[name] for name in ("limit_mib", "refused", "over", "watched"))

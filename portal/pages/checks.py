@@ -1,0 +1,34 @@
+"""What the doctor finds, for admins: looked at anew each time the page is opened."""
+
+from django.http import HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+from django.views.decorators.http import require_safe
+
+from accounts.permissions import require
+from portal.pages.entry import signed_in
+from portal.partial import render_page
+from runtimes.base import Finding
+from scheduler.preview import find_faults
+
+ORDER = ("bad", "note", "ok")
+
+
+@require_safe
+@signed_in
+def show_checks(request: HttpRequest) -> HttpResponse:
+    require(request.user, "node.change")
+    found = sorted(find_faults(), key=lambda finding: ORDER.index(finding.tone))
+    context = {"findings": found, "answer": checks_answer(found)}
+    return render_page(request, "cluster/checks.html", context, fragment="cluster/_checks.html")
+
+
+def checks_answer(found: list[Finding]) -> str:
+    bad, notes = (sum(finding.tone == tone for finding in found) for tone in ("bad", "note"))
+    if bad:
+        words = ngettext("%(n)s thing is not as it should be.", "%(n)s things are not as they should be.", bad)
+        return words % {"n": bad}
+    if notes:
+        words = ngettext("All works; %(n)s thing should be known.", "All works; %(n)s things should be known.", notes)
+        return words % {"n": notes}
+    return _("All is as it should be.")

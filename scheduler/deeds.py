@@ -1,0 +1,172 @@
+"""Starts, stops and forgets, done on the runtime: one, or as many at once as `manage.py watch` hands out.
+
+Each may be done any number of times. What they need of the database is read together, before the first of them; their
+calls to the runtime go out side by side, outside of any transaction.
+"""
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+
+from django.db import transaction
+
+from common.errors import StaleState
+from images.logins import load_logins
+from jobs.models import Job, Task
+from jobs.states import TaskState
+from runtimes.base import ContainerView, NodeRefused, Rejected, Runtime, TaskSpec, Unavailable
+from scheduler.lease import check_epoch
+from scheduler.reconcile import Forget, Sighting, Start, Stop, load_broken
+from scheduler.sightings import record_sighting, record_sightings
+from scheduler.specs import GRACE_S, build_task_specs
+
+log = logging.getLogger("tessera.reconcile")
+
+THREADS = 8
+"""So many calls to the runtime at once: most of each is waiting for its answer."""
+PATIENCE_S = 5.0
+"""A deed that could not begin so long after it was taken up is left out: it will be handed out again."""
+
+Deed = Start | Stop | Forget
+KINDS = {kind.__name__: kind for kind in (Start, Stop, Forget)}
+
+
+@dataclass(frozen=True)
+class Order:
+    """A deed, and the term in which it was decided."""
+
+    deed: Deed
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the database says to some deeds. specs: of the tasks that shall start, by uuid; gids: of the teams of jobs
+    that are stopped, by job.
+    """
+
+    specs: dict[str, TaskSpec]
+    gids: dict[int, int]
+
+
+def to_message(order: Order) -> dict:
+    return {"kind": type(order.deed).__name__, "epoch": order.epoch, **asdict(order.deed)}
+
+
+def from_message(message: dict) -> Order:
+    fields = dict(message)
+    kind, epoch = KINDS[fields.pop("kind")], fields.pop("epoch")
+    return Order(kind(**fields), epoch)
+
+
+def do_all(orders: Sequence[Order], runtime: Runtime) -> None:
+    """Each by itself: what is stale is dropped, what the engine does not take now waits for the next look."""
+    until = time.monotonic() + PATIENCE_S
+    known = _load(orders, runtime)
+    if len(orders) == 1:
+        refused = [_do(orders[0], runtime, known, until)]
+    else:
+        with ThreadPoolExecutor(min(THREADS, len(orders))) as pool:
+            refused = list(pool.map(lambda order: _do(order, runtime, known, until), orders))
+    for order, sighting in zip(orders, refused, strict=True):
+        if sighting is not None:
+            record_sightings([sighting], order.epoch)
+
+
+def do_one(order: Order, runtime: Runtime) -> None:
+    """A stop is marked first, where it says so. Raises StaleState and Unavailable."""
+    deed = order.deed
+    if isinstance(deed, Stop) and deed.mark:
+        record_sighting(mark_of(deed), order.epoch)
+    known = _load([order], runtime)
+    if isinstance(deed, Start) and deed.uuid not in known.specs:
+        raise StaleState(kind="task", was="not to be started")
+    if refused := _call(order, runtime, known):
+        record_sighting(refused, order.epoch)
+
+
+def mark_of(stop: Stop) -> Sighting:
+    """That it is asked to end."""
+    return Sighting(stop.uuid, stop.job_id, TaskState.STOPPING, stop.reason)
+
+
+def load_starts(uuids: Sequence[str], runtime: Runtime, epoch: int) -> dict[str, TaskSpec]:
+    """What is needed to start those of them that shall be started still. Nobody had asked for the end of any of these
+    when this began: so the runtime had no mark yet that it shall not run. Raises StaleState where the term is over.
+    """
+    looked_at = time.monotonic()
+    with transaction.atomic():
+        check_epoch("reconcile", epoch)
+        tasks = [task for task in load_tasks_to_start(uuids) if _shall_start(task)]
+        broken = load_broken({task.job_id for task in tasks})
+        tasks = [task for task in tasks if (task.job_id, task.attempt) not in broken]
+        specs = build_task_specs(tasks)
+        containers, teams = runtime.capabilities.containers, {task.job.team_id for task in tasks}
+        logins = {team: load_logins(team) if containers else () for team in teams}
+    return {
+        task.uuid.hex: replace(specs[task.uuid.hex], logins=logins[task.job.team_id], looked_at=looked_at)
+        for task in tasks
+    }
+
+
+def load_tasks_to_start(uuids: Sequence[str]) -> list[Task]:
+    """With all that their specs are built from."""
+    return list(Task.objects.filter(uuid__in=uuids).select_related("job__team", "job__user", "job__pool", "node__pool"))
+
+
+def load_gids(job_ids: Sequence[int]) -> dict[int, int]:
+    """{job: the number of its team}."""
+    return dict(Job.objects.filter(pk__in=job_ids).values_list("pk", "team__gid")) if job_ids else {}
+
+
+def _shall_start(task: Task) -> bool:
+    return task.state == TaskState.ASSIGNED and task.job.stop_requested_at is None
+
+
+def _load(orders: Sequence[Order], runtime: Runtime) -> Known:
+    of_term: dict[int, list[str]] = defaultdict(list)
+    for order in orders:
+        if isinstance(order.deed, Start):
+            of_term[order.epoch].append(order.deed.uuid)
+    specs: dict[str, TaskSpec] = {}
+    for epoch, uuids in of_term.items():
+        try:
+            specs |= load_starts(uuids, runtime, epoch)
+        except StaleState as stale:
+            log.info("%d starts dropped: %s", len(uuids), stale)
+    return Known(specs, load_gids([order.deed.job_id for order in orders if isinstance(order.deed, Stop)]))
+
+
+def _do(order: Order, runtime: Runtime, known: Known, until: float) -> Sighting | None:
+    """In a thread that has no database. What is to be recorded of it."""
+    deed = order.deed
+    if time.monotonic() > until or (isinstance(deed, Start) and deed.uuid not in known.specs):
+        log.info("%s dropped: stale, or too late", type(deed).__name__)
+        return None
+    try:
+        return _call(order, runtime, known)
+    except Unavailable as away:
+        log.warning("%s waits: %s", type(deed).__name__, away)
+        return None
+
+
+def _call(order: Order, runtime: Runtime, known: Known) -> Sighting | None:
+    """The end of a task that its engine will never run. Raises Unavailable."""
+    deed = order.deed
+    try:
+        if isinstance(deed, Start):
+            runtime.start(known.specs[deed.uuid])
+        elif isinstance(deed, Stop):
+            runtime.stop(deed.uuid, GRACE_S, epoch=order.epoch, gid=known.gids.get(deed.job_id))
+        else:
+            runtime.forget(deed.uuid)
+    except Rejected as refusal:
+        if not isinstance(deed, Start):  # nothing ends by that: it is asked again, and what is behind it goes on
+            raise Unavailable(f"{type(deed).__name__} was refused: {refusal}") from refusal
+        reason = "refused_by_node" if isinstance(refusal, NodeRefused) else "rejected_by_cluster"
+        view = ContainerView(deed.uuid, known.specs[deed.uuid].node, "exited", detail=str(refusal))
+        return Sighting(deed.uuid, deed.job_id, TaskState.FAILED, reason, view)
+    return None

@@ -1,0 +1,54 @@
+"""A round of reconciling with a runtime that is asked: list, compare, act. Who is told goes by scheduler.watching."""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from common.errors import StaleState
+from runtimes.base import Runtime, Unavailable
+from scheduler.deeds import Order, do_one
+from scheduler.reconcile import (
+    Forget,
+    Noted,
+    Sighting,
+    Start,
+    Step,
+    Stop,
+    compare,
+    load_awaited,
+    load_ended,
+    load_rows,
+    unheld,
+)
+from scheduler.sightings import in_batches, record_news, record_sightings
+
+log = logging.getLogger("tessera.reconcile")
+
+
+def reconcile_once(runtime: Runtime, epoch: int) -> bool:
+    """One round. True where something moves or comes up, so that another look soon pays. Raises Unavailable where the
+    runtime does not answer."""
+    rows = load_rows()
+    seen = runtime.list_containers()
+    ended = load_ended(unheld(seen, rows))
+    steps = compare(rows, seen, ended, load_awaited(ended))
+    deeds = [step for step in steps if isinstance(step, Start | Stop | Forget)]
+    for step in steps:
+        if isinstance(step, Noted):
+            _dropping_stale(step, partial(record_news, step, epoch))
+    for some in in_batches(step for step in steps if isinstance(step, Sighting)):
+        record_sightings(some, epoch)
+    for deed in deeds:
+        _dropping_stale(deed, partial(do_one, Order(deed, epoch), runtime))
+    moves = any(isinstance(step, Start | Sighting) for step in steps)
+    return moves or any(view.phase == "starting" for view in seen)
+
+
+def _dropping_stale(step: Step, act: Callable[[], None]) -> None:
+    """Each in a transaction of its own, and calls to the runtime outside of any."""
+    try:
+        act()
+    except StaleState as stale:
+        log.info("%s dropped: %s", type(step).__name__, stale)
+    except Unavailable as away:
+        log.warning("%s waits for the runtime: %s", type(step).__name__, away)

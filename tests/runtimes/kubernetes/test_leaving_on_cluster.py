@@ -1,0 +1,95 @@
+"""`manage.py uninstall_cluster`: what an installation made goes, on request and with words, and nothing else does."""
+
+from uuid import uuid4
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from runtimes.base import Capabilities
+from runtimes.kubernetes import names
+from runtimes.kubernetes.leaving import ClusterBelongings
+from scheduler.management.commands import uninstall_cluster
+from tests.runtimes.kubernetes.world import KubernetesWorld, world_with_files
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300, func_only=True)]
+
+
+@pytest.fixture
+def world(kubeconfig, monkeypatch):
+    world = KubernetesWorld(kubeconfig)
+    if not world.has_kubelet:
+        pytest.skip("NO KUBELET: only fake nodes are there.")
+    monkeypatch.setattr(uninstall_cluster, "the_runtime", lambda: world.runtime)
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def elsewhere(world) -> str:
+    """A namespace with our label that is none of ours, by its name."""
+    install = world.runtime.house.install
+    meta = {"name": f"{install}-elsewhere", "labels": {names.LABEL_INSTALL: install}}
+    world.api.call("POST", "/api/v1/namespaces", {"metadata": meta})
+    return meta["name"]
+
+
+def namespaces(world) -> set[str]:
+    mark = f"{names.LABEL_INSTALL}={world.runtime.house.install}"
+    return {each["metadata"]["name"] for each in world.api.list_all("/api/v1/namespaces", labels=mark).items}
+
+
+def test_it_says_what_it_takes_asks_for_the_name_and_takes_it(world, elsewhere, capsys, monkeypatch):
+    install = world.runtime.house.install
+    busy, ended = world.spec("sleep 600"), world.spec("true")
+    for spec in (busy, ended):
+        world.runtime.start(spec)
+    world.until(busy.uuid, "running")
+    world.until(ended.uuid, "exited")
+    team = names.team_namespace(install, 20000)
+    call_command("uninstall_cluster", "--dry-run")
+    said = capsys.readouterr().out
+    assert f"{team}: 1 tasks that run or start, 1 that have ended" in said and elsewhere not in said
+
+    monkeypatch.setattr("builtins.input", lambda prompt: "tessera")
+    with pytest.raises(CommandError, match="Nothing was removed"):
+        call_command("uninstall_cluster")
+    assert namespaces(world) == {team, names.system_namespace(install), elsewhere}
+    assert world.view(busy.uuid).phase == "running"
+
+    monkeypatch.setattr("builtins.input", lambda prompt: install)
+    call_command("uninstall_cluster")
+    assert namespaces(world) == {elsewhere} and world.pods(busy.uuid) == []
+    call_command("uninstall_cluster", "--yes", install)
+    assert "has nothing there" in capsys.readouterr().out
+
+
+def test_one_that_was_made_anew_meanwhile_stays(world):
+    world.runtime.start(world.spec("true"))
+    belongings = ClusterBelongings(world.runtime)
+    before = belongings.list_belongings()
+    for one in before:
+        stale = type(one)(one.name, str(uuid4()), one.words)
+        belongings.remove(stale)
+        assert belongings.is_gone(stale)
+    assert belongings.list_belongings()[0].uid == before[0].uid
+    assert all("deletionTimestamp" not in pod["metadata"] for one in before for pod in belongings._pods(one.name))
+
+
+def test_where_files_may_go_with_it_that_has_to_be_said(kubeconfig, monkeypatch, capsys):
+    with world_with_files(kubeconfig) as world:
+        monkeypatch.setattr(uninstall_cluster, "the_runtime", lambda: world.runtime)
+        spec = world.spec("true")
+        world.runtime.start(spec)
+        world.until(spec.uuid, "exited")
+        with pytest.raises(CommandError, match="--with-files"):
+            call_command("uninstall_cluster", "--yes", world.runtime.house.install)
+        assert "BEWARE: its volume" in capsys.readouterr().out and world.view(spec.uuid).phase == "exited"
+
+
+def test_a_runtime_that_leaves_nothing_says_so(monkeypatch):
+    class Bare:
+        capabilities = Capabilities(False, "local")
+
+    monkeypatch.setattr(uninstall_cluster, "the_runtime", Bare)
+    with pytest.raises(CommandError, match="outside of its data directory"):
+        call_command("uninstall_cluster")

@@ -1,0 +1,79 @@
+"""Pods that bear our labels and are none of ours: nothing is believed of them, and nothing done to them."""
+
+import pytest
+
+from runtimes.base import Rejected
+from runtimes.kubernetes import names
+from runtimes.kubernetes.examining import _pretenders
+from runtimes.kubernetes.manifest import build_pod
+from tests.runtimes.kubernetes.world import KubernetesWorld
+
+pytestmark = pytest.mark.kubernetes
+
+
+@pytest.fixture(scope="module")
+def world(kubeconfig):
+    world = KubernetesWorld(kubeconfig)
+    yield world
+    world.close()
+
+
+@pytest.fixture(scope="module")
+def elsewhere(world) -> str:
+    """A namespace that is no team's; it goes with the world."""
+    install = world.runtime.house.install
+    meta = {"name": f"{install}-elsewhere", "labels": {names.LABEL_INSTALL: install}}
+    world.api.call("POST", "/api/v1/namespaces", {"metadata": meta})
+    account = {"metadata": {"name": "default"}}
+    world.api.call("POST", f"/api/v1/namespaces/{meta['name']}/serviceaccounts", account, handles=("exists",))
+    return meta["name"]
+
+
+def pretend(world, namespace: str, name: str, **labels: str) -> dict:
+    """A pod that nobody will ever start."""
+    ours = {names.LABEL_INSTALL: world.runtime.house.install} | labels
+    spec = {
+        "schedulingGates": [{"name": "tests/never"}],
+        "containers": [{"name": "main", "image": world.options["image"]}],
+    }
+    pod = {"metadata": {"name": name, "labels": ours}, "spec": spec}
+    return world.api.call("POST", f"/api/v1/namespaces/{namespace}/pods", pod)[1]
+
+
+def test_a_pod_that_only_bears_our_labels_is_no_task_and_is_told_of(world, elsewhere):
+    spec = world.spec("sleep 60")
+    world.runtime.start(spec)
+    world.until(spec.uuid, "running")
+    pretend(world, elsewhere, "without-a-task")
+    pretend(world, elsewhere, "another-name", **{names.LABEL_TASK: "e" * 32})
+    pretend(world, elsewhere, names.pod_name(spec.uuid), **{names.LABEL_TASK: spec.uuid})
+    pretend(world, elsewhere, "forgotten", **{names.LABEL_FORGOTTEN: "0"})
+    assert world.view(spec.uuid).phase == "running"
+    assert {view.uuid for view in world.runtime.list_containers()} == {spec.uuid}
+    (found,) = _pretenders(world.runtime)
+    assert found.tone == "bad" and f"{elsewhere}/another-name" in found.words and "1 more" in found.words
+
+    world.runtime.sweep()
+    world.another_runtime().stop(spec.uuid, 0, epoch=spec.epoch)  # that knows no hint where it is
+    world.until(spec.uuid, "exited")
+    _, left = world.api.call("GET", f"/api/v1/namespaces/{elsewhere}/pods")
+    assert not any("deletionTimestamp" in pod["metadata"] for pod in left["items"]) and len(left["items"]) == 4
+
+
+def test_a_pod_of_our_name_that_was_asked_for_something_else_is_not_adopted(world):
+    spec = world.spec("sleep 60")
+    world.runtime.start(spec)
+    world.until(spec.uuid, "running")
+    world.runtime.start(spec)  # the same again is success
+    with pytest.raises(Rejected, match="is not what was asked for"):
+        world.runtime.start(world.spec("sleep 61", uuid=spec.uuid))
+    assert world.view(spec.uuid).phase == "running"
+
+
+def test_a_pod_from_before_its_hash_is_adopted(world):
+    spec = world.spec("sleep 60", gid=20000)
+    pod = build_pod(spec, world.runtime.house, {})
+    del pod["metadata"]["annotations"][names.NOTE_SPEC]
+    world.api.call("POST", f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", pod)
+    world.runtime.start(spec)
+    world.until(spec.uuid, "running")

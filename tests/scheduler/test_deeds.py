@@ -1,0 +1,113 @@
+"""Many starts, stops and forgets in one message: each is done by itself."""
+
+import time
+
+import make
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from jobs.control import stop_job
+from jobs.models import Task
+from jobs.states import TaskState
+from runtimes.base import NodeView, Rejected, Unavailable
+from runtimes.fake import FakeRuntime
+from scheduler import deeds
+from scheduler.deeds import Order, do_all, load_starts
+from scheduler.lease import take
+from scheduler.reconcile import Forget, Start, Stop
+
+T = TaskState
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def ada():
+    return make.cast().ada
+
+
+@pytest.fixture
+def runtime():
+    return FakeRuntime([NodeView("n1", "127.0.0.1", "boot", 16_000, 65_536, (), (), ())])
+
+
+def placed(person, count: int = 1, **spec) -> list[Task]:
+    jobs = [make.job(person, run="sleep 5", cpu="10m", memory="16MiB", **spec) for _ in range(count)]
+    return [task for job in jobs for task in make.start(job, state=T.ASSIGNED)]
+
+
+def starts(tasks: list[Task], epoch: int) -> list[Order]:
+    return [Order(Start(task.uuid.hex, task.job_id), epoch) for task in tasks]
+
+
+def test_many_are_done_at_once(ada, runtime):
+    """Side by side: each of them takes a tenth of a second."""
+    tasks, epoch = placed(ada, 12), take("reconcile")
+    start, runtime.start = runtime.start, lambda spec: (time.sleep(0.1), start(spec))
+    began = time.monotonic()
+    do_all(starts(tasks, epoch), runtime)
+    assert sorted(runtime.starts) == sorted(task.uuid.hex for task in tasks)
+    assert time.monotonic() - began < 12 * 0.1
+
+
+def test_stops_and_forgets_go_with_starts(ada, runtime):
+    epoch = take("reconcile")
+    first, second, third = placed(ada, 3)
+    do_all(starts([first, second], epoch), runtime)
+    runtime.finish(second.uuid.hex)
+    orders = [
+        Order(Stop(first.uuid.hex, first.job_id, "", mark=False), epoch + 1),
+        Order(Forget(second.uuid.hex), epoch),
+    ]
+    do_all([*starts([third], epoch), *orders], runtime)
+    phases = {view.uuid: view.phase for view in runtime.list_containers()}
+    assert phases == {first.uuid.hex: "exited", third.uuid.hex: "running"}
+
+
+def test_one_that_is_refused_ends_alone(ada, runtime):
+    bad, good, late = placed(ada, 3)
+    start, words = runtime.start, {bad.uuid.hex: Rejected("no such thing"), late.uuid.hex: Unavailable("not now")}
+
+    def pick(spec):
+        if spec.uuid in words:
+            raise words[spec.uuid]
+        start(spec)
+
+    runtime.start = pick
+    do_all(starts([bad, good, late], take("reconcile")), runtime)
+    states = {task.pk: (task.state, task.reason) for task in Task.objects.all()}
+    assert states == {bad.pk: (T.FAILED, "rejected_by_cluster"), good.pk: (T.ASSIGNED, ""), late.pk: (T.ASSIGNED, "")}
+    assert runtime.starts == [good.uuid.hex]
+
+
+def test_whoever_shall_end_is_not_started(ada, runtime):
+    """Their ends leave tombstones, which a start that is told of them need not look for."""
+    stopped, *gang = [*placed(ada), *placed(ada, nodes=2)]
+    (good,) = placed(ada)
+    stop_job(actor=ada, job=stopped.job)
+    make.move(gang[0], T.FAILED, "container_lost")
+    before, epoch = time.monotonic(), take("reconcile")
+    specs = load_starts([task.uuid.hex for task in (stopped, *gang, good)], runtime, epoch)
+    assert list(specs) == [good.uuid.hex]
+    assert before <= specs[good.uuid.hex].looked_at <= time.monotonic()
+
+
+def test_an_old_term_starts_nothing(ada, runtime):
+    do_all(starts(placed(ada, 2), take("reconcile") - 1), runtime)
+    assert runtime.starts == []
+
+
+def test_whoever_cannot_begin_in_time_is_left_for_the_next_message(ada, runtime, monkeypatch):
+    monkeypatch.setattr(deeds, "PATIENCE_S", -1.0)
+    do_all(starts(placed(ada, 2), take("reconcile")), runtime)
+    assert runtime.starts == []
+
+
+def test_thirty_take_as_many_statements_as_three(ada, runtime):
+    epoch, counts = take("reconcile"), []
+    for count in (3, 30):
+        uuids = [task.uuid.hex for task in placed(ada, count)]
+        with CaptureQueriesContext(connection) as queries:
+            assert len(load_starts(uuids, runtime, epoch)) == count
+        counts.append(len(queries))
+    assert counts[0] == counts[1] < 30

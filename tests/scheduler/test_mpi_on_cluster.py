@@ -1,0 +1,62 @@
+"""MPI in pods: a job file's launcher starts programs in its workers by ssh, as each of them runs under `restricted`."""
+
+import make
+import pytest
+
+from cluster.models import Node
+from deploy.cluster.mpi_image import put_mpi_image
+from jobs.models import Job
+from jobs.states import JobState, TaskState
+from runtimes.kubernetes.following import ClusterView
+from scheduler import tasks
+from tests.local_cluster import local_place
+from tests.runtimes.kubernetes.world import world_with_files
+from tests.scheduler.cluster_scene import Scene
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.django_db, pytest.mark.timeout(1200, func_only=True)]
+T = TaskState
+
+MEET = """\
+cat >~/meet.py <<'PY'
+import os
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+here = (world.rank, os.environ["TESSERA_ROLE"], os.environ["ROLE_RANK"], os.uname().nodename == os.environ["HOSTNAME"])
+all_of_us, ranks = world.gather(here), world.allreduce(world.rank + 1)
+if world.rank == 0:
+    print(ranks, *all_of_us, sep="\\n")
+PY
+mpirun --hostfile $TESSERA_HOSTS/worker -n 2 python3 ~/meet.py
+"""
+
+
+@pytest.fixture(scope="module")
+def world(kubeconfig):
+    with world_with_files(kubeconfig) as world:
+        yield world
+
+
+@pytest.fixture
+def scene(world, db, monkeypatch, settings, tmp_path):
+    settings.TESSERA_LOGS = tmp_path
+    monkeypatch.setattr(tasks, "the_runtime", lambda: world.runtime)
+    with ClusterView(world.runtime) as view:
+        yield Scene(world, view)
+
+
+def test_mpirun_finds_its_workers_by_the_host_file_and_all_ranks_meet(world, scene):
+    cast = make.cast()
+    Node.objects.filter(pk=cast.node.pk).update(name=world.node)
+    launcher = {"run": MEET, "cpu": "200m", "memory": "128MiB", "ends_job": "all"}
+    worker = {"run": "$TESSERA_HOSTS/listen.sh", "ports": [2222], "cpu": "200m", "memory": "128MiB", "count": 2}
+    image = put_mpi_image(local_place())
+    job = make.job(cast.ada, image=image, retry=0, roles={"launcher": launcher, "worker": worker})
+    make.start(job, state=T.ASSIGNED)
+    first, *others = job.newest_tasks.order_by("rank")
+    scene.until(first, T.SUCCEEDED, T.FAILED, deadline_s=180)
+    said = world.log(first.uuid.hex).decode()
+    assert first.state == T.SUCCEEDED, said
+    assert said.splitlines() == ["3", "(0, 'worker', '0', True)", "(1, 'worker', '1', True)"]
+    for task in others:
+        assert scene.until(task, T.STOPPED, T.SUCCEEDED, T.FAILED).state == T.STOPPED
+    assert Job.objects.get(pk=job.pk).state == JobState.SUCCEEDED

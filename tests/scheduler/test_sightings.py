@@ -1,0 +1,116 @@
+"""What was seen of many tasks at once is recorded together: whole histories, and nothing that is stale takes others."""
+
+import make
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from events.models import Event, Notice
+from jobs.control import stop_job
+from jobs.models import Job, Task
+from jobs.states import JobState, TaskState
+from runtimes.base import ContainerView
+from scheduler.lease import take
+from scheduler.reconcile import Sighting
+from scheduler.sightings import TOGETHER, in_batches, record_sightings, record_together
+
+T = TaskState
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def ada():
+    return make.cast().ada
+
+
+def placed(person, count: int = 1, **spec) -> list[Task]:
+    jobs = [make.job(person, run="sleep 5", cpu="10m", memory="16MiB", **spec) for _ in range(count)]
+    return [task for job in jobs for task in make.start(job, state=T.ASSIGNED)]
+
+
+def seen(task: Task, state: str, **told) -> Sighting:
+    phase = "running" if state == T.RUNNING else "starting"
+    return Sighting(task.uuid.hex, task.job_id, state, "", ContainerView(task.uuid.hex, "n1", phase, **told))
+
+
+def moves_of(kind: str, pk: int) -> list[tuple[int, str, str]]:
+    found = Event.objects.filter(kind=kind, object_id=pk).order_by("seq")
+    assert [event.seq for event in found] == list(range(1, len(found) + 1))
+    return [(event.from_state, event.to_state) for event in found if event.verb == "state"]
+
+
+def test_tasks_come_up_together_with_their_whole_history(ada):
+    tasks = placed(ada, 3)
+    told = [seen(task, T.RUNNING, address=f"10.0.0.{n}") for n, task in enumerate(tasks)]
+    record_together(told, take("reconcile"))
+    for number, task in enumerate(Task.objects.filter(pk__in=[task.pk for task in tasks]).order_by("pk")):
+        assert (task.state, task.address, task.job.state) == (T.RUNNING, f"10.0.0.{number}", JobState.RUNNING)
+        assert task.started_at is not None and task.job.started_at is not None
+        assert moves_of("task", task.pk)[-2:] == [("ASSIGNED", "STARTING"), ("STARTING", "RUNNING")]
+        assert moves_of("job", task.job_id)[-1] == ("STARTING", "RUNNING")
+    assert Notice.objects.filter(kind="job_started").count() == 3
+
+
+def test_the_same_is_left_as_where_each_is_recorded_alone(ada):
+    """Some are a step further, some carry words of the engine, some are a gang."""
+
+    def lives() -> list[Task]:
+        return [*placed(ada, 2), *placed(ada, nodes=2), *[make.move(task, T.STARTING) or task for task in placed(ada)]]
+
+    one, many = lives(), lives()
+    states = [T.STARTING, T.RUNNING, T.RUNNING, T.STARTING, T.RUNNING]
+    epoch = take("reconcile")
+    for task, state in zip(one, states, strict=True):
+        record_sightings([seen(task, state, detail="waits")], epoch)
+    record_together([seen(task, state, detail="waits") for task, state in zip(many, states, strict=True)], epoch)
+    for alone, together in zip(one, many, strict=True):
+        alone.refresh_from_db()
+        together.refresh_from_db()
+        assert (alone.state, alone.detail, alone.job.state) == (together.state, together.detail, together.job.state)
+        assert moves_of("task", alone.pk) == moves_of("task", together.pk)
+        assert moves_of("job", alone.job_id)[-1] == moves_of("job", together.job_id)[-1]
+
+
+def test_what_is_stale_is_dropped_alone(ada):
+    good, lost, gone, stopped = placed(ada, 4, retry=0)
+    steps = [seen(task, T.RUNNING) for task in (good, lost, gone, stopped)]
+    make.move(lost, T.FAILED, "container_lost")
+    Job.objects.filter(pk=gone.job_id).delete()
+    make.move(stopped, T.STOPPING, "preempted")
+    record_sightings(steps, take("reconcile"))
+    left = {task.pk: task.state for task in Task.objects.all()}
+    assert left == {good.pk: T.RUNNING, lost.pk: T.FAILED, stopped.pk: T.STOPPING}
+
+
+def test_a_job_that_was_asked_to_stop_is_not_running(ada):
+    task, other = placed(ada, 2)
+    Job.objects.filter(pk=task.job_id).update(state=JobState.STARTING)
+    stop_job(actor=ada, job=task.job)
+    record_sightings([seen(task, T.RUNNING), seen(other, T.RUNNING)], take("reconcile"))
+    states = dict(Job.objects.values_list("pk", "state"))
+    assert states == {task.job_id: JobState.STOPPING, other.job_id: JobState.RUNNING}
+
+
+def test_an_old_term_records_nothing(ada):
+    tasks = placed(ada, 2)
+    record_sightings([seen(task, T.RUNNING) for task in tasks], take("reconcile") - 1)
+    assert set(Task.objects.values_list("state", flat=True)) == {T.ASSIGNED}
+
+
+def test_thirty_take_as_many_statements_as_three(ada):
+    epoch, counts = take("reconcile"), []
+    for count in (3, 30):
+        told = [seen(task, T.RUNNING, address=f"10.0.0.{n}") for n, task in enumerate(placed(ada, count))]
+        with CaptureQueriesContext(
+            connection,
+        ) as queries:
+            record_together(told, epoch)
+        counts.append(len(queries))
+    assert counts[0] == counts[1] <= 30
+
+
+def test_ends_are_recorded_one_by_one_after_what_comes_up():
+    steps = [Sighting(f"{n:032x}", n, T.RUNNING if n % 2 else T.LOST) for n in range(2 * TOGETHER + 4)]
+    batches = list(in_batches(steps))
+    assert [len(batch) for batch in batches] == [TOGETHER, 2] + [1] * (TOGETHER + 2)
+    assert {step.state for batch in batches[:2] for step in batch} == {T.RUNNING}
