@@ -69,10 +69,10 @@ def cast():
 
 def test_the_allocating_transaction_asks_once_more(cast):
     make.maintenance(cast.node, begins_in_s=600)
-    check_maintenance(make.job(cast.ada, time="5m"), [cast.node.pk])
+    check_maintenance([make.job(cast.ada, time="5m")], [cast.node.pk])
     for late in ({"time": "1h"}, {}):
         with pytest.raises(DoesNotFit):
-            check_maintenance(make.job(cast.ada, **late), [cast.node.pk])
+            check_maintenance([make.job(cast.ada, **late)], [cast.node.pk])
 
 
 def test_the_snapshot_knows_the_machines_and_times(cast):
