@@ -144,12 +144,12 @@ def _do(order: Order, runtime: Runtime, known: Known, until: float) -> Sighting 
     """In a thread that has no database. What is to be recorded of it."""
     deed = order.deed
     if time.monotonic() > until or (isinstance(deed, Start) and deed.uuid not in known.specs):
-        log.info("%s dropped: stale, or too late", type(deed).__name__)
+        log.info("%s of %s dropped: stale, or too late", type(deed).__name__, deed.uuid)
         return None
     try:
         return _call(order, runtime, known)
     except Unavailable as away:
-        log.warning("%s waits: %s", type(deed).__name__, away)
+        log.warning("%s of %s waits: %s", type(deed).__name__, deed.uuid, away)
         return None
 
 
