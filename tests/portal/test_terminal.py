@@ -66,7 +66,7 @@ class Page:
     """What terminal.js does: counts bytes and acknowledges them."""
 
     def __init__(self, socket: WebsocketCommunicator, shown: int = 0):
-        self.socket, self.shown, self.text, self.acks = socket, shown, b"", True
+        self.socket, self.shown, self.text, self.acks = socket, shown, bytearray(), True
 
     async def hello(self, key: str = "", size=(80, 24)) -> dict:
         await self.say({"hello": key, "shown": self.shown, "size": size})
