@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,7 +75,8 @@ class Fleet:
     def clear(self, labels: str, namespace: str) -> None:
         """Delete these pods, and wait until they are gone."""
         where = f"/api/v1/namespaces/{namespace}/pods"
-        self.api.call("DELETE", where, {"gracePeriodSeconds": 0}, query={"labelSelector": labels})
+        with suppress(Unavailable):  # of thousands the answer comes after our patience: they go all the same
+            self.api.call("DELETE", where, {"gracePeriodSeconds": 0}, query={"labelSelector": labels})
         wait(lambda: not self.api.list_all(where, labels=labels).items, 900, f"pods of {labels} are not gone")
 
     def free(self, labels: str) -> None:

@@ -64,7 +64,9 @@ def people(db):
 
 
 @pytest.mark.parametrize(
-    ("count", "per_s", "times"), [(200, 1.7, 1), pytest.param(2000, 2.4, 5, marks=pytest.mark.slow)], ids=str
+    ("count", "per_s", "times"),
+    [(200, 1.7, 1), pytest.param(2000, 2.4, 5, marks=[pytest.mark.slow, pytest.mark.soak])],
+    ids=str,
 )
 def test_what_lies_between_us_and_the_cluster_loses_and_doubles_no_work(
     direct, people, monkeypatch, capsys, count, per_s, times
