@@ -75,9 +75,13 @@ class Fleet:
     def clear(self, labels: str, namespace: str) -> None:
         """Delete these pods, and wait until they are gone."""
         where = f"/api/v1/namespaces/{namespace}/pods"
-        with suppress(Unavailable):  # of thousands the answer comes after our patience: they go all the same
-            self.api.call("DELETE", where, {"gracePeriodSeconds": 0}, query={"labelSelector": labels})
-        wait(lambda: not self.api.list_all(where, labels=labels).items, 900, f"pods of {labels} are not gone")
+
+        def are_gone() -> bool:
+            with suppress(Unavailable):  # of thousands it takes longer than we wait for an answer, and ends with us
+                self.api.call("DELETE", where, {"gracePeriodSeconds": 0}, query={"labelSelector": labels})
+            return not self.api.list_all(where, labels=labels).items
+
+        wait(are_gone, 900, f"pods of {labels} are not gone")
 
     def free(self, labels: str) -> None:
         """Take the finalizers off these pods, wherever they are."""

@@ -120,10 +120,15 @@ def run_jobs(fleet: Fleet, count: int) -> Figures:
         fleet.post(path, {"metadata": {"name": f"job-{number}", "labels": {"b7": "job"}}, "spec": spec})
 
     figures = measure(fleet, "(a) Jobs, kube-scheduler", "b7=job", count, post, clear=False)
-    with suppress(Unavailable):  # as in Fleet.clear
-        fleet.api.call("DELETE", path, {"propagationPolicy": "Background"}, query={"labelSelector": "b7=job"})
-    where = f"/api/v1/namespaces/{fleet.name}/pods"
-    wait(lambda: not fleet.api.list_all(where, labels="b7=job").items, 1800, "the Jobs' pods are not gone")
+    body = {"propagationPolicy": "Background"}
+
+    def are_gone() -> bool:
+        with suppress(Unavailable):  # as in Fleet.clear
+            fleet.api.call("DELETE", path, body, query={"labelSelector": "b7=job"})
+        return not fleet.api.list_all(path, labels="b7=job").items
+
+    wait(are_gone, 900, "the Jobs are not gone")
+    fleet.clear("b7=job", fleet.name)
     return figures
 
 
