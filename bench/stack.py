@@ -24,7 +24,7 @@ from notebooks.environment import FAILED, READY, environment_home, read_state
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"Sign in once with this link: (\S+)")
-START_WITHIN_S = 120
+START_WITHIN_S = 300
 ENDED = ("succeeded", "failed", "cancelled")
 PREPARED_WITHIN_S = 600
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from django.db import transaction
 from django.db.models.functions import Now
@@ -11,7 +12,7 @@ from cluster.agents import load_reported
 from cluster.models import Cached, Gpu, Node, NodeState, Pool
 from cluster.reports import Reported
 from common.locks import lock_rows
-from events.bus import SYSTEM, hint, record, ring_pool
+from events.bus import SYSTEM, Line, hint, record, record_all, ring_pool
 from events.transitions import advance
 from quotas.models import Holding
 from runtimes.base import GpuView, HeldView, NodeView
@@ -27,7 +28,7 @@ DEV_OVERCOMMIT_PERCENT = 200
 
 
 def record_inventory(views: Sequence[NodeView]) -> list[Node]:
-    """Store the nodes as they are now. New cards come into the pools by `pool_of_new_card`; known rows keep theirs.
+    """Store the nodes as they are now. New cards come into the pools of `_first_use`; known rows keep theirs.
 
     Each machine that changed in a transaction of its own: a thousand new ones take minutes, and nothing could start on
     any as long as they are locked; and where it ends before the last, the next time goes on from there.
@@ -153,30 +154,45 @@ def record_cards(node: Node, views: Iterable[GpuView]) -> None:
             Gpu.objects.filter(pk=gpu.pk).update(removed_at=Now(), healthy=False)
             record(node, "gpu.gone", actor=SYSTEM, params={"gpu": gpu.uuid, "held": _is_held(gpu)})
     for view in views:
-        fresh = {
-            "index": view.index,
-            "model": view.model,
-            "product": view.product,
-            "memory_mib": view.memory_mib,
-            "reserved_mib": view.reserved_mib,
-            "numa": view.numa,
-            "bus": view.bus,
-            "simulated": view.simulated,
-            "enforcement": view.mode,
-            "evidence": view.evidence,
-            "healthy": not view.fault,
-            "fault": view.fault,
-            "probed_at": Now(),
-            "removed_at": None,
-        }
         if view.uuid in known:
-            Gpu.objects.filter(pk=known[view.uuid].pk).update(**fresh)
+            Gpu.objects.filter(pk=known[view.uuid].pk).update(**_card_columns(view))
             _note_health(node, known[view.uuid], view)
-        else:
-            gpu = Gpu.objects.create(uuid=view.uuid, node=node, pool=pool_of_new_card(view.index, len(views)), **fresh)
-            record(node, "gpu.added", actor=SYSTEM, params={"gpu": gpu.uuid, "pool": gpu.pool.name})
-            ring_pool(gpu.pool_id)
-            hint("cycle")
+    _add_cards(node, [view for view in views if view.uuid not in known], len(views))
+
+
+def _card_columns(view: GpuView) -> dict[str, Any]:
+    return {
+        "index": view.index,
+        "model": view.model,
+        "product": view.product,
+        "memory_mib": view.memory_mib,
+        "reserved_mib": view.reserved_mib,
+        "numa": view.numa,
+        "bus": view.bus,
+        "simulated": view.simulated,
+        "enforcement": view.mode,
+        "evidence": view.evidence,
+        "healthy": not view.fault,
+        "fault": view.fault,
+        "probed_at": Now(),
+        "removed_at": None,
+    }
+
+
+def _add_cards(node: Node, views: Sequence[GpuView], cards: int) -> None:
+    """In few statements: a new cluster has thousands. cards: of the node, with these."""
+    if not views:
+        return
+    pools = {name: Pool.objects.filter(name=name).first() or Pool.objects.order_by("pk")[0] for name in (DEV, TRAIN)}
+    new = [
+        Gpu(uuid=view.uuid, node=node, pool=pools[_first_use(view.index, cards)], **_card_columns(view))
+        for view in views
+    ]
+    Gpu.objects.bulk_create(new)
+    record_all([Line(node, {"gpu": gpu.uuid, "pool": gpu.pool.name}) for gpu in new], "gpu.added", actor=SYSTEM)
+    for pool in {gpu.pool_id for gpu in new}:
+        ring_pool(pool)
+    hint("cycle")
 
 
 def view_of_card(gpu: Gpu) -> GpuView:
@@ -224,10 +240,9 @@ def _note_health(node: Node, before: Gpu, view: GpuView) -> None:
     hint("cycle")
 
 
-def pool_of_new_card(index: int, cards: int) -> Pool:
+def _first_use(index: int, cards: int) -> str:
     """The first half of a node's cards go to `dev` (the larger half where the number is odd), the rest to `train`."""
-    wanted = DEV if index < (cards + 1) // 2 else TRAIN
-    return Pool.objects.filter(name=wanted).first() or Pool.objects.order_by("pk")[0]
+    return DEV if index < (cards + 1) // 2 else TRAIN
 
 
 def _follow_health(node: Node, *, ready: bool) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,10 +83,13 @@ def record(
 
 
 def record_all(lines: Sequence[Line], verb: str, *, actor: Actor, reason: str = "", to_state: str = "") -> None:
-    """As `record`, for rows of one kind, in as many statements for a hundred as for two."""
-    last = last_seqs(lines[0].row.KIND, [line.row.pk for line in lines])  # type: ignore[attr-defined]
+    """As `record`, for rows of one kind, in as many statements for a hundred as for two. A row may have several."""
+    last = Counter(last_seqs(lines[0].row.KIND, {line.row.pk for line in lines}))  # type: ignore[attr-defined]
     words = {**_words_of(verb, actor, reason), "to_state": to_state}
-    own = [{"seq": last.get(line.row.pk, 0) + 1, "params": line.params, **_line_of(line.row)} for line in lines]
+    own = []
+    for line in lines:
+        last[line.row.pk] += 1
+        own.append({"seq": last[line.row.pk], "params": line.params, **_line_of(line.row)})
     states = ({"from_state": line.from_state} for line in lines)
     _queue_deliveries(store_events([{**one, **was, **words} for one, was in zip(own, states, strict=True)]))
     for line in lines:
