@@ -106,14 +106,14 @@ class FakeKubelet:
         return PROTO["Empty"]()
 
     def _watch(self, resource: str) -> None:
-        options = self._call(resource, "GetDevicePluginOptions", PROTO["Empty"](), PROTO["DevicePluginOptions"])
-        assert not options.pre_start_required and not options.get_preferred_allocation_available
         follow = self.channels[resource].unary_stream(
             "/v1beta1.DevicePlugin/ListAndWatch",
             request_serializer=PROTO["Empty"].SerializeToString,
             response_deserializer=PROTO["ListAndWatchResponse"].FromString,
         )
         try:
+            options = self._call(resource, "GetDevicePluginOptions", PROTO["Empty"](), PROTO["DevicePluginOptions"])
+            assert not options.pre_start_required and not options.get_preferred_allocation_available
             for answer in follow(PROTO["Empty"](), wait_for_ready=True):
                 with self.changed:
                     self.lists[resource] = list(answer.devices)
