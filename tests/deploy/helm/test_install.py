@@ -50,9 +50,13 @@ class Installation(Stack):
             "bundled": {"enabled": True, "keepOnNode": str(folder)},
             "files": {"storageClass": CLASS, "size": "1Gi"},
             "jobs": {"image": IMAGE, "pull": "IfNotPresent", "nodes": f"{REAL_NODE}=true"},
-            "pods": {"nodeSelector": {REAL_NODE: "true"}, "podLogs": f"{local_place().state}/pod-logs"},
+            "pods": {"nodeSelector": {REAL_NODE: "true"}},
             "live": {"enabled": False},
-            "agent": {"enabled": True, "nodeSelector": {REAL_NODE: "true"}},
+            "agent": {
+                "enabled": True,
+                "nodeSelector": {REAL_NODE: "true"},
+                "podLogs": f"{local_place().state}/pod-logs",
+            },
             **dict.fromkeys(("web", "worker", "sender", "watch"), ONE),
             **dict.fromkeys(("beat", "setup"), SMALL),
         }
