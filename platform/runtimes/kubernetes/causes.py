@@ -27,6 +27,8 @@ FAILING = {
 """Why a container waits, where that is an error: the cause of its end if it goes on."""
 NODES_FAULT = re.compile(r"CDI devices|apply-cuda-memory-limits|NRI")
 """What an engine says where a node lacks what its cards need: another node may have it."""
+INTERRUPTED = re.compile(r"context canceled|context deadline exceeded")
+"""What an engine says where its kubelet ended, or had no more patience, while it made a container: nothing ran."""
 TRIES_S = 60
 """So long after it came to its node a pod may fail to start, for the kubelet tries again."""
 PLACE_S = 30

@@ -15,6 +15,7 @@ from runtimes.base import ContainerView, Phase
 from runtimes.kubernetes import names
 from runtimes.kubernetes.causes import (
     ENDED_BY_NODE,
+    INTERRUPTED,
     container_state,
     disruption,
     failing_start,
@@ -142,7 +143,8 @@ def _cause(pod: Pod, done: Mapping[str, Any]) -> tuple[str, str, datetime | None
         never = is_going(pod) and not why and not disruption(pod)[0]
         return ("never_started", "", saved) if never else (*refused_start(pod), saved)
     if reason in STARTERS:
-        return "start_failed", done.get("message", ""), saved
+        words = done.get("message", "")
+        return ("refused_by_node" if INTERRUPTED.search(words) else "start_failed"), words, saved
     if reason == "OOMKilled":
         return "out_of_memory", why, saved
     if pod["status"].get("reason") == "DeadlineExceeded":

@@ -66,6 +66,10 @@ ENDS = {
     "time": (pod(done(143, message="tessera cause=time_limit saved="), phase="Failed"), (None, 15, "time_limit")),
     "the kubelet's time": (pod(done(137), phase="Failed", status=DEADLINE), (None, 9, "time_limit")),
     "no such program": (pod(done(128, "StartError", started=None), phase="Failed"), (128, None, "start_failed")),
+    "its kubelet was killed": (
+        pod(done(128, "StartError", "failed to create shim task: context canceled", started=None), phase="Failed"),
+        (None, None, "refused_by_node"),
+    ),
     "evicted": (pod(done(137), phase="Failed", status={"reason": "Evicted"}), (None, None, "evicted")),
     "for a critical pod": (pod(done(137), phase="Failed", status={"reason": "Preempting"}), (None, None, "evicted")),
     "its machine ends": (pod(done(143), phase="Failed", status={"reason": "Terminated"}), (None, None, "node_lost")),
