@@ -69,7 +69,8 @@ def _agents() -> Iterator[Finding]:
         remedy = "Look at the logs of the agent there."
         yield Finding("agents", "bad", f"Nothing is heard of the agents of {', '.join(sorted(silent)[:5])}.", remedy)
     if not missing and not silent:
-        yield Finding("agents", "ok", f"All {len(heard)} agents report.")
+        words = f"All {len(heard)} agents report." if heard else "No machine here needs an agent."
+        yield Finding("agents", "ok", words)
 
 
 def _strangers(runtime: Runtime) -> Iterator[Finding]:
