@@ -6,13 +6,14 @@ The local runtime of the platform reads its cards here, too; nothing of the plat
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pynvml
 
-from agent.links import Matrix, bus_of, read_links, read_pcie
+from agent import instances
+from agent.links import Matrix, apart, bus_of, read_links, read_pcie
 
 NO_DRIVER = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
 NOMINAL_GB = (4, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 80, 94, 96, 141, 180, 192, 288)
@@ -21,6 +22,7 @@ FAMILY = re.compile(
 )
 REMAP_FAILED = "The card could not replace a bad row of its memory. It must be exchanged."
 RETIREMENT_PENDING = "A page of its memory is bad and taken out of use only when the card is reset. Reset it."
+PART = "It shares the memory of an instance with others. Cut the card so that each instance is one (nvidia-smi mig -C)."
 
 
 class NoAnswer(Exception):
@@ -29,11 +31,11 @@ class NoAnswer(Exception):
 
 @dataclass(frozen=True)
 class Card:
-    """One card. Sellable memory is `memory_mib - reserved_mib`.
+    """One card, or one instance of a card that MIG cuts. Sellable memory is `memory_mib - reserved_mib`.
 
     model: short, as people ask for it ("V100-32GB"); product: the driver's own name. numa: None when unknown. bus: as
-    in /sys. mig: it is cut into instances by MIG. fault: one sentence that says why nothing should run on it, "" where
-    all is well.
+    in /sys. mig: it is cut into instances by MIG, which are given out in its stead. fault: one sentence that says why
+    nothing should run on it, "" where all is well. part_of: uuid of the card of which it is an instance, else "".
     """
 
     uuid: str
@@ -46,6 +48,7 @@ class Card:
     bus: str
     mig: bool = False
     fault: str = ""
+    part_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,8 @@ class Lost:
 
 @dataclass(frozen=True)
 class Cards:
-    """What one look found. links, pcie: square matrices over `cards`, in words of `nvidia-smi topo -m`; NVLink hides
-    the PCIe path of a pair in the first.
+    """What one look found: cards, and after them the instances of those that are cut. links, pcie: square matrices over
+    `cards`, in words of `nvidia-smi topo -m`; NVLink hides the PCIe path of a pair in the first.
     """
 
     cards: tuple[Card, ...]
@@ -68,8 +71,8 @@ class Cards:
     driver: str
     lost: tuple[Lost, ...] = ()
 
-    def without_mig(self) -> "Cards":
-        """Less the cards that are cut into instances."""
+    def offered(self) -> "Cards":
+        """Less the cards that are cut into instances: these are given out."""
         kept = [place for place, card in enumerate(self.cards) if not card.mig]
         links, pcie = (tuple(tuple(rows[i][j] for j in kept) for i in kept) for rows in (self.links, self.pcie))
         return Cards(tuple(self.cards[place] for place in kept), links, pcie, self.driver, self.lost)
@@ -101,18 +104,22 @@ def look(sys_root: str = "/sys") -> Cards | None:
     with nvml() as answers:
         if not answers:
             return None
-        driver, found, lost = text(pynvml.nvmlSystemGetDriverVersion()), [], []
+        driver, found, parts, lost = text(pynvml.nvmlSystemGetDriverVersion()), [], list[Card | Lost](), []
         for index in range(pynvml.nvmlDeviceGetCount()):
             try:
                 handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-                found.append((handle, read_card(handle, sys_root)))
+                card = read_card(handle, sys_root)
+                parts += read_instances(handle, card) if card.mig else []
+                found.append((handle, card))
             except pynvml.NVMLError as error:
                 lost.append(Lost(index, str(error)))
         if lost and not found:
             raise NoAnswer(f"NVML fails for every card: {lost[0].why}")
         handles = [handle for handle, _ in found]
-        cards = tuple(card for _, card in found)
-        return Cards(cards, read_links(handles), read_pcie(handles), driver, tuple(lost))
+        made = [part for part in parts if isinstance(part, Card)]
+        links, pcie = (apart(rows, len(made)) for rows in (read_links(handles), read_pcie(handles)))
+        lost += [part for part in parts if isinstance(part, Lost)]
+        return Cards((*(card for _, card in found), *made), links, pcie, driver, tuple(lost))
 
 
 def read_card(handle: Any, sys_root: str = "/sys") -> Card:
@@ -129,9 +136,24 @@ def read_card(handle: Any, sys_root: str = "/sys") -> Card:
         reserved_mib=reserved,
         numa=_numa(handle, bus, sys_root),
         bus=bus,
-        mig=_is_mig(handle),
+        mig=instances.is_cut(handle),
         fault=_fault(handle),
     )
+
+
+def read_instances(handle: Any, card: Card) -> list[Card | Lost]:
+    """Of a card that is cut. They have its bus, its NUMA node and its fault. Raises NVMLError where it does not answer;
+    one that does not is lost alone.
+    """
+    found: list[Card | Lost] = []
+    for place in instances.list_places(handle):
+        index = instances.index_of(card.index, place)
+        try:
+            if (instance := instances.find_instance(handle, place)) is not None:
+                found.append(_read_instance(instance, card, index))
+        except (pynvml.NVMLError, instances.Unusable) as error:
+            found.append(Lost(index, str(error)))
+    return found
 
 
 def short_model(product: str, memory_mib: int) -> str:
@@ -145,6 +167,24 @@ def short_model(product: str, memory_mib: int) -> str:
 
 def text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
+
+
+def _read_instance(instance: Any, card: Card, index: int) -> Card:
+    """Raises NVMLError, Unusable."""
+    profile = instances.profile_of(text(pynvml.nvmlDeviceGetName(instance)))
+    total, reserved = _memory(instance)
+    return replace(
+        card,
+        uuid=instances.check_uuid(text(pynvml.nvmlDeviceGetUUID(instance))),
+        index=index,
+        model=instances.model_of(card.model, profile),
+        product=f"{card.product} MIG {profile}",
+        memory_mib=total,
+        reserved_mib=reserved,
+        mig=False,
+        fault=card.fault or (PART if instances.is_part(profile) else ""),
+        part_of=card.uuid,
+    )
 
 
 def _memory(handle: Any) -> tuple[int, int]:
@@ -168,13 +208,6 @@ def _numa(handle: Any, bus: str, sys_root: str) -> int | None:
     except pynvml.NVMLError:
         return None
     return (words[0] & -words[0]).bit_length() - 1 if words[0] else None
-
-
-def _is_mig(handle: Any) -> bool:
-    try:
-        return pynvml.nvmlDeviceGetMigMode(handle)[0] == pynvml.NVML_DEVICE_MIG_ENABLE
-    except pynvml.NVMLError:
-        return False
 
 
 def _fault(handle: Any) -> str:

@@ -48,7 +48,7 @@ class Prober:
         known, at = self._tried.get(seen.driver, (None, 0.0))
         if known is not None and (known.mode == "slice" or self.clock() - at < AGAIN_S):
             return known
-        sound = [card.uuid for card in seen.cards if not card.fault and not card.mig]
+        sound = [card.uuid for card in seen.cards if not card.fault and not card.mig and not card.part_of]
         if not sound:
             return Enforcement("watchdog", "No card answers on which our own library could be tried.")
         holds, words = trial(sound[0])

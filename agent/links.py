@@ -28,6 +28,16 @@ def read_pcie(handles: Sequence[Any]) -> Matrix:
     return tuple(tuple("X" if one is two else _distance(one, two) for two in handles) for one in handles)
 
 
+def apart(rows: Matrix, count: int) -> Matrix:
+    """The same with so many more that reach nobody: instances of cards have no way to each other."""
+    size = len(rows) + count
+
+    def word(i: int, j: int) -> str:
+        return rows[i][j] if max(i, j) < len(rows) else "X" if i == j else "SYS"
+
+    return tuple(tuple(word(i, j) for j in range(size)) for i in range(size))
+
+
 def bus_of(handle: Any) -> str:
     """`0000:1b:00.0`, as in /sys."""
     return _short_bus(pynvml.nvmlDeviceGetPciInfo(handle).busId)

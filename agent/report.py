@@ -23,22 +23,27 @@ LOST = "The driver lost the card: {why}."
 def see(memory: Memory, sys_root: str = "/sys") -> Cards:
     """The cards as they are now, in the order of their places.
 
-    A card that is lost is the one that was seen in its place before, with a fault; and so are all of them where the
-    driver fails as a whole. What had a critical error since the machine started stays out of service.
+    A card that is lost is the one that was seen in its place before, with a fault, and its instances are as it is; and
+    so are all of them where the driver fails as a whole. What had a critical error since the machine started stays out
+    of service.
     """
     try:
         seen = look(sys_root) or Cards((), (), (), "")
     except NoAnswer as error:
         everywhere = tuple(Lost(index, str(error)) for index in sorted(memory.cards)) or (Lost(0, str(error)),)
         seen = Cards((), (), (), "", everywhere)
-    memory.remember(seen.cards)
+    memory.remember(seen.cards, {place.index for place in seen.lost})
     present = {card.uuid for card in seen.cards}
     named = {place: card for place in seen.lost if (card := memory.cards.get(place.index)) and card.uuid not in present}
-    known = [replace(card, fault=LOST.format(why=place.why)) for place, card in named.items()]
-    cards = sorted([*seen.cards, *known], key=lambda card: card.index)
+    known = {
+        part.uuid: replace(part, fault=LOST.format(why=place.why))
+        for place, card in named.items()
+        for part in (card, *memory.instances_of(card))
+    }
+    cards = sorted([*seen.cards, *known.values()], key=lambda card: card.index)
     links, pcie = (_widen(rows, seen.cards, cards) for rows in (seen.links, seen.pcie))
     lost = tuple(place for place in seen.lost if place not in named)
-    told = tuple(replace(card, fault=card.fault or memory.faults.get(card.uuid, "")) for card in cards)
+    told = tuple(replace(card, fault=card.fault or memory.fault_of(card)) for card in cards)
     return Cards(told, links, pcie, seen.driver, lost)
 
 

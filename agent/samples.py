@@ -6,26 +6,38 @@ from typing import Any
 import pynvml
 
 from agent.cards import NoAnswer, nvml, text
+from agent.instances import is_cut, list_instances
 
 Sample = dict[str, str | int | None]
 
 
 def take_samples() -> list[Sample]:
-    """One of each card that answers; [] where none does. What a card does not tell is None."""
+    """One of each card and instance that answers; [] where none does. What it does not tell is None."""
     try:
         with nvml() as answers:
-            found = [_sample(index) for index in range(pynvml.nvmlDeviceGetCount())] if answers else []
+            handles = _handles() if answers else []
+            return [sample for handle in handles if (sample := _sample(handle)) is not None]
     except NoAnswer:
         return []
-    return [sample for sample in found if sample is not None]
 
 
-def _sample(index: int) -> Sample | None:
+def _handles() -> list[Any]:
+    """Of what answers: the report says what is wrong with the others."""
+    found = []
+    for index in range(pynvml.nvmlDeviceGetCount()):
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            found += [handle, *(list_instances(handle) if is_cut(handle) else ())]
+        except pynvml.NVMLError:
+            continue
+    return found
+
+
+def _sample(handle: Any) -> Sample | None:
     try:
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
         uuid = text(pynvml.nvmlDeviceGetUUID(handle))
     except pynvml.NVMLError:
-        return None  # the report says what is wrong with it
+        return None
     return {
         "uuid": uuid,
         "used_mib": _tell(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).used >> 20),

@@ -6,7 +6,7 @@ Each file is replaced as a whole, so that a crash leaves the old one or the new 
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -65,12 +65,21 @@ class Memory:
         self.cards = {int(index): Card(**card) for index, card in known.get("cards", {}).items()}
         self.faults: dict[str, str] = known.get("faults", {})
 
-    def remember(self, cards: tuple[Card, ...]) -> None:
-        """What answers now."""
-        fresh = self.cards | {card.index: replace(card, fault="") for card in cards}
+    def remember(self, cards: tuple[Card, ...], lost: Set[int] = frozenset()) -> None:
+        """What answers now. lost: places that do not; instances that a card which answers has no more are forgotten."""
+        cut = {card.uuid for card in cards}
+        kept = {index: card for index, card in self.cards.items() if card.part_of not in cut or index in lost}
+        fresh = kept | {card.index: replace(card, fault="") for card in cards}
         if fresh != self.cards:
             self.cards = fresh
             self._keep()
+
+    def instances_of(self, card: Card) -> list[Card]:
+        return [known for known in self.cards.values() if known.part_of == card.uuid]
+
+    def fault_of(self, card: Card) -> str:
+        """Its own or its card's; "" where there was none."""
+        return self.faults.get(card.uuid) or self.faults.get(card.part_of, "")
 
     def note_fault(self, uuid: str, why: str) -> bool:
         """The first fault of a card is the one that is told. Whether this was it."""

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,17 +74,25 @@ class Fleet:
 
     def clear(self, labels: str, namespace: str) -> None:
         """Delete these pods, and wait until they are gone."""
-        where = f"/api/v1/namespaces/{namespace}/pods"
+        self.delete_all(f"/api/v1/namespaces/{namespace}/pods", labels, {"gracePeriodSeconds": 0})
+
+    def delete_all(self, path: str, labels: str, options: dict) -> None:
+        """Each by itself, many at once: asked to delete them all, an API server does so one after the other."""
+
+        def delete(item: dict) -> None:
+            self.api.call("DELETE", f"{path}/{item['metadata']['name']}", options, handles=("gone", "again"))
 
         def are_gone() -> bool:
-            with suppress(Unavailable):  # of thousands it takes longer than we wait for an answer, and ends with us
-                self.api.call("DELETE", where, {"gracePeriodSeconds": 0}, query={"labelSelector": labels})
-            return not self.api.list_all(where, labels=labels).items
+            in_threads(delete, [item for item in left() if not item["metadata"].get("deletionTimestamp")])
+            return not left()
 
-        wait(are_gone, 900, f"pods of {labels} are not gone")
+        def left() -> list[dict]:
+            return self.api.list_all(path, labels=labels).items
+
+        wait(are_gone, 900, f"{path} of {labels} are not gone")
 
     def free(self, labels: str) -> None:
-        """Take the finalizers off these pods, wherever they are."""
+        """Take these pods away, wherever they are, and the finalizers that nobody is left to take off."""
         pods = self.api.list_all(ALL_PODS, labels=labels).items
         in_threads(lambda pod: self._free(pod["metadata"]), pods)
 
@@ -92,6 +100,7 @@ class Fleet:
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
         body = {"metadata": {"finalizers": []}}
         self.api.call("PATCH", path, body, content=MERGE_PATCH, handles=("gone",))
+        self.api.call("DELETE", path, {"gracePeriodSeconds": 0}, handles=("gone", "again"))
 
     def _add_node(self, name: str) -> None:
         node = build_node(name)

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -29,7 +29,6 @@ from bench._fleet import MARK, Fleet, Witness, a_fleet, cpu_s, descendants, in_t
 from bench._options import parser_of, some_of
 from bench._rows import Row, write_rows
 from bench.stack import Stack, free_port
-from runtimes.base import Unavailable
 
 GOAL, CEILING = 1.2, 0.9
 HEADS = {"bound/s": 9, "running/s": 11, "requests": 10, "cluster": 9, "own": 9}
@@ -120,14 +119,8 @@ def run_jobs(fleet: Fleet, count: int) -> Figures:
         fleet.post(path, {"metadata": {"name": f"job-{number}", "labels": {"b7": "job"}}, "spec": spec})
 
     figures = measure(fleet, "(a) Jobs, kube-scheduler", "b7=job", count, post, clear=False)
-    body = {"propagationPolicy": "Background"}
-
-    def are_gone() -> bool:
-        with suppress(Unavailable):  # as in Fleet.clear
-            fleet.api.call("DELETE", path, body, query={"labelSelector": "b7=job"})
-        return not fleet.api.list_all(path, labels="b7=job").items
-
-    wait(are_gone, 900, "the Jobs are not gone")
+    fleet.delete_all(path, "b7=job", {"propagationPolicy": "Background"})
+    fleet.free("b7=job")  # their controller would take minutes to let go of them
     fleet.clear("b7=job", fleet.name)
     return figures
 

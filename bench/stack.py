@@ -64,10 +64,10 @@ class Stack:
         return time.monotonic() - began
 
     def stop(self) -> float:
-        """Ctrl-C. Returns the seconds until everything was down."""
+        """As a service manager does. Returns the seconds until everything was down."""
         began = time.monotonic()
         if self.process and self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
+            self.process.send_signal(signal.SIGTERM)
             self.process.wait(90)
             assert self.process.stdout
             self.process.stdout.close()

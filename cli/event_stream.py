@@ -12,7 +12,7 @@ from cli.following import LIVED_S, Trouble
 from cli.session import Session
 from cli.transport import Client
 
-AWAY = frozenset({429, 502, 503, 504})
+TOO_MANY = 429
 """Answers that may be over in a moment: while the platform starts, or counts the broken stream still."""
 
 
@@ -48,7 +48,7 @@ def listen(
         except Unreachable as error:
             gone = error
         except Refused as refused:
-            if not begun or refused.status not in AWAY:
+            if not begun or refused.status != TOO_MANY:
                 raise
             gone = Unreachable(*refused.lines)
         if not begun:

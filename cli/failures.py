@@ -23,7 +23,7 @@ class Failure(Exception):
 
 
 class Unreachable(Failure):
-    """The server did not answer, or its answer broke off. May be over in a moment."""
+    """The server did not answer, its answer broke off, or something that it needs is away. May be over in a moment."""
 
     def __init__(self, *lines: str):
         super().__init__(SERVER, *lines)
@@ -53,7 +53,7 @@ def refusal_of(status: int, body: bytes, server: str, subject: str = "") -> Refu
         lines.append(_other_token(server))
     if status == 404 and subject:
         lines[0] = f"{plain(subject)}: {lines[0]}"
-    if status >= 500 and (request_id := plain(str(problem.get("request_id") or ""))):
+    if status >= 500 and status != 503 and (request_id := plain(str(problem.get("request_id") or ""))):
         lines.append(f"The server's log names it {request_id}.")
     exit_code = DENIED if code == "user_limit" else _CODES.get(status, USAGE if status < 500 else SERVER)
     params = problem.get("params")

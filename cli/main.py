@@ -26,6 +26,7 @@ COMMANDS = {
     "retry": ("act", "Queue ended jobs once more."),
     "hold": ("act", "Keep waiting jobs from starting."),
     "release": ("act", "Let held jobs start."),
+    "resize": ("act", "Give the slices of a running job another size."),
     "files": ("files", "Your files there, and your teams'."),
     "nb": ("notebooks", "Notebooks: start, open, stop, ls, rename."),
     "open": ("notebooks", "Open a notebook in jupyter or vscode."),

@@ -21,6 +21,8 @@ ANSWER_WITHIN_S = 60.0
 PIECE = 65536
 _NAMED = re.compile(r"/jobs/([^/:]+)")
 _BUSY = frozenset({502, 503, 504})
+_AWAY = frozenset({"", "unavailable", "database_away"})
+"""The codes of what is over when something is back; any other says what the caller waits for."""
 
 
 class _Dropped(Exception):
@@ -118,6 +120,7 @@ class Client:
     ) -> Answer:
         self._must_be_signed_in(path)
         headers = headers or {}
+        told = False
         for pause in (*(PAUSES_S if self.patient else ()), None):
             try:
                 answer = self._exchange(method, path, body, headers)
@@ -131,7 +134,9 @@ class Client:
                 if not _is_busy(answer) or pause is None or not repeat:
                     return self._judge(answer, path)
                 why = f"it answered {answer.status}"
-            self._note(f"{self.server} did not take it ({why}); trying again.")
+            if not told:
+                self._note(f"{self.server} did not take it ({why}); trying again.")
+            told = True
             time.sleep(pause)
         raise AssertionError("the last try returns or raises")
 
@@ -175,7 +180,9 @@ class Client:
         if answer.status < 400:
             where = answer.headers.get("Location", "")
             return Failure(SERVER, f"{self.server} sends us on to {where!r}. Sign in there: tessera login URL")
-        return refusal_of(answer.status, answer.body, self.server, _subject(path))
+        refusal = refusal_of(answer.status, answer.body, self.server, _subject(path))
+        away = answer.status in _BUSY and refusal.code in _AWAY
+        return Unreachable(*refusal.lines) if away else refusal
 
     def _must_be_signed_in(self, path: str = "") -> None:
         if not self.token and path != "/version":

@@ -5,9 +5,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from common.amounts import show_bytes
-from common.resources import show_duration
+from common.resources import show_duration, show_memory
 from events.models import Event
 from jobs.states import JobState, TaskState
+from jobs.words import resize_words
 
 # What is written by portal.entering, in a job or a notebook.
 SESSIONS = {
@@ -23,6 +24,7 @@ SESSIONS = {
 SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("job", "submitted"): gettext_lazy("Submitted to pool %(pool)s"),
     ("job", "stop_requested"): gettext_lazy("Asked to stop"),
+    ("job", "resize_requested"): gettext_lazy("Asked for slices of %(gpu)s"),
     ("job", "held"): gettext_lazy("Held: it keeps its place and does not start"),
     ("job", "released"): gettext_lazy("Released: it may start again"),
     ("job", "about_to_end"): gettext_lazy("The job is about to reach its time limit"),
@@ -45,6 +47,10 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("task", "STOPPED.saved"): gettext_lazy("Task %(task)s made room for others, %(lost)s after its last checkpoint"),
     ("task", "STOPPED.unsaved"): gettext_lazy(
         "Task %(task)s made room for others after %(lost)s without a checkpoint: that work is lost"
+    ),
+    ("task", "resized"): gettext_lazy("The slice of task %(task)s was resized from %(was)s to %(size)s"),
+    ("task", "resize_refused"): gettext_lazy(
+        "The slice of task %(task)s stays at %(was)s and is not %(size)s. %(why)s"
     ),
     ("task", TaskState.SUCCEEDED): gettext_lazy("Task %(task)s ended well"),
     ("task", TaskState.FAILED): gettext_lazy("Task %(task)s failed"),
@@ -91,6 +97,9 @@ def event_words(row: Event, *, alone: bool = False) -> str:
         params["lasted"] = show_duration(row.params["seconds"])
     if "held_bytes" in row.params:
         params["held"] = show_bytes(row.params["held_bytes"])
+    if "to_mib" in row.params:
+        params |= {"was": show_memory(row.params.get("from_mib", 0)), "size": show_memory(row.params["to_mib"])}
+        params["why"] = resize_words(row.params)
     if "lost_s" in row.params:
         params["lost"] = show_duration(row.params["lost_s"])
     known = SENTENCES.get((row.kind, f"{about}.{params.get('kind')}"), SENTENCES.get((row.kind, about), row.type))

@@ -136,6 +136,7 @@ class CardView:
     sellable_mib: int
     shared: bool
     max_slices: int
+    allows_mps: bool
     simulated: bool
     healthy: bool
     fault: str
@@ -308,8 +309,9 @@ def _card(card: Gpu, slices: list[SliceView]) -> CardView:
         **{name: getattr(card, name) for name in (*same, *more)},
         node=card.node.name,
         pool=card.pool.name,
-        shared=card.pool.shared,
-        max_slices=card.pool.slices_per_gpu,
+        shared=card.shared,
+        max_slices=card.max_slices,
+        allows_mps=card.pool.allows_mps,
         slices=tuple(slices),
     )
 

@@ -1,4 +1,4 @@
-"""Starts, stops and forgets, done on the runtime: one, or as many at once as `manage.py watch` hands out.
+"""Starts, stops, resizes and forgets, done on the runtime: one, or as many at once as `manage.py watch` hands out.
 
 Each may be done any number of times. What they need of the database is read together, before the first of them; their
 calls to the runtime go out side by side, outside of any transaction.
@@ -19,7 +19,8 @@ from jobs.models import Job, Task
 from jobs.states import TaskState
 from runtimes.base import ContainerView, NodeRefused, Rejected, Runtime, TaskSpec, Unavailable
 from scheduler.lease import check_epoch
-from scheduler.reconcile import Forget, Sighting, Start, Stop, load_broken
+from scheduler.reconcile import Forget, Resize, Sighting, Start, Stop, load_broken
+from scheduler.resizing import resize_task
 from scheduler.sightings import record_sighting, record_sightings
 from scheduler.specs import GRACE_S, build_task_specs
 
@@ -30,8 +31,8 @@ THREADS = 8
 PATIENCE_S = 5.0
 """A deed that could not begin so long after it was taken up is left out: it will be handed out again."""
 
-Deed = Start | Stop | Forget
-KINDS = {kind.__name__: kind for kind in (Start, Stop, Forget)}
+Deed = Start | Stop | Resize | Forget
+KINDS = {kind.__name__: kind for kind in (Start, Stop, Resize, Forget)}
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,17 @@ def from_message(message: dict) -> Order:
 def do_all(orders: Sequence[Order], runtime: Runtime) -> None:
     """Each by itself: what is stale is dropped, what the engine does not take now waits for the next look."""
     until = time.monotonic() + PATIENCE_S
+    if others := [order for order in orders if not isinstance(order.deed, Resize)]:
+        _do_together(others, runtime, until)
+    for deed, epoch in ((order.deed, order.epoch) for order in orders):
+        if isinstance(deed, Resize):  # rare, and each in transactions of its own
+            try:
+                resize_task(deed, runtime, epoch)
+            except (StaleState, Unavailable) as late:
+                log.info("Resize of %s dropped: %s", deed.uuid, late)
+
+
+def _do_together(orders: Sequence[Order], runtime: Runtime, until: float) -> None:
     known = _load(orders, runtime)
     if len(orders) == 1:
         refused = [_do(orders[0], runtime, known, until)]
@@ -79,6 +91,9 @@ def do_all(orders: Sequence[Order], runtime: Runtime) -> None:
 def do_one(order: Order, runtime: Runtime) -> None:
     """A stop is marked first, where it says so. Raises StaleState and Unavailable."""
     deed = order.deed
+    if isinstance(deed, Resize):
+        resize_task(deed, runtime, order.epoch)
+        return
     if isinstance(deed, Stop) and deed.mark:
         record_sighting(mark_of(deed), order.epoch)
     known = _load([order], runtime)
@@ -160,7 +175,8 @@ def _call(order: Order, runtime: Runtime, known: Known) -> Sighting | None:
         if isinstance(deed, Start):
             runtime.start(known.specs[deed.uuid])
         elif isinstance(deed, Stop):
-            runtime.stop(deed.uuid, GRACE_S, epoch=order.epoch, gid=known.gids.get(deed.job_id))
+            gid = known.gids.get(deed.job_id)
+            runtime.stop(deed.uuid, GRACE_S, epoch=order.epoch, gid=gid, unless_ran=deed.unless_ran)
         else:
             runtime.forget(deed.uuid)
     except Rejected as refusal:

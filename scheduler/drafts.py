@@ -4,14 +4,14 @@ import time
 from datetime import UTC, datetime
 
 from common.errors import FieldError, Hint, Impossible
-from common.resources import cpu_text, memory_text
+from common.resources import GpuAsk, cpu_text, is_instance, matches_model, memory_text
 from jobs.jobfile.spec import RoleSpec, roles_of
 from jobs.models import Job, JobKind, Priority
 from jobs.submit import Draft
 from scheduler.caches import keys_of
 from scheduler.core.possible import could_ever_run
 from scheduler.core.types import Refusal, Waiting
-from scheduler.snapshots import World, build_waiting
+from scheduler.snapshots import Kind, World, build_waiting
 
 POINTERS = {
     "gpu_milli": "/gpu",
@@ -32,7 +32,7 @@ def check_draft(draft: Draft, world: World) -> None:
     """Raises Impossible where the draft could never run, naming each field and the nearest possible value."""
     if refusals := could_ever_run(world.snapshot, waiting_of(draft, world)):
         raise Impossible(
-            [_field_error(refusal, draft) for refusal in refusals],
+            [_field_error(refusal, draft, world) for refusal in refusals],
             [hint for refusal in refusals if (hint := _hint(refusal, draft))],
             pool=draft.pool.name,
         )
@@ -66,13 +66,23 @@ def waiting_of(draft: Draft, world: World, now: float | None = None) -> Waiting:
     )
 
 
-def _field_error(refusal: Refusal, draft: Draft) -> FieldError:
-    params = dict(refusal.params)
+def _field_error(refusal: Refusal, draft: Draft, world: World) -> FieldError:
+    params = {"pool": draft.pool.name, **refusal.params}
+    code = refusal.reason if refusal.reason != "impossible" else f"impossible_{params['field']}"
     if params["field"] == "gpu_model":  # the core knows only the models that are here
         ask = _role(refusal, draft).gpu
         params["asked"] = list(ask.models) or [ask.text]
-    code = refusal.reason if refusal.reason != "impossible" else f"impossible_{params['field']}"
-    return FieldError(_pointer(refusal, draft), code, {"pool": draft.pool.name, **params})
+        if instances := _instances_meant(ask, params["largest"], world.kinds):
+            code, params["largest"] = "impossible_gpu_instance", instances
+    return FieldError(_pointer(refusal, draft), code, params)
+
+
+def _instances_meant(ask: GpuAsk, models: list[str], kinds: list[Kind]) -> list[str]:
+    """The instances of cards among a pool's models, if they are what was asked for, or all that there is."""
+    here = [kind for kind in kinds if kind.model in models]
+    parts = [kind for kind in here if is_instance(kind.product)]
+    named = [kind for kind in parts if any(matches_model(model, kind.model, kind.product) for model in ask.models)]
+    return sorted({kind.model for kind in named or (parts if parts == here and not ask.models else [])})
 
 
 def _role(refusal: Refusal, draft: Draft) -> RoleSpec:

@@ -12,6 +12,7 @@ from cluster.agents import load_reported
 from cluster.models import Cached, Gpu, Node, NodeState, Pool
 from cluster.reports import Reported
 from common.locks import lock_rows
+from common.resources import is_instance
 from events.bus import SYSTEM, Line, hint, record, record_all, ring_pool
 from events.transitions import advance
 from quotas.models import Holding
@@ -157,7 +158,8 @@ def record_cards(node: Node, views: Iterable[GpuView]) -> None:
         if view.uuid in known:
             Gpu.objects.filter(pk=known[view.uuid].pk).update(**_card_columns(view))
             _note_health(node, known[view.uuid], view)
-    _add_cards(node, [view for view in views if view.uuid not in known], len(views))
+    whole = sum(not is_instance(view.product) for view in views)
+    _add_cards(node, [view for view in views if view.uuid not in known], whole)
 
 
 def _card_columns(view: GpuView) -> dict[str, Any]:
@@ -180,7 +182,7 @@ def _card_columns(view: GpuView) -> dict[str, Any]:
 
 
 def _add_cards(node: Node, views: Sequence[GpuView], cards: int) -> None:
-    """In few statements: a new cluster has thousands. cards: of the node, with these."""
+    """In few statements: a new cluster has thousands. cards: of the node, with these, and without instances."""
     if not views:
         return
     pools = {name: Pool.objects.filter(name=name).first() or Pool.objects.order_by("pk")[0] for name in (DEV, TRAIN)}
@@ -241,7 +243,9 @@ def _note_health(node: Node, before: Gpu, view: GpuView) -> None:
 
 
 def _first_use(index: int, cards: int) -> str:
-    """The first half of a node's cards go to `dev` (the larger half where the number is odd), the rest to `train`."""
+    """The first half of a node's cards go to `dev` (the larger half where the number is odd), the rest to `train`, and
+    instances of cards, whose numbers are beyond all of cards, too: they are given whole.
+    """
     return DEV if index < (cards + 1) // 2 else TRAIN
 
 

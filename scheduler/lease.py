@@ -16,9 +16,12 @@ from django.db import OperationalError, connection
 from django.db.models import DateTimeField, Func, Max
 
 from common.errors import StaleState
+from events.bus import hint
 from scheduler.models import Lease
 
 LEASE_S = 10
+HINTED = ("cycle", "reconcile")
+"""What is run when somebody asks; the others wait for their beat."""
 RENEW_S = 3
 """Who leads for long asks for more time this often."""
 
@@ -43,13 +46,15 @@ RETURNING epoch
 
 @contextmanager
 def leading(name: str) -> Iterator[int | None]:
-    """The epoch while this run leads, or None where another run does (which is told to look once more when it ends)."""
+    """The epoch while this run leads, or None where another run does (which is told to look once more when it ends, and
+    asks for another run where it cannot).
+    """
     epoch = take(name)
     try:
         yield epoch
     finally:
-        if epoch is not None:
-            give_up(name, epoch)
+        if epoch is not None and give_up(name, epoch) and name in HINTED:
+            hint(name)
 
 
 @contextmanager
@@ -115,9 +120,17 @@ def newest_epoch() -> int:
     return Lease.objects.aggregate(newest=Max("epoch"))["newest"] or 0
 
 
-def give_up(name: str, epoch: int) -> None:
-    """Only the own term: an old leader cannot end a newer one's."""
-    Lease.objects.filter(name=name, epoch=epoch).update(expires_at=None, holder="")
+def give_up(name: str, epoch: int) -> bool:
+    """Only the own term: an old leader cannot end a newer one's. Whether somebody asked to run while it led, after it
+    looked for that last.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE scheduler_lease SET expires_at = NULL, holder = '' WHERE name = %s AND epoch = %s RETURNING wanted",
+            [name, epoch],
+        )
+        row = cursor.fetchone()
+    return bool(row and row[0])
 
 
 def check_epoch(name: str, epoch: int) -> None:

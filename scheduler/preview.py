@@ -28,7 +28,7 @@ from scheduler.drafts import check_draft, waiting_of
 from scheduler.examining import examine
 from scheduler.forecast import FIRST, Told, load_calibration, load_run_times, tell
 from scheduler.models import Lease
-from scheduler.runtime import the_runtime
+from scheduler.runtime import resizes, the_runtime
 from scheduler.snapshots import World, load_world
 from scheduler.verdicts import judge_once
 
@@ -141,6 +141,11 @@ class PlanAnswer:
 
 def runtime_has_containers() -> bool:
     return the_runtime().capabilities.containers
+
+
+def runtime_resizes() -> bool:
+    """Whether slices of running tasks can be made another size."""
+    return resizes()
 
 
 def find_faults() -> list[Finding]:
@@ -341,7 +346,8 @@ def _room(world: World, place: int, team_ids: list[int], waiting: int) -> PoolRo
     free = np.minimum(free, 10 * snapshot.gpu_free_percent[sliced])
     teams = [at for at, team in enumerate(world.teams) if team.pk in team_ids]
     room = max((int(snapshot.team_room(team, place)[0]) for team in teams), default=0)
-    within = np.minimum(snapshot.gpu_free_mib[sliced], snapshot.gpu_total_mib[sliced] * min(max(room, 0), 1000) // 1000)
+    cut = sliced[snapshot.gpu_max_slices[sliced] > 1] if pool.shared else sliced  # instances of cards are not
+    within = np.minimum(snapshot.gpu_free_mib[cut], snapshot.gpu_total_mib[cut] * min(max(room, 0), 1000) // 1000)
     mine = [gpu for gpu in world.gpus if gpu.pool_id == pool.pk]
     return PoolRoom(
         pool=pool.name,
@@ -352,7 +358,7 @@ def _room(world: World, place: int, team_ids: list[int], waiting: int) -> PoolRo
         cards_total=len(mine),
         free_milli=int(free.sum()),
         total_milli=1000 * len(mine),
-        largest_slice_mib=int(snapshot.gpu_free_mib[sliced].max(initial=0)),
+        largest_slice_mib=int(snapshot.gpu_free_mib[cut].max(initial=0)),
         may_milli=None if room > 10**12 else max(room, 0),
         may_slice_mib=int(within.max(initial=0)),
         waiting=waiting,

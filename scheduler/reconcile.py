@@ -36,7 +36,9 @@ NOTHING_TOLD = Coming()
 
 @dataclass(frozen=True)
 class TaskRow:
-    """A task that holds something, as a value. stop: the end reason of a wish that it should stop, "" for none."""
+    """A task that holds something, as a value. stop: the end reason of a wish that it should stop, "" for none.
+    resize: whether its slice shall be of another size than it is.
+    """
 
     uuid: str
     job_id: int
@@ -45,6 +47,7 @@ class TaskRow:
     checkpointed_at: datetime | None = None
     gpu_use: tuple[GpuUse, ...] = ()
     coming: Coming = NOTHING_TOLD
+    resize: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,12 +60,21 @@ class Start:
 
 @dataclass(frozen=True)
 class Stop:
-    """Ask a task to end; `mark` moves it to STOPPING first."""
+    """Ask a task to end; `mark` moves it to STOPPING first. unless_ran: leave it alone where it ever ran."""
 
     uuid: str
     job_id: int
     reason: str
     mark: bool
+    unless_ran: bool = False
+
+
+@dataclass(frozen=True)
+class Resize:
+    """Bring a running task's slice to the size that its row says."""
+
+    uuid: str
+    job_id: int
 
 
 @dataclass(frozen=True)
@@ -95,7 +107,7 @@ class Forget:
     uuid: str
 
 
-Step = Start | Stop | Sighting | Noted | Forget
+Step = Start | Stop | Resize | Sighting | Noted | Forget
 
 ENDS: dict[str, tuple[str, str]] = {
     "time_limit": (T.FAILED, "time_limit"),
@@ -179,7 +191,9 @@ def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
         return [Stop(row.uuid, row.job_id, view.cause, mark=False)]
     target = T.RUNNING if view.phase == "running" else T.STARTING
     news = row.state != target and not (target == T.STARTING and row.state != T.ASSIGNED)
-    return [Sighting(row.uuid, row.job_id, target, "", view)] if news else []
+    if news:
+        return [Sighting(row.uuid, row.job_id, target, "", view)]
+    return [Resize(row.uuid, row.job_id)] if row.resize and row.state == T.RUNNING else []
 
 
 def _with_words(row: TaskRow, view: ContainerView, reason: str) -> ContainerView:
@@ -223,6 +237,7 @@ class HeldTask(NamedTuple):
     gpu_use: list[dict[str, Any]]
     fetching_since: datetime | None
     detail: str
+    resize: dict[str, Any] | None
     stop_requested_at: datetime | None
     stop_reason: str
 
@@ -240,6 +255,7 @@ def load_rows() -> list[TaskRow]:
             task.checkpointed_at,
             tuple(GpuUse(**use) for use in task.gpu_use),
             Coming(task.fetching_since, task.detail),
+            task.resize is not None and task.resize["open"],
         )
         for task in tasks
     ]

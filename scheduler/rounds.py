@@ -10,6 +10,7 @@ from scheduler.deeds import Order, do_one
 from scheduler.reconcile import (
     Forget,
     Noted,
+    Resize,
     Sighting,
     Start,
     Step,
@@ -32,7 +33,7 @@ def reconcile_once(runtime: Runtime, epoch: int) -> bool:
     seen = runtime.list_containers()
     ended = load_ended(unheld(seen, rows))
     steps = compare(rows, seen, ended, load_awaited(ended))
-    deeds = [step for step in steps if isinstance(step, Start | Stop | Forget)]
+    deeds = [step for step in steps if isinstance(step, Start | Stop | Resize | Forget)]
     for step in steps:
         if isinstance(step, Noted):
             _dropping_stale(step, partial(record_news, step, epoch))

@@ -13,6 +13,11 @@ def the_runtime() -> Runtime:
     return import_string(settings.TESSERA_RUNTIME)(**settings.TESSERA_RUNTIME_OPTIONS)
 
 
+def resizes() -> bool:
+    """Whether slices of its running tasks can be made another size; asked without making one."""
+    return import_string(settings.TESSERA_RUNTIME).capabilities.resizes
+
+
 def has_own_addresses() -> bool:
     """Whether its tasks have all ports to themselves; asked without making one."""
     return import_string(settings.TESSERA_RUNTIME).capabilities.own_addresses

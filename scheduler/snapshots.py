@@ -12,7 +12,7 @@ from django.db.models import Count, F
 
 from accounts.models import Team
 from cluster.models import Arrangement, NodeState, Pool, sellable_milli
-from common.resources import GpuAsk, gpu_milli, matches_model, parse_gpu, slice_of
+from common.resources import GpuAsk, gpu_milli, is_instance, parse_gpu, rank_of, slice_of
 from jobs.models import Job
 from jobs.states import JOB_ACTIVE
 from quotas.models import RESOURCES, Amounts, Quota, UserLimit, team_chain
@@ -179,7 +179,9 @@ def build_machines(nodes: list[NodeRow], gpus: list[GpuRow], pools: list[Pool]) 
         "gpu_pool": np.array([pool_at[gpu.pool_id] for gpu in gpus], dtype=np.int64),
         "gpu_kind": np.array([kind_at[_alike(gpu)] for gpu in gpus], dtype=np.int64),
         "gpu_total_mib": np.array([gpu.sellable_mib for gpu in gpus], dtype=np.int64),
-        "gpu_max_slices": np.array([slices[gpu.pool_id] for gpu in gpus], dtype=np.int64),
+        "gpu_max_slices": np.array(
+            [1 if is_instance(gpu.product) else slices[gpu.pool_id] for gpu in gpus], dtype=np.int64
+        ),
         "gpu_open": np.array([gpu.healthy for gpu in gpus], dtype=bool),
         "node_pool": np.array([pool_at[node.pool_id] for node in nodes], dtype=np.int64),
         "node_cpu_total": np.array([sellable_milli(n.cpu_milli, overcommit[n.pool_id]) for n in nodes], dtype=np.int64),
@@ -399,11 +401,10 @@ def _alike(gpu: GpuRow) -> tuple:
 
 def _need(ask: GpuAsk, kind: Kind) -> tuple[int, int, int, int]:
     """(MiB, percent, thousandths for quota, preference) of one card of this kind; preference -1 = not acceptable."""
-    share = slice_of(ask, kind.sellable_mib)
-    wanted = [place for place, model in enumerate(ask.models) if matches_model(model, kind.model, kind.product)]
-    if share is None or (ask.models and not wanted) or (ask.is_slice and not kind.sliceable):
+    share, rank = slice_of(ask, kind.sellable_mib), rank_of(ask, kind.model, kind.product)
+    if share is None or rank is None or (ask.is_slice and not kind.sliceable):
         return 0, 0, 0, -1
-    return share.memory_mib, share.compute_percent, gpu_milli(share, kind.sellable_mib), min(wanted, default=0)
+    return share.memory_mib, share.compute_percent, gpu_milli(share, kind.sellable_mib), rank
 
 
 def _reordered(matrix: list[list[str]], order: list[int]) -> Words:

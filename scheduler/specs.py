@@ -87,12 +87,13 @@ def _build(task: Task, beside: Beside) -> TaskSpec:
         mounts=build_mounts(job, spec),
         checkpoint=build_checkpoint(job, spec),
         cpu_pinning=task.node.facts.get("cpu_pinning", ""),
+        mps=_allows_mps(task, beside.cards),
     )
 
 
 def load_cards(uuids: Sequence[str]) -> list[Gpu]:
     """Those of them that are there, wherever."""
-    return list(Gpu.objects.present().filter(uuid__in=uuids).select_related("node")) if uuids else []
+    return list(Gpu.objects.present().filter(uuid__in=uuids).select_related("node", "pool")) if uuids else []
 
 
 def load_numa(tasks: Iterable[Task]) -> dict[UUID, tuple[int, ...]]:
@@ -118,6 +119,12 @@ def _shares(task: Task, cards: dict[tuple[int | None, str], Gpu]) -> tuple[GpuSh
         for held in task.cards
         for known in [cards.get((task.node_id, held["uuid"]))]
     )
+
+
+def _allows_mps(task: Task, cards: dict[tuple[int | None, str], Gpu]) -> bool:
+    """Whether the pools of its cards do: whoever runs on a card shares it in one way."""
+    known = (cards.get((task.node_id, held["uuid"])) for held in task.cards)
+    return all(card.pool.allows_mps for card in known if card)
 
 
 def build_peers(tasks: Iterable[Task]) -> tuple[Peer, ...]:

@@ -52,11 +52,6 @@ class DoesNotFit(StaleState):
     code = "does_not_fit"
 
 
-def start_job(step: StartJob, epoch: int) -> None:
-    """As `start_jobs`, one alone."""
-    start_jobs([step], epoch)
-
-
 @transaction.atomic
 def start_jobs(steps: Sequence[StartJob], epoch: int) -> None:
     """The allocating transaction, for jobs of one team, person and pool: all of them start, or none.
@@ -99,10 +94,12 @@ def check_teams(job: Job, quotas: list[Quota], ask: Amounts, parents: Mapping[in
 
 
 def check_user(job: Job, own: UserLimit, ask: Amounts, more: int) -> None:
-    """own: the person's row, locked. more: how many jobs are to start."""
+    """own: the person's row, locked. more: how many jobs are to start, 0 where one that runs is to hold more."""
     limit = own.effective(load_everyone())
     limits = (limit["gpu_milli"], limit["cpu_milli"], limit["memory_mib"])
     _check("user_limit", sum_user(job.user_id), ask, limits)
+    if not more:
+        return
     running = count_active(job.user_id)
     if limit["jobs_running"] is not None and running + more > limit["jobs_running"]:
         raise DoesNotFit(kind="rate_policy", was=running)
@@ -141,8 +138,16 @@ def check_gpus(tasks: Iterable[TaskStart], gpus: dict[int, Gpu], jobs: Sequence[
     for pk, gpu in gpus.items():
         if not gpu.healthy or gpu.removed_at is not None or gpu.pool_id not in {pool_id, *lent}:
             raise DoesNotFit(kind="gpu", was=str(gpu))
-        room = (gpu.sellable_mib, 100, gpu.pool.slices_per_gpu)
+        room = (gpu.sellable_mib, 100, gpu.max_slices)
         _check("gpu", taken.get(pk, NOTHING), tuple(asks[pk]), room)
+
+
+def check_growth(gpu: Gpu, memory_mib: int, compute_percent: int) -> None:
+    """Whether the card, locked, has room for so much more in a task that is on it."""
+    if not gpu.healthy or gpu.removed_at is not None:
+        raise DoesNotFit(kind="gpu", was=str(gpu))
+    taken = sum_cards([gpu.pk])
+    _check("gpu", taken.get(gpu.pk, NOTHING), (memory_mib, compute_percent, 0), (gpu.sellable_mib, 100, None))
 
 
 def assign(steps: Sequence[StartJob], nodes: dict[int, Node], gpus: dict[int, Gpu], epoch: int) -> None:

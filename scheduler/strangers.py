@@ -28,11 +28,16 @@ class Strangers:
         idle = {view.uuid: view for view in strangers if never_ran(view)}
         self._since = {uuid: self._since.get(uuid, now) for uuid in idle}
         old = [view for uuid, view in sorted(idle.items()) if now - self._since[uuid] >= UNKNOWN_S]
-        return [Forget(view.uuid) if view.phase == "exited" else Stop(view.uuid, 0, "", mark=False) for view in old]
+        return [Forget(view.uuid) if view.phase == "exited" else _discard(view.uuid) for view in old]
 
 
 def never_ran(view: ContainerView) -> bool:
     return view.started_at is None and view.phase in ("starting", "exited")
+
+
+def _discard(uuid: str) -> Stop:
+    """It may begin to run before a worker comes to this."""
+    return Stop(uuid, 0, "", mark=False, unless_ran=True)
 
 
 def load_strangers(seen: Sequence[ContainerView]) -> list[ContainerView]:

@@ -106,7 +106,7 @@ def _lead(name: str, act: Callable[[int], None]) -> None:
                 act(epoch)
                 took_s = time.monotonic() - began
                 note_success(name, epoch, round(1000 * took_s))
-                if not wanted_again(name, epoch) or began > until or not renew(name, epoch):
+                if began > until or not wanted_again(name, epoch) or not renew(name, epoch):
                     return
                 time.sleep(min(took_s, REST_S))
     except OperationalError as gone:  # the database restarts: the next beat finds it again

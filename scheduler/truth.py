@@ -100,6 +100,15 @@ def write_holdings(rows: Iterable[Holding]) -> None:
     Holding.objects.bulk_create(rows)
 
 
+def load_share(uuid: str) -> Holding:
+    """What a task with one card holds of it now."""
+    return Holding.objects.live().get(task=uuid, gpu__isnull=False)
+
+
+def end_share(share: Holding) -> None:
+    Holding.objects.filter(pk=share.pk).release()
+
+
 def clear_wait(job_ids: Iterable[int]) -> None:
     """They wait no more."""
     Job.objects.filter(pk__in=list(job_ids)).update(wait_reasons=[], wait_position=None, wait_of=None)

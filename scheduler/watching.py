@@ -22,6 +22,7 @@ from scheduler.lease import RENEW_S, give_up, newest_epoch, note_success, renew,
 from scheduler.reconcile import (
     Forget,
     Noted,
+    Resize,
     Sighting,
     Start,
     Step,
@@ -50,7 +51,7 @@ LONG_ROUND_S, REST = 0.05, 3.0
 """After a longer round it rests so many times as long as what went beyond, a second at most: where thousands of tasks
 come up, each of their changes would else begin another round over all of them.
 """
-DEEDS = (Stop, Start, Forget)
+DEEDS = (Stop, Start, Resize, Forget)
 """In the order in which they go out: what frees room first."""
 AT_ONCE = 50
 """So many deeds go in one message."""

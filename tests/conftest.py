@@ -17,14 +17,15 @@ from playwright.sync_api import sync_playwright
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from tests.local_cluster import (
-    CLUSTER_IS_OURS,
     CLUSTER_LOCK,
     NO_CLUSTER,
     REQUIRED,
+    SESSION,
     Kubectl,
     can_have_cluster,
+    claim_cluster,
+    end_cluster,
     is_allowed,
-    is_running,
     local_place,
     run_cluster,
 )
@@ -69,7 +70,7 @@ def guarded_connect_ex(self, address):
 
 
 def pytest_configure(config):
-    os.environ.setdefault(CLUSTER_IS_OURS, "" if is_running() else str(os.getpid()))  # workers inherit it
+    os.environ.setdefault(SESSION, str(os.getpid()))
     socket.socket.connect = guarded_connect
     socket.socket.connect_ex = guarded_connect_ex
     gc.disable()  # until all is collected: some million objects, of which none goes
@@ -83,8 +84,7 @@ def pytest_collection_finish():
 def pytest_unconfigure(config):
     socket.socket.connect = real_connect
     socket.socket.connect_ex = real_connect_ex
-    if os.environ[CLUSTER_IS_OURS] == str(os.getpid()) and is_running():
-        run_cluster("down")
+    end_cluster()
 
 
 def find_chromium() -> str:
@@ -189,7 +189,7 @@ def kubeconfig(cluster_turn) -> Path:
     """Of the cluster in KUBECONFIG, else of bin/cluster's, which is started where it does not run."""
     if given := os.environ.get("KUBECONFIG"):
         return Path(given)
-    run_cluster("up", *(["--kwok", "3"] if os.environ[CLUSTER_IS_OURS] else []))
+    run_cluster("up", *(["--kwok", "3"] if claim_cluster() else []))
     return local_place().kubeconfig
 
 

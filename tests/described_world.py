@@ -31,6 +31,7 @@ AGENT_TOKEN = "ten_of-a-machine-that-comes"
 SUFFICES = {
     "POST /api/v1/jobs": {"run": "true"},
     "POST /api/v1/jobs:plan": {"run": "true"},
+    "POST /api/v1/jobs/{job_id}:resize": {"gpu": "1/2"},
     "POST /api/v1/notebooks": {"name": "lab", "gpu": "1/4"},
     "POST /api/v1/maintenance": {"nodes": ["n1"], "begins_at": "2100-01-01T00:00Z", "ends_at": "2100-01-02T00:00Z"},
     "POST /api/v1/agents:invite": {"node": "n2"},

@@ -79,7 +79,7 @@ class FakeKubelet:
         self.server.start()
 
     def stop(self) -> None:
-        for channel in self.channels.values():
+        for channel in list(self.channels.values()):  # one may register at this very moment
             channel.close()
         self.channels = {}
         self.server.stop(None).wait()

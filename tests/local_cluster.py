@@ -1,5 +1,6 @@
 """What the tests marked `kubernetes` need of a cluster: the one that KUBECONFIG names, else that of bin/cluster."""
 
+import fcntl
 import ipaddress
 import json
 import os
@@ -21,8 +22,9 @@ REQUIRED = os.environ.get("TESSERA_REQUIRE_KUBERNETES") == "1"  # where nothing 
 NO_CLUSTER = (
     "NO KUBERNETES: the tests on a real cluster were skipped. They need root and Go, or a cluster in KUBECONFIG."
 )
-CLUSTER_IS_OURS = "TESSERA_TESTS_STARTED_CLUSTER"  # the process that ends bin/cluster's; "" where one ran before
+SESSION = "TESSERA_TEST_SESSION"  # the process that began these tests; its workers inherit it
 CLUSTER_LOCK = Path(tempfile.gettempdir()) / "tessera-test-cluster.lock"
+CLUSTER_OWNER = CLUSTER_LOCK.with_suffix(".owner")  # the session that started bin/cluster's, and ends it
 OWN_NETWORKS = [ipaddress.ip_network(cidr) for cidr in (POD_CIDR, SERVICE_CIDR)]  # of the bridge: they end here
 UP_S = 1800  # with building, where nobody did before
 
@@ -61,6 +63,32 @@ def local_place() -> Place:
 
 def is_running() -> bool:
     return OWNER.exists()
+
+
+def claim_cluster() -> bool:
+    """Whether these tests end bin/cluster's cluster: they started it, or are the first to want one where none runs.
+    Others may be testing on this machine.
+    """
+    with open(CLUSTER_OWNER, "a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        owner = file.read()
+        if owner and Path("/proc", owner).exists():
+            return owner == os.environ[SESSION]
+        if is_running():
+            return False
+        file.truncate(0)
+        file.write(os.environ[SESSION])
+        return True
+
+
+def end_cluster() -> None:
+    """At the end of the session, where it is ours."""
+    mine = os.environ[SESSION]
+    if mine == str(os.getpid()) and CLUSTER_OWNER.exists() and CLUSTER_OWNER.read_text() == mine:
+        if is_running():
+            run_cluster("down")
+        CLUSTER_OWNER.unlink()
 
 
 class Kubectl:

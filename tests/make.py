@@ -36,7 +36,7 @@ from jobs.states import TaskState
 from jobs.submit import submit_job
 from quotas.models import Quota, UserLimit
 from scheduler.models import Lease
-from scheduler.starting import start_job
+from scheduler.starting import start_jobs
 from scheduler.steps import Card, StartJob, TaskStart
 
 PASSWORD = "correct horse battery staple"
@@ -184,7 +184,7 @@ def start(job: Job, *cards: Gpu, node: Node | None = None, state: str = TaskStat
     requests = {role["role"]: role["request"] for role in job.gang}
     places = [_place(task, requests[task.role], job.pool, cards, node) for task in job.newest_tasks]
     epoch = Lease.objects.get_or_create(name="cycle", defaults={"epoch": 1})[0].epoch
-    start_job(StartJob(job.pk, tuple(places)), epoch)
+    start_jobs([StartJob(job.pk, tuple(places))], epoch)
     return [move(task, state) for task in job.newest_tasks]
 
 

@@ -82,10 +82,11 @@ def names_of(card: Card, *, whole: bool, real: bool) -> list[str]:
     return [*names, f"{KIND}={card.uuid}", *([] if whole else [f"{KIND}={SLICE}"])]
 
 
-def knows_vendor(folders: Iterable[Path]) -> bool:
-    """Whether a spec of NVIDIA's toolkit lies in one of these."""
+def read_vendor(folders: Iterable[Path]) -> str:
+    """The specs of NVIDIA's toolkit in these, as they are written; "" where there is none."""
     specs = (path for folder in folders for path in folder.glob("*") if path.suffix in (".json", ".yaml", ".yml"))
-    return any(path.name != FILE and VENDOR in path.read_text(errors="replace") for path in specs)
+    texts = (path.read_text(errors="replace") for path in specs if path.name != FILE)
+    return "".join(text for text in texts if VENDOR in text)
 
 
 def _env(card: Card) -> list[str]:

@@ -13,9 +13,10 @@ from pathlib import Path
 import grpc
 
 from agent.cards import Card, Cards
-from agent.kubelet.cdi import NOTHING, Keeper, knows_vendor, write_spec
+from agent.kubelet.cdi import NOTHING, Keeper, read_vendor, write_spec
 from agent.kubelet.plugin import KUBELET, CardPlugin
 from agent.kubelet.units import Places
+from agent.turning import Turning
 
 log = logging.getLogger("tessera.agent")
 
@@ -26,9 +27,13 @@ NO_TOOLKIT = (
     "NVIDIA's container toolkit has no CDI spec here, so no container could use the card. Run: "
     "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 )
+CUT_SINCE = (
+    "The CDI spec of NVIDIA's container toolkit here is older than this instance. Run: "
+    "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+)
 
 
-class KubeletCards:
+class KubeletCards(Turning):
     """folder: the kubelet's, for device plugins. cdi: where our spec is written; vendor: where NVIDIA's may lie.
     places: a file for Places. keeper: who keeps slices of these cards. simulated: they are no real ones and need no
     toolkit.
@@ -44,6 +49,7 @@ class KubeletCards:
         keeper: Callable[[Cards], Keeper] = lambda seen: NOTHING,
         simulated: bool = False,
     ):
+        super().__init__("kubelet", LOOK_S)
         self.folder, self.cdi, self.vendor = folder, cdi, [cdi, *vendor]
         self.keeper, self.simulated = keeper, simulated
         self.places = Places(places)
@@ -52,29 +58,27 @@ class KubeletCards:
         self._keeper = NOTHING  # and who keeps slices in it
         self._lock = threading.Lock()
         self._kubelet: tuple[int, int] | None = None  # the socket with which we are registered
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="kubelet", daemon=True)
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
+    def stop(self, patience_s: float | None = None) -> None:
+        super().stop(patience_s)
         for plugin in self.plugins.values():
             plugin.stop()
             plugin.socket.unlink(missing_ok=True)
 
+    def turn(self) -> float:
+        with self._lock:
+            self._register_where_needed()
+        return LOOK_S
+
     def show(self, seen: Cards) -> Cards:
-        """The same, with what hinders a card here as its fault. One that is not told any more takes nothing new; those
-        that MIG cuts are not offered.
+        """The same, with what hinders a card here as its fault. One that is not told any more takes nothing new; of
+        those that MIG cuts the instances are offered.
         """
         keeper = self.keeper(seen)
-        why = "" if self.simulated or knows_vendor(self.vendor) else NO_TOOLKIT
-        judged = replace(seen, cards=tuple(replace(card, fault=card.fault or why) for card in seen.cards))
+        vendor = "" if self.simulated else read_vendor(self.vendor)
+        judged = replace(seen, cards=tuple(self._judged(card, vendor) for card in seen.cards))
         with self._lock:
-            offered = {card.index: self._placed(card) for card in judged.without_mig().cards}
+            offered = {card.index: self._placed(card) for card in judged.offered().cards}
             if {card.uuid for card in offered.values()} - self._described or keeper != self._keeper:
                 self._describe(offered.values(), keeper)
             for index in sorted(offered.keys() - self.plugins.keys()):
@@ -89,6 +93,13 @@ class KubeletCards:
         self.places.told(seen.cards)
         self.show(seen)
 
+    def _judged(self, card: Card, vendor: str) -> Card:
+        """vendor: what NVIDIA's toolkit has written."""
+        if self.simulated or card.fault:
+            return card
+        stale = bool(card.part_of) and card.uuid not in vendor  # an administrator cuts cards at any time
+        return replace(card, fault=NO_TOOLKIT if not vendor else CUT_SINCE if stale else "")
+
     def _placed(self, card: Card) -> Card:
         return card if self.places.knows(card) else replace(card, fault=card.fault or NOT_KNOWN)
 
@@ -96,11 +107,6 @@ class KubeletCards:
         """What the runtime may inject is written before the kubelet hears of the cards."""
         write_spec(self.cdi, cards, keeper)
         self._described, self._keeper = {card.uuid for card in cards}, keeper
-
-    def _follow(self) -> None:
-        while not self._stop.wait(LOOK_S):
-            with self._lock:
-                self._register_where_needed()
 
     def _register_where_needed(self) -> None:
         now = self._find_kubelet()

@@ -14,7 +14,7 @@ UNIT_MIB = 256
 
 
 def resource_of(index: int) -> str:
-    """Of the card in this place, in NVML's order."""
+    """Of the card in this place, in NVML's order; of an instance in its own (agent.instances.index_of)."""
     return f"{DOMAIN}/g-{index}"
 
 

@@ -9,7 +9,6 @@ import json
 import logging
 import re
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from agent.cards import NoAnswer, nvml, text
 from agent.gpu_policy import GpuPolicy
 from agent.held import sample
 from agent.state import Identity
+from agent.turning import Turning
 from agent.wire import Away, Platform, Refused
 
 log = logging.getLogger("tessera.agent")
@@ -38,7 +38,7 @@ CONTAINER = re.compile(r"[0-9a-f]{64}")
 Use = dict[str, dict[str, Any]]  # by card: as GpuPolicy has it, and "over"
 
 
-class SliceWatch:
+class SliceWatch(Turning):
     """who: this agent, as far as it is enrolled. home: where the hook keeps slices. control: slicectl. above_s: so long
     a task may hold more than its slice, by the driver's word.
     """
@@ -52,22 +52,26 @@ class SliceWatch:
         above_s: float,
         proc: Path = Path("/proc"),
     ):
+        super().__init__("slices", LOOK_S)
         self.platform, self.who, self.home, self.control, self.proc = platform, who, home, control, proc
         self.samples = max(1, round(above_s / LOOK_S))
         self.policies: dict[str, GpuPolicy] = {}  # by container
         self.over: dict[str, str] = {}  # by container: why its task is to end; once said it stands
         self._told: dict[str, Use] = {}  # by task
         self._told_at = 0.0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="slices", daemon=True)
+        self._pause_s = LOOK_S
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
+    def turn(self) -> float:
+        try:
+            self.tell(self.look())
+            self._pause_s = LOOK_S
+        except (Away, Refused, OSError, subprocess.SubprocessError) as error:
+            self._pause_s = min(max(2 * self._pause_s, getattr(error, "retry_after_s", 0)), LONGEST_S)
+            log.warning("what slices use is not told: %s (next try in %.0f s)", error, self._pause_s)
+        except Exception:  # a look that fails is no reason never to look again
+            self._pause_s = min(2 * self._pause_s, LONGEST_S)
+            log.exception("what slices use is not seen (next try in %.0f s)", self._pause_s)
+        return self._pause_s
 
     def look(self) -> dict[str, Use]:
         """Of each task with a slice here."""
@@ -96,19 +100,6 @@ class SliceWatch:
             self.platform.tell_slices(who.node, who.key, {"slices": said})
             self._told |= {task: news[task] for task in tasks}
         self._told = {task: use for task, use in self._told.items() if task in uses}
-
-    def _follow(self) -> None:
-        pause = LOOK_S
-        while not self._stop.wait(pause):
-            try:
-                self.tell(self.look())
-                pause = LOOK_S
-            except (Away, Refused, OSError, subprocess.SubprocessError) as error:
-                pause = min(max(2 * pause, getattr(error, "retry_after_s", 0)), LONGEST_S)
-                log.warning("what slices use is not told: %s (next try in %.0f s)", error, pause)
-            except Exception:  # a look that fails is no reason never to look again
-                pause = min(2 * pause, LONGEST_S)
-                log.exception("what slices use is not seen (next try in %.0f s)", pause)
 
     def _account(self, folder: Path) -> dict[str, dict[str, int]] | None:
         """{uuid: limit_mib, counted_mib, refused}; None where the container just ended, or its files broke."""

@@ -8,7 +8,6 @@ import base64
 import logging
 import random
 import re
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from agent.logs.container import DONE, UNASKED, UNKNOWN, ContainerLog
 from agent.state import Identity
+from agent.turning import Turning
 from agent.wire import Away, Platform, Refused
 
 log = logging.getLogger("tessera.agent")
@@ -35,12 +35,13 @@ MAIN = "main"
 """The container of a task, in its pod."""
 
 
-class Carrier:
+class Carrier(Turning):
     """who: this agent, as far as it is enrolled. pods: the kubelet's folder of logs, usually /var/log/pods. install: of
     the platform, part of the names of its namespaces. folder: for our notes.
     """
 
     def __init__(self, platform: Platform, who: Callable[[], Identity], pods: Path, install: str, folder: Path):
+        super().__init__("logs")
         self.platform, self.who, self.pods, self.folder = platform, who, pods, folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._named = re.compile(rf"{re.escape(install)}-team-\d+_t-([0-9a-f]{{32}})_[0-9a-f-]+")
@@ -50,18 +51,24 @@ class Carrier:
         self._pause_s, self._ask_every_s, self._not_before = 0.5, 2.0, 0.0
         self._failures, self._turn = 0, 0
         self._dice = random.SystemRandom()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="logs", daemon=True)
         for note in folder.glob("*.json"):  # of pods that may be gone since
             self.logs[note.stem] = ContainerLog(note.stem, pods / "gone", note)
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join(timeout=5)
+    def stop(self, patience_s: float | None = 5.0) -> None:
+        super().stop(patience_s)
         self.close()
+
+    def turn(self) -> float:
+        try:
+            self.round()
+        except OSError as error:  # of our own disk: what is sent twice is kept once
+            log.error("logs are not noted here: %s", error)
+            self._wait_longer(0)
+        except Exception:
+            # One log that cannot be read must not end the thread for all of them.
+            log.exception("logs are not brought")
+            self._wait_longer(0)
+        return min(max(self._not_before - time.monotonic(), 0.02), LOOK_S)
 
     def close(self) -> None:
         for each in self.logs.values():
@@ -79,19 +86,6 @@ class Carrier:
         batch = self._batch()
         if batch:
             self._send(identity, batch)
-
-    def _follow(self) -> None:
-        while not self._stop.is_set():
-            try:
-                self.round()
-            except OSError as error:  # of our own disk: what is sent twice is kept once
-                log.error("logs are not noted here: %s", error)
-                self._wait_longer(0)
-            except Exception:
-                # One log that cannot be read must not end the thread for all of them.
-                log.exception("logs are not brought")
-                self._wait_longer(0)
-            self._stop.wait(min(max(self._not_before - time.monotonic(), 0.02), LOOK_S))
 
     def _find(self) -> None:
         """Folders that are new, and what is over and gone."""

@@ -17,6 +17,7 @@ import pynvml
 from agent.cards import look
 from agent.held import sample
 from bench.hardware.lab import Broken, Lab, NotHere
+from runtimes.base import Rejected
 
 MIB = 1 << 20
 NAMES = Path(__file__).resolve().parents[2] / "agent" / "slice" / "names"
@@ -25,7 +26,7 @@ RUNTIMES = {"12": "nvidia-cuda-runtime-cu12", "13": "nvidia-cuda-runtime"}
 ALLOCATORS = {"": {}, "expandable segments": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}}
 ALLOCATORS |= {"cudaMallocAsync": {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}}
 TOOLS = {"compute-sanitizer": "--version", "cuda-gdb": "--version", "nsys": "--version"}
-AGAIN_WITHIN_S = 30
+AGAIN_WITHIN_S, SEEN_WITHIN_S = 30, 30
 
 
 class Wrong(Exception):
@@ -150,6 +151,29 @@ def check_kill(lab: Lab) -> str:
     )
 
 
+def check_resize(lab: Lab) -> str:
+    """What a program sees whose slice becomes larger and smaller while it runs; a full one does not shrink."""
+    if not (lab.runtime.isolation.own_uid or lab.runtime.isolation.namespaces):
+        raise NotHere("Jobs share our account here, so no limit is changed while they run: try it as root.")
+    half, more = lab.half_mib, lab.half_mib * 3 // 2
+    uuid = lab.start("python3", lab.program("see"))
+    for serial, mib in enumerate((half, more, half)):
+        if serial:
+            lab.runtime.resize(uuid, {lab.card.uuid: mib}, serial=serial)
+        lab.wait_to_hear(uuid, min(lab.left_s(), SEEN_WITHIN_S), lambda said, mib=mib: said["total"] == mib * MIB)
+    lab.runtime.stop(uuid, 0, epoch=1)
+    full = lab.start("python3", lab.program("hold"))
+    held = lab.wait_to_hear(full, lab.left_s())["held"] // MIB
+    try:
+        lab.runtime.resize(full, {lab.card.uuid: half // 2}, serial=1)
+    except Rejected as refused:
+        words = f"A program saw {half}, {more} and {half} MiB; with {held} MiB held it was not made {half // 2}"
+        return f"{words}: {refused}"
+    finally:
+        lab.runtime.stop(full, 0, epoch=1)
+    raise Wrong(f"A slice in which {held} MiB are held was made {half // 2} MiB.")
+
+
 def check_tools(lab: Lab) -> str:
     found = [tool for tool in TOOLS if shutil.which(tool)]
     if not found:
@@ -176,10 +200,9 @@ def check_links(lab: Lab) -> str:
     assert found is not None
     told = subprocess.run([_smi(), "topo", "-m"], capture_output=True, text=True, timeout=60, check=False).stdout
     rows = [line.replace("\x1b[4m", "").replace("\x1b[0m", "").split() for line in told.splitlines()]
-    theirs = [
-        row[1 : 1 + len(found.cards)] for row in rows if row and row[0].startswith("GPU") and row[0][3:].isdigit()
-    ]
-    ours = [list(row) for row in found.links]
+    count = sum(not card.part_of for card in found.cards)  # instances of cards come after them
+    theirs = [row[1 : 1 + count] for row in rows if row and row[0].startswith("GPU") and row[0][3:].isdigit()]
+    ours = [list(row[:count]) for row in found.links[:count]]
     return _so(theirs[: len(ours)] == ours, f"ours {ours}, nvidia-smi's {theirs}")
 
 
@@ -192,6 +215,7 @@ CHECKS = (
     Check("lookups", "Lookups equal the driver's", check_lookups),
     Check("contexts", "What a context costs; nvidia-smi inside", check_contexts),
     Check("kill", "kill -9 at a full slice", check_kill),
+    Check("resize", "A slice becomes another size while it runs", check_resize),
     Check("reserved", "What the card keeps for itself", check_reserved),
     Check("links", "NVLink and PCIe as nvidia-smi tells", check_links),
     Check("tools", "Debuggers and profilers start", check_tools),

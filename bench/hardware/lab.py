@@ -6,13 +6,14 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
 from runtimes import slice_library
 from runtimes.base import ContainerView, GpuShare, GpuView, TaskSpec, Unavailable
+from runtimes.gpu_sharing import MIG
 from runtimes.local.driver import Driver, find_driver
 from runtimes.local.runtime import LocalRuntime
 
@@ -47,7 +48,8 @@ class Lab:
         self.root, self.library, self.wheels, self.ends_at = root, library, wheels, ends_at
         self.runtime = LocalRuntime(root / "data", root / "logs", root / "run", slice_library=str(library))
         self.node = self.runtime.list_nodes()[0]
-        self.cards = [card for card in self.node.gpus if not card.simulated and not card.fault]
+        sound = [card for card in self.node.gpus if not card.simulated and not card.fault]
+        self.cards = [card for card in sound if card.mode != MIG]
         if not self.cards:
             raise NotHere("No NVIDIA driver answers here, or none of its cards is well.")
         self.programs = root / "programs"
@@ -112,12 +114,12 @@ class Lab:
             time.sleep(LOOK_S)
         return None
 
-    def wait_to_hear(self, uuid: str, within_s: float) -> dict:
-        """The first answer of a job that goes on. Raises Broken."""
+    def wait_to_hear(self, uuid: str, within_s: float, wanted: Callable[[dict], bool] = bool) -> dict:
+        """The newest answer of a job that goes on, as soon as it is one that is wanted. Raises Broken."""
         ends_at = time.monotonic() + within_s
         while time.monotonic() < ends_at:
-            if "{" in (text := self.log(uuid)) and text.endswith("\n"):
-                return _answer(text)
+            if "{" in (text := self.log(uuid)) and text.endswith("\n") and wanted(said := _answer(text)):
+                return said
             time.sleep(LOOK_S)
         raise Broken(f"said nothing in {within_s:.0f} s: {_last_words(self.log(uuid))}")
 

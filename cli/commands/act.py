@@ -1,16 +1,19 @@
-"""What one does to jobs that exist: stop, retry, hold, release. Each takes several."""
+"""What one does to jobs that exist: stop, retry, hold, release, which take several, and resize."""
 
+import time
 from typing import Annotated
 
 import typer
 
 from cli.completing import ended_job_ids, open_job_ids
-from cli.failures import OK, Failure
+from cli.failures import OK, USAGE, WAITS, Failure
 from cli.session import Command, Session, fail, new_commands
 from cli.show import ENDED
 from cli.transport import job_path
 
 commands = new_commands()
+
+RESIZED_WITHIN_S, LOOK_S = 15.0, 0.3
 
 OpenIds = Annotated[list[str], typer.Argument(metavar="ID", autocompletion=open_job_ids)]
 EndedIds = Annotated[list[str], typer.Argument(metavar="ID", autocompletion=ended_job_ids)]
@@ -44,6 +47,43 @@ def hold(ctx: typer.Context, job_ids: OpenIds) -> None:
 def release(ctx: typer.Context, job_ids: OpenIds) -> None:
     """Let held jobs start."""
     _each(ctx.obj, job_ids, "release")
+
+
+@commands.command("resize", cls=Command)
+def resize(
+    ctx: typer.Context,
+    job_id: Annotated[str, typer.Argument(metavar="ID", autocompletion=open_job_ids)],
+    gpu: Annotated[str, typer.Option("--gpu", metavar="SLICE", help="As in a job file: 1/2 of a card, or 12GB.")],
+    task: Annotated[str, typer.Option("--task", metavar="NAME", help="Of one task, such as worker.1; else all.")] = "",
+) -> None:
+    """Give the slices of a running job another size.
+
+    More where the card has room, less down to what is in use. What runs goes on meanwhile.
+    """
+    client = ctx.obj.client()
+    job = client.post(job_path(job_id, ":resize"), {"gpu": gpu, **({"task": task} if task else {})})
+    until = time.monotonic() + RESIZED_WITHIN_S
+    while _wishes(job, "asked", task) and time.monotonic() < until:
+        time.sleep(LOOK_S)
+        job = client.get(job_path(job_id))
+    refused, open_still = _wishes(job, "refused", task), _wishes(job, "asked", task)
+    ctx.obj.show(job, [job["id"]], [_size_of(one) for one in job["tasks"] if one["resize"]])
+    if refused:
+        lines = [f"{job['id']} {one['role']}.{one['rank']}: {one['resize']['detail']}" for one in refused]
+        raise fail(Failure(USAGE, *lines))
+    if open_still:
+        raise fail(Failure(WAITS, f"{job['id']} is still being resized. Look again with: tessera ps {job['id']}"))
+
+
+def _wishes(job: dict, state: str, task: str) -> list[dict]:
+    """Those of its tasks whose newest wish for another size is in this state. task: only this one, "" for all."""
+    named = [one for one in job["tasks"] if task in ("", f"{one['role']}.{one['rank']}")]
+    return [one for one in named if one["resize"] and one["resize"]["state"] == state]
+
+
+def _size_of(task: dict) -> str:
+    (card,) = task["gpus"]
+    return f"{task['role']}.{task['rank']} has {card['memory_text']} of GPU {card['index']}."
 
 
 def _each(session: Session, job_ids: list[str], verb: str, repeat: bool = True) -> None:

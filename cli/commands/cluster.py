@@ -109,8 +109,8 @@ def _room(room: dict, of_pool: list[dict]) -> list[str]:
 
 
 def quarters(card: dict) -> int:
-    """How many more tasks with a quarter of it a shared card takes."""
-    if not card["healthy"] or not card["sellable"]["value"]:
+    """How many more tasks with a quarter of it a shared card takes; an instance of a card takes none."""
+    if not card["healthy"] or not card["shared"] or not card["sellable"]["value"]:
         return 0
     by_memory = 4 * card["free"]["value"] // card["sellable"]["value"]
     return max(min(by_memory, card["free_percent"] // 25, card["max_slices"] - len(card["slices"])), 0)

@@ -59,11 +59,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         " what runs already keeps what it was started with",
     )
     parser.add_argument(
-        "--notebooks", action="store_true", help="with `up`: an image that brings JupyterLab too (a minute at first)"
+        "--notebooks", action="store_true", help="an image that brings JupyterLab too (a minute at first)"
     )
-    parser.add_argument(
-        "--mpi", action="store_true", help="with `up`: an image that brings Open MPI and sshd (minutes at first)"
-    )
+    parser.add_argument("--mpi", action="store_true", help="an image that brings Open MPI and sshd (minutes at first)")
     parser.add_argument(
         "--state", default="", metavar="DIR", help="what the cluster writes (default /var/lib/tessera-cluster)"
     )
@@ -93,6 +91,11 @@ def run_build(place: Place, options: argparse.Namespace) -> int:
         build.build_missing(place)
         images.make_images(place)
         say(f"Built in {time.monotonic() - began:.0f} s, in {place.cache}")
+    if options.notebooks:
+        notebook_image.make_notebook_image(place)
+    if options.mpi:
+        install(TO_BUILD)
+        mpi_image.make_mpi_image(place)
     return 0
 
 

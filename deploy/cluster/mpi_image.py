@@ -4,6 +4,7 @@ for (bin/cluster up --mpi, and the tests that need it), since it takes minutes a
 
 import tarfile
 from functools import partial
+from pathlib import Path
 
 from deploy.cluster.cache import make_once
 from deploy.cluster.images import Image, layout_of, pack_debian, write_layout
@@ -22,7 +23,12 @@ MPI = Image("mpi", "4.1", ["bash"], pack_mpi)
 
 def put_mpi_image(place: Place) -> str:
     """Its name in the registry, which has it then. Raises Refusal where apt's mirror cannot be had."""
+    push(MPI, make_mpi_image(place))
+    return name_of(MPI)
+
+
+def make_mpi_image(place: Place) -> Path:
+    """Its layout in the cache. Raises Refusal."""
     layout = layout_of(place, MPI)
     make_once(layout, partial(write_layout, place, MPI))
-    push(MPI, layout)
-    return name_of(MPI)
+    return layout

@@ -29,11 +29,16 @@ LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 
 def put_notebook_image(place: Place) -> str:
     """Its name in the registry, which has it then. Raises Refusal where pip cannot have a package."""
+    push(JUPYTER, make_notebook_image(place))
+    return name_of(JUPYTER)
+
+
+def make_notebook_image(place: Place) -> Path:
+    """Its layout in the cache. Raises Refusal."""
     layout = notebook_layout(place)
     make_images(place)
     make_once(layout, partial(write_notebook_layout, place))
-    push(JUPYTER, layout)
-    return name_of(JUPYTER)
+    return layout
 
 
 def notebook_layout(place: Place) -> Path:

@@ -18,6 +18,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
     "job.retry": frozenset({OWNER, LEAD, ADMIN}),
     "job.hold": frozenset({OWNER, LEAD, ADMIN}),
     "job.release": frozenset({OWNER, LEAD, ADMIN}),
+    "job.resize": frozenset({OWNER, LEAD, ADMIN}),
     "job.enter": frozenset({OWNER}),
     "job.levers": frozenset({OWNER}),
     "notebook.start": frozenset({OWNER}),

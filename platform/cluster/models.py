@@ -11,6 +11,8 @@ from django.db.models import Q
 from django.db.models.functions import Lower, Now
 from django.utils.translation import gettext_lazy as _
 
+from common.resources import is_instance
+
 POOL_NAME = RegexValidator(
     r"^[a-z][a-z0-9-]{0,30}[a-z0-9]$|^[a-z]$", _("Use 1 to 32 lower-case letters, digits and hyphens.")
 )
@@ -47,6 +49,15 @@ class Pool(models.Model):
     )
     accepts_watched_only = models.BooleanField(
         _("accepts slices whose memory limit is watched, not enforced"), default=True
+    )
+    allows_mps = models.BooleanField(
+        _("slices may share compute by MPS"),
+        default=True,
+        db_default=True,  # a version before this one still writes rows while it is replaced
+        help_text=_(
+            "Where the machine allows MPS and it works there. Off: the slices of this pool's cards take turns, and a "
+            "fault of one program ends no other."
+        ),
     )
     default_max_time_s = models.PositiveIntegerField(
         _("time limit of a job that names none, in seconds"), null=True, blank=True
@@ -284,7 +295,10 @@ class GpuQuerySet(models.QuerySet["Gpu"]):
 
 
 class Gpu(models.Model):
-    """A physical card. It sells `sellable_mib`: NVML's total less its reserved memory less the admin's margin."""
+    """A physical card, or an instance of one that MIG cuts.
+
+    It sells `sellable_mib`: NVML's total less its reserved memory less the admin's margin.
+    """
 
     uuid = models.CharField(max_length=64, unique=True)
     node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="gpus")
@@ -322,6 +336,16 @@ class Gpu(models.Model):
     @property
     def sellable_mib(self) -> int:
         return sellable_mib(self.memory_mib, self.reserved_mib, self.margin_mib)
+
+    @property
+    def shared(self) -> bool:
+        """Whether slices of it are given out. An instance is given whole, whatever its pool."""
+        return self.pool.shared and not is_instance(self.product)
+
+    @property
+    def max_slices(self) -> int:
+        """How many tasks it may serve at once."""
+        return self.pool.slices_per_gpu if self.shared else 1
 
 
 class Enrolment(models.Model):

@@ -8,6 +8,7 @@ SHARING = (
     "max_slices_per_gpu",
     "cpu_overcommit_percent",
     "accepts_watched_only",
+    "allows_mps",
     "default_max_time_s",
 )
 WAITING = ("ageing_s", "reservations", "preempt", "short_first", "stop_longer", "most_stops", "max_grace_s")

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from common.errors import FieldError, InvalidInput
+from common.resources import is_instance
 from runtimes.base import GpuView, NumaView
-from runtimes.gpu_sharing import SIMULATED, ProbeFacts, choose_mode
+from runtimes.gpu_sharing import MIG, MIG_WORDS, SIMULATED, ProbeFacts, choose_mode
 
 CAPACITY = ("model", "product", "memory_mib", "reserved_mib")
 """What is approved of a card."""
@@ -82,7 +83,6 @@ def build_reported(report: Mapping[str, Any], approved: Mapping[str, Any], elsew
     """The cards of it that were approved, no larger than they were approved."""
     if not report:
         return Reported()
-    mode, evidence = _mode(report)
     places = [
         place
         for place, gpu in enumerate(report["gpus"])
@@ -90,7 +90,7 @@ def build_reported(report: Mapping[str, Any], approved: Mapping[str, Any], elsew
     ]
     gpus = (_as_approved(report["gpus"][place], approved) for place in places)
     return Reported(
-        gpus=tuple(_view(gpu, simulated=report["simulated"], mode=mode, evidence=evidence) for gpu in gpus),
+        gpus=tuple(_view(gpu, report) for gpu in gpus),
         links=_part(report["links"], places),
         pcie=_part(report["pcie"], places),
         numa=tuple(NumaView(n["id"], tuple(n["cpus"]), n["memory_mib"], n["socket"]) for n in report["host"]["numa"]),
@@ -106,7 +106,7 @@ def _facts(report: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _offered(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The instances of cards that MIG cuts are not offered yet."""
+    """Of a card that MIG cuts its instances, which are in the report beside it."""
     return [gpu for gpu in report.get("gpus", ()) if not gpu["mig"]]
 
 
@@ -134,17 +134,20 @@ def _as_approved(gpu: dict[str, Any], approved: Mapping[str, Any]) -> dict[str, 
     return gpu if _judge(gpu, known, None) is None else {**gpu, **known}
 
 
-def _mode(report: Mapping[str, Any]) -> tuple[str, str]:
+def _mode(report: Mapping[str, Any], gpu: Mapping[str, Any]) -> tuple[str, str]:
     if report["simulated"]:
         return SIMULATED, SIMULATED_WORDS
+    if is_instance(gpu["product"]):
+        return MIG, MIG_WORDS
     if told := report.get("enforcement"):
         return told["mode"], told["evidence"]
     return choose_mode(ProbeFacts(driver=report["driver"]))
 
 
-def _view(gpu: Mapping[str, Any], **more: Any) -> GpuView:
-    names = ("uuid", "index", *CAPACITY, "numa", "bus", "fault")
-    return GpuView(**{name: gpu[name] for name in names}, **more)
+def _view(gpu: Mapping[str, Any], report: Mapping[str, Any]) -> GpuView:
+    names, (mode, evidence) = ("uuid", "index", *CAPACITY, "numa", "bus", "fault"), _mode(report, gpu)
+    told = {name: gpu[name] for name in names}
+    return GpuView(**told, simulated=report["simulated"], mode=mode, evidence=evidence)
 
 
 def _part(rows: list[list[str]], places: list[int]) -> tuple[tuple[str, ...], ...]:

@@ -130,12 +130,31 @@ def matches_model(ask_model: str, card_model: str, product: str) -> bool:
 
     `card_model` is the short name: "V100-32GB" is matched by itself and by its leading words ("V100").
     `product` is NVML's name: "NVIDIA A100-SXM4-80GB" is matched by any run of its words ("A100", "A100-SXM4").
+    An instance of a card is matched by one of the two in full ("A100-40GB-1g.5gb"): who names the card gets a card.
     """
     asked, card, words = _words(ask_model), _words(card_model), _words(product)
     if not asked:
         return False
+    if is_instance(product):
+        return asked in (card, words)
     runs = (words[i : i + len(asked)] for i in range(len(words)))
     return card[: len(asked)] == asked or any(run == asked for run in runs)
+
+
+def is_instance(product: str) -> bool:
+    """Whether this is a part of a card that MIG cuts, by NVML's name: "NVIDIA A100-SXM4-40GB MIG 1g.5gb"."""
+    return "MIG" in product.split()
+
+
+def rank_of(ask: GpuAsk, card_model: str, product: str) -> int | None:
+    """Where such a card stands among the models that `ask` takes, 0 = first; None where it takes none such.
+
+    An instance of a card is given to those alone who name it, whole, and one to a task: a CUDA program sees no more.
+    """
+    if is_instance(product) and (ask.is_slice or ask.count != 1 or not ask.models):
+        return None
+    wanted = (place for place, model in enumerate(ask.models) if matches_model(model, card_model, product))
+    return next(wanted, None) if ask.models else 0
 
 
 # --- reading -------------------------------------------------------------------------------------------------------

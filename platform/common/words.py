@@ -136,6 +136,10 @@ FIELD_WORDS = {
         "No node in pool %(pool)s can give a task CPU cores. Choose another pool, or ask an administrator to "
         "add a node."
     ),
+    "impossible_gpu_instance": _(
+        "An instance of a card is given whole, one to a task, and to those who name its model. Ask pool %(pool)s for "
+        "%(largest)s."
+    ),
     "impossible_gpu_memory_mib": _(
         "No card in pool %(pool)s has %(asked)s of GPU memory for one slice. Ask for %(largest)s at most, or "
         "for a whole card."
@@ -184,11 +188,13 @@ FIELD_WORDS = {
         "The team %(team)s has no quota in pool %(pool)s, nor in any other. Ask an administrator for quota."
     ),
     "no_quota_at_all": _("The team %(team)s has no quota in any pool. Ask an administrator for quota."),
+    "no_such_task": _("No task “%(got)s” of this job runs. Write it like main.0, or leave it out for all."),
     "no_team": _(
         "You are in no team yet, and every job belongs to one. Ask an administrator for an invitation to a team."
     ),
     "not_a_map": _("A job file is a list of “key: value” lines. Begin with a line such as “run: python train.py”."),
     "not_a_number": _("%(field)s is infinite or not a number. Write a number."),
+    "not_a_slice": _("“%(got)s” is no slice of one card. Write a part such as 1/2, or an amount such as 12GB."),
     "not_in_catalogue": _("“%(got)s” is not in the catalogue, and other images may not be used here. Use %(known)s."),
     "not_in_catalogue.none": _(
         "Only images of the catalogue may be used here, and it is empty. Leave image out, or ask an administrator."
@@ -322,6 +328,10 @@ ERROR_WORDS = {
         "It was changed since you looked. Look again, and send your change with the new ETag if it still makes sense."
     ),
     "conflict": _("This clashes with something that is there already. Look at it and try again."),
+    "database_away": _(
+        "The platform's database does not answer, so nothing can be shown or changed now. Jobs that run go on. "
+        "Try again in a minute."
+    ),
     "disk_full": _("The disk under these files is full. Delete something, or ask an administrator for room."),
     "event_gone": _("The event of this delivery is not kept any more, so it cannot be sent again."),
     "files_closed": _("These files are closed to you. Ask their owner to open them (chmod)."),
@@ -358,9 +368,36 @@ ERROR_WORDS = {
         "The environment for notebooks is still being prepared. Try again in a minute; all else works."
     ),
     "only_ended_jobs": _("Only a job that has ended can be tried again. Stop it first, or wait for its end."),
+    "only_running_jobs": _("Only what runs can be given another size. Wait until it runs, or submit it anew."),
     "only_waiting_jobs": _("Only a waiting job can be held, and this one has left the queue. Stop it instead."),
     "page_expired": _("This page stood open while you signed in or out elsewhere. Reload it and try again."),
     "range_outside": _("The range lies outside the file, which has %(size)s bytes."),
+    "resize_above_card": _(
+        "%(asked)s is not less than its whole card, which has %(largest)s. Ask for less, or submit it anew for a whole "
+        "card."
+    ),
+    "resize_below_use": _(
+        "%(task)s uses %(used)s of GPU memory, so its slice cannot be made %(asked)s. Ask for more than that, or let "
+        "it free some first."
+    ),
+    "resize_by_mps": _(
+        "It runs by MPS, whose limit was set at its start: its slice can become smaller, and no larger. Submit it anew."
+    ),
+    "resize_kept_otherwise": _(
+        "Its card holds slices by “%(mode)s”, whose limits are set at a task's start. Submit it anew with the size "
+        "that you need."
+    ),
+    "resize_no_card": _("It has no GPU, so there is no slice to resize. Submit it anew with what you need."),
+    "resize_no_room": _(
+        "%(gpu)s has %(free)s of memory free, and this takes %(asked)s more. Ask for less, or wait until somebody on "
+        "the card ends."
+    ),
+    "resize_not_here": _(
+        "Slices keep the size that they started with on this cluster: its machines count a card's memory by what a "
+        "task was started with. Submit the job anew with the size that you need."
+    ),
+    "resize_under_way": _("Its slice is being resized already. Look again in a moment."),
+    "resize_whole_card": _("It has whole cards, which cannot be resized. Submit it anew with what you need."),
     "stale_state": _(
         "Somebody else changed this a moment ago. Look again and repeat what you wanted, if it still makes sense."
     ),
@@ -397,6 +434,12 @@ def error_words(error: PlatformError) -> str:
     state = f"{error.code}.{error.params.get('state')}"
     words = ERROR_WORDS.get(state) or ERROR_WORDS.get(error.code, ERROR_WORDS["internal"])
     return str(words) % _Params(error.params)
+
+
+def refusal_words(error: PlatformError) -> str:
+    """One line: what is wrong with the fields where it names them, else the error's own sentence."""
+    fields = [field_words(one) for one in getattr(error, "errors", [])]
+    return " ".join(fields) or error_words(error)
 
 
 def field_name(pointer: str) -> str:

@@ -129,7 +129,6 @@ def move_gangs(moves: Sequence[Move], to: str, *, reason: str = "", actor: Actor
     state in which a task holds something and none has run to its end. Each move with its own params and columns.
     """
     assert to in HOLDING, "the end of a task goes through move_task, which ends its holdings"
-    assert to in {TaskState.ASSIGNED, TaskState.STOPPING}, "what a job becomes by it is nothing more than its state"
     tasks: list[Task] = [move.row for move in moves]  # type: ignore[misc]
     told = [
         Move(
@@ -141,15 +140,10 @@ def move_gangs(moves: Sequence[Move], to: str, *, reason: str = "", actor: Actor
     ]
     with transaction.atomic():
         advance_all(told, to, reason=reason, actor=actor)
-        _follow([*{task.job_id: task.job for task in tasks}.values()], to, actor)
-
-
-def _follow(jobs: Sequence[Job], to: str, actor: Actor) -> None:
-    """All tasks of these jobs are in one state now."""
-    states = {job.pk: derive_job_state([to], stopping=job.stop_requested_at is not None) for job in jobs}
-    for state in sorted(set(states.values())):
-        if moved := [Move(job, {}) for job in jobs if states[job.pk] == state != job.state]:
-            advance_all(moved, state, actor=actor)
+        attempts: dict[int, list[Task]] = defaultdict(list)
+        for task in tasks:
+            attempts[task.job_id].append(task)
+        settle_jobs([*{task.job_id: task.job for task in tasks}.values()], attempts, actor=actor)
 
 
 def bring_up(moves: Sequence[tuple[Move, str]], *, actor: Actor) -> None:
@@ -191,9 +185,14 @@ def path(start: str, to: str) -> list[str]:
     raise StaleState(kind="task", was=start)
 
 
-def settle_jobs(jobs: Sequence[Job], *, actor: Actor = SYSTEM) -> None:
-    """As `settle_job`, for jobs that were read when they were locked; those that come up, in a few statements."""
-    attempts = load_attempts(jobs)
+def settle_jobs(
+    jobs: Sequence[Job], attempts: Mapping[int, Sequence[Task]] | None = None, *, actor: Actor = SYSTEM
+) -> None:
+    """As `settle_job`, for jobs that were read when they were locked; those that come up, in a few statements.
+
+    attempts: the tasks of their newest ones by job, as they are now; None: they are looked up.
+    """
+    attempts = load_attempts(jobs) if attempts is None else attempts
     alike: dict[tuple[str, bool], list[Job]] = defaultdict(list)
     for job in jobs:
         state, done = _derive(job, attempts[job.pk])

@@ -220,6 +220,9 @@ class Task(models.Model):
         db_default=[],  # a version before this one still writes rows while it is replaced
         help_text="[{uuid, limit_mib, used_mib, peak_mib, refused}] of shared cards, the newest sample",
     )
+    resize = models.JSONField(
+        null=True, help_text="the newest wish for another size of its slice (jobs.resizing); null: there was none"
+    )
     lost_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
 

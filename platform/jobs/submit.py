@@ -10,7 +10,7 @@ from accounts.permissions import require
 from cluster.capacity import default_request, kinds_of_cards
 from cluster.models import Pool
 from common.errors import FieldError, Hint, Impossible, InvalidInput, KeyReused
-from common.resources import GpuAsk, duration_text, gpu_milli, matches_model, slice_of
+from common.resources import GpuAsk, duration_text, gpu_milli, rank_of, slice_of
 from events.bus import Actor, hint, record
 from images.catalogue import name_image, pin_image
 from jobs.idempotency import find_answer, keep_answer
@@ -205,7 +205,7 @@ def _asked_milli(ask: GpuAsk, pool: Pool) -> int:
     if ask.count == 0:
         return 0
     for card in kinds_of_cards(pool):
-        if ask.models and not any(matches_model(model, card.model, card.product) for model in ask.models):
+        if rank_of(ask, card.model, card.product) is None:
             continue
         if share := slice_of(ask, card.sellable_mib):
             return gpu_milli(share, card.sellable_mib) * ask.count

@@ -1,9 +1,18 @@
 """Reasons as sentences, in the reader's language and people's units. The same words at every door."""
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from common.amounts import show_params
 from jobs.states import REASONS, WAIT_REASONS
+
+RESIZE_REFUSED = {
+    "gpu": gettext_lazy("Its card has no room for more now."),
+    "team_limit": gettext_lazy("The team is at its limit of GPUs."),
+    "user_limit": gettext_lazy("Its owner is at the limit of GPUs."),
+    "quota": gettext_lazy("The team has no quota in this pool any more."),
+}
+"""What had no room for a larger slice. Where the runtime refused, its own words are shown."""
 
 
 def wait_words(reason: dict) -> str:
@@ -36,6 +45,13 @@ def end_words(code: str) -> str:
 
 def end_hint(code: str) -> str:
     return str(REASONS[code].hint) if code in REASONS else ""
+
+
+def resize_words(refused: dict | None) -> str:
+    """Why a slice kept its size, as Task.resize and the history have it; "" where nobody refused."""
+    if not refused:
+        return ""
+    return str(RESIZE_REFUSED.get(refused.get("kind", ""), "")) or str(refused.get("detail") or _("It was refused."))
 
 
 class _Blank(dict):

@@ -37,6 +37,7 @@ class Capabilities:
     examine: dotted name of the function that looks whether the engine is set up as we need it: (runtime, numbers of
     teams, probe: bool) to Findings, where probe allows it to run something for that; "" where nothing is to be set up.
     belongings: dotted name of the class of Belongings, made with the runtime; "" where all of it is in a directory.
+    resizes: whether the slice of a task that runs can be made another size.
     """
 
     containers: bool
@@ -45,6 +46,7 @@ class Capabilities:
     own_addresses: bool = False
     examine: str = ""
     belongings: str = ""
+    resizes: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,11 +98,11 @@ class NumaView:
 
 @dataclass(frozen=True)
 class GpuView:
-    """One physical (or simulated) card. Sellable memory is `memory_mib - reserved_mib`.
+    """One physical (or simulated) card, or an instance of one that MIG cuts. It sells `memory_mib - reserved_mib`.
 
     model: short, as people ask for it ("V100-32GB"); product: the driver's own name.
     numa: None when unknown, which means "any". bus: PCI bus id, "" when there is none.
-    mode: the strongest memory enforcement found by probing (simulated, watchdog, slice, hami, nvfraction);
+    mode: the strongest memory enforcement found by probing (simulated, watchdog, slice, hami, nvfraction, mig);
     evidence: one sentence that says how it was found. fault: why nothing should run on it, "" where all is well.
     pin: how a container gets it where it is not started by us: "plugin" (a device plugin serves each card), "toolkit"
     (NVIDIA's container toolkit reads which ones from the container's order).
@@ -236,6 +238,7 @@ class TaskSpec:
     cpu_overcommit_percent: so often its node promises a core.
     platform_env: the platform's own, wins over the user's and may be TESSERA_*. port_map: declared port → the one to
     listen on instead, told as TESSERA_PORT_<declared>. cpu_pinning: what its node does with cores, as its facts say.
+    mps: whether its card's slices may share compute by NVIDIA's MPS, where its machine allows that; else in turns.
     looked_at: by this process's monotonic clock, when it was known that nobody had ever asked for its end; None: it is
     not.
     """
@@ -270,6 +273,7 @@ class TaskSpec:
     mounts: tuple[Mount, ...] = ()
     checkpoint: Checkpoint | None = None
     cpu_pinning: str = ""
+    mps: bool = True
     looked_at: float | None = None
 
 
@@ -334,12 +338,20 @@ class Runtime(Protocol):
     def start(self, spec: TaskSpec) -> None:
         """Start it once. A task that exists, runs or has ended is success. Raises Unavailable, Rejected."""
 
-    def stop(self, uuid: str, grace_s: int, *, epoch: int, gid: int | None = None) -> None:
+    def stop(self, uuid: str, grace_s: int, *, epoch: int, gid: int | None = None, unless_ran: bool = False) -> None:
         """Ask it to end: SIGTERM, then SIGKILL after grace_s; returns at once. Before that, and unless grace_s is 0, it
         is asked to save its work and given the time that its checkpoint names.
 
         A task that never started leaves a tombstone, so that a late start can never run it. A stop of an older epoch
         than the task's own is ignored: whoever sent it has not heard of this task. gid: of its team, where it is known.
+        unless_ran: what ever ran, or may have by now, is left alone.
+        """
+
+    def resize(self, uuid: str, limits_mib: Mapping[str, int], *, serial: int) -> None:
+        """Give a running task more of the cards that it shares, by their uuids, or less, down to what it uses: all of
+        it or nothing. Raises Rejected with words where that is not so, and Unavailable. The account is the caller's.
+
+        serial: of the wish, more with each one of a task. An older one than was done is ignored: its call was late.
         """
 
     def forget(self, uuid: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from runtimes.base import Capabilities, ContainerView, NodeView, PtySize, Rejected, TaskSpec
+from runtimes.base import Capabilities, ContainerView, GpuUse, NodeView, PtySize, Rejected, TaskSpec
 from runtimes.streams import StreamSession, open_ends
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -26,12 +26,13 @@ class _Task:
     ends_at: datetime | None = None
     ending: tuple[int | None, int | None, str] = (0, None, "")  # exit_code, signal, cause
     asked: bool = False  # for a checkpoint, when its time was up
+    resized: int = 0  # the newest wish for another size that came
 
 
 class FakeRuntime:
     """Tasks run as their shell text says (`sleep 5; exit 3`), on a clock that only `advance` moves."""
 
-    capabilities = Capabilities(containers=False, name="fake")
+    capabilities = Capabilities(containers=False, name="fake", resizes=True)
 
     def __init__(self, nodes: list[NodeView], *, start_delay_s: float = 0, now: datetime = EPOCH):
         self.nodes = {node.name: node for node in nodes}
@@ -73,7 +74,7 @@ class FakeRuntime:
         self.starts.append(spec.uuid)
         self._settle()
 
-    def stop(self, uuid: str, grace_s: int, *, epoch: int, gid: int | None = None) -> None:
+    def stop(self, uuid: str, grace_s: int, *, epoch: int, gid: int | None = None, unless_ran: bool = False) -> None:
         self._fail_if_told()
         self._settle()
         task = self._tasks.get(uuid)
@@ -82,9 +83,33 @@ class FakeRuntime:
         if task is None:
             tombstone = ContainerView(uuid, "", "exited", cause="never_started", ended_at=self.now, epoch=epoch)
             self._tasks[uuid] = _Task(tombstone)
+        elif unless_ran and task.view.started_at is not None:
+            return
         elif task.view.phase in ("starting", "running"):
             self._end_when_stopped(task, grace_s)
             self._settle()
+
+    def resize(self, uuid: str, limits_mib: Mapping[str, int], *, serial: int) -> None:
+        self._fail_if_told()
+        self._settle()
+        task = self._tasks.get(uuid)
+        if task is None or task.view.phase != "running":
+            raise Rejected("There is no such task that runs.")
+        if serial < task.resized:
+            return
+        task.resized = serial
+        before = {use.uuid: use for use in task.view.gpu_use}
+        for card, mib in limits_mib.items():
+            use = before.get(card, GpuUse(card, mib, 0, 0, 0))
+            if use.used_mib > mib:
+                raise Rejected(f"The slice stays as it is: {use.used_mib} MiB are in use.")
+            before[card] = replace(use, limit_mib=mib)
+        task.view = replace(task.view, gpu_use=tuple(before.values()))
+
+    def use_memory(self, uuid: str, card: str, limit_mib: int, used_mib: int) -> None:
+        """From now on it holds so much of this card."""
+        task = self._tasks[uuid]
+        task.view = replace(task.view, gpu_use=(GpuUse(card, limit_mib, used_mib, used_mib, 0),))
 
     def forget(self, uuid: str) -> None:
         self._settle()

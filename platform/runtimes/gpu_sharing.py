@@ -11,6 +11,7 @@ from runtimes.base import GpuShare, GpuView
 SIMULATED, WATCHDOG, HAMI, SLICE = "simulated", "watchdog", "hami", "slice"
 NVFRACTION, MIG = "nvfraction", "mig"
 """The driver's own limits (r615 and newer), and an instance of a card that MIG cuts: kept by no library."""
+MIG_WORDS = "The hardware keeps this instance of a card to its memory and its compute (MIG). Not run on hardware yet."
 PLUGIN, TOOLKIT = "plugin", "toolkit"
 """How a container gets its cards, see GpuView.pin."""
 
@@ -64,8 +65,8 @@ class ProbeFacts:
 def choose_mode(facts: ProbeFacts) -> tuple[str, str]:
     """(mode, evidence): the strongest enforcement of memory that this node has for real cards.
 
-    What the admin gave by name goes first. MIG and the driver's own limits (r615) would go before all of these; no
-    runtime of ours drives them yet, and cards in MIG mode are not offered.
+    What the admin gave by name goes first. The driver's own limits (r615) would go before all of these, and no runtime
+    of ours drives them here yet. Instances of cards that MIG cuts need none of it (`MIG`).
     """
     if facts.libvgpu and facts.libvgpu_loads:
         return HAMI, f"HAMi-core was given by the administrator and loads: {facts.libvgpu}."

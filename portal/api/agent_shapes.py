@@ -55,9 +55,11 @@ class ReportedEnforcement(serializers.Serializer):
 
 
 class ReportedGpu(serializers.Serializer):
-    """index: as the driver counts. bus: as in /sys. mig: it is cut by MIG. fault: why nothing should run on it."""
+    """index: as the driver counts, from 1000 on for instances. bus: as in /sys. mig: it is cut by MIG. fault: why
+    nothing should run on it. part_of: uuid of the card of which it is an instance.
+    """
 
-    uuid = serializers.RegexField(r"^GPU-[0-9A-Za-z-]{1,60}\Z", max_length=64)
+    uuid = serializers.RegexField(r"^(GPU|MIG)-[0-9A-Za-z-]{1,60}\Z", max_length=64)
     index = serializers.IntegerField(**SMALL)
     model = serializers.CharField(max_length=64)
     product = serializers.CharField(max_length=100)
@@ -67,6 +69,7 @@ class ReportedGpu(serializers.Serializer):
     bus = serializers.CharField(max_length=32, allow_blank=True, default="")
     mig = serializers.BooleanField(default=False)
     fault = serializers.CharField(max_length=300, allow_blank=True, default="")
+    part_of = serializers.CharField(max_length=64, allow_blank=True, default="")
 
 
 class LostGpu(serializers.Serializer):

@@ -211,7 +211,8 @@ class PoolView:
 
 
 class PoolShape(serializers.Serializer):
-    """A pool and its policy. models: of its cards; simulated: whether any of them is.
+    """A pool and its policy. models: of its cards; simulated: whether any of them is. allows_mps: whether slices may
+    share compute by NVIDIA's MPS, where the machine allows it; else they take turns.
 
     max_grace_s: so long at most a job may take for a checkpoint when it is stopped. ageing_s: so much waiting raises a
     job by one class. reservations: so many of the first in line keep a place in time. stop_longer: a job stops
@@ -225,6 +226,7 @@ class PoolShape(serializers.Serializer):
     max_slices_per_gpu = serializers.IntegerField(source="pool.slices_per_gpu")
     cpu_overcommit_percent = serializers.IntegerField(source="pool.cpu_overcommit_percent")
     accepts_watched_only = serializers.BooleanField(source="pool.accepts_watched_only")
+    allows_mps = serializers.BooleanField(source="pool.allows_mps")
     default_max_time_s = serializers.IntegerField(source="pool.default_max_time_s", allow_null=True)
     max_grace_s = serializers.IntegerField(source="pool.max_grace_s")
     ageing_s = serializers.IntegerField(source="pool.ageing_s")

@@ -10,7 +10,7 @@ from events.models import Event
 from jobs.jobfile.schema import ENDS_JOB
 from jobs.models import Job, Priority, Task
 from jobs.states import JobState
-from jobs.words import end_words
+from jobs.words import end_words, resize_words
 from portal.api.fields import (
     Amount,
     AmountField,
@@ -62,9 +62,25 @@ class CardUse(serializers.Serializer):
     compute = serializers.ChoiceField(["turns", "mps"], default="turns")
 
 
+class Resize(serializers.Serializer):
+    """The newest wish for another size of a slice. state: asked until it is done or refused; detail: why refused."""
+
+    gpu = serializers.CharField()
+    by = serializers.CharField()
+    state = serializers.SerializerMethodField()
+    detail = serializers.SerializerMethodField()
+
+    @extend_schema_field(one_of(("asked", "done", "refused")))
+    def get_state(self, wish: dict) -> str:
+        return "asked" if wish["open"] else "refused" if wish.get("refused") else "done"
+
+    def get_detail(self, wish: dict) -> str:
+        return resize_words(wish.get("refused"))
+
+
 class TaskShape(serializers.Serializer):
     """One container on one node, once. node: null until it is placed. log: where its text is read. gpu_use: of shared
-    cards, where that is watched; empty elsewhere.
+    cards, where that is watched; empty elsewhere. resize: null where nobody wished for another size.
     """
 
     uuid = serializers.CharField()
@@ -78,6 +94,7 @@ class TaskShape(serializers.Serializer):
     node = serializers.SerializerMethodField()
     gpus = Card(many=True, source="cards")
     gpu_use = CardUse(many=True)
+    resize = Resize(allow_null=True)
     cpu = AmountField(show_cpu, source="cpu_milli")
     memory = AmountField(show_memory, source="memory_mib")
     address = serializers.CharField(allow_blank=True)

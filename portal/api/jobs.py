@@ -1,4 +1,4 @@
-"""Jobs: list, submit, look, stop, retry, hold, release."""
+"""Jobs: list, submit, look, stop, retry, hold, release, resize."""
 
 import re
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from jobs.control import hold_job, release_job, retry_job, stop_job
 from jobs.jobfile.load import load_jobfile, load_json
 from jobs.jobfile.parse import parse_spec
 from jobs.models import Job, JobKind, JobQuerySet, Task
+from jobs.resizing import resize_job
 from jobs.states import JobState
 from jobs.submit import submit_job
 from portal.api.bodies import JSON, MAX_JSON, MAX_YAML, YAML, media_type, read_body, read_json
@@ -37,7 +38,7 @@ from portal.api.problems import problem
 from portal.api.schema import Problem
 from portal.api.view import ApiView, read_query
 from scheduler.forecast import forecasts_of
-from scheduler.preview import check_possible, runtime_has_containers
+from scheduler.preview import check_possible, runtime_has_containers, runtime_resizes
 
 MAX_BULK = 200
 JOB_ID = re.compile(r"job-([1-9][0-9]{0,17})")
@@ -162,6 +163,28 @@ class JobRelease(JobAction):
 
     operations = {"POST": "release_job"}
     service = staticmethod(release_job)
+
+
+class ResizeAsk(serializers.Serializer):
+    """gpu: a slice, as in a job file: 1/2, 12GB. task: such as worker.1; where it is left out, all that run."""
+
+    gpu = serializers.CharField(max_length=40)
+    task = serializers.CharField(max_length=80, required=False, allow_blank=True)
+
+
+class JobResize(ApiView):
+    scopes = {"POST": ("jobs:write",)}
+    operations = {"POST": "resize_job"}
+    refusals = {"POST": ("409",)}
+
+    @extend_schema(request={JSON: ResizeAsk}, responses=JobShape)
+    def post(self, request: Request, job_id: str) -> Response:
+        """Give the slices of a running job another size: more, where the card has room, or less, down to what is in
+        use. It is done within moments; each task's `resize` says how it went.
+        """
+        job, asked = find_job(request, job_id), read_json(request, ResizeAsk)
+        resize_job(actor=request.user, job=job, able=runtime_resizes(), **asked)
+        return Response(JobShape(find_job(request, job_id)).data)
 
 
 class BulkAsk(serializers.Serializer):

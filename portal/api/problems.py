@@ -1,7 +1,6 @@
 """Every refusal as RFC 9457 problem+json, in the reader's language. The one place where the API catches errors."""
 
 from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
-from django.db import InterfaceError, OperationalError
 from django.http import Http404, UnreadablePostError
 from rest_framework import exceptions
 from rest_framework.response import Response
@@ -16,10 +15,10 @@ from common.errors import (
     RangeOutside,
     TooLarge,
     TooManyRequests,
-    Unavailable,
 )
 from jobs.jobfile.hints import hints_for
 from portal.api.words import detail_of, field_of, title_of
+from portal.failures import DATABASE_ERRORS, refusal_of_database
 
 CONTENT_TYPE = "application/problem+json"
 
@@ -102,8 +101,8 @@ def as_platform_error(exc: Exception, context: dict) -> PlatformError | None:
         return TooLarge()
     if isinstance(exc, SuspiciousOperation | BadRequest | UnreadablePostError):
         return InvalidInput([], code="bad_request")
-    if isinstance(exc, OperationalError | InterfaceError):
-        return Unavailable()
+    if isinstance(exc, DATABASE_ERRORS):
+        return refusal_of_database(exc)
     return None
 
 

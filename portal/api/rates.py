@@ -9,7 +9,7 @@ from django.http import HttpResponseBase
 from rest_framework.request import Request
 
 from common.errors import TooManyRequests
-from common.rates import Window, take
+from common.rates import Window, take_all
 
 
 def count_call(request: Request, policies: tuple[str, ...]) -> None:
@@ -21,10 +21,8 @@ def count_call(request: Request, policies: tuple[str, ...]) -> None:
         return
     caller = request.auth or request.user
     who = f"{type(caller).__name__}-{caller.pk}"
-    limits = {name: settings.TESSERA_RATES[name] for name in policies}
-    windows = {
-        name: take(f"api {name}", who, limit=limit, per_s=per_s) for name, (limit, per_s) in limits.items() if limit
-    }
+    limits = {f"api {name}": settings.TESSERA_RATES[name] for name in policies if settings.TESSERA_RATES[name][0]}
+    windows = {what.removeprefix("api "): window for what, window in take_all(limits, who).items()} if limits else {}
     request._request.rate_windows = windows  # type: ignore[attr-defined]
     if over := [window for window in windows.values() if window.used > window.limit]:
         raise TooManyRequests(retry_after_s=max(window.ends_in_s for window in over))

@@ -75,6 +75,7 @@ urlpatterns = [
     path("jobs/<job:job_id>:retry", jobs.JobRetry.as_view(), name="api-job-retry"),
     path("jobs/<job:job_id>:hold", jobs.JobHold.as_view(), name="api-job-hold"),
     path("jobs/<job:job_id>:release", jobs.JobRelease.as_view(), name="api-job-release"),
+    path("jobs/<job:job_id>:resize", jobs.JobResize.as_view(), name="api-job-resize"),
     path("jobs/<job:job_id>/logs", logs.JobLogs.as_view(), name="api-job-logs"),
     path("jobs/<job:job_id>/events", jobs.JobEvents.as_view(), name="api-job-events"),
     path("jobs/<job:job_id>/tasks", jobs.JobTasks.as_view(), name="api-job-tasks"),

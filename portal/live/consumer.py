@@ -1,6 +1,7 @@
 """The live socket: doorbells of what this person may see, heartbeats, and logs as they are written.
 
-To the browser: {"touched": ["job-412", "queue"]}, {"now": iso}, {"pong": n}, and what portal.live.log_tail says.
+To the browser: {"touched": ["job-412", "queue"]}, {"now": iso, "away": true while the database is}, {"pong": n}, and
+what portal.live.log_tail says.
 From it: {"ping": n}, {"follow": task uuid, "offset": n}, {"unfollow": uuid}, {"ack": n, "log": uuid}.
 Nothing of an object travels here but its name: the browser fetches it again from the ordinary page.
 """
@@ -15,6 +16,7 @@ from uuid import UUID
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from django.conf import settings
 
+from portal.failures import DATABASE_ERRORS
 from portal.live.log_tail import LogTail
 from portal.live.rights import read_rights, sees_task
 from portal.origin import comes_from_our_page
@@ -28,6 +30,7 @@ RECHECK_EVERY = 2  # heartbeats
 MOST_FOLLOWED = 8
 LONGEST_MESSAGE = 1024
 SIGNED_OUT, NOT_UNDERSTOOD, RIGHTS_CHANGED = 4401, 4400, 4403
+TRY_LATER = 1013
 
 
 class LiveConsumer(AsyncJsonWebsocketConsumer):
@@ -35,11 +38,16 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         self.touched: set[str] = set()
         self.running: set[asyncio.Task] = set()
         self.tails: dict[str, LogTail] = {}
-        self.rights = None
+        self.rights, self.away = None, False
         if not comes_from_our_page(self.scope["headers"]):
             await self.close()
             return
-        self.rights = await read_rights(self.scope["session"].session_key)
+        try:
+            self.rights = await read_rights(self.scope["session"].session_key)
+        except DATABASE_ERRORS as away:
+            log.warning("nobody knows who listens: %s", away)
+            await self.close(TRY_LATER)
+            return
         if self.rights is None:
             await self.accept()  # only an accepted socket can be told why it is closed
             await self.close(SIGNED_OUT)
@@ -114,15 +122,24 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
     async def _pulse(self) -> None:
         beats = 0
         while True:
-            await self.send_json({"now": datetime.now(UTC).isoformat()})
+            away = {"away": True} if self.away else {}
+            await self.send_json({"now": datetime.now(UTC).isoformat(), **away})
             await asyncio.sleep(HEARTBEAT_S)
             beats += 1
             if beats % RECHECK_EVERY == 0:
                 await self._check_rights()
 
     async def _check_rights(self) -> None:
-        """Close when the session ended or the person may hear something else than when the socket was opened."""
-        now = await read_rights(self.scope["session"].session_key)
+        """Close when the session ended or the person may hear something else than when the socket was opened. While the
+        database is away neither changes, nor does what the page shows: that is told.
+        """
+        try:
+            now = await read_rights(self.scope["session"].session_key)
+        except DATABASE_ERRORS as away:
+            log.warning("rights are looked at later: %s", away)
+            self.away = True
+            return
+        self.away = False
         if now is None:
             await self.close(SIGNED_OUT)
         elif now != self.rights:

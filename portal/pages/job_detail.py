@@ -15,13 +15,14 @@ from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.spec import from_json, role_of
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
-from jobs.words import end_words
+from jobs.words import end_words, resize_words
 from portal.app_links import link_to_port, link_to_tensorboard
 from portal.pages.history import Happening, history_of
 from portal.pages.job_log import LogNote, note_of
 from portal.pages.job_view import JobView, Reach, gpu_words, number_words, part_words, took_words
 from portal.pages.pulse import scheduler_late
 from portal.pull_words import task_hint
+from runtimes.gpu_sharing import MIG
 from runtimes.logs import LogStore
 
 TABS = {
@@ -40,6 +41,7 @@ ENFORCEMENT_WORDS = {
     "hami": gettext_lazy("memory limit enforced (HAMi-core)"),
     "slice": gettext_lazy("memory kept by the program's own library, and watched"),
     "nvfraction": gettext_lazy("memory limit enforced (driver)"),
+    "mig": gettext_lazy("isolated by hardware (MIG)"),
 }
 FULL_AT = 0.95
 IN_TURNS = frozenset({"slice", "watchdog"})
@@ -108,7 +110,9 @@ class TaskRow:
     @property
     def cards(self) -> list[CardRow]:
         uses = {use["uuid"]: use for use in self.task.gpu_use}
-        return [card_row(card, self.part, uses.get(card["uuid"], {})) for card in self.task.cards]
+        wish = self.task.resize or {}
+        part = "" if wish else self.part
+        return [card_row(card, part, uses.get(card["uuid"], {}), resize_note(wish)) for card in self.task.cards]
 
     @property
     def ports(self) -> str:
@@ -333,9 +337,18 @@ def log_store() -> LogStore:
     return LogStore(settings.TESSERA_LOGS)
 
 
-def card_row(card: dict, part: str, use: dict) -> CardRow:
+def resize_note(wish: dict) -> str:
+    """wish: Task.resize, {} where there was none."""
+    if wish.get("open"):
+        return _("Its slice is being resized to %(gpu)s.") % {"gpu": wish["gpu"]}
+    if refused := resize_words(wish.get("refused")):
+        return _("It was not resized to %(gpu)s. %(why)s") % {"gpu": wish["gpu"], "why": refused}
+    return ""
+
+
+def card_row(card: dict, part: str, use: dict, note: str = "") -> CardRow:
     """A card of Task.cards in words: the part as it was asked, else the thousandths that quota counts. use: of
-    Task.gpu_use, {} where nothing is known.
+    Task.gpu_use, {} where nothing is known. note: what else is to be said of it.
     """
     percent, whole = card["compute_percent"], card.get("whole", False)
     params = {
@@ -350,11 +363,18 @@ def card_row(card: dict, part: str, use: dict) -> CardRow:
         else _("%(share)s of %(model)s · %(memory)s MiB · %(percent)s %%")
     )
     mode = card.get("enforcement", "")
-    how = _("whole card, nobody else on it") if whole else str(ENFORCEMENT_WORDS.get(mode, mode))
+    alone = whole and mode != MIG
+    how = _("whole card, nobody else on it") if alone else str(ENFORCEMENT_WORDS.get(mode, mode))
     simulated = bool(card.get("simulated"))
     ours = mode in IN_TURNS and not whole and not simulated
-    notes = (unwatched_words(use), full_words(use), refused_words(use), compute_words(use, percent) if ours else "")
-    said = tuple(note for note in notes if note)
+    notes = (
+        note,
+        unwatched_words(use),
+        full_words(use),
+        refused_words(use),
+        compute_words(use, percent) if ours else "",
+    )
+    said = tuple(words for words in notes if words)
     return CardRow(card["index"], card["uuid"], words % params, how, simulated, use_words(use), said)
 
 

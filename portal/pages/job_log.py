@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from cluster.models import Agent
 from jobs.brought import SILENT_AFTER, brought_of
 from jobs.models import BroughtLog, Task
+from jobs.states import TaskState
 
 BEHIND, SILENT, COMING, LATER, CUT = "behind", "silent", "coming", "later", "cut"
 WORDS = {
@@ -33,11 +34,12 @@ class LogNote:
 
 
 def note_of(task: Task, *, is_open: bool) -> LogNote | None:
-    """None where there is nothing to say: it is whole, comes as it is written, or is written by the task's own shim.
+    """None where there is nothing to say: it has not begun, is whole, comes as it is written, or its task's own shim
+    writes it.
 
     is_open: whether more of it may come.
     """
-    if task.node is None:
+    if task.node is None or task.state in (TaskState.ASSIGNED, TaskState.STARTING):  # there is no line to miss
         return None
     node, known = task.node.name, brought_of(task)
     if is_open:

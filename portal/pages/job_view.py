@@ -17,11 +17,13 @@ from accounts.models import User
 from accounts.permissions import PERMISSIONS, roles_of
 from common.resources import GpuAsk, parse_gpu, show_duration, show_gpu
 from jobs.models import Job, Priority, Task
+from jobs.resizing import may_resize
 from jobs.states import HOLDING, JOB_ACTIVE, JobState
 from jobs.words import end_words, wait_words
 from portal.pull_words import job_hint, start_sentence
 from portal.start_words import start_words
 from scheduler.forecast import forecasts_of
+from scheduler.preview import runtime_resizes
 
 FRESH = timedelta(seconds=5)
 """A job this young is not yet owed a reason: the scheduler looks every second."""
@@ -81,6 +83,10 @@ class JobView:
     @property
     def may_release(self) -> bool:
         return self.is_waiting and self.job.held_at is not None and self.reach.may("job.release", self.job)
+
+    @property
+    def may_resize(self) -> bool:
+        return may_resize(self.job, self.tasks) and self.reach.may("job.resize", self.job) and runtime_resizes()
 
     @property
     def stop_effect(self) -> str:
@@ -221,6 +227,11 @@ class JobView:
     @property
     def hint(self) -> str:
         return job_hint(self.job, self.tasks) if self.has_ended else ""
+
+    @property
+    def said(self) -> str:
+        """The engine's own words for that end, "" where it had none."""
+        return next((task.detail for task in self.tasks if self.has_ended and task.reason == self.job.reason), "")
 
     @property
     def sentence(self) -> str:

@@ -3,10 +3,11 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
-from functools import cached_property
+from functools import cached_property, partial
 from urllib.parse import urlencode
 from uuid import UUID
 
+from django.contrib import messages
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, QueryDict, StreamingHttpResponse
 from django.shortcuts import redirect
@@ -15,9 +16,11 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST, require_safe
 
 from accounts.models import User
-from common.errors import NotFound
+from common.errors import Conflict, InvalidInput, NotFound
+from common.words import refusal_words
 from jobs.control import hold_job, release_job, retry_job, stop_job
 from jobs.models import Job, JobKind, JobQuerySet, Task
+from jobs.resizing import resize_job
 from jobs.states import JOB_ACTIVE, JobState
 from portal.pages.entry import safe_path, signed_in
 from portal.pages.job_detail import JobDetail, TaskLog, log_store
@@ -25,6 +28,7 @@ from portal.pages.job_levers import JobLevers
 from portal.pages.job_view import JobView, Reach, view_jobs
 from portal.pages.pulse import scheduler_late
 from portal.partial import render_page
+from scheduler.preview import runtime_resizes
 
 PAGE = 50
 JOB_ID = re.compile(r"job-([1-9][0-9]{0,17})")
@@ -88,6 +92,17 @@ def release(request: HttpRequest, job_id: str) -> HttpResponse:
     return _do(request, job_id, release_job)
 
 
+@require_POST
+@signed_in
+def resize(request: HttpRequest, job_id: str) -> HttpResponse:
+    """What it refuses is said on the page that it was asked from."""
+    try:
+        return _do(request, job_id, partial(resize_job, gpu=request.POST.get("gpu", ""), able=runtime_resizes()))
+    except (InvalidInput, Conflict) as error:
+        messages.error(request, refusal_words(error))
+    return _back(request, job_id)
+
+
 @require_safe
 @signed_in
 def download_log(request: HttpRequest, job_id: str, task_uuid: UUID) -> StreamingHttpResponse:
@@ -122,9 +137,13 @@ async def read_log(task: str) -> AsyncIterator[bytes]:
 
 
 def _do(request: HttpRequest, job_id: str, act: Callable[..., Job]) -> HttpResponse:
-    job = act(actor=request.user, job=find_job(request.user, job_id))
+    act(actor=request.user, job=find_job(request.user, job_id))
+    return _back(request, job_id)
+
+
+def _back(request: HttpRequest, job_id: str) -> HttpResponse:
     there = request.POST.get("next", "")
-    return redirect(safe_path(there)) if there else redirect("job", job_id=job.public_id)
+    return redirect(safe_path(there)) if there else redirect("job", job_id=job_id)
 
 
 class JobList:

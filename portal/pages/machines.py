@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy
 
 from accounts.models import Team
 from cluster.models import Maintenance, NodeState
-from common.resources import parse_gpu, show_gpu, show_memory, slice_of
+from common.resources import parse_gpu, rank_of, show_gpu, show_memory, slice_of
 from jobs.states import TaskState
 from portal.sight import CardView, NodeView, SliceView
 from portal.templatetags.bars import Segment
@@ -55,6 +55,7 @@ ENFORCEMENT = {
     "hami": gettext_lazy("enforced by HAMi-core in the program"),
     "slice": gettext_lazy("kept by the program's own library, and watched"),
     "nvfraction": gettext_lazy("enforced by the driver"),
+    "mig": gettext_lazy("isolated by hardware (MIG)"),
 }
 SLICE_PLACEMENT = {
     "mounts": gettext_lazy(
@@ -174,6 +175,8 @@ class Card:
     def _could_host(self, size: str) -> bool:
         view, ask = self.view, parse_gpu(size)
         share = slice_of(ask, view.sellable_mib)
+        if rank_of(ask, view.model, view.product) is None:
+            return False
         if share is None or not ask.is_slice:
             return share is not None and not view.slices
         room = len(view.slices) < view.max_slices and share.compute_percent <= view.free_percent
@@ -273,7 +276,16 @@ class Machine:
         facts = self.node.facts
         compute = str(COMPUTE.get(facts.get("compute", ""), COMPUTE["turns"]))
         untried = _("None of this has been run on real hardware yet.")
-        return [note for note in (kept, placed, compute, facts.get("compute_words", ""), untried) if note]
+        return [note for note in (kept, placed, compute, self._turns, facts.get("compute_words", ""), untried) if note]
+
+    @property
+    def _turns(self) -> str:
+        """Of pools that keep MPS from their cards, where the machine has it; "" where none does."""
+        if self.node.facts.get("compute") != "mps":
+            return ""
+        pools = sorted({card.view.pool for card in self.cards if not card.view.allows_mps})
+        words = _("Slices of cards in %(pools)s take turns all the same, not limited: the pool does not allow MPS.")
+        return words % {"pools": ", ".join(pools)} if pools else ""
 
     @property
     def other_facts(self) -> list[tuple[str, str]]:
@@ -284,7 +296,9 @@ class Machine:
     def links(self) -> list[tuple[str, list[str]]]:
         """[(card, [word for each card])], as `nvidia-smi topo -m` prints it; [] where nobody could tell."""
         rows = self.node.topology.get("links") or []
-        return [(f"GPU {index}", [str(word) for word in row]) for index, row in enumerate(rows)]
+        known = len(rows) == len(self.cards)  # a card may have gone since
+        names = [card.view.index for card in self.cards] if known else range(len(rows))
+        return [(f"GPU {index}", [str(word) for word in row]) for index, row in zip(names, rows, strict=True)]
 
     @property
     def numa(self) -> list[dict]:

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from accounts.models import User
 from common.errors import Conflict, Impossible, InvalidInput, NotFound, PlatformError, Unavailable
 from common.resources import parse_duration
-from common.words import error_words, field_words
+from common.words import refusal_words
 from notebooks.models import Notebook
 from notebooks.presets import Preset, free_name
 from notebooks.services import (
@@ -273,12 +273,6 @@ def _start(request: HttpRequest, notebook: Notebook, gpu: str | None = None) -> 
         if not error.code.startswith("notebooks_"):  # of the environment the page itself tells, and goes on telling
             messages.error(request, refusal_words(error))
     return _watch(notebook)
-
-
-def refusal_words(error: PlatformError) -> str:
-    """One line: what is wrong with the fields where it names them, else the error's own sentence."""
-    fields = [field_words(one) for one in getattr(error, "errors", [])]
-    return " ".join(fields) or error_words(error)
 
 
 def _refuse(request: HttpRequest, notebook: Notebook, words: str) -> HttpResponse:

@@ -33,6 +33,7 @@ urlpatterns = [
     path("j/<str:job_id>/retry", jobs.retry, name="job_retry"),
     path("j/<str:job_id>/hold", jobs.hold, name="job_hold"),
     path("j/<str:job_id>/release", jobs.release, name="job_release"),
+    path("j/<str:job_id>/resize", jobs.resize, name="job_resize"),
     path("j/<str:job_id>/log/<uuid:task_uuid>", jobs.download_log, name="job_log"),
     path("apps/authorize", apps.authorize, name="app_authorize"),
     path("terminal/<str:name>/", terminal.show_terminal, name="terminal"),

@@ -1,5 +1,6 @@
 /* The page's one websocket. A doorbell, never data: {"touched": ["job-412"]} becomes the event "touched:job-412" on <body>,
  * which htmx elements wait for; {"log": …} becomes "live:log". After a gap "live:refresh" makes everything visible look again.
+ * "live:away", of an answer or a heartbeat, says that the platform itself sees nothing new.
  * Others send by document.body.dispatchEvent(new CustomEvent("live:send", {detail: {…}})) and start again at "live:open".
  * Reads: <body data-live="/live">; the badge #live with data-words-*; [data-active="true"] for what still changes.
  */
@@ -7,6 +8,7 @@ const SIGNED_OUT = 4401, MEMBERSHIPS_CHANGED = 4403;
 const QUIET_MS = 30_000, DEAD_MS = 45_000, ASK_MS = 20_000, POLL_MS = 10_000, LONGEST_MS = 30_000;
 const body = document.body;
 let socket = null, tries = 0, heard = Date.now(), polled = Date.now(), missed = false, ended = false;
+let away = 0; // since when the platform itself sees nothing new: what is shown is as of then
 
 const say = (name, detail) => body.dispatchEvent(new CustomEvent(name, { detail, bubbles: true }));
 const isOpen = () => socket?.readyState === WebSocket.OPEN;
@@ -32,10 +34,19 @@ function hear(message) {
   const gap = Date.now() - heard;
   heard = Date.now();
   if (gap > QUIET_MS) refresh();
+  if (message.now) see(message.away);
   if (message.log) say("live:log", message);
   if (message.touched && document.hidden) missed = true;
   else for (const id of message.touched ?? []) say(`touched:${id}`);
   show();
+}
+
+function see(isAway) {
+  if (isAway) away ||= Date.now();
+  else if (away) {
+    away = 0;
+    refresh();
+  }
 }
 
 function refresh() {
@@ -59,9 +70,9 @@ const hasActive = () => document.querySelector('[data-active="true"]') !== null;
 function show() {
   const badge = document.getElementById("live");
   if (!badge) return;
-  const seconds = Math.round((Date.now() - heard) / 1000);
+  const seconds = Math.round((Date.now() - (away || heard)) / 1000);
   const polling = !isOpen() && !ended && tries > 2 && hasActive();
-  const state = ended ? "ended" : polling ? "polling" : !isOpen() ? (tries ? "offline" : "waiting") : seconds > 30 ? "delayed" : "live";
+  const state = ended ? "ended" : away ? "away" : polling ? "polling" : !isOpen() ? (tries ? "offline" : "waiting") : seconds > 30 ? "delayed" : "live";
   const words = (badge.getAttribute(`data-words-${state}`) ?? "").replace("{s}", seconds);
   badge.dataset.state = state;
   if (badge.textContent !== words) badge.textContent = words;
@@ -74,6 +85,8 @@ if (body.dataset.live) {
     missed = false;
     refresh();
   });
+  body.addEventListener("live:away", () => see(true));
+  body.addEventListener("htmx:afterRequest", ({ detail }) => detail.successful && see(false));
   setInterval(tick, 1000);
   connect();
 }

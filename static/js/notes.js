@@ -14,7 +14,14 @@ function add(text) {
   notes.append(note);
 }
 
+/* A platform that is away says so to each part of a page that asks. */
 function leaveLater() {
+  const shown = new Set();
+  for (const note of notes.querySelectorAll("[data-note]")) {
+    const text = note.querySelector("[data-note-text]").textContent;
+    if (shown.has(text)) note.remove();
+    shown.add(text);
+  }
   for (const note of notes.querySelectorAll("[data-note]:not([data-leaves]):not(.note-fault):not(.note-error)")) {
     note.dataset.leaves = "";
     setTimeout(() => note.remove(), STAY_MS);

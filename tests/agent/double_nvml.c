@@ -3,6 +3,8 @@
  * The file that NVML_DOUBLE names says what is different now, a line each; it may change while a program runs:
  *   count N          so many cards            lost I       the card in place I fell off the bus
  *   remap_failed I   a bad row stays bad       mig I        the card is cut by MIG
+ *   instance P S     place P % 10 of card P / 10 has an instance of S slices of compute (1 to 4, 7); 0: half of one of
+ *                    2 slices, 5: the driver does not name it
  *   xid I N          a critical error, told once in each process
  *   broken           no card answers           init N       NVML does not start, with error N
  *   v100             they are V100 of 32 GB    first N      the first card is in place N
@@ -13,7 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OK, INVALID = 2, NOT_SUPPORTED = 3, TIMEOUT = 10, LOST = 15, UNKNOWN = 999, CARDS = 8 };
+enum { OK, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TIMEOUT = 10, LOST = 15, UNKNOWN = 999, CARDS = 8,
+       PLACES = 7 };
 typedef struct { unsigned long long total, free, used; } memory_v1;
 typedef struct { unsigned int version; unsigned long long total, reserved, free, used; } memory_v2;
 typedef struct { char legacy[16]; unsigned int domain, bus, device, id_pci, id_subsystem; char id[32]; } pci_v3;
@@ -24,6 +27,7 @@ static int cards[CARDS] = {0, 1, 2, 3, 4, 5, 6, 7};
 static const char *buses[CARDS] = {"07", "0F", "47", "4E", "87", "90", "B7", "BD"};
 static const int numa[CARDS] = {3, 3, 1, 1, 7, 7, 5, 5};
 static int told[CARDS];
+static int instances[10 * CARDS]; /* as cards: the number of each */
 
 /* The number behind `word` (and `place`, unless that is -1) in the file, or `otherwise`. */
 static int said(const char *word, int place, int otherwise) {
@@ -40,8 +44,10 @@ static int said(const char *word, int place, int otherwise) {
     if (file) fclose(file);
     return found;
 }
+static int is_instance(void *device) { return (int *)device >= instances && (int *)device < instances + 10 * CARDS; }
+static int slices(void *device) { return said("instance", *(int *)device, -1); }
 static int check(void *device) {
-    int place = *(int *)device;
+    int place = is_instance(device) ? *(int *)device / 10 : *(int *)device;
     return said("broken", -1, 0) ? UNKNOWN : said("lost", place, 0) ? LOST : OK;
 }
 #define CARD(declaration) declaration; declaration
@@ -60,6 +66,7 @@ CARD(int nvmlDeviceGetHandleByIndex_v2(unsigned int index, void **device)) {
 CARD(int nvmlDeviceGetUUID(void *device, char *text, unsigned int length)) {
     const char *form = said("v100", -1, 0) ? "GPU-00000000-0000-0000-0000-%012x" : "GPU-a1000000-0000-4000-8000-%012x";
     int number = *(int *)device + said("v100", -1, 0); /* as the slice library's double counts */
+    if (is_instance(device)) ANSWER(snprintf(text, length, "MIG-a1000000-0000-5000-8000-%012x", number));
     ANSWER(snprintf(text, length, form, number));
 }
 CARD(int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)) {
@@ -72,6 +79,10 @@ CARD(int nvmlDeviceGetIndex(void *device, unsigned int *index)) {
     ANSWER(*index = (unsigned int)(*(int *)device + said("first", -1, 0)));
 }
 CARD(int nvmlDeviceGetName(void *device, char *text, unsigned int length)) {
+    if (is_instance(device)) {
+        const char *names[] = {" MIG 1c.2g.10gb", " MIG 1g.5gb", " MIG 2g.10gb", " MIG 3g.20gb", " MIG 4g.20gb", "", "", " MIG 7g.40gb"};
+        ANSWER(snprintf(text, length, "NVIDIA A100-SXM4-40GB%s", names[slices(device) & 7]));
+    }
     ANSWER(snprintf(text, length, said("v100", -1, 0) ? "Tesla V100-SXM2-32GB" : "NVIDIA A100-SXM4-40GB"));
 }
 CARD(int nvmlDeviceGetPciInfo_v3(void *device, pci_v3 *pci)) {
@@ -82,6 +93,10 @@ CARD(int nvmlDeviceGetMemoryInfo(void *device, memory_v1 *memory)) {
 }
 CARD(int nvmlDeviceGetMemoryInfo_v2(void *device, memory_v2 *memory)) {
     unsigned long long total = said("v100", -1, 0) ? 32768 : 40960, reserved = said("v100", -1, 0) ? 258 : 429;
+    if (is_instance(device)) {
+        total = 4864ull * (unsigned)(slices(device) ? slices(device) : 2);
+        ANSWER(*memory = ((memory_v2){memory->version, total << 20, 0, total << 20, 0}));
+    }
     ANSWER(*memory = ((memory_v2){memory->version, total << 20, reserved << 20, (total - 1029) << 20, 600ull << 20}));
 }
 CARD(int nvmlDeviceGetMemoryAffinity(void *device, unsigned int size, unsigned long *nodes, int scope)) {
@@ -90,6 +105,14 @@ CARD(int nvmlDeviceGetMemoryAffinity(void *device, unsigned int size, unsigned l
 }
 CARD(int nvmlDeviceGetMigMode(void *device, unsigned int *current, unsigned int *pending)) {
     ANSWER(*current = *pending = (unsigned int)said("mig", *(int *)device, 0));
+}
+CARD(int nvmlDeviceGetMaxMigDeviceCount(void *device, unsigned int *count)) { ANSWER(*count = PLACES); }
+CARD(int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned int place, void **instance)) {
+    int number = 10 * *(int *)device + (int)place;
+    if (place >= PLACES) return INVALID;
+    instances[number] = number;
+    *instance = &instances[number];
+    return slices(*instance) < 0 ? NOT_FOUND : check(device);
 }
 CARD(int nvmlDeviceGetRemappedRows(void *device, unsigned int *corrected, unsigned int *bad, unsigned int *pending,
                                    unsigned int *failed)) {

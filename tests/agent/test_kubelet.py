@@ -14,7 +14,7 @@ from fake_kubelet import FakeKubelet
 from agent.cards import Card, Cards
 from agent.kubelet import cdi
 from agent.kubelet.messages import Malformed, read_allocate_request
-from agent.kubelet.node import GONE, NO_TOOLKIT, NOT_KNOWN, KubeletCards
+from agent.kubelet.node import CUT_SINCE, GONE, NO_TOOLKIT, NOT_KNOWN, KubeletCards
 from agent.kubelet.units import resource_of, units_of
 
 
@@ -137,11 +137,51 @@ def test_a_card_that_comes_later_is_registered_and_described(node, kubelet, tmp_
     assert set(spec_of(tmp_path)) == {ONE.uuid, TWO.uuid, late.uuid, "slice", "none"}
 
 
-def test_a_card_that_mig_cuts_is_not_offered(make_node, kubelet):
-    node = make_node()
-    node.show(cards(replace(ONE, mig=True), TWO))
-    kubelet.wait_for(lambda: SECOND in kubelet.lists)
-    assert FIRST not in kubelet.registered
+def part(place: int, **fields) -> Card:
+    """An instance of the first card."""
+    named = {"model": "A100-40GB-1g.5gb", "product": "NVIDIA A100 MIG 1g.5gb", "memory_mib": 4864, "reserved_mib": 0}
+    return replace(ONE, uuid=f"MIG-{place}", index=1000 + place, part_of=ONE.uuid, **{**named, **fields})
+
+
+CUT = replace(ONE, mig=True)
+PLACES = KNOWN | {"1000": "MIG-0", "1003": "MIG-3"}
+
+
+def test_of_a_card_that_mig_cuts_the_instances_are_offered(make_node, kubelet, tmp_path):
+    node = make_node(known=PLACES)
+    node.show(cards(CUT, TWO, part(0), part(3)))
+    first, second = resource_of(1000), resource_of(1003)
+    kubelet.wait_for(lambda: {SECOND, first, second} <= kubelet.lists.keys())
+    assert FIRST not in kubelet.registered and second == "tessera.sh/g-1003"
+    ids = [device.ID for device in kubelet.lists[second]]
+    assert len(ids) == 4864 // 256 and kubelet.health(second) == {"Healthy"}
+    assert kubelet.allocate(second, ids) == [["tessera.sh/gpu=MIG-3"]]
+    assert spec_of(tmp_path)["MIG-3"] == {"env": ["NVIDIA_VISIBLE_DEVICES=void", "TESSERA_GPU_1003=MIG-3"]}
+
+
+def test_a_card_that_is_cut_anew_gives_its_old_instances_to_nobody(make_node, kubelet):
+    node = make_node(known=PLACES)
+    node.show(cards(CUT, part(0), part(3)))
+    kubelet.wait_for(lambda: {resource_of(1000), resource_of(1003)} <= kubelet.lists.keys())
+    larger = replace(part(0), uuid="MIG-larger", memory_mib=9728)
+    node.show(cards(CUT, larger))
+    kubelet.wait_for(lambda: kubelet.health(resource_of(1003)) == {"Unhealthy"} == kubelet.health(resource_of(1000)))
+    node.told(cards(CUT, larger)), node.told(cards(CUT, larger))
+    kubelet.wait_for(lambda: kubelet.health(resource_of(1000)) == {"Healthy"})
+    assert len(kubelet.lists[resource_of(1000)]) == 9728 // 256
+
+
+def test_an_instance_needs_a_spec_of_the_toolkits_that_names_it(make_node, kubelet, tmp_path):
+    node = make_node(known=PLACES, simulated=False)
+    (tmp_path / "cdi").mkdir()
+    spec = tmp_path / "cdi/nvidia.yaml"
+    spec.write_text("kind: nvidia.com/gpu\ndevices:\n- name: MIG-3\n")
+    seen = node.show(cards(CUT, TWO, part(0), part(3), part(5, fault="It is lost.")))
+    assert [card.fault for card in seen.cards] == ["", "", CUT_SINCE, "", "It is lost."]
+    kubelet.wait_for(lambda: {SECOND, *map(resource_of, (1000, 1003, 1005))} <= kubelet.lists.keys())
+    assert kubelet.health(resource_of(1000)) == {"Unhealthy"} and kubelet.health(resource_of(1003)) == {"Healthy"}
+    ids = [device.ID for device in kubelet.lists[resource_of(1003)]]
+    assert kubelet.allocate(resource_of(1003), ids) == [["nvidia.com/gpu=MIG-3", "tessera.sh/gpu=MIG-3"]]
 
 
 def test_after_a_restart_of_the_kubelet_all_register_again(node, kubelet):

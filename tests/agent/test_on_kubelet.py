@@ -77,8 +77,13 @@ def end(machine) -> None:
 
 def served(world) -> list[int]:
     """How many units of our two cards the node can give."""
+    return [allocatable(world, FIRST + n) for n in range(2)]
+
+
+def allocatable(world, place: int) -> int:
+    """How many units of the card in this place the node can give; -1 where it never heard of it."""
     _, found = world.api.call("GET", f"{ALL_NODES}/{world.node}")
-    return [int(found["status"]["allocatable"].get(f"tessera.sh/g-{FIRST + n}", -1)) for n in range(2)]
+    return int(found["status"]["allocatable"].get(f"tessera.sh/g-{place}", -1))
 
 
 def share(place: int, memory_mib: int, *, whole: bool = False, mode: str = SIMULATED) -> GpuShare:
@@ -107,6 +112,21 @@ def test_a_pod_gets_exactly_the_card_that_it_was_placed_on(world, node):
     both = f"{void}TESSERA_GPU_40={CARDS[0]}\n{second}"
     assert said_by(world, SAY, share(0, SELLABLE, whole=True), share(1, SELLABLE, whole=True)) == both
     assert said_by(world, SAY) == void
+
+
+def test_a_pod_gets_exactly_the_instance_of_a_card_that_it_was_placed_on(world, node, machine):
+    """Of a third card, which MIG cuts."""
+    machine.cards("v100", "count 3", f"first {FIRST}", "mig 2", "instance 20 3", "instance 24 1")
+    parts = {5200: "MIG-a1000000-0000-5000-8000-000000000015", 5204: "MIG-a1000000-0000-5000-8000-000000000019"}
+    places = machine.state / "places.json"
+    places.write_text(json.dumps(json.loads(places.read_text()) | {str(index): parts[index] for index in parts}))
+    node("--simulated")
+    units = {5200: 3 * 4864 // 256, 5204: 4864 // 256}
+    wait_slowly(lambda: all(allocatable(world, index) == count for index, count in units.items()))
+    small = GpuView(parts[5204], 5204, "V100-32GB-1g.5gb", "", 4864, 0, None, "", True, SIMULATED, "Double.")
+    said = said_by(world, SAY, GpuShare(small.uuid, 5204, 4864, 100, True, small))
+    assert said == f"NVIDIA_VISIBLE_DEVICES=void\nTESSERA_GPU_5204={small.uuid}\n"
+    assert allocatable(world, FIRST + 2) == -1
 
 
 def test_a_node_that_does_not_hold_slices_any_more_starts_none(world, node):

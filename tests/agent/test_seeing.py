@@ -3,6 +3,7 @@
 import json
 
 A100 = {"model": "A100-40GB", "product": "NVIDIA A100-SXM4-40GB", "memory_mib": 40960, "reserved_mib": 429}
+UNNAMED = "The driver does not say which size this instance has, but calls it NVIDIA A100-SXM4-40GB."
 LOST = "The driver lost the card: GPU is lost."
 
 
@@ -71,6 +72,71 @@ def test_a_row_that_stays_bad_and_a_card_in_mig_mode(machine):
     said = machine.show()
     assert list(faults(said)) == [6] and "exchanged" in faults(said)[6]
     assert [gpu["mig"] for gpu in said["gpus"]] == [False, True, *[False] * 6]
+
+
+CUT = ("mig 1", "instance 10 3", "instance 13 1", "instance 14 1")
+"""Card 1 is a 3g.20gb and two 1g.5gb, with a gap between them."""
+
+
+def test_the_instances_of_a_card_are_told_beside_the_card(machine):
+    machine.cards(*CUT)
+    said = machine.show()
+    card, parts = said["gpus"][1], said["gpus"][8:]
+    assert (card["mig"], card["part_of"]) == (True, "") and said["lost"] == []
+    assert [part["index"] for part in parts] == [1100, 1103, 1104]
+    assert [part["model"] for part in parts] == ["A100-40GB-3g.20gb", "A100-40GB-1g.5gb", "A100-40GB-1g.5gb"]
+    one = {"product": "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "memory_mib": 4864, "reserved_mib": 0}
+    one |= {"numa": 3, "bus": card["bus"], "part_of": card["uuid"], "mig": False}
+    assert one.items() <= parts[1].items()
+    assert len({part["uuid"] for part in parts}) == 3 and all(part["uuid"].startswith("MIG-") for part in parts)
+    assert said["links"][0][7:] == ["NV12", "SYS", "SYS", "SYS"]
+    assert said["links"][9] == [*["SYS"] * 9, "X", "SYS"] == said["pcie"][9]
+
+
+def test_what_each_instance_does_now_is_told_beside_its_card(machine):
+    machine.cards(*CUT)
+    said = machine.show()
+    assert [sample["uuid"] for sample in said["samples"][:3]] == [said["gpus"][n]["uuid"] for n in (0, 1, 8)]
+    assert len(said["samples"]) == 11 and said["samples"][2]["used_mib"] == 1029
+    machine.cards(*CUT, "lost 1")
+    assert len(machine.show()["samples"]) == 7
+
+
+def test_instances_go_where_their_card_goes(machine):
+    machine.cards(*CUT)
+    machine.show()
+    machine.cards(*CUT, "lost 1")
+    said = machine.show()
+    assert faults(said) == dict.fromkeys((1, 1100, 1103, 1104), LOST) and len(said["links"]) == len(said["gpus"]) == 11
+    machine.cards(*CUT, "remap_failed 1")
+    assert set(faults(machine.show())) == {1, 1100, 1103, 1104}
+    seen = json.loads((machine.state / "seen.json").read_text())
+    seen["faults"] = {seen["cards"]["1"]["uuid"]: "XID 79"}
+    (machine.state / "seen.json").write_text(json.dumps(seen))
+    machine.cards(*CUT)
+    assert faults(machine.show()) == dict.fromkeys((1, 1100, 1103, 1104), "XID 79")
+
+
+def test_a_card_that_is_cut_anew_forgets_its_instances(machine):
+    machine.cards(*CUT)
+    machine.show()
+    machine.cards("mig 1", "instance 11 4")
+    assert [gpu["index"] for gpu in machine.show()["gpus"][8:]] == [1101]
+    machine.cards("lost 1")
+    assert [gpu["index"] for gpu in machine.show()["gpus"] if gpu["fault"]] == [1, 1101]
+
+
+def test_an_instance_that_shares_its_memory_is_out_of_service(machine):
+    machine.cards("mig 0", "instance 0 0", "instance 1 1")
+    said = machine.show()
+    assert list(faults(said)) == [1000] and "shares the memory" in faults(said)[1000]
+
+
+def test_an_instance_without_a_size_is_not_told_as_one(machine):
+    machine.cards("mig 0", "instance 0 5", "instance 1 1")
+    said = machine.show()
+    assert [gpu["index"] for gpu in said["gpus"][8:]] == [1001]
+    assert said["lost"] == [{"index": 1000, "why": UNNAMED}]
 
 
 def test_another_boot_knows_nothing_of_the_faults_before(machine):

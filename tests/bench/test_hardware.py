@@ -1,37 +1,26 @@
 """bin/check-gpu's own checks on doubles of the driver and of NVML: what passes, what is found out, what is left out."""
 
-import shutil
 import time
 
 import pytest
-from agent_slice import NO_COMPILER
 
 from bench.hardware import checks
 from bench.hardware.__main__ import BAD, GOOD, LEFT_OUT, run
 from bench.hardware.lab import Lab
-from runtimes import slice_library
-from runtimes.local import inventory
-from tests.runtimes.local.doubled_driver import build_doubled_driver, list_doubled_gpus
-from tests.runtimes.local.test_slices import use_nvml
+from tests.runtimes.local.doubled_driver import doubled_driver, have_doubled_card
 
 BY_NAME = {check.name: check for check in checks.CHECKS}
 
 
 @pytest.fixture(scope="module")
 def doubled():
-    if not slice_library.can_build():
-        pytest.skip(NO_COMPILER)
-    doubled = build_doubled_driver()
-    yield doubled
-    shutil.rmtree(doubled.root)
+    with doubled_driver() as doubled:
+        yield doubled
 
 
 @pytest.fixture
 def lab(doubled, monkeypatch, tmp_path):
-    monkeypatch.setattr(inventory, "list_gpus", list_doubled_gpus)
-    monkeypatch.setattr(inventory, "list_pcie", lambda: (("X",),))
-    use_nvml(monkeypatch, tmp_path, "calm_nvml.py.txt")
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(doubled.driver))
+    have_doubled_card(doubled, monkeypatch, tmp_path)
     monkeypatch.setattr(checks, "_used_mib", lambda lab: {})
     root = doubled.root / f"lab-{time.monotonic_ns()}"
     root.mkdir(mode=0o755)
@@ -40,7 +29,7 @@ def lab(doubled, monkeypatch, tmp_path):
     lab.close()
 
 
-@pytest.mark.parametrize("name", ["mode", "lookups", "contexts", "kill"])
+@pytest.mark.parametrize("name", ["mode", "lookups", "contexts", "kill", "resize"])
 def test_a_slice_that_holds_passes(lab, name):
     line = run(BY_NAME[name], lab)
     assert line.result == GOOD, line.words

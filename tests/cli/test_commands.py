@@ -257,6 +257,26 @@ def test_acting_on_several_goes_on_after_a_refusal(server, tessera):
     assert server.asked[-1][1] == "/jobs/..%2Fme:hold"
 
 
+def resizing(state: str, gpu_text: str, detail: str = "") -> dict:
+    wish = {"gpu": "1/2", "by": "ada", "state": state, "detail": detail}
+    task = {"role": "main", "rank": 0, "resize": wish, "gpus": [{"index": 0, "memory_text": gpu_text}]}
+    return a_job() | {"tasks": [task]}
+
+
+def test_resize_waits_until_it_is_done(server, tessera, monkeypatch):
+    monkeypatch.setattr("cli.commands.act.LOOK_S", 0)
+    server.on("POST /jobs/job-1:resize", (200, resizing("asked", "8.5 GB")))
+    server.on("GET /jobs/job-1", (200, resizing("asked", "8.5 GB")), (200, resizing("done", "17 GB")))
+    result = tessera("resize", "1", "--gpu", "1/2")
+    assert (result.exit_code, result.stdout) == (0, "main.0 has 17 GB of GPU 0.\n")
+
+
+def test_resize_says_why_not(server, tessera):
+    server.on("POST /jobs/job-1:resize", (200, resizing("refused", "8.5 GB", "Its card has no room for more now.")))
+    result = tessera("resize", "1", "--gpu", "1/2", "--task", "main.0")
+    assert (result.exit_code, result.stderr) == (2, "job-1 main.0: Its card has no room for more now.\n")
+
+
 def test_free_counts_quarters_card_by_card(server, tessera):
     room = {
         "pool": "dev", "shared": True, "models": ["V100-32GB"], "simulated": True, "cards_free": 0, "cards_total": 2,
@@ -266,6 +286,7 @@ def test_free_counts_quarters_card_by_card(server, tessera):
     card = {
         "pool": "dev",
         "healthy": True,
+        "shared": True,
         "sellable": {"value": 32511},
         "free": {"value": 12191},
         "free_percent": 37,
@@ -273,7 +294,8 @@ def test_free_counts_quarters_card_by_card(server, tessera):
         "slices": [{}],
     }
     server.on("GET /capacity", (200, {"results": [room], "next_cursor": None}))
-    server.on("GET /gpus", (200, {"results": [card, card], "next_cursor": None}))
+    part = {**card, "shared": False, "free": card["sellable"], "free_percent": 100, "max_slices": 1, "slices": []}
+    server.on("GET /gpus", (200, {"results": [card, card, part], "next_cursor": None}))
     result = tessera("free")
     head, row = result.stdout.splitlines()
     assert row.split() == ["dev", "V100-32GB*", "0/2", "2", "8.5", "GB", "0.5", "3"] and width(head) <= 80

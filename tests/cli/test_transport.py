@@ -47,6 +47,21 @@ def test_a_busy_server_is_asked_again(server, tessera):
     assert len(server.of("GET /jobs/job-1")) == 2
 
 
+def test_a_platform_that_stays_busy_is_told_of_in_one_line(server, tessera):
+    server.on("GET /jobs/job-1", (503, {"status": 503, "code": "database_away", "detail": "It does not answer."}))
+    result = tessera("why", "1")
+    assert result.exit_code == 6 and result.stderr.count("trying again") == 1
+    assert result.stderr.splitlines()[1:] == ["It does not answer."]
+
+
+def test_who_waits_for_a_job_bears_a_platform_that_is_busy_for_a_while(server, tessera):
+    server.on("POST /jobs", (201, a_job()))
+    away = (503, {"status": 503, "code": "database_away", "detail": "It does not answer."})
+    server.on("GET /jobs/job-1", *6 * [away], (200, ended()))
+    result = tessera("run", "--wait", "end", "true")
+    assert result.exit_code == 0 and len(server.of("GET /jobs/job-1")) == 7
+
+
 def test_a_retry_is_not_sent_twice(server, tessera):
     server.on("POST /jobs/job-1:retry", drop, (200, a_job(state="queued")))
     result = tessera("retry", "job-1")

@@ -17,6 +17,7 @@ from common.resources import (
     parse_duration,
     parse_gpu,
     parse_memory,
+    rank_of,
     sellable_mib,
     show_cpu,
     show_duration,
@@ -192,6 +193,40 @@ def test_nonsense_for_a_gpu_is_answered(text, code):
 )
 def test_a_model_is_matched_by_whole_words(asked, yes):
     assert matches_model(asked, "V100-32GB", "Tesla V100-SXM2-32GB") is yes
+
+
+PART = ("A100-40GB-1g.5gb", "NVIDIA A100-SXM4-40GB MIG 1g.5gb")
+
+
+@pytest.mark.parametrize(
+    ("asked", "rank"),
+    [
+        ("1", None),
+        ("A100", None),
+        ("A100-40GB", None),
+        ("A100-40GB-1g", None),
+        ("A100-40GB-1g.5gb", 0),
+        ("a100-40gb-1G.5GB", 0),
+        ("H100,A100-40GB-1g.5gb", 1),
+        ("A100-40GB-1g.5gb:2", None),
+        ("A100-40GB-1g.5gb/2", None),
+        ("A100-40GB-1g.5gb:4GB", None),
+        ("A100-40GB-1g.5gb-me", None),
+        ("4GB", None),
+    ],
+)
+def test_an_instance_is_given_whole_and_only_to_those_who_name_it(asked, rank):
+    assert rank_of(parse_gpu(asked), *PART) == rank
+    assert parse_gpu(parse_gpu(asked).text) == parse_gpu(asked)
+
+
+@pytest.mark.parametrize(("asked", "rank"), [("1", 0), ("1/2", 0), ("A100:4", 0), ("H100,A100", 1), ("V100", None)])
+def test_a_card_stands_where_its_model_does(asked, rank):
+    assert rank_of(parse_gpu(asked), "A100-40GB", "NVIDIA A100-SXM4-40GB") == rank
+
+
+def test_who_names_an_instance_gets_no_card():
+    assert rank_of(parse_gpu("A100-40GB-1g.5gb"), "A100-40GB", "NVIDIA A100-SXM4-40GB") is None
 
 
 @pytest.mark.parametrize("value, milli", [(2, 2000), (0.5, 500), ("0.5", 500), ("500m", 500), (0.1, 100), (1e-3, 1)])

@@ -10,9 +10,8 @@ from config import on_cluster
 from config.supervisor import Failure
 from deploy.cluster.registry import default_image
 from deploy.cluster.storage import CLASS, PROVISIONER
-from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
-from runtimes.kubernetes.connection import find_connection
 from tests.local_cluster import local_place
+from tests.runtimes.kubernetes.world import leave_nothing
 
 
 def start(data, **environment) -> subprocess.CompletedProcess:
@@ -78,15 +77,4 @@ def test_the_demo_job_runs_on_a_simulated_quarter_of_the_clusters_gpu(tmp_path, 
         assert done.returncode == 0, done.stdout + done.stderr
         assert "GPU 0 (8127 MiB of V100-32GB)" in done.stdout and "are simulated" in done.stdout
     finally:
-        remove(kubeconfig, (data / on_cluster.MARK).read_text())
-
-
-def remove(kubeconfig, install: str) -> None:
-    """Nothing of this installation stays in the cluster."""
-    mark = f"tessera.sh/install={install}"
-    with ApiServer(find_connection(kubeconfig)) as api:
-        for pod in api.list_all("/api/v1/pods", labels=mark).items:
-            path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
-            api.call("PATCH", path, {"metadata": {"finalizers": []}}, content=MERGE_PATCH, handles=("gone",))
-        for namespace in api.list_all("/api/v1/namespaces", labels=mark).items:
-            api.call("DELETE", f"/api/v1/namespaces/{namespace['metadata']['name']}", handles=("gone", "again"))
+        leave_nothing(kubeconfig, (data / on_cluster.MARK).read_text())

@@ -24,7 +24,7 @@ def start(tmp_path):
 
     def start(argv):
         log = tmp_path / f"{len(children)}.log"
-        child = Child(Program("it", argv, log, is_ready=lambda pid: b"up" in log.read_bytes()))
+        child = Child(Program("it", argv, log, is_ready=lambda pid: b"up\n" in log.read_bytes()))
         children.append(child)
         child.start()
         return child

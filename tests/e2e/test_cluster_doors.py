@@ -17,10 +17,7 @@ import pytest
 from bench.stack import ROOT, Stack, free_port, running_stack
 from config.on_cluster import MARK
 from deploy.cluster.registry import default_image
-from runtimes.kubernetes.client import ApiServer
-from runtimes.kubernetes.connection import find_connection
-from tests.config.test_start_on_cluster import remove
-from tests.runtimes.kubernetes.world import PYTHON
+from tests.runtimes.kubernetes.world import PYTHON, leave_nothing
 from tests.terminal_page import run, sees, size_of, state_is
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.browser, pytest.mark.slow]
@@ -44,17 +41,7 @@ def stack(kubeconfig):
             yield stack
         finally:
             stack.end_jobs()
-            until_forgotten(kubeconfig, install)
-            remove(kubeconfig, install)
-
-
-def until_forgotten(kubeconfig: Path, install: str) -> None:
-    """A pod that is held by our mark would hold its namespace for ever."""
-    until = time.monotonic() + 30
-    with ApiServer(find_connection(kubeconfig)) as api:
-        labels = f"tessera.sh/install={install},!tessera.sh/forgotten"
-        while api.list_all("/api/v1/pods", labels=labels).items and time.monotonic() < until:
-            time.sleep(0.5)
+            leave_nothing(kubeconfig, install, within_s=60)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ import io
 import json
 import shutil
 import tarfile
-import time
 import urllib.request
 from pathlib import Path
 
@@ -19,10 +18,9 @@ from deploy.cluster.storage import CLASS, PROVISIONER
 from portal.api.uploads import PIECE_TYPE
 from runtimes.kubernetes.client import ApiServer
 from runtimes.kubernetes.connection import find_connection
-from tests.config.test_start_on_cluster import remove
 from tests.e2e.test_notebook import LAB_MS, wait_for_state
 from tests.local_cluster import local_place
-from tests.runtimes.kubernetes.world import REAL_NODE
+from tests.runtimes.kubernetes.world import REAL_NODE, leave_nothing
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
 SMALL = {"gpu": "0", "cpu": 0.1, "memory": "128MB"}
@@ -43,18 +41,8 @@ def stack(kubeconfig):
             yield stack
         finally:
             stack.end_jobs()
-            until_forgotten(kubeconfig, install)
-            remove(kubeconfig, install)
+            leave_nothing(kubeconfig, install, within_s=60)
             shutil.rmtree(Path(found["parameters"]["directory"], install), ignore_errors=True)
-
-
-def until_forgotten(kubeconfig: Path, install: str) -> None:
-    """A pod that is held by our mark would hold its namespace for ever."""
-    until = time.monotonic() + 60
-    with ApiServer(find_connection(kubeconfig)) as api:
-        labels = f"tessera.sh/install={install},!tessera.sh/forgotten"
-        while api.list_all("/api/v1/pods", labels=labels).items and time.monotonic() < until:
-            time.sleep(0.5)
 
 
 def send(stack: Stack, method: str, path: str, kind: str = "", body: bytes | None = None, **more: str) -> bytes:

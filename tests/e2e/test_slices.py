@@ -2,13 +2,13 @@
 
 import shutil
 import subprocess
+import time
 
 import pytest
-from agent_slice import MIB, NO_COMPILER
+from agent_slice import MIB
 
 from bench.stack import ENDED, Stack, running_stack
-from runtimes import slice_library
-from tests.runtimes.local.doubled_driver import build_doubled_driver
+from tests.runtimes.local.doubled_driver import doubled_driver
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 HALF = 16255
@@ -17,11 +17,8 @@ SEEN = f"0 {HALF * MIB} {HALF * MIB}"
 
 @pytest.fixture(scope="module")
 def doubled():
-    if not slice_library.can_build():
-        pytest.skip(NO_COMPILER)
-    doubled = build_doubled_driver(library=False)
-    yield doubled
-    shutil.rmtree(doubled.root)
+    with doubled_driver(library=False) as doubled:
+        yield doubled
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +95,43 @@ def test_over_ssh_one_is_inside_the_same_slice(sliced, doubled, tmp_path):
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.strip() == f"0 {(HALF - 1) * MIB} {HALF * MIB}", done.stderr
     sliced.api("POST", f"/jobs/{job}:stop")
+
+
+def test_a_running_program_sees_its_new_limit_and_others_get_what_it_leaves(sliced, doubled):
+    """Larger while it runs: then another half does not fit beside it. Smaller again: then it does."""
+    larger = 32510 * 3 // 4
+    end_all(sliced)
+    job = submit(sliced, f"while sleep 0.2; do {doubled.program} tell; done")
+    sliced.wait_for_line(job, f"{SEEN}\n")
+    sliced.api("POST", f"/jobs/{job}:resize", {"gpu": "3/4"})
+    sliced.wait_for_line(job, f"0 {larger * MIB} {larger * MIB}\n")
+    task = wait_resized(sliced, job)
+    assert (task["gpus"][0]["memory_mib"], task["resize"]["state"]) == (larger, "done")
+    assert card_of_ended(sliced, submit(sliced, "true")) != task["gpus"][0]["uuid"]
+    sliced.api("POST", f"/jobs/{job}:resize", {"gpu": "1/2"})
+    assert wait_resized(sliced, job)["gpus"][0]["memory_mib"] == HALF
+    assert card_of_ended(sliced, submit(sliced, "true")) == task["gpus"][0]["uuid"]
+    assert lines_of(sliced, job)[-1] == SEEN
+    sliced.api("POST", f"/jobs/{job}:stop")
+
+
+def end_all(stack: Stack) -> None:
+    """What other tests left, whatever became of them."""
+    for job in stack.api("GET", "/jobs?state=queued,starting,running,stopping")["results"]:
+        stack.api("POST", f"/jobs/{job['id']}:stop")
+        stack.wait_for(job["id"], *ENDED)
+
+
+def wait_resized(stack: Stack, job: str) -> dict:
+    """Its task, as soon as the wish for another size is done or refused."""
+    until = time.monotonic() + 20
+    while (task := stack.api("GET", f"/jobs/{job}")["tasks"][0])["resize"]["state"] == "asked":
+        assert time.monotonic() < until, task
+        time.sleep(0.1)
+    return task
+
+
+def card_of_ended(stack: Stack, job: str) -> str:
+    ended = stack.wait_for(job, *ENDED)
+    assert ended["state"] == "succeeded", ended
+    return ended["tasks"][0]["gpus"][0]["uuid"]

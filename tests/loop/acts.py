@@ -11,13 +11,14 @@ from loop.hours import NAMED, machines_of, machines_of_pool, window_row
 from loop.world import World
 
 from cluster.models import Gpu, Maintenance, Node, NodeState, Pool, Window
+from common.resources import parse_gpu, slice_of
 from events import bus
 from events.bus import Actor
-from jobs import control, lifecycle
+from jobs import control, lifecycle, resizing
 from jobs.jobfile.parse import parse_spec
 from jobs.jobfile.spec import to_json
-from jobs.models import Job
-from jobs.states import JOB_FINAL, JobState
+from jobs.models import Job, Task
+from jobs.states import JOB_FINAL, JobState, TaskState
 from jobs.submit import build_gang
 from quotas.models import Quota, UserLimit
 from scheduler import inventory, snapshots
@@ -61,7 +62,7 @@ def interrupt(world: World) -> None:
     if busy := deep or busy:
         before = set(world.workers)
         job = world.db.get(Job, world.dice.choice(busy).focus)
-        acts = [wish, wish, edit_quota, edit_quota, edit_person, cordon, hurt_card, lend, maintain]
+        acts = [wish, wish, resize, edit_quota, edit_quota, edit_person, cordon, hurt_card, lend, maintain]
         world.dice.choice(acts)(world, job)
         for worker in [worker for worker in world.workers if worker not in before]:
             world.resume(worker, 10_000)
@@ -149,6 +150,31 @@ def wish(world: World, job: dict | None = None) -> None:
     }[what]
     world.log(f"{actor}: {what} job {pk}")
     world.spawn(what, lambda: quietly(lambda: act(actor=actor, job=world.job(pk))))
+
+
+def resize(world: World, job: dict | None = None) -> None:
+    """A person asks for another size of the slice of a task that runs."""
+    tasks = [row for row in world.rows(Task) if row["state"] == TaskState.RUNNING and len(row["cards"]) == 1]
+    tasks = [row for row in tasks if not row["cards"][0]["whole"] and not (row["resize"] or {"open": False})["open"]]
+    tasks = [row for row in tasks if job is None or row["job_id"] == job["id"]]
+    if tasks:
+        row, gpu = world.dice.choice(tasks), world.dice.choice(["1/8", "1/4", "1/2", "3/4"])
+        world.log(f"resize task {row['id']} to {gpu}")
+        world.spawn("resize", lambda: quietly(lambda: wish_size(world, row["job_id"], row["id"], gpu)))
+
+
+def wish_size(world: World, job_id: int, task_id: int, gpu: str) -> None:
+    """What jobs.resizing writes, with the job locked."""
+    with transaction.atomic():
+        job = lifecycle.lock_job(job_id)
+        task = next((task for task in lifecycle.load_attempt(job) if task.pk == task_id), None)
+        if task is None or task.state != TaskState.RUNNING or (task.resize or {"open": False})["open"]:
+            raise control.Conflict
+        card, ask = task.cards[0], parse_gpu(gpu)
+        (known,) = (world.answers.gpu(row) for row in world.db.rows(Gpu) if row["uuid"] == card["uuid"])
+        change = resizing.Change(task, known, card, slice_of(ask, known.sellable_mib))
+        resizing.write_wish(task, resizing.build_wish(change, ask, "somebody"))
+        bus.record(job, "resize_requested", actor=Actor("somebody"))
 
 
 def quietly(act: Callable[[], object]) -> None:
@@ -333,7 +359,7 @@ def look(world: World) -> None:
 
 
 LIFE: dict[Callable[[World], None], float] = {
-    go_on: 60, interrupt: 12, ring_cycle: 5, ring_reconcile: 9, tick: 5, submit: 8, wish: 4, edit_quota: 1,
+    go_on: 60, interrupt: 12, ring_cycle: 5, ring_reconcile: 9, tick: 5, submit: 8, wish: 4, resize: 2, edit_quota: 1,
     edit_person: 0.5, cordon: 1, follow_node: 2, look: 0.5, lend: 0.6, maintain: 0.6,
 }  # fmt: skip
 BAD_LUCK: dict[Callable[[World], None], float] = {

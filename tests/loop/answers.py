@@ -31,7 +31,7 @@ from common import locks
 from common.errors import StaleState
 from events import bus, notices, transitions
 from events.models import Event
-from jobs import control, lifecycle
+from jobs import control, lifecycle, resizing
 from jobs.models import Job, Task
 from jobs.states import HOLDING, JOB_ACTIVE, TASK_FINAL, JobState, TaskState
 from quotas import models as quota_models
@@ -249,6 +249,20 @@ class Answers:
         live = lambda row: row["task"] == task.uuid and row["released_at"] is None  # noqa: E731
         self.db.update(Holding, live, {"released_at": self.db.now})
 
+    def load_share(self, uuid: str) -> Holding:
+        self.db.pause()
+        mine = lambda row: row["task"] == UUID(uuid) and row["gpu_id"] is not None  # noqa: E731
+        (row,) = self.live(mine)
+        return self.db.build(Holding, row)
+
+    def end_share(self, share: Holding) -> None:
+        self.db.pause()
+        self.db.update(Holding, lambda row: row["id"] == share.pk, {"released_at": self.db.now})
+
+    def write_wish(self, task: Task, wish: dict[str, Any]) -> None:
+        self.db.pause()
+        self.db.update(Task, lambda row: row["id"] == task.pk, {"resize": wish})
+
     def live(self, where: Callable[[dict], Any] = lambda row: True) -> list[dict]:
         return self.db.rows(Holding, lambda row: row["released_at"] is None and where(row))
 
@@ -398,10 +412,11 @@ class Answers:
         until = self.db.now + timedelta(seconds=lease.LEASE_S)
         return bool(self.db.update(Lease, mine, {"expires_at": until}))
 
-    def give_up(self, name: str, epoch: int) -> None:
+    def give_up(self, name: str, epoch: int) -> bool:
         self.db.pause()
         mine = lambda row: row["name"] == name and row["epoch"] == epoch  # noqa: E731
-        self.db.update(Lease, mine, {"expires_at": None, "holder": ""})
+        own = self.db.update(Lease, mine, {"expires_at": None, "holder": ""})
+        return bool(own) and self.db.get(Lease, name)["wanted"]
 
     def check_epoch(self, name: str, epoch: int) -> None:
         self.db.pause()
@@ -564,11 +579,12 @@ TWINS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (bus, ("last_seq", "last_seqs", "store_event", "store_events")),
     (lifecycle, ("lock_job", "lock_jobs", "load_newest", "store_tasks", "release_holdings", "reload_job")),
     (control, ("write_job", "_fresh")),
+    (resizing, ("write_wish",)),
     (quota_models, ("load_parents",)),
     (quota_services, ("ensure_user_limit", "limit_of_everyone", "admit_waiting_job")),
     (truth, ("load_job", "load_jobs", "lock_quota", "lock_user_limit", "lock_nodes", "lock_cards")),
     (truth, ("sum_teams", "sum_user", "sum_nodes", "sum_cards", "count_active")),
-    (truth, ("load_ports", "write_holdings", "clear_wait")),
+    (truth, ("load_ports", "write_holdings", "clear_wait", "load_share", "end_share")),
     (explaining, ("write_reasons",)),
     (reconcile, ("load_holding_tasks", "load_broken", "load_ended", "load_awaited")),
     (sightings, ("load_task", "load_tasks", "write_news")),

@@ -1,6 +1,6 @@
 """The runtime of the model: the product's own FakeRuntime, whose calls may be interrupted, fail, or succeed unheard."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 
@@ -56,11 +56,21 @@ class Engine(FakeRuntime):
         super().start(spec)
         self._go_out()
 
-    def stop(self, uuid: str, grace_s: int, *, epoch: int, gid: int | None = None) -> None:
+    def stop(self, uuid: str, grace_s: int, *, epoch: int, gid: int | None = None, unless_ran: bool = False) -> None:
         task = self._tasks.get(uuid)
         self._come_in(task.view.node if task else "")
         self.on_stop(uuid)
-        super().stop(uuid, grace_s, epoch=epoch, gid=gid)
+        super().stop(uuid, grace_s, epoch=epoch, gid=gid, unless_ran=unless_ran)
+        self._go_out()
+
+    def resize(self, uuid: str, limits_mib: Mapping[str, int], *, serial: int) -> None:
+        task = self._tasks.get(uuid)
+        self._come_in(task.view.node if task else "")
+        super().resize(uuid, limits_mib, serial=serial)
+        if task is not None and serial == task.resized:
+            spec = self.specs[uuid]
+            shares = (replace(share, memory_mib=limits_mib.get(share.uuid, share.memory_mib)) for share in spec.gpus)
+            self.specs[uuid] = replace(spec, gpus=tuple(shares))
         self._go_out()
 
     def forget(self, uuid: str) -> None:

@@ -46,6 +46,8 @@ class Promises:
             if row is not None:
                 of[model].append(row)
         new = [row for row in of[Holding] if before.get((Holding, row["id"])) is None]
+        given_back = {row["task"]: row["gpu_milli"] for row in of[Holding] if row["released_at"] is not None}
+        new = [row for row in new if row["gpu_milli"] > given_back.get(row["task"], -1) or row["gpu_id"] is None]
         return [
             *self.term(of),
             *self.history(of),
@@ -145,6 +147,8 @@ class Promises:
             if states and (job["state"] == JobState.QUEUED) != (states <= {TaskState.PENDING}):
                 yield f"job {pk} is {job['state']} with tasks {sorted(states)}"
             wish = job["stop_requested_at"] is not None
+            if states == {TaskState.RUNNING} and job["state"] != JobState.RUNNING and not wish:
+                yield f"job {pk} is {job['state']}, and all its tasks run"
             if job["state"] in JOB_FINAL and job["reason"] in MADE_ROOM and not wish:
                 yield f"job {pk} is {job['state']}, and only made room"
             if states == {TaskState.STOPPED} and (job["state"] == JobState.CANCELLED) != wish:

@@ -11,8 +11,10 @@ from loop.life import run
 STEPS = 10_000
 """Transactions that were committed, and calls to the runtime."""
 PARTS = 20
-QUICK = 2
+QUICK = 1
 FIRST_SEED = int(os.environ.get("TESSERA_LOOP_SEED", "0"))
+
+pytestmark = pytest.mark.timeout(600)  # a part takes half a minute of a processor, which a busy machine gives it late
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def move_node(side: Side, place: int, wanted: str) -> None:
 
 
 PERFORM: dict[str, Callable[..., object]] = {
-    "start": lambda side, step, good: starting.start_job(step, side.epoch("cycle", good)),
+    "start": lambda side, step, good: starting.start_jobs([step], side.epoch("cycle", good)),
     "evict": lambda side, job, reason, to, good: commit.stop_job(StopJob(job, reason, to), side.epoch("cycle", good)),
     "see": see,
     "save": save,

@@ -7,8 +7,11 @@ import pytest
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 from django.conf import settings
+from django.utils import timezone
 from playwright.sync_api import expect
 
+from cluster.models import Agent
+from jobs.models import BroughtLog
 from jobs.states import TaskState
 from runtimes.logs import LogStore
 from tests.web_process import browsing, elsewhere, running_web
@@ -67,12 +70,31 @@ def is_live(page) -> None:
     page.wait_for_selector("#live[data-state=live]")
 
 
+PHONE = {"width": 390, "height": 844}
 PAGES = ["/", "/jobs/", "/jobs/new", "/queue/", "/cluster/", "/cluster/gpus/", "/quota/", "/settings/tokens/"]
 
 
 @pytest.mark.parametrize("path", PAGES)
 def test_no_page_needs_what_the_policy_forbids(page, path):
     assert page.goto(path).status == 200
+    is_live(page)
+
+
+def test_a_page_says_as_of_when_it_is_while_the_platform_sees_nothing_new(page, job):
+    page.goto(f"/j/{job.public_id}/")
+    is_live(page)
+    head = page.locator("h1").inner_text()
+    note = '<div class="note" data-note><div data-note-text>It is away.</div></div>'
+    headers = {"HX-Retarget": "#notes", "HX-Reswap": "beforeend", "HX-Trigger": "live:away"}
+    page.route("**/j/**", lambda route: route.fulfill(status=503, headers=headers, body=note, content_type="text/html"))
+    for _ in range(2):
+        page.evaluate('document.body.dispatchEvent(new CustomEvent("live:refresh"))')
+        page.wait_for_selector("#live[data-state=away]")
+    expect(page.locator("#live")).to_contain_text("the database does not answer")
+    expect(page.locator("#notes [data-note]")).to_have_count(1)
+    assert page.locator("h1").inner_text() == head
+    page.unroute("**/j/**")
+    page.evaluate('document.body.dispatchEvent(new CustomEvent("live:refresh"))')
     is_live(page)
 
 
@@ -110,6 +132,25 @@ def test_a_log_appears_with_its_colours_and_nothing_else_of_the_terminal(page, j
     spans = lines.locator("span").evaluate_all("all => all.map(e => [e.className, e.textContent])")
     assert spans == [["c1 b", "red"]]
     assert lines.locator("b, a").count() == 0
+
+
+def test_what_a_log_lacks_is_said_beside_the_lines_that_it_has(page, job, store):
+    task = elsewhere(make.start, job)[0]
+    elsewhere(BroughtLog.objects.create, task=task, behind_since=timezone.now())
+    elsewhere(make.agent, task.node.name)
+    elsewhere(Agent.objects.update, logs_at=timezone.now())
+    store.append(str(task.uuid), 0, b"one\n")
+    page.goto(f"/j/{job.public_id}/?tab=log")
+    expect(page.locator(".log-lines")).to_have_text("one")
+    expect(page.get_by_text("more is written than can be brought at once")).to_be_visible()
+
+
+def test_on_a_phone_no_tab_is_out_of_sight(chromium, portal, cast):
+    with browsing(chromium, portal, elsewhere(lambda: make.session(make.admin())), viewport=PHONE) as page:
+        for path in ("/cluster/", "/cluster/checks/"):
+            page.goto(path)
+            assert page.locator("nav.tabs").evaluate("e => e.scrollWidth - e.clientWidth") == 0
+            assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
 def test_a_log_goes_on_after_the_page_was_refetched(page, job, store):

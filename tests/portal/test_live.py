@@ -13,7 +13,7 @@ from channels.layers import get_channel_layer
 from channels.routing import URLRouter
 from channels.testing import WebsocketCommunicator
 from django.conf import settings
-from django.db import connections
+from django.db import OperationalError, connections
 from django.utils import timezone
 
 from accounts.models import Membership, User
@@ -113,7 +113,10 @@ async def test_a_change_in_the_database_reaches_the_team_and_not_the_stranger(wo
     async with listening(world.ada) as ada, listening(world.eve) as eve:
         job = await sync_to_async(make.job)(world.bob, gpu="1/4", pool="dev")
         assert job.public_id in (await next_with(ada, "touched"))["touched"]
-        assert await next_with(eve, "touched") == {"touched": ["cluster", "queue"]}
+        touched = set()
+        while not {"cluster", "queue"} <= touched:  # they come together, but on a machine that is too busy
+            touched.update((await next_with(eve, "touched"))["touched"])
+        assert touched == {"cluster", "queue"}
 
 
 async def test_an_auditor_hears_every_team(world):
@@ -137,6 +140,30 @@ async def test_the_socket_closes_when_its_person_may_no_longer_hear_the_same(wor
         while (output := await socket.receive_output(PATIENCE_S))["type"] != "websocket.close":
             pass
         assert output["code"] == code
+
+
+async def test_a_socket_outlives_the_database_and_tells_that_it_is_away(world, monkeypatch):
+    monkeypatch.setattr(consumer, "HEARTBEAT_S", 0.02)
+    there = consumer.read_rights
+
+    async def away(_):
+        raise OperationalError("the server closed the connection")
+
+    async with listening(world.ada) as socket:
+        monkeypatch.setattr(consumer, "read_rights", away)
+        assert (await next_with(socket, "away"))["away"]
+        monkeypatch.setattr(consumer, "read_rights", there)
+        while "away" in await socket.receive_json_from(PATIENCE_S):
+            pass
+
+
+async def test_who_comes_while_the_database_is_away_is_sent_away_quietly(world, monkeypatch, caplog):
+    async def away(_):
+        raise OperationalError("the server closed the connection")
+
+    monkeypatch.setattr(consumer, "read_rights", away)
+    socket = dial(await sync_to_async(make.session)(world.ada))
+    assert await socket.connect(PATIENCE_S) == (False, consumer.TRY_LATER)
 
 
 async def test_a_recheck_closes_at_once_after_sign_out(world):

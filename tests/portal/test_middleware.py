@@ -3,6 +3,7 @@
 import make
 import pytest
 from django.conf import settings
+from django.db import OperationalError, connection
 from django.test import Client
 
 pytestmark = pytest.mark.django_db
@@ -167,3 +168,43 @@ def test_what_is_not_there_is_answered_in_words_with_the_request_id(browser):
     answer = browser.get("/j/job-999999/", headers={"X-Request-ID": "ticket-12345"})
     assert answer.status_code == 404
     assert "ticket-12345" in answer.content.decode()
+
+
+@pytest.fixture
+def no_database(browser, program, monkeypatch):
+    def away(*_):
+        raise OperationalError("the server closed the connection")
+
+    monkeypatch.setattr(connection, "cursor", away)
+    browser.raise_request_exception = False
+
+
+def test_a_page_says_that_the_database_is_away(no_database, browser):
+    response = browser.get("/jobs/")
+    assert response.status_code == 503
+    assert "database does not answer" in response.content.decode() and 'href="/jobs/"' in response.content.decode()
+
+
+def test_a_visitor_is_told_too(no_database, program):
+    program.raise_request_exception = False
+    response = program.get("/sign-in/", headers={"Accept-Language": "zh-CN"})
+    assert response.status_code == 503 and 'lang="zh-hans"' in response.content.decode()
+
+
+def test_a_part_of_a_page_stays_and_its_badge_says_as_of_when_it_is(no_database, browser):
+    response = browser.get("/jobs/", headers={"HX-Request": "true"})
+    assert (response.status_code, response["HX-Trigger"], response["HX-Retarget"]) == (503, "live:away", "#notes")
+    assert "<html" not in response.content.decode()
+
+
+def test_a_fault_of_ours_does_not_take_the_place_of_a_part_either(browser, monkeypatch):
+    monkeypatch.setattr("portal.pages.jobs.render_page", lambda *_, **__: 1 / 0)
+    browser.raise_request_exception = False
+    response = browser.get("/jobs/", headers={"HX-Request": "true"})
+    assert (response.status_code, response["HX-Retarget"]) == (500, "#notes") and b"<html" not in response.content
+
+
+def test_a_program_with_a_cookie_gets_a_problem(no_database, browser):
+    response = browser.get("/api/v1/jobs")
+    assert (response.status_code, response.json()["code"]) == (503, "database_away")
+    assert response["Content-Type"] == "application/problem+json"

@@ -5,6 +5,7 @@ import pytest
 from runtimes.base import GpuShare
 from runtimes.gpu_sharing import (
     HAMI,
+    MIG,
     ProbeFacts,
     SliceTrial,
     choose_mode,
@@ -46,6 +47,14 @@ def test_a_whole_card_has_no_limits():
     hints, fixed = environment(WHOLE, libvgpu="/opt/libvgpu.so")
     assert hints == {} and "LD_PRELOAD" not in fixed
     assert watched_limits([WHOLE, HALF], CARDS) == {SECOND: 16255}
+
+
+def test_an_instance_of_a_card_needs_no_library_and_no_watch():
+    part = GpuShare("MIG-1", 1205, 4864, 100, True)
+    cards = {"MIG-1": replace(CARDS[FIRST], uuid="MIG-1", mode=MIG)}
+    hints, fixed = slice_environment([part], cards, libvgpu="/opt/libvgpu.so")
+    assert hints == {} and fixed["CUDA_VISIBLE_DEVICES"] == "MIG-1" and "LD_PRELOAD" not in fixed
+    assert not needs_slice([part], cards) and watched_limits([part], cards) == {}
 
 
 def test_hami_gets_a_region_of_the_jobs_own():

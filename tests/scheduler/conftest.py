@@ -1,4 +1,4 @@
-"""A local runtime with two simulated cards, its inventory taken, and people with quota."""
+"""A local runtime with two simulated cards, its inventory taken, and people with quota; the same on a real cluster."""
 
 import tempfile
 from pathlib import Path
@@ -6,10 +6,19 @@ from pathlib import Path
 import make
 import pytest
 
+from cluster.models import Node
+from jobs.models import Task
+from jobs.states import TaskState
+from runtimes.kubernetes.following import ClusterView
 from runtimes.local.runtime import LocalRuntime
 from scheduler import tasks
 from scheduler.inventory import record_inventory
+from tests.runtimes.kubernetes.world import KubernetesWorld
 from tests.runtimes.worlds import end_tasks
+from tests.scheduler.cluster_scene import Scene
+
+SMALL = {"cpu": "50m", "memory": "64MiB", "retry": 0}
+"""The cluster's node has little to offer."""
 
 
 @pytest.fixture
@@ -39,3 +48,57 @@ def local(new_runtime, monkeypatch):
 @pytest.fixture
 def ada(local):
     return make.User.objects.get(username="ada")
+
+
+@pytest.fixture
+def bob(db):
+    """Of a team with quota on eight machines of four cards; nobody asked anything yet."""
+    train, nlp = make.pool("train"), make.team("nlp")
+    for number in range(8):
+        node = make.node(f"n{number}", pool=train)
+        for _ in range(4):
+            make.gpu(node)
+    make.quota(nlp, train)
+    return make.user("bob", nlp)
+
+
+@pytest.fixture(scope="module")
+def world(kubeconfig):
+    """An installation of its own in the cluster."""
+    world = KubernetesWorld(kubeconfig)
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def kubelet(world):
+    if not world.has_kubelet:
+        pytest.skip("NO KUBELET: only fake nodes are there.")
+
+
+@pytest.fixture
+def scene(world, db, monkeypatch, settings, tmp_path):
+    settings.TESSERA_LOGS = tmp_path
+    monkeypatch.setattr(tasks, "the_runtime", lambda: world.runtime)
+    with ClusterView(world.runtime) as view:
+        yield Scene(world, view)
+
+
+@pytest.fixture
+def cast(world, db):
+    """Their node is the cluster's."""
+    cast = make.cast()
+    Node.objects.filter(pk=cast.node.pk).update(name=world.node)
+    return cast
+
+
+@pytest.fixture
+def placed(cast):
+    """placed("sleep 5") → a task of ada's on the cluster's node, or on another, that nobody has started."""
+
+    def place(run: str, *, node: Node | None = None, **spec) -> Task:
+        job = make.job(cast.ada, run=run, **SMALL | spec)
+        make.start(job, state=TaskState.ASSIGNED, node=node)
+        return job.newest_tasks.get()
+
+    return place

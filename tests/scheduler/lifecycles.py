@@ -285,18 +285,19 @@ def submit(person: User, number: int, dice: random.Random, real: bool) -> dict[i
 
 def judge(installation: Installation, wanted: dict[int, Wanted], refused: set[str]) -> dict[str, list[str]]:
     """What is wrong: jobs lost, or ended otherwise than they should; jobs that ran or ended twice. refused: names of
-    pods of which the server said that they can never be made.
+    pods of which the server said that they can never be made. A start that its kubelet broke off is made once more.
     """
     lost, double = [], twice_ended(wanted)
     by_job = defaultdict(list)
-    for task in Task.objects.filter(job__in=wanted):
+    for task in Task.objects.filter(job__in=wanted).order_by("attempt"):
         by_job[task.job_id].append(task)
     for pk, want in wanted.items():
-        if len(by_job[pk]) != 1 or by_job[pk][0].state not in TASK_FINAL:
-            lost.append(f"job {pk} has {[(task.attempt, task.state) for task in by_job[pk]]}")
+        *before, task = by_job[pk] or [Task()]
+        broken_off = all(each.reason == "refused_by_node" and not _seen(installation, each).ran for each in before)
+        if not broken_off or task.state not in TASK_FINAL:
+            lost.append(f"job {pk} has {[(each.attempt, each.state, each.reason) for each in by_job[pk]]}")
             continue
-        task = by_job[pk][0]
-        seen = installation.witness.of.get(task.uuid.hex, Seen())
+        seen = _seen(installation, task)
         ends = [(T.SUCCEEDED, "completed", 0) if want.code == 0 else (T.FAILED, "exit_nonzero", want.code)]
         ends += [(T.STOPPED, "stopped_by_user", None)] if want.stopped else []
         ends += [(T.FAILED, "rejected_by_cluster", None)] if names.pod_name(task.uuid.hex) in refused else []
@@ -308,6 +309,10 @@ def judge(installation: Installation, wanted: dict[int, Wanted], refused: set[st
         if len(seen.pods) > 1 or len(seen.ran) > 1:
             double.append(f"job {pk} had {len(seen.pods)} pods, of which {len(seen.ran)} ran")
     return {"lost": lost, "double": double}
+
+
+def _seen(installation: Installation, task: Task) -> Seen:
+    return installation.witness.of.get(task.uuid.hex, Seen())
 
 
 def twice_ended(wanted: dict[int, Wanted]) -> list[str]:

@@ -9,13 +9,14 @@ from django.test.utils import CaptureQueriesContext
 
 from jobs.control import stop_job
 from jobs.models import Task
+from jobs.resizing import resize_job
 from jobs.states import TaskState
 from runtimes.base import NodeView, Rejected, Unavailable
 from runtimes.fake import FakeRuntime
 from scheduler import deeds
-from scheduler.deeds import Order, do_all, load_starts
+from scheduler.deeds import Order, do_all, from_message, load_starts, to_message
 from scheduler.lease import take
-from scheduler.reconcile import Forget, Start, Stop
+from scheduler.reconcile import Forget, Resize, Start, Stop
 
 T = TaskState
 pytestmark = pytest.mark.django_db
@@ -62,6 +63,19 @@ def test_stops_and_forgets_go_with_starts(ada, runtime):
     do_all([*starts([third], epoch), *orders], runtime)
     phases = {view.uuid: view.phase for view in runtime.list_containers()}
     assert phases == {first.uuid.hex: "exited", third.uuid.hex: "running"}
+
+
+def test_a_resize_goes_with_the_others(ada, runtime):
+    """As it travels from `manage.py watch` to a worker."""
+    (task,) = placed(ada, gpu="1/4", pool="dev")
+    epoch = take("reconcile")
+    do_all(starts([task], epoch), runtime)
+    make.move(task, T.RUNNING)
+    resize_job(actor=ada, job=task.job, gpu="1/2")
+    order = from_message(to_message(Order(Resize(task.uuid.hex, task.job_id), epoch)))
+    do_all([*starts(placed(ada), epoch), order], runtime)
+    task.refresh_from_db()
+    assert (task.cards[0]["memory_mib"], task.resize["open"], len(runtime.starts)) == (16255, False, 2)
 
 
 def test_one_that_is_refused_ends_alone(ada, runtime):

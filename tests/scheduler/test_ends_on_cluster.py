@@ -20,56 +20,13 @@ from jobs.states import REASONS, JobState, TaskState
 from quotas.models import Holding
 from runtimes.kubernetes import names
 from runtimes.kubernetes.client import MERGE_PATCH
-from runtimes.kubernetes.following import ClusterView
-from scheduler import tasks
 from scheduler.reconcile import UNASKED
-from tests.runtimes.kubernetes.world import KubernetesWorld, pod_path, wait_slowly
+from tests.runtimes.kubernetes.world import pod_path, wait_slowly
 from tests.scheduler.cluster_scene import Scene
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.django_db, pytest.mark.timeout(400, func_only=True)]
 T = TaskState
-SMALL = {"cpu": "50m", "memory": "64MiB", "retry": 0}
 NODES = "/api/v1/nodes"
-
-
-@pytest.fixture(scope="module")
-def world(kubeconfig):
-    world = KubernetesWorld(kubeconfig)
-    yield world
-    world.close()
-
-
-@pytest.fixture
-def scene(world, db, monkeypatch, settings, tmp_path):
-    settings.TESSERA_LOGS = tmp_path
-    monkeypatch.setattr(tasks, "the_runtime", lambda: world.runtime)
-    with ClusterView(world.runtime) as view:
-        yield Scene(world, view)
-
-
-@pytest.fixture
-def cast(world, db):
-    cast = make.cast()
-    Node.objects.filter(pk=cast.node.pk).update(name=world.node)
-    return cast
-
-
-@pytest.fixture
-def placed(cast):
-    """placed("sleep 5") → a task of ada's on the real node, or on another, that nobody has started."""
-
-    def place(run: str, *, node: Node | None = None, **spec) -> Task:
-        job = make.job(cast.ada, run=run, **SMALL | spec)
-        make.start(job, state=T.ASSIGNED, node=node)
-        return job.newest_tasks.get()
-
-    return place
-
-
-@pytest.fixture
-def kubelet(world):
-    if not world.has_kubelet:
-        pytest.skip("NO KUBELET: only fake nodes are there.")
 
 
 @pytest.fixture

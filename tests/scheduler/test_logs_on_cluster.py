@@ -15,7 +15,7 @@ import pytest
 from web_process import WebProcess
 
 from cluster.agents import invite_agent
-from cluster.models import Agent, Node
+from cluster.models import Agent
 from events.bus import SYSTEM
 from jobs.models import BroughtLog, Task
 from jobs.states import TASK_FINAL, TaskState
@@ -26,20 +26,13 @@ from scheduler import tasks
 from scheduler.deeds import to_message
 from scheduler.lease import take
 from scheduler.watching import Watch
-from tests.runtimes.kubernetes.world import KubernetesWorld, pod_path
+from tests.runtimes.kubernetes.world import pod_path
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.django_db(transaction=True), pytest.mark.timeout(300, func_only=True)]
 BESIDE_OTHERS = True
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 90
 T = TaskState
-
-
-@pytest.fixture(scope="module")
-def world(kubeconfig):
-    world = KubernetesWorld(kubeconfig)
-    yield world
-    world.close()
 
 
 @pytest.fixture(scope="module")
@@ -129,28 +122,14 @@ def scene(world, pods, transactional_db, monkeypatch, settings, tmp_path):
         scene.close()
 
 
-@pytest.fixture
-def place(world, transactional_db):
-    """place("sleep 5") → a task of ada's on the world's node, that nobody has started."""
-    cast = make.cast()
-    Node.objects.filter(pk=cast.node.pk).update(name=world.node)
-
-    def begin(run: str) -> Task:
-        job = make.job(cast.ada, run=run, retry=0, cpu="50m", memory="64Mi")
-        make.start(job, state=T.ASSIGNED)
-        return job.newest_tasks.get()
-
-    return begin
-
-
 def up_s() -> float:
     """Since this machine was started: its pods read the same clock."""
     return float(Path("/proc/uptime").read_text().split()[0])
 
 
-def test_lines_are_there_while_the_task_runs_and_the_log_is_whole_when_it_is_over(scene, place):
+def test_lines_are_there_while_the_task_runs_and_the_log_is_whole_when_it_is_over(scene, placed):
     scene.start_agent()
-    task, late = place("for n in 1 2 3; do echo line $n $(cat /proc/uptime); sleep 3; done; printf bye"), []
+    task, late = placed("for n in 1 2 3; do echo line $n $(cat /proc/uptime); sleep 3; done; printf bye"), []
     for count in (1, 2, 3):
         scene.until(lambda count=count: scene.text(task).count(b"\n") >= count)
         late.append(up_s() - float(scene.text(task).splitlines()[-1].split()[2]))
@@ -163,12 +142,12 @@ def test_lines_are_there_while_the_task_runs_and_the_log_is_whole_when_it_is_ove
     assert max(late) < 10  # below one where the machine has little else to do
 
 
-def test_a_flood_over_several_files_is_whole_though_agent_and_portal_are_killed(scene, place):
+def test_a_flood_over_several_files_is_whole_though_agent_and_portal_are_killed(scene, placed):
     scene.start_agent()
     lines = [f"{number} {'x' * 1000}" for number in range(21_000)]
     some = 'awk -v from={0} \'BEGIN {{ s = sprintf("%1000s", ""); gsub(" ", "x", s); '
     some += "for (n = from; n < from + 7000; n++) print n, s }}'"
-    task = place("; sleep 12; ".join(some.format(start) for start in (0, 7000, 14_000)))
+    task = placed("; sleep 12; ".join(some.format(start) for start in (0, 7000, 14_000)))
     scene.until(lambda: len(scene.text(task)) > 1_000_000)
     scene.kill_agent()
     scene.start_agent()
@@ -182,20 +161,20 @@ def test_a_flood_over_several_files_is_whole_though_agent_and_portal_are_killed(
     assert len(list((folder / "main").iterdir())) > 1  # it was rotated
 
 
-def test_the_log_of_a_pod_that_is_deleted_by_hand_is_whole(scene, place):
+def test_the_log_of_a_pod_that_is_deleted_by_hand_is_whole(scene, placed):
     scene.start_agent()
-    task = place("trap 'echo last words; exit 0' TERM; echo first words; while :; do sleep 0.2; done")
+    task = placed("trap 'echo last words; exit 0' TERM; echo first words; while :; do sleep 0.2; done")
     scene.until(lambda: scene.text(task))
     (pod,) = scene.world.pods(task.uuid.hex)
     scene.world.api.call("DELETE", pod_path(pod), {"gracePeriodSeconds": 5})
     scene.until(lambda: scene.is_whole(task))
     lines = scene.text(task).splitlines()
-    assert (lines[0], lines[-1]) == (b"first words", b"last words") and scene.state(task) in TASK_FINAL
+    assert lines[0] == b"first words" and b"last words" in lines and scene.state(task) in TASK_FINAL
 
 
-def test_a_pod_is_kept_until_its_agent_has_brought_its_log(scene, place):
+def test_a_pod_is_kept_until_its_agent_has_brought_its_log(scene, placed):
     scene.start_agent()
-    task = place("echo begun; sleep 10; echo done")
+    task = placed("echo begun; sleep 10; echo done")
     scene.until(lambda: scene.text(task))
     scene.kill_agent()
     scene.until(lambda: scene.state(task) == T.SUCCEEDED)

@@ -11,7 +11,9 @@ from jobs.models import Job
 from jobs.states import JobState, TaskState
 from quotas.models import Holding, Quota
 from scheduler import tasks
+from scheduler.inventory import record_inventory
 from scheduler.preview import check_possible
+from tests.runtimes.local.fake_nvml import use_fake_nvml
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -39,6 +41,24 @@ def test_a_job_on_a_quarter_of_a_card_runs_and_its_log_is_kept(local, ada):
     assert task.cards[0]["memory_mib"] == 8127
     assert task.started_at and job.started_at and job.started_at <= job.ended_at
     assert not Holding.objects.live().exists()
+
+
+def test_a_job_on_an_instance_of_a_card_sees_it_alone(new_runtime, monkeypatch):
+    use_fake_nvml(monkeypatch, "vm-pcie", "A100", mig=(2,), instances={(2, 0): "3g.20gb", (2, 5): "1g.5gb"})
+    runtime = new_runtime()
+    monkeypatch.setattr(tasks, "the_runtime", lambda: runtime)
+    (node,) = runtime.list_nodes()
+    assert [gpu.index for gpu in node.gpus] == [0, 1, 3, 4, 5, 6, 7, 1200, 1205]
+    record_inventory([node])
+    nlp, train = make.team("nlp"), make.pool("train")
+    make.quota(nlp, train)
+    says = 'echo "$CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES $TESSERA_GPU_MEMORY_MIB $LD_PRELOAD$LD_LIBRARY_PATH"'
+    job = make.job(make.user("ada", nlp), check=check_possible, gpu="A100-40GB-1g.5gb", run=says)
+    assert job.pool == train
+    task = drive(job, JobState.SUCCEEDED, JobState.FAILED).newest_tasks.get()
+    (card,) = task.cards
+    assert (card["uuid"], card["index"], card["enforcement"]) == ("MIG-00000002-0005", 1205, "mig")
+    assert runtime.logs.read(task.uuid.hex, 0)[0].decode() == f"{card['uuid']} {card['uuid']} 4864 \n"
 
 
 def test_every_move_is_one_event_in_a_dense_sequence(local, ada):

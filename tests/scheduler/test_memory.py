@@ -13,11 +13,12 @@ from django.utils import timezone
 from cluster.models import Gpu, Node, Pool
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
-from quotas.models import Quota
+from quotas.models import Holding, Quota
 from scheduler import memory
 from scheduler.memory import remembering
 from scheduler.quiet import read_mark
 from scheduler.snapshots import World, load_world
+from scheduler.truth import end_share, write_holdings
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -62,7 +63,7 @@ def some_change(people: list, dice: random.Random) -> None:
     queued, running = Job.objects.waiting().filter(**free_to_go), Job.objects.filter(state=JobState.RUNNING)
     one = queued.order_by("?").first()
     change = dice.choice(
-        ("submit", "submit", "start", "end", "hold", "stop", "heal", "cordon", "quota", "delay", "save")
+        ("submit", "submit", "start", "end", "hold", "stop", "heal", "cordon", "quota", "delay", "save", "resize")
     )
     if change == "submit":
         make.job(dice.choice(people), pool=dice.choice(("dev", "train")), gpu=1)
@@ -82,6 +83,10 @@ def some_change(people: list, dice: random.Random) -> None:
         Quota.objects.update(gpu_milli_limit=dice.choice((None, 2000)))
     elif change == "delay" and one:
         Job.objects.filter(pk=one.pk).update(not_before=timezone.now() + timedelta(hours=1))
+    elif change == "resize" and (share := Holding.objects.live().filter(gpu__isnull=False).order_by("?").first()):
+        end_share(share)
+        share.pk, share.gpu_memory_mib, share.held_from = None, dice.randrange(1, 1000), timezone.now()
+        write_holdings([share])
     elif change == "save":
         Task.objects.filter(state=TaskState.RUNNING).update(checkpointed_at=timezone.now())
 

@@ -3,15 +3,11 @@
 import make
 import pytest
 
-from cluster.models import Node
 from deploy.cluster.mpi_image import put_mpi_image
 from jobs.models import Job
 from jobs.states import JobState, TaskState
-from runtimes.kubernetes.following import ClusterView
-from scheduler import tasks
 from tests.local_cluster import local_place
 from tests.runtimes.kubernetes.world import world_with_files
-from tests.scheduler.cluster_scene import Scene
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.django_db, pytest.mark.timeout(1200, func_only=True)]
 BESIDE_OTHERS = True
@@ -37,17 +33,7 @@ def world(kubeconfig):
         yield world
 
 
-@pytest.fixture
-def scene(world, db, monkeypatch, settings, tmp_path):
-    settings.TESSERA_LOGS = tmp_path
-    monkeypatch.setattr(tasks, "the_runtime", lambda: world.runtime)
-    with ClusterView(world.runtime) as view:
-        yield Scene(world, view)
-
-
-def test_mpirun_finds_its_workers_by_the_host_file_and_all_ranks_meet(world, scene):
-    cast = make.cast()
-    Node.objects.filter(pk=cast.node.pk).update(name=world.node)
+def test_mpirun_finds_its_workers_by_the_host_file_and_all_ranks_meet(world, scene, cast):
     launcher = {"run": MEET, "cpu": "200m", "memory": "128MiB", "ends_job": "all"}
     worker = {"run": "$TESSERA_HOSTS/listen.sh", "ports": [2222], "cpu": "200m", "memory": "128MiB", "count": 2}
     image = put_mpi_image(local_place())

@@ -6,7 +6,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from jobs.models import Job, Task
-from jobs.states import TaskState
+from jobs.states import JobState, TaskState
+from quotas.models import Holding
 from scheduler import tasks
 from scheduler.models import Lease
 
@@ -19,18 +20,6 @@ def statements_of(act) -> int:
     return len(seen)
 
 
-@pytest.fixture
-def bob():
-    """Eight machines of four cards; nobody asked anything yet."""
-    train, nlp = make.pool("train"), make.team("nlp")
-    for number in range(8):
-        node = make.node(f"n{number}", pool=train)
-        for _ in range(4):
-            make.gpu(node)
-    make.quota(nlp, train)
-    return make.user("bob", nlp)
-
-
 def test_a_start_asks_as_much_for_a_gang_over_all_machines_as_for_one_card(bob):
     counts = []
     for shape in ({"gpu": 1}, {"gpu": 4, "nodes": 7}):
@@ -38,6 +27,17 @@ def test_a_start_asks_as_much_for_a_gang_over_all_machines_as_for_one_card(bob):
         counts.append(statements_of(tasks.cycle))
     assert Task.objects.filter(state=TaskState.ASSIGNED).count() == 8
     assert counts[1] <= counts[0]
+
+
+def test_a_cycle_asks_as_much_for_many_starts_as_for_few(bob):
+    counts = []
+    for more in (2, 2, 20):
+        for _ in range(more):
+            make.job(bob, pool="train", gpu=1)
+        counts.append(statements_of(tasks.cycle))
+    assert Job.objects.filter(state=JobState.STARTING).count() == 24
+    assert Holding.objects.live().filter(gpu__isnull=False).values("gpu").distinct().count() == 24
+    assert counts[2] <= counts[1] + 1  # what is usually asked is looked up after many submits
 
 
 def test_a_cycle_asks_as_much_for_a_long_queue_as_for_a_short_one(bob):

@@ -15,6 +15,7 @@ from jobs.states import TaskState
 from runtimes.base import ContainerView, NodeView, TaskSpec
 from runtimes.fake import FakeRuntime
 from scheduler import examining
+from scheduler.deeds import do_all, from_message, to_message
 from scheduler.management.commands import strangers as command
 from scheduler.reconcile import Forget, Stop
 from scheduler.strangers import LOOK_S, UNKNOWN_S, Strangers, load_strangers
@@ -66,7 +67,7 @@ def test_what_ran_is_never_ended_by_itself():
 def test_what_never_ran_is_removed_when_it_was_unknown_for_long():
     strangers = Strangers()
     assert strangers.look([waiting()], 0.0) == strangers.look([waiting()], UNKNOWN_S - 1) == []
-    assert strangers.look([waiting()], UNKNOWN_S) == [Stop("a" * 32, 0, "", mark=False)]
+    assert strangers.look([waiting()], UNKNOWN_S) == [Stop("a" * 32, 0, "", mark=False, unless_ran=True)]
     ended = ContainerView("a" * 32, "", "exited", cause="never_started")
     assert strangers.look([ended], UNKNOWN_S + 1) == [Forget("a" * 32)]
 
@@ -89,7 +90,11 @@ def test_the_watch_removes_it_and_nothing_else(db, monkeypatch):
     began = time.monotonic()
     for now in (began, began + UNKNOWN_S):
         scene.watch._tidy(now, scene.epoch)
-    assert [order.deed for orders in scene.sent for order in orders] == [Stop(idle.uuid, 0, "", mark=False)]
+    orders = [order for orders in scene.sent for order in orders]
+    assert [order.deed for order in orders] == [Stop(idle.uuid, 0, "", mark=False, unless_ran=True)]
+    scene.runtime.advance(timedelta(days=1).total_seconds())  # it begins to run before a worker comes to this
+    do_all([from_message(to_message(order)) for order in orders], scene.runtime)
+    assert {view.uuid: view.phase for view in scene.runtime.list_containers()}[idle.uuid] == "running"
 
 
 def test_the_doctor_names_it_with_the_remedy(runtime):

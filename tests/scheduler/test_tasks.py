@@ -6,6 +6,7 @@ from django.db import connection
 from django.utils import timezone
 
 from scheduler import tasks
+from scheduler.lease import take
 from scheduler.models import Lease
 
 
@@ -19,6 +20,29 @@ def test_a_pass_does_not_need_the_connection_that_died_with_the_server(used_mean
     began = timezone.now()
     tasks.cycle()
     assert Lease.objects.get(name="cycle").last_ok_at >= began
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("term_s", [30.0, -1.0])
+def test_a_wish_that_comes_too_late_for_a_round_is_a_hint(monkeypatch, term_s):
+    """In the moment before the lease is given up, or when its term is over."""
+    asked = []
+    monkeypatch.setattr("scheduler.lease.hint", asked.append)
+    monkeypatch.setattr(tasks, "TERM_S", term_s)
+    rounds, looked = [], tasks.wanted_again
+
+    def wish_afterwards(name, epoch):
+        found = looked(name, epoch)
+        take(name)
+        return found
+
+    monkeypatch.setattr(tasks, "wanted_again", wish_afterwards)
+    act = rounds.append if term_s > 0 else lambda epoch: rounds.append(take("cycle"))
+    tasks._lead("cycle", act)
+    assert (len(rounds), asked) == (1, ["cycle"])
+    monkeypatch.setattr(tasks, "wanted_again", looked)
+    tasks._lead("cycle", rounds.append)
+    assert (len(rounds), asked) == (2, ["cycle"])
 
 
 def cut_off():

@@ -1,51 +1,18 @@
 """From a row to a pod and back: the loop of `manage.py watch` on a real API server and a node, fake ones will do."""
 
-import make
 import pytest
 
-from cluster.models import Node
 from jobs.control import stop_job
-from jobs.models import Task
 from jobs.states import TaskState
 from quotas.models import Holding
 from runtimes.kubernetes import names
 from runtimes.kubernetes.following import ClusterView
-from scheduler import tasks
 from scheduler.specs import build_task_spec
-from tests.runtimes.kubernetes.world import KubernetesWorld, pod_path, wait_slowly
-from tests.scheduler.cluster_scene import Scene
+from tests.runtimes.kubernetes.world import pod_path, wait_slowly
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.django_db]
 BESIDE_OTHERS = True
 T = TaskState
-
-
-@pytest.fixture(scope="module")
-def world(kubeconfig):
-    world = KubernetesWorld(kubeconfig)
-    yield world
-    world.close()
-
-
-@pytest.fixture
-def scene(world, db, monkeypatch):
-    monkeypatch.setattr(tasks, "the_runtime", lambda: world.runtime)
-    with ClusterView(world.runtime) as view:
-        yield Scene(world, view)
-
-
-@pytest.fixture
-def placed(world, db):
-    """placed("sleep 5") → a task of ada's on the world's node, that nobody has started."""
-    cast = make.cast()
-    Node.objects.filter(pk=cast.node.pk).update(name=world.node)
-
-    def place(run: str) -> Task:
-        job = make.job(cast.ada, run=run, retry=0)
-        make.start(job, state=T.ASSIGNED)
-        return job.newest_tasks.get()
-
-    return place
 
 
 def test_a_task_is_started_stopped_and_leaves_nothing(scene, placed):
@@ -76,9 +43,7 @@ def test_a_task_that_was_stopped_before_it_had_a_pod_never_gets_one(scene, place
     assert scene.view.list_containers() == [] or scene.view.list_containers()[0].phase == "exited"
 
 
-def test_the_exit_code_of_a_program(scene, placed):
-    if not scene.world.has_kubelet:
-        pytest.skip("NO KUBELET: only fake nodes are there.")
+def test_the_exit_code_of_a_program(scene, placed, kubelet):
     task = placed("sleep 1; exit 3")
     scene.until(task, T.FAILED)
     assert (task.reason, task.exit_code) == ("exit_nonzero", 3)

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from runtimes.kubernetes.pulls import pull_words
-
 Pod = Mapping[str, Any]
 
 FAILING = {
@@ -25,6 +23,11 @@ FAILING = {
     "RunContainerError": "start_failed",
 }
 """Why a container waits, where that is an error: the cause of its end if it goes on."""
+AROUND = re.compile(
+    r'Back-off pulling image "[^"]*"(: )?|ErrImagePull: |rpc error: code = \w+ desc = '
+    r'|failed to pull and unpack image "[^"]*": |failed to resolve (image|reference "[^"]*"): |failed to do request: '
+)
+"""What kubelet and engine say around the words of the registry."""
 NODES_FAULT = re.compile(r"CDI devices|apply-cuda-memory-limits|NRI")
 """What an engine says where a node lacks what its cards need: another node may have it."""
 INTERRUPTED = re.compile(r"context canceled|context deadline exceeded")
@@ -77,6 +80,11 @@ def disruption(pod: Pod) -> tuple[str, str]:
         return "", ""
     words = f"{told.get('reason', '')}: {told.get('message', '')}".strip(": ")
     return DISRUPTED.get(told.get("reason", ""), "evicted"), words
+
+
+def pull_words(message: str) -> str:
+    """The registry's own words out of the kubelet's: `10.88.0.1:5000/none:1: not found`."""
+    return AROUND.sub("", message).strip() or message
 
 
 def status_words(pod: Pod) -> str:

@@ -7,6 +7,7 @@
 import json
 import logging
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,16 @@ from runtimes.kubernetes.limiter import Limiter, Urgency
 log = logging.getLogger("tessera.kubernetes")
 
 CONNECT_S, READ_S = 5.0, 30.0
+ALIVE = (
+    *urllib3.connection.HTTPConnection.default_socket_options,
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+"""The kernel asks a silent peer after 15 s whether it is there, and gives it up 15 s later. What lies between us and it
+keeps a connection by that, and one that is dead is not taken out of the pool for the next request.
+"""
 PAGE = 500
 TRIES = 4
 """Of what the server says to try again at once."""
@@ -72,7 +83,7 @@ class ApiServer:
         self.connection = connection
         self.counts = Counts()
         self._limiter = Limiter(per_s, burst)
-        self._pool = urllib3.PoolManager(ssl_context=connection.tls, maxsize=16, retries=False)
+        self._pool = urllib3.PoolManager(ssl_context=connection.tls, maxsize=16, retries=False, socket_options=ALIVE)
         self._sleep, self._dice = sleep, dice or random.Random()  # noqa: S311 - jitter is no secret
         self._no_creates_until = self._no_creates_s = 0.0
 

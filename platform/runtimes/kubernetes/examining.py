@@ -8,7 +8,6 @@ import re
 import socket
 import time
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from ruamel.yaml import YAML
 
 from runtimes.base import Finding, Rejected, Tone, Unavailable
 from runtimes.kubernetes import names
+from runtimes.kubernetes.causes import read_time
 from runtimes.kubernetes.client import MERGE_PATCH
 from runtimes.kubernetes.mirror import key_of
 from runtimes.kubernetes.nodes import is_ready
@@ -119,10 +119,10 @@ def _clock(runtime: KubernetesRuntime) -> Finding:
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     thing = {"metadata": {"name": names.team_namespace(runtime.house.install, 0), "labels": labels}}
     answer, told = runtime.api.call("POST", "/api/v1/namespaces", thing, query={"dryRun": "All"}, handles=("no_right",))
-    if answer.deed != "done":
+    there = read_time(told["metadata"]["creationTimestamp"]) if answer.deed == "done" else None
+    if there is None:
         return Finding("clock", "note", "The clocks could not be compared without the right to make namespaces.", APPLY)
-    there = datetime.fromisoformat(told["metadata"]["creationTimestamp"].replace("Z", "+00:00")).timestamp()
-    apart = abs(time.time() - there)
+    apart = abs(time.time() - there.timestamp())
     remedy = "" if apart < CLOCK_NOTE_S else "Let a time service (chrony) set the clocks of all machines."
     tone: Tone = "ok" if apart < CLOCK_NOTE_S else "note" if apart < CLOCK_BAD_S else "bad"
     return Finding("clock", tone, f"The API server's clock and ours are {apart:.0f} s apart.", remedy)
@@ -201,7 +201,9 @@ def _refuses(runtime: KubernetesRuntime, verb: str, path: str, body: Thing) -> b
 
 
 def _pretenders(runtime: KubernetesRuntime) -> Iterator[Finding]:
-    """Pods that bear our label and are not as we make them. They are never touched, and nothing is believed of them."""
+    """Pods that bear our label and are not as we make them: they are never touched, and nothing is believed of them.
+    And tasks whose pods were asked to be something else: they go on.
+    """
     install = runtime.house.install
     pods = runtime.api.list_all(ALL_PODS, labels=f"{names.LABEL_INSTALL}={install}").items
     found = sorted(key_of(pod) for pod in pods if not is_task(pod, install))
@@ -209,6 +211,18 @@ def _pretenders(runtime: KubernetesRuntime) -> Iterator[Finding]:
         words = f"{_some(found)} bear our label {names.LABEL_INSTALL}={install} and are no tasks: they are left alone."
         remedy = "Find out who made them. Take the label off, or delete them, with kubectl."
         yield Finding("strangers", "bad", words, remedy)
+    if others := sorted(_whose(pod) for pod in pods if is_task(pod, install) and names.NOTE_DIFFERS in _notes(pod)):
+        words = f"The pod {_some(others)} is not what its task was asked to be. It goes on, and counts as the task."
+        remedy = "Look at what it runs, and who made it (kubectl). Stop the job where it is not what its owner wants."
+        yield Finding("strangers", "bad", words, remedy)
+
+
+def _whose(pod: Thing) -> str:
+    return f"{key_of(pod)} ({_notes(pod).get(names.NOTE_LABEL, 'of nobody')})"
+
+
+def _notes(pod: Thing) -> dict[str, str]:
+    return pod["metadata"].get("annotations", {})
 
 
 def _files(storage: Storage | None) -> Finding:

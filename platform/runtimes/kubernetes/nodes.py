@@ -180,6 +180,12 @@ def _forbidding(node: Thing, tolerated: tuple[str, ...]) -> bool:
     )
 
 
+NO_MPS = (
+    "Containers get no MPS here: the programs of all teams on a card would share one daemon and one /dev/shm, and end "
+    "with the daemon."
+)
+
+
 def _facts(node: Thing) -> dict[str, str]:
     info = node["status"].get("nodeInfo", {})
     told = {
@@ -188,5 +194,7 @@ def _facts(node: Thing) -> dict[str, str]:
         "kubelet": info.get("kubeletVersion", ""),
         "engine": info.get("containerRuntimeVersion", ""),
         "logs": "agent",  # brings what tasks write to the log store
+        "compute": "turns",
+        "compute_words": NO_MPS,
     }
     return {name: words for name, words in told.items() if words}

@@ -1,17 +1,17 @@
-"""What fetching an image tells: since when it goes on, and why it fails.
+"""Since when the image of a pod that starts is fetched.
 
 While a kubelet fetches, the pod's status says ContainerCreating until it is done, as for anything else that may take
 time. Only its events say that it fetches. They are asked for, pod by pod, where a start takes longer than usual.
 """
 
 import logging
-import re
 import time
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from runtimes.base import Unavailable
+from runtimes.kubernetes.causes import read_time
 from runtimes.kubernetes.client import ApiServer
 
 log = logging.getLogger("tessera.kubernetes")
@@ -24,11 +24,6 @@ AGAIN_S = 10.0
 AT_ONCE = 4
 """So many pods at most are asked about by one look: a thousand that start together are no reason to be late."""
 TELLING = ("Pulling", "Pulled", "Failed")
-AROUND = re.compile(
-    r'Back-off pulling image "[^"]*"(: )?|ErrImagePull: |rpc error: code = \w+ desc = '
-    r'|failed to pull and unpack image "[^"]*": |failed to resolve (image|reference "[^"]*"): |failed to do request: '
-)
-"""What kubelet and engine say around the words of the registry."""
 
 
 class Pulls:
@@ -79,30 +74,21 @@ class Pulls:
 
 def newest_pull(events: Iterable[Mapping[str, Any]]) -> datetime | None:
     """Since when the kubelet fetches, None where it does not, or is done."""
-    told = [(_at(event), event["reason"]) for event in events if event.get("reason") in TELLING]
+    telling = [event for event in events if event.get("reason") in TELLING]
+    told = [(at, event["reason"]) for event in telling if (at := _at(event)) is not None]
     at, reason = max(told, default=(None, ""))
     return at if reason == "Pulling" else None
 
 
-def pull_words(message: str) -> str:
-    """The registry's own words out of the kubelet's: `10.88.0.1:5000/none:1: not found`."""
-    return AROUND.sub("", message).strip() or message
-
-
 def _is_slow(pod: Pod, now: datetime) -> bool:
     status = pod.get("status", {})
-    began = status.get("startTime")
-    if not began or "nodeName" not in pod["spec"] or status.get("phase") != "Pending":
+    began = read_time(status.get("startTime"))
+    if began is None or "nodeName" not in pod["spec"] or status.get("phase") != "Pending":
         return False
     states = [each.get("state", {}) for each in status.get("containerStatuses", ())]
     waits = all(state.get("waiting", {}).get("reason") == "ContainerCreating" for state in states)
-    return waits and (now - _moment(began)).total_seconds() > LOOK_AFTER_S
+    return waits and (now - began).total_seconds() > LOOK_AFTER_S
 
 
-def _at(event: Mapping[str, Any]) -> datetime:
-    told = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"]
-    return _moment(told)
-
-
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC)
+def _at(event: Mapping[str, Any]) -> datetime | None:
+    return read_time(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])

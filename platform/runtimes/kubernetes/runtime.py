@@ -34,9 +34,11 @@ from runtimes.kubernetes.pulls import Pulls
 from runtimes.kubernetes.storage import Storage, prepare_files
 from runtimes.kubernetes.views import (
     epoch_of,
+    has_run,
     is_going,
     is_task,
     is_tombstone,
+    node_of,
     pod_ended,
     save_s_of,
     task_of,
@@ -147,16 +149,26 @@ class KubernetesRuntime:
         self._no_room.pop(spec.uuid, None)
         self._seen_at[spec.uuid] = namespace
 
-    def stop(self, uuid: str, grace_s: int, *, epoch: int, gid: int | None = None) -> None:
+    def stop(self, uuid: str, grace_s: int, *, epoch: int, gid: int | None = None, unless_ran: bool = False) -> None:
         """Where the team is known, one name decides between a start and a stop that come at once: the API server takes
-        the pod or the tombstone.
+        the pod or the tombstone. What runs is known when its kubelet has said so, a second or two later.
         """
         pods = self._find(names.check_uuid(uuid))
         if not pods and not self._bury(uuid, epoch=epoch, gid=gid):
             pods = self._find(uuid)
         for pod in pods:
-            if not pod_ended(pod) and not _is_forgotten(pod) and epoch >= epoch_of(pod):
+            if pod_ended(pod) or _is_forgotten(pod) or epoch < epoch_of(pod):
+                continue
+            if not unless_ran:
                 self._end(pod, grace_s)
+            elif not has_run(pod) and node_of(pod) not in self._silent_nodes():
+                self._delete(pod, 1, version=pod["metadata"]["resourceVersion"])
+
+    def resize(self, uuid: str, limits_mib: Mapping[str, int], *, serial: int) -> None:
+        """The kubelet counts what a container was given of a card until it ends: what a smaller slice leaves it gives
+        nobody, and what a larger one takes it would give others.
+        """
+        raise Rejected("On Kubernetes a slice keeps the size that its container was given.")
 
     def forget(self, uuid: str) -> None:
         for _ in range(TRIES):  # the kubelet may be at its last words about it
@@ -255,17 +267,24 @@ class KubernetesRuntime:
             lock.release()
 
     def _adopt(self, spec: TaskSpec, namespace: str) -> None:
-        """Its name is taken: by itself, or by what is none of ours, or was asked otherwise, and is left alone."""
-        pod, name = self._get(namespace, spec.uuid), names.pod_name(spec.uuid)
-        if pod is None:
-            raise Unavailable("A pod of this name was there a moment ago.")
-        labels, notes = pod["metadata"].get("labels", {}), pod["metadata"].get("annotations", {})
-        if (labels.get(names.LABEL_TASK), labels.get(names.LABEL_INSTALL)) != (spec.uuid, self.house.install):
-            log.error("the pod %s/%s is not ours and has a task's name", namespace, name)
-            raise Rejected(f"Another pod is called {name} in {namespace}.")
-        if notes.get(names.NOTE_SPEC, hash_spec(spec)) != hash_spec(spec):  # older pods have none
+        """Its name is taken: by itself, or by what is none of ours and is left alone. What is ours and was asked to be
+        something else may be somebody's work too: it is followed as this task, and marked for the admin (PROMISES 5.2).
+        """
+        name, asked = names.pod_name(spec.uuid), hash_spec(spec)
+        for _ in range(TRIES):
+            pod = self._get(namespace, spec.uuid)
+            if pod is None:
+                raise Unavailable("A pod of this name was there a moment ago.")
+            labels, notes = pod["metadata"].get("labels", {}), pod["metadata"].get("annotations", {})
+            if (labels.get(names.LABEL_TASK), labels.get(names.LABEL_INSTALL)) != (spec.uuid, self.house.install):
+                log.error("the pod %s/%s is not ours and has a task's name", namespace, name)
+                raise Rejected(f"Another pod is called {name} in {namespace}.")
+            if notes.get(names.NOTE_SPEC, asked) == asked or notes.get(names.NOTE_DIFFERS) == asked:
+                return  # older pods have no hash
             log.error("the pod %s/%s has a task's name and was asked to be something else", namespace, name)
-            raise Rejected(f"The pod {name} in {namespace} is not what was asked for.")
+            if self._mark(pod, {"annotations": {names.NOTE_DIFFERS: asked}}):
+                return
+        raise Unavailable(f"The pod {name} in {namespace} is changed by others all the time.")
 
     def _end(self, pod: Mapping[str, Any], grace_s: int) -> None:
         cause, words = failing_start(pod, datetime.now(UTC))
@@ -276,13 +295,18 @@ class KubernetesRuntime:
         grace = grace_s + save_s_of(pod) if grace_s > 0 else 1  # never 0: that would not wait for the kubelet
         if is_going(pod) and pod["metadata"].get("deletionGracePeriodSeconds", 0) <= grace:
             return
+        self._delete(pod, grace)
+
+    def _delete(self, pod: Mapping[str, Any], grace_s: int, *, version: str = "") -> None:
+        """version: of the pod, where nothing may be done to any other one of it."""
+        fixed = {"uid": pod["metadata"]["uid"]} | ({"resourceVersion": version} if version else {})
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "gracePeriodSeconds": grace,
-            "preconditions": {"uid": pod["metadata"]["uid"]},
+            "gracePeriodSeconds": grace_s,
+            "preconditions": fixed,
         }
-        # "again": its name has another pod by now
+        # "again": its name has another pod by now, or it is not any more what we saw
         self.api.call("DELETE", _path(pod), options, urgency=Urgency.DELETE, handles=("gone", "again"))
 
     def _bury(self, uuid: str, *, epoch: int, hour: str = "", gid: int | None = None) -> bool:

@@ -110,6 +110,12 @@ def is_running(pod: Pod) -> bool:
     return "running" in container_state(pod)
 
 
+def has_run(pod: Pod) -> bool:
+    """As its kubelet tells, who may know it before it tells."""
+    state = container_state(pod)
+    return "running" in state or read_time(state.get("terminated", {}).get("startedAt")) is not None
+
+
 def _ended_view(pod: Pod) -> ContainerView:
     done = container_state(pod).get("terminated") or {}
     cause, detail, saved = _cause(pod, done)

@@ -10,7 +10,7 @@ from agent import host
 from agent.cards import Card, Cards, NoAnswer, look
 from agent.links import Matrix
 from runtimes.base import GpuView, NumaView, Unavailable
-from runtimes.gpu_sharing import ProbeFacts, SliceTrial, choose_mode
+from runtimes.gpu_sharing import MIG, MIG_WORDS, ProbeFacts, SliceTrial, choose_mode
 
 TrySlice = Callable[[str, str], SliceTrial]
 
@@ -28,7 +28,7 @@ def list_gpus(
     if seen is None or not seen.cards:
         return None
     loaded = libvgpu is not None and loads(libvgpu)
-    sound = [card for card in seen.cards if not card.fault]
+    sound = [card for card in seen.cards if not card.fault and not card.part_of]
     tried = try_slice(seen.driver, sound[0].uuid) if try_slice and sound and not loaded else None
     mode, evidence = choose_mode(ProbeFacts(seen.driver, libvgpu, loaded, tried))
     return tuple(view_of(card, mode, evidence) for card in seen.cards), seen.links, seen.driver
@@ -60,6 +60,9 @@ def loads(library: str) -> bool:
 
 
 def view_of(card: Card, mode: str, evidence: str) -> GpuView:
+    """mode, evidence: of whole cards of this machine."""
+    if card.part_of:
+        mode, evidence = MIG, MIG_WORDS
     return GpuView(
         uuid=card.uuid,
         index=card.index,
@@ -77,9 +80,9 @@ def view_of(card: Card, mode: str, evidence: str) -> GpuView:
 
 
 def _look(sys_root: str = "/sys") -> Cards | None:
-    """Without the cards that MIG cuts: its instances are not offered yet. Raises Unavailable."""
+    """Of cards that MIG cuts their instances. Raises Unavailable."""
     try:
         seen = look(sys_root)
     except NoAnswer as error:
         raise Unavailable(str(error)) from error
-    return seen.without_mig() if seen else None
+    return seen.offered() if seen else None

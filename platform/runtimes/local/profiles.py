@@ -1,14 +1,17 @@
 """Simulated cards, for machines without one: the text of `--gpus` into GpuViews, links and NUMA nodes.
 
 Total and reserved are as NVML tells them on such a card; what sells is the difference (a V100-32GB sells 32,510 MiB).
+Instances of a cut card have what nvidia-smi shows of them in NVIDIA's MIG user guide.
 Topologies are those of published machines: DGX-1 V100 (NVIDIA/go-gpuallocator, NewDGX1VoltaNode; NVIDIA/nccl#671),
 DGX A100 (NVIDIA/nccl#1505, eight NUMA nodes of which four carry cards), DGX H100 (vllm-project/vllm#13855).
 """
 
 import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from agent.instances import index_of, model_of
+from agent.links import apart
 from runtimes.base import GpuView
 from runtimes.gpu_sharing import SIMULATED
 
@@ -117,15 +120,19 @@ MACHINES = {
         ("1b", "43", "52", "61", "9d", "c3", "d1", "df"),
     ),
 }
+CUT = {
+    "A100-MIG": (CARDS["A100-40GB"], (("3g.20gb", 20096), ("2g.10gb", 9984), ("1g.5gb", 4864), ("1g.5gb", 4864))),
+}
+"""Cards of which MIG cuts the last into instances, each with the MiB that it has."""
 ALIASES = {"DGX-1V": "8xV100-NVLink", "DGX-A100": "8xA100-NVLink", "DGX-H100": "8xH100-NVLink"}
 
 
 def known_names() -> list[str]:
-    return [*CARDS, *MACHINES, *ALIASES]
+    return [*CARDS, *MACHINES, *CUT, *ALIASES]
 
 
 def simulate(text: str, node: str) -> Simulated:
-    """`2xV100-32GB`, `8xA100-NVLink`, `DGX-1V`, `none`. Raises UnknownProfile.
+    """`2xV100-32GB`, `8xA100-NVLink`, `2xA100-MIG`, `DGX-1V`, `none`. Raises UnknownProfile.
 
     The uuids depend on the node's name, the model and the index only: the next start finds the same cards.
     """
@@ -133,6 +140,8 @@ def simulate(text: str, node: str) -> Simulated:
     if text.lower() in NO_CARDS:
         return Simulated()
     count, name = _parse(text)
+    if name in CUT:
+        return _cut(*CUT[name], simulate(f"{count}x{CUT[name][0].model}", node))
     numa: tuple[int | None, ...] = (None,) * count
     if name in CARDS:
         card, links, buses = CARDS[name], _all_to_all(count, "PHB"), ("",) * count
@@ -149,7 +158,7 @@ def simulate(text: str, node: str) -> Simulated:
 
 def _parse(text: str) -> tuple[int, str]:
     match = TEXT.fullmatch(ALIASES.get(text.upper(), text))
-    by_lower = {name.lower(): name for name in (*CARDS, *MACHINES)}
+    by_lower = {name.lower(): name for name in (*CARDS, *MACHINES, *CUT)}
     name = by_lower.get(match["name"].lower()) if match else None
     if match is None or name is None:
         raise UnknownProfile(f"No such GPUs to simulate: {text!r}. Known are: {', '.join(known_names())}.")
@@ -157,6 +166,25 @@ def _parse(text: str) -> tuple[int, str]:
     if not 1 <= count <= most:
         raise UnknownProfile(f"{text!r}: between 1 and {most} of {name} can be simulated on one machine.")
     return count, name
+
+
+def _cut(card: Card, parts: tuple[tuple[str, int], ...], whole: Simulated) -> Simulated:
+    """The same, with instances in the place of the last card."""
+    *kept, last = whole.gpus
+    made = [
+        replace(
+            last,
+            uuid=f"MIG-{last.uuid.removeprefix('GPU-')}-{place}",
+            index=index_of(last.index, place),
+            model=model_of(card.model, profile),
+            product=f"{card.product} MIG {profile}",
+            memory_mib=memory_mib,
+            reserved_mib=0,
+        )
+        for place, (profile, memory_mib) in enumerate(parts)
+    ]
+    links = tuple(row[: len(kept)] for row in whole.links[: len(kept)])
+    return Simulated((*kept, *made), apart(links, len(made)))
 
 
 def _gpu(card: Card, node: str, index: int, numa: int | None, bus: str) -> GpuView:

@@ -45,7 +45,7 @@ LOCK_PATIENCE_S = 2.0
 
 
 class LocalRuntime:
-    capabilities = Capabilities(containers=False, name="local")
+    capabilities = Capabilities(containers=False, name="local", resizes=True)
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class LocalRuntime:
         except OSError as error:
             raise Unavailable(f"The task could not be started: {error}") from error
 
-    def stop(self, uuid: str, grace_s: int, *, epoch: int, gid: int | None = None) -> None:
+    def stop(self, uuid: str, grace_s: int, *, epoch: int, gid: int | None = None, unless_ran: bool = False) -> None:
         task = self._task(uuid)
         try:
             if self._is_ended(uuid):
@@ -145,34 +145,41 @@ class LocalRuntime:
             task.create()
             if task.read("exit") is not None or epoch < self._epoch(task):
                 return
-            task.write("stop", {"grace_s": grace_s, "epoch": epoch})
+            if not unless_ran:
+                task.write("stop", {"grace_s": grace_s, "epoch": epoch})
             lock = self._own(task)
             if lock is None:
-                self._signal_shim(task)
+                if not unless_ran:
+                    self._signal_shim(task)
                 return
             try:
-                self._settle(task, self._never_started(task, epoch))
+                if not unless_ran or task.read("started") is None:
+                    self._settle(task, self._never_started(task, epoch))
             finally:
                 os.close(lock)
         except OSError as error:
             raise Unavailable(f"The task could not be stopped: {error}") from error
 
-    def resize(self, uuid: str, limits_mib: Mapping[str, int]) -> None:
-        """Give a running task in mode `slice` more of its cards, or less down to what it uses, by their uuids.
-
-        All of it or nothing. Raises Rejected with words.
-        """
+    def resize(self, uuid: str, limits_mib: Mapping[str, int], *, serial: int) -> None:
         task = self._task(uuid)
         record = task.read("spec.json")
-        if record is None or not record["plan"].get("slice") or task.read("exit") is not None:
+        if record is None or task.read("exit") is not None:
+            raise Rejected("There is no such task that runs.")
+        if self._is_simulated(record):
+            return  # nothing holds its programs to a card that is none
+        if not record["plan"].get("slice"):
             raise Rejected("There is no such task with a slice that can be resized.")
         if (mps := record["plan"].get("mps")) and any(mib > mps["limit_mib"] for mib in limits_mib.values()):
             most = mps["limit_mib"]
             raise Rejected(f"The slice stays as it is: it runs by MPS, whose limit of {most} MiB was set at its start.")
-        try:
-            self.machine.slicing.resize(record["plan"]["slice"], limits_mib)
-        except OSError as error:
-            raise Rejected(f"The slice stays as it is: {error}") from error
+        with _alone(task.path):  # who comes late with an older wish finds the newer one
+            if serial < (task.read("resize") or {"serial": 0})["serial"]:
+                return
+            task.write("resize", {"serial": serial})
+            try:
+                self.machine.slicing.resize(record["plan"]["slice"], limits_mib)
+            except OSError as error:
+                raise Rejected(f"The slice stays as it is: {error}") from error
 
     def forget(self, uuid: str) -> None:
         task = self._task(uuid)
@@ -254,7 +261,7 @@ class LocalRuntime:
         os.makedirs(os.path.dirname(scratch), exist_ok=True)
         os.chmod(os.path.dirname(scratch), 0o711)  # noqa: S103 - jobs of other accounts pass through
         gpu_slice = self.machine.slicing.make(spec) if needs_slice(spec.gpus, around.cards) else None
-        mps = self.machine.compute.of_task(spec.gpus, around.cards, self.machine.driver)
+        mps = self.machine.compute.of_task(spec.gpus, around.cards, self.machine.driver) if spec.mps else None
         with self._one_at_a_time():
             cpus = self._choose_cpus(spec)
             log = str(self.logs.path(spec.uuid))
@@ -280,12 +287,9 @@ class LocalRuntime:
     @contextmanager
     def _one_at_a_time(self) -> Iterator[None]:
         """Cores are chosen by what others have chosen, so one after the other."""
-        fd = os.open(self.tasks_dir / ".cores", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+        (self.tasks_dir / ".cores").touch(mode=0o600)
+        with _alone(self.tasks_dir / ".cores"):
             yield
-        finally:
-            os.close(fd)
 
     def _choose_cpus(self, spec: TaskSpec) -> list[int]:
         cores = {node.id: node.cpus for node in self.machine.numa}
@@ -297,6 +301,11 @@ class LocalRuntime:
         for record in self._unended():
             load.update(record["plan"]["cpus"])
         return load
+
+    def _is_simulated(self, record: dict) -> bool:
+        """Of a task: whether all the cards that it has are."""
+        held = [self.machine.cards.get(share["uuid"]) for share in record["spec"]["gpus"]]
+        return bool(held) and all(card is not None and card.simulated for card in held)
 
     def _holders_of_mps(self, uuid: str) -> list[str]:
         """By their labels, such as "job-412 main.0"."""
@@ -426,6 +435,17 @@ class LocalRuntime:
         record = task.read("spec.json")
         stop = task.read("stop")
         return record["spec"]["epoch"] if record else stop["epoch"] if stop else 0
+
+
+@contextmanager
+def _alone(path: str | os.PathLike) -> Iterator[None]:
+    """One after the other. path: a file or directory that is there."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def _end(cause: str, detail: str, epoch: int, started: dict | None = None) -> dict:

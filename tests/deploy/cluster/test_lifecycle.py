@@ -14,7 +14,7 @@ from deploy.cluster.node import is_node_ready
 from deploy.cluster.place import OWNER, load_owner
 from deploy.cluster.processes import comes_true, find_all, find_parts, kill
 from deploy.cluster.registry import name_of
-from tests.local_cluster import CLUSTER_IS_OURS, REQUIRED, ROOT, Kubectl, build_pod, local_place, run_cluster
+from tests.local_cluster import REQUIRED, ROOT, Kubectl, build_pod, claim_cluster, local_place, run_cluster
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
 
@@ -40,7 +40,7 @@ def look_at_machine() -> dict:
 @pytest.fixture(scope="module")
 def machine(cluster_turn):
     """How this machine is without a cluster."""
-    if not os.environ[CLUSTER_IS_OURS]:
+    if not claim_cluster():
         reason = f"The cluster of {load_owner()} ran before, and these tests would take it away: bin/cluster down first"
         (pytest.fail if REQUIRED else pytest.skip)(reason)
     run_cluster("down")

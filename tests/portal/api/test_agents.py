@@ -206,6 +206,28 @@ def test_a_card_that_moved_to_another_machine_moves_with_its_approval(agent, roo
     assert (len(cards("g1")), len(cards("g2"))) == (0, 1)
 
 
+def test_instances_of_a_card_are_approved_as_cards_are_and_go_when_it_is_cut_anew(agent, root):
+    part = {"model": "V100-32GB-1g.4gb", "product": "NVIDIA V100 MIG 1g.4gb", "memory_mib": 4000, "reserved_mib": 0}
+    cut = make.reported_gpu(0, mig=True)
+    parts = [make.reported_gpu(n, uuid=f"MIG-0000000{n}-0000", part_of=cut["uuid"], **part) for n in (1000, 1001)]
+    found = {"mode": "slice", "evidence": "It was tried."}
+    assert codes(agent.post("agents/g1:report", make.report(cut, *parts))) == ["new_card", "new_card"]
+    approve(root)
+    agent.post("agents/g1:report", make.report(cut, *parts, make.reported_gpu(2), enforcement=found))
+    approve(root)
+    take_inventory()
+    assert {n: mib for n, (_, mib, _) in cards().items()} == {2: 32_511, 1000: 4000, 1001: 4000}
+    modes = dict(Gpu.objects.filter(node__name="g1").values_list("index", "enforcement"))
+    assert modes == {2: "slice", 1000: "mig", 1001: "mig"}
+    larger = {**parts[0], "memory_mib": 8000}
+    assert codes(agent.post("agents/g1:report", make.report(cut, larger))) == ["more_memory"]
+    take_inventory()
+    assert {n: mib for n, (_, mib, _) in cards().items()} == {1000: 4000}
+    agent.post("agents/g1:report", make.report(cut))
+    take_inventory()
+    assert cards() == {}
+
+
 def test_cards_in_mig_mode_are_shown_and_not_offered(agent, root):
     said = make.report(make.reported_gpu(0, mig=True), make.reported_gpu(1))
     assert [one["index"] for one in agent.post("agents/g1:report", said).json()["held_back"]] == [1]

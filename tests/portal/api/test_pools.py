@@ -5,6 +5,7 @@ import pytest
 from api_client import BASE, Api
 
 from cluster.models import Pool, Window
+from scheduler.specs import build_task_spec
 
 pytestmark = pytest.mark.django_db
 NIGHT = {"lender": "dev", "borrower": "train", "begins": "20:00", "ends": "08:00", "zone": "Asia/Shanghai"}
@@ -54,6 +55,14 @@ def test_a_policy_that_makes_no_sense_is_refused_by_its_field(root, field, value
     was = Pool.objects.filter(name="train").values().get()
     assert wrong(patch(root, "pools/train", {"preempt": False, field: value})) == [f"/{field}"]
     assert Pool.objects.filter(name="train").values().get() == was
+
+
+def test_a_pool_keeps_mps_from_its_slices(root, cast):
+    assert patch(root, "pools/dev", {"allows_mps": False}).json()["allows_mps"] is False
+    (task,) = make.start(make.job(cast.ada, gpu="1/4", pool="dev"), state="ASSIGNED")
+    assert build_task_spec(task).mps is False
+    patch(root, "pools/dev", {"allows_mps": True})
+    assert build_task_spec(task).mps is True
 
 
 def test_short_jobs_stop_longer_ones_only_where_they_go_first(root):

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import make
 import pytest
+from django.db import OperationalError, connection
+from psycopg.errors import LockNotAvailable
 
 from accounts.models import ApiToken, User
 from common.words import FIELD_WORDS
+from portal.api.problems import as_platform_error
 from portal.api.words import FIELDS
 
 pytestmark = pytest.mark.django_db
@@ -31,6 +34,21 @@ def test_a_problem_says_where_and_under_which_request_number(ada):
     body = problem_of(response, 404, "not_found")
     assert body["instance"] == "/api/v1/jobs/job-99"
     assert body["request_id"] == response["X-Request-ID"] != ""
+
+
+def test_a_database_that_is_away_is_told_with_what_to_do(ada, monkeypatch):
+    def away(*_):
+        raise OperationalError("the server closed the connection")
+
+    monkeypatch.setattr(connection, "cursor", away)
+    body = problem_of(ada.get("jobs"), 503, "database_away")
+    assert "database does not answer" in body["detail"] and "Try again" in body["detail"]
+
+
+def test_a_database_that_is_there_and_busy_is_not_called_away():
+    busy = OperationalError("canceling statement due to lock timeout")
+    busy.__cause__ = LockNotAvailable()
+    assert as_platform_error(busy, {}).code == "unavailable"
 
 
 @pytest.mark.parametrize("path", ["", "nothing", "jobs/", "jobs/job-1/secrets", "../admin", "jobs/job-1:explode"])

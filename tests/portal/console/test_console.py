@@ -318,6 +318,12 @@ def test_a_pool_takes_its_time_limit_as_people_write_it(cast, root):
     assert Pool.objects.get(name="dev").default_max_time_s == 64_800
 
 
+def test_a_pool_keeps_mps_from_its_slices_by_one_box(cast, root):
+    for box, allowed in (({}, False), ({"allows_mps": "on"}, True)):
+        assert change_pool(root, cast.dev, **box).status_code == 302
+        assert Pool.objects.get(name="dev").allows_mps is allowed
+
+
 def test_the_policy_of_a_pool_is_what_its_next_cycle_goes_by(cast, root):
     assert load_world().policy.pools == (Policy(scores=SCORES),) * 2
     words = {"ageing_s": "2h", "reservations": 5, "arrangement": "spread", "weight_links": 7, "max_grace_s": "1m"}

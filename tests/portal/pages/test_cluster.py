@@ -6,7 +6,7 @@ import make
 import pytest
 from django.utils import timezone
 
-from cluster.models import Gpu, Node
+from cluster.models import Gpu, Node, Pool
 from events.bus import Actor
 from events.transitions import advance
 from jobs.models import Job
@@ -108,6 +108,20 @@ def test_which_sizes_a_card_could_still_host(cast):
     assert card(cast.ada, 1).hosts == ["1"]  # pool train gives cards out whole
 
 
+def test_an_instance_of_a_card_is_offered_to_those_alone_who_name_it(cast, look):
+    part = {"model": "A100-40GB-1g.5gb", "product": "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "memory_mib": 4864}
+    make.gpu(cast.node, pool=cast.dev, index=1205, simulated=False, enforcement="mig", reserved_mib=0, **part)
+    Node.objects.update(topology={"links": [["X", "PHB", "SYS"], ["PHB", "X", "SYS"], ["SYS", "SYS", "X"]]})
+    shown = card(cast.ada, 2)
+    assert (shown.hosts, shown.view.max_slices, shown.free_milli) == ([], 1, 1000)
+    page = look(cast.ada, "/nodes/n1/")
+    assert "isolated by hardware (MIG)" in page and '<th scope="row">GPU 1205</th>' in page
+    job = make.job(cast.ada, gpu="A100-40GB-1g.5gb", pool="dev")
+    make.start(job, Gpu.objects.get(index=1205))
+    assert "isolated by hardware (MIG)" in look(cast.ada, f"/j/{job.public_id}/")
+    assert card(cast.ada, 2).free_milli == 0
+
+
 def test_a_cordoned_machine_hosts_nothing(cast, look):
     advance(cast.node, "CORDONED", actor=Actor("root"))
     assert card(cast.ada).hosts == [] and card(cast.ada).segments[-1].kind == "next"
@@ -172,6 +186,16 @@ def test_the_node_page_says_what_a_slice_stops_and_what_not(cast, look, placemen
     page = look(cast.ada, "/nodes/n1/")
     assert "own library, and watched" in page and "bring a driver of its own" in page and words in page
     assert "Compute is shared in turns, not limited. None of this has been run on real hardware yet." in page
+
+
+@pytest.mark.parametrize(("allowed", "said"), [(True, False), (False, True)])
+def test_the_node_page_names_the_pools_that_take_turns_where_the_machine_has_mps(cast, look, allowed, said):
+    Gpu.objects.update(enforcement="slice", evidence="Tried.")
+    Node.objects.update(facts={"compute": "mps"})
+    Pool.objects.filter(name="dev").update(allows_mps=allowed)
+    page = look(cast.ada, "/nodes/n1/")
+    assert "by NVIDIA" in page
+    assert ("Slices of cards in dev take turns all the same, not limited" in page) is said
 
 
 def test_a_node_without_slices_of_ours_says_nothing_of_them(cast, look):

@@ -53,6 +53,14 @@ def end(page) -> None:
     make.move(page.task, TaskState.SUCCEEDED, "completed", exit_code=0)
 
 
+def test_of_a_task_that_only_starts_no_line_is_missing(page, bring):
+    bring()
+    Agent.objects.update(logs_at=timezone.now() - timedelta(hours=1))
+    assert notes(page()) == [SILENT]
+    Task.objects.filter(pk=page.task.pk).update(state=TaskState.STARTING, started_at=None)
+    assert notes(page()) == []
+
+
 def test_a_log_that_comes_as_it_is_written_needs_no_words(page, bring):
     bring(b"one\n")
     assert notes(page()) == []

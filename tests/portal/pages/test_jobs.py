@@ -15,7 +15,7 @@ from jobs.states import JobState, TaskState
 from portal.pages.jobs import PAGE
 from runtimes.logs import LogStore
 from scheduler.models import Lease
-from scheduler.starting import start_job
+from scheduler.starting import start_jobs
 from scheduler.steps import StartJob, TaskStart
 
 pytestmark = pytest.mark.django_db
@@ -249,7 +249,7 @@ def test_an_elastic_job_says_what_it_may_have_and_then_what_it_has(cast, look):
     job = make.job(cast.ada, nodes="1..3", gpu=0, cpu=1, memory="1GB", pool="dev")
     assert "1 to 3 nodes with CPU only" in look(cast.ada, f"/j/{job.public_id}/")
     two = tuple(TaskStart(rank, cast.node.pk, (), 1_000, 954, role="main") for rank in range(2))
-    start_job(StartJob(job.pk, two), Lease.objects.get(name="cycle").epoch)
+    start_jobs([StartJob(job.pk, two)], Lease.objects.get(name="cycle").epoch)
     assert "2 nodes with CPU only" in look(cast.ada, f"/j/{job.public_id}/")
     assert [task.role for task in job.newest_tasks] == ["main", "main"]
 
@@ -400,6 +400,13 @@ def download(async_client):
         return answer, body
 
     return download
+
+
+def test_the_engines_own_words_for_an_end_stand_beside_what_to_do(cast, look):
+    job, [task] = started(cast.ada)
+    make.move(task, TaskState.FAILED, "image_pull", detail="unexpected status: 401 Unauthorized")
+    head = look(cast.ada, f"/j/{job.public_id}/").partition('<nav class="tabs"')[0]
+    assert "it may be private" in head and "unexpected status: 401 Unauthorized" in head
 
 
 @pytest.fixture

@@ -76,6 +76,20 @@ class RuntimeContract:
         assert (view.cause, view.exit_code, view.started_at) == ("never_started", None, None)
         assert world.runs(spec.uuid) == 0
 
+    def test_what_runs_is_left_alone_by_a_stop_of_what_never_ran(self, world):
+        spec = world.spec("sleep 60")
+        world.runtime.start(spec)
+        world.until(spec.uuid, "running")
+        world.runtime.stop(spec.uuid, 0, epoch=spec.epoch, unless_ran=True)
+        world.settle()
+        assert world.view(spec.uuid).phase == "running"
+
+    def test_what_never_ran_is_ended_by_it(self, world):
+        spec = world.spec("sleep 60")
+        world.runtime.stop(spec.uuid, 0, epoch=spec.epoch, unless_ran=True)
+        world.runtime.start(spec)
+        assert world.until(spec.uuid, "exited").cause == "never_started" and world.runs(spec.uuid) == 0
+
     def test_a_stop_asks_for_a_checkpoint_first(self, world):
         spec = world.saver(Checkpoint("ckpt", "SIGUSR1", 20), then_end=True)
         world.runtime.stop(spec.uuid, 10, epoch=spec.epoch)
@@ -132,6 +146,14 @@ class RuntimeContract:
     def test_forgetting_a_stranger_is_success(self, world):
         world.runtime.forget("f" * 32)
         assert world.view("f" * 32) is None
+
+    def test_only_a_slice_of_what_runs_is_resized(self, world):
+        spec = world.spec("exit 0")
+        world.runtime.start(spec)
+        world.until(spec.uuid, "exited")
+        for uuid in (spec.uuid, "0" * 32):
+            with pytest.raises(Rejected):
+                world.runtime.resize(uuid, {"GPU-0": 1024}, serial=1)
 
     def test_a_task_for_another_node_is_rejected(self, world):
         with pytest.raises(Rejected):

@@ -21,6 +21,10 @@ def card(uuid: str, index: int = 0, *, simulated: bool = False, mode: str = "wat
 
 
 ONE, TWO = "GPU-3f2a9c10-55aa-0000-0000-000000000001", "GPU-9b00de11-77bb-0000-0000-000000000002"
+PART = GpuView(
+    "MIG-3f2a9c10-55aa-5000-0000-000000000005", 1205, "A100-40GB-1g.5gb", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864, 0,
+    0, "", False, MIG, "Found.",
+)  # fmt: skip
 CARDS = {uuid: card(uuid, index) for index, uuid in enumerate((ONE, TWO))}
 
 
@@ -76,7 +80,7 @@ MODES = {
         task(gpus=WHOLE),
         {uuid: card(uuid, index, pin=TOOLKIT) for index, uuid in enumerate(CARDS)},
     ),
-    "mig": (task(gpus=(share(ONE, 20306, 100, whole=True),)), {ONE: card(ONE, 7, mode=MIG)}),
+    "mig": (task(gpus=(GpuShare(PART.uuid, PART.index, 4864, 100, True),)), {PART.uuid: PART}),
     "balloons": (task(gpus=QUARTER, numa=(1,), cpu_pinning=BALLOONS), {ONE: card(ONE)}),
     "static": (task(gpus=QUARTER, cpu_milli=4000, cpu_pinning=STATIC), {ONE: card(ONE)}),
 }

@@ -2,6 +2,7 @@
 
 import json
 import random
+import socket
 import ssl
 import threading
 import time
@@ -51,6 +52,16 @@ def test_a_request_says_what_it_is_and_who_asks(talk):
     assert (answer.deed, body["metadata"]["uid"]) == ("done", "u")
     assert server.asked == [("POST", PODS, {}, {"kind": "Pod"})]
     assert api.counts.requests == {("POST", 201): 1}
+
+
+def test_its_connections_are_kept_alive(talk):
+    """A watch's as well: all come from one pool."""
+    api, server, _ = talk((200, {}))
+    api.call("GET", PODS)
+    kept = api._pool.connection_from_url(server.url).pool.queue[-1].sock
+    idle_s = kept.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
+    assert kept.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) and idle_s == 15
+    assert kept.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 @pytest.mark.parametrize("said", [DROP, (500, {"message": "etcd"}), (502, b"<html>"), (200, b"{half"), (504, {})])

@@ -8,7 +8,7 @@ from runtimes.base import Peer, TaskSpec
 from runtimes.kubernetes import names
 from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = [pytest.mark.kubernetes, pytest.mark.usefixtures("kubelet")]
 BESIDE_OTHERS = True
 
 # Each listens where all were told that the first one does, on an address of its own, and asks each of the others.
@@ -59,15 +59,6 @@ hosts = open(os.environ["TESSERA_HOSTS"] + "/worker").read()
 there.sendall(f"{os.environ['ROLE_RANK']}/{os.environ['ROLE_WORLD_SIZE']} of {hosts!r}\\n".encode())
 PY
 """
-
-
-@pytest.fixture(scope="module")
-def world(kubeconfig):
-    world = KubernetesWorld(kubeconfig)
-    if not world.has_kubelet:
-        pytest.skip("NO KUBELET: only fake nodes are there.")
-    yield world
-    world.close()
 
 
 def gang(world: KubernetesWorld, **roles: tuple[int, str, dict[int, int]]) -> list[TaskSpec]:

@@ -11,27 +11,17 @@ from runtimes.kubernetes.leaving import ClusterBelongings
 from scheduler.management.commands import uninstall_cluster
 from tests.runtimes.kubernetes.world import KubernetesWorld, world_with_files
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300, func_only=True)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.usefixtures("kubelet"), pytest.mark.timeout(300, func_only=True)]
 BESIDE_OTHERS = True
 
 
 @pytest.fixture
 def world(kubeconfig, monkeypatch):
+    """Each test ends what it has."""
     world = KubernetesWorld(kubeconfig)
-    if not world.has_kubelet:
-        pytest.skip("NO KUBELET: only fake nodes are there.")
     monkeypatch.setattr(uninstall_cluster, "the_runtime", lambda: world.runtime)
     yield world
     world.close()
-
-
-@pytest.fixture
-def elsewhere(world) -> str:
-    """A namespace with our label that is none of ours, by its name."""
-    install = world.runtime.house.install
-    meta = {"name": f"{install}-elsewhere", "labels": {names.LABEL_INSTALL: install}}
-    world.api.call("POST", "/api/v1/namespaces", {"metadata": meta})
-    return meta["name"]
 
 
 def namespaces(world) -> set[str]:

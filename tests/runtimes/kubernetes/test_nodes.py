@@ -37,6 +37,7 @@ def test_a_node_is_what_others_leave_of_it():
     view = node_view(node(), (500, 1024))
     assert (view.cpu_milli, view.memory_mib, view.address, view.boot_id) == (15000, 63 * 1024, "10.0.0.1", "b-1")
     assert view.ready and view.facts["kubelet"] == "v1.34.4"
+    assert view.facts["compute"] == "turns" and "no MPS" in view.facts["compute_words"]
 
 
 @pytest.mark.parametrize("ready", ["False", "Unknown"])

@@ -15,23 +15,15 @@ from runtimes.kubernetes.namespaces import ensure_team_namespace
 from runtimes.kubernetes.views import is_tombstone, pod_ended
 from tests.runtimes.kubernetes.specs import CARDS, HOUSE, MODES, TASKS, task
 from tests.runtimes.kubernetes.test_manifest import hostile_specs
-from tests.runtimes.kubernetes.world import KubernetesWorld, pod_path, wait_slowly
+from tests.runtimes.kubernetes.world import pod_path, wait_slowly
 
 pytestmark = pytest.mark.kubernetes
 
 
 @pytest.fixture(scope="module")
-def world(kubeconfig):
-    world = KubernetesWorld(kubeconfig)
+def world(world):
     ensure_team_namespace(world.api, world.runtime.house, 20000)
-    yield world
-    world.close()
-
-
-@pytest.fixture
-def kubelet(world):
-    if not world.has_kubelet:
-        pytest.skip("NO KUBELET: only fake nodes are there.")
+    return world
 
 
 def try_out(world, pod: dict) -> tuple[str, str]:

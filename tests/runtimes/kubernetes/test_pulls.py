@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from runtimes.base import Unavailable
-from runtimes.kubernetes.causes import failing_start
-from runtimes.kubernetes.pulls import AGAIN_S, AT_ONCE, Pulls, newest_pull, pull_words
+from runtimes.kubernetes.causes import failing_start, pull_words
+from runtimes.kubernetes.pulls import AGAIN_S, AT_ONCE, Pulls, newest_pull
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 BEGAN = NOW - timedelta(seconds=40)

@@ -99,13 +99,6 @@ def bare_tls(kubeconfig: Path) -> ssl.SSLContext:
 
 
 @pytest.fixture(scope="module")
-def world(kubeconfig):
-    world = KubernetesWorld(kubeconfig)
-    yield world
-    world.close()
-
-
-@pytest.fixture(scope="module")
 def platform(world):
     platform = Platform(world)
     try:

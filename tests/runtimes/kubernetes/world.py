@@ -15,7 +15,8 @@ from deploy.cluster.storage import CLASS, PROVISIONER
 from runtimes.base import Checkpoint, ContainerView, TaskSpec
 from runtimes.kubernetes import names
 from runtimes.kubernetes.access import KubernetesAccess
-from runtimes.kubernetes.client import MERGE_PATCH
+from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
+from runtimes.kubernetes.connection import find_connection
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
 from tests.local_cluster import local_place
 from tests.runtimes.worlds import World, wait_for
@@ -109,13 +110,7 @@ class KubernetesWorld(World):
         time.sleep(1)
 
     def close(self):
-        """Nothing of this installation stays."""
-        mark = f"{names.LABEL_INSTALL}={self.runtime.house.install}"
-        for pod in self.api.list_all(ALL_PODS, labels=mark).items:
-            body = {"metadata": {"finalizers": []}}
-            self.api.call("PATCH", pod_path(pod), body, content=MERGE_PATCH, handles=("gone",))
-        for namespace in self.api.list_all("/api/v1/namespaces", labels=mark).items:
-            self.api.call("DELETE", f"/api/v1/namespaces/{namespace['metadata']['name']}", handles=("gone", "again"))
+        remove(self.api, self.runtime.house.install)
         self.api.close()
 
 
@@ -136,6 +131,27 @@ def world_with_files(kubeconfig: Path) -> Iterator[KubernetesWorld]:
     finally:
         world.close()
         shutil.rmtree(own, ignore_errors=True)
+
+
+def leave_nothing(kubeconfig: Path, install: str, *, within_s: float = 0) -> None:
+    """within_s: so long its platform, which runs still, has for its own clearing up: a pod that is held by our mark
+    would hold its namespace for ever.
+    """
+    until = time.monotonic() + within_s
+    with ApiServer(find_connection(kubeconfig)) as api:
+        held = f"{names.LABEL_INSTALL}={install},!{names.LABEL_FORGOTTEN}"
+        while time.monotonic() < until and api.list_all(ALL_PODS, labels=held).items:
+            time.sleep(0.5)
+        remove(api, install)
+
+
+def remove(api: ApiServer, install: str) -> None:
+    """Nothing of this installation stays in the cluster."""
+    mark = f"{names.LABEL_INSTALL}={install}"
+    for pod in api.list_all(ALL_PODS, labels=mark).items:
+        api.call("PATCH", pod_path(pod), {"metadata": {"finalizers": []}}, content=MERGE_PATCH, handles=("gone",))
+    for namespace in api.list_all("/api/v1/namespaces", labels=mark).items:
+        api.call("DELETE", f"/api/v1/namespaces/{namespace['metadata']['name']}", handles=("gone", "again"))
 
 
 def pod_path(pod: dict) -> str:

@@ -1,13 +1,19 @@
 """The doubled driver where jobs of every account reach it, and a program of its own that asks it. No GPU is needed."""
 
+import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
-from agent_slice import CARDS, Built
+import pytest
+from agent_slice import CARDS, NO_COMPILER, Built
 
 from runtimes import slice_library
 from runtimes.gpu_sharing import ProbeFacts, choose_mode
+from runtimes.local import inventory, plan
 from runtimes.local.profiles import simulate
 
 UUID = CARDS[0]
@@ -24,14 +30,34 @@ class DoubledDriver:
     program: Path
 
 
-def build_doubled_driver(*, library: bool = True) -> DoubledDriver:
-    """library: whether ours is built as well. The caller removes `root`."""
+@contextmanager
+def doubled_driver(*, library: bool = True) -> Iterator[DoubledDriver]:
+    """library: whether ours is built as well. Skips where nothing can be built."""
+    if not slice_library.can_build():
+        pytest.skip(NO_COMPILER)
     root = Path(tempfile.mkdtemp(prefix="tessera-doubled-"))
     root.chmod(0o755)
-    built = Built(root / "built").build()
-    if library:
-        slice_library.build(root / "library")
-    return DoubledDriver(root, root / "library", built.driver, built.program)
+    try:
+        built = Built(root / "built").build()
+        if library:
+            slice_library.build(root / "library")
+        yield DoubledDriver(root, root / "library", built.driver, built.program)
+    finally:
+        shutil.rmtree(root)
+
+
+def have_doubled_card(doubled: DoubledDriver, monkeypatch, tmp_path: Path) -> None:
+    """This machine has one card, by the doubled driver."""
+    monkeypatch.setattr(inventory, "list_gpus", list_doubled_gpus)
+    monkeypatch.setattr(inventory, "list_pcie", lambda: (("X",),))
+    use_nvml(monkeypatch, tmp_path, "calm_nvml.py.txt")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(doubled.driver))  # of the platform: where its loader finds the driver
+
+
+def use_nvml(monkeypatch, tmp_path: Path, name: str) -> None:
+    """Of those who watch: a module of this directory stands where pynvml stands."""
+    shutil.copy(Path(__file__).parent / name, tmp_path / "pynvml.py")
+    monkeypatch.setattr(plan, "pynvml", SimpleNamespace(__file__=str(tmp_path / "pynvml.py")))
 
 
 def list_doubled_gpus(libvgpu, try_slice):

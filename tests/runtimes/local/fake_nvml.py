@@ -1,10 +1,14 @@
 """NVML in pure Python, fed by the text of `nvidia-smi topo -m`: the same names, the same errors, no card."""
 
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pynvml as real
 
+from agent import cards, instances, links
+
+TOPOLOGIES = Path(__file__).parent / "topologies"
 CARDS = {
     "V100": ("Tesla V100-SXM2-32GB", 32768, 258),
     "A100": ("NVIDIA A100-SXM4-40GB", 40960, 429),
@@ -24,16 +28,26 @@ def parse_topology(text: str) -> tuple[list[list[str]], list[int | None]]:
     return matrix, [None if not words or words[0] == "N/A" else int(words[0]) for words in after]
 
 
-class FakeNvml:
-    """Stands where the module stands. switched: NVLinks end at switches. missing: the error that nvmlInit raises."""
+def use_fake_nvml(monkeypatch, name: str = "dgx1-v100", *args, **options) -> "FakeNvml":
+    """Cards are read from it, of the machine of this name in topologies/."""
+    nvml = FakeNvml((TOPOLOGIES / f"{name}.txt").read_text(), *args, **options)
+    for module in (cards, links, instances):
+        monkeypatch.setattr(module, "pynvml", nvml)
+    return nvml
 
-    def __init__(self, topology: str = "", card: str = "V100", *, switched=False, under=None, missing=None, mig=()):
+
+class FakeNvml:
+    """Stands where the module stands. switched: NVLinks end at switches. missing: the error that nvmlInit raises.
+    mig: cards that are cut. instances: {(card, place): such as 1g.5gb}, of 4864 MiB; such a pair is a handle too.
+    """
+
+    def __init__(self, topology="", card="V100", *, switched=False, under=None, missing=None, mig=(), instances=()):
         vars(self).update(CONSTANTS)
         self.NVMLError, self.missing, self.mig = real.NVMLError, missing, mig
         self.matrix, self.numa = parse_topology(topology)
         self.product, self.total, self.reserved = CARDS[card]
         self.switched, self.under = switched, under or {}
-        self.old_driver = False
+        self.old_driver, self.instances = False, dict(instances)
         self.open = 0
 
     def nvmlInit(self):
@@ -56,11 +70,19 @@ class FakeNvml:
     def nvmlDeviceGetIndex(self, gpu):
         return gpu
 
+    def nvmlDeviceGetMaxMigDeviceCount(self, gpu):
+        return 7
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu, place):
+        if (gpu, place) in self.instances:
+            return gpu, place
+        raise real.NVMLError(real.NVML_ERROR_NOT_FOUND)
+
     def nvmlDeviceGetUUID(self, gpu):
-        return f"GPU-{gpu:08x}-0000"
+        return "MIG-{:08x}-{:04}".format(*gpu) if gpu in self.instances else f"GPU-{gpu:08x}-0000"
 
     def nvmlDeviceGetName(self, gpu):
-        return self.product
+        return f"{self.product} MIG {self.instances[gpu]}" if gpu in self.instances else self.product
 
     def nvmlDeviceGetPciInfo(self, gpu):
         return SimpleNamespace(busId=f"00000000:{gpu + 0xA0:02X}:00.0")
@@ -76,10 +98,10 @@ class FakeNvml:
     nvmlDeviceGetRetiredPagesPendingStatus = nvmlDeviceGetRemappedRows
 
     def nvmlDeviceGetMemoryInfo(self, gpu, version=None):
-        if version == real.nvmlMemory_v2 and not self.old_driver:
+        if version == real.nvmlMemory_v2 and not self.old_driver and gpu not in self.instances:
             return SimpleNamespace(total=self.total << 20, reserved=(self.reserved << 20) - 1000)
         if version is None:
-            return SimpleNamespace(total=self.total << 20)
+            return SimpleNamespace(total=(4864 if gpu in self.instances else self.total) << 20)
         raise real.NVMLError(real.NVML_ERROR_FUNCTION_NOT_FOUND)
 
     def nvmlDeviceGetMemoryAffinity(self, gpu, size, scope):

@@ -6,21 +6,12 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from agent import cards, host, links
+from agent import cards, host
 from runtimes.base import NumaView, Unavailable
-from runtimes.gpu_sharing import HAMI, WATCHDOG
+from runtimes.gpu_sharing import HAMI, MIG, WATCHDOG, SliceTrial
 from runtimes.local import inventory
 from runtimes.local.profiles import MACHINES
-from tests.runtimes.local.fake_nvml import FakeNvml, parse_topology
-
-TOPOLOGIES = Path(__file__).parent / "topologies"
-
-
-def use(monkeypatch, name: str = "dgx1-v100", *args, **options) -> FakeNvml:
-    nvml = FakeNvml((TOPOLOGIES / f"{name}.txt").read_text(), *args, **options)
-    monkeypatch.setattr(cards, "pynvml", nvml)
-    monkeypatch.setattr(links, "pynvml", nvml)
-    return nvml
+from tests.runtimes.local.fake_nvml import TOPOLOGIES, parse_topology, use_fake_nvml
 
 
 def list_gpus(tmp_path, **options):
@@ -38,7 +29,7 @@ def list_gpus(tmp_path, **options):
     ],
 )
 def test_links_and_numa_of_published_machines(monkeypatch, tmp_path, name, card, switched, numa):
-    nvml = use(monkeypatch, name, card, switched=switched)
+    nvml = use_fake_nvml(monkeypatch, name, card, switched=switched)
     gpus, matrix, driver = list_gpus(tmp_path)
     assert [list(row) for row in matrix] == parse_topology((TOPOLOGIES / f"{name}.txt").read_text())[0]
     assert [gpu.numa for gpu in gpus] == numa and driver == "580.95.05"
@@ -46,13 +37,13 @@ def test_links_and_numa_of_published_machines(monkeypatch, tmp_path, name, card,
 
 
 def test_links_of_an_old_driver_that_does_not_name_the_far_end(monkeypatch, tmp_path):
-    use(monkeypatch).old_driver = True
+    use_fake_nvml(monkeypatch).old_driver = True
     gpus, matrix, _ = list_gpus(tmp_path)
     assert matrix[0] == ("X", "NV1", "NV1", "NV2", "NV2", "SYS", "SYS", "SYS") and gpus[0].reserved_mib == 0
 
 
 def test_what_a_card_is(monkeypatch, tmp_path):
-    use(monkeypatch)
+    use_fake_nvml(monkeypatch)
     gpu = list_gpus(tmp_path)[0][3]
     assert (gpu.uuid, gpu.index, gpu.bus) == ("GPU-00000003-0000", 3, "0000:a3:00.0")
     assert (gpu.model, gpu.product) == ("V100-32GB", "Tesla V100-SXM2-32GB")
@@ -61,7 +52,7 @@ def test_what_a_card_is(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(("text", "expected"), [("1", 1), ("-1", None)])
 def test_numa_from_sys_wins(monkeypatch, tmp_path, text, expected):
-    use(monkeypatch)
+    use_fake_nvml(monkeypatch)
     device = tmp_path / "bus/pci/devices/0000:a0:00.0"
     device.mkdir(parents=True)
     (device / "numa_node").write_text(text)
@@ -70,24 +61,38 @@ def test_numa_from_sys_wins(monkeypatch, tmp_path, text, expected):
 
 @pytest.mark.parametrize("error", [pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED])
 def test_without_a_driver_there_are_no_real_cards(monkeypatch, tmp_path, error):
-    use(monkeypatch, missing=error)
+    use_fake_nvml(monkeypatch, missing=error)
     assert list_gpus(tmp_path) is None
 
 
 def test_a_driver_that_fails_is_no_proof_that_the_cards_are_gone(monkeypatch, tmp_path):
-    use(monkeypatch, missing=pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
+    use_fake_nvml(monkeypatch, missing=pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
     with pytest.raises(Unavailable, match="NVML"):
         list_gpus(tmp_path)
 
 
 def test_a_card_in_mig_mode_is_not_offered(monkeypatch, tmp_path):
-    use(monkeypatch, mig=(0, 1))
+    use_fake_nvml(monkeypatch, mig=(0, 1))
     gpus, matrix, _ = list_gpus(tmp_path)
     assert [gpu.index for gpu in gpus] == [2, 3, 4, 5, 6, 7] and {len(row) for row in (matrix, *matrix)} == {6}
 
 
+def test_the_instances_of_a_card_stand_in_its_place(monkeypatch, tmp_path):
+    use_fake_nvml(
+        monkeypatch, "dgx-a100-nps4", "A100", switched=True, mig=(0,), instances={(0, 0): "1g.5gb", (0, 4): "2g.10gb"}
+    )
+    tried = []
+    gpus, matrix, _ = list_gpus(tmp_path, try_slice=lambda _, uuid: tried.append(uuid) or SliceTrial(False, "No."))
+    assert [gpu.index for gpu in gpus] == [1, 2, 3, 4, 5, 6, 7, 1000, 1004]
+    one, two = gpus[7:]
+    assert (one.model, two.model, one.mode, two.mode) == ("A100-40GB-1g.5gb", "A100-40GB-2g.10gb", MIG, MIG)
+    assert (one.uuid, one.memory_mib, one.numa, one.bus) == ("MIG-00000000-0000", 4864, 3, "0000:a0:00.0")
+    assert gpus[0].mode == WATCHDOG and tried == ["GPU-00000001-0000"]
+    assert matrix[7] == ("SYS",) * 7 + ("X", "SYS") and matrix[0][:2] == ("X", "NV12")
+
+
 def test_the_mode_is_what_was_probed(monkeypatch, tmp_path):
-    use(monkeypatch)
+    use_fake_nvml(monkeypatch)
     watched = list_gpus(tmp_path)[0][0]
     assert watched.mode == WATCHDOG and "only watched" in watched.evidence
     (tmp_path / "libvgpu.so").write_bytes(b"no library")
@@ -144,7 +149,7 @@ def test_the_socket_of_a_numa_node_is_that_of_its_cores(tmp_path):
 def test_the_pcie_paths_are_told_where_nvlink_hides_them(monkeypatch):
     known = MACHINES["V100-NVLink"].pcie
     under = {(i, j): word for i, row in enumerate(known) for j, word in enumerate(row)}
-    nvml = use(monkeypatch, under=under)
+    nvml = use_fake_nvml(monkeypatch, under=under)
     assert inventory.list_pcie() == known and nvml.open == 0
 
 

@@ -343,3 +343,17 @@ def test_code_that_is_no_archive_does_not_start(world, tmp_path):
     (tmp_path / "code.tar.gz").write_bytes(b"no archive")
     view = world.run("true", code_path=str(tmp_path / "code.tar.gz"))
     assert view.cause == "start_failed" and world.runs(view.uuid) == 0
+
+
+def test_a_slice_of_a_simulated_card_is_resized_by_the_ledger_alone(world):
+    """Nothing holds a program to a card that is none, so there is nothing to change."""
+    card = world.runtime.list_nodes()[0].gpus[0]
+    spec = world.spec("sleep 60", gpus=(GpuShare(card.uuid, card.index, 8127, 25, False),))
+    world.runtime.start(spec)
+    world.until(spec.uuid, "running")
+    world.runtime.resize(spec.uuid, {card.uuid: 16255}, serial=1)
+    without = world.spec("sleep 60")
+    world.runtime.start(without)
+    world.until(without.uuid, "running")
+    with pytest.raises(Rejected, match="no such task with a slice"):
+        world.runtime.resize(without.uuid, {card.uuid: 16255}, serial=1)

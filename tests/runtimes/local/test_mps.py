@@ -81,6 +81,13 @@ def test_whole_cards_take_no_part(world):
     assert world.log(view.uuid).strip() == "0"
 
 
+def test_a_pool_that_allows_no_mps_has_its_slices_take_turns(world, doubled):
+    assert facts(world)["compute"] == "mps"
+    view = world.run(f"env | grep -c MPS; {doubled.program} tell; sleep 3", gpus=share(), mps=False)
+    assert world.log(view.uuid).splitlines()[0] == "0" and len(clients(world)) == 1  # the trial's
+    assert [use.compute for use in view.gpu_use] == ["turns"]
+
+
 def test_a_daemon_that_hangs_is_left_to_its_task_and_others_take_turns(world, doubled, monkeypatch, caplog):
     facts(world)
     spec = world.spec("sleep 60", gpus=share(), label="job-7 main.0", grace_s=1)
@@ -139,7 +146,7 @@ def test_without_the_program_or_the_permission_the_node_says_turns(world, make_w
 async def test_a_slice_by_mps_does_not_grow_beyond_what_it_began_with(world, doubled):
     uuid = await running(world, "sleep 60", gpus=share(4096, 12))
     with pytest.raises(Rejected, match="whose limit of 4096 MiB was set at its start"):
-        await asyncio.to_thread(world.runtime.resize, uuid, {UUID: 4097})
+        await asyncio.to_thread(world.runtime.resize, uuid, {UUID: 4097}, serial=1)
 
 
 def test_a_task_with_two_cards_takes_turns(world):

@@ -1,8 +1,8 @@
 import pytest
 
+from common.resources import is_instance
 from runtimes.local.profiles import CARDS, UnknownProfile, known_names, simulate
-from tests.runtimes.local.fake_nvml import parse_topology
-from tests.runtimes.local.test_inventory import TOPOLOGIES
+from tests.runtimes.local.fake_nvml import TOPOLOGIES, parse_topology
 from tests.runtimes.worlds import LocalWorld
 
 
@@ -64,3 +64,13 @@ def test_a_simulated_machine_shows_its_topology_on_the_node():
     node = world.runtime.list_nodes()[0]
     assert [numa.id for numa in node.numa] == [1, 3, 5, 7] and len(node.gpus) == len(node.links) == 8
     world.close()
+
+
+def test_of_cards_in_mig_mode_the_last_is_cut():
+    made = simulate("2xA100-MIG", "n1")
+    names = [(gpu.index, gpu.model) for gpu in made.gpus]
+    parts = ["A100-40GB-3g.20gb", "A100-40GB-2g.10gb", "A100-40GB-1g.5gb", "A100-40GB-1g.5gb"]
+    assert names == [(0, "A100-40GB"), *((1100 + place, name) for place, name in enumerate(parts))]
+    assert all(is_instance(gpu.product) and gpu.simulated for gpu in made.gpus[1:])
+    assert made.links[1] == ("SYS", "X", "SYS", "SYS", "SYS") and len({gpu.uuid for gpu in made.gpus}) == 5
+    assert [gpu.index for gpu in simulate("A100-MIG", "n1").gpus] == [1000, 1001, 1002, 1003]

@@ -11,8 +11,8 @@ from agent_slice import MIB
 from runtimes import slice_library
 from runtimes.base import GpuShare, PtySize, Rejected
 from runtimes.local import driver, gpu_keeper, plan, processes
-from tests.runtimes.local.conftest import WAYS, use_nvml
-from tests.runtimes.local.doubled_driver import UUID
+from tests.runtimes.local.conftest import WAYS
+from tests.runtimes.local.doubled_driver import UUID, use_nvml
 from tests.runtimes.local.test_access import output, running
 from tests.runtimes.worlds import command_line, wait_for
 
@@ -127,23 +127,24 @@ async def test_a_slice_grows_and_shrinks_down_to_what_is_used(world, doubled):
     await _until_held(world, uuid)
     if not (world.runtime.isolation.own_uid or world.runtime.isolation.namespaces):
         with pytest.raises(Rejected, match="share the platform's account"):
-            world.runtime.resize(uuid, {UUID: 2 * HALF})
+            world.runtime.resize(uuid, {UUID: 2 * HALF}, serial=1)
         return
-    world.runtime.resize(uuid, {UUID: 2 * HALF})
+    world.runtime.resize(uuid, {UUID: 2 * HALF}, serial=1)
     seen = await output(world, uuid, f"{doubled.program} tell")
     assert seen.strip() == f"0 {HALF * MIB} {2 * HALF * MIB}"
     with pytest.raises(Rejected, match=f"{HALF * MIB} bytes are in use"):
-        world.runtime.resize(uuid, {UUID: HALF - 1})
+        world.runtime.resize(uuid, {UUID: HALF - 1}, serial=2)
     with pytest.raises(Rejected, match="has no card GPU-other"):
-        world.runtime.resize(uuid, {UUID: HALF, "GPU-other": 1})
-    world.runtime.resize(uuid, {UUID: HALF})
+        world.runtime.resize(uuid, {UUID: HALF, "GPU-other": 1}, serial=3)
+    world.runtime.resize(uuid, {UUID: HALF}, serial=4)
+    world.runtime.resize(uuid, {UUID: 2 * HALF}, serial=1)  # a call that was late
     assert (await output(world, uuid, f"{doubled.program} hold 1 </dev/null")).strip() == OUT_OF_MEMORY
 
 
 def test_only_a_task_in_a_slice_can_be_resized(world):
     view = world.run("true", gpus=share(32510, whole=True))
-    with pytest.raises(Rejected, match="no such task"):
-        world.runtime.resize(view.uuid, {UUID: 1})
+    with pytest.raises(Rejected, match="no such task that runs"):
+        world.runtime.resize(view.uuid, {UUID: 1}, serial=1)
 
 
 # the watch: NVML is made up, and says that each process of a job holds 5 GiB

@@ -1,0 +1,181 @@
+"""A wish for another size of the slices of a running job. It is written into the tasks' rows; reconciling drives to it.
+
+What can be known here is refused here. Whoever took the last room meanwhile, or used more, is found where the wish is
+done (scheduler.resizing): then the slice stays as it is, and the task's history says why.
+
+    {"gpu": "12GB", "by": whose wish, "serial": how manieth of this task, "uuid": of its card, "memory_mib",
+     "compute_percent", "milli": what it is to hold, "open": until it is done or refused, "before": what it held, where
+     it grew first, "refused": {"kind", "detail"}}
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Sum
+
+from accounts.models import User
+from accounts.permissions import require
+from cluster.models import Gpu
+from common.errors import Conflict, FieldError, InvalidInput
+from common.resources import GpuAsk, Slice, gpu_milli, parse_gpu, show_memory, slice_of
+from events.bus import Actor, hint, record
+from jobs.lifecycle import load_attempt, lock_job
+from jobs.models import Job, Task
+from jobs.states import JobState, TaskState
+from quotas.models import Holding
+
+BY_LIBRARY = frozenset({"slice", "simulated"})
+"""How cards hold slices whose limit can be changed."""
+BY_MPS = "mps"
+
+
+@dataclass(frozen=True)
+class Change:
+    """Of one task, from what it holds of its card to what it is to hold."""
+
+    task: Task
+    gpu: Gpu
+    was: dict[str, Any]
+    share: Slice
+
+    @property
+    def more_mib(self) -> int:
+        return self.share.memory_mib - self.was["memory_mib"]
+
+    def is_asked(self, ask: GpuAsk) -> bool:
+        """Whether somebody wished for just this, and it is not done yet."""
+        wish = self.task.resize
+        return wish is not None and wish["open"] and wish["gpu"] == ask.text
+
+
+@transaction.atomic
+def resize_job(*, actor: User, job: Job, gpu: object, task: str = "", able: bool = True) -> Job:
+    """Wish for another size of the slice of each of its running tasks, or of one. gpu: a slice, as in a job file. task:
+    such as worker.1, "" for all. able: whether the runtime can do it.
+
+    Compute follows memory, as it would if the job had asked for this. Raises InvalidInput and Conflict.
+    """
+    require(actor, "job.resize", job.team, job.user_id)
+    ask = _read_ask(gpu)
+    job = lock_job(job.pk)
+    if job.state != JobState.RUNNING or job.stop_requested_at is not None:
+        raise Conflict("only_running_jobs", state=job.state.lower())
+    if not able:
+        raise Conflict("resize_not_here")
+    changes = [_change(one, ask) for one in _choose(job, task)]
+    if all(change.is_asked(ask) for change in changes):
+        return _fresh(job)  # the same once more: its answer may have been lost
+    _check_room(changes)
+    for change in changes:
+        write_wish(change.task, build_wish(change, ask, actor.username))
+    names = [_name(change.task) for change in changes]
+    params = {"gpu": ask.text, "tasks": names}
+    record(job, "resize_requested", actor=Actor(actor.username, actor.pk), params=params)
+    hint("reconcile")
+    return _fresh(job)
+
+
+def may_resize(job: Job, tasks: Iterable[Task]) -> bool:
+    """Whether there is a slice whose size can be changed."""
+    return job.state == JobState.RUNNING and job.stop_requested_at is None and any(map(_has_slice, tasks))
+
+
+def write_wish(task: Task, wish: dict[str, Any]) -> None:
+    Task.objects.filter(pk=task.pk).update(resize=wish)
+
+
+def _read_ask(gpu: object) -> GpuAsk:
+    ask = parse_gpu(gpu)
+    if not ask.is_slice or ask.models:
+        raise InvalidInput([FieldError("/gpu", "not_a_slice", {"got": ask.text})])
+    return ask
+
+
+def _choose(job: Job, name: str) -> Sequence[Task]:
+    running = [task for task in load_attempt(job) if task.state == TaskState.RUNNING]
+    if name:
+        running = [task for task in running if name == _name(task)]
+        if not running:
+            raise InvalidInput([FieldError("/task", "no_such_task", {"got": name[:80]})])
+    chosen = [task for task in running if _has_slice(task)] or running
+    if not chosen:
+        raise Conflict("only_running_jobs", state=job.state.lower())
+    return chosen
+
+
+def _has_slice(task: Task) -> bool:
+    held = task.cards
+    return len(held) == 1 and not held[0]["whole"] and held[0]["enforcement"] in BY_LIBRARY
+
+
+def _change(task: Task, ask: GpuAsk) -> Change:
+    """Raises Conflict for what could not be done whatever is free."""
+    if not task.cards:
+        raise Conflict("resize_no_card")
+    card = task.cards[0]
+    if len(task.cards) > 1 or card["whole"]:
+        raise Conflict("resize_whole_card")
+    if card["enforcement"] not in BY_LIBRARY:
+        raise Conflict("resize_kept_otherwise", mode=card["enforcement"])
+    if task.resize is not None and task.resize["open"] and task.resize["gpu"] != ask.text:
+        raise Conflict("resize_under_way")
+    gpu = Gpu.objects.present().filter(node=task.node_id, uuid=card["uuid"]).select_related("pool").first()
+    share = slice_of(ask, gpu.sellable_mib) if gpu else None
+    if gpu is None or share is None or share.memory_mib >= gpu.sellable_mib:
+        largest = show_memory(gpu.sellable_mib) if gpu else "0 GB"
+        raise Conflict("resize_above_card", asked=ask.text, largest=largest)
+    return _check_use(Change(task, gpu, card, share))
+
+
+def _check_use(change: Change) -> Change:
+    wanted = change.share.memory_mib
+    for use in change.task.gpu_use:
+        if use["uuid"] != change.gpu.uuid:
+            continue
+        if use["used_mib"] > wanted:
+            used = show_memory(use["used_mib"])
+            raise Conflict("resize_below_use", used=used, asked=show_memory(wanted), task=_name(change.task))
+        if use.get("compute") == BY_MPS and change.more_mib > 0:
+            raise Conflict("resize_by_mps")
+    return change
+
+
+def _check_room(changes: Iterable[Change]) -> None:
+    """As it is now, unlocked: whether all of them together fit their cards."""
+    of: dict[int, list[Change]] = defaultdict(list)
+    for change in changes:
+        of[change.gpu.pk].append(change)
+    for pk, some in of.items():
+        gpu, more = some[0].gpu, sum(change.more_mib for change in some)
+        held = Holding.objects.live().filter(gpu=pk).aggregate(mib=Sum("gpu_memory_mib", default=0))["mib"]
+        if more > 0 and held + more > gpu.sellable_mib:
+            free, asked = show_memory(max(gpu.sellable_mib - held, 0)), show_memory(more)
+            raise Conflict("resize_no_room", gpu=str(gpu), free=free, asked=asked)
+
+
+def build_wish(change: Change, ask: GpuAsk, by: str) -> dict[str, Any]:
+    """By MPS a program's part of the card's compute is set at its start, and stays."""
+    by_mps = any(use.get("compute") == BY_MPS for use in change.task.gpu_use)
+    percent = change.was["compute_percent"] if by_mps else change.share.compute_percent
+    held = Slice(change.share.memory_mib, percent)
+    return {
+        "gpu": ask.text,
+        "by": by,
+        "serial": (change.task.resize or {"serial": 0})["serial"] + 1,
+        "uuid": change.gpu.uuid,
+        "memory_mib": held.memory_mib,
+        "compute_percent": held.compute_percent,
+        "milli": gpu_milli(held, change.gpu.sellable_mib),
+        "open": True,
+    }
+
+
+def _fresh(job: Job) -> Job:
+    return Job.objects.with_names().get(pk=job.pk)
+
+
+def _name(task: Task) -> str:
+    return f"{task.role}.{task.rank}"

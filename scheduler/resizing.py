@@ -1,0 +1,134 @@
+"""Another size for the slice of a task that runs: its account first where it becomes more, its limit first where less.
+
+So no card ever has more limits than it sells. The wish stands in the task's row (jobs.resizing) until all is done:
+whoever dies between two steps, the next look does them again.
+"""
+
+import logging
+from typing import Any
+
+from django.db import transaction
+
+from common.errors import StaleState
+from events.bus import RUNTIME, hint, record
+from jobs.lifecycle import lock_job
+from jobs.models import Task
+from jobs.states import HOLDING, TaskState
+from quotas.models import Holding, load_parents
+from runtimes.base import Rejected, Runtime
+from scheduler.lease import check_epoch
+from scheduler.reconcile import Resize
+from scheduler.sightings import load_task, write_news
+from scheduler.starting import DoesNotFit, check_growth, check_teams, check_user, lock_limits
+from scheduler.truth import end_share, load_share, lock_cards, write_holdings
+
+log = logging.getLogger("tessera.reconcile")
+
+COLUMNS = {"memory_mib": "gpu_memory_mib", "compute_percent": "gpu_compute_percent", "milli": "gpu_milli"}
+"""What a share is of its card: as wishes and tasks' cards name it, and as holdings do."""
+BY_RUNTIME = "runtime"
+"""Who refused: it, or what had no room (kinds of DoesNotFit)."""
+
+Share = dict[str, int]
+
+
+def resize_task(deed: Resize, runtime: Runtime, epoch: int) -> None:
+    """Any number of times. Raises StaleState where the wish is another by now, and Unavailable."""
+    wish = take_room(deed, epoch)
+    if wish is None:
+        return
+    refused = ""
+    try:
+        runtime.resize(deed.uuid, {wish["uuid"]: wish["memory_mib"]}, serial=wish["serial"])
+    except Rejected as refusal:
+        refused = str(refusal)
+        log.info("%s is not resized: %s", deed.uuid, refused)
+    settle(deed, wish, refused, epoch)
+
+
+@transaction.atomic
+def take_room(deed: Resize, epoch: int) -> dict[str, Any] | None:
+    """The wish, for which the task holds enough now. None where its card or a limit has no room, which is recorded.
+
+    The locks of a start, in their order: limits, cards, job; and the sums come after them.
+    """
+    check_epoch("reconcile", epoch)
+    task, share = load_task(deed.uuid), load_share(deed.uuid)
+    wish = _wish_of(task)
+    now = share_of(share)
+    most = {name: max(now[name], wish[name]) for name in COLUMNS}
+    grows = most != now
+    full = _find_full(task, share, most) if grows else ""
+    lock_job(deed.job_id)
+    task = load_task(deed.uuid)
+    if _wish_of(task) != wish:
+        raise StaleState(kind="task", was="another wish")
+    if full:
+        _close(task, share, wish, now, full, "")
+        return None
+    if grows:
+        wish = {**wish, "before": now}
+        _hold(task, share, most, wish)
+    return wish
+
+
+@transaction.atomic
+def settle(deed: Resize, wish: dict[str, Any], refused: str, epoch: int) -> None:
+    """The limit is as wished: so is the account now. refused: why it is not, and then it is as before."""
+    check_epoch("reconcile", epoch)
+    lock_job(deed.job_id)
+    task = load_task(deed.uuid)
+    if task.resize != wish or task.state not in HOLDING:
+        raise StaleState(kind="task", was=task.state)
+    share = load_share(deed.uuid)
+    wanted = {name: wish[name] for name in COLUMNS}
+    kept = wish.get("before", share_of(share)) if refused else wanted
+    _close(task, share, wish, kept, BY_RUNTIME if refused else "", refused)
+
+
+def share_of(holding: Holding) -> Share:
+    return {name: getattr(holding, column) for name, column in COLUMNS.items()}
+
+
+def _wish_of(task: Task) -> dict[str, Any]:
+    if task.resize is None or not task.resize["open"] or task.state != TaskState.RUNNING:
+        raise StaleState(kind="task", was=task.state)
+    return task.resize
+
+
+def _find_full(task: Task, share: Holding, most: Share) -> str:
+    """Take the locks. What has no room for `most` instead of what it holds, "" where there is room."""
+    more = {name: most[name] - held for name, held in share_of(share).items()}
+    parents = load_parents()
+    quotas, own = lock_limits(task.job, parents)
+    assert share.gpu_id is not None  # load_share asks for that
+    (gpu,) = lock_cards([share.gpu_id]).values()
+    ask = (more["milli"], 0, 0)
+    try:
+        check_teams(task.job, quotas, ask, parents)
+        check_user(task.job, own, ask, 0)
+        check_growth(gpu, more["memory_mib"], more["compute_percent"])
+    except DoesNotFit as full:
+        return str(full.params["kind"])
+    return ""
+
+
+def _close(task: Task, share: Holding, wish: dict[str, Any], kept: Share, refused_by: str, detail: str) -> None:
+    """It holds `kept` from now on, and its history says so."""
+    was = wish.get("before", share_of(share))
+    refused = {"kind": refused_by, "detail": detail} if refused_by else None
+    words = {"role": task.role, "rank": task.rank, "attempt": task.attempt}
+    sizes = {"from_mib": was["memory_mib"], "to_mib": wish["memory_mib"]}
+    told = {"kind": refused_by, "detail": detail} if refused_by else {}
+    record(task, "resize_refused" if refused_by else "resized", actor=RUNTIME, params={**words, **sizes, **told})
+    _hold(task, share, kept, {**wish, **kept, "open": False, "refused": refused})
+    hint("cycle")
+
+
+def _hold(task: Task, share: Holding, now: Share, wish: dict[str, Any]) -> None:
+    """Its holding ends and another begins where they differ: reports read both."""
+    if now != share_of(share):
+        end_share(share)
+        whose = {name: getattr(share, name) for name in ("task", "team_id", "user_id", "pool_id", "node_id", "gpu_id")}
+        write_holdings([Holding(**whose, numa=share.numa, **{COLUMNS[name]: value for name, value in now.items()})])
+    write_news(task.uuid.hex, {"cards": [{**task.cards[0], **now}], "resize": wish})

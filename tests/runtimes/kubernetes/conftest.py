@@ -1,0 +1,30 @@
+"""An installation of its own in the cluster, for the tests of a file."""
+
+import pytest
+
+from runtimes.kubernetes import names
+from tests.runtimes.kubernetes.world import KubernetesWorld
+
+
+@pytest.fixture(scope="module")
+def world(kubeconfig):
+    world = KubernetesWorld(kubeconfig)
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def kubelet(world):
+    if not world.has_kubelet:
+        pytest.skip("NO KUBELET: only fake nodes are there.")
+
+
+@pytest.fixture
+def elsewhere(world) -> str:
+    """A namespace with our label that is none of ours, by its name; it goes with the world."""
+    install = world.runtime.house.install
+    meta = {"name": f"{install}-elsewhere", "labels": {names.LABEL_INSTALL: install}}
+    world.api.call("POST", "/api/v1/namespaces", {"metadata": meta})
+    account = {"metadata": {"name": "default"}}
+    world.api.call("POST", f"/api/v1/namespaces/{meta['name']}/serviceaccounts", account, handles=("exists",))
+    return meta["name"]

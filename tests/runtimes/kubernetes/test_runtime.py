@@ -1,0 +1,130 @@
+"""What the runtime does about a pod that it finds, where another one changes that at the worst moment: on a double of
+the API server that keeps pods, and versions of them as the real one does. Everything else: test_on_cluster.py.
+"""
+
+import itertools
+
+import pytest
+
+from runtimes.base import Rejected, Unavailable
+from runtimes.kubernetes import names
+from runtimes.kubernetes.answers import Answer
+from runtimes.kubernetes.client import Listed
+from runtimes.kubernetes.examining import _pretenders
+from runtimes.kubernetes.manifest import build_pod
+from runtimes.kubernetes.runtime import ALL_PODS, KubernetesRuntime
+from tests.runtimes.kubernetes.specs import HOUSE, UUID, task
+
+TASK_EPOCH = task().epoch
+
+
+class Pods:
+    """between: functions of the pod that happen after each time that it was read, in turn."""
+
+    def __init__(self, *between):
+        self.pods, self.between, self.versions = {}, list(between), itertools.count(1)
+        self.deleted = []
+
+    def put(self, pod):
+        meta = pod["metadata"] | {"resourceVersion": str(next(self.versions))}
+        self.pods[f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"] = pod | {"metadata": meta}
+
+    def call(self, verb, path, body=None, *, handles=(), **_):
+        answer, found = self._answer(verb, path, body)
+        if answer.deed not in ("done", *handles):
+            raise Unavailable(answer.deed)
+        return answer, found
+
+    def list_all(self, path, *, labels=""):
+        return Listed([self._read(each) for each in list(self.pods)] if path == ALL_PODS else [], "1")
+
+    def _answer(self, verb, path, body):
+        if "/pods" not in path:
+            return Answer("done"), {"metadata": {"labels": {names.LABEL_INSTALL: HOUSE.install}}}
+        if verb == "POST":
+            return Answer("exists"), {}
+        if path not in self.pods:
+            return Answer("gone"), {}
+        if verb == "GET":
+            return Answer("done"), self._read(path)
+        asked = (body or {}).get("preconditions" if verb == "DELETE" else "metadata", {})
+        meta = self.pods[path]["metadata"]
+        if any(asked.get(name, meta[name]) != meta[name] for name in ("uid", "resourceVersion")):
+            return Answer("again"), {}
+        if verb == "DELETE":
+            self.deleted.append(path)
+        else:
+            notes = meta.get("annotations", {}) | body["metadata"].get("annotations", {})
+            self.put(self.pods[path] | {"metadata": meta | {"annotations": notes}})
+        return Answer("done"), {}
+
+    def _read(self, path):
+        pod = self.pods[path]
+        if self.between:
+            self.put(self.between.pop(0)(pod))
+        return pod
+
+
+def pod_of(spec):
+    pod = build_pod(spec, HOUSE, {})
+    return pod | {"metadata": pod["metadata"] | {"uid": "u1"}, "status": {"phase": "Pending"}}
+
+
+def runtime_on(api) -> KubernetesRuntime:
+    return KubernetesRuntime(install=HOUSE.install, image=HOUSE.image, api=api)
+
+
+def touched(pod):
+    return pod
+
+
+def runs(pod):
+    state = {"running": {"startedAt": "2026-01-01T12:00:00Z"}}
+    return pod | {"status": {"phase": "Running", "containerStatuses": [{"state": state}]}}
+
+
+def test_a_pod_that_was_asked_to_be_something_else_goes_on_as_the_task_and_admins_are_told():
+    api = Pods()
+    api.put(pod_of(task("sleep 60")))
+    runtime = runtime_on(api)
+    runtime.start(task("sleep 60"))
+    assert list(_pretenders(runtime)) == []
+    runtime.start(task("sleep 61"))
+    (found,) = _pretenders(runtime)
+    assert found.tone == "bad" and f"{names.pod_name(UUID)} (job-412 main.0)" in found.words and found.remedy
+    assert [view.uuid for view in runtime.list_containers()] == [UUID] and api.deleted == []
+
+
+def test_the_alarm_is_left_although_somebody_changes_the_pod_meanwhile():
+    api = Pods(touched, touched)
+    api.put(pod_of(task("sleep 60")))
+    runtime = runtime_on(api)
+    runtime.start(task("sleep 61"))
+    assert len(list(_pretenders(runtime))) == 1
+
+
+def test_what_begins_to_run_between_a_look_and_its_deletion_is_not_ended():
+    """By a stop of what never ran, as a timer gives it to what no row knows."""
+    for between in ((runs,), ()):
+        api = Pods(*between)
+        api.put(pod_of(task()))
+        if not between:
+            api.put(runs(pod_of(task())))
+        runtime_on(api).stop(UUID, 1, epoch=TASK_EPOCH, unless_ran=True)
+        assert api.deleted == []
+
+
+def test_what_never_ran_is_deleted_as_it_was_seen():
+    api = Pods()
+    api.put(pod_of(task()))
+    runtime_on(api).stop(UUID, 1, epoch=TASK_EPOCH, unless_ran=True)
+    assert len(api.deleted) == 1
+
+
+def test_a_pod_of_others_in_the_way_ends_the_task_and_is_left_alone():
+    api, pod = Pods(), pod_of(task())
+    pod["metadata"]["labels"] = {}
+    api.put(pod)
+    with pytest.raises(Rejected, match="Another pod"):
+        runtime_on(api).start(task())
+    assert api.deleted == []
