@@ -92,7 +92,9 @@ class Running:
                 return web.Response(text=WORKER, content_type="text/javascript")
             anybody = {"Access-Control-Allow-Origin": request.headers.get("Origin", "*")}
             anybody["Access-Control-Allow-Credentials"] = "true"  # ada's own program is careless, too
-            return web.Response(text=f"<title>{name}</title><p>{name}", content_type="text/html", headers=anybody)
+            # an icon of its own, else the browser asks for one whenever it likes, and that reads as an attack's success
+            page = f"<title>{name}</title><link rel=icon href=data:,><p>{name}"
+            return web.Response(text=page, content_type="text/html", headers=anybody)
 
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", answer)
