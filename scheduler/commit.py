@@ -8,8 +8,7 @@ from django.db import transaction
 
 from common.errors import StaleState
 from events.bus import SCHEDULER, hint
-from events.transitions import Move
-from jobs.lifecycle import load_attempt, lock_job, move_gangs
+from jobs.lifecycle import TaskMove, load_attempt, lock_job, move_tasks
 from jobs.states import TaskState
 from scheduler.explaining import explain_jobs
 from scheduler.lease import check_epoch
@@ -96,6 +95,6 @@ def stop_job(step: StopJob, epoch: int) -> None:
     if job.stop_requested_at is not None or any(task.state not in STOPPABLE for task in tasks):
         raise StaleState(kind="job", was=job.state)
     params = {"team": load_job(step.to).team.name} if step.to is not None else {}
-    moves = [Move(task, params) for task in tasks]
-    move_gangs(moves, TaskState.STOPPING, reason=step.reason, actor=SCHEDULER)
+    moves = [TaskMove(task, TaskState.STOPPING, step.reason, params) for task in tasks]
+    move_tasks(moves, actor=SCHEDULER)
     hint("reconcile")

@@ -1,7 +1,7 @@
 """What was seen of tasks, into their rows and history. Each write carries the term of the loop that saw it.
 
-Tasks that come up do so by the hundred where a queue moves: what was seen of them is recorded together, under the locks
-of all their jobs. An end takes a transaction of its own, for much hangs on it.
+Where a queue moves tasks come up and end by the hundred: what was seen of them is recorded together, under the locks of
+all their jobs.
 """
 
 import logging
@@ -13,8 +13,7 @@ from django.db import transaction
 
 from common.errors import StaleState
 from events.bus import RUNTIME, ring
-from events.transitions import Move
-from jobs.lifecycle import COMING, MADE_ROOM, bring_up, lock_job, lock_jobs, move_task, path
+from jobs.lifecycle import MADE_ROOM, TaskMove, lock_jobs, move_tasks, path
 from jobs.models import Task
 from jobs.states import TASK_FINAL, TaskState
 from runtimes.base import ContainerView
@@ -24,61 +23,56 @@ from scheduler.reconcile import LONGEST_DETAIL, Noted, Sighting
 log = logging.getLogger("tessera.reconcile")
 
 TOGETHER = 100
-"""So many tasks at most come up in one transaction: others wait for their jobs meanwhile."""
+"""So many tasks at most move in one transaction: others wait for their jobs meanwhile."""
 
 
 def in_batches(steps: Iterable[Sighting]) -> Iterator[list[Sighting]]:
-    """Those of tasks that come up by the hundred, every other one alone."""
+    """By the hundred."""
     steps = list(steps)
-    coming = [step for step in steps if step.state in COMING]
-    for at in range(0, len(coming), TOGETHER):
-        yield coming[at : at + TOGETHER]
-    yield from ([step] for step in steps if step.state not in COMING)
+    for at in range(0, len(steps), TOGETHER):
+        yield steps[at : at + TOGETHER]
 
 
-def record_sightings(steps: Sequence[Sighting], epoch: int) -> None:
-    """One batch. What went stale is dropped and takes nothing with it."""
-    if len(steps) > 1:
-        try:
-            record_together(steps, epoch)
-            return
-        except StaleState as stale:
-            log.info("%d sightings are recorded one by one: %s", len(steps), stale)
-    for step in steps:
-        try:
-            record_sighting(step, epoch)
-        except StaleState as stale:
+def record_sightings(steps: Sequence[Sighting], epoch: int) -> set[str]:
+    """One batch. What went stale is dropped and takes nothing with it. The uuids of those that are as was seen now."""
+    if not steps:
+        return set()
+    try:
+        return record_together(steps, epoch)
+    except StaleState as stale:
+        if len(steps) == 1:
             log.info("Sighting dropped: %s", stale)
+            return set()
+        log.info("%d sightings are recorded one by one: %s", len(steps), stale)
+    return set().union(*(record_sightings([step], epoch) for step in steps))
+
+
+def record_sighting(step: Sighting, epoch: int) -> None:
+    """Raises StaleState where the rows say otherwise by now."""
+    if not record_together([step], epoch):
+        raise StaleState(kind="task", was=step.state)
 
 
 @transaction.atomic
-def record_together(steps: Sequence[Sighting], epoch: int) -> None:
-    """Move tasks that come up, of whatever jobs. Those of which the rows say otherwise by now are left out."""
+def record_together(steps: Sequence[Sighting], epoch: int) -> set[str]:
+    """Move tasks, of whatever jobs, to what was seen, with the engine's own words and times. Those of which the rows
+    say otherwise by now are left out. Raises StaleState, and moves none, where a job is gone or the term is over.
+    """
     check_epoch("reconcile", epoch)
     jobs = {job.pk: job for job in lock_jobs({step.job_id for step in steps})}
     tasks = {task.uuid.hex: task for task in load_tasks([step.uuid for step in steps])}
-    moves = []
+    moves, recorded = [], set()
     for step in steps:
-        task, job = tasks.get(step.uuid), jobs.get(step.job_id)
-        if task is None or job is None or not _is_news(task, step):
+        task = tasks.get(step.uuid)
+        if task is None or not _is_open(task, step):
             continue
-        task.job = job
-        moves.append((Move(task, {}, _columns(task, step)), step.state))
+        recorded.add(step.uuid)
+        if task.state != step.state:
+            task.job = jobs[step.job_id]
+            moves.append(_move_of(task, step))
     if moves:
-        bring_up(moves, actor=RUNTIME)
-
-
-@transaction.atomic
-def record_sighting(step: Sighting, epoch: int) -> None:
-    """Move the task to what was seen, with the engine's own words and times."""
-    check_epoch("reconcile", epoch)
-    lock_job(step.job_id)
-    task = load_task(step.uuid)
-    if task.state == step.state:
-        return
-    ended = step.seen if step.state in TASK_FINAL else None
-    params = {"exit_code": ended.exit_code, "detail": ended.detail, **lost_work(task, ended, step)} if ended else {}
-    move_task(task, step.state, reason=step.reason, actor=RUNTIME, params=params, **_columns(task, step))
+        move_tasks(moves, actor=RUNTIME)
+    return recorded
 
 
 @transaction.atomic
@@ -114,15 +108,19 @@ def lost_work(task: Task, ended: ContainerView, step: Sighting) -> dict[str, obj
     return {"kind": kind, "lost_s": max(round((ended.ended_at - since).total_seconds()), 0)}
 
 
-def _is_news(task: Task, step: Sighting) -> bool:
-    if task.state == step.state:
-        return False
+def _is_open(task: Task, step: Sighting) -> bool:
+    """Whether it is there, or may go there."""
     try:
-        path(task.state, step.state)
+        return task.state == step.state or bool(path(task.state, step.state))
     except StaleState as stale:
         log.info("Sighting dropped: %s", stale)
         return False
-    return True
+
+
+def _move_of(task: Task, step: Sighting) -> TaskMove:
+    ended = step.seen if step.state in TASK_FINAL else None
+    params = {"exit_code": ended.exit_code, "detail": ended.detail, **lost_work(task, ended, step)} if ended else {}
+    return TaskMove(task, step.state, step.reason, params, _columns(task, step))
 
 
 def _columns(task: Task, step: Sighting) -> dict[str, object]:

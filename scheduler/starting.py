@@ -13,8 +13,7 @@ from cluster.models import Gpu, Node, NodeState
 from common.errors import StaleState
 from common.locks import database_now
 from events.bus import SCHEDULER, hint
-from events.transitions import Move
-from jobs.lifecycle import add_tasks, load_attempts, lock_jobs, move_gangs
+from jobs.lifecycle import TaskMove, add_tasks, load_attempts, lock_jobs, move_tasks
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, load_parents, subtree, team_chain
@@ -164,7 +163,7 @@ def assign(steps: Sequence[StartJob], nodes: dict[int, Node], gpus: dict[int, Gp
     write_holdings(row for task, place in placed for row in _holdings(task, place, gpus))
     taken = taken_ports(nodes)
     moves = [move for step in steps for move in _moves(step, known[step.job_id], nodes, gpus, taken, epoch)]
-    move_gangs(moves, TaskState.ASSIGNED, actor=SCHEDULER)
+    move_tasks(moves, actor=SCHEDULER)
     clear_wait([locked.pk for locked in jobs])
     hint("reconcile")
 
@@ -185,7 +184,7 @@ def _moves(
     gpus: dict[int, Gpu],
     taken: dict[int, set[int]],
     epoch: int,
-) -> list[Move]:
+) -> list[TaskMove]:
     """taken: the ports of each node, those of this job too from now on."""
     master = free_port(taken[next(place.node_id for place in step.tasks if place.rank == 0)])
     alone, moves = has_own_addresses(), []
@@ -205,7 +204,7 @@ def _moves(
         }
         told = {"node": node.name, "gpus": [str(gpus[c.gpu_id]) for c in place.cards], **_spread(place, gpus)}
         told |= {"kind": "near_data", "held_bytes": place.held_bytes} if place.held_bytes else {}
-        moves.append(Move(task, told, columns))
+        moves.append(TaskMove(task, TaskState.ASSIGNED, params=told, also=columns))
         taken[node.pk].add(master)
     return moves
 

@@ -33,7 +33,7 @@ from scheduler.reconcile import (
     load_rows,
     unheld,
 )
-from scheduler.sightings import in_batches, record_news, record_sighting, record_sightings
+from scheduler.sightings import in_batches, record_news, record_sightings
 from scheduler.strangers import Strangers, load_strangers
 
 log = logging.getLogger("tessera.watch")
@@ -159,10 +159,10 @@ class Watch:
         anything is recorded, so that they are done meanwhile.
         """
         due = [step for step in steps if isinstance(step, Deed) and self._is_due(step)]
-        stale: set[str] = set()
-        for stop in (deed for deed in due if isinstance(deed, Stop) and deed.mark):
-            stale.add(stop.uuid)
-            yield partial(_mark, stop, epoch, stale)
+        marks = [mark_of(deed) for deed in due if isinstance(deed, Stop) and deed.mark]
+        stale = {mark.uuid for mark in marks}
+        for some in in_batches(marks):
+            yield partial(_mark, some, epoch, stale)
         due = sorted((deed for deed in due if deed.uuid not in stale), key=lambda deed: DEEDS.index(type(deed)))
         for at in range(0, len(due), AT_ONCE):
             yield partial(self._hand_out, due[at : at + AT_ONCE], epoch)
@@ -213,9 +213,8 @@ class Watch:
                 log.warning("nothing is tidied: %s", away)
 
 
-def _mark(stop: Stop, epoch: int, stale: set[str]) -> None:
-    record_sighting(mark_of(stop), epoch)
-    stale.discard(stop.uuid)
+def _mark(marks: Sequence[Sighting], epoch: int, stale: set[str]) -> None:
+    stale -= record_sightings(marks, epoch)
 
 
 def _key(step: Deed) -> tuple[str, str]:

@@ -5,6 +5,7 @@ The lock order below a job: job, then its tasks. A task leaves HOLDING and its h
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from django.utils import timezone
 from common.errors import StaleState
 from common.locks import lock_rows
 from events.bus import SYSTEM, Actor, hint, ring_pool
-from events.notices import Told, notify, notify_all
+from events.notices import Told, notify_all
 from events.transitions import Move, advance, advance_all
 from jobs.models import Job, JobKind, Task
 from jobs.states import (
@@ -34,10 +35,6 @@ from quotas.models import Holding
 
 RETRY_PAUSE_S = (5, 30, 120, 600)
 """The wait before the first, second, ... retry: a job that always fails must not fill the log with starts."""
-
-
-COMING = (TaskState.STARTING, TaskState.RUNNING)
-"""The states of a task that comes up, in order."""
 
 MADE_ROOM = frozenset({"preempted", "overtaken", "reclaimed", "window_closed", "maintenance"})
 """Whoever is stopped for others, or for a maintenance, loses its place and not its job: it is queued again, however
@@ -104,71 +101,61 @@ def store_tasks(tasks: Iterable[Task]) -> list[Task]:
     return Task.objects.bulk_create(tasks)
 
 
+@dataclass(frozen=True)
+class TaskMove:
+    """Where one of many tasks goes, and what it writes besides: the values of its history, and other columns when it is
+    there. The task carries its job, of which the row is locked.
+    """
+
+    task: Task
+    to: str
+    reason: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    also: Mapping[str, Any] = field(default_factory=dict)
+
+
 def move_task(task: Task, to: str, *, reason: str = "", actor: Actor, params: dict | None = None, **also: Any) -> None:
     """Advance a task, step by step where the table wants steps, end its holdings when it leaves HOLDING, then settle
     its job. The job's row is locked by the caller. Raises StaleState where somebody else moved it first.
     """
     with transaction.atomic():
-        for step in path(task.state, to):
-            last = step == to
-            was = task.state
-            extra = {**_times(step), **(also if last else {})}
-            words = {"role": task.role, "rank": task.rank, "attempt": task.attempt, **(params or {})}
-            advance(task, step, reason=reason if last else "", actor=actor, params=words, **extra)
-            if was in HOLDING and step not in HOLDING:
-                release_holdings(task)
-                ring_pool(task.pool_id)
-                hint("cycle")
+        _advance_tasks([TaskMove(task, to, reason, params or {}, also)], actor)
         settle_job(task.job, actor=actor)
 
 
-def move_gangs(moves: Sequence[Move], to: str, *, reason: str = "", actor: Actor) -> None:
-    """As `move_task` for all tasks of the newest attempts of some jobs, in as many statements for a hundred as for two.
+def move_tasks(moves: Sequence[TaskMove], *, actor: Actor) -> None:
+    """As `move_task` for tasks of any number of jobs, in as many statements for a hundred as for two.
 
-    The jobs are of one team and owner; their rows were locked before they were read. to: one step away for all, and a
-    state in which a task holds something and none has run to its end. Each move with its own params and columns.
+    The jobs were read when their rows were locked. Raises StaleState, and moves none, where one is elsewhere than it
+    was read.
     """
-    assert to in HOLDING, "the end of a task goes through move_task, which ends its holdings"
-    tasks: list[Task] = [move.row for move in moves]  # type: ignore[misc]
-    told = [
-        Move(
-            task,
-            {"role": task.role, "rank": task.rank, "attempt": task.attempt, **move.params},
-            {**_times(to), **move.also},
-        )
-        for task, move in zip(tasks, moves, strict=True)
-    ]
     with transaction.atomic():
-        advance_all(told, to, reason=reason, actor=actor)
-        attempts: dict[int, list[Task]] = defaultdict(list)
-        for task in tasks:
-            attempts[task.job_id].append(task)
-        settle_jobs([*{task.job_id: task.job for task in tasks}.values()], attempts, actor=actor)
+        _advance_tasks(moves, actor)
+        settle_jobs([*{move.task.job_id: move.task.job for move in moves}.values()], actor=actor)
 
 
-def bring_up(moves: Sequence[tuple[Move, str]], *, actor: Actor) -> None:
-    """As `move_task` for tasks of any number of jobs that come up, in as many statements for a hundred as for two.
+def _advance_tasks(moves: Sequence[TaskMove], actor: Actor) -> None:
+    ways = [(move, path(move.task.state, move.to)) for move in moves]
+    freed = [move.task for move in moves if move.task.state in HOLDING and move.to not in HOLDING]
+    for step in TaskState:  # in this order no way goes back
+        alike: dict[tuple, list[Move]] = defaultdict(list)
+        for move, way in ways:
+            if step in way:
+                last, task = step == move.to, move.task
+                words = {"role": task.role, "rank": task.rank, "attempt": task.attempt, **move.params}
+                columns = {**_times(step), **(move.also if last else {})}
+                alike[move.reason if last else "", *sorted(columns)].append(Move(task, words, columns))
+        for (reason, *_), some in alike.items():
+            advance_all(some, step, reason=reason, actor=actor)
+    if freed:
+        release_holdings(freed)
+        for pool_id in {task.pool_id for task in freed}:
+            ring_pool(pool_id)
+        hint("cycle")
 
-    moves: of each task, which carries its locked job, what it writes and where it goes, one of COMING. Raises
-    StaleState, and moves none, where one is elsewhere than it was read.
-    """
-    ways = [(move, to, path(move.row.state, to)) for move, to in moves]  # type: ignore[attr-defined]
-    with transaction.atomic():
-        for step in COMING:
-            alike: dict[tuple, list[Move]] = defaultdict(list)
-            for move, to, way in ways:
-                if step in way:
-                    task: Task = move.row  # type: ignore[assignment]
-                    words = {"role": task.role, "rank": task.rank, "attempt": task.attempt, **move.params}
-                    columns = {**_times(step), **(move.also if step == to else {})}
-                    alike[tuple(sorted(columns))].append(Move(task, words, columns))
-            for some in alike.values():
-                advance_all(some, step, actor=actor)
-        settle_jobs(list({move.row.job.pk: move.row.job for move, _ in moves}.values()), actor=actor)  # type: ignore[attr-defined]
 
-
-def release_holdings(task: Task) -> None:
-    Holding.objects.filter(task=task.uuid).release()
+def release_holdings(tasks: Sequence[Task]) -> None:
+    Holding.objects.filter(task__in=[task.uuid for task in tasks]).release()
 
 
 def path(start: str, to: str) -> list[str]:
@@ -185,63 +172,37 @@ def path(start: str, to: str) -> list[str]:
     raise StaleState(kind="task", was=start)
 
 
-def settle_jobs(
-    jobs: Sequence[Job], attempts: Mapping[int, Sequence[Task]] | None = None, *, actor: Actor = SYSTEM
-) -> None:
-    """As `settle_job`, for jobs that were read when they were locked; those that come up, in a few statements.
-
-    attempts: the tasks of their newest ones by job, as they are now; None: they are looked up.
-    """
-    attempts = load_attempts(jobs) if attempts is None else attempts
-    alike: dict[tuple[str, bool], list[Job]] = defaultdict(list)
-    for job in jobs:
-        state, done = _derive(job, attempts[job.pk])
-        if state not in (JobState.STARTING, JobState.RUNNING) or done:
-            settle_job(job, actor=actor)
-        elif state != job.state and job.state not in JOB_FINAL:
-            alike[state, _begins(job, state)].append(job)
-    for (state, first), some in sorted(alike.items()):
-        began: dict[str, Any] = {"started_at": Now()} if first else {}
-        advance_all([Move(job, {}, began) for job in some], state, actor=actor)
-        if first:
-            _tell_begin(some)
-
-
 def settle_job(job: Job, *, actor: Actor = SYSTEM) -> None:
     """Derive the job's state from its newest attempt, or begin the next attempt. The job's row is locked."""
     reload_job(job)
-    if job.state in JOB_FINAL:
-        return
-    tasks = load_attempt(job)
-    stopping = job.stop_requested_at is not None
-    state, done = _derive(job, tasks)
-    if state == job.state:
-        return
-    if state not in JOB_FINAL:
-        first = _begins(job, state)
-        began: dict[str, Any] = {"started_at": Now()} if first else {}
-        # Whoever still runs is stopped as by a wish: the same reconciling, and no further attempt.
-        wish: dict[str, Any] = {"stop_requested_at": Now(), "stop_reason": "job_done"} if done and not stopping else {}
-        advance(job, state, actor=actor, **began, **wish)
-        if wish:
+    settle_jobs([job], actor=actor)
+
+
+def settle_jobs(jobs: Sequence[Job], *, actor: Actor = SYSTEM) -> None:
+    """As `settle_job`, for jobs that were read when they were locked, in as many statements for a hundred as for two;
+    but for those that are queued again.
+    """
+    attempts = load_attempts(jobs)
+    alike: dict[tuple, list[Move]] = defaultdict(list)
+    for job in jobs:
+        tasks = attempts[job.pk]
+        state, done = _derive(job, tasks)
+        if job.state in JOB_FINAL or state == job.state:
+            continue
+        reason, columns = "", _begin_columns(job, state, done)
+        if state in JOB_FINAL:
+            decisive = _decisive([task for task in tasks if task.state == TaskState.SUCCEEDED] if done else tasks)
+            if (again := _another_try(job, decisive.reason)) is not None:
+                requeue(job, actor=actor, reason=decisive.reason, **again)
+                continue
+            reason = "completed" if state == JobState.SUCCEEDED else decisive.reason or job.stop_reason
+            columns = _end_columns(job, tasks, decisive)
+        alike[state, reason, *sorted(columns)].append(Move(job, {}, columns))
+    for (state, reason, *names), moves in sorted(alike.items()):
+        advance_all(moves, state, reason=reason, actor=actor)
+        _tell([move.row for move in moves], state, begins="started_at" in names)  # type: ignore[misc]
+        if "stop_requested_at" in names:
             hint("reconcile")
-        if first:
-            _tell_begin([job])
-        return
-    decisive = _decisive([task for task in tasks if task.state == TaskState.SUCCEEDED] if done else tasks)
-    if decisive.reason in MADE_ROOM and job.stop_requested_at is None:
-        requeue(job, actor=actor, reason=decisive.reason, stops=job.stops + 1)
-    elif decisive.reason == "refused_by_node" and not stopping and (refused := count_refusals(job)) <= REFUSALS:
-        pause = timedelta(seconds=RETRY_PAUSE_S[refused - 1])
-        requeue(job, actor=actor, reason=decisive.reason, not_before=timezone.now() + pause)
-    elif may_retry(job, decisive.reason):
-        retry(job, actor=actor, because=decisive.reason)
-    else:
-        reason = "completed" if state == JobState.SUCCEEDED else decisive.reason or job.stop_reason
-        starts = [task.started_at for task in tasks if task.started_at]
-        times: dict[str, Any] = {"started_at": job.started_at or min(starts, default=None), "ended_at": Now()}
-        advance(job, state, reason=reason, actor=actor, exit_code=decisive.exit_code, **times)
-        _tell_end(job)
 
 
 def reload_job(job: Job) -> None:
@@ -264,13 +225,6 @@ def count_refusals(job: Job) -> int:
     """In how many of its newest attempts, up to one more than REFUSALS, a node refused it. It is the same in a row."""
     newest = Task.objects.filter(job=job, attempt__gte=job.attempt - REFUSALS, reason="refused_by_node")
     return newest.values("attempt").distinct().count()
-
-
-def retry(job: Job, *, actor: Actor, because: str) -> None:
-    """Queue the next attempt after a pause that grows with each try."""
-    tried = max(job.spec.get("retry", {}).get("times", 0) - job.retries_left, 0)
-    pause = timedelta(seconds=RETRY_PAUSE_S[min(tried, len(RETRY_PAUSE_S) - 1)])
-    requeue(job, actor=actor, reason=because, not_before=timezone.now() + pause, retries_left=job.retries_left - 1)
 
 
 def requeue(job: Job, *, actor: Actor, reason: str, **also: Any) -> None:
@@ -304,21 +258,48 @@ def _derive(job: Job, tasks: Sequence[Task]) -> tuple[str, bool]:
     return derive_job_state((task.state for task in tasks), stopping=stopping, done=done), done
 
 
-def _begins(job: Job, state: str) -> bool:
-    return state == JobState.RUNNING and job.started_at is None
+def _begin_columns(job: Job, state: str, done: bool) -> dict[str, Any]:
+    """What its row says besides of a state in which it goes on."""
+    if done and job.stop_requested_at is None:
+        # Whoever still runs is stopped as by a wish: the same reconciling, and no further attempt.
+        return {"stop_requested_at": Now(), "stop_reason": "job_done"}
+    return {"started_at": Now()} if state == JobState.RUNNING and job.started_at is None else {}
 
 
-def _tell_begin(jobs: Iterable[Job]) -> None:
-    """A notebook tells by itself when it can be opened."""
-    told = [Told(job.user_id, job, {"name": job.name}) for job in jobs if job.kind != JobKind.INTERACTIVE]
-    notify_all("job_started", told)
+def _end_columns(job: Job, tasks: Sequence[Task], decisive: Task) -> dict[str, Any]:
+    starts = [task.started_at for task in tasks if task.started_at]
+    began = job.started_at or min(starts, default=None)
+    return {"started_at": began, "ended_at": Now(), "exit_code": decisive.exit_code}
 
 
-def _tell_end(job: Job) -> None:
-    """A short job may end before it was seen to run: then its end is all that is told."""
+def _another_try(job: Job, because: str) -> dict[str, Any] | None:
+    """What its row says of the attempt that follows one which ended so; None where none does."""
+    if job.stop_requested_at is not None:
+        return None
+    if because in MADE_ROOM:
+        return {"stops": job.stops + 1}
+    if because == "refused_by_node" and (refused := count_refusals(job)) <= REFUSALS:
+        return {"not_before": timezone.now() + _pause(refused - 1)}
+    if may_retry(job, because):
+        tried = max(job.spec.get("retry", {}).get("times", 0) - job.retries_left, 0)
+        return {"not_before": timezone.now() + _pause(tried), "retries_left": job.retries_left - 1}
+    return None
+
+
+def _pause(tried: int) -> timedelta:
+    return timedelta(seconds=RETRY_PAUSE_S[min(tried, len(RETRY_PAUSE_S) - 1)])
+
+
+def _tell(jobs: Sequence[Job], state: str, *, begins: bool) -> None:
+    """A notebook tells by itself when it can be opened. A short job may end before it was seen to run: then its end is
+    all that is told.
+    """
     kinds = {JobState.SUCCEEDED: "job_succeeded", JobState.FAILED: "job_failed"}
-    if kind := kinds.get(JobState(job.state)):
-        notify(user_id=job.user_id, kind=kind, about=job, params={"name": job.name, "reason": job.reason})
+    if state == JobState.RUNNING and begins:
+        told = [Told(job.user_id, job, {"name": job.name}) for job in jobs if job.kind != JobKind.INTERACTIVE]
+        notify_all("job_started", told)
+    elif kind := kinds.get(JobState(state)):
+        notify_all(kind, [Told(job.user_id, job, {"name": job.name, "reason": job.reason}) for job in jobs])
 
 
 def _times(step: str) -> dict[str, Any]:

@@ -244,9 +244,10 @@ class Answers:
             for row in rows:
                 self.db.insert(Holding, {name: value for name, value in row.__dict__.items() if name in HELD})
 
-    def release_holdings(self, task: Task) -> None:
+    def release_holdings(self, tasks: Iterable[Task]) -> None:
         self.db.pause()
-        live = lambda row: row["task"] == task.uuid and row["released_at"] is None  # noqa: E731
+        freed = {task.uuid for task in tasks}
+        live = lambda row: row["task"] in freed and row["released_at"] is None  # noqa: E731
         self.db.update(Holding, live, {"released_at": self.db.now})
 
     def load_share(self, uuid: str) -> Holding:

@@ -9,6 +9,7 @@ from events.models import Event, Notice
 from jobs.control import stop_job
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
+from quotas.models import Holding
 from runtimes.base import ContainerView
 from scheduler.lease import take
 from scheduler.reconcile import Sighting
@@ -31,6 +32,10 @@ def placed(person, count: int = 1, **spec) -> list[Task]:
 def seen(task: Task, state: str, **told) -> Sighting:
     phase = "running" if state == T.RUNNING else "starting"
     return Sighting(task.uuid.hex, task.job_id, state, "", ContainerView(task.uuid.hex, "n1", phase, **told))
+
+
+def over(task: Task, state: str, reason: str, **told) -> Sighting:
+    return Sighting(task.uuid.hex, task.job_id, state, reason, ContainerView(task.uuid.hex, "n1", "exited", **told))
 
 
 def moves_of(kind: str, pk: int) -> list[tuple[int, str, str]]:
@@ -97,20 +102,52 @@ def test_an_old_term_records_nothing(ada):
     assert set(Task.objects.values_list("state", flat=True)) == {T.ASSIGNED}
 
 
-def test_thirty_take_as_many_statements_as_three(ada):
+def test_ends_are_recorded_together_and_give_back_what_was_held(ada):
+    """One did well, one failed for good, one is tried again, one made room, one is of a gang of which the rest runs."""
+    good, bad = placed(ada, 2, retry=0)
+    (again,) = placed(ada, retry={"times": 1, "when": ["exit_nonzero"]})
+    (room,) = placed(ada, retry=0)
+    first, second = placed(ada, nodes=2, retry=0)
+    make.move(room, T.RUNNING)
+    make.move(room, T.STOPPING, "preempted")
+    steps = [
+        over(good, T.SUCCEEDED, "completed", exit_code=0),
+        over(bad, T.FAILED, "exit_nonzero", exit_code=3),
+        over(again, T.FAILED, "exit_nonzero", exit_code=4),
+        over(room, T.STOPPED, "preempted"),
+        over(first, T.FAILED, "exit_nonzero", exit_code=5),
+    ]
+    assert record_together(steps, take("reconcile")) == {step.uuid for step in steps}
+    jobs = Job.objects.in_bulk([task.job_id for task in (good, bad, again, room, first)])
+    told = {pk: (job.state, job.reason, job.exit_code, job.attempt) for pk, job in jobs.items()}
+    assert told == {
+        good.job_id: (JobState.SUCCEEDED, "completed", 0, 1),
+        bad.job_id: (JobState.FAILED, "exit_nonzero", 3, 1),
+        again.job_id: (JobState.QUEUED, "exit_nonzero", None, 2),
+        room.job_id: (JobState.QUEUED, "preempted", None, 2),
+        first.job_id: (JobState.STOPPING, "", None, 1),
+    }
+    assert jobs[again.job_id].retries_left == 0 and jobs[room.job_id].stops == 1
+    assert set(Holding.objects.live().values_list("task", flat=True)) == {second.uuid}
+    assert moves_of("task", good.pk)[-2:] == [("ASSIGNED", "STARTING"), ("STARTING", "SUCCEEDED")]
+    assert moves_of("job", good.job_id)[-1] == ("STARTING", "SUCCEEDED")
+    assert list(Notice.objects.filter(kind="job_failed").values_list("object_id", flat=True)) == [bad.job_id]
+
+
+@pytest.mark.parametrize("state", [T.RUNNING, T.SUCCEEDED, T.FAILED])
+def test_thirty_take_as_many_statements_as_three(ada, state):
     epoch, counts = take("reconcile"), []
     for count in (3, 30):
-        told = [seen(task, T.RUNNING, address=f"10.0.0.{n}") for n, task in enumerate(placed(ada, count))]
-        with CaptureQueriesContext(
-            connection,
-        ) as queries:
+        tasks = placed(ada, count, retry=0)
+        told = [seen(task, state, address=f"10.0.0.{n}", exit_code=n) for n, task in enumerate(tasks)]
+        with CaptureQueriesContext(connection) as queries:
             record_together(told, epoch)
         counts.append(len(queries))
     assert counts[0] == counts[1] <= 30
 
 
-def test_ends_are_recorded_one_by_one_after_what_comes_up():
-    steps = [Sighting(f"{n:032x}", n, T.RUNNING if n % 2 else T.LOST) for n in range(2 * TOGETHER + 4)]
+def test_so_many_at_most_move_in_one_transaction():
+    steps = [Sighting(f"{n:032x}", n, T.RUNNING if n % 2 else T.FAILED) for n in range(2 * TOGETHER + 4)]
     batches = list(in_batches(steps))
-    assert [len(batch) for batch in batches] == [TOGETHER, 2] + [1] * (TOGETHER + 2)
-    assert {step.state for batch in batches[:2] for step in batch} == {T.RUNNING}
+    assert [len(batch) for batch in batches] == [TOGETHER, TOGETHER, 4]
+    assert [step for batch in batches for step in batch] == steps
