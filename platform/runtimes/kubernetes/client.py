@@ -43,6 +43,9 @@ NO_RIGHT_FIRST_S, NO_RIGHT_MOST_S = 2.0, 30.0
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
+Thing = dict[str, Any]
+"""As the API server has it."""
+
 
 class Expired(Unavailable):
     """The version that we asked from is too old: list anew. Who asked from none takes it as any other failure."""
@@ -52,7 +55,7 @@ class Expired(Unavailable):
 class Listed:
     """version: of the whole list, from which a watch goes on."""
 
-    items: list[dict[str, Any]]
+    items: list[Thing]
     version: str
 
 
@@ -133,11 +136,14 @@ class ApiServer:
                 self._no_creates_until = time.monotonic() + self._no_creates_s
         raise Unavailable(answer.words)
 
-    def list_all(self, path: str, *, labels: str = "") -> Listed:
-        """A consistent list, page by page. It begins anew where a page's version grew too old."""
+    def list_all(self, path: str, *, labels: str = "", trim: Callable[[Thing], Thing] = lambda thing: thing) -> Listed:
+        """A consistent list, page by page. It begins anew where a page's version grew too old.
+
+        trim: what to keep of each thing: a long list as a whole may be too large for a process.
+        """
         for _ in range(TRIES):
             try:
-                return self._list_pages(path, {"labelSelector": labels} if labels else {})
+                return self._list_pages(path, {"labelSelector": labels} if labels else {}, trim)
             except Expired:
                 continue
         raise Unavailable(f"The list of {path} grew too old {TRIES} times while it was read.")
@@ -180,12 +186,12 @@ class ApiServer:
             raise Unavailable(answer.words)
         return found["text"]
 
-    def _list_pages(self, path: str, query: dict[str, str]) -> Listed:
-        items: list[dict[str, Any]] = []
+    def _list_pages(self, path: str, query: dict[str, str], trim: Callable[[Thing], Thing]) -> Listed:
+        items: list[Thing] = []
         more: dict[str, str] = {}
         while True:
             _, page = self.call("GET", path, query={"limit": str(PAGE), **query, **more})
-            items += page.get("items") or []
+            items += map(trim, page.get("items") or [])
             token = page["metadata"].get("continue")
             if not token:
                 return Listed(items, page["metadata"]["resourceVersion"])

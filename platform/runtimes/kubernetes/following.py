@@ -9,7 +9,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from runtimes.base import ContainerView, Unavailable
@@ -99,7 +99,7 @@ class Follower:
             self._ended.wait(self._backoff.failed(time.monotonic() - began))
 
     def _list(self) -> None:
-        listed = self._api.list_all(self._path, labels=self._labels)
+        listed = self._api.list_all(self._path, labels=self._labels, trim=self._mirror.trim)
         with self._lock:
             known = self._mirror.synced
             changed = self._mirror.replace(listed)
@@ -193,10 +193,32 @@ class ClusterView:
         return found
 
 
+META = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "finalizers",
+    "labels",
+)
+STATUS = ("phase", "reason", "message", "startTime", "podIP")
+CONDITION = ("type", "status", "reason", "message", "lastTransitionTime")
+
+
 def trim_pod(pod: Thing) -> Thing:
-    """Without its program: ten thousand pods are held in memory."""
-    spec = {name: pod["spec"][name] for name in ("nodeName", "schedulingGates") if name in pod["spec"]}
-    return {"metadata": _trim_meta(pod), "spec": spec, "status": pod.get("status", {})}
+    """What somebody reads of it, under names that all pods share: ten thousand of them are held in memory."""
+    status, notes = pod.get("status", {}), pod["metadata"].get("annotations", {})
+    own = {name: text for name, text in notes.items() if not name.startswith(names.NOTE_FILE)}
+    told = [_some(each, CONDITION) for each in status.get("conditions", ())]
+    states = [_some(each, ("state",)) for each in status.get("containerStatuses", ())]
+    return {
+        "metadata": {**_some(pod["metadata"], META), "annotations": own},
+        "spec": _some(pod["spec"], ("nodeName", "schedulingGates")),
+        "status": {**_some(status, STATUS), "conditions": told, "containerStatuses": states},
+    }
 
 
 def trim_node(node: Thing) -> Thing:
@@ -205,8 +227,5 @@ def trim_node(node: Thing) -> Thing:
     return {"metadata": meta, "spec": {}, "status": {"conditions": conditions}}
 
 
-def _trim_meta(pod: Thing) -> Thing:
-    meta = {name: value for name, value in pod["metadata"].items() if name != "managedFields"}
-    notes = meta.get("annotations", {})
-    meta["annotations"] = {name: text for name, text in notes.items() if not name.startswith(names.NOTE_FILE)}
-    return meta
+def _some(thing: Thing, wanted: Iterable[str]) -> Thing:
+    return {name: thing[name] for name in wanted if name in thing}

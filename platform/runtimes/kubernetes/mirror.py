@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from runtimes.base import Unavailable
-from runtimes.kubernetes.client import Expired, Listed
+from runtimes.kubernetes.client import Expired, Listed, Thing
 
-Thing = dict[str, Any]
 GONE = 410
 
 
@@ -21,19 +20,19 @@ class Mirror:
         """trim: what to keep of each thing, to spare memory; name, namespace, uid and version must stay."""
         self.things: dict[str, Thing] = {}
         self.version = ""
-        self._trim = trim
+        self.trim = trim
 
     @property
     def synced(self) -> bool:
         return bool(self.version)
 
     def replace(self, listed: Listed) -> set[str]:
-        """Keys of what is new, changed or missing. Raises Unavailable for a list that is older than what we know: some
-        proxy answered, and nothing in it may be believed.
+        """Keys of what is new, changed or missing. listed: things that are trimmed. Raises Unavailable for a list that
+        is older than what we know: some proxy answered, and nothing in it may be believed.
         """
         if is_older(listed.version, self.version):
             raise Unavailable(f"A list of version {listed.version} came after {self.version}.")
-        fresh = {key_of(thing): self._trim(thing) for thing in listed.items}
+        fresh = {key_of(thing): thing for thing in listed.items}
         changed = {key for key, thing in fresh.items() if _version(self.things.get(key, {})) != _version(thing)}
         missing = self.things.keys() - fresh.keys()
         self.things, self.version = fresh, listed.version
@@ -63,7 +62,7 @@ class Mirror:
             return {key} if self.things.pop(key, None) is not None else set()
         if known is None and is_older(_version(thing), self.version):
             return set()  # it has been deleted since
-        self.things[key] = self._trim(thing)
+        self.things[key] = self.trim(thing)
         return {key}
 
 

@@ -129,8 +129,12 @@ def test_now_and_then_it_lists_anew(scene):
 
 
 def test_what_a_program_is_does_not_stay_in_memory():
+    state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
     pod = thing("x", 1) | {
         "spec": {"nodeName": "n1", "containers": [{"command": ["x" * 9000]}]},
-        "status": {"phase": "Running"},
+        "status": {"phase": "Running", "qosClass": "x", "containerStatuses": [{"name": "main", "state": state}]},
     }
-    assert trim_pod(pod)["spec"] == {"nodeName": "n1"} and trim_pod(pod)["status"] == {"phase": "Running"}
+    left = trim_pod(pod)
+    assert left["spec"] == {"nodeName": "n1"} and left["metadata"]["name"] == "x"
+    assert left["status"] == {"phase": "Running", "conditions": [], "containerStatuses": [{"state": state}]}
+    assert trim_pod(left) == left

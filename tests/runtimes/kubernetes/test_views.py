@@ -7,6 +7,7 @@ import pytest
 
 from runtimes.kubernetes import names
 from runtimes.kubernetes.causes import DISRUPTED, failing_start
+from runtimes.kubernetes.following import trim_pod
 from runtimes.kubernetes.views import pod_ended, view_of
 from tests.runtimes.kubernetes.specs import UUID
 
@@ -38,7 +39,8 @@ def done(code, reason="Error", message="", *, started="2026-01-01T11:10:00Z"):
 
 
 def view(given, **more):
-    return view_of(given, now=NOW, **more)
+    """Of what is kept of it."""
+    return view_of(trim_pod(given), now=NOW, **more)
 
 
 def asked(minute: int, grace: int = 10) -> dict:
