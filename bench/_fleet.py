@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -83,8 +83,10 @@ class Fleet:
             self.api.call("DELETE", f"{path}/{item['metadata']['name']}", options, handles=("gone", "again"))
 
         def are_gone() -> bool:
-            in_threads(delete, [item for item in left() if not item["metadata"].get("deletionTimestamp")])
-            return not left()
+            with suppress(Unavailable):  # of thousands one takes longer than we wait for an answer: it is asked again
+                in_threads(delete, [item for item in left() if not item["metadata"].get("deletionTimestamp")])
+                return not left()
+            return False
 
         def left() -> list[dict]:
             return self.api.list_all(path, labels=labels).items

@@ -13,7 +13,7 @@ from cli.session import Session
 from cli.transport import Client
 
 TOO_MANY = 429
-"""Answers that may be over in a moment: while the platform starts, or counts the broken stream still."""
+"""To who comes again this may be over in a moment: the platform counts the broken stream still."""
 
 
 @dataclass(frozen=True)

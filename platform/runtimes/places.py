@@ -5,14 +5,14 @@ a team's folder the whole team may change, whatever the umask of their programs:
 has such a thing.
 """
 
-import fcntl
 import os
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from runtimes.file_lock import alone
 
 MODES = {"home": 0o700, "team": 0o2770}
 # rwx for the owner and the group, nothing for others, as the kernel keeps it: (version), then (tag, rights, nobody by
@@ -48,7 +48,7 @@ def ensure_place(root: str | os.PathLike, place: Place, *, uid: int | None, gid:
     if path.is_dir():
         return path
     path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-    with _one_at_a_time(path.parent):
+    with alone(path.parent / ".lock"):
         if path.is_dir():
             return path
         fresh = path.with_name(f".new-{path.name}")
@@ -61,13 +61,3 @@ def ensure_place(root: str | os.PathLike, place: Place, *, uid: int | None, gid:
                 os.setxattr(fresh, "system.posix_acl_default", TEAM_ACL)
         fresh.rename(path)
     return path
-
-
-@contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
-    fd = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # NFS locks what may be written
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)

@@ -10,12 +10,13 @@ from contextlib import suppress
 from typing import TypeVar
 
 import aiohttp
-from django.db import DatabaseError, InterfaceError, OperationalError
+from django.db import DatabaseError
 from django.utils import translation
 
 from common.errors import PlatformError
 from portal.app_links import app_origin, is_app_host
 from portal.app_sessions import Visit, load_visit
+from portal.failures import DATABASE_ERRORS
 from portal.gateway import says
 from portal.gateway.answers import Answer, Words, in_words, language_of
 from portal.gateway.boards import Boards
@@ -113,7 +114,7 @@ class Gateway:
                     return self._stranger(label, request)
             except Tossed:
                 return _say(400, says.tossed(), request)
-            except (OperationalError, InterfaceError) as away:
+            except DATABASE_ERRORS as away:
                 log.warning("cannot ask who comes to %s: %s", label, away)
                 return _say(503, says.away(), request)
         with translation.override(language_of(request.headers, visit.language)):

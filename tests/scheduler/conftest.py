@@ -13,10 +13,11 @@ from runtimes.kubernetes.following import ClusterView
 from runtimes.local.runtime import LocalRuntime
 from scheduler import tasks
 from scheduler.inventory import record_inventory
-from tests.runtimes.kubernetes.world import KubernetesWorld
+from tests.runtimes.kubernetes import world as on_cluster
 from tests.runtimes.worlds import end_tasks
 from tests.scheduler.cluster_scene import Scene
 
+world, kubelet = on_cluster.world, on_cluster.kubelet
 SMALL = {"cpu": "50m", "memory": "64MiB", "retry": 0}
 """The cluster's node has little to offer."""
 
@@ -60,20 +61,6 @@ def bob(db):
             make.gpu(node)
     make.quota(nlp, train)
     return make.user("bob", nlp)
-
-
-@pytest.fixture(scope="module")
-def world(kubeconfig):
-    """An installation of its own in the cluster."""
-    world = KubernetesWorld(kubeconfig)
-    yield world
-    world.close()
-
-
-@pytest.fixture
-def kubelet(world):
-    if not world.has_kubelet:
-        pytest.skip("NO KUBELET: only fake nodes are there.")
 
 
 @pytest.fixture

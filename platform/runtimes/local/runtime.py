@@ -4,7 +4,6 @@ It remembers nothing: what a task is, its directory tells (see taskdir.py). So a
 same data at once, and all of them may be killed.
 """
 
-import fcntl
 import os
 import platform
 import re
@@ -14,7 +13,6 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +28,7 @@ from runtimes.base import (
     TaskSpec,
     Unavailable,
 )
+from runtimes.file_lock import alone
 from runtimes.gpu_sharing import needs_slice
 from runtimes.local import leftovers, limits, processes
 from runtimes.local.held import HeldData
@@ -172,7 +171,7 @@ class LocalRuntime:
         if (mps := record["plan"].get("mps")) and any(mib > mps["limit_mib"] for mib in limits_mib.values()):
             most = mps["limit_mib"]
             raise Rejected(f"The slice stays as it is: it runs by MPS, whose limit of {most} MiB was set at its start.")
-        with _alone(task.path):  # who comes late with an older wish finds the newer one
+        with alone(task.path, os.O_DIRECTORY):  # who comes late with an older wish finds the newer one
             if serial < (task.read("resize") or {"serial": 0})["serial"]:
                 return
             task.write("resize", {"serial": serial})
@@ -262,7 +261,7 @@ class LocalRuntime:
         os.chmod(os.path.dirname(scratch), 0o711)  # noqa: S103 - jobs of other accounts pass through
         gpu_slice = self.machine.slicing.make(spec) if needs_slice(spec.gpus, around.cards) else None
         mps = self.machine.compute.of_task(spec.gpus, around.cards, self.machine.driver) if spec.mps else None
-        with self._one_at_a_time():
+        with alone(self.tasks_dir / ".cores"):  # cores are chosen by what others have chosen
             cpus = self._choose_cpus(spec)
             log = str(self.logs.path(spec.uuid))
             plan = build_plan(spec, around, scratch=scratch, log=log, cpus=cpus, gpu_slice=gpu_slice, mps=mps)
@@ -283,13 +282,6 @@ class LocalRuntime:
             shim.wait()  # it forks and leaves at once: the shim itself is nobody's child
         finally:
             os.close(errors)
-
-    @contextmanager
-    def _one_at_a_time(self) -> Iterator[None]:
-        """Cores are chosen by what others have chosen, so one after the other."""
-        (self.tasks_dir / ".cores").touch(mode=0o600)
-        with _alone(self.tasks_dir / ".cores"):
-            yield
 
     def _choose_cpus(self, spec: TaskSpec) -> list[int]:
         cores = {node.id: node.cpus for node in self.machine.numa}
@@ -435,17 +427,6 @@ class LocalRuntime:
         record = task.read("spec.json")
         stop = task.read("stop")
         return record["spec"]["epoch"] if record else stop["epoch"] if stop else 0
-
-
-@contextmanager
-def _alone(path: str | os.PathLike) -> Iterator[None]:
-    """One after the other. path: a file or directory that is there."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
 
 
 def _end(cause: str, detail: str, epoch: int, started: dict | None = None) -> dict:

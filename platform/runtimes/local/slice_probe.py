@@ -5,14 +5,13 @@
 sentence says so.
 """
 
-import fcntl
 import json
 import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from agent.mps import Daemon, NoMps
 from agent.trial import LIMIT_MIB, Failed, judge
 from runtimes import slice_library
 from runtimes.base import GpuShare, TaskSpec
+from runtimes.file_lock import alone
 from runtimes.gpu_sharing import SliceTrial
 from runtimes.local.driver import Driver, find_driver
 from runtimes.local.plan import Surroundings, build_plan
@@ -55,7 +55,7 @@ def try_slice(
     key = [str(library), driver_version, driver.real, around.isolation.words, around.isolation.namespaces]
     notes = data_dir / "slice-trial.json"
     try:
-        with _alone(data_dir / ".slice-trial"):
+        with alone(data_dir / ".slice-trial"):  # the other processes wait, and read what came of it
             if (known := _remembered(notes, key)) is not None:
                 return known
             found = _try(library, driver, around, room, uuid)
@@ -72,17 +72,6 @@ def _clear(room: Room) -> None:
         shutil.rmtree(path, ignore_errors=True)
     with suppress(OSError):
         room.folder.parent.rmdir()
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """The other processes of the platform wait, and read what came of it."""
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
 
 
 def _remembered(notes: Path, key: list) -> SliceTrial | None:
@@ -111,7 +100,7 @@ def try_mps(
     if driver is None:
         raise OSError("The driver's libraries were not found on this machine.")
     try:
-        with _alone(data_dir / ".mps-trial"):
+        with alone(data_dir / ".mps-trial"):
             if _remembered(notes, known) is not None:
                 return
             mps = mps | {"env": mps["env"] | {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={2 * LIMIT_MIB + ROOM_MIB}M"}}

@@ -3,20 +3,9 @@
 import pytest
 
 from runtimes.kubernetes import names
-from tests.runtimes.kubernetes.world import KubernetesWorld
+from tests.runtimes.kubernetes import world as on_cluster
 
-
-@pytest.fixture(scope="module")
-def world(kubeconfig):
-    world = KubernetesWorld(kubeconfig)
-    yield world
-    world.close()
-
-
-@pytest.fixture
-def kubelet(world):
-    if not world.has_kubelet:
-        pytest.skip("NO KUBELET: only fake nodes are there.")
+world, kubelet = on_cluster.world, on_cluster.kubelet
 
 
 @pytest.fixture

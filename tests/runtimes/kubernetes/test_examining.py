@@ -8,7 +8,7 @@ from runtimes.kubernetes.client import MERGE_PATCH
 from runtimes.kubernetes.examining import _class, _files, _runtimes, examine
 from runtimes.kubernetes.storage import Storage
 from tests.runtimes.kubernetes.test_rights import PLURALS, Platform
-from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly
+from tests.runtimes.kubernetes.world import wait_slowly
 
 GID = 20000
 
@@ -39,18 +39,14 @@ def test_a_volume_that_we_cannot_write_is_bad_and_none_at_all_is_said(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def platform(kubeconfig):
-    world = KubernetesWorld(kubeconfig)
+def platform(world):
+    platform = Platform(world)
     try:
-        platform = Platform(world)
-        try:
-            platform.runtime.start(world.spec("true"))
-            wait_slowly(lambda: found(platform)["admission"][0].tone == "ok")
-            yield platform
-        finally:
-            platform.close()
+        platform.runtime.start(world.spec("true"))
+        wait_slowly(lambda: found(platform)["admission"][0].tone == "ok")
+        yield platform
     finally:
-        world.close()
+        platform.close()
 
 
 def found(platform, *, probe: bool = False) -> dict[str, list]:

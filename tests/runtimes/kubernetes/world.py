@@ -114,6 +114,20 @@ class KubernetesWorld(World):
         self.api.close()
 
 
+@pytest.fixture(scope="module")
+def world(kubeconfig) -> Iterator[KubernetesWorld]:
+    """An installation of its own in the cluster, for the tests of a file."""
+    world = KubernetesWorld(kubeconfig)
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def kubelet(world) -> None:
+    if not world.has_kubelet:
+        pytest.skip("NO KUBELET: only fake nodes are there.")
+
+
 @contextmanager
 def world_with_files(kubeconfig: Path) -> Iterator[KubernetesWorld]:
     """Its pods have homes and code, on the volume of bin/cluster, in the folders `files` and `code` of this world."""
