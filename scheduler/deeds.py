@@ -116,7 +116,7 @@ def load_starts(uuids: Sequence[str], runtime: Runtime, epoch: int) -> dict[str,
     with transaction.atomic():
         check_epoch("reconcile", epoch)
         tasks = [task for task in load_tasks_to_start(uuids) if _shall_start(task)]
-        broken = load_broken({task.job_id for task in tasks})
+        broken = load_broken()
         tasks = [task for task in tasks if (task.job_id, task.attempt) not in broken]
         specs = build_task_specs(tasks)
         containers, teams = runtime.capabilities.containers, {task.job.team_id for task in tasks}

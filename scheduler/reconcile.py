@@ -7,12 +7,14 @@ cannot be seen becomes LOST and keeps its holdings; no timer ever frees it.
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from jobs.models import Task
 from jobs.states import TASK_FINAL, TaskState
 from runtimes.base import ContainerView, GpuUse
+from scheduler.memory import TABLES, read_versions, remembered, remembering
+from scheduler.rows import Statement, build_pairs
 
 TOLD_PARTS = 100
 """In steps of this part of its slice a task's use of a card is written down."""
@@ -228,7 +230,7 @@ def end_of(view: ContainerView, wish: str, *, ran: bool = True) -> tuple[str, st
 class HeldTask(NamedTuple):
     """A task in HOLDING as it is read, with the wish of its job."""
 
-    uuid: UUID
+    uuid: str
     job_id: int
     attempt: int
     state: str
@@ -242,13 +244,16 @@ class HeldTask(NamedTuple):
     stop_reason: str
 
 
+MOMENTS = ("checkpointed_at", "fetching_since", "stop_requested_at")
+
+
 def load_rows() -> list[TaskRow]:
     """The tasks in HOLDING, with the stop wish of their job or of their broken gang."""
     tasks = load_holding_tasks()
-    broken = load_broken({task.job_id for task in tasks})
+    broken = load_broken()
     return [
         TaskRow(
-            task.uuid.hex,
+            task.uuid,
             task.job_id,
             task.state,
             _wish(task, broken),
@@ -262,15 +267,27 @@ def load_rows() -> list[TaskRow]:
 
 
 def load_holding_tasks() -> list[HeldTask]:
-    """As tuples: a large cluster has thousands of these, and they are read at each look."""
+    """A large cluster has thousands of these, of which few are others at each look."""
     wish = ("job__stop_requested_at", "job__stop_reason")
-    columns = [*HeldTask._fields[: -len(wish)], *wish]
-    return [HeldTask(*row) for row in Task.objects.holding().values_list(*columns)]
+    with remembering(read_versions(_holders())):
+        return remembered("holders", _held_task, *HeldTask._fields[: -len(wish)], *wish)
 
 
-def load_broken(job_ids: Iterable[int]) -> set[tuple[int, int]]:
-    """(job, attempt) of these jobs' attempts of which a task failed or was stopped."""
-    ended = Task.objects.filter(job__in=job_ids, state__in=[T.FAILED, T.STOPPED])
+@cache
+def _holders() -> Statement:
+    return build_pairs({"holders": (TABLES["holders"][0](), TABLES["holders"][1])})
+
+
+def _held_task(uuid: str, *values: Any) -> HeldTask:
+    task = HeldTask(uuid.replace("-", ""), *values)
+    moments = {name: datetime.fromisoformat(text) for name in MOMENTS if (text := getattr(task, name)) is not None}
+    return task._replace(**moments) if moments else task
+
+
+def load_broken() -> set[tuple[int, int]]:
+    """(job, attempt) of the attempts of which a task failed or was stopped, of jobs that hold something."""
+    holding = Task.objects.holding().values("job")
+    ended = Task.objects.filter(job__in=holding, state__in=[T.FAILED, T.STOPPED])
     return set(ended.values_list("job_id", "attempt"))
 
 

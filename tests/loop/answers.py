@@ -148,11 +148,12 @@ class Answers:
         self.db.pause()
         wish = ("stop_requested_at", "stop_reason")
         lines = [{**row, **{name: self.row(Job, row["job_id"])[name] for name in wish}} for row in self.holding_tasks()]
-        return [reconcile.HeldTask(*(line[name] for name in reconcile.HeldTask._fields)) for line in lines]
+        told = [{**line, "uuid": line["uuid"].hex} for line in lines]
+        return [reconcile.HeldTask(*(line[name] for name in reconcile.HeldTask._fields)) for line in told]
 
-    def load_broken(self, job_ids: Iterable[int]) -> set[tuple[int, int]]:
+    def load_broken(self) -> set[tuple[int, int]]:
         self.db.pause()
-        ended, wanted = (TaskState.FAILED, TaskState.STOPPED), set(job_ids)
+        ended, wanted = (TaskState.FAILED, TaskState.STOPPED), {row["job_id"] for row in self.holding_tasks()}
         rows = self.db.rows(Task, lambda row: row["job_id"] in wanted and row["state"] in ended)
         return {(row["job_id"], row["attempt"]) for row in rows}
 
