@@ -80,23 +80,23 @@ class Fleet:
         """Each by itself, many at once: asked to delete them all, an API server does so one after the other."""
 
         def delete(item: dict) -> None:
-            self.api.call("DELETE", f"{path}/{item['metadata']['name']}", options, handles=("gone", "again"))
+            if not item["metadata"].get("deletionTimestamp"):
+                self.api.call("DELETE", f"{path}/{item['metadata']['name']}", options, handles=("gone", "again"))
 
-        def are_gone() -> bool:
-            with suppress(Unavailable):  # of thousands one takes longer than we wait for an answer: it is asked again
-                in_threads(delete, [item for item in left() if not item["metadata"].get("deletionTimestamp")])
-                return not left()
-            return False
-
-        def left() -> list[dict]:
-            return self.api.list_all(path, labels=labels).items
-
-        wait(are_gone, 900, f"{path} of {labels} are not gone")
+        self._until_none(path, labels, delete)
 
     def free(self, labels: str) -> None:
         """Take these pods away, wherever they are, and the finalizers that nobody is left to take off."""
-        pods = self.api.list_all(ALL_PODS, labels=labels).items
-        in_threads(lambda pod: self._free(pod["metadata"]), pods)
+        self._until_none(ALL_PODS, labels, lambda pod: self._free(pod["metadata"]))
+
+    def _until_none(self, path: str, labels: str, act: Callable[[dict], None]) -> None:
+        def are_gone() -> bool:
+            with suppress(Unavailable):  # of thousands one takes longer than we wait for an answer: it is asked again
+                in_threads(act, self.api.list_all(path, labels=labels).items)
+                return not self.api.list_all(path, labels=labels).items
+            return False
+
+        wait(are_gone, 900, f"{path} of {labels} are not gone")
 
     def _free(self, meta: dict) -> None:
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"

@@ -121,7 +121,6 @@ def run_jobs(fleet: Fleet, count: int) -> Figures:
     figures = measure(fleet, "(a) Jobs, kube-scheduler", "b7=job", count, post, clear=False)
     fleet.delete_all(path, "b7=job", {"propagationPolicy": "Background"})
     fleet.free("b7=job")  # their controller would take minutes to let go of them
-    fleet.clear("b7=job", fleet.name)
     return figures
 
 
