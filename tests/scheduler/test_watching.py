@@ -6,7 +6,9 @@ import time
 
 import make
 import pytest
+from celery import current_app
 from django.utils import timezone
+from kombu import Consumer, Queue
 from kombu.exceptions import OperationalError as BrokerAway
 
 from jobs.control import stop_job
@@ -212,6 +214,26 @@ def test_without_a_broker_it_goes_on_and_tries_again(scene, task, monkeypatch):
     assert scene.watch.measures()["tessera_watch_handed_out"] == 0 and state(task) == T.ASSIGNED
     monkeypatch.setattr(scene.watch, "_send", lambda orders: scene.sent.append(orders))
     assert scene.round() == [Start(task.uuid.hex, task.job_id)]
+
+
+def test_a_cycle_waits_for_no_deeds():
+    for number in range(4):
+        command.send([Order(Forget(f"{number:032x}"), 1)])
+    for _ in range(4):
+        current_app.send_task("scheduler.tasks.cycle", queue="scheduler")
+    assert taken(8) == ["scheduler.tasks.cycle"] * 4 + ["scheduler.tasks.act"] * 4
+
+
+def taken(count: int) -> list[str]:
+    """So many messages in the order in which a worker takes them, one at a time."""
+    found: list[str] = []
+    with current_app.connection_for_read() as connection, connection.channel() as channel:
+        channel.basic_qos(0, 1, False)
+        queues = [Queue("scheduler"), Queue("default")]
+        with Consumer(channel, queues, on_message=lambda each: (found.append(each.headers["task"]), each.ack())):
+            while len(found) < count:
+                connection.drain_events(timeout=5)
+    return found
 
 
 def test_probes_and_metrics(scene):

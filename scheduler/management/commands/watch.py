@@ -17,6 +17,10 @@ from scheduler.runtime import the_runtime
 from scheduler.watching import Blind, Watch
 
 EXPIRES_S = 10
+LAST = 9
+"""Of Redis' priorities, where 0 is the first: pokes of the loops wait for no deeds. They are short and go stale, and
+the deeds of a thousand pods that end on a slow cluster keep all workers busy for minutes, in which nothing would start.
+"""
 
 
 class Command(BaseCommand):
@@ -50,7 +54,7 @@ def send(orders: Sequence[Order]) -> None:
     """Raises Unavailable where the broker is away: the next round tries again."""
     try:
         messages = [to_message(order) for order in orders]
-        tasks.act.apply_async((messages,), queue="default", expires=EXPIRES_S, retry=False)
+        tasks.act.apply_async((messages,), queue="default", priority=LAST, expires=EXPIRES_S, retry=False)
     except BrokerAway as away:
         raise Unavailable(f"The broker does not answer: {away}") from away
 
