@@ -17,6 +17,7 @@ from django.db.models import DateTimeField, Func, Max
 
 from common.errors import StaleState
 from events.bus import hint
+from events.hints import heed
 from scheduler.models import Lease
 
 LEASE_S = 10
@@ -54,6 +55,7 @@ def leading(name: str) -> Iterator[int | None]:
         yield epoch
     finally:
         if epoch is not None and give_up(name, epoch) and name in HINTED:
+            heed(name)
             hint(name)
 
 

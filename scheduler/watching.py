@@ -15,6 +15,7 @@ from functools import partial
 from django.db import InterfaceError, OperationalError, connection
 
 from common.errors import StaleState
+from events.hints import heed
 from jobs.states import TaskState
 from runtimes.base import LiveView, Unavailable
 from scheduler.deeds import Deed, Order, mark_of
@@ -97,6 +98,7 @@ class Watch:
 
     def round(self, epoch: int) -> None:
         """Compare once, record what is seen, hand out what is to do."""
+        heed(NAME)
         rows = load_rows()
         try:
             seen = self.view.list_containers()

@@ -7,20 +7,14 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from time import time
 
-from django.conf import settings
-from redis import Redis
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
-from redis.retry import Retry
 
+from common.cache_server import cache_server
 from common.errors import TooManyRequests
 
 log = logging.getLogger("tessera.rates")
-
-WITHIN_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -66,7 +60,7 @@ def take_all(limits: Mapping[str, tuple[int, int]], who: str) -> dict[str, Windo
 def _count(keys: Mapping[str, int]) -> list[int]:
     """How many there are of each, with this one; 0 where the server does not answer. keys: {key: seconds}."""
     try:
-        with _server(settings.CACHES["default"]["LOCATION"]).pipeline(transaction=False) as asked:
+        with cache_server().pipeline(transaction=False) as asked:
             for key, per_s in keys.items():
                 asked.incr(key)
                 asked.expire(key, 2 * per_s)
@@ -74,13 +68,6 @@ def _count(keys: Mapping[str, int]) -> list[int]:
     except RedisError as away:
         log.warning("rates are not counted: %s", away)
         return [0] * len(keys)
-
-
-@cache
-def _server(address: str) -> Redis:
-    """Asked once, and not for long: who waits for it is a person."""
-    once = Retry(NoBackoff(), 0)
-    return Redis.from_url(address, socket_timeout=WITHIN_S, socket_connect_timeout=WITHIN_S, retry=once)
 
 
 def _digest(what: str, who: str) -> str:

@@ -6,8 +6,6 @@ runs every second anyway, so neither may ever fail the transaction that caused i
 
 import asyncio
 import logging
-import threading
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,8 +17,8 @@ from channels.layers import BaseChannelLayer, get_channel_layer
 from django.db import connection, transaction
 from django.db.models import Max, Model, Q
 from django.db.models.functions import Now
-from kombu.exceptions import OperationalError
 
+from events import hints
 from events.models import Delivery, Event, Webhook
 
 log = logging.getLogger("tessera.bus")
@@ -47,14 +45,8 @@ SCHEDULER = Actor("scheduler")
 RUNTIME = Actor("runtime")
 SYSTEM = Actor("system")
 
-HINT_S = 0.1
-"""A loop is asked to run by one process no more often than this: one look serves all who ask meanwhile."""
 RING_S = 2.0
 """So long a commit waits at most until its doorbell is taken."""
-
-_hints = threading.Lock()
-_hinted: dict[str, float] = {}
-"""When each loop was asked last, or will be."""
 
 TEAM_KINDS = frozenset({"job", "task", "quota"})
 """Objects that everybody in their team may read. Every other object's history is its owner's."""
@@ -157,7 +149,7 @@ def recheck(user_id: int) -> None:
 
 def hint(task: str) -> None:
     """On commit, ask a loop ("cycle", "reconcile") to run now instead of at its next beat."""
-    _once_on_commit(("hint", task), lambda: _send_hint(task))
+    _once_on_commit(("hint", task), lambda: hints.ask(task))
 
 
 def hint_sender() -> None:
@@ -250,33 +242,6 @@ async def _ring(layer: BaseChannelLayer, messages: Iterable[tuple[str, dict]]) -
     async with asyncio.timeout(RING_S):
         for group, message in messages:
             await layer.group_send(group, message)
-
-
-def _send_hint(task: str) -> None:
-    """At once, or together with those that come within HINT_S of the last one."""
-    with _hints:
-        last = _hinted.get(task, -HINT_S)
-        wait_s = last + HINT_S - time.monotonic()
-        if wait_s > HINT_S:  # one is on its way
-            return
-        _hinted[task] = max(last + HINT_S, time.monotonic())
-    if wait_s <= 0:
-        _send_hint_now(task)
-        return
-    timer = threading.Timer(wait_s, _send_hint_late, (task,))
-    timer.daemon = True  # a hint may be lost
-    timer.start()
-
-
-def _send_hint_late(task: str) -> None:
-    try:
-        _send_hint_now(task)
-    except OperationalError as away:
-        log.warning("%s is not asked to run: %s", task, away)
-
-
-def _send_hint_now(task: str) -> None:
-    current_app.send_task(f"scheduler.tasks.{task}", queue="scheduler", expires=5, retry=False)
 
 
 def _send_hint_outside() -> None:

@@ -1,7 +1,6 @@
 """Doorbells may be lost, and nobody who commits waits for them."""
 
 import asyncio
-import threading
 import time
 
 import make
@@ -27,13 +26,3 @@ def test_a_broker_that_does_not_answer_holds_up_no_commit(monkeypatch):
     with transaction.atomic():
         bus.ring(job)
     assert time.monotonic() - began < 10
-
-
-def test_who_asks_a_loop_to_run_right_after_another_is_served_with_those_that_follow(monkeypatch):
-    sent, late = [], threading.Event()
-    monkeypatch.setattr(bus, "_hinted", {})
-    monkeypatch.setattr(bus, "_send_hint_now", lambda task: sent.append(task) or (len(sent) == 3 and late.set()))
-    for task in ("cycle", "cycle", "cycle", "reconcile"):
-        bus._send_hint(task)
-    assert late.wait(10)
-    assert sent == ["cycle", "reconcile", "cycle"]

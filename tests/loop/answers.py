@@ -29,7 +29,7 @@ from cluster import maintenance, windows
 from cluster.models import Gpu, Maintenance, Node, Pool, Window
 from common import locks
 from common.errors import StaleState
-from events import bus, notices, transitions
+from events import bus, hints, notices, transitions
 from events.models import Event
 from jobs import control, lifecycle, resizing
 from jobs.models import Job, Task
@@ -596,6 +596,7 @@ TWINS: tuple[tuple[Any, tuple[str, ...]], ...] = (
 )
 SILENT: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (bus, ("hint", "_send_on_commit", "_queue_deliveries", "recheck", "hint_sender")),
+    (hints, ("heed",)),
     (notices, ("notify", "notify_all")),
     (permissions, ("require",)),
     (explaining, ("_ring_for",)),
