@@ -280,7 +280,7 @@ def _holders() -> Statement:
 
 def _held_task(uuid: str, *values: Any) -> HeldTask:
     task = HeldTask(uuid.replace("-", ""), *values)
-    moments = {name: datetime.fromisoformat(text) for name in MOMENTS if (text := getattr(task, name)) is not None}
+    moments: Any = {n: datetime.fromisoformat(text) for n in MOMENTS if (text := getattr(task, n)) is not None}
     return task._replace(**moments) if moments else task
 
 
