@@ -19,7 +19,7 @@ LOOK_S = 0.25
 SEEN = """
 SELECT replace(task.uuid::text, '-', ''), event.to_state, extract(epoch FROM event.at)::float
 FROM events_event event JOIN jobs_task task ON event.kind = 'task' AND event.object_id = task.id
-WHERE event.at > to_timestamp(%s)
+WHERE event.at > to_timestamp(%s) AND event.from_state <> 'LOST'
 """
 
 
