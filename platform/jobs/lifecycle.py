@@ -209,18 +209,6 @@ def reload_job(job: Job) -> None:
     job.refresh_from_db()
 
 
-def may_retry(job: Job, reason: str) -> bool:
-    """A failed attempt is tried again where the job's own rule names its reason, and never against a stop wish."""
-    rule = job.spec.get("retry", {})
-    return bool(
-        reason in REASONS
-        and REASONS[reason].retry
-        and reason in rule.get("when", ())
-        and job.retries_left > 0
-        and job.stop_requested_at is None
-    )
-
-
 def count_refusals(job: Job) -> int:
     """In how many of its newest attempts, up to one more than REFUSALS, a node refused it. It is the same in a row."""
     newest = Task.objects.filter(job=job, attempt__gte=job.attempt - REFUSALS, reason="refused_by_node")
@@ -280,10 +268,16 @@ def _another_try(job: Job, because: str) -> dict[str, Any] | None:
         return {"stops": job.stops + 1}
     if because == "refused_by_node" and (refused := count_refusals(job)) <= REFUSALS:
         return {"not_before": timezone.now() + _pause(refused - 1)}
-    if may_retry(job, because):
+    if _may_retry(job, because):
         tried = max(job.spec.get("retry", {}).get("times", 0) - job.retries_left, 0)
         return {"not_before": timezone.now() + _pause(tried), "retries_left": job.retries_left - 1}
     return None
+
+
+def _may_retry(job: Job, because: str) -> bool:
+    """A failed attempt is tried again where the job's own rule names its reason."""
+    named = because in job.spec.get("retry", {}).get("when", ())
+    return named and because in REASONS and REASONS[because].retry and job.retries_left > 0
 
 
 def _pause(tried: int) -> timedelta:

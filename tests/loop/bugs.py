@@ -120,8 +120,8 @@ BUGS = (
     Bug(
         "a stopped job is tried again",
         lifecycle,
-        "        and job.retries_left > 0\n        and job.stop_requested_at is None\n",
-        "        and job.retries_left > 0\n",
+        "    if job.stop_requested_at is not None:\n        return None\n    if because in MADE_ROOM:",
+        "    if because in MADE_ROOM:",
     ),
     Bug(
         "who made room is not queued again",
