@@ -217,6 +217,9 @@ def test_without_a_broker_it_goes_on_and_tries_again(scene, task, monkeypatch):
 
 
 def test_a_cycle_waits_for_no_deeds():
+    with current_app.connection_for_write() as connection, connection.channel() as channel:
+        for queue in ("scheduler", "default"):  # of other tests, which nobody took
+            channel.queue_purge(queue)
     for number in range(4):
         command.send([Order(Forget(f"{number:032x}"), 1)])
     for _ in range(4):
