@@ -3,6 +3,7 @@
 import random
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 
 import numpy as np
@@ -10,6 +11,7 @@ import psycopg
 
 from bench._fleet import Fleet, Witness, cpu_s, descendants, in_threads, rss_mib, wait
 from bench.stack import Stack
+from runtimes.base import Unavailable
 from runtimes.kubernetes.client import MERGE_PATCH
 
 CARDS = 8
@@ -59,7 +61,7 @@ def drive(
     dice, owed, last, cycles, told = random.Random(1), 0.0, time.time(), [], set()
     while (now := time.time()) < until:
         owed, last = owed + (now - last) * per_s, now
-        alive = [name for name in witness.running if name not in witness.over and name not in told]
+        alive = [name for name in list(witness.running) if name not in witness.over and name not in told]
         chosen = dice.sample(alive, min(int(owed), len(alive)))
         owed -= len(chosen)
         told.update(chosen)
@@ -73,9 +75,11 @@ def drive(
 
 
 def let_end(fleet: Fleet, namespace: str, name: str) -> None:
-    """The fake kubelet ends it within a second."""
+    """The fake kubelet ends it within a second; where the answer is late it goes on, and another one is chosen."""
     body = {"metadata": {"annotations": {"fake.tessera.sh/runs-for": "100ms", "fake.tessera.sh/exit-code": "0"}}}
-    fleet.api.call("PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}", body, content=MERGE_PATCH, handles=("gone",))
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+    with suppress(Unavailable):
+        fleet.api.call("PATCH", path, body, content=MERGE_PATCH, handles=("gone",))
 
 
 def lags_of(database: psycopg.Connection, witness: Witness, since: float) -> tuple[int, list[float]]:
