@@ -5,7 +5,6 @@ runs every second anyway, so neither may ever fail the transaction that caused i
 """
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,8 +19,6 @@ from django.db.models.functions import Now
 
 from events import hints
 from events.models import Delivery, Event, Webhook
-
-log = logging.getLogger("tessera.bus")
 
 
 @dataclass(frozen=True)

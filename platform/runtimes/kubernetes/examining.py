@@ -22,7 +22,7 @@ from runtimes.kubernetes.nodes import is_ready
 from runtimes.kubernetes.probing import build_probe, try_out
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
 from runtimes.kubernetes.storage import Storage
-from runtimes.kubernetes.views import is_task
+from runtimes.kubernetes.views import is_task, notes_of
 
 RIGHTS = Path(__file__).resolve().parents[3] / "deploy/kubernetes/rights.yaml"
 APPLY = "Apply deploy/kubernetes/rights.yaml and admission.yaml, or upgrade the Helm release."
@@ -211,18 +211,14 @@ def _pretenders(runtime: KubernetesRuntime) -> Iterator[Finding]:
         words = f"{_some(found)} bear our label {names.LABEL_INSTALL}={install} and are no tasks: they are left alone."
         remedy = "Find out who made them. Take the label off, or delete them, with kubectl."
         yield Finding("strangers", "bad", words, remedy)
-    if others := sorted(_whose(pod) for pod in pods if is_task(pod, install) and names.NOTE_DIFFERS in _notes(pod)):
+    if others := sorted(_whose(pod) for pod in pods if is_task(pod, install) and names.NOTE_DIFFERS in notes_of(pod)):
         words = f"The pod {_some(others)} is not what its task was asked to be. It goes on, and counts as the task."
         remedy = "Look at what it runs, and who made it (kubectl). Stop the job where it is not what its owner wants."
         yield Finding("strangers", "bad", words, remedy)
 
 
 def _whose(pod: Thing) -> str:
-    return f"{key_of(pod)} ({_notes(pod).get(names.NOTE_LABEL, 'of nobody')})"
-
-
-def _notes(pod: Thing) -> dict[str, str]:
-    return pod["metadata"].get("annotations", {})
+    return f"{key_of(pod)} ({notes_of(pod).get(names.NOTE_LABEL, 'of nobody')})"
 
 
 def _files(storage: Storage | None) -> Finding:

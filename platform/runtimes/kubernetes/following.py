@@ -19,6 +19,7 @@ from runtimes.kubernetes.mirror import Backoff, Mirror, Thing
 from runtimes.kubernetes.nodes import is_silent
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
 from runtimes.kubernetes.saves import Saves
+from runtimes.kubernetes.views import notes_of
 
 log = logging.getLogger("tessera.kubernetes")
 
@@ -210,7 +211,7 @@ CONDITION = ("type", "status", "reason", "message", "lastTransitionTime")
 
 def trim_pod(pod: Thing) -> Thing:
     """What somebody reads of it, under names that all pods share: ten thousand of them are held in memory."""
-    status, notes = pod.get("status", {}), pod["metadata"].get("annotations", {})
+    status, notes = pod.get("status", {}), notes_of(pod)
     own = {name: text for name, text in notes.items() if not name.startswith(names.NOTE_FILE)}
     told = [_some(each, CONDITION) for each in status.get("conditions", ())]
     states = [_some(each, ("state",)) for each in status.get("containerStatuses", ())]

@@ -39,6 +39,7 @@ from runtimes.kubernetes.views import (
     is_task,
     is_tombstone,
     node_of,
+    notes_of,
     pod_ended,
     save_s_of,
     task_of,
@@ -275,7 +276,7 @@ class KubernetesRuntime:
             pod = self._get(namespace, spec.uuid)
             if pod is None:
                 raise Unavailable("A pod of this name was there a moment ago.")
-            labels, notes = pod["metadata"].get("labels", {}), pod["metadata"].get("annotations", {})
+            labels, notes = pod["metadata"].get("labels", {}), notes_of(pod)
             if (labels.get(names.LABEL_TASK), labels.get(names.LABEL_INSTALL)) != (spec.uuid, self.house.install):
                 log.error("the pod %s/%s is not ours and has a task's name", namespace, name)
                 raise Rejected(f"Another pod is called {name} in {namespace}.")

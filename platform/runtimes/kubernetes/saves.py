@@ -16,7 +16,7 @@ from runtimes.beneath import open_beneath
 from runtimes.kubernetes import names
 from runtimes.kubernetes.causes import container_state
 from runtimes.kubernetes.mirror import Thing
-from runtimes.kubernetes.views import pod_ended, task_of
+from runtimes.kubernetes.views import notes_of, pod_ended, task_of
 from runtimes.newest import newest_change
 
 log = logging.getLogger("tessera.kubernetes")
@@ -54,7 +54,7 @@ class Saves:
         """At every running task once."""
         found = {}
         for pod in self._pods():
-            note = pod["metadata"].get("annotations", {}).get(names.NOTE_SAVES, "")
+            note = notes_of(pod).get(names.NOTE_SAVES, "")
             if note and container_state(pod).get("running") and not pod_ended(pod) and (at := self._newest(note)):
                 found[task_of(pod)] = at
         changed, self._found = found != self._found, found

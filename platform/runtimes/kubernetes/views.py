@@ -82,13 +82,17 @@ def node_of(pod: Pod) -> str:
     return pod["spec"].get("nodeName", "")
 
 
+def notes_of(pod: Pod) -> Mapping[str, str]:
+    return pod["metadata"].get("annotations", {})
+
+
 def epoch_of(pod: Pod) -> int:
-    text = _notes(pod).get(names.NOTE_EPOCH, "")
+    text = notes_of(pod).get(names.NOTE_EPOCH, "")
     return int(text) if text.isdecimal() else 0
 
 
 def save_s_of(pod: Pod) -> int:
-    text = _notes(pod).get(names.NOTE_SAVE_S, "")
+    text = notes_of(pod).get(names.NOTE_SAVE_S, "")
     return int(text) if text.isdecimal() else 0
 
 
@@ -191,7 +195,7 @@ def _told(done: Mapping[str, Any]) -> tuple[str, datetime | None]:
 
 def _noted_end(pod: Pod) -> tuple[str, str] | None:
     try:
-        end = json.loads(_notes(pod)[names.NOTE_END])
+        end = json.loads(notes_of(pod)[names.NOTE_END])
         return end["cause"], end["detail"]
     except (KeyError, ValueError, TypeError):
         return None
@@ -215,7 +219,3 @@ def _asked_at(pod: Pod) -> datetime | None:
 
 def _made_at(pod: Pod) -> datetime | None:
     return read_time(pod["metadata"].get("creationTimestamp"))
-
-
-def _notes(pod: Pod) -> Mapping[str, str]:
-    return pod["metadata"].get("annotations", {})
