@@ -204,15 +204,22 @@ class Watch:
     def _tidy(self, now: float, epoch: int) -> None:
         if now - self._tidied_at > TIDY_S:
             self._tidied_at = now
+            threading.Thread(target=self._sweep, name="tidy", daemon=True).start()
             try:
-                self.view.tidy()
                 deeds = self._strangers.look(load_strangers(self.view.list_containers()), now)
                 for deed in deeds:
                     log.warning("%s is known to no row and never ran: %s", deed.uuid, type(deed).__name__)
                 for at in range(0, len(deeds), AT_ONCE):
                     self._hand_out(deeds[at : at + AT_ONCE], epoch)
             except Unavailable as away:
-                log.warning("nothing is tidied: %s", away)
+                log.warning("strangers are not looked for: %s", away)
+
+    def _sweep(self) -> None:
+        """Beside the rounds: thousands may have ended in an hour."""
+        try:
+            self.view.tidy()
+        except Unavailable as away:
+            log.warning("nothing is tidied: %s", away)
 
 
 def _mark(marks: Sequence[Sighting], epoch: int, stale: set[str]) -> None:

@@ -22,7 +22,7 @@ from scheduler.lease import give_up, newest_epoch, renew, take
 from scheduler.management.commands import watch as command
 from scheduler.models import Lease
 from scheduler.reconcile import Forget, Start, Stop
-from scheduler.watching import AGAIN_S, Blind, Watch
+from scheduler.watching import AGAIN_S, TIDY_S, Blind, Watch
 
 T = TaskState
 
@@ -214,6 +214,15 @@ def test_without_a_broker_it_goes_on_and_tries_again(scene, task, monkeypatch):
     assert scene.watch.measures()["tessera_watch_handed_out"] == 0 and state(task) == T.ASSIGNED
     monkeypatch.setattr(scene.watch, "_send", lambda orders: scene.sent.append(orders))
     assert scene.round() == [Start(task.uuid.hex, task.job_id)]
+
+
+def test_no_round_waits_for_the_tidying(scene, monkeypatch):
+    over = threading.Event()
+    monkeypatch.setattr(scene.view, "tidy", lambda: over.wait(10))
+    began = time.monotonic()
+    scene.watch._tidy(began + 2 * TIDY_S, scene.epoch)
+    assert time.monotonic() - began < 5
+    over.set()
 
 
 def test_a_cycle_waits_for_no_deeds():

@@ -2,6 +2,9 @@
 
 Each goes on for ever: list, watch from the list's version, and again, with a pause that grows while it fails. Nobody
 here decides that it is hopeless: whoever uses the view asks for its age, and ends where it is blind.
+
+Another list is compared now and then, in a thread of its own: that of a large and busy cluster takes half a minute, in
+which nothing would be heard.
 """
 
 import logging
@@ -14,7 +17,7 @@ from dataclasses import replace
 
 from runtimes.base import ContainerView, Unavailable
 from runtimes.kubernetes import names
-from runtimes.kubernetes.client import ApiServer, Expired
+from runtimes.kubernetes.client import ApiServer, Expired, Listed
 from runtimes.kubernetes.mirror import Backoff, Mirror, Thing
 from runtimes.kubernetes.nodes import is_silent
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
@@ -23,12 +26,15 @@ from runtimes.kubernetes.views import notes_of
 
 log = logging.getLogger("tessera.kubernetes")
 
-LIST_EVERY_S = 300.0
+CHECK_EVERY_S = 300.0
 WATCH_LEAST_S, WATCH_MOST_S = 12, 18
 SILENCE_S = 22.0
 """The server sends a bookmark shortly before it ends a watch: so long without a word means that nobody is there. Of a
 watch that lies silent nothing is missed: the next one goes on from the same version.
 """
+BEHIND_S = 60.0
+"""So long may events be behind a list that was asked for beside them: bookmarks alone come four times as often."""
+LOOK_S = 0.1
 SHORT_S = 1.0
 """A watch that ends sooner and told nothing is a failure."""
 
@@ -46,7 +52,8 @@ class Follower:
         changed: threading.Event,
         *,
         dice: random.Random | None = None,
-        list_every_s: float = LIST_EVERY_S,
+        check_every_s: float = CHECK_EVERY_S,
+        behind_s: float = BEHIND_S,
         silence_s: float = SILENCE_S,
     ):
         self.kind, self.restarts = kind, Counter[str]()
@@ -54,17 +61,21 @@ class Follower:
         self._mirror, self._changed = Mirror(trim), changed
         self._dice = dice or random.Random()  # noqa: S311 - jitter is no secret
         self._backoff = Backoff(self._dice)
-        self._list_every_s, self._silence_s = list_every_s, silence_s
-        self._began = self._heard_at = time.monotonic()
-        self._listed_at: float | None = None
+        self._check_every_s, self._behind_s, self._silence_s = check_every_s, behind_s, silence_s
+        self._heard_at = time.monotonic()
+        self._listed = False
         self._lock, self._ended = threading.Lock(), threading.Event()
-        self._thread = threading.Thread(target=self._follow, name=f"follow-{kind}", daemon=True)
+        self._threads = [
+            threading.Thread(target=act, name=f"{name}-{kind}", daemon=True)
+            for name, act in (("follow", self._follow), ("check", self._check))
+        ]
 
     def start(self) -> None:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def end(self) -> None:
-        """It is not waited for: it may hang in a read, and a daemon thread ends with the process."""
+        """They are not waited for: they may hang in a read, and daemon threads end with the process."""
         self._ended.set()
 
     def age_s(self) -> float:
@@ -82,19 +93,19 @@ class Follower:
         while not self._ended.is_set():
             began = time.monotonic()
             try:
-                if self._listed_at is None or time.monotonic() - self._listed_at > self._list_every_s:
+                if not self._listed:
                     self._list()
                 self._watch()
                 continue
             except Expired as words:
-                self._listed_at, reason = None, "expired"
+                self._listed, reason = False, "expired"
                 log.info("the version of %s is too old: %s", self.kind, words)
             except Unavailable as away:
                 reason = "unavailable"
                 log.warning("%s are not followed for the moment: %s", self.kind, away)
             except Exception:
                 # An answer that we cannot read must not end this thread silently: it is tried again, and the view ages.
-                self._listed_at, reason = None, "unreadable"
+                self._listed, reason = False, "unreadable"
                 log.exception("%s cannot be followed", self.kind)
             self.restarts[reason] += 1
             self._ended.wait(self._backoff.failed(time.monotonic() - began))
@@ -106,14 +117,13 @@ class Follower:
             changed = self._mirror.replace(listed)
         if known and changed:
             self.restarts["missed"] += len(changed)
-        self._listed_at = time.monotonic()
+        self._listed = True
         self._heard()
         self._changed.set()
 
     def _watch(self) -> None:
         began, told = time.monotonic(), False
-        left = self._list_every_s - (began - (self._listed_at or began))
-        seconds = round(min(max(left, 10), self._dice.uniform(WATCH_LEAST_S, WATCH_MOST_S)))
+        seconds = round(self._dice.uniform(WATCH_LEAST_S, WATCH_MOST_S))
         events = self._api.watch(
             self._path, labels=self._labels, version=self._mirror.version, seconds=seconds, silence_s=self._silence_s
         )
@@ -129,6 +139,40 @@ class Follower:
         self.restarts["ended"] += 1
         if not told and time.monotonic() - began < SHORT_S:
             raise Unavailable("The watch ended at once.")
+
+    def _check(self) -> None:
+        while not self._ended.wait(self._check_every_s):
+            try:
+                if not self._is_true():
+                    self._listed = False  # the watch that is open ends within seconds
+            except Unavailable as away:
+                log.info("%s are not checked for the moment: %s", self.kind, away)
+            except Exception:
+                log.exception("%s cannot be checked", self.kind)
+
+    def _is_true(self) -> bool:
+        """Whether a list, asked for beside the events, knows nothing that they failed to tell. Raises Unavailable."""
+        with self._lock:
+            if not self._mirror.synced:
+                return True
+            self._mirror.begin_check()
+        listed = self._api.list_versions(self._path, labels=self._labels)
+        until = time.monotonic() + self._behind_s
+        while self._is_behind(listed):
+            if self._ended.wait(LOOK_S):
+                return True
+            if time.monotonic() > until:
+                log.warning("%s are behind a list of %.0f s ago: they are listed anew", self.kind, self._behind_s)
+                return False
+        with self._lock:
+            missed = self._mirror.find_missed(listed)
+        if missed:
+            log.warning("of %d %s no event told, such as %s: they are listed anew", len(missed), self.kind, min(missed))
+        return not missed
+
+    def _is_behind(self, listed: Listed) -> bool:
+        with self._lock:
+            return self._mirror.is_behind(listed)
 
     def _heard(self) -> None:
         self._heard_at = time.monotonic()

@@ -21,6 +21,7 @@ class Mirror:
         self.things: dict[str, Thing] = {}
         self.version = ""
         self.trim = trim
+        self._gone: dict[str, str] | None = None
 
     @property
     def synced(self) -> bool:
@@ -35,8 +36,29 @@ class Mirror:
         fresh = {key_of(thing): thing for thing in listed.items}
         changed = {key for key, thing in fresh.items() if _version(self.things.get(key, {})) != _version(thing)}
         missing = self.things.keys() - fresh.keys()
-        self.things, self.version = fresh, listed.version
+        self.things, self.version, self._gone = fresh, listed.version, None
         return changed | missing
+
+    def begin_check(self) -> None:
+        """A list is asked for beside the events: what goes from now on is remembered until `find_missed`."""
+        self._gone = {}
+
+    def is_behind(self, listed: Listed) -> bool:
+        """Whether events that the list knows of may still be on their way."""
+        return is_older(self.version, listed.version)
+
+    def find_missed(self, listed: Listed) -> set[str]:
+        """Keys of which the events told nothing, or too little. listed: asked for since begin_check, and nothing of it
+        is on its way any more. After another list meanwhile nothing is compared.
+        """
+        if (gone := self._gone) is None:
+            return set()
+        self._gone = None
+        then = {key_of(thing): _version(thing) for thing in listed.items}
+        now = {key: _version(thing) for key, thing in self.things.items()}
+        never = {key for key, version in then.items() if is_older((gone | now).get(key, "0"), version)}
+        stayed = {key for key, version in now.items() if key not in then and not is_older(listed.version, version)}
+        return never | stayed
 
     def apply(self, event: Mapping[str, Any]) -> set[str]:
         """Keys of what it changed. Raises Expired where the server says that our version is too old, Unavailable for
@@ -59,6 +81,8 @@ class Mirror:
         if known is not None and (is_older(_version(thing), _version(known)) or _same(known, thing, kind)):
             return set()
         if kind == "DELETED":
+            if self._gone is not None:
+                self._gone[key] = _version(thing)
             return {key} if self.things.pop(key, None) is not None else set()
         if known is None and is_older(_version(thing), self.version):
             return set()  # it has been deleted since

@@ -60,8 +60,8 @@ FRESH_S = 3.0
 SETTLED = ("running", "exited")
 """What a pod means of which nothing is told anew: it is so as long as its node is heard of."""
 TRIES = 4
-KEPT_HOURS = 1
-"""So many whole hours at least the name of an ended task stays taken."""
+KEPT_HOURS, AHEAD_HOURS = 1, 2
+"""So many whole hours at least the name of an ended task stays taken; so many a clock may go before ours."""
 
 
 class KubernetesRuntime:
@@ -215,14 +215,15 @@ class KubernetesRuntime:
 
     def sweep(self) -> int:
         """Delete what was forgotten long enough ago, and return how many groups of pods that were."""
-        labels = f"{names.LABEL_INSTALL}={self.house.install},{names.LABEL_FORGOTTEN}"
+        install, now = f"{names.LABEL_INSTALL}={self.house.install}", _hour()
+        kept = ",".join(map(str, range(now - KEPT_HOURS, now + AHEAD_HOURS + 1)))
+        labels = f"{install},{names.LABEL_FORGOTTEN},{names.LABEL_FORGOTTEN} notin ({kept})"
         old = {
             (pod["metadata"]["namespace"], pod["metadata"]["labels"][names.LABEL_FORGOTTEN])
             for pod in self._tasks_of(self.api.list_all(ALL_PODS, labels=labels).items)
         }
-        old = {(namespace, hour) for namespace, hour in old if int(hour) + KEPT_HOURS < int(_hour())}
         for namespace, hour in sorted(old):
-            mark = f"{names.LABEL_INSTALL}={self.house.install},{names.LABEL_FORGOTTEN}={hour}"
+            mark = f"{install},{names.LABEL_FORGOTTEN}={hour}"
             path = f"/api/v1/namespaces/{namespace}/pods"
             self.api.call("DELETE", path, query={"labelSelector": mark}, urgency=Urgency.DELETE, handles=("gone",))
         return len(old)
@@ -329,8 +330,9 @@ class KubernetesRuntime:
     def _let_go(self, pod: Mapping[str, Any]) -> bool:
         """Its end is recorded: no finalizer of ours holds it. False where somebody changed it meanwhile."""
         if is_going(pod):  # it goes with its last finalizer, and its name with it
-            self._bury(task_of(pod), epoch=epoch_of(pod), hour=_hour())
-        labels = {names.LABEL_FORGOTTEN: _hour(), names.LABEL_GANG: None}  # a name would point to an address of others
+            self._bury(task_of(pod), epoch=epoch_of(pod), hour=str(_hour()))
+        # without the gang's label: a name would point to an address of others
+        labels = {names.LABEL_FORGOTTEN: str(_hour()), names.LABEL_GANG: None}
         return self._mark(pod, {"finalizers": _others(pod), "labels": labels})
 
     def _mark(self, pod: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
@@ -416,5 +418,5 @@ def _path(pod: Mapping[str, Any]) -> str:
     return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
 
 
-def _hour() -> str:
-    return str(int(time.time() // 3600))
+def _hour() -> int:
+    return int(time.time() // 3600)

@@ -4,6 +4,7 @@ import json
 import random
 import ssl
 import threading
+import time
 
 import pytest
 
@@ -122,9 +123,46 @@ def test_watches_that_end_at_once_are_no_storm(scene):
     assert now.follower.restarts["unavailable"] == 3
 
 
-def test_now_and_then_it_lists_anew(scene):
-    now = scene(pods(7, "x"), stream(event("ADDED", "y", 8)), pods(20, "z"), list_every_s=0)
-    wait_for(lambda: now.asked()[:3] == ["list", "7", "list"])
+@pytest.fixture
+def beside(scene):
+    """A watch that goes on until `over`, and beside it a list of this version."""
+    over = threading.Event()
+
+    def start(version: int, *things: dict, **options):
+        watched = stream(event("ADDED", "y", 8), event("DELETED", "w", 9), then=over)
+        told = 200, {"metadata": {"resourceVersion": str(version)}, "items": list(things)}
+        now = scene(pods(7, "w", "x"), watched, told, pods(40, "z"), **{"check_every_s": 0.3} | options)
+        wait_for(lambda: now.asked()[:3] == ["list", "7", "list"])
+        return now
+
+    yield start, over
+    over.set()
+
+
+def test_a_list_beside_the_events_that_knows_nothing_else_changes_nothing(beside):
+    start, over = beside
+    now = start(9, thing("x", 7), thing("y", 8), check_every_s=1.0)
+    time.sleep(0.2)
+    over.set()
+    wait_for(lambda: "9" in now.asked())
+    assert now.names() == {"x", "y"}
+
+
+@pytest.mark.parametrize("there", [("x", "y", "z"), ("y",)], ids=["something came", "something went"])
+def test_what_no_event_told_means_a_new_list(beside, caplog, there):
+    start, over = beside
+    now = start(9, *[thing(name, 8) for name in there])
+    wait_for(lambda: "no event told" in caplog.text)
+    assert now.names() == {"x", "y"}  # heard on meanwhile
+    over.set()
+    wait_for(lambda: now.names() == {"z"})
+
+
+def test_events_that_stay_behind_a_list_mean_a_new_one(beside, caplog):
+    start, over = beside
+    now = start(30, thing("x", 7), thing("y", 8), behind_s=0.3)
+    wait_for(lambda: "are behind a list" in caplog.text)
+    over.set()
     wait_for(lambda: now.names() == {"z"})
 
 

@@ -11,7 +11,9 @@ from runtimes.base import GpuShare, Rejected, Unavailable
 from runtimes.kubernetes import names
 from runtimes.kubernetes.following import ClusterView
 from runtimes.kubernetes.manifest import build_pod
+from runtimes.kubernetes.mirror import key_of
 from runtimes.kubernetes.namespaces import ensure_team_namespace
+from runtimes.kubernetes.runtime import ALL_PODS
 from runtimes.kubernetes.views import is_tombstone, pod_ended
 from tests.runtimes.kubernetes.specs import CARDS, HOUSE, MODES, TASKS, task
 from tests.runtimes.kubernetes.test_manifest import hostile_specs
@@ -208,6 +210,17 @@ def test_what_was_forgotten_long_ago_is_swept(world, monkeypatch):
     monkeypatch.setattr("runtimes.kubernetes.runtime.KEPT_HOURS", -2)
     assert world.runtime.sweep() >= 1
     wait_slowly(lambda: not world.pods(spec.uuid))
+
+
+def test_a_list_of_versions_is_the_list_without_what_they_are_of(world):
+    world.runtime.stop(world.spec("true").uuid, 0, epoch=1)
+    mark = f"{names.LABEL_INSTALL}={world.runtime.house.install}"
+    before = world.runtime.api.list_all(ALL_PODS, labels=mark)
+    bare = world.runtime.api.list_versions(ALL_PODS, labels=mark)
+    kept = ("name", "namespace", "resourceVersion")
+    assert bare.items and len(bare.items) >= len(before.items)
+    assert all(tuple(thing["metadata"]) == kept and all(thing["metadata"].values()) for thing in bare.items)
+    assert {key_of(thing) for thing in before.items} <= {key_of(thing) for thing in bare.items}
 
 
 def test_whoever_is_known_to_be_wanted_is_started_by_one_request(world):
