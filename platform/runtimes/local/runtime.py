@@ -146,11 +146,10 @@ class LocalRuntime:
                 return
             if not unless_ran:
                 task.write("stop", {"grace_s": grace_s, "epoch": epoch})
+                self._signal_shim(task)
             lock = self._own(task)
             if lock is None:
-                if not unless_ran:
-                    self._signal_shim(task)
-                return
+                return  # its shim ends it
             try:
                 if not unless_ran or task.read("started") is None:
                     self._settle(task, self._never_started(task, epoch))
