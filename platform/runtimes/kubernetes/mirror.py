@@ -56,9 +56,10 @@ class Mirror:
         self._gone = None
         then = {key_of(thing): _version(thing) for thing in listed.items}
         now = {key: _version(thing) for key, thing in self.things.items()}
-        never = {key for key, version in then.items() if is_older((gone | now).get(key, "0"), version)}
+        last = gone | now
+        untold = {key for key, version in then.items() if is_older(last.get(key, "0"), version)}
         stayed = {key for key, version in now.items() if key not in then and not is_older(listed.version, version)}
-        return never | stayed
+        return untold | stayed
 
     def apply(self, event: Mapping[str, Any]) -> set[str]:
         """Keys of what it changed. Raises Expired where the server says that our version is too old, Unavailable for

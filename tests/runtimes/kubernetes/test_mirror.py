@@ -1,6 +1,7 @@
 """A mirror of one kind of things: whatever comes, twice, late or not at all, the next list makes it true."""
 
 import random
+import time
 
 import pytest
 from hypothesis import given
@@ -139,6 +140,15 @@ def test_a_list_beside_the_events_finds_what_they_failed_to_tell_and_nothing_els
         assert found == ({f"a/{names[lost]}"} if lost <= taken else set())
     else:
         assert found == set()
+
+
+def test_ten_thousand_are_compared_in_no_time():
+    """Nothing else is heard meanwhile."""
+    things = {f"t{number}": number + 1 for number in range(10_000)}
+    made, same = mirror(10_000, **things), listed(10_000, **things)
+    made.begin_check()
+    began = time.process_time()
+    assert made.find_missed(same) == set() and time.process_time() - began < 1
 
 
 def test_after_another_list_meanwhile_nothing_is_compared():
