@@ -10,6 +10,8 @@ import pytest
 
 from bench.stack import ENDED, Stack
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"cpu": "50m", "memory": "128MiB"}
 
 

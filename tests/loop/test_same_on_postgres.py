@@ -38,7 +38,7 @@ from scheduler.core.types import Refusal
 from scheduler.models import Lease
 from scheduler.steps import Card, ExplainJobs, StartJob, StopJob, TaskStart
 
-LISTS, OF = 20, 50
+LISTS, OF = 10, 100
 STEPS = 12
 MODELS = (Node, Gpu, Quota, UserLimit, Job, Task, Holding, Event, Lease)
 T = TaskState

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from tests.web_process import browsing, elsewhere, running_web
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 DATA = os.urandom(20 * 2**20)  # three pieces
 
 

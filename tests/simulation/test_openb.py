@@ -18,7 +18,7 @@ OPENB = DATA / "openb"
     [
         ("default", 42, "fgd"),
         ("default", 43, "bestfit"),
-        ("default", 45, "bestfit"),
+        pytest.param("default", 45, "bestfit", marks=pytest.mark.slow),
         pytest.param("cpu250", 43, "fgd", marks=pytest.mark.slow),  # the last bits of its sums matter
         pytest.param("gpuspec33", 42, "fgd", marks=pytest.mark.slow),  # of specs equally frequent the cut takes some
         pytest.param("multigpu50", 44, "fgd", marks=pytest.mark.slow),

@@ -136,6 +136,7 @@ def test_killed_at_any_moment(a_slice, processes):
     never_over_and_no_leak(a_slice, processes, ROUNDS)
 
 
+@pytest.mark.slow
 def test_killed_while_holding_the_lock(lingering, make_slice, processes):
     assert never_over_and_no_leak(make_slice(lingering), processes, ROUNDS) > 0
 
@@ -148,6 +149,7 @@ def test_killed_at_any_moment_a_thousand_times(a_slice, processes):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_killed_while_holding_the_lock_a_thousand_times(lingering, make_slice, processes):
     assert never_over_and_no_leak(make_slice(lingering), processes, 1000) > 20
 

@@ -90,7 +90,7 @@ many = schemathesis.pytest.from_fixture("described").exclude(operation_id=OWN_TE
 
 @pytest.mark.timeout(600)  # some thousand requests
 @few.parametrize()
-@hypothesis_settings(max_examples=3, **NO_HURRY)
+@hypothesis_settings(max_examples=2, **NO_HURRY)
 def test_generated_requests_are_answered_as_described(case, world, tokens):
     send(case, world, tokens)
 

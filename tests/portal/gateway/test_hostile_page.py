@@ -29,6 +29,7 @@ from portal.models import AppCode
 
 pytestmark = [
     pytest.mark.browser,
+    pytest.mark.slow,
     pytest.mark.django_db(transaction=True),
     pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume"),  # WhiteNoise's answers
 ]

@@ -15,6 +15,10 @@ WAYS = {
 }
 if os.geteuid() == 0:
     WAYS["no-namespaces"] = {"isolation": Isolation(OWN_UID, True, False)}
+QUICK_WAYS = [
+    pytest.param(way, id=name, marks=[] if name == "all" else [pytest.mark.slow]) for name, way in WAYS.items()
+]
+"""For what each way does by the same code."""
 
 
 @pytest.fixture(params=WAYS.values(), ids=WAYS.keys())

@@ -11,7 +11,7 @@ from mps_double import DoubledMps
 from agent.mps import Daemon
 from runtimes.base import GpuShare, Rejected
 from runtimes.local import compute
-from tests.runtimes.local.conftest import WAYS
+from tests.runtimes.local.conftest import QUICK_WAYS
 from tests.runtimes.local.doubled_driver import UUID
 from tests.runtimes.local.test_access import running
 from tests.runtimes.worlds import wait_for
@@ -19,7 +19,7 @@ from tests.runtimes.worlds import wait_for
 HALF = 16255
 
 
-@pytest.fixture(params=WAYS.values(), ids=WAYS.keys())
+@pytest.fixture(params=QUICK_WAYS)
 def world(request, make_world, monkeypatch, tmp_path):
     """Where MPS is allowed, and looked at again at once."""
     monkeypatch.setattr(compute, "CHECK_EVERY_S", 0.0)
