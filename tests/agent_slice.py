@@ -1,13 +1,18 @@
 """The slice library as tests build it, with the doubled driver behind it, and slices of it. Not run on hardware yet."""
 
+import fcntl
+import hashlib
 import json
 import os
+import shutil
 import struct
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-SOURCES = Path(__file__).resolve().parents[1] / "agent" / "slice"
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ROOT / "agent" / "slice"
+KEPT = ROOT / ".pytest_cache" / "slice"
 NO_COMPILER = "NO C COMPILER: the tests of the slice library were skipped. Install gcc and make."
 MIB = 1 << 20
 LIMIT = 64 * MIB
@@ -70,6 +75,22 @@ class Built:
         self.compile(*shared, "-Wl,-soname,libnvidia-ml.so.1", tests / "double_nvml.c", "-o", nvml)
         self.compile(tests / "program.c", tests / "cases.c", "-o", self.program, "-lpthread", "-ldl")
         return self
+
+
+def build_once(name: str = "plain", flags: str = "") -> Built:
+    """A build of these sources for all workers of a run, and for the next one. Nothing is written into it."""
+    sources = [path for folder in ("src", "names", "tests") for path in sorted((SOURCES / folder).rglob("*"))]
+    content = b"".join(path.read_bytes() for path in [SOURCES / "Makefile", *sources, Path(__file__)] if path.is_file())
+    built = Built(KEPT / f"{name}-{hashlib.sha256(content + flags.encode()).hexdigest()[:16]}", flags=flags)
+    KEPT.mkdir(parents=True, exist_ok=True)
+    with open(KEPT / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (built.root / "whole").exists():
+            for old in KEPT.glob(f"{name}-*"):
+                shutil.rmtree(old)
+            built.build()
+            (built.root / "whole").touch()
+    return built
 
 
 class Slice:

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from agent_slice import CARDS, NO_COMPILER, SOURCES, Built, must
+from agent_slice import CARDS, NO_COMPILER, SOURCES, Built, build_once, must
 
 from agent.cards import Card, Cards
 from agent.enforcement import AGAIN_S, Prober, judge_fractions
@@ -40,25 +40,31 @@ def test_the_drivers_own_limits_need_a_driver_that_has_them(driver, mode):
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory) -> Built:
+def built() -> Built:
     if not Path("/usr/bin/gcc").exists():
         pytest.skip(NO_COMPILER)
-    return Built(tmp_path_factory.mktemp("built")).build()
+    return build_once()
 
 
 @pytest.fixture(scope="module")
-def made(built) -> Path:
-    """What is built for a host; the shims look for the driver's libraries in links/."""
-    places = [f"DRIVER_DIR={built.root / 'links'}", f"SLICE_DIR={built.root / 'nowhere'}"]
-    must(["make", "-s", "-j2", "-C", SOURCES, "all", "hook", f"BUILD={built.root / 'host'}", *places])
-    return built.root / "host"
+def links(tmp_path_factory) -> Path:
+    """Where the shims look for the driver's libraries."""
+    return tmp_path_factory.mktemp("host") / "links"
+
+
+@pytest.fixture(scope="module")
+def made(built, links) -> Path:
+    """What is built for a host."""
+    places = [f"DRIVER_DIR={links}", f"SLICE_DIR={built.root / 'nowhere'}"]
+    must(["make", "-s", "-j2", "-C", SOURCES, "all", "hook", f"BUILD={links.parent / 'build'}", *places])
+    return links.parent / "build"
 
 
 @pytest.fixture
-def trial(built, made, tmp_path, monkeypatch):
+def trial(built, made, links, tmp_path, monkeypatch):
     """Try out what lies in a folder, on a machine that has the doubled driver."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(built.driver))
-    return lambda folder=made: slices.try_out(folder, tmp_path / "room", CARDS[0], built.root / "links")
+    return lambda folder=made: slices.try_out(folder, tmp_path / "room", CARDS[0], links)
 
 
 def test_our_library_is_tried_on_the_card_before_it_is_promised(trial, tmp_path):

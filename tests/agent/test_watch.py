@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pynvml
 import pytest
-from agent_slice import CARDS, MIB, NO_COMPILER, Built
+from agent_slice import CARDS, MIB, NO_COMPILER, Built, build_once
 
 from agent.held import LISTS
 from agent.kubelet import watch
@@ -19,10 +19,10 @@ LIMIT = 4096
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory) -> Built:
+def built() -> Built:
     if not (shutil.which("gcc") and shutil.which("make")):
         pytest.skip(NO_COMPILER)
-    return Built(tmp_path_factory.mktemp("slice")).build()
+    return build_once()
 
 
 class Host:

@@ -3,20 +3,20 @@
 import shutil
 
 import pytest
-from agent_slice import LIMIT, NO_COMPILER, Built, Slice
+from agent_slice import LIMIT, NO_COMPILER, Built, Slice, build_once
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory) -> Built:
+def built() -> Built:
     if not (shutil.which("gcc") and shutil.which("make")):
         pytest.skip(NO_COMPILER)
-    return Built(tmp_path_factory.mktemp("slice")).build()
+    return build_once()
 
 
 @pytest.fixture(scope="session")
-def lingering(built, tmp_path_factory) -> Built:
+def lingering(built) -> Built:
     """Shims that stay in the locked section for a while, so that a kill is likely to hit it."""
-    return Built(tmp_path_factory.mktemp("lingering"), flags="-DSLICE_LINGER=20000").build()
+    return build_once("lingering", "-DSLICE_LINGER=20000")
 
 
 @pytest.fixture

@@ -23,10 +23,11 @@ PASS = [
 
 
 @pytest.fixture(scope="session")
-def made(built: Built) -> Path:
+def made(tmp_path_factory, built: Built) -> Path:
     """For a host: as the agent publishes it."""
-    must(["make", "-s", "-j2", "-C", SOURCES, "all", "hook", f"BUILD={built.root / 'host'}"])
-    return built.root / "host"
+    folder = tmp_path_factory.mktemp("host")
+    must(["make", "-s", "-j2", "-C", SOURCES, "all", "hook", f"BUILD={folder}"])
+    return folder
 
 
 class Box:

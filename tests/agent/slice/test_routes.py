@@ -24,12 +24,13 @@ sys.exit(failed)
 
 
 @pytest.fixture(scope="session")
-def linked(built):
+def linked(built, tmp_path_factory):
     """The program as gcc -lcuda links it against the shim, with the driver's own name for the library."""
-    (built.shims / "libcuda.so").symlink_to("libcuda.so.1")
-    tests, program = SOURCES / "tests", built.root / "linked"
+    folder = tmp_path_factory.mktemp("linked")
+    (folder / "libcuda.so").symlink_to(built.shims / "libcuda.so.1")
+    tests, program = SOURCES / "tests", folder / "program"
     built.compile(
-        "-DLINKED", tests / "program.c", tests / "cases.c", "-Wl,--as-needed", "-Wl,--no-undefined", f"-L{built.shims}",
+        "-DLINKED", tests / "program.c", tests / "cases.c", "-Wl,--as-needed", "-Wl,--no-undefined", f"-L{folder}",
         "-lcuda", "-lpthread", "-ldl", "-o", program,
     )  # fmt: skip
     return program
@@ -51,8 +52,8 @@ def test_every_hook_by_linking(a_slice, linked):
     passed(run([linked, "cases-link", LIMIT], env=a_slice.environment()))
 
 
-def test_every_hook_by_ctypes(a_slice, built):
-    cases = built.root / "cases.so"
+def test_every_hook_by_ctypes(a_slice, built, tmp_path):
+    cases = tmp_path / "cases.so"
     built.compile("-shared", SOURCES / "tests" / "cases.c", "-o", cases)
     passed(run([sys.executable, "-c", CTYPES, cases, LIMIT], env=a_slice.environment()))
 
@@ -85,9 +86,9 @@ def test_the_real_library_is_named_by_its_hidden_path_only(built):
         assert all("libc.so" in other for other in needed if not other.startswith("/")), needed
 
 
-def test_a_pool_that_keeps_memory_is_charged_for_it(a_slice, built):
+def test_a_pool_that_keeps_memory_is_charged_for_it(a_slice, built, tmp_path):
     """Pools that grow by 32 MiB: after one byte 32 MiB are held from the driver, and are given back when needed."""
-    cases = built.root / "pools"
+    cases = tmp_path / "pools"
     built.compile(SOURCES / "tests" / "pools.c", "-o", cases, "-ldl")
     done = run([cases], env=a_slice.environment(DOUBLE_POOL_CHUNK=str(32 * MIB), DOUBLE_STATE=str(a_slice.state)))
     assert done.stdout.split("\n")[:-1] == [

@@ -69,13 +69,6 @@ def described(one_connection):
 
 
 @pytest.fixture
-def described_shortly(described):
-    """Without the hundreds of edge cases that are worked out for each operation."""
-    described.config.phases.coverage.enabled = False
-    return described
-
-
-@pytest.fixture
 def answered():
     """{operation: the statuses that it answered with}; none may have refused everything."""
     statuses = defaultdict(set)
@@ -84,15 +77,7 @@ def answered():
     assert statuses and not refused
 
 
-few = schemathesis.pytest.from_fixture("described_shortly").exclude(operation_id=OWN_TESTS)
 many = schemathesis.pytest.from_fixture("described").exclude(operation_id=OWN_TESTS)
-
-
-@pytest.mark.timeout(600)  # some thousand requests
-@few.parametrize()
-@hypothesis_settings(max_examples=2, **NO_HURRY)
-def test_generated_requests_are_answered_as_described(case, world, tokens):
-    send(case, world, tokens)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from agent_slice import CARDS, NO_COMPILER, Built
+from agent_slice import CARDS, NO_COMPILER, build_once
 
 from runtimes import slice_library
 from runtimes.gpu_sharing import ProbeFacts, choose_mode
@@ -38,10 +38,12 @@ def doubled_driver(*, library: bool = True) -> Iterator[DoubledDriver]:
     root = Path(tempfile.mkdtemp(prefix="tessera-doubled-"))
     root.chmod(0o755)
     try:
-        built = Built(root / "built").build()
+        built = build_once()
+        shutil.copytree(built.driver, root / "driver")
+        shutil.copy(built.program, root / "program")
         if library:
             slice_library.build(root / "library")
-        yield DoubledDriver(root, root / "library", built.driver, built.program)
+        yield DoubledDriver(root, root / "library", root / "driver", root / "program")
     finally:
         shutil.rmtree(root)
 
