@@ -9,12 +9,21 @@ import threading
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
+import agent_slice
 import pytest
 from cli_server import Handler, Script
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_COMPILER = "NO C COMPILER: the tests of the agent's eyes were skipped. Install gcc."
 WARNINGS = ["-std=c11", "-O1", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+
+
+@pytest.fixture(scope="session")
+def built() -> agent_slice.Built:
+    """The slice library and the doubled driver, for all who read them."""
+    if not (shutil.which("gcc") and shutil.which("make")):
+        pytest.skip(agent_slice.NO_COMPILER)
+    return agent_slice.build_once()
 
 
 class Machine:

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from agent_slice import CARDS, NO_COMPILER, SOURCES, Built, build_once, must
+from agent_slice import CARDS, SOURCES, must
 
 from agent.cards import Card, Cards
 from agent.enforcement import AGAIN_S, Prober, judge_fractions
@@ -37,13 +37,6 @@ def test_no_trial_on_a_broken_card():
 @pytest.mark.parametrize(("driver", "mode"), [("615.10", "nvfraction"), ("580.95.05", "watchdog"), ("", "watchdog")])
 def test_the_drivers_own_limits_need_a_driver_that_has_them(driver, mode):
     assert judge_fractions(driver).mode == mode
-
-
-@pytest.fixture(scope="module")
-def built() -> Built:
-    if not Path("/usr/bin/gcc").exists():
-        pytest.skip(NO_COMPILER)
-    return build_once()
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pynvml
 import pytest
-from agent_slice import CARDS, MIB, NO_COMPILER, Built, build_once
+from agent_slice import CARDS, MIB
 
 from agent.held import LISTS
 from agent.kubelet import watch
@@ -16,13 +16,6 @@ from agent.wire import Platform
 
 TASK, BOX = "ab" * 16, "c0" * 32
 LIMIT = 4096
-
-
-@pytest.fixture(scope="module")
-def built() -> Built:
-    if not (shutil.which("gcc") and shutil.which("make")):
-        pytest.skip(NO_COMPILER)
-    return build_once()
 
 
 class Host:

@@ -1,16 +1,7 @@
-"""The slice library built once for all its tests, and slices of it."""
-
-import shutil
+"""Slices of the library that is built once for all its tests."""
 
 import pytest
-from agent_slice import LIMIT, NO_COMPILER, Built, Slice, build_once
-
-
-@pytest.fixture(scope="session")
-def built() -> Built:
-    if not (shutil.which("gcc") and shutil.which("make")):
-        pytest.skip(NO_COMPILER)
-    return build_once()
+from agent_slice import LIMIT, Built, Slice, build_once
 
 
 @pytest.fixture(scope="session")

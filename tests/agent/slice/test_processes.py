@@ -149,7 +149,6 @@ def test_killed_at_any_moment_a_thousand_times(a_slice, processes):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.slow
 def test_killed_while_holding_the_lock_a_thousand_times(lingering, make_slice, processes):
     assert never_over_and_no_leak(make_slice(lingering), processes, 1000) > 20
 
