@@ -3,8 +3,8 @@
 Each goes on for ever: list, watch from the list's version, and again, with a pause that grows while it fails. Nobody
 here decides that it is hopeless: whoever uses the view asks for its age, and ends where it is blind.
 
-Another list is compared now and then, in a thread of its own: that of a large and busy cluster takes half a minute, in
-which nothing would be heard.
+Another list is compared now and then, in a thread of its own: that of a large and busy cluster takes long, and nothing
+would be heard meanwhile.
 """
 
 import logging
