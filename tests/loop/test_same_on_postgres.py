@@ -39,6 +39,8 @@ from scheduler.models import Lease
 from scheduler.steps import Card, ExplainJobs, StartJob, StopJob, TaskStart
 
 LISTS, OF = 10, 100
+LISTS_AT_MOST = 100
+"""Until one finds a planted bug: most do not come by it (one in fourteen by the rarest, of 200)."""
 STEPS = 12
 MODELS = (Node, Gpu, Quota, UserLimit, Job, Task, Holding, Event, Lease)
 T = TaskState
@@ -330,4 +332,4 @@ def test_a_random_list_of_steps_leaves_the_same_on_the_model_and_on_postgresql(p
 def test_a_bug_in_a_statement_is_found(bug, monkeypatch):
     plant(monkeypatch, bug)
     pair = Pair()
-    assert any(pair.difference(f"bug.{number}") for number in range(LISTS))
+    assert any(pair.difference(f"bug.{number}") for number in range(LISTS_AT_MOST))
