@@ -47,7 +47,8 @@ PREPARING_WORDS = {
 def open_notebook(request: HttpRequest, notebook_id: str) -> HttpResponse:
     """A visit to a ready notebook goes on to its own origin. Nothing is started by coming here.
 
-    ?watch=1: the page itself goes on when it is ready (after a form, whose answer may not lead to another origin).
+    ?watch=1: the page itself goes on when it is ready (after a form, whose answer may not lead to another origin), by a
+    visit as well: only who is sent on has opened it, so that of two answers to a page that asks none is too late.
     Where that form came before the environment for notebooks, the page presses Start when that is there.
     ?autostart=1: a stopped one puts the focus on Start.
     """
@@ -55,10 +56,9 @@ def open_notebook(request: HttpRequest, notebook_id: str) -> HttpResponse:
     if not view.is_own:  # admins see that it exists, and never get in
         raise NotFound()
     page = Starting(view, autostart="autostart" in request.GET, wanted="watch" in request.GET)
-    if page.link:
+    if page.link and not wants_fragment(request) and not page.wanted:
         mark_opened(notebook=view.notebook)
-        if not wants_fragment(request) and not page.wanted:
-            return HttpResponseRedirect(page.link)
+        return HttpResponseRedirect(page.link)
     return render_page(request, "notebooks/open.html", {"page": page, "view": view}, fragment="notebooks/_open.html")
 
 

@@ -115,7 +115,17 @@ def test_who_comes_again_finds_their_tabs(cast, ada):
 def test_after_a_form_the_page_itself_goes_on(cast, ada):
     notebook = running(made(cast.ada))
     answer = ada.get(f"/n/{notebook.public_id}/open?watch=1")
-    assert answer.status_code == 200 and "data-ready=" in answer.content.decode()
+    assert answer.status_code == 200
+    assert f'data-ready="/n/{notebook.public_id}/open"' in answer.content.decode()
+
+
+def test_to_be_told_that_it_is_ready_is_not_yet_to_have_opened_it(cast, ada):
+    """Or an answer that the page drops for a newer one would take the first page of a new notebook with it."""
+    notebook = running(made(cast.ada))
+    for headers in ({}, {"HX-Request": "true"}):
+        ada.get(f"/n/{notebook.public_id}/open?watch=1", headers=headers)
+    assert again(notebook).opened_at is None
+    assert ada.get(f"/n/{notebook.public_id}/open")["Location"].endswith(".localhost:8470/")
 
 
 def test_one_that_is_not_ready_shows_its_steps_and_a_way_out(cast, ada):
