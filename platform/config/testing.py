@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
     command = arguments[1:] if running else pytest_command(arguments)
     try:
         with throw_away_servers(durable=running) as environment:
-            return run(command, environment)
+            return run(command, environment | ({} if running else examples(arguments)))
     except Failure as failure:
         print(failure, file=sys.stderr)
         return 1
@@ -81,14 +81,23 @@ def environment_of(home: Path) -> dict[str, str]:
 
 def pytest_command(arguments: list[str]) -> list[str]:
     """The quick tests, two workers for each core since most wait for a process or a page, unless told otherwise."""
-    everything = "--all" in arguments
     given = [argument for argument in arguments if argument != "--all"]
     command = [sys.executable, "-m", "pytest"]
     if not any(argument.startswith(("-n", "--pdb")) for argument in given):
         command += ["-n", str(WORKERS), "--dist", "loadfile"]
-    if not everything and not any(argument.startswith("-m") for argument in given):
+    if not chooses(arguments):
         command += ["-m", QUICK]
     return command + given
+
+
+def examples(arguments: list[str]) -> dict[str, str]:
+    """The environment in which tests on random worlds try fewer of them: for who is in a hurry."""
+    return {} if chooses(arguments) else {"TESSERA_FEWER_EXAMPLES": "1"}
+
+
+def chooses(arguments: list[str]) -> bool:
+    """Whether these say which kinds of tests they want."""
+    return any(argument == "--all" or argument.startswith("-m") for argument in arguments)
 
 
 def run(command: list[str], environment: dict[str, str]) -> int:

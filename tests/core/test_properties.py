@@ -1,5 +1,6 @@
 """What no cluster, queue or quota may ever break, tried on many random small worlds."""
 
+import os
 from collections import Counter
 from dataclasses import fields
 from math import inf
@@ -20,6 +21,7 @@ from scheduler.core.table import Table, judge
 from scheduler.core.types import Policy, Running
 from tests.worlds import build_ask, of_roles, wants, with_waiting, world
 
+SHARE = 3 if os.environ.get("TESSERA_FEWER_EXAMPLES") == "1" else 1
 NOW = 100_000.0
 POLICY = Policy()
 TEAMS = ("ada", "bob", "eve")
@@ -142,8 +144,9 @@ def after(snapshot: Snapshot, plan) -> Snapshot:
 
 
 def many(examples):
+    """So many worlds; a third of them by `bin/test` alone."""
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
-    return settings(max_examples=examples, deadline=None, database=None, suppress_health_check=slow)
+    return settings(max_examples=examples // SHARE, deadline=None, database=None, suppress_health_check=slow)
 
 
 @many(150)
