@@ -1,7 +1,7 @@
 """The live socket: doorbells of what this person may see, heartbeats, and logs as they are written.
 
-To the browser: {"touched": ["job-412", "queue"]}, {"now": iso, "away": true while the database is}, {"pong": n}, and
-what portal.live.log_tail says.
+To the browser: {"touched": ["job-412", "queue"]}, {"now": iso, "away": seconds since the database last answered, while it
+does not}, {"pong": n}, and what portal.live.log_tail says.
 From it: {"ping": n}, {"follow": task uuid, "offset": n}, {"unfollow": uuid}, {"ack": n, "log": uuid}.
 Nothing of an object travels here but its name: the browser fetches it again from the ordinary page.
 """
@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Coroutine
 from datetime import UTC, datetime
+from time import monotonic
 from uuid import UUID
 
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
@@ -48,6 +49,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
             log.warning("nobody knows who listens: %s", away)
             await self.close(TRY_LATER)
             return
+        self.answered = monotonic()
         if self.rights is None:
             await self.accept()  # only an accepted socket can be told why it is closed
             await self.close(SIGNED_OUT)
@@ -122,7 +124,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
     async def _pulse(self) -> None:
         beats = 0
         while True:
-            away = {"away": True} if self.away else {}
+            away = {"away": max(1, round(monotonic() - self.answered))} if self.away else {}
             await self.send_json({"now": datetime.now(UTC).isoformat(), **away})
             await asyncio.sleep(HEARTBEAT_S)
             beats += 1
@@ -139,7 +141,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
             log.warning("rights are looked at later: %s", away)
             self.away = True
             return
-        self.away = False
+        self.away, self.answered = False, monotonic()
         if now is None:
             await self.close(SIGNED_OUT)
         elif now != self.rights:

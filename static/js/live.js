@@ -41,8 +41,8 @@ function hear(message) {
   show();
 }
 
-function see(isAway) {
-  if (isAway) away ||= Date.now();
+function see(awaySeconds) {
+  if (awaySeconds) away ||= Date.now() - 1000 * awaySeconds;
   else if (away) {
     away = 0;
     refresh();
@@ -85,8 +85,8 @@ if (body.dataset.live) {
     missed = false;
     refresh();
   });
-  body.addEventListener("live:away", () => see(true));
-  body.addEventListener("htmx:afterRequest", ({ detail }) => detail.successful && see(false));
+  body.addEventListener("live:away", () => see(1));
+  body.addEventListener("htmx:afterRequest", ({ detail }) => detail.successful && see(0));
   setInterval(tick, 1000);
   connect();
 }

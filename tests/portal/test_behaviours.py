@@ -1,5 +1,6 @@
 """The frame's scripts in a real browser, on a real server with the real socket: live parts, logs, dialogs, the CSP."""
 
+import re
 from importlib import import_module
 
 import make
@@ -96,6 +97,12 @@ def test_a_page_says_as_of_when_it_is_while_the_platform_sees_nothing_new(page, 
     page.unroute("**/j/**")
     page.evaluate('document.body.dispatchEvent(new CustomEvent("live:refresh"))')
     is_live(page)
+
+
+def test_a_page_counts_from_when_the_database_last_answered_not_from_when_it_heard_that(page, job):
+    page.route_web_socket("**/live", lambda socket: socket.send('{"now": "2026-01-01T00:00Z", "away": 50}'))
+    page.goto(f"/j/{job.public_id}/")
+    expect(page.locator("#live")).to_have_text(re.compile(r"5\d s ago: the database does not answer"))
 
 
 def test_a_part_of_the_page_changes_when_its_object_does(page, job):
