@@ -1,7 +1,7 @@
 """The live socket: doorbells of what this person may see, heartbeats, and logs as they are written.
 
-To the browser: {"touched": ["job-412", "queue"]}, {"now": iso, "away": seconds since the database last answered, while it
-does not}, {"pong": n}, and what portal.live.log_tail says.
+To the browser: {"touched": ["job-412", "queue"]}, {"now": iso, "away": seconds since the database last answered, while
+it does not}, {"pong": n}, and what portal.live.log_tail says.
 From it: {"ping": n}, {"follow": task uuid, "offset": n}, {"unfollow": uuid}, {"ack": n, "log": uuid}.
 Nothing of an object travels here but its name: the browser fetches it again from the ordinary page.
 """

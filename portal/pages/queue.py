@@ -111,7 +111,7 @@ def answer(waiting: list[QueueRow], active: int, rooms: list[PoolRoom], sellable
     """The first line: what waits for how much, or what is free. sellable: MiB of each pool's first card."""
     if not waiting:
         free = gpu_sum(sum(room.free_milli for room in rooms))
-        return _("Nothing waits. %(gpus)s GPUs free.") % {"gpus": free}
+        return _("Nothing waits. GPUs free: %(gpus)s.") % {"gpus": free}
     asked = gpu_sum(sum(asked_milli(row, sellable.get(row.pool, 0)) for row in waiting))
     words = ngettext(
         "%(count)s job waits for %(gpus)s GPUs; %(active)s run.",

@@ -46,7 +46,7 @@ def test_the_first_line_says_what_waits_for_how_much(cast, look):
 
 def test_an_empty_queue_says_what_is_free(cast, look):
     make.start(make.job(cast.ada, gpu="1/2", pool="dev"))
-    assert "Nothing waits. 1.5 GPUs free." in look(cast.ada)
+    assert "Nothing waits. GPUs free: 1.5." in look(cast.ada)
 
 
 def test_my_job_is_marked_and_linked(cast, look):
