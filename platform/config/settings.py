@@ -30,6 +30,11 @@ def env_int(name: str, default: int) -> int:
         raise ValueError(f"{name} must be a whole number, not {value!r}") from None
 
 
+def env_list(name: str, default: str = "") -> list[str]:
+    """What commas separate."""
+    return [each.strip() for each in env_text(name, default).split(",") if each.strip()]
+
+
 def env_one_of(name: str, *known: str) -> str:
     """One of `known`; the first where nothing is said."""
     value = os.environ.get(name, "") or known[0]
@@ -86,7 +91,8 @@ KUBERNETES_OPTIONS = {
     "pull": env_text("TESSERA_IMAGE_PULL", "Always"),  # IfNotPresent lends a private image to everybody on its node
     "pull_secret": env_text("TESSERA_PULL_SECRET"),  # a Secret of this name in each team's namespace
     "account": env_text("TESSERA_KUBERNETES_ACCOUNT"),  # "namespace:name" of deploy/kubernetes/rights.yaml
-    "tolerated": tuple(filter(None, env_text("TESSERA_TOLERATED").split(","))),  # keys of taints
+    "tolerated": env_list("TESSERA_TOLERATED"),  # keys of taints
+    "private": env_list("TESSERA_JOBS_PRIVATE"),  # networks and hosts that jobs may connect to though they are private
     "nodes": env_text("TESSERA_NODES"),  # a label selector of the machines that are ours, "" = all
     "per_s": float(env_int("TESSERA_KUBERNETES_QPS", 20)),  # requests of each process in a second, and at once
     "burst": env_int("TESSERA_KUBERNETES_BURST", 40),
@@ -134,15 +140,13 @@ TESSERA_SSH_PORT = env_int("TESSERA_SSH_PORT", 0)
 # Networks beside the public internet that webhooks may reach, such as 10.20.0.0/16. Embedded, everybody who may make a
 # webhook may also run a program on this very machine, so that its own addresses are no secret from them.
 LOOPBACK = "127.0.0.0/8,::1/128"
-_private = env_text("TESSERA_WEBHOOK_PRIVATE", LOOPBACK if TESSERA_EMBEDDED else "")
-TESSERA_WEBHOOK_PRIVATE = [network for network in _private.split(",") if network]
+TESSERA_WEBHOOK_PRIVATE = env_list("TESSERA_WEBHOOK_PRIVATE", LOOPBACK if TESSERA_EMBEDDED else "")
 
 # Whether jobs may name any image, or only those of the catalogue; and how registries are asked what a tag means: the
 # networks beside the public internet, a file of certificates to trust besides the system's, hosts without TLS.
 TESSERA_IMAGES = env_one_of("TESSERA_IMAGES", "any", "catalogue")
 TESSERA_PIN_IMAGES = env_bool("TESSERA_PIN_IMAGES", True)  # 0: nobody is asked, and jobs keep the tags that they name
-_registries = env_text("TESSERA_REGISTRY_PRIVATE", LOOPBACK if TESSERA_EMBEDDED else "")
-TESSERA_REGISTRY_PRIVATE = [network for network in _registries.split(",") if network]
+TESSERA_REGISTRY_PRIVATE = env_list("TESSERA_REGISTRY_PRIVATE", LOOPBACK if TESSERA_EMBEDDED else "")
 TESSERA_REGISTRY_CA = env_text("TESSERA_REGISTRY_CA")
 TESSERA_REGISTRY_PLAIN = [host for host in env_text("TESSERA_REGISTRY_PLAIN").split(",") if host]
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from runtimes.base import GpuView, NodeRefused, Rejected, TaskSpec
 from runtimes.environment import task_environment
 from runtimes.kubernetes import modes, names
+from runtimes.kubernetes.fences import build_opening
 from runtimes.kubernetes.saves import saves_of
 from runtimes.kubernetes.storage import (
     Storage,
@@ -52,7 +53,8 @@ class House:
     image: of tasks that name none. pull: imagePullPolicy. pull_secret: a Secret of that name in the team's namespace,
     "" for none. tolerated: keys of taints that our pods tolerate. account: "namespace:name" of the service account that
     we are, which binds itself to each team's namespace (deploy/kubernetes/rights.yaml); "" where we may do everything.
-    storage: of people's files; None where jobs have none, but what their image brings.
+    storage: of people's files; None where jobs have none, but what their image brings. private: of private networks,
+    what tasks may connect to all the same, as `fences.build_opening` reads it.
     """
 
     install: str
@@ -62,6 +64,7 @@ class House:
     tolerated: tuple[str, ...] = ()
     account: str = ""
     storage: Storage | None = None
+    private: tuple[str, ...] = ()
 
 
 def check_house(house: House) -> House:
@@ -78,6 +81,12 @@ def check_house(house: House) -> House:
         raise ValueError(f"TESSERA_KUBERNETES_ACCOUNT is {house.account!r}: use namespace:name, or nothing.")
     if house.storage is not None:
         check_storage(house.storage)
+    for each in house.private:
+        try:
+            build_opening(each)
+        except ValueError as why:
+            words = "separate networks and hosts such as 10.20.0.0/16, 10.1.2.3:443 or [fd00::5]:443 by commas."
+            raise ValueError(f"TESSERA_JOBS_PRIVATE has {each!r}: {why}; {words}") from None
     return house
 
 

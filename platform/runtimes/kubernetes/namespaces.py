@@ -12,16 +12,12 @@ from runtimes.base import Rejected
 from runtimes.images import DEFAULT_REGISTRY, RegistryLogin
 from runtimes.kubernetes import names
 from runtimes.kubernetes.client import APPLY_PATCH, ApiServer
+from runtimes.kubernetes.fences import build_rules
 from runtimes.kubernetes.manifest import House
 from runtimes.kubernetes.storage import Storage
 
-PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16")
-"""Where nodes, services, other pods and clouds' metadata are: closed to tasks. Sources: RFC 1918, 6598, 3927."""
-PRIVATE_6 = ("fc00::/7", "fe80::/10")
 OLD_NAME = "index.docker.io"
 RBAC = "rbac.authorization.k8s.io"
-PLATFORM = f"{names.DOMAIN}/platform"
-"""The label of the namespace whose pods may connect to tasks: the gateway's."""
 
 
 def ensure_team_namespace(api: ApiServer, house: House, gid: int) -> None:
@@ -89,23 +85,7 @@ def _own_rights(name: str, house: House) -> list[dict]:
 
 
 def build_fences(name: str, house: House) -> list[dict]:
-    """Closed both ways but for the gateway, its own pods, names, and the world beyond private networks."""
-    own = {"podSelector": {"matchLabels": {names.LABEL_INSTALL: house.install}}}
-    gateway = {"namespaceSelector": {"matchLabels": {PLATFORM: house.install}}}
-    world = [
-        {"ipBlock": {"cidr": "0.0.0.0/0", "except": list(PRIVATE)}},
-        {"ipBlock": {"cidr": "::/0", "except": list(PRIVATE_6)}},
-    ]
-    names_of_hosts = {
-        "to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}],
-        "ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")],
-    }
-    policy = {
-        "podSelector": {},
-        "policyTypes": ["Ingress", "Egress"],
-        "ingress": [{"from": [gateway, own]}],
-        "egress": [names_of_hosts, {"to": [own]}, {"to": world}],
-    }
+    policy = build_rules(house.install, house.private)
     nothing = {"services.nodeports": "0", "services.loadbalancers": "0", "requests.nvidia.com/gpu": "0"}
     return [
         _object("networking.k8s.io/v1", "NetworkPolicy", "tessera", name, house, {"spec": policy}),

@@ -85,6 +85,7 @@ class KubernetesRuntime:
         pull_secret: str = "",
         tolerated: Sequence[str] = (),
         account: str = "",
+        private: Sequence[str] = (),
         nodes: str = "",
         per_s: float = 20.0,
         burst: int = 40,
@@ -99,7 +100,9 @@ class KubernetesRuntime:
         names.
         """
         kept = _storage(storage) if storage and storage["storage_class"] else None
-        self.house = check_house(House(install, image, pull, pull_secret, tuple(tolerated), account, kept))
+        self.house = check_house(
+            House(install, image, pull, pull_secret, tuple(tolerated), account, kept, tuple(private))
+        )
         self.api = api or ApiServer(find_connection(kubeconfig, context), per_s=per_s, burst=burst)
         self.node_labels = nodes
         self.logs = LogStore(log_dir) if log_dir is not None else None

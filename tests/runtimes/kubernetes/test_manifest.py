@@ -141,6 +141,7 @@ def test_a_tombstone_never_gets_a_node_and_holds_nothing():
         ({"pull": "sometimes"}, "Always, IfNotPresent, Never"),
         ({"pull_secret": "A B"}, "TESSERA_PULL_SECRET"),
         ({"account": "tessera"}, "namespace:name"),
+        ({"private": ("10.0.0.1", "mirror.corp")}, "TESSERA_JOBS_PRIVATE has 'mirror.corp'.*10.20.0.0/16"),
     ],
 )
 def test_a_setting_that_cannot_be_is_named_with_what_may_be(change, words):

@@ -44,6 +44,9 @@ def manifests(install: str) -> list[dict]:
     return [thing for thing in yaml.safe_load_all(text) if thing]
 
 
+PRIVATE = ("10.20.0.0/16", "10.1.2.3:443", "[fd00::5]:443")
+
+
 class Platform:
     """The platform's own account in a cluster, made from the files that an admin applies."""
 
@@ -56,7 +59,7 @@ class Platform:
         self.namespace = f"{self.install}-system"
         self.api = ApiServer(self.connection(), per_s=200, burst=400)
         account = f"{self.namespace}:{self.install}"
-        options = {"install": self.install, "image": world.options["image"], "account": account}
+        options = {"install": self.install, "image": world.options["image"], "account": account, "private": PRIVATE}
         self.runtime = KubernetesRuntime(**options, api=self.api, tolerated=world.options["tolerated"])
 
     def where(self, thing: dict) -> str:

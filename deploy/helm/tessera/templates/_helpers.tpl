@@ -75,6 +75,7 @@ app.kubernetes.io/component: {{ .name }}
 - {name: TESSERA_STORAGE_ACCESS, value: {{ .Values.files.accessMode }}}
 - {name: TESSERA_NODES, value: {{ .Values.jobs.nodes | quote }}}
 - {name: TESSERA_TOLERATED, value: {{ join "," .Values.jobs.tolerated | quote }}}
+- {name: TESSERA_JOBS_PRIVATE, value: {{ join "," .Values.jobs.private | quote }}}
 - {name: TESSERA_KUBERNETES_QPS, value: {{ .Values.jobs.requestsPerSecond | quote }}}
 - {name: TESSERA_KUBERNETES_BURST, value: {{ .Values.jobs.requestsAtOnce | quote }}}
 {{- with .Values.mail }}
