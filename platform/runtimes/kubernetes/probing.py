@@ -48,7 +48,10 @@ def try_out(api: ApiServer, house: House, namespace: str) -> Iterator[Finding]:
         return
     yield _policies(code)
     if code & NAMELESS:
-        remedy = "Tasks may ask the pods of kube-system for names: put the cluster's DNS there, or allow where it is."
+        remedy = (
+            "Tasks may ask the pods of kube-system for names. Where the cluster's DNS is elsewhere, name it in "
+            "TESSERA_JOBS_PRIVATE, such as 169.254.20.10:53 of NodeLocal DNSCache."
+        )
         yield Finding("dns", "bad", "A task finds no names: kubernetes.default.svc is not known to it.", remedy)
     else:
         yield Finding("dns", "ok", "A task finds names.")
