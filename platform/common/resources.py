@@ -39,6 +39,7 @@ _COUNT = re.compile(r"[0-9]{1,40}")
 _PART = re.compile(r"([0-9]{1,40})/([0-9]{1,40})")
 _GPU_MEMORY = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,3})?)GB", re.IGNORECASE)
 _MODEL = re.compile(r"[A-Z][A-Z0-9._-]{0,31}", re.IGNORECASE)
+_PROFILE = re.compile(r"(?:[0-9]+C\.)?[0-9]+G\.[0-9]+GB.*")
 _MODEL_PART = re.compile(r"(.*[^:,/])/([0-9]{1,40})")
 _MEMORY = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,6})?) ?([A-Z]{1,3})", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,6})?")
@@ -299,7 +300,7 @@ def _part_ask(a: int, b: int, models: tuple[str, ...], pointer: str) -> GpuAsk:
 
 
 def _models(text: str, pointer: str) -> tuple[str, ...]:
-    names = text.upper().split(",")
+    names = [_spell_model(name) for name in text.split(",")]
     if len(names) > MAX_GPU_MODELS:
         raise _bad(pointer, "too_many", max=MAX_GPU_MODELS, got=len(names))
     for name in names:
@@ -307,6 +308,11 @@ def _models(text: str, pointer: str) -> tuple[str, ...]:
         if not _MODEL.fullmatch(name):
             raise _bad(pointer, "bad_gpu", got=shorten(text))
     return tuple(dict.fromkeys(names))
+
+
+def _spell_model(name: str) -> str:
+    """As cards are called: `A100-40GB`, and of an instance `A100-40GB-1g.5gb`."""
+    return _PROFILE.sub(lambda found: found[0].lower(), name.upper())
 
 
 def _is_amount(text: str) -> bool:

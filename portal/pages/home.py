@@ -55,8 +55,8 @@ class QuotaLine:
     def words(self) -> str:
         params = {name: show_gpu(getattr(self, name) or 0) for name in ("used", "guarantee", "limit")}
         if self.limit is None:
-            return _("%(used)s GPUs used, %(guarantee)s guaranteed, no limit") % params
-        return _("%(used)s GPUs used, %(guarantee)s guaranteed, limit %(limit)s") % params
+            return _("GPUs: %(used)s used, %(guarantee)s guaranteed, no limit") % params
+        return _("GPUs: %(used)s used, %(guarantee)s guaranteed, limit %(limit)s") % params
 
 
 class Desk:

@@ -22,7 +22,6 @@ from portal.pages.job_log import LogNote, note_of
 from portal.pages.job_view import JobView, Reach, gpu_words, number_words, part_words, took_words
 from portal.pages.pulse import scheduler_late
 from portal.pull_words import task_hint
-from runtimes.gpu_sharing import MIG
 from runtimes.logs import LogStore
 
 TABS = {
@@ -363,7 +362,7 @@ def card_row(card: dict, part: str, use: dict, note: str = "") -> CardRow:
         else _("%(share)s of %(model)s · %(memory)s MiB · %(percent)s %%")
     )
     mode = card.get("enforcement", "")
-    alone = whole and mode != MIG
+    alone = whole and not card["uuid"].startswith("MIG-")  # others are on the same card's other instances
     how = _("whole card, nobody else on it") if alone else str(ENFORCEMENT_WORDS.get(mode, mode))
     simulated = bool(card.get("simulated"))
     ours = mode in IN_TURNS and not whole and not simulated

@@ -220,6 +220,18 @@ def test_an_instance_is_given_whole_and_only_to_those_who_name_it(asked, rank):
     assert parse_gpu(parse_gpu(asked).text) == parse_gpu(asked)
 
 
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ("a100-40gb-1G.5GB", "A100-40GB-1g.5gb"),
+        ("A100-40GB-1C.2G.10GB-ME", "A100-40GB-1c.2g.10gb-me"),
+        ("a100-40gb", "A100-40GB"),
+    ],
+)
+def test_a_model_is_written_as_its_card_is_called(asked, text):
+    assert parse_gpu(asked).text == text
+
+
 @pytest.mark.parametrize(("asked", "rank"), [("1", 0), ("1/2", 0), ("A100:4", 0), ("H100,A100", 1), ("V100", None)])
 def test_a_card_stands_where_its_model_does(asked, rank):
     assert rank_of(parse_gpu(asked), "A100-40GB", "NVIDIA A100-SXM4-40GB") == rank

@@ -232,6 +232,15 @@ def test_a_running_job_says_where_to_the_card(cast, look):
         assert words in page
 
 
+def test_an_instance_is_whole_and_its_card_is_not_ones_own(cast, look):
+    job, (task, *_) = started(cast.ada, gpu="1", pool="train")
+    assert "whole card, nobody else on it" in look(cast.ada, f"/j/{job.public_id}/")
+    card = task.cards[0] | {"uuid": "MIG-1", "model": "A100-40GB-1g.5gb", "simulated": False, "enforcement": "mig"}
+    Task.objects.filter(pk=task.pk).update(cards=[card])
+    page = look(cast.ada, f"/j/{job.public_id}/")
+    assert "whole A100-40GB-1g.5gb" in page and "isolated by hardware (MIG)" in page and "nobody else" not in page
+
+
 def test_the_overview_follows_the_log(cast, look):
     job, [task] = started(cast.ada)
     assert f'<log-view class="log" data-task="{task.uuid}"' in look(cast.ada, f"/j/{job.public_id}/")
