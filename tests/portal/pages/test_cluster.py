@@ -109,7 +109,12 @@ def test_which_sizes_a_card_could_still_host(cast):
 
 
 def test_an_instance_of_a_card_is_offered_to_those_alone_who_name_it(cast, look):
-    part = {"model": "A100-40GB-1g.5gb", "product": "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "memory_mib": 4864}
+    part = {
+        "model": "A100-40GB-1g.5gb",
+        "product": "NVIDIA A100-SXM4-40GB MIG 1g.5gb",
+        "memory_mib": 4864,
+        "uuid": "MIG-2",
+    }
     make.gpu(cast.node, pool=cast.dev, index=1205, simulated=False, enforcement="mig", reserved_mib=0, **part)
     Node.objects.update(topology={"links": [["X", "PHB", "SYS"], ["PHB", "X", "SYS"], ["SYS", "SYS", "X"]]})
     shown = card(cast.ada, 2)
