@@ -125,8 +125,8 @@ class Stack:
                 raise ApiError(refused.code, refused.read().decode()) from None
             raise
 
-    def wait_for(self, job: str, *states: str, seconds: float = 30, look_s: float = 0.02) -> dict:
-        """The job as soon as it is in one of the states."""
+    def wait_for(self, job: str, *states: str, seconds: float = 30, look_s: float = 0.1) -> dict:
+        """The job as soon as it is in one of the states. Of looks anybody has twenty a second."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             found = self.api("GET", f"/jobs/{job}")

@@ -50,9 +50,9 @@ def test_a_team_at_its_limit_waits_and_starts_within_two_seconds_of_a_release(st
         stack.wait_for(first, "running")
         assert wait_reason(stack, second)["code"] == "team_limit"
         stack.api("POST", f"/jobs/{first}:stop")
-        stack.wait_for(first, "cancelled", look_s=0.02)
+        stack.wait_for(first, "cancelled", look_s=0.05)
         released = time.monotonic()
-        stack.wait_for(second, "running", "succeeded", look_s=0.02)
+        stack.wait_for(second, "running", "succeeded", look_s=0.05)
         assert time.monotonic() - released < 2
     finally:
         change_limit(stack, None)
