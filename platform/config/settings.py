@@ -148,7 +148,7 @@ TESSERA_IMAGES = env_one_of("TESSERA_IMAGES", "any", "catalogue")
 TESSERA_PIN_IMAGES = env_bool("TESSERA_PIN_IMAGES", True)  # 0: nobody is asked, and jobs keep the tags that they name
 TESSERA_REGISTRY_PRIVATE = env_list("TESSERA_REGISTRY_PRIVATE", LOOPBACK if TESSERA_EMBEDDED else "")
 TESSERA_REGISTRY_CA = env_text("TESSERA_REGISTRY_CA")
-TESSERA_REGISTRY_PLAIN = [host for host in env_text("TESSERA_REGISTRY_PLAIN").split(",") if host]
+TESSERA_REGISTRY_PLAIN = env_list("TESSERA_REGISTRY_PLAIN")
 
 # Calls of the API that one token or session may make: (how many, in how many seconds); 0 is no limit.
 TESSERA_RATES = {
@@ -181,7 +181,7 @@ TESSERA_VISIBILITY = env_text("TESSERA_VISIBILITY", "team")
 
 SECRET_KEY = env_secret("TESSERA_SECRET_KEY")
 DEBUG = False
-ALLOWED_HOSTS = [host for host in env_text("TESSERA_HOSTS", "localhost,127.0.0.1,[::1]").split(",") if host]
+ALLOWED_HOSTS = env_list("TESSERA_HOSTS", "localhost,127.0.0.1,[::1]")
 SECURE = TESSERA_PUBLIC_URL.startswith("https://")
 
 INSTALLED_APPS = [

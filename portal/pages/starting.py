@@ -47,8 +47,8 @@ PREPARING_WORDS = {
 def open_notebook(request: HttpRequest, notebook_id: str) -> HttpResponse:
     """A visit to a ready notebook goes on to its own origin. Nothing is started by coming here.
 
-    ?watch=1: the page itself goes on when it is ready (after a form, whose answer may not lead to another origin), by a
-    visit as well: only who is sent on has opened it, so that of two answers to a page that asks none is too late.
+    ?watch=1: the page itself goes on when it is ready (after a form, whose answer may not lead to another origin), by
+    such a visit. Only that opens the notebook: a page may drop the answer that tells it to go for a newer one.
     Where that form came before the environment for notebooks, the page presses Start when that is there.
     ?autostart=1: a stopped one puts the focus on Start.
     """
