@@ -242,7 +242,13 @@ def test_the_preview_says_where_it_starts_now(cast, sync):
     assert preview["more"] == ["GPUs free there now: 1 of 1, whole ones: 1. Jobs waiting: 0."] and not preview["later"]
 
 
-def test_of_what_waits_the_preview_says_why_at_once_and_when_a_moment_later(cast, sync):
+@pytest.fixture
+def midday(settings):
+    """A time zone in which it is noon: what begins within hours begins today."""
+    settings.TIME_ZONE = f"Etc/GMT{timezone.now().hour - 12:+d}"  # of these names east is minus
+
+
+def test_of_what_waits_the_preview_says_why_at_once_and_when_a_moment_later(midday, cast, sync):
     make.start(make.job(cast.eve, gpu="1", pool="train", time="1h"))
     asked = by_form(run="x", gpu="1", pool="train")
     at_once, later = (sync(cast.ada, **asked, **ahead)["preview"] for ahead in ({}, {"ahead": "1"}))
