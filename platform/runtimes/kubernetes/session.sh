@@ -26,9 +26,11 @@ if [ -n "$cwd" ] && ! cd "$cwd" 2>/dev/null; then
 elif ! command -v "$1" >/dev/null 2>&1; then
   tell "failed $1: there is no such program"
 else
-  me=/proc/$$/fd
-  tell "started $$ $(readlink $me/0) $(readlink $me/1) $(readlink $me/2)" || exit 127
-  "$@" 9>&-
+  ( # the traps are not this one's: whoever signals the program as soon as it has started finds somebody whom it ends
+    me=/proc/$$/fd
+    tell "started $$ $(readlink $me/0) $(readlink $me/1) $(readlink $me/2)" || exit 127
+    exec "$@" 9>&-
+  )
   code=$?
   tell "exit $code"
   mark() { printf '\036%s\036' "${door##*-}"; } # the end of an output that is closed may be lost: first it has to arrive

@@ -1,12 +1,15 @@
 """What of a session in a pod needs no cluster: its marked outputs, and what an end means."""
 
 import json
+import os
+import signal
+import subprocess
 
 import pytest
 
 from runtimes.base import Unavailable
 from runtimes.kubernetes.forward import refusal
-from runtimes.kubernetes.sessions import SIGKILLED, Pieces, exit_of, status_of
+from runtimes.kubernetes.sessions import SESSION, SIGKILLED, Pieces, exit_of, status_of
 
 MARK = b"\x1e0123abcd\x1e"
 
@@ -47,6 +50,22 @@ def test_an_exit_code_is_told_and_a_signal_is_negative():
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"status": "Failure"}', failure("x")])
 def test_an_end_that_tells_nothing_is_a_kill(data):
     assert status_of(data) == SIGKILLED
+
+
+@pytest.mark.parametrize("attempt", range(10))
+def test_a_signal_in_the_moment_of_the_start_ends_the_program(tmp_path, attempt):
+    """Sent with no way between, as soon as it is told that the program started. Before, every other one was lost."""
+    door, end = tmp_path / "door", tmp_path / "door.end"
+    os.mkfifo(door)
+    os.mkfifo(end)
+    command = ["sh", "-c", SESSION, "tessera", str(door), "", "--", "sleep", "20"]
+    with subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL) as session:
+        with door.open() as told:
+            word, group, *_ = told.readline().split()
+            os.killpg(int(group), signal.SIGTERM)
+            assert (word, told.readline()) == ("started", f"exit {128 + signal.SIGTERM}\n")
+        end.open("w").close()
+    assert session.returncode == 128 + signal.SIGTERM
 
 
 def test_only_who_is_refused_is_not_listening():
