@@ -98,7 +98,7 @@ class RuntimeContract:
         assert view.started_at <= view.checkpointed_at <= view.ended_at
 
     def test_who_goes_on_after_its_checkpoint_is_ended_when_its_grace_is_over(self, world):
-        spec = world.saver(Checkpoint("ckpt", "SIGUSR1", 2), then_end=False)
+        spec = world.saver(Checkpoint("ckpt", "SIGUSR1", 4), then_end=False)
         world.runtime.stop(spec.uuid, 1, epoch=spec.epoch)
         view = world.until(spec.uuid, "exited")
         assert (view.cause, view.signal) == ("stopped", 15)
@@ -122,7 +122,7 @@ class RuntimeContract:
         assert timedelta(seconds=3) <= view.checkpointed_at - view.started_at < timedelta(seconds=15)
 
     def test_who_goes_on_after_that_checkpoint_is_ended_when_its_grace_is_over(self, world):
-        spec = world.saver(Checkpoint("ckpt", "SIGUSR1", 2), then_end=False, max_time_s=3)
+        spec = world.saver(Checkpoint("ckpt", "SIGUSR1", 3), then_end=False, max_time_s=3)
         view = world.until(spec.uuid, "exited")
         assert (view.cause, view.signal) == ("time_limit", 15) and view.checkpointed_at is not None
         assert timedelta(seconds=4) < view.ended_at - view.started_at < timedelta(seconds=20)
