@@ -36,7 +36,7 @@ from runtimes.kubernetes import names
 from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.connection import Connection
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
-from runtimes.kubernetes.views import is_tombstone, pod_ended, task_of
+from runtimes.kubernetes.views import has_run, is_tombstone, pod_ended, task_of
 from scheduler.inventory import record_inventory
 from tests.fault_proxy import FaultProxy, clock
 from tests.runtimes.kubernetes.world import IMAGE, pod_path
@@ -48,6 +48,8 @@ MOST_OPEN = 120
 ENDLESS = "endless"
 STAMPS = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 WRONG = re.compile(r"raised unexpected: (?!.*TimeLimit)|CRITICAL|CommandError")  # a loaded machine outlasts time limits
+UNSURE = "failed to start containerd task"
+"""What the engine says where its kubelet was killed as it started the program: it may have run."""
 T = TaskState
 
 
@@ -241,7 +243,7 @@ class Witness(threading.Thread):
             seen, uid = self.of[task_of(pod)], pod["metadata"]["uid"]
             seen.pods.add(uid)
             seen.last = {name: pod["metadata"].get(name) for name in STAMPS} | pod.get("status", {})
-            if pod.get("status", {}).get("containerStatuses"):
+            if has_run(pod):
                 seen.ran.add(uid)
 
 
@@ -295,12 +297,13 @@ def judge(installation: Installation, wanted: dict[int, Wanted], refused: set[st
         *before, task = by_job[pk] or [Task()]
         broken_off = all(each.reason == "refused_by_node" and not _seen(installation, each).ran for each in before)
         if not broken_off or task.state not in TASK_FINAL:
-            lost.append(f"job {pk} has {[(each.attempt, each.state, each.reason) for each in by_job[pk]]}")
+            lost.append(f"job {pk} has {[(each.state, each.reason, each.detail) for each in by_job[pk]]}")
             continue
         seen = _seen(installation, task)
         ends = [(T.SUCCEEDED, "completed", 0) if want.code == 0 else (T.FAILED, "exit_nonzero", want.code)]
         ends += [(T.STOPPED, "stopped_by_user", None)] if want.stopped else []
         ends += [(T.FAILED, "rejected_by_cluster", None)] if names.pod_name(task.uuid.hex) in refused else []
+        ends += [(T.FAILED, "container_lost", None)] if UNSURE in task.detail else []
         if not any((task.state, task.reason) == end[:2] and end[2] in (None, task.exit_code) for end in ends):
             last = seen.last
             lost.append(f"job {pk}: {task.state} {task.reason} {task.exit_code} {task.detail}, not {ends}: {last}")

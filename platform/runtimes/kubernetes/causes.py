@@ -31,7 +31,9 @@ AROUND = re.compile(
 NODES_FAULT = re.compile(r"CDI devices|apply-cuda-memory-limits|NRI")
 """What an engine says where a node lacks what its cards need: another node may have it."""
 INTERRUPTED = re.compile(r"context canceled|context deadline exceeded")
-"""What an engine says where its kubelet ended, or had no more patience, while it made a container: nothing ran."""
+"""What an engine says where its kubelet ended, or had no more patience, while it made or started a container."""
+UNMADE = re.compile(r"^failed to create ")
+"""What containerd says first where it was no further than making it (container_start.go): nothing of it ran."""
 TRIES_S = 60
 """So long after it came to its node a pod may fail to start, for the kubelet tries again."""
 PLACE_S = 30
@@ -71,6 +73,13 @@ def refused_start(pod: Pod) -> tuple[str, str]:
     if cause := disruption(pod)[0] or ENDED_BY_NODE.get(reason, ""):
         return cause, disruption(pod)[1] or words
     return ("refused_by_node" if reason else "container_lost"), words
+
+
+def broken_start(words: str) -> str:
+    """The cause where the engine did not bring its container up, by the engine's words."""
+    if not INTERRUPTED.search(words):
+        return "start_failed"
+    return "refused_by_node" if UNMADE.search(words) else "container_lost"
 
 
 def disruption(pod: Pod) -> tuple[str, str]:

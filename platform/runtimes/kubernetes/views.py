@@ -15,7 +15,7 @@ from runtimes.base import ContainerView, Phase
 from runtimes.kubernetes import names
 from runtimes.kubernetes.causes import (
     ENDED_BY_NODE,
-    INTERRUPTED,
+    broken_start,
     container_state,
     disruption,
     failing_start,
@@ -154,7 +154,7 @@ def _cause(pod: Pod, done: Mapping[str, Any]) -> tuple[str, str, datetime | None
         return ("never_started", "", saved) if never else (*refused_start(pod), saved)
     if reason in STARTERS:
         words = done.get("message", "")
-        return ("refused_by_node" if INTERRUPTED.search(words) else "start_failed"), words, saved
+        return broken_start(words), words, saved
     if reason == "OOMKilled":
         return "out_of_memory", why, saved
     if pod["status"].get("reason") == "DeadlineExceeded":

@@ -53,6 +53,8 @@ def test_a_pod_that_runs():
     assert seen.started_at == datetime(2026, 1, 1, 11, 10, tzinfo=UTC) and seen.ended_at is None
 
 
+UNMADE = "failed to create containerd task: failed to create shim task"
+UNSTARTED = 'failed to start containerd task "main"'
 STOPPED, DEADLINE = "tessera cause=stopped saved=", {"reason": "DeadlineExceeded"}
 ENDS = {
     "it succeeded": (pod(done(0, "Completed"), phase="Succeeded"), (0, None, "")),
@@ -69,8 +71,12 @@ ENDS = {
     "the kubelet's time": (pod(done(137), phase="Failed", status=DEADLINE), (None, 9, "time_limit")),
     "no such program": (pod(done(128, "StartError", started=None), phase="Failed"), (128, None, "start_failed")),
     "its kubelet was killed": (
-        pod(done(128, "StartError", "failed to create shim task: context canceled", started=None), phase="Failed"),
+        pod(done(128, "StartError", f"{UNMADE}: context canceled", started=None), phase="Failed"),
         (None, None, "refused_by_node"),
+    ),
+    "its kubelet was killed a moment later": (
+        pod(done(128, "StartError", f"{UNSTARTED}: context canceled", started=None), phase="Failed"),
+        (None, None, "container_lost"),
     ),
     "evicted": (pod(done(137), phase="Failed", status={"reason": "Evicted"}), (None, None, "evicted")),
     "for a critical pod": (pod(done(137), phase="Failed", status={"reason": "Preempting"}), (None, None, "evicted")),
