@@ -104,7 +104,7 @@ def run_program(plan: dict, argv: list[str], env: dict[str, str], cwd: str, ends
     if not plan["namespaces"]:
         isolation.die_with_parent()  # changing the account switched it off
     os.chdir(cwd)
-    for number in (*FORWARDED, signal.SIGPIPE, signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGXFSZ):
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:  # a script's `&` ignores some for ever
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.execve(_find(argv[0], env), argv, env)

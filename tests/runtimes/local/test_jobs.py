@@ -2,6 +2,7 @@
 
 import io
 import os
+import signal
 import tarfile
 
 import pytest
@@ -201,6 +202,19 @@ def test_the_environment_holds_nothing_inherited(both, monkeypatch):
     names = {line.split("=")[0] for line in both.log(spec.uuid).splitlines() if "=" in line}
     assert "canary" not in both.log(spec.uuid) and {"MINE", "HOME", "PATH", "TESSERA_JOB"} <= names
     assert not names & {"SECRET_KEY", "DATABASE_URL", "VIRTUAL_ENV", "PYTEST_CURRENT_TEST"}
+
+
+def test_a_job_ignores_no_signal_that_the_platforms_starter_did(both):
+    """Who starts the platform in the background of a script has it ignore SIGINT and SIGQUIT."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
+    try:
+        spec = both.spec("grep SigIgn /proc/self/status")
+        both.runtime.start(spec)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    both.until(spec.uuid, "exited")
+    assert both.log(spec.uuid).split() == ["SigIgn:", "0" * 16]
 
 
 def test_a_gang_finds_its_rank_and_its_master(world):
