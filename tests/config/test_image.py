@@ -38,6 +38,7 @@ def image(tmp_path_factory):
     return image
 
 
+@pytest.mark.slow
 def test_the_program_needs_no_file_that_the_image_lacks(image):
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("TESSERA_")},

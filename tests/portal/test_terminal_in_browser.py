@@ -10,7 +10,7 @@ from jobs.states import TaskState
 from tests.terminal_page import run, sees, size_of, state_is
 from tests.web_process import browsing, elsewhere, running_web
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ OPENB = DATA / "openb"
 @pytest.mark.parametrize(
     ("workload", "seed", "policy"),
     [
-        ("default", 42, "fgd"),
+        pytest.param("default", 42, "fgd", marks=pytest.mark.slow),
         ("default", 43, "bestfit"),
         pytest.param("default", 45, "bestfit", marks=pytest.mark.slow),
         pytest.param("cpu250", 43, "fgd", marks=pytest.mark.slow),  # the last bits of its sums matter
@@ -77,6 +77,7 @@ def test_the_references_differ_from_each_other():
     assert ends[0] != ends[1]
 
 
+@pytest.mark.slow
 def test_the_bench_writes_a_row_for_each_metric_and_says_whether_all_is_well(tmp_path, capsys):
     path = tmp_path / "rows.csv"
     assert b1.main(["--policies", "bestfit", "--seeds", "44", "--csv", str(path)]) == 0

@@ -17,7 +17,7 @@ from playwright.sync_api import expect
 from accounts.models import User
 from scheduler.models import Lease
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 SYNC = "/jobs/new/sync"
 PASSED_ON = {"content-type", "x-csrftoken", "origin"}

@@ -9,7 +9,7 @@ import pytest
 from accounts.models import SshKey
 from tests.ssh_gateway import MIB, needs_sftp
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 
 def test_the_command_line_runs_a_program_and_ends_with_its_exit_code(world, tessera):

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @needs_sftp
+@pytest.mark.slow
 def test_sftp_brings_64_mb_there_and_back(world, tmp_path):
     round_trip(world, tmp_path, 64 * MIB)
 
