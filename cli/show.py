@@ -42,12 +42,12 @@ def _gpus(ask: str, nodes: int) -> str:
 
 
 def where(job: dict) -> str:
-    """Node and GPU indexes of the first task, and on how many nodes more: "n1:0,1 +3"."""
+    """Node and GPUs of the first task, and on how many nodes more: "n1:0,1 +3"."""
     placed = [task for task in job["tasks"] if task["node"]]
     if not placed:
         return NONE
-    indexes = ",".join(str(card["index"]) for card in placed[0]["gpus"])
-    first = f"{placed[0]['node']}:{indexes}" if indexes else placed[0]["node"]
+    places = ",".join(card["place"] for card in placed[0]["gpus"])
+    first = f"{placed[0]['node']}:{places}" if places else placed[0]["node"]
     others = len({task["node"] for task in placed}) - 1
     return f"{first} +{others}" if others else first
 

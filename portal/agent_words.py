@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy
 from cluster.agents import SILENT_AFTER
 from cluster.models import Agent
 from cluster.reports import HeldBack
-from common.resources import show_memory
+from common.resources import show_memory, show_place
 
 HELD_BACK = {
     "new_card": gettext_lazy("GPU %(index)s is new: %(model)s with %(memory)s. It takes no work until it is approved."),
@@ -36,7 +36,7 @@ def command_of(token: str) -> str:
 def held_back_words(held: HeldBack) -> str:
     params = {name: show_memory(value) for name, value in held.params.items() if name.endswith("_mib")}
     amounts = {name.removesuffix("_mib"): value for name, value in params.items()}
-    return str(HELD_BACK[held.code]) % {"uuid": held.uuid, "index": held.index, **held.params, **amounts}
+    return str(HELD_BACK[held.code]) % {"uuid": held.uuid, "index": show_place(held.index), **held.params, **amounts}
 
 
 def state_of(agent: Agent, now: datetime | None = None) -> str:
@@ -52,4 +52,6 @@ def faults_of(agent: Agent) -> list[str]:
     """One sentence for each card that is broken or lost."""
     gpus = [(gpu["index"], gpu["fault"]) for gpu in agent.report.get("gpus", ()) if gpu["fault"]]
     lost = [(place["index"], place["why"]) for place in agent.report.get("lost", ())]
-    return [_("GPU %(index)s: %(why)s") % {"index": index, "why": why} for index, why in sorted([*gpus, *lost])]
+    return [
+        _("GPU %(index)s: %(why)s") % {"index": show_place(index), "why": why} for index, why in sorted([*gpus, *lost])
+    ]

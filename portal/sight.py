@@ -19,6 +19,7 @@ from django.utils.translation import gettext_lazy
 from accounts.models import User
 from cluster.maintenance import load_maintenance
 from cluster.models import Gpu, Maintenance, Node
+from common.resources import show_place
 from jobs.models import Job, JobQuerySet, Task
 from jobs.states import JOB_ACTIVE, JobState
 from jobs.words import wait_words
@@ -145,6 +146,10 @@ class CardView:
     probed_at: datetime | None
     numa: int | None
     slices: tuple[SliceView, ...]
+
+    @property
+    def place(self) -> str:
+        return show_place(self.index)
 
     @property
     def used_mib(self) -> int:

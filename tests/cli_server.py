@@ -80,7 +80,7 @@ def chunks(*pieces: bytes, whole: bool = True, task: str = "t-1"):
 
 def a_job(number: int = 1, state: str = "running", **also) -> dict:
     """A job as the API shows it, as far as the command reads it."""
-    task = {"uuid": "t-1", "rank": 0, "node": "n1", "gpus": [{"index": 3}], "ended_at": None}
+    task = {"uuid": "t-1", "rank": 0, "node": "n1", "gpus": [{"place": "3"}], "ended_at": None}
     wait = {
         "position": 2,
         "of": 5,

@@ -83,7 +83,7 @@ def _wishes(job: dict, state: str, task: str) -> list[dict]:
 
 def _size_of(task: dict) -> str:
     (card,) = task["gpus"]
-    return f"{task['role']}.{task['rank']} has {card['memory_text']} of GPU {card['index']}."
+    return f"{task['role']}.{task['rank']} has {card['memory_text']} of GPU {card['place']}."
 
 
 def _each(session: Session, job_ids: list[str], verb: str, repeat: bool = True) -> None:

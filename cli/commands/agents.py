@@ -103,7 +103,7 @@ def _cards(agent: dict[str, Any]) -> list[str]:
 
 
 def _card(gpu: dict[str, Any], now: dict[str, Any]) -> str:
-    said = [f"GPU {gpu['index']}", gpu["model"], gpu["memory"]["text"], "approved" if gpu["approved"] else "waits"]
+    said = [f"GPU {gpu['place']}", gpu["model"], gpu["memory"]["text"], "approved" if gpu["approved"] else "waits"]
     said += ["MIG"] if gpu["mig"] else []
     for name, unit in (("busy_percent", "%"), ("temperature_c", "°C"), ("power_w", "W")):
         said += [f"{now[name]}{unit}"] if now.get(name) is not None else []

@@ -42,6 +42,8 @@ _MODEL = re.compile(r"[A-Z][A-Z0-9._-]{0,31}", re.IGNORECASE)
 _PROFILE = re.compile(r"(?:[0-9]+C\.)?[0-9]+G\.[0-9]+GB.*")
 _MODEL_PART = re.compile(r"(.*[^:,/])/([0-9]{1,40})")
 _MEMORY = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,6})?) ?([A-Z]{1,3})", re.IGNORECASE)
+INSTANCES_FROM, INSTANCES_STRIDE = 1000, 100
+"""As agent.instances numbers the instances of cards."""
 _NUMBER = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,6})?")
 _DURATION = re.compile(r"(?:([0-9]{1,12})d)?(?:([0-9]{1,12})h)?(?:([0-9]{1,12})m)?(?:([0-9]{1,12})s)?", re.IGNORECASE)
 _VULGAR = {125: "⅛", 250: "¼", 375: "⅜", 500: "½", 625: "⅝", 750: "¾", 875: "⅞"}
@@ -223,6 +225,14 @@ def parse_duration(value: object, pointer: str = "/time") -> int:
 def show_gpu(milli: int) -> str:
     """Thousandths of a card as cards: "¼", "0.117", "1", "1.5"."""
     return _VULGAR.get(milli) or _plain(Decimal(milli) / 1000)
+
+
+def show_place(index: int) -> str:
+    """Where a card is in its machine: "3"; an instance by MIG as NVIDIA writes it: "1:0", the first of card 1."""
+    if index < INSTANCES_FROM:
+        return str(index)
+    card, place = divmod(index - INSTANCES_FROM, INSTANCES_STRIDE)
+    return f"{card}:{place}"
 
 
 def show_memory(mib: int) -> str:

@@ -14,7 +14,7 @@ from common.resources import show_memory
 from jobs.brought import DONE, ENDED, OPEN, UNKNOWN, Known
 from jobs.models import BroughtLog
 from portal.agent_words import STATES, faults_of, held_back_words, state_of
-from portal.api.fields import AmountField, one_of
+from portal.api.fields import AmountField, PlaceField, one_of
 from runtimes.base import BALLOONS, STATIC
 from runtimes.gpu_sharing import HAMI, NVFRACTION, PLUGIN, SLICE, TOOLKIT, WATCHDOG
 
@@ -224,6 +224,7 @@ class AgentGpuShape(serializers.Serializer):
 
     uuid = serializers.CharField()
     index = serializers.IntegerField()
+    place = PlaceField()
     model = serializers.CharField()
     product = serializers.CharField()
     memory = AmountField(show_memory, source="memory_mib")

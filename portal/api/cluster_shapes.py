@@ -15,6 +15,7 @@ from portal.api.fields import (
     AmountField,
     JobStateField,
     NodeStateField,
+    PlaceField,
     Reason,
     TaskStateField,
     amount,
@@ -134,6 +135,7 @@ class GpuShape(serializers.Serializer):
 
     uuid = serializers.CharField()
     index = serializers.IntegerField()
+    place = PlaceField()
     node = serializers.CharField()
     pool = serializers.CharField()
     model = serializers.CharField()

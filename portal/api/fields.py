@@ -12,6 +12,7 @@ from rest_framework import serializers
 
 from cluster.models import NodeState, Pool
 from common.errors import FieldError, InvalidInput
+from common.resources import show_place
 from common.text import shorten
 from jobs.models import Priority
 from jobs.states import JobState, TaskState
@@ -56,6 +57,17 @@ class AmountField(serializers.ReadOnlyField):
 
     def get_attribute(self, instance: object) -> dict[str, Any]:
         return amount(super().get_attribute(instance), self.show)
+
+
+@extend_schema_field(str)
+class PlaceField(serializers.ReadOnlyField):
+    """A card's index as people read it: "3", or "1:0" for an instance by MIG."""
+
+    def __init__(self, **options: Any):
+        super().__init__(source="index", **options)
+
+    def to_representation(self, index: int) -> str:
+        return show_place(index)
 
 
 @extend_schema_field({"type": "string", "maxLength": 32})

@@ -16,6 +16,7 @@ from portal.api.fields import (
     AmountField,
     JobStateField,
     Links,
+    PlaceField,
     Reason,
     TaskStateField,
     amount,
@@ -32,9 +33,12 @@ from scheduler.forecast import Told
 
 
 class Card(serializers.Serializer):
-    """What a task was given of one card. Simulated cards are marked. enforcement: what holds the memory limit."""
+    """What a task was given of one card. Simulated cards are marked. enforcement: what holds the memory limit. place:
+    its index as NVIDIA writes it, `1:0` for an instance by MIG.
+    """
 
     index = serializers.IntegerField()
+    place = PlaceField()
     uuid = serializers.CharField()
     model = serializers.CharField()
     memory_mib = serializers.IntegerField()

@@ -10,7 +10,7 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from common.resources import parse_gpu, show_gpu
+from common.resources import parse_gpu, show_gpu, show_place
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.spec import from_json, role_of
 from jobs.models import Job, Task
@@ -65,7 +65,7 @@ class CardRow:
     watches; notes: what else is to be said of it, in sentences.
     """
 
-    index: int
+    place: str
     uuid: str
     words: str
     enforcement: str
@@ -374,7 +374,7 @@ def card_row(card: dict, part: str, use: dict, note: str = "") -> CardRow:
         compute_words(use, percent) if ours else "",
     )
     said = tuple(words for words in notes if words)
-    return CardRow(card["index"], card["uuid"], words % params, how, simulated, use_words(use), said)
+    return CardRow(show_place(card["index"]), card["uuid"], words % params, how, simulated, use_words(use), said)
 
 
 def use_words(use: dict) -> str:

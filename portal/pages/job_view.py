@@ -15,7 +15,7 @@ from django.utils.translation import ngettext
 
 from accounts.models import User
 from accounts.permissions import PERMISSIONS, roles_of
-from common.resources import GpuAsk, parse_gpu, show_duration, show_gpu
+from common.resources import GpuAsk, parse_gpu, show_duration, show_gpu, show_place
 from jobs.models import Job, Priority, Task
 from jobs.resizing import may_resize
 from jobs.states import HOLDING, JOB_ACTIVE, JobState
@@ -325,7 +325,7 @@ def place_words(task: Task) -> str:
     """The task's node and cards: "n1, GPU 0"."""
     if not task.cards:
         return task.node.name if task.node else ""
-    indexes = ", ".join(str(card["index"]) for card in task.cards)
+    indexes = ", ".join(show_place(card["index"]) for card in task.cards)
     return _("%(node)s, GPU %(indexes)s") % {"node": task.node.name if task.node else "?", "indexes": indexes}
 
 

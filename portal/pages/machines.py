@@ -91,7 +91,7 @@ class Card:
 
     @property
     def label(self) -> str:
-        return _("GPU %(index)s of %(node)s") % {"index": self.view.index, "node": self.view.node}
+        return _("GPU %(index)s of %(node)s") % {"index": self.view.place, "node": self.view.node}
 
     @property
     def is_open(self) -> bool:
@@ -297,8 +297,8 @@ class Machine:
         """[(card, [word for each card])], as `nvidia-smi topo -m` prints it; [] where nobody could tell."""
         rows = self.node.topology.get("links") or []
         known = len(rows) == len(self.cards)  # a card may have gone since
-        names = [card.view.index for card in self.cards] if known else range(len(rows))
-        return [(f"GPU {index}", [str(word) for word in row]) for index, row in zip(names, rows, strict=True)]
+        names = [card.view.place for card in self.cards] if known else range(len(rows))
+        return [(f"GPU {name}", [str(word) for word in row]) for name, row in zip(names, rows, strict=True)]
 
     @property
     def numa(self) -> list[dict]:
@@ -308,7 +308,7 @@ class Machine:
                 "id": part["id"],
                 "cpus": spans(part.get("cpus", [])),
                 "memory_mib": part.get("memory_mib"),
-                "gpus": ", ".join(str(card.view.index) for card in self.cards if card.view.numa == part["id"]),
+                "gpus": ", ".join(card.view.place for card in self.cards if card.view.numa == part["id"]),
             }
             for part in self.node.numa
         ]

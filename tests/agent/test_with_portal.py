@@ -53,11 +53,12 @@ def test_the_instances_of_a_card_take_work_in_its_stead(machine, web, transactio
     root = Api(make.token(make.admin()))
     token = root.post("agents:invite", {"node": "g1"}).json()["token"]
     first = machine.run("--server", web, "--once", TESSERA_AGENT_TOKEN=token)
-    assert first.returncode == 0 and "GPU 1104 is new: A100-40GB-1g.5gb with 5.1 GB" in first.stderr, first.stderr
+    assert first.returncode == 0 and "GPU 1:4 is new: A100-40GB-1g.5gb with 5.1 GB" in first.stderr, first.stderr
     root.post("agents/g1:approve", {"seen": root.get("agents/g1").json()["seen"]})
     assert take_inventory() == {0: True, 1100: True, 1104: True}
     shown = {gpu["index"]: gpu for gpu in root.get("nodes/g1").json()["gpus"]}
     assert (shown[1104]["enforcement"], shown[1104]["max_slices"], shown[1104]["shared"]) == ("mig", 1, False)
+    assert shown[1104]["place"] == "1:4"
     machine.cards("count 2", "mig 1", "instance 10 3", "instance 14 1", "lost 1")
     assert machine.run("--server", web, "--once").returncode == 0
     assert take_inventory() == {0: True, 1100: False, 1104: False}

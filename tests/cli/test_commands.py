@@ -259,7 +259,7 @@ def test_acting_on_several_goes_on_after_a_refusal(server, tessera):
 
 def resizing(state: str, gpu_text: str, detail: str = "") -> dict:
     wish = {"gpu": "1/2", "by": "ada", "state": state, "detail": detail}
-    task = {"role": "main", "rank": 0, "resize": wish, "gpus": [{"index": 0, "memory_text": gpu_text}]}
+    task = {"role": "main", "rank": 0, "resize": wish, "gpus": [{"place": "0", "memory_text": gpu_text}]}
     return a_job() | {"tasks": [task]}
 
 

@@ -77,8 +77,8 @@ def test_what_the_roles_of_a_job_ask_is_added_up():
 
 
 def test_places_times_and_ends_are_short():
-    two = [{"node": n, "gpus": [{"index": 0}, {"index": 1}]} for n in ("n1", "n2", "n2")]
-    assert where(a_job(tasks=two)) == "n1:0,1 +1" and where(a_job(tasks=[{"node": None, "gpus": []}])) == "–"
+    two = [{"node": n, "gpus": [{"place": "0"}, {"place": "1:4"}]} for n in ("n1", "n2", "n2")]
+    assert where(a_job(tasks=two)) == "n1:0,1:4 +1" and where(a_job(tasks=[{"node": None, "gpus": []}])) == "–"
     assert [duration(s) for s in (-5, 41, 725, 7800, 7200, 273_600)] == ["0s", "41s", "12m", "2h10m", "2h", "3d4h"]
     assert waited_or_ran(ended(), now()) == "2h10m"
     failed = ended(state="failed", reason="exit_nonzero", exit_code=3)

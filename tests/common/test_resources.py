@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.instances import index_of
 from common.errors import InvalidInput
 from common.resources import (
     GpuAsk,
@@ -23,6 +24,7 @@ from common.resources import (
     show_duration,
     show_gpu,
     show_memory,
+    show_place,
     slice_of,
 )
 
@@ -349,6 +351,12 @@ def test_exact_forms_read_back(n):
 )
 def test_gpus_are_shown_as_cards(milli, text):
     assert show_gpu(milli) == text
+
+
+def test_a_card_is_called_as_nvidia_calls_it_and_an_instance_by_its_card_and_place():
+    assert [show_place(index) for index in (0, 15, index_of(0, 0), index_of(2, 5), index_of(15, 13))] == [
+        "0", "15", "0:0", "2:5", "15:13"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from common.resources import show_place
 from jobs.models import Job, Task
 from jobs.states import JobState
 from jobs.words import end_words, wait_words
@@ -45,7 +46,9 @@ class Command(BaseCommand):
         if job.state == JobState.QUEUED and job.wait_reasons:
             line += f": {wait_words(job.wait_reasons[0])}"
         elif task and task.node and not job.is_final:
-            cards = ", ".join(f"GPU {c['index']} ({c['memory_mib']} MiB of {c['model']})" for c in task.cards)
+            cards = ", ".join(
+                f"GPU {show_place(c['index'])} ({c['memory_mib']} MiB of {c['model']})" for c in task.cards
+            )
             line += f" on {task.node.name} {cards}".rstrip()
         if line != told and not job.is_final:
             self.stdout.write(line)

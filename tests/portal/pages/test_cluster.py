@@ -120,10 +120,11 @@ def test_an_instance_of_a_card_is_offered_to_those_alone_who_name_it(cast, look)
     shown = card(cast.ada, 2)
     assert (shown.hosts, shown.view.max_slices, shown.free_milli) == ([], 1, 1000)
     page = look(cast.ada, "/nodes/n1/")
-    assert "isolated by hardware (MIG)" in page and '<th scope="row">GPU 1205</th>' in page
+    assert "isolated by hardware (MIG)" in page and '<th scope="row">GPU 2:5</th>' in page
     job = make.job(cast.ada, gpu="A100-40GB-1g.5gb", pool="dev")
     make.start(job, Gpu.objects.get(index=1205))
-    assert "isolated by hardware (MIG)" in look(cast.ada, f"/j/{job.public_id}/")
+    page = look(cast.ada, f"/j/{job.public_id}/")
+    assert "isolated by hardware (MIG)" in page and "It runs on n1, GPU 2:5." in page and "1205" not in page
     assert card(cast.ada, 2).free_milli == 0
 
 
