@@ -372,6 +372,9 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "health_check_interval": 10,
     "max_retries": 0,
 }
+# Nobody commands workers from afar. And a worker that listens for it may stand still for ever after its connection to
+# the broker broke: redis-py 8 then reads from the new one, without a limit, what only the old one had told of.
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 CELERY_TASK_PUBLISH_RETRY = False
 CELERY_DB_REUSE_MAX = 1000
 CELERY_TIMEZONE = "UTC"

@@ -70,9 +70,10 @@ def test_a_process_whose_connections_broke_goes_round_again(process, tmp_path):
         def connections() -> set[str]:
             return {one["id"] for one in valkey.client_list() if one["db"] == str(BROKER)}
 
-        before = wait_for(connections, WITHIN_S)
-        for one in before:
-            valkey.client_kill_filter(_id=one)
-        wait_for(lambda: connections() - before, WITHIN_S)
-    broken_at = time.time()
-    wait_for(lambda: (tmp_path / "alive").stat().st_mtime > broken_at + STALE_S, WITHIN_S)
+        for _ in range(3):
+            before = wait_for(connections, WITHIN_S)
+            for one in before:
+                valkey.client_kill_filter(_id=one)
+            wait_for(lambda before=before: connections() - before, WITHIN_S)
+            broken_at = time.time()
+            wait_for(lambda at=broken_at: (tmp_path / "alive").stat().st_mtime > at + STALE_S, WITHIN_S)
