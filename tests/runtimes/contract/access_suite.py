@@ -109,8 +109,8 @@ class AccessContract:
         session = await world.access().exec(await running(world), ["sh"], pty=PtySize(101, 33))
         await session.write(b"stty size; tty\n")
         assert "33 101" in await until_seen(session, "/dev/pts/")
-        session.resize(PtySize(120, 40))
-        await session.write(b"stty size; exit 3\n")
+        session.resize(PtySize(120, 40))  # goes another way than what is typed
+        await session.write(b'until [ "$(stty size)" = "40 1""20" ]; do sleep 0.1; done; stty size; exit 3\n')
         assert "40 120" in await read_all(session.read) and await session.wait() == 3
         assert await session.read_error() == b""
         await session.close()
