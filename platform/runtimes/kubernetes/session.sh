@@ -32,7 +32,7 @@ else
     exec "$@" 9>&-
   )
   code=$?
-  tell "exit $code"
+  tell "exit $code" || exit "$code" # the holder is gone: nobody would let it go
   mark() { printf '\036%s\036' "${door##*-}"; } # the end of an output that is closed may be lost: first it has to arrive
   mark
   [ -t 1 ] || mark >&2

@@ -68,6 +68,20 @@ def test_a_signal_in_the_moment_of_the_start_ends_the_program(tmp_path, attempt)
     assert session.returncode == 128 + signal.SIGTERM
 
 
+def test_a_program_whose_holder_was_killed_is_waited_for_by_nobody(tmp_path):
+    """The pipe by which it would be let go is still there, and nobody will ever write to it."""
+    door = tmp_path / "door"
+    os.mkfifo(door)
+    os.mkfifo(tmp_path / "door.end")
+    command = ["sh", "-c", SESSION, "tessera", str(door), "", "--", "true"]
+    with subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL) as session:
+        door.open().close()
+        try:
+            assert session.wait(10) in (0, 127, 128 + signal.SIGPIPE)  # whether it began or not
+        finally:
+            session.kill()
+
+
 def test_only_who_is_refused_is_not_listening():
     assert isinstance(refusal(b"dial tcp4 127.0.0.1:9: connect: connection refused"), ConnectionRefusedError)
     assert isinstance(refusal(b"no such sandbox"), Unavailable)
