@@ -28,6 +28,7 @@ MAX_CPU_MILLI = 100_000_000  # 100,000 cores
 MAX_MEMORY_MIB = 2**30  # one PiB; fits a 32-bit column
 MAX_DURATION_S = 366 * 24 * 3600 * 10
 
+_INSTANCES_FROM, _INSTANCES_STRIDE = 1000, 100  # as agent.instances numbers them, which nothing here may import
 MIB = 2**20
 _MEMORY_BYTES = {
     "M": 10**6, "MB": 10**6, "G": 10**9, "GB": 10**9, "T": 10**12, "TB": 10**12,
@@ -42,8 +43,6 @@ _MODEL = re.compile(r"[A-Z][A-Z0-9._-]{0,31}", re.IGNORECASE)
 _PROFILE = re.compile(r"(?:[0-9]+C\.)?[0-9]+G\.[0-9]+GB.*")
 _MODEL_PART = re.compile(r"(.*[^:,/])/([0-9]{1,40})")
 _MEMORY = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,6})?) ?([A-Z]{1,3})", re.IGNORECASE)
-INSTANCES_FROM, INSTANCES_STRIDE = 1000, 100
-"""As agent.instances numbers the instances of cards."""
 _NUMBER = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,6})?")
 _DURATION = re.compile(r"(?:([0-9]{1,12})d)?(?:([0-9]{1,12})h)?(?:([0-9]{1,12})m)?(?:([0-9]{1,12})s)?", re.IGNORECASE)
 _VULGAR = {125: "⅛", 250: "¼", 375: "⅜", 500: "½", 625: "⅝", 750: "¾", 875: "⅞"}
@@ -229,9 +228,9 @@ def show_gpu(milli: int) -> str:
 
 def show_place(index: int) -> str:
     """Where a card is in its machine: "3"; an instance by MIG as NVIDIA writes it: "1:0", the first of card 1."""
-    if index < INSTANCES_FROM:
+    if index < _INSTANCES_FROM:
         return str(index)
-    card, place = divmod(index - INSTANCES_FROM, INSTANCES_STRIDE)
+    card, place = divmod(index - _INSTANCES_FROM, _INSTANCES_STRIDE)
     return f"{card}:{place}"
 
 
