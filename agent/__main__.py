@@ -1,7 +1,4 @@
-"""`python -m agent`: tells the platform what this machine has and how its cards are.
-
-Nothing of the platform is needed here but its address: the agent speaks HTTP to it, and NVML to the driver.
-"""
+"""`python -m agent`: the daemon that reports this machine and its GPUs to the platform, over HTTP and NVML."""
 
 import argparse
 import json
@@ -113,7 +110,6 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def token_of(options: argparse.Namespace) -> str:
-    """Read when it is needed: a file may have been written since."""
     if options.token_file is not None:
         try:
             return options.token_file.read_text().strip()
@@ -142,7 +138,6 @@ def carrier_of(options: argparse.Namespace, reporter: Reporter) -> Carrier | Non
 
 
 def watch_of(options: argparse.Namespace, reporter: Reporter) -> SliceWatch | None:
-    """Of the slices that our hook makes."""
     if options.slice is None or options.kubelet is None:
         return None
     platform = Platform(options.server, options.ca, keep=True)
@@ -178,14 +173,14 @@ def say(options: argparse.Namespace, prober: Prober, seen: Cards) -> dict[str, A
 
 
 def kubelet_cards(options: argparse.Namespace, prober: Prober) -> Any:
-    """Loaded where it is wanted: only it needs gRPC. Raises ImportError where that is missing."""
+    """Return KubeletCards, imported late: only it needs gRPC. Raises ImportError."""
     cards = import_module("agent.kubelet.node").KubeletCards
     home = publish(options.slice, options.state / "slice", host.boot_id()) if options.slice else None
     vendor = [Path("/var/run/cdi"), Path("/etc/cdi")]
     places = options.state / "places.json"
 
     def keeper(seen: Cards) -> Keeper:
-        """Our library only where it was seen to hold."""
+        """Use our library only if its trial succeeded."""
         mode = "" if options.simulated else prober.probe(seen).mode
         return Keeper(hami=options.hami, home=home if mode == "slice" else None)
 

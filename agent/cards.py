@@ -1,7 +1,4 @@
-"""The cards of this machine as NVML tells of them: what each is, what is wrong with it, and how they are linked.
-
-The local runtime of the platform reads its cards here, too; nothing of the platform is known here.
-"""
+"""The machine's GPUs and MIG instances as NVML reports them. Also used by the local runtime."""
 
 import re
 from collections.abc import Iterator
@@ -26,16 +23,15 @@ PART = "It shares the memory of an instance with others. Cut the card so that ea
 
 
 class NoAnswer(Exception):
-    """There is a driver and it fails. That is no reason to believe that the cards are gone."""
+    """The driver is there but fails: the cards may still exist."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """One card, or one instance of a card that MIG cuts. Sellable memory is `memory_mib - reserved_mib`.
+    """One card or MIG instance. Sellable memory is `memory_mib - reserved_mib`.
 
-    model: short, as people ask for it ("V100-32GB"); product: the driver's own name. numa: None when unknown. bus: as
-    in /sys. mig: it is cut into instances by MIG, which are given out in its stead. fault: one sentence that says why
-    nothing should run on it, "" where all is well. part_of: uuid of the card of which it is an instance, else "".
+    model: short ("V100-32GB"). mig: it is cut; its instances are offered. fault: why nothing may run on it. part_of: an
+    instance's card.
     """
 
     uuid: str
@@ -53,7 +49,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Lost:
-    """A place where there should be a card, and NVML cannot say which. why: NVML's words."""
+    """An index whose card NVML cannot identify. why: NVML's error."""
 
     index: int
     why: str
@@ -61,8 +57,9 @@ class Lost:
 
 @dataclass(frozen=True)
 class Cards:
-    """What one look found: cards, and after them the instances of those that are cut. links, pcie: square matrices over
-    `cards`, in words of `nvidia-smi topo -m`; NVLink hides the PCIe path of a pair in the first.
+    """One reading: cards, then MIG instances.
+
+    links, pcie: matrices over `cards` in words of `nvidia-smi topo -m`; NVLink hides a pair's PCIe path in `links`.
     """
 
     cards: tuple[Card, ...]
@@ -72,7 +69,7 @@ class Cards:
     lost: tuple[Lost, ...] = ()
 
     def offered(self) -> "Cards":
-        """Less the cards that are cut into instances: these are given out."""
+        """Return it without cut cards, whose instances are offered."""
         kept = [place for place, card in enumerate(self.cards) if not card.mig]
         links, pcie = (tuple(tuple(rows[i][j] for j in kept) for i in kept) for rows in (self.links, self.pcie))
         return Cards(tuple(self.cards[place] for place in kept), links, pcie, self.driver, self.lost)
@@ -80,7 +77,7 @@ class Cards:
 
 @contextmanager
 def nvml() -> Iterator[bool]:
-    """NVML is open inside; False where no NVIDIA driver answers. Raises NoAnswer where there is one and it fails."""
+    """Open NVML; yields False without a driver. Raises NoAnswer."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -97,9 +94,9 @@ def nvml() -> Iterator[bool]:
 
 
 def look(sys_root: str = "/sys") -> Cards | None:
-    """The cards in NVML's order; None where no NVIDIA driver answers. Raises NoAnswer, too where no card answers.
+    """Read all cards in NVML's order; None without a driver. Failing cards are `lost`.
 
-    A card that fails is among the lost ones, and the others are as usable as before.
+    Raises NoAnswer if all fail.
     """
     with nvml() as answers:
         if not answers:
@@ -123,7 +120,7 @@ def look(sys_root: str = "/sys") -> Cards | None:
 
 
 def read_card(handle: Any, sys_root: str = "/sys") -> Card:
-    """Raises NVMLError where the card does not answer."""
+    """Raise NVMLError."""
     product = text(pynvml.nvmlDeviceGetName(handle))
     total, reserved = _memory(handle)
     bus = bus_of(handle)
@@ -142,9 +139,7 @@ def read_card(handle: Any, sys_root: str = "/sys") -> Card:
 
 
 def read_instances(handle: Any, card: Card) -> list[Card | Lost]:
-    """Of a card that is cut. They have its bus, its NUMA node and its fault. Raises NVMLError where it does not answer;
-    one that does not is lost alone.
-    """
+    """Read a card's MIG instances; failing ones are Lost. Raises NVMLError."""
     found: list[Card | Lost] = []
     for place in instances.list_places(handle):
         index = instances.index_of(card.index, place)
@@ -157,7 +152,7 @@ def read_instances(handle: Any, card: Card) -> list[Card | Lost]:
 
 
 def short_model(product: str, memory_mib: int) -> str:
-    """`NVIDIA H100 80GB HBM3` is `H100-80GB`: how people ask for it. An unknown product keeps its name."""
+    """Shorten `NVIDIA H100 80GB HBM3` to `H100-80GB`; unknown names stay."""
     family = FAMILY.search(product.replace("-", " "))
     named = re.search(r"\b(\d+) ?GB\b", product)
     size = int(named[1]) if named else next((gb for gb in NOMINAL_GB if gb << 10 >= memory_mib), memory_mib >> 10)
@@ -170,7 +165,6 @@ def text(value: str | bytes) -> str:
 
 
 def _read_instance(instance: Any, card: Card, index: int) -> Card:
-    """Raises NVMLError, Unusable."""
     profile = instances.profile_of(text(pynvml.nvmlDeviceGetName(instance)))
     total, reserved = _memory(instance)
     return replace(
@@ -188,7 +182,6 @@ def _read_instance(instance: Any, card: Card, index: int) -> Card:
 
 
 def _memory(handle: Any) -> tuple[int, int]:
-    """(total, reserved) MiB. Older drivers do not tell what they reserve: there it is 0."""
     try:
         memory = pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)
         return memory.total >> 20, -(-memory.reserved >> 20)
@@ -197,7 +190,7 @@ def _memory(handle: Any) -> tuple[int, int]:
 
 
 def _numa(handle: Any, bus: str, sys_root: str) -> int | None:
-    """-1 and silence both mean unknown, as in a virtual machine; then any node will do."""
+    """Return the NUMA node; None if unknown, as in virtual machines."""
     try:
         node = int(Path(sys_root, "bus/pci/devices", bus, "numa_node").read_text())
         return node if node >= 0 else None
@@ -211,14 +204,15 @@ def _numa(handle: Any, bus: str, sys_root: str) -> int | None:
 
 
 def _fault(handle: Any) -> str:
-    """What the driver itself says of bad memory: Ampere and newer replace rows, older cards retire pages. An error
-    that was corrected or contained leaves the card usable. Source: NVIDIA GPU Memory Error Management.
+    """Return the driver's verdict on bad memory: row remapping (Ampere on) or page retirement.
+
+    Source: NVIDIA GPU Memory Error Management.
     """
     try:
         *_, failed = pynvml.nvmlDeviceGetRemappedRows(handle)
         return REMAP_FAILED if failed else ""
     except pynvml.NVMLError:
-        pass  # it has no such rows
+        pass  # no row remapping
     try:
         pending = pynvml.nvmlDeviceGetRetiredPagesPendingStatus(handle) == pynvml.NVML_FEATURE_ENABLED
     except pynvml.NVMLError:

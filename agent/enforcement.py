@@ -1,4 +1,4 @@
-"""What holds slices to their memory on this machine: what the admin gave, or our own library where a trial shows it."""
+"""Which mechanism limits slices' memory here: the administrator's choice, or our library after a trial."""
 
 import time
 from collections.abc import Callable
@@ -9,13 +9,13 @@ from agent.cards import Cards
 
 AGAIN_S = 600
 FRACTIONS_SINCE = 615
-"""The first driver that limits memory by itself. Source: NVIDIA, MPS, memory partitioning."""
+"""The first driver with memory limits of its own. Source: NVIDIA, MPS, memory partitioning."""
 UNTRIED = "Not run on real hardware by the agent's makers yet."
 
 
 @dataclass(frozen=True)
 class Enforcement:
-    """mode: hami, slice, nvfraction, or watchdog where there is nothing. evidence: one sentence."""
+    """What limits slices. mode: hami, slice, nvfraction or watchdog. evidence: one sentence."""
 
     mode: str
     evidence: str
@@ -26,9 +26,7 @@ NOTHING = Enforcement("watchdog", "Nothing holds slices to their memory here: gi
 
 @dataclass
 class Prober:
-    """hami: libvgpu.so. fractions: gpu-fractioning is installed here. trial: of our own library on the card of a uuid,
-    (whether it holds, a sentence); None where the library was not given.
-    """
+    """Chooses the mechanism. hami: libvgpu.so. trial: tries our library on a card's uuid."""
 
     hami: Path | None = None
     fractions: bool = False
@@ -44,7 +42,7 @@ class Prober:
         return self._try(seen, self.trial) if self.trial is not None else NOTHING
 
     def _try(self, seen: Cards, trial: Callable[[str], tuple[bool, str]]) -> Enforcement:
-        """Once for each driver; a failure again after a while."""
+        """Try once per driver; retry failures later."""
         known, at = self._tried.get(seen.driver, (None, 0.0))
         if known is not None and (known.mode == "slice" or self.clock() - at < AGAIN_S):
             return known

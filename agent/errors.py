@@ -1,4 +1,4 @@
-"""Critical errors of cards (XIDs), heard from the driver as they happen."""
+"""Critical GPU errors (XIDs) from the driver's events."""
 
 import ctypes
 import logging
@@ -14,17 +14,17 @@ from agent.cards import text
 log = logging.getLogger("tessera.agent")
 
 USABLE_AFTER = frozenset({13, 31, 43, 45, 63, 68, 94, 109})
-"""Errors of a program, or of memory that the driver dealt with: the card is as good as before. The list of NVIDIA's
-own device plugin (internal/rm/health.go), and of its Xid catalogue 63 (a row was replaced) and 94 (contained)."""
+"""XIDs of a program, or of memory errors that the driver handled: the card stays usable. Sources: NVIDIA's device
+plugin (internal/rm/health.go); its Xid catalogue for 63 (row remapped) and 94 (contained)."""
 WORDS = "The driver told the critical error XID {xid} of it. Reset the card or restart the machine."
 SLICE_S = 1.0
-"""A wait inside the driver is so long at most, since signals are heard only afterwards."""
+"""Longest wait inside the driver, since Python handles signals only afterwards."""
 
 
 class Errors:
-    """Holds NVML open and listens. note: called with the uuid of a card and a sentence; whether it is the first.
+    """Listens for XIDs; without a driver it only waits.
 
-    Where no driver answers, or it tells no events, it only waits.
+    note: called with a card's uuid and a sentence; returns whether it is the card's first.
     """
 
     def __init__(self, note: Callable[[str, str], bool]):
@@ -38,7 +38,6 @@ class Errors:
         return self.events is not None
 
     def listen(self) -> None:
-        """To each card that answers now. Any number of times."""
         self.close()
         try:
             pynvml.nvmlInit()
@@ -52,7 +51,7 @@ class Errors:
             self.close()
 
     def wait(self, seconds: float, stop: threading.Event) -> bool:
-        """Until so much time is over, or `stop` is set, or a card had its first error; whether one had."""
+        """Wait until the time is over, `stop` is set or a card has its first error; return whether one had."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not stop.is_set():
             if self.events is None:
@@ -83,7 +82,7 @@ class Errors:
         try:
             event = pynvml.nvmlEventSetWait_v2(self.events, round(1000 * seconds))
         except pynvml.NVMLError as error:
-            if error.value != pynvml.NVML_ERROR_TIMEOUT:  # a card was lost, or the driver goes: the next look tells
+            if error.value != pynvml.NVML_ERROR_TIMEOUT:  # the next report shows what was lost
                 log.warning("the driver tells no more errors: %s", error)
                 self.close()
             return False

@@ -1,17 +1,14 @@
-"""When a task is warned of its GPU memory and when it is ended: figures in, sentences out.
-
-Used by the local runtime's shim and by the agent beside a kubelet. It imports nothing.
-"""
+"""When a task is warned about its GPU memory and when it is ended. Pure, without imports."""
 
 WARN_AT, CALM_AT = 0.95, 0.90
-SLACK = 0.05  # with a slice's own account: what modules loaded into a full slice may take before it counts as above it
+SLACK = 0.05  # part of a slice that modules loaded into a full slice may add
 LEAST_SLACK_MIB = 256
 
 
 class GpuPolicy:
-    """limits: MiB by uuid. samples: so many looks in a row above the slice end the task. kept: its programs keep to the
-    slice by themselves, so that being above it by what no call shows is no escape. guarded: they cannot change the
-    limits in its files, so that these are followed: a slice may have been resized.
+    """One task's policy. limits: MiB by uuid. samples: consecutive readings above that end it.
+
+    kept: a library enforces the slice, so some excess is tolerated. guarded: limits in samples are followed.
     """
 
     def __init__(self, limits: dict[str, int], samples: int, *, kept: bool, guarded: bool = False):
@@ -22,13 +19,13 @@ class GpuPolicy:
         self.warned: set[str] = set()
 
     def lose_sight(self, why: str) -> list[str]:
-        """Nobody looks any more, until the next sample. What to write into the log, once."""
+        """Mark the memory as unwatched until the next sample; return log lines once."""
         if not self._set_watched(False):
             return []
         return [f"The GPU memory of this task is not watched at the moment: {why}. The watch is started anew."]
 
     def hear(self, sample: dict[str, dict[str, int]]) -> tuple[list[str], str]:
-        """(warnings for the log, why the task is to be ended or ""). sample: as gpu_watch says it."""
+        """Evaluate a sample: (log warnings, why the task must end or "")."""
         warnings, verdict = [], ""
         if self._set_watched(True):
             warnings.append("The GPU memory of this task is watched again.")
@@ -51,7 +48,7 @@ class GpuPolicy:
         return warnings, verdict
 
     def _set_watched(self, watched: bool) -> bool:
-        """Whether that is another than before."""
+        """Return whether this changed."""
         changed = any(card["watched"] != watched for card in self.cards.values())
         for card in self.cards.values():
             card["watched"] = watched
@@ -61,7 +58,6 @@ class GpuPolicy:
         return max(LEAST_SLACK_MIB, int(SLACK * limit)) if self.kept else 0
 
     def _is_near(self, uuid: str, used: int, limit: int) -> bool:
-        """Whether to warn: once, and again only after it was well below."""
         if used < CALM_AT * limit:
             self.warned.discard(uuid)
         if used < WARN_AT * limit or uuid in self.warned:

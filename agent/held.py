@@ -1,4 +1,4 @@
-"""How much of a card each process holds, as the driver tells it."""
+"""GPU memory held by each process, according to the driver."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunning
 
 
 def sample(handle: Any) -> dict[int, int]:
-    """MiB by pid, of one card. A process whose use the driver does not tell counts 0."""
+    """Return {pid: MiB} of one card; 0 where the driver does not know."""
     used: dict[int, int] = {}
     for name in LISTS:
         try:
             processes = getattr(pynvml, name)(handle)
         except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError):
-            continue  # this driver has no MPS, is too old, or the card fell off: the node page says so, not we
+            continue  # no MPS, an old driver or a lost card, which the report shows
         for process in processes:
             used[process.pid] = max(used.get(process.pid, 0), (process.usedGpuMemory or 0) >> 20)
     return used

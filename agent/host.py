@@ -1,4 +1,4 @@
-"""The machine around the cards, from /proc and /sys: cores, memory, NUMA nodes, and which boot this is."""
+"""The host's cores, memory, NUMA nodes and boot id, from /proc and /sys."""
 
 import os
 import platform
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Numa:
-    """cpus: those that we may use. socket: the physical package that its cores are on, None when unknown."""
+    """One NUMA node. cpus: usable ones. socket: None if unknown."""
 
     id: int
     cpus: tuple[int, ...]
@@ -18,7 +18,6 @@ class Numa:
 
 
 def list_numa(sys_root: str = "/sys", allowed: set[int] | None = None) -> tuple[Numa, ...]:
-    """The machine's NUMA nodes with the cores that we may use; one node 0 where the kernel tells none."""
     allowed = os.sched_getaffinity(0) if allowed is None else allowed
     nodes = []
     for path in sorted(Path(sys_root, "devices/system/node").glob("node[0-9]*"), key=lambda path: int(path.name[4:])):
@@ -26,7 +25,7 @@ def list_numa(sys_root: str = "/sys", allowed: set[int] | None = None) -> tuple[
         found = re.search(r"MemTotal:\s+(\d+) kB", (path / "meminfo").read_text())
         memory_mib = int(found[1]) >> 10 if found else 0
         nodes.append(Numa(int(path.name[4:]), cpus, memory_mib, _socket(sys_root, cpus)))
-    if len(nodes) < 2:  # then all memory is there, also what the kernel adds later
+    if len(nodes) < 2:  # total memory includes memory added later
         return (Numa(0, tuple(sorted(allowed)), total_memory_mib()),)
     return tuple(nodes)
 
@@ -42,7 +41,6 @@ def parse_cpus(text: str) -> list[int]:
 
 
 def total_memory_mib() -> int:
-    """What the machine, or the control group we live in, has."""
     found = re.search(r"MemTotal:\s+(\d+) kB", Path("/proc/meminfo").read_text())
     amounts = [int(found[1]) >> 10] if found else []
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
@@ -54,7 +52,7 @@ def total_memory_mib() -> int:
 
 
 def cpu_milli(cpus: int) -> int:
-    """Thousandths of a core: those we may run on, or what our control group grants if that is less."""
+    """Return millicores: of usable CPUs, or our control group's quota if less."""
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         return min(cpus * 1000, int(quota) * 1000 // int(period))
@@ -63,7 +61,7 @@ def cpu_milli(cpus: int) -> int:
 
 
 def boot_id() -> str:
-    """Another one after each start of the machine. Source: random(4)."""
+    """Return the id of this boot. Source: random(4)."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 

@@ -1,4 +1,4 @@
-"""How the cards of a machine reach each other: by NVLink, or by which part of the PCIe tree."""
+"""Links between a machine's cards: NVLink or PCIe paths."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,11 +7,11 @@ import pynvml
 
 Matrix = tuple[tuple[str, ...], ...]
 DISTANCES = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
-NVLINKS = 36  # no card has more; asking further is answered with an error
+NVLINKS = 36  # the most any card has
 
 
 def read_links(handles: Sequence[Any]) -> Matrix:
-    """X, NV12, PIX, PXB, PHB, NODE or SYS of each pair, as `nvidia-smi topo -m` shows it."""
+    """Return X, NV12, PIX, PXB, PHB, NODE or SYS per pair, as `nvidia-smi topo -m`."""
     buses = [bus_of(handle) for handle in handles]
     nvlinks = [_nvlinks(handle) for handle in handles]
     return tuple(
@@ -24,12 +24,12 @@ def read_links(handles: Sequence[Any]) -> Matrix:
 
 
 def read_pcie(handles: Sequence[Any]) -> Matrix:
-    """The PCIe path of each pair, also where NVLink hides it in `read_links`."""
+    """Return each pair's PCIe path, even with NVLink."""
     return tuple(tuple("X" if one is two else _distance(one, two) for two in handles) for one in handles)
 
 
 def apart(rows: Matrix, count: int) -> Matrix:
-    """The same with so many more that reach nobody: instances of cards have no way to each other."""
+    """Extend the matrix by rows without links: MIG instances have none."""
     size = len(rows) + count
 
     def word(i: int, j: int) -> str:
@@ -44,13 +44,11 @@ def bus_of(handle: Any) -> str:
 
 
 def _nv(i: int, j: int, nvlinks: list[list[str]], buses: list[str]) -> str:
-    """NV and how many: straight to the other card, or both through the switch."""
     count = nvlinks[i].count(buses[j]) or min(nvlinks[i].count("switch"), nvlinks[j].count("switch"))
     return f"NV{count}" if count else ""
 
 
 def _nvlinks(handle: Any) -> list[str]:
-    """The far end of each active link: a card's bus id, or "switch"."""
     ends = []
     for link in range(NVLINKS):
         try:
@@ -59,7 +57,7 @@ def _nvlinks(handle: Any) -> list[str]:
             ends.append("switch" if _is_switch(handle, link) else _remote_bus(handle, link))
         except pynvml.NVMLError as error:
             if error.value in (pynvml.NVML_ERROR_INVALID_ARGUMENT, pynvml.NVML_ERROR_NOT_SUPPORTED) and not ends:
-                break  # it has no links, or no more
+                break  # no further links
     return ends
 
 
@@ -67,7 +65,7 @@ def _is_switch(handle: Any, link: int) -> bool:
     try:
         kind = pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(handle, link)
     except pynvml.NVMLError:
-        return False  # older drivers: the bus id decides
+        return False  # older drivers
     return kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
 
 

@@ -1,4 +1,4 @@
-"""Report, wait, report again: as often as the platform asks while it answers, ever more rarely while it does not."""
+"""The agent's report loop."""
 
 import logging
 import random
@@ -16,21 +16,21 @@ from agent.wire import Away, Platform, Refused
 log = logging.getLogger("tessera.agent")
 
 FIRST_S, LONGEST_S = 2.0, 300.0
-"""The pause after the first failure, doubled after each further one up to the longest."""
+"""Seconds of pause after the first failure, doubled for each further one."""
 LEAST_S, MOST_S = 5.0, 600.0
-"""Between two reports, whatever the platform says."""
+"""Bounds of the seconds between two reports, whatever the platform asks for."""
 JITTER = 0.2
-"""Of a pause is left to chance, so that a thousand agents do not call together."""
+"""Random part of a pause, so that a thousand agents do not report together."""
 
 
 class NotEnrolled(Exception):
-    """Nobody let this agent in, and no token is there to ask with."""
+    """The agent has neither an identity nor an enrolment token."""
 
 
 class Reporter:
-    """Speaks for this machine. look: its cards as they are now. told: called with those that
-    the platform heard of. token: read anew whenever the agent has to enrol, ""
-    where there is none. say: the report of a look; None where nothing is reported, and the agent only brings logs.
+    """Enrols and reports this machine.
+
+    look: reads the cards. told: called with acknowledged ones. token: "" without one. say: builds a report, or None.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Reporter:
         self._told: list[str] = []
 
     def report(self) -> float:
-        """Once; the seconds until the next. Raises Away, Refused, NotEnrolled."""
+        """Report once; return seconds until the next. Raises Away, Refused, NotEnrolled."""
         if not self.identity.node:
             self.identity = self._enrol(self.identity)
         if self.say is None:
@@ -79,7 +79,6 @@ class Reporter:
         return enrolled
 
     def _note(self, said: dict[str, Any], answer: dict[str, Any]) -> None:
-        """What is wrong or waits is told when it changes, not with every report."""
         faults = [f"GPU {gpu['index']}: {gpu['fault']}" for gpu in said["gpus"] if gpu["fault"]]
         faults += [f"GPU {place['index']}: {place['why']}" for place in said["lost"]]
         told = [*faults, *(held["text"] for held in answer["held_back"])]
@@ -90,7 +89,7 @@ class Reporter:
 
 
 def follow(reporter: Reporter, errors: Errors, stop: threading.Event) -> None:
-    """Until `stop` is set. A card that has an error is reported at once."""
+    """Report until `stop` is set, at once after a card's error."""
     failures, dice = 0, random.SystemRandom()
     while not stop.is_set():
         try:
@@ -101,11 +100,10 @@ def follow(reporter: Reporter, errors: Errors, stop: threading.Event) -> None:
             log.warning("%s (next try in about %.0f s)", error, pause)
         reporter.state.note_alive()
         if not errors.is_listening:
-            errors.listen()  # the driver may have come, or come back
+            errors.listen()  # the driver may be back
         errors.wait(pause * dice.uniform(1 - JITTER, 1), stop)
     errors.close()
 
 
 def back_off(failures: int) -> float:
-    """Seconds after so many failures in a row."""
     return min(FIRST_S * 2 ** min(failures - 1, 20), LONGEST_S)

@@ -1,7 +1,7 @@
-"""NVIDIA's MPS on one card: a control daemon of its own, asked whether it is well, never ended under anybody's work.
+"""NVIDIA's MPS control daemon of one card: started, checked, never stopped while in use.
 
-MPS shares a card between programs at the same time, and caps each at a part of its multiprocessors. All programs on one
-daemon are one fault domain. Source: NVIDIA, Multi-Process Service; docs/notes/sharing-compute.md. Not run on hardware.
+All programs on one daemon are one fault domain. Sources: NVIDIA, Multi-Process Service; docs/notes/sharing-compute.md.
+Not run on hardware.
 """
 
 import fcntl
@@ -19,18 +19,18 @@ from pathlib import Path
 log = logging.getLogger("tessera.mps")
 
 CONTROL, NAME = "nvidia-cuda-mps-control", "nvidia-cuda-mps"
-"""The daemon's program, and how it and its server are called in the list of processes (15 characters)."""
+"""The daemon's program; the process name of it and its server (15 characters)."""
 ANSWER_S, START_S, GONE_S = 5.0, 10.0, 5.0
 LONGEST_SOCKET = 107
 """Characters of a socket's path. Source: unix(7)."""
 
 
 class NoMps(Exception):
-    """It cannot be had. The message is a sentence."""
+    """MPS is unavailable. The message is a sentence."""
 
 
 class Busy(NoMps):
-    """It is ill, and these are on it. why: goes on after "MPS"."""
+    """It is faulty but in use. why: continues "MPS ..."."""
 
     def __init__(self, why: str, holders: Sequence[str]):
         self.why, self.holders = why, holders
@@ -39,9 +39,7 @@ class Busy(NoMps):
 
 @dataclass(frozen=True)
 class Daemon:
-    """Of the card with this uuid. folder: its own, such as /run/tessera/mps/GPU-...; several_users: it is to serve
-    programs of all accounts at once, which only root may offer. program: where CONTROL lies.
-    """
+    """A card's MPS. folder: its own. several_users: serve all accounts, which needs root. program: path of CONTROL."""
 
     uuid: str
     folder: Path
@@ -54,8 +52,9 @@ class Daemon:
         return self.folder / "pipe"
 
     def ensure(self, holders: Sequence[str]) -> None:
-        """Have it run and answer. holders: the names of what runs on it now, as far as it is ours: while there are any
-        it is left as it is, whatever it does. Raises Busy then, NoMps, OSError.
+        """Make it run and answer. holders: names of our tasks on it; with any, it is not restarted.
+
+        Raises Busy, NoMps, OSError.
         """
         with self._alone():
             why = self.find_fault()
@@ -72,7 +71,7 @@ class Daemon:
                 raise NoMps(f"MPS was started and {why}.")
 
     def end(self, holders: Sequence[str]) -> None:
-        """Where it is not wanted any more, once nothing runs on it. Raises NoMps while something does, OSError."""
+        """Stop it once unused. Raises NoMps while in use, OSError."""
         if not self.folder.exists():
             return
         with self._alone():
@@ -82,7 +81,7 @@ class Daemon:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def find_fault(self) -> str:
-        """What is wrong with it, "" where all is well."""
+        """Return what is wrong with it, or ""."""
         if not self._processes():
             return "does not run"
         try:
@@ -96,7 +95,7 @@ class Daemon:
         return ""
 
     def servers(self) -> list[int]:
-        """It has one as soon as a program came. Raises NoMps."""
+        """List servers' pids; the first program starts one. Raises NoMps."""
         try:
             return [int(word) for word in self._ask("get_server_list").split() if word.isdecimal()]
         except subprocess.TimeoutExpired:
@@ -125,7 +124,7 @@ class Daemon:
             raise NoMps(f"MPS cannot be started{whom} with this driver: {said}")
 
     def _clear(self) -> None:
-        """End what is left of it. Called only where nothing of ours runs on it."""
+        """Kill what remains; call only if unused."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             for pid in self._processes():
                 with suppress(ProcessLookupError):
@@ -136,12 +135,11 @@ class Daemon:
         shutil.rmtree(self.pipe, ignore_errors=True)
 
     def _processes(self) -> list[int]:
-        """The daemon and its server: by name, and by the folder in their environment."""
         mine = b"CUDA_MPS_PIPE_DIRECTORY=" + os.fsencode(self.pipe)
         return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_of(pid, mine)]
 
     def _ask(self, command: str) -> str:
-        """Raises NoMps, subprocess.TimeoutExpired."""
+        """Run a control command. Raises NoMps, subprocess.TimeoutExpired."""
         done = subprocess.run(
             [self.program], env=self._env(), input=f"{command}\n", capture_output=True, text=True, cwd="/",
             timeout=ANSWER_S, check=False,
@@ -170,9 +168,7 @@ class Daemon:
 
 
 def client_env(pipe: str, memory_mib: int, percent: int) -> dict[str, str]:
-    """What a program in a slice gets. The memory limit is of each process, and counts its context: what a slice's
-    processes have together, its library keeps.
-    """
+    """Return a slice's MPS variables. The memory limit is per process; the library limits the slice."""
     return {
         "CUDA_MPS_PIPE_DIRECTORY": pipe,
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(min(max(percent, 1), 100)),

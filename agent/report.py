@@ -1,4 +1,4 @@
-"""What the agent says of its machine: one JSON object, from a look at the cards and what is remembered of them."""
+"""The agent's report of its machine, one JSON object."""
 
 import os
 from collections.abc import Iterable
@@ -14,19 +14,14 @@ from agent.state import Memory
 
 VERSION = "0.1.0"
 LONGEST = 300
-"""Characters of a sentence that the platform takes."""
+"""Longest sentence that the platform accepts, in characters."""
 
 
 LOST = "The driver lost the card: {why}."
 
 
 def see(memory: Memory, sys_root: str = "/sys") -> Cards:
-    """The cards as they are now, in the order of their places.
-
-    A card that is lost is the one that was seen in its place before, with a fault, and its instances are as it is; and
-    so are all of them where the driver fails as a whole. What had a critical error since the machine started stays out
-    of service.
-    """
+    """Read the cards; fill in lost ones, or all if the driver fails, from memory with a fault."""
     try:
         seen = look(sys_root) or Cards((), (), (), "")
     except NoAnswer as error:
@@ -50,9 +45,7 @@ def see(memory: Memory, sys_root: str = "/sys") -> Cards:
 def build_report(
     seen: Cards, *, simulated: bool = False, enforcement: Enforcement | None = None, gpu_pin: str = "", cores: str = ""
 ) -> dict[str, Any]:
-    """simulated: the cards are no real ones, and are to be marked so everywhere. enforcement: of slices of real ones.
-    gpu_pin: how containers get them ("plugin", "toolkit"). cores: what keeps tasks to theirs ("balloons", "static").
-    """
+    """Build the report. gpu_pin: how containers get cards. cores: CPU pinning."""
     return {
         "agent": VERSION,
         "host": {
@@ -76,7 +69,6 @@ def build_report(
 
 
 def _widen(rows: Matrix, seen: Iterable[Card], cards: list[Card]) -> Matrix:
-    """The same matrix with the lost cards in it; how they were linked is not known any more."""
     place = {card.uuid: number for number, card in enumerate(seen)}
 
     def word(one: Card, two: Card) -> str:

@@ -1,4 +1,4 @@
-"""What the cards do now: memory in use, how busy, how warm, how much power."""
+"""Current GPU use: memory, utilization, temperature, power."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ Sample = dict[str, str | int | None]
 
 
 def take_samples() -> list[Sample]:
-    """One of each card and instance that answers; [] where none does. What it does not tell is None."""
+    """Return a sample per answering card and instance; unknown values are None."""
     try:
         with nvml() as answers:
             handles = _handles() if answers else []
@@ -22,7 +22,6 @@ def take_samples() -> list[Sample]:
 
 
 def _handles() -> list[Any]:
-    """Of what answers: the report says what is wrong with the others."""
     found = []
     for index in range(pynvml.nvmlDeviceGetCount()):
         try:

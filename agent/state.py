@@ -1,7 +1,4 @@
-"""What the agent remembers on disk: who it is, and what it saw of its cards since the machine was started.
-
-Each file is replaced as a whole, so that a crash leaves the old one or the new one.
-"""
+"""The agent's files: its identity, and cards seen since boot. Files are replaced atomically."""
 
 import json
 import os
@@ -18,7 +15,7 @@ IDENTITY, SEEN, ALIVE = "identity.json", "seen.json", "alive"
 
 @dataclass(frozen=True)
 class Identity:
-    """key: made here, shown to the platform alone. node: the machine that it speaks for, "" before it is enrolled."""
+    """The agent's key and name. node: "" before enrolment."""
 
     server: str
     key: str
@@ -26,21 +23,20 @@ class Identity:
 
 
 class State:
-    """The folder of the agent, readable by its own account only. Raises OSError where it cannot be made or written."""
+    """The agent's private folder. Raises OSError."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def identity(self, server: str) -> Identity:
-        """The one for this platform; a new key, kept at once, where there is none yet."""
         known = read_object(self.folder / IDENTITY)
         if known.get("server") == server and known.get("key"):
             return Identity(**known)
         return self.new_identity(server)
 
     def new_identity(self, server: str) -> Identity:
-        """With a key that nobody has heard of. It is on disk before anybody does."""
+        """Create an identity, saved before anybody sees its key."""
         fresh = Identity(server, f"tag_{secrets.token_urlsafe(32)}")
         self.keep(fresh)
         return fresh
@@ -49,14 +45,11 @@ class State:
         write_object(self.folder / IDENTITY, asdict(identity))
 
     def note_alive(self) -> None:
-        """For whoever looks after us from outside: the time of this file."""
         (self.folder / ALIVE).touch()
 
 
 class Memory:
-    """Of the cards since this boot: what each place held, so that a lost card has a name, and which had an error that
-    only a reset or a restart of the machine mends.
-    """
+    """Cards seen since boot, so that lost ones keep their uuid, and faults that only a reset clears."""
 
     def __init__(self, folder: Path, boot_id: str):
         self.path, self.boot_id = folder / SEEN, boot_id
@@ -66,7 +59,7 @@ class Memory:
         self.faults: dict[str, str] = known.get("faults", {})
 
     def remember(self, cards: tuple[Card, ...], lost: Set[int] = frozenset()) -> None:
-        """What answers now. lost: places that do not; instances that a card which answers has no more are forgotten."""
+        """Update from cards that answer. lost: failing indices; vanished instances are dropped."""
         cut = {card.uuid for card in cards}
         kept = {index: card for index, card in self.cards.items() if card.part_of not in cut or index in lost}
         fresh = kept | {card.index: replace(card, fault="") for card in cards}
@@ -78,11 +71,10 @@ class Memory:
         return [known for known in self.cards.values() if known.part_of == card.uuid]
 
     def fault_of(self, card: Card) -> str:
-        """Its own or its card's; "" where there was none."""
         return self.faults.get(card.uuid) or self.faults.get(card.part_of, "")
 
     def note_fault(self, uuid: str, why: str) -> bool:
-        """The first fault of a card is the one that is told. Whether this was it."""
+        """Keep a card's first fault; return whether this is it."""
         if uuid in self.faults:
             return False
         self.faults[uuid] = why
@@ -90,7 +82,6 @@ class Memory:
         return True
 
     def forget_faults(self) -> None:
-        """After a card was reset."""
         self.faults = {}
         self._keep()
 
@@ -100,7 +91,7 @@ class Memory:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """A JSON object; {} where there is none, or none that can be read: then it is made anew."""
+    """Read a JSON object; {} if missing or unreadable."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError):

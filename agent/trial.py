@@ -1,4 +1,4 @@
-"""What the slice library must show before slices are promised: `trial` (agent/slice/src/trial.c), bare and kept."""
+"""Judging the slice library's trial (agent/slice/src/trial.c), without and with a slice."""
 
 LIMIT_MIB = 64
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
@@ -6,14 +6,11 @@ UNTRIED = "Not run on real hardware by its makers yet."
 
 
 class Failed(Exception):
-    """The trial did not do what a slice must. The message is a sentence."""
+    """The slice does not hold. The message is a sentence."""
 
 
 def judge(bare: dict[str, int], kept: dict[str, int]) -> str:
-    """The sentence that says what was seen. bare, kept: what it answered without a slice and in one of LIMIT_MIB.
-
-    Raises Failed.
-    """
+    """Return the evidence. bare, kept: the trial's output without and within a slice of LIMIT_MIB. Raises Failed."""
     limit = LIMIT_MIB << 20
     if bare["total_bytes"] <= limit:
         raise Failed(f"without it a program sees {bare['total_bytes'] >> 20} MiB, too few to compare.")

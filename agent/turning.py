@@ -1,4 +1,4 @@
-"""A part of the agent that goes on by itself, in a thread of its own, until it is stopped."""
+"""A periodic background thread."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -6,19 +6,19 @@ from abc import ABC, abstractmethod
 
 class Turning(ABC):
     def __init__(self, name: str, first_s: float = 0.0):
-        """first_s: until its first round."""
+        """first_s: delay of the first round."""
         self._first_s, self._stop = first_s, threading.Event()
         self._thread = threading.Thread(target=self._go_on, name=name, daemon=True)
 
     @abstractmethod
     def turn(self) -> float:
-        """One round; the seconds until the next."""
+        """Run a round; return seconds until the next."""
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self, patience_s: float | None = None) -> None:
-        """Until its round is over, or patience is. It need not have been started."""
+        """Stop after the current round; wait at most patience_s."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(patience_s)

@@ -1,4 +1,4 @@
-"""HTTP to the platform: one request at a time, JSON in and out."""
+"""HTTP client of the platform: JSON, one request at a time."""
 
 import json
 import ssl
@@ -9,11 +9,11 @@ from urllib.parse import quote, urlsplit
 PREFIX = "/api/v1"
 ANSWER_WITHIN_S = 30.0
 MOST = 4 * 1024 * 1024
-"""Bytes of an answer; ours are a few kilobytes."""
+"""Longest answer in bytes; real ones are a few kilobytes."""
 
 
 class Away(Exception):
-    """The platform does not answer, or not now. retry_after_s: what it said itself, 0 where it said nothing."""
+    """The platform is unavailable. retry_after_s: its wish, or 0."""
 
     def __init__(self, why: str, retry_after_s: float = 0):
         self.retry_after_s = retry_after_s
@@ -21,7 +21,7 @@ class Away(Exception):
 
 
 class Refused(Exception):
-    """It answered and refused. code: as the API writes it; the text is its own sentence."""
+    """The platform refused. code: of the API."""
 
     def __init__(self, status: int, code: str, why: str):
         self.status, self.code = status, code
@@ -29,10 +29,7 @@ class Refused(Exception):
 
 
 class Platform:
-    """server: "https://host:port", with a path before /api where it has one. authority: a file of certificates to trust
-    besides those of the system. keep: the connection, from one request to the next; then one thread may use it.
-    Raises ValueError for an address that is none.
-    """
+    """The platform's API. authority: CA file. keep: reuse the connection, from one thread only."""
 
     def __init__(self, server: str, authority: str | None = None, *, keep: bool = False):
         self.parts, self.keep = urlsplit(server), keep
@@ -42,19 +39,19 @@ class Platform:
         self.trust = ssl.create_default_context(cafile=authority) if self.parts.scheme == "https" else None
 
     def enrol(self, token: str, key: str) -> str:
-        """The name of the machine that the key speaks for now. Raises Away, Refused."""
+        """Return the enrolled node's name. Raises Away, Refused."""
         return self._post("/agents:enrol", {"token": token, "key": key})["node"]
 
     def report(self, node: str, key: str, said: dict[str, Any]) -> dict[str, Any]:
-        """{"held_back": [...], "next_in_s": seconds}. Raises Away, Refused."""
+        """Return {"held_back": [...], "next_in_s": seconds}. Raises Away, Refused."""
         return self._post(f"/agents/{quote(node, safe='')}:report", said, key)
 
     def bring_logs(self, node: str, key: str, said: dict[str, Any]) -> dict[str, Any]:
-        """{"logs": [{"task", "state", "size"}], "most_bytes", "pause_s", "ask_every_s"}. Raises Away, Refused."""
+        """Return {"logs": [{"task", "state", "size"}], "most_bytes", "pause_s", "ask_every_s"}. Raises as `report`."""
         return self._post(f"/agents/{quote(node, safe='')}:logs", said, key)
 
     def tell_slices(self, node: str, key: str, said: dict[str, Any]) -> dict[str, Any]:
-        """{"taken": how many tasks}. Raises Away, Refused."""
+        """Return {"taken": how many tasks}. Raises Away, Refused."""
         return self._post(f"/agents/{quote(node, safe='')}:slices", said, key)
 
     def _post(self, path: str, data: dict[str, Any], key: str = "") -> dict[str, Any]:
@@ -68,9 +65,7 @@ class Platform:
             raise Away(f"{self.parts.netloc} does not answer: {error or type(error).__name__}") from None
 
     def _exchange(self, target: str, body: str, headers: dict[str, str]) -> tuple[int, str, bytes]:
-        """(status, Retry-After, body). Once more where a kept connection was closed meanwhile: what is sent here may be
-        sent twice.
-        """
+        """Return (status, Retry-After, body); retried if a kept connection was closed, so requests may arrive twice."""
         known, self._kept = self._kept, None
         for connection in filter(None, (known, self._connection())):
             try:
@@ -97,7 +92,7 @@ class Platform:
 
 
 def _judge(status: int, later: str, body: bytes, server: str) -> dict[str, Any]:
-    """Raises Away where it may be tried again, Refused where not."""
+    """Return the JSON. Raises Away if worth a retry, else Refused."""
     try:
         said = json.loads(body)
     except ValueError:

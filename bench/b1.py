@@ -22,9 +22,9 @@ from pathlib import Path
 from statistics import mean
 
 from bench._options import parser_of, some_of
-from scheduler.core.types import Policy
-from scheduler.simulation.openb import HISTORY_COUNTS, Trace, allocation_at, build_cluster, load_trace, replay
-from scheduler.simulation.references import BEST_FIT, FGD
+from bench.replays.openb import HISTORY_WEIGHT, OpenbTrace, allocation_at, build_cluster, load_trace, replay_pods
+from bench.replays.published_scores import BEST_FIT, FGD
+from scheduler.core.model.types import Policy
 
 REFERENCES = {"fgd": (FGD, "FGD"), "bestfit": (BEST_FIT, "BestFit")}
 HISTORY_ONLY, IN_SAMPLE = OURS = ("tessera", "tessera-insample")
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int:
     return 1 if missed else 0
 
 
-def enlarge(trace: Trace, copies: int) -> Trace:
+def enlarge(trace: OpenbTrace, copies: int) -> OpenbTrace:
     """The same pods on so many clusters like it in one."""
     nodes = len(trace.nodes)
     ranks = {
@@ -76,15 +76,17 @@ def enlarge(trace: Trace, copies: int) -> Trace:
     return replace(trace, nodes=trace.nodes * copies, orders=ranks)
 
 
-def run(trace: Trace, history: Trace, workload: str, seed: int, policy: str, published: dict) -> Iterator[Row]:
+def run(
+    trace: OpenbTrace, history: OpenbTrace, workload: str, seed: int, policy: str, published: dict
+) -> Iterator[Row]:
     """One run's rows. metric `golden_difference`: the largest distance to the published curve, of references only."""
     pods, ranks = trace.orders[seed]
     snapshot = build_cluster(trace, ranks, (history if policy == "tessera" else trace).typical)
     rule, known, weight = (REFERENCES[policy][0], [], 0.0) if policy in REFERENCES else (Policy(), trace.pods, 1.0)
     if policy == HISTORY_ONLY:
-        known, weight = history.pods, HISTORY_COUNTS
+        known, weight = history.pods, HISTORY_WEIGHT
     began = time.process_time()
-    arrivals = list(replay(snapshot, (trace.pods[pod] for pod in pods), rule, known, weight))
+    arrivals = list(replay_pods(snapshot, (trace.pods[pod] for pod in pods), rule, known, weight))
     took = time.process_time() - began
     curve = allocation_at(arrivals, 1000 * len(snapshot.gpu_node))
     found = {f"alloc_pct_at_{x}": curve[x] for x in POINTS if x in curve}

@@ -20,13 +20,15 @@ from pathlib import Path
 
 from bench._options import parser_of, some_of
 from bench._rows import Row, finish, revision, write_rows
-from scheduler.simulation.muri import NODES, ORDERS, replay
-from scheduler.simulation.trace_ours import SHORT_FIRST, play_ours
-from scheduler.simulation.traces import MuriJob, TraceJob, load_muri
+from bench.replays.gang_traces import MuriJob, TraceJob, load_muri
+from bench.replays.muri import NODES, ORDERS, replay_muri
+from bench.replays.tessera_replay import SHORT_FIRST_POLICY, simulate_tessera
 
 OURS = "tessera"
 SECOND = 1.0
-KNOWN = replace(SHORT_FIRST, ageing_s=365 * 86_400.0, longest_s=inf, reservations=0, stop_longer=1.0, most_stops=1000)
+KNOWN = replace(
+    SHORT_FIRST_POLICY, ageing_s=365 * 86_400.0, longest_s=inf, reservations=0, stop_longer=1.0, most_stops=1000
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -52,12 +54,12 @@ def main(arguments: list[str]) -> int:
 def run(jobs: Sequence[MuriJob], policy: str) -> dict[int, float]:
     """{row: when it ends}."""
     if policy in ORDERS:
-        return replay(jobs, ORDERS[policy])
+        return replay_muri(jobs, ORDERS[policy])
     known = [
         TraceJob(job.row, job.submit_s, job.work_s + job.overhead_s, job.gpus, "", job.work_s + job.overhead_s)
         for job in jobs
     ]
-    jct = play_ours(known, NODES, KNOWN, resume_s={job.row: job.overhead_s for job in jobs}).jct_s
+    jct = simulate_tessera(known, NODES, KNOWN, resume_s={job.row: job.overhead_s for job in jobs}).jct_s
     return {job.row: job.submit_s + jct[job.row] for job in jobs}
 
 

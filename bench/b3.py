@@ -19,11 +19,11 @@ from pathlib import Path
 
 from bench._options import parser_of, some_of
 from bench._rows import Row, figures, finish, revision, write_rows
-from scheduler.simulation.trace_ours import OVERTAKING, SHORT_FIRST, play_ours
-from scheduler.simulation.trace_play import NODE_CARDS, RULES, Outcome, play_rule
-from scheduler.simulation.traces import TraceJob, load_jobs, load_philly, load_venus
+from bench.replays.gang_traces import TraceJob, load_philly, load_trace_jobs, load_venus
+from bench.replays.queue_rules import NODE_CARDS, RULES, ReplayOutcome, replay_rule
+from bench.replays.tessera_replay import PREEMPT_LONGER_POLICY, SHORT_FIRST_POLICY, simulate_tessera
 
-OURS = {"tessera": SHORT_FIRST, "tessera-preempt": OVERTAKING}
+OURS = {"tessera": SHORT_FIRST_POLICY, "tessera-preempt": PREEMPT_LONGER_POLICY}
 """Both know noisy predictions; the first stops nobody."""
 NODES = {"philly": 72, "venus": 83}
 TARGETS = {
@@ -60,14 +60,14 @@ def load_trace(folder: Path, trace: str) -> list[TraceJob]:
     """By submit time. trace: philly, venus, or a file with the columns submit_s, duration_s and gpus."""
     if trace == "philly":
         return load_philly(folder)[1]
-    return load_venus(folder) if trace == "venus" else load_jobs(Path(trace))
+    return load_venus(folder) if trace == "venus" else load_trace_jobs(Path(trace))
 
 
-def run(jobs: Sequence[TraceJob], nodes: int, policy: str) -> Outcome:
-    return play_ours(jobs, nodes, OURS[policy]) if policy in OURS else play_rule(jobs, nodes, RULES[policy])
+def run(jobs: Sequence[TraceJob], nodes: int, policy: str) -> ReplayOutcome:
+    return simulate_tessera(jobs, nodes, OURS[policy]) if policy in OURS else replay_rule(jobs, nodes, RULES[policy])
 
 
-def summary(jobs: Sequence[TraceJob], nodes: int, outcome: Outcome) -> dict[str, float]:
+def summary(jobs: Sequence[TraceJob], nodes: int, outcome: ReplayOutcome) -> dict[str, float]:
     found = figures([outcome.queue_s[job.row] for job in jobs], "queue")
     found["mean_jct_s"] = sum(outcome.jct_s.values()) / len(jobs)
     found["preemptions"] = outcome.preemptions

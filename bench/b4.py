@@ -19,10 +19,10 @@ from pathlib import Path
 
 from bench._options import parser_of, some_of
 from bench._rows import Row, figures, finish, revision, write_rows
-from scheduler.core.types import Policy
-from scheduler.simulation.trace_ours import play_ours
-from scheduler.simulation.trace_play import RULES, Outcome, play_rule
-from scheduler.simulation.traces import TraceJob, load_philly
+from bench.replays.gang_traces import TraceJob, load_philly
+from bench.replays.queue_rules import RULES, ReplayOutcome, replay_rule
+from bench.replays.tessera_replay import simulate_tessera
+from scheduler.core.model.types import Policy
 
 OURS = "tessera"
 BESIDE = "fifo-skip"
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
     for policy in sorted({BESIDE, *options.policies} - {OURS}):
         began = time.perf_counter()
         alone[policy] = delays(jobs, play_alone(jobs, shares, policy))
-        pooled[policy] = delays(jobs, play_rule(jobs, sum(shares.values()), RULES[policy]))
+        pooled[policy] = delays(jobs, replay_rule(jobs, sum(shares.values()), RULES[policy]))
         for name, found in ((f"{policy}-private", alone[policy]), (f"{policy}-pooled", pooled[policy])):
             rows += _rows(name, found)
             missed += differences(name, found, golden)
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
         _print_summary(policy, pooled[policy], alone[policy], pooled[policy], time.perf_counter() - began)
     if OURS in options.policies:
         began = time.perf_counter()
-        outcome = play_ours(jobs, sum(shares.values()), Policy(), shares)
+        outcome = simulate_tessera(jobs, sum(shares.values()), Policy(), shares)
         ours = delays(jobs, outcome)
         found = compare(ours, alone[BESIDE], pooled[BESIDE]) | {"preemptions": outcome.preemptions}
         found |= figures(list(outcome.queue_s.values()), "queue")
@@ -67,19 +67,19 @@ def main(arguments: list[str]) -> int:
     return finish(missed)
 
 
-def play_alone(jobs: Sequence[TraceJob], shares: Mapping[str, int], policy: str) -> Outcome:
+def play_alone(jobs: Sequence[TraceJob], shares: Mapping[str, int], policy: str) -> ReplayOutcome:
     """Each team on its own nodes. Raises ValueError where a job is larger than these."""
-    together = Outcome()
+    together = ReplayOutcome()
     for team, nodes in shares.items():
         of_team = [job for job in jobs if job.team == team]
-        outcome = play_rule(of_team, nodes, RULES[policy])
+        outcome = replay_rule(of_team, nodes, RULES[policy])
         together.queue_s |= outcome.queue_s
         together.jct_s |= outcome.jct_s
         together.preemptions += outcome.preemptions
     return together
 
 
-def delays(jobs: Sequence[TraceJob], outcome: Outcome) -> Delays:
+def delays(jobs: Sequence[TraceJob], outcome: ReplayOutcome) -> Delays:
     of_team: dict[str, list[float]] = {}
     for job in jobs:
         for team in (job.team, "ALL"):

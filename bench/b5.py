@@ -18,19 +18,12 @@ import numpy as np
 
 from bench._options import parser_of, some_of
 from bench._rows import Row, finish, revision, write_rows
-from scheduler.core.play import Play, Rules
-from scheduler.core.types import Policy
-from scheduler.simulation.kueue import (
-    MS,
-    Generator,
-    build_cluster,
-    build_jobs,
-    count_strictly,
-    load_generator,
-)
+from bench.replays.kueue import TICKS_PER_S, KueueGenerator, build_cluster, build_jobs, load_generator, schedule_ideally
+from scheduler.core.forecast.simulate import Simulation, SimulationRules
+from scheduler.core.model.types import Policy
 
 STRICT, OURS = "strict", "tessera"
-POLICY = Policy(ageing_s=12 * 3600 * MS, preempt=False)
+POLICY = Policy(ageing_s=12 * 3600 * TICKS_PER_S, preempt=False)
 DEPTH = 8
 """So many of each queue and class, the oldest, are looked at in a cycle; Kueue looks at the first of each queue."""
 IDEAL = {
@@ -68,25 +61,25 @@ def main(arguments: list[str]) -> int:
     return finish(missed)
 
 
-def run(generator: Generator, policy: str) -> dict[str, float]:
+def run(generator: KueueGenerator, policy: str) -> dict[str, float]:
     if policy == STRICT:
         _, kinds = build_jobs(generator)
-        starts = {job: float(at) for job, at in count_strictly(generator).items()}
+        starts = {job: float(at) for job, at in schedule_ideally(generator).items()}
         return summarize(generator, starts, max(at + kinds[job].runs_ms for job, at in starts.items()))
     return play_ours(generator)
 
 
-def play_ours(generator: Generator) -> dict[str, float]:
+def play_ours(generator: KueueGenerator) -> dict[str, float]:
     """The figures, and how long decisions took. The reading of the workloads is not counted."""
     jobs, kinds = build_jobs(generator)
     durations = {job: float(kind.runs_ms) for job, kind in kinds.items()}
-    rules = Rules(depth=DEPTH)
-    play = Play(build_cluster(generator), POLICY, 0.0, lambda job: durations[job.job], arrivals=jobs, rules=rules)
+    rules = SimulationRules(depth=DEPTH)
+    play = Simulation(build_cluster(generator), POLICY, 0.0, lambda job: durations[job.job], arrivals=jobs, rules=rules)
     starts: dict[int, float] = {}
     cycles: list[float] = []
     stops = split = 0
     began = before = time.process_time()
-    for moment in play.moments():
+    for moment in play.run_steps():
         now = time.process_time()
         cycles.append(now - before)
         before = now
@@ -103,17 +96,17 @@ def play_ours(generator: Generator) -> dict[str, float]:
     return found
 
 
-def summarize(generator: Generator, starts: dict[int, float], ended_at: float) -> dict[str, float]:
+def summarize(generator: KueueGenerator, starts: dict[int, float], ended_at: float) -> dict[str, float]:
     """Use: of all quota until the last one ended, what workloads ran to their end."""
     jobs, kinds = build_jobs(generator)
     done = sum(kinds[job].work for job in starts)
     waits: dict[str, list[float]] = {}
     for job in jobs:
         if job.job in starts:
-            waits.setdefault(kinds[job.job].name, []).append((starts[job.job] - job.submitted_at) / MS)
+            waits.setdefault(kinds[job.job].name, []).append((starts[job.job] - job.submitted_at) / TICKS_PER_S)
     found = {f"mean_admission_{name}_s": mean(of_kind) for name, of_kind in waits.items()}
     use = 100 * done / (sum(generator.capacity_milli) * ended_at)
-    return {"virtual_makespan_s": ended_at / MS, "use_pct": use, **found}
+    return {"virtual_makespan_s": ended_at / TICKS_PER_S, "use_pct": use, **found}
 
 
 def judge(found: dict[str, float], name: str, policy: str) -> list[str]:

@@ -19,14 +19,13 @@ from pathlib import Path
 
 from bench._options import parser_of, some_of
 from bench._rows import Row, finish, write_rows
-from scheduler.simulation.aistation import CASES, WARM_UP, Study, build_scenario, load_study, with_developers
-from scheduler.simulation.aistation_figures import figures
-from scheduler.simulation.history import History
-from scheduler.simulation.report import build_report
-from scheduler.simulation.revision import revision
-from scheduler.simulation.scenario import Scenario, play_scenario
+from bench.replays.aistation import CASES, WARM_UP, CaseStudy, build_scenario, load_study, replace_developers
+from bench.replays.aistation_figures import compute_metrics
+from scheduler.simulation.history import SimulationHistory
+from scheduler.simulation.report import build_report, read_revision
+from scheduler.simulation.scenario import Scenario, simulate_scenario
 from scheduler.simulation.summary import summarize
-from scheduler.simulation.week import HOUR
+from scheduler.simulation.working_hours import HOUR_S
 
 WORKLOADS = ("backlog", "arrivals")
 EXACT = {"A": 160, "B": 368}
@@ -57,13 +56,13 @@ def main(arguments: list[str]) -> int:
     reported = load_reported(options.data / "aistation")
     rows: list[Row] = []
     missed: list[str] = []
-    print(revision(), "policy", *(title for title, _, _ in COLUMNS), sep=" | ")
+    print(read_revision(), "policy", *(title for title, _, _ in COLUMNS), sep=" | ")
     for name, varied in studies(study, options):
         for case in (case for case in CASES if case.name in options.policies):
             began = time.process_time()
             scenario = build_scenario(varied, case)
-            history = play_scenario(scenario)
-            found = figures(varied, case, history)
+            history = simulate_scenario(scenario)
+            found = compute_metrics(varied, case, history)
             took = time.process_time() - began
             _print(name, case.name, found, took)
             rows += [("b6", name, 0, case.name, metric, round(value, 4)) for metric, value in found.items()]
@@ -75,21 +74,21 @@ def main(arguments: list[str]) -> int:
     return finish(missed)
 
 
-def studies(study: Study, options: argparse.Namespace) -> Iterator[tuple[str, Study]]:
+def studies(study: CaseStudy, options: argparse.Namespace) -> Iterator[tuple[str, CaseStudy]]:
     """(case, study) of all that is asked: the workloads, then one thing changed at a time."""
     for workload in options.workload:
-        yield workload, replace(study, arrivals=workload == "arrivals")
+        yield workload, replace(study, has_daily_arrivals=workload == "arrivals")
     if options.sensitivities:
-        yield from ((f"job_h={hours}", replace(study, job_s=hours * HOUR)) for hours in (6, 18, 24))
-        yield from ((f"developers={count}", with_developers(study, count)) for count in (25, 100))
+        yield from ((f"job_h={hours}", replace(study, job_s=hours * HOUR_S)) for hours in (6, 18, 24))
+        yield from ((f"developers={count}", replace_developers(study, count)) for count in (25, 100))
         yield from ((f"slice_gb={size}", replace(study, slice_mib=1024 * size)) for size in (2, 8))
-        yield from ((f"day_h={hours}", replace(study, stays_s=hours * HOUR)) for hours in (7, 9))
+        yield from ((f"day_h={hours}", replace(study, stays_s=hours * HOUR_S)) for hours in (7, 9))
 
 
-def write_report(path: Path, scenario: Scenario, history: History) -> None:
+def write_report(path: Path, scenario: Scenario, history: SimulationHistory) -> None:
     """Plots of the whole time, and the first week that is measured, card by card."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(build_report(scenario, history, summarize(scenario, history), revision(), WARM_UP + 1))
+    path.write_text(build_report(scenario, history, summarize(scenario, history), read_revision(), WARM_UP + 1))
 
 
 def judge(policy: str, found: dict[str, float], reported: dict[str, dict[str, float]]) -> list[str]:

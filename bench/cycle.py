@@ -39,7 +39,7 @@ from quotas.models import Holding, Quota, UserLimit  # noqa: E402
 from scheduler import memory, tasks  # noqa: E402
 from scheduler.commit import run_steps  # noqa: E402
 from scheduler.core.cycle import run_cycle  # noqa: E402
-from scheduler.core.types import Placement  # noqa: E402
+from scheduler.core.model.types import Placement  # noqa: E402
 from scheduler.lease import leading  # noqa: E402
 from scheduler.quiet import read_mark  # noqa: E402
 from scheduler.snapshots import World, load_world  # noqa: E402

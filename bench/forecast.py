@@ -20,11 +20,11 @@ import numpy as np
 
 from bench._options import parser_of, some_of
 from bench._rows import Row, finish, revision, write_rows
-from scheduler.core.forecast import Range
-from scheduler.core.types import NORMAL, Policy, Waiting
-from scheduler.simulation.foretold import Foretold, Plays, foretell
-from scheduler.simulation.trace_play import NODE_CARDS, build_cards, build_gang
-from scheduler.simulation.traces import TraceJob, load_philly
+from bench.replays.forecast_replay import ForecastOutcome, ReplaySettings, replay_forecasts
+from bench.replays.gang_traces import TraceJob, load_philly
+from bench.replays.queue_rules import NODE_CARDS, build_empty_nodes, build_gang
+from scheduler.core.forecast.start_forecast import StartRange
+from scheduler.core.model.types import NORMAL, Policy, WaitingJob
 
 OURS = "tessera"
 CASES = {"synthetic": (6, 700, 3600.0), "philly": (40, 4000, 1800.0)}
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
         nodes, count = options.nodes or nodes, options.jobs or count
         jobs = draw_jobs(count, nodes, seed) if case == "synthetic" else load_philly(options.data)[1][:count]
         began = time.process_time()
-        found = play(jobs, nodes, Plays(Policy(), options.every or every_s, options.futures))
+        found = play(jobs, nodes, ReplaySettings(Policy(), options.every or every_s, options.futures))
         took = time.process_time() - began
         print(f"{revision()} {case}, seed {seed}: {len(found)} starts were foretold, {took:.0f} s", flush=True)
         for policy in (OURS, "raw"):
@@ -64,12 +64,14 @@ def main(arguments: list[str]) -> int:
     return finish(missed)
 
 
-def play(jobs: Sequence[TraceJob], nodes: int, how: Plays) -> list[Foretold]:
+def play(jobs: Sequence[TraceJob], nodes: int, how: ReplaySettings) -> list[ForecastOutcome]:
     """Nobody's cards are guaranteed to the teams of the trace, who share them."""
     teams = {team: number for number, team in enumerate(dict.fromkeys(job.team for job in jobs))}
     asks = [_ask(job, teams[job.team]) for job in jobs]
     run_s = {job.row: job.duration_s for job in jobs}
-    return foretell(build_cards(nodes, dict.fromkeys(teams, 0)), asks, run_s, how, until=jobs[-1].submit_s)
+    return replay_forecasts(
+        build_empty_nodes(nodes, dict.fromkeys(teams, 0)), asks, run_s, how, until=jobs[-1].submit_s
+    )
 
 
 def draw_jobs(count: int, nodes: int, seed: int) -> list[TraceJob]:
@@ -87,9 +89,9 @@ def draw_jobs(count: int, nodes: int, seed: int) -> list[TraceJob]:
     ]
 
 
-def _ask(job: TraceJob, team: int) -> Waiting:
+def _ask(job: TraceJob, team: int) -> WaitingJob:
     gang = build_gang(job.gpus)
-    return Waiting(job.row, team, team, 0, NORMAL, job.submit_s, gang, time_s=job.predicted_s)
+    return WaitingJob(job.row, team, team, 0, NORMAL, job.submit_s, gang, time_s=job.predicted_s)
 
 
 def _moments(dice: np.random.Generator, count: int, span_s: float) -> list[float]:
@@ -102,9 +104,9 @@ def _moments(dice: np.random.Generator, count: int, span_s: float) -> list[float
     return found
 
 
-def measure(found: Sequence[Foretold], policy: str) -> dict[str, float]:
+def measure(found: Sequence[ForecastOutcome], policy: str) -> dict[str, float]:
     """Seconds and percent. The pinball loss is of a tenth, the half and nine tenths, and its unit is a second."""
-    ranges = [one.told if policy == OURS else one.raw for one in found]
+    ranges = [one.calibrated if policy == OURS else one.raw for one in found]
     waits = np.array([one.started_at - one.made_at for one in found])
     told = np.array([_waits(span, one.made_at) for span, one in zip(ranges, found, strict=True)]).reshape(-1, 3)
     early, late = waits < told[:, 0] - SLACK_S, waits > told[:, 2] + SLACK_S
@@ -125,7 +127,7 @@ def measure(found: Sequence[Foretold], policy: str) -> dict[str, float]:
     return figures
 
 
-def _waits(span: Range, made_at: float) -> tuple[float, float, float]:
+def _waits(span: StartRange, made_at: float) -> tuple[float, float, float]:
     return span.p10 - made_at, span.p50 - made_at, span.p90 - made_at
 
 

@@ -1,4 +1,4 @@
-"""An answer of the API as YAML. Loaded only for `-o yaml`: the library is slow to load."""
+"""YAML output, imported only for `-o yaml`, since the library loads slowly."""
 
 from io import StringIO
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 from ruamel.yaml import YAML
 
 WIDEST = 4096
-"""Columns before a text is folded: a reader of lines should find one value on one."""
+"""Long enough that a value is not folded over lines."""
 
 
 def dump(answer: Any, *, ascii_only: bool = False) -> str:
-    """Keys in the order of the API, every text that looks like something else in quotes, no line end at the end."""
+    """Return an API answer as YAML, keys in its order, without a final newline."""
     yaml = YAML()
     yaml.width, yaml.allow_unicode = WIDEST, not ascii_only
     yaml.indent(mapping=2, sequence=2, offset=0)

@@ -1,7 +1,4 @@
-"""What the shell offers for a half-written word: ids and names from the platform.
-
-It is asked while somebody holds the Tab key, so it is quick, says nothing, and offers nothing where it cannot know.
-"""
+"""Shell completion from the platform: quick, silent, empty when unsure."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -16,11 +13,10 @@ WITHIN_S = 2.0
 MOST = 50
 
 Offer = tuple[str, str]
-"""A word, and what stands beside it."""
+"""A word and its description."""
 
 
 def job_ids(ctx: typer.Context, incomplete: str) -> list[Offer]:
-    """One's own jobs, the newest first."""
     return _offer(ctx, incomplete, _jobs())
 
 
@@ -37,12 +33,10 @@ def pools(ctx: typer.Context, incomplete: str) -> list[Offer]:
 
 
 def agent_names(ctx: typer.Context, incomplete: str) -> list[Offer]:
-    """Machines that have an agent."""
     return _offer(ctx, incomplete, lambda client: ((one["node"], one["state"]) for one in _results(client, "/agents")))
 
 
 def image_names(ctx: typer.Context, incomplete: str) -> list[Offer]:
-    """Of the catalogue."""
     return _offer(ctx, incomplete, _images)
 
 
@@ -51,7 +45,7 @@ def notebook_names(ctx: typer.Context, incomplete: str) -> list[Offer]:
 
 
 def enterable_names(ctx: typer.Context, incomplete: str) -> list[Offer]:
-    """What one may go into: notebooks by name, running jobs by id."""
+    """Complete notebooks by name and running jobs by id."""
     running = _jobs("running")
     return _offer(ctx, incomplete, lambda client: [*_notebooks(client), *running(client)])
 
@@ -77,13 +71,12 @@ def _results(client: Client, path: str, **query: str | None) -> list[dict]:
 
 
 def _offer(ctx: typer.Context, incomplete: str, ask: Callable[[Client], Iterable[Offer]]) -> list[Offer]:
-    """Those that begin so, but for what is on the line already."""
     root = ctx.find_root().params.get("server")
     try:
         server = find_server(ctx.params.get("server") or root)
         client = Client(server, find_token(server), quiet=True, timeout_s=WITHIN_S, patient=False)
         found = list(ask(client))
-    except (Failure, KeyError, TypeError):  # nobody signed in, no answer, or one of another version
+    except (Failure, KeyError, TypeError):  # not signed in, no answer, or another version's
         return []
     said = {word for value in ctx.params.values() if isinstance(value, list | tuple) for word in map(str, value)}
     return [offer for offer in found if offer[0].startswith(incomplete) and offer[0] not in said]

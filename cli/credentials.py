@@ -1,4 +1,4 @@
-"""Which server, and the token for it, which is kept for its owner alone and sent to no other server."""
+"""Address of the server and its token, stored privately and sent to no other server."""
 
 import json
 import os
@@ -18,23 +18,21 @@ def config_file() -> Path:
 
 
 def find_server(given: str | None = None) -> str:
-    """--server, else TESSERA_URL, else the server of the last sign-in. Raises Failure."""
+    """Return --server, else TESSERA_URL, else the server of the last sign-in. Raises Failure."""
     return tidy_server(given or os.environ.get(SERVER_VARIABLE) or _read().get("server") or DEFAULT_SERVER)
 
 
 def find_token(server: str) -> str:
-    """TESSERA_TOKEN, else what was kept for this server; "" where there is none."""
     return os.environ.get(TOKEN_VARIABLE, "").strip() or str(_tokens(_read()).get(server, ""))
 
 
 def keep_token(server: str, token: str) -> None:
-    """For later commands, which then speak to this server."""
+    """Store a token and use its server from now on."""
     kept = _read()
     _write({"server": server, "tokens": {**_tokens(kept), server: token}})
 
 
 def forget_token(server: str) -> bool:
-    """Whether there was one."""
     kept = _read()
     tokens = _tokens(kept)
     if tokens.pop(server, None) is None:
@@ -44,7 +42,7 @@ def forget_token(server: str) -> bool:
 
 
 def tidy_server(text: str) -> str:
-    """An address without its trailing parts: "localhost:8470/" is "http://localhost:8470". Raises Failure."""
+    """Normalise an address: "localhost:8470/" is "http://localhost:8470". Raises Failure."""
     address = text.strip() if "://" in text else f"http://{text.strip()}"
     try:
         parts = urlsplit(address)
@@ -77,7 +75,7 @@ def _read() -> dict:
 
 
 def _write(kept: dict) -> None:
-    """Whole or not at all; mkstemp makes it with mode 0600."""
+    """Write atomically; mkstemp sets mode 0600."""
     file = config_file()
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

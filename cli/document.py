@@ -1,7 +1,4 @@
-"""A job file as text, changed where asked and nowhere else, so that the platform reads what its author wrote.
-
-What a key means, and whether it may stand there, is for the platform to say; lines keep their numbers where possible.
-"""
+"""Edits of a job file's text that change nothing else. What keys mean is the platform's business."""
 
 import json
 import re
@@ -18,7 +15,6 @@ _COLON = re.compile(r"[ \t]*:")
 
 
 def read_text(source: bytes, name: str) -> str:
-    """Raises Failure."""
     try:
         return source.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -26,8 +22,8 @@ def read_text(source: bytes, name: str) -> str:
 
 
 def read_key(text: str, key: str) -> str | None:
-    """The text of a scalar at the top; None where there is none. Raises Failure."""
-    if key not in text:  # most files: nothing to parse
+    """Return a top-level scalar's text, or None. Raises Failure."""
+    if key not in text:  # the usual case needs no parser
         return None
     root = _compose(text)
     found = _find(root, key) if isinstance(root, MappingNode) else None
@@ -35,7 +31,7 @@ def read_key(text: str, key: str) -> str | None:
 
 
 def change(text: str, settings: Sequence[tuple[str, str]]) -> str:
-    """The document with each key set to its value: ("gpu", "1/2"), ("env.LR", "3e-4"). Raises Failure."""
+    """Set keys of the document: ("gpu", "1/2"), ("env.LR", "3e-4"). Raises Failure."""
     for key, value in settings:
         text = _set(text, key.split("."), _scalar(value))
     return text
@@ -65,7 +61,7 @@ def _is_empty(node: Node) -> bool:
 
 
 def _replace(text: str, pair: tuple[Node, Node], value: str) -> str:
-    """From the end of the key to the end of what it has: a value may begin on the next line, as lists do."""
+    """Replace all after the key: lists begin on the next line."""
     key, old = pair
     start = key.end_mark.index
     colon = _COLON.match(text, start)
@@ -88,12 +84,11 @@ def _nested(path: list[str], value: str) -> str:
 
 
 def _inner(path: list[str], value: str) -> str:
-    """The value, inside of the keys that are not there yet."""
     return f"{{{_nested(path, value)}}}" if path else value
 
 
 def _scalar(value: str) -> str:
-    """What stands for it in YAML: numbers, true, false, null, lists and objects as JSON has them, else text."""
+    """Return JSON as it is, all else as quoted text."""
     try:
         json.loads(value, parse_constant=_refuse)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What happens, as the platform tells it: server-sent events, taken up after a break where it stopped."""
+"""Server-sent events of the platform, resumed after a break."""
 
 import json
 import time
@@ -13,12 +13,12 @@ from cli.session import Session
 from cli.transport import Client
 
 TOO_MANY = 429
-"""To who comes again this may be over in a moment: the platform counts the broken stream still."""
+"""May end in a moment: the platform still counts the broken stream."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """name: "ready", "reset", or an event's type; "" for a heartbeat, which only moves the id."""
+    """name: "ready", "reset", or an event's type; "" for a heartbeat."""
 
     id: int | None
     name: str
@@ -28,7 +28,7 @@ class Message:
 def listen(
     session: Session, client: Client, *, since: int | None, topics: str | None, follow: bool
 ) -> Iterator[Message]:
-    """Events and resets as they come; follow: without end. Raises Unreachable once the platform stayed away."""
+    """Yield events and resets, with `follow` without end. Raises Unreachable."""
     position, begun, trouble = since, False, Trouble(session)
     while True:
         opened = time.monotonic()
@@ -59,9 +59,9 @@ def listen(
 
 
 def read_messages(pieces: Iterable[bytes]) -> Iterator[Message]:
-    """https://html.spec.whatwg.org/multipage/server-sent-events.html, as far as the platform uses it.
+    """Parse the part of server-sent events that the platform uses; a message cut at the end is dropped.
 
-    A message that was cut off at the end is dropped: it comes again.
+    https://html.spec.whatwg.org/multipage/server-sent-events.html
     """
     fields: dict[str, str] = {}
     for line in _lines(pieces):

@@ -1,4 +1,4 @@
-"""What a command ends with when it cannot do its work: a stable exit code, and lines for people."""
+"""Failures of commands: a stable exit code and lines for people."""
 
 import json
 import os
@@ -14,7 +14,7 @@ _CODES = {401: DENIED, 403: DENIED, 404: NOT_FOUND, 429: SERVER}
 
 
 class Failure(Exception):
-    """lines: whole sentences for stderr, one a line. exit_code: one of the numbers above."""
+    """lines: sentences for stderr. exit_code: one of the above."""
 
     def __init__(self, exit_code: int, *lines: str):
         self.exit_code = exit_code
@@ -23,14 +23,14 @@ class Failure(Exception):
 
 
 class Unreachable(Failure):
-    """The server did not answer, its answer broke off, or something that it needs is away. May be over in a moment."""
+    """The server or a dependency does not answer."""
 
     def __init__(self, *lines: str):
         super().__init__(SERVER, *lines)
 
 
 class Refused(Failure):
-    """The server answered, and said no. status: HTTP's. code, params: the problem's own, which never change."""
+    """The server refused. status: of HTTP. code, params: the problem's, stable."""
 
     def __init__(self, exit_code: int, *lines: str, status: int, code: str = "", params: dict | None = None):
         super().__init__(exit_code, *lines)
@@ -40,9 +40,9 @@ class Refused(Failure):
 
 
 def refusal_of(status: int, body: bytes, server: str, subject: str = "") -> Refused:
-    """The failure that an answer above 399 stands for. body: problem+json (RFC 9457), or whatever came instead.
+    """Return the failure of an answer above 399. body: problem+json (RFC 9457), or anything.
 
-    subject: what was asked for by name, such as "job-412".
+    subject: the object's name, such as "job-412".
     """
     problem = _problem(body)
     if problem is None:
@@ -61,7 +61,7 @@ def refusal_of(status: int, body: bytes, server: str, subject: str = "") -> Refu
 
 
 def _other_token(server: str) -> str:
-    """A token in the environment goes before one that `login` keeps, so that signing in would change nothing."""
+    """Say where to replace the token: the environment's goes first."""
     if os.environ.get(TOKEN_VARIABLE, "").strip():
         place = f"It stands in {TOKEN_VARIABLE}: set that to one from {server}/settings/tokens, or unset it"
     else:
@@ -84,7 +84,7 @@ def _no_problem(status: int, server: str) -> str:
 
 
 def _lines(problem: dict) -> list[str]:
-    """One line for each field that is wrong, with the value that would be right; else the problem's own sentence."""
+    """Return a line per wrong field, else the problem's sentence."""
     hints = {hint.get("pointer", ""): hint.get("value") for hint in _dicts(problem.get("hints"))}
     lines = []
     for error in _dicts(problem.get("errors")):
@@ -98,7 +98,7 @@ def _lines(problem: dict) -> list[str]:
 
 
 def field_of(pointer: str) -> str:
-    """A JSON pointer as people write it: "/env/A~1B" is "env.A/B"."""
+    """Return a JSON pointer as people write it: "/env/A~1B" is "env.A/B"."""
     parts = pointer.split("/")[1:]
     return plain(".".join(part.replace("~1", "/").replace("~0", "~") for part in parts))
 

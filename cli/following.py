@@ -1,4 +1,4 @@
-"""Waiting for a job and reading its log as it is written, over restarts of the platform and cut connections."""
+"""Waiting for jobs and following logs, over restarts and cut connections."""
 
 import os
 import random
@@ -14,27 +14,27 @@ from cli.text import LogText
 from cli.transport import Client, job_path
 
 POLL_S = (0.3, 0.5, 1.0, 2.0)
-"""Between looks at a job; the last for ever."""
+"""Pauses between polls of a job; the last one repeats."""
 GIVE_UP_AFTER_S = 300.0
 """How long the platform may be away before a wait ends."""
 LIVED_S = 5.0
-"""A log's connection that lived as long was no failure."""
+"""A log connection that lived this long counts as a success."""
 
 Job = dict[str, Any]
 
 
 def wait_for_start(session: Session, client: Client, job: Job, within_s: float | None = None) -> Job:
-    """The job once it runs or has ended; says meanwhile why it waits. Raises Failure (WAITS)."""
+    """Wait until the job runs or has ended. Raises Failure (WAITS)."""
     return _wait(session, client, job, lambda job: job["state"] == "running" or job["state"] in ENDED, within_s)
 
 
 def wait_for_end(session: Session, client: Client, job: Job, within_s: float | None = None) -> Job:
-    """Raises Failure (WAITS)."""
+    """Wait until the job has ended. Raises Failure (WAITS)."""
     return _wait(session, client, job, lambda job: job["state"] in ENDED, within_s)
 
 
 def follow(session: Session, client: Client, job: Job, rank: int = 0) -> Job:
-    """Write the log of one rank to stdout as it comes, attempt after attempt, until the job has ended."""
+    """Write one rank's log to stdout until the job has ended."""
     while True:
         attempt, task = job["attempt"], task_of(job, rank)
         job = _wait(session, client, job, _has_begun(attempt))
@@ -49,7 +49,7 @@ def follow(session: Session, client: Client, job: Job, rank: int = 0) -> Job:
 def write_log(
     session: Session, client: Client, job_id: str, *, rank: int = 0, task: str | None = None, follow: bool = False
 ) -> None:
-    """One task's log to stdout, from its beginning. After a cut it goes on at the byte where it stopped."""
+    """Write a task's log to stdout, resuming after a cut."""
     text = LogText(colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
     offset, trouble = 0, Trouble(session)
     query: dict[str, Any] = {"task": task} if task else {"rank": rank}
@@ -69,7 +69,7 @@ def write_log(
                 gone = Unreachable(f"The log of {job_id} broke off.")
             except Unreachable as error:
                 gone = error
-            if time.monotonic() - opened >= LIVED_S:  # a job may well be quiet for longer than a connection lives
+            if time.monotonic() - opened >= LIVED_S:  # a quiet job, no failure
                 trouble.over()
             trouble.again(gone)
     finally:
@@ -81,7 +81,6 @@ def task_of(job: Job, rank: int) -> Job | None:
 
 
 def outcome(session: Session, job: Job) -> int:
-    """The exit code for a job that has ended; says how, where it did not end well."""
     if job["state"] == "succeeded":
         return OK
     why = ending(job)
@@ -92,7 +91,6 @@ def outcome(session: Session, job: Job) -> int:
 
 
 def detached(job_id: str) -> Failure:
-    """For Ctrl-C while a job is followed: it ends the following, not the job."""
     return Failure(INTERRUPTED, "", f"{job_id} goes on. To stop it: tessera stop {job_id}")
 
 
@@ -139,7 +137,6 @@ def _progress(job: Job) -> str:
 
 
 def _has_ended(client: Client, job_id: str, task: str | None) -> bool:
-    """Whether the task is over, so that its log is whole."""
     job = client.get(job_path(job_id))
     if job["state"] in ENDED:
         return True
@@ -154,7 +151,7 @@ def _write(text: str) -> None:
 
 
 class Trouble:
-    """Counts what goes wrong in a row, waits between tries, and ends it when it lasts."""
+    """Retry state: counts failures, waits between tries, gives up."""
 
     def __init__(self, session: Session):
         self.session = session
@@ -165,7 +162,7 @@ class Trouble:
         self.since, self.tries = None, 0
 
     def again(self, failure: Unreachable) -> None:
-        """Raises the failure once it has lasted too long."""
+        """Wait before the next try, or raise the failure."""
         now = time.monotonic()
         self.since = self.since or now
         if now - self.since >= GIVE_UP_AFTER_S:

@@ -1,4 +1,4 @@
-"""The `tessera` command: its table of commands, each of which is loaded only when it is used."""
+"""The `tessera` command. Each subcommand's module is loaded only when used."""
 
 import sys
 from importlib import import_module
@@ -11,7 +11,7 @@ from cli.failures import SERVER, Failure, Refused
 from cli.session import Group, fail
 from cli.transport import VERSION
 
-# name: (module in cli.commands, what it does)
+# name: (module in cli.commands, help)
 COMMANDS = {
     "login": ("account", "Sign in to a platform with a token."),
     "logout": ("account", "Forget the token of a platform."),
@@ -45,11 +45,11 @@ COMMANDS = {
 }
 
 UNKNOWN_THERE = frozenset({400, 404, 405})
-"""HTTP's, for what another version of the platform does not have."""
+"""HTTP statuses that suggest another version of the platform."""
 
 
 class Commands(Group):
-    """A listing needs names and first lines only, so that help and completion do not load what they do not run."""
+    """Lists names and help without loading the commands, for fast help and completion."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
@@ -63,7 +63,7 @@ class Commands(Group):
         if args[0] in COMMANDS and args[0] not in self.commands:
             module = import_module(f"cli.commands.{COMMANDS[args[0]][0]}")
             self.commands.update(typer.main.get_group(module.commands).commands)
-        elif args[0] not in COMMANDS:  # so that it says which name is nearest
+        elif args[0] not in COMMANDS:  # to suggest the nearest name
             self.commands.update({name: self.get_command(ctx, name) for name in COMMANDS})
         return super().resolve_command(ctx, args)
 

@@ -1,4 +1,4 @@
-"""The OpenSSH clients, told where the gateway answers and which host key it has. Nothing is trusted on first use."""
+"""Use of OpenSSH with the gateway's address and host key; no trust on first use."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from cli.session import Session
 
 @dataclass(frozen=True)
 class Gateway:
-    """alias: how the known hosts of ours call it, by the portal's address, so that a port may change."""
+    """alias: its name in our known_hosts, from the portal's address, since its port may change."""
 
     host: str
     port: int
@@ -24,7 +24,7 @@ class Gateway:
 
 
 def find_gateway(session: Session) -> Gateway:
-    """From the platform's own address. Raises Failure where it has no gateway."""
+    """Ask the platform for its SSH gateway. Raises Failure."""
     client = session.client()
     ssh = client.get("/version").get("ssh")
     if not ssh:
@@ -35,7 +35,6 @@ def find_gateway(session: Session) -> Gateway:
 
 
 def options_of(gateway: Gateway) -> dict[str, str]:
-    """What every connection to the gateway needs, as in ssh_config(5)."""
     return {
         "HostName": gateway.host,
         "Port": str(gateway.port),
@@ -57,7 +56,6 @@ def known_hosts() -> Path:
 
 
 def remember_host_key(gateway: Gateway) -> None:
-    """The gateway's key, and those of other platforms, one a line."""
     try:
         lines = known_hosts().read_text().splitlines()
     except FileNotFoundError:
@@ -69,7 +67,7 @@ def remember_host_key(gateway: Gateway) -> None:
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Whole or not at all, with mode 0600; through a link it is the file behind it. Raises Failure."""
+    """Write a file atomically, mode 0600, through links. Raises Failure."""
     file = Path(os.path.realpath(file))
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -82,7 +80,7 @@ def write_whole(file: Path, text: str) -> None:
 
 
 def become(program: str, *arguments: str) -> NoReturn:
-    """Go on as this program, whose exit code is then ours. Raises Failure where it is not installed."""
+    """Replace this process by a program. Raises Failure."""
     if not shutil.which(program):
         raise Failure(USAGE, f"There is no {program} here. Install the OpenSSH client.")
     os.execvp(program, [program, *arguments])

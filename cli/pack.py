@@ -1,8 +1,4 @@
-"""Pack a directory for a job: the same files give the same bytes, so that the same code is sent and kept once.
-
-Honours every .gitignore beneath the directory, and always leaves out what is made again anyway. The limits are those
-of the platform, so that a pack it would refuse is not sent. Uses the standard library and pathspec alone.
-"""
+"""Reproducible tar.gz of a directory, by .gitignore and the platform's limits."""
 
 import gzip
 import hashlib
@@ -27,18 +23,19 @@ MAX_RATIO = 100
 RATIO_FROM = 2**20
 MAX_DEPTH = 64
 MAX_HOPS = 10
-NAMED = 5  # largest files that an error names
+NAMED = 5  # files in an error
 
 
 class PackError(Exception):
-    """The directory cannot be packed; the text is a sentence that says why and what to do."""
+    """The text says why a directory cannot be packed."""
 
 
 @dataclass(frozen=True)
 class Packed:
-    """data: the tar.gz. digest: "sha256:<hex>" of it. files: without directories. bytes: unpacked.
+    """A packed directory.
 
-    left_out: sockets, pipes and devices, which cannot be packed (paths beneath the directory).
+    data: the tar.gz. digest: "sha256:<hex>". files: without directories. bytes: unpacked. left_out: paths of sockets,
+    pipes and devices.
     """
 
     data: bytes
@@ -50,8 +47,6 @@ class Packed:
 
 @dataclass(frozen=True)
 class _Entry:
-    """One thing beneath the directory: name with slashes, kind of "file", "dir", "link" or "special"."""
-
     name: str
     path: str
     kind: str
@@ -90,7 +85,7 @@ def pack(directory: str | os.PathLike) -> Packed:
 
 
 def _walk(root: Path) -> Iterator[_Entry]:
-    """Everything beneath that is not ignored, a directory before what it holds, by name."""
+    """Yield what is not ignored, directories before their content."""
     todo: list[tuple[str, tuple]] = [("", ())]
     while todo:
         folder, rules = todo.pop()
@@ -111,7 +106,6 @@ def _walk(root: Path) -> Iterator[_Entry]:
 
 
 def _rules_of(root: Path, folder: str, above: tuple) -> tuple:
-    """The .gitignore of this folder before those above it, each with the folder it speaks about."""
     file = root / folder / ".gitignore"
     if not file.is_file():
         return above
@@ -120,7 +114,7 @@ def _rules_of(root: Path, folder: str, above: tuple) -> tuple:
 
 
 def _is_ignored(entry: _Entry, rules: tuple) -> bool:
-    """The nearest .gitignore that has a line about it decides, as in git."""
+    """Let the nearest .gitignore that matches decide, as git does."""
     slash = "/" if entry.kind == "dir" else ""
     for folder, spec in rules:
         name = entry.name[len(folder) + 1 :] if folder else entry.name
@@ -167,7 +161,7 @@ def _check(entries: list[_Entry]) -> None:
 
 
 def _stays_beneath(links: dict[tuple[str, ...], str], path: tuple[str, ...]) -> bool:
-    """Whether following `path`, through any of `links`, never leaves the top. As the platform judges it."""
+    """Whether `path` through `links` never leaves the top, as in common.archive."""
     here: list[str] = []
     todo, hops = deque(path), 0
     while todo:
@@ -195,7 +189,7 @@ def _stays_beneath(links: dict[tuple[str, ...], str], path: tuple[str, ...]) -> 
 
 
 class _Capped(io.BytesIO):
-    """Takes no more than may be sent."""
+    """A buffer that raises _Full above MAX_PACKED."""
 
     def write(self, data) -> int:
         if self.tell() + len(data) > MAX_PACKED:
@@ -208,7 +202,7 @@ class _Full(Exception):
 
 
 def _tar_gz(entries: list[_Entry]) -> bytes:
-    """A tar.gz that depends on names, contents, links and the executable bit alone: no times, owners or order."""
+    """Make a tar.gz without times, owners or order."""
     out = _Capped()
     try:
         with gzip.GzipFile(filename="", mode="wb", fileobj=out, compresslevel=6, mtime=0) as zipped:

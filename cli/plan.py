@@ -1,4 +1,4 @@
-"""What would become of a job, and what would help one that waits, as lines. The sentences are the platform's."""
+"""Plans of jobs as lines."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,6 @@ EXITS = {"starts": OK, "waits": WAITS, "never": USAGE}
 
 
 def plan_lines(plan: dict) -> list[str]:
-    """The answer, and below it why it waits and what would help, or the nearest that could run."""
     refusal = plan["refusal"] or {"hints": []}
     return [
         f"{MARKS.get(plan['outcome'], '?')} {plan['text']}",
@@ -20,7 +19,6 @@ def plan_lines(plan: dict) -> list[str]:
 
 
 def lever_lines(answer: dict) -> list[str]:
-    """The changes that would help, each with its start."""
     return _listed("sooner", (f"{lever['text']}: {lever['start_text']}" for lever in answer["levers"]))
 
 

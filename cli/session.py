@@ -1,4 +1,4 @@
-"""What every command shares: the options that all of them take, where output goes, and failures as exit codes."""
+"""What commands share: common options, output, and failures as exit codes."""
 
 import json
 import sys
@@ -28,9 +28,9 @@ class Output(StrEnum):
 
 @dataclass
 class Session:
-    """The context's `obj`. Results go to stdout, what only accompanies them to stderr.
+    """The context's `obj`: options and output. Results go to stdout, the rest to stderr.
 
-    watching: what it shows takes the place of what it showed before (cli/watching.py).
+    watching: output replaces the output before (cli/watching.py).
     """
 
     output: Output = Output.table
@@ -42,7 +42,6 @@ class Session:
 
     @property
     def wants_data(self) -> bool:
-        """What the API answered is printed, not lines for people."""
         return self.output in {Output.json, Output.yaml}
 
     def client(self) -> Client:
@@ -50,14 +49,14 @@ class Session:
         return Client(server, find_token(server), quiet=self.quiet)
 
     def other_version(self) -> str:
-        """What may be the reason when an answer is not what was expected; "" where it is not this."""
+        """Return a hint that versions differ, or ""."""
         try:
             return version_words(str(self.at_the_door().get("/version")["version"]))
         except (Failure, KeyError, TypeError):
             return ""
 
     def at_the_door(self) -> Client:
-        """Without a token, and in no mood to wait: for what everybody may ask."""
+        """Return a client without token, for public addresses."""
         return Client(find_server(self.server), quiet=True, timeout_s=10.0, patient=False)
 
     def note(self, text: str) -> None:
@@ -67,14 +66,14 @@ class Session:
         print(plain(text), file=sys.stderr, flush=True)
 
     def show(self, answer: Any, names: Sequence[str], lines: Sequence[str]) -> None:
-        """One of the three, by -o: what the API answered, the names in it, or lines for people."""
+        """Print the API's answer, its names, or lines, by -o."""
         if self.wants_data:
             self._put(self._data(answer).split("\n"))
         else:
             self._put([plain(line) for line in (names if self.output is Output.name else lines)])
 
     def show_next(self, data: Any, name: str, line: str) -> None:
-        """One of a stream: JSON is a line by itself, YAML a document."""
+        """Print one item of a stream, by -o."""
         if self.output is Output.json:
             line = json.dumps(data, ensure_ascii=sys.stdout.encoding.lower() != "utf-8", separators=(",", ":"))
         elif self.output is Output.yaml:
@@ -90,7 +89,7 @@ class Session:
         return json.dumps(answer, indent=2, ensure_ascii=ascii_only)
 
     def _put(self, lines: list[str]) -> None:
-        """While watching, only what changed is shown; on a terminal it takes the place of what stood there."""
+        """Print lines; while watching, replace those before."""
         if self.watching and lines == self._shown:
             return
         if self._shown and self.watching and sys.stdout.isatty():
@@ -128,7 +127,7 @@ COMMON = typer.main.get_command(_options).params
 
 
 class TakesCommon:
-    """A command or group of them that also takes the common options."""
+    """Mixin that adds the common options."""
 
     def __init__(self, *args: Any, params: list | None = None, **others: Any):
         super().__init__(*args, params=[*(params or []), *COMMON], **others)  # type: ignore[call-arg]
@@ -150,7 +149,7 @@ class Group(TakesCommon, TyperGroup):
 
 
 def take_common(ctx: Any) -> None:
-    """Move the common options from the command line to the session; what stands nearer to the command wins."""
+    """Move common options to the session; the innermost win."""
     session = ctx.ensure_object(Session)
     for option in COMMON:
         value = ctx.params.pop(option.name)
@@ -159,7 +158,7 @@ def take_common(ctx: Any) -> None:
 
 
 def new_commands() -> typer.Typer:
-    """What commands are registered on, of a module or under a noun: `@commands.command("ps", cls=Command)`."""
+    """Return a group to register commands on."""
     return typer.Typer(cls=Group, add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
 

@@ -1,4 +1,4 @@
-"""Jobs as cells of a table: GPUs, places and times, short enough for 80 columns."""
+"""Cells of job tables, short enough for 80 columns."""
 
 import re
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ _MODEL_PART = re.compile(r"(?P<models>[A-Z][^:/]*)/(?P<part>[0-9]+)")
 
 
 def gpus(job: dict) -> str:
-    """What a job asks, from the job file's words: "1/4" is ¼, "H100:8" on 4 nodes is 4×8 H100; with roles a sum."""
+    """Return the GPUs asked: "¼", "4×8 H100"; with roles a sum."""
     roles = job.get("roles") or []
     if len(roles) > 1:
         return " + ".join(_gpus(role["gpu"], number_of(job, role)) for role in roles)
@@ -20,7 +20,7 @@ def gpus(job: dict) -> str:
 
 
 def number_of(job: dict, role: dict) -> int:
-    """How many tasks of the role it has: its least while it waits, then as many as it started with."""
+    """Count the role's tasks: the minimum while waiting."""
     if job["state"] == "queued":
         return role["least"]
     return sum(task["role"] == role["name"] for task in job["tasks"])
@@ -42,7 +42,7 @@ def _gpus(ask: str, nodes: int) -> str:
 
 
 def where(job: dict) -> str:
-    """Node and GPUs of the first task, and on how many nodes more: "n1:0,1 +3"."""
+    """Return node and GPUs of the first task, "n1:0,1 +3"."""
     placed = [task for task in job["tasks"] if task["node"]]
     if not placed:
         return NONE
@@ -53,7 +53,6 @@ def where(job: dict) -> str:
 
 
 def waited_or_ran(job: dict, now: datetime) -> str:
-    """How long it has waited until now or ran until its end."""
     begin = moment(job["started_at"]) or moment(job["submitted_at"])
     if begin is None:
         return NONE
@@ -61,7 +60,7 @@ def waited_or_ran(job: dict, now: datetime) -> str:
 
 
 def next_of(job: dict, now: datetime) -> str:
-    """What comes next: its place and why it waits, when it should end, or how it ended."""
+    """Return why it waits, when it ends, or how it ended."""
     state = job["state"]
     if state == "queued":
         return queued(job)
@@ -83,14 +82,13 @@ def queued(job: dict) -> str:
 
 
 def ending(job: dict) -> str:
-    """ "exit 3", or the sentence of its reason; for what went well, nothing."""
     if job["reason"] == "exit_nonzero" and job["exit_code"] is not None:
         return f"exit {job['exit_code']}"
     return NONE if job["state"] == "succeeded" else job["reason_text"] or NONE
 
 
 def duration(seconds: float) -> str:
-    """The two largest units: "41s", "12m", "2h10m", "3d4h". A clock that runs behind gives "0s"."""
+    """Return the two largest units: "41s", "2h10m"."""
     whole = max(int(seconds), 0)
     if whole < 60:
         return f"{whole}s"
@@ -105,12 +103,11 @@ def duration(seconds: float) -> str:
 
 
 def moment(text: str | None) -> datetime | None:
-    """RFC 3339 as the API writes it."""
     return datetime.fromisoformat(text) if text else None
 
 
 def clock(at: datetime, now: datetime) -> str:
-    """In this machine's time zone; with the day where it is not today."""
+    """Return local time, with the day unless today."""
     here = at.astimezone()
     return here.strftime("%H:%M" if here.date() == now.astimezone().date() else "%b %d %H:%M")
 

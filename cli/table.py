@@ -1,4 +1,4 @@
-"""Plain aligned columns, cut to the width of the terminal."""
+"""Aligned columns, cut to the terminal's width."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ GAP = 2
 
 @dataclass(frozen=True)
 class Column:
-    """least: the fewest columns that it may be cut to; 0 = it is never cut."""
+    """least: the width that it may be cut to; 0 = never cut."""
 
     title: str
     least: int = 0
@@ -21,14 +21,13 @@ class Column:
 
 
 def terminal_width() -> int:
-    """Of the terminal, or what COLUMNS says; 0 where there is none, and nothing is cut."""
+    """Return the width of the terminal; 0 = no limit."""
     if os.environ.get("COLUMNS", "").isdecimal() or sys.stdout.isatty():
         return shutil.get_terminal_size().columns
     return 0
 
 
 def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], most: int) -> list[str]:
-    """The lines of a table, its head first. most: columns of the terminal, 0 = no limit."""
     cells = [[column.title for column in columns], *([plain(cell) for cell in row] for row in rows)]
     widths = [max(width(row[i]) for row in cells) for i in range(len(columns))]
     if most:
@@ -37,7 +36,7 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], most: int)
 
 
 def _squeeze(columns: Sequence[Column], widths: list[int], room: int) -> list[int]:
-    """Take from the column that is farthest above its least, one at a time, until all fit or none can give more."""
+    """Narrow the widest columns until all fit."""
     widths = list(widths)
     while sum(widths) > room:
         givers = [i for i, column in enumerate(columns) if column.least and widths[i] > column.least]

@@ -1,13 +1,13 @@
-"""Text from elsewhere, made safe for a terminal. What others wrote never moves the cursor, hides or reorders a line."""
+"""Safe display of foreign text: it never moves the cursor, hides or reorders a line."""
 
 import codecs
 import re
 import unicodedata
 
-# Control, format (bidi overrides, zero-width), surrogate, private use, unassigned, line and paragraph separators.
+# Control, format, surrogate, private, unassigned, separators.
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
-# ECMA-48: CSI (SGR is the one that ends in m), strings (OSC, DCS, SOS, PM, APC), two-character sequences.
+# ECMA-48: CSI (SGR ends in m), strings (OSC, DCS, SOS, PM, APC), two-character sequences.
 _SGR = re.compile(r"\x1b\[[0-9;:]*m")
 _SPECIAL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]?"
@@ -23,7 +23,7 @@ RESET = "\x1b[0m"
 
 
 def plain(text: str) -> str:
-    """One line of it: an unseen character becomes the replacement mark, a break or tab a space."""
+    """Return text as one safe line."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_seen(character) for character in text)
@@ -36,14 +36,13 @@ def _seen(character: str) -> str:
 
 
 def width(text: str) -> int:
-    """Columns that plain text takes in a terminal: East Asian wide characters take two (UAX #11)."""
+    """Return terminal columns; East Asian wide characters take two (UAX #11)."""
     if text.isascii():
         return len(text)
     return sum(_columns(character) for character in text)
 
 
 def cut(text: str, most: int) -> str:
-    """At most `most` columns of it, with an ellipsis where something is missing."""
     if width(text) <= most:
         return text
     kept, used = [], 0
@@ -62,10 +61,10 @@ def _columns(character: str) -> int:
 
 
 class LogText:
-    """Bytes of a log to text for a terminal or a file, piece by piece; a piece may end inside of anything.
+    """Decoder of a log in pieces, which may end anywhere.
 
-    colour: keep SGR (colours, bold); every other escape sequence and control character goes. An unfinished string
-    sequence ends with its line, so that no log can hide the rest of itself.
+    colour: keep SGR; other escapes and controls are removed. An unfinished string sequence ends with its line, so that
+    no log can hide its rest.
     """
 
     def __init__(self, colour: bool):
@@ -79,7 +78,6 @@ class LogText:
         return self._clean(self._decoder.decode(data))
 
     def end(self) -> str:
-        """What is left, and the terminal's own colours again."""
         rest = self._clean(self._decoder.decode(b"", final=True), last=True)
         return rest + (RESET if self.coloured else "")
 
@@ -95,7 +93,7 @@ class LogText:
         end = _STRING_END.search(text)
         if end is None:
             return ""
-        if text[end.start() :] == "\x1b" and not last:  # perhaps the first half of the string's end
+        if text[end.start() :] == "\x1b" and not last:  # perhaps half of the string's end
             self._held = "\x1b"
             return ""
         self._in_string = False
@@ -103,7 +101,7 @@ class LogText:
 
     def _keep(self, found: re.Match) -> str:
         if found["string"] is not None:
-            # Without an end, this piece ended inside of the string.
+            # Without an end the string goes on in the next piece.
             self._in_string = found["end"] is None
             return ""
         if self.colour and _SGR.fullmatch(found[0]):

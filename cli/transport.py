@@ -1,4 +1,4 @@
-"""HTTP to the platform: one request at a time, JSON in and out, and what may be repeated is repeated."""
+"""HTTP client of the API: JSON, one request at a time, with retries where safe."""
 
 import json
 import re
@@ -16,17 +16,17 @@ from cli.failures import DENIED, SERVER, Failure, Unreachable, refusal_of
 VERSION = "0.1.0"
 PREFIX = "/api/v1"
 PAUSES_S = (0.3, 1.0, 3.0)
-"""Before each further try of a request whose connection dropped."""
+"""Pauses before retries of a request whose connection dropped."""
 ANSWER_WITHIN_S = 60.0
 PIECE = 65536
 _NAMED = re.compile(r"/jobs/([^/:]+)")
 _BUSY = frozenset({502, 503, 504})
 _AWAY = frozenset({"", "unavailable", "database_away"})
-"""The codes of what is over when something is back; any other says what the caller waits for."""
+"""Problem codes of an outage; any other code is an answer for the caller."""
 
 
 class _Dropped(Exception):
-    """sent: the request had left, so it may have been done."""
+    """The connection failed. sent: the request may have been carried out."""
 
     def __init__(self, why: str, *, sent: bool):
         self.why, self.sent = why, sent
@@ -40,10 +40,7 @@ class Answer:
 
 
 class Client:
-    """server: "http://host:port". token: "" where nobody is signed in. quiet: say nothing about further tries.
-
-    patient: what may be repeated is tried again after a dropped connection.
-    """
+    """A client of one server. patient: whether to retry."""
 
     def __init__(
         self,
@@ -61,7 +58,7 @@ class Client:
         return _json(self._send("GET", _with(path, query)), self.server)
 
     def get_all(self, path: str, most: int = 10_000, **query: Any) -> dict:
-        """Every page of a list as one: {"results": at most `most`, "next_cursor": null or where to go on}."""
+        """Return all pages of a list as one, up to `most`."""
         found: list = []
         cursor = None
         while True:
@@ -72,7 +69,7 @@ class Client:
                 return {"results": found, "next_cursor": cursor}
 
     def post(self, path: str, data: Any = None, *, key: str = "", repeat: bool = True) -> Any:
-        """repeat: doing it twice is doing it once, by its nature or by `key`, its Idempotency-Key."""
+        """Send JSON. repeat: safe to retry, by nature or by `key`."""
         body = b"" if data is None else json.dumps(data, ensure_ascii=False).encode()
         return self.send_body(path, body, "application/json" if body else "", key=key, repeat=repeat)
 
@@ -82,7 +79,7 @@ class Client:
         return _json(self._send("POST", path, body, headers, repeat=repeat), self.server)
 
     def patch(self, path: str, body: bytes, content_type: str, headers: dict[str, str]) -> Any:
-        """Once only: whoever sends it says where it belongs, and asks after a break."""
+        """Send once: after a break the caller asks where to go on."""
         sent = {"Content-Type": content_type, **headers}
         return _json(self._send("PATCH", path, body, sent, repeat=False), self.server)
 
@@ -93,7 +90,7 @@ class Client:
     def stream(
         self, path: str, /, headers: dict[str, str] | None = None, **query: Any
     ) -> Iterator[tuple[Any, Iterator[bytes]]]:
-        """(headers, pieces as they come). Raises Unreachable where the answer breaks off before its end."""
+        """Yield (headers, chunks). Raises Unreachable."""
         self._must_be_signed_in()
         try:
             connection = self._connect()
@@ -125,7 +122,7 @@ class Client:
             try:
                 answer = self._exchange(method, path, body, headers)
             except _Dropped as drop:
-                # A server that is not there at all is said at once, but a submit is worth waiting for.
+                # Without a server fail at once, except for submits.
                 again = repeat if drop.sent else "Idempotency-Key" in headers
                 if pause is None or not again:
                     raise self._unreachable(drop) from None
@@ -141,7 +138,6 @@ class Client:
         raise AssertionError("the last try returns or raises")
 
     def _exchange(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
-        """One try. Raises _Dropped."""
         connection = self._connect()
         try:
             return _read(self._ask(connection, method, path, body, headers))
@@ -151,7 +147,6 @@ class Client:
             connection.close()
 
     def _connect(self) -> HTTPConnection:
-        """Raises _Dropped: nothing was sent."""
         parts = urlsplit(self.server)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         connection = kind(parts.hostname or "", parts.port, timeout=self.timeout_s)
@@ -203,16 +198,15 @@ class Client:
             print(text, file=sys.stderr)
 
     def _pieces(self, response: HTTPResponse) -> Iterator[bytes]:
-        """What fails while a piece is written is the reader's own affair: a closed pipe is no broken connection."""
+        """Yield chunks; errors of the reader are not translated."""
         with self._broken_is_unreachable():
             while piece := response.read1(PIECE):
                 yield piece
-            if response.length:  # it said how long it is, and was shorter
+            if response.length:  # shorter than announced
                 raise IncompleteRead(b"", response.length)
 
 
 def job_path(job_id: str, rest: str = "") -> str:
-    """The address of a job called "job-412" or "412"."""
     return f"/jobs/{quote(full_id(job_id), safe='')}{rest}"
 
 
@@ -222,7 +216,6 @@ def full_id(job_id: str) -> str:
 
 
 def version_words(there: str) -> str:
-    """What to do where the platform is of another version than this command; "" where the two fit."""
     if there.split(".")[:2] == VERSION.split(".")[:2]:
         return ""
     older = "this command" if _numbers(VERSION) < _numbers(there) else "the platform"
@@ -234,7 +227,7 @@ def _numbers(version: str) -> list[int]:
 
 
 def _subject(path: str) -> str:
-    """What a request was about, where somebody named it: "job-412", or a file's path or place."""
+    """Return what a request names, such as "job-412"."""
     parts = urlsplit(path)
     named = _NAMED.match(parts.path)
     query = parse_qs(parts.query)
@@ -251,7 +244,7 @@ def _read(response: HTTPResponse) -> Answer:
 
 
 def _is_busy(answer: Answer) -> bool:
-    """Worth another try soon: not where it says to come back after all of ours."""
+    """Whether to retry soon, by Retry-After."""
     later = answer.headers.get("Retry-After", "")
     return answer.status in _BUSY and not (later.isdecimal() and int(later) > sum(PAUSES_S))
 

@@ -1,4 +1,4 @@
-"""Times as people write them."""
+"""Durations."""
 
 import re
 
@@ -10,7 +10,7 @@ _SECONDS = (86_400, 3_600, 60, 1)
 
 
 def read_duration(text: str) -> int:
-    """ "90" and "90s" are 90 seconds, "1h30m" is 5400. Raises Failure."""
+    """Parse "90s" or "1h30m" to seconds. Raises Failure."""
     found = _DURATION.fullmatch(text.strip().lower())
     if not found or not any(found.groups()):
         raise Failure(USAGE, f"{plain(text)} is no time. Write one such as 90s, 10m or 1h30m.")

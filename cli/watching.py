@@ -1,4 +1,4 @@
-"""Looking again and again: `--watch`."""
+"""The `--watch` option."""
 
 import time
 from collections.abc import Callable
@@ -11,16 +11,13 @@ from cli.following import Trouble
 from cli.session import Session
 
 WATCH_S = 2.0
-"""Between two looks."""
+"""Pause between two polls."""
 
 WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Look again every two seconds, until Ctrl-C.")]
 
 
 def look_on(session: Session, look: Callable[[], bool | None], watch: bool) -> None:
-    """Look once; with `watch` until `look` says that all is over (returns True) or Ctrl-C, which is exit code 130.
-
-    What was shown is replaced where it changed. A platform that is away is borne for a while.
-    """
+    """Call `look` once, or until True or Ctrl-C."""
     if not watch:
         look()
         return

@@ -1,4 +1,4 @@
-"""What the console knows, by noun: people, machines, quotas."""
+"""Register the admin site's models."""
 
 from django.apps import apps
 from django.contrib import admin
@@ -25,7 +25,7 @@ SECTIONS = {
 for label, words in SECTIONS.items():
     apps.get_app_config(label).verbose_name = words
 
-admin.site.unregister(Group)  # roles and teams say who may do what
+admin.site.unregister(Group)  # roles and teams replace it
 admin.site.register(User, UserAdmin)
 admin.site.register(Team, TeamAdmin)
 admin.site.register(Pool, PoolAdmin)

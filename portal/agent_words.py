@@ -1,4 +1,4 @@
-"""What an agent's machine waits for, in sentences: the same in the console and in the API."""
+"""Sentences about agents, for the admin site and the API."""
 
 from datetime import datetime
 
@@ -29,7 +29,7 @@ STATES = {
 
 
 def command_of(token: str) -> str:
-    """What enrols a machine and reports from then on."""
+    """Return the shell command that enrols and runs an agent."""
     return f"TESSERA_AGENT_TOKEN={token} python -m agent --server {settings.TESSERA_PUBLIC_URL}"
 
 
@@ -40,7 +40,6 @@ def held_back_words(held: HeldBack) -> str:
 
 
 def state_of(agent: Agent, now: datetime | None = None) -> str:
-    """One of STATES."""
     if agent.revoked_at is not None:
         return "revoked"
     if agent.reported_at is None:
@@ -49,7 +48,7 @@ def state_of(agent: Agent, now: datetime | None = None) -> str:
 
 
 def faults_of(agent: Agent) -> list[str]:
-    """One sentence for each card that is broken or lost."""
+    """Return one sentence per broken or lost card."""
     gpus = [(gpu["index"], gpu["fault"]) for gpu in agent.report.get("gpus", ()) if gpu["fault"]]
     lost = [(place["index"], place["why"]) for place in agent.report.get("lost", ())]
     return [

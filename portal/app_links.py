@@ -1,11 +1,7 @@
-"""The addresses of people's apps: one host name for each, so that browsers keep them apart from the portal and from
-each other.
+"""Host names of people's apps: one each, so that browsers separate them.
 
-    A  https://<label>.apps.example.net    a wildcard host (TESSERA_APPS_URL), better of another registrable domain
-    B  http://<label>.localhost:PORT       on one machine or through ssh -L; browsers map *.localhost to loopback
-
-A portal that is known by an IP address only has no apps: a second port is no wall (cookies know no ports), and a path
-of the portal's own is never one.
+TESSERA_APPS_URL is a wildcard host, best under another registrable domain, or http://<label>.localhost:PORT. A portal
+known by IP address only has no apps: cookies ignore ports, and paths share its origin.
 """
 
 import re
@@ -27,23 +23,23 @@ NOTEBOOK_PORT, TENSORBOARD_PORT = 8888, 6006
 
 
 def link_to_notebook(notebook: Notebook) -> str:
-    """The address of a notebook, the same for all of its starts."""
+    """Return a notebook's URL, the same for all starts."""
     return _link(notebook.user, kind=AppKind.NOTEBOOK, notebook=notebook, port=NOTEBOOK_PORT)
 
 
 def link_to_port(task: Task, port: int) -> str:
-    """The address of a port of this task, and of the tasks that take its place in later attempts."""
+    """Return the URL of a task's port, the same for all attempts."""
     return _link(task.job.user, kind=AppKind.PORT, job=task.job, role=task.role, rank=task.rank, port=port)
 
 
 def link_to_tensorboard(job: Job) -> str:
-    """The address of the TensorBoard that runs beside the job's first task."""
+    """Return the URL of the TensorBoard of the job's first task."""
     first = job.newest_tasks[0]
     return _link(job.user, kind=AppKind.TENSORBOARD, job=job, role=first.role, rank=first.rank, port=TENSORBOARD_PORT)
 
 
 def is_app_host(host: str) -> str | None:
-    """The label where `host` (name and port, as browsers send it) is the host of an app, or could be; else None."""
+    """Return the app label if `host` (a Host header) can be an app's."""
     if not settings.TESSERA_APPS_URL:
         return None
     name = host.lower().rpartition(":")[0] if re.search(r":\d+$", host) else host.lower()
@@ -53,12 +49,11 @@ def is_app_host(host: str) -> str | None:
 
 
 def app_origin(label: str) -> str:
-    """scheme://host[:port] of an app, as browsers write it in Origin."""
     return origin_of(settings.TESSERA_APPS_URL.replace("*", label))
 
 
 def _link(owner: User, **which: object) -> str:
-    """The app's address; made when it is asked for the first time. Raises Unavailable where apps have no host."""
+    """Return the app's URL, creating its row at first. Raises Unavailable without a host."""
     if not settings.TESSERA_APPS_URL:
         raise Unavailable("no_app_host")
     app, _ = App.objects.get_or_create(**which, defaults={"label": _label(), "owner": owner})

@@ -1,8 +1,4 @@
-"""How a browser comes to use an app: a code from the portal, exchanged once for a secret of the app's own host.
-
-The portal issues the code after it asked the session and the right (portal.pages.apps); the app's host redeems it
-(portal.gateway.entrance) and asks at every request what it still opens. All three look at rows only.
-"""
+"""Browser access to apps: the portal issues a one-time code, which the app's host redeems for a session."""
 
 import secrets
 from dataclasses import dataclass
@@ -29,11 +25,10 @@ OPEN = (TaskState.STARTING, TaskState.RUNNING, TaskState.STOPPING)
 
 @dataclass(frozen=True)
 class Visit:
-    """What one browser may reach on one app's host.
+    """What one browser may reach on an app's host.
 
-    task: uuid in hex, "" while nothing runs. port: where it really listens. authorization: the header that the program
-    wants, "" for none. name: of the job, for messages. start_path: the portal's page where it can be started again.
-    board: the directory of a TensorBoard that comes up when it is first looked at, "" for everything else.
+    task: uuid in hex, "" if none runs. authorization: header for the program. name: of job or notebook. start_path:
+    page to start it. board: directory of a TensorBoard.
     """
 
     user_id: int
@@ -47,7 +42,7 @@ class Visit:
 
 
 def find_app(user: User, label: str) -> App:
-    """Raises NotFound where there is none or it is nothing of this person's teams; NotPermitted without the right."""
+    """Return the app. Raises NotFound if invisible to `user`, NotPermitted without the right."""
     app = App.objects.select_related(*WITH).filter(label=label).first()
     if app is None or not _things_of(app).visible_to(user).filter(pk=_thing(app).pk).exists():
         raise NotFound(name=label)
@@ -57,7 +52,7 @@ def find_app(user: User, label: str) -> App:
 
 @transaction.atomic
 def issue_code(*, app: App, user: User, session_key: str, state: str, path: str) -> str:
-    """The secret of a code that works once, for this state, within 30 seconds."""
+    """Create a code that works once, with this state, for CODE_S seconds."""
     for old in (AppCode, AppSession):
         old.objects.filter(user=user, expires_at__lt=Now()).delete()
     code = secrets.token_urlsafe(32)
@@ -75,9 +70,9 @@ def issue_code(*, app: App, user: User, session_key: str, state: str, path: str)
 
 @transaction.atomic
 def redeem_code(*, label: str, code: str, state: str) -> tuple[str, str] | None:
-    """(secret of a new session on this app, path to go to); None where the code is used, late or another's.
+    """Return (session secret, path); None if the code is used, expired or another's.
 
-    The update is the exchange: of two that come at once, one finds used_at empty.
+    The UPDATE is the exchange: of two concurrent requests one succeeds.
     """
     mine = AppCode.objects.filter(digest=digest_of(code), app__label=label, state=digest_of(state))
     if not mine.filter(used_at__isnull=True, expires_at__gt=Now()).update(used_at=Now()):
@@ -95,7 +90,7 @@ def redeem_code(*, label: str, code: str, state: str) -> tuple[str, str] | None:
 
 
 def load_visit(label: str, secret: str) -> Visit | None:
-    """What this secret opens now; None where it is unknown, the person signed out or lost the right."""
+    """Return what the secret opens; None if unknown, signed out or no longer permitted."""
     rows = AppSession.objects.select_related(*(f"app__{name}" for name in WITH))
     row = rows.filter(digest=digest_of(secret), app__label=label, expires_at__gt=Now()).first()
     person = person_of(row.session_key) if row else None
@@ -105,7 +100,6 @@ def load_visit(label: str, secret: str) -> Visit | None:
 
 
 def _thing(app: App) -> Job | Notebook:
-    """What the app belongs to."""
     thing = app.notebook or app.job
     assert thing is not None
     return thing
@@ -116,7 +110,7 @@ def _things_of(app: App) -> NotebookQuerySet | JobQuerySet:
 
 
 def _action(app: App) -> str:
-    """Of a notebook its owner alone; of a port also members and leads, who are told whose it is."""
+    """Return the permission needed: notebooks are the owner's only, ports also the team's."""
     return "job.enter" if app.notebook_id else "port.open"
 
 
@@ -141,7 +135,6 @@ def _visit(user: User, app: App) -> Visit:
 
 
 def _open_task(app: App) -> Task | None:
-    """Which task answers there now."""
     job = app.notebook.job if app.notebook else app.job
     if job is None:
         return None

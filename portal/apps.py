@@ -1,4 +1,4 @@
-"""The portal, and the admin console with its own site."""
+"""App configurations of portal and admin site."""
 
 from django.apps import AppConfig
 from django.contrib.admin.apps import AdminConfig

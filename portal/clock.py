@@ -1,4 +1,4 @@
-"""Times of day, as pages say them."""
+"""Times of day for pages."""
 
 from datetime import datetime
 
@@ -7,7 +7,7 @@ from django.utils.formats import date_format
 
 
 def clock(moment: datetime, now: datetime | None = None) -> str:
-    """The time of day, with the day where it is not today's."""
+    """Format as H:M, with weekday unless today."""
     local = timezone.localtime(moment)
     same_day = local.date() == timezone.localtime(now).date()
     return date_format(local, "H:i") if same_day else date_format(local, "D H:i")

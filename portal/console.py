@@ -1,4 +1,4 @@
-"""The admin console's site: same door as the portal's sign-in, for auditors (look) and admins (change)."""
+"""The admin site, with the portal's sign-in."""
 
 from django.contrib.admin import AdminSite
 from django.http import HttpRequest, HttpResponse
@@ -21,7 +21,7 @@ class Console(AdminSite):
         return request.user.is_authenticated and request.user.is_staff
 
     def login(self, request: HttpRequest, extra_context: dict | None = None) -> HttpResponse:
-        """There is one sign-in, with its limits. Who is in and lands here may not see the console."""
+        """Redirect to the portal's sign-in. Raises NotPermitted if already signed in."""
         if request.user.is_authenticated and not self.has_permission(request):
             raise NotPermitted(action="platform.read", needs=["admin", "auditor"])
         there = request.GET.get("next", reverse("admin:index"))

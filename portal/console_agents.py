@@ -1,4 +1,4 @@
-"""The console on agents: which machines may enrol one, what the agents say, and what of that waits for approval."""
+"""Admin pages of agents and their enrolment."""
 
 from django import forms
 from django.contrib import admin, messages
@@ -52,7 +52,7 @@ class EnrolmentAdmin(KeptAdmin):
 
 
 class AgentForm(forms.ModelForm):
-    """seen: what waited when the page was made, so that nothing is approved that nobody looked at."""
+    """`seen` names what was shown, so that nothing newer is approved."""
 
     approve = forms.BooleanField(
         label=gettext_lazy("approve what waits"),

@@ -1,4 +1,4 @@
-"""Form fields of the console: the ledger's integers, read and shown in people's units. Stored as integers."""
+"""Admin form fields for amounts, shown in people's units."""
 
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
@@ -14,9 +14,9 @@ MOST_CARDS = 1_000_000
 
 
 class AmountField(forms.CharField):
-    """An amount as text: `read` makes the integer (raising InvalidInput), `write` the text that reads back.
+    """An integer as text: `read` parses (raising InvalidInput), `write` formats.
 
-    none: what an empty field stores. A plain 0 needs no unit.
+    none: value of an empty field. 0 needs no unit.
     """
 
     widget = forms.TextInput(attrs={"size": 12, "autocomplete": "off"})
@@ -49,27 +49,27 @@ class AmountField(forms.CharField):
 
 
 def cards(**named) -> AmountField:
-    """Thousandths of a card, written as cards: 1.5, 0.25, 1/4."""
+    """Thousandths of a card, as 1.5 or 1/4."""
     return AmountField(read=parse_cards, write=cards_text, **named)
 
 
 def cores(**named) -> AmountField:
-    """Thousandths of a core, written as cores: 8, 0.5."""
+    """Thousandths of a core, as 8 or 0.5."""
     return AmountField(read=parse_cpu, write=cards_text, **named)
 
 
 def memory(**named) -> AmountField:
-    """MiB, written with a unit: 64GB, 64GiB."""
+    """MiB, as 64GB or 64GiB."""
     return AmountField(read=parse_memory, write=memory_text, **named)
 
 
 def duration(**named) -> AmountField:
-    """Seconds, written like 90m, 1h30m, 3d."""
+    """Seconds, as 90m or 3d."""
     return AmountField(read=parse_duration, write=duration_text, **named)
 
 
 def parse_cards(text: str) -> int:
-    """Cards to thousandths. Raises InvalidInput for what is no number, too fine or out of range."""
+    """Parse to thousandths. Raises InvalidInput."""
     try:
         over, _slash, under = text.partition("/")
         number = Decimal(over) / (Decimal(under) if under else 1)
@@ -82,7 +82,7 @@ def parse_cards(text: str) -> int:
 
 
 def cards_text(milli: int) -> str:
-    """Thousandths as a decimal number, exactly: `parse_cards(cards_text(n)) == n`. Cores are written alike."""
+    """Format thousandths exactly, as `parse_cards` reads them."""
     whole, rest = divmod(milli, 1000)
     return f"{whole}.{rest:03}".rstrip("0") if rest else str(whole)
 

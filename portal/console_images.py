@@ -1,4 +1,4 @@
-"""The console on images: the catalogue, and the logins at registries. Passwords go in and never come out."""
+"""Admin pages of images and registry logins."""
 
 from django import forms
 from django.contrib import admin

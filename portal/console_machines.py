@@ -1,4 +1,4 @@
-"""The console on machines: pools, nodes and cards. The inventory makes nodes and cards; here they get their place."""
+"""Admin pages of pools, lending windows, nodes and cards."""
 
 from typing import cast
 
@@ -25,18 +25,18 @@ from portal.console_fields import duration, memory
 
 PRESENT = Q(removed_at__isnull=True)
 BY_ADMIN = (NodeState.READY, NodeState.CORDONED)
-"""The states that an admin sets; the others are what the platform saw."""
+"""The states that an admin sets; the platform sets the others."""
 
 
 class KeptAdmin(admin.ModelAdmin):
-    """Rows that others point to for good: they are changed and never deleted."""
+    """Rows that are never deleted, because others refer to them."""
 
     def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
 
 
 class FoundAdmin(KeptAdmin):
-    """Rows that the inventory makes."""
+    """Rows that only the inventory creates."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -46,7 +46,7 @@ CLOCK = forms.TimeInput(format="%H:%M", attrs={"type": "time"})
 
 WHAT_A_POOL_IS = ("name", "description", *SHARING)
 SHOWN_AS = {"default_max_time_s": "max_time", "ageing_s": "ageing", "max_grace_s": "max_grace"}
-"""What an auditor sees in place of a field for durations."""
+"""What an auditor sees instead of a duration field."""
 
 
 class PoolForm(forms.ModelForm):
@@ -131,7 +131,7 @@ class PoolAdmin(KeptAdmin):
 
 
 WEEKDAYS = tuple((str(number), WEEKDAYS_OF_DJANGO[number - 1]) for number in range(1, 8))
-"""By their numbers in ISO 8601."""
+"""By their ISO 8601 numbers."""
 
 
 class WindowForm(forms.ModelForm):
@@ -184,11 +184,11 @@ class WindowAdmin(admin.ModelAdmin):
 
 
 class NodeForm(forms.ModelForm):
-    """state: chosen here, and moved by events.transitions.advance when it is saved."""
+    """`wanted`: the state that saving moves the node to."""
 
     wanted = forms.ChoiceField(
         label=gettext_lazy("state"),
-        show_hidden_initial=True,  # the machine may move by itself while the form stands open
+        show_hidden_initial=True,  # it may change while the form is open
         help_text=gettext_lazy("A cordoned machine finishes what runs and gets no new work."),
     )
 
@@ -326,7 +326,7 @@ class GpuAdmin(FoundAdmin):
 
     @transaction.atomic
     def save_model(self, request: HttpRequest, obj: Gpu, form: GpuForm, change: bool) -> None:
-        """Only what the console decides is written: the inventory may have refreshed the rest meanwhile."""
+        """Save pool and margin only: the inventory may have refreshed the rest."""
         lock_rows(Node.objects.filter(pk=obj.node_id))
         obj.save(update_fields=["pool", "margin_mib"])
         changes = {
@@ -350,7 +350,7 @@ class GpuAdmin(FoundAdmin):
 
 
 def move(request: HttpRequest, site: admin.ModelAdmin, node: Node, to: str) -> None:
-    """Change a node's state in its one way. A machine that moved by itself meanwhile is said and left."""
+    """Move a node to a state; warn if it moved meanwhile."""
     if node.state == to:
         return
     try:
@@ -362,7 +362,7 @@ def move(request: HttpRequest, site: admin.ModelAdmin, node: Node, to: str) -> N
 
 @transaction.atomic
 def note_change(node: Node, request: HttpRequest, changes: dict[str, tuple], **about: str) -> None:
-    """A line in the node's history: what an admin set, from and to."""
+    """Record an admin's changes (from, to) in the node's history."""
     lock_rows(Node.objects.filter(pk=node.pk))
     params = {"from": {n: c[0] for n, c in changes.items()}, "to": {n: c[1] for n, c in changes.items()}, **about}
     record(node, "gpu.changed" if about else "node.changed", actor=actor_of(request), params=params)

@@ -1,4 +1,4 @@
-"""The console on maintenance: which machines take nothing, from when until when."""
+"""Admin pages of maintenance windows."""
 
 from copy import copy
 
@@ -20,7 +20,7 @@ FIELDS = ("why", "begins_at", "ends_at", "nodes", "pool", "stops")
 
 
 class MaintenanceForm(forms.ModelForm):
-    """Judged by the service that will store it. `actor` is set by the view."""
+    """Validated by the service that saves. The view sets `actor`."""
 
     actor: Actor
 
@@ -43,7 +43,7 @@ class MaintenanceForm(forms.ModelForm):
 
 
 class MaintenanceAdmin(KeptAdmin):
-    """What is over stays as history: a maintenance is ended, not deleted."""
+    """Ended, never deleted: it stays as history."""
 
     form = MaintenanceForm
     filter_horizontal = ("nodes",)

@@ -1,4 +1,4 @@
-"""The console on people: users and teams. Nothing here is deleted: files, holdings and history carry the numbers."""
+"""Admin pages of users and teams, never deleted because files and history carry their numbers."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ from quotas.models import load_parents, team_chain
 
 
 class UserForm(forms.ModelForm):
-    """A new person gets the next free uid where none is given. `actor` is set by the view."""
+    """A new user gets the next free uid. The view sets `actor`."""
 
     actor: User
     uid = forms.IntegerField(
@@ -72,7 +72,7 @@ def new_user(given: dict) -> dict:
 
 
 def rehearse(form: forms.BaseForm, act: Callable[[], object]) -> None:
-    """Run a service and take it back, so that what it refuses stands at the form's fields before anything is saved."""
+    """Run a service and roll back, to show its errors at the form's fields before saving."""
     try:
         with transaction.atomic():
             act()
@@ -82,7 +82,7 @@ def rehearse(form: forms.BaseForm, act: Callable[[], object]) -> None:
 
 
 def become(row: Model, made: Model) -> None:
-    """The form's unsaved row is now the one that the service made."""
+    """Replace the form's unsaved row by the service's."""
     row.pk, row._state.adding = made.pk, False
     row.refresh_from_db()
 
@@ -94,7 +94,7 @@ def free_name(model: type[Model], field: str, name: str) -> str:
 
 
 def save_memberships(formset: forms.BaseFormSet) -> None:
-    """Keep what was changed, and let the people's open sockets ask again what they may hear."""
+    """Save memberships, and recheck the rights of the users' open sockets."""
     rows = formset.save()  # type: ignore[attr-defined]
     for row in [*rows, *formset.deleted_objects]:  # type: ignore[attr-defined]
         recheck(row.user_id)

@@ -1,4 +1,4 @@
-"""The console on quotas and on people's own limits: used against limit, with history, stored by the services."""
+"""Admin pages of quotas and user limits, with usage and history."""
 
 from collections.abc import Callable
 from copy import copy
@@ -39,8 +39,6 @@ MEMORY_HELP = gettext_lazy("With a unit, such as 64GB.")
 
 @dataclass(frozen=True)
 class Change:
-    """One changed field of one event, in people's units."""
-
     at: datetime
     actor: str
     field: str
@@ -49,7 +47,7 @@ class Change:
 
 
 class ServiceForm(forms.ModelForm):
-    """A form whose row is judged by the service that will store it. `actor` is set by the view."""
+    """Validated by the service that saves. The view sets `actor`."""
 
     actor: User
 
@@ -95,7 +93,7 @@ class UserLimitForm(ServiceForm):
 
     def __init__(self, *args, **named):
         super().__init__(*args, **named)
-        if "user" in self.fields:  # the row for everyone is there already
+        if "user" in self.fields:  # the default row exists already
             self.fields["user"].required = True
 
     def store(self, row: UserLimit) -> None:
@@ -103,7 +101,7 @@ class UserLimitForm(ServiceForm):
 
 
 class LedgerAdmin(KeptAdmin):
-    """What quotas and limits share: the form's actor, saving by the service, and history from events."""
+    """Base admin of quotas and limits: saves by services, shows history."""
 
     def get_form(self, request: HttpRequest, *args, **named):
         form = super().get_form(request, *args, **named)
@@ -113,7 +111,6 @@ class LedgerAdmin(KeptAdmin):
         form.store(obj)
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: dict | None = None) -> HttpResponse:
-        """Who changed what, when, from and to, the newest first."""
         row = self.get_object(request, unquote(object_id))
         if row is None:
             raise NotFound(kind=self.model.KIND)
@@ -189,7 +186,7 @@ class UserLimitAdmin(LedgerAdmin):
     autocomplete_fields = ("user",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[UserLimit]:
-        limit_of_everyone()  # its row is there to be edited
+        limit_of_everyone()  # creates the row to edit
         return super().get_queryset(request).select_related("user").order_by("user__username")
 
     def get_fields(self, request: HttpRequest, obj: UserLimit | None = None) -> tuple[str, ...]:
@@ -219,7 +216,7 @@ class UserLimitAdmin(LedgerAdmin):
 
 
 def quota_bar(quota: Quota, resource: str) -> str:
-    """What the team and its children hold against guarantee and limit."""
+    """Render usage of team and subteams against guarantee and limit."""
     below = subtree(quota.team_id, load_parents())
     used = Holding.objects.live().filter(team__in=below, pool=quota.pool_id).totals()[RESOURCES.index(resource)]
     guarantee, limit = getattr(quota, f"{resource}_guarantee"), getattr(quota, f"{resource}_limit")
@@ -232,7 +229,7 @@ def quota_bar(quota: Quota, resource: str) -> str:
 
 
 def limit_bar(limit: UserLimit, resource: str) -> str:
-    """What the person holds over all pools; of the row for everyone only the limit."""
+    """Render the user's usage over all pools."""
     most, show = getattr(limit, resource), SHOWS[resource]
     if limit.user_id is None:
         return _("no limit") if most is None else show(most)
@@ -245,7 +242,7 @@ def limit_bar(limit: UserLimit, resource: str) -> str:
 
 
 def text_bar(used: int, limit: int | None) -> str:
-    """▰▰▰▱▱: full cells for what is used; "" without a limit. Any use shows a cell, only a full limit shows all."""
+    """Return ▰▰▰▱▱, "" without limit. Only a full limit fills all."""
     if limit is None:
         return ""
     cells = BAR_CELLS if used >= limit else min(-(-used * BAR_CELLS // limit), BAR_CELLS - 1)
@@ -253,7 +250,6 @@ def text_bar(used: int, limit: int | None) -> str:
 
 
 def changes_of(row: Quota | UserLimit) -> list[Change]:
-    """Every changed field of the row's events, the newest first."""
     events = Event.objects.filter(kind=row.KIND, object_id=row.pk).order_by("-seq")
     return [
         Change(
@@ -273,7 +269,7 @@ def field_label(row: Quota | UserLimit, name: str) -> str:
 
 
 def shown(name: str, value: int | None) -> str:
-    """A stored number in its unit; – for none."""
+    """Format a stored number in its unit."""
     if value is None:
         return "–"
     show = next((show for resource, show in SHOWS.items() if name.startswith(resource)), str)

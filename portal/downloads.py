@@ -1,9 +1,7 @@
-"""People's files on their way out: streamed, in ranges or packed, and never as something a browser would run.
+"""Send people's files as downloads: whole, in ranges or as an archive.
 
-What a person keeps is not ours, so on the portal's origin it is a download and nothing else (PROMISES 2.5, 3.3):
-attachment, one opaque type, nosniff, and a sandbox for whoever opens it all the same. The one exception is a raster
-image in a page of ours: its first bytes say that it is PNG, JPEG, GIF or WebP, it is named as exactly that under
-nosniff, and an image decoder runs no script. SVG and HTML are documents, and never shown.
+Their content is untrusted: on the portal's origin it is an attachment of opaque type, with nosniff and a sandbox,
+except raster images recognised by their first bytes. SVG and HTML can run script.
 """
 
 import asyncio
@@ -32,7 +30,7 @@ IMAGES = (
 
 
 class Reading:
-    """The bytes from `start` up to `end` of a descriptor, piece by piece; closes it, also when nobody ever reads."""
+    """Bytes `start` to `end` of a descriptor in chunks; closes it, even if never read."""
 
     def __init__(self, fd: int, start: int, end: int):
         self.fd, self.at, self.end = fd, start, end
@@ -40,7 +38,7 @@ class Reading:
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while self.at < self.end:
             piece = await asyncio.to_thread(os.pread, self.fd, min(PIECE, self.end - self.at), self.at)
-            if not piece:  # it became shorter: the promised length is not kept, so that the reader knows
+            if not piece:  # the file shrank; the short body tells the client
                 return
             self.at += len(piece)
             yield piece
@@ -52,10 +50,7 @@ class Reading:
 
 
 def send_file(request: HttpRequest, store: FileStore, path: str) -> StreamingHttpResponse:
-    """A file as a download: all of it, or the one range that is asked for (RFC 9110, section 14).
-
-    Raises RangeOutside.
-    """
+    """Return a file, whole or the requested range (RFC 9110, section 14). Raises RangeOutside."""
     fd, entry = store.open_to_read(path)
     tag = etag_of(entry)
     start, end = 0, entry.size
@@ -76,9 +71,7 @@ def send_file(request: HttpRequest, store: FileStore, path: str) -> StreamingHtt
 
 
 class Packing:
-    """A folder's archive, piece by piece as a child makes it. Raises OSError where that breaks off, so that the
-    connection does too and nobody takes half of it for the whole.
-    """
+    """A folder's archive in chunks. Raises OSError if it fails, so that the connection breaks."""
 
     def __init__(self, archive: Archive):
         self.archive = archive
@@ -92,14 +85,14 @@ class Packing:
 
 
 def send_archive(store: FileStore, path: str, name: str) -> StreamingHttpResponse:
-    """A folder as name.tar, made on the way. Its length is known when it ends."""
+    """Return a folder as a tar stream of unknown length."""
     response = StreamingHttpResponse(Packing(store.open_archive(path, name)), content_type=OPAQUE)
     response["X-Accel-Buffering"] = "no"
     return _closed(response, f"{name}.tar")
 
 
 def send_image(store: FileStore, path: str) -> StreamingHttpResponse:
-    """A raster image for an <img> of ours. Raises Conflict (not_an_image) for anything else."""
+    """Return an image for an <img>. Raises Conflict (not_an_image)."""
     fd, entry = store.open_to_read(path)
     kind = image_type(os.pread(fd, 16, 0))
     if not kind or entry.size > IMAGE_MOST:
@@ -113,12 +106,12 @@ def send_image(store: FileStore, path: str) -> StreamingHttpResponse:
 
 
 def image_type(head: bytes) -> str:
-    """By its first 16 bytes; "" for what is none of the four."""
+    """Return the media type by the first 16 bytes, or ""."""
     return next((kind for magic, kind in IMAGES if magic.match(head)), "")
 
 
 def read_range(text: str, size: int) -> tuple[int, int] | None:
-    """(from, up to) of a single range; (0, 0) for one that lies outside; None for what is not understood: send all."""
+    """Return (start, end); (0, 0) if outside the file, None if not understood: send all."""
     found = RANGE.fullmatch(text.strip())
     if not found or found.groups() == ("", ""):
         return None
@@ -136,7 +129,6 @@ def etag_of(entry: Entry) -> str:
 
 
 def _closed(response: StreamingHttpResponse, path: str) -> StreamingHttpResponse:
-    """Under every header that keeps a browser from making anything of it. Unseen characters leave its name."""
     name = shorten(path.rpartition("/")[2], 255).replace("\ufffd", "_")
     response["Content-Type"] = OPAQUE
     response["Content-Disposition"] = content_disposition_header(True, name) or "attachment"

@@ -1,7 +1,6 @@
-"""Getting into a running task, at every door (terminal, SSH, ports): who may, which task, still, and for how long.
+"""Access to running tasks by terminal, SSH and ports.
 
-Only the owner enters a job or a notebook, and only while they are a member or lead of its team: what runs there is
-theirs. A name that is unknown and one that may not be entered are not told apart.
+Only the owner enters, while a member or lead of the team. Unknown and forbidden names get the same answer.
 """
 
 import re
@@ -25,7 +24,7 @@ command -v bash >/dev/null 2>&1 || exec sh -l
 exec bash -l
 """
 LOGIN_SHELL = ("/bin/sh", "-c", SHELL)
-"""What a person gets who asks for no program: in a notebook, its folder and the Python that its pages run with."""
+"""The default command; in a notebook it starts in its folder, with its Python on PATH."""
 
 NOTEBOOK_ID = re.compile(r"nb-([1-9][0-9]{0,17})")
 JOB_NAME = re.compile(r"job-([1-9][0-9]{0,17})(?:\.([A-Za-z0-9_-]{1,32})\.([0-9]{1,6}))?")
@@ -33,9 +32,9 @@ JOB_NAME = re.compile(r"job-([1-9][0-9]{0,17})(?:\.([A-Za-z0-9_-]{1,32})\.([0-9]
 
 @dataclass(frozen=True)
 class Door:
-    """A running task that this person may enter.
+    """A running task that a user may enter.
 
-    task: uuid in hex, as `Access` wants it. name: as it was asked for, for messages. user_id: who enters.
+    task: uuid in hex. name: as requested.
     """
 
     task: str
@@ -47,10 +46,9 @@ class Door:
 
 
 def find_door(user: User, name: str) -> Door:
-    """The task behind a notebook (its name or `nb-51`) or a job: `job-412` (its first) or `job-412.main.3`.
+    """Return the running task of a notebook (name or `nb-51`) or job (`job-412`, `job-412.main.3`).
 
-    Raises NotFound where there is none that `user` may enter, Conflict("not_running", name, state) where it waits,
-    is not ready or has ended.
+    Raises NotFound if there is none to enter, Conflict("not_running", name, state).
     """
     job, role, rank, notebook = _job(user, name)
     if job is None or not may(user, "job.enter", job.team, job.user_id):
@@ -65,11 +63,7 @@ def find_door(user: User, name: str) -> Door:
 
 
 def why_closed(user_id: int, task: str) -> str:
-    """Why this person may not stay in this task (uuid in hex): "ended", "revoked"; "" while they may.
-
-    Asked at least every 30 seconds by whoever keeps a session open. A task that stops or was lost from sight keeps its
-    sessions: they end with its processes.
-    """
+    """Return why a session must end: "ended", "revoked" or "". Sessions ask every 30 seconds."""
     user = User.objects.filter(pk=user_id).first()
     row = Task.objects.filter(uuid=task, state__in=HOLDING).select_related("job__team").first()
     if row is None:
@@ -79,9 +73,9 @@ def why_closed(user_id: int, task: str) -> str:
 
 @transaction.atomic
 def record_session(*, door: Door, kind: str, seconds: int | None = None) -> None:
-    """Write a session into the history of its job or notebook: its beginning, and at its end how long it was.
+    """Record a session's beginning or end in the history.
 
-    kind: "terminal", "ssh", ... seconds: None when it begins.
+    kind: "terminal", "ssh", ... seconds: None at its beginning.
     """
     person = User.objects.get(pk=door.user_id)
     task = Task.objects.get(uuid=door.task)
@@ -93,7 +87,7 @@ def record_session(*, door: Door, kind: str, seconds: int | None = None) -> None
 
 
 def _job(user: User, name: str) -> tuple[Job | None, str, int, Notebook | None]:
-    """(the job that `name` means, role and rank where it names them, the notebook that it is a start of)."""
+    """Resolve a name to (job, role or "", rank, notebook)."""
     if found := JOB_NAME.fullmatch(name):
         job = Job.objects.visible_to(user).select_related("team").filter(pk=int(found[1])).first()
         return job, found[2] or "", int(found[3] or 0), None

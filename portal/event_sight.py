@@ -1,4 +1,4 @@
-"""Whose events a person may read, as a value that a stream asks about each event."""
+"""Which events a user may read."""
 
 from dataclasses import dataclass
 
@@ -9,14 +9,14 @@ from events.models import Event
 
 @dataclass(frozen=True)
 class EventSight:
-    """Two are equal when nothing changed for the person."""
+    """A user's event permissions, comparable to detect changes."""
 
     user_id: int
     sees_all: bool
     teams: frozenset[int]
 
     def sees(self, event: Event) -> bool:
-        """What a team may read of its jobs and quota; of everything else only what is one's own."""
+        """Team events for members, all others for their owner only."""
         if self.sees_all:
             return True
         if event.kind in TEAM_KINDS:
@@ -25,7 +25,7 @@ class EventSight:
 
 
 def load_event_sight(user_id: int) -> EventSight | None:
-    """None for who is suspended or gone."""
+    """Return the permissions; None if suspended or deleted."""
     user = User.objects.filter(pk=user_id, suspended_at__isnull=True).first()
     if user is None:
         return None

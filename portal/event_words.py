@@ -1,4 +1,4 @@
-"""An event as a sentence: the same in the history of a page and in a stream, in the reader's language."""
+"""Events as sentences in the reader's language."""
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
@@ -10,7 +10,7 @@ from events.models import Event
 from jobs.states import JobState, TaskState
 from jobs.words import resize_words
 
-# What is written by portal.entering, in a job or a notebook.
+# Recorded by portal.entering.
 SESSIONS = {
     "entered.terminal": gettext_lazy("Opened a terminal"),
     "left.terminal": gettext_lazy("Left the terminal after %(lasted)s"),
@@ -20,7 +20,7 @@ SESSIONS = {
     "left": gettext_lazy("Left (%(kind)s) after %(lasted)s"),
 }
 
-# (kind, state or verb) -> sentence. params of the event fill it; "task" is "main.0", or "main" where it is alone.
+# (kind, state or verb) -> sentence with the event's params; "task" is "main.0", or "main" if alone.
 SENTENCES: dict[tuple[str, str], str | Promise] = {
     ("job", "submitted"): gettext_lazy("Submitted to pool %(pool)s"),
     ("job", "stop_requested"): gettext_lazy("Asked to stop"),
@@ -83,8 +83,10 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
 
 
 def event_words(row: Event, *, alone: bool = False) -> str:
-    """In the active language. alone: its task is the only one of its job. Never fails: an older event may lack a value
-    that its sentence names today, and what has no sentence is called as programs call it."""
+    """Return the sentence in the active language. alone: the job has no other task.
+
+    Never fails: older events may lack values or a sentence.
+    """
     about = row.to_state or row.verb.removeprefix(f"{row.kind}.")
     params = {name: str(value) for name, value in row.params.items()}
     params["task"] = params.get("role", "") if alone else f"{params.get('role', '')}.{params.get('rank', '')}"
@@ -107,7 +109,7 @@ def event_words(row: Event, *, alone: bool = False) -> str:
 
 
 class Blanks(dict):
-    """The values of a sentence; one that is missing is a question mark."""
+    """Values of a sentence, "?" if missing."""
 
     def __missing__(self, key: str) -> str:
         return "?"

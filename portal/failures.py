@@ -1,4 +1,4 @@
-"""An error as a page, or as a note when htmx asked. config.urls names the handlers of Django's own errors."""
+"""Error pages, and messages for htmx. config.urls names the handlers."""
 
 import sys
 from urllib.parse import urlsplit
@@ -18,11 +18,11 @@ from portal.partial import wants_fragment
 PAGES = {403: "403.html", 404: "404.html"}
 DATABASE_ERRORS = OperationalError, InterfaceError
 ITS_ANSWERS = ("25", "40", "55", "57014")
-"""Of PostgreSQL's codes: of a server that is there and says no, as to who waits too long for a lock."""
+"""Prefixes of PostgreSQL codes that a running server answers with, such as a lock timeout."""
 
 
 def show_failure(request: HttpRequest, error: PlatformError) -> HttpResponse:
-    """The page of `error` in the reader's language, with its status. A visitor who is not signed in goes to sign in."""
+    """Render `error`, or redirect to sign-in."""
     words = error_words(error)
     if request.path.startswith("/api/"):
         return _problem(request, error, words)
@@ -35,38 +35,36 @@ def show_failure(request: HttpRequest, error: PlatformError) -> HttpResponse:
 
 
 def refusal_of_database(error: Exception) -> Unavailable:
-    """For one of DATABASE_ERRORS. Source: PostgreSQL's Appendix A, error codes; without one nobody answered."""
+    """Map one of DATABASE_ERRORS by its code (PostgreSQL, Appendix A)."""
     told = getattr(error.__cause__, "sqlstate", None) or ""
     return Unavailable() if told.startswith(ITS_ANSWERS) else Unavailable("database_away")
 
 
 def not_permitted(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    """handler403"""
+    """Django's handler403."""
     return show_failure(request, NotPermitted())
 
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    """handler404"""
+    """Django's handler404."""
     return show_failure(request, NotFound())
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """CSRF_FAILURE_VIEW: the usual cause is a page that stood open while somebody signed in or out elsewhere."""
+    """CSRF_FAILURE_VIEW: usually somebody signed in or out in another tab."""
     return show_failure(request, NotPermitted("page_expired"))
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """handler500, also for a database that is away: the session, the view, any of them may have met that first. No
-    template language beyond translation: whatever broke may have broken the frame too.
-    """
+    """Django's handler500, also for database errors in middleware."""
     found = sys.exception()
     error = refusal_of_database(found) if isinstance(found, DATABASE_ERRORS) else PlatformError()
-    with translation.override(translation.get_language_from_request(request)):  # nobody may know the person's own
+    with translation.override(translation.get_language_from_request(request)):  # the user may be unreadable
         if isinstance(error, Unavailable):
             return show_failure(request, error)
         if request.path.startswith("/api/"):
             return _problem(request, error, error_words(error))
-        if wants_fragment(request):  # a part of a page stays as it was
+        if wants_fragment(request):  # keep the page
             return _note(request, error, error_words(error))
         return render(request, "500.html", {"request_id": getattr(request, "request_id", "")}, status=500)
 
@@ -81,12 +79,12 @@ def _note(request: HttpRequest, error: PlatformError, words: str) -> HttpRespons
     response = render(request, "_note.html", {"text": words, "tone": "fault"}, status=error.status)
     response["HX-Retarget"], response["HX-Reswap"] = "#notes", "beforeend"
     if error.code == "database_away":
-        response["HX-Trigger"] = "live:away"  # the badge of static/js/live.js says as of when the page is
+        response["HX-Trigger"] = "live:away"  # static/js/live.js shows the page's age
     return response
 
 
 def _to_sign_in(request: HttpRequest) -> HttpResponse:
-    """A visit is redirected; a refetch tells htmx to move the whole page. Both lead back to where the person stood."""
+    """Redirect to sign-in and back; for htmx the whole page."""
     target = f"{reverse('sign_in')}?{urlencode({'next': _page_they_stood_on(request)})}"
     if wants_fragment(request):
         return HttpResponse(status=401, headers={"HX-Redirect": target})
@@ -94,7 +92,7 @@ def _to_sign_in(request: HttpRequest) -> HttpResponse:
 
 
 def _page_they_stood_on(request: HttpRequest) -> str:
-    """Of a form it is the page with the form: its own address answers nobody who comes back to it."""
+    """Return the page to come back to; for a form the page that shows it."""
     if wants_fragment(request):
         here = request.headers.get("HX-Current-URL", "")
     elif request.method in ("GET", "HEAD"):
@@ -106,7 +104,7 @@ def _page_they_stood_on(request: HttpRequest) -> str:
 
 
 def _problem(request: HttpRequest, error: PlatformError, words: str) -> JsonResponse:
-    """RFC 9457, for refusals that happen before a view of the API is reached."""
+    """Return problem+json (RFC 9457) for refusals before an API view."""
     body = {
         "type": "about:blank",
         "title": _("The request was refused."),

@@ -1,4 +1,4 @@
-"""Errors of services, bound to the fields of a Django form."""
+"""Service errors on Django forms."""
 
 from django.forms import BaseForm
 
@@ -7,10 +7,7 @@ from common.words import error_words, field_words
 
 
 def bind(form: BaseForm, error: PlatformError) -> None:
-    """Show `error` on the form: each field's sentence at its field, all else above them.
-
-    The first part of a pointer names the field ("/scopes/0" is `scopes`).
-    """
+    """Show `error` on the form: each message at its field ("/scopes/0" is `scopes`), others on top."""
     if not isinstance(error, InvalidInput):
         form.add_error(None, error_words(error))
         return

@@ -1,4 +1,4 @@
-"""Is it up, and can it serve. /livez asks nothing of others; /readyz asks the database."""
+"""Probes: /livez checks nothing, /readyz the database."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 
 
 class HealthMiddleware:
-    """Stands before the host's name is checked: who probes calls a pod by its address, which is no name of ours."""
+    """Runs before the Host check: probes use the pod's address."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]):
         self.get_response = get_response

@@ -1,4 +1,4 @@
-"""A line of the catalogue as pages and the API show it: what it stands for, where it lies, what is wrong with it."""
+"""Catalogue images as shown by pages and API."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -25,8 +25,9 @@ PROBLEMS = {
 
 @dataclass(frozen=True)
 class ImageView:
-    """nodes: the machines in use that hold it as it is pinned, of so many. fetching: to where it is brought ahead of
-    jobs now. failed: (machine, the engine's words) where that went wrong.
+    """nodes: usable ones that hold the pinned digest, of `of_nodes`.
+
+    fetching: nodes that prefetch it now. failed: (node, the engine's message).
     """
 
     image: Image
@@ -41,7 +42,7 @@ class ImageView:
 
     @property
     def where(self) -> str:
-        """Such as "on 3 of 8 machines"."""
+        """Return "on 3 of 8 machines"."""
         return _("on %(n)s of %(of)s machines") % {"n": len(self.nodes), "of": self.of_nodes}
 
 
@@ -62,7 +63,7 @@ def _view(image: Image, nodes: list[str], of_nodes: int, tried: list[Fetch]) -> 
 
 
 def problem_words(image: Image) -> str:
-    """A sentence, with the registry's own words behind it; "" where all is well."""
+    """Return the problem with the registry's own message, or ""."""
     if not image.problem:
         return ""
     words = str(PROBLEMS[image.problem])

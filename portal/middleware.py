@@ -1,4 +1,4 @@
-"""What every request passes: one host, one origin, headers that forbid the rest, the reader's language, error pages."""
+"""Middleware: host, origin, security headers, language and error pages."""
 
 import logging
 import re
@@ -28,7 +28,7 @@ REQUEST_ID = re.compile(r"^[A-Za-z0-9_-]{8,64}$")
 
 
 class LocalhostRedirectMiddleware:
-    """A visit by 127.0.0.1 goes to localhost, so that cookies have one home. Programs with a token stay."""
+    """Redirects 127.0.0.1 to localhost, so that cookies have one host. API calls pass."""
 
     def __init__(self, get_response: GetResponse):
         self.get_response = get_response
@@ -46,9 +46,9 @@ class LocalhostRedirectMiddleware:
 
 
 class SecurityHeadersMiddleware:
-    """A request id, and headers under which nothing inline, nothing foreign and no frame runs.
+    """Sets a request id and a Content-Security-Policy that forbids inline and foreign content.
 
-    A template that must have an inline script writes nonce="{{ request.csp_nonce }}"; only then is a nonce allowed.
+    A template with an inline script writes nonce="{{ request.csp_nonce }}".
     """
 
     def __init__(self, get_response: GetResponse):
@@ -79,7 +79,7 @@ class SecurityHeadersMiddleware:
 
 
 class Nonce:
-    """128 random bits as text, made and announced in the policy only when a template asks for it."""
+    """128 random bits, created when a template first needs them."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -94,10 +94,9 @@ class Nonce:
 
 
 class SameOriginMiddleware:
-    """Only our own pages may use a person's cookie, and no foreign page may call the API or change anything.
+    """Refuses requests by other sites' pages.
 
-    Browsers send Sec-Fetch-* to https and localhost only, so Origin is checked exactly as well: scheme, host and port.
-    Programs send neither header and no cookie; they carry a token.
+    Besides Sec-Fetch-*, sent to https and localhost only, Origin is checked. Programs send neither.
     """
 
     def __init__(self, get_response: GetResponse):
@@ -109,12 +108,12 @@ class SameOriginMiddleware:
             return HttpResponseBadRequest(_("Two session cookies were sent. Clear the cookies of this site."))
         if why := self._refusal(request):
             log.warning("refused %s %s: %s", request.method, request.path, why)
-            with translation.override(language_of(request)):  # LookMiddleware comes later
+            with translation.override(language_of(request)):  # LookMiddleware runs later
                 return show_failure(request, NotPermitted("foreign_origin"))
         return self.get_response(request)
 
     def _refusal(self, request: HttpRequest) -> str:
-        """Why this request may not pass; "" when it may."""
+        """Return why the request is refused, or ""."""
         site = request.headers.get("Sec-Fetch-Site", "")
         mode = request.headers.get("Sec-Fetch-Mode", "")
         origin = request.headers.get("Origin", "")
@@ -140,7 +139,7 @@ class SameOriginMiddleware:
 
 
 class LookMiddleware:
-    """The reader's language: their setting, else the cookie of the sign-in page, else Accept-Language."""
+    """Activates the user's language: setting, sign-in cookie or Accept-Language."""
 
     def __init__(self, get_response: GetResponse):
         self.get_response = get_response
@@ -155,7 +154,7 @@ class LookMiddleware:
 
 
 class ErrorPagesMiddleware:
-    """The one place where a page's PlatformError becomes words. The API has its own (problem+json)."""
+    """Renders PlatformError of pages; the API has its own handler."""
 
     def __init__(self, get_response: GetResponse):
         self.get_response = get_response

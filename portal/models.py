@@ -1,6 +1,6 @@
-"""Programs of people that answer in a browser (App), and how a browser gets to them (AppCode, AppSession).
+"""Apps: people's programs that answer in a browser, and access to them.
 
-Every app has a host name of its own (portal.app_links). Secrets are kept as digests (accounts.models.digest_of).
+Each has a host name (portal.app_links). Secrets are stored as digests.
 """
 
 from django.db import models
@@ -20,12 +20,10 @@ class AppKind(models.TextChoices):
 
 
 class App(models.Model):
-    """What answers at one host name for ever: a notebook through all of its starts, or a port of one task of a job
-    through all of its attempts.
+    """The owner of one permanent host name: a notebook, or a port of a job's task across attempts.
 
-    label: the first part of the host name, random, never given to another app. Either notebook or job is set; role,
-    rank: which task of the job.
-    port: as it was declared; where it really listens is asked of the running task.
+    label: first part of the host name, random, never reused. Either notebook or job is set. port: as declared; the
+    task knows the actual one.
     """
 
     label = models.CharField(max_length=20, unique=True)
@@ -51,10 +49,7 @@ class App(models.Model):
 
 
 class AppCode(models.Model):
-    """A right to open one app, on its way from the portal to the app's host through the browser. It works once.
-
-    state: digest of what the app's host gave this very browser. path: where the person wanted to go.
-    """
+    """A one-time right to open an app, carried by the browser. state: digest of the app host's value for it."""
 
     digest = models.CharField(max_length=64, unique=True)
     app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="+")
@@ -70,7 +65,7 @@ class AppCode(models.Model):
 
 
 class AppSession(models.Model):
-    """A browser that may use one app. It ends with the session of the portal that it came from."""
+    """A browser's session on one app; ends with its portal session."""
 
     digest = models.CharField(max_length=64, unique=True)
     app = models.ForeignKey(App, on_delete=models.CASCADE, related_name="+")

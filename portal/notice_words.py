@@ -1,4 +1,4 @@
-"""Notices as sentences: the same on the page, in the API and in the mail, in the reader's language."""
+"""Notices as sentences, for page, API and mail."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from events.models import Notice
 from jobs.words import end_hint, end_words
 from portal.event_words import Blanks
 
-# What the matrix of the settings calls a kind.
+# Labels in the settings.
 KIND_WORDS: dict[str, str | Promise] = {
     "job_started": gettext_lazy("A job or notebook of mine starts"),
     "job_failed": gettext_lazy("A job of mine fails"),
@@ -48,7 +48,7 @@ LOOKS = {
     "webhook_disabled": ("plug-connected-x", "idle"),
     "quota_changed": ("gauge", "next"),
 }
-# Kind of object -> (page, what its address names, by which column of the notice).
+# Object kind -> (URL name, its parameter, the notice's column with the value).
 PAGES = {
     "job": ("job", "job_id", "label"),
     "notebook": ("notebook", "notebook_id", "label"),
@@ -59,7 +59,7 @@ PAGES = {
 
 @dataclass(frozen=True)
 class NoticeView:
-    """One notice in words. text: what more there is to say, "" for nothing; path: of its object's page, "" for none."""
+    """A notice in words. text: details; path: of its object's page."""
 
     row: Notice
     title: str
@@ -78,7 +78,7 @@ class NoticeView:
 
 
 def view_notice(row: Notice) -> NoticeView:
-    """In the active language. Never fails: an older row may lack what its sentence names today."""
+    """Return the notice in the active language. Never fails: older rows may lack values."""
     params = Blanks({name: str(value) for name, value in row.params.items()})
     name = row.params.get("name", "")
     what = _("%(name)s (%(label)s)") % {"name": name, "label": row.label} if name else row.label

@@ -1,4 +1,4 @@
-"""Whose request is it: exact origins, and one session cookie. Pages, API and the socket ask the same questions."""
+"""Origin and session-cookie checks of pages, API and websocket."""
 
 from collections.abc import Iterable
 from urllib.parse import urlsplit
@@ -13,7 +13,7 @@ def own_origin() -> str:
 
 
 def origin_of(url: str) -> str:
-    """scheme://host[:port] of `url`, as browsers write it in Origin: lower case, no default port."""
+    """Return scheme://host[:port] as in Origin headers: lower case, no default port."""
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     port = "" if parts.port in {None, DEFAULT_PORTS.get(parts.scheme)} else f":{parts.port}"
@@ -21,13 +21,13 @@ def origin_of(url: str) -> str:
 
 
 def count_session_cookies(cookie_header: str) -> int:
-    """How many cookies carry the session's name. Two mean that another host of this machine tossed one at us."""
+    """Count session cookies; two mean that another app on this host set one."""
     names = [pair.partition("=")[0].strip() for pair in cookie_header.split(";")]
     return names.count(settings.SESSION_COOKIE_NAME)
 
 
 def comes_from_our_page(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a websocket's handshake (its ASGI headers) was made by a page of the portal, with one session at most."""
+    """Check a websocket handshake (ASGI headers): portal's origin, at most one session cookie."""
     pairs = [(name, value.decode("latin-1")) for name, value in headers]
     cookies = "; ".join(value for name, value in pairs if name == b"cookie")
     return dict(pairs).get(b"origin") == own_origin() and count_session_cookies(cookies) < 2

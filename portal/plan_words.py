@@ -1,4 +1,4 @@
-"""What would become of a job that is not submitted, and what would help one that waits, in words."""
+"""Job plans and suggested changes in words."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -45,7 +45,6 @@ def place_words(answer: PlanAnswer) -> str:
 
 
 def seats_words(seats: Sequence[Seat]) -> str:
-    """Node by node; of a large gang the first few."""
     shown = [seat_words(seat) for seat in seats[:MOST_SEATS]]
     more = len(seats) - len(shown)
     if more:
@@ -65,7 +64,7 @@ def seat_words(seat: Seat) -> str:
 
 
 def change_words(sooner: Sooner) -> str:
-    """What would be another: "GPU 1/2 instead of 1"."""
+    """Return a suggestion like "GPU 1/2 instead of 1"."""
     change = sooner.change
     values = {"value": change.value, "was": change.was}
     if change.field == "priority":
@@ -74,5 +73,4 @@ def change_words(sooner: Sooner) -> str:
 
 
 def sooner_words(sooner: Sooner) -> str:
-    """When it would start with the change."""
     return _("now") if sooner.now else start_words(sooner.start)

@@ -1,4 +1,4 @@
-"""Fetching an image, in words: how long it takes so far, and what to do where it cannot be had."""
+"""Image pulls in words: progress and remedies."""
 
 import re
 from collections.abc import Iterable
@@ -41,11 +41,11 @@ HINTS = (
         gettext_lazy("It is no name of an image. Write it like registry/name:tag."),
     ),
 )
-"""What the words of engines and registries mean: the first that is found. What they say stands beside it."""
+"""(pattern, hint) for messages of engines and registries; the first match counts."""
 
 
 def pull_hint(words: str) -> str:
-    """What to do, after the engine's own words for why an image cannot be fetched."""
+    """Return what to do about an engine's message for a failed pull."""
     for pattern, hint in HINTS:
         if re.search(pattern, words, re.IGNORECASE):
             return str(hint)
@@ -53,7 +53,7 @@ def pull_hint(words: str) -> str:
 
 
 def job_hint(job: Job, tasks: Iterable[Task]) -> str:
-    """What to do about the job's end. tasks: of its newest attempt."""
+    """Return what to do about the job's end. tasks: of the newest attempt."""
     return next((task_hint(task) for task in tasks if task.reason == job.reason), end_hint(job.reason))
 
 
@@ -62,7 +62,7 @@ def task_hint(task: Task) -> str:
 
 
 def start_sentence(job: Job, tasks: Iterable[Task]) -> str:
-    """What keeps the first of these from starting, "" where nothing unusual does."""
+    """Return what delays these tasks' start, or ""."""
     starting = [task for task in tasks if task.state in (TaskState.ASSIGNED, TaskState.STARTING) and task.node]
     stuck = next((task for task in starting if task.detail), None)
     if stuck is not None and stuck.node:
@@ -74,7 +74,7 @@ def start_sentence(job: Job, tasks: Iterable[Task]) -> str:
 
 def _fetching_sentence(job: Job, since: datetime, node: str) -> str:
     took = round((timezone.now() - since).total_seconds())
-    image = (job.spec.get("image") or "").partition("@")[0]  # as people name it
+    image = (job.spec.get("image") or "").partition("@")[0]  # without digest
     said = {"node": node, "took": show_duration(max(took, 1)), "image": image}
     if not image:
         return _("Its image is being fetched to %(node)s, %(took)s so far.") % said

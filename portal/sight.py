@@ -1,8 +1,7 @@
-"""Who sees what (DESIGN section 7), in one place for pages, API and socket.
+"""Visibility of other people's work, for pages, API and websocket.
 
-Everybody sees everybody's work, for a queue is only believed when it is seen whole. Outside one's teams a row carries
-the team (or nobody, by `settings.TESSERA_VISIBILITY`), size, state, reason code and expected end, and nothing else:
-what may not be seen is never put into these values, so no template or serializer can let it out.
+Everybody sees the whole queue, but of other teams only team, size, state, reason code and expected end. Hidden values
+never enter the rows.
 """
 
 from collections import defaultdict
@@ -29,7 +28,7 @@ from scheduler.forecast import Told, forecasts_of
 
 MOST_ROWS = 5000
 
-# A reason without its numbers and names, for those who may not see them.
+# Reasons without numbers and names, for other teams.
 SHORT_WORDS = {
     "ahead_in_queue": gettext_lazy("other jobs are ahead of it"),
     "making_room": gettext_lazy("room is being made for it"),
@@ -52,11 +51,10 @@ SHORT_WORDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Whose:
-    """What every row has. full: it is of one's teams, so the fields marked * are filled; else they are empty.
+    """Common fields of rows. full: of one's own teams; else fields marked * are empty.
 
-    own*: it is one's own. team: "" = another team that is not named. state: of the job, upper case.
-    expected_end_at: by its estimate or its time limit, None where neither is known.
-    job_id*: as in URLs ("job-412"). name*: the job's label. owner*: a user name.
+    own*. team: "" = not named. state: of the job, upper case. expected_end_at: by estimate or time limit. job_id*:
+    "job-412". name*. owner*: user name.
     """
 
     full: bool
@@ -75,13 +73,11 @@ class Whose:
 
 @dataclass(frozen=True, kw_only=True)
 class QueueRow(Whose):
-    """A job in the queue or on the machines.
+    """A queued or active job.
 
-    gpu: what one task asks, in the job file's words ("1/4", "H100:8", "0"); of unlike roles as Job.request. tasks: how
-    many start together. asks: (gpu, tasks) of each role. cpu_milli, memory_mib: per task. position, of: its place in
-    its pool's line, None before the first look.
-    reason: the code of what binds it first, "" for none. reasons*: [{"code", "params"}]. priority*: 0 (low) to 3.
-    submitted_at*, started_at*. as_of: when the scheduler last looked. starts*: when it will start, in words.
+    gpu, cpu_milli, memory_mib: per task; of several roles as Job.request. asks: (gpu, tasks) of each role. position,
+    of: in its pool's queue, None before the first cycle. reason: code of the first blocker. reasons*: [{"code",
+    "params"}]. priority*, submitted_at*, started_at*. as_of: last cycle. starts*: forecast in words.
     """
 
     pool: str
@@ -102,7 +98,7 @@ class QueueRow(Whose):
 
     @property
     def reason_words(self) -> str:
-        """The first reason in the reader's language: with its numbers where they may be seen."""
+        """The first reason in the reader's language, with numbers if visible."""
         if self.reasons:
             return wait_words(self.reasons[0])
         return str(SHORT_WORDS.get(self.reason, "")) or (_("waits") if self.state == JobState.QUEUED else "")
@@ -110,9 +106,9 @@ class QueueRow(Whose):
 
 @dataclass(frozen=True, kw_only=True)
 class SliceView(Whose):
-    """What one task holds of one card. milli: thousandths of the card as quota counts. state: of the task.
+    """A task's share of a card. milli: thousandths, as quota counts. state: of the task.
 
-    task*: uuid in text. role*, rank*: its place in the gang.
+    task*: uuid. role*, rank*: within the job.
     """
 
     memory_mib: int
@@ -125,7 +121,7 @@ class SliceView(Whose):
 
 @dataclass(frozen=True, kw_only=True)
 class CardView:
-    """A physical card and its slices, the largest first. sellable_mib is 100 % of its bar."""
+    """A physical card with its slices, largest first. sellable_mib is 100 % of its bar."""
 
     uuid: str
     index: int
@@ -170,7 +166,7 @@ class CardView:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeTaskView(Whose):
-    """A task on a node, with or without cards. gpu_milli: over its cards there. task*, role*, rank* as in SliceView."""
+    """A task on a node. gpu_milli: over its cards. Others as in SliceView."""
 
     cpu_milli: int
     memory_mib: int
@@ -182,7 +178,7 @@ class NodeTaskView(Whose):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeView:
-    """A machine with what is held on it. node: its row (no secrets in it). maintenance: that lasts or is to come."""
+    """A node with its holders. maintenance: current and planned."""
 
     node: Node
     cards: tuple[CardView, ...]
@@ -199,20 +195,20 @@ class NodeView:
 
 
 def queue_rows(user: User, pool: str | None = None) -> list[QueueRow]:
-    """The waiting jobs of everybody in the order in which they would start, pool by pool; at most MOST_ROWS."""
+    """List everybody's queued jobs by pool, in starting order; at most MOST_ROWS."""
     waiting = _jobs(pool).filter(state=JobState.QUEUED)
     order = ("pool__name", F("wait_position").asc(nulls_last=True), "-priority", "id")
     return _queue_rows(user, waiting.order_by(*order)[:MOST_ROWS])
 
 
 def active_rows(user: User, pool: str | None = None) -> list[QueueRow]:
-    """The jobs of everybody that start, run or stop, pool by pool, the oldest first; at most MOST_ROWS."""
+    """List everybody's active jobs by pool, oldest first; at most MOST_ROWS."""
     active = _jobs(pool).filter(state__in=sorted(JOB_ACTIVE))
     return _queue_rows(user, active.order_by("pool__name", "id")[:MOST_ROWS])
 
 
 def gpu_slices(user: User, *, pool: str | None = None, node: str | None = None) -> list[CardView]:
-    """Every card with who holds what of it, by node and index."""
+    """List all cards with their holders, by node and index."""
     cards = Gpu.objects.present().select_related("node", "pool").order_by("node__name", "index")
     cards = cards.filter(pool__name=pool) if pool else cards
     found = list(cards.filter(node__name=node) if node else cards)
@@ -220,7 +216,7 @@ def gpu_slices(user: User, *, pool: str | None = None, node: str | None = None) 
 
 
 def node_views(user: User, *, pool: str | None = None, name: str | None = None) -> list[NodeView]:
-    """Every machine that is there, with its cards and tasks. pool: only machines at home in it or with cards of it."""
+    """List all nodes with cards and tasks. pool: its nodes, and those with a card of it."""
     nodes = Node.objects.present().select_related("pool").order_by("name")
     if pool:
         with_cards = Gpu.objects.present().filter(pool__name=pool).values("node")
@@ -245,14 +241,14 @@ def node_views(user: User, *, pool: str | None = None, name: str | None = None) 
 
 
 def team_ids_in_sight(user: User) -> set[int] | None:
-    """The teams whose whole truth `user` may read; None = all. The same rule as Job.objects.visible_to."""
+    """Return the teams `user` sees in full, None = all; same rule as Job.objects.visible_to."""
     if user.is_authenticated and user.is_active:
         return None if user.sees_all else set(user.memberships.values_list("team_id", flat=True))
     return set()
 
 
 def _jobs(pool: str | None) -> JobQuerySet:
-    """Those that wait without a wish to stop, and those that have resources; without what no row shows."""
+    """Queued jobs without stop request, and active ones; without unused columns."""
     jobs = Job.objects.with_names().filter(Q(stop_requested_at__isnull=True) | Q(state__in=sorted(JOB_ACTIVE)))
     return (jobs.filter(pool__name=pool) if pool else jobs).defer("spec", "labels")
 
@@ -322,7 +318,7 @@ def _card(card: Gpu, slices: list[SliceView]) -> CardView:
 
 
 def _node_tasks(user: User, held: list[Holding]) -> dict[int, list[NodeTaskView]]:
-    """{node id: tasks}, the oldest first."""
+    """Return {node id: tasks}, oldest first."""
     sight, tasks = team_ids_in_sight(user), _tasks_of(held)
     rows: dict[tuple[int, object], list[Holding]] = defaultdict(list)
     for row in sorted(held, key=lambda row: row.pk):
@@ -344,7 +340,6 @@ def _node_tasks(user: User, held: list[Holding]) -> dict[int, list[NodeTaskView]
 
 
 def _tasks_of(held: Iterable[Holding]) -> dict:
-    """{uuid: task with its job, team and owner} of live holdings."""
     tasks = Task.objects.filter(uuid__in={row.task for row in held})
     named = tasks.select_related("job__team", "job__user").defer("job__spec", "job__gang", "job__labels")
     return {task.uuid: task for task in named}
@@ -355,7 +350,7 @@ def _task_names(task: Task) -> dict:
 
 
 def _whose(user: User, job: Job, state: str, full: bool) -> dict:
-    """The fields of Whose. The only place where a name is put into a row, or not."""
+    """Return the fields of Whose: the only place that shows or hides names."""
     public = {"full": full, "state": state, "expected_end_at": expected_end(job)}
     if not full:
         return {**public, "team": "" if settings.TESSERA_VISIBILITY == "private" else job.team.name}
@@ -364,7 +359,7 @@ def _whose(user: User, job: Job, state: str, full: bool) -> dict:
 
 
 def expected_end(job: Job) -> datetime | None:
-    """When a running job should be over: by its estimate, and once that has passed, by its time limit."""
+    """Return when a running job should end: by estimate, once passed by time limit."""
     if job.started_at is None or job.is_final:
         return None
     ends = (job.started_at + timedelta(seconds=s) for s in (job.time_s, job.max_time_s) if s)

@@ -1,4 +1,4 @@
-"""Whose session is it, read afresh from the database: for sockets, which stay open while sessions end."""
+"""Session users read from the database, for websockets that outlive sessions."""
 
 from importlib import import_module
 from types import SimpleNamespace
@@ -12,6 +12,6 @@ SessionStore = import_module(settings.SESSION_ENGINE).SessionStore
 
 
 def person_of(session_key: str | None) -> User | None:
-    """None when the session is over, the password was changed or the person suspended."""
+    """Return the user; None if signed out, suspended or the password changed."""
     user = get_user(SimpleNamespace(session=SessionStore(session_key)))  # type: ignore[arg-type]
     return user if user.is_authenticated and user.is_active else None

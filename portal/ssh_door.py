@@ -1,4 +1,4 @@
-"""The address and the host key of the SSH gateway, for the pages and the API. The gateway itself makes the key."""
+"""Address and host key of the SSH gateway, which creates the key."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ HOST_KEY = "ssh_host_ed25519_key"
 
 @dataclass(frozen=True)
 class SshDoor:
-    """host_key: as in known_hosts, without the host's name. fingerprint: of it, as `ssh-keygen -l` prints it."""
+    """host_key: as in known_hosts, without host name. fingerprint: as `ssh-keygen -l` prints it."""
 
     host: str
     port: int
@@ -30,7 +30,7 @@ def public_key_file() -> Path:
 
 
 def find_ssh_door() -> SshDoor | None:
-    """None where SSH is switched off or its host key is not made yet."""
+    """Return the endpoint; None if SSH is off or has no key yet."""
     try:
         kind, blob = public_key_file().read_text().split()[:2]
     except (FileNotFoundError, ValueError):

@@ -1,4 +1,4 @@
-"""When a job will start, in words: a range, because nobody knows how long those before it really run."""
+"""Forecast start of a job in words."""
 
 from datetime import datetime, timedelta
 
@@ -9,12 +9,12 @@ from portal.clock import clock
 from scheduler.forecast import Told
 
 SAME = timedelta(minutes=1)
-"""Ends of a range that lie as close as this are one time."""
+"""Ends of a range this close are shown as one time."""
 SOON = timedelta(seconds=30)
 
 
 def start_words(told: Told | None, now: datetime | None = None) -> str:
-    """Such as "14:10 to 15:30, likely 14:25", "about 14:25", "not before 14:10"; "" where nothing is known."""
+    """Return such as "14:10 to 15:30, likely 14:25" or "not before 14:10"; "" if unknown."""
     now = now or timezone.now()
     if told is None or told.p10 is None:
         return ""

@@ -1,7 +1,4 @@
-"""The sender of what leaves the platform: webhooks and mails, each from its row, claimed and tried until it is gone.
-
-A process of its own (queue "outside"), so that a slow receiver holds up no scheduling.
-"""
+"""Send webhooks and mails, in a process of its own, so that slow receivers delay no scheduling."""
 
 import logging
 import smtplib
@@ -40,26 +37,26 @@ GONE = 410
 
 @shared_task
 def send() -> None:
-    """Everything that is due now; before that, warn of what is about to end."""
+    """Send everything due, after warning of jobs about to end."""
     if not connection.in_atomic_block:
         connection.close_if_unusable_or_obsolete()
     try:
         warn_of_ends()
         send_webhooks()
         send_mails()
-    except OperationalError as gone:  # the database restarts: the next beat finds it again
+    except OperationalError as gone:  # the next beat retries
         log.warning("sending waits for the database: %s", gone)
 
 
 @shared_task
 def sweep() -> None:
-    """Drop notices and deliveries that are old and done."""
+    """Delete old notices and deliveries."""
     drop_old_notices()
     drop_old_deliveries()
 
 
 def send_webhooks() -> None:
-    """Batch after batch, each in parallel; the rows are written here, in the thread that has the connection."""
+    """Send due webhooks in parallel; this thread, which owns the connection, writes the rows."""
     until = time.monotonic() + STOP_AFTER_S
     with ThreadPoolExecutor(AT_ONCE) as pool:
         while time.monotonic() < until and (batch := claim_deliveries(AT_ONCE)):
@@ -76,7 +73,7 @@ def send_mails() -> None:
 
 
 def _mail_all(mails: list[tuple[Notice, User]]) -> None:
-    """By one connection: a server that is away is asked once for all of them."""
+    """Send over one connection, so that an unreachable server is tried once."""
     try:
         with get_connection() as server:
             while mails:
@@ -89,7 +86,7 @@ def _mail_all(mails: list[tuple[Notice, User]]) -> None:
 
 
 def _may_go(delivery: Delivery) -> bool:
-    """Rights are asked when it is sent, for they may have ended since the event."""
+    """Check rights at sending, since they may have ended after the event."""
     webhook = delivery.webhook
     if webhook.disabled_at is not None:
         finish(delivery, sent=False, again=False, error="disabled")
@@ -126,7 +123,7 @@ def _note(delivery: Delivery, answer: Answer) -> None:
 
 
 def _mails_of(batch: list[Notice]) -> Iterator[tuple[Notice, User]]:
-    """Those that can be sent, with whom they are for. What cannot is finished."""
+    """Yield mails that can be sent, with users; finish the others."""
     users = User.objects.filter(suspended_at__isnull=True).in_bulk([notice.user_id for notice in batch])
     for notice in batch:
         user = users.get(notice.user_id)
@@ -137,10 +134,7 @@ def _mails_of(batch: list[Notice]) -> Iterator[tuple[Notice, User]]:
 
 
 def _mail(server: BaseEmailBackend, notice: Notice, user: User) -> None:
-    """The words of the page, as text. A repeat after a crash has the same Message-ID.
-
-    Raises OSError when the server is away. A mail that it does not take is tried again later and holds up no other.
-    """
+    """Send one mail; if refused, it is retried. Raises OSError if the server is away."""
     try:
         server.send_messages([build_mail(notice, user)])
     except smtplib.SMTPServerDisconnected:

@@ -1,4 +1,4 @@
-"""Which nodes hold what waiting jobs fetch, their data and images, so that these go where less has to be fetched."""
+"""Which nodes hold data and images that waiting jobs fetch."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,16 +12,16 @@ from jobs.jobfile.beside import split_source
 from jobs.jobfile.spec import JobSpec
 from runtimes.images import image_key
 from runtimes.places import Place, data_key
-from scheduler.core.snapshot import Snapshot
-from scheduler.core.types import Content, Role, TaskPlace
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.model.types import CachedContent, Role, TaskPlacement
 from scheduler.memory import remembered
 
 Holders = dict[str, dict[int, int]]
-"""{key of what is fetched: {index of a node: bytes that it holds}}."""
+"""{content key: {node index: bytes held there}}."""
 
 
 class SourcesRow(NamedTuple):
-    """A job that waits, and `data` and `image` of its job file."""
+    """A waiting job's `data` and `image`."""
 
     pk: int
     user_id: int
@@ -32,17 +32,15 @@ class SourcesRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Fetches:
-    """contents: what some nodes hold and others would fetch. number: {its key: its index}. of_job: {job id: what it
-    reads of these, as indices}.
-    """
+    """Cached content, indices by key, and {job id: indices of what it reads}."""
 
-    contents: tuple[Content, ...] = ()
+    contents: tuple[CachedContent, ...] = ()
     number: dict[str, int] = field(default_factory=dict)
     of_job: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _told: dict[tuple, tuple[Role, ...]] = field(default_factory=dict)
 
     def told(self, job_id: int, gang: tuple[Role, ...]) -> tuple[Role, ...]:
-        """The job's gang, told what its tasks read. Jobs that ask and read alike share one."""
+        """Return the gang with `fetch` set; similar jobs share one tuple."""
         return self.told_of(self.of_job.get(job_id, ()), gang)
 
     def told_of(self, fetch: tuple[int, ...], gang: tuple[Role, ...]) -> tuple[Role, ...]:
@@ -54,9 +52,9 @@ class Fetches:
 
 
 def load_fetches(places: Mapping[int, int], besides: Iterable[str] = ()) -> Fetches:
-    """Of the jobs that wait. places: {node id: index}. besides: keys that somebody may read, too.
+    """Load what waiting jobs fetch and who holds it. besides: further keys.
 
-    What all nodes hold alike tells none from another.
+    Content on all nodes alike is omitted.
     """
     if len(places) < 2 or not Cached.objects.exists():
         return Fetches()
@@ -69,12 +67,12 @@ def load_fetches(places: Mapping[int, int], besides: Iterable[str] = ()) -> Fetc
     return build_fetches(reads, load_holders_of(keys, places), len(places))
 
 
-def held_bytes(snapshot: Snapshot) -> Callable[[int, TaskPlace], int]:
-    """(job id, where one of its tasks goes) -> how much of what it reads is there already and not everywhere."""
+def held_bytes(snapshot: Snapshot) -> Callable[[int, TaskPlacement], int]:
+    """Return a function (job id, place) -> bytes already on that node."""
     waiting = snapshot.waiting if snapshot.contents else ()
     fetch_of = {job.job: job.gang[0].ask.fetch for job in waiting if job.gang[0].ask.fetch}
 
-    def held(job: int, place: TaskPlace) -> int:
+    def held(job: int, place: TaskPlacement) -> int:
         contents = (snapshot.contents[number] for number in fetch_of.get(job, ()))
         return sum(int(content.bytes[content.nodes == place.node].sum()) for content in contents)
 
@@ -82,7 +80,7 @@ def held_bytes(snapshot: Snapshot) -> Callable[[int, TaskPlace], int]:
 
 
 def keys_of(said: SourcesRow | JobSpec, uid: int, gid: int) -> tuple[str, ...]:
-    """What a job fetches, as `cluster.Cached` calls it."""
+    """Return `cluster.Cached` keys of what a job fetches."""
     numbers = {"home": uid, "team": gid}
     sources = (split_source(text)[:2] for text in (said.data or {}).values())
     keys = {data_key(Place(kind, numbers[kind]), path) for kind, path in sources}  # type: ignore[arg-type]
@@ -100,6 +98,6 @@ def load_holders_of(keys: Iterable[str], places: Mapping[int, int]) -> Holders:
 def build_fetches(reads: Mapping[int, tuple[str, ...]], held: Holders, nodes: int) -> Fetches:
     telling = sorted(key for key, on in held.items() if len(on) < nodes or len(set(on.values())) > 1)
     number = {key: place for place, key in enumerate(telling)}
-    contents = tuple(Content(np.array([*held[key]]), np.array([*held[key].values()])) for key in telling)
+    contents = tuple(CachedContent(np.array([*held[key]]), np.array([*held[key].values()])) for key in telling)
     of_job = {job: tuple(number[key] for key in keys if key in number) for job, keys in reads.items()}
     return Fetches(contents, number, {job: fetch for job, fetch in of_job.items() if fetch})

@@ -1,4 +1,4 @@
-"""What a person could change in a job so that it starts sooner: each change of one field of its file, as a new spec."""
+"""Suggest changes of one job file field that could start a job sooner."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ MOST_MODELS = 3
 
 @dataclass(frozen=True)
 class Change:
-    """One field of the job file. value, was: as the file writes it, "" where it says nothing; spec: with the change."""
+    """A changed field. value, was: as the file writes them."""
 
     field: str
     value: str
@@ -26,10 +26,9 @@ class Change:
 def families_of(
     spec: JobSpec, *, pool: str, pools: Iterable[str], kinds: Iterable[Kind], may_borrow: bool
 ) -> list[list[Change]]:
-    """Changes of the same kind stand together, the mildest first. What a role of several says is left as it is.
+    """List groups of changes, the mildest first; roles stay.
 
-    pool: where it would go. pools: where its team has a quota. kinds: the cards there are. may_borrow: it could
-    use what others leave or lend if it could be stopped for them.
+    pools: with a quota. may_borrow: preemptible jobs could use lent or borrowed cards.
     """
     families = [
         [Change("preemptible", "true", "false", replace(spec, preemptible=True))] if may_borrow else [],
@@ -50,7 +49,6 @@ def _of_tasks(spec: JobSpec, kinds: Iterable[Kind]) -> list[list[Change]]:
 
 
 def time_change(spec: JobSpec, time_s: float) -> Change:
-    """It says that it is over after so long."""
     said = spec.time_s or spec.max_time_s
     was = duration_text(said) if said else ""
     return Change("time", duration_text(int(time_s)), was, replace(spec, time_s=int(time_s)))
@@ -66,12 +64,12 @@ def _gpu_change(spec: JobSpec, ask: GpuAsk) -> Change:
 
 
 def _halves(count: int) -> list[int]:
-    """8: 4, 2, 1."""
+    """Return 4, 2, 1 for 8."""
     return [count >> step for step in range(1, MOST_HALVES + 1) if count >> step]
 
 
 def _less(ask: GpuAsk) -> list[GpuAsk]:
-    """Fewer cards, or a smaller slice: 4 cards are 2 and 1; one card is 1/2 and 1/4; 10GB is 5GB and 2.5GB."""
+    """Return smaller requests: 4 cards become 2 and 1, one card 1/2 and 1/4, 10GB 5GB and 2.5GB."""
     if ask.memory_gb is not None:
         parts = [(ask.memory_gb / 2**step).quantize(Decimal("0.001")) for step in (1, 2)]
         return [_parsed(replace(ask, memory_gb=part)) for part in parts if part >= MIN_GPU_MEMORY_GB]
@@ -82,7 +80,7 @@ def _less(ask: GpuAsk) -> list[GpuAsk]:
 
 
 def _other_models(ask: GpuAsk, kinds: Iterable[Kind]) -> Iterator[GpuAsk]:
-    """The models asked for, and one more: the first wish stays the first."""
+    """Yield requests that accept one more model."""
     others: dict[str, None] = {}
     if ask.models:
         for kind in kinds:
@@ -91,10 +89,10 @@ def _other_models(ask: GpuAsk, kinds: Iterable[Kind]) -> Iterator[GpuAsk]:
     for model in list(others)[:MOST_MODELS]:
         try:
             yield _parsed(replace(ask, models=(*ask.models, model)))
-        except InvalidInput:  # a name that no job file can write, or one model too many
+        except InvalidInput:  # no valid name, or too many models
             continue
 
 
 def _parsed(ask: GpuAsk) -> GpuAsk:
-    """In lowest terms, as the reader of job files gives it."""
+    """Return the request in lowest terms."""
     return parse_gpu(ask.text)

@@ -1,4 +1,4 @@
-"""The steps of a plan, each run in a transaction of its own."""
+"""Commit a plan's steps, each in its own transaction."""
 
 import logging
 import time
@@ -19,20 +19,20 @@ from scheduler.truth import load_job
 log = logging.getLogger("tessera.commit")
 
 STOPPABLE = frozenset({TaskState.STARTING, TaskState.RUNNING})
-"""A task that has no container yet is not asked to end: it would be lost, not stopped."""
+"""States that can be stopped; a task without a container would become LOST instead."""
 
 TOGETHER = 32
-"""So many tasks at most are started in one transaction, which holds the locks of all."""
+"""Maximum number of tasks that one transaction starts, since it holds the locks of all."""
 STARTING_S = 4.0
-"""So long one cycle starts jobs: the next one decides anew about the rest, with who came meanwhile, and its term is
-longer than that.
+"""How long one cycle may start jobs; the next one, which knows newer jobs, decides about the rest.
+Must be shorter than the lease.
 """
 
 
 def run_steps(steps: Iterable[Step], epoch: int) -> int:
-    """Run the steps in transactions of their own; one that went stale is dropped. Returns how many jobs were started.
+    """Run the steps, drop stale ones, return how many jobs started.
 
-    Jobs that are alike start together, which costs a tenth. What is left to start after STARTING_S is not done.
+    Starting similar jobs together costs a tenth. Starts left after STARTING_S wait for the next cycle.
     """
     started, until = 0, time.monotonic() + STARTING_S
     for alike in list_together(steps):
@@ -53,7 +53,7 @@ def run_steps(steps: Iterable[Step], epoch: int) -> int:
 
 
 def list_together(steps: Iterable[Step]) -> Iterator[list[StartJob] | StopJob | ExplainJobs]:
-    """Starts first, as lists of those whose jobs are alike: a plan has room for all of them. Then the others."""
+    """Yield lists of similar starts, then the other steps."""
     lists: list[list[StartJob]] = []
     newest: dict[tuple[int, int, int], list[StartJob]] = {}
     others: list[StopJob | ExplainJobs] = []
@@ -75,7 +75,7 @@ def _has_room(alike: list[StartJob], step: StartJob) -> bool:
 
 
 def _start(steps: list[StartJob], epoch: int) -> int:
-    """How many of them started: where they cannot together, each alone, so that a stale one takes none with it."""
+    """Return how many started; retry singly so that a stale step fails no other."""
     try:
         start_jobs(steps, epoch)
     except StaleState as stale:
@@ -88,7 +88,7 @@ def _start(steps: list[StartJob], epoch: int) -> int:
 
 @transaction.atomic
 def stop_job(step: StopJob, epoch: int) -> None:
-    """Move all that runs of the job to STOPPING; reconcile asks it to end. Changes nothing where the truth moved on."""
+    """Move the job's tasks to STOPPING. Raise StaleState if the job changed."""
     check_epoch("cycle", epoch)
     job = lock_job(step.job_id)
     tasks = load_attempt(job)

@@ -1,7 +1,6 @@
-"""Starts, stops, resizes and forgets, done on the runtime: one, or as many at once as `manage.py watch` hands out.
+"""Run idempotent actions (start, stop, resize, forget) on the runtime.
 
-Each may be done any number of times. What they need of the database is read together, before the first of them; their
-calls to the runtime go out side by side, outside of any transaction.
+Database reads are batched first; calls run in parallel outside of transactions.
 """
 
 import logging
@@ -27,9 +26,9 @@ from scheduler.specs import GRACE_S, build_task_specs
 log = logging.getLogger("tessera.reconcile")
 
 THREADS = 8
-"""So many calls to the runtime at once: most of each is waiting for its answer."""
+"""Concurrent runtime calls; most of their time is waiting."""
 PATIENCE_S = 5.0
-"""A deed that could not begin so long after it was taken up is left out: it will be handed out again."""
+"""An action that could not begin within this time is dropped; a later round sends it again."""
 
 Deed = Start | Stop | Resize | Forget
 KINDS = {kind.__name__: kind for kind in (Start, Stop, Resize, Forget)}
@@ -37,7 +36,7 @@ KINDS = {kind.__name__: kind for kind in (Start, Stop, Resize, Forget)}
 
 @dataclass(frozen=True)
 class Order:
-    """A deed, and the term in which it was decided."""
+    """An action with its lease epoch."""
 
     deed: Deed
     epoch: int
@@ -45,9 +44,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Known:
-    """What the database says to some deeds. specs: of the tasks that shall start, by uuid; gids: of the teams of jobs
-    that are stopped, by job.
-    """
+    """Database rows for actions. specs: by uuid; gids: by job."""
 
     specs: dict[str, TaskSpec]
     gids: dict[int, int]
@@ -64,7 +61,7 @@ def from_message(message: dict) -> Order:
 
 
 def do_all(orders: Sequence[Order], runtime: Runtime) -> None:
-    """Each by itself: what is stale is dropped, what the engine does not take now waits for the next look."""
+    """Run actions; drop stale and refused ones."""
     until = time.monotonic() + PATIENCE_S
     if others := [order for order in orders if not isinstance(order.deed, Resize)]:
         _do_together(others, runtime, until)
@@ -89,7 +86,7 @@ def _do_together(orders: Sequence[Order], runtime: Runtime, until: float) -> Non
 
 
 def do_one(order: Order, runtime: Runtime) -> None:
-    """A stop is marked first, where it says so. Raises StaleState and Unavailable."""
+    """Run one action, marking its task STOPPING first if asked. Raise StaleState, Unavailable."""
     deed = order.deed
     if isinstance(deed, Resize):
         resize_task(deed, runtime, order.epoch)
@@ -104,13 +101,13 @@ def do_one(order: Order, runtime: Runtime) -> None:
 
 
 def mark_of(stop: Stop) -> Sighting:
-    """That it is asked to end."""
     return Sighting(stop.uuid, stop.job_id, TaskState.STOPPING, stop.reason)
 
 
 def load_starts(uuids: Sequence[str], runtime: Runtime, epoch: int) -> dict[str, TaskSpec]:
-    """What is needed to start those of them that shall be started still. Nobody had asked for the end of any of these
-    when this began: so the runtime had no mark yet that it shall not run. Raises StaleState where the term is over.
+    """Load specs of tasks still to start. Raise StaleState.
+
+    Stops after `looked_at`, the time before the read, win.
     """
     looked_at = time.monotonic()
     with transaction.atomic():
@@ -128,12 +125,11 @@ def load_starts(uuids: Sequence[str], runtime: Runtime, epoch: int) -> dict[str,
 
 
 def load_tasks_to_start(uuids: Sequence[str]) -> list[Task]:
-    """With all that their specs are built from."""
+    """Load tasks with rows for specs."""
     return list(Task.objects.filter(uuid__in=uuids).select_related("job__team", "job__user", "job__pool", "node__pool"))
 
 
 def load_gids(job_ids: Sequence[int]) -> dict[int, int]:
-    """{job: the number of its team}."""
     return dict(Job.objects.filter(pk__in=job_ids).values_list("pk", "team__gid")) if job_ids else {}
 
 
@@ -156,7 +152,7 @@ def _load(orders: Sequence[Order], runtime: Runtime) -> Known:
 
 
 def _do(order: Order, runtime: Runtime, known: Known, until: float) -> Sighting | None:
-    """In a thread that has no database. What is to be recorded of it."""
+    """Run one action without database; return what to record."""
     deed = order.deed
     if time.monotonic() > until or (isinstance(deed, Start) and deed.uuid not in known.specs):
         log.info("%s of %s dropped: stale, or too late", type(deed).__name__, deed.uuid)
@@ -169,7 +165,7 @@ def _do(order: Order, runtime: Runtime, known: Known, until: float) -> Sighting 
 
 
 def _call(order: Order, runtime: Runtime, known: Known) -> Sighting | None:
-    """The end of a task that its engine will never run. Raises Unavailable."""
+    """Call the runtime; return a rejected start's failure. Raise Unavailable."""
     deed = order.deed
     try:
         if isinstance(deed, Start):
@@ -180,7 +176,7 @@ def _call(order: Order, runtime: Runtime, known: Known) -> Sighting | None:
         else:
             runtime.forget(deed.uuid)
     except Rejected as refusal:
-        if not isinstance(deed, Start):  # nothing ends by that: it is asked again, and what is behind it goes on
+        if not isinstance(deed, Start):  # nothing ended: a later round retries
             raise Unavailable(f"{type(deed).__name__} was refused: {refusal}") from refusal
         reason = "refused_by_node" if isinstance(refusal, NodeRefused) else "rejected_by_cluster"
         view = ContainerView(deed.uuid, known.specs[deed.uuid].node, "exited", detail=str(refusal))

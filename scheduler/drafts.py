@@ -1,4 +1,4 @@
-"""A draft against the cluster: as a job that waits, and what about it could never run."""
+"""Check whether a draft could ever run on this cluster."""
 
 import time
 from datetime import UTC, datetime
@@ -9,8 +9,8 @@ from jobs.jobfile.spec import RoleSpec, roles_of
 from jobs.models import Job, JobKind, Priority
 from jobs.submit import Draft
 from scheduler.caches import keys_of
-from scheduler.core.possible import could_ever_run
-from scheduler.core.types import Refusal, Waiting
+from scheduler.core.model.types import Refusal, WaitingJob
+from scheduler.core.placement.feasibility import check_feasibility
 from scheduler.snapshots import Kind, World, build_waiting
 
 POINTERS = {
@@ -25,12 +25,12 @@ POINTERS = {
     "jobs": "",
 }
 COUNT = "/count"
-"""What a role calls its number of tasks."""
+"""A role's key for its number of tasks."""
 
 
 def check_draft(draft: Draft, world: World) -> None:
-    """Raises Impossible where the draft could never run, naming each field and the nearest possible value."""
-    if refusals := could_ever_run(world.snapshot, waiting_of(draft, world)):
+    """Raise Impossible with nearest possible values."""
+    if refusals := check_feasibility(world.snapshot, waiting_of(draft, world)):
         raise Impossible(
             [_field_error(refusal, draft, world) for refusal in refusals],
             [hint for refusal in refusals if (hint := _hint(refusal, draft))],
@@ -38,8 +38,8 @@ def check_draft(draft: Draft, world: World) -> None:
         )
 
 
-def waiting_of(draft: Draft, world: World, now: float | None = None) -> Waiting:
-    """The draft as a job that was submitted now, behind all others. Its number is 0, nobody's id."""
+def waiting_of(draft: Draft, world: World, now: float | None = None) -> WaitingJob:
+    """Convert the draft to a waiting job with id 0."""
     spec, submitted_at = draft.spec, datetime.fromtimestamp(time.time() if now is None else now, UTC)
     interactive = spec.kind == JobKind.INTERACTIVE
     job = Job(
@@ -69,7 +69,7 @@ def waiting_of(draft: Draft, world: World, now: float | None = None) -> Waiting:
 def _field_error(refusal: Refusal, draft: Draft, world: World) -> FieldError:
     params = {"pool": draft.pool.name, **refusal.params}
     code = refusal.reason if refusal.reason != "impossible" else f"impossible_{params['field']}"
-    if params["field"] == "gpu_model":  # the core knows only the models that are here
+    if params["field"] == "gpu_model":  # the core knows only existing models
         ask = _role(refusal, draft).gpu
         params["asked"] = list(ask.models) or [ask.text]
         if instances := _instances_meant(ask, params["largest"], world.kinds):
@@ -78,7 +78,7 @@ def _field_error(refusal: Refusal, draft: Draft, world: World) -> FieldError:
 
 
 def _instances_meant(ask: GpuAsk, models: list[str], kinds: list[Kind]) -> list[str]:
-    """The instances of cards among a pool's models, if they are what was asked for, or all that there is."""
+    """Return MIG instances that were named, or all if nothing else exists."""
     here = [kind for kind in kinds if kind.model in models]
     parts = [kind for kind in here if is_instance(kind.product)]
     named = [kind for kind in parts if any(matches_model(model, kind.model, kind.product) for model in ask.models)]
@@ -86,13 +86,13 @@ def _instances_meant(ask: GpuAsk, models: list[str], kinds: list[Kind]) -> list[
 
 
 def _role(refusal: Refusal, draft: Draft) -> RoleSpec:
-    """Whose ask could never be met; of several roles together the first."""
+    """Return the (first) role that cannot run."""
     roles = roles_of(draft.spec)
     return next((role for role in roles if role.name == refusal.params.get("role")), roles[0])
 
 
 def _pointer(refusal: Refusal, draft: Draft) -> str:
-    """Into the job file: what one role asks is its own key; what all ask together, the roles."""
+    """Return the refused field's JSON pointer."""
     pointer = POINTERS.get(refusal.params["field"], "")
     if not draft.spec.roles or not pointer:
         return pointer
@@ -101,7 +101,6 @@ def _pointer(refusal: Refusal, draft: Draft) -> str:
 
 
 def _hint(refusal: Refusal, draft: Draft) -> Hint | None:
-    """The nearest value that could run, in the words of the job file."""
     field, largest = refusal.params["field"], refusal.params["largest"]
     if not largest or (pointer := _pointer(refusal, draft)) == "/roles":
         return None

@@ -1,4 +1,4 @@
-"""Whether all that the platform stands on is as it should be: its engine, database, loops, and machines' agents."""
+"""Health checks of database, loops, agents, runtime and orphans."""
 
 import time
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ LOOPS = {"cycle": "the scheduler", "reconcile": "what follows the machines"}
 
 
 def examine(*, probe: bool = False) -> list[Finding]:
-    """probe: something may be run for it. The engine's own words are in English, as logs are."""
+    """Return all findings. probe: allow checks that run something."""
     runtime = the_runtime()
     found = [_database(), *_loops(), *_agents(), *_strangers(runtime)]
     if dotted := runtime.capabilities.examine:
@@ -42,7 +42,7 @@ def _database() -> Finding:
 
 
 def _loops() -> Iterator[Finding]:
-    """Each loop leaves the time of its last success."""
+    """Check when each loop last succeeded."""
     last = dict(Lease.objects.filter(name__in=LOOPS).values_list("name", "last_ok_at"))
     for name, words in LOOPS.items():
         at = last.get(name)
@@ -56,7 +56,7 @@ def _loops() -> Iterator[Finding]:
 
 
 def _agents() -> Iterator[Finding]:
-    """Of machines with real cards: simulated ones have nobody who could speak for them."""
+    """Check the agents of nodes with real cards."""
     with_cards = Node.objects.present().filter(gpus__simulated=False, gpus__removed_at=None).distinct()
     names = sorted(with_cards.values_list("name", flat=True))
     heard = dict(Agent.objects.filter(revoked_at=None).values_list("node_name", "reported_at"))
@@ -74,7 +74,7 @@ def _agents() -> Iterator[Finding]:
 
 
 def _strangers(runtime: Runtime) -> Iterator[Finding]:
-    """Nothing is said where there are none, nor where nobody answers: that the engine is away is told by itself."""
+    """Report orphans; another check reports an unreachable runtime."""
     try:
         found = load_strangers(runtime.list_containers())
     except Unavailable:

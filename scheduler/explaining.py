@@ -1,4 +1,4 @@
-"""Why each job waits, written where somebody would notice: a new code at once, new numbers a little later."""
+"""Write why jobs wait: new codes at once, numbers later."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,20 +11,20 @@ from django.db import connection, transaction
 from common.locks import database_now
 from events.bus import ring
 from jobs.models import Job
-from scheduler.core.types import Refusal
+from scheduler.core.model.types import Refusal
 from scheduler.lease import check_epoch
 from scheduler.memory import number_of, remembered, rewritten
 from scheduler.rows import seconds
 from scheduler.steps import ExplainJobs
 
 REFRESH_REASONS_S = 15
-"""The numbers in a reason may be this old; a new code is written at once."""
+"""Maximum age of numbers in a reason; new codes are written at once."""
 NEAR_FRONT = 100
-"""A new position up to this one is written at once. Behind, everybody moves with every start: see REFRESH_REASONS_S."""
+"""New positions up to this one are written at once; further back every start changes them: see REFRESH_REASONS_S."""
 MOST_REFRESHED = 1000
-"""So many jobs of which only numbers changed are written in one cycle, the oldest first."""
+"""Maximum number of jobs per cycle whose numbers alone are rewritten, the oldest first."""
 MOST_BELLS = 50
-"""For so many jobs the pages are told that something changed; who looks at another sees it a little later."""
+"""Maximum number of jobs per cycle whose pages get a change message; others update later."""
 
 WRITE_REASONS = """
 UPDATE jobs_job SET wait_reasons = told.row -> 2, wait_position = (told.row ->> 3)::int,
@@ -37,7 +37,7 @@ RETURNING jobs_job.id, jobs_job.xmin::text::bigint, extract(epoch FROM explained
 
 
 class ToldRow(NamedTuple):
-    """What was written last about why a job waits. number: of this version of its row."""
+    """The last explanation. number: its row's version."""
 
     pk: int
     number: int
@@ -50,7 +50,7 @@ class ToldRow(NamedTuple):
 
 
 class Telling(NamedTuple):
-    """What is to be written of one job. number, held_by: of the version that it stands for."""
+    """An explanation to write. number: the row version it applies to."""
 
     pk: int
     number: int
@@ -61,7 +61,7 @@ class Telling(NamedTuple):
 
 
 def explain_jobs(step: ExplainJobs, epoch: int) -> None:
-    """Write why each job waits, where a code changed or, near the front, its position, or 15 s passed. No events."""
+    """Write changed reasons and front positions, others after 15 s; no events."""
     with transaction.atomic():
         check_epoch("cycle", epoch)
         changed, aged = compare(step, load_told(), database_now().timestamp() - REFRESH_REASONS_S)
@@ -85,7 +85,7 @@ def build_told(
 
 
 def compare(step: ExplainJobs, rows: Iterable[ToldRow], until: float) -> tuple[list[Telling], list[ToldRow]]:
-    """(what somebody would notice, of which jobs it was told before `until`: the oldest first)."""
+    """Return (visible changes, older rows by age)."""
     changed, aged = [], []
     for row in rows:
         refusals = step.refusals.get(row.pk)
@@ -101,7 +101,7 @@ def compare(step: ExplainJobs, rows: Iterable[ToldRow], until: float) -> tuple[l
 
 
 def differing(step: ExplainJobs, rows: Iterable[ToldRow]) -> Iterator[Telling]:
-    """Of those whose numbers are others by now."""
+    """Yield explanations whose numbers changed."""
     for row in rows:
         line = _telling(row, step.refusals[row.pk], step.positions[row.pk])
         if (line.position, line.of, line.reasons) != (row.position, row.of, row.reasons):
@@ -109,16 +109,14 @@ def differing(step: ExplainJobs, rows: Iterable[ToldRow]) -> Iterator[Telling]:
 
 
 def write_reasons(lines: Sequence[tuple[int, int, list[dict], int, int]]) -> Mapping[int, tuple[int, float]]:
-    """{job: (number of its row from now on, when)}, all in one statement. A job that no longer waits, or whose row
-    somebody changed meanwhile, is left to the next cycle. lines: as Telling begins.
-    """
+    """Write explanations; return {job: (row version, time)} without jobs that changed meanwhile."""
     with connection.cursor() as cursor:
         cursor.execute(WRITE_REASONS, [json.dumps(lines)])
         return {pk: (number, told_at) for pk, number, told_at in cursor.fetchall()}
 
 
 def _remember(lines: Iterable[Telling], written: Mapping[int, tuple[int, float]], done: bool) -> None:
-    """What was written need not be read. done: nothing more is to be written while nothing changes."""
+    """Update the row cache. done: nothing is left."""
     numbers, rows = {}, {}
     for pk, number, reasons, position, of, held_by in lines:
         if pk in written:

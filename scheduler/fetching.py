@@ -1,8 +1,7 @@
-"""Bring images of the catalogue to machines before a job asks for them, a few at a time, level by level.
+"""Prepull catalogue images onto nodes, a few at a time.
 
-A fetch is a container that ends at once, started by the runtime as any other: what counts is that its image comes to
-the machine. It holds nothing in the ledger: so it is the smallest there can be, goes only where there is room for it,
-and is gone when the image is there. An image without a shell comes as well: its container fails, which is no matter.
+A prepull is a tiny container without holdings that exits at once. An image without a shell arrives too, though its
+container fails.
 """
 
 import logging
@@ -25,19 +24,19 @@ from scheduler.truth import sum_nodes
 log = logging.getLogger("tessera.fetching")
 
 AT_ONCE = 8
-"""Over all machines, and one on each: the registry and the machines' networks are the jobs' first."""
+"""Prepulls over all nodes, at most one per node, to spare registry and network for jobs."""
 AGAIN = timedelta(minutes=10)
-"""So long after it failed it is tried again."""
+"""Pause before a failed prepull is retried."""
 BELIEVED = timedelta(hours=24)
-"""So long what was fetched is believed to be there, though the machine does not name it among its largest."""
+"""How long a prepulled image counts as present although the node does not list it among its largest."""
 PATIENCE = timedelta(hours=1)
 CPU_MILLI, MEMORY_MIB = 10, 16
 NOBODY = 65_534
-"""The uid of its process, and the gid of the namespace for images that are everybody's."""
+"""Uid of a prepull, and gid (namespace) of public images."""
 
 
 def fetch_ahead(runtime: Runtime, epoch: int) -> None:
-    """One round: see what became of those that were begun, and begin what is missing."""
+    """Run one round: follow running prepulls and start missing ones."""
     if not runtime.capabilities.containers:
         return
     try:
@@ -53,7 +52,7 @@ def fetch_ahead(runtime: Runtime, epoch: int) -> None:
 
 
 def _missing() -> Iterator[tuple[Image, Node]]:
-    """What to fetch where, as much as may go at once."""
+    """Yield prepulls to start now, within AT_ONCE."""
     busy = set(Fetch.objects.filter(ended_at=None).values_list("node_id", flat=True))
     room = AT_ONCE - len(busy)
     images = list(Image.objects.filter(prepull=True).exclude(digest="").select_related("team"))
@@ -78,7 +77,7 @@ def _has_room(node: Node, taken: tuple[int, int, int]) -> bool:
 
 
 def _nodes_that_have(image: Image) -> set[int]:
-    """Those too that were told to fetch it lately, with success or without."""
+    """Return nodes that have the image or recently tried to pull it."""
     now = timezone.now()
     told = Cached.objects.filter(kind=IMAGE, key=image_key(image.pinned)).values_list("node_id", flat=True)
     tried = Fetch.objects.filter(image=image, pinned=image.pinned)
@@ -92,7 +91,7 @@ def _begin(image: Image, node: Node, epoch: int) -> Fetch:
         check_epoch("fetch", epoch)
         Fetch.objects.filter(image=image, node=node).delete()
         fetch = Fetch.objects.create(image=image, node=node, uuid=uuid4(), pinned=image.pinned)
-    fetch.refresh_from_db()  # its time is the database's
+    fetch.refresh_from_db()  # began_at is the database's
     return fetch
 
 
@@ -101,7 +100,7 @@ def _start(fetch: Fetch, runtime: Runtime, epoch: int) -> None:
         runtime.start(build_fetch(fetch, epoch))
     except Rejected as refusal:
         _end(fetch, str(refusal))
-    except Unavailable as away:  # the next round tries again
+    except Unavailable as away:
         log.info("%s waits: %s", fetch, away)
 
 
@@ -139,7 +138,7 @@ def _follow(fetch: Fetch, view: ContainerView | None, runtime: Runtime, epoch: i
 
 
 def words_of(view: ContainerView) -> str:
-    """Why an ended one did not bring its image, "" where it did: what ran, or could not be run, was there."""
+    """Return why no image came, "" if it did."""
     came = view.started_at is not None or view.cause == "start_failed"
     return "" if came else view.detail or view.cause or "It ended before the image came."
 

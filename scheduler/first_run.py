@@ -1,4 +1,4 @@
-"""What a fresh installation needs before its first visitor: a team with quota, an admin, and a job to look at."""
+"""Prepare a fresh installation: team, quota, admin, demo job."""
 
 from django.db import transaction
 
@@ -33,7 +33,7 @@ echo "Done. This log was written to your browser as it happened."
 
 @transaction.atomic
 def prepare() -> tuple[User, bool]:
-    """The first admin and whether it was made now. The team is guaranteed every card, without a limit."""
+    """Return the first admin and whether it is new. Its team is guaranteed all cards."""
     limit_of_everyone()
     admin = User.objects.filter(platform_role=PlatformRole.ADMIN).order_by("pk").first()
     if admin is not None:
@@ -47,7 +47,7 @@ def prepare() -> tuple[User, bool]:
 
 
 def submit_demo(admin: User) -> Job:
-    """A job on a quarter of a GPU, where there is one to share, through the same door as everybody's."""
+    """Submit a job on a quarter of a GPU, if one is shared."""
     cards = Node.objects.filter(state=NodeState.READY, gpus__pool__shared=True, gpus__removed_at=None)
     gpu = parse_gpu("1/4") if cards.exists() else parse_gpu("0")
     spec = JobSpec(name="demo", run=DEMO, gpu=gpu)
@@ -55,7 +55,7 @@ def submit_demo(admin: User) -> Job:
 
 
 def notes() -> list[str]:
-    """What the start banner must say about the machines that take work."""
+    """Return notes on ready nodes for the start banner."""
     said = []
     for node in Node.objects.present().filter(state=NodeState.READY):
         if node.facts.get("isolation") == "shared account":

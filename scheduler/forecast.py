@@ -1,4 +1,4 @@
-"""What people are told of when their jobs will start, kept, and measured against when they did."""
+"""Store forecasts of job starts and measure them."""
 
 import time
 from dataclasses import dataclass, replace
@@ -10,31 +10,34 @@ from django.utils import timezone
 
 from jobs.models import Job, Task
 from jobs.states import JobState
-from scheduler.core.calibration import MOST_PAST, Calibration, Past, calibrate
-from scheduler.core.context import Memory
-from scheduler.core.forecast import Range, RunTimes, build_ranges, learn_run_times, play_future
+from scheduler.core.forecast.calibration import MAX_PAST_FORECASTS, Calibration, PastForecast, fit_calibration
+from scheduler.core.forecast.start_forecast import (
+    RunTimeHistory,
+    StartRange,
+    build_ranges,
+    learn_run_times,
+    simulate_future,
+)
+from scheduler.core.queueing.cycle_context import CycleMemo
 from scheduler.models import Forecast
 from scheduler.snapshots import load_world
 
 FIRST = 60
-"""So many of the first in line of each pool are foretold; who stands behind them waits for those anyway."""
+"""How many of the first jobs in line of each pool are forecast; those behind wait for them anyway."""
 FUTURES = 20
 BUDGET_S = 2.0
-"""Of this machine's time for one round; on a slow one fewer futures are looked at, but never less than LEAST."""
+"""Time per round in seconds; a slow machine simulates fewer futures, but at least LEAST."""
 LEAST = 5
 PAST = 500
-"""So many of the last jobs tell how long jobs run."""
+"""How many of the last jobs run times are learned from."""
 MEASURED = timedelta(days=7)
 SLACK = timedelta(seconds=5)
-"""Between the moment that a forecast means and the loops that carry it out."""
+"""Tolerance for the delay between a decision and its execution by the loops."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """When a job starts: one future in ten is earlier than p10, one in ten later than p90.
-
-    None: later than what was looked at. told_at: when this was worked out.
-    """
+    """Start time quantiles; None: beyond the simulation."""
 
     p10: datetime | None
     p50: datetime | None
@@ -44,14 +47,14 @@ class Told:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many starts of the last seven days were foretold, and how many percent lie inside the range."""
+    """Starts of seven days and the percentage within range."""
 
     starts: int
     percent: int
 
 
 def record_forecasts() -> None:
-    """Foretell the first in line, and note of those that started when they did."""
+    """Store forecasts for the first in line, and actual starts."""
     note_starts()
     first = _first_in_line()
     if not first:
@@ -61,38 +64,40 @@ def record_forecasts() -> None:
     now, run_times, began = time.time(), load_run_times(), time.monotonic()
     calibration = load_calibration(now)
     futures: list[dict[int, float]] = []
-    memory = Memory(explains=False)
+    memory = CycleMemo(explains=False)
     while len(futures) < FUTURES and (len(futures) < LEAST or time.monotonic() - began < BUDGET_S):
-        futures.append(play_future(snapshot, world.policy, now, run_times, len(futures), memory))
+        futures.append(simulate_future(snapshot, world.policy, now, run_times, len(futures), memory))
     _tell(first, build_ranges(snapshot, futures), calibration)
 
 
-def load_run_times() -> RunTimes:
-    """How long the last jobs ran, of those that ran to an end of their own."""
+def load_run_times() -> RunTimeHistory:
+    """Learn run times from jobs that ended by themselves."""
     ended = Job.objects.filter(state__in=[JobState.SUCCEEDED, JobState.FAILED], started_at__isnull=False)
     rows = ended.order_by("-ended_at").values_list("time_s", "started_at", "ended_at")[:PAST]
     return learn_run_times((said, (end - start).total_seconds()) for said, start, end in rows if start and end)
 
 
 def load_calibration(now: float) -> Calibration:
-    """What the last ranges teach, by how the starts lay in them before they were calibrated."""
+    """Calibrate by starts relative to uncalibrated ranges."""
     told = Forecast.objects.filter(raw_p10__isnull=False, raw_p90__isnull=False).order_by("-made_at")
-    rows = told.values_list("made_at", "raw_p10", "raw_p90", "started_at")[:MOST_PAST]
-    return calibrate(
-        Past(made.timestamp(), p10.timestamp(), p90.timestamp(), started.timestamp() if started else now, not started)
+    rows = told.values_list("made_at", "raw_p10", "raw_p90", "started_at")[:MAX_PAST_FORECASTS]
+    return fit_calibration(
+        PastForecast(
+            made.timestamp(), p10.timestamp(), p90.timestamp(), started.timestamp() if started else now, not started
+        )
         for made, p10, p90, started in rows
         if p10 and p90
     )
 
 
 def forecasts_of(jobs: list[Job]) -> dict[int, Told]:
-    """{job id: what is told of its newest attempt}, of jobs that wait and of which something is known."""
+    """Return {job id: current forecast}."""
     told = Forecast.objects.filter(job__in=[job.pk for job in jobs], attempt=F("job__attempt"), p10__isnull=False)
     return {row.job_id: Told(row.p10, row.p50, row.p90, row.told_at) for row in told}
 
 
 def coverage() -> Coverage | None:
-    """None while nothing that was foretold has started. A job that waits beyond its range counts: it is late."""
+    """Measure recent forecasts. A job past its range counts as a miss."""
     now = timezone.now()
     told = Forecast.objects.filter(first_p90__isnull=False)
     started = told.filter(started_at__gt=now - MEASURED)
@@ -101,14 +106,13 @@ def coverage() -> Coverage | None:
     return Coverage(starts, round(100 * inside.count() / starts)) if starts else None
 
 
-def tell(found: Range, now: float) -> Told:
-    """A range of the core as moments."""
+def tell(found: StartRange, now: float) -> Told:
     p10, p50, p90 = (_moment(seconds) for seconds in (found.p10, found.p50, found.p90))
     return Told(p10, p50, p90, datetime.fromtimestamp(now, UTC))
 
 
 def note_starts() -> None:
-    """When the foretold attempts got their places; those that ended without, and all that are old, are forgotten."""
+    """Store actual starts; delete obsolete rows."""
     attempt = Task.objects.filter(job=OuterRef("job"), attempt=OuterRef("attempt")).order_by()
     assigned = attempt.values("job").annotate(at=Min("assigned_at")).values("at")
     open_rows = Forecast.objects.filter(started_at__isnull=True).exclude(
@@ -120,18 +124,18 @@ def note_starts() -> None:
 
 
 def _first_in_line() -> dict[int, int]:
-    """{job id: attempt} of the first in line of each pool."""
+    """Return {job id: attempt}."""
     rows = Job.objects.waiting().filter(wait_position__lte=FIRST, held_at__isnull=True, stop_requested_at__isnull=True)
     return dict(rows.values_list("pk", "attempt"))
 
 
-def _tell(first: dict[int, int], ranges: dict[int, Range], calibration: Calibration) -> None:
-    """The ranges are as the futures gave them; both are kept, what is told and what the next are calibrated by."""
+def _tell(first: dict[int, int], ranges: dict[int, StartRange], calibration: Calibration) -> None:
+    """Store calibrated and raw ranges."""
     now = timezone.now()
     known = {row.job_id: row for row in Forecast.objects.filter(job__in=first) if row.attempt == first[row.job_id]}
     fresh, changed = [], []
     for job, raw in ranges.items():
-        found = calibration.of(raw, now.timestamp())
+        found = calibration.apply(raw, now.timestamp())
         p10, p50, p90 = (_moment(seconds) for seconds in (found.p10, found.p50, found.p90))
         if row := known.get(job):
             row.told_at, row.p10, row.p50, row.p90 = now, p10, p50, p90

@@ -1,4 +1,4 @@
-"""The running jobs that the scheduler counts on."""
+"""Load running jobs for the scheduler core."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -12,22 +12,22 @@ from django.db.models import Func
 
 from jobs.models import JobKind
 from jobs.states import TaskState
-from scheduler.core.ends import expected_end
-from scheduler.core.types import CardShare, Running, TaskPlace
+from scheduler.core.model.types import CardShare, RunningJob, TaskPlacement
+from scheduler.core.queueing.release_times import estimate_end
 from scheduler.holdings import HoldingRow, Holdings
 from scheduler.memory import kept, places_before, remembered
 from scheduler.rows import is_set, seconds
 
 LEAVING_S = 30.0
-"""What is being stopped is expected to be gone after so long."""
+"""Expected duration of a stop, in seconds."""
 
 GONE = -1
-"""The place of a card that is not there any more."""
+"""Index of a card that no longer exists."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where the rows of the database stand in the arrays: {id: index}."""
+    """Database ids to array indices."""
 
     team: dict[int, int]
     user: dict[int, int]
@@ -37,7 +37,7 @@ class Places:
 
 
 class Timed(Protocol):
-    """What of a job tells how long it runs and whether it may be stopped."""
+    """Job fields for run time and preemption."""
 
     @property
     def kind(self) -> str: ...
@@ -50,7 +50,7 @@ class Timed(Protocol):
 
 
 class HolderRow(NamedTuple):
-    """A task that holds something, and what matters of its job."""
+    """A task with holdings and its job's fields."""
 
     task: str
     job: int
@@ -75,13 +75,13 @@ class HolderRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Seated:
-    """A job that holds something. tasks: by rank. seats: where they are, None where nobody knows or counts on it."""
+    """A job with holdings. tasks: by rank. seats: None if lost."""
 
     tasks: tuple[HolderRow, ...]
-    seats: tuple[TaskPlace, ...] | None
-    running: Running | None
+    seats: tuple[TaskPlacement, ...] | None
+    running: RunningJob | None
     until: float
-    """So long it is as it is; before now where each look may see it in another way."""
+    """Valid until this time; in the past if it must be recomputed each time."""
 
     def now(self, places: Places, now: float) -> "Seated":
         if self.seats is None or now < self.until:
@@ -91,11 +91,8 @@ class Seated:
         return replace(self, running=running, until=running.ends_at if timeless else -inf)
 
 
-def load_running(holdings: Holdings, places: Places, now: float) -> list[Running]:
-    """The jobs that hold something and of whose tasks none is lost: nobody knows when those end.
-
-    A task on a node or card that is gone keeps its holdings until its end is proved, and nobody waits for it.
-    """
+def load_running(holdings: Holdings, places: Places, now: float) -> list[RunningJob]:
+    """Load jobs with holdings, except with lost parts: their end is unknown."""
     last = kept("running", (places.team, places.pool, places.node, places.gpu))
     known: dict[int, Seated] = last.setdefault("known", {})
     holders, held = load_holders(), holdings.rows
@@ -121,7 +118,7 @@ def load_holders() -> list[HolderRow]:
 
 
 def _differing(rows: list, before: list) -> list:
-    """Those that came, and those that went."""
+    """Return added and removed rows."""
     at = places_before(rows, before)
     gone = np.ones(len(before), dtype=bool)
     gone[at[at >= 0]] = False
@@ -131,7 +128,7 @@ def _differing(rows: list, before: list) -> list:
 
 
 def _seated(jobs: set[int], holders: list[HolderRow], held: list[HoldingRow], places: Places) -> Iterator[Seated]:
-    """Of these jobs those that hold anything."""
+    """Yield jobs with holdings."""
     mine = sorted((task for task in holders if task.job in jobs), key=attrgetter("job", "rank")) if jobs else []
     of_task: dict[str, list[HoldingRow]] = {task.task: [] for task in mine}
     for row in held if mine else ():
@@ -145,15 +142,15 @@ def _seated(jobs: set[int], holders: list[HolderRow], held: list[HoldingRow], pl
 
 def _seats(
     tasks: tuple[HolderRow, ...], of_task: dict[str, list[HoldingRow]], places: Places
-) -> tuple[TaskPlace, ...] | None:
+) -> tuple[TaskPlacement, ...] | None:
     seats = [_seat(task, of_task[task.task], places) for task in tasks]
     there = tuple(seat for seat in seats if seat is not None)
     lost = any(task.state == TaskState.LOST for task in tasks)
     return there if len(there) == len(seats) and not lost else None
 
 
-def _seat(task: HolderRow, own: list[HoldingRow], places: Places) -> TaskPlace | None:
-    """Where the task is, by its holdings; None where its node or a card of it is gone."""
+def _seat(task: HolderRow, own: list[HoldingRow], places: Places) -> TaskPlacement | None:
+    """Return the task's place, None if it is gone."""
     node, shares, cpu, memory = places.node.get(own[0].node_id), [], 0, 0
     for row in own:
         cpu, memory = cpu + row.cpu_milli, memory + row.memory_mib
@@ -162,16 +159,16 @@ def _seat(task: HolderRow, own: list[HoldingRow], places: Places) -> TaskPlace |
             shares.append(CardShare(card, row.gpu_memory_mib, row.gpu_compute_percent, row.gpu_milli))
     if node is None or any(share.gpu == GONE for share in shares):
         return None
-    return TaskPlace(task.role, task.rank, node, tuple(shares), cpu, memory)
+    return TaskPlacement(task.role, task.rank, node, tuple(shares), cpu, memory)
 
 
-def _running(tasks: tuple[HolderRow, ...], seats: tuple[TaskPlace, ...], places: Places, now: float) -> Running:
+def _running(tasks: tuple[HolderRow, ...], seats: tuple[TaskPlacement, ...], places: Places, now: float) -> RunningJob:
     job = tasks[0]
     assigned_at = min(task.assigned_at or now for task in tasks)
     started_at = max(task.started_at or now for task in tasks)
     leaving = job.stopping or any(task.state == TaskState.STOPPING for task in tasks)
     up = all(task.state in (TaskState.STARTING, TaskState.RUNNING) for task in tasks)
-    return Running(
+    return RunningJob(
         job=job.job,
         team=places.team[job.team_id],
         user=places.user[job.user_id],
@@ -179,7 +176,7 @@ def _running(tasks: tuple[HolderRow, ...], seats: tuple[TaskPlace, ...], places:
         priority=job.priority,
         tasks=seats,
         saved_at=max(started_at, min(task.checkpointed_at or 0.0 for task in tasks)),
-        ends_at=now + LEAVING_S if leaving else expected_end(started_at, time_of(job), now, limit_of(job)),
+        ends_at=now + LEAVING_S if leaving else estimate_end(started_at, time_of(job), now, limit_of(job)),
         started_at=started_at,
         time_s=time_of(job),
         limit_s=limit_of(job),
@@ -191,12 +188,12 @@ def _running(tasks: tuple[HolderRow, ...], seats: tuple[TaskPlace, ...], places:
 
 
 def time_of(job: Timed) -> float:
-    """How long the job says that it runs, in seconds: its own estimate, or when it is stopped at the latest."""
+    """Return the expected run time, at most the limit, in seconds."""
     return min(float(job.time_s or inf), limit_of(job))
 
 
 def limit_of(job: Timed) -> float:
-    """After how many seconds it is stopped. What a notebook says is carried out by its own clock."""
+    """Return the time limit in seconds; notebooks enforce `time`."""
     return float((job.time_s if job.kind == JobKind.INTERACTIVE else job.max_time_s) or inf)
 
 

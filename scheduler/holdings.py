@@ -1,4 +1,4 @@
-"""The live holdings, row by row and as columns."""
+"""Load live holdings as rows and as one matrix."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,12 +9,12 @@ import numpy as np
 from scheduler.memory import kept, places_before, remembered
 
 NONE = -1
-"""The card of what is CPU and memory."""
+"""Card id of holdings of CPU and memory."""
 WHOSE = ("team", "user", "pool", "node", "gpu")
 
 
 class HoldingRow(NamedTuple):
-    """As it is read. It begins and ends, and is never another."""
+    """A holding; its row never changes except to end."""
 
     task: str
     team_id: int
@@ -31,19 +31,17 @@ class HoldingRow(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Holdings:
-    """columns: int [H, 10], ids of WHOSE, NONE where it is about no card; then thousandths of a card, of a core, MiB of
-    the node, MiB and percent of the card.
-    """
+    """columns: int [H, 10]: ids of WHOSE, card/1000, core/1000, node MiB, card MiB, card percent."""
 
     rows: list[HoldingRow] = field(default_factory=list)
     columns: np.ndarray = field(default_factory=lambda: np.zeros((0, 10), dtype=np.int64))
 
     def of(self, whose: str) -> np.ndarray:
-        """[H] the ids of one of WHOSE."""
+        """Return one id column, [H]."""
         return self.columns[:, WHOSE.index(whose)]
 
     def places_of(self, whose: str, places: Mapping[int, int], nowhere: int) -> np.ndarray:
-        """[H] where each stands by its id; `nowhere` where the id has no place."""
+        """Return each id's index, [H], `nowhere` if it has none."""
         if not places:
             return np.full(len(self.rows), nowhere)
         keys, values = (np.fromiter(each, np.int64, len(places)) for each in (places.keys(), places.values()))
@@ -52,7 +50,7 @@ class Holdings:
         return np.where(keys[found] == wanted, values[found], nowhere)
 
     def sums(self, size: int, at: np.ndarray) -> np.ndarray:
-        """[size, 5] the amounts at each place. at: [H], `size` for what is nowhere."""
+        """Return amounts per index, [size, 5]. at: [H], `size` to skip."""
         amounts = self.columns[:, len(WHOSE) :]
         columns = [np.bincount(at, column, minlength=size + 1)[:size] for column in amounts.T]
         return np.stack(columns, axis=1).astype(np.int64)

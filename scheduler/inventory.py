@@ -1,4 +1,4 @@
-"""What the runtime's nodes are, written into the cluster's rows."""
+"""Write the runtime's nodes and cards into the database."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -23,16 +23,15 @@ from scheduler.unchanged import load_rows_of, note_seen
 DEV, TRAIN = "dev", "train"
 MISSING_AFTER = timedelta(seconds=60)
 LONGEST_KEY = 200
-"""What is called by more cannot be kept in `cluster.Cached`."""
+"""Longest key that `cluster.Cached` can store."""
 DEV_OVERCOMMIT_PERCENT = 200
-"""People at notebooks and shells leave most of their cores idle, so the pool for them promises each core twice."""
+"""Notebooks and shells leave most cores idle, so their pool offers each core twice."""
 
 
 def record_inventory(views: Sequence[NodeView]) -> list[Node]:
-    """Store the nodes as they are now. New cards come into the pools of `_first_use`; known rows keep theirs.
+    """Store nodes and cards; new cards join the pools of `_first_use`.
 
-    Each machine that changed in a transaction of its own: a thousand new ones take minutes, and nothing could start on
-    any as long as they are locked; and where it ends before the last, the next time goes on from there.
+    Changed nodes get a transaction each: a thousand take minutes, and an interrupted run resumes.
     """
     views = add_reported(views)
     make_first_pools(sum(len(view.gpus) for view in views))
@@ -44,7 +43,7 @@ def record_inventory(views: Sequence[NodeView]) -> list[Node]:
 
 
 def find_unchanged(views: Sequence[NodeView]) -> dict[str, Node]:
-    """{name: row} of the machines whose rows say what is seen. The others are written one by one."""
+    """Return {name: row} of unchanged nodes."""
     seen = {view.name: view for view in views}
     rows = load_rows_of(seen)
     return {node.name: node for node, cards, held in rows if _is_as_told(seen[node.name], node, cards, held)}
@@ -61,9 +60,7 @@ def _is_as_told(view: NodeView, node: Node, cards: Sequence[Gpu], held: dict[tup
 
 
 def add_reported(views: Sequence[NodeView]) -> list[NodeView]:
-    """The runtime says which machines there are and whether they are ready. Where it does not see real cards of one
-    itself, and the machine has an agent, its cards are what that reports, as far as it was approved.
-    """
+    """Add agents' approved cards where the runtime sees no real ones."""
     reported = load_reported(view.name for view in views if all(gpu.simulated for gpu in view.gpus))
     return [_with_reported(view, reported.get(view.name)) for view in views]
 
@@ -82,7 +79,7 @@ def _with_reported(view: NodeView, reported: Reported | None) -> NodeView:
 
 
 def make_first_pools(cards: int) -> None:
-    """On an empty installation: `dev` (cards cut into slices) and, with more than one card, `train` (whole cards)."""
+    """Create `dev` (sliced) and perhaps `train` (whole) if no pool exists."""
     if Pool.objects.exists():
         return
     with transaction.atomic():
@@ -122,14 +119,14 @@ def _columns(view: NodeView) -> dict[str, object]:
 
 @transaction.atomic
 def note_missing(names: Iterable[str]) -> None:
-    """A machine that the runtime has not named for a while takes nothing new; what it holds is proved by others."""
+    """Set nodes NOT_READY after MISSING_AFTER; holdings stay."""
     missing = Node.objects.present().exclude(name__in=list(names)).filter(last_seen_at__lt=Now() - MISSING_AFTER)
     for node in lock_rows(missing.exclude(state__in=[NodeState.NOT_READY, NodeState.CORDONED])):
         _follow_health(node, ready=False)
 
 
 def record_held(node: Node, views: Iterable[HeldView]) -> None:
-    """What the node holds is this and nothing else. The node's row is locked."""
+    """Replace the locked node's cached content."""
     wanted = _wanted(views)
     known = {(row.kind, row.key): row for row in Cached.objects.filter(node=node)}
     Cached.objects.filter(pk__in=[row.pk for key, row in known.items() if key not in wanted]).delete()
@@ -145,7 +142,7 @@ def _wanted(views: Iterable[HeldView]) -> dict[tuple[str, str], int]:
 
 
 def record_cards(node: Node, views: Iterable[GpuView]) -> None:
-    """Make, refresh and retire the cards of a node. A card that is gone keeps its row, out of service."""
+    """Create, update and retire a node's cards."""
     views = sorted(views, key=lambda view: view.index)
     _bring_over(node, views)
     known = {gpu.uuid: gpu for gpu in Gpu.objects.filter(node=node)}
@@ -182,7 +179,7 @@ def _card_columns(view: GpuView) -> dict[str, Any]:
 
 
 def _add_cards(node: Node, views: Sequence[GpuView], cards: int) -> None:
-    """In few statements: a new cluster has thousands. cards: of the node, with these, and without instances."""
+    """Create cards in bulk. cards: the node's whole ones."""
     if not views:
         return
     pools = {name: Pool.objects.filter(name=name).first() or Pool.objects.order_by("pk")[0] for name in (DEV, TRAIN)}
@@ -198,7 +195,7 @@ def _add_cards(node: Node, views: Sequence[GpuView], cards: int) -> None:
 
 
 def view_of_card(gpu: Gpu) -> GpuView:
-    """The card as `record_cards` wrote it, for whoever starts a task on it."""
+    """Convert a row to the runtime's type."""
     return GpuView(
         uuid=gpu.uuid,
         index=gpu.index,
@@ -217,14 +214,14 @@ def view_of_card(gpu: Gpu) -> GpuView:
 
 
 def _bring_over(node: Node, views: Iterable[GpuView]) -> None:
-    """A card that was taken out of another machine, and that nobody holds any more, keeps its row here."""
+    """Move unheld cards from another node."""
     held = Holding.objects.live().filter(gpu__isnull=False).values("gpu")
     there = Gpu.objects.filter(uuid__in=[view.uuid for view in views], removed_at__isnull=False)
     there.exclude(node=node).exclude(pk__in=held).update(node=node)
 
 
 def _free_indices(known: Iterable[Gpu], views: Iterable[GpuView]) -> None:
-    """The cards that follow one that fell out are counted anew, and two must not meet on the same index meanwhile."""
+    """Retire rows whose index changes: live indices are unique."""
     now = {view.uuid: view.index for view in views}
     moved = [gpu.pk for gpu in known if gpu.removed_at is None and now.get(gpu.uuid, gpu.index) != gpu.index]
     if moved:
@@ -232,7 +229,7 @@ def _free_indices(known: Iterable[Gpu], views: Iterable[GpuView]) -> None:
 
 
 def _note_health(node: Node, before: Gpu, view: GpuView) -> None:
-    """A card that broke takes nothing new and keeps what runs on it; a sound one is used again."""
+    """Record a card's fault or recovery."""
     sound = not view.fault
     if before.healthy == sound:
         return
@@ -243,14 +240,12 @@ def _note_health(node: Node, before: Gpu, view: GpuView) -> None:
 
 
 def _first_use(index: int, cards: int) -> str:
-    """The first half of a node's cards go to `dev` (the larger half where the number is odd), the rest to `train`, and
-    instances of cards, whose numbers are beyond all of cards, too: they are given whole.
-    """
+    """Return `dev` for the first half of a node's cards, else `train`."""
     return DEV if index < (cards + 1) // 2 else TRAIN
 
 
 def _follow_health(node: Node, *, ready: bool) -> None:
-    """An admin's cordon stays; a node that answers again is ready."""
+    """Set the node READY or NOT_READY unless cordoned."""
     if node.state == NodeState.CORDONED:
         return
     wanted = _state(ready)

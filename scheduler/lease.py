@@ -1,8 +1,7 @@
-"""One leader at a time for each loop, by a row with an epoch and the database's clock.
+"""One leader per loop, by leases with epochs and the database's clock.
 
-Each taking raises the epoch over those of all leases, so a stop is never older than the start that it follows, and
-never below the clock in milliseconds, so it still grows after a restored backup. Every write of the loop checks its
-epoch in its own transaction: a leader that slept is refused.
+New epochs exceed those of all leases, so no stop is older than its start, and the clock in ms, to grow after restored
+backups. Each write checks its epoch, which fences old leaders.
 """
 
 import os
@@ -22,9 +21,9 @@ from scheduler.models import Lease
 
 LEASE_S = 10
 HINTED = ("cycle", "reconcile")
-"""What is run when somebody asks; the others wait for their beat."""
+"""Loops that run on request; the others wait for their beat."""
 RENEW_S = 3
-"""Who leads for long asks for more time this often."""
+"""How often a leader renews its lease, in seconds."""
 
 
 class ClockTimestamp(Func):
@@ -47,8 +46,9 @@ RETURNING epoch
 
 @contextmanager
 def leading(name: str) -> Iterator[int | None]:
-    """The epoch while this run leads, or None where another run does (which is told to look once more when it ends, and
-    asks for another run where it cannot).
+    """Lead a loop within the block: yield the epoch, None if another leads.
+
+    A late request starts another run.
     """
     epoch = take(name)
     try:
@@ -61,9 +61,7 @@ def leading(name: str) -> Iterator[int | None]:
 
 @contextmanager
 def kept(name: str, epoch: int, every_s: float = RENEW_S) -> Iterator[None]:
-    """More time for the own term for as long as the block goes on. On a machine with too much to do a cycle outlasts
-    a lease: all that it decided would be refused, and so would the next one's. Celery's limit ends one that hangs.
-    """
+    """Renew the lease in a thread: slow cycles can outlast it."""
     ended = threading.Event()
     keeper = threading.Thread(target=_keep, args=(name, epoch, every_s, ended), name=f"keep-{name}", daemon=True)
     keeper.start()
@@ -75,19 +73,19 @@ def kept(name: str, epoch: int, every_s: float = RENEW_S) -> Iterator[None]:
 
 
 def _keep(name: str, epoch: int, every_s: float, ended: threading.Event) -> None:
-    """On a connection of its own, which only a slow block ever needs."""
     try:
         while not ended.wait(every_s) and renew(name, epoch):
             pass
     except OperationalError:
-        pass  # who leads meets the same
+        pass  # the leader fails likewise
     finally:
         connection.close()
 
 
 def take(name: str) -> int | None:
-    """The epoch of the new term, None where another one leads. While one does this writes once, for its wish: the row
-    is locked by every transaction of the one who leads, and whoever asks each second would wait for them in turn.
+    """Take the lease; return its epoch, None if another leads, which is asked to run again.
+
+    An earlier request is checked first, to avoid waiting for the leader's row locks.
     """
     if Lease.objects.filter(name=name, wanted=True, expires_at__gt=ClockTimestamp()).exists():
         return None
@@ -102,12 +100,12 @@ def take(name: str) -> int | None:
 
 
 def wanted_again(name: str, epoch: int) -> bool:
-    """Whether somebody asked to run while this run led. The wish is taken by asking."""
+    """Take a request to run again."""
     return bool(Lease.objects.filter(name=name, epoch=epoch, wanted=True).update(wanted=False))
 
 
 def renew(name: str, epoch: int) -> bool:
-    """More time for the own term; False where it is over."""
+    """Extend the lease; False if lost."""
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE scheduler_lease SET expires_at = clock_timestamp() + %s * interval '1 second'"
@@ -118,14 +116,11 @@ def renew(name: str, epoch: int) -> bool:
 
 
 def newest_epoch() -> int:
-    """No older than that of anything in the rows that were read before."""
     return Lease.objects.aggregate(newest=Max("epoch"))["newest"] or 0
 
 
 def give_up(name: str, epoch: int) -> bool:
-    """Only the own term: an old leader cannot end a newer one's. Whether somebody asked to run while it led, after it
-    looked for that last.
-    """
+    """Release one's own lease; return whether another run was requested."""
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE scheduler_lease SET expires_at = NULL, holder = '' WHERE name = %s AND epoch = %s RETURNING wanted",
@@ -136,7 +131,7 @@ def give_up(name: str, epoch: int) -> bool:
 
 
 def check_epoch(name: str, epoch: int) -> None:
-    """Inside a transaction: hold the term still until it ends. Raises StaleState for an epoch that is over."""
+    """Lock the epoch until commit. Raise StaleState if it is over."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1 FROM scheduler_lease WHERE name = %s AND epoch = %s FOR SHARE", [name, epoch])
         if cursor.fetchone() is None:

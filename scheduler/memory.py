@@ -1,11 +1,7 @@
-"""What the cycle remembers of the database's rows, so that a look reads only what changed since the last one.
+"""Cache rows between cycles, so that each reads only changes.
 
-PostgreSQL writes into every version of a row the number of the transaction that made it (xmin). Ids and numbers of all
-rows that count are read first (`quiet.read_mark`); a row whose number is as it was is the row that was read before, and
-the others are read anew. Nothing relies on being told of a change, and what was remembered only decides: the
-transaction that allocates reads and locks the truth (`commit`).
-
-A memory ends with its connection, for after a crash or a restored backup numbers may come twice, and after FORGET_S.
+PostgreSQL stores in each row version its transaction's number (xmin); rows with the same xmin are not read again.
+Allocation ignores the cache. It ends with its connection, since xmin can repeat after a crash, and after FORGET_S.
 """
 
 import time
@@ -35,7 +31,7 @@ def number_of(table: str) -> Func:
 
 
 WITH_JOB = Func(
-    "job__kind",  # so that the job is joined
+    "job__kind",  # joins the job
     template='("jobs_task".xmin::text::bigint << 32 | "jobs_job".xmin::text::bigint)',
     output_field=BigIntegerField(),
 )
@@ -47,12 +43,12 @@ TABLES: dict[str, tuple[Callable[[], Any], Any]] = {
     "nodes": (lambda: Node.objects.present(), number_of("cluster_node")),
     "gpus": (lambda: Gpu.objects.present(), number_of("cluster_gpu")),
 }
-"""{name: the rows, the number of a version}. What stands in several rows of the database changes with each."""
+"""{name: (rows, row version)}. A version that covers several rows changes with each of them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Versions:
-    """Which rows there are, ids ascending, and the version of each: int64 [n]."""
+    """Row versions by ascending id: int64 [n]."""
 
     ids: np.ndarray
     numbers: np.ndarray
@@ -65,7 +61,7 @@ class Versions:
         )
 
     def renumbered(self, numbers: Mapping[int, tuple[int, int]]) -> "Versions":
-        """With the new number where the old one is as told: {id: (old, new)}."""
+        """Apply {id: (old, new)} to matching versions."""
         if not numbers:
             return self
         ids, pairs = np.array(list(numbers)), np.array(list(numbers.values()))
@@ -75,7 +71,7 @@ class Versions:
         return Versions(self.ids, now)
 
     def same_as(self, old: "Versions") -> tuple[np.ndarray, np.ndarray]:
-        """For each row its place in `old`, and whether it is the same version there: int [n], bool [n]."""
+        """Return indices in `old`, int [n], and equality, bool [n]."""
         if not len(old.ids):
             return np.zeros(len(self.ids), dtype=np.int64), np.zeros(len(self.ids), dtype=bool)
         places = np.minimum(np.searchsorted(old.ids, self.ids), len(old.ids) - 1)
@@ -83,7 +79,6 @@ class Versions:
 
 
 def read_versions(statement: Statement) -> dict[str, Versions]:
-    """statement: of `rows.build_pairs`."""
     found = {}
     for name, (ids, numbers) in load_pairs(statement).items():
         order = np.argsort(ids, kind="stable")
@@ -92,7 +87,7 @@ def read_versions(statement: Statement) -> dict[str, Versions]:
 
 
 def remembered(name: str, make: Callable[..., Row], *columns: str | Expression) -> list[Row]:
-    """The rows of TABLES[name] by their ids, each made of its columns. The same list where nothing changed."""
+    """Load a table's rows by id; the same list if unchanged."""
     rows, number = TABLES[name]
     memory = _current.get()
     if memory is None:
@@ -101,13 +96,13 @@ def remembered(name: str, make: Callable[..., Row], *columns: str | Expression) 
 
 
 def places_before(rows: Sequence[Any], before: Sequence[Any]) -> np.ndarray:
-    """[n] where each row stood in `before`, -1 where it did not: one that stayed is the same object."""
+    """Return [n] each object's index in `before`, or -1."""
     places = dict(zip(map(id, before), count()))
     return np.fromiter(map(places.get, map(id, rows), repeat(-1)), np.int64, len(rows))
 
 
 def kept(name: str, key: Any = None) -> dict:
-    """Where to keep what was made of rows, for as long as the memory lasts and `key` is the same; else empty."""
+    """Return a dict that lives as long as cache and `key`."""
     memory = _current.get()
     return {} if memory is None else memory.drawer(name, key)
 
@@ -120,10 +115,9 @@ def rewritten(
     *,
     settled: bool,
 ) -> None:
-    """This process wrote rows of TABLES[name] itself, and committed, so that they need not be read.
+    """Update the cache after writing rows.
 
-    numbers: {id: (number of the version that was overwritten, of the new one)}. rows: {id: how it is from now on} of
-    what `make` makes; for all else that is remembered of the table nothing changed. settled: nor for what comes next.
+    numbers: {id: (old, new version)}. rows: {id: row}. settled: no later look need notice.
     """
     memory = _current.get()
     if memory is not None:
@@ -134,9 +128,9 @@ def rewritten(
 
 @contextmanager
 def remembering(mark: dict[str, Versions]) -> Iterator[None]:
-    """Within it rows are remembered. mark: their versions, read just before."""
+    """Use the row cache within the block. mark: just read."""
     global _last
-    memory, _last = _last, None  # another thread meanwhile begins anew, and so does who comes after an error
+    memory, _last = _last, None  # errors and other threads start afresh
     if memory is None or not memory.lasts():
         memory = Memory()
     memory.mark = mark
@@ -149,14 +143,13 @@ def remembering(mark: dict[str, Versions]) -> Iterator[None]:
 
 
 def forget() -> None:
-    """The next cycle of this process is like its first."""
     global _last
     _last = None
 
 
 @dataclass
 class Shelf:
-    """Rows and their versions, as they were read."""
+    """A table's rows and versions."""
 
     versions: Versions = field(default_factory=lambda: Versions(np.zeros(0, np.int64), np.zeros(0, np.int64)))
     rows: list = field(default_factory=list)
@@ -172,7 +165,7 @@ class Shelf:
         return self.rows
 
     def _take_over(self, now: Versions, places: np.ndarray, same: np.ndarray, fresh: dict) -> None:
-        """What went away between the two looks of this cycle is left out; the next sees that it is gone."""
+        """Merge fresh rows; omit deleted ones."""
         old, found, numbers = as_objects(self.rows), np.empty(len(now.ids), dtype=object), now.numbers.copy()
         there, moved = same.copy(), len(now.ids) != len(self.rows)
         found[same] = old[places[same]]
@@ -197,7 +190,7 @@ class Shelf:
 
 
 def as_objects(rows: list) -> np.ndarray:
-    """[n] the rows as they are, for numpy would look into tuples."""
+    """Return [n] objects, not unpacked tuples."""
     found = np.empty(len(rows), dtype=object)
     found[:] = rows
     return found
@@ -232,4 +225,4 @@ class Memory:
 
 _current: ContextVar[Memory | None] = ContextVar("memory", default=None)
 _last: Memory | None = None
-"""Of this process."""
+"""The cache of this process."""

@@ -1,4 +1,4 @@
-"""What the scheduler itself keeps: who leads, and what it foretold."""
+"""Leases of the loops, and forecasts."""
 
 from django.db import models
 
@@ -6,7 +6,7 @@ from jobs.models import Job
 
 
 class Lease(models.Model):
-    """One row for each loop; its epoch rises with each new leader, and the database refuses an old one."""
+    """A loop's leader. Each new one raises the epoch."""
 
     name = models.CharField(max_length=40, primary_key=True)
     holder = models.CharField(max_length=100, blank=True)
@@ -21,10 +21,9 @@ class Lease(models.Model):
 
 
 class Forecast(models.Model):
-    """When one attempt of a job was expected to start. first_*: as it was first told, by which we are measured; raw_*:
-    what the futures gave for that, before it was calibrated.
+    """When an attempt was expected to start (null: beyond the simulated future) and when it did.
 
-    Null: later than what was looked at. started_at: when it did.
+    first_*: the first forecast, which is measured. raw_*: the same before calibration.
     """
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="+")

@@ -1,7 +1,4 @@
-"""What the portal may ask the scheduler: could this ever run, would it start now, what would help, what is free now.
-
-Reads only: nothing that is asked here is stored, and the queue does not see it.
-"""
+"""Answer the portal's questions about possible and waiting jobs and free resources; store nothing."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,10 +17,10 @@ from runtimes.base import Finding
 from scheduler.caches import keys_of
 from scheduler.changes import Change, families_of, time_change
 from scheduler.core.cycle import run_cycle
-from scheduler.core.levers import find_levers, first_in_line, replace_waiting, times_before
-from scheduler.core.maintenance import closed_machines
-from scheduler.core.snapshot import Snapshot
-from scheduler.core.types import Plan, Waiting
+from scheduler.core.forecast.levers import find_levers, keep_first_in_line, replace_waiting, suggest_run_times
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.model.types import Plan, WaitingJob
+from scheduler.core.queueing.maintenance import find_nodes_in_maintenance
 from scheduler.drafts import check_draft, waiting_of
 from scheduler.examining import examine
 from scheduler.forecast import FIRST, Told, load_calibration, load_run_times, tell
@@ -33,12 +30,12 @@ from scheduler.snapshots import World, load_world
 from scheduler.verdicts import judge_once
 
 LEVERS_S = 2.0
-"""Of a processor's time for what would help one job; on a slow one fewer changes are tried."""
+"""Processor seconds for finding what would help a job; slow machines try fewer changes."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """Machines of a pool that take nothing from one moment to another."""
+    """Maintenance of nodes in one pool."""
 
     nodes: tuple[str, ...]
     begins_at: datetime
@@ -47,11 +44,9 @@ class Planned:
 
 @dataclass(frozen=True)
 class PoolRoom:
-    """What one pool has free for one person now.
+    """A pool's free resources for one person.
 
-    cards_free, cards_total: whole cards. free_milli, total_milli: thousandths of cards, slices counted.
-    largest_slice_mib: on one card. may_milli: what the limits of the person's teams still allow, None = no limit.
-    may_slice_mib: the largest slice within that. maintenance: that lasts or is to come.
+    milli: thousandths of cards, slices included. may_*: within the teams' limits, None for no limit.
     """
 
     pool: str
@@ -71,10 +66,9 @@ class PoolRoom:
 
 @dataclass(frozen=True)
 class Promise:
-    """What would become of a spec that is submitted now.
+    """What would happen to a spec submitted now.
 
-    starts: in the next pass. pool: where it would go, "" where it can never run. reasons: else why it would wait, as
-    Job.wait_reasons; empty where it can never run.
+    starts: in the next cycle. pool: "" if impossible. reasons: as Job.wait_reasons.
     """
 
     starts: bool = False
@@ -88,7 +82,7 @@ class Promise:
 
 @dataclass(frozen=True)
 class Sooner:
-    """A change that helps. now: the job would start in the next pass."""
+    """A helpful change. now: in the next cycle."""
 
     change: Change
     start: Told
@@ -97,10 +91,7 @@ class Sooner:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What becomes of a job that waits. start: None where nobody can say; sooner: what would help, the soonest first.
-
-    whole: everything was tried.
-    """
+    """Expected start, if known, and helpful changes, soonest first. whole: all were tried."""
 
     start: Told | None = None
     sooner: tuple[Sooner, ...] = ()
@@ -109,9 +100,7 @@ class Outlook:
 
 @dataclass(frozen=True)
 class Seat:
-    """Where one task would go. gpus: indices of its cards on the node; milli: thousandths that it holds of each. role:
-    its name, "" where all tasks are alike.
-    """
+    """A task's node and card indices. milli: of each card."""
 
     node: str
     gpus: tuple[int, ...] = ()
@@ -121,10 +110,7 @@ class Seat:
 
 @dataclass(frozen=True)
 class PlanAnswer:
-    """What would become of a job that is submitted now: it starts (seats), waits (reasons), or can never run (never).
-
-    draft: as it would be submitted. place: (n, m), the n-th of m in its line. reasons: as Job.wait_reasons.
-    """
+    """What a submit would bring: seats, reasons with place (n, m), or never."""
 
     draft: Draft | None = None
     seats: tuple[Seat, ...] = ()
@@ -135,7 +121,6 @@ class PlanAnswer:
 
     @property
     def outcome(self) -> str:
-        """starts, waits or never."""
         return "never" if self.never else "starts" if self.seats else "waits"
 
 
@@ -144,22 +129,21 @@ def runtime_has_containers() -> bool:
 
 
 def runtime_resizes() -> bool:
-    """Whether slices of running tasks can be made another size."""
     return resizes()
 
 
 def find_faults() -> list[Finding]:
-    """What the doctor finds, without running anything for it."""
+    """Return the doctor's findings, without probes."""
     return examine()
 
 
 def check_possible(draft: Draft) -> None:
-    """Raises Impossible where the draft could never run here, naming each field and the nearest possible value."""
+    """Raise Impossible, with nearest possible values, if the draft can never run."""
     judge_once(draft, lambda draft: check_draft(draft, load_world(work=False, user_id=draft.user.pk)))
 
 
 def promise_starts(user: User, specs: Sequence[JobSpec]) -> list[Promise]:
-    """A promise for each spec, each for itself: the scheduler's own pass over the queue as it is, with one job more."""
+    """Predict each spec alone with a cycle over the present queue."""
     world = load_world(user_id=user.pk, reads=_reads(user, specs))
     containers = runtime_has_containers()
     found = []
@@ -174,10 +158,7 @@ def promise_starts(user: User, specs: Sequence[JobSpec]) -> list[Promise]:
 
 
 def plan_job(user: User, spec: JobSpec, *, levers: bool = True) -> PlanAnswer:
-    """What a submit of this spec would bring, without one. levers: also when it would start and what would help.
-
-    Raises InvalidInput and NotPermitted as a submit does.
-    """
+    """Predict a submit. levers: also start and helpful changes. Raise InvalidInput, NotPermitted."""
     world = load_world(user_id=user.pk, reads=_reads(user, [spec]))
     try:
         draft = _choose(user, spec, world, runtime_has_containers())
@@ -191,12 +172,12 @@ def plan_job(user: User, spec: JobSpec, *, levers: bool = True) -> PlanAnswer:
     answer = PlanAnswer(draft, reasons=_reasons(plan, job, user), place=plan.positions[job.job])
     if not levers:
         return answer
-    as_said = replace(draft, spec=replace(draft.spec, pool=spec.pool))  # who names no pool is put where a change fits
+    as_said = replace(draft, spec=replace(draft.spec, pool=spec.pool))  # without a named pool, changes may move it
     return replace(answer, outlook=_look(job, plan, world, now, _families(as_said, job, plan, world, now)))
 
 
 def look_ahead(job: Job) -> Outlook:
-    """When a waiting job will start, and which changes would let a new job in its place start sooner."""
+    """Predict a waiting job's start and helpful changes."""
     world, now = load_world(), time.time()
     waiting = next((waiting for waiting in world.snapshot.waiting if waiting.job == job.pk), None)
     if waiting is None:
@@ -205,12 +186,12 @@ def look_ahead(job: Job) -> Outlook:
     if job.pk not in plan.refusals:
         return Outlook()
     draft = Draft(from_json(job.spec), job.user, job.team, job.pool, job.gang)
-    as_notebook = job.kind == JobKind.INTERACTIVE  # it is changed in its own settings
+    as_notebook = job.kind == JobKind.INTERACTIVE  # has its own settings page
     return _look(waiting, plan, world, now, () if as_notebook else _families(draft, waiting, plan, world, now))
 
 
 def free_now(user: User) -> list[PoolRoom]:
-    """The pools and what this person may start in them now. Everybody sees the same machines; limits are one's own."""
+    """Return what a person may start in each pool now."""
     world = load_world(queue=False, user_id=user.pk)
     limited = Quota.objects.filter(team__memberships__user=user)
     teams_of = {pool.pk: [quota.team_id for quota in limited if quota.pool_id == pool.pk] for pool in world.pools}
@@ -219,12 +200,12 @@ def free_now(user: User) -> list[PoolRoom]:
 
 
 def last_cycle() -> Lease | None:
-    """The scheduler's own pulse: when its last pass ended and how long it took."""
+    """Return the scheduler's lease: its last cycle's end and duration."""
     return Lease.objects.filter(name="cycle").first()
 
 
 def _reads(user: User, specs: Sequence[JobSpec]) -> set[str]:
-    """What these would fetch, whichever team of the person's they would be of."""
+    """Return keys of content that the specs may fetch."""
     fetching = [spec for spec in specs if spec.data or spec.image]
     gids = user.teams.values_list("gid", flat=True) if fetching else ()
     return {key for gid in gids for one in fetching for key in keys_of(one, user.uid, gid)}
@@ -242,19 +223,19 @@ def _promise(draft: Draft, world: World) -> Promise:
     return Promise(starts, draft.pool.name, _reasons(plan, job, draft.user))
 
 
-def _pass(job: Waiting, world: World, now: float) -> Plan:
-    """The scheduler's own pass over the queue as it is, with one job more."""
+def _pass(job: WaitingJob, world: World, now: float) -> Plan:
+    """Run a cycle over the queue with one more job."""
     return run_cycle(replace_waiting(world.snapshot, (*world.snapshot.waiting, job)), world.policy, now)
 
 
-def _reasons(plan: Plan, job: Waiting, user: User) -> tuple[dict, ...]:
-    """As Job.wait_reasons. A job that is submitted to be held is held by who submits it."""
+def _reasons(plan: Plan, job: WaitingJob, user: User) -> tuple[dict, ...]:
+    """Return reasons as Job.wait_reasons; its submitter holds a held draft."""
     who = {"who": user.username} if job.held else {}
     refusals = plan.refusals.get(job.job, [])
     return tuple({"code": refusal.reason, "params": {**refusal.params, **who}} for refusal in refusals)
 
 
-def _seats(plan: Plan, job: Waiting, world: World) -> tuple[Seat, ...]:
+def _seats(plan: Plan, job: WaitingJob, world: World) -> tuple[Seat, ...]:
     tasks = next((start.tasks for start in plan.starts if start.job == job.job), ())
     return tuple(
         Seat(
@@ -267,39 +248,39 @@ def _seats(plan: Plan, job: Waiting, world: World) -> tuple[Seat, ...]:
     )
 
 
-Families = Iterable[Iterable[tuple[Change, Waiting]]]
+Families = Iterable[Iterable[tuple[Change, WaitingJob]]]
 
 
-def _look(job: Waiting, plan: Plan, world: World, now: float, families: Families) -> Outlook:
-    """Who stands behind the first of the line is not foretold: of what would help only what starts now is sure."""
+def _look(job: WaitingJob, plan: Plan, world: World, now: float, families: Families) -> Outlook:
+    """Find levers; far back in line only those that start now."""
     if job.held:
         return Outlook()
     began = time.thread_time()
     found = find_levers(
-        first_in_line(world.snapshot, plan, FIRST),
+        keep_first_in_line(world.snapshot, plan, FIRST),
         world.policy,
         now,
         load_run_times(),
         job,
         families,
-        left=lambda: 1 - (time.thread_time() - began) / LEVERS_S,
+        budget_left=lambda: 1 - (time.thread_time() - began) / LEVERS_S,
     )
     far, calibration = plan.positions[job.job][0] > FIRST, load_calibration(now)
     helpful = [lever for lever in found.found if lever.start.p90 <= now or not far]
     sooner = tuple(
-        Sooner(lever.change, tell(calibration.of(lever.start, now), now), lever.start.p90 <= now)
+        Sooner(lever.change, tell(calibration.apply(lever.start, now), now), lever.start.p90 <= now)
         for lever in sorted(helpful, key=lambda lever: lever.start.p50)
     )
-    start = None if far or found.start is None else tell(calibration.of(found.start, now), now)
-    return Outlook(start, sooner, found.whole)
+    start = None if far or found.start is None else tell(calibration.apply(found.start, now), now)
+    return Outlook(start, sooner, found.complete)
 
 
-def _families(draft: Draft, job: Waiting, plan: Plan, world: World, now: float) -> Families:
-    """What the scheduler plays, made when its turn comes."""
+def _families(draft: Draft, job: WaitingJob, plan: Plan, world: World, now: float) -> Families:
+    """Yield groups of changes lazily."""
     spec, codes = draft.spec, {refusal.reason for refusal in plan.refusals[job.job]}
     lent = [window for window in world.snapshot.windows if window.to == job.pool]
     kept = lent or codes & {"reserved_for_larger", "maintenance"}
-    times = times_before(plan, job, now, lent) if kept else []
+    times = suggest_run_times(plan, job, now, lent) if kept else []
     quotas = Quota.objects.filter(team=draft.team).select_related("pool").order_by("pool__name")
     families = families_of(
         spec,
@@ -313,9 +294,9 @@ def _families(draft: Draft, job: Waiting, plan: Plan, world: World, now: float) 
 
 
 def _as_jobs(
-    family: Iterable[Change], draft: Draft, job: Waiting, world: World, now: float
-) -> Iterator[tuple[Change, Waiting]]:
-    """Each change as a new job in the place of this one, but for those that could never run."""
+    family: Iterable[Change], draft: Draft, job: WaitingJob, world: World, now: float
+) -> Iterator[tuple[Change, WaitingJob]]:
+    """Yield possible changes with the changed job."""
     for change in family:
         try:
             changed = _redraft(draft, change, world)
@@ -325,7 +306,6 @@ def _as_jobs(
 
 
 def _redraft(draft: Draft, change: Change, world: World) -> Draft:
-    """Raises Impossible."""
     spec = change.spec
     if spec.pool is None:
         return _choose(draft.user, spec, world, containers=True)
@@ -338,15 +318,15 @@ def _redraft(draft: Draft, change: Change, world: World) -> Draft:
 
 def _room(world: World, place: int, team_ids: list[int], waiting: int) -> PoolRoom:
     snapshot, pool = world.snapshot, world.pools[place]
-    closed = ~snapshot.node_open | closed_machines(snapshot, time.time())
+    closed = ~snapshot.node_open | find_nodes_in_maintenance(snapshot, time.time())
     cards = np.flatnonzero((snapshot.gpu_pool == place) & snapshot.gpu_open & ~closed[snapshot.gpu_node])
     whole = cards[snapshot.gpu_slices[cards] == 0]
     sliced = cards[snapshot.gpu_slices[cards] < snapshot.gpu_max_slices[cards]] if pool.shared else whole
     free = 1000 * snapshot.gpu_free_mib[sliced] // np.maximum(snapshot.gpu_total_mib[sliced], 1)
     free = np.minimum(free, 10 * snapshot.gpu_free_percent[sliced])
     teams = [at for at, team in enumerate(world.teams) if team.pk in team_ids]
-    room = max((int(snapshot.team_room(team, place)[0]) for team in teams), default=0)
-    cut = sliced[snapshot.gpu_max_slices[sliced] > 1] if pool.shared else sliced  # instances of cards are not
+    room = max((int(snapshot.remaining_team_quota(team, place)[0]) for team in teams), default=0)
+    cut = sliced[snapshot.gpu_max_slices[sliced] > 1] if pool.shared else sliced  # not MIG instances
     within = np.minimum(snapshot.gpu_free_mib[cut], snapshot.gpu_total_mib[cut] * min(max(room, 0), 1000) // 1000)
     mine = [gpu for gpu in world.gpus if gpu.pool_id == pool.pk]
     return PoolRoom(
@@ -367,7 +347,6 @@ def _room(world: World, place: int, team_ids: list[int], waiting: int) -> PoolRo
 
 
 def _planned(snapshot: Snapshot, place: int) -> tuple[Planned, ...]:
-    """In one pool."""
     with_cards, at_home = snapshot.gpu_node[snapshot.gpu_pool == place], np.flatnonzero(snapshot.node_pool == place)
     ours = {*with_cards.tolist(), *at_home.tolist()}
     found = []

@@ -1,8 +1,6 @@
-"""Whether a full cycle is worth it: most pokes of an idle night find the cluster and the queue as they were.
+"""Skip cycles while no row changed.
 
-While the versions of all rows that a cycle reads are the same (`scheduler.memory`), only time has passed. What time
-alone changes (age, a reservation that moves) is seen LOOK_AGAIN_S later at most; a job that asked to start later, a
-window and a maintenance when their moment comes.
+Time alone is noticed after LOOK_AGAIN_S, or when a start time, window or maintenance is due.
 """
 
 from dataclasses import dataclass
@@ -15,21 +13,21 @@ from django.db.models import Model
 from accounts.models import Team
 from cluster.models import Maintenance, Pool, Window
 from quotas.models import Quota, UserLimit
-from scheduler.core.lending import times_of_change
-from scheduler.core.snapshot import Snapshot
-from scheduler.core.types import Plan
+from scheduler.core.model.lending import list_window_edges
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.model.types import Plan
 from scheduler.memory import TABLES, Versions, number_of, read_versions
 from scheduler.rows import Statement, build_pairs
 
 LOOK_AGAIN_S = 5.0
 
 Mark = dict[str, Versions]
-"""Of each table, or of those of its rows that count."""
+"""Row versions of each table."""
 
 
 @dataclass(frozen=True)
 class Rest:
-    """Until then a cycle that finds this mark would decide what the last one decided: nothing."""
+    """Row versions for which cycles are idle, until a time."""
 
     mark: Mark
     until: float
@@ -39,15 +37,15 @@ class Rest:
 
 
 def rest_after(mark: Mark, plan: Plan, snapshot: Snapshot, now: float) -> Rest | None:
-    """mark: read before the snapshot was loaded. None where the cycle did something: the next one looks at that."""
+    """Return the rest, None if the cycle acted. mark: read before."""
     if plan.starts or plan.evictions:
         return None
-    due = {job.not_before for job in snapshot.waiting} | times_of_change(snapshot)
+    due = {job.not_before for job in snapshot.waiting} | list_window_edges(snapshot)
     return Rest(mark, min(now + LOOK_AGAIN_S, min((at for at in due if at > now), default=inf)))
 
 
 def read_mark() -> Mark:
-    """Of the rows that `load_world` reads."""
+    """Read versions of rows for `load_world`."""
     return read_versions(_statement())
 
 
@@ -57,7 +55,7 @@ def _statement() -> Statement:
 
 
 def list_tables() -> dict[str, tuple[Any, Any]]:
-    """{name: (the rows, the number of a version)} of all that counts."""
+    """Return {name: (rows, version)} of all tables that matter."""
     small: tuple[type[Model], ...] = (Pool, Team, Quota, UserLimit, Window, Maintenance, Maintenance.nodes.through)
     tables = {name: (rows(), number) for name, (rows, number) in TABLES.items()}
     names = {model._meta.db_table: model for model in small}

@@ -1,7 +1,7 @@
-"""Drive what runs to what the rows say, level by level: list, compare (pure), act (idempotent). Here the comparing.
+"""Compare tasks with containers and list the steps that reconcile them.
 
-Only an `exited` sighting frees what a task holds: it is the runtime's proof that no process is left (P4). A task that
-cannot be seen becomes LOST and keeps its holdings; no timer ever frees it.
+Only an `exited` container, proof that no process is left, frees resources. Unseen tasks become LOST and keep
+their holdings; no timer frees them.
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -17,7 +17,7 @@ from scheduler.memory import TABLES, read_versions, remembered, remembering
 from scheduler.rows import Statement, build_pairs
 
 TOLD_PARTS = 100
-"""In steps of this part of its slice a task's use of a card is written down."""
+"""GPU use is written in steps of this fraction (1/N) of a slice."""
 
 LONGEST_DETAIL = 300
 
@@ -25,9 +25,7 @@ T = TaskState
 
 
 class Coming(NamedTuple):
-    """How a start goes on. fetching_since: of its image, None where that is not so. detail: the engine's own words for
-    what keeps it, "" for nothing.
-    """
+    """Progress of a start. fetching_since: its image. detail: the runtime's message."""
 
     fetching_since: datetime | None = None
     detail: str = ""
@@ -38,9 +36,7 @@ NOTHING_TOLD = Coming()
 
 @dataclass(frozen=True)
 class TaskRow:
-    """A task that holds something, as a value. stop: the end reason of a wish that it should stop, "" for none.
-    resize: whether its slice shall be of another size than it is.
-    """
+    """A task with holdings. stop: reason to stop, "" for none."""
 
     uuid: str
     job_id: int
@@ -54,15 +50,13 @@ class TaskRow:
 
 @dataclass(frozen=True)
 class Start:
-    """Start a placed task, once."""
-
     uuid: str
     job_id: int
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Ask a task to end; `mark` moves it to STOPPING first. unless_ran: leave it alone where it ever ran."""
+    """Stop a task. mark: set STOPPING first. unless_ran: only if it never ran."""
 
     uuid: str
     job_id: int
@@ -73,15 +67,13 @@ class Stop:
 
 @dataclass(frozen=True)
 class Resize:
-    """Bring a running task's slice to the size that its row says."""
-
     uuid: str
     job_id: int
 
 
 @dataclass(frozen=True)
 class Sighting:
-    """What was seen of a task, as the move that it means."""
+    """A state change that was observed."""
 
     uuid: str
     job_id: int
@@ -92,9 +84,7 @@ class Sighting:
 
 @dataclass(frozen=True)
 class Noted:
-    """A task has a newer checkpoint, uses its cards otherwise than before, or its start goes on in another way. No
-    event: it may do so every minute. coming: None where that is as it was.
-    """
+    """New checkpoint, GPU use or start progress; no event."""
 
     uuid: str
     checkpointed_at: datetime | None = None
@@ -104,7 +94,7 @@ class Noted:
 
 @dataclass(frozen=True)
 class Forget:
-    """The task's end is recorded: let the runtime clean up."""
+    """Clean up after a recorded end."""
 
     uuid: str
 
@@ -122,21 +112,20 @@ ENDS: dict[str, tuple[str, str]] = {
     "evicted": (T.FAILED, "evicted"),
     "node_lost": (T.FAILED, "node_lost"),
 }
-"""What a runtime's cause of an end means: (state, reason)."""
+"""{the runtime's cause of an end: (state, reason)}."""
 FROM_OUTSIDE = frozenset({"stopped", "never_started", "refused_by_node", "evicted", "node_lost"})
-"""Not by its program: where somebody wished its end, this is it."""
+"""Causes outside of the program; if a stop was requested, this is that stop."""
 OVER = "gpu_out_of_memory"
-"""Of a task that its machine's agent says is above its slice: its runtime cannot end it by itself."""
+"""Reason for a task that its agent reports above its slice, which the runtime itself cannot stop."""
 UNASKED = "It was ended from outside, and nobody had asked Tessera for that."
 
 
 def compare(
     rows: Iterable[TaskRow], seen: Sequence[ContainerView], ended: set[str], awaited: Set[str] = frozenset()
 ) -> list[Step]:
-    """What to do so that the runtime and the rows agree. Pure.
+    """Return steps that reconcile rows and containers (pure).
 
-    rows: the tasks in HOLDING. ended: uuids of the tasks that are final. A container of neither is not ours to judge.
-    awaited: those of them whose log is not whole yet: with what they left on the node it would go.
+    rows: tasks in HOLDING. ended: final tasks. awaited: those with incomplete logs. Other containers are ignored.
     """
     views = {view.uuid: view for view in seen}
     rows = list(rows)
@@ -166,8 +155,7 @@ def _news(row: TaskRow, view: ContainerView | None) -> list[Step]:
 
 
 def _differs(old: tuple[GpuUse, ...], new: tuple[GpuUse, ...]) -> bool:
-    """Whether it is worth a write: a step of TOLD_PARTS of a slice, another limit or request
-    refused, that somebody looks or nobody any more, another card."""
+    """Return whether GPU use changed by 1/TOLD_PARTS of a slice or in another field."""
     before = {use.uuid: use for use in old}
     return any(use.uuid not in before or _moved(before[use.uuid], use) for use in new)
 
@@ -189,7 +177,7 @@ def _compare_one(row: TaskRow, view: ContainerView | None) -> list[Step]:
         return [] if row.state == T.LOST else [Sighting(row.uuid, row.job_id, T.LOST, "", view)]
     if row.stop or row.state == T.STOPPING:
         return [Stop(row.uuid, row.job_id, row.stop, mark=row.state != T.STOPPING)]
-    if view.phase == "starting" and view.cause:  # it will never come up: its end will say why
+    if view.phase == "starting" and view.cause:  # it can never run; its end has the reason
         return [Stop(row.uuid, row.job_id, view.cause, mark=False)]
     target = T.RUNNING if view.phase == "running" else T.STARTING
     news = row.state != target and not (target == T.STARTING and row.state != T.ASSIGNED)
@@ -213,9 +201,7 @@ def _unseen(row: TaskRow) -> list[Step]:
 
 
 def end_of(view: ContainerView, wish: str, *, ran: bool = True) -> tuple[str, str]:
-    """(state, reason) of a task whose container has exited. wish: the reason of the stop wish, "" for none. ran: it was
-    seen to run, whatever its node says of it now.
-    """
+    """Return (state, reason) of an exited task. wish: reason to stop. ran: seen running."""
     if wish and view.cause in FROM_OUTSIDE:
         return (T.FAILED if wish == OVER else T.STOPPED), wish
     if view.cause in {"stopped", "never_started"} or (ran and view.cause == "refused_by_node"):
@@ -228,7 +214,7 @@ def end_of(view: ContainerView, wish: str, *, ran: bool = True) -> tuple[str, st
 
 
 class HeldTask(NamedTuple):
-    """A task in HOLDING as it is read, with the wish of its job."""
+    """A task in HOLDING with its job's stop request."""
 
     uuid: str
     job_id: int
@@ -248,7 +234,7 @@ MOMENTS = ("checkpointed_at", "fetching_since", "stop_requested_at")
 
 
 def load_rows() -> list[TaskRow]:
-    """The tasks in HOLDING, with the stop wish of their job or of their broken gang."""
+    """Load tasks in HOLDING with reasons to stop."""
     tasks = load_holding_tasks()
     broken = load_broken()
     return [
@@ -267,7 +253,7 @@ def load_rows() -> list[TaskRow]:
 
 
 def load_holding_tasks() -> list[HeldTask]:
-    """A large cluster has thousands of these, of which few are others at each look."""
+    """Load them through the row cache."""
     wish = ("job__stop_requested_at", "job__stop_reason")
     with remembering(read_versions(_holders())):
         return remembered("holders", _held_task, *HeldTask._fields[: -len(wish)], *wish)
@@ -285,20 +271,20 @@ def _held_task(uuid: str, *values: Any) -> HeldTask:
 
 
 def load_broken() -> set[tuple[int, int]]:
-    """(job, attempt) of the attempts of which a task failed or was stopped, of jobs that hold something."""
+    """Return (job, attempt) of gangs with a failed or stopped task."""
     holding = Task.objects.holding().values("job")
     ended = Task.objects.filter(job__in=holding, state__in=[T.FAILED, T.STOPPED])
     return set(ended.values_list("job_id", "attempt"))
 
 
 def unheld(seen: Iterable[ContainerView], rows: Iterable[TaskRow]) -> list[ContainerView]:
-    """What was seen besides the tasks in HOLDING: of these the rows may say that their end is recorded."""
+    """Return containers without a task in HOLDING."""
     held = {row.uuid for row in rows}
     return [view for view in seen if view.uuid not in held]
 
 
 def load_ended(seen: Sequence[ContainerView]) -> set[str]:
-    """Which of the seen containers belong to tasks whose end is recorded."""
+    """Return uuids whose tasks are final."""
     if not seen:
         return set()
     uuids = [view.uuid for view in seen]
@@ -307,7 +293,7 @@ def load_ended(seen: Sequence[ContainerView]) -> set[str]:
 
 
 def load_awaited(ended: Set[str]) -> set[str]:
-    """Of which of these an agent may still bring the end of the log."""
+    """Return those whose log may still arrive."""
     if not ended:
         return set()
     return {uuid.hex for uuid in Task.objects.filter(uuid__in=ended).log_awaited().values_list("uuid", flat=True)}
@@ -316,7 +302,7 @@ def load_awaited(ended: Set[str]) -> set[str]:
 def _wish(task: HeldTask, broken: set[tuple[int, int]]) -> str:
     if task.stop_requested_at is not None:
         return task.stop_reason
-    if task.state == T.STOPPING and task.reason:  # the scheduler makes room
+    if task.state == T.STOPPING and task.reason:  # preempted by the scheduler
         return task.reason
     if any(use.get("over") for use in task.gpu_use):
         return OVER

@@ -1,7 +1,6 @@
-"""Another size for the slice of a task that runs: its account first where it becomes more, its limit first where less.
+"""Resize a running task's slice: grow its holding before its limit, shrink it after.
 
-So no card ever has more limits than it sells. The wish stands in the task's row (jobs.resizing) until all is done:
-whoever dies between two steps, the next look does them again.
+A card thus never has more limits than it sells. The task's row keeps the request until done; later rounds resume.
 """
 
 import logging
@@ -25,15 +24,15 @@ from scheduler.truth import end_share, load_share, lock_cards, write_holdings
 log = logging.getLogger("tessera.reconcile")
 
 COLUMNS = {"memory_mib": "gpu_memory_mib", "compute_percent": "gpu_compute_percent", "milli": "gpu_milli"}
-"""What a share is of its card: as wishes and tasks' cards name it, and as holdings do."""
+"""{amount as in requests and tasks' cards: column of holdings}."""
 BY_RUNTIME = "runtime"
-"""Who refused: it, or what had no room (kinds of DoesNotFit)."""
+"""Recorded as the refuser if the runtime refused; otherwise a kind of DoesNotFit."""
 
 Share = dict[str, int]
 
 
 def resize_task(deed: Resize, runtime: Runtime, epoch: int) -> None:
-    """Any number of times. Raises StaleState where the wish is another by now, and Unavailable."""
+    """Resize idempotently. Raise StaleState, Unavailable."""
     wish = take_room(deed, epoch)
     if wish is None:
         return
@@ -48,9 +47,9 @@ def resize_task(deed: Resize, runtime: Runtime, epoch: int) -> None:
 
 @transaction.atomic
 def take_room(deed: Resize, epoch: int) -> dict[str, Any] | None:
-    """The wish, for which the task holds enough now. None where its card or a limit has no room, which is recorded.
+    """Grow the holding; return the request, None if refused for lack of room.
 
-    The locks of a start, in their order: limits, cards, job; and the sums come after them.
+    Locks as in a start: limits, cards, job, then sums.
     """
     check_epoch("reconcile", epoch)
     task, share = load_task(deed.uuid), load_share(deed.uuid)
@@ -74,7 +73,7 @@ def take_room(deed: Resize, epoch: int) -> dict[str, Any] | None:
 
 @transaction.atomic
 def settle(deed: Resize, wish: dict[str, Any], refused: str, epoch: int) -> None:
-    """The limit is as wished: so is the account now. refused: why it is not, and then it is as before."""
+    """Set the holding to the new size, or the old if refused."""
     check_epoch("reconcile", epoch)
     lock_job(deed.job_id)
     task = load_task(deed.uuid)
@@ -97,7 +96,7 @@ def _wish_of(task: Task) -> dict[str, Any]:
 
 
 def _find_full(task: Task, share: Holding, most: Share) -> str:
-    """Take the locks. What has no room for `most` instead of what it holds, "" where there is room."""
+    """Take locks and return what is full, or ""."""
     more = {name: most[name] - held for name, held in share_of(share).items()}
     parents = load_parents()
     quotas, own = lock_limits(task.job, parents)
@@ -114,7 +113,7 @@ def _find_full(task: Task, share: Holding, most: Share) -> str:
 
 
 def _close(task: Task, share: Holding, wish: dict[str, Any], kept: Share, refused_by: str, detail: str) -> None:
-    """It holds `kept` from now on, and its history says so."""
+    """Set the holding and record the event."""
     was = wish.get("before", share_of(share))
     refused = {"kind": refused_by, "detail": detail} if refused_by else None
     words = {"role": task.role, "rank": task.rank, "attempt": task.attempt}
@@ -126,7 +125,7 @@ def _close(task: Task, share: Holding, wish: dict[str, Any], kept: Share, refuse
 
 
 def _hold(task: Task, share: Holding, now: Share, wish: dict[str, Any]) -> None:
-    """Its holding ends and another begins where they differ: reports read both."""
+    """Replace a changed holding by a new row: reports read both."""
     if now != share_of(share):
         end_share(share)
         whose = {name: getattr(share, name) for name in ("task", "team_id", "user_id", "pool_id", "node_id", "gpu_id")}

@@ -1,4 +1,4 @@
-"""A round of reconciling with a runtime that is asked: list, compare, act. Who is told goes by scheduler.watching."""
+"""One reconcile round for runtimes that are polled: list, compare, act."""
 
 import logging
 from collections.abc import Callable
@@ -27,8 +27,7 @@ log = logging.getLogger("tessera.reconcile")
 
 
 def reconcile_once(runtime: Runtime, epoch: int) -> bool:
-    """One round. True where something moves or comes up, so that another look soon pays. Raises Unavailable where the
-    runtime does not answer."""
+    """Run a round; return whether another soon pays, as something moves. Raise Unavailable."""
     rows = load_rows()
     seen = runtime.list_containers()
     ended = load_ended(unheld(seen, rows))
@@ -46,7 +45,7 @@ def reconcile_once(runtime: Runtime, epoch: int) -> bool:
 
 
 def _dropping_stale(step: Step, act: Callable[[], None]) -> None:
-    """Each in a transaction of its own, and calls to the runtime outside of any."""
+    """Run one step; drop it if stale."""
     try:
         act()
     except StaleState as stale:

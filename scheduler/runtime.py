@@ -1,4 +1,4 @@
-"""The runtime that this installation uses, loaded once by the dotted name in the settings."""
+"""The runtime of this installation, from the settings."""
 
 from functools import cache
 
@@ -14,10 +14,10 @@ def the_runtime() -> Runtime:
 
 
 def resizes() -> bool:
-    """Whether slices of its running tasks can be made another size; asked without making one."""
+    """Return whether it can resize slices, without creating it."""
     return import_string(settings.TESSERA_RUNTIME).capabilities.resizes
 
 
 def has_own_addresses() -> bool:
-    """Whether its tasks have all ports to themselves; asked without making one."""
+    """Return whether its tasks have their own addresses, without creating it."""
     return import_string(settings.TESSERA_RUNTIME).capabilities.own_addresses

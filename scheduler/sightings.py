@@ -1,8 +1,4 @@
-"""What was seen of tasks, into their rows and history. Each write carries the term of the loop that saw it.
-
-Where a queue moves tasks come up and end by the hundred: what was seen of them is recorded together, under the locks of
-all their jobs.
-"""
+"""Record observed task changes, many jobs at a time, fenced by lease epoch."""
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,18 +19,18 @@ from scheduler.reconcile import LONGEST_DETAIL, Noted, Sighting
 log = logging.getLogger("tessera.reconcile")
 
 TOGETHER = 100
-"""So many tasks at most move in one transaction: others wait for their jobs meanwhile."""
+"""Maximum number of tasks moved in one transaction, which locks their jobs."""
 
 
 def in_batches(steps: Iterable[Sighting]) -> Iterator[list[Sighting]]:
-    """By the hundred."""
+    """Yield batches of TOGETHER."""
     steps = list(steps)
     for at in range(0, len(steps), TOGETHER):
         yield steps[at : at + TOGETHER]
 
 
 def record_sightings(steps: Sequence[Sighting], epoch: int) -> set[str]:
-    """One batch. What went stale is dropped and takes nothing with it. The uuids of those that are as was seen now."""
+    """Record a batch, drop stale observations, return uuids now as observed."""
     if not steps:
         return set()
     try:
@@ -48,15 +44,16 @@ def record_sightings(steps: Sequence[Sighting], epoch: int) -> set[str]:
 
 
 def record_sighting(step: Sighting, epoch: int) -> None:
-    """Raises StaleState where the rows say otherwise by now."""
+    """Record one observation. Raise StaleState if outdated."""
     if not record_together([step], epoch):
         raise StaleState(kind="task", was=step.state)
 
 
 @transaction.atomic
 def record_together(steps: Sequence[Sighting], epoch: int) -> set[str]:
-    """Move tasks, of whatever jobs, to what was seen, with the engine's own words and times. Those of which the rows
-    say otherwise by now are left out. Raises StaleState, and moves none, where a job is gone or the term is over.
+    """Move tasks as observed, skipping outdated ones.
+
+    Raise StaleState, moving none, if a job is gone or the epoch is over.
     """
     check_epoch("reconcile", epoch)
     jobs = {job.pk: job for job in lock_jobs({step.job_id for step in steps})}
@@ -81,12 +78,11 @@ def record_news(step: Noted, epoch: int) -> None:
     told = {"checkpointed_at": step.checkpointed_at, "gpu_use": [asdict(use) for use in step.gpu_use]}
     news = {name: value for name, value in told.items() if value}
     write_news(step.uuid, news | (step.coming._asdict() if step.coming is not None else {}))
-    if step.coming is not None:  # somebody looks at a page and waits
+    if step.coming is not None:  # a page may be waiting
         ring(load_task(step.uuid))
 
 
 def write_news(uuid: str, told: dict[str, Any]) -> None:
-    """told: columns of the task."""
     Task.objects.filter(uuid=uuid).update(**told)
 
 
@@ -95,12 +91,11 @@ def load_task(uuid: str) -> Task:
 
 
 def load_tasks(uuids: Sequence[str]) -> list[Task]:
-    """Those that there are, without their jobs."""
     return list(Task.objects.filter(uuid__in=uuids))
 
 
 def lost_work(task: Task, ended: ContainerView, step: Sighting) -> dict[str, object]:
-    """What making room cost this task, for its history: seconds since its last checkpoint, else since its start."""
+    """Return work lost by preemption: seconds since checkpoint or start."""
     began, saved_at = task.started_at or ended.started_at, ended.checkpointed_at or task.checkpointed_at
     if step.reason not in MADE_ROOM or began is None or ended.ended_at is None:
         return {}
@@ -109,7 +104,7 @@ def lost_work(task: Task, ended: ContainerView, step: Sighting) -> dict[str, obj
 
 
 def _is_open(task: Task, step: Sighting) -> bool:
-    """Whether it is there, or may go there."""
+    """Return whether the task has, or may take, that state."""
     try:
         return task.state == step.state or bool(path(task.state, step.state))
     except StaleState as stale:
@@ -124,7 +119,7 @@ def _move_of(task: Task, step: Sighting) -> TaskMove:
 
 
 def _columns(task: Task, step: Sighting) -> dict[str, object]:
-    """What the runtime told besides."""
+    """Return further columns that the runtime reported."""
     also: dict[str, object] = {}
     if view := step.seen:
         found = {
@@ -133,7 +128,7 @@ def _columns(task: Task, step: Sighting) -> dict[str, object]:
             "exit_signal": view.signal,
             "peak_memory_mib": view.peak_memory_mib,
             "address": view.address,
-            # A task that is over before it was seen running still ran: the runtime knows since when.
+            # A task that ended before it was seen running still ran.
             "started_at": view.started_at if task.started_at is None and step.state in TASK_FINAL else None,
         }
         also = {name: value for name, value in found.items() if value not in (None, "")}

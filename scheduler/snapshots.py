@@ -1,4 +1,4 @@
-"""The database's rows as the scheduler's arrays. Reads only; decides nothing."""
+"""Load database rows as the arrays of the scheduler core."""
 
 import json
 import time
@@ -19,13 +19,13 @@ from quotas.models import RESOURCES, Amounts, Quota, UserLimit, team_chain
 from quotas.services import limit_of_everyone
 from scheduler.caches import Fetches, load_fetches
 from scheduler.closings import load_closings
-from scheduler.core.context import Memory
-from scheduler.core.fragmentation import build_typical
-from scheduler.core.scarcity import build_wishes
-from scheduler.core.scores import spread, weigh
-from scheduler.core.snapshot import UNLIMITED, Snapshot
-from scheduler.core.topology import Layout, Words, build_layout
-from scheduler.core.types import Ask, Cell, Policy, Role, Typical, Waiting, Wishes
+from scheduler.core.model.snapshot import UNLIMITED, Snapshot
+from scheduler.core.model.topology import LinkLayout, LinkMatrix, build_link_layout
+from scheduler.core.model.types import Cell, DemandProfile, Policy, Role, TaskResources, TypicalRequests, WaitingJob
+from scheduler.core.placement.fragmentation import find_typical_requests
+from scheduler.core.placement.scarcity import build_demand_profile
+from scheduler.core.placement.scores import spread_scores, weigh_scores
+from scheduler.core.queueing.cycle_context import CycleMemo
 from scheduler.holders import Places, limit_of, load_running, may_be_stopped, time_of
 from scheduler.holdings import Holdings, load_holdings
 from scheduler.lending import load_windows
@@ -35,12 +35,12 @@ from scheduler.rows import as_text, is_set, seconds
 NOTHING: Amounts = (0, 0, 0)
 
 HISTORY = 1000
-"""So many of the newest jobs tell what is usually asked."""
+"""How many of the newest jobs show what is usually requested."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Cards that are alike for every ask. sliceable: a slice's memory limit is as strong as the pool demands."""
+    """Interchangeable cards. sliceable: their memory limit satisfies the pool."""
 
     model: str
     product: str
@@ -49,7 +49,7 @@ class Kind:
 
 
 class NodeRow(NamedTuple):
-    """A node as it is read here. topology, numa: JSON as it is written."""
+    """A node; topology and numa as JSON."""
 
     pk: int
     name: str
@@ -62,7 +62,7 @@ class NodeRow(NamedTuple):
 
 
 class GpuRow(NamedTuple):
-    """A card as it is read here. number: its index on the node; kept_mib: of the driver and the admin."""
+    """A card. number: index on the node; kept_mib: reserved."""
 
     pk: int
     node_id: int
@@ -84,7 +84,7 @@ class GpuRow(NamedTuple):
 
 @dataclass(frozen=True)
 class World:
-    """A snapshot and what its indices stand for: rows in the order of the arrays. Waiting jobs carry their real ids."""
+    """A snapshot and the rows behind its indices."""
 
     snapshot: Snapshot
     policy: Policy
@@ -95,17 +95,16 @@ class World:
     user_ids: list[int]
     kinds: list[Kind]
     fetches: Fetches
-    mind: Memory = field(default_factory=Memory)
-    """What earlier cycles over the same machines know."""
+    mind: CycleMemo = field(default_factory=CycleMemo)
+    """What earlier cycles learned about the same machines."""
 
 
 def load_world(
     *, queue: bool = True, work: bool = True, user_id: int | None = None, reads: Iterable[str] = ()
 ) -> World:
-    """The cluster, its holdings and the queue now. queue: False leaves it out; work: False leaves out what runs, too.
-    user_id: a person to include besides.
+    """Load cluster, holdings and queue. queue, work: False omits them. user_id: a person to add.
 
-    reads: what a job of theirs would read, as `caches.keys_of` calls it.
+    reads: keys from `caches.keys_of` that their job would read.
     """
     jobs = load_queue() if queue and work else []
     pools, teams = load_pools(), load_teams()
@@ -139,7 +138,7 @@ def load_world(
 
 
 def place_users(user_ids: set[int]) -> list[int]:
-    """Who stands where. Who has had a place keeps it while rows are remembered, however many come."""
+    """Return users by index, stable while rows are cached."""
     known = kept("users")
     for pk in sorted(user_ids - known.keys()):
         known[pk] = len(known)
@@ -148,18 +147,18 @@ def place_users(user_ids: set[int]) -> list[int]:
 
 @dataclass(frozen=True)
 class Machines:
-    """What nodes and cards are, whoever holds them. arrays: of a snapshot. pools, nodes, gpus: {id: index}."""
+    """Arrays of nodes and cards. pools, nodes, gpus: {id: index}."""
 
     kinds: list[Kind]
     arrays: dict[str, Any]
     pools: dict[int, int]
     nodes: dict[int, int]
     gpus: dict[int, int]
-    mind: Memory = field(default_factory=Memory)
+    mind: CycleMemo = field(default_factory=CycleMemo)
 
 
 def place_machines(nodes: list[NodeRow], gpus: list[GpuRow], pools: list[Pool]) -> Machines:
-    """Built anew where a row of a machine or of a pool has changed."""
+    """Return the arrays, rebuilt when a row changed."""
     rules = [[getattr(pool, column.attname) for column in Pool._meta.concrete_fields] for pool in pools]
     last = kept("machines", rules)
     if last.get("nodes") is not nodes or last.get("gpus") is not gpus:
@@ -193,23 +192,24 @@ def build_machines(nodes: list[NodeRow], gpus: list[GpuRow], pools: list[Pool]) 
     return Machines(kinds, arrays, pool_at, node_at, gpu_at)
 
 
-def know_asks(kinds: list[Kind], newest: int) -> tuple[Typical | None, Wishes | None]:
-    """What is usually asked. newest: the newest job that waits; while few came since, what was known is as good."""
+def know_asks(kinds: list[Kind], newest: int) -> tuple[TypicalRequests | None, DemandProfile | None]:
+    """Return usual requests, relearned now and then. newest: waiting job id."""
     last = kept("typical", tuple(kinds))
     if not last or newest >= last["newest"] + HISTORY // 100:
         totals = tuple(kind.sellable_mib for kind in kinds)
         history = load_history(kinds)
-        last.update(newest=newest, known=(build_typical(history, totals), build_wishes(history, totals)))
+        last.update(
+            newest=newest, known=(find_typical_requests(history, totals), build_demand_profile(history, totals))
+        )
     return last["known"]
 
 
 def build_policy(pools: Iterable[Pool]) -> Policy:
-    """What holds in each of these pools, in their order."""
     return Policy(pools=tuple(_policy_of(pool) for pool in pools))
 
 
 class QueuedRow(NamedTuple):
-    """A job that waits. gang: JSON as it is written."""
+    """A waiting job; gang as JSON."""
 
     pk: int
     team_id: int
@@ -228,7 +228,7 @@ class QueuedRow(NamedTuple):
 
 
 def load_queue() -> list[QueuedRow]:
-    """The jobs that wait and may start: without a stop wish."""
+    """Load waiting jobs without a stop request."""
     columns = ("pk", "team_id", "user_id", "pool_id", "priority", seconds("submitted_at"), as_text("gang"))
     wishes = (is_set("held_at"), seconds("not_before"), "kind", "preemptible", "time_s", "max_time_s", "stops")
     return remembered("queue", QueuedRow, *columns, *wishes)
@@ -251,7 +251,7 @@ def load_limits(user_ids: Iterable[int]) -> list[UserLimit]:
 
 
 def load_active(user_ids: Iterable[int]) -> dict[int, int]:
-    """{user id: how many jobs of this person run}, where there are any."""
+    """Return {user id: running jobs}."""
     active = Job.objects.filter(state__in=JOB_ACTIVE, user__in=user_ids)
     return dict(active.order_by().values_list("user").annotate(n=Count("pk")))
 
@@ -267,15 +267,15 @@ def load_gpus() -> list[GpuRow]:
     return remembered("gpus", GpuRow, *columns, "memory_mib", kept)
 
 
-def load_history(kinds: list[Kind]) -> list[tuple[Ask, int]]:
-    """What the tasks of the last HISTORY jobs asked, and how many did."""
+def load_history(kinds: list[Kind]) -> list[tuple[TaskResources, int]]:
+    """Return (request, tasks) of recent jobs."""
     recent = Job.objects.order_by("-pk").values("pk")[:HISTORY]
     gangs = Job.objects.filter(pk__in=recent).order_by().values_list("gang").annotate(jobs=Count("pk"))
     return [(build_ask(role["request"], kinds), jobs * role["min"]) for gang, jobs in gangs for role in gang]
 
 
-def list_waiting(jobs: list[QueuedRow], kinds: list[Kind], places: Places, fetches: Fetches) -> list[Waiting]:
-    """A job that is the same row and asks the same is the same object as last time."""
+def list_waiting(jobs: list[QueuedRow], kinds: list[Kind], places: Places, fetches: Fetches) -> list[WaitingJob]:
+    """Convert queued jobs; unchanged rows give the same objects."""
     context = places.team, places.pool, kinds
     gangs, last = kept("gangs", context), kept("waiting", context)
     known, telling = last.get("waiting", []), fetches.of_job.keys() | last.get("telling", set())
@@ -294,8 +294,8 @@ def list_waiting(jobs: list[QueuedRow], kinds: list[Kind], places: Places, fetch
 
 def build_waiting(
     job: Job, *, team: int, user: int, pool: int, kinds: list[Kind], fetches: Fetches, reads: Iterable[str]
-) -> Waiting:
-    """A job that is not in the database. reads: as of `load_world`."""
+) -> WaitingJob:
+    """Convert a job without a row."""
     submitted_at, not_before = job.submitted_at.timestamp(), job.not_before.timestamp() if job.not_before else None
     times = job.kind, job.preemptible, job.time_s, job.max_time_s
     row = QueuedRow(0, team, user, pool, job.priority, submitted_at, "", job.held_at is not None, not_before, *times)
@@ -311,8 +311,8 @@ def build_gang(gang: list[dict], kinds: list[Kind]) -> tuple[Role, ...]:
     return tuple(Role(r["role"], r["min"], r["max"], ask) for r, ask in zip(gang, asks, strict=True))
 
 
-def _waiting(job: QueuedRow, gang: tuple[Role, ...], places: Places) -> Waiting:
-    return Waiting(
+def _waiting(job: QueuedRow, gang: tuple[Role, ...], places: Places) -> WaitingJob:
+    return WaitingJob(
         job=job.pk,
         team=places.team[job.team_id],
         user=places.user[job.user_id],
@@ -330,7 +330,7 @@ def _waiting(job: QueuedRow, gang: tuple[Role, ...], places: Places) -> Waiting:
 
 
 def _policy_of(pool: Pool) -> Policy:
-    scores = weigh(
+    scores = weigh_scores(
         useful=pool.weight_useful,
         data=pool.weight_data,
         whole=pool.weight_whole,
@@ -345,22 +345,22 @@ def _policy_of(pool: Pool) -> Policy:
         short_first=pool.short_first,
         stop_longer=pool.stop_longer,
         most_stops=pool.most_stops,
-        scores=spread(scores) if pool.arrangement == Arrangement.SPREAD else scores,
+        scores=spread_scores(scores) if pool.arrangement == Arrangement.SPREAD else scores,
     )
 
 
-def build_ask(request: dict, kinds: list[Kind]) -> Ask:
-    """A request of a gang, with its GPUs in the integers of each kind of card (the unit rule of common.resources)."""
+def build_ask(request: dict, kinds: list[Kind]) -> TaskResources:
+    """Convert a role's request to integers per card kind."""
     ask = parse_gpu(request["gpu"])
     cpu, memory = request["cpu_milli"], request["memory_mib"]
     if ask.count == 0:
-        return Ask(0, False, (), (), (), (), cpu, memory)
+        return TaskResources(0, False, (), (), (), (), cpu, memory)
     needs = [_need(ask, kind) for kind in kinds]
     mib, percent, milli, preference = zip(*needs, strict=True) if needs else ((), (), (), ())
-    return Ask(ask.count, not ask.is_slice, mib, percent, milli, preference, cpu, memory)
+    return TaskResources(ask.count, not ask.is_slice, mib, percent, milli, preference, cpu, memory)
 
 
-def _layouts(nodes: list[NodeRow], gpus: list[GpuRow]) -> tuple[Layout | None, ...]:
+def _layouts(nodes: list[NodeRow], gpus: list[GpuRow]) -> tuple[LinkLayout | None, ...]:
     cards: dict[int, list[tuple[int, int | None]]] = {}
     for gpu in gpus:
         cards.setdefault(gpu.node_id, []).append((gpu.number, gpu.numa))
@@ -368,11 +368,10 @@ def _layouts(nodes: list[NodeRow], gpus: list[GpuRow]) -> tuple[Layout | None, .
 
 
 @lru_cache(maxsize=4096)
-def build_node_layout(topology: str, numa: str, cards: tuple[tuple[int, int | None], ...]) -> Layout | None:
-    """The links between the present cards of a node, (index, NUMA node) in their order; None where nothing is known.
+def build_node_layout(topology: str, numa: str, cards: tuple[tuple[int, int | None], ...]) -> LinkLayout | None:
+    """Return links between a node's cards, None if unknown or for another number of cards.
 
-    topology, numa: the node's, as JSON. The stored matrices are over the cards by index: they are believed only where
-    their size is the number of cards.
+    cards: (index, NUMA node).
     """
     stored = json.loads(topology)
     links, pcie = stored.get("links") or [], stored.get("pcie") or []
@@ -381,7 +380,7 @@ def build_node_layout(topology: str, numa: str, cards: tuple[tuple[int, int | No
     rows = {card: row for row, card in enumerate(sorted(cards))}
     order = [rows[card] for card in cards]
     socket_of = {place["id"]: place.get("socket") for place in json.loads(numa)}
-    return build_layout(
+    return build_link_layout(
         _reordered(links, order),
         _reordered(pcie, order) if len(pcie) == len(links) else (),
         tuple(near for _, near in cards),
@@ -395,19 +394,18 @@ def build_kind(gpu: GpuRow, pools: list[Pool]) -> Kind:
 
 
 def _alike(gpu: GpuRow) -> tuple:
-    """Cards that agree in this are of one kind."""
     return gpu.model, gpu.product, gpu.enforcement, gpu.sellable_mib, gpu.pool_id
 
 
 def _need(ask: GpuAsk, kind: Kind) -> tuple[int, int, int, int]:
-    """(MiB, percent, thousandths for quota, preference) of one card of this kind; preference -1 = not acceptable."""
+    """Return (MiB, percent, quota/1000, preference); -1: unacceptable."""
     share, rank = slice_of(ask, kind.sellable_mib), rank_of(ask, kind.model, kind.product)
     if share is None or rank is None or (ask.is_slice and not kind.sliceable):
         return 0, 0, 0, -1
     return share.memory_mib, share.compute_percent, gpu_milli(share, kind.sellable_mib), rank
 
 
-def _reordered(matrix: list[list[str]], order: list[int]) -> Words:
+def _reordered(matrix: list[list[str]], order: list[int]) -> LinkMatrix:
     return tuple(tuple(matrix[i][j] for j in order) for i in order)
 
 
@@ -473,7 +471,7 @@ def _guarantee(quota: Quota | None) -> Amounts:
 
 
 def _limit(quota: Quota | None, is_parent: bool) -> Amounts:
-    """Without a row a team holds nothing in a pool; a parent without a row sets no limit for its children."""
+    """Return a team's limit; without a quota unlimited for parents, else zero."""
     if quota is None:
         return (UNLIMITED, UNLIMITED, UNLIMITED) if is_parent else NOTHING
     gpu, cpu, memory = quota.limits()
@@ -489,7 +487,7 @@ def _open(limit: int | None) -> int:
 
 
 def _cube(teams: list[Team], pools: list[Pool], value: Callable[[Team, Pool], Amounts]) -> np.ndarray:
-    """[T, P, 3] of what `value` says for each team and pool."""
+    """Return [T, P, 3]."""
     rows = [[value(team, pool) for pool in pools] for team in teams]
     return np.array(rows, dtype=np.int64).reshape(len(teams), len(pools), 3)
 

@@ -1,4 +1,4 @@
-"""What the runtime needs to run a task, from its row, its job's file and the cards that it holds."""
+"""Build the specs that start tasks."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,14 +22,12 @@ from runtimes.places import Place
 from scheduler.inventory import view_of_card
 
 GRACE_S = 10
-"""Between SIGTERM and SIGKILL where the job's file says nothing."""
+"""Seconds between SIGTERM and SIGKILL, unless the job file sets them."""
 
 
 @dataclass(frozen=True)
 class Beside:
-    """What the specs of some tasks need besides their rows. gangs: {job: its newest attempt}; cards: by node and uuid;
-    numa: of each card of a task, by its uuid.
-    """
+    """Rows for specs. gangs: tasks by job; numa: of cards, by task."""
 
     gangs: dict[int, list[Task]]
     cards: dict[tuple[int | None, str], Gpu]
@@ -41,9 +39,9 @@ def build_task_spec(task: Task) -> TaskSpec:
 
 
 def build_task_specs(tasks: Sequence[Task]) -> dict[str, TaskSpec]:
-    """What the runtime needs to run each of these tasks, by its uuid: from their rows and their jobs' specs, in as many
-    statements for a hundred as for one. The one secret in it is the task's own: the logins of its team are added where
-    a runtime has use for them.
+    """Build specs by uuid in a fixed number of statements.
+
+    Each has its upstream secret; registry logins are added later.
     """
     if not tasks:
         return {}
@@ -56,7 +54,7 @@ def build_task_specs(tasks: Sequence[Task]) -> dict[str, TaskSpec]:
 def _build(task: Task, beside: Beside) -> TaskSpec:
     job, spec = task.job, from_json(task.job.spec)
     role = role_of(spec, task.role)
-    assert task.node is not None  # an assigned task has its node
+    assert task.node is not None  # assigned tasks have one
     return TaskSpec(
         uuid=task.uuid.hex,
         label=f"{job.public_id} {task.role}.{task.rank}",
@@ -92,12 +90,11 @@ def _build(task: Task, beside: Beside) -> TaskSpec:
 
 
 def load_cards(uuids: Sequence[str]) -> list[Gpu]:
-    """Those of them that are there, wherever."""
     return list(Gpu.objects.present().filter(uuid__in=uuids).select_related("node", "pool")) if uuids else []
 
 
 def load_numa(tasks: Iterable[Task]) -> dict[UUID, tuple[int, ...]]:
-    """The NUMA node of each card of a task, near which its cores should be; of those tasks that have any."""
+    """Return {task: its cards' NUMA nodes}."""
     found: dict[UUID, tuple[int, ...]] = {}
     held = Holding.objects.live().filter(task__in=[task.uuid for task in tasks], numa__isnull=False)
     for uuid, numa in held.filter(gpu__isnull=False).order_by("pk").values_list("task", "numa"):
@@ -106,7 +103,7 @@ def load_numa(tasks: Iterable[Task]) -> dict[UUID, tuple[int, ...]]:
 
 
 def _shares(task: Task, cards: dict[tuple[int | None, str], Gpu]) -> tuple[GpuShare, ...]:
-    """What it holds of each of its cards, with what is known of these now: a card may have moved up since."""
+    """Return the task's GPU shares with current indices."""
     return tuple(
         GpuShare(
             uuid=held["uuid"],
@@ -122,13 +119,12 @@ def _shares(task: Task, cards: dict[tuple[int | None, str], Gpu]) -> tuple[GpuSh
 
 
 def _allows_mps(task: Task, cards: dict[tuple[int | None, str], Gpu]) -> bool:
-    """Whether the pools of its cards do: whoever runs on a card shares it in one way."""
     known = (cards.get((task.node_id, held["uuid"])) for held in task.cards)
     return all(card.pool.allows_mps for card in known if card)
 
 
 def build_peers(tasks: Iterable[Task]) -> tuple[Peer, ...]:
-    """All tasks of an attempt in order of rank, as they find each other."""
+    """Return an attempt's tasks by rank."""
     in_order = sorted(tasks, key=lambda task: task.rank)
     return tuple(
         Peer(task.address, task.role, max(len(task.cards), 1), port_map(task), task.uuid.hex) for task in in_order
@@ -136,12 +132,12 @@ def build_peers(tasks: Iterable[Task]) -> tuple[Peer, ...]:
 
 
 def port_map(task: Task) -> dict[int, int]:
-    """{declared: where it listens}."""
+    """Return {declared: actual} ports."""
     return {int(declared): actual for declared, actual in task.ports.items() if declared != "master"}
 
 
 def build_checkpoint(job: Job, spec: JobSpec) -> Checkpoint | None:
-    """As the job's file says, with the grace that its pool allows: it may have been changed since the submit."""
+    """Return checkpoint settings, grace limited by the pool."""
     if spec.checkpoint is None:
         return None
     rule = spec.checkpoint
@@ -150,7 +146,7 @@ def build_checkpoint(job: Job, spec: JobSpec) -> Checkpoint | None:
 
 
 def build_mounts(job: Job, spec: JobSpec) -> tuple[Mount, ...]:
-    """What the job file names under `data`, and the environment that JupyterLab and TensorBoard run from."""
+    """Return mounts for `data` and tools (JupyterLab, TensorBoard)."""
     places = {"home": Place("home", job.user.uid), "team": Place("team", job.team.gid)}
     mounts = []
     for target, text in spec.data.items():
@@ -167,7 +163,7 @@ def _tools_env(job: Job, spec: JobSpec) -> dict[str, str]:
 
 
 def _wants_tools(job: Job, spec: JobSpec) -> bool:
-    """Where the environment is not prepared yet, a job with `tensorboard` runs without it; an image brings its own."""
+    """Return whether to mount the tools: wanted, prepared, not in an image."""
     if settings.TESSERA_NOTEBOOK_IMAGE:
         return False
     wanted = job.kind == JobKind.INTERACTIVE or spec.tensorboard is not None

@@ -1,8 +1,6 @@
-"""The allocating transaction of DESIGN section 7.
+"""The allocating transaction: check the epoch, lock limits, nodes and cards, sum holdings, refuse or write.
 
-Check the epoch, lock the limits (teams from root to leaf, then the user), lock the nodes, lock the cards, and only in
-later statements sum the live holdings; then refuse, or insert holdings and advance the tasks. In one statement with the
-locks the sum would be a look at the past.
+Sums in the same statement as locks would see the state before them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,17 +44,14 @@ PENDING = TaskState.PENDING
 
 
 class DoesNotFit(StaleState):
-    """The truth under the locks has less room than the snapshot had. The next cycle sees it."""
+    """There is less room than in the snapshot."""
 
     code = "does_not_fit"
 
 
 @transaction.atomic
 def start_jobs(steps: Sequence[StartJob], epoch: int) -> None:
-    """The allocating transaction, for jobs of one team, person and pool: all of them start, or none.
-
-    Raises StaleState (DoesNotFit) and changes nothing where the truth has moved on for one of them.
-    """
+    """Start jobs of one team, user and pool: all or none. Raise StaleState, DoesNotFit."""
     check_epoch("cycle", epoch)
     jobs = load_jobs([step.job_id for step in steps])
     job, tasks, parents = jobs[0], [task for step in steps for task in step.tasks], load_parents()
@@ -74,7 +69,7 @@ def start_jobs(steps: Sequence[StartJob], epoch: int) -> None:
 
 
 def lock_limits(job: Job, parents: Mapping[int, int | None]) -> tuple[list[Quota], UserLimit]:
-    """Lock the quota rows of the job's pool from the root team to its own, then the user's limit. Root first."""
+    """Lock quotas from the root team down, then the user's limit."""
     chain = team_chain(job.team_id, parents)
     quotas = [row for team in reversed(chain) for row in lock_quota(team, job.pool_id)]
     if not quotas or quotas[-1].team_id != job.team_id:
@@ -93,7 +88,7 @@ def check_teams(job: Job, quotas: list[Quota], ask: Amounts, parents: Mapping[in
 
 
 def check_user(job: Job, own: UserLimit, ask: Amounts, more: int) -> None:
-    """own: the person's row, locked. more: how many jobs are to start, 0 where one that runs is to hold more."""
+    """Check the locked user limit. more: jobs to start."""
     limit = own.effective(load_everyone())
     limits = (limit["gpu_milli"], limit["cpu_milli"], limit["memory_mib"])
     _check("user_limit", sum_user(job.user_id), ask, limits)
@@ -118,7 +113,7 @@ def check_nodes(tasks: Iterable[TaskStart], nodes: dict[int, Node]) -> None:
 
 
 def check_maintenance(jobs: Iterable[Job], nodes: Iterable[int]) -> None:
-    """Nothing starts on a machine that would still run there when its maintenance begins."""
+    """Refuse jobs that would run into maintenance."""
     if planned := find_maintenance(nodes, max(time_of(job) for job in jobs)):
         raise DoesNotFit(kind="maintenance", was=f"from {planned.begins_at}")
 
@@ -142,7 +137,7 @@ def check_gpus(tasks: Iterable[TaskStart], gpus: dict[int, Gpu], jobs: Sequence[
 
 
 def check_growth(gpu: Gpu, memory_mib: int, compute_percent: int) -> None:
-    """Whether the card, locked, has room for so much more in a task that is on it."""
+    """Check the card's room for a larger slice."""
     if not gpu.healthy or gpu.removed_at is not None:
         raise DoesNotFit(kind="gpu", was=str(gpu))
     taken = sum_cards([gpu.pk])
@@ -150,7 +145,7 @@ def check_growth(gpu: Gpu, memory_mib: int, compute_percent: int) -> None:
 
 
 def assign(steps: Sequence[StartJob], nodes: dict[int, Node], gpus: dict[int, Gpu], epoch: int) -> None:
-    """Write the holdings and move the tasks to ASSIGNED. The limits, nodes and cards are locked and have the room."""
+    """Write holdings and move tasks to ASSIGNED, after the locks."""
     jobs = lock_jobs([step.job_id for step in steps])
     for locked in jobs:
         if locked.state != JobState.QUEUED or locked.held_at is not None or locked.stop_requested_at is not None:
@@ -169,7 +164,7 @@ def assign(steps: Sequence[StartJob], nodes: dict[int, Node], gpus: dict[int, Gp
 
 
 def _fill_gang(step: StartJob, locked: Job, tasks: dict[int, Task]) -> None:
-    """With those beyond the least that find a place. tasks: of the job's attempt, by rank."""
+    """Add tasks beyond the gang's minimum."""
     least = sum(role["min"] for role in locked.gang)
     if more := {place.rank: place.role for place in step.tasks if place.rank >= least}:
         tasks |= {task.rank: task for task in add_tasks(locked, more)}
@@ -185,7 +180,7 @@ def _moves(
     taken: dict[int, set[int]],
     epoch: int,
 ) -> list[TaskMove]:
-    """taken: the ports of each node, those of this job too from now on."""
+    """Build the moves. taken: ports by node, extended here."""
     master = free_port(taken[next(place.node_id for place in step.tasks if place.rank == 0)])
     alone, moves = has_own_addresses(), []
     for place in step.tasks:
@@ -222,7 +217,7 @@ def _check(what: str, held: tuple[int, ...], ask: tuple[int, ...], limits: tuple
 
 
 def _holdings(task: Task, place: TaskStart, gpus: dict[int, Gpu]) -> list[Holding]:
-    """One row for CPU and memory, one for each card."""
+    """Build a row for CPU and memory and one per card."""
     whose = {"task": task.uuid, "team_id": task.team_id, "user_id": task.user_id, "pool_id": task.pool_id}
     numa = {gpus[card.gpu_id].numa for card in place.cards}
     near = numa.pop() if len(numa) == 1 else None
@@ -238,13 +233,12 @@ def _holdings(task: Task, place: TaskStart, gpus: dict[int, Gpu]) -> list[Holdin
 
 
 def _spread(place: TaskStart, gpus: dict[int, Gpu]) -> dict:
-    """The NUMA nodes of cards that could not all be near one: a warning in the task's history."""
+    """Return NUMA nodes if several, as a warning."""
     numa = {gpus[card.gpu_id].numa for card in place.cards} - {None}
     return {"numa": sorted(numa)} if len(numa) > 1 else {}
 
 
 def _card_view(card: Card, gpu: Gpu) -> dict:
-    """What the task's row remembers of its card, for its page and its environment."""
     return {
         "uuid": gpu.uuid,
         "index": gpu.index,

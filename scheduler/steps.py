@@ -1,10 +1,10 @@
-"""A plan as typed steps, each for a transaction of its own (`commit`): rows of the database instead of indices."""
+"""Convert a plan to typed steps with database ids, each for one transaction."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scheduler.caches import held_bytes
-from scheduler.core.types import Plan, Refusal, TaskPlace
+from scheduler.core.model.types import Plan, Refusal, TaskPlacement
 from scheduler.snapshots import World
 
 
@@ -18,9 +18,7 @@ class Card:
 
 @dataclass(frozen=True)
 class TaskStart:
-    """Where one task goes, in rows instead of indices. held_bytes: of what it reads, there already. role: of a task
-    beyond the least of its gang, for which there is no row yet; else it may be left out.
-    """
+    """A task's place. held_bytes: data there. role: beyond the gang's minimum."""
 
     rank: int
     node_id: int
@@ -33,7 +31,7 @@ class TaskStart:
 
 @dataclass(frozen=True)
 class StartJob:
-    """whose: its team, person and pool: those that agree may start in one transaction. None: alone."""
+    """whose: (team, user, pool); equal ones share a transaction."""
 
     job_id: int
     tasks: tuple[TaskStart, ...]
@@ -42,7 +40,7 @@ class StartJob:
 
 @dataclass(frozen=True)
 class ExplainJobs:
-    """Why each of the jobs that wait does, the most telling first, and its place in line: {job id: (position, of)}."""
+    """Wait reasons, the main one first, and (position, of)."""
 
     refusals: Mapping[int, list[Refusal]]
     positions: Mapping[int, tuple[int, int]]
@@ -50,10 +48,7 @@ class ExplainJobs:
 
 @dataclass(frozen=True)
 class StopJob:
-    """Stop what runs of a job so that another may start; it goes back into the queue. reason: an end reason.
-
-    to: who may start then, None where its machine goes into maintenance.
-    """
+    """Preempt and requeue a job. to: the job that may start then, None for maintenance."""
 
     job_id: int
     reason: str
@@ -64,7 +59,7 @@ Step = StartJob | StopJob | ExplainJobs
 
 
 def build_steps(plan: Plan, world: World) -> list[Step]:
-    """Starts in the plan's order, then who is stopped, then one step that explains whoever waits."""
+    """Return starts, stops, then an explanation."""
     held, starting = held_bytes(world.snapshot), {start.job for start in plan.starts}
     waiting = world.snapshot.waiting if starting else ()
     whose = {job.job: (job.team, job.user, job.pool) for job in waiting if job.job in starting}
@@ -80,6 +75,6 @@ def build_steps(plan: Plan, world: World) -> list[Step]:
     return [*steps, ExplainJobs(plan.refusals, plan.positions)] if plan.refusals else steps
 
 
-def _task_start(place: TaskPlace, world: World, held: int) -> TaskStart:
+def _task_start(place: TaskPlacement, world: World, held: int) -> TaskStart:
     cards = tuple(Card(world.gpus[c.gpu].pk, c.memory_mib, c.compute_percent, c.milli) for c in place.cards)
     return TaskStart(place.rank, world.nodes[place.node].pk, cards, place.cpu_milli, place.memory_mib, held, place.role)

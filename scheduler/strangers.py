@@ -1,7 +1,6 @@
-"""Containers that bear this installation's name and that no row knows: of another database, or from after its backup.
+"""Find orphans: this installation's containers without a row, as after a restore.
 
-One that has run may be somebody's work: it is told to the admin, who ends it, and no timer ever does. One that never
-ran, and that no row knows for ten minutes of looks, is nobody's: it is removed.
+Those that ran may be work, so only admins end them; others are removed after ten minutes.
 """
 
 import time
@@ -18,13 +17,13 @@ LOOK_S = 0.5
 
 
 class Strangers:
-    """Remembers since when each of those that never ran is unknown."""
+    """Remembers orphans that never ran."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
 
     def look(self, strangers: Iterable[ContainerView], now: float) -> list[Stop | Forget]:
-        """What to do about them. Pure but for what it remembers. now: seconds of a clock that never jumps."""
+        """Return actions against old orphans. now: monotonic seconds."""
         idle = {view.uuid: view for view in strangers if never_ran(view)}
         self._since = {uuid: self._since.get(uuid, now) for uuid in idle}
         old = [view for uuid, view in sorted(idle.items()) if now - self._since[uuid] >= UNKNOWN_S]
@@ -36,14 +35,12 @@ def never_ran(view: ContainerView) -> bool:
 
 
 def _discard(uuid: str) -> Stop:
-    """It may begin to run before a worker comes to this."""
+    """Return a stop that spares a container that ran meanwhile."""
     return Stop(uuid, 0, "", mark=False, unless_ran=True)
 
 
 def load_strangers(seen: Sequence[ContainerView]) -> list[ContainerView]:
-    """Those of the seen containers that no row knows: of a task, or of an image that is fetched ahead. What is seen was
-    asked for before the rows are.
-    """
+    """Return containers without a task or prepull. List them before calling."""
     uuids = [view.uuid for view in seen]
     known = {
         uuid.hex
@@ -54,9 +51,9 @@ def load_strangers(seen: Sequence[ContainerView]) -> list[ContainerView]:
 
 
 def end_stranger(runtime: Runtime, uuid: str, within_s: float) -> bool:
-    """Stop and forget it, as somebody asked for; False where it does not end in time. Raises Unavailable, Rejected."""
+    """Stop and forget a container; False on timeout. Raise Unavailable, Rejected."""
     until = time.monotonic() + within_s
-    runtime.stop(uuid, GRACE_S, epoch=time.time_ns() // 1_000_000)  # no older than any epoch: they follow the clock
+    runtime.stop(uuid, GRACE_S, epoch=time.time_ns() // 1_000_000)  # as new as any epoch, which follow the clock
     while time.monotonic() < until:
         view = next((each for each in runtime.list_containers() if each.uuid == uuid), None)
         if view is None:
@@ -65,6 +62,6 @@ def end_stranger(runtime: Runtime, uuid: str, within_s: float) -> bool:
             try:
                 runtime.forget(uuid)
             except Unavailable:
-                pass  # its kubelet is at its last words about it
+                pass  # the kubelet is still reading its log
         time.sleep(LOOK_S)
     return False

@@ -1,4 +1,4 @@
-"""Celery's door to the loops. Each task is a short, idempotent poke: it takes the lease, looks, acts, and ends."""
+"""Celery tasks that run the loops: short and idempotent, under a lease."""
 
 import gc
 import logging
@@ -31,33 +31,33 @@ from scheduler.steps import build_steps
 log = logging.getLogger("tessera.tasks")
 
 FOLLOW_S = 0.6
-"""How long a reconcile stays to see what it started come up, so that RUNNING need not wait for the next beat."""
+"""How long a reconcile follows fresh starts, so that RUNNING need not wait for the next beat."""
 LOOK_S = 0.03
 REST_S = 0.3
-"""The longest pause between two rounds of a loop that are wished one after the other."""
+"""Longest pause between two requested rounds."""
 TERM_S = 30.0
-"""So long one task goes on with rounds: CELERY_TASK_SOFT_TIME_LIMIT would end it, and the beat begins another."""
+"""How long one task repeats rounds, below CELERY_TASK_SOFT_TIME_LIMIT; the beat starts another."""
 _rest: Rest | None = None
-"""What this worker found when it last had nothing to do."""
+"""State of the last cycle that decided nothing."""
 
 KEYS_KEPT = timedelta(hours=24)
 
 
 @shared_task
 def cycle() -> None:
-    """One pass of the scheduler, and another for each wish that came while it ran."""
+    """Run scheduling cycles while requested."""
     _lead("cycle", one_cycle)
 
 
 @shared_task
 def reconcile() -> None:
-    """Drive what runs to what the rows say, following fresh starts until they are up."""
+    """Reconcile tasks with the runtime, following fresh starts."""
     _lead("reconcile", _one_reconcile)
 
 
 @shared_task
 def act(messages: list[dict]) -> None:
-    """Starts, stops and forgets that `manage.py watch` hands out. Any number of times."""
+    """Run idempotent actions from `manage.py watch`."""
     _leave_dead_connection()
     try:
         do_all([from_message(message) for message in messages], the_runtime())
@@ -67,7 +67,7 @@ def act(messages: list[dict]) -> None:
 
 @shared_task
 def take_inventory() -> None:
-    """What the nodes are now: facts, cards, last seen."""
+    """Store nodes and cards."""
     _leave_dead_connection()
     try:
         record_inventory(the_runtime().list_nodes())
@@ -77,27 +77,25 @@ def take_inventory() -> None:
 
 @shared_task
 def fetch_images() -> None:
-    """What of the catalogue machines shall have before a job asks for it."""
+    """Prepull catalogue images."""
     _lead("fetch", lambda epoch: fetch_ahead(the_runtime(), epoch))
 
 
 @shared_task
 def foretell() -> None:
-    """When the first in line will start."""
+    """Forecast when the first in line start."""
     _lead("forecast", lambda epoch: record_forecasts())
 
 
 @shared_task
 def sweep() -> None:
-    """Drop answers to submits that nobody can still be retrying."""
+    """Delete old idempotency keys."""
     _leave_dead_connection()
     IdempotencyKey.objects.filter(created_at__lt=timezone.now() - KEYS_KEPT).delete()
 
 
 def _lead(name: str, act: Callable[[int], None]) -> None:
-    """Each wish that comes while it acts is one more round. A round costs the same for one that waits as for many: it
-    is worth waiting for who else comes, as long as the last one took.
-    """
+    """Run rounds while requested, pausing as long as the last took, to serve several requests at once."""
     _leave_dead_connection()
     try:
         with leading(name) as epoch:
@@ -111,18 +109,18 @@ def _lead(name: str, act: Callable[[int], None]) -> None:
                 if began > until or not wanted_again(name, epoch) or not renew(name, epoch):
                     return
                 time.sleep(min(took_s, REST_S))
-    except OperationalError as gone:  # the database restarts: the next beat finds it again
+    except OperationalError as gone:  # the next beat retries
         log.warning("%s waits for the database: %s", name, gone)
 
 
 def _leave_dead_connection() -> None:
-    """Celery keeps a connection for CELERY_DB_REUSE_MAX tasks, even one whose server crashed: look before each task."""
+    """Close a broken connection, which Celery would reuse."""
     if not connection.in_atomic_block:
         connection.close_if_unusable_or_obsolete()
 
 
 def one_cycle(epoch: int) -> None:
-    """Nothing where everything is as the last full cycle left it."""
+    """Run a full cycle unless nothing changed."""
     global _rest
     mark = read_mark()
     if _rest is None or not _rest.covers(mark, time.time()):
@@ -140,9 +138,7 @@ def full_cycle(epoch: int, mark: Mark) -> Rest | None:
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """A snapshot is a hundred thousand objects, all of them in use: to look for garbage among them takes a third of a
-    cycle's time.
-    """
+    """Disable garbage collection: scanning a snapshot takes a third of a cycle."""
     gc.disable()
     try:
         yield

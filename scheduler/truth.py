@@ -1,7 +1,6 @@
-"""What the allocating transaction reads, locks and writes, one statement each; `commit` decides by the answers.
+"""Single statements of the allocating transaction.
 
-The sums are statements of their own, after the locks (DESIGN section 7). The simulation of the whole loop
-(docs/notes/simulating-the-loop.md) puts a model of the database in the place of these functions.
+The loop simulation replaces them by a model of the database. Sums are separate, after the locks.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,28 +24,26 @@ def load_job(pk: int) -> Job:
 
 
 def load_jobs(pks: Sequence[int]) -> list[Job]:
-    """In the order of `pks`."""
+    """Load jobs in given order."""
     found = Job.objects.in_bulk(pks)
     return [found[pk] for pk in pks]
 
 
 def lock_quota(team_id: int, pool_id: int) -> list[Quota]:
-    """The team's one row in the pool, or none."""
     return lock_rows(Quota.objects.filter(team=team_id, pool=pool_id))
 
 
 def lock_user_limit(user_id: int) -> list[UserLimit]:
-    """The person's own row, or none."""
     return lock_rows(UserLimit.objects.filter(user=user_id))
 
 
 def lock_nodes(pks: Iterable[int]) -> dict[int, Node]:
-    """Their pools are read after the locks, in a statement of its own."""
+    """Lock nodes, then read their pools."""
     return {node.pk: node for node in lock_rows(Node.objects.filter(pk__in=set(pks)).prefetch_related("pool"))}
 
 
 def lock_cards(pks: Iterable[int]) -> dict[int, Gpu]:
-    """As `lock_nodes`."""
+    """Lock cards, then read their pools."""
     cards = Gpu.objects.filter(pk__in=set(pks)).select_related("node").prefetch_related("pool")
     return {gpu.pk: gpu for gpu in lock_rows(cards)}
 
@@ -60,30 +57,29 @@ def sum_user(user_id: int) -> Amounts:
 
 
 def sum_nodes(node_ids: Iterable[int]) -> dict[int, Amounts]:
-    """{node: what is taken of it}, where anything is."""
+    """Return {node: taken}."""
     taken = Holding.objects.live().filter(node__in=list(node_ids)).totals_by("node")
     return {node: amounts for (node,), amounts in taken.items()}
 
 
 def sum_cards(gpu_ids: Iterable[int]) -> dict[int, tuple[int, int, int]]:
-    """{card: (MiB, percent, tasks) that are taken of it}, where anything is."""
+    """Return {card: (MiB, percent, tasks) taken}."""
     taken = Holding.objects.live().filter(gpu__in=list(gpu_ids)).order_by().values_list("gpu")
     columns = {"mib": Sum("gpu_memory_mib"), "percent": Sum("gpu_compute_percent"), "count": Count("pk")}
     return {gpu: (mib, percent, count) for gpu, mib, percent, count in taken.annotate(**columns)}
 
 
 def load_everyone() -> UserLimit:
-    """What a person's own row leaves open."""
+    """Load default limits."""
     return limit_of_everyone()
 
 
 def count_active(user_id: int) -> int:
-    """How many jobs of this person run."""
     return Job.objects.filter(user=user_id, state__in=JOB_ACTIVE).count()
 
 
 def find_maintenance(node_ids: Iterable[int], time_s: float) -> Maintenance | None:
-    """The first that begins on one of these machines within `time_s` (inf: ever), or lasts now."""
+    """Return the first maintenance there within `time_s`."""
     planned = load_maintenance(Now())
     if not planned:
         return None
@@ -92,7 +88,7 @@ def find_maintenance(node_ids: Iterable[int], time_s: float) -> Maintenance | No
 
 
 def load_ports(nodes: Iterable[int]) -> list[tuple[int, dict[str, int]]]:
-    """(node, {declared: actual}) of each task that holds something on these nodes."""
+    """Return (node, {declared: actual}) of tasks with holdings."""
     return list(Task.objects.holding().filter(node__in=list(nodes)).values_list("node", "ports"))
 
 
@@ -101,7 +97,7 @@ def write_holdings(rows: Iterable[Holding]) -> None:
 
 
 def load_share(uuid: str) -> Holding:
-    """What a task with one card holds of it now."""
+    """Load a single-card task's holding."""
     return Holding.objects.live().get(task=uuid, gpu__isnull=False)
 
 
@@ -110,5 +106,5 @@ def end_share(share: Holding) -> None:
 
 
 def clear_wait(job_ids: Iterable[int]) -> None:
-    """They wait no more."""
+    """Clear wait reasons and positions."""
     Job.objects.filter(pk__in=list(job_ids)).update(wait_reasons=[], wait_position=None, wait_of=None)

@@ -1,4 +1,4 @@
-"""Which machines are as their rows say: on a large cluster nearly all of them, at each look."""
+"""Find nodes whose rows need no update, which nearly all are."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -12,13 +12,11 @@ from cluster.models import Cached, Gpu, Node
 from common.locks import lock_rows
 
 PROBED_AFTER = timedelta(minutes=5)
-"""So old the time may be at which a card that did not change was looked at: each write is a new version of its row."""
+"""How old probed_at of an unchanged card may become, since each write makes a new row version."""
 
 
 def load_rows_of(names: Iterable[str]) -> list[tuple[Node, list[Gpu], dict[tuple[str, str], int]]]:
-    """Each machine, its cards in the order of their indices, and what it holds: {(kind, key): bytes}. Three statements
-    for any number of machines.
-    """
+    """Load nodes, their cards by index, and {(kind, key): bytes} cached there, in three statements."""
     nodes = list(Node.objects.present().filter(name__in=list(names)))
     cards: dict[int, list[Gpu]] = defaultdict(list)
     held: dict[int, dict[tuple[str, str], int]] = defaultdict(dict)
@@ -32,7 +30,7 @@ def load_rows_of(names: Iterable[str]) -> list[tuple[Node, list[Gpu], dict[tuple
 
 @transaction.atomic
 def note_seen(nodes: Sequence[Node]) -> None:
-    """They are there, as they were."""
+    """Record unchanged nodes as seen."""
     lock_rows(Node.objects.filter(pk__in=[node.pk for node in nodes]))
     Node.objects.filter(pk__in=[node.pk for node in nodes]).update(last_seen_at=Now())
     old = Q(probed_at=None) | Q(probed_at__lt=Now() - PROBED_AFTER)

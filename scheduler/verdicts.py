@@ -1,9 +1,6 @@
-"""What was possible a moment ago is possible still: people submit many jobs that are alike, and to judge one loads the
-whole cluster.
+"""Remember possible drafts: people submit many alike, and checks load the cluster.
 
-Only the good word is remembered, for KEPT_S, and only while no machine, pool, quota, limit, window or maintenance has
-changed: one statement tells, by the versions of their rows (see `memory`). Of machines and cards there may be many
-thousands, and one may go at any moment anyway: at those it looks once in LOOK_S.
+Successes are kept for KEPT_S while other rows stay the same; nodes and cards are checked once in LOOK_S.
 """
 
 import json
@@ -22,18 +19,18 @@ LOOK_S = 1.0
 MOST = 10_000
 MACHINES = {"nodes", "gpus"}
 OF_WORK = {"queue", "holders", "holdings"}
-"""What comes and goes, and never made anything impossible."""
+"""Tables that change often and never make a job impossible."""
 
 State = dict[str, tuple[int, str | None]]
 Known = dict[tuple[object, ...], float]
 _last: tuple[State, Known] = {}, {}
-"""Of this process: how the rows were, and until when which draft is known to be possible."""
+"""Per process: table states, and {draft: possible until}."""
 _machines: tuple[float, State] = -LOOK_S, {}
-"""Of this process: when it looked at them, and how they were."""
+"""Per process: when nodes and cards were last read, and their state."""
 
 
 def judge_once(draft: Draft, judge: Callable[[Draft], None]) -> None:
-    """Call `judge`, which raises where the draft is impossible, unless a draft like it was possible a moment ago."""
+    """Call `judge`, which may raise, unless a similar draft passed recently."""
     known, key = _known_now(), key_of(draft)
     if known.get(key, 0.0) < time.monotonic():
         judge(draft)
@@ -41,7 +38,7 @@ def judge_once(draft: Draft, judge: Callable[[Draft], None]) -> None:
 
 
 def _known_now() -> Known:
-    """As long as the rows are as they were. Who judged by older ones writes into what nobody reads any more."""
+    """Return remembered drafts, none if rows changed."""
     global _last
     state = load_sums(_statement(machines=False)) | _machines_now()
     if state != _last[0] or len(_last[1]) > MOST:
@@ -66,7 +63,7 @@ def _machines_now() -> State:
 
 
 def forget() -> None:
-    """The next draft of this process is judged like its first."""
+    """Drop this process's memory of drafts."""
     global _last, _machines
     _last, _machines = ({}, {}), (-LOOK_S, {})
 
@@ -79,6 +76,6 @@ def _statement(*, machines: bool) -> Statement:
 
 
 def _version_of(table: str) -> Func:
-    """Also of what one transaction writes twice."""
+    """Return a row version that differs for two writes of one transaction."""
     version = f'("{table}".xmin::text::bigint << 24) + "{table}".cmin::text::bigint'
     return Func(template=version, output_field=BigIntegerField())

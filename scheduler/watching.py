@@ -1,8 +1,6 @@
-"""The loop of `manage.py watch`: for runtimes that tell what happens, instead of being asked each second.
+"""The loop of `manage.py watch`, for runtimes that report changes.
 
-It leads the same lease as the Celery reconcile, so one of the two acts, and either may take over. It compares at each
-change that the engine tells, at each hint, and each second; what it sees it records itself, and the starts and stops it
-hands to Celery, where any worker does them, once or twice alike.
+It shares a lease with the Celery reconcile, compares on each change, hint and second, and sends actions to workers.
 """
 
 import logging
@@ -43,27 +41,27 @@ NAME = "reconcile"
 LOOK_S = 0.1
 ROUND_S = 1.0
 AGAIN_S = 10.0
-"""A start or stop that was handed out and shows no effect is handed out again."""
+"""An action without effect is sent again after this time."""
 TIDY_S = 300.0
 BLIND_S = 300.0
-"""So long without a word from the engine, and the process ends: a new one may see."""
+"""If the runtime is silent for so long, the process ends so that a new one replaces it."""
 LIVE_S = 60.0
 LONG_ROUND_S, REST = 0.05, 3.0
-"""After a longer round it rests so many times as long as what went beyond, a second at most: where thousands of tasks
-come up, each of their changes would else begin another round over all of them.
+"""After a round longer than LONG_ROUND_S it pauses for REST times the excess, at most a second: when thousands
+of tasks start, each of their changes would otherwise start another round.
 """
 DEEDS = (Stop, Start, Resize, Forget)
-"""In the order in which they go out: what frees room first."""
+"""Order of dispatch: what frees resources comes first."""
 AT_ONCE = 50
-"""So many deeds go in one message."""
+"""Maximum number of actions in one message."""
 
 
 class Blind(Exception):
-    """Nothing has been heard of the engine for so long that nobody should believe this process."""
+    """The runtime was silent for too long; replace this process."""
 
 
 class Watch:
-    """send: gives deeds to whoever does them. ended: set to end the loop."""
+    """Runs reconcile rounds. send: dispatches actions. ended: stops it."""
 
     def __init__(self, view: LiveView, send: Callable[[Sequence[Order]], None], ended: threading.Event):
         self.view, self.ended = view, ended
@@ -74,30 +72,30 @@ class Watch:
         self._strangers = Strangers()
 
     def run(self) -> None:
-        """Until it is ended. Raises Blind."""
+        """Lead or stand by until ended. Raise Blind."""
         while not self.ended.is_set():
             self.look()
             try:
                 if (epoch := take(NAME)) is None:
-                    self.last_round_at = time.monotonic()  # another one leads: that is as well
+                    self.last_round_at = time.monotonic()  # another leader counts as alive
                     self.ended.wait(ROUND_S)
                     continue
                 try:
                     self._lead(epoch)
                 finally:
                     give_up(NAME, epoch)
-            except (InterfaceError, OperationalError) as gone:  # the database restarts: it is found again
+            except (InterfaceError, OperationalError) as gone:  # retried after ROUND_S
                 log.warning("watch waits for the database: %s", gone)
                 connection.close()
                 self.ended.wait(ROUND_S)
 
     def look(self) -> None:
-        """Raises Blind."""
+        """Raise Blind if the runtime is silent."""
         if (age := self.view.age_s()) > BLIND_S:
             raise Blind(f"Nothing was heard of the cluster for {age:.0f} s.")
 
     def round(self, epoch: int) -> None:
-        """Compare once, record what is seen, hand out what is to do."""
+        """Compare once, record observations, dispatch actions."""
         heed(NAME)
         rows = load_rows()
         try:
@@ -148,7 +146,7 @@ class Watch:
             self.ended.wait(min(REST * (took_s - LONG_ROUND_S), ROUND_S))
 
     def _holds(self, epoch: int) -> bool:
-        """Whether it leads still; asks for more time in the midst of a long round, too."""
+        """Return whether it leads, renewing the lease."""
         now = time.monotonic()
         if now - self._renewed_at > RENEW_S:
             if not renew(NAME, epoch):
@@ -157,9 +155,7 @@ class Watch:
         return True
 
     def _acts(self, steps: Sequence[Step], epoch: int) -> Iterator[Callable[[], None]]:
-        """What the steps of a round are, one after another. Stops go out first and forgets last; and all deeds before
-        anything is recorded, so that they are done meanwhile.
-        """
+        """Yield calls: stops first, forgets last, actions before recordings."""
         due = [step for step in steps if isinstance(step, Deed) and self._is_due(step)]
         marks = [mark_of(deed) for deed in due if isinstance(deed, Stop) and deed.mark]
         stale = {mark.uuid for mark in marks}
@@ -175,7 +171,7 @@ class Watch:
             yield partial(self._record, some, epoch)
 
     def _record(self, sightings: Sequence[Sighting], epoch: int) -> None:
-        """What is missing may only be late: then a next round sees it."""
+        """Record observations except losses that a late cache explains."""
         record_sightings([each for each in sightings if not self._is_behind(each)], epoch)
 
     def _is_behind(self, step: Sighting) -> bool:
@@ -185,9 +181,7 @@ class Watch:
         return time.monotonic() - self._handed.get(_key(deed), float("-inf")) > AGAIN_S
 
     def _hand_out(self, deeds: Sequence[Deed], epoch: int) -> None:
-        """A stop bears the newest epoch of all: this term is older than the placing of tasks that came since, and
-        runtimes ignore a stop that is older than its task.
-        """
+        """Dispatch actions. Stops carry the newest epoch: runtimes ignore one older than its task."""
         newest = newest_epoch() if any(isinstance(deed, Stop) for deed in deeds) else epoch
         self._send(
             [
@@ -215,7 +209,7 @@ class Watch:
                 log.warning("strangers are not looked for: %s", away)
 
     def _sweep(self) -> None:
-        """Beside the rounds: thousands may have ended in an hour."""
+        """Clean up the runtime in a thread."""
         try:
             self.view.tidy()
         except Unavailable as away:

@@ -25,8 +25,18 @@ from math import inf
 
 import numpy as np
 
-from scheduler.core.snapshot import UNLIMITED, Snapshot
-from scheduler.core.types import RESOURCES, Ask, CardShare, Cell, Placement, Role, Running, TaskPlace, Waiting
+from scheduler.core.model.snapshot import UNLIMITED, Snapshot
+from scheduler.core.model.types import (
+    RESOURCES,
+    CardShare,
+    Cell,
+    Placement,
+    Role,
+    RunningJob,
+    TaskPlacement,
+    TaskResources,
+    WaitingJob,
+)
 
 SELLABLE_MIB = {"V100-32GB": 32510, "V100-16GB": 16130, "A100": 40960, "H100": 81559, "T4": 15109}
 CORES, MEMORY_MIB = 64, 262144
@@ -72,7 +82,7 @@ def world(
     kinds = _distinct([model for node in nodes for model in node.models])
     snapshot = _empty(nodes, teams, pools, kinds, parents)
     _set_quota(snapshot, limit or {}, guarantee or {}, user_limit or {}, jobs_limit or {})
-    snapshot.promise(tuple(_cell(snapshot, *whose, cards) for whose, cards in (cells or {}).items()))
+    snapshot.set_cells(tuple(_cell(snapshot, *whose, cards) for whose, cards in (cells or {}).items()))
     for index, node in enumerate(nodes):
         for team, held in node.holds:
             _hold(snapshot, index, team, held)
@@ -80,10 +90,10 @@ def world(
     return snapshot
 
 
-def build_waiting(snapshot: Snapshot, number: int, wish: Wish) -> Waiting:
+def build_waiting(snapshot: Snapshot, number: int, wish: Wish) -> WaitingJob:
     team = snapshot.team_names.index(wish.team)
     ask = build_ask(snapshot.kind_names, wish.ask, cores=wish.cores, memory_mib=wish.memory_mib)
-    return Waiting(
+    return WaitingJob(
         job=number,
         team=team,
         user=team,
@@ -98,11 +108,11 @@ def build_waiting(snapshot: Snapshot, number: int, wish: Wish) -> Waiting:
     )
 
 
-def build_ask(kinds: tuple[str, ...], text: str, *, cores: float = 1, memory_mib: int = 1024) -> Ask:
+def build_ask(kinds: tuple[str, ...], text: str, *, cores: float = 1, memory_mib: int = 1024) -> TaskResources:
     """The unit rule: a/b is floor(sellable*a/b) MiB and floor(100*a/b) %, NGB is ceil(N*10^9/2^20) MiB."""
     cpu_milli = int(cores * 1000)
     if text == "cpu":
-        return Ask(0, False, (), (), (), (), cpu_milli, memory_mib)
+        return TaskResources(0, False, (), (), (), (), cpu_milli, memory_mib)
     models, amount = re.fullmatch(r"(?:([A-Z][\w,-]*)(?:[:/]|$))?(.*)", text).groups()
     if models and "/" in text:
         amount = f"1/{amount}"
@@ -114,7 +124,7 @@ def build_ask(kinds: tuple[str, ...], text: str, *, cores: float = 1, memory_mib
         sizes = [_slice(SELLABLE_MIB[kind], amount) for kind in kinds]
     mib, percent, milli = zip(*sizes, strict=True) if sizes else ((), (), ())
     gpus = int(amount or 1) if whole else 1
-    return Ask(gpus, bool(whole), mib, percent, milli, preference, cpu_milli, memory_mib)
+    return TaskResources(gpus, bool(whole), mib, percent, milli, preference, cpu_milli, memory_mib)
 
 
 def _slice(sellable: int, amount: str) -> tuple[int, int, int]:
@@ -227,9 +237,9 @@ def _hold(snapshot: Snapshot, node: int, team: str, text: str) -> None:
     assert len(cards) == ask.gpus, f"{team} cannot hold that on {snapshot.node_name(node)}"
     index, number = snapshot.team_names.index(team), -1 - len(snapshot.running)
     preemptible, numbers = "preemptible" in words, dict(pairwise(words))
-    tasks = (TaskPlace("worker", 0, node, tuple(cards), ask.cpu_milli, ask.memory_mib),)
+    tasks = (TaskPlacement("worker", 0, node, tuple(cards), ask.cpu_milli, ask.memory_mib),)
     priority = next((PRIORITIES.index(word) for word in words if word in PRIORITIES), 1)
-    job = Running(
+    job = RunningJob(
         number,
         index,
         index,
@@ -243,17 +253,19 @@ def _hold(snapshot: Snapshot, node: int, team: str, text: str) -> None:
         leaving="leaving" in words,
     )
     gang = (Role("worker", 1, 1, ask),)
-    snapshot.take(Placement(number, tasks), Waiting(number, index, index, pool, 1, 0.0, gang, preemptible=preemptible))
+    snapshot.allocate(
+        Placement(number, tasks), WaitingJob(number, index, index, pool, 1, 0.0, gang, preemptible=preemptible)
+    )
     snapshot.running += (job,)
 
 
-def with_waiting(snapshot: Snapshot, *jobs: Waiting) -> Snapshot:
+def with_waiting(snapshot: Snapshot, *jobs: WaitingJob) -> Snapshot:
     """The same cluster with other jobs waiting."""
     twin = snapshot.copy()
     twin.waiting = tuple(jobs)
     return twin
 
 
-def of_roles(job: Waiting, *roles: tuple[str, int, Ask]) -> Waiting:
+def of_roles(job: WaitingJob, *roles: tuple[str, int, TaskResources]) -> WaitingJob:
     """The same job with a gang of unlike roles: (name, how many, ask)."""
     return replace(job, gang=tuple(Role(name, count, count, ask) for name, count, ask in roles))

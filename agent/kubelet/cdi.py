@@ -1,9 +1,4 @@
-"""What a container gets with a card, as a CDI spec: the runtime looks the names up that the device plugin answers.
-
-The driver's files and device nodes are NVIDIA's affair: their container toolkit writes a spec of its own
-(`nvidia-ctk cdi generate`), and a real card is answered by its name there, too. Ours says which cards they are, and
-holds what keeps a slice to its limit. Source: CNCF Container Device Interface, 0.6.
-"""
+"""The CDI spec of cards and slices; the driver's files come from NVIDIA's own. Source: CNCF CDI 0.6."""
 
 import json
 import os
@@ -16,21 +11,19 @@ from agent.cards import Card
 
 VENDOR, KIND = "nvidia.com/gpu", "tessera.sh/gpu"
 SLICE, NONE = "slice", "none"
-"""The devices beside those of the cards: what a slice gets besides, and what a program without any card gets."""
+"""CDI devices besides the cards: what a slice adds, and what a program without cards gets."""
 FILE = "tessera.json"
 PRELOAD = "/usr/local/vgpu/libvgpu.so"
-"""Where HAMi-core lies in a container."""
+"""Path of HAMi-core in a container."""
 LOCK = Path("/tmp/vgpulock")
 HOOK = "slicehook"
 HOOK_S = 60
-"""It looks for copies of the driver's library in the whole image."""
+"""Seconds; it searches the whole image for copies of the driver's library."""
 
 
 @dataclass(frozen=True)
 class Keeper:
-    """What holds slices to their memory here. hami: libvgpu.so, given by the admin. home: where our own library and its
-    hook lie on this host (agent/kubelet/slices.py); context_bytes: what a context costs.
-    """
+    """What limits slices. hami: libvgpu.so. home: our library and hook on the host. context_bytes: a context's cost."""
 
     hami: Path | None = None
     home: Path | None = None
@@ -41,19 +34,19 @@ NOTHING = Keeper()
 
 
 def write_spec(folder: Path, cards: Iterable[Card], keeper: Keeper) -> Path:
-    """Replaced as a whole, since a runtime may read it at any moment. Raises OSError."""
+    """Write the spec, atomically, as runtimes may read it any time. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     preload = folder / "tessera-ld.so.preload"
     if keeper.hami is not None:
         _replace(preload, f"{PRELOAD}\n")
         LOCK.mkdir(exist_ok=True)
-        LOCK.chmod(0o1777)  # programs of all accounts lock a file in it
+        LOCK.chmod(0o1777)  # all accounts lock a file there
     _replace(folder / FILE, json.dumps(build_spec(cards, keeper, preload), indent=2))
     return folder / FILE
 
 
 def build_spec(cards: Iterable[Card], keeper: Keeper, preload: Path) -> dict[str, Any]:
-    """A device for each card by its uuid, one for slices, and one for nothing."""
+    """Return a device per card uuid, one for slices, one for none."""
     devices = [{"name": card.uuid, "containerEdits": {"env": _env(card)}} for card in cards]
     devices.append({"name": SLICE, "containerEdits": _slice_edits(keeper, preload)})
     devices.append({"name": NONE, "containerEdits": {"env": ["NVIDIA_VISIBLE_DEVICES=void"]}})
@@ -72,27 +65,23 @@ def _slice_edits(keeper: Keeper, preload: Path) -> dict[str, Any]:
 
 
 def _hook(when: str, home: Path, verb: str, *words: str) -> dict[str, Any]:
-    """As agent/slice/src/hook.c reads it."""
     return {"hookName": when, "path": str(home / HOOK), "args": [HOOK, verb, str(home), *words], "timeout": HOOK_S}
 
 
 def names_of(card: Card, *, whole: bool, real: bool) -> list[str]:
-    """The CDI names that a container with this card gets."""
     names = [f"{VENDOR}={card.uuid}"] if real else []
     return [*names, f"{KIND}={card.uuid}", *([] if whole else [f"{KIND}={SLICE}"])]
 
 
 def read_vendor(folders: Iterable[Path]) -> str:
-    """The specs of NVIDIA's toolkit in these, as they are written; "" where there is none."""
+    """Return the text of NVIDIA's specs in these folders, or ""."""
     specs = (path for folder in folders for path in folder.glob("*") if path.suffix in (".json", ".yaml", ".yml"))
     texts = (path.read_text(errors="replace") for path in specs if path.name != FILE)
     return "".join(text for text in texts if VENDOR in text)
 
 
 def _env(card: Card) -> list[str]:
-    """void: whatever else the runtime does by this variable, it adds no card. One name for each card: two that are
-    given to one container do not overwrite each other.
-    """
+    """Return a card's variables: void makes NVIDIA's runtime add none; a name per card avoids overwriting."""
     return ["NVIDIA_VISIBLE_DEVICES=void", f"TESSERA_GPU_{card.index}={card.uuid}"]
 
 

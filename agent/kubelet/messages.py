@@ -1,7 +1,6 @@
-"""The few messages of the kubelet's protocol for device plugins, as protobuf has them on the wire.
+"""Protobuf messages of the kubelet's device plugin protocol, encoded by hand to avoid protobuf's compiler.
 
-Source: k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1/api.proto. Written by hand, since eight messages of strings,
-numbers and lists are less than what protobuf's own library and its compiler bring.
+Source: k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1/api.proto.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,12 +9,12 @@ from dataclasses import dataclass
 VERSION = "v1beta1"
 HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-"""Wire types."""
+"""Protobuf wire types."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """One unit of a card. numa: None where it is unknown."""
+    """One unit of a card. numa: None if unknown."""
 
     id: str
     health: str
@@ -23,11 +22,11 @@ class Device:
 
 
 class Malformed(ValueError):
-    """These bytes are no message."""
+    """Not a valid message."""
 
 
 def register_request(endpoint: str, resource: str) -> bytes:
-    """endpoint: the name of our socket beside the kubelet's. resource: such as tessera.sh/g-..."""
+    """endpoint: our socket's name beside the kubelet's. resource: tessera.sh/g-..."""
     return _text(1, VERSION) + _text(2, endpoint) + _text(3, resource)
 
 
@@ -36,12 +35,11 @@ def list_response(devices: Iterable[Device]) -> bytes:
 
 
 def allocate_response(containers: Iterable[Sequence[str]]) -> bytes:
-    """The CDI names of the devices that each container gets."""
     return b"".join(_message(1, b"".join(_message(5, _text(1, name)) for name in names)) for names in containers)
 
 
 def read_allocate_request(data: bytes) -> list[list[str]]:
-    """The ids of the devices that the kubelet chose for each container. Raises Malformed."""
+    """Return each container's chosen device ids. Raises Malformed."""
     return [_texts(1, container) for container in _parts(1, data)]
 
 
@@ -49,7 +47,7 @@ def _device(device: Device) -> bytes:
     told = _text(1, device.id) + _text(2, device.health)
     if device.numa is None:
         return told
-    node = _number(1, device.numa) if device.numa else b""  # 0 is what is not written
+    node = _number(1, device.numa) if device.numa else b""  # proto3 omits 0
     return told + _message(3, _message(1, node))
 
 
@@ -65,7 +63,7 @@ def _parts(number: int, data: bytes) -> list[bytes]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(number, content) of the fields that have a length; the others are passed over."""
+    """Yield (number, content) of length-delimited fields."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
@@ -87,7 +85,6 @@ def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """(value, where it ends)."""
     value = 0
     for place, byte in enumerate(data[at : at + 10]):
         value |= (byte & 0x7F) << 7 * place

@@ -1,7 +1,4 @@
-"""All cards of a machine beside its kubelet: each place keeps its plugin, and all come back after the kubelet did.
-
-A kubelet that starts removes every socket in its folder and forgets who had registered.
-"""
+"""All card plugins of a machine; re-registers them after a kubelet restart, which removes all sockets."""
 
 import logging
 import os
@@ -34,10 +31,7 @@ CUT_SINCE = (
 
 
 class KubeletCards(Turning):
-    """folder: the kubelet's, for device plugins. cdi: where our spec is written; vendor: where NVIDIA's may lie.
-    places: a file for Places. keeper: who keeps slices of these cards. simulated: they are no real ones and need no
-    toolkit.
-    """
+    """Serves all cards to the kubelet. cdi: folder of our spec; vendor: of NVIDIA's. simulated: needs no toolkit."""
 
     def __init__(
         self,
@@ -54,10 +48,10 @@ class KubeletCards(Turning):
         self.keeper, self.simulated = keeper, simulated
         self.places = Places(places)
         self.plugins: dict[int, CardPlugin] = {}
-        self._described: set[str] = set()  # cards that our spec has
-        self._keeper = NOTHING  # and who keeps slices in it
+        self._described: set[str] = set()  # uuids in our spec
+        self._keeper = NOTHING  # as in our spec
         self._lock = threading.Lock()
-        self._kubelet: tuple[int, int] | None = None  # the socket with which we are registered
+        self._kubelet: tuple[int, int] | None = None  # the socket we registered with
 
     def stop(self, patience_s: float | None = None) -> None:
         super().stop(patience_s)
@@ -71,9 +65,7 @@ class KubeletCards(Turning):
         return LOOK_S
 
     def show(self, seen: Cards) -> Cards:
-        """The same, with what hinders a card here as its fault. One that is not told any more takes nothing new; of
-        those that MIG cuts the instances are offered.
-        """
+        """Update plugins from a reading; return it with local hindrances as faults. Missing cards become unhealthy."""
         keeper = self.keeper(seen)
         vendor = "" if self.simulated else read_vendor(self.vendor)
         judged = replace(seen, cards=tuple(self._judged(card, vendor) for card in seen.cards))
@@ -83,28 +75,27 @@ class KubeletCards(Turning):
                 self._describe(offered.values(), keeper)
             for index in sorted(offered.keys() - self.plugins.keys()):
                 self.plugins[index] = CardPlugin(self.folder, offered[index], real=not self.simulated)
-                self._kubelet = None  # all register once more, which is the same as once
+                self._kubelet = None  # registers all again
             for index, plugin in self.plugins.items():
                 plugin.show(offered.get(index) or replace(plugin.card, fault=GONE))
         return judged
 
     def told(self, seen: Cards) -> None:
-        """The platform answered a report with these."""
+        """Record that the platform acknowledged these cards."""
         self.places.told(seen.cards)
         self.show(seen)
 
     def _judged(self, card: Card, vendor: str) -> Card:
-        """vendor: what NVIDIA's toolkit has written."""
+        """vendor: NVIDIA's specs."""
         if self.simulated or card.fault:
             return card
-        stale = bool(card.part_of) and card.uuid not in vendor  # an administrator cuts cards at any time
+        stale = bool(card.part_of) and card.uuid not in vendor  # cut later
         return replace(card, fault=NO_TOOLKIT if not vendor else CUT_SINCE if stale else "")
 
     def _placed(self, card: Card) -> Card:
         return card if self.places.knows(card) else replace(card, fault=card.fault or NOT_KNOWN)
 
     def _describe(self, cards: Iterable[Card], keeper: Keeper) -> None:
-        """What the runtime may inject is written before the kubelet hears of the cards."""
         write_spec(self.cdi, cards, keeper)
         self._described, self._keeper = {card.uuid for card in cards}, keeper
 
@@ -121,7 +112,6 @@ class KubeletCards(Turning):
         self._kubelet = now
 
     def _find_kubelet(self) -> tuple[int, int] | None:
-        """Another one after each start of the kubelet; None where there is none."""
         try:
             told = os.stat(self.folder / KUBELET)
         except OSError:

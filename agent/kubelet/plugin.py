@@ -1,7 +1,6 @@
-"""The device plugin of the card in one place: a gRPC server on a socket beside the kubelet's.
+"""Device plugin of one card index: a gRPC server on a socket of its own, as the protocol has one per resource.
 
-Source: k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1. The kubelet asks each socket about one resource, so each place
-has a socket of its own.
+Source: k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1.
 """
 
 import logging
@@ -32,28 +31,26 @@ log = logging.getLogger("tessera.agent")
 SERVICE, REGISTER = "v1beta1.DevicePlugin", "/v1beta1.Registration/Register"
 KUBELET = "kubelet.sock"
 THREADS = 4
-"""The kubelet follows the list in one of them."""
+"""One of them serves the kubelet's ListAndWatch."""
 WITHIN_S = 5.0
 
 
 class CardPlugin:
-    """Serves the card in one place until it is stopped. folder: of the kubelet's sockets. real: NVIDIA's toolkit knows
-    the card.
-    """
+    """Serves one index. folder: the kubelet's sockets. real: NVIDIA's toolkit knows the card."""
 
     def __init__(self, folder: Path, card: Card, real: bool):
         self.folder, self.card, self.real = folder, card, real
         self.resource = resource_of(card.index)
         self._changed = threading.Condition()
         self._server: Any = None
-        self._round = 0  # of serving: a stream of an earlier one ends, and its socket may be removed late
+        self._round = 0  # ends older streams; their sockets may go late
 
     @property
     def socket(self) -> Path:
         return self.folder / f"tessera-g-{self.card.index}.{self._round}.sock"
 
     def serve(self) -> None:
-        """Open the socket and tell the kubelet. Raises OSError, and grpc.RpcError where the kubelet does not answer."""
+        """Open the socket and register. Raises OSError, grpc.RpcError."""
         self.stop()
         for old in self.folder.glob(f"tessera-g-{self.card.index}.*.sock"):
             old.unlink(missing_ok=True)
@@ -68,7 +65,6 @@ class CardPlugin:
         log.info("the kubelet knows %s", self.resource)
 
     def show(self, card: Card) -> None:
-        """The card as it is now; the kubelet hears of it where that changes what it may give out."""
         with self._changed:
             if card != self.card:
                 self.card = card
@@ -87,7 +83,7 @@ class CardPlugin:
         return [Device(id, health, self.card.numa) for id in unit_ids(self.card)]
 
     def allocate(self, request: bytes, context: Any) -> bytes:
-        """For each container the CDI names of the card; a slice's besides, unless it gets all units."""
+        """Return each container's CDI names; the slice's too unless it gets all units."""
         try:
             asked = read_allocate_request(request)
         except Malformed as error:
@@ -101,7 +97,6 @@ class CardPlugin:
         return allocate_response(names_of(card, whole=set(ids) == known, real=self.real) for ids in asked)
 
     def watch(self, request: bytes, context: Any) -> Iterator[bytes]:
-        """The list now, and again whenever it changes."""
         context.add_callback(self._wake)
         mine, told = self._round, None
         while (fresh := self._next(mine, told, context)) is not None:
@@ -109,7 +104,7 @@ class CardPlugin:
             yield list_response(fresh)
 
     def _next(self, mine: int, told: list[Device] | None, context: Any) -> list[Device] | None:
-        """What is other than was told, as soon as it is; None when nobody listens any more, or we stop."""
+        """Wait for and return another list; None once cancelled or stopped."""
         with self._changed:
             self._changed.wait_for(lambda: self._round != mine or not context.is_active() or self.devices() != told)
             return self.devices() if self._round == mine and context.is_active() else None
@@ -120,7 +115,7 @@ class CardPlugin:
 
     def _handlers(self) -> dict[str, Any]:
         def nothing(request: bytes, context: Any) -> bytes:
-            return b""  # no options, nothing preferred, nothing to do before a start
+            return b""  # all defaults
 
         return {
             "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(nothing),

@@ -1,7 +1,4 @@
-"""Our own slice library on this host: whether it works with the driver here, and where the container runtime finds it.
-
-The folder is named by CDI specs, so its path must be the same for the agent and for the host. Not run on hardware yet.
-"""
+"""Install our slice library at the path that CDI specs name, and try it. Not run on hardware."""
 
 import json
 import os
@@ -15,7 +12,7 @@ from agent.trial import LIMIT_MIB, Failed, judge
 
 SHIMS = ("libcuda.so.1", "libnvidia-ml.so.1")
 DRIVER = Path("/run/tessera/driver")
-"""Where the shims look for the driver's libraries, as agent/slice/Makefile has it."""
+"""Where the shims look for the driver's libraries, as in agent/slice/Makefile."""
 WITHIN_S = 60
 FIND = """import ctypes, sys
 ctypes.CDLL(sys.argv[1])
@@ -23,9 +20,7 @@ print(next(line.split()[-1] for line in open("/proc/self/maps") if sys.argv[1].r
 
 
 def publish(built: Path, home: Path, boot_id: str) -> Path:
-    """Put what was built (agent/slice: make all hook) there. Containers that run keep what they have: each file is
-    replaced as a whole. What the slices of an earlier boot left goes. Raises OSError.
-    """
+    """Install the build output atomically, and clear an earlier boot's slices. Raises OSError."""
     home.mkdir(mode=0o755, parents=True, exist_ok=True)
     boot = home / "boot"
     if not boot.exists() or boot.read_text() != boot_id:
@@ -40,11 +35,7 @@ def publish(built: Path, home: Path, boot_id: str) -> Path:
 
 
 def try_out(built: Path, room: Path, uuid: str, driver: Path = DRIVER) -> tuple[bool, str]:
-    """(whether a program keeps to its slice of this card here, a sentence that says what was seen).
-
-    `trial` (agent/slice/src/trial.c) runs twice, bare and in a slice of 64 MiB: there it must see 64 MiB in CUDA and in
-    NVML, get half of that, and be refused a MiB more than the rest. room: a folder to be made and removed.
-    """
+    """Run the trial without and within a slice of 64 MiB; return (success, evidence). room: a temporary folder."""
     try:
         _find_driver(driver)
         bare = _run(built, uuid, {})
@@ -57,7 +48,6 @@ def try_out(built: Path, room: Path, uuid: str, driver: Path = DRIVER) -> tuple[
 
 
 def _find_driver(folder: Path) -> None:
-    """Links to the libraries that a program loads here, where the shims look for them."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in SHIMS:
         words = [sys.executable, "-c", FIND, name]
@@ -74,7 +64,7 @@ def _run_kept(built: Path, room: Path, uuid: str) -> dict[str, int]:
     shutil.rmtree(room, ignore_errors=True)
     room.mkdir(parents=True)
     for name in SHIMS:
-        shutil.copyfile(built / name, room / name)  # the slice's files are looked for beside them
+        shutil.copyfile(built / name, room / name)  # slice files lie beside them
     words = [str(built / "slicectl"), "create", str(room), f"{uuid}={LIMIT_MIB}MiB"]
     subprocess.run(words, check=True, capture_output=True, timeout=WITHIN_S)
     return _run(built, uuid, {"LD_LIBRARY_PATH": str(room)})

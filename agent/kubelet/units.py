@@ -1,7 +1,4 @@
-"""Cards as the kubelet counts them: one resource for each place of a card, in units of memory.
-
-Whoever asks for a place of this machine gets the card in it, and the kubelet refuses to give more of it than there is.
-"""
+"""Cards as kubelet resources: one per index, in units of memory, so the kubelet prevents overcommitment."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,12 +11,12 @@ UNIT_MIB = 256
 
 
 def resource_of(index: int) -> str:
-    """Of the card in this place, in NVML's order; of an instance in its own (agent.instances.index_of)."""
+    """Return a card's or instance's extended resource. index: NVML's, or agent.instances.index_of."""
     return f"{DOMAIN}/g-{index}"
 
 
 def units_of(memory_mib: int) -> int:
-    """Of a card, and of a slice of it. Rounded down, so that slices which fit into a card fit in units as well."""
+    """Return units of a card or slice, rounded down so that sums still fit."""
     return max(memory_mib // UNIT_MIB, 1)
 
 
@@ -28,10 +25,9 @@ def unit_ids(card: Card) -> list[str]:
 
 
 class Places:
-    """Which card is in which place, as the platform knows it; kept over restarts.
+    """Persistent map from index to card as the platform knows it.
 
-    When a card falls out, those behind it move up. Until the platform has heard of that, what it places on one card
-    would meet another one, so a place whose card is not the known one gives nothing out.
+    Indices shift when a card is lost; until the platform knows, tasks would get a wrong card.
     """
 
     def __init__(self, path: Path):
@@ -43,7 +39,7 @@ class Places:
         return self.known.get(str(card.index)) == card.uuid
 
     def told(self, cards: Iterable[Card]) -> None:
-        """A report with these was answered. The platform works on it meanwhile: it counts with the second alike."""
+        """Record an acknowledged report; it counts from the second alike, as the platform may lag."""
         now = {str(card.index): card.uuid for card in cards}
         if now == self._told and now != self.known:
             self.known = now

@@ -1,8 +1,6 @@
-"""What the slices of containers on this machine use, told to the platform; and which task is above its slice.
+"""Reports slices' GPU memory use to the platform, which ends tasks above theirs.
 
-The account of a slice lies in the files that our hook made (agent/slice/src/hook.c): home/tasks/CONTAINER. What the
-driver tells of each process is added where its control group names the container: that needs the host's view of
-processes (hostPID). The platform ends who is above: the agent ends nobody. Not run on hardware yet.
+Our hook keeps accounts in home/tasks/CONTAINER. Mapping processes to containers needs hostPID. Not run on hardware.
 """
 
 import json
@@ -26,11 +24,11 @@ from agent.wire import Away, Platform, Refused
 log = logging.getLogger("tessera.agent")
 
 LOOK_S, AGAIN_S, LONGEST_S = 2.0, 60.0, 60.0
-"""Between two looks; all is told again so often, and after failures at the latest."""
+"""Seconds: between readings, between full reports, and the longest pause after failures."""
 MOST = 256
 """Tasks in a request."""
 PARTS = 100
-"""A change of less than such a part of a slice is not told."""
+"""Changes below this part of a slice are not reported."""
 WITHIN_S = 10.0
 TASK = re.compile(r"[0-9a-f]{32}")
 CONTAINER = re.compile(r"[0-9a-f]{64}")
@@ -39,9 +37,7 @@ Use = dict[str, dict[str, Any]]  # by card: as GpuPolicy has it, and "over"
 
 
 class SliceWatch(Turning):
-    """who: this agent, as far as it is enrolled. home: where the hook keeps slices. control: slicectl. above_s: so long
-    a task may hold more than its slice, by the driver's word.
-    """
+    """Watches all slices. control: slicectl. above_s: seconds a task may exceed its slice."""
 
     def __init__(
         self,
@@ -56,7 +52,7 @@ class SliceWatch(Turning):
         self.platform, self.who, self.home, self.control, self.proc = platform, who, home, control, proc
         self.samples = max(1, round(above_s / LOOK_S))
         self.policies: dict[str, GpuPolicy] = {}  # by container
-        self.over: dict[str, str] = {}  # by container: why its task is to end; once said it stands
+        self.over: dict[str, str] = {}  # by container: why it must end; permanent
         self._told: dict[str, Use] = {}  # by task
         self._told_at = 0.0
         self._pause_s = LOOK_S
@@ -68,13 +64,13 @@ class SliceWatch(Turning):
         except (Away, Refused, OSError, subprocess.SubprocessError) as error:
             self._pause_s = min(max(2 * self._pause_s, getattr(error, "retry_after_s", 0)), LONGEST_S)
             log.warning("what slices use is not told: %s (next try in %.0f s)", error, self._pause_s)
-        except Exception:  # a look that fails is no reason never to look again
+        except Exception:  # keep the thread alive
             self._pause_s = min(2 * self._pause_s, LONGEST_S)
             log.exception("what slices use is not seen (next try in %.0f s)", self._pause_s)
         return self._pause_s
 
     def look(self) -> dict[str, Use]:
-        """Of each task with a slice here."""
+        """Return each sliced task's use."""
         found = {folder.name: folder for folder in self.home.glob("tasks/*") if (folder / "task").is_file()}
         for gone in self.policies.keys() - found.keys():
             del self.policies[gone]
@@ -88,7 +84,7 @@ class SliceWatch(Turning):
         return uses
 
     def tell(self, uses: Mapping[str, Use]) -> None:
-        """What is other than was told. Raises Away, Refused."""
+        """Send what changed. Raises Away, Refused."""
         who = self.who()
         if not who.node:
             return
@@ -102,7 +98,7 @@ class SliceWatch(Turning):
         self._told = {task: use for task, use in self._told.items() if task in uses}
 
     def _account(self, folder: Path) -> dict[str, dict[str, int]] | None:
-        """{uuid: limit_mib, counted_mib, refused}; None where the container just ended, or its files broke."""
+        """Return {uuid: limit_mib, counted_mib, refused}; None if the container ended or its files are broken."""
         words = [str(self.control), "show", str(folder), "--json"]
         done = subprocess.run(words, env={}, capture_output=True, text=True, timeout=WITHIN_S, check=False)
         if done.returncode != 0:
@@ -127,7 +123,7 @@ class SliceWatch(Turning):
 
 
 def held_by_container(names: Any, proc: Path) -> dict[str, dict[str, int]]:
-    """{container: {uuid: MiB}} as the driver tells, of these; a card that does not answer counts nothing."""
+    """Return the driver's {container: {uuid: MiB}}; failing cards count nothing."""
     found: dict[str, dict[str, int]] = {}
     try:
         with nvml() as answers:
@@ -141,12 +137,12 @@ def held_by_container(names: Any, proc: Path) -> dict[str, dict[str, int]]:
                         cards = found.setdefault(name, {})
                         cards[uuid] = cards.get(uuid, 0) + mib
     except (NoAnswer, pynvml.NVMLError):
-        pass  # the report says what is wrong with a card
+        pass  # reported elsewhere
     return found
 
 
 def container_of(pid: int, proc: Path) -> str:
-    """The id in its control group's path, as containerd, CRI-O and Docker write it; "" for no container's."""
+    """Return the container id in a process's cgroup path (containerd, CRI-O, Docker), or ""."""
     try:
         ids = CONTAINER.findall((proc / str(pid) / "cgroup").read_text())
     except OSError:

@@ -1,8 +1,4 @@
-"""Brings what the tasks of this machine write to the platform: found below the kubelet's folder, sent as it comes.
-
-One request at a time, a piece of each task in turn, so that a flood of one delays the others little. While the platform
-is away nothing is lost that the kubelet keeps: the files wait.
-"""
+"""Ships tasks' output from the kubelet's log folder to the platform, a piece of every task per request."""
 
 import base64
 import logging
@@ -22,23 +18,21 @@ log = logging.getLogger("tessera.agent")
 
 LOOK_S = 0.25
 PIECE, BATCH = 1 << 14, 600_000
-"""Bytes of one task, where many have something, and of all tasks in a request."""
+"""Bytes: of one task if many have output, and of all tasks in a request."""
 MOST_TASKS = 256
-"""In a request."""
+"""Tasks in a request."""
 FULL_S = 0.1
-"""The shortest pause, where a request was full."""
+"""Shortest pause in seconds, after a full request."""
 FIRST_S, LONGEST_S = 1.0, 30.0
-"""The pause after a failure, doubled after each further one."""
+"""Seconds of pause after a failure, doubled for each further one."""
 ASK_STRANGERS_S = 60.0
-"""How often to ask about tasks that the platform does not know."""
+"""Seconds between questions about tasks that the platform does not know."""
 MAIN = "main"
-"""The container of a task, in its pod."""
+"""The container's name in a task's pod."""
 
 
 class Carrier(Turning):
-    """who: this agent, as far as it is enrolled. pods: the kubelet's folder of logs, usually /var/log/pods. install: of
-    the platform, part of the names of its namespaces. folder: for our notes.
-    """
+    """Ships all logs below `pods`. install: part of namespaces' names. folder: for positions."""
 
     def __init__(self, platform: Platform, who: Callable[[], Identity], pods: Path, install: str, folder: Path):
         super().__init__("logs")
@@ -46,12 +40,12 @@ class Carrier(Turning):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._named = re.compile(rf"{re.escape(install)}-team-\d+_t-([0-9a-f]{{32}})_[0-9a-f-]+")
         self.logs: dict[str, ContainerLog] = {}
-        self._over: set[str] = set()  # tasks whose folder is still there
+        self._over: set[str] = set()  # done, folder still there
         self._asked_at: dict[str, float] = {}
         self._pause_s, self._ask_every_s, self._not_before = 0.5, 2.0, 0.0
         self._failures, self._turn = 0, 0
         self._dice = random.SystemRandom()
-        for note in folder.glob("*.json"):  # of pods that may be gone since
+        for note in folder.glob("*.json"):  # their pods may be gone
             self.logs[note.stem] = ContainerLog(note.stem, pods / "gone", note)
 
     def stop(self, patience_s: float | None = 5.0) -> None:
@@ -61,11 +55,11 @@ class Carrier(Turning):
     def turn(self) -> float:
         try:
             self.round()
-        except OSError as error:  # of our own disk: what is sent twice is kept once
+        except OSError as error:  # own disk; the platform drops duplicates
             log.error("logs are not noted here: %s", error)
             self._wait_longer(0)
         except Exception:
-            # One log that cannot be read must not end the thread for all of them.
+            # One unreadable log must not stop all others.
             log.exception("logs are not brought")
             self._wait_longer(0)
         return min(max(self._not_before - time.monotonic(), 0.02), LOOK_S)
@@ -75,7 +69,7 @@ class Carrier(Turning):
             each.close()
 
     def round(self) -> None:
-        """Look, and send if there is something to send or to ask, and it is time."""
+        """Read all logs; send a batch if due."""
         self._find()
         for each in self.logs.values():
             each.look()
@@ -88,7 +82,6 @@ class Carrier(Turning):
             self._send(identity, batch)
 
     def _find(self) -> None:
-        """Folders that are new, and what is over and gone."""
         found = {match[1]: name for name in _names(self.pods) if (match := self._named.fullmatch(name))}
         for task, name in found.items():
             known, folder = self.logs.get(task), self.pods / name / MAIN
@@ -104,7 +97,7 @@ class Carrier(Turning):
             self.logs.pop(task).forget()
 
     def _batch(self) -> list[tuple[ContainerLog, int]]:
-        """(log, how many bytes of what is ready) of those that have something to say or to ask, each in turn."""
+        """Return (log, bytes) of logs with output or due questions, rotating the first."""
         logs = list(self.logs.values())
         self._turn = (self._turn + 1) % max(len(logs), 1)
         batch: list[tuple[ContainerLog, int]] = []

@@ -1,8 +1,6 @@
-"""The log of one task on its way to the platform: what is ready to be sent, and where to go on after a restart.
+"""One task's log on its way to the platform, with a position that survives restarts.
 
-What is produced depends on the files alone: the same again after a crash, so that the platform keeps it once. A log
-that grows beyond the most that is kept loses its middle: the head is sent as it comes, the end when nobody writes any
-more.
+Files alone determine the output, so resent bytes are kept once. An overlong log loses its middle.
 """
 
 import time
@@ -17,15 +15,15 @@ from agent.state import read_object, write_object
 
 READ = 1 << 18
 TAIL = 1 << 20
-"""Bytes of the end of a log that is too long."""
+"""Bytes kept of an overlong log's end."""
 ROUNDS = 16
-"""Pieces that are read at once at most: short lines, and what is left out anyway."""
+"""Pieces read per call, at most."""
 GAP = marker("A part of the log is missing here: the machine removed it before it was brought.")
 UNASKED, UNKNOWN, OPEN, ENDED, DONE = "", "unknown", "open", "ended", "done"
 
 
 class ContainerLog:
-    """folder: of the container's files. note: a file of ours for where we are. state: the platform's last word."""
+    """A container's log. note: file of its position. state: the platform's latest answer."""
 
     def __init__(self, task: str, folder: Path, note: Path):
         self.task, self.folder, self.note = task, folder, note
@@ -35,12 +33,11 @@ class ContainerLog:
         self._begin(read_object(note))
 
     def look(self) -> None:
-        """Open what is new, before the machine removes it."""
+        """Open new files before they are removed."""
         if self.state != DONE:
             self.files.look()
 
     def produce(self) -> None:
-        """Have something ready, if there is anything and the platform wants it."""
         if self.ready or self.closed or self.state not in (OPEN, ENDED):
             return
         for _ in range(ROUNDS):
@@ -57,26 +54,24 @@ class ContainerLog:
 
     @property
     def end(self) -> str:
-        """What is to be said once all that is ready is sent; "" while more may come."""
+        """Return the final state to send after all bytes; "" while open."""
         return "" if not self.closed else "cut" if self.files.lost else "whole"
 
     def behind_s(self, sent: int) -> float:
-        """Age of the oldest line that is not brought when so many bytes of what is ready are; 0 where it is no line."""
+        """Return the oldest unsent line's age in seconds, or 0."""
         more = sent < len(self.ready) or self.files.has_more or self._was_full
         if self.closed or not more or self.read_to is None:
             return 0.0
         return max(time.time() - self.read_to, 0.0)
 
     def hear(self, state: str, size: int, sent: int) -> None:
-        """What the platform answered after so many bytes of what was ready. Raises OSError where nothing can be noted
-        on this machine.
-        """
+        """Process the answer to `sent` bytes. Raises OSError if the position cannot be saved."""
         if state == ENDED and self.state != ENDED:
             self.ended_at = time.monotonic()
         self.state = state
         if state == DONE:
             self.forget()
-        elif state != UNKNOWN and size < self.offset:  # the store lost what it had: from the beginning
+        elif state != UNKNOWN and size < self.offset:  # the store lost data: restart
             self.files.close()
             self._begin({})
         elif sent and size >= self.offset + sent:
@@ -88,7 +83,6 @@ class ContainerLog:
         self.files.close()
 
     def forget(self) -> None:
-        """It is done, and nothing of it is noted any more."""
         self.close()
         self.ready = b""
         self.note.unlink(missing_ok=True)
@@ -104,7 +98,7 @@ class ContainerLog:
         self._read_at, self._was_full = time.monotonic(), False
 
     def _keep(self, text: bytes) -> None:
-        """The head is ready at once. After it, only the newest is held, and a restart goes on where the head ended."""
+        """Queue the head; keep only the newest rest. Restarts resume at the head's end."""
         room = max(self.most - TAIL - self.offset - len(self.ready), 0)
         rest = text[room:]
         if room:
@@ -122,7 +116,7 @@ class ContainerLog:
             self._tail_held, self._left_out = self._tail_held - gone, self._left_out + gone
 
     def _close_if_over(self) -> None:
-        """Nobody writes any more, and all is read."""
+        """Close the ended log once all is read."""
         quiet_since = max(self.ended_at, self._read_at)
         if self.state != ENDED or self.files.has_more or time.monotonic() - quiet_since < SETTLE_S:
             return

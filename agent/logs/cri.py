@@ -1,20 +1,20 @@
-"""What a program wrote, from the lines that its container's engine keeps of it.
+"""Parse CRI log lines into what the program wrote.
 
     2026-11-22T01:57:07.039163892Z stdout F text
 
-F ends a line, P is a part of one that goes on, or the last words of a program that ended without a newline. Source:
-Kubernetes' design of CRI logging, and what containerd 2 writes. Standard output and error stay in the order written.
+F ends a line; P is a partial line, or unterminated last output. Streams stay in written order. Sources: Kubernetes' CRI
+logging design; containerd 2.
 """
 
 from datetime import datetime
 
 STREAMS = (b"stdout", b"stderr")
 LONGEST = 16384
-"""Bytes of a line, as the local runtime keeps them; a carriage return ends a line too (progress bars)."""
+"""Longest line in bytes, as in the local runtime; a carriage return ends a line too (progress bars)."""
 
 
 class Text:
-    """open: {stream: [bytes of the line that is not ended yet, how many of them are left out]}."""
+    """Incremental parser. open: {stream: [bytes of the unfinished line, bytes dropped]}."""
 
     def __init__(self, open_lines: dict[str, list[int]] | None = None):
         self.open = {stream.encode(): list(of) for stream, of in (open_lines or {}).items()}
@@ -24,7 +24,7 @@ class Text:
         return {stream.decode(): list(of) for stream, of in self.open.items()}
 
     def feed(self, lines: bytes) -> bytes:
-        """lines: whole ones of the engine. What is none of its format is passed on as it stands."""
+        """Parse whole lines; unknown formats pass unchanged."""
         kept: list[bytes] = []
         for line in lines.removesuffix(b"\n").split(b"\n"):
             stream, whole, content = _parse(line)
@@ -35,7 +35,7 @@ class Text:
         return b"".join(kept)
 
     def finish(self) -> bytes:
-        """What is to be said of lines that never ended."""
+        """Return markers for unfinished, shortened lines."""
         cuts = [cut for _, cut in self.open.values() if cut]
         self.open.clear()
         return b"".join(map(_too_long, cuts))
@@ -56,12 +56,11 @@ class Text:
 
 
 def first_moment(lines: bytes) -> str:
-    """As the engine wrote it, "" where it did not."""
     return lines.partition(b" ")[0][:40].decode("ascii", "replace") if b" " in lines[:41] else ""
 
 
 def last_moment(lines: bytes) -> float | None:
-    """Of the last line, in seconds of the clock; None where it tells none."""
+    """Return the last line's Unix time, or None."""
     at = read_moment(first_moment(lines.removesuffix(b"\n").rpartition(b"\n")[2]))
     return at.timestamp() if at is not None else None
 
@@ -79,7 +78,6 @@ def marker(words: str) -> bytes:
 
 
 def _parse(line: bytes) -> tuple[bytes, bool, bytes]:
-    """(stream, whether the line ends, content)."""
     parts = line.split(b" ", 3)
     if len(parts) < 4 or parts[1] not in STREAMS:
         return STREAMS[0], True, line

@@ -1,9 +1,7 @@
-"""The files in which the engine keeps what one container wrote, read in order however they are renamed and packed.
+"""A container's log files, read in order through rotation and compression.
 
-`0.log` is written to; from time to time the kubelet renames it to `0.log.20261122-015707`, packs that when the next one
-is renamed, and removes the oldest (containerLogMaxSize, containerLogMaxFiles). It removes all of them seconds after a
-pod that was deleted has ended, even where a finalizer still holds the pod. So each file is opened as soon as it is
-seen, and is known by the moment of its first line: that stays, whatever becomes of its name.
+Kubelets delete rotated files, or all seconds after a deleted pod ended, despite finalizers. So files are opened when
+first seen, and identified by their first line's timestamp.
 """
 
 import gzip
@@ -21,13 +19,13 @@ from agent.logs.cri import first_moment, read_moment
 NAME = re.compile(r"(\d{1,6})\.log(\.\d{8}-\d{6}(\.gz)?)?")
 MOST_OPEN = 8
 SETTLE_S = 1.0
-"""The engine may write so long to a file after the next one has begun."""
+"""Seconds in which the engine may still write to a file after the next one has begun."""
 HEAD = 4096
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Place(NamedTuple):
-    """Where a reader is. restart: of the container. first: moment of the file's first line. at: bytes, unpacked."""
+    """A reader's position. restart: the container's. first: the file's first timestamp. at: uncompressed bytes."""
 
     restart: int
     first: str
@@ -35,17 +33,17 @@ class Place(NamedTuple):
 
 
 class LogFile:
-    """One file that has a first line, open from then on."""
+    """One log file, held open."""
 
     def __init__(self, path: Path, restart: int, packed: bool):
-        """Raises OSError; ValueError where it has no line yet; EOFError and zlib.error where it is packed badly."""
+        """Raise OSError; ValueError without a line yet; EOFError, zlib.error if broken."""
         self.packed, self.restart, self.at, self.gap = packed, restart, 0, False
         self.seen_at = time.monotonic()
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         self.raw = os.fdopen(descriptor, "rb", buffering=0)
         try:
             self._packed = gzip.GzipFile(fileobj=self.raw, mode="rb") if packed else None
-            self._held = b""  # unpacked, and not handed out yet
+            self._held = b""  # uncompressed, unread
             self.first = first_moment(self._look(HEAD))
             if not self.first:
                 raise ValueError(f"{path} has no line yet")
@@ -59,9 +57,7 @@ class LogFile:
         return Place(self.restart, self.first, self.at)
 
     def read(self, most: int, *, last: bool = False) -> bytes:
-        """Whole lines, at most so many bytes of them, and of a longer line a part; b"" where there is nothing new.
-        last: nobody writes any more, so what is there of a line goes too.
-        """
+        """Return whole lines up to `most` bytes, or part of a longer one. last: the file is final."""
         found = self._look(most)
         whole = found[: found.rfind(b"\n") + 1]
         data = whole or (found if last or len(found) == most else b"")
@@ -70,7 +66,6 @@ class LogFile:
         return data
 
     def skip(self, at: int) -> None:
-        """Go on from there."""
         if self._packed is None:
             self.at = at
             return
@@ -92,9 +87,7 @@ class LogFile:
 
 
 class Files:
-    """place: where to go on, None from the oldest that is there. lost: nothing is left of the file of `place`, nor of
-    any later one. gap: something was removed before what `read` returned last.
-    """
+    """Reads all files in order. place: resume here. lost: `place` and later are gone. gap: data was deleted."""
 
     def __init__(self, folder: Path, place: Place | None = None):
         self.folder, self.lost, self.gap = folder, False, False
@@ -113,7 +106,6 @@ class Files:
         return self.folder.is_dir()
 
     def look(self) -> None:
-        """Open what is new."""
         found = self._list()
         fresh = sorted((file for file in map(self._open, found) if file), key=lambda file: file.order)
         present = {self._known.get(key) for key, _ in found}
@@ -125,7 +117,7 @@ class Files:
         self.lost = self._resume is not None and not self._next and self._current is None
 
     def read(self, most: int) -> bytes:
-        """Of one file, in order; b"" where there is nothing new."""
+        """Read from the next file in order; b"" if nothing is new."""
         while True:
             if self._current is None:
                 if not self._next:
@@ -144,7 +136,6 @@ class Files:
 
     @property
     def has_more(self) -> bool:
-        """Whether another file follows the one that is read."""
         return bool(self._next)
 
     def close(self) -> None:
@@ -171,14 +162,13 @@ class Files:
             return []
 
     def _open(self, found: tuple[tuple[str, int], re.Match]) -> LogFile | None:
-        """None for what is known already under this name or another, is read, or has no line yet."""
         key, match = found
         if key in self._known or len(self._next) >= MOST_OPEN:
             return None
         try:
             file = LogFile(self.folder / key[0], int(match[1]), match[3] is not None)
         except (OSError, EOFError, ValueError, zlib.error):
-            return None  # it has just been renamed, or begun: the next look finds it
+            return None  # just renamed or created: retried
         known = {each.order for each in (*self._next, *((self._current,) if self._current else ()))}
         is_read = self._read_to is not None and (
             file.order < self._read_to or (file.order == self._read_to and self._resume is None)

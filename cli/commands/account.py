@@ -1,4 +1,4 @@
-"""Signing in and out, who one is, and versions."""
+"""`login`, `logout`, `whoami` and `version`."""
 
 import os
 import sys

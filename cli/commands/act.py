@@ -1,4 +1,4 @@
-"""What one does to jobs that exist: stop, retry, hold, release, which take several, and resize."""
+"""`stop`, `retry`, `hold`, `release` and `resize`."""
 
 import time
 from typing import Annotated
@@ -76,7 +76,6 @@ def resize(
 
 
 def _wishes(job: dict, state: str, task: str) -> list[dict]:
-    """Those of its tasks whose newest wish for another size is in this state. task: only this one, "" for all."""
     named = [one for one in job["tasks"] if task in ("", f"{one['role']}.{one['rank']}")]
     return [one for one in named if one["resize"] and one["resize"]["state"] == state]
 
@@ -87,7 +86,7 @@ def _size_of(task: dict) -> str:
 
 
 def _each(session: Session, job_ids: list[str], verb: str, repeat: bool = True) -> None:
-    """All of them, also after one was refused; the exit code is the first refusal's."""
+    """Apply a verb to all jobs; exit with the first refusal's code."""
     client = session.client()
     jobs, exit_code = [], OK
     for job_id in job_ids:

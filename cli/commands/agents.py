@@ -1,4 +1,4 @@
-"""`agent`: the programs that speak for machines; administrators invite, approve and revoke them."""
+"""`agent`: invite, list, approve and revoke node agents."""
 
 from typing import Annotated, Any
 from urllib.parse import quote

@@ -1,4 +1,4 @@
-"""`free` and `queue`: what there is, and who waits for it."""
+"""`free` and `queue`."""
 
 from typing import Annotated, Any
 
@@ -109,7 +109,7 @@ def _room(room: dict, of_pool: list[dict]) -> list[str]:
 
 
 def quarters(card: dict) -> int:
-    """How many more tasks with a quarter of it a shared card takes; an instance of a card takes none."""
+    """Count the quarter slices that a shared card still takes."""
     if not card["healthy"] or not card["shared"] or not card["sellable"]["value"]:
         return 0
     by_memory = 4 * card["free"]["value"] // card["sellable"]["value"]
@@ -117,7 +117,6 @@ def quarters(card: dict) -> int:
 
 
 def cards(milli: int) -> str:
-    """Thousandths of a card: 1500 is "1.5"."""
     return f"{milli / 1000:.3f}".rstrip("0").rstrip(".")
 
 

@@ -1,4 +1,4 @@
-"""`doctor`: is everything between this terminal and the platform as it should be, and how to mend what is not."""
+"""`doctor`: check the client's setup and the platform, with remedies."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ MARKS = {"ok": "ok  ", "note": "note", "bad": "BAD "}
 
 @dataclass(frozen=True)
 class Finding:
-    """tone: ok, note (works, but should be known) or bad. exit_code: what a bad one ends the command with."""
+    """One check's result. tone: ok, note or bad. exit_code: of a bad one."""
 
     about: str
     tone: str
@@ -54,7 +54,7 @@ def doctor(
 
 
 def _look(session: Session, cluster: bool) -> Iterator[Finding]:
-    """In the order in which one thing needs the other; what cannot be asked any more is left out."""
+    """Yield findings, each check needing those before."""
     yield _keeping()
     try:
         server = find_server(session.server)
@@ -100,7 +100,7 @@ def _version(client: Client) -> Finding:
 
 
 def _apps(server: str) -> Iterator[Finding]:
-    """Notebooks have host names of their own; *.localhost is known to browsers, not to every resolver."""
+    """Check *.localhost, which browsers know but not every resolver."""
     host = urlsplit(server).hostname or ""
     if host != "localhost":
         return
@@ -145,7 +145,6 @@ def _capacity(client: Client) -> Finding:
 
 
 def _cluster(client: Client) -> Iterator[Finding]:
-    """What the platform finds of itself, with its remedies."""
     try:
         found = client.get("/findings")["results"]
     except Failure as failure:

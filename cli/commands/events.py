@@ -1,4 +1,4 @@
-"""`events`: what happens to one's jobs and notebooks, as it happens."""
+"""`events`: one's events as they happen."""
 
 from datetime import datetime
 from typing import Annotated
@@ -52,7 +52,6 @@ def _line(event: dict) -> str:
 
 
 def _tell_reset(session: Session, message: Message) -> None:
-    """A program reads it as a line of the stream, a person beside it."""
     if session.wants_data:
         session.show_next({"type": "reset", **message.data}, "", "")
     else:

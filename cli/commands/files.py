@@ -1,4 +1,4 @@
-"""`files`: what lies in your home there and in your teams' folders; sending, fetching and deleting."""
+"""`files`: list, send, fetch, move and delete files."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ commands.add_typer(files, name="files", help="Your files there, and your teams'.
 UPLOADS = "/files/uploads"
 PIECE_TYPE = "application/offset+octet-stream"
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
-"""Before each further look at a portal that stopped answering in the middle of a file."""
+"""Pauses between retries while the portal does not answer."""
 
 Remote = Annotated[str, typer.Argument(metavar="REMOTE", help="Such as data/a.bin, or team:nlp/data/a.bin")]
 
@@ -163,7 +163,7 @@ def _begin(client: Client, place: str, path: str, size: int, replace: bool) -> d
 
 
 def _send(session: Session, client: Client, stream: Any, upload: dict, go_on: str) -> dict:
-    """Piece after piece from where it ends; after a break the portal is asked where that is."""
+    """Send pieces; after a break ask where to go on."""
     path = f"{UPLOADS}/{upload['id']}"
     try:
         while not upload["done"]:
@@ -198,7 +198,6 @@ def _look_again(session: Session, client: Client, path: str) -> dict:
 
 
 def _fetch(client: Client, place: str, path: str, part: Path) -> int:
-    """How many bytes came. What broke off leaves nothing."""
     count = 0
     try:
         with client.stream("/files/content", place=place, path=path) as (_, pieces), open(part, "wb") as file:
@@ -223,7 +222,7 @@ def _opened(file: Path) -> Iterator[Any]:
 
 
 def _where(remote: str) -> tuple[str, str]:
-    """(place, path): "team:nlp/a/b" is ("team:nlp", "a/b"), "a/b" is ("home", "a/b")."""
+    """Split "team:nlp/a" into ("team:nlp", "a") and "a" into ("home", "a")."""
     if not remote.startswith("team:"):
         return "home", remote.strip("/")
     place, _, path = remote.partition("/")

@@ -1,4 +1,4 @@
-"""`images` and `registries`: the catalogue that jobs choose from, and logins at the registries that it comes from."""
+"""`images` and `registries`."""
 
 import json
 import sys
@@ -145,7 +145,6 @@ def _patch(client: Client, path: str, change: dict[str, Any]) -> Any:
 
 
 def _find_image(client: Client, alias: str, team: str | None) -> int:
-    """Of several of one name the team's that is said, else everybody's."""
     found = [image for image in client.get("/images")["results"] if image["alias"] == alias]
     for image in found:
         if image["team"] == team:

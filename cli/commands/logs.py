@@ -1,4 +1,4 @@
-"""`logs`: what a job wrote, and what it writes."""
+"""`logs`: print or follow a job's log."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`ps` and `why`: which jobs there are, and why one waits."""
+"""`ps` and `why`."""
 
 from typing import Annotated
 
@@ -77,7 +77,7 @@ def _list(session: Session, client: Client, everybody: bool, state: str | None, 
     else:
         answer = client.get_all("/jobs", owner=owner, state=",".join(OPEN))
         ended = client.get_all("/jobs", most=last, owner=owner, state=",".join(ENDED)) if last else {"results": []}
-        known = {job["id"] for job in answer["results"]}  # one that ended between the two questions
+        known = {job["id"] for job in answer["results"]}  # one may end between the requests
         answer["results"] += [job for job in ended["results"] if job["id"] not in known]
     jobs = answer["results"]
     columns = (*COLUMNS[:2], OWNER, *COLUMNS[2:]) if everybody else COLUMNS
@@ -111,7 +111,6 @@ def _wait_lines(job: dict, wait: dict | None) -> list[str]:
 
 
 def _levers(client: Client, job_id: str) -> list[str]:
-    """What would help, of one's own job; of another's nobody says."""
     try:
         return lever_lines(client.get(job_path(job_id, "/levers")))
     except Refused:

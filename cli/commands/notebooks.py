@@ -1,4 +1,4 @@
-"""`nb` and `open`: notebooks by their names."""
+"""`nb` and `open`."""
 
 import json
 import sys
@@ -114,7 +114,7 @@ def open_it(
 
 
 def find(client: Client, name: str) -> dict:
-    """The notebook of this name or id. Raises Failure (NOT_FOUND)."""
+    """Return the notebook of this name or id. Raises Failure (NOT_FOUND)."""
     for one in client.get_all("/notebooks")["results"]:
         if name in (one["name"], one["id"]):
             return one
@@ -144,7 +144,7 @@ def _now(ask: Callable[[], dict]) -> dict:
 
 
 def _until_ready(session: Session, client: Client, one: dict, ask: Callable[[], dict], within_s: float | None) -> dict:
-    """Start it by `ask`, which is refused while the platform still installs JupyterLab, and wait until it runs."""
+    """Start it once JupyterLab is installed, and wait."""
     begun = now()
     found: list[dict] = []
 

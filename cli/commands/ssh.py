@@ -1,4 +1,4 @@
-"""`ssh`, `exec`, `cp` and `ssh-config`: into notebooks and running jobs, by the OpenSSH clients."""
+"""`ssh`, `exec`, `cp` and `ssh-config`, by the OpenSSH clients."""
 
 import re
 import shlex
@@ -92,7 +92,7 @@ def ssh_config(
 
 
 def build_config(gateway: Gateway, names: list[str]) -> str:
-    """The file of ours. A job is a second login through the gateway, which learns its name by that (ProxyJump)."""
+    """Return our ssh_config; jobs are reached by ProxyJump through the gateway."""
     own = [f"  {name} {value}" for name, value in options_of(gateway).items()]
     inside = [line for line in own if not line.startswith(("  HostName", "  Port"))]
     lines = ["# Written by: tessera ssh-config --write. Changes here are lost.", f"Host {JUMP}", "  User tessera", *own]
@@ -103,14 +103,14 @@ def build_config(gateway: Gateway, names: list[str]) -> str:
 
 
 def with_include(text: str, file: Path) -> str:
-    """A person's ssh_config with our marked block at its beginning: below a Host line it would be a part of that."""
+    """Put our block first: below a Host line it would belong to that."""
     before, found, after = text.partition(f"{BEGIN}\n")
     rest = before + after.partition(f"{END}\n")[2] if found and f"{END}\n" in after else text
     return f'{BEGIN}\nInclude "{file}"\n{END}\n' + rest
 
 
 def _prepare(session: Session) -> Gateway:
-    """The gateway, whose host key OpenSSH knows from now on. Its `alias` is the host: the address is an option."""
+    """Return the gateway after storing its host key."""
     gateway = find_gateway(session)
     remember_host_key(gateway)
     return gateway

@@ -1,4 +1,4 @@
-"""`ssh-key`: the public keys that open one's notebooks and jobs."""
+"""`ssh-key`: manage SSH public keys."""
 
 from datetime import datetime, time
 from pathlib import Path
@@ -81,7 +81,6 @@ def remove(ctx: typer.Context, key: Annotated[str, typer.Argument(metavar="ID|NA
 
 
 def _until(key: dict) -> str:
-    """The last day on which it works, in this machine's time zone."""
     end = moment(key["expires_at"])
     if end is None:
         return NONE

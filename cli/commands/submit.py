@@ -1,4 +1,4 @@
-"""`run` and `submit`: a command or a job file becomes a job."""
+"""`run` and `submit`."""
 
 import os
 import shlex
@@ -138,7 +138,6 @@ def submit(
 
 
 def _show_plan(session: Session, plan: dict) -> None:
-    """What would become of it. Ends the command."""
     session.show(plan, [plan["outcome"]], plan_lines(plan)[:1] if session.quiet else plan_lines(plan))
     raise typer.Exit(EXITS[plan["outcome"]])
 
@@ -146,7 +145,7 @@ def _show_plan(session: Session, plan: dict) -> None:
 def _after(
     session: Session, client: Client, job: dict, *, follow_it: bool, until: Until | None, within_s: int | None
 ) -> None:
-    """Say what was made, and stay with it as long as asked. Ends the command."""
+    """Follow the new job as asked, and end the command."""
     _announce(session, job, follow_it)
     try:
         if follow_it:
@@ -162,7 +161,7 @@ def _after(
 
 
 def _announce(session: Session, job: dict, follow_it: bool) -> None:
-    """With -f, stdout is the log's alone."""
+    """Print the job; with -f to stderr, since stdout is the log's."""
     sentence = f"{job['id']} is {job['state']}. {job['links']['html']}"
     if follow_it and session.output is Output.table:
         session.note(sentence)
@@ -171,7 +170,7 @@ def _announce(session: Session, job: dict, follow_it: bool) -> None:
 
 
 def _upload(session: Session, client: Client, directory: Path) -> str:
-    """Its digest; sent only where the platform does not have it yet."""
+    """Upload a directory if it is new; return its digest."""
     try:
         packed = pack(directory)
     except PackError as error:

@@ -84,7 +84,7 @@ def rate(text: str) -> int:
 
 
 def run_build(place: Place, options: argparse.Namespace) -> int:
-    """Apart from starting, so that a slow first time can be told from a slow start."""
+    """Build what is missing, timed apart from starting."""
     began = time.monotonic()
     if not (build.is_built(place) and images.are_made(place)):
         install(TO_BUILD)

@@ -1,4 +1,4 @@
-"""The few questions that starting and stopping put to the API server; everything else goes through kubectl."""
+"""A minimal API server client for starting and stopping."""
 
 import http.client
 import json
@@ -14,7 +14,7 @@ MERGE_PATCH = "application/merge-patch+json"
 
 
 class Api:
-    """One connection with the admin's certificate. Not for several threads: each makes its own."""
+    """An admin connection, not thread-safe."""
 
     def __init__(self, place: Place):
         home = place.certificates
@@ -28,7 +28,7 @@ class Api:
     def ask(
         self, method: str, path: str, body: dict | None = None, *, content: str = "application/json"
     ) -> tuple[int, dict]:
-        """Status and answer. Raises OSError or HTTPException where nobody answers."""
+        """Return status and answer. Raise OSError, HTTPException."""
         sent = json.dumps(body) if body is not None else None
         try:
             self.connection.request(method, path, sent, {"Content-Type": content})
@@ -42,7 +42,7 @@ class Api:
 
 
 def answers(place: Place, path: str) -> bool:
-    """Whether GET of `path` succeeds now."""
+    """Return whether GET succeeds."""
     try:
         with closing(Api(place)) as api:
             return api.ask("GET", path)[0] == http.client.OK
@@ -51,7 +51,7 @@ def answers(place: Place, path: str) -> bool:
 
 
 def list_nodes(place: Place) -> list[dict]:
-    """Every Node object. Raises OSError or HTTPException where nobody answers."""
+    """List all nodes. Raise OSError, HTTPException."""
     with closing(Api(place)) as api:
         return api.ask("GET", "/api/v1/nodes?resourceVersion=0")[1]["items"]
 

@@ -1,7 +1,6 @@
-"""The cluster's programs, built from Go modules into the cache: each once for each content of its folder in programs/.
+"""Build the cluster's Go programs into the cache, by hash of their folder.
 
-Versions stand in the go.mod of each folder and hashes in its go.sum, so that what is built is what was committed. The
-modules are apart because what they require of each other's libraries differs.
+Modules are separate because dependencies conflict.
 """
 
 import hashlib
@@ -16,7 +15,7 @@ from pathlib import Path
 from deploy.cluster.cache import make_once
 from deploy.cluster.place import Place, Refusal
 
-GO = "1.26"  # the newest that a go.mod asks for; an older one says so itself
+GO = "1.26"  # the newest that a go.mod requires
 PROGRAMS = Path(__file__).with_name("programs")
 KUBERNETES_PARTS = (
     "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl",
@@ -25,7 +24,7 @@ KUBERNETES_PARTS = (
 
 @dataclass(frozen=True)
 class Piece:
-    """One folder of programs/. `names` maps what is called in the cluster to the program that answers to it."""
+    """A folder of programs/. names: {name in the cluster: program}."""
 
     name: str
     packages: tuple[str, ...]
@@ -59,13 +58,13 @@ PIECES = (
 
 
 def build_missing(place: Place) -> None:
-    """Every piece that the cache lacks, with its time and size. Raises Refusal where Go is missing or a build fails."""
+    """Build what is missing. Raise Refusal."""
     for piece in PIECES:
         make_once(folder_of(place, piece), partial(compile_piece, piece))
 
 
 def find_go() -> str | None:
-    """On PATH, else where Go's own archive is unpacked, which root's PATH often lacks."""
+    """Find go on PATH or in /usr/local/go."""
     return shutil.which("go") or shutil.which("/usr/local/go/bin/go")
 
 
@@ -74,7 +73,7 @@ def is_built(place: Place) -> bool:
 
 
 def link_programs(place: Place) -> None:
-    """Every program under its own name in the cluster's bin folder."""
+    """Link programs into the cluster's bin folder."""
     for piece in PIECES:
         for name, program in piece.names.items():
             link = place.bin / f"{name}.new"
@@ -84,13 +83,13 @@ def link_programs(place: Place) -> None:
 
 
 def is_linked(place: Place) -> bool:
-    """Whether the bin folder, if it has anything yet, names just these programs."""
+    """Return whether the bin folder has just these links."""
     wanted = {name: folder_of(place, piece) / program for piece in PIECES for name, program in piece.names.items()}
     return all(wanted.get(link.name) == link.readlink() for link in place.bin.iterdir())
 
 
 def list_versions() -> dict[str, str]:
-    """Piece to version, as the go.mod files say."""
+    """Return versions from go.mod."""
     modules = {
         "kubernetes": "k8s.io/kubernetes", "etcd": "go.etcd.io/etcd/server/v3", "kwok": "sigs.k8s.io/kwok",
         "containerd": "github.com/containerd/containerd/v2", "runc": "github.com/opencontainers/runc",
@@ -129,7 +128,7 @@ def compile_piece(piece: Piece, folder: Path) -> None:
 
 
 def link_flags(piece: Piece) -> str:
-    """Without symbols; and Kubernetes and helm learn their versions, which their own build scripts would tell them."""
+    """Return linker flags: no symbols, version numbers."""
     flags = ["-s", "-w"]
     if piece.name == "kubernetes":
         version = version_of("kubernetes", "k8s.io/kubernetes")
@@ -137,7 +136,7 @@ def link_flags(piece: Piece) -> str:
         values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
         for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
             flags += [f"-X {package}.{name}={value}" for name, value in values.items()]
-    if piece.name == "helm":  # of the newest cluster that it knows, which it takes for one's own where it asks none
+    if piece.name == "helm":  # assumes this cluster version when it asks none
         minor = version_of("helm", "k8s.io/client-go").split(".")[1]
         flags.append(f"-X helm.sh/helm/v3/internal/version.version={version_of('helm', 'helm.sh/helm/v3')}")
         flags += [

@@ -1,4 +1,4 @@
-"""Folders that are made once: what is there is whole, and its name holds the hash of what it was made of."""
+"""Cache folders made once, named by the hash of their inputs."""
 
 import fcntl
 import shutil
@@ -12,7 +12,7 @@ MIB = 1024 * 1024
 
 
 def make_once(folder: Path, make: Callable[[Path], None]) -> None:
-    """Let `make` fill `folder` unless it is there, and say what that cost. Two that want it wait for each other."""
+    """Let `make` fill `folder` unless it exists, under a lock; print the cost."""
     if folder.is_dir():
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -26,7 +26,7 @@ def fill(folder: Path, make: Callable[[Path], None]) -> None:
     began = time.monotonic()
     say(f"Building {folder.name} ...", end=" ")
     new = folder.with_name(f"new-{folder.name}")
-    shutil.rmtree(new, ignore_errors=True)  # of one that was killed half way
+    shutil.rmtree(new, ignore_errors=True)  # of a killed run
     new.mkdir()
     try:
         make(new)
@@ -39,5 +39,5 @@ def fill(folder: Path, make: Callable[[Path], None]) -> None:
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of the files below it."""
+    """Sum file sizes below a folder, in bytes."""
     return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())

@@ -1,7 +1,6 @@
-"""Simulated cards on the real node, so that jobs on a slice of a GPU have somewhere to run. Nothing computes there.
+"""Simulated cards on the real node, as an annotation and a node capacity; nothing computes there.
 
-They are an annotation that tells what they are, and a capacity that the API server counts: as an administrator would
-advertise a resource that no device plugin serves. A plugin that serves them takes their place.
+A device plugin with real cards replaces them.
 """
 
 import http.client
@@ -12,11 +11,11 @@ from deploy.cluster.api import MERGE_PATCH, Api
 from deploy.cluster.place import NODE_NAME, Place, Refusal
 
 INVENTORY = "tessera.sh/inventory"
-COUNT, MEMORY_MIB, RESERVED_MIB, UNIT_MIB = 2, 32768, 258, 256  # a Tesla V100-SXM2-32GB, as NVML tells of it
+COUNT, MEMORY_MIB, RESERVED_MIB, UNIT_MIB = 2, 32768, 258, 256  # Tesla V100-SXM2-32GB by NVML
 
 
 def put_cards(place: Place) -> None:
-    """Where the node serves none, and nobody else told what cards it has. Raises Refusal."""
+    """Advertise simulated cards unless the node has others. Raise Refusal."""
     path = f"/api/v1/nodes/{NODE_NAME}"
     with closing(Api(place)) as api:
         node = api.ask("GET", path)[1]
@@ -33,7 +32,7 @@ def put_cards(place: Place) -> None:
 
 
 def units() -> dict[str, str]:
-    """What of a card is sold, in the units of the device plugin; rounded down, as a plugin would."""
+    """Return the node's capacity in device plugin units, rounded down."""
     return {f"tessera.sh/g-{index}": str((MEMORY_MIB - RESERVED_MIB) // UNIT_MIB) for index in range(COUNT)}
 
 

@@ -1,4 +1,4 @@
-"""The cluster's own certificate authority, a certificate for each part, and the kubeconfigs that use them."""
+"""The cluster's certificate authority, certificates and kubeconfigs."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ SERVICE = "kubernetes.default.svc"
 SERVER_NAMES = ["localhost", "kubernetes", "kubernetes.default", SERVICE, f"{SERVICE}.{DOMAIN}"]
 SERVER = ",".join([f"IP:127.0.0.1,IP:{ADDRESS},IP:{SERVICE_ADDRESS}", *(f"DNS:{name}" for name in SERVER_NAMES)])
 
-# part: (who it is, the names under which it serves); the API server takes O for groups and CN for the name
+# part: (subject, server names); the API server reads groups from O, the user from CN
 PARTS = {
     "apiserver": ("/CN=kube-apiserver", SERVER),
     "apiserver-kubelet-client": ("/O=system:masters/CN=apiserver-kubelet-client", ""),
@@ -28,7 +28,7 @@ SERVES_ONLY = {"apiserver", "apiserver-kubelet-client"}
 
 
 def make_certificates(place: Place) -> None:
-    """What is missing of the authority, the parts' certificates and their kubeconfigs."""
+    """Create missing certificates and kubeconfigs."""
     home = place.certificates
     if not (home / "ca.crt").exists():
         make_key(home / "ca.key")
@@ -50,7 +50,7 @@ def kubeconfig_of(place: Place, part: str) -> Path:
 
 
 def build_kubeconfig(home: Path, part: str) -> dict:
-    """JSON is YAML too."""
+    """Return a kubeconfig, to be written as JSON, a subset of YAML."""
     server = {"server": f"https://{ADDRESS}:{API_PORT}", "certificate-authority": str(home / "ca.crt")}
     user = {"client-certificate": str(home / f"{part}.crt"), "client-key": str(home / f"{part}.key")}
     return {
@@ -64,7 +64,7 @@ def build_kubeconfig(home: Path, part: str) -> dict:
 
 
 def sign(home: Path, part: str, subject: str, names: str) -> None:
-    """A key and a certificate of the authority. The certificate comes last and whole: it says that both are there."""
+    """Create a signed key pair. The certificate is written last, so its existence proves both."""
     request, extensions, signed = home / f"{part}.csr", home / f"{part}.ext", home / f"{part}.crt.new"
     extensions.write_text("extendedKeyUsage=serverAuth,clientAuth\n" + (f"subjectAltName={names}\n" if names else ""))
     make_key(home / f"{part}.key")

@@ -1,4 +1,4 @@
-"""etcd, kube-apiserver, kube-controller-manager and kube-scheduler, as processes of this machine."""
+"""Run etcd and the control plane as local processes."""
 
 import json
 
@@ -9,19 +9,17 @@ from deploy.cluster.processes import listens, start, wait_until
 
 NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 START_S = 120
-REQUESTS_PER_S = (
-    1000  # what controllers and scheduler may send: their defaults of 20 and 50 would hide what is measured
-)
+REQUESTS_PER_S = 1000  # requests to the API server; defaults of 20 and 50 would distort benchmarks
 
 
 def start_store_and_api(place: Place) -> None:
-    """etcd on a socket that only root can open, then the API server in front of it."""
+    """Start etcd on a socket only for root, then the API server."""
     store = f"unix://{place.state}/etcd.sock"
-    peers = "unix://etcd-peer:1"  # of a cluster of one; a socket of that name, in the folder that it is started in
+    peers = "unix://etcd-peer:1"  # a socket of that name in the working folder
     start(place, "etcd", "--data-dir", f"{place.state}/etcd", "--name", "tessera", "--log-level", "warn",
-          "--unsafe-no-fsync",  # nothing here outlives this machine
+          "--unsafe-no-fsync",  # nothing must survive a crash
           "--listen-client-urls", store,
-          "--advertise-client-urls", "http://127.0.0.1:2379",  # must be said; nobody asks there
+          "--advertise-client-urls", "http://127.0.0.1:2379",  # required but unused
           "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
           "--initial-cluster", f"tessera={peers}")  # fmt: skip
     wait_until(place, "etcd", lambda: listens(place.state / "etcd.sock"), START_S)
@@ -30,9 +28,9 @@ def start_store_and_api(place: Place) -> None:
 
 
 def start_controllers(place: Place, requests_per_s: int = REQUESTS_PER_S) -> None:
-    """What makes the rest of the cluster move. Pods are refused until a namespace has its service account.
+    """Start controller-manager and scheduler; wait for the default service account, which pods need.
 
-    requests_per_s: that each of the two may send to the API server; twice as many at once.
+    requests_per_s: each one's API rate; twice as many in a burst.
     """
     home = place.certificates
     start(place, "kube-controller-manager", "--kubeconfig", str(kubeconfig_of(place, "controller-manager")),

@@ -1,7 +1,4 @@
-"""The images that pods of the local cluster can have, each one layer, made here as OCI layouts in the cache.
-
-pause (the sandbox's only process, our own), busybox (Debian's static one) and python (debootstrap of Debian's python3).
-"""
+"""Build single-layer OCI images: pause (our own), busybox (Debian's static one), python (by debootstrap)."""
 
 import gzip
 import hashlib
@@ -28,7 +25,7 @@ PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class Image:
-    """A name and tag, what the container runs, and what fills the layer."""
+    """An image's name, tag, command and layer."""
 
     name: str
     tag: str
@@ -56,7 +53,7 @@ def pack_python(place: Place, layer: tarfile.TarFile) -> None:
 
 
 def pack_debian(layer: tarfile.TarFile, packages: str) -> None:
-    """The least of a Debian, and these, with a comma between them. Raises Refusal."""
+    """Pack a minimal Debian with comma-separated packages. Raise Refusal."""
     with tempfile.TemporaryDirectory() as root:
         command = ["debootstrap", "--variant=minbase", f"--include={packages}", SUITE, root, find_mirror()]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -74,7 +71,7 @@ IMAGES = (
 
 
 def make_images(place: Place) -> None:
-    """Every image that the cache lacks."""
+    """Build images that the cache lacks."""
     for image in IMAGES:
         make_once(layout_of(place, image), partial(write_layout, place, image))
 
@@ -84,13 +81,13 @@ def are_made(place: Place) -> bool:
 
 
 def layout_of(place: Place, image: Image) -> Path:
-    """Named by this file's content and, for the pause program, by what that was built of."""
+    """Return the cache folder, named by the hash of this file and the pause build."""
     made_of = Path(__file__).read_bytes() + folder_of(place, PIECES[0]).name.encode()
     return place.cache / f"image-{image.name}-{hashlib.sha256(made_of).hexdigest()[:16]}"
 
 
 def write_layout(place: Place, image: Image, folder: Path) -> None:
-    """An OCI layout: blobs by digest, and an index that names the manifest."""
+    """Write an OCI layout: blobs by digest and an index."""
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w") as layer:
         image.pack(place, layer)
@@ -136,13 +133,13 @@ def add(layer: tarfile.TarFile, name: str, kind: bytes, mode: int, target: str =
 
 
 def without_unwanted(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """No device files, which containerd makes, and nothing that only people or apt read."""
+    """Skip device files, which containerd makes, and docs and apt caches."""
     name = info.name.removeprefix("./")
     return None if info.isdev() or name.startswith(UNWANTED) else info
 
 
 def find_mirror() -> str:
-    """The mirror that this machine's apt uses, else Debian's own."""
+    """Return apt's mirror, else Debian's."""
     for path in [*sorted(Path("/etc/apt/sources.list.d").glob("*")), Path("/etc/apt/sources.list")]:
         lines = path.read_text().splitlines() if path.is_file() else []
         for word in (word for line in lines if not line.startswith("#") for word in line.split()):

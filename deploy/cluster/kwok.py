@@ -1,4 +1,4 @@
-"""Fake nodes: objects of the API whose kubelet is kwok. They cost next to nothing, and run nothing."""
+"""Fake nodes, which run nothing: API objects with kwok as kubelet."""
 
 import http.client
 import json
@@ -17,11 +17,11 @@ READY_S = 300
 THREADS = 8
 MOST = 5000
 Step = tuple[str, str, dict | None]  # method, path, body
-GPUS, UNITS_OF_A_GPU = 8, 320  # units as our device plugin counts them on a real node
+GPUS, UNITS_OF_A_GPU = 8, 320  # device plugin units
 
 
 def start_kwok(place: Place) -> None:
-    """Play the kubelet of every node that is annotated as fake, and of no other."""
+    """Run kwok for nodes annotated as fake."""
     start(place, "kwok", "--kubeconfig", str(kubeconfig_of(place, "kwok")), "--config", str(STAGES),
           "--manage-all-nodes=false", "--manage-nodes-with-annotation-selector", f"{MARK}=fake",
           "--node-lease-duration-seconds", "40", "--cidr", FAKE_POD_CIDR, "--node-ip", ADDRESS,
@@ -29,7 +29,7 @@ def start_kwok(place: Place) -> None:
 
 
 def set_count(place: Place, count: int) -> None:
-    """Exactly `count` fake nodes, fake-0 and on, all of them Ready. Raises Refusal where that does not come."""
+    """Create or delete nodes until fake-0 and on are `count` and Ready. Raise Refusal."""
     wanted = {f"fake-{number}" for number in range(count)}
     present = {node["metadata"]["name"] for node in list_nodes(place) if is_fake(node)}
     steps: list[Step] = [("POST", "/api/v1/nodes", build_node(name)) for name in sorted(wanted - present)]
@@ -58,7 +58,7 @@ def is_fake(node: dict) -> bool:
 
 
 def build_node(name: str) -> dict:
-    """A node with eight A100. The taint keeps pods away that mean to run."""
+    """Return a node with eight A100, tainted against real pods."""
     gpus = {f"tessera.sh/g-{number}": str(UNITS_OF_A_GPU) for number in range(GPUS)}
     amounts = {
         "cpu": "128",

@@ -1,7 +1,6 @@
-"""What the cluster changes outside its state folder, written down before and put back after.
+"""Record host settings before changing them, and restore them.
 
-`before.json` holds the settings of the kernel, the chains of iptables and the folders that were there at the first
-`up`. It is kept until all is put back, so that a crash in between loses nothing.
+`before.json` (sysctls, iptables chains, folders) stays until all is restored.
 """
 
 import json
@@ -16,13 +15,13 @@ from deploy.cluster.place import BEFORE, Place, write
 from deploy.cluster.processes import comes_true, is_alive, kill
 
 SYSCTL = Path("/proc/sys")
-# The first two we set ourselves, the others a kubelet (setupKernelTunables) or kube-proxy.
+# The first two are set here, the others by kubelet (setupKernelTunables) or kube-proxy.
 SETTINGS = (
     "net.ipv4.ip_forward", "net.bridge.bridge-nf-call-iptables", "kernel.panic", "kernel.panic_on_oops",
     "kernel.keys.root_maxbytes", "kernel.keys.root_maxkeys", "vm.overcommit_memory", "vm.panic_on_oom",
     "net.ipv4.conf.all.route_localnet",
 )  # fmt: skip
-# Paths compiled into kubelet, containerd and the CNI plugins, in the order in which they must be removed.
+# Paths fixed in kubelet, containerd and CNI plugins, in order of removal.
 FOLDERS = (
     "/var/lib/kubelet", "/var/log/containers", "/var/log/pods", "/var/lib/cni", "/run/containerd", "/run/nri",
     "/run/netns", "/run/kubernetes", "/run/xtables.lock", "/etc/cni", "/opt/cni", "/opt/containerd",
@@ -34,7 +33,7 @@ POD_GROUPS = "kubepods"
 
 
 def remember(place: Place) -> None:
-    """Write down how the machine is, unless that was done and not put back yet."""
+    """Record the host's state unless that is done."""
     path = place.state / BEFORE
     if path.exists():
         return
@@ -48,13 +47,13 @@ def remember(place: Place) -> None:
 
 
 def load_before(place: Place) -> dict | None:
-    """What `remember` wrote, of this boot or an earlier one; None when nothing has to be put back."""
+    """Load the recorded state, if any."""
     path = place.state / BEFORE
     return json.loads(path.read_text()) if path.exists() else None
 
 
 def put_back(before: dict) -> None:
-    """Firewall, settings and folders. After a reboot the kernel has forgotten the first two by itself."""
+    """Restore firewall and sysctls, unless rebooted; remove new folders."""
     if before["boot"] == read_boot():
         for tool in TABLES:
             remove_chains(tool, {(table, name) for table, name in before["chains"][tool]})
@@ -66,9 +65,9 @@ def put_back(before: dict) -> None:
 
 
 def end_pods() -> None:
-    """Kill what runs in the pods' control groups, and remove these. Needs no container runtime to be alive."""
+    """Kill pods by cgroup, without a container runtime."""
     top = Path("/sys/fs/cgroup")
-    tops = [*top.glob(POD_GROUPS), *top.glob(f"*/{POD_GROUPS}")]  # version 2, and one for each controller of version 1
+    tops = [*top.glob(POD_GROUPS), *top.glob(f"*/{POD_GROUPS}")]  # cgroup v2, and v1's controllers
     groups = [group for top in tops for group in [top, *(path for path in top.rglob("*") if path.is_dir())]]
     kill({pid for group in groups for pid in list_members(group)})
     for group in sorted(groups, key=lambda group: len(group.parts), reverse=True):
@@ -76,7 +75,7 @@ def end_pods() -> None:
 
 
 def unmount_below(folder: Path) -> None:
-    """The innermost first. Lazily: what still looks into one keeps its view."""
+    """Unmount lazily, innermost first."""
     for point in sorted(list_mounts(folder), reverse=True):
         subprocess.run(["umount", "--lazy", point], check=False)
 
@@ -88,21 +87,21 @@ def list_mounts(folder: Path) -> list[str]:
 
 
 def remove_bridge(bridge: str) -> None:
-    """With the pods' ends of cables in it."""
+    """Remove the bridge and its ports."""
     ports = [path.name for path in Path(f"/sys/class/net/{bridge}/brif").glob("*")]
     for link in [*ports, bridge]:
         subprocess.run(["ip", "link", "delete", link], capture_output=True, check=False)
 
 
 def remove_chains(tool: str, kept: set[tuple[str, str]]) -> None:
-    """All of Kubernetes and CNI but those in `kept`, in one go."""
+    """Remove Kubernetes' and CNI's chains but `kept`."""
     rules = read_rules(tool)
     if script := build_removal(rules, find_chains(rules) - kept):
         subprocess.run([f"{tool}-restore", "--noflush"], input="\n".join(script) + "\n", text=True, check=True)
 
 
 def find_chains(rules: list[str]) -> set[tuple[str, str]]:
-    """(table, chain) of those that Kubernetes or a CNI plugin makes, in what iptables-save says."""
+    """Return (table, chain) of Kubernetes and CNI."""
     table, chains = "", set()
     for line in rules:
         if line.startswith("*"):
@@ -113,7 +112,7 @@ def find_chains(rules: list[str]) -> set[tuple[str, str]]:
 
 
 def build_removal(rules: list[str], chains: set[tuple[str, str]]) -> list[str]:
-    """Input of iptables-restore: each table's rules that lead into them, then what is in them, then themselves."""
+    """Return iptables-restore input that removes jumps, rules and chains."""
     script: list[str] = []
     leading: dict[str, list[str]] = {table: [] for table, _ in sorted(chains)}
     table = ""
@@ -143,7 +142,7 @@ def read_sysctl(name: str) -> str | None:
 
 
 def set_sysctl(name: str, value: str) -> None:
-    """Only where it differs: some of them can't be written on every machine."""
+    """Write if different; some are read-only."""
     if read_sysctl(name) not in (None, value):
         (SYSCTL / name.replace(".", "/")).write_text(value)
 

@@ -1,6 +1,4 @@
-"""An image that brings Open MPI and OpenSSH, for jobs whose launcher starts its workers. Made only where it is asked
-for (bin/cluster up --mpi, and the tests that need it), since it takes minutes and 76 MiB.
-"""
+"""An Open MPI and OpenSSH image for jobs with a launcher, made on request (up --mpi): minutes, 76 MiB."""
 
 import tarfile
 from functools import partial
@@ -22,13 +20,13 @@ MPI = Image("mpi", "4.1", ["bash"], pack_mpi)
 
 
 def put_mpi_image(place: Place) -> str:
-    """Its name in the registry, which has it then. Raises Refusal where apt's mirror cannot be had."""
+    """Push the image; return its name. Raise Refusal without apt's mirror."""
     push(MPI, make_mpi_image(place))
     return name_of(MPI)
 
 
 def make_mpi_image(place: Place) -> Path:
-    """Its layout in the cache. Raises Refusal."""
+    """Return its cached layout. Raise Refusal."""
     layout = layout_of(place, MPI)
     make_once(layout, partial(write_layout, place, MPI))
     return layout

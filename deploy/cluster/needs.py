@@ -1,4 +1,4 @@
-"""What the machine must have: checked before anything is changed, and what Debian has is installed."""
+"""Check the host and install missing Debian packages."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deploy.cluster.place import Refusal, say
 
-# what is looked for, a program or a file: the Debian package that has it
+# program or file: Debian package
 TO_RUN = {"ip": "iproute2", "iptables": "iptables", "openssl": "openssl", "mount": "mount", "setsid": "util-linux"}
 TO_BUILD = {
     "gcc": "gcc",
@@ -16,14 +16,14 @@ TO_BUILD = {
     "/usr/include/seccomp.h": "libseccomp-dev",
     "debootstrap": "debootstrap",
     "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
-    "/var/lib/dpkg/info/busybox-static.list": "busybox-static",  # the other busybox needs libraries
+    "/var/lib/dpkg/info/busybox-static.list": "busybox-static",  # busybox itself links libraries
     "/etc/ssl/certs/ca-certificates.crt": "ca-certificates",
 }
 CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
 
 
 def check_machine() -> None:
-    """Raises Refusal, with the remedy, where a cluster cannot run."""
+    """Raise Refusal with a remedy if a cluster cannot run."""
     if os.geteuid() != 0:
         raise Refusal(
             "A node needs root: it makes bridges, mounts and control groups.\n  Run this as root, or with sudo."
@@ -36,7 +36,7 @@ def check_machine() -> None:
 
 
 def install(needs: dict[str, str]) -> None:
-    """The Debian packages that are missing of `needs`. Raises Refusal where apt cannot."""
+    """Install missing packages. Raise Refusal if apt fails."""
     missing = [package for name, package in needs.items() if not shutil.which(name) and not Path(name).exists()]
     if not missing:
         return
@@ -54,7 +54,7 @@ def install(needs: dict[str, str]) -> None:
 
 
 def list_controllers() -> set[str]:
-    """Of version 1, a folder for each; of version 2, one list."""
+    """List cgroup controllers, v1 or v2."""
     unified = Path("/sys/fs/cgroup/cgroup.controllers")
     if unified.exists():
         return set(unified.read_text().split())

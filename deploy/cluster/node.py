@@ -1,4 +1,4 @@
-"""The one real node, this machine: its bridge, containerd, kubelet and kube-proxy, and the name server for its pods."""
+"""The real node: bridge, containerd, kubelet, kube-proxy and DNS on this machine."""
 
 import json
 import subprocess
@@ -16,17 +16,17 @@ LABELS = "tessera.sh/real=true"
 
 
 def make_bridge() -> None:
-    """The pods' network. Its own address comes first: everything of the cluster listens there."""
+    """Create the pods' network; all cluster parts listen on its address."""
     if not Path(f"/sys/class/net/{BRIDGE}").exists():
         subprocess.run(["ip", "link", "add", BRIDGE, "type", "bridge"], check=True)
     subprocess.run(["ip", "address", "replace", f"{ADDRESS}/{POD_CIDR.partition('/')[2]}", "dev", BRIDGE], check=True)
     subprocess.run(["ip", "link", "set", BRIDGE, "up"], check=True)
     set_sysctl("net.ipv4.ip_forward", "1")
-    set_sysctl("net.bridge.bridge-nf-call-iptables", "1")  # a service's pods may be neighbours of who asks
+    set_sysctl("net.bridge.bridge-nf-call-iptables", "1")  # for services whose pods share the bridge with clients
 
 
 def start_node(place: Place) -> None:
-    """Until the node is Ready."""
+    """Start the node's parts and wait until it is Ready."""
     write(place.state / "cni" / "10-tessera.conflist", json.dumps(build_network(place), indent=1))
     write(place.state / "registries" / REGISTRY / "hosts.toml", f'server = "http://{REGISTRY}"\n')
     write(place.state / "containerd.toml", build_containerd_settings(place))
@@ -43,7 +43,7 @@ def start_node(place: Place) -> None:
 
 
 def start_name_server(place: Place) -> None:
-    """Names of services, and of the pods of a headless one; the rest is known to this machine's own servers."""
+    """Serve names of services and headless pods; forward others to the host's resolvers."""
     known = Path("/etc/resolv.conf")
     has_servers = known.exists() and any(line.startswith("nameserver") for line in known.read_text().splitlines())
     names = f"kubernetes {DOMAIN} in-addr.arpa {{\n  kubeconfig {kubeconfig_of(place, 'dns')}\n  ttl 1\n }}"
@@ -76,7 +76,7 @@ def build_network(place: Place) -> dict:
 
 
 def build_containerd_settings(place: Place) -> str:
-    """Version 3 of its format. Everything that it writes is below the state folder."""
+    """Return containerd's settings, with all its files below the state folder."""
     home = place.state
     return f"""version = 3
 root = "{home}/containerd"
@@ -133,13 +133,13 @@ def build_kubelet_settings(place: Place) -> dict:
         "clusterDNS": [ADDRESS],
         "clusterDomain": DOMAIN,
         "cgroupDriver": "cgroupfs",
-        "failCgroupV1": False,  # many developers' machines still have version 1
+        "failCgroupV1": False,  # developers' machines may still have v1
         "failSwapOn": False,
-        "makeIPTablesUtilChains": False,  # leaves no chains of its own behind
-        "oomScoreAdj": 0,  # without CAP_SYS_RESOURCE a score can't be lowered
+        "makeIPTablesUtilChains": False,  # leaves none behind
+        "oomScoreAdj": 0,  # lowering needs CAP_SYS_RESOURCE
         "podLogsDir": f"{place.state}/pod-logs",
         "volumePluginDir": f"{place.state}/volume-plugins",
-        "imageGCHighThresholdPercent": 100,  # off: a full disk of a developer is no reason to pull again
+        "imageGCHighThresholdPercent": 100,  # off
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1Gi", "imagefs.available": "1Gi"},
         "syncFrequency": "10s",
         "fileCheckFrequency": "20s",

@@ -1,6 +1,4 @@
-"""An image that brings JupyterLab, for notebooks: the Python image and one layer more, with what the platform's own
-lock file names. Made only where it is asked for (bin/cluster up --notebooks), since it takes a minute and 145 MiB.
-"""
+"""A JupyterLab image on top of the Python one, made on request: a minute, 145 MiB."""
 
 import gzip
 import hashlib
@@ -22,19 +20,19 @@ from deploy.cluster.registry import MANIFEST, name_of, push
 LOCK = Path(__file__).resolve().parents[2] / "platform/notebooks/requirements.txt"
 JUPYTER = Image("jupyter", "4", ["python3"], pack_python)
 BASE = next(image for image in IMAGES if image.name == "python")
-PACKAGES = "usr/local/lib/python3.11/dist-packages"  # where Debian's python3 looks
-BESIDE = {"share": "usr/local/share", "etc": "usr/local/etc"}  # of pip's folder: where Jupyter looks
+PACKAGES = "usr/local/lib/python3.11/dist-packages"  # on Debian's Python path
+BESIDE = {"share": "usr/local/share", "etc": "usr/local/etc"}  # Jupyter's paths outside of pip's folder
 LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 
 
 def put_notebook_image(place: Place) -> str:
-    """Its name in the registry, which has it then. Raises Refusal where pip cannot have a package."""
+    """Push the image; return its name. Raise Refusal."""
     push(JUPYTER, make_notebook_image(place))
     return name_of(JUPYTER)
 
 
 def make_notebook_image(place: Place) -> Path:
-    """Its layout in the cache. Raises Refusal."""
+    """Return its cached layout. Raise Refusal."""
     layout = notebook_layout(place)
     make_images(place)
     make_once(layout, partial(write_notebook_layout, place))
@@ -42,13 +40,13 @@ def make_notebook_image(place: Place) -> Path:
 
 
 def notebook_layout(place: Place) -> Path:
-    """Named by what it is made of."""
+    """Return its cache folder, named by hash."""
     made_of = LOCK.read_bytes() + Path(__file__).read_bytes() + layout_of(place, BASE).name.encode()
     return place.cache / f"image-{JUPYTER.name}-{hashlib.sha256(made_of).hexdigest()[:16]}"
 
 
 def write_notebook_layout(place: Place, folder: Path) -> None:
-    """The base image's blobs, its layer, and a manifest that names both."""
+    """Write base blobs, the new layer and a manifest."""
     base = layout_of(place, BASE)
     shutil.copytree(base / "blobs", folder / "blobs")
     described = json.loads((base / "index.json").read_text())["manifests"][0]
@@ -64,17 +62,17 @@ def write_notebook_layout(place: Place, folder: Path) -> None:
 
 
 def pack_packages() -> bytes:
-    """The layer, as a tar."""
+    """Return the layer as tar."""
     with tempfile.TemporaryDirectory() as root, io.BytesIO() as raw:
         command = [sys.executable, "-m", "pip", "install", "--target", root, "--python-version", "3.11"]
         command += ["--only-binary", ":all:", "--no-deps", "--require-hashes", "--no-compile", "--quiet"]
         command += ["--disable-pip-version-check", "--no-input", "-r", str(LOCK)]
-        command += ["--ignore-requires-python"]  # the lock's markers are judged by this Python, not by the image's
+        command += ["--ignore-requires-python"]  # markers are for the image's Python
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             tail = "\n    ".join(done.stderr.splitlines()[-4:])
             raise Refusal(f"pip could not fetch what notebooks need:\n    {tail}")
-        shutil.rmtree(Path(root, "bin"), ignore_errors=True)  # they name this machine's Python
+        shutil.rmtree(Path(root, "bin"), ignore_errors=True)  # refers to this Python
         with tarfile.open(fileobj=raw, mode="w") as layer:
             for one in sorted(Path(root).iterdir()):
                 layer.add(one, arcname=BESIDE.get(one.name, f"{PACKAGES}/{one.name}"), filter=of_root)
@@ -82,7 +80,7 @@ def pack_packages() -> bytes:
 
 
 def of_root(info: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Everybody may read it, whatever the umask here."""
+    """Make files root's, readable by all."""
     info.uid, info.gid, info.uname, info.gname = 0, 0, "", ""
     info.mode |= 0o755 if info.isdir() or info.mode & 0o100 else 0o644
     return info

@@ -1,7 +1,6 @@
-"""Where the cluster of `bin/cluster` keeps its things, and the addresses it uses: fixed, one cluster for each machine.
+"""Paths and fixed addresses of `bin/cluster`, one per machine.
 
-The node's bridge carries everything that listens. Its address belongs to this machine alone, pods can reach it (which
-they can't of 127.0.0.1), and Kubernetes takes it for a node's (which it refuses for a loopback address).
+Parts listen on the bridge: pods reach it, and Kubernetes accepts it, unlike loopback.
 """
 
 import json
@@ -10,17 +9,17 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-OWNER = Path("/run/tessera-cluster.json")  # which state folder has this machine's cluster; gone after a reboot
-BEFORE = "before.json"  # the first file of a state folder and the last to go: how the machine was (machine.py)
+OWNER = Path("/run/tessera-cluster.json")  # names this machine's state folder until reboot
+BEFORE = "before.json"  # the host's recorded state: first file of a state folder, deleted last
 LOCK = Path("/run/tessera-cluster.lock")
 DEFAULT_STATE = Path("/var/lib/tessera-cluster")
 
 BRIDGE = "tessera0"
-ADDRESS = "10.88.0.1"  # of the bridge, the node, the API server, the registry and the name server
+ADDRESS = "10.88.0.1"  # of bridge, node, API server, registry and DNS
 POD_CIDR = "10.88.0.0/24"
-FAKE_POD_CIDR = "10.200.0.1/16"  # pods of fake nodes say that they have such an address; nothing listens there
+FAKE_POD_CIDR = "10.200.0.1/16"  # of fake nodes' pods; unused
 SERVICE_CIDR = "10.96.0.0/24"
-SERVICE_ADDRESS = "10.96.0.1"  # kubernetes.default.svc: the first of SERVICE_CIDR
+SERVICE_ADDRESS = "10.96.0.1"  # kubernetes.default.svc: first of SERVICE_CIDR
 API_PORT, REGISTRY_PORT, KWOK_PORT, ETCD_PEER_PORT = 6443, 5000, 10247, 2380
 NODE_NAME = "real-0"
 REGISTRY = f"{ADDRESS}:{REGISTRY_PORT}"
@@ -28,17 +27,17 @@ DOMAIN = "cluster.local"
 
 
 def say(line: str, end: str = "\n") -> None:
-    """What a person at the keyboard reads. Standard output is for the shell: eval "$(bin/cluster up)"."""
+    """Print for people; the shell evaluates stdout."""
     print(line, end=end, file=sys.stderr, flush=True)
 
 
 class Refusal(Exception):
-    """Why the cluster cannot be built, started or stopped, and what to do about it: sentences for a person."""
+    """Why the cluster cannot be built, started or stopped, and the remedy."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """One cluster's state folder and the cache of what was built."""
+    """A cluster's state and cache folders."""
 
     state: Path
     cache: Path
@@ -57,7 +56,7 @@ class Place:
 
     @property
     def shared(self) -> Path:
-        """What every claim of the class `tessera` is. Programs of this machine may use it as pods do."""
+        """The directory of claims of class `tessera`."""
         return self.state / "shared"
 
     def log(self, name: str) -> Path:
@@ -65,10 +64,7 @@ class Place:
 
 
 def find_place(state: str, cache: str) -> Place:
-    """The folders that were named, else the machine's running cluster, else the defaults.
-
-    Raises Refusal when another state folder than the named one has this machine's cluster.
-    """
+    """Return the named folders, else the running cluster's, else defaults. Raise Refusal."""
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     named = Path(state).resolve() if state else None
     owner = load_owner()
@@ -88,10 +84,7 @@ def load_owner() -> Path | None:
 
 
 def claim(place: Place) -> None:
-    """Make the state folder, and write down that this machine's cluster is there before anything else is changed.
-
-    Raises Refusal for a folder with other things in it: `down` deletes the folder.
-    """
+    """Record the machine's state folder. Raise Refusal if it has other files, as `down` deletes it."""
     if place.state.exists() and any(place.state.iterdir()) and not (place.state / BEFORE).exists():
         raise Refusal(f"{place.state} has files that are not a cluster's.\n  Name an empty folder or a new one.")
     write(OWNER, json.dumps({"state": str(place.state)}))
@@ -104,7 +97,7 @@ def make_folders(place: Place) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """The whole file or the one before it: a crash leaves no half of one."""
+    """Replace a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(path.name + ".new")
     new.write_text(text)

@@ -1,7 +1,6 @@
-"""The cluster's own processes: start, find, end. There are no pid files that could name a stranger.
+"""Manage the cluster's processes without stale pid files.
 
-Each carries the state folder in its environment and its part's name as argv[0]; /proc tells both. What containerd
-starts in turn inherits the environment and is found by it too.
+The environment has the state folder, inherited by containerd's children; argv[0] is the part's name.
 """
 
 import os
@@ -20,7 +19,7 @@ BEGIN_S = 1
 
 
 def start(place: Place, name: str, *arguments: str) -> None:
-    """Run the program `name` of the bin folder unless it runs already: in a session of its own, and child of nobody."""
+    """Run a program in a new session unless it runs."""
     if name in find_parts(place):
         return
     with open(place.log(name), "ab") as log:
@@ -33,24 +32,24 @@ def start(place: Place, name: str, *arguments: str) -> None:
             env=environment(place),
             check=True,
         )
-    comes_true(lambda: name in find_parts(place), BEGIN_S)  # setsid ends before the program's own name is seen
+    comes_true(lambda: name in find_parts(place), BEGIN_S)  # setsid returns before exec
 
 
 def find_parts(place: Place) -> dict[str, int]:
-    """Part to pid, of those that run. A shim that containerd left has no name here and is none of them."""
+    """Return {part: pid} without containerd's shims."""
     parts = {path.name for path in place.bin.glob("*")}
     names = ((Path(read_words(pid, "cmdline")[0]).name, pid) for pid in find_all(place) if is_leader(pid))
     return {name: pid for name, pid in names if name in parts}
 
 
 def find_all(place: Place) -> list[int]:
-    """Every process that was started with this cluster's mark, shims included."""
+    """Return pids with this cluster's mark."""
     mark = f"{MARK}={place.state}"
     return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if mark in read_words(pid, "environ")]
 
 
 def kill(pids: Iterable[int]) -> None:
-    """End them now, and wait until they are gone."""
+    """Kill processes and wait."""
     pids = list(pids)
     for pid in pids:
         send(pid, signal.SIGKILL)
@@ -58,10 +57,10 @@ def kill(pids: Iterable[int]) -> None:
 
 
 def wait_until(place: Place, name: str, is_true: Callable[[], bool], within_s: float) -> None:
-    """Raises Refusal, with the end of the part's log, when it did not come true in time or the part is gone."""
+    """Raise Refusal with the log's end if the part ended or timed out."""
     started = asked_at = time.monotonic()
     while not is_true():
-        took_s = time.monotonic() - asked_at  # a list of a thousand nodes must not keep them from becoming ready
+        took_s = time.monotonic() - asked_at  # poll less if polling is slow
         gone = name not in find_parts(place)
         if gone or time.monotonic() - started > within_s:
             what = "ended" if gone else f"was not ready within {within_s:.0f} s"
@@ -81,7 +80,7 @@ def comes_true(is_true: Callable[[], bool], within_s: float) -> bool:
 
 
 def listens(path: Path) -> bool:
-    """Whether somebody answers behind a socket's file, which outlives a killed server."""
+    """Return whether the socket accepts connections."""
     with socket.socket(socket.AF_UNIX) as connection:
         return connection.connect_ex(str(path)) == 0
 
@@ -100,7 +99,7 @@ def is_leader(pid: int) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether it runs. A zombie, whose parent has yet to read its end, does not."""
+    """Return whether it runs and is no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -115,7 +114,7 @@ def send(pid: int, number: int) -> None:
 
 
 def read_words(pid: int, name: str) -> list[str]:
-    """The words of /proc/PID/cmdline or environ: [""] of one that has gone, that is a zombie or that is not ours."""
+    """Return words of /proc/PID/`name`, [""] if inaccessible."""
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes().decode(errors="replace").split("\0")
     except (FileNotFoundError, ProcessLookupError, PermissionError):

@@ -1,4 +1,4 @@
-"""The local image registry, and the images of the cache in it. Pods name them 10.88.0.1:5000/busybox:1.35 and so on."""
+"""The local registry with the cached images, such as 10.88.0.1:5000/busybox:1.35."""
 
 import http.client
 import json
@@ -13,7 +13,7 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
 def start_registry(place: Place) -> None:
-    """Serve the images, by plain HTTP on the bridge, which only this machine and its pods can reach."""
+    """Serve images by HTTP on the bridge, for this machine and its pods."""
     settings = {
         "version": 0.1,
         "log": {"level": "warn", "accesslog": {"disabled": True}},
@@ -32,7 +32,7 @@ def name_of(image: Image) -> str:
 
 
 def default_image() -> str:
-    """For jobs that name none: the smallest one that has a shell."""
+    """Return the smallest image with a shell, for jobs that name none."""
     return name_of(next(image for image in IMAGES if image.name == "busybox"))
 
 
@@ -44,7 +44,7 @@ def answers() -> bool:
 
 
 def push(image: Image, layout: Path) -> None:
-    """What the registry lacks of it: first the blobs, then the manifest under its tag."""
+    """Push missing blobs, then the manifest."""
     described = json.loads((layout / "index.json").read_text())["manifests"][0]
     manifest = read_blob(layout, described["digest"])
     status, headers = ask("HEAD", f"/v2/{image.name}/manifests/{image.tag}", headers={"Accept": MANIFEST})

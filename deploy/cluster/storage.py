@@ -1,7 +1,4 @@
-"""The class of volumes `tessera`: every claim of it is one and the same directory of this machine.
-
-So do claims on a file server whose driver gives all of them one folder. It goes with the cluster's state folder.
-"""
+"""A StorageClass whose claims all share one directory, as on some file servers."""
 
 import http.client
 import json
@@ -13,11 +10,11 @@ from deploy.cluster.place import Place, Refusal
 from deploy.cluster.processes import start
 
 NAME = "storage"
-CLASS, PROVISIONER = "tessera", "tessera.sh/one-directory"  # the second as in programs/storage/main.go
+CLASS, PROVISIONER = "tessera", "tessera.sh/one-directory"  # as in programs/storage/main.go
 
 
 def start_storage(place: Place) -> None:
-    """Answer claims. A volume is made when the first pod that wants it has a node, as most drivers have it."""
+    """Start the provisioner; volumes wait for their first pod's node, as most drivers do."""
     place.shared.mkdir(mode=0o711, exist_ok=True)
     start(place, NAME, "--kubeconfig", str(kubeconfig_of(place, NAME)))
     with closing(Api(place)) as api:

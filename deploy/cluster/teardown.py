@@ -1,8 +1,4 @@
-"""Take the cluster away: what runs, what is mounted, its network, its folders.
-
-One way for a cluster that runs and for one that crashed at any point: it asks nothing of the API server or containerd,
-which may be gone.
-"""
+"""Remove the cluster's processes, mounts, network and folders, also after a crash, without API server or containerd."""
 
 import shutil
 from pathlib import Path
@@ -11,11 +7,11 @@ from deploy.cluster.machine import end_pods, list_mounts, load_before, put_back,
 from deploy.cluster.place import BEFORE, BRIDGE, OWNER, Place, Refusal
 from deploy.cluster.processes import find_all, kill
 
-ROUNDS = 3  # what was being started while the first looked is found by the next
+ROUNDS = 3  # finds processes that were starting
 
 
 def take_down(place: Place) -> bool:
-    """Whether there was anything. Raises Refusal, with all files kept, where a mount stays below the state folder."""
+    """Return whether a cluster existed. Raise Refusal, keeping all files, if a mount remains."""
     before = load_before(place)
     if before is None:
         OWNER.unlink(missing_ok=True)
@@ -32,7 +28,7 @@ def take_down(place: Place) -> bool:
 
 
 def remove_files(state: Path) -> None:
-    """BEFORE last: whatever is left half way can be found by it again."""
+    """Delete files, BEFORE last, so that an interrupted run can resume."""
     if mounts := list_mounts(state):
         raise Refusal(
             f"These stay mounted, so no file of {state} was deleted: {' '.join(mounts)}\n  Unmount them and try again."

@@ -1,4 +1,4 @@
-"""How a session is opened: by password, never for a suspended person."""
+"""Password authentication, refused to suspended people."""
 
 from django.contrib.auth.backends import BaseBackend
 from django.http import HttpRequest
@@ -12,7 +12,7 @@ class PasswordBackend(BaseBackend):
     ) -> User | None:
         user = User.objects.filter(username__iexact=username).first()
         if user is None:
-            User().set_password(password)  # the same work for a name that does not exist
+            User().set_password(password)  # equal time for unknown names
             return None
         return user if user.check_password(password) and user.is_active else None
 

@@ -1,4 +1,4 @@
-"""Who: people, teams, memberships and the tokens they speak with."""
+"""People, teams, memberships, and credentials."""
 
 from typing import Self
 
@@ -33,7 +33,7 @@ class UserManager(BaseUserManager["User"]):
 
 
 class User(AbstractBaseUser):
-    """A person. `uid` is the number on files, stable for life; who is suspended keeps rows and loses every door."""
+    """A person. `uid` owns files and never changes; a suspended person keeps rows and loses access."""
 
     KIND = "user"
 
@@ -78,10 +78,9 @@ class User(AbstractBaseUser):
 
     @property
     def sees_all(self) -> bool:
-        """Admins and auditors see every team's work."""
         return self.is_active and self.platform_role in {PlatformRole.ADMIN, PlatformRole.AUDITOR}
 
-    # What the console asks (django.contrib.admin): auditors look, admins change.
+    # For django.contrib.admin: auditors view, admins change.
     @property
     def is_staff(self) -> bool:
         return self.sees_all
@@ -94,7 +93,7 @@ class User(AbstractBaseUser):
 
 
 class Team(models.Model):
-    """Who owns quota, jobs and people. `gid` is its number on files; limits of a parent hold for its children."""
+    """A team owns quota and jobs. `gid` owns its files; a parent's limits hold for its children."""
 
     name = models.CharField(_("name"), max_length=32, validators=[NAME])
     title = models.CharField(_("title"), max_length=100, blank=True)
@@ -129,13 +128,13 @@ class Membership(models.Model):
 
 class CredentialQuerySet(models.QuerySet):
     def live(self) -> Self:
-        """Of active people, and not expired."""
+        """Filter to unexpired credentials of active people."""
         in_time = models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=Now())
         return self.filter(in_time, user__suspended_at__isnull=True)
 
 
 class Credential(models.Model):
-    """What a program or a machine speaks for a person with. The person is its `user`."""
+    """A credential by which a program acts for a person."""
 
     name = models.CharField(_("name"), max_length=64)
     created_at = models.DateTimeField(db_default=Now())
@@ -157,7 +156,7 @@ class ApiTokenQuerySet(CredentialQuerySet):
 
 
 class ApiToken(Credential):
-    """A program's key to the API: shown once, stored as a digest, narrowed by scopes."""
+    """An API token: shown once, stored as a digest, limited by scopes."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_tokens")
     prefix = models.CharField(max_length=16)
@@ -179,10 +178,7 @@ class ApiToken(Credential):
 
 
 class SshKey(Credential):
-    """The public half of a key that opens a person's tasks by SSH; it belongs to one person only.
-
-    blob: the key's base64, without kind and comment. fingerprint: "SHA256:..." of it, as `ssh-keygen -l` prints it.
-    """
+    """A public SSH key. blob: base64. fingerprint: "SHA256:...", as `ssh-keygen -l` prints it."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="ssh_keys")
     kind = models.CharField(max_length=64)
@@ -199,10 +195,7 @@ class SshKey(Credential):
 
 
 class LoginLink(models.Model):
-    """A link that works once: it signs an existing person in, or lets an invited one choose a name and password.
-
-    `user` is set for a sign-in link; an invitation carries the team and role that the newcomer gets.
-    """
+    """A one-time link: it signs `user` in, or invites a new person into `team`."""
 
     digest = models.CharField(max_length=64, unique=True)
     user = models.ForeignKey(User, null=True, on_delete=models.CASCADE, related_name="+")

@@ -1,4 +1,4 @@
-"""Who may do what: one table, action x role. Services ask by name; a stranger never gets this far (404 by queryset)."""
+"""Permissions, action by role. Objects of other teams are filtered out before (404)."""
 
 from django.db.models import QuerySet
 
@@ -39,7 +39,7 @@ PERMISSIONS: dict[str, frozenset[str]] = {
 
 
 def roles_of(user: User, team: Team | None = None, owner_id: int | None = None) -> set[str]:
-    """Every role that `user` has towards `team`. Ownership counts while its owner is a member or lead of the team."""
+    """Return the user's roles towards a team; owners count only while members or leads."""
     if not user.is_active:
         return set()
     roles = {user.platform_role} & {AUDITOR, ADMIN}
@@ -55,11 +55,11 @@ def may(user: User, action: str, team: Team | None = None, owner_id: int | None 
 
 
 def teams_where(user: User, action: str) -> QuerySet[Team]:
-    """The teams in which a role of the person's allows `action`, by name."""
+    """Return the teams in which the user may do `action`."""
     return Team.objects.filter(memberships__user=user, memberships__role__in=PERMISSIONS[action]).order_by("name")
 
 
 def require(user: User, action: str, team: Team | None = None, owner_id: int | None = None) -> None:
-    """Raises NotPermitted, naming the action and the roles that could."""
+    """Raise NotPermitted, naming the roles that could."""
     if not may(user, action, team, owner_id):
         raise NotPermitted(action=action, needs=sorted(PERMISSIONS[action]))

@@ -1,4 +1,4 @@
-"""Writes about people: accounts, teams, tokens and the links that work once."""
+"""Change accounts, teams, tokens and one-time links."""
 
 import secrets
 from datetime import datetime, timedelta
@@ -44,7 +44,7 @@ def create_user(
     uid: int | None = None,
     **names: str,
 ) -> User:
-    """A new person with the next free uid of the configured range. Without a password only a link signs them in."""
+    """Create a person with the next free uid. Without a password only a link signs them in."""
     if User.objects.filter(username__iexact=username).exists():
         raise NameTaken(name=username)
     user = User(
@@ -73,7 +73,7 @@ def create_team(*, name: str, gid: int | None = None, parent: Team | None = None
 
 
 def suspend_person(*, actor: User, user: User) -> None:
-    """Close every door to a person at once, tokens and open sockets included. Running jobs go on."""
+    """End a person's access at once, open sockets included. Jobs go on."""
     _let_in(actor, user, "suspended", timezone.now())
 
 
@@ -95,7 +95,7 @@ def add_member(*, user: User, team: Team, role: str = TeamRole.MEMBER) -> Member
 
 
 def set_password(user: User, password: str, *, pointer: str) -> None:
-    """Set a password that the policy accepts. The caller saves. Raises InvalidInput in the policy's words."""
+    """Set a password without saving. Raises InvalidInput with the policy's message."""
     try:
         validate_password(password, user)
     except ValidationError as weak:
@@ -106,10 +106,7 @@ def set_password(user: User, password: str, *, pointer: str) -> None:
 def create_token(
     *, user: User, name: str, scopes: list[str], days: int, within: list[str] | None = None
 ) -> tuple[ApiToken, str]:
-    """A new token and its secret, which is shown once and never again.
-
-    within: the scopes of the token that asks, where one does: a token never makes a stronger token.
-    """
+    """Return a new token and its secret, shown only once. within: scopes of the requesting token."""
     allowed = set(SCOPES if within is None else within)
     errors = [
         FieldError("/scopes", "unknown_scope", {"scope": s, "known": ", ".join(sorted(allowed))})
@@ -142,25 +139,24 @@ def revoke_token(*, user: User, token_id: int) -> None:
 
 
 def note_use(credential: ApiToken | SshKey) -> None:
-    """Remember when it was last used: at most one write a minute, also when many come at once."""
+    """Update last_used_at, at most once a minute even under concurrency."""
     if credential.last_used_at is None or timezone.now() - credential.last_used_at > NOTED_EVERY:
         unnoted = models.Q(last_used_at__isnull=True) | models.Q(last_used_at__lt=Now() - NOTED_EVERY)
         type(credential).objects.filter(unnoted, pk=credential.pk).update(last_used_at=Now())
 
 
 def make_login_link(*, user: User) -> str:
-    """The path of a link that signs `user` in, once."""
     return _make_link(user=user, lifetime=LINK_LIFETIME)
 
 
 def invite_person(*, actor: User, team: Team, role: str) -> str:
-    """The path of a link by which one newcomer chooses a name and a password and joins `team`."""
+    """Return the path of a link by which one person joins `team`."""
     require(actor, "person.invite")
     return _make_link(team=team, role=role, created_by=actor, lifetime=INVITATION_LIFETIME)
 
 
 def find_link(secret: str) -> LoginLink:
-    """The link that still works. Raises NotFound for one that is used, old or was never made."""
+    """Return an unused, unexpired link. Raises NotFound."""
     link = _live_links().filter(digest=digest_of(secret)).select_related("user", "team").first()
     if link is None or (link.user and not link.user.is_active):
         raise NotFound(kind="link")
@@ -168,7 +164,7 @@ def find_link(secret: str) -> LoginLink:
 
 
 def use_login_link(secret: str) -> User:
-    """The person whom the link signs in; the link is spent by it."""
+    """Use up a link and return its person."""
     link = find_link(secret)
     if link.user is None or not _spend(link):
         raise NotFound(kind="link")
@@ -196,12 +192,12 @@ def _live_links() -> models.QuerySet[LoginLink]:
 
 
 def _spend(link: LoginLink) -> bool:
-    """Whether this caller is the one whose click counts."""
+    """Use up the link; False if another request was faster."""
     return bool(_live_links().filter(pk=link.pk).update(used_at=Now()))
 
 
 def _next_number(model: type[models.Model], field: str, bounds: tuple[int, int]) -> int:
-    """The next free number of a range, taken under a lock of its own so that two newcomers never share one."""
+    """Return the next free number, under an advisory lock."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"tessera {field}"])
     low, high = bounds

@@ -1,7 +1,6 @@
-"""A person's SSH keys: the public half as they paste it, read, judged and kept.
+"""Parse and store public SSH keys.
 
-Formats: a line of authorized_keys(5), whose second word is the blob of RFC 4253 section 6.6 in base64, with RFC 5656
-for ECDSA, RFC 8709 for Ed25519 and OpenSSH's PROTOCOL.u2f for keys that live on a token of hardware.
+Formats: authorized_keys(5), RFC 4253 section 6.6, RFC 5656 (ECDSA), RFC 8709 (Ed25519), PROTOCOL.u2f (hardware).
 """
 
 import hashlib
@@ -35,7 +34,7 @@ _WORDS = re.compile(r"(?P<kind>\S+)\s+(?P<blob>[A-Za-z0-9+/]+=*)(?:\s+(?P<commen
 
 @dataclass(frozen=True)
 class PublicKey:
-    """kind: "ssh-ed25519", ... blob: base64 without line breaks. comment: what stood behind it."""
+    """A parsed key. kind: such as "ssh-ed25519". blob: base64."""
 
     kind: str
     blob: str
@@ -47,12 +46,12 @@ class PublicKey:
 
 
 def fingerprint_of(blob: str) -> str:
-    """ "SHA256:..." of a base64 blob, as `ssh-keygen -l` prints it."""
+    """Return "SHA256:...", as `ssh-keygen -l` prints it."""
     return "SHA256:" + b64encode(hashlib.sha256(b64decode(blob)).digest()).decode().rstrip("=")
 
 
 def read_public_key(text: str) -> PublicKey:
-    """The key in a line of text. Raises InvalidInput, in words that say what to paste instead."""
+    """Parse a line. Raises InvalidInput."""
     line = text.strip()
     if "PRIVATE KEY" in line:
         raise _refuse("ssh_private_key")
@@ -72,7 +71,7 @@ def read_public_key(text: str) -> PublicKey:
 
 @transaction.atomic
 def add_ssh_key(*, user: User, key: str, name: str = "", expires_at: datetime | None = None) -> SshKey:
-    """Register a public key. name: else the key's own comment. Raises InvalidInput; a key belongs to one person."""
+    """Add a public key that nobody has. Raises InvalidInput."""
     public = read_public_key(key)
     name = (name or public.comment[:NAME_MAX]).strip() or public.kind
     if len(name) > NAME_MAX or not name.isprintable():
@@ -95,7 +94,7 @@ def add_ssh_key(*, user: User, key: str, name: str = "", expires_at: datetime | 
 
 @transaction.atomic
 def remove_ssh_key(*, user: User, key_id: int) -> None:
-    """Forget a key of one's own; connections that it opened are closed by their next check."""
+    """Remove a key; its open connections close at their next check."""
     row = SshKey.objects.select_for_update().filter(user=user, pk=key_id).first()
     if row is None:
         raise NotFound(kind="ssh_key", id=key_id)
@@ -105,17 +104,16 @@ def remove_ssh_key(*, user: User, key_id: int) -> None:
 
 
 def find_key(fingerprint: str) -> SshKey | None:
-    """The key of an active person that still works."""
+    """Return the unexpired key of an active person."""
     return SshKey.objects.live().filter(fingerprint=fingerprint).select_related("user").first()
 
 
 def has_expired(fingerprint: str) -> bool:
-    """Whether this is why a key opens nothing. Known to whoever has its public half, as that a key works is."""
     return SshKey.objects.filter(fingerprint=fingerprint, expires_at__lte=Now()).exists()
 
 
 def _record(user: User, verb: str, row: SshKey) -> None:
-    User.objects.select_for_update().get(pk=user.pk)  # whoever writes a row's history holds its lock
+    User.objects.select_for_update().get(pk=user.pk)  # writing a row's history needs its lock
     params = {"name": row.name, "fingerprint": row.fingerprint}
     record(user, verb, actor=Actor(user.username, user.pk), params=params)
 
@@ -125,7 +123,7 @@ def _refuse(code: str, **params: object) -> InvalidInput:
 
 
 class _Fields:
-    """The strings of a blob, one after another. Raises ValueError where it is cut."""
+    """Reads a blob's strings in turn. Raises ValueError at a cut."""
 
     def __init__(self, blob: bytes):
         self.rest = blob
@@ -139,7 +137,7 @@ class _Fields:
 
 
 def _check(kind: str, fields: _Fields) -> None:
-    """Raises ValueError where the blob is no key of its kind, InvalidInput where it is a weak one."""
+    """Raise ValueError for a malformed key, InvalidInput for a weak one."""
     if fields.next() != kind.encode():
         raise ValueError("another kind")
     plain = HARDWARE.get(kind, kind)

@@ -1,4 +1,4 @@
-"""Webhooks of people and teams: who may have one, make, change, try, switch off, delete, and deliver once more."""
+"""Manage the webhooks of people and teams."""
 
 import uuid
 
@@ -23,7 +23,7 @@ TOPIC_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz_.")
 
 
 def webhooks_of(user: User) -> models.QuerySet[Webhook]:
-    """One's own, and those of the teams that one leads, with team_name and maker_name."""
+    """Return the user's webhooks and those of teams they lead, with team_name and maker_name."""
     led = Membership.objects.filter(user=user, role=TeamRole.LEAD).values("team")
     found = Webhook.objects.filter(Q(team_id__isnull=True, user_id=user.pk) | Q(team_id__in=led))
     return found.annotate(
@@ -33,7 +33,6 @@ def webhooks_of(user: User) -> models.QuerySet[Webhook]:
 
 
 def find_webhook(user: User, webhook_id: int) -> Webhook:
-    """Raises NotFound for one that is not theirs, as for one that there is not."""
     webhook = webhooks_of(user).filter(pk=webhook_id).first()
     if webhook is None:
         raise NotFound(kind="webhook", id=webhook_id)
@@ -41,7 +40,6 @@ def find_webhook(user: User, webhook_id: int) -> Webhook:
 
 
 def find_delivery(user: User, webhook_id: int, delivery_id: int) -> Delivery:
-    """Raises NotFound, also for a delivery of another webhook."""
     rows = find_webhook(user, webhook_id).deliveries.select_related("webhook")
     delivery = rows.filter(pk=delivery_id).first()
     if delivery is None:
@@ -51,7 +49,7 @@ def find_delivery(user: User, webhook_id: int, delivery_id: int) -> Delivery:
 
 @transaction.atomic
 def create_webhook(*, actor: User, name: str, url: str, topics: list[str], team: Team | None) -> tuple[Webhook, str]:
-    """A new webhook and its secret, which is shown once and never again. team: for its leads; None for one's own."""
+    """Return a new webhook and its secret, shown only once. team: None for one's own."""
     if team is not None:
         require(actor, "webhook.change", team)
     _check(name=name, url=url, topics=topics)
@@ -68,7 +66,7 @@ def create_webhook(*, actor: User, name: str, url: str, topics: list[str], team:
 
 @transaction.atomic
 def change_webhook(*, actor: User, webhook: Webhook, enabled: bool | None = None, **fields) -> Webhook:
-    """fields: name, url, topics. Who switches a team's webhook on again becomes the one who answers for it."""
+    """Change name, url, topics, or switch it; who switches a team's on becomes its maker."""
     _require(actor, webhook)
     _check(**fields)
     if "topics" in fields:
@@ -87,7 +85,7 @@ def change_webhook(*, actor: User, webhook: Webhook, enabled: bool | None = None
 
 @transaction.atomic
 def change_secret(*, actor: User, webhook: Webhook) -> str:
-    """A new secret in place of the old one, which signs nothing from now on. Shown once."""
+    """Replace the signing secret at once, and return it."""
     _require(actor, webhook)
     Webhook.objects.filter(pk=webhook.pk).update(salt=uuid.uuid4())
     _record(webhook, "secret_changed", actor)
@@ -105,7 +103,6 @@ def delete_webhook(*, actor: User, webhook: Webhook) -> None:
 
 @transaction.atomic
 def redeliver(*, actor: User, delivery: Delivery) -> Delivery:
-    """Send the same event once more, as a delivery of its own. The receiver knows it by the event's id."""
     _require(actor, delivery.webhook)
     again = Delivery.objects.create(webhook_id=delivery.webhook_id, event_id=delivery.event_id, due_at=Now())
     return _send_now(again)
@@ -113,7 +110,7 @@ def redeliver(*, actor: User, delivery: Delivery) -> Delivery:
 
 @transaction.atomic
 def try_webhook(*, actor: User, webhook: Webhook) -> Delivery:
-    """Send it an event of its own, "webhook.tested", whatever its topics are. Raises Conflict where it is off."""
+    """Send a "webhook.tested" event, whatever the topics. Raises Conflict where it is off."""
     _require(actor, webhook)
     webhook = _lock(webhook)
     if webhook.disabled_at is not None:
@@ -125,7 +122,7 @@ def try_webhook(*, actor: User, webhook: Webhook) -> Delivery:
 
 @transaction.atomic
 def disable_webhook(*, webhook: Webhook, why: str) -> None:
-    """Switched off by the platform: its owner, or the leads of its team, are told. why: failing, gone, maker_left."""
+    """Switch off a webhook and notify its owner or leads. why: failing, gone, maker_left."""
     if not Webhook.objects.filter(pk=webhook.pk, disabled_at=None).update(disabled_at=Now(), disabled_why=why):
         return
     _drop_deliveries(webhook)
@@ -135,7 +132,7 @@ def disable_webhook(*, webhook: Webhook, why: str) -> None:
 
 
 def maker_may(webhook: Webhook) -> bool:
-    """Whether who made it is still here, and for a team's webhook still its lead: else nothing is sent."""
+    """Whether its maker is active, and for a team's webhook still a lead."""
     user = User.objects.filter(pk=webhook.user_id, suspended_at__isnull=True).first()
     if user is None or webhook.team_id is None:
         return user is not None
@@ -144,7 +141,7 @@ def maker_may(webhook: Webhook) -> bool:
 
 
 def _send_now(delivery: Delivery) -> Delivery:
-    """Somebody waits for it: an address that rests is tried at once."""
+    """Send at once, even to an address paused after failures."""
     wake(delivery.webhook_id)
     hint_sender()
     return Delivery.objects.select_related("event", "webhook").get(pk=delivery.pk)
@@ -163,7 +160,6 @@ def _require(actor: User, webhook: Webhook) -> None:
 
 
 def _lock(webhook: Webhook) -> Webhook:
-    """Raises NotFound when it is gone meanwhile."""
     locked = Webhook.objects.select_for_update().filter(pk=webhook.pk).first()
     if locked is None:
         raise NotFound(kind="webhook", id=webhook.pk)

@@ -1,7 +1,6 @@
-"""The agents of machines: how one is let in, what it may say, and what an admin approves of that.
+"""Node agents: enrolment, reports and approval.
 
-An agent speaks for its own machine only. It makes its key itself and shows it once, with a word that works once and
-soon; only digests are stored. The capacity of a machine is what an admin approved, whatever its agent says.
+An agent reports for its own machine only; its key is stored as a digest. Capacity is what an admin approved.
 """
 
 import re
@@ -24,7 +23,7 @@ from common.locks import lock_rows
 from events.bus import SYSTEM, Actor, hint, record
 
 TOKEN, KEY = "ten_", "tag_"
-"""How an enrolment token begins, and the key of an agent."""
+"""Prefixes of enrolment tokens and agent keys."""
 KEY_SHAPE = re.compile(r"tag_[A-Za-z0-9_-]{43,86}")
 TOKEN_LASTS = timedelta(minutes=15)
 REPORT_EVERY_S = 30
@@ -33,7 +32,7 @@ SILENT_AFTER = timedelta(seconds=4 * REPORT_EVERY_S)
 
 @transaction.atomic
 def invite_agent(*, actor: Actor, node_name: str) -> tuple[Enrolment, str]:
-    """A word that enrols the agent of this machine once, and the row. An older one of it works no more."""
+    """Create a one-time enrolment token; return (row, token)."""
     if not MACHINE_NAME.regex.match(node_name):  # type: ignore[union-attr]
         raise InvalidInput([FieldError("/node", "bad_machine_name", {"got": node_name[:40]})])
     Enrolment.objects.filter(Q(node_name=node_name) | Q(expires_at__lt=Now()), used_at__isnull=True).delete()
@@ -49,11 +48,7 @@ def invite_agent(*, actor: Actor, node_name: str) -> tuple[Enrolment, str]:
 
 @transaction.atomic
 def enrol_agent(*, token: str, key: str) -> Agent:
-    """From now on the key speaks for the machine that the token names, and an older key of it no more.
-
-    The same token with the same key is answered alike again: the first answer may have been lost on its way. Raises
-    InvalidInput, NotPermitted, and Conflict where another machine has this key.
-    """
+    """Enrol an agent with its key; safe to repeat. Raises InvalidInput, NotPermitted, Conflict."""
     if not KEY_SHAPE.fullmatch(key):
         raise InvalidInput([FieldError("/key", "bad_agent_key_shape")])
     word = _find_enrolment(token)
@@ -71,13 +66,13 @@ def enrol_agent(*, token: str, key: str) -> Agent:
 
 
 def find_agent(key: str) -> Agent | None:
-    """Whose key it is; None for a key that is unknown or was revoked."""
+    """Return the agent with this key, unless revoked."""
     return Agent.objects.filter(digest=digest_of(key), revoked_at__isnull=True).first()
 
 
 @transaction.atomic
 def revoke_agent(*, actor: Actor, node_name: str) -> None:
-    """Its key speaks no more. What it reported last stands, and what runs goes on. Raises NotFound."""
+    """Revoke an agent's key. Raises NotFound."""
     agent = _lock(node_name)
     if agent.revoked_at is None:
         Agent.objects.filter(pk=agent.pk).update(revoked_at=Now())
@@ -85,7 +80,7 @@ def revoke_agent(*, actor: Actor, node_name: str) -> None:
 
 
 def take_report(agent: Agent, report: dict[str, Any]) -> list[HeldBack]:
-    """Keep what it says of its machine, and answer with what of it waits for approval. Raises InvalidInput."""
+    """Store a report; return what awaits approval. Raises InvalidInput."""
     check_report(report)
     changed = _without_samples(report) != _without_samples(agent.report)
     Agent.objects.filter(pk=agent.pk).update(report=report, reported_at=Now())
@@ -97,9 +92,7 @@ def take_report(agent: Agent, report: dict[str, Any]) -> list[HeldBack]:
 
 @transaction.atomic
 def approve_agent(*, actor: Actor, node_name: str, seen: str) -> Agent:
-    """All that waits may be used. seen: the fingerprint of what the admin looked at. Raises NotFound, and StaleState
-    where something else waits by now.
-    """
+    """Approve all that waits if it is still `seen`, the fingerprint. Raises NotFound, StaleState."""
     agent = _lock(node_name)
     (judged,) = judge([agent])
     if seen != judged.seen:
@@ -116,33 +109,29 @@ def approve_agent(*, actor: Actor, node_name: str, seen: str) -> Agent:
 
 @dataclass(frozen=True)
 class Judged:
-    """An agent with what of its last report does not count as it was said."""
-
     agent: Agent
     held_back: list[HeldBack]
 
     @property
     def seen(self) -> str:
-        """What an approval of exactly this names; "" where nothing waits for one."""
         return fingerprint(self.agent.report, self.held_back)
 
 
 def judge(agents: Iterable[Agent]) -> list[Judged]:
-    """One statement for all of them."""
+    """Compare agents' reports with what was approved."""
     rows = list(agents)
     elsewhere = _elsewhere(rows)
     return [Judged(a, list_held_back(a.report, a.approved, elsewhere[a.node_name])) for a in rows]
 
 
 def load_reported(node_names: Iterable[str]) -> dict[str, Reported]:
-    """{machine: what of its agent's last report may be used} of those of these that have an agent."""
+    """Return {machine: usable part of its last report}."""
     agents = list(Agent.objects.filter(node_name__in=list(node_names), reported_at__isnull=False))
     elsewhere = _elsewhere(agents)
     return {a.node_name: build_reported(a.report, a.approved, elsewhere[a.node_name]) for a in agents}
 
 
 def _find_enrolment(token: str) -> Enrolment:
-    """The row, locked. Raises NotPermitted."""
     rows = lock_rows(Enrolment.objects.filter(digest=digest_of(token)))
     if not rows:
         raise NotPermitted("bad_enrolment")
@@ -169,7 +158,7 @@ def _lock(node_name: str) -> Agent:
 
 
 def _elsewhere(agents: list[Agent]) -> dict[str, dict[str, str]]:
-    """{machine: {uuid: another machine that has this card now}}. Where two claim one that is nowhere yet, the first."""
+    """Return {machine: {uuid: other machine with this card}}; the first claim wins."""
     claims = [(gpu["uuid"], agent) for agent in agents for gpu in agent.report.get("gpus", ())]
     homes = {uuid: agent.node_name for uuid, agent in reversed(claims) if uuid in agent.approved}
     present = Gpu.objects.present().filter(uuid__in={uuid for uuid, _ in claims})

@@ -1,4 +1,4 @@
-"""What pools have and what their cards give by default: reads over nodes and cards, no holdings."""
+"""Capacity of pools and default requests."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,15 @@ from cluster.models import Gpu, Node, Pool, sellable_mib, sellable_milli
 SMALLEST_CPU_MILLI = 50
 SMALLEST_MEMORY_MIB = 128
 CPU_ONLY = (1000, 2048)
-"""A job without a GPU that names nothing gets one core and 2 GiB, or what a quarter of the smallest node has."""
+"""(cpu_milli, memory_mib) of a job without GPU that names neither; less if a quarter of the smallest node is less."""
 SELLS = ("memory_mib", "reserved_mib", "margin_mib")
 KEPT_FOR_NODE = 10
-"""Every tenth of a node's memory is left out when defaults are worked out, so that a full node still breathes."""
+"""One part in so many of a node's memory is kept free in defaults."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What comes with one whole card of a pool unless the job names it: cpu_milli and memory_mib."""
+    """CPU and memory that come with one whole card."""
 
     cpu_milli: int
     memory_mib: int
@@ -25,15 +25,12 @@ class Share:
 
 @dataclass(frozen=True)
 class Kind:
-    """Cards that are alike for whoever asks for one."""
-
     model: str
     product: str
     sellable_mib: int
 
 
 def kinds_of_cards(pool: Pool) -> list[Kind]:
-    """What cards the pool has, those that came first before others: a few rows, however many cards there are."""
     alike = Gpu.objects.present().filter(pool=pool).order_by().values("model", "product", *SELLS)
     return [
         Kind(row["model"], row["product"], sellable_mib(*(row[name] for name in SELLS)))
@@ -42,7 +39,7 @@ def kinds_of_cards(pool: Pool) -> list[Kind]:
 
 
 def share_of_card(pool: Pool) -> Share:
-    """The smallest share over the pool's cards: each node's CPU and memory divided by all of its cards."""
+    """Return the smallest share of a node per card."""
     with_cards = Node.objects.present().filter(pk__in=Gpu.objects.present().filter(pool=pool).values("node"))
     counted = with_cards.order_by().annotate(cards=Count("gpus", filter=Q(gpus__removed_at=None)))
     alike = counted.values_list("cpu_milli", "pool__cpu_overcommit_percent", "memory_mib", "cards").distinct()
@@ -55,7 +52,7 @@ def share_of_card(pool: Pool) -> Share:
 
 
 def default_request(pool: Pool, gpu_milli: int) -> tuple[int, int]:
-    """(cpu_milli, memory_mib) for a task that names neither. gpu_milli: thousandths of cards that it asks, 0 = none."""
+    """Return (cpu_milli, memory_mib) for a task that names neither."""
     if gpu_milli:
         share = share_of_card(pool)
         cpu, memory = share.cpu_milli * gpu_milli // 1000, share.memory_mib * gpu_milli // 1000
@@ -67,16 +64,15 @@ def default_request(pool: Pool, gpu_milli: int) -> tuple[int, int]:
 
 
 def pool_total(pool: Pool) -> tuple[int, int, int]:
-    """(gpu_milli, cpu_milli, memory_mib) that the pool's cards and home nodes have."""
+    """Return (gpu_milli, cpu_milli, memory_mib) of a pool."""
     gpus = Gpu.objects.present().filter(pool=pool).count()
     nodes = list(Node.objects.present().filter(pool=pool).select_related("pool"))
-    if not nodes:  # cards on nodes that are at home elsewhere: their CPU is what their jobs may use
+    if not nodes:  # its cards are on nodes of other pools
         nodes = list(Node.objects.present().filter(gpus__pool=pool).select_related("pool").distinct())
     return gpus * 1000, sum(node.cpu_sellable_milli for node in nodes), sum(node.memory_mib for node in nodes)
 
 
 def cards_by_node(pool: Pool) -> list[int]:
-    """How many of the pool's cards each node has that has any."""
     counts = Gpu.objects.present().filter(pool=pool).order_by().values_list("node").annotate(Count("pk"))
     return sorted(count for _, count in counts)
 

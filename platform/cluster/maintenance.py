@@ -1,4 +1,4 @@
-"""Machines in maintenance: planned, changed and called off; and which machines that is, for everybody who asks."""
+"""Maintenance windows of machines."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,26 +15,23 @@ from events.bus import Actor, hint, record, ring_pool
 
 @dataclass(frozen=True)
 class Closed:
-    """A maintenance that is to come or lasts, and its machines by their ids."""
-
     maintenance: Maintenance
     node_ids: frozenset[int]
 
 
 def load_maintenance(now: datetime | Now) -> list[Closed]:
-    """Those that are not over, the first to begin first. One statement where there are none."""
+    """Return present and future maintenance with machines, earliest first."""
     rows = load_planned(now)
     of_pool = _machines_of_pools(row.pool_id for row in rows)
     return [Closed(row, _machines(row, of_pool)) for row in rows]
 
 
 def load_planned(now: datetime | Now) -> list[Maintenance]:
-    """As `load_maintenance`, with the machines that they name."""
     return list(Maintenance.objects.not_over(now).order_by("begins_at", "pk"))
 
 
 def first_before(planned: Iterable[Closed], node_ids: Iterable[int], ends_at: datetime | None) -> Maintenance | None:
-    """The first on one of these machines that begins before `ends_at` (None: some day), or lasts now."""
+    """Return the first on these machines that is on, or begins before `ends_at`."""
     wanted = set(node_ids)
     rows = (closed.maintenance for closed in planned if wanted & closed.node_ids)
     return next((row for row in rows if ends_at is None or row.begins_at < ends_at), None)
@@ -42,9 +39,9 @@ def first_before(planned: Iterable[Closed], node_ids: Iterable[int], ends_at: da
 
 @transaction.atomic
 def save_maintenance(*, actor: Actor, maintenance: Maintenance, nodes: Iterable[Node]) -> Maintenance:
-    """Store one, new or changed, with the machines that it names. Raises InvalidInput.
+    """Store a new or changed maintenance. Raises InvalidInput.
 
-    What starts on a machine holds its row's lock and looks for maintenance then, so nothing slips in between.
+    It locks the nodes, as a start does before it checks for maintenance, so that none slips in between.
     """
     named, made = list(nodes), maintenance.pk is None
     _check(maintenance, named)
@@ -63,7 +60,7 @@ def save_maintenance(*, actor: Actor, maintenance: Maintenance, nodes: Iterable[
 
 @transaction.atomic
 def end_maintenance(*, actor: Actor, maintenance: Maintenance) -> None:
-    """Call it off, or end it now where it has begun."""
+    """Cancel a planned maintenance, or end a present one."""
     machines = lock_rows(Node.objects.filter(pk__in=_machines_now(maintenance)).select_related("pool"))
     now = database_now()
     for node in machines:
@@ -88,7 +85,6 @@ def _check(maintenance: Maintenance, named: list[Node]) -> None:
 
 
 def _note(node: Node, verb: str, maintenance: Maintenance, actor: Actor) -> None:
-    """A line in the machine's history. Its row is locked."""
     times = {"from": maintenance.begins_at.isoformat(), "until": maintenance.ends_at.isoformat()}
     record(node, verb, actor=actor, params={**times, "why": maintenance.why, "stops": maintenance.stops})
     for pool_id in {node.pool_id, *Gpu.objects.present().filter(node=node).values_list("pool_id", flat=True)}:
@@ -106,7 +102,6 @@ def _machines(maintenance: Maintenance, of_pool: dict[int, set[int]]) -> frozens
 
 
 def _machines_of_pools(pool_ids: Iterable[int | None]) -> dict[int, set[int]]:
-    """{pool id: machines at home in it or with a card of it}."""
     found: dict[int, set[int]] = {pool_id: set() for pool_id in pool_ids if pool_id is not None}
     if found:
         home = Node.objects.present().filter(pool__in=found).values_list("pool_id", "pk")

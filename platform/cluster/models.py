@@ -1,4 +1,4 @@
-"""Which machines, cards and pools there are. Allocation is decided from these rows, which an admin approved."""
+"""Pools, machines, cards, agents and maintenance, as approved by an admin."""
 
 import re
 from datetime import date, datetime
@@ -33,7 +33,7 @@ WEIGHT = [MaxValueValidator(1000)]
 
 
 class Pool(models.Model):
-    """An admin-named set of GPUs with one policy. Each GPU is in exactly one pool."""
+    """A named set of GPUs with one policy. Each GPU is in one pool."""
 
     name = models.CharField(_("name"), max_length=32, validators=[POOL_NAME])
     description = models.CharField(_("description"), max_length=200, blank=True)
@@ -53,7 +53,7 @@ class Pool(models.Model):
     allows_mps = models.BooleanField(
         _("slices may share compute by MPS"),
         default=True,
-        db_default=True,  # a version before this one still writes rows while it is replaced
+        db_default=True,  # during an upgrade the previous version still inserts rows
         help_text=_(
             "Where the machine allows MPS and it works there. Off: the slices of this pool's cards take turns, and a "
             "fault of one program ends no other."
@@ -155,14 +155,13 @@ class Pool(models.Model):
         return self.name
 
     def clean(self) -> None:
-        """Who is stopped for a shorter job stands behind it in the line, or it would take its place back at once."""
+        """Require short_first with stop_longer: else a stopped job takes its place back at once."""
         if self.stop_longer is not None and not self.short_first:
             words = _("Let short jobs go first in this pool as well (short_first), or leave this empty.")
             raise ValidationError({"stop_longer": words})
 
     @property
     def slices_per_gpu(self) -> int:
-        """How many tasks one card of this pool may serve at once."""
         return self.max_slices_per_gpu if self.shared else 1
 
 
@@ -172,7 +171,6 @@ def check_zone(text: str) -> None:
 
 
 def parse_dates(text: str) -> list[date]:
-    """The dates of a text like "2027-01-01, 2027-05-01". Raises ValidationError."""
     try:
         return [date.fromisoformat(word) for word in re.split(r"[\s,;]+", text) if word]
     except ValueError:
@@ -180,7 +178,7 @@ def parse_dates(text: str) -> list[date]:
 
 
 class Window(models.Model):
-    """For so long on these days a pool lends its cards to another. Its own jobs may use them as ever."""
+    """Hours in which a pool lends its cards to another."""
 
     lender = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="lends", verbose_name=_("lender"))
     borrower = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="borrows", verbose_name=_("borrower"))
@@ -215,7 +213,7 @@ class Window(models.Model):
         return parse_dates(self.holidays)
 
     def clean(self) -> None:
-        """A card is lent to one pool at a time, and to another than its own."""
+        """A pool lends to one other pool only."""
         if self.lender_id is None or self.borrower_id is None:
             return
         if self.lender_id == self.borrower_id:
@@ -239,7 +237,7 @@ class NodeQuerySet(models.QuerySet["Node"]):
 
 
 class Node(models.Model):
-    """One machine. Its home pool owns its CPU-only work and its CPU overcommit. A removed node keeps its row."""
+    """One machine. Its home pool owns its CPU."""
 
     KIND = "node"
     MOVES = {a: frozenset(b for b in NodeState.values if b != a) for a in NodeState.values}
@@ -280,12 +278,10 @@ class Node(models.Model):
 
 
 def sellable_mib(memory_mib: int, reserved_mib: int, margin_mib: int) -> int:
-    """MiB that a card promises: what NVML tells, less what the card keeps, less the administrator's margin."""
     return max(memory_mib - reserved_mib - margin_mib, 0)
 
 
 def sellable_milli(cpu_milli: int, overcommit_percent: int) -> int:
-    """Thousandths of a core that a node promises."""
     return cpu_milli * overcommit_percent // 100
 
 
@@ -295,10 +291,7 @@ class GpuQuerySet(models.QuerySet["Gpu"]):
 
 
 class Gpu(models.Model):
-    """A physical card, or an instance of one that MIG cuts.
-
-    It sells `sellable_mib`: NVML's total less its reserved memory less the admin's margin.
-    """
+    """A physical card, or a MIG instance of one."""
 
     uuid = models.CharField(max_length=64, unique=True)
     node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="gpus")
@@ -339,17 +332,16 @@ class Gpu(models.Model):
 
     @property
     def shared(self) -> bool:
-        """Whether slices of it are given out. An instance is given whole, whatever its pool."""
+        """Whether it may be cut into slices. A MIG instance is given whole."""
         return self.pool.shared and not is_instance(self.product)
 
     @property
     def max_slices(self) -> int:
-        """How many tasks it may serve at once."""
         return self.pool.slices_per_gpu if self.shared else 1
 
 
 class Enrolment(models.Model):
-    """A word that lets the agent of one machine in, once and soon. Stored as a digest."""
+    """A one-time token that enrols an agent, stored as a digest."""
 
     node_name = models.CharField(_("machine"), max_length=63, validators=[MACHINE_NAME])
     digest = models.CharField(max_length=64, unique=True)
@@ -366,12 +358,10 @@ class Enrolment(models.Model):
 
 
 class Agent(models.Model):
-    """The program that speaks for one machine and for no other, what it said last, and what of that may be used.
+    """The agent of one machine and its last report.
 
-    report: what it said, as cluster.reports reads it; {} before the first. approved: {uuid: {model, product,
-    memory_mib, reserved_mib}} of the cards that an admin approved: the most that its reports can make of them.
-    logs_at: when it was last heard of as who brings the logs of its machine's tasks, some seconds late; None where it
-    does not.
+    approved: {uuid: {model, product, memory_mib, reserved_mib}}, the most that reports may claim. logs_at: when it last
+    sent task logs, some seconds late; None if never.
     """
 
     KIND = "agent"
@@ -403,12 +393,12 @@ class Agent(models.Model):
 
 class MaintenanceQuerySet(models.QuerySet["Maintenance"]):
     def not_over(self, now: datetime | Now) -> "MaintenanceQuerySet":
-        """Those that are to come or last, with their machines."""
+        """Filter present and future maintenance."""
         return self.filter(ends_at__gt=now).prefetch_related("nodes")
 
 
 class Maintenance(models.Model):
-    """Machines that take nothing for a while: the named ones, and those at home in a pool or with a card of it."""
+    """A time in which machines start nothing."""
 
     why = models.CharField(_("what is done"), max_length=200, blank=True, help_text=_("Everybody may read this."))
     begins_at = models.DateTimeField(_("from"), db_index=True)
@@ -447,7 +437,7 @@ class Maintenance(models.Model):
 
 
 class Cached(models.Model):
-    """What a node already holds: an image, a dataset or a code archive, by its key."""
+    """An image, dataset or archive on a node."""
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="cached")
     kind = models.CharField(max_length=20)

@@ -1,7 +1,6 @@
-"""What the agent of a machine reports, judged against what an admin approved. Pure: values in, values out.
+"""Comparison of agents' reports with what an admin approved, as pure functions.
 
-A report never makes more of a machine than was approved: a card that is new, larger or of another model than it was
-when it was approved counts as before, or not at all, until an admin approves it.
+A report never raises capacity: a new, larger or different card counts as approved before, or not at all.
 """
 
 import hashlib
@@ -16,13 +15,13 @@ from runtimes.base import GpuView, NumaView
 from runtimes.gpu_sharing import MIG, MIG_WORDS, SIMULATED, ProbeFacts, choose_mode
 
 CAPACITY = ("model", "product", "memory_mib", "reserved_mib")
-"""What is approved of a card."""
+"""The fields of a card that an admin approves."""
 SIMULATED_WORDS = "The agent of this machine was started with simulated cards."
 
 
 @dataclass(frozen=True)
 class Reported:
-    """What of a report may be used. As in runtimes.base.NodeView."""
+    """The usable part of a report, as in NodeView."""
 
     gpus: tuple[GpuView, ...] = ()
     links: tuple[tuple[str, ...], ...] = ()
@@ -33,8 +32,10 @@ class Reported:
 
 @dataclass(frozen=True)
 class HeldBack:
-    """A card of which not all that was reported counts. code: new_card, more_memory, other_model: an admin may approve
-    it; card_elsewhere: it is on another machine, which must lose it first.
+    """A card that does not count as reported.
+
+    code: new_card, more_memory, other_model: an admin may approve it; card_elsewhere: another machine must lose it
+    first.
     """
 
     uuid: str
@@ -44,7 +45,7 @@ class HeldBack:
 
 
 def check_report(report: Mapping[str, Any]) -> None:
-    """Raises InvalidInput where it contradicts itself."""
+    """Raise InvalidInput if a report contradicts itself."""
     gpus, errors = report["gpus"], []
     for name in ("uuid", "index"):
         seen: set[Any] = set()
@@ -63,13 +64,13 @@ def check_report(report: Mapping[str, Any]) -> None:
 def list_held_back(
     report: Mapping[str, Any], approved: Mapping[str, Any], elsewhere: Mapping[str, str]
 ) -> list[HeldBack]:
-    """elsewhere: {uuid: machine} of the cards that other machines have."""
+    """List the cards that exceed approval. elsewhere: {uuid: machine}."""
     found = (_judge(gpu, approved.get(gpu["uuid"]), elsewhere.get(gpu["uuid"])) for gpu in _offered(report))
     return [one for one in found if one is not None]
 
 
 def fingerprint(report: Mapping[str, Any], held_back: Iterable[HeldBack]) -> str:
-    """Of what an admin would approve: the same as long as exactly the same waits. "" where nothing waits."""
+    """Return a fingerprint of what waits for approval."""
     waiting = {one.uuid for one in held_back if one.code != "card_elsewhere"}
     values = [[gpu["uuid"], *capacity_of(gpu).values()] for gpu in _offered(report) if gpu["uuid"] in waiting]
     return hashlib.sha256(json.dumps(sorted(values)).encode()).hexdigest()[:16] if values else ""
@@ -80,7 +81,7 @@ def capacity_of(gpu: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build_reported(report: Mapping[str, Any], approved: Mapping[str, Any], elsewhere: Mapping[str, str]) -> Reported:
-    """The cards of it that were approved, no larger than they were approved."""
+    """Return the approved cards, none larger than approved."""
     if not report:
         return Reported()
     places = [
@@ -99,14 +100,13 @@ def build_reported(report: Mapping[str, Any], approved: Mapping[str, Any], elsew
 
 
 def _facts(report: Mapping[str, Any]) -> dict[str, str]:
-    """gpu_pin: how containers get cards (runtimes.base.GpuView.pin). cpu_pinning: what keeps tasks to their cores."""
     told = {"gpu_pin": report.get("gpu_pin"), "cpu_pinning": report["host"].get("cpu_pinning")}
     found = {"driver": report["driver"] or "none", "kernel": report["host"]["kernel"], "agent": report["agent"]}
     return found | {name: words for name, words in told.items() if words}
 
 
 def _offered(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Of a card that MIG cuts its instances, which are in the report beside it."""
+    """List cards to place tasks on: not those cut by MIG."""
     return [gpu for gpu in report.get("gpus", ()) if not gpu["mig"]]
 
 

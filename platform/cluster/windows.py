@@ -1,4 +1,4 @@
-"""When a pool lends its cards: hours of chosen days in the time zone where its people live."""
+"""Lending windows of pools, as spans of time."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
@@ -7,16 +7,16 @@ from zoneinfo import ZoneInfo
 from cluster.models import Window
 
 AHEAD = 14
-"""So many days are looked at: what is open for longer is open for this long, and longer when the time has come."""
+"""How many days ahead windows are expanded into spans."""
 DAY = timedelta(days=1)
 
 
 Span = tuple[datetime, datetime]
-"""When a pool begins to lend, and when it ends."""
+"""(begin, end) of lending."""
 
 
 def load_spans(now: datetime) -> dict[tuple[int, int], list[Span]]:
-    """{(lender, borrower): when} of the pools, by their ids, now and in the days to come."""
+    """Return {(lender id, borrower id): spans}."""
     windows: dict[tuple[int, int], list[Window]] = {}
     for window in load_hours():
         windows.setdefault((window.lender_id, window.borrower_id), []).append(window)
@@ -28,12 +28,12 @@ def load_hours() -> list[Window]:
 
 
 def lends_until(now: datetime) -> dict[tuple[int, int], datetime]:
-    """{(lender, borrower): until when} of the pools, by their ids, that lend now."""
+    """Return {(lender id, borrower id): end} of pools that lend now."""
     return {pair: spans[0][1] for pair, spans in load_spans(now).items() if spans and spans[0][0] <= now}
 
 
 def spans_of(windows: Iterable[Window], now: datetime) -> list[Span]:
-    """When at least one of them is open without a break, from the one that is open now on, in the order of time."""
+    """Merge windows into spans, in order, from now."""
     found: list[Span] = []
     for begins, ends in sorted(span for window in windows for span in _spans(window, now)):
         if found and begins <= found[-1][1]:
@@ -44,13 +44,13 @@ def spans_of(windows: Iterable[Window], now: datetime) -> list[Span]:
 
 
 def open_until(windows: Iterable[Window], now: datetime) -> datetime | None:
-    """Until when at least one of them is open without a break; None where none is open now."""
+    """Return until when a window stays open, or None."""
     spans = spans_of(windows, now)
     return spans[0][1] if spans and spans[0][0] <= now else None
 
 
 def _spans(window: Window, now: datetime) -> Iterator[Span]:
-    """(begins, ends) of the days around now. One that ends at or before its beginning ends on the next day."""
+    """Yield (begin, end) of the days around now."""
     zone, holidays = ZoneInfo(window.zone), set(window.holiday_dates)
     first = now.astimezone(zone).date() - DAY
     for day in (first + DAY * count for count in range(AHEAD + 2)):

@@ -1,4 +1,4 @@
-"""The ledger's integers in people's units, by the resource they count: what sentences of refusals and errors show."""
+"""Amounts as text, for sentences of refusals and errors."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -21,14 +21,14 @@ RESOURCE_NAMES = {
     "jobs": gettext_lazy("jobs at once"),
 }
 
-# What counts the resource that the refusal or error is about.
+# Parameters that count the resource that the error is about.
 AMOUNTS = frozenset(
     {"used", "limit", "ask", "asked", "largest", "free", "best", "guarantee", "left", "total", "min", "max"}
 )
 
 
 def show_params(params: dict, about: str = "") -> dict[str, str]:
-    """The raw numbers of a refusal or error as text. about: the resource, where `params` do not name it themselves."""
+    """Format a refusal's parameters. about: the default resource."""
     about = params.get("resource") or params.get("field") or about
     if about not in RESOURCE_NAMES:
         about = ""
@@ -39,7 +39,7 @@ def show_params(params: dict, about: str = "") -> dict[str, str]:
 
 
 def show_bytes(number: int) -> str:
-    """Such as "0 B", "1.4 kB", "20 GB": thousands, as memory is shown."""
+    """Format bytes: "0 B", "1.4 kB"."""
     size, unit = float(number), "B"
     for larger in ("kB", "MB", "GB", "TB", "PB"):
         if size < 999.5:
@@ -49,9 +49,7 @@ def show_bytes(number: int) -> str:
 
 
 def show_amount(resource: str, value: Any) -> str:
-    """One value in the unit of `resource`: thousandths as cards or cores, MiB as GB, "at" and "until" as a time of
-    day, with the day where it is another.
-    """
+    """Format a value in its resource's unit; "at" and "until" are POSIX times."""
     if isinstance(value, list | tuple):
         return ", ".join(str(item) for item in value)
     if isinstance(value, bool) or not isinstance(value, int | float):

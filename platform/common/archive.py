@@ -1,8 +1,7 @@
-"""Look into, or unpack, a tar.gz that somebody sent. Standard library only, so that a shim may use it too.
+"""Checking and unpacking of untrusted tar.gz archives, with the standard library only.
 
-The member loop is our own: regular files, directories and links that stay beneath, nothing else; every count is bounded
-before the memory is spent. `tarfile`'s own filters are not relied upon (CVE-2025-4517, CVE-2025-4138, CVE-2025-4330).
-Every refusal is `InvalidInput` at ``/code``.
+Allows regular files, directories and links that stay beneath; every count is bounded before memory is spent. tarfile's
+own filters are not trusted (CVE-2025-4517, CVE-2025-4138, CVE-2025-4330). Refusals are `InvalidInput` at ``/code``.
 """
 
 import gzip
@@ -26,8 +25,8 @@ MAX_LINK_TARGET = 1_024
 MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 4_000
 MAX_DEPTH = 64
-RATIO_FROM = 2**20  # below this much nothing is hidden, and an empty file already compresses a hundredfold
-# Names and headers around the contents: two blocks for each member, and what a long name costs.
+RATIO_FROM = 2**20  # small archives: an empty file alone compresses a hundredfold
+# The contents, and for each member two header blocks and a long name.
 MAX_STREAM = MAX_UNPACKED + MAX_MEMBERS * 8 * 1024
 MAX_HEADER = 64 * 1024
 MAX_HOPS = 10
@@ -38,14 +37,14 @@ Parts = tuple[str, ...]
 
 @dataclass(frozen=True)
 class ArchiveInfo:
-    """files: members other than directories. bytes: of their contents."""
+    """files: without directories. bytes: unpacked."""
 
     files: int
     bytes: int
 
 
 def check_archive(file: BinaryIO, packed_bytes: int) -> ArchiveInfo:
-    """Read the whole archive once, writing nothing. Raises InvalidInput for the first thing that is not allowed."""
+    """Check an archive without writing. Raises InvalidInput."""
     files = size = 0
     links: dict[Parts, str] = {}
     for _tar, member, parts in _members(file, packed_bytes):
@@ -58,9 +57,9 @@ def check_archive(file: BinaryIO, packed_bytes: int) -> ArchiveInfo:
 
 
 def unpack_archive(file: BinaryIO, packed_bytes: int, directory: str) -> ArchiveInfo:
-    """Make its files below `directory`, which exists and is the caller's own; links come last, when all were judged.
+    """Unpack an archive into `directory`, links last; a refusal leaves partial content to the caller.
 
-    Nothing is ever opened through a link. What a refusal leaves behind is the caller's to remove.
+    Nothing is opened through a link.
     """
     root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -84,7 +83,7 @@ def unpack_archive(file: BinaryIO, packed_bytes: int, directory: str) -> Archive
 
 
 def stays_beneath(links: dict[Parts, str], path: Parts) -> bool:
-    """Whether following `path`, through any of `links`, never leaves the top. Pure: the disk is not asked."""
+    """Return whether `path` through `links` stays below the top."""
     here: list[str] = []
     todo, hops = deque(path), 0
     while todo:
@@ -109,7 +108,7 @@ def stays_beneath(links: dict[Parts, str], path: Parts) -> bool:
 
 
 class _SmallHeaders(tarfile.TarInfo):
-    """Refuses a long-name or PAX header before tarfile reads all of it into memory."""
+    """Refuses long headers before tarfile reads them into memory."""
 
     def _proc_member(self, tar):
         special = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
@@ -119,7 +118,7 @@ class _SmallHeaders(tarfile.TarInfo):
 
 
 class _Metered:
-    """Unpacked bytes of a gzip stream, until they are too many altogether or for what was sent."""
+    """Reads a gzip stream until it unpacks to too much."""
 
     def __init__(self, file: BinaryIO, packed_bytes: int):
         self.stream = gzip.GzipFile(fileobj=file, mode="rb")
@@ -137,7 +136,7 @@ class _Metered:
 
 
 def _members(file: BinaryIO, packed_bytes: int) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo, Parts]]:
-    """Each member that is allowed, but for where its link leads. A damaged archive is InvalidInput too."""
+    """Yield each allowed member; link targets are checked later."""
     if packed_bytes > MAX_PACKED:
         _refuse("archive_too_large", max=f"{MAX_PACKED >> 20} MiB")
     metered = _Metered(file, packed_bytes)
@@ -148,22 +147,22 @@ def _members(file: BinaryIO, packed_bytes: int) -> Iterator[tuple[tarfile.TarFil
                 parts = judge.allow(member)
                 if parts:
                     yield tar, member, parts
-        while metered.read(PIECE):  # to the end, where gzip keeps its checksum
+        while metered.read(PIECE):  # to the end, for gzip's checksum
             pass
-    # RecursionError: tarfile calls itself for each header that only speaks about the next one
+    # RecursionError: tarfile recurses for each header that describes the next one
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, RecursionError):
         _refuse("archive_unreadable")
 
 
 class _Judge:
-    """Looks at one member after the other and remembers what it must not meet again."""
+    """Checks members one by one."""
 
     def __init__(self):
         self.members = self.links = self.size = 0
-        self.seen: dict[Parts, bool] = {}  # whether it is a directory
+        self.seen: dict[Parts, bool] = {}  # True: a directory
 
     def allow(self, member: tarfile.TarInfo) -> Parts:
-        """The path of a member as parts; () for the top itself."""
+        """Return a member's path; () for the top."""
         self._count(member)
         parts = _parts_of(member)
         if not (member.isdir() or member.issym() or _is_plain_file(member)):
@@ -171,7 +170,7 @@ class _Judge:
         if not parts and not member.isdir():
             _refuse("archive_bad_name", name=shorten(member.name, 80))
         if any(self.seen.get(parts[:i], True) is False for i in range(1, len(parts))):
-            _refuse("archive_bad_name", name=shorten(member.name, 80))  # something below a file or a link
+            _refuse("archive_bad_name", name=shorten(member.name, 80))  # beneath a file or link
         if parts in self.seen and not (member.isdir() and self.seen[parts]):
             _refuse("archive_twice", name=shorten(member.name, 80))
         for i in range(1, len(parts)):
@@ -230,7 +229,7 @@ def _make_link(root: int, parts: Parts, target: str) -> None:
 
 
 def _open_folder(root: int, parts: Parts) -> int:
-    """A descriptor of the folder, made as needed; never through a link, so never out of root."""
+    """Open a folder beneath root, never through a link."""
     here = os.dup(root)
     for part in parts:
         try:

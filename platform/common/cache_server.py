@@ -1,6 +1,4 @@
-"""The server of the cache, asked without Django's layer: counting and marks that all processes share. All of it may be
-lost at any time.
-"""
+"""The cache's server, for counters and marks of all processes."""
 
 from functools import cache
 
@@ -13,12 +11,11 @@ WITHIN_S = 0.5
 
 
 def cache_server() -> Redis:
-    """Its calls raise redis.exceptions.RedisError where it is away."""
+    """Return the client; its calls raise RedisError."""
     return _server(settings.CACHES["default"]["LOCATION"])
 
 
 @cache
 def _server(address: str) -> Redis:
-    """Asked once, and not for long: who waits for it is a person."""
     once = Retry(NoBackoff(), 0)
     return Redis.from_url(address, socket_timeout=WITHIN_S, socket_connect_timeout=WITHIN_S, retry=once)

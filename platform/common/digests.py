@@ -1,8 +1,8 @@
-"""What is stored of a secret that is shown once."""
+"""Digests of secrets that are shown once."""
 
 import hashlib
 
 
 def digest_of(secret: str) -> str:
-    """What is stored of a token, key or link: its SHA-256. The secrets carry 256 random bits, so no salt is needed."""
+    """Return a secret's SHA-256. Secrets have 256 random bits, so no salt is needed."""
     return hashlib.sha256(secret.encode()).hexdigest()

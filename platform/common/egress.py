@@ -1,8 +1,7 @@
-"""One request to an address that a person chose, so that it can never reach what only this machine or site may reach.
+"""HTTP requests to addresses that people chose, safe against SSRF (OWASP cheat sheet).
 
-The name is resolved once, every address that it has is judged, and the connection goes to a judged address: an answer
-of the name server that changes in between changes nothing (DNS rebinding). No redirect is followed, no proxy is asked,
-and of an answer to `post` only the status is used. Sources: PROMISES 2.6 and 3.2; OWASP SSRF Prevention Cheat Sheet.
+The name is resolved once, every address is checked, and the connection goes to a checked one: this defeats DNS
+rebinding. No redirects, no proxy.
 """
 
 import http.client
@@ -29,7 +28,7 @@ NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 @dataclass(frozen=True)
 class Answer:
-    """status: of HTTP, None where none came. error: "" or forbidden_address, unresolved, timeout, tls, unreachable."""
+    """status: None without answer. error: "", forbidden_address, unresolved, timeout, tls or unreachable."""
 
     status: int | None
     error: str
@@ -45,14 +44,13 @@ class Target:
 
     @property
     def header(self) -> str:
-        """For the Host header: the port stands in it where it is not the usual one."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
 
 @dataclass(frozen=True)
 class Reply:
-    """headers: by their names in lower case. body: at most so much as was asked for."""
+    """headers: in lower case. body: cut."""
 
     status: int
     headers: dict[str, str]
@@ -60,21 +58,19 @@ class Reply:
 
 
 class Forbidden(Exception):
-    """None of ours to reach: an address or a port that is not allowed."""
+    """The address or port may not be reached."""
 
 
 class Unreached(Exception):
-    """No answer came. `why` is one of Answer's errors."""
-
     def __init__(self, why: str):
         super().__init__(why)
         self.why = why
 
 
 def check_url(url: str, allowed: Iterable[str], pointer: str = "/url") -> str:
-    """`url` itself where it may be called; names are judged when they are resolved, at each call.
+    """Return `url` if it may be called. Raises InvalidInput.
 
-    allowed: networks ("10.0.0.0/8") that may be reached besides public addresses. Raises InvalidInput.
+    allowed: further networks ("10.0.0.0/8"). Names are checked at each call.
     """
     target = read_url(url)
     if target is None:
@@ -89,7 +85,7 @@ def check_url(url: str, allowed: Iterable[str], pointer: str = "/url") -> str:
 
 
 def read_url(url: str) -> Target | None:
-    """The parts of an absolute http or https address without user, password and fragment; None for anything else."""
+    """Parse an http or https URL; None for anything else."""
     if len(url) > MAX_URL or not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
         return None
     try:
@@ -104,7 +100,7 @@ def read_url(url: str) -> Target | None:
 
 
 def post(url: str, body: bytes, headers: dict[str, str], allowed: Iterable[str]) -> Answer:
-    """Send `body` and read the status. Takes WITHIN_S at most once the name is resolved; never raises."""
+    """Send `body`, return the status; never raises."""
     began = time.monotonic()
     status, error = None, ""
     try:
@@ -124,10 +120,9 @@ def ask(
     most: int = MAX_ANSWER,
     authority: str = "",
 ) -> Reply:
-    """One request. Takes WITHIN_S at most once the name is resolved.
+    """Send one request, for at most WITHIN_S after resolving. Raises Unreached.
 
-    most: bytes of the answer that are read. authority: a file of certificates to trust besides the system's. Raises
-    Unreached.
+    most: bytes to read. authority: a file of further CA certificates.
     """
     began = time.monotonic()
     try:
@@ -152,7 +147,7 @@ def ask(
 
 
 def is_public(address: Address) -> bool:
-    """Whether everybody's network leads there. An IPv4 address inside an IPv6 one is judged as what it is."""
+    """Return whether an address is public, by an embedded IPv4 address."""
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
         if address in NAT64 or int(address) >> 32 == 0:
@@ -163,7 +158,7 @@ def is_public(address: Address) -> bool:
 
 
 def _resolve(target: Target, allowed: list[Network]) -> Address:
-    """The address to connect to. Raises Forbidden when any address of the name may not be reached."""
+    """Return the address. Raises Forbidden if any of the name's is."""
     found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
     addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
     for address in addresses:
@@ -172,7 +167,7 @@ def _resolve(target: Target, allowed: list[Network]) -> Address:
 
 
 def _judge(address: Address, port: int, allowed: list[Network]) -> None:
-    """Public addresses by the usual two ports; what the settings allow, by any."""
+    """Allow public addresses on usual ports, and allowed networks."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     if any((mapped or address) in network for network in allowed):
         return
@@ -181,7 +176,7 @@ def _judge(address: Address, port: int, allowed: list[Network]) -> None:
 
 
 def _literal(host: str) -> Address | None:
-    """The address that `host` is in any spelling of numbers (2130706433, 0x7f.1, ::1), None for a name."""
+    """Parse an address in any spelling (2130706433, 0x7f.1); None for a name."""
     if host == "localhost" or host.endswith(".localhost"):
         return ipaddress.IPv4Address("127.0.0.1")
     try:
@@ -204,7 +199,7 @@ def _exchange(
     most: int,
     tls: ssl.SSLContext,
 ) -> Reply:
-    """A timer shuts the connection, for an answer that trickles never exceeds a socket's own timeout."""
+    """Send the request, bounded by a timer: slow answers never meet socket timeouts."""
     connection = http.client.HTTPConnection(target.host, target.port, timeout=WITHIN_S)
     connection.sock = socket.create_connection((str(address), target.port), timeout=WITHIN_S)
     timer = threading.Timer(WITHIN_S, _shut, [connection])
@@ -227,4 +222,4 @@ def _shut(connection: http.client.HTTPConnection) -> None:
     try:
         connection.sock.shutdown(socket.SHUT_RDWR)
     except (OSError, AttributeError):
-        pass  # it is closed already
+        pass  # closed already

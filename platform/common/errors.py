@@ -1,7 +1,6 @@
-"""What can go wrong, as classes. An error carries a code and values; the words are made at the edge.
+"""Errors of the platform: a code and values. common.words makes the sentence in the reader's language.
 
-The doors (pages, API, CLI) turn these into HTML or problem+json in the caller's language with `common.words`.
-"Does not fit now" is no error: it is a refusal in the scheduler's plan.
+"Does not fit now" is no error but a refusal in the scheduler's plan.
 """
 
 from dataclasses import dataclass, field
@@ -11,9 +10,8 @@ from dataclasses import dataclass, field
 class FieldError:
     """One thing wrong with one field of an input.
 
-    pointer: JSON pointer into what was sent, such as ``/gpu`` or ``/env/PATH``; "" means the whole input.
-    code: stable snake_case word, part of the API.
-    params: the values its sentence needs, JSON-able.
+    pointer: JSON pointer such as ``/env/PATH``; "" for the whole input. code: stable, part of the API. params: values
+    of its sentence, JSON-able.
     """
 
     pointer: str
@@ -23,14 +21,14 @@ class FieldError:
 
 @dataclass(frozen=True)
 class Hint:
-    """A change that would make a refused input acceptable: set `pointer` to `value`."""
+    """A change that helps: set `pointer` to `value`."""
 
     pointer: str
     value: object
 
 
 class PlatformError(Exception):
-    """The root. `code` is part of the API and never changes; `params` fill its sentence."""
+    """The base of all errors. `code` is part of the API."""
 
     status = 500
     code = "internal"
@@ -42,7 +40,7 @@ class PlatformError(Exception):
 
 
 class InvalidInput(PlatformError):
-    """The input breaks a rule that the caller can read. `errors` names each field."""
+    """The input breaks a rule. `errors` names each field."""
 
     status = 400
     code = "invalid_input"
@@ -58,14 +56,14 @@ class NotSignedIn(PlatformError):
 
 
 class NotPermitted(PlatformError):
-    """The caller may see the object, and may not do this to it. `action` and `needs` say who could."""
+    """The caller may see it, but not do this."""
 
     status = 403
     code = "not_permitted"
 
 
 class NotFound(PlatformError):
-    """No such thing, or none that the caller may see: the two are not told apart."""
+    """It does not exist, or the caller may not see it."""
 
     status = 404
     code = "not_found"
@@ -81,26 +79,26 @@ class NameTaken(Conflict):
 
 
 class StaleState(Conflict):
-    """Somebody else moved the object first. Normal: look again."""
+    """It was changed meanwhile: read again."""
 
     code = "stale_state"
 
 
 class ChangedMeanwhile(PlatformError):
-    """It is no longer as the caller's If-Match says."""
+    """It no longer matches If-Match."""
 
     status = 412
     code = "changed_meanwhile"
 
 
 class QuotaExceeded(Conflict):
-    """A limit of counts is met (`user_limit`), with used and limit in params."""
+    """A count is at its limit; used and limit in params."""
 
     code = "user_limit"
 
 
 class Impossible(PlatformError):
-    """It could never run here. `errors` names the field, `hints` the nearest that could."""
+    """It can never run. `hints`: what could."""
 
     status = 422
     code = "impossible"
@@ -117,7 +115,7 @@ class TooLarge(PlatformError):
 
 
 class RangeOutside(PlatformError):
-    """The range that is asked for lies outside the file; `size` in params."""
+    """The range lies outside the file; `size` in params."""
 
     status = 416
     code = "range_outside"
@@ -131,14 +129,12 @@ class TooManyRequests(PlatformError):
 
 
 class Unavailable(PlatformError):
-    """Something we depend on does not answer. Do nothing: the next round repairs."""
+    """A dependency does not answer. The next round repairs."""
 
     status = 503
     code = "unavailable"
 
 
 class KeyReused(PlatformError):
-    """The same Idempotency-Key came with another body."""
-
     status = 422
     code = "idempotency_key_reused"

@@ -1,7 +1,7 @@
-"""Row locks that keep one order, and the database's clock.
+"""Row locks in one order, and the database's clock.
 
-The order everywhere (DESIGN section 7): lease, quota rows (teams from root to leaf, then the user), nodes, GPUs, job,
-tasks. `lock_rows` locks one kind by ascending primary key, so two callers that need the same rows cannot deadlock.
+The order everywhere: lease, quota rows (teams from root to leaf, then the user), nodes, GPUs, job, tasks. `lock_rows`
+locks by ascending primary key, so two callers cannot deadlock.
 """
 
 from datetime import datetime
@@ -14,10 +14,10 @@ Row = TypeVar("Row", bound=models.Model)
 
 
 def lock_rows(rows: models.QuerySet[Row], *, share: bool = False) -> list[Row]:
-    """Lock and return `rows` in primary-key order. Sums over what they guard belong in a later statement.
+    """Lock and return `rows` in primary-key order. Sum what they guard in a later statement.
 
-    share: FOR SHARE, enough to hinder a change by others. Otherwise FOR NO KEY UPDATE, which lets foreign keys to
-    these rows be inserted. Raises TransactionManagementError outside a transaction.
+    share: FOR SHARE, else FOR NO KEY UPDATE, which still lets foreign keys to them be inserted. Raises
+    TransactionManagementError outside a transaction.
     """
     if not connection.in_atomic_block:
         raise TransactionManagementError("rows are locked inside a transaction only")
@@ -29,7 +29,7 @@ def lock_rows(rows: models.QuerySet[Row], *, share: bool = False) -> list[Row]:
 
 
 def database_now() -> datetime:
-    """The database's clock: leases and times of record are taken from it, never from this machine's."""
+    """Return the database's time, the one clock of leases and records."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT clock_timestamp()")
         return cursor.fetchone()[0]

@@ -1,6 +1,4 @@
-"""Limits on how often: fixed windows, counted in the cache, which all processes share. Where that is away, nobody is
-stopped.
-"""
+"""Rate limits: fixed windows, counted in the shared cache. When it is away, nobody is limited."""
 
 import hashlib
 import logging
@@ -19,7 +17,7 @@ log = logging.getLogger("tessera.rates")
 
 @dataclass(frozen=True)
 class Window:
-    """used: with this one; 0 where the cache does not answer. ends_in_s: until the next window begins, at least 1."""
+    """used: with this one. ends_in_s: at least 1."""
 
     used: int
     limit: int
@@ -31,7 +29,7 @@ class Window:
 
 
 def count(what: str, who: str, *, limit: int, per_s: int) -> None:
-    """One more of `what` by `who`. Raises TooManyRequests above `limit` in the current window of `per_s` seconds."""
+    """Count a use. Raises TooManyRequests above `limit`."""
     window = take(what, who, limit=limit, per_s=per_s)
     if window.used > window.limit:
         log.warning("too many %s", what)
@@ -39,14 +37,13 @@ def count(what: str, who: str, *, limit: int, per_s: int) -> None:
 
 
 def take(what: str, who: str, *, limit: int, per_s: int) -> Window:
-    """One more of `what` by `who`, and how many that makes. Never raises."""
     return take_all({what: (limit, per_s)}, who)[what]
 
 
 def take_all(limits: Mapping[str, tuple[int, int]], who: str) -> dict[str, Window]:
-    """As `take`, in one question to the server for all. limits: {what: (limit, seconds)}.
+    """Count a use of each limit, in one round trip.
 
-    who: an account name, an address; kept as a digest. Windows are fixed, so twice the limit may pass around an edge.
+    limits: {what: (limit, seconds)}. Around a window's edge twice the limit may pass.
     """
     now = time()
     windows = {what: int(now // per_s) for what, (_, per_s) in limits.items()}
@@ -58,7 +55,7 @@ def take_all(limits: Mapping[str, tuple[int, int]], who: str) -> dict[str, Windo
 
 
 def _count(keys: Mapping[str, int]) -> list[int]:
-    """How many there are of each, with this one; 0 where the server does not answer. keys: {key: seconds}."""
+    """Increment {key: seconds}; 0 without the server."""
     try:
         with cache_server().pipeline(transaction=False) as asked:
             for key, per_s in keys.items():

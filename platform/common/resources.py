@@ -1,14 +1,13 @@
-"""What may be asked of a card, a core or a gigabyte, in the integers the ledger keeps. The one place of the unit rule.
+"""Amounts of GPU, CPU, memory and time: parsing, arithmetic and printing. The one place of the unit rule.
 
-People see GB (10^9 bytes) or fractions; the ledger holds MiB, percent, milli-CPU and seconds, always as integers.
+People write GB (10^9 bytes) or fractions; rows hold integers of MiB, percent, milli-CPU and seconds.
 
-- A card sells NVML's total less NVML's own reserve less an admin's margin: ``sellable``.
+- A card's ``sellable`` MiB = NVML's total less NVML's reserve less the admin's margin.
 - ``a/b`` of a card = floor(sellable * a / b) MiB and floor(100 * a / b) percent of compute.
 - ``NGB`` of a card = ceil(N * 10^9 / 2^20) MiB and floor(100 * MiB / sellable) percent.
 - Quota counts thousandths of a card: max(floor(1000 * MiB / sellable), 10 * percent, 1).
 
-No float is ever computed with: text becomes `Decimal` or `int`. Every number has a bound. The readers (`parse_*`) raise
-`InvalidInput` with one `FieldError` at `pointer`; the same words come from `common.words`.
+No floats. `parse_*` raise `InvalidInput` with one `FieldError` at `pointer`.
 """
 
 import re
@@ -19,16 +18,16 @@ from math import gcd
 from common.errors import FieldError, InvalidInput
 from common.text import kind_of, shorten
 
-MAX_GPUS = 10_000  # cards on one node; a card more is a slip of the finger, not a machine
+MAX_GPUS = 10_000  # on one node
 MAX_GPU_MODELS = 8
 MAX_GPU_MEMORY_GB = 10_000
 MIN_GPU_MEMORY_GB = Decimal("0.1")
-MAX_GPU_PART = 100  # the smallest part is 1/100, since compute is kept in whole percents
+MAX_GPU_PART = 100  # compute is kept in whole percents
 MAX_CPU_MILLI = 100_000_000  # 100,000 cores
 MAX_MEMORY_MIB = 2**30  # one PiB; fits a 32-bit column
 MAX_DURATION_S = 366 * 24 * 3600 * 10
 
-_INSTANCES_FROM, _INSTANCES_STRIDE = 1000, 100  # as agent.instances numbers them, which nothing here may import
+_INSTANCES_FROM, _INSTANCES_STRIDE = 1000, 100  # the same as in agent.instances, which must not be imported here
 MIB = 2**20
 _MEMORY_BYTES = {
     "M": 10**6, "MB": 10**6, "G": 10**9, "GB": 10**9, "T": 10**12, "TB": 10**12,
@@ -50,11 +49,10 @@ _VULGAR = {125: "⅛", 250: "¼", 375: "⅜", 500: "½", 625: "⅝", 750: "¾", 
 
 @dataclass(frozen=True)
 class GpuAsk:
-    """What one task asks of GPUs: whole cards, or one slice of one card.
+    """A task's GPU request: whole cards, or one slice of one card.
 
-    count: cards on its node; 0 = none, 1 for a slice.
-    part: (a, b) in lowest terms, 0 < a < b. memory_gb: decimal GB. At most one of the two; either makes it a slice.
-    models: acceptable models in order of preference, upper case; empty = any.
+    count: cards on its node, 1 for a slice. part: (a, b) in lowest terms, 0 < a < b. memory_gb: decimal GB. At most one
+    of the two; either makes it a slice. models: acceptable, best first, upper case; empty = any.
     """
 
     count: int = 0
@@ -68,7 +66,6 @@ class GpuAsk:
 
     @property
     def text(self) -> str:
-        """The canonical form: `parse_gpu(ask.text) == ask`."""
         names = ",".join(self.models)
         if self.part is not None and self.part[0] == 1 and names:
             return f"{names}/{self.part[1]}"
@@ -86,7 +83,7 @@ class GpuAsk:
 
 @dataclass(frozen=True)
 class Slice:
-    """A share of one card as the ledger holds it. A whole card is (sellable, 100)."""
+    """A share of one card; a whole one is (sellable, 100)."""
 
     memory_mib: int
     compute_percent: int
@@ -96,12 +93,12 @@ class Slice:
 
 
 def sellable_mib(total: int, reserved: int, margin: int = 0) -> int:
-    """What a card sells, in MiB: all three are MiB (NVML v2 total and reserved, the admin's margin). Never below 0."""
+    """Return the MiB that a card offers. All are MiB."""
     return max(total - reserved - margin, 0)
 
 
 def slice_of(ask: GpuAsk, sellable_mib: int) -> Slice | None:
-    """What `ask` takes from one card, or None when this card is too small for it. For whole cards: one whole card."""
+    """Return what a request takes of a card; None if too small."""
     if ask.count < 1:
         raise ValueError("this asks for no GPU, so it takes nothing from a card")
     if sellable_mib < 1:
@@ -118,21 +115,19 @@ def slice_of(ask: GpuAsk, sellable_mib: int) -> Slice | None:
 
 
 def gpu_milli(share: Slice, sellable_mib: int) -> int:
-    """What quota counts for a slice: thousandths of a card, by memory or by compute, whichever is more; at least 1."""
+    """Return a slice's thousandths of a card, for quota."""
     return max(1000 * share.memory_mib // sellable_mib, 10 * share.compute_percent, 1)
 
 
 def gb_to_mib(gb: Decimal) -> int:
-    """MiB that hold `gb` decimal gigabytes, rounded up."""
     return _ceil_div(int(gb * 10**9), MIB)
 
 
 def matches_model(ask_model: str, card_model: str, product: str) -> bool:
-    """Whether a card is what was asked for, whatever the case.
+    """Return whether a card is of the model asked for, whatever the case.
 
-    `card_model` is the short name: "V100-32GB" is matched by itself and by its leading words ("V100").
-    `product` is NVML's name: "NVIDIA A100-SXM4-80GB" is matched by any run of its words ("A100", "A100-SXM4").
-    An instance of a card is matched by one of the two in full ("A100-40GB-1g.5gb"): who names the card gets a card.
+    card_model: short name; its leading words match ("V100" for "V100-32GB"). product: NVML's name; any run of its words
+    matches ("A100" for "NVIDIA A100-SXM4-80GB"). A MIG instance matches only a full name, so "A100" gets a card.
     """
     asked, card, words = _words(ask_model), _words(card_model), _words(product)
     if not asked:
@@ -144,14 +139,14 @@ def matches_model(ask_model: str, card_model: str, product: str) -> bool:
 
 
 def is_instance(product: str) -> bool:
-    """Whether this is a part of a card that MIG cuts, by NVML's name: "NVIDIA A100-SXM4-40GB MIG 1g.5gb"."""
+    """Return whether it is a MIG instance: "NVIDIA A100-SXM4-40GB MIG 1g.5gb"."""
     return "MIG" in product.split()
 
 
 def rank_of(ask: GpuAsk, card_model: str, product: str) -> int | None:
-    """Where such a card stands among the models that `ask` takes, 0 = first; None where it takes none such.
+    """Return the card's rank among the models that `ask` takes, 0 = first; None for no match.
 
-    An instance of a card is given to those alone who name it, whole, and one to a task: a CUDA program sees no more.
+    A MIG instance goes to requests for exactly one, by name: a CUDA program sees no more.
     """
     if is_instance(product) and (ask.is_slice or ask.count != 1 or not ask.models):
         return None
@@ -163,7 +158,7 @@ def rank_of(ask: GpuAsk, card_model: str, product: str) -> int | None:
 
 
 def parse_gpu(value: object, pointer: str = "/gpu") -> GpuAsk:
-    """Read ``1``, ``1/4``, ``10GB``, ``H100``, ``H100:8``, ``H100/4``, ``H100:10GB`` or ``H100,A100:2``."""
+    """Parse ``1``, ``1/4``, ``10GB``, ``H100``, ``H100:8``, ``H100/4``, ``H100:10GB`` or ``H100,A100:2``."""
     text = _text_of(value, pointer, "gpu_amount").replace(" ", "")
     if ".." in text:
         raise _bad(pointer, "not_supported_yet", key=shorten(text), feature="gpu_range")
@@ -181,7 +176,7 @@ def parse_gpu(value: object, pointer: str = "/gpu") -> GpuAsk:
 
 
 def parse_cpu(value: object, pointer: str = "/cpu") -> int:
-    """Cores as a number (``2``, ``0.5``) or in thousandths (``500m``), to milli-CPU."""
+    """Parse cores, ``0.5`` or ``500m``, to milli-CPU."""
     text = _text_of(value, pointer, "number")
     milli = text[:-1] if text.endswith("m") and _COUNT.fullmatch(text[:-1]) else None
     if milli is None and not _NUMBER.fullmatch(text):
@@ -193,7 +188,7 @@ def parse_cpu(value: object, pointer: str = "/cpu") -> int:
 
 
 def parse_memory(value: object, pointer: str = "/memory") -> int:
-    """``16GB`` (10^9 bytes), ``16GiB`` or ``16Gi`` (2^30), also M and T, to MiB rounded up."""
+    """Parse ``16GB``, ``16GiB`` or ``16Gi``, also M and T, to MiB, rounded up."""
     text = _text_of(value, pointer, "memory_amount")
     if _NUMBER.fullmatch(text):
         raise _bad(pointer, "unit_missing", got=shorten(text))
@@ -206,7 +201,7 @@ def parse_memory(value: object, pointer: str = "/memory") -> int:
 
 
 def parse_duration(value: object, pointer: str = "/time") -> int:
-    """``18h``, ``90m``, ``1h30m``, ``3d``, ``45s`` or whole seconds, to seconds."""
+    """Parse ``1h30m``, ``3d`` or seconds to seconds."""
     text = _text_of(value, pointer, "duration").lower().replace(" ", "")
     match = _DURATION.fullmatch(text)
     if _COUNT.fullmatch(text):
@@ -222,12 +217,12 @@ def parse_duration(value: object, pointer: str = "/time") -> int:
 
 
 def show_gpu(milli: int) -> str:
-    """Thousandths of a card as cards: "¼", "0.117", "1", "1.5"."""
+    """Format thousandths of a card: "¼", "0.117"."""
     return _VULGAR.get(milli) or _plain(Decimal(milli) / 1000)
 
 
 def show_place(index: int) -> str:
-    """Where a card is in its machine: "3"; an instance by MIG as NVIDIA writes it: "1:0", the first of card 1."""
+    """Format a card's index: "3"; a MIG instance "1:0"."""
     if index < _INSTANCES_FROM:
         return str(index)
     card, place = divmod(index - _INSTANCES_FROM, _INSTANCES_STRIDE)
@@ -235,7 +230,7 @@ def show_place(index: int) -> str:
 
 
 def show_memory(mib: int) -> str:
-    """MiB as people see it, in decimal units to one place: "512 MB", "4 GB", "17 GB", "1.5 TB"."""
+    """Format MiB in decimal units: "17 GB"."""
     n_bytes = mib * MIB
     for unit, size in (("TB", 10**12), ("GB", 10**9)):
         if n_bytes >= size:
@@ -245,12 +240,11 @@ def show_memory(mib: int) -> str:
 
 
 def show_cpu(milli: int) -> str:
-    """Milli-CPU as cores: "2", "0.5"."""
     return _plain(Decimal(milli) / 1000)
 
 
 def show_duration(seconds: int) -> str:
-    """Seconds as the two largest units that say something: "3d", "1h30m", "45s", "2d4h"."""
+    """Format seconds: "3d", "1h30m"."""
     if seconds < 1:
         return "0s"
     parts = _duration_parts(seconds)
@@ -259,12 +253,12 @@ def show_duration(seconds: int) -> str:
 
 
 def cpu_text(milli: int) -> str:
-    """The exact job-file form: `parse_cpu(cpu_text(n)) == n`."""
+    """Invert `parse_cpu` exactly."""
     return f"{milli}m" if milli % 1000 else str(milli // 1000)
 
 
 def memory_text(mib: int) -> str:
-    """The exact job-file form: `parse_memory(memory_text(n)) == n`, in the unit that reads best."""
+    """Invert `parse_memory` exactly."""
     gb = mib * MIB // 10**9
     if mib % 1024 == 0:
         return f"{mib // 1024}GiB"
@@ -272,7 +266,7 @@ def memory_text(mib: int) -> str:
 
 
 def duration_text(seconds: int) -> str:
-    """The exact job-file form: `parse_duration(duration_text(n)) == n`."""
+    """Invert `parse_duration` exactly."""
     return "".join(f"{n}{unit}" for unit, n in _duration_parts(seconds) if n) or "0s"
 
 
@@ -313,14 +307,13 @@ def _models(text: str, pointer: str) -> tuple[str, ...]:
     if len(names) > MAX_GPU_MODELS:
         raise _bad(pointer, "too_many", max=MAX_GPU_MODELS, got=len(names))
     for name in names:
-        # "16GB,H100" or "2,H100": an amount where a model belongs
+        # "2,H100": an amount where a model belongs
         if not _MODEL.fullmatch(name):
             raise _bad(pointer, "bad_gpu", got=shorten(text))
     return tuple(dict.fromkeys(names))
 
 
 def _spell_model(name: str) -> str:
-    """As cards are called: `A100-40GB`, and of an instance `A100-40GB-1g.5gb`."""
     return _PROFILE.sub(lambda found: found[0].lower(), name.upper())
 
 
@@ -329,7 +322,6 @@ def _is_amount(text: str) -> bool:
 
 
 def _text_of(value: object, pointer: str, expected: str) -> str:
-    """The number or text a YAML or JSON reader gave, as text: of a float, the shortest that reads back."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise _bad(pointer, "wrong_type", expected=expected, got=kind_of(value))
     if isinstance(value, int) and abs(value) > 10**30:
@@ -341,7 +333,6 @@ def _text_of(value: object, pointer: str, expected: str) -> str:
 
 
 def _within(pointer, value, low, high, show=str):
-    """`value` itself when low <= value <= high."""
     if value > high:
         raise _bad(pointer, "too_large", max=show(high), got=shorten(show(value)))
     if value < low:
@@ -354,7 +345,6 @@ def _ceil_div(a: int, b: int) -> int:
 
 
 def _plain(number: Decimal) -> str:
-    """Without exponent and without trailing zeros."""
     text = format(number, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 

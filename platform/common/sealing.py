@@ -1,7 +1,6 @@
-"""Secrets that have to be said again, such as a password for somebody else's server, kept so that the database alone
-tells nobody. What only has to be recognised is kept as a digest instead (common.digests).
+"""Encryption of stored secrets that must be read again, such as registry passwords.
 
-Fernet (AES-128-CBC with HMAC-SHA256) under a key that follows from the installation's: https://github.com/fernet/spec.
+Fernet (AES-128-CBC with HMAC-SHA256, https://github.com/fernet/spec) under a key derived from the installation's.
 """
 
 import base64
@@ -12,16 +11,16 @@ from django.conf import settings
 
 
 class Unreadable(Exception):
-    """It was sealed under another key: it has to be given anew."""
+    """It was sealed under another key and must be entered anew."""
 
 
 def seal(secret: str, use: str) -> str:
-    """use: what it is for; sealed for one use, it opens for no other."""
+    """Encrypt a secret for one use only."""
     return _fernet(use).encrypt(secret.encode()).decode()
 
 
 def unseal(sealed: str, use: str) -> str:
-    """Raises Unreadable."""
+    """Decrypt a secret. Raises Unreadable."""
     try:
         return _fernet(use).decrypt(sealed.encode()).decode()
     except InvalidToken:

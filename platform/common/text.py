@@ -1,6 +1,6 @@
-"""What people may call things, and how their text is shown back to them.
+"""Checks of names, and safe display of people's text.
 
-Names are seen by others in lists, logs and terminals, so they hold no character that hides, reorders or ends a line.
+Names hold no character that hides, reorders or ends a line.
 """
 
 import unicodedata
@@ -11,18 +11,18 @@ from common.errors import FieldError, InvalidInput
 
 MAX_NAME = 64
 
-# Control, format (bidi marks and overrides, zero-width, BOM), surrogate, private use, unassigned, line and paragraph
-# separators: https://www.unicode.org/reports/tr36/ and CVE-2021-42574 ("Trojan Source").
+# Control, format (bidi, zero-width), surrogate, private, unassigned, separators:
+# https://www.unicode.org/reports/tr36/ and CVE-2021-42574 ("Trojan Source").
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def bad_character(text: str) -> str | None:
-    """The first character that must not stand in a name, as "U+202E", or None."""
+    """Return the first forbidden character, "U+202E", or None."""
     return next((f"U+{ord(c):04X}" for c in text if unicodedata.category(c) in _UNSEEN), None)
 
 
 def name_problem(text: str, max_length: int = MAX_NAME) -> tuple[str, dict] | None:
-    """(code, params) of the first reason why `text` is no name: required, too_long, bad_characters, outer_space."""
+    """Return (code, params) if `text` is no name."""
     if not text:
         return "required", {}
     if len(text) > max_length:
@@ -35,26 +35,25 @@ def name_problem(text: str, max_length: int = MAX_NAME) -> tuple[str, dict] | No
 
 
 def check_name(text: str, pointer: str = "/name", max_length: int = MAX_NAME) -> str:
-    """`text` itself when it may be a name; else InvalidInput that names the field."""
+    """Return `text` if it is a name. Raises InvalidInput."""
     if problem := name_problem(text, max_length):
         raise InvalidInput(errors=[FieldError(pointer, *problem)])
     return text
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was most likely meant, or None when nothing is near."""
     near = get_close_matches(shorten(word).lower(), list(known), n=1, cutoff=0.6)
     return near[0] if near else None
 
 
 def shorten(text: str, max_length: int = 40) -> str:
-    """One line of somebody's text, safe to quote in a sentence: unseen characters become the replacement mark."""
+    """Cut text to one safe line."""
     cut = text if len(text) <= max_length else text[: max_length - 1] + "…"
     return "".join("\ufffd" if unicodedata.category(c) in _UNSEEN else c for c in cut)
 
 
 def kind_of(value: object) -> str:
-    """A word for what was sent where something else belongs; `common.words.KIND_WORDS` translates it."""
+    """Return a key of `common.words.KIND_WORDS`."""
     if value is None:
         return "nothing"
     kinds = ((bool, "true_or_false"), (int, "number"), (float, "number"), (str, "text"), (list, "list"), (dict, "map"))

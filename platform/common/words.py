@@ -1,9 +1,7 @@
-"""The sentences for the codes that errors carry. Made at the edge, in the reader's language; each names the remedy.
+"""Sentences for error codes, in the reader's language; each names the remedy.
 
-Flat and sorted. Whole sentences with named parameters, never glued. A code may have variants: `code.near` when the
-error knows what was probably meant (`did_you_mean`), `code.none` when there is nothing to choose from, `code.<feature>`
-or `code.<resource>` when it names one. Amounts are raw integers in the error and people's units in the sentence
-(common.amounts). Whatever was sent by a person stands in a parameter, already shortened, and is escaped where it is
+Sorted, whole sentences with named parameters. Variants of a code: `code.near` with `did_you_mean`, `code.none` with
+nothing to choose from, `code.<feature>` or `code.<resource>`. People's input is a shortened parameter, escaped when
 shown.
 """
 
@@ -419,7 +417,7 @@ ERROR_WORDS = {
 
 
 def field_words(error: FieldError) -> str:
-    """The sentence for one field, in the active language. Never fails: an unknown code says that the field is wrong."""
+    """Return the sentence for one field."""
     params = _Params(error.params)
     for key in ("expected", "got"):
         if error.code == "wrong_type" and params[key] in KIND_WORDS:
@@ -430,26 +428,25 @@ def field_words(error: FieldError) -> str:
 
 
 def error_words(error: PlatformError) -> str:
-    """The sentence for a whole error, in the active language. Never fails."""
+    """Return the sentence for an error."""
     state = f"{error.code}.{error.params.get('state')}"
     words = ERROR_WORDS.get(state) or ERROR_WORDS.get(error.code, ERROR_WORDS["internal"])
     return str(words) % _Params(error.params)
 
 
 def refusal_words(error: PlatformError) -> str:
-    """One line: what is wrong with the fields where it names them, else the error's own sentence."""
+    """Return an error in one line."""
     fields = [field_words(one) for one in getattr(error, "errors", [])]
     return " ".join(fields) or error_words(error)
 
 
 def field_name(pointer: str) -> str:
-    """A JSON pointer as people write it: "/env/A~1B" is "env.A/B"."""
+    """Return a JSON pointer as people write it: "/env/A~1B" is "env.A/B"."""
     parts = (part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])
     return shorten(".".join(parts), 80) or str(_("The file"))
 
 
 def _variant(error: FieldError) -> object:
-    """The template: of the code's most fitting variant, else of the code, else of any wrong field."""
     params = error.params
     names = ["near"] if params.get("did_you_mean") else []
     names += ["none"] if not params.get("largest", 1) or params.get("known") == "" else []
@@ -459,7 +456,5 @@ def _variant(error: FieldError) -> object:
 
 
 class _Params(dict):
-    """A sentence never fails for a parameter that was forgotten."""
-
     def __missing__(self, key):
         return "?"

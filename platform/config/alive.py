@@ -1,7 +1,7 @@
-"""A worker and the beat touch a file (TESSERA_ALIVE) as long as they go round: who runs them looks how old it is.
+"""Heartbeat file (TESSERA_ALIVE) of the worker and the beat, for liveness probes by its age.
 
-Of a worker it tells that its loop turns and has a broker. A task that hangs is ended by its own time limit; in the
-sender's only thread nobody could, and there the file grows old with it.
+It shows a running loop with a broker. A hung task ends by its time limit, except in the solo sender, where the file
+ages with it.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ def touch() -> None:
 
 
 class AliveStep(bootsteps.StartStopStep):
-    """Starts anew with each connection to the broker: the timers of the one before are gone with it."""
+    """A consumer step that touches the file. It restarts with each broker connection, which loses its timers."""
 
     requires = ("celery.worker.consumer.connection:Connection",)
 
@@ -30,7 +30,7 @@ class AliveStep(bootsteps.StartStopStep):
 
 
 class AliveBeat(PersistentScheduler):
-    """The beat's table, that touches the file where a round was made, with what was due sent."""
+    """A beat scheduler that touches the file after each tick."""
 
     def tick(self, *args: Any, **options: Any) -> float:
         rest = super().tick(*args, **options)

@@ -1,4 +1,4 @@
-"""The wiring as a Django app: with it every process that knows the models also knows the broker."""
+"""The Django app that sets the Celery app in every process."""
 
 from django.apps import AppConfig
 

@@ -1,4 +1,4 @@
-"""One ASGI application: pages and API by Django, the live socket by Channels, people's apps by the gateway."""
+"""The ASGI application: Django, Channels' websockets and the gateway to people's apps."""
 
 import os
 from contextlib import aclosing
@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-django_application = get_asgi_application()  # loads the apps: the imports below need them
+django_application = get_asgi_application()  # the imports below need loaded apps
 
 from config.lifespan import Lifespan, ssh_gateway  # noqa: E402
 from jobs.access import the_access  # noqa: E402
@@ -19,7 +19,7 @@ from portal.gateway.routing import websocket_urls as terminal_urls  # noqa: E402
 from portal.live.routing import websocket_urls as live_urls  # noqa: E402
 
 FORM_BYTES = 1024 * 1024
-"""What a form sends beside an uploaded pack of code."""
+"""What a form sends besides an uploaded code pack."""
 
 portal_application = ProtocolTypeRouter(
     {
@@ -27,7 +27,7 @@ portal_application = ProtocolTypeRouter(
         "websocket": AuthMiddlewareStack(URLRouter([*live_urls, *terminal_urls])),
     }
 )
-gateway = Gateway(portal_application, the_access)  # the hosts of people's apps never reach Django
+gateway = Gateway(portal_application, the_access)  # requests to apps' hosts never reach Django
 application = ProtocolTypeRouter(
     {"http": gateway, "websocket": gateway, "lifespan": Lifespan(ssh_gateway, lambda: aclosing(gateway))}
 )

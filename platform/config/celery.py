@@ -1,4 +1,4 @@
-"""The Celery application and its beat table. Tasks only look at the database and do one short step."""
+"""The Celery application and its beat schedule."""
 
 import os
 
@@ -13,7 +13,7 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["portal", "scheduler", "files", "images", "notebooks"])
 app.steps["consumer"].add(AliveStep)
 
-# A message that nobody took within its own period is dropped: the next beat says the same.
+# Messages expire after their period: the next beat repeats them.
 app.conf.beat_schedule = {
     "cycle": {"task": "scheduler.tasks.cycle", "schedule": 1.0, "options": {"queue": "scheduler", "expires": 1}},
     "reconcile": {

@@ -26,7 +26,7 @@ LOCK += ["--no-emit-find-links", "--no-emit-index-url"]
 NOTEBOOKS, AGENT = "platform/notebooks/requirements", "agent/requirements"
 CONCISE = ["--output-format", "concise"]
 MOST_LINES = 60
-TYPED = ["platform", "scheduler", "portal", "cli", "agent", "deploy"]
+TYPED = ["platform", "scheduler", "portal", "cli", "agent", "deploy", "dev"]
 
 
 def main(arguments: list[str]) -> int:
@@ -49,6 +49,7 @@ def quick_checks(fix: bool) -> list[tuple[str, Callable[[], str]]]:
         ("lint", command(tool("ruff"), "check", *(["--fix"] if fix else []), "-q", *CONCISE, ".")),
         ("import contracts", command(tool("lint-imports"), "--no-cache")),
         ("locks name no host", check_locks),
+        ("glossary", command(sys.executable, "-m", "dev.glossary")),
         ("vendored files", command("bin/vendor", "--check")),
     ]
 
@@ -64,7 +65,7 @@ def slow_checks(fix: bool) -> list[tuple[str, Callable[[], str]]]:
 
 
 def passes(name: str, check: Callable[[], str]) -> bool:
-    """Run one check and print its line; a check answers with what is wrong, "" when nothing is."""
+    """Run a check, which returns what is wrong, and print it."""
     began = time.monotonic()
     wrong = check()
     print(f"{'FAILED' if wrong else 'ok':6} {name} ({time.monotonic() - began:.1f} s)", flush=True)
@@ -89,7 +90,7 @@ def tool(name: str) -> str:
 
 
 def compute_locks() -> None:
-    """All locks, the development one on top of the portal's, the agent's with the same. Needs the package index."""
+    """Compile all lock files. Needs the package index."""
     inputs = (("requirements", ""), ("requirements-dev", "requirements"), (NOTEBOOKS, ""), (AGENT, "requirements-dev"))
     for name, above in inputs:
         more = ["-c", f"{above}.txt"] if above else []
@@ -98,7 +99,7 @@ def compute_locks() -> None:
 
 
 def check_locks() -> str:
-    """A lock that names a host would install from there, for everybody."""
+    """Report locks that name a host."""
     named = [
         f"{lock.name}:{number}: {line}"
         for lock in [*sorted(ROOT.glob("requirements*.txt")), *(ROOT / f"{name}.txt" for name in (NOTEBOOKS, AGENT))]
@@ -109,7 +110,6 @@ def check_locks() -> str:
 
 
 def check_openapi(fix: bool) -> str:
-    """docs/openapi.json is what the API says of itself."""
     with tempfile.TemporaryDirectory() as directory:
         fresh = Path(directory) / "openapi.json"
         wrong = command(*MANAGE, "spectacular", "--format", "openapi-json", "--fail-on-warn", "--file", str(fresh))()

@@ -1,7 +1,7 @@
-"""Management commands for the supervisor, all in one process: loading Django four times would double the start.
+"""Management commands for the supervisor in one process, since loading Django takes long.
 
-One JSON list per line comes in, ["migrate", "--verbosity", "0"]; what the command printed goes out as one JSON string.
-The first failure ends the process; its traceback goes to stderr.
+Reads one JSON list per line, ["migrate", "--verbosity", "0"]; writes what it printed as a JSON string. The first
+failure ends the process.
 """
 
 import contextlib

@@ -1,8 +1,7 @@
-"""`bin/start`: the whole platform on this machine, from real servers, as child processes of one supervisor.
+"""`bin/start`: run the whole platform on this machine under one supervisor.
 
-PostgreSQL and Valkey, then migrations, then web, worker, sender and beat; then the banner, and a demo job on the first
-start. Ctrl-C stops the platform and leaves running jobs alone. With --cluster jobs are pods, and one process more
-follows them.
+PostgreSQL and Valkey, migrations, then web, worker, sender and beat; a demo job on the first start. Ctrl-C leaves
+running jobs alone. With --cluster jobs are pods.
 """
 
 import argparse
@@ -40,12 +39,12 @@ from runtimes.local.profiles import UnknownProfile, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO_LIMIT_S = 300
-APPS_STOP_WITHIN_S, SERVERS_STOP_WITHIN_S = 6.0, 1.5  # killed after that; together with the kill below 10 s
+APPS_STOP_WITHIN_S, SERVERS_STOP_WITHIN_S = 6.0, 1.5  # then killed; all of it within 10 s
 CELERY = [sys.executable, "-m", "celery", "-A", "config.celery"]
 
 
 class Stop(BaseException):
-    """A signal asked for the end. Not an Exception, so that nothing catches it on the way."""
+    """A signal asked for the end. Not an Exception, so that nothing catches it."""
 
 
 def main(arguments: list[str]) -> int:
@@ -84,7 +83,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.error("--port must be from 1 to 65535")
     try:
         simulate(options.gpus, node="")
-    except UnknownProfile as unknown:  # told now: the text is remembered, and would fail every later start too
+    except UnknownProfile as unknown:  # now, since the text is stored and would fail later starts
         parser.error(f"--gpus: {unknown}")
     if options.cluster and options.gpus:
         parser.error("--gpus simulates cards of this machine: with --cluster the cluster's nodes have them")
@@ -95,8 +94,6 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 class Platform:
-    """Everything that one `bin/start` runs."""
-
     def __init__(self, options: argparse.Namespace):
         self.options = options
         self.data: Path = options.data
@@ -112,11 +109,11 @@ class Platform:
         self.preparer: subprocess.Popen | None = None
 
     def run(self) -> int:
-        """The exit status. Raises Failure and Stop."""
+        """Start everything; return the exit status."""
         self.open_place()
         first_start = not (self.data / "postgres").exists()
         with step("Starting PostgreSQL and Valkey"):
-            # Python needs longer to come up than the servers do, and asks nothing of them until then.
+            # Python starts slower than the servers, and needs them only later.
             self.commands = self.start_command("-m", "config.commands", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             self.start_app(self.web())
             self.start_servers()
@@ -129,7 +126,7 @@ class Platform:
             self.manage("take_inventory")
         with step("Waiting for the portal"):
             if self.options.demo_once or (first_start and not self.options.no_demo):
-                self.follower = self.start_follower()  # up before its job is, so that no line is late
+                self.follower = self.start_follower()  # before the job, so that no line is late
             self.apps[0].wait_until_ready(120)
         self.start_app(self.sender())
         self.start_app(self.beat())
@@ -183,11 +180,11 @@ class Platform:
             self.servers.append(Child(make(self.data / name, run, self.log(name))))
             self.servers[-1].start()
         for server in self.servers:
-            server.wait_until_ready(60)  # recovery after a crash writes back what was not yet on disk
+            server.wait_until_ready(60)  # crash recovery takes time
         create_database(run)
 
     def build_slice_library(self) -> None:
-        """Before the inventory, which tries it out. Without it there is a platform too."""
+        """Build the slice library, which is optional."""
         try:
             with step("Building the library that keeps slices of GPU memory, once"):
                 slice_library.build(slice_library.place_of(self.data))
@@ -215,7 +212,7 @@ class Platform:
         return Program("worker", [*CELERY, *options], self.log("worker"), {"TESSERA_ROLE": "worker"})
 
     def sender(self) -> Program:
-        """Webhooks and mails, apart from the worker: a slow receiver must hold up no scheduling."""
+        """Return the sender, apart since receivers may be slow."""
         options = ["worker", "-P", "solo", "-Q", "outside", "-n", "sender@%h", "--without-gossip", "--without-mingle"]
         return Program("sender", [*CELERY, *options], self.log("sender"), {"TESSERA_ROLE": "worker"})
 
@@ -224,7 +221,6 @@ class Platform:
         return Program("beat", [*CELERY, "beat", "-s", file], self.log("beat"), {"TESSERA_ROLE": "beat"})
 
     def greet(self) -> str:
-        """Print the banner. Returns the demo job's id, "" when there is none."""
         demo = ["--demo"] if self.options.demo_once else [] if self.options.no_demo else ["--demo-if-new"]
         told = json.loads(self.manage("first_run", *demo).splitlines()[-1])
         self.end_commands()
@@ -237,7 +233,7 @@ class Platform:
         return told.get("demo_job") or ""
 
     def follow(self, job: str) -> int:
-        """Stream a job's log to the terminal. 0 only if the job succeeded."""
+        """Stream a job's log; return 0 if it succeeded."""
         began = time.monotonic()
         self.follower = self.follower or self.start_follower()
         assert self.follower.stdin
@@ -253,11 +249,10 @@ class Platform:
         return status
 
     def start_follower(self) -> subprocess.Popen:
-        """It waits on standard input for the job that it is to follow."""
+        """Start a process that waits on stdin for a job."""
         return self.start_command(str(ROOT / "manage.py"), "follow_job", "-", stdin=subprocess.PIPE)
 
     def start_preparer(self) -> subprocess.Popen:
-        """The environment of notebooks, beside the open portal. What failed is tried again at the next start."""
         return self.start_command("-m", "notebooks.prepare", str(self.data))
 
     def tend_forever(self) -> int:
@@ -266,14 +261,13 @@ class Platform:
             time.sleep(POLL_S)
 
     def tend(self) -> None:
-        """Restart whoever died. They find each other again by themselves."""
         started = [child.program.name for child in [*self.servers, *self.apps] if child.tend()]
         if started:
             print(f"Started again: {', '.join(started)}", flush=True)
             self.write_running()
 
     def manage(self, *command: str) -> str:
-        """Run a management command and return what it printed. Raises Failure with its last words."""
+        """Run a management command. Raises Failure."""
         assert self.commands and self.commands.stdin and self.commands.stdout
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps(command), file=self.commands.stdin, flush=True)
@@ -283,14 +277,12 @@ class Platform:
         raise Failure(f"manage.py {command[0]} failed:\n{last}", f"All of it: {self.log('commands')}")
 
     def end_commands(self) -> None:
-        """Its memory and its database connection are needed no more."""
         if self.commands:
             self.commands.communicate()
 
     def start_command(
         self, *command: str, stdin: int = subprocess.DEVNULL, stdout: int | None = None
     ) -> subprocess.Popen:
-        """A Python process of ours whose errors go to the log of commands."""
         log = self.log("commands")
         rotate(log)
         with open(log, "ab") as errors:
@@ -312,14 +304,14 @@ class Platform:
         return self.data / "logs-of-platform" / f"{name}.log"
 
     def stop(self) -> None:
-        """Within 10 s. From here on another signal ends everything at once."""
+        """Stop everything within 10 s; another signal kills."""
         children = [*self.servers, *self.apps]
         on_stop_signals(lambda number, frame: self.give_up(children))
         for command in (self.commands, self.follower, self.preparer):
             if command and command.poll() is None:
                 command.terminate()
         if self.preparer:
-            kill_session(self.preparer.pid)  # what it runs would go on writing
+            kill_session(self.preparer.pid)  # its children would go on writing
         if children:
             with step("Stopping"):
                 stop_all(self.apps, APPS_STOP_WITHIN_S)
@@ -327,7 +319,7 @@ class Platform:
                     stop_all([server], SERVERS_STOP_WITHIN_S)
         if self.run_dir:
             (self.data / "running.json").unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # not empty: a running job may keep a socket of its own in it
+            with contextlib.suppress(OSError):  # not empty: a running job may have a socket there
                 self.run_dir.rmdir()
 
     def give_up(self, children: list[Child]) -> None:
@@ -337,7 +329,7 @@ class Platform:
 
 
 def on_stop_signals(handler: Callable[[int, FrameType | None], None]) -> None:
-    """Handle what asks for the end; a signal that our caller ignores (nohup) stays ignored."""
+    """Handle stop signals, unless our caller ignores them (nohup)."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)
@@ -360,7 +352,6 @@ def is_live(port: int) -> bool:
 
 @contextmanager
 def step(what: str) -> Iterator[None]:
-    """One line on the terminal: what is done, and how long it took."""
     began = time.monotonic()
     print(f"{what} ... ", end="", flush=True)
     try:

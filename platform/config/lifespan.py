@@ -1,4 +1,4 @@
-"""What runs beside the requests of the web process, from before the first to after the last (ASGI lifespan)."""
+"""ASGI lifespan: what runs beside the web process's requests."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ log = logging.getLogger("tessera.web")
 
 
 class Lifespan:
-    """blocks: entered at the start; what fails there is logged, and the portal opens without it."""
+    """Runs context managers for the process's life; failures are logged."""
 
     def __init__(self, *blocks: Callable[[], AbstractAsyncContextManager]):
         self._blocks = blocks
@@ -34,7 +34,7 @@ class Lifespan:
 
 
 def ssh_gateway() -> AbstractAsyncContextManager:
-    """On the sockets that the supervisor holds open, else on one of its own; none where the port is 0."""
+    """Return the SSH gateway on the supervisor's sockets, or its own."""
     numbers = [int(number) for number in os.environ.get("TESSERA_SSH_FDS", "").split(",") if number]
     sockets = [socket.socket(fileno=number) for number in numbers]
     if settings.TESSERA_SSH_PORT and not sockets:

@@ -1,4 +1,4 @@
-"""`bin/start --cluster`: the platform on this machine, and its jobs as pods of the cluster that KUBECONFIG names."""
+"""`bin/start --cluster`: the platform on this machine, with jobs as pods of KUBECONFIG's cluster."""
 
 import os
 import secrets
@@ -12,15 +12,14 @@ from runtimes.kubernetes.connection import BadKubeconfig, find_connection
 from runtimes.kubernetes.names import check_install
 
 CLASS, ONE_DIRECTORY = "tessera", "tessera.sh/one-directory"
-"""Of bin/cluster: the class of volumes whose claims all are one directory of this machine."""
+"""bin/cluster's storage class, whose claims all are one directory of this machine, and its provisioner."""
 RUNTIME = "runtimes.kubernetes.runtime.KubernetesRuntime"
 REMEDY = 'Start one on this machine: eval "$(bin/cluster up)". Or name another one by KUBECONFIG.'
 MARK = "install"
-"""The file of a data folder whose jobs are on a cluster: the name of this installation there."""
+"""File in the data folder with this installation's name on the cluster."""
 
 
 def check_cluster() -> None:
-    """Raises Failure where there is no cluster, or none that answers us."""
     kubeconfig = os.environ.get("KUBECONFIG", "")
     if not kubeconfig:
         raise Failure("There is no cluster: KUBECONFIG names none.", REMEDY)
@@ -34,7 +33,7 @@ def check_cluster() -> None:
 
 
 def check_data(data: Path, *, cluster: bool) -> None:
-    """One folder is of this machine's jobs or of a cluster's, for its rows name the nodes. Raises Failure."""
+    """Check that a folder's jobs are here or on a cluster. Raises Failure."""
     if (data / "postgres").exists() and (data / MARK).exists() != cluster:
         what = "of this machine" if cluster else "of a cluster"
         how = "without --cluster" if cluster else "with --cluster"
@@ -42,7 +41,7 @@ def check_data(data: Path, *, cluster: bool) -> None:
 
 
 def cluster_environment(data: Path) -> dict[str, str]:
-    """Beside what is set already. Installations in one cluster must not meet: each keeps a name of its own."""
+    """Return the runtime's variables, with a name for this installation."""
     path = data / MARK
     if not path.exists():
         try:
@@ -53,10 +52,7 @@ def cluster_environment(data: Path) -> dict[str, str]:
 
 
 def storage_environment(install: str) -> dict[str, str]:
-    """Where people's files lie, so that pods find them: on bin/cluster's volume, in a folder of this installation.
-
-    {} where something else is set, or the cluster is another's.
-    """
+    """Return variables that put people's files on bin/cluster's shared volume, or {}."""
     if "TESSERA_STORAGE_CLASS" in os.environ:
         return {}
     with ApiServer(find_connection(os.environ["KUBECONFIG"])) as api:
@@ -69,9 +65,7 @@ def storage_environment(install: str) -> dict[str, str]:
 
 
 def node_here() -> tuple[str, Path] | None:
-    """(name, the kubelet's folder of logs) of the cluster's node that is this machine; None where none is, or its logs
-    may not be read.
-    """
+    """Return (name, log folder) of the node on this machine, or None."""
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     try:
         with ApiServer(find_connection(os.environ["KUBECONFIG"])) as api:
@@ -81,12 +75,12 @@ def node_here() -> tuple[str, Path] | None:
                     folder = Path(told["kubeletconfig"]["podLogsDir"])
                     return (node["metadata"]["name"], folder) if os.access(folder, os.R_OK) else None
     except (Unavailable, Rejected, KeyError):
-        return None  # then logs come when their tasks have ended
+        return None  # logs then come when tasks end
     return None
 
 
 def agent(log: Path, state: Path, url: str, pods: Path, token: str) -> Program:
-    """Brings logs from this machine, and reports no cards: the node's own are simulated."""
+    """Return the agent that ships logs, without cards."""
     words = ["--server", url, "--state", str(state), "--pods", str(pods), "--install", os.environ["TESSERA_INSTALL"]]
     argv = [sys.executable, "-m", "agent", "--no-cards", *words]
     return Program("agent", argv, log, {"TESSERA_AGENT_TOKEN": token})

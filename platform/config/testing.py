@@ -1,4 +1,4 @@
-"""`bin/test` and `bin/bench`: a command of ours beside throw-away servers in a private temporary directory.
+"""`bin/test` and `bin/bench`: run a command beside throw-away servers.
 
 ``python -m config.testing [--all] [pytest arguments]`` or ``python -m config.testing --run PROGRAM [ARGUMENT...]``.
 """
@@ -23,7 +23,7 @@ WORKERS = min(2 * (os.cpu_count() or 1), 16)
 
 
 def main(arguments: list[str]) -> int:
-    for number in (signal.SIGTERM, signal.SIGHUP):  # leave by the front door: the servers and their directory go too
+    for number in (signal.SIGTERM, signal.SIGHUP):  # exit normally, so that the servers are removed
         signal.signal(number, lambda number, frame: sys.exit(128 + number))
     running = arguments[:1] == ["--run"]
     command = arguments[1:] if running else pytest_command(arguments)
@@ -37,9 +37,9 @@ def main(arguments: list[str]) -> int:
 
 @contextmanager
 def throw_away_servers(durable: bool = False) -> Iterator[dict[str, str]]:
-    """PostgreSQL and Valkey with nothing in them. Yields the environment that makes settings find them.
+    """Run empty PostgreSQL and Valkey; yield the environment for settings.
 
-    `durable` keeps fsync and the append-only file on, as bin/start has them: for measurements.
+    durable: keep fsync and the append-only file, as bin/start does, for measurements.
     """
     began = time.monotonic()
     home = Path(tempfile.mkdtemp(prefix="tessera-"))  # 0700
@@ -68,7 +68,7 @@ def environment_of(home: Path) -> dict[str, str]:
         "TESSERA_RUN": str(home / "run"),
         "TESSERA_ROLE": "command",
         "TESSERA_EMBEDDED": "1",
-        "TESSERA_PIN_IMAGES": "0",  # no registry of the world is asked
+        "TESSERA_PIN_IMAGES": "0",  # ask no public registry
         "TESSERA_VALKEY_SOCK": str(home / "run/valkey.sock"),
         "PGHOST": str(home / "run"),
         "PGUSER": "tessera",
@@ -80,7 +80,7 @@ def environment_of(home: Path) -> dict[str, str]:
 
 
 def pytest_command(arguments: list[str]) -> list[str]:
-    """The quick tests, two workers for each core since most wait for a process or a page, unless told otherwise."""
+    """Return pytest's command, by default for quick tests."""
     given = [argument for argument in arguments if argument != "--all"]
     command = [sys.executable, "-m", "pytest"]
     if not any(argument.startswith(("-n", "--pdb")) for argument in given):
@@ -91,17 +91,16 @@ def pytest_command(arguments: list[str]) -> list[str]:
 
 
 def examples(arguments: list[str]) -> dict[str, str]:
-    """The environment in which tests on random worlds try fewer of them: for who is in a hurry."""
+    """Return variables for fewer property-test examples."""
     return {} if chooses(arguments) else {"TESSERA_FEWER_EXAMPLES": "1"}
 
 
 def chooses(arguments: list[str]) -> bool:
-    """Whether these say which kinds of tests they want."""
     return any(argument == "--all" or argument.startswith("-m") for argument in arguments)
 
 
 def run(command: list[str], environment: dict[str, str]) -> int:
-    """The command's exit status. Ctrl-C reaches it from the terminal; wait for its own summary."""
+    """Run a command; on Ctrl-C wait for its summary."""
     process = subprocess.Popen(command, env=environment, cwd=ROOT)
     try:
         return process.wait()

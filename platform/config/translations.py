@@ -1,7 +1,6 @@
-"""Is every sentence translated? Compares the gettext calls of the sources with the checked-in catalogue.
+"""Check that every gettext sentence of the sources is in the catalogue and translated.
 
-The catalogue stays untouched unless `fix`: then new sentences are added (still to be translated), gone ones removed,
-and the .mo file is written.
+With `fix`, sentences are added and removed there and the .mo file is written.
 """
 
 import subprocess
@@ -24,7 +23,7 @@ Key = tuple[str, str | None]
 
 
 def check(fix: bool = False) -> str:
-    """What is wrong, a line each; "" when every sentence is translated and the compiled file is current."""
+    """Return what is wrong, or ""."""
     needed = extract()
     catalogue = read_catalogue()
     if fix:
@@ -33,7 +32,7 @@ def check(fix: bool = False) -> str:
 
 
 def extract() -> polib.POFile:
-    """The sentences of the Python sources and templates, by xgettext, as Django's makemessages does it."""
+    """Extract sentences by xgettext."""
     with TemporaryDirectory() as directory:
         listing = Path(directory) / "files"
         listing.write_text("\n".join(str(path) for path in gather(Path(directory))))
@@ -45,7 +44,7 @@ def extract() -> polib.POFile:
 
 
 def gather(directory: Path) -> list[Path]:
-    """Python files as they are, templates rewritten to Python into `directory`."""
+    """List Python files, and templates rewritten to Python."""
     found = []
     for source in SOURCES:
         for path in sorted((ROOT / source).rglob("*")):

@@ -1,12 +1,9 @@
-"""Run a program that refuses to be root, as root: ``python unprivileged.py WAY PROGRAM ARGUMENT...``.
+"""Run a program that refuses root (PostgreSQL), as root: ``python unprivileged.py WAY PROGRAM ARGUMENT...``.
 
-PostgreSQL refuses uid 0. Ways, the better one first:
+WAY namespace: a user namespace in which our uid is 65534; files on disk stay root's. WAY nobody: where user namespaces
+are forbidden (root in most containers), become ``nobody`` with the capability to pass closed directories.
 
-namespace  a user namespace in which our uid is called 65534. On disk everything stays root's, nothing is copied.
-nobody     where a seccomp profile forbids user namespaces (root in most containers): become ``nobody`` and keep only
-           the capability to pass closed directories, so that a checkout below a 0700 home is still reached.
-
-Exit code 97: this way is not possible here. Standard library only: it runs with ``-I -S``.
+Exit code 97: not possible here. Standard library only: it runs with ``-I -S``.
 """
 
 import ctypes
@@ -44,8 +41,8 @@ def enter_namespace() -> None:
 
 
 def become_nobody() -> None:
-    """Order matters (capabilities(7)): keep them over the change of uid, then hand one on through exec."""
-    libc.prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0)  # else access(2) ignores what a non-root uid may
+    """Become nobody. The order matters (capabilities(7))."""
+    libc.prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0)  # else access(2) ignores capabilities
     libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)
     try:
         os.setgroups([])
@@ -55,13 +52,13 @@ def become_nobody() -> None:
         sys.exit(NOT_POSSIBLE)
     mask = 1 << CAP_DAC_OVERRIDE
     header = (ctypes.c_uint32 * 2)(LINUX_CAPABILITY_VERSION_3, 0)
-    sets = (ctypes.c_uint32 * 6)(mask, mask, mask, 0, 0, 0)  # effective, permitted, inheritable; then the upper halves
-    if libc.capset(header, sets) == 0:  # else: works only where nobody may pass the directories
+    sets = (ctypes.c_uint32 * 6)(mask, mask, mask, 0, 0, 0)  # effective, permitted, inheritable; upper halves
+    if libc.capset(header, sets) == 0:  # else it works only where nobody may pass
         libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_DAC_OVERRIDE, 0, 0)
 
 
 def die_with_parent() -> None:
-    """The change of credentials forgot the parent-death signal: ask for it again. SIGINT is PostgreSQL's fast stop."""
+    """Ask for the parent-death signal again, lost with the credentials."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
 
 

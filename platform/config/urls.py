@@ -1,4 +1,4 @@
-"""Every door's addresses."""
+"""Root URL configuration."""
 
 from django.contrib import admin
 from django.urls import include, path

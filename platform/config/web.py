@@ -1,4 +1,4 @@
-"""The web process of the embedded mode: uvicorn on the sockets that the supervisor holds open."""
+"""The embedded web process: uvicorn on the supervisor's sockets."""
 
 import os
 import socket
@@ -6,7 +6,7 @@ import socket
 import uvicorn
 
 WEBSOCKET_BYTES = 64 * 1024 * 1024
-"""The largest message that a browser may send to a program of its own. Our own sockets take far less."""
+"""Largest websocket message for people's own apps. The portal's own sockets take far less."""
 
 
 def main() -> None:

@@ -1,7 +1,6 @@
-"""Write a line of history now; ring the doorbell and the hint when it is committed.
+"""Record events; on commit publish change messages, wake loops and queue webhook deliveries.
 
-Doorbells tell browsers to look, hints tell a loop to look. Both may be lost: a page refreshes by itself and a loop
-runs every second anyway, so neither may ever fail the transaction that caused it.
+Messages and hints may be lost: pages refresh and loops run anyway. Neither may ever fail the transaction.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from events.models import Delivery, Event, Webhook
 
 @dataclass(frozen=True)
 class Line:
-    """What is particular of one of many rows that did the same."""
+    """One row of a bulk record."""
 
     row: Model
     params: dict
@@ -32,7 +31,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Actor:
-    """Who did it, as values: a person's name and id, or a part of the platform without an id."""
+    """A person, or a part of the platform without an id."""
 
     name: str
     id: int | None = None
@@ -43,10 +42,10 @@ RUNTIME = Actor("runtime")
 SYSTEM = Actor("system")
 
 RING_S = 2.0
-"""So long a commit waits at most until its doorbell is taken."""
+"""How long a commit waits at most for change messages to be sent."""
 
 TEAM_KINDS = frozenset({"job", "task", "quota"})
-"""Objects that everybody in their team may read. Every other object's history is its owner's."""
+"""Kinds of objects that the whole team may read. Others are their owner's."""
 
 
 def record(
@@ -59,10 +58,9 @@ def record(
     before: int | None = None,
     **state: str,
 ) -> Event:
-    """Append to the history of `row`, which has KIND, pk, public_id and team_id. The caller holds the row's lock.
+    """Append an event to `row`'s history, under its lock.
 
-    before: how many lines it has, where the caller knows, as of a row that it just made. state: from_state and to_state
-    for a move.
+    before: its number of events, where known. state: from_state and to_state.
     """
     seq = (last_seq(row.KIND, row.pk) if before is None else before) + 1  # type: ignore[attr-defined]
     event = store_event(seq=seq, params=params or {}, **_line_of(row), **_words_of(verb, actor, reason), **state)
@@ -72,7 +70,7 @@ def record(
 
 
 def record_all(lines: Sequence[Line], verb: str, *, actor: Actor, reason: str = "", to_state: str = "") -> None:
-    """As `record`, for rows of one kind, in as many statements for a hundred as for two. A row may have several."""
+    """Append events of rows of one kind in few statements."""
     last = Counter(last_seqs(lines[0].row.KIND, {line.row.pk for line in lines}))  # type: ignore[attr-defined]
     words = {**_words_of(verb, actor, reason), "to_state": to_state}
     own = []
@@ -90,7 +88,6 @@ def last_seq(kind: str, pk: int) -> int:
 
 
 def last_seqs(kind: str, pks: Iterable[int]) -> dict[int, int]:
-    """{object id: number of its newest line} of those that have any."""
     lines = Event.objects.filter(kind=kind, object_id__in=list(pks)).order_by()
     return dict(lines.values_list("object_id").annotate(last=Max("seq")))
 
@@ -104,7 +101,6 @@ def store_events(rows: Iterable[dict[str, Any]]) -> list[Event]:
 
 
 def _line_of(row: Model) -> dict[str, Any]:
-    """Whose line it is."""
     return {
         "kind": row.KIND,  # type: ignore[attr-defined]
         "object_id": row.pk,
@@ -119,7 +115,7 @@ def _words_of(verb: str, actor: Actor, reason: str) -> dict[str, Any]:
 
 
 def ring(row: Model) -> None:
-    """On commit, tell whoever may see `row` that it changed."""
+    """On commit, publish that `row` changed."""
     touch: dict[str, Any] = {"kind": row.KIND, "id": row.public_id}  # type: ignore[attr-defined]
     team_id = row.team_id  # type: ignore[attr-defined]
     if team_id is not None:
@@ -129,33 +125,33 @@ def ring(row: Model) -> None:
 
 
 def ring_pool(pool_id: int) -> None:
-    """On commit, tell the shared pages (Queue, Cluster, GPU map) of a pool to look again. Carries no object."""
+    """On commit, publish that a pool changed."""
     _send_on_commit(f"pool-{pool_id}", {"kind": "queue", "id": ""})
     _send_on_commit(f"pool-{pool_id}", {"kind": "cluster", "id": ""})
 
 
 def ring_person(user_id: int, kind: str) -> None:
-    """On commit, tell the open pages of one person to look again at what is theirs alone ("notices")."""
+    """On commit, publish a change of what is one person's."""
     _send_on_commit(f"user-{user_id}", {"kind": kind, "id": ""})
 
 
 def recheck(user_id: int) -> None:
-    """On commit, let the open sockets of a person ask again what they may hear: rights or the session changed."""
+    """On commit, make a person's sockets check their rights."""
     _once_on_commit(("recheck", user_id), lambda: _send(f"user-{user_id}", {"type": "recheck"}))
 
 
 def hint(task: str) -> None:
-    """On commit, ask a loop ("cycle", "reconcile") to run now instead of at its next beat."""
+    """On commit, ask a loop ("cycle", "reconcile") to run."""
     _once_on_commit(("hint", task), lambda: hints.ask(task))
 
 
 def hint_sender() -> None:
-    """On commit, ask the sender of webhooks and mails to look now instead of at its next beat."""
+    """On commit, ask the sender to run."""
     _once_on_commit(("hint", "send"), _send_hint_outside)
 
 
 def _queue_deliveries(events: Sequence[Event]) -> None:
-    """In the events' own transaction: what is recorded is delivered, what is rolled back was never heard of."""
+    """Queue webhook deliveries, in the events' transaction."""
     own = Q(team_id__isnull=True, user_id__in={event.owner_id for event in events} - {None})
     of_team = Q(team_id__in={event.team_id for event in events if event.kind in TEAM_KINDS} - {None})
     listening = list(Webhook.objects.filter(own | of_team, disabled_at__isnull=True))
@@ -172,7 +168,6 @@ def _hears(webhook: Webhook, event: Event) -> bool:
 
 
 def _send_on_commit(group: str, touch: dict) -> None:
-    """All bells of a transaction ring together."""
     if not connection.in_atomic_block:
         _send_all([(group, {"type": "touch", **touch})])
         return
@@ -180,7 +175,7 @@ def _send_on_commit(group: str, touch: dict) -> None:
 
 
 def _once_on_commit(key: tuple, act: Any) -> None:
-    """The same bell rings once for a transaction, however many rows it moved."""
+    """Run `act` on commit, once for each key."""
     if connection.in_atomic_block:
         rung = _rung()
         if key in rung:
@@ -195,7 +190,7 @@ def _once_on_commit(key: tuple, act: Any) -> None:
 
 
 def _rung() -> set[tuple]:
-    """The bells of this transaction. Django begins another list when a savepoint is rolled back, with what is left."""
+    """Return this transaction's keys. A savepoint's rollback replaces `run_on_commit`."""
     here: Any = connection
     if getattr(here, "bells_of", None) is not here.run_on_commit:
         here.bells_of = here.run_on_commit
@@ -204,7 +199,7 @@ def _rung() -> set[tuple]:
 
 
 def _peal() -> dict[tuple, tuple[str, dict]]:
-    """The bells of this transaction, by what they tell. Those of a savepoint that is rolled back may ring, too."""
+    """Return this transaction's messages; a savepoint's rollback keeps them."""
     here: Any = connection
     if getattr(here, "peal_of", None) is not here.run_on_commit or not here.run_on_commit:
         here.peal_of = here.run_on_commit
@@ -235,7 +230,7 @@ def _send_all(messages: Iterable[tuple[str, dict]]) -> None:
 
 
 async def _ring(layer: BaseChannelLayer, messages: Iterable[tuple[str, dict]]) -> None:
-    """A bell may be lost; whoever committed never waits for a broker that does not answer."""
+    """Send messages, for RING_S at most: a commit must not wait."""
     async with asyncio.timeout(RING_S):
         for group, message in messages:
             await layer.group_send(group, message)

@@ -1,8 +1,4 @@
-"""Ask a loop to look now, by one message for all who ask before it does.
-
-Each commit asks. On a busy cluster that would be dozens of messages a second that say the same, and whatever else the
-workers are there for would wait behind them. A hint may be lost: the loops run every second anyway.
-"""
+"""Hints that ask a loop to run, one message at a time: every commit asks."""
 
 import logging
 
@@ -14,22 +10,22 @@ from common.cache_server import cache_server
 log = logging.getLogger("tessera.bus")
 
 WAITS_S = 1.0
-"""A message that nobody took within this was lost, or met one who leads and will look once more: one more may go."""
+"""After this another message may be sent: the first was lost, or met a leader that will look once more."""
 EXPIRES_S = 5
 
 
 def ask(loop: str) -> None:
-    """Raises kombu's OperationalError where the broker is away."""
+    """Send the loop's task unless asked already. Raises OperationalError."""
     if _is_first(loop):
         current_app.send_task(f"scheduler.tasks.{loop}", queue="scheduler", expires=EXPIRES_S, retry=False)
 
 
 def heed(loop: str) -> None:
-    """It is about to look: who asks from now on asks for another look."""
+    """Clear the mark before reading the database, so later changes ask again."""
     try:
         cache_server().delete(_key(loop))
     except RedisError:
-        pass  # the mark ends by itself
+        pass  # the mark expires by itself
 
 
 def _is_first(loop: str) -> bool:

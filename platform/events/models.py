@@ -1,7 +1,4 @@
-"""History: what happened to which object, in order, by whom and why; and who is told of it outside the portal.
-
-It knows its objects and people as values, never by key.
-"""
+"""Events, webhooks with their deliveries, and notices. Objects and people are plain ids, not foreign keys."""
 
 import uuid
 from datetime import datetime
@@ -13,11 +10,10 @@ from django.db.models.functions import Now
 
 
 class Event(models.Model):
-    """One line of an object's history. `seq` is dense per object, so a gap would show.
+    """One event in an object's history. `seq` has no gaps per object.
 
-    verb: "state" for a move, else what was done ("submitted", "held", "quota.changed").
-    owner_id: whose the object is, where it is a person's.
-    params: the values its sentence needs; for a change of settings {"from": {...}, "to": {...}}.
+    verb: "state" for a move, else what was done ("submitted", "quota.changed"). owner_id: the person who owns the
+    object. params: values of its sentence; for changed settings {"from": {...}, "to": {...}}.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -46,15 +42,15 @@ class Event(models.Model):
 
     @property
     def type(self) -> str:
-        """What a topic names: "job.failed" for a move, "job.submitted" for what was done."""
+        """The type that topics name: "job.failed"."""
         what = self.to_state.lower() if self.verb == "state" else self.verb.removeprefix(f"{self.kind}.")
         return f"{self.kind}.{what}"
 
 
 class Outgoing(models.Model):
-    """Something that leaves the platform: sent at least once by whoever claims it while it is due (events.outgoing).
+    """A row that is sent out of the platform at least once (events.outgoing).
 
-    due_at: when to try next, null when nothing is left to do. claim_no tells a late sender that another took over.
+    due_at: next try, null when done. claim_no: fences off a sender whose claim expired.
     """
 
     due_at = models.DateTimeField(null=True)
@@ -69,11 +65,10 @@ class Outgoing(models.Model):
 
 
 class Webhook(models.Model):
-    """An address that is told of events: of one person's objects, or of a team's.
+    """An address that receives events of one person's or team's objects.
 
-    user_id: who made it. team_id: null for a person's own. topics: "job" or "job.failed"; none means all.
-    salt: the secret is derived from it and the installation's key, so that no secret stands in the database.
-    rests_until: its address failed a moment ago, and nothing is sent there before (events.outgoing).
+    user_id: its maker. team_id: null for a personal one. topics: "job" or "job.failed"; empty means all. salt: the
+    secret is derived from it, never stored. rests_until: paused after a failure.
     """
 
     KIND = "webhook"
@@ -108,7 +103,7 @@ class Webhook(models.Model):
 
 
 class Delivery(Outgoing):
-    """One event on its way to one webhook. Sent means that the receiver answered 2xx."""
+    """One event for one webhook."""
 
     webhook = models.ForeignKey(Webhook, on_delete=models.CASCADE, related_name="deliveries")
     event = models.ForeignKey(Event, on_delete=models.CASCADE, related_name="+")
@@ -129,14 +124,13 @@ class Delivery(Outgoing):
 
     @property
     def next_at(self) -> datetime | None:
-        """When it is tried next, at the earliest: not while its address rests. None when nothing is left to do."""
         return self.due_at and max(self.due_at, self.webhook.rests_until or self.due_at)
 
 
 class Notice(Outgoing):
-    """Something a person is told, in the portal's bell and by mail. Its words come from kind and params, when shown.
+    """A message to a person, in the portal and by mail; its text is made from kind and params.
 
-    in_portal: whether the bell counts and lists it. due_at: of its mail.
+    due_at: of its mail.
     """
 
     user_id = models.BigIntegerField()
@@ -162,7 +156,7 @@ class Notice(Outgoing):
 
 
 class NoticeChoice(models.Model):
-    """By which channels a person wants to hear of one kind, where it is not the usual (events.notices.KINDS)."""
+    """A person's channels for one kind of notice."""
 
     user_id = models.BigIntegerField()
     kind = models.CharField(max_length=30)

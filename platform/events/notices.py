@@ -1,7 +1,6 @@
-"""What people are told, by which channel they chose. A notice is a row in the transaction of what it tells about.
+"""Notices to people, by the channels that they chose.
 
-The bell shows it at once; its mail is sent from the row by portal.tasks. Sentences are made when it is shown
-(portal.notice_words), from kind and params, so that page and mail say the same in the reader's language.
+A notice is written in the transaction of what it reports; portal.tasks mails it, portal.notice_words makes its text.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,14 +30,14 @@ class Channels:
 
 @dataclass(frozen=True)
 class Told:
-    """Who is told, and of what. params: values of the sentence, JSON-able."""
+    """One recipient of a notice. params: JSON-able."""
 
     user_id: int
     about: models.Model
     params: dict
 
 
-# Every kind, and what a person who chose nothing gets.
+# Default channels of every kind.
 KINDS: dict[str, Channels] = {
     "job_started": Channels(portal=True, mail=False),
     "job_failed": Channels(portal=True, mail=True),
@@ -50,15 +49,15 @@ KINDS: dict[str, Channels] = {
 
 
 def notify(*, user_id: int, kind: str, about: models.Model, params: dict | None = None) -> Notice | None:
-    """Tell a person of `about`, which has KIND, pk and public_id. None where they chose not to hear of this kind.
+    """Notify a person; None if they switched this kind off.
 
-    params: values of its sentence, JSON-able. Call it in the transaction that makes it true.
+    about: has KIND, pk and public_id. params: JSON-able.
     """
     return next(iter(notify_all(kind, [Told(user_id, about, params or {})])), None)
 
 
 def notify_all(kind: str, told: Sequence[Told]) -> list[Notice]:
-    """As `notify`, in as many statements for a hundred as for one. The notices of those who want to hear of it."""
+    """Notify several people in few statements."""
     if not told:
         return []
     choices = choices_of({each.user_id for each in told}, kind)
@@ -84,14 +83,13 @@ def notify_all(kind: str, told: Sequence[Told]) -> list[Notice]:
 
 
 def choices_of(user_ids: Iterable[int], kind: str) -> dict[int, Channels]:
-    """By which channels each of them hears of it."""
     rows = NoticeChoice.objects.filter(user_id__in=list(user_ids), kind=kind)
     chosen = {row.user_id: Channels(row.portal, row.mail) for row in rows}
     return {user_id: chosen.get(user_id, KINDS[kind]) for user_id in user_ids}
 
 
 def load_choices(user_id: int) -> dict[str, Channels]:
-    """Every kind, in the order in which it is shown."""
+    """Return a user's channels by kind, in display order."""
     rows = NoticeChoice.objects.filter(user_id=user_id)
     chosen = {row.kind: Channels(row.portal, row.mail) for row in rows}
     return {kind: chosen.get(kind, usual) for kind, usual in KINDS.items()}
@@ -99,7 +97,7 @@ def load_choices(user_id: int) -> dict[str, Channels]:
 
 @transaction.atomic
 def choose_channels(*, user_id: int, choices: dict[str, Channels]) -> None:
-    """Raises InvalidInput for a kind that there is not."""
+    """Store a user's channels. Raises InvalidInput."""
     if unknown := sorted(set(choices) - set(KINDS)):
         raise InvalidInput([FieldError("/kind", "unknown_value", {"got": unknown[0][:40], "allowed": list(KINDS)})])
     for kind, channels in choices.items():
@@ -108,7 +106,7 @@ def choose_channels(*, user_id: int, choices: dict[str, Channels]) -> None:
 
 
 def notices_of(user_id: int) -> models.QuerySet[Notice]:
-    """What the bell lists, the newest first."""
+    """List a person's notices, newest first."""
     return Notice.objects.filter(user_id=user_id, in_portal=True)
 
 
@@ -118,7 +116,7 @@ def count_unread(user_id: int) -> int:
 
 @transaction.atomic
 def mark_read(*, user_id: int, ids: list[int] | None = None) -> int:
-    """Those of `ids`, or all; others' ids change nothing. Returns how many were unread."""
+    """Mark `ids`, or all, read; return how many were unread."""
     unread = notices_of(user_id).filter(read_at__isnull=True)
     count = (unread if ids is None else unread.filter(pk__in=ids)).update(read_at=Now())
     if count:

@@ -1,7 +1,7 @@
-"""Rows that leave the platform: claimed by one sender at a time, tried again later and later, at least once.
+"""Sending of rows (webhooks, mails): claim, send, retry with growing pauses, at least once.
 
-The pattern is PROMISES 4.2.4: a claim is a lease with a number; no transaction is open while something is sent, and a
-sender that came back too late finds another number and changes nothing. Receivers tell repeats by the event's id.
+A claim is a numbered lease: no transaction is open during a send, and a late sender finds another number and changes
+nothing.
 """
 
 from datetime import timedelta
@@ -16,15 +16,15 @@ from events.models import Delivery, Outgoing, Webhook
 Row = TypeVar("Row", bound=Outgoing)
 
 LEASE = timedelta(seconds=60)
-"""Longer than a whole batch can take; after it another sender tries."""
+"""Longer than a batch can take; then another sender tries."""
 PAUSES_S = (10, 30, 120, 600, 1800, 3600, 7200, 14_400, 21_600, 36_000)
-"""The waits between tries: 11 tries within 24 h."""
+"""Pauses between tries: 11 tries within 24 h."""
 LONGEST_REST_S = 120
-"""A receiver that is back is found within it."""
+"""The longest pause of a webhook, after which it is tried again."""
 
 
 def claim(rows: models.QuerySet[Row], most: int) -> list[Row]:
-    """Up to `most` of the due `rows`, the longest due first, now ours for LEASE. Whoever asks meanwhile gets others."""
+    """Claim up to `most` due rows; concurrent callers get others."""
     free = Q(claimed_until__isnull=True) | Q(claimed_until__lt=Now())
     with transaction.atomic():
         due = rows.filter(free, due_at__lte=Now()).order_by("due_at", "pk")
@@ -35,16 +35,13 @@ def claim(rows: models.QuerySet[Row], most: int) -> list[Row]:
 
 
 def claim_deliveries(most: int) -> list[Delivery]:
-    """As `claim`, without those to an address that rests."""
+    """Claim due deliveries of webhooks not paused."""
     awake = Q(webhook__rests_until__isnull=True) | Q(webhook__rests_until__lte=Now())
     return claim(Delivery.objects.filter(awake).select_related("webhook", "event"), most)
 
 
 def finish(row: Outgoing, *, sent: bool, error: str = "", again: bool = True, **also: Any) -> bool:
-    """Write how it went. Not sent: due again after the next pause, unless `again` is False or no pause is left.
-
-    Returns whether this was the last try and it failed.
-    """
+    """Store the result of a try; True if the last one failed."""
     left = again and row.attempts <= len(PAUSES_S)
     due = None if sent or not left else Now() + timedelta(seconds=PAUSES_S[row.attempts - 1])
     changes = {"due_at": due, "claimed_until": None, "error": error, "sent_at": Now() if sent else None, **also}
@@ -53,11 +50,10 @@ def finish(row: Outgoing, *, sent: bool, error: str = "", again: bool = True, **
 
 
 def rest(webhook: Webhook, attempts: int) -> None:
-    """Its address failed: what else is due there waits, so that it takes no time of those that answer."""
+    """Pause a failing webhook, so that others go first."""
     pause = min(PAUSES_S[min(attempts, len(PAUSES_S)) - 1], LONGEST_REST_S)
     Webhook.objects.filter(pk=webhook.pk).update(rests_until=Now() + timedelta(seconds=pause))
 
 
 def wake(webhook_id: int) -> None:
-    """Its address answered, or somebody says that it does now."""
     Webhook.objects.filter(pk=webhook_id, rests_until__isnull=False).update(rests_until=None)

@@ -1,4 +1,4 @@
-"""The one function that changes a state. Nothing else writes `state`."""
+"""Changes of state: the only writer of `state` columns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ from events.bus import Actor, Line, record, record_all
 
 
 class IllegalTransition(Exception):
-    """A move that the table does not list: a bug in the caller, never bad luck."""
+    """A move that is not legal: a bug in the caller."""
 
 
 @dataclass(frozen=True)
 class Move:
-    """What one of many rows that move together writes besides: other columns, and the values of its line of history."""
+    """One row of a bulk move."""
 
     row: models.Model
     params: dict
@@ -28,11 +28,10 @@ class Move:
 def advance(
     row: models.Model, to: str, *, reason: str = "", actor: Actor, params: dict | None = None, **also: Any
 ) -> None:
-    """Move `row` from the state it was read in to `to`, and record it, in one transaction.
+    """Move `row` from its read state to `to`, and record it.
 
-    row: a model with KIND and MOVES, its table of legal moves {from: {to, ...}}.
-    also: other columns that change with the state (``ended_at=Now()``). `reason` is stored where the model has it.
-    Raises IllegalTransition for a move that is not in the table, StaleState where somebody else moved it first.
+    row: has KIND and MOVES {from: {to, ...}}. also: other columns (``ended_at=Now()``). Raises IllegalTransition,
+    StaleState.
     """
     before = _check_legal(row, to)
     changes = {**_changes(row, to, reason), **also}
@@ -43,10 +42,7 @@ def advance(
 
 
 def advance_all(moves: Sequence[Move], to: str, *, reason: str = "", actor: Actor) -> None:
-    """As `advance`, for rows of one model, in as many statements for a hundred as for two.
-
-    All of them or, where one is stale, none.
-    """
+    """Move rows of one model in few statements, or none."""
     lines = [Line(move.row, move.params, _check_legal(move.row, to)) for move in moves]
     with transaction.atomic():
         for before in sorted({line.from_state for line in lines}):
@@ -58,7 +54,7 @@ def advance_all(moves: Sequence[Move], to: str, *, reason: str = "", actor: Acto
 
 
 def write_move(row: models.Model, before: str, changes: dict[str, object]) -> bool:
-    """Whether the row still was in `before`; then it is changed, and the row read anew."""
+    """Update the row if it is still in `before`."""
     if not type(row)._default_manager.filter(pk=row.pk, state=before).update(**changes):
         return False
     row.refresh_from_db(fields=list(changes))
@@ -66,7 +62,7 @@ def write_move(row: models.Model, before: str, changes: dict[str, object]) -> bo
 
 
 def write_moves(changes: Sequence[tuple[models.Model, dict[str, object]]], before: str) -> int:
-    """How many of the rows still were in `before`; those are changed. All change the same columns."""
+    """Update the rows still in `before`; return their number."""
     rows = [row for row, _ in changes]
     manager = type(rows[0])._default_manager
     moved = manager.filter(pk__in=[row.pk for row in rows], state=before).update(**_in_one(changes))
@@ -83,7 +79,7 @@ def write_moves(changes: Sequence[tuple[models.Model, dict[str, object]]], befor
 
 
 def _in_one(changes: Sequence[tuple[models.Model, dict[str, object]]]) -> dict[str, object]:
-    """{column: what it becomes in each row}: the value itself where all have the same, which is told fastest."""
+    """Return {column: value or CASE by row}."""
     first, together = changes[0][1], {}
     for name, value in first.items():
         if all(values[name] == value for _, values in changes):
@@ -91,7 +87,7 @@ def _in_one(changes: Sequence[tuple[models.Model, dict[str, object]]]) -> dict[s
             continue
         field: Any = type(changes[0][0])._meta.get_field(name)
         cases = (When(pk=row.pk, then=_as_value(values[name], field)) for row, values in changes)
-        together[name] = Cast(Case(*cases, output_field=field), output_field=field)  # PostgreSQL takes it for text
+        together[name] = Cast(Case(*cases, output_field=field), output_field=field)  # PostgreSQL infers text
     return together
 
 
@@ -102,7 +98,6 @@ def _as_value(value: object, field: Any) -> Any:
 
 
 def _check_legal(row: models.Model, to: str) -> str:
-    """The state that it is in."""
     before = row.state  # type: ignore[attr-defined]
     if to not in row.MOVES.get(before, ()):  # type: ignore[attr-defined]
         raise IllegalTransition(f"{row.KIND} {row.pk}: {before} to {to}")  # type: ignore[attr-defined]

@@ -1,8 +1,7 @@
-"""How a webhook's request looks: a CloudEvents 1.0 envelope, signed so that the receiver knows it is from here.
+"""Webhook requests: a signed CloudEvents 1.0 envelope.
 
-Headers: X-Tessera-Timestamp (seconds since 1970), X-Tessera-Signature ("sha256=" and the hexadecimal HMAC-SHA256 over
-timestamp, a dot and the body, with the webhook's secret as key), X-Tessera-Delivery (its number in the list of
-deliveries). The body's `id` is the event's, the same however often it is delivered.
+X-Tessera-Signature: "sha256=" and the hex HMAC-SHA256 over timestamp, a dot and the body, keyed with the secret.
+X-Tessera-Delivery: the delivery's id. The body's `id` is the event's, the same in every try.
 """
 
 import hashlib
@@ -20,7 +19,7 @@ KEPT = timedelta(days=30)
 
 
 def secret_of(webhook: Webhook) -> str:
-    """What it signs with. It follows from the installation's key; another salt makes another secret."""
+    """Derive the webhook's secret from its salt."""
     key = hmac.digest(settings.SECRET_KEY.encode(), f"webhook {webhook.salt}".encode(), "sha256")
     return "whsec_" + key.hex()
 
@@ -30,10 +29,7 @@ def sign(secret: str, timestamp: int, body: bytes) -> str:
 
 
 def describe(event: Event) -> dict:
-    """An event as programs see it, in every stream and webhook. States are in lower case; no sentence, so no language.
-
-    {"id", "at", "type", "kind", "object", "verb", "from_state", "to_state", "reason", "actor", "params"}
-    """
+    """Return an event as streams and webhooks send it."""
     return {
         "id": event.pk,
         "at": event.at.isoformat().replace("+00:00", "Z"),
@@ -50,7 +46,10 @@ def describe(event: Event) -> dict:
 
 
 def build_request(delivery: Delivery) -> tuple[bytes, dict[str, str]]:
-    """(body, headers) of one try. https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md"""
+    """Build (body, headers) of one try.
+
+    https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md
+    """
     event, data = delivery.event, describe(delivery.event)
     envelope = {
         "specversion": "1.0",

@@ -1,4 +1,4 @@
-"""What is known about people's files: how much lies in each place, and what is being sent."""
+"""Measured usage of file areas, and uploads."""
 
 from datetime import timedelta
 
@@ -8,11 +8,11 @@ from django.db.models.functions import Now
 from accounts.models import Team, User
 
 KEPT = timedelta(hours=24)
-"""How long an upload waits for its next piece."""
+"""How long an unfinished upload waits for its next piece."""
 
 
 class PlaceUsage(models.Model):
-    """What a place (runtimes.places.Place) held when it was last measured. whole: all of it was counted."""
+    """What a file area (runtimes.places.Place) held when last measured. whole: everything was counted."""
 
     kind = models.CharField(max_length=4)
     number = models.PositiveIntegerField()
@@ -29,10 +29,9 @@ class PlaceUsage(models.Model):
 
 
 class Upload(models.Model):
-    """A file that is being sent in pieces; its bytes grow in a hidden file of `folder`, called by the uuid.
+    """A file being sent in pieces, into a hidden file of `folder` named by the uuid.
 
-    team: None is the person's home. sent: bytes that are there; counted: of these, how many the last measurement of the
-    place saw, so that the rest is added to it. Finished ones stay until they are measured.
+    team: None for the home. counted: bytes of `sent` in the last measurement. Finished ones stay until then.
     """
 
     uuid = models.UUIDField(unique=True)
@@ -57,5 +56,5 @@ class Upload(models.Model):
 
     @property
     def shelf(self) -> str:
-        """The name of the shelf that it goes to (files.shelves)."""
+        """The name of its file area."""
         return f"team:{self.team.name}" if self.team else "home"

@@ -1,4 +1,4 @@
-"""The places that a person may use, by name: "home" is their own, "team:nlp" the folder of a team of theirs."""
+"""File areas by name: "home" of a person, and "team:nlp" of a team."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ from runtimes.places import Place
 from runtimes.storage import FileStore
 
 HOME, TEAM = "home", "team:"
-NOBODYS_GID = 65534  # of a home whose person is in no team
+NOBODYS_GID = 65534  # for people in no team
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """A place as one person may use it. team: None for the person's home."""
+    """A file area as one person may use it. team: None for the home."""
 
     user: User
     team: Team | None
@@ -30,12 +30,12 @@ class Shelf:
         return Place("team", self.team.gid) if self.team else Place("home", self.user.uid)
 
     def name_of(self, path: str) -> str:
-        """What a path is called elsewhere: by its last name, and the place itself by its person or team."""
+        """Return a path's last name, or the area's own."""
         return path.rpartition("/")[2] or (self.team.name if self.team else self.user.username)
 
     @property
     def limit_bytes(self) -> int:
-        """0 = no limit."""
+        """0 for no limit."""
         return settings.TESSERA_TEAM_BYTES if self.team else settings.TESSERA_HOME_BYTES
 
     @property
@@ -52,7 +52,7 @@ class Shelf:
 
 
 def find_shelf(user: User, name: str, *, write: bool = False) -> Shelf:
-    """Raises NotFound for what is not theirs, admins' included, and NotPermitted for a viewer who would write."""
+    """Return a file area. Raises NotFound, and NotPermitted for a viewer's write."""
     if name == HOME:
         return Shelf(user, None)
     team = Team.objects.filter(members=user, name=name.removeprefix(TEAM)).first() if name.startswith(TEAM) else None

@@ -1,4 +1,4 @@
-"""Celery's door to the files: measure what lies where, throw away what was never sent to its end."""
+"""Celery tasks of files."""
 
 from celery import shared_task
 

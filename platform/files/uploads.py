@@ -1,7 +1,4 @@
-"""A file sent in pieces, which may stop and go on: begun, grown at its end only, and named in one step at its end.
-
-How far it is, is the size of the hidden file it grows in: no row can disagree with the disk.
-"""
+"""Resumable uploads: pieces are appended to a hidden file, which is the only truth of the offset."""
 
 import fcntl
 import logging
@@ -30,7 +27,7 @@ LARGEST = 2**50
 
 
 def begin_upload(*, user: User, place: str, path: str, size: int, replace: bool = False) -> Upload:
-    """Raises InvalidInput, NotFound, NotPermitted, NameTaken, QuotaExceeded and Conflict (no_room, disk_full)."""
+    """Begin an upload. Raises InvalidInput, NotFound, NotPermitted, NameTaken, QuotaExceeded, Conflict."""
     shelf = find_shelf(user, place, write=True)
     folder, _, name = check_path(path).rpartition("/")
     if not name:
@@ -57,7 +54,7 @@ def begin_upload(*, user: User, place: str, path: str, size: int, replace: bool 
 
 
 def find_upload(user: User, uuid: UUID) -> Upload:
-    """One of the person's own, with `sent` as the disk has it. Raises NotFound."""
+    """Return the person's upload, with `sent` read from disk. Raises NotFound."""
     upload = _find(user, uuid)
     if upload.finished_at is None:
         fd = _open(upload, find_shelf(user, upload.shelf, write=True))
@@ -67,9 +64,9 @@ def find_upload(user: User, uuid: UUID) -> Upload:
 
 
 def append(*, user: User, uuid: UUID, offset: int, pieces: Iterable[bytes]) -> Upload:
-    """Add bytes at its end, and give the file its name when they are all there. All of `pieces` stays, or none.
+    """Append bytes, all or none, and finish a complete file.
 
-    Raises Conflict: wrong_offset with the right one, upload_busy, upload_too_long, no_room, disk_full; NameTaken.
+    Raises Conflict (wrong_offset with the right one, upload_busy, upload_too_long, no_room, disk_full), NameTaken.
     """
     upload = _find(user, uuid)
     if upload.finished_at is not None:
@@ -88,14 +85,13 @@ def append(*, user: User, uuid: UUID, offset: int, pieces: Iterable[bytes]) -> U
 
 
 def drop_upload(*, user: User, uuid: UUID) -> None:
-    """What was sent is thrown away. A finished file stays."""
     upload = _find(user, uuid)
     if upload.finished_at is None:
         _drop(upload, find_shelf(user, upload.shelf, write=True))
 
 
 def sweep_uploads() -> int:
-    """Throw away what nobody went on with for a day, and forget finished ones that are measured. How many went."""
+    """Delete uploads idle for a day, and measured finished ones."""
     old = Upload.objects.filter(touched_at__lt=timezone.now() - KEPT).select_related("user", "team")
     gone = old.filter(finished_at__isnull=False).delete()[0]
     for upload in old.filter(finished_at__isnull=True):
@@ -128,7 +124,7 @@ def _drop(upload: Upload, shelf: Shelf) -> None:
 
 @contextmanager
 def _grown(upload: Upload, shelf: Shelf) -> Iterator[int]:
-    """Its hidden file to write to, for one request at a time in all processes."""
+    """Open the hidden file, locked against other processes."""
     fd = _open(upload, shelf)
     try:
         try:
@@ -148,7 +144,7 @@ def _open(upload: Upload, shelf: Shelf) -> int:
 
 
 def _write(fd: int, at: int, size: int, pieces: Iterable[bytes]) -> int:
-    """The new size. Whatever goes wrong, the file ends where it ended before."""
+    """Write and return the new size; after an error, restore the old one."""
     end = at
     try:
         for piece in pieces:
@@ -168,7 +164,7 @@ def _write(fd: int, at: int, size: int, pieces: Iterable[bytes]) -> int:
 
 
 def _check_name(shelf: Shelf, path: str, replace: bool) -> None:
-    """Told before anything is sent; the end asks again."""
+    """Raise NameTaken early; finishing checks again."""
     try:
         there = shelf.store.stat(path)
     except NotFound:
@@ -184,6 +180,6 @@ def _check_disk(size: int) -> None:
 
 
 def _one_at_a_time(shelf: Shelf) -> None:
-    """Two that begin at once in one place see each other's promise."""
+    """Lock the area, so that concurrent uploads see each other's size."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"tessera files {shelf.place}"])

@@ -1,4 +1,4 @@
-"""How full a place is: measured now and then, plus what was sent since. Over its limit nothing more may be sent."""
+"""Measured usage of file areas, plus what was sent since."""
 
 import time
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ from runtimes.storage import measure_place
 STALE_AFTER = timedelta(minutes=10)
 FRESH = timedelta(seconds=10)
 QUICK_S = 2.0
-"""How long a person waits for a measurement; the beat takes longer."""
+"""Time limit of a measurement that a person waits for."""
 ROUND_S = 30.0
 AMBER_AT = 0.85
 
 
 @dataclass(frozen=True)
 class Used:
-    """bytes: measured, and sent since. promised: with what running uploads will still send. limit: 0 = none."""
+    """bytes: measured and sent since. promised: plus the rest of open uploads. limit: 0 for none."""
 
     bytes: int
     promised: int
@@ -45,7 +45,7 @@ class Used:
 
 
 def load_used(shelf: Shelf) -> Used:
-    """Measured now where it never was. Raises Unavailable."""
+    """Return an area's usage, measured if it never was. Raises Unavailable."""
     row = find_row(shelf.place) or measure(shelf.place, within_s=QUICK_S)
     sums = uploads_of(shelf.place).aggregate(sent=Sum(F("sent") - F("counted")))
     open_ones = uploads_of(shelf.place).filter(finished_at__isnull=True).aggregate(rest=Sum(F("size") - F("sent")))
@@ -54,10 +54,7 @@ def load_used(shelf: Shelf) -> Used:
 
 
 def check_room(shelf: Shelf, more: int = 0) -> None:
-    """That `more` bytes beside what is promised fit. Before it says no, it measures again.
-
-    Raises Conflict (no_room).
-    """
+    """Raise Conflict (no_room) unless `more` bytes fit, measuring again before refusing."""
     used = load_used(shelf)
     if used.limit and used.promised + more > used.limit and timezone.now() - used.measured_at > FRESH:
         measure(shelf.place, within_s=QUICK_S)
@@ -69,12 +66,9 @@ def check_room(shelf: Shelf, more: int = 0) -> None:
 
 
 def measure(place: Place, *, within_s: float) -> PlaceUsage:
-    """Count what lies there. A count that was not whole in time replaces an older one only where it is higher.
-
-    What was sent and has no row any more goes: its person was deleted, or a process was killed as it began.
-    """
-    sent = list(uploads_of(place).values_list("pk", "sent"))  # before: what comes meanwhile is counted twice, not never
-    orphans = time.time() - 2 * KEPT.total_seconds()  # who has a row was touched since, or is swept already
+    """Measure an area and remove orphaned uploads. A partial count replaces an older one only if higher."""
+    sent = list(uploads_of(place).values_list("pk", "sent"))  # first: bytes sent meanwhile count twice, not never
+    orphans = time.time() - 2 * KEPT.total_seconds()  # uploads with a row were touched since
     usage = measure_place(settings.TESSERA_FILES, place, within_s=within_s, parts_before=orphans)
     old = find_row(place)
     if old and not usage.whole and usage.bytes <= old.bytes:
@@ -90,19 +84,19 @@ def measure(place: Place, *, within_s: float) -> PlaceUsage:
 
 @transaction.atomic
 def record_removal(*, shelf: Shelf, freed_bytes: int) -> None:
-    """Something went away, so many bytes as the disk counts: nothing is measured anew for that."""
+    """Subtract removed bytes, as counted on disk."""
     row = PlaceUsage.objects.select_for_update().filter(kind=shelf.place.kind, number=shelf.place.number).first()
     if row is None:
-        return  # never measured, so it will be
+        return  # to be measured first
     uploads = uploads_of(shelf.place).filter(sent__gt=F("counted"))
     sent = uploads.aggregate(bytes=Sum(F("sent") - F("counted")))["bytes"] or 0
-    uploads.update(counted=F("sent"))  # they may be what went: one number holds both
+    uploads.update(counted=F("sent"))  # the removed file may be one of them
     row.bytes = max(row.bytes + sent - freed_bytes, 0)
     row.save(update_fields=["bytes"])
 
 
 def measure_stale() -> int:
-    """Measure the places of whoever has one, longest unmeasured first, for ROUND_S at most. How many were."""
+    """Measure areas, longest unmeasured first, for ROUND_S. Returns how many."""
     until, done = time.monotonic() + ROUND_S, 0
     known = {(row.kind, row.number): row.measured_at for row in PlaceUsage.objects.all()}
     now = timezone.now()
@@ -114,7 +108,7 @@ def measure_stale() -> int:
         try:
             measure(place, within_s=min(left, 20.0))
             done += 1
-        except PlatformError:  # told in the log; the next round tries again
+        except PlatformError:  # logged, and tried again next round
             continue
     return done
 
@@ -130,7 +124,6 @@ def find_row(place: Place) -> PlaceUsage | None:
 
 
 def _places() -> list[Place]:
-    """Of those who exist and have something here."""
     homes = [Place("home", uid) for uid in User.objects.values_list("uid", flat=True)]
     teams = [Place("team", gid) for gid in Team.objects.values_list("gid", flat=True)]
     return [place for place in homes + teams if place_path(settings.TESSERA_FILES, place).is_dir()]

@@ -1,8 +1,7 @@
-"""Who may keep the catalogue, and how a name in a job file becomes the image that runs.
+"""Resolve image names of job files, and manage the catalogue.
 
-A job stores its image by digest, so a retry runs the same bytes whatever the tag means by then. The catalogue's digests
-are asked for ahead (images.tasks), so a submit never waits for its registries; what else people name is asked for when
-it is submitted, and stays as it is written where nobody answers.
+Jobs store digests, so that a retry runs the same bytes. The catalogue's are looked up ahead, others at submit; they
+stay unpinned if the registry does not answer.
 """
 
 import logging
@@ -26,16 +25,15 @@ log = logging.getLogger("tessera.images")
 
 ALIAS_LIKE = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 CATALOGUE = "catalogue"
-"""The value of TESSERA_IMAGES by which nothing else may be named."""
+"""The value of TESSERA_IMAGES that allows only images of the catalogue."""
 REST_S = 30.0
-"""So long a registry that did not answer is left alone by submits: nobody waits for it again and again."""
+"""How long submits do not ask a registry that did not answer."""
 AWAY = frozenset({"timeout", "unreachable", "unresolved"})
 
 _rests_until: dict[str, float] = {}
 
 
 def find_image(user: User, pk: int) -> Image:
-    """Raises NotFound for one that this person does not see, as for one that there is not."""
     image = images_seen_by(user).filter(pk=pk).first()
     if image is None:
         raise NotFound(kind="image", id=pk)
@@ -48,7 +46,7 @@ def images_seen_by(user: User) -> models.QuerySet[Image]:
 
 @transaction.atomic
 def save_image(*, actor: User, image: Image) -> Image:
-    """Store a validated line of the catalogue. Those for all are the admins', a team's are its leads' too."""
+    """Save a validated image, as an admin, or a lead of its team."""
     require(actor, "image.change", image.team)
     if image.pk and (before := Image.objects.filter(pk=image.pk).first()):
         require(actor, "image.change", before.team)
@@ -66,15 +64,12 @@ def save_image(*, actor: User, image: Image) -> Image:
 
 @transaction.atomic
 def delete_image(*, actor: User, image: Image) -> None:
-    """Jobs that were submitted with it keep what they run."""
     require(actor, "image.change", image.team)
     image.delete()
 
 
 def name_image(team: Team, text: str) -> str:
-    """What an alias stands for, or the text itself. Asks no registry. Raises InvalidInput where the policy allows the
-    catalogue only, and the installation's own for notebooks.
-    """
+    """Resolve an alias; other text stays. Raises InvalidInput where only the catalogue is allowed."""
     if row := _find_row(team, text):
         return row.pinned
     if settings.TESSERA_IMAGES == CATALOGUE and text != settings.TESSERA_NOTEBOOK_IMAGE:
@@ -85,7 +80,7 @@ def name_image(team: Team, text: str) -> str:
 
 
 def pin_image(team: Team, text: str) -> str:
-    """With the digest that it has now, where its registry tells. Takes some seconds at most."""
+    """Add the image's digest, if its registry answers within seconds."""
     image = read_image(text)
     if not settings.TESSERA_PIN_IMAGES or image.digest or _rests_until.get(image.registry, 0.0) > time.monotonic():
         return text
@@ -99,9 +94,7 @@ def pin_image(team: Team, text: str) -> str:
 
 
 def look_up(image: Image) -> str:
-    """Ask its registry what it stands for now, and write it down. Where nobody answers the last digest stays, and the
-    problem is returned.
-    """
+    """Store the registry's digest, or keep the last one and return the problem."""
     name = read_image(image.reference)
     if name.digest:
         found = {"digest": name.digest, "problem": "", "problem_words": ""}
@@ -116,7 +109,7 @@ def look_up(image: Image) -> str:
 
 
 def look_up_all() -> None:
-    """A registry that does not answer for one is not asked for the others in this round."""
+    """Look up all images, skipping a registry that did not answer."""
     if not settings.TESSERA_PIN_IMAGES:
         return
     away: set[str] = set()
@@ -131,7 +124,7 @@ def reach() -> Reach:
 
 
 def _find_row(team: Team, text: str) -> Image | None:
-    """By its alias, else by what it is: the reference as anybody writes it, with the digest that it has or without."""
+    """Find an image by alias, else by reference, with or without its digest."""
     rows = Image.objects.of_team(team.pk)
     if ALIAS_LIKE.fullmatch(text) and (row := rows.filter(alias=text).first()):
         return row

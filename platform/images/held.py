@@ -1,4 +1,4 @@
-"""Which machines hold an image already, as far as they tell (their largest fifty)."""
+"""Which nodes hold an image, of the fifty that each reports."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from runtimes.images import image_key
 
 
 def load_holders(images: Iterable[Image]) -> dict[int, list[str]]:
-    """{image: names of the machines in use that hold it as it is pinned}, by name."""
+    """Return {image: names of usable nodes with its pinned version}."""
     keys = {image.pk: image_key(image.pinned) for image in images}
     nodes = usable_nodes().values("pk")
     rows = Cached.objects.filter(kind=IMAGE, key__in=keys.values(), node__in=nodes).order_by("node__name")
@@ -20,12 +20,11 @@ def load_holders(images: Iterable[Image]) -> dict[int, list[str]]:
 
 
 def usable_nodes():
-    """The machines on which something may start."""
     return Node.objects.present().filter(state=NodeState.READY)
 
 
 def images_on(node: Node) -> list[tuple[str, int]]:
-    """(name, bytes) of what a machine holds, the largest first; a digest only where the image has no tag there."""
+    """Return (name, bytes) of a node's images, largest first; digests only of untagged ones."""
     rows = Cached.objects.filter(node=node, kind=IMAGE).values_list("key", "bytes")
     named = [(key.removeprefix(f"{IMAGE}:"), size) for key, size in rows]
     tagged = {(name.rpartition(":")[0], size) for name, size in named if "@" not in name}

@@ -1,4 +1,4 @@
-"""Who we are at registries: given once, sealed, told to the runtime when a task starts, and shown to nobody."""
+"""Registry logins: stored sealed, passed to the runtime, never shown."""
 
 import logging
 
@@ -16,11 +16,11 @@ log = logging.getLogger("tessera.images")
 
 USE = "login at a registry"
 MOST_PASSWORD = 4096
-"""Characters: cloud registries give tokens of two thousand for a password."""
+"""Cloud registries issue tokens of 2000 characters as passwords."""
 
 
 def logins_seen_by(user: User) -> models.QuerySet[Login]:
-    """Of the teams that one leads; all for admins and auditors. Without passwords: there is no way to read one."""
+    """Return the logins of teams that the user leads; all for admins and auditors."""
     rows = Login.objects.select_related("team")
     if user.sees_all:
         return rows
@@ -28,7 +28,6 @@ def logins_seen_by(user: User) -> models.QuerySet[Login]:
 
 
 def find_login(user: User, pk: int) -> Login:
-    """Raises NotFound."""
     login = logins_seen_by(user).filter(pk=pk).first()
     if login is None:
         raise NotFound(kind="login", id=pk)
@@ -37,7 +36,7 @@ def find_login(user: User, pk: int) -> Login:
 
 @transaction.atomic
 def save_login(*, actor: User, login: Login, password: str) -> Login:
-    """Store a validated login, new or with another user or password. "" keeps the password that it has."""
+    """Save a validated login. An empty password keeps the old one."""
     require(actor, "registry.change", login.team)
     if not password and not login.sealed:
         raise InvalidInput([FieldError("/password", "required")])
@@ -57,13 +56,12 @@ def save_login(*, actor: User, login: Login, password: str) -> Login:
 
 @transaction.atomic
 def delete_login(*, actor: User, login: Login) -> None:
-    """Nothing is fetched with it from the next start on."""
     require(actor, "registry.change", login.team)
     login.delete()
 
 
 def load_logins(team_id: int | None) -> tuple[RegistryLogin, ...]:
-    """One of each registry, the team's own before that for all; None is no team. What cannot be read is left out."""
+    """Return one login per registry, the team's before that for all; unreadable ones are skipped."""
     found: dict[str, RegistryLogin] = {}
     for row in Login.objects.of_team(team_id):
         if row.registry not in found and (login := _open(row)):

@@ -1,4 +1,4 @@
-"""What images people choose from by a name of their own, and who we are at the registries that they come from."""
+"""The catalogue of images, their fetches to nodes, and registry logins."""
 
 from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
@@ -30,20 +30,18 @@ def check_registry(text: str) -> None:
 
 class OfTeamQuerySet(models.QuerySet):
     def visible_to(self, user: User) -> models.QuerySet:
-        """What is for all, and what is of one's teams; all of it for admins and auditors."""
+        """Filter to what is for all or of the user's teams; all for admins and auditors."""
         if not user.is_authenticated or not user.is_active:
             return self.none()
         return self if user.sees_all else self.filter(Q(team__isnull=True) | Q(team__memberships__user=user))
 
     def of_team(self, team_id: int | None) -> models.QuerySet:
-        """What this team may use, its own before what is for all."""
+        """Filter to what a team may use, its own first."""
         return self.filter(Q(team__isnull=True) | Q(team=team_id)).order_by(F("team").asc(nulls_last=True), "pk")
 
 
 class Image(models.Model):
-    """A line of the catalogue. digest: what the reference stood for when the registry was last asked, "" before the
-    first answer. problem: why the newest question had no answer (runtimes.registry.Unresolved), "" for none.
-    """
+    """An image of the catalogue. digest: of the last lookup. problem: why the newest failed."""
 
     alias = models.CharField(
         _("alias"), max_length=63, validators=[ALIAS], help_text=_("What people write for it, such as pytorch.")
@@ -87,17 +85,12 @@ class Image(models.Model):
 
     @property
     def pinned(self) -> str:
-        """The reference with the digest that it had last."""
         image = read_image(self.reference)
         return image.at(image.digest or self.digest)
 
 
 class Fetch(models.Model):
-    """An image that is fetched to a machine ahead of jobs, or was: the newest try of each pair.
-
-    uuid: what the runtime calls it. pinned: what exactly was fetched. words: the engine's own for why it failed, ""
-    where it did not. image: None where it left the catalogue meanwhile.
-    """
+    """The newest attempt to fetch an image to a node ahead of jobs. words: the error."""
 
     image = models.ForeignKey(Image, null=True, on_delete=models.SET_NULL, related_name="fetches")
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="+")
@@ -115,7 +108,7 @@ class Fetch(models.Model):
 
 
 class Login(models.Model):
-    """Who we are at a registry when a team's images are fetched. The password is sealed and never shown."""
+    """A login at a registry. The password is sealed and never shown."""
 
     registry = models.CharField(
         _("registry"), max_length=255, validators=[check_registry], help_text=_("Its host, such as registry.corp:5000.")

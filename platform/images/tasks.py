@@ -1,4 +1,4 @@
-"""Celery's door to the catalogue: what its images stand for by now."""
+"""Celery tasks of images."""
 
 from celery import shared_task
 

@@ -1,4 +1,4 @@
-"""The runtime's way into its tasks, loaded once by its dotted name in the settings."""
+"""Load the runtime's access to running tasks."""
 
 from functools import cache
 

@@ -1,7 +1,4 @@
-"""Logs that the agent of a machine brings to the store: what it may append, and when a log is whole.
-
-The store's size is the truth: an agent that was told another one goes on from there. What it sends twice is there once.
-"""
+"""Take in task logs from node agents. The stored size is the offset, so what is sent twice is stored once."""
 
 import logging
 from collections.abc import Iterable
@@ -22,16 +19,16 @@ from runtimes.logs import LogStore
 log = logging.getLogger("tessera.logs")
 
 MOST_BYTES = 200 << 20
-"""Of one log, as the local runtime keeps them; its end is kept too, and what is between is left out by the agent."""
+"""Per log, as in the local runtime; beyond it the agent keeps the log's end and leaves out the middle."""
 SLACK_BYTES = 1 << 16
-"""For the words that say what is left out."""
+"""For the line that says what was left out."""
 BEHIND_S = 5.0
-"""Less than this is no delay that anybody is told of."""
+"""A shorter delay is not shown."""
 HEARD_EVERY = timedelta(seconds=10)
 SILENT_AFTER = timedelta(seconds=45)
 
 CALLS_PER_S = 100
-"""Of all agents together: many of them call more rarely each."""
+"""Of all agents together."""
 PAUSE_LEAST_S, ASK_LEAST_S = 0.5, 2.0
 
 UNKNOWN, OPEN, ENDED, DONE = "unknown", "open", "ended", "done"
@@ -39,9 +36,7 @@ UNKNOWN, OPEN, ENDED, DONE = "unknown", "open", "ended", "done"
 
 @dataclass(frozen=True)
 class Piece:
-    """What an agent says of one log. task: uuid in hex. offset: of content in the log, in bytes. behind_s: age of the
-    oldest line that this does not bring yet, 0 where it brings all. end: of BroughtLog.End, when no more will come.
-    """
+    """A piece of a log. task: uuid in hex. offset: in bytes. behind_s: age of the oldest line not sent."""
 
     task: str
     offset: int
@@ -52,9 +47,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Known:
-    """What the platform has of a log. state: unknown (no task of this machine), open (the task may still write), ended
-    (it does not any more: bring the rest), done (nothing more is wanted). size: of the stored log, in bytes.
-    """
+    """The stored state of a log: unknown, open (may grow), ended (send the rest) or done."""
 
     task: str
     state: str
@@ -62,9 +55,7 @@ class Known:
 
 
 def take_pieces(agent: Agent, pieces: Iterable[Piece]) -> list[Known]:
-    """Append what belongs to tasks of the agent's own machine. Any number of times. Raises Unavailable where the store
-    takes nothing now.
-    """
+    """Append log pieces of tasks on the agent's node. Idempotent. Raises Unavailable."""
     pieces = list(pieces)
     _note_heard(agent)
     uuids = [UUID(piece.task) for piece in pieces]
@@ -74,14 +65,13 @@ def take_pieces(agent: Agent, pieces: Iterable[Piece]) -> list[Known]:
 
 
 def pace_of_logs() -> tuple[float, float]:
-    """(seconds between two calls of one agent that bring something, and between two that only ask)."""
+    """Return the seconds between two calls of an agent: (with content, without)."""
     bringing = Agent.objects.filter(logs_at__gt=timezone.now() - SILENT_AFTER).count()
     pause_s = max(PAUSE_LEAST_S, bringing / CALLS_PER_S)
     return pause_s, max(ASK_LEAST_S, 2 * pause_s)
 
 
 def brought_of(task: Task) -> BroughtLog | None:
-    """What is known of its log; None where no agent ever had a word of it."""
     return getattr(task, "brought", None)
 
 
@@ -100,7 +90,7 @@ def _take(store: LogStore, task: Task, piece: Piece) -> Known:
 
 
 def _append(store: LogStore, piece: Piece) -> int:
-    """The log's size afterwards. Where the piece would leave a gap, that says where to go on."""
+    """Append a piece unless it leaves a gap, and return the log's size."""
     room = max(MOST_BYTES + SLACK_BYTES - piece.offset, 0)
     try:
         return store.append(piece.task, piece.offset, piece.content[:room]) if piece.content else store.size(piece.task)
@@ -116,7 +106,7 @@ def _since(piece: Piece) -> datetime | None:
 
 
 def _note(task: Task, known: BroughtLog | None, behind_since: datetime | None, end: str) -> None:
-    """Written where it changed. Pages look again when a log falls behind, has caught up, or is whole."""
+    """Write a changed upload state, and publish what pages show."""
     told = None if end else behind_since, end
     was = (known.behind_since, known.end) if known is not None else None
     if told == was:

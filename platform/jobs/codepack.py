@@ -1,4 +1,4 @@
-"""Uploaded code: check it, and keep it once under the hash of what was sent. Knows files and values, no database."""
+"""Check code archives and store them by content hash, without the database."""
 
 import hashlib
 import os
@@ -13,7 +13,7 @@ from common.errors import FieldError, InvalidInput
 
 @dataclass(frozen=True)
 class CodeInfo:
-    """digest: "sha256:<hex>" of the packed bytes. files: directories not counted. bytes: unpacked."""
+    """digest: "sha256:<hex>" of the packed bytes. files: without directories. bytes: unpacked."""
 
     digest: str
     files: int
@@ -22,7 +22,7 @@ class CodeInfo:
 
 
 def check_code(path: Path) -> CodeInfo:
-    """Look through a pack on this disk. Raises InvalidInput at ``/code`` for the first thing that is not allowed."""
+    """Check a code archive. Raises InvalidInput at ``/code``."""
     packed_bytes = path.stat().st_size
     with open(path, "rb") as file:
         inside = check_archive(file, packed_bytes)
@@ -32,10 +32,7 @@ def check_code(path: Path) -> CodeInfo:
 
 
 def store_code(pieces: Iterable[bytes], directory: Path) -> CodeInfo:
-    """Keep an upload as ``directory/<hex>.tar.gz``; whole or not at all, and once however often it is sent.
-
-    `pieces` are read one by one and never more than `MAX_PACKED` bytes. Raises InvalidInput as `check_code` does.
-    """
+    """Store an upload atomically, once per content. Raises InvalidInput."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=directory, prefix=".upload-")
     path = Path(name)
@@ -50,7 +47,6 @@ def store_code(pieces: Iterable[bytes], directory: Path) -> CodeInfo:
 
 
 def code_file(directory: Path, digest: str) -> Path:
-    """Where the pack with this digest ("sha256:<hex>") is kept below `directory`."""
     return directory / f"{digest.removeprefix('sha256:')}.tar.gz"
 
 

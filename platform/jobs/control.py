@@ -1,4 +1,4 @@
-"""What a person does to a job: stop, hold, release, retry. The wish is written; reconciling drives to it."""
+"""Request a stop, hold, release or retry of a job."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ from quotas.services import admit_waiting_job
 
 @transaction.atomic
 def stop_job(*, actor: User, job: Job, reason: str = "stopped_by_user") -> Job:
-    """Write the stop wish. A waiting job is cancelled at once; stopping an ended or stopping job changes nothing."""
+    """Request a stop, if none was. A waiting job is cancelled at once."""
     require(actor, "job.stop", job.team, job.user_id)
     return end_job(by=Actor(actor.username, actor.pk), job=job, reason=reason)
 
 
 @transaction.atomic
 def end_job(*, by: Actor, job: Job, reason: str) -> Job:
-    """The same wish by whoever needs no leave: the platform itself, where a limit of time is reached."""
+    """Request a stop without a permission check, such as at a time limit."""
     job, who = lock_job(job.pk), by
     if job.is_final or job.stop_requested_at is not None:
         return job
@@ -39,7 +39,7 @@ def end_job(*, by: Actor, job: Job, reason: str) -> Job:
 
 @transaction.atomic
 def hold_job(*, actor: User, job: Job) -> Job:
-    """Keep a waiting job from starting, without losing its place."""
+    """Keep a waiting job from starting, in its queue position."""
     require(actor, "job.hold", job.team, job.user_id)
     job = lock_job(job.pk)
     if job.state != JobState.QUEUED:
@@ -64,7 +64,6 @@ def release_job(*, actor: User, job: Job) -> Job:
 
 @transaction.atomic
 def retry_job(*, actor: User, job: Job) -> Job:
-    """Queue an ended job once more, as a new attempt. It counts against the person's waiting jobs."""
     require(actor, "job.retry", job.team, job.user_id)
     admit_waiting_job(user=job.user, waiting=lambda: Job.objects.waiting().filter(user=job.user).count())
     job = lock_job(job.pk)
@@ -77,7 +76,7 @@ def retry_job(*, actor: User, job: Job) -> Job:
 
 
 def write_job(job: Job, **wishes: Any) -> None:
-    """Its row is locked. The state is not written here."""
+    """Update columns, not the state, of a locked job."""
     Job.objects.filter(pk=job.pk).update(**wishes)
 
 

@@ -1,7 +1,6 @@
-"""Idempotency-Key: a request that is sent again is answered by what its first try made, and nothing is done twice.
+"""Answer a repeated Idempotency-Key with the first request's result.
 
-The answer is kept in the transaction that does the work, so a refusal does not use a key up. scheduler.tasks.sweep
-drops the old ones.
+Keys are stored in the transaction of the work, so a refusal does not use one up.
 """
 
 import hashlib
@@ -14,9 +13,9 @@ from jobs.models import IdempotencyKey
 
 
 def find_answer(*, user: User, key: str, body: bytes) -> int | None:
-    """The id of what the first request with this key made; None where there was none, or no key is sent.
+    """Return the id of what this key made before. Raises KeyReused for another body.
 
-    body: what was sent with it, its address too where one key could come to several. Raises KeyReused where it differs.
+    body: what was sent, with the address where one key could reach several.
     """
     row = IdempotencyKey.objects.filter(user=user, key=key).first() if key else None
     if row is None:
@@ -27,7 +26,7 @@ def find_answer(*, user: User, key: str, body: bytes) -> int | None:
 
 
 def keep_answer(*, user: User, key: str, body: bytes, made: models.Model) -> None:
-    """Raises KeyReused where another request with this key was faster: the transaction can do nothing more then."""
+    """Store what a key made. Raises KeyReused after a faster request; the transaction is then broken."""
     if not key:
         return
     try:

@@ -1,7 +1,4 @@
-"""How tasks and their job move. Everything that changes a job's state comes through here, with the job's row locked.
-
-The lock order below a job: job, then its tasks. A task leaves HOLDING and its holdings end in the same transaction.
-"""
+"""Change the states of jobs and tasks, always with the job's row locked, before its tasks."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,20 +31,18 @@ from jobs.states import (
 from quotas.models import Holding
 
 RETRY_PAUSE_S = (5, 30, 120, 600)
-"""The wait before the first, second, ... retry: a job that always fails must not fill the log with starts."""
+"""Delay before the first, second, ... retry, so that a job that always fails does not fill the log."""
 
 MADE_ROOM = frozenset({"preempted", "overtaken", "reclaimed", "window_closed", "maintenance"})
-"""Whoever is stopped for others, or for a maintenance, loses its place and not its job: it is queued again, however
-often, without a pause.
-"""
+"""Jobs stopped for other jobs or for maintenance are requeued without limit or delay."""
 
 
 REFUSALS = 3
-"""So often in a row a job is queued again after its node refused it: it has done nothing wrong, and never ran."""
+"""How often in a row a job is requeued after its node refused it."""
 
 
 def lock_job(pk: int) -> Job:
-    """The job's row, locked until the transaction ends. Everything about one job is serialised by it."""
+    """Lock a job's row, which serialises everything about the job."""
     rows = lock_rows(Job.objects.filter(pk=pk))
     if not rows:
         raise StaleState(kind="job", was="deleted")
@@ -55,7 +50,6 @@ def lock_job(pk: int) -> Job:
 
 
 def lock_jobs(pks: Iterable[int]) -> list[Job]:
-    """As `lock_job`, by their ids."""
     wanted = set(pks)
     rows = lock_rows(Job.objects.filter(pk__in=wanted))
     if len(rows) < len(wanted):
@@ -64,12 +58,11 @@ def lock_jobs(pks: Iterable[int]) -> list[Job]:
 
 
 def load_attempt(job: Job) -> list[Task]:
-    """The tasks of the newest attempt by role and rank, all of this very job."""
+    """Return the newest attempt's tasks by role and rank, with `task.job` set to this object."""
     return load_attempts([job])[job.pk]
 
 
 def load_attempts(jobs: Iterable[Job]) -> dict[int, list[Task]]:
-    """As `load_attempt`, for each of these, by its id."""
     of = {job.pk: job for job in jobs}
     found: dict[int, list[Task]] = {pk: [] for pk in of}
     for task in load_newest([*of.values()]):
@@ -79,7 +72,6 @@ def load_attempts(jobs: Iterable[Job]) -> dict[int, list[Task]]:
 
 
 def load_newest(jobs: Sequence[Job]) -> list[Task]:
-    """The tasks of their newest attempts, by role and rank."""
     newest = Q()
     for attempt in {job.attempt for job in jobs}:
         newest |= Q(attempt=attempt, job__in=[job.pk for job in jobs if job.attempt == attempt])
@@ -87,13 +79,13 @@ def load_newest(jobs: Sequence[Job]) -> list[Task]:
 
 
 def begin_attempt(job: Job) -> list[Task]:
-    """Make the PENDING tasks of `job.attempt`; ranks count over the whole gang. The job's row is locked."""
+    """Create the PENDING tasks of `job.attempt`, ranked over the whole gang."""
     roles = [role["role"] for role in job.gang for _ in range(role["min"])]
     return store_tasks(Task(job=job, role=role, rank=rank, attempt=job.attempt) for rank, role in enumerate(roles))
 
 
 def add_tasks(job: Job, roles: Mapping[int, str]) -> list[Task]:
-    """PENDING tasks beyond the least of an elastic gang, {rank: role}. The job's row is locked."""
+    """Create tasks beyond an elastic gang's minimum, {rank: role}."""
     return store_tasks(Task(job=job, role=role, rank=rank, attempt=job.attempt) for rank, role in roles.items())
 
 
@@ -103,9 +95,7 @@ def store_tasks(tasks: Iterable[Task]) -> list[Task]:
 
 @dataclass(frozen=True)
 class TaskMove:
-    """Where one of many tasks goes, and what it writes besides: the values of its history, and other columns when it is
-    there. The task carries its job, of which the row is locked.
-    """
+    """params: of its event. also: columns of the last step. The task's job is locked."""
 
     task: Task
     to: str
@@ -115,20 +105,14 @@ class TaskMove:
 
 
 def move_task(task: Task, to: str, *, reason: str = "", actor: Actor, params: dict | None = None, **also: Any) -> None:
-    """Advance a task, step by step where the table wants steps, end its holdings when it leaves HOLDING, then settle
-    its job. The job's row is locked by the caller. Raises StaleState where somebody else moved it first.
-    """
+    """Move a task to a state by legal steps, release holdings, and settle its locked job. Raises StaleState."""
     with transaction.atomic():
         _advance_tasks([TaskMove(task, to, reason, params or {}, also)], actor)
         settle_job(task.job, actor=actor)
 
 
 def move_tasks(moves: Sequence[TaskMove], *, actor: Actor) -> None:
-    """As `move_task` for tasks of any number of jobs, in as many statements for a hundred as for two.
-
-    The jobs were read when their rows were locked. Raises StaleState, and moves none, where one is elsewhere than it
-    was read.
-    """
+    """Move tasks of locked jobs, all or none, in a constant number of statements. Raises StaleState."""
     with transaction.atomic():
         _advance_tasks(moves, actor)
         settle_jobs([*{move.task.job_id: move.task.job for move in moves}.values()], actor=actor)
@@ -137,7 +121,7 @@ def move_tasks(moves: Sequence[TaskMove], *, actor: Actor) -> None:
 def _advance_tasks(moves: Sequence[TaskMove], actor: Actor) -> None:
     ways = [(move, path(move.task.state, move.to)) for move in moves]
     freed = [move.task for move in moves if move.task.state in HOLDING and move.to not in HOLDING]
-    for step in TaskState:  # in this order no way goes back
+    for step in TaskState:  # no legal path goes against this order
         alike: dict[tuple, list[Move]] = defaultdict(list)
         for move, way in ways:
             if step in way:
@@ -159,7 +143,7 @@ def release_holdings(tasks: Sequence[Task]) -> None:
 
 
 def path(start: str, to: str) -> list[str]:
-    """The shortest legal way between two task states, without `start`. A short task may be over before it is seen."""
+    """Return the shortest legal path: a short task may end unobserved."""
     between = {TaskState.STARTING, TaskState.RUNNING} | ({TaskState.STOPPING} if to == TaskState.STOPPED else set())
     ways: list[list[str]] = [[start]]
     while ways:
@@ -173,15 +157,13 @@ def path(start: str, to: str) -> list[str]:
 
 
 def settle_job(job: Job, *, actor: Actor = SYSTEM) -> None:
-    """Derive the job's state from its newest attempt, or begin the next attempt. The job's row is locked."""
+    """Derive a locked job's state from its newest attempt, or begin the next attempt."""
     reload_job(job)
     settle_jobs([job], actor=actor)
 
 
 def settle_jobs(jobs: Sequence[Job], *, actor: Actor = SYSTEM) -> None:
-    """As `settle_job`, for jobs that were read when they were locked, in as many statements for a hundred as for two;
-    but for those that are queued again.
-    """
+    """Settle freshly locked jobs, in few statements unless some are requeued."""
     attempts = load_attempts(jobs)
     alike: dict[tuple, list[Move]] = defaultdict(list)
     for job in jobs:
@@ -210,13 +192,13 @@ def reload_job(job: Job) -> None:
 
 
 def count_refusals(job: Job) -> int:
-    """In how many of its newest attempts, up to one more than REFUSALS, a node refused it. It is the same in a row."""
+    """Count the newest attempts that a node refused."""
     newest = Task.objects.filter(job=job, attempt__gte=job.attempt - REFUSALS, reason="refused_by_node")
     return newest.values("attempt").distinct().count()
 
 
 def requeue(job: Job, *, actor: Actor, reason: str, **also: Any) -> None:
-    """Begin attempt + 1 in the queue, at the place that the first submit gave it. The job's row is locked."""
+    """Queue a locked job as attempt + 1, at its first submit's position."""
     fresh: dict[str, Any] = {
         "attempt": job.attempt + 1,
         "started_at": None,
@@ -232,7 +214,7 @@ def requeue(job: Job, *, actor: Actor, reason: str, **also: Any) -> None:
 
 
 def _decisive(tasks: list[Task]) -> Task:
-    """The task that tells why the attempt ended: the first that failed of itself, else the first that was stopped."""
+    """Return the task that explains the end: the first that failed of itself, else the first stopped."""
     ended = [task for task in tasks if task.state in TASK_FINAL]
     by_itself = [task for task in ended if task.state == TaskState.FAILED and task.reason != "gang_broken"]
     stopped = [task for task in ended if task.state == TaskState.STOPPED and task.reason != "gang_broken"]
@@ -240,16 +222,15 @@ def _decisive(tasks: list[Task]) -> Task:
 
 
 def _derive(job: Job, tasks: Sequence[Task]) -> tuple[str, bool]:
-    """(its state, whether a role that ends it has done well), from the tasks of its newest attempt."""
+    """Return (state, whether a role that ends the job succeeded)."""
     done = is_done(job.gang, ((task.role, task.state) for task in tasks))
     stopping = job.stop_requested_at is not None
     return derive_job_state((task.state for task in tasks), stopping=stopping, done=done), done
 
 
 def _begin_columns(job: Job, state: str, done: bool) -> dict[str, Any]:
-    """What its row says besides of a state in which it goes on."""
     if done and job.stop_requested_at is None:
-        # Whoever still runs is stopped as by a wish: the same reconciling, and no further attempt.
+        # Tasks still running are stopped as by a stop request.
         return {"stop_requested_at": Now(), "stop_reason": "job_done"}
     return {"started_at": Now()} if state == JobState.RUNNING and job.started_at is None else {}
 
@@ -261,7 +242,7 @@ def _end_columns(job: Job, tasks: Sequence[Task], decisive: Task) -> dict[str, A
 
 
 def _another_try(job: Job, because: str) -> dict[str, Any] | None:
-    """What its row says of the attempt that follows one which ended so; None where none does."""
+    """Return the columns of the next attempt, if there is one."""
     if job.stop_requested_at is not None:
         return None
     if because in MADE_ROOM:
@@ -275,7 +256,6 @@ def _another_try(job: Job, because: str) -> dict[str, Any] | None:
 
 
 def _may_retry(job: Job, because: str) -> bool:
-    """A failed attempt is tried again where the job's own rule names its reason."""
     named = because in job.spec.get("retry", {}).get("when", ())
     return named and because in REASONS and REASONS[because].retry and job.retries_left > 0
 
@@ -285,9 +265,7 @@ def _pause(tried: int) -> timedelta:
 
 
 def _tell(jobs: Sequence[Job], state: str, *, begins: bool) -> None:
-    """A notebook tells by itself when it can be opened. A short job may end before it was seen to run: then its end is
-    all that is told.
-    """
+    """Notify owners of starts and ends, but of a notebook's start."""
     kinds = {JobState.SUCCEEDED: "job_succeeded", JobState.FAILED: "job_failed"}
     if state == JobState.RUNNING and begins:
         told = [Told(job.user_id, job, {"name": job.name}) for job in jobs if job.kind != JobKind.INTERACTIVE]

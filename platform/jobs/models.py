@@ -1,4 +1,4 @@
-"""What a person submits (Job) and what runs on one node once (Task). The verbs: submit, lifecycle and control."""
+"""Jobs, and their tasks, each of which runs once on one node."""
 
 import uuid
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from cluster.models import Agent, Node, Pool
 from jobs.states import HOLDING, JOB_FINAL, JOB_MOVES, TASK_FINAL, TASK_MOVES, JobState, TaskState
 
 LOG_PATIENCE = timedelta(minutes=10)
-"""So long after a task's end the rest of its log is waited for, where an agent brings it."""
+"""How long after a task's end an agent may still upload the rest of its log."""
 
 
 class Priority(models.IntegerChoices):
@@ -33,7 +33,7 @@ class JobKind(models.TextChoices):
 
 class JobQuerySet(models.QuerySet["Job"]):
     def visible_to(self, user: User) -> "JobQuerySet":
-        """The jobs whose whole truth `user` may read: those of the user's teams; all for admins and auditors."""
+        """Filter to jobs of the user's teams; all for admins and auditors."""
         if not user.is_authenticated or not user.is_active:
             return self.none()
         return self if user.sees_all else self.filter(team__memberships__user=user)
@@ -45,7 +45,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self.exclude(state__in=JOB_FINAL)
 
     def of_kind(self, kind: str) -> "JobQuerySet":
-        """kind: one of JobKind; "" = all but the starts of notebooks, which stand in a list of their own."""
+        """Filter by kind; "" means all but notebook starts."""
         return self.filter(kind=kind) if kind else self.exclude(kind=JobKind.INTERACTIVE)
 
     def with_names(self) -> "JobQuerySet":
@@ -53,12 +53,10 @@ class JobQuerySet(models.QuerySet["Job"]):
 
 
 class Job(models.Model):
-    """A spec and the state of its newest attempt. The state is derived from its tasks and stored for queries.
+    """A spec and the state of its newest attempt, derived from its tasks and stored for queries.
 
-    Wishes are columns, not states: stop_requested_* and held_*. spec is canonical and fully resolved
-    (jobs.jobfile.to_json). gang: [{"role", "min", "max", "request": {...}}], what the scheduler reads;
-    "ends_job" of a role that does.
-    wait_reasons: [{"code", "params"}], written by the scheduler only where it changed.
+    spec: from jobs.jobfile.to_json. wait_reasons: [{"code", "params"}].
+    gang: [{"role", "min", "max", "request": {...}, maybe "ends_job"}].
     """
 
     KIND = "job"
@@ -125,32 +123,31 @@ class Job(models.Model):
 
     @property
     def least(self) -> int:
-        """How many tasks start together or not at all."""
+        """The number of tasks that must start together."""
         return sum(role["min"] for role in self.gang)
 
     @property
     def most(self) -> int:
-        """How many start where there is room."""
+        """The largest number of tasks."""
         return sum(role["max"] for role in self.gang)
 
     @property
     def request(self) -> dict:
-        """What one task asks; of unlike roles the first one's that asks for cards."""
+        """The request per task, of the first role with GPUs if any."""
         return next((role for role in self.gang if role["request"]["gpu"] != "0"), self.gang[0])["request"]
 
     def in_order(self, tasks: "Iterable[Task]") -> "list[Task]":
-        """Its tasks by role, as its file has them, then by rank."""
+        """Sort tasks by role, as in the job file, then rank."""
         places = {role["role"]: place for place, role in enumerate(self.gang)}
         return sorted(tasks, key=lambda task: (places.get(task.role, 0), task.rank))
 
     @property
     def size(self) -> int:
-        """How many tasks it has."""
         return sum(self.sizes.values())
 
     @property
     def sizes(self) -> dict[str, int]:
-        """{role: how many tasks}: of an elastic gang the least while it waits, then as many as it started with."""
+        """{role: number of tasks}; the minimum while an elastic gang waits."""
         if self.least == self.most or self.state == JobState.QUEUED:
             return {role["role"]: role["min"] for role in self.gang}
         counts = self.tasks.filter(attempt=self.attempt).values_list("role").annotate(tasks=Count("pk"))
@@ -171,11 +168,10 @@ class TaskQuerySet(models.QuerySet["Task"]):
         return self.filter(state__in=HOLDING)
 
     def log_awaited(self) -> "TaskQuerySet":
-        """Those that ended, whose machine's agent may still bring the end of their log."""
+        """Filter to ended tasks with logs that an agent may complete."""
         return self.filter(_log_awaited())
 
     def log_open(self) -> "TaskQuerySet":
-        """Those of which more of the log may come."""
         return self.filter(~Q(state__in=TASK_FINAL) | _log_awaited())
 
 
@@ -186,7 +182,7 @@ def _log_awaited() -> Q:
 
 
 class Task(models.Model):
-    """One container on one node, once. It never restarts: a retry is a new task with attempt + 1."""
+    """One container on one node. It never restarts: a retry is a new task."""
 
     KIND = "task"
     MOVES = TASK_MOVES
@@ -217,7 +213,7 @@ class Task(models.Model):
     checkpointed_at = models.DateTimeField(null=True)
     gpu_use = models.JSONField(
         default=list,
-        db_default=[],  # a version before this one still writes rows while it is replaced
+        db_default=[],  # the previous version still inserts rows during an upgrade
         help_text="[{uuid, limit_mib, used_mib, peak_mib, refused}] of shared cards, the newest sample",
     )
     resize = models.JSONField(
@@ -242,7 +238,7 @@ class Task(models.Model):
 
     @property
     def public_id(self) -> str:
-        """Tasks ring and are listed under their job's name."""
+        """The job's id, under which tasks are published."""
         return self.job.public_id
 
     @property
@@ -263,9 +259,7 @@ class Task(models.Model):
 
 
 class BroughtLog(models.Model):
-    """What is known of a log that the agent of the task's machine brings to the store; the first word of it makes the
-    row. behind_since: when what is not brought yet was written, None where little is. end: whether more can come.
-    """
+    """Upload state of a log. behind_since: when the oldest missing line was written."""
 
     class End(models.TextChoices):
         OPEN = "", _("more may come")
@@ -281,7 +275,7 @@ class BroughtLog(models.Model):
 
 
 class CodePack(models.Model):
-    """An uploaded directory, kept once by the hash of its content. Only who uploaded it may name it."""
+    """An uploaded directory, stored once per content. Only the uploader may use it."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="code_packs")
     digest = models.CharField(max_length=71)
@@ -297,10 +291,7 @@ class CodePack(models.Model):
 
 
 class IdempotencyKey(models.Model):
-    """A request that was answered, so that its retry gets the same answer and makes nothing a second time.
-
-    kind, object_id: of what it made or started, as values.
-    """
+    """A request's result, with which its retry is answered."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=200)

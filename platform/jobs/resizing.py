@@ -1,11 +1,7 @@
-"""A wish for another size of the slices of a running job. It is written into the tasks' rows; reconciling drives to it.
+"""Request another GPU slice size for running jobs; scheduler.resizing carries it out or refuses.
 
-What can be known here is refused here. Whoever took the last room meanwhile, or used more, is found where the wish is
-done (scheduler.resizing): then the slice stays as it is, and the task's history says why.
-
-    {"gpu": "12GB", "by": whose wish, "serial": how manieth of this task, "uuid": of its card, "memory_mib",
-     "compute_percent", "milli": what it is to hold, "open": until it is done or refused, "before": what it held, where
-     it grew first, "refused": {"kind", "detail"}}
+Task.resize is {"gpu": "12GB", "by", "serial": counts requests, "uuid": of the card, "memory_mib", "compute_percent",
+"milli": the new size, "open": not done or refused, "before": the old size, "refused": {"kind", "detail"}}.
 """
 
 from collections import defaultdict
@@ -28,14 +24,12 @@ from jobs.states import JobState, TaskState
 from quotas.models import Holding
 
 BY_LIBRARY = frozenset({"slice", "simulated"})
-"""How cards hold slices whose limit can be changed."""
+"""Enforcement modes of cards with slices that can be resized."""
 BY_MPS = "mps"
 
 
 @dataclass(frozen=True)
 class Change:
-    """Of one task, from what it holds of its card to what it is to hold."""
-
     task: Task
     gpu: Gpu
     was: dict[str, Any]
@@ -46,17 +40,16 @@ class Change:
         return self.share.memory_mib - self.was["memory_mib"]
 
     def is_asked(self, ask: GpuAsk) -> bool:
-        """Whether somebody wished for just this, and it is not done yet."""
+        """Whether this size is requested and still open."""
         wish = self.task.resize
         return wish is not None and wish["open"] and wish["gpu"] == ask.text
 
 
 @transaction.atomic
 def resize_job(*, actor: User, job: Job, gpu: object, task: str = "", able: bool = True) -> Job:
-    """Wish for another size of the slice of each of its running tasks, or of one. gpu: a slice, as in a job file. task:
-    such as worker.1, "" for all. able: whether the runtime can do it.
+    """Request another slice size for running tasks. Raises InvalidInput and Conflict.
 
-    Compute follows memory, as it would if the job had asked for this. Raises InvalidInput and Conflict.
+    gpu: as in a job file. task: such as worker.1, "" for all. able: whether the runtime can.
     """
     require(actor, "job.resize", job.team, job.user_id)
     ask = _read_ask(gpu)
@@ -67,7 +60,7 @@ def resize_job(*, actor: User, job: Job, gpu: object, task: str = "", able: bool
         raise Conflict("resize_not_here")
     changes = [_change(one, ask) for one in _choose(job, task)]
     if all(change.is_asked(ask) for change in changes):
-        return _fresh(job)  # the same once more: its answer may have been lost
+        return _fresh(job)  # a repeated request
     _check_room(changes)
     for change in changes:
         write_wish(change.task, build_wish(change, ask, actor.username))
@@ -79,7 +72,7 @@ def resize_job(*, actor: User, job: Job, gpu: object, task: str = "", able: bool
 
 
 def may_resize(job: Job, tasks: Iterable[Task]) -> bool:
-    """Whether there is a slice whose size can be changed."""
+    """Whether a running task has a slice that can be resized."""
     return job.state == JobState.RUNNING and job.stop_requested_at is None and any(map(_has_slice, tasks))
 
 
@@ -112,7 +105,7 @@ def _has_slice(task: Task) -> bool:
 
 
 def _change(task: Task, ask: GpuAsk) -> Change:
-    """Raises Conflict for what could not be done whatever is free."""
+    """Raise Conflict for what is impossible whatever is free."""
     if not task.cards:
         raise Conflict("resize_no_card")
     card = task.cards[0]
@@ -144,7 +137,7 @@ def _check_use(change: Change) -> Change:
 
 
 def _check_room(changes: Iterable[Change]) -> None:
-    """As it is now, unlocked: whether all of them together fit their cards."""
+    """Check without a lock that the changes fit their cards now."""
     of: dict[int, list[Change]] = defaultdict(list)
     for change in changes:
         of[change.gpu.pk].append(change)
@@ -157,7 +150,7 @@ def _check_room(changes: Iterable[Change]) -> None:
 
 
 def build_wish(change: Change, ask: GpuAsk, by: str) -> dict[str, Any]:
-    """By MPS a program's part of the card's compute is set at its start, and stays."""
+    """Build the stored request. Under MPS the compute share is fixed at the start."""
     by_mps = any(use.get("compute") == BY_MPS for use in change.task.gpu_use)
     percent = change.was["compute_percent"] if by_mps else change.share.compute_percent
     held = Slice(change.share.memory_mib, percent)

@@ -1,4 +1,4 @@
-"""What tasks use of their slices, as the agent of their machine tells it where the runtime cannot see that itself."""
+"""Store the GPU use of slices that node agents report."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,8 +12,9 @@ FIELDS = ("uuid", "limit_mib", "used_mib", "peak_mib", "refused", "watched", "ov
 
 
 def take_uses(agent: Agent, slices: Iterable[Mapping[str, Any]]) -> int:
-    """Keep them, and have a task end that is above its slice. Of tasks of the agent's own machine only, and of their
-    own slices; how many tasks that were. slices: {"task": uuid in hex, "cards": [of FIELDS]}. Any number of times.
+    """Store the slice use of tasks on the agent's node. Tasks above their slice are stopped.
+
+    slices: {"task": uuid in hex, "cards": [dict of FIELDS]}.
     """
     told = {UUID(one["task"]): one["cards"] for one in slices}
     tasks = list(
@@ -29,7 +30,7 @@ def take_uses(agent: Agent, slices: Iterable[Mapping[str, Any]]) -> int:
 
 
 def _uses(task: Task, cards: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """That a task is to end is not taken back."""
+    """Keep `over` once it is set."""
     own = {card["uuid"] for card in task.cards if not card.get("whole")}
     before = {use["uuid"]: use.get("over", "") for use in task.gpu_use}
     kept = ({name: card[name] for name in FIELDS} for card in cards if card["uuid"] in own)

@@ -1,7 +1,4 @@
-"""Lifecycles as tables: legal moves, and what each reason means.
-
-Words on screen, retry or not, colour and API code come from REASONS and nowhere else.
-"""
+"""States of jobs and tasks, legal moves, and the meaning of reasons."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -54,13 +51,13 @@ JOB_ACTIVE = frozenset({J.STARTING, J.RUNNING, J.STOPPING})
 _OPEN = frozenset({J.QUEUED, J.STARTING, J.RUNNING, J.STOPPING})
 JOB_MOVES: dict[str, frozenset[str]] = {
     **{state: (_OPEN | JOB_FINAL) - {state} for state in _OPEN},
-    # A retry asked by a person begins a new attempt of an ended job.
+    # A person's retry.
     **{state: frozenset({J.QUEUED}) for state in JOB_FINAL},
 }
 
 
 def is_done(gang: Iterable[Mapping], tasks: Iterable[tuple[str, str]]) -> bool:
-    """Has a role that ends the job done well? gang: of Job. tasks: (role, state) of the newest attempt's."""
+    """Whether a role that ends the job succeeded. tasks: (role, state) of the newest attempt."""
     states: dict[str, list[str]] = {}
     for role, state in tasks:
         states.setdefault(role, []).append(state)
@@ -73,10 +70,9 @@ def is_done(gang: Iterable[Mapping], tasks: Iterable[tuple[str, str]]) -> bool:
 
 
 def derive_job_state(tasks: Iterable[str], *, stopping: bool, done: bool = False) -> str:
-    """The state of a job from the states of its newest attempt's tasks.
+    """Return a job's state from those of its newest attempt's tasks.
 
-    stopping: the job carries a stop wish, so stopped tasks mean that it was cancelled and not that it failed.
-    done: a role that ends the job has done well, so that the ends of the others do not matter.
+    stopping: stopped tasks mean cancelled. done: a role that ends the job succeeded.
     """
     states = set(tasks)
     if states <= {T.PENDING}:
@@ -100,7 +96,7 @@ def _ended(states: set[str], stopping: bool) -> str:
 
 @dataclass(frozen=True)
 class Reason:
-    """What an end reason means. `retry`: a new attempt may be made where the job's retry rule names this reason."""
+    """An end reason. retry: whether a retry rule may name it."""
 
     state: str
     retry: bool
@@ -109,7 +105,7 @@ class Reason:
     hint: str | Promise = ""
 
 
-# Why a task ended. The colours are those of the state chips: ok, work, idle, fault, neutral.
+# Why a task ended. Colours are those of the state chips.
 REASONS: dict[str, Reason] = {
     "completed": Reason(T.SUCCEEDED, False, "ok", _("Finished.")),
     "exit_nonzero": Reason(
@@ -172,7 +168,7 @@ REASONS: dict[str, Reason] = {
     "job_done": Reason(T.STOPPED, False, "ok", _("Its job was done.")),
 }
 
-# Why a job waits (PRODUCT 1.7). Sentences take the refusal's params, already put into people's units.
+# Why a job waits. Params come formatted.
 WAIT_REASONS: dict[str, str | Promise] = {
     "ahead_in_queue": _("%(n)s jobs ahead of it need the same resources first"),
     "ahead_in_queue.one": _("one job ahead of it needs the same resources first"),

@@ -1,4 +1,4 @@
-"""Submitting: a spec and a person become a job in the queue. Accepted is stored: it is never lost, and it waits."""
+"""Check a job and store it in the queue. An accepted job is never lost."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,10 +23,9 @@ from quotas.services import admit_waiting_job
 
 @dataclass(frozen=True)
 class Draft:
-    """A spec whose names are resolved, before it is a job. What `check` looks at.
+    """A spec with resolved names.
 
-    gang: [{"role", "min", "max", "request": {"gpu": text, "cpu_milli", "memory_mib"}}]; request is per task.
-    A role that ends the job says so: "ends_job": "any" or "all".
+    gang: [{"role", "min", "max", "request": {"gpu": text, "cpu_milli", "memory_mib"}, maybe "ends_job"}]; per task.
     """
 
     spec: JobSpec
@@ -37,7 +36,7 @@ class Draft:
 
 
 Check = Callable[[Draft], None]
-"""Raises Impossible where the draft could never run. The doors pass scheduler.preview.check_possible."""
+"""Raises Impossible where the draft could never run; API and pages pass scheduler.preview.check_possible."""
 
 
 def submit_job(
@@ -50,23 +49,22 @@ def submit_job(
     body: bytes = b"",
     kind: str = JobKind.BATCH,
 ) -> Job:
-    """Store a job with its first attempt. Refused only if it could never run or a limit of counts is met.
+    """Store a job, unless it could never run or a count limit is reached.
 
-    containers: whether the runtime can use an image. key, body: the caller's Idempotency-Key and what was sent with
-    it; the same key with the same body answers with the job that the first submit made.
+    containers: whether the runtime uses images. key, body: see jobs.idempotency.
     Raises InvalidInput, Impossible, NotPermitted, QuotaExceeded, Conflict.
     """
     if (done := find_answer(user=user, key=key, body=body)) is not None:
         return Job.objects.with_names().get(pk=done)
     draft = choose_pool(user=user, spec=spec, check=check, containers=containers)
-    if kind != JobKind.INTERACTIVE:  # of which each start is asked for anew, with its row locked
+    if kind != JobKind.INTERACTIVE:  # ask no registry while a notebook's row is locked
         draft = _with_digest(draft)
     try:
         with transaction.atomic():
             admit_waiting_job(user=user, waiting=lambda: Job.objects.waiting().filter(user=user).count())
             job = _store(draft, kind)
             keep_answer(user=user, key=key, body=body, made=job)
-    except KeyReused:  # the same submit came twice at once
+    except KeyReused:  # the same request arrived twice at once
         if (done := find_answer(user=user, key=key, body=body)) is None:
             raise
         return Job.objects.with_names().get(pk=done)
@@ -74,7 +72,7 @@ def submit_job(
 
 
 def choose_pool(*, user: User, spec: JobSpec, check: Check, containers: bool) -> Draft:
-    """Resolve the names of a spec. Without a pool, the first of the team's pools where it could run."""
+    """Resolve a spec's names. Without a pool, take the first where it could run."""
     team = find_team(user, spec.team)
     require(user, "job.submit", team)
     if spec.priority == "urgent":
@@ -98,14 +96,13 @@ def choose_pool(*, user: User, spec: JobSpec, check: Check, containers: bool) ->
 
 
 def _with_digest(draft: Draft) -> Draft:
-    """Its image as the registry has it now, so that every attempt runs the same bytes."""
+    """Pin the image, so that every attempt runs the same bytes."""
     if not draft.spec.image:
         return draft
     return replace(draft, spec=replace(draft.spec, image=pin_image(draft.team, draft.spec.image)))
 
 
 def _check_grace(draft: Draft) -> None:
-    """Raises Impossible where the job wants longer for its checkpoint than its pool allows."""
     rule, most = draft.spec.checkpoint, draft.pool.max_grace_s
     if rule and rule.grace_s is not None and rule.grace_s > most:
         said = {"pool": draft.pool.name, "max": duration_text(most), "got": duration_text(rule.grace_s)}
@@ -114,7 +111,7 @@ def _check_grace(draft: Draft) -> None:
 
 
 def find_team(user: User, name: str | None) -> Team:
-    """The team that is named, or the only one of the person's. A stranger's team is as unknown as none."""
+    """Return the named team, or the person's only one."""
     teams = list(Team.objects.filter(memberships__user=user))
     known = ", ".join(team.name for team in teams)
     if name:
@@ -130,7 +127,7 @@ def find_team(user: User, name: str | None) -> Team:
 
 
 def build_gang(spec: JobSpec, pool: Pool) -> list[dict]:
-    """The job's roles as the scheduler reads them, with what the pool gives by default filled in."""
+    """Build the roles as the scheduler reads them, with the pool's defaults."""
     return [_build_role(role, pool) for role in roles_of(spec)]
 
 
@@ -145,7 +142,7 @@ def _build_role(role: RoleSpec, pool: Pool) -> dict:
 
 
 def _store(draft: Draft, kind: str) -> Job:
-    """Nobody else sees its row before it is committed: it needs no lock, and has no history yet."""
+    """Insert the job. Nobody sees its row before the commit, so no lock is needed."""
     spec = draft.spec
     job = Job.objects.create(
         name=spec.name or "",
@@ -159,7 +156,7 @@ def _store(draft: Draft, kind: str) -> Job:
         priority=Priority[spec.priority.upper()],
         preemptible=spec.preemptible,
         time_s=spec.time_s,
-        # What is interactive is stopped by its own clock (notebooks.tasks), which can be put forward while it runs.
+        # Notebooks have their own clock (notebooks.tasks), which can be extended.
         max_time_s=None if kind == JobKind.INTERACTIVE else spec.max_time_s or draft.pool.default_max_time_s,
         retries_left=spec.retry_times,
     )
@@ -175,7 +172,7 @@ def _store(draft: Draft, kind: str) -> Job:
 
 
 def _pools(team: Team, spec: JobSpec) -> list[Pool]:
-    """Where the job may go: the pool it names, else the pools of the team's quotas; slices prefer shared pools."""
+    """Return the named pool, else those of the team; shared ones first for slices."""
     pools = [quota.pool for quota in Quota.objects.filter(team=team).select_related("pool")]
     known = ", ".join(pool.name for pool in pools)
     if spec.pool:
@@ -201,7 +198,7 @@ def _with_code(user: User, spec: JobSpec) -> JobSpec:
 
 
 def _asked_milli(ask: GpuAsk, pool: Pool) -> int:
-    """Thousandths of cards that a task asks, on the pool's first kind of card that could serve it."""
+    """Return a task's thousandths of cards, by the pool's first matching type."""
     if ask.count == 0:
         return 0
     for card in kinds_of_cards(pool):

@@ -1,5 +1,4 @@
-"""TensorBoard beside a running job, when somebody first asks for it: a program inside the task, so that its account,
-its limits and its end are the task's. One that listens already is used again."""
+"""Start TensorBoard inside a running task, under its account and limits."""
 
 import asyncio
 import re
@@ -8,11 +7,11 @@ from common.errors import Unavailable
 from runtimes.base import Access
 
 TOOLS = "TESSERA_TOOLS"
-"""The variable in which a task finds the environment that TensorBoard and JupyterLab run from."""
+"""The variable with the path of the environment of TensorBoard and JupyterLab."""
 WAIT_S, LOOK_S = 20.0, 0.2
 LAST_WORDS = 300
 
-# Away from the session that started it, so that it outlives that; its last words are kept for the one who waits.
+# In its own session, to outlive the exec session.
 SCRIPT = """
 python=$TESSERA_TOOLS/bin/python
 [ -n "$TESSERA_TOOLS" ] || python=$(command -v python3)
@@ -28,10 +27,9 @@ TOLD = 'tail -c 300 "$TMPDIR/tensorboard.log" 2>/dev/null; true'
 
 
 async def ensure_tensorboard(access: Access, task: str, directory: str, port: int) -> None:
-    """Returns when TensorBoard answers at `port` of the task, started now if nothing did.
+    """Wait until TensorBoard answers in the task; start it if nothing listens.
 
-    task: uuid in hex. directory: what the job file says under `tensorboard`. port: task.ports["6006"].
-    Raises common.errors.Unavailable (tensorboard_failed, with its last words), and what `Access` raises.
+    task: uuid in hex. port: task.ports["6006"]. Raises Unavailable, and what `Access` raises.
     """
     if await _listens(access, task, port):
         return
@@ -56,7 +54,7 @@ async def _listens(access: Access, task: str, port: int) -> bool:
 
 
 async def _run(access: Access, task: str, argv: list[str]) -> tuple[int, str]:
-    """(exit code, what it said last)."""
+    """Return (exit code, last output)."""
     session = await access.exec(task, argv)
     try:
         said, wrong = await asyncio.gather(_all_of(session.read), _all_of(session.read_error))
@@ -73,5 +71,5 @@ async def _all_of(read) -> bytes:
 
 
 def _short(words: str) -> str:
-    """One line that can be shown."""
+    """Return the end of the output as one line."""
     return re.sub(r"\s+", " ", "".join(c if c.isprintable() else " " for c in words)).strip()[-LAST_WORDS:] or "-"

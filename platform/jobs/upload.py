@@ -1,4 +1,4 @@
-"""Code that a person uploads: kept once by its content, and named by whoever uploaded it."""
+"""Store code that people upload."""
 
 import gzip
 import io
@@ -14,7 +14,7 @@ from jobs.models import CodePack
 
 
 def keep_code(*, user: User, pieces: Iterable[bytes]) -> CodePack:
-    """Store a tar.gz and remember that `user` may name it. Raises InvalidInput at ``/code`` for what is not allowed."""
+    """Store a tar.gz that `user` may then name. Raises InvalidInput at ``/code``."""
     info = store_code(pieces, Path(settings.TESSERA_CODE))
     kept, _made = CodePack.objects.get_or_create(
         user=user, digest=info.digest, defaults={"files": info.files, "bytes": info.bytes}
@@ -23,7 +23,7 @@ def keep_code(*, user: User, pieces: Iterable[bytes]) -> CodePack:
 
 
 def pack_one_file(name: str, content: bytes) -> bytes:
-    """A tar.gz with this one file in it. The same content gives the same bytes."""
+    """Return a tar.gz of one file, reproducibly."""
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as squeezed, tarfile.open(fileobj=squeezed, mode="w") as tar:
         member = tarfile.TarInfo(name)

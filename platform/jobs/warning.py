@@ -1,7 +1,4 @@
-"""People hear before a time limit ends their job, so that it can save what it has. Once for each attempt.
-
-A notebook has a clock of its own (notebooks.tasks), for its end can be put off.
-"""
+"""Warn owners before a time limit, once per attempt. For notebooks see notebooks.tasks."""
 
 from datetime import timedelta
 
@@ -25,10 +22,7 @@ def warn_of_ends() -> None:
 
 
 def _ending() -> QuerySet[Job]:
-    """Jobs that run into their limit within WARN_BEFORE and were not told so in this attempt.
-
-    One whose whole time is shorter than twice the warning would be warned of when it has just begun.
-    """
+    """Return unwarned jobs near their limit, except very short limits."""
     limit = ExpressionWrapper(F("max_time_s") * timedelta(seconds=1), output_field=DurationField())
     told = Event.objects.filter(
         kind=Job.KIND, object_id=OuterRef("pk"), verb="about_to_end", at__gt=OuterRef("started_at")

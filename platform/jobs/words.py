@@ -1,4 +1,4 @@
-"""Reasons as sentences, in the reader's language and people's units. The same words at every door."""
+"""Sentences for reason codes, in the reader's language."""
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -12,19 +12,18 @@ RESIZE_REFUSED = {
     "user_limit": gettext_lazy("Its owner is at the limit of GPUs."),
     "quota": gettext_lazy("The team has no quota in this pool any more."),
 }
-"""What had no room for a larger slice. Where the runtime refused, its own words are shown."""
+"""What had no room for a larger slice; a refusal by the runtime is shown in its own words."""
 
 
 def wait_words(reason: dict) -> str:
-    """One reason of Job.wait_reasons as a sentence."""
+    """Return an entry of Job.wait_reasons as a sentence."""
     code, params = reason["code"], reason.get("params", {})
     template = WAIT_REASONS.get(_variant(code, params), WAIT_REASONS["unexplained"])
     return str(template) % _Blank(show_params(params))
 
 
 def _variant(code: str, params: dict) -> str:
-    """A slice that fits no card is told in memory, or in tasks and compute where memory is not what is short; and one
-    job is not "1 jobs"."""
+    """Return the template's key: plural, or for a slice what it is short of."""
     if code in {"ahead_in_queue", "making_room"} and params.get("n") == 1:
         return f"{code}.one"
     if code == "maintenance":
@@ -39,7 +38,6 @@ def _variant(code: str, params: dict) -> str:
 
 
 def end_words(code: str) -> str:
-    """Why a job or task ended; "" while there is no reason."""
     return str(REASONS[code].words) if code in REASONS else code.replace("_", " ")
 
 
@@ -48,14 +46,13 @@ def end_hint(code: str) -> str:
 
 
 def resize_words(refused: dict | None) -> str:
-    """Why a slice kept its size, as Task.resize and the history have it; "" where nobody refused."""
     if not refused:
         return ""
     return str(RESIZE_REFUSED.get(refused.get("kind", ""), "")) or str(refused.get("detail") or _("It was refused."))
 
 
 class _Blank(dict):
-    """A sentence never fails for a number that an older scheduler did not record."""
+    """Parameters that default to "some", for old records."""
 
     def __missing__(self, key: str) -> str:
         return _("some")

@@ -1,4 +1,4 @@
-"""What the settings of a notebook may be: plain values to a spec. All that is wrong is found in one pass."""
+"""Check and apply the settings of a notebook."""
 
 import re
 from dataclasses import replace
@@ -16,20 +16,20 @@ from quotas.services import notebook_hours_of
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 OTHERS_NAMES = re.compile(r"(nb|job)-[0-9]+")
-"""What is no name: at the SSH gateway these are ids."""
+"""These are ids at the SSH gateway."""
 
 CHANGES = ("name", "gpu", "cpu_milli", "memory_mib", "pool", "env", "data", "hours")
 
 
 def check_notebook_name(name: str) -> str:
-    """Small letters, digits and dashes: it names a folder and a host of SSH."""
+    """Check a name, which also names a folder and an SSH host."""
     if not NAME.fullmatch(name) or OTHERS_NAMES.fullmatch(name):
         raise InvalidInput([FieldError("/name", "bad_notebook_name", {"got": shorten(name)})])
     return name
 
 
 def apply_changes(user: User, spec: JobSpec, changes: dict[str, Any]) -> JobSpec:
-    """The spec with these of CHANGES. All that is wrong is found in one pass. Raises InvalidInput."""
+    """Apply settings to a spec. Raises InvalidInput with all errors."""
     made: dict[str, Any] = {}
     errors: list[FieldError] = []
     for key, value in changes.items():
@@ -40,7 +40,7 @@ def apply_changes(user: User, spec: JobSpec, changes: dict[str, Any]) -> JobSpec
     if errors:
         raise InvalidInput(errors)
     changed = replace(spec, **made)
-    if "pool" in made:  # whether there is such a pool, and quota in it
+    if "pool" in made:  # whether it exists, with quota
         choose_pool(user=user, spec=changed, check=lambda draft: None, containers=True)
     return changed
 
@@ -62,7 +62,7 @@ def _read_change(user: User, key: str, value: Any) -> dict[str, Any]:
 
 
 def _seconds(hours: int | None, most: int | None) -> int | None:
-    """None = as long as the person's limit allows."""
+    """Return seconds; None for the person's limit."""
     if hours is None:
         return None
     if hours < 1:

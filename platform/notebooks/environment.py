@@ -1,7 +1,6 @@
-"""The Python environment that JupyterLab and TensorBoard run from: where it lies, and how far its preparation is.
+"""The Python environment of JupyterLab and TensorBoard, read-only for tasks.
 
-It is none of the portal's own. `notebooks.prepare` builds it beside the running portal, in a directory named after its
-lock file, so that a newer one never takes the place of what a running notebook uses. Tasks see it read-only.
+Its directory is named after its lock file, so that upgrades disturb no running notebook.
 """
 
 import hashlib
@@ -19,7 +18,7 @@ STEPS = ("waiting", "making", "installing", "compiling", "done")
 
 
 class EnvironmentState(TypedDict):
-    """state: preparing, ready or failed. step: one of STEPS. detail: the installer's own words where it failed."""
+    """state: preparing, ready or failed. step: one of STEPS. detail: the installer's error."""
 
     state: str
     step: str
@@ -27,7 +26,7 @@ class EnvironmentState(TypedDict):
 
 
 def environment_state() -> EnvironmentState:
-    """How far the environment of this installation is. Where images bring it, there is nothing to wait for."""
+    """Return the preparation's state; always ready where images bring the environment."""
     if settings.TESSERA_NOTEBOOK_IMAGE:
         return {"state": READY, "step": "done", "detail": ""}
     return read_state(settings.TESSERA_DATA)
@@ -38,7 +37,7 @@ def environment_home(data: Path) -> Path:
 
 
 def environment_path(data: Path) -> Path:
-    """Where the environment of this version's lock file lies, or will lie."""
+    """Return the path of this version's environment."""
     return environment_home(data) / _name()
 
 
@@ -48,7 +47,7 @@ def _name() -> str:
 
 
 def old_environments(data: Path) -> list[Path]:
-    """Those of other lock files, where this version's own is ready; [] until then."""
+    """Return other versions' environments, once this one's is ready."""
     mine = environment_path(data)
     if not (mine / READY).exists():
         return []
@@ -56,7 +55,7 @@ def old_environments(data: Path) -> list[Path]:
 
 
 def drop_environment(environment: Path) -> None:
-    """Without its stamp it counts no more, so that one of which half is gone is made anew."""
+    """Remove an environment, its ready file first, so that it never counts as ready."""
     (environment / READY).unlink(missing_ok=True)
     shutil.rmtree(environment, ignore_errors=True)
 
@@ -66,7 +65,7 @@ def python_of(environment: Path) -> Path:
 
 
 def read_state(data: Path) -> EnvironmentState:
-    """What `notebooks.prepare` wrote last about this version's environment."""
+    """Read this version's state as `notebooks.prepare` wrote it."""
     if (environment_path(data) / READY).exists():
         return {"state": READY, "step": "done", "detail": ""}
     try:
@@ -79,7 +78,6 @@ def read_state(data: Path) -> EnvironmentState:
 
 
 def write_state(data: Path, state: str, step: str, detail: str = "") -> None:
-    """Replaced as a whole."""
     told = {"environment": environment_path(data).name, "state": state, "step": step, "detail": detail}
     fresh = state_file(data).with_suffix(".new")
     fresh.write_text(json.dumps(told))

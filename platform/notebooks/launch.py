@@ -1,4 +1,4 @@
-"""The job that a start of a notebook is: its spec, and the command that starts JupyterLab in it. Pure."""
+"""Build the job spec and the JupyterLab command of a notebook start."""
 
 import json
 from dataclasses import replace
@@ -11,7 +11,7 @@ JUPYTER_PORT = 8888
 LABEL = "notebook"
 
 FIRST, TABS = "Untitled.ipynb", ".jupyterlab"
-"""In the notebook's folder: the page that is made in an empty one, and the tabs that are open."""
+"""In the notebook's folder: the page made in an empty one, and the open tabs."""
 
 EMPTY_PAGE = {
     "cells": [{"id": "1", "cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": []}],
@@ -20,11 +20,8 @@ EMPTY_PAGE = {
     "nbformat_minor": 5,
 }
 
-# -s: what its person installs at home is for the kernels, and cannot break JupyterLab. Kernels speak over sockets that
-# are files, whose names are limited to 107 bytes, so these lie in a short directory of their own. Nothing asks the
-# internet for news; JupyterLab's own extensions stay as they are prepared; no Node is looked for. Open tabs are kept
-# with the notebook, not with its person, whose other notebooks have other files. A new one opens at a page to type in.
-# The gateway sees when a browser is gone; JupyterLab's own pings would only warn (tornado reads their ms as seconds).
+# -s: packages installed at home cannot break JupyterLab. Kernels use socket files, limited to 107 bytes of name,
+# hence the short directory. JupyterLab's pings are off: tornado reads their ms as seconds.
 COMMAND = """
 python=$TESSERA_TOOLS/bin/python
 if [ -z "$TESSERA_TOOLS" ]; then
@@ -55,9 +52,7 @@ trap : TERM
 
 
 def build_spec(notebook: Notebook, *, hours: int | None, gpu: str | None, image: str = "") -> JobSpec:
-    """What this start submits. hours: how long it may last, told as an estimate; gpu: instead of the notebook's own;
-    image: where it names none.
-    """
+    """Build the spec that a start submits. gpu: replaces the notebook's own. image: for a notebook without one."""
     kept = from_json(notebook.spec)
     return replace(
         kept,
@@ -66,7 +61,7 @@ def build_spec(notebook: Notebook, *, hours: int | None, gpu: str | None, image:
         run=COMMAND.format(
             folder=notebook.folder, port=JUPYTER_PORT, first=FIRST, tabs=TABS, empty=json.dumps(EMPTY_PAGE)
         ),
-        env={**kept.env, "NOTEBOOK_FOLDER": notebook.folder},  # where its shells begin
+        env={**kept.env, "NOTEBOOK_FOLDER": notebook.folder},  # its shells start there
         gpu=kept.gpu if gpu is None else parse_gpu(gpu),
         image=kept.image or image or None,
         time_s=None if hours is None else hours * 3600,

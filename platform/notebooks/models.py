@@ -1,4 +1,4 @@
-"""A notebook: a named place to work, kept between starts. Each start is a job, and its state is read from that job."""
+"""Notebooks: named work environments, each start of which is a job."""
 
 import hashlib
 import json
@@ -18,21 +18,20 @@ from notebooks.states import NotebookState, derive_state
 
 class NotebookQuerySet(models.QuerySet["Notebook"]):
     def visible_to(self, user: User) -> "NotebookQuerySet":
-        """One's own. Admins and auditors see that others' exist, and never get in."""
+        """Filter to the user's own; all for admins and auditors, who cannot open them."""
         if not user.is_authenticated or not user.is_active:
             return self.none()
         return self.live() if user.sees_all else self.live().filter(user=user)
 
     def live(self) -> "NotebookQuerySet":
-        """Not deleted, running or not."""
+        """Filter to those not deleted."""
         return self.filter(deleted_at__isnull=True)
 
     def started(self) -> "NotebookQuerySet":
-        """Those whose newest start is in the queue or holds something."""
+        """Filter to those with a newest start that is not final."""
         return self.filter(job__isnull=False).exclude(job__state__in=JOB_FINAL)
 
     def in_states(self, states: Iterable[str]) -> "NotebookQuerySet":
-        """Those whose state is one of these, as derive_state has it."""
         wanted = Q(job__isnull=True) if derive_state(None, ready=False) in states else Q(pk__in=[])
         for state in JobState.values:
             for ready in (False, True):
@@ -45,12 +44,10 @@ class NotebookQuerySet(models.QuerySet["Notebook"]):
 
 
 class Notebook(models.Model):
-    """What to start, and the newest start.
+    """A notebook's settings and its newest start.
 
-    spec: a canonical job spec (jobs.jobfile.to_json) without a command; its max_time is how long one start may last.
-    job: the newest start, None before the first. ready_at, opened_at, stops_at, warned_at: of that start; JupyterLab
-    answers, its owner opened it first, it is stopped then (None = never), its owner was told so.
-    folder_name: chosen when it is made, by its first name. A new name moves no files: what runs there goes on.
+    spec: from jobs.jobfile.to_json, without a command; its max_time limits each start. folder_name: kept on a rename.
+    ready_at, opened_at, stops_at (None: no end), warned_at: of the newest start.
     """
 
     KIND = "notebook"
@@ -90,7 +87,6 @@ class Notebook(models.Model):
 
     @property
     def state(self) -> str:
-        """One of NotebookState."""
         return derive_state(self.job.state if self.job else None, ready=self.ready_at is not None)
 
     @property
@@ -99,15 +95,14 @@ class Notebook(models.Model):
 
     @property
     def task(self) -> Task | None:
-        """The task of the newest start, whatever became of it."""
         return self.job.newest_tasks.select_related("job", "node").first() if self.job else None
 
     @property
     def folder(self) -> str:
-        """Where its files lie, below its owner's home."""
+        """The path of its files in its owner's home."""
         return f"notebooks/{self.folder_name}"
 
     @property
     def version(self) -> str:
-        """Another one after each change of what may be changed; its state and its starts are no part of it."""
+        """A hash that changes with the name and the settings."""
         return hashlib.sha256(json.dumps([self.name, self.spec], sort_keys=True).encode()).hexdigest()[:16]

@@ -1,8 +1,8 @@
-"""The phases of a start, how long each took, and how long it usually takes.
+"""Measure the phases of a notebook start.
 
-queue      waits for its turn and its slice
-place      is handed to its machine
-container  its first process comes up
+queue      waits for resources
+place      is handed to its node
+container  its first process starts
 jupyter    JupyterLab loads until it answers
 """
 
@@ -22,7 +22,7 @@ STARTS_LOOKED_AT = 50
 
 @dataclass(frozen=True)
 class Phase:
-    """began_at: None while it has not begun. took_s: None until it is over. usual_s: None where nothing is known."""
+    """began_at: None before it begins. took_s: None before it ends. usual_s: None if unknown."""
 
     name: str
     began_at: datetime | None
@@ -31,14 +31,13 @@ class Phase:
 
 
 def load_phases(notebook: Notebook) -> list[Phase]:
-    """Those of the newest start; [] before the first."""
     return build_phases(load_moments(notebook), load_usual()) if notebook.job else []
 
 
 def build_phases(moments: Iterable[datetime | None], usual: Mapping[str, float]) -> list[Phase]:
-    """Pure. moments: when each of PHASES began, and when the last one ended; None for what has not come yet."""
+    """Build phases from the moments at which each began and the last ended."""
     at = list(moments)
-    # A short phase may be over before anybody saw it: then it took no time.
+    # A phase that ended unobserved took no time.
     for i in reversed(range(len(at) - 1)):
         at[i] = at[i] or at[i + 1]
     phases = []
@@ -49,7 +48,7 @@ def build_phases(moments: Iterable[datetime | None], usual: Mapping[str, float])
 
 
 def load_moments(notebook: Notebook) -> list[datetime | None]:
-    """When it was submitted, placed, begun, up, and ready."""
+    """Return when the start was submitted, placed, begun, running and ready."""
     job, task = notebook.job, notebook.task
     if job is None:
         return [None] * 5
@@ -60,17 +59,13 @@ def load_moments(notebook: Notebook) -> list[datetime | None]:
 
 
 def measure_phases(notebook: Notebook) -> dict[str, float]:
-    """{phase: seconds} of a start that is ready."""
+    """Return {phase: seconds} of a ready start."""
     phases = build_phases(load_moments(notebook), {})
     return {phase.name: round(phase.took_s, 2) for phase in phases if phase.took_s is not None}
 
 
 def load_usual() -> dict[str, float]:
-    """{phase: median seconds} over the newest starts of everybody.
-
-    Looked for among the notebooks that were started last: their events lie together in an index, while in the order of
-    time a cluster that mostly runs jobs has very many others in between.
-    """
+    """Return {phase: median seconds} over the newest starts. By notebook, as an index holds these events together."""
     newest = Notebook.objects.filter(job__isnull=False).order_by("-job_id").values_list("pk", flat=True)
     ready = Event.objects.filter(kind=Notebook.KIND, object_id__in=list(newest[:STARTS_LOOKED_AT]), verb="ready")
     taken = [event.params.get("took_s", {}) for event in ready.order_by("-id")[:STARTS_LOOKED_AT]]

@@ -1,7 +1,6 @@
-"""Prepare the environment that notebooks run from: `python -m notebooks.prepare DATA`, beside the open portal.
+"""Prepare the Python environment of notebooks: `python -m notebooks.prepare DATA`.
 
-Started by bin/start each time, at low priority; it ends at once where the environment is there. What was cut off is
-begun anew, from the downloads that pip kept. The environment counts from the moment its stamp is written, last.
+Run at each bin/start; an interrupted run begins anew. The ready file is written last.
 """
 
 import fcntl
@@ -32,12 +31,12 @@ OLDEST = (3, 11)
 NAME = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 MACHINES = ("/usr/bin/python3", "/usr/local/bin/python3")
 
-# Pages that ask the internet for news are switched off here, where no notebook's own settings can forget it.
+# Announcements query the internet.
 PAGE_CONFIG = '{"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": true}}\n'
 
 
 class Unprepared(Exception):
-    """It did not work; the words say why, the installer's own where it spoke."""
+    """The preparation failed, with a reason."""
 
 
 def main(arguments: list[str]) -> int:
@@ -48,20 +47,20 @@ def main(arguments: list[str]) -> int:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return 0  # another one is at it
+            return 0  # another process prepares it
         os.nice(NICE)
-        os.umask(0o022)  # jobs run under accounts of their own, and read it
+        os.umask(0o022)  # jobs under other accounts read it
         return prepare(data)
 
 
 def prepare(data: Path) -> int:
-    """Make the environment where it is not there. 0 when it is ready; what failed stands in the state file."""
+    """Build the environment if it is missing. Returns 0 when ready."""
     target = environment_path(data)
     if (target / READY).exists():
         return 0
     try:
         write_state(data, PREPARING, "making")
-        drop_environment(target)  # of a start that was cut off
+        drop_environment(target)  # from an interrupted run
         make(target)
         write_state(data, PREPARING, "installing")
         install(target)
@@ -78,7 +77,7 @@ def prepare(data: Path) -> int:
 
 
 def make(target: Path) -> None:
-    """An empty environment. It sees what is installed for the whole machine, and what its person installs at home."""
+    """Create an empty environment that also sees the packages of the system and of the user's home."""
     python = choose_python() or copy_python(target)
     argv = [str(python), "-I", "-m", "venv", "--without-pip", "--system-site-packages", str(target)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT_S)
@@ -90,7 +89,7 @@ def make(target: Path) -> None:
 
 
 def choose_python() -> Path | None:
-    """Our own interpreter where jobs can use it too, else one of the machine's that is no older; None without one."""
+    """Return our interpreter if jobs can use it, else a new enough one of the system."""
     own = Path(sys.base_prefix, "bin", NAME)
     if os.geteuid() != 0:
         return own
@@ -106,13 +105,13 @@ def _says_yes(python: Path, ask: str) -> bool:
 
 
 def is_everybodys(path: Path) -> bool:
-    """Whether any account can get to it: root's own Python often lies in root's home."""
+    """Whether every account can reach the path: root's Python is often in root's home."""
     whole = path.resolve()
     return all(part.stat().st_mode & 0o001 for part in (whole, *whole.parents))
 
 
 def copy_python(target: Path) -> Path:
-    """Take the interpreter and its standard library along, for jobs that run under other accounts."""
+    """Copy the interpreter, for jobs under other accounts."""
     base, library = target / "base", f"lib/{NAME}"
     skip = shutil.ignore_patterns("site-packages", "test", "idlelib", "tkinter", "config-*", "__pycache__")
     shutil.copytree(Path(sys.base_prefix, library), base / library, ignore=skip, symlinks=True)
@@ -121,7 +120,7 @@ def copy_python(target: Path) -> Path:
 
 
 def try_as_stranger(target: Path) -> None:
-    """Jobs of the platform's root run under other accounts: one of them must come up with it. Raises Unprepared."""
+    """Raise Unprepared unless another account can import JupyterLab."""
     other: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
     argv = [str(python_of(target)), "-s", "-c", "import ssl, sqlite3, jupyterlab"]
     try:
@@ -134,7 +133,7 @@ def try_as_stranger(target: Path) -> None:
 
 
 def install(target: Path) -> None:
-    """By the portal's own pip, nothing but what the lock names. Raises Unprepared with pip's last words."""
+    """Install exactly the lock file. Raises Unprepared."""
     argv = [sys.executable, "-m", "pip", "--python", str(python_of(target)), "install", "--require-hashes"]
     argv += ["--only-binary", ":all:", "--ignore-installed", "--no-compile", "--no-input", "--no-deps"]
     argv += ["--disable-pip-version-check", "--quiet", "-r", str(LOCK)]
@@ -144,8 +143,7 @@ def install(target: Path) -> None:
 
 
 def compile_all(target: Path) -> None:
-    """Once, here: tasks see the environment read-only and could not keep what they compiled. A notebook works without,
-    and comes up slower."""
+    """Compile the environment, as notebooks see it read-only."""
     argv = [str(python_of(target)), "-m", "compileall", "-q", str(target / "lib")]
     subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=TIMEOUT_S, check=False)
 

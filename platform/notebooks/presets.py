@@ -1,4 +1,4 @@
-"""Presets: one click on a size goes on with the person's last notebook of that size, or makes one."""
+"""Presets: start the last notebook of a size, or a new one."""
 
 import re
 from dataclasses import dataclass
@@ -13,8 +13,7 @@ NAMES = {"0": "cpu", "1/8": "eighth", "1/4": "quarter", "1/2": "half", "1": "gpu
 
 @dataclass(frozen=True)
 class Preset:
-    """gpu: as in a job file, "0" for none. notebook: the one that a click goes on with, None = a new one is made.
-    team: whose it then is."""
+    """A size to start. gpu: as in a job file. notebook: None for a new one."""
 
     gpu: str
     notebook: Notebook | None
@@ -22,7 +21,7 @@ class Preset:
 
 
 def presets_for(user: User) -> list[Preset]:
-    """In the order of SIZES; [] for who may start nothing. Whether a size ever fits is the preview's to say."""
+    """Return presets in the order of SIZES, for people who may start them."""
     team = teams_where(user, "job.submit").first()
     if team is None:
         return []
@@ -31,7 +30,7 @@ def presets_for(user: User) -> list[Preset]:
 
 
 def free_name(user: User, gpu: str) -> str:
-    """A name that says the size and is not taken: "quarter", then "quarter-2"."""
+    """Return an unused name for a size: "quarter", then "quarter-2"."""
     stem = NAMES.get(gpu) or re.sub(r"[^a-z0-9]+", "-", gpu.lower()).strip("-")[:30] or "notebook"
     taken = set(Notebook.objects.live().filter(user=user, name__startswith=stem).values_list("name", flat=True))
     number = 1
@@ -41,6 +40,6 @@ def free_name(user: User, gpu: str) -> str:
 
 
 def _last(mine: list[Notebook], gpu: str) -> Notebook | None:
-    """One that is started goes before one that was opened later."""
+    """Return the newest notebook of a size, a started one first."""
     same = [one for one in mine if str(one.spec["gpu"]) == gpu]
     return max(same, key=lambda one: (one.is_started, one.opened_at or one.created_at), default=None)

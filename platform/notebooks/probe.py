@@ -1,7 +1,4 @@
-"""Whether JupyterLab answers inside a starting task: one request over the runtime's own way in, with the task's secret.
-
-So an answer proves all at once: that the program is this task's, that it knows the secret, and that it serves.
-"""
+"""Check that JupyterLab answers, with the task's secret, which proves that it is this task's."""
 
 import asyncio
 
@@ -15,7 +12,7 @@ NOT_YET = (ConnectionError, TimeoutError, OSError, Rejected, Unavailable)
 
 
 async def answers(access: Access, task: Task) -> bool:
-    """task: RUNNING, with its ports."""
+    """Whether JupyterLab answers in a RUNNING task."""
     port = task.ports.get(str(JUPYTER_PORT))
     if port is None:
         return False
@@ -27,7 +24,7 @@ async def answers(access: Access, task: Task) -> bool:
 
 
 async def _ask(access: Access, task: str, port: int) -> int:
-    """The status of GET /api/status; 0 for what is no HTTP."""
+    """Return the status of GET /api/status; 0 if it is no HTTP."""
     reader, writer = await asyncio.open_connection(sock=await access.dial(task, port))
     try:
         request = f"GET /api/status HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n"

@@ -1,7 +1,6 @@
-"""Writes about notebooks: create, change, clone, delete; start, stop, extend. Each start is a job of its own, and the
-files lie in the owner's home whatever becomes of it.
+"""Create, change, clone, delete, start, stop and extend notebooks.
 
-The order of locks: the notebook, then the person's limit, then the job.
+Lock the notebook, then the person's limit, then the job.
 """
 
 from collections.abc import Collection
@@ -45,7 +44,7 @@ from quotas.services import admit_notebook, notebook_hours_of
 
 LONGEST_HOURS = 24 * 366
 PREPARED_IN_S = 60
-"""When to ask again while the environment is not there: its preparation takes minutes."""
+"""When to ask again while the environment is being prepared, which takes minutes."""
 
 
 def create_notebook(
@@ -63,9 +62,9 @@ def create_notebook(
     key: str = "",
     body: bytes = b"",
 ) -> Notebook:
-    """A named place to work, not started. gpu: as in a job file ("1/4"; "0" for none). hours: of each start.
+    """Create a notebook. gpu: as in a job file. hours: limit of each start. key, body: see jobs.idempotency.
 
-    key, body: see jobs.idempotency. Raises InvalidInput, NameTaken, NotPermitted, KeyReused.
+    Raises InvalidInput, NameTaken, NotPermitted, KeyReused.
     """
     if (done := find_answer(user=user, key=key, body=body)) is not None:
         return Notebook.objects.with_names().get(pk=done)
@@ -84,7 +83,7 @@ def create_notebook(
             )
             keep_answer(user=user, key=key, body=body, made=made)
     except IntegrityError:
-        if (done := find_answer(user=user, key=key, body=body)) is None:  # else the same request came twice at once
+        if (done := find_answer(user=user, key=key, body=body)) is None:  # else sent twice at once
             raise NameTaken(name=name) from None
         return Notebook.objects.with_names().get(pk=done)
     return find_again(made)
@@ -93,9 +92,9 @@ def create_notebook(
 def change_notebook(
     *, actor: User, notebook: Notebook, versions: Collection[str] | None = None, **changes: Any
 ) -> Notebook:
-    """Another name at once, other settings for the next start; what runs now stays as it is, and so does the folder.
+    """Rename a notebook, or change settings for its next start.
 
-    versions: only if it still is one of these (Notebook.version). changes: some of CHANGES.
+    versions: only if Notebook.version is one of these. changes: some of CHANGES.
     Raises InvalidInput, NameTaken, NotPermitted, ChangedMeanwhile.
     """
     require(actor, "notebook.change", notebook.team, notebook.user_id)
@@ -114,14 +113,14 @@ def _change(actor: User, row: Notebook, versions: Collection[str] | None, change
     changed = [key for key in after if before.get(key) != after[key]]
     if changed:
         Notebook.objects.filter(pk=row.pk).update(name=spec.name, spec=after)
-        told = [key for key in changed if key not in ("env", "data")]  # values of these may be private
+        told = [key for key in changed if key not in ("env", "data")]  # their values may be private
         params = {"from": {k: before.get(k) for k in told}, "to": {k: after[k] for k in told}, "fields": changed}
         record(row, "changed", actor=Actor(actor.username, actor.pk), params=params)
     return find_again(row)
 
 
 def clone_notebook(*, actor: User, notebook: Notebook, name: str) -> Notebook:
-    """Another notebook with the same settings, and an empty folder of its own."""
+    """Create a notebook with the same settings and an empty folder."""
     require(actor, "notebook.change", notebook.team, notebook.user_id)
     spec = replace(from_json(notebook.spec), name=check_notebook_name(name))
     try:
@@ -135,8 +134,10 @@ def clone_notebook(*, actor: User, notebook: Notebook, name: str) -> Notebook:
 
 
 def delete_notebook(*, actor: User, notebook: Notebook, confirm: str, with_files: bool) -> None:
-    """Only a stopped one, and only where `confirm` is its name. with_files: its folder goes too, for good; only its
-    owner may do that. Raises InvalidInput, Conflict (notebook_started), NotPermitted."""
+    """Delete a stopped notebook, if `confirm` is its name. with_files: as only its owner may.
+
+    Raises InvalidInput, Conflict (notebook_started), NotPermitted.
+    """
     require(actor, "notebook.delete", notebook.team, notebook.user_id)
     if with_files:
         require(actor, "notebook.change", notebook.team, notebook.user_id)
@@ -164,12 +165,10 @@ def start_notebook(
     key: str = "",
     body: bytes = b"",
 ) -> Notebook:
-    """Submit it as an interactive job. One that is starting or runs is left as it is; one that stops is started anew.
+    """Submit the notebook as a job, unless it is starting or running.
 
-    gpu: for this start only, instead of its own; where it still waits, this takes the place of what waits.
-    key, body: see jobs.idempotency; a start that comes again changes nothing, whatever became of the first.
-    Raises Unavailable (notebooks_preparing, notebooks_failed), QuotaExceeded, Impossible, InvalidInput, NotPermitted,
-    KeyReused.
+    gpu: for this start only; it replaces a start that still waits. key, body: see jobs.idempotency.
+    Raises Unavailable, QuotaExceeded, Impossible, InvalidInput, NotPermitted, KeyReused.
     """
     require(actor, "notebook.start", notebook.team, notebook.user_id)
     prepared = environment_state()
@@ -200,7 +199,6 @@ def start_notebook(
 
 @transaction.atomic
 def stop_notebook(*, actor: User, notebook: Notebook) -> Notebook:
-    """Its files stay. Stopping what is stopped changes nothing."""
     require(actor, "job.stop", notebook.team, notebook.user_id)
     row = lock_notebook(notebook.pk)
     if row.job is not None and row.is_started:
@@ -211,7 +209,7 @@ def stop_notebook(*, actor: User, notebook: Notebook) -> Notebook:
 
 @transaction.atomic
 def extend_notebook(*, actor: User, notebook: Notebook, hours: int) -> Notebook:
-    """Let it run longer, at most as long from now as a start may last. Raises Conflict (not_running)."""
+    """Extend a notebook, to at most the person's limit from now. Raises Conflict (not_running)."""
     require(actor, "notebook.start", notebook.team, notebook.user_id)
     if hours < 1:
         raise InvalidInput([FieldError("/hours", "too_small", {"min": 1, "got": hours})])
@@ -230,12 +228,12 @@ def extend_notebook(*, actor: User, notebook: Notebook, hours: int) -> Notebook:
 
 
 def mark_opened(*, notebook: Notebook) -> None:
-    """Its owner looks at it, for the first time since this start."""
+    """Record the owner's first opening of this start."""
     Notebook.objects.filter(pk=notebook.pk, job=notebook.job_id, opened_at=None).update(opened_at=Now())
 
 
 def _store(owner: User, team: Team, spec: JobSpec) -> Notebook:
-    """Its folder is named after it, as far as no notebook that was renamed has that folder. Raises IntegrityError."""
+    """Insert a notebook with an unused folder. Raises IntegrityError."""
     taken = set(Notebook.objects.live().filter(user=owner).values_list("folder_name", flat=True))
     names = (spec.name if number == 1 else f"{spec.name}-{number}" for number in count(1))
     folder = next(name for name in names if name not in taken)
@@ -247,11 +245,11 @@ def remove_files(notebook: Notebook) -> None:
     try:
         record_removal(shelf=home, freed_bytes=home.store.remove(notebook.folder))
     except NotFound:
-        pass  # it was never started
+        pass  # never started
 
 
 def lock_notebook(pk: int) -> Notebook:
-    """Its row, locked until the transaction ends, before any limit or job. Raises StaleState where it was deleted."""
+    """Lock a notebook, before any limit or job. Raises StaleState where it was deleted."""
     rows = lock_rows(Notebook.objects.live().filter(pk=pk))
     if not rows:
         raise StaleState(kind="notebook", was="deleted")
@@ -263,7 +261,7 @@ def find_again(notebook: Notebook) -> Notebook:
 
 
 def set_end(notebook: Notebook, stops_at: datetime) -> None:
-    """Write when it stops, and tell the same as its job's estimate, so that the queue counts with it. Row locked."""
+    """Set a locked notebook's end, and its job's estimate for the scheduler."""
     Notebook.objects.filter(pk=notebook.pk).update(stops_at=stops_at, warned_at=None)
     if notebook.job_id is not None:
         job = lock_job(notebook.job_id)
@@ -272,7 +270,7 @@ def set_end(notebook: Notebook, stops_at: datetime) -> None:
 
 
 def hours_of_start(notebook: Notebook) -> int | None:
-    """How long a start may last: what was chosen, within the person's limit of today. None = no end."""
+    """Return the setting, within the person's limit. None means no end."""
     chosen = from_json(notebook.spec).max_time_s
     known = [hours for hours in (chosen // 3600 if chosen else None, notebook_hours_of(notebook.user)) if hours]
     return min(known, default=None)

@@ -1,4 +1,4 @@
-"""The states of a notebook. They are read from the job of its newest start, and stored nowhere."""
+"""States of a notebook, derived from the job of its newest start."""
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -16,7 +16,7 @@ class NotebookState(models.TextChoices):
 
 
 def derive_state(job: str | None, *, ready: bool) -> str:
-    """job: the state of the newest start's job, None where it was never started. ready: JupyterLab has answered."""
+    """Return a notebook's state. job: its newest start's state. ready: JupyterLab answered."""
     if job == JobState.RUNNING:
         return NotebookState.RUNNING if ready else NotebookState.STARTING
     if job in (None, JobState.SUCCEEDED, JobState.CANCELLED):

@@ -1,4 +1,4 @@
-"""The clock of notebooks: see who answers, warn before an end, end what has had its time. Short and idempotent."""
+"""Celery tasks of notebooks."""
 
 import asyncio
 import time
@@ -26,10 +26,10 @@ from notebooks.probe import answers
 from notebooks.services import hours_of_start, lock_notebook, set_end
 
 SETTLED_AFTER = timedelta(hours=1)
-"""For so long after a new environment is ready, processes of the version before may still start something in theirs."""
+"""How long after an upgrade processes of the previous version may still use their environment."""
 WARN_BEFORE = timedelta(minutes=15)
 FOLLOW_S, LOOK_S = 0.4, 0.1
-"""A look stays this long with notebooks that come up, so that nobody waits for the next beat."""
+"""How long one run keeps polling notebooks that start, rather than wait for the next beat."""
 
 
 @shared_task
@@ -44,7 +44,7 @@ def look() -> None:
 
 @shared_task
 def sweep() -> None:
-    """Drop the environments of older versions, once this version's is ready and all that began before it have ended."""
+    """Remove environments of older versions, once no task from before this version's runs."""
     if not connection.in_atomic_block:
         connection.close_if_unusable_or_obsolete()
     if not (old := old_environments(settings.TESSERA_DATA)):
@@ -58,7 +58,7 @@ def sweep() -> None:
 
 
 def see_who_answers() -> bool:
-    """Mark those ready whose JupyterLab answers. True while some do not yet."""
+    """Mark notebooks ready that answer. Returns whether some do not yet."""
     starting = list(Notebook.objects.live().filter(ready_at=None, job__state=JobState.RUNNING).select_related("job"))
     tasks = {one.pk: task for one in starting if (task := one.task) and task.state == TaskState.RUNNING}
     if not tasks:
@@ -78,7 +78,7 @@ async def _who_answers(tasks: list[Task]) -> set:
 
 @transaction.atomic
 def mark_ready(notebook: Notebook, task: Task) -> None:
-    """Somebody may open it now. What each phase took is kept in its history, for the next who waits."""
+    """Mark a notebook ready, record its phases, and notify its owner."""
     try:
         row = lock_notebook(notebook.pk)
     except StaleState:
@@ -92,7 +92,7 @@ def mark_ready(notebook: Notebook, task: Task) -> None:
 
 
 def keep_time() -> None:
-    """Give the started an end, warn of it, and carry it out."""
+    """Set the ends of started notebooks, warn before them, and stop at them."""
     running = Notebook.objects.live().filter(
         job__state__in=[JobState.STARTING, JobState.RUNNING], job__started_at__isnull=False
     )
@@ -104,7 +104,7 @@ def keep_time() -> None:
     for one in ending.filter(stops_at__lte=now):
         _end(one)
     soon = Q(stops_at__lte=now + WARN_BEFORE, stops_at__gt=now, warned_at=None)
-    # One whose whole time is shorter than the warning would be warned of when it has just begun.
+    # Very short ones would be warned just after their start.
     for one in ending.filter(soon, stops_at__gt=F("job__started_at") + 2 * WARN_BEFORE):
         _warn(one)
 
@@ -120,7 +120,7 @@ def _begin_clock(notebook: Notebook, hours: int) -> None:
 def _end(notebook: Notebook) -> None:
     row = lock_notebook(notebook.pk)
     if row.job is None or row.stops_at is None or row.stops_at > database_now():
-        return  # extended a moment ago
+        return  # extended meanwhile
     end_job(by=SYSTEM, job=row.job, reason="time_limit")
     record(row, "time_over", actor=SYSTEM)
 

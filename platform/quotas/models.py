@@ -1,4 +1,4 @@
-"""What a team may hold, and what it holds. Usage is always the sum of live holdings, never a counter."""
+"""Quotas, limits of people, and holdings. Usage is always the sum of live holdings."""
 
 from collections.abc import Iterable, Mapping
 
@@ -13,14 +13,13 @@ from cluster.models import Gpu, Node, Pool
 
 RESOURCES = ("gpu_milli", "cpu_milli", "memory_mib")
 Amounts = tuple[int, int, int]
-"""(thousandths of a card, thousandths of a core, MiB of memory), in the order of RESOURCES."""
+"""(GPU in thousandths of a card, CPU in thousandths of a core, memory in MiB), in the order of RESOURCES."""
 
 
 class Quota(models.Model):
-    """What a team may hold in a pool. A limit of null means no limit; without a row a team holds nothing there.
+    """What a team may hold in a pool: without a row, nothing. A null limit is no limit.
 
-    guarantee: always ours. limit: never more. weight: share of what is spare. cell: of its GPU guarantee as many whole
-    nodes of so many cards as it has, and the rest in single cards; 1 = all in single cards.
+    guarantee: reserved. weight: share of what is spare. cell: the GPU guarantee counts in whole nodes of so many cards.
     """
 
     KIND = "quota"
@@ -60,7 +59,6 @@ class Quota(models.Model):
 
     @property
     def whole_nodes(self) -> int:
-        """How many nodes with `cell` cards of this pool are guaranteed."""
         return self.gpu_milli_guarantee // (1000 * self.cell) if self.cell > 1 else 0
 
     def limits(self) -> tuple[int | None, int | None, int | None]:
@@ -71,8 +69,7 @@ class Quota(models.Model):
 
 
 class UserLimit(models.Model):
-    """What one person may hold over all pools. A null field takes the value of the row for everyone (user is null);
-    null there means no limit."""
+    """What one person may hold in all pools. Null means as for everyone (the row without user)."""
 
     KIND = "user_limit"
 
@@ -105,7 +102,7 @@ class UserLimit(models.Model):
         return None
 
     def effective(self, everyone: "UserLimit") -> dict[str, int | None]:
-        """{field: limit or None}, with what this row leaves open taken from the row for everyone."""
+        """Return {field: limit or None}, with nulls filled from `everyone`."""
         own = {name: getattr(self, name) for name in self.FIELDS}
         return {name: getattr(everyone, name) if value is None else value for name, value in own.items()}
 
@@ -115,12 +112,11 @@ class HoldingQuerySet(models.QuerySet["Holding"]):
         return self.filter(released_at__isnull=True)
 
     def totals(self) -> Amounts:
-        """The sum of these holdings, as (gpu_milli, cpu_milli, memory_mib)."""
         sums = self.aggregate(**{name: Coalesce(Sum(name), 0) for name in RESOURCES})
         return sums["gpu_milli"], sums["cpu_milli"], sums["memory_mib"]
 
     def totals_by(self, *keys: str) -> dict[tuple, Amounts]:
-        """{(key values): (gpu_milli, cpu_milli, memory_mib)}."""
+        """Return {(key values): Amounts}."""
         rows = self.order_by().values_list(*keys).annotate(**{f"sum_{name}": Sum(name) for name in RESOURCES})
         return {tuple(row[: len(keys)]): (row[-3], row[-2], row[-1]) for row in rows}
 
@@ -129,10 +125,7 @@ class HoldingQuerySet(models.QuerySet["Holding"]):
 
 
 class Holding(models.Model):
-    """What a task keeps from ASSIGNED until it is gone: one row per card, and one for its CPU and memory.
-
-    Rows are never updated in place nor deleted (reports and GPU-hours read them): they begin, and they end once.
-    """
+    """What a task holds, from ASSIGNED on: one row per card, one for CPU and memory. Rows stay, for reports."""
 
     task = models.UUIDField(db_index=True)
     team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="+")
@@ -172,7 +165,7 @@ class Holding(models.Model):
 
 
 def team_chain(team_id: int, parents: Mapping[int, int | None]) -> list[int]:
-    """The team and its ancestors, leaf first. A loop of parents ends the walk."""
+    """Return a team and its ancestors, leaf first."""
     chain: list[int] = []
     step: int | None = team_id
     while step is not None and step not in chain:
@@ -182,12 +175,11 @@ def team_chain(team_id: int, parents: Mapping[int, int | None]) -> list[int]:
 
 
 def subtree(team_id: int, parents: Mapping[int, int | None]) -> list[int]:
-    """The team and everything below it."""
+    """Return a team and all teams below it."""
     return [other for other in parents if team_id in team_chain(other, parents)]
 
 
 def load_parents() -> dict[int, int | None]:
-    """{team id: parent id or None} of every team."""
     return dict(Team.objects.values_list("pk", "parent_id"))
 
 

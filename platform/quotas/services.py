@@ -1,4 +1,4 @@
-"""Writes about what may be held: quotas with their history, and the counts that a submit meets."""
+"""Change quotas and limits, and check counts at submit."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,10 +22,9 @@ QUOTA_FIELDS = (*AMOUNTS, "weight", "cell")
 def quota_problems(
     quota: Quota, *, pool_total: Amounts, promised: Amounts, nodes: Sequence[int], promised_nodes: int
 ) -> list[FieldError]:
-    """What makes no sense about a quota, as errors with the numbers.
+    """Return what is inconsistent about a quota.
 
-    pool_total: what the pool has (gpu_milli, cpu_milli, memory_mib); promised: the guarantees of the other teams.
-    nodes: how many of the pool's cards each node has; promised_nodes: of those with `quota.cell` cards, to other teams.
+    pool_total: of the pool. promised, promised_nodes: guaranteed to other teams. nodes: cards per node.
     """
     problems = _cell_problems(quota, nodes, promised_nodes)
     for name, total, others in zip(RESOURCES, pool_total, promised, strict=True):
@@ -44,15 +43,12 @@ def quota_problems(
 
 @transaction.atomic
 def save_quota(*, actor: User, quota: Quota, pool_total: tuple[int, int, int]) -> Quota:
-    """Store a new or changed quota with a line of history. Lowering a limit ends nothing: usage shrinks by itself.
-
-    Raises InvalidInput where guarantees exceed limits or the pool.
-    """
+    """Save a quota; a lower limit stops nothing. Raises InvalidInput."""
     require(actor, "quota.change")
     rows = lock_rows(Quota.objects.filter(pool=quota.pool))
     before = next((row for row in rows if row.pk == quota.pk), None)
     others = [row for row in rows if row.pk != quota.pk and row.team.parent_id is None]
-    if quota.team.parent_id:  # covered by what its parent is guaranteed
+    if quota.team.parent_id:  # within its parent's guarantee
         others = []
     if problems := quota_problems(
         quota,
@@ -92,36 +88,35 @@ def save_user_limit(*, actor: User, limit: UserLimit) -> UserLimit:
 
 
 def limit_of_everyone() -> UserLimit:
-    """The row that fills what a person's own row leaves open."""
+    """Return the row for people without limits of their own."""
     return UserLimit.objects.get_or_create(user=None, defaults=FIRST_LIMITS)[0]
 
 
 def ensure_user_limit(user: User) -> UserLimit:
-    """The person's own row, made on first need: it is what the allocating transaction locks."""
+    """Return the person's own row, which allocation locks."""
     return UserLimit.objects.get_or_create(user=user)[0]
 
 
 def admit_waiting_job(*, user: User, waiting: Callable[[], int]) -> None:
-    """Refuse one more waiting job above the person's limit. Raises QuotaExceeded."""
     _admit_one_more(user, "jobs_waiting", waiting)
 
 
 def admit_notebook(*, user: User, running: Callable[[], int]) -> None:
-    """Refuse one more started notebook above the person's limit. running: counts the others. Raises QuotaExceeded."""
+    """Raise QuotaExceeded at the person's limit. running: counts the others."""
     _admit_one_more(user, "notebooks_running", running)
 
 
 def notebook_hours_of(user: User) -> int | None:
-    """How long a notebook of this person may run unless it is extended; None = no limit."""
+    """Return how long a notebook runs without extension; None for no limit."""
     everyone = limit_of_everyone()
     row = UserLimit.objects.filter(user=user).first() or everyone
     return row.effective(everyone)["notebook_hours"]
 
 
 def _admit_one_more(user: User, what: str, count: Callable[[], int]) -> None:
-    """Locks the person's limit row for this transaction, so what `count` then counts cannot be overtaken.
+    """Raise QuotaExceeded at a limit. Its row is locked before counting, against races.
 
-    Without a limit nothing is counted nor locked: the scheduler waits for the same row.
+    Without a limit there is no lock, as the scheduler waits for this row.
     """
     rows = {row.user_id: row for row in UserLimit.objects.filter(Q(user=None) | Q(user=user))}
     everyone, own = rows.get(None) or limit_of_everyone(), rows.get(user.pk) or ensure_user_limit(user)
@@ -136,7 +131,7 @@ def _admit_one_more(user: User, what: str, count: Callable[[], int]) -> None:
 def _record_change(
     row: Quota | UserLimit, before: Quota | UserLimit | None, fields: tuple[str, ...], verb: str, actor: User
 ) -> bool:
-    """Whether there was something to record."""
+    """Record changed fields, and return whether there were any."""
     was = _values(before, fields) if before else {}
     now = _values(row, fields)
     changed = [name for name in fields if was.get(name) != now[name]]
@@ -147,7 +142,6 @@ def _record_change(
 
 
 def _tell_leads(quota: Quota, actor: User) -> None:
-    """Those who answer for the team, but for who did it."""
     leads = quota.team.memberships.filter(role=TeamRole.LEAD, user__suspended_at__isnull=True).exclude(user=actor)
     params = {"team": quota.team.name, "pool": quota.pool.name}
     for user_id in leads.values_list("user_id", flat=True):

@@ -1,8 +1,6 @@
-"""A folder as a tar archive, written by a process that is the person: asked as file_child.py is, it answers with the
-end of a pipe, and then reads as slowly as somebody takes from it.
+"""Write a folder as a tar archive, with the person's account; the answer is the pipe's read end.
 
-What a file holds is what is there when its turn comes: one that shrinks meanwhile is filled up with zeros, as GNU tar
-does. What could not be read is named in a last member. It exits with 0 when the archive is whole.
+Files that shrink are padded with zeros, as by GNU tar. A last member lists unreadable ones. Exits 0 if complete.
 """
 
 import errno
@@ -21,7 +19,7 @@ PIECE = 256 * 1024
 LEFT_OUT = "NOT-IN-THIS-ARCHIVE.txt"
 NAMED_MOST = 1000
 NOT_FOR_US = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO}
-"""It is closed to the person, neither file, folder nor link, or not any more what it was when it was listed."""
+"""Errors of files closed to the person, not archivable, or changed since they were listed."""
 
 
 def main() -> None:
@@ -30,7 +28,7 @@ def main() -> None:
         root = become_person(request)
         folder = open_beneath(root, request["args"]["path"], os.O_RDONLY | os.O_DIRECTORY)
         theirs, ours = os.pipe()
-        with suppress(PermissionError):  # beyond what one person's pipes may hold: then it takes more steps
+        with suppress(PermissionError):  # over the account's pipe limit
             fcntl.fcntl(ours, fcntl.F_SETPIPE_SZ, PIECE)
     except OSError as error:
         answer_with(line, refusal(error), [])
@@ -41,12 +39,12 @@ def main() -> None:
     try:
         pack(folder, request["args"]["name"], ours)
     except OSError:
-        os._exit(1)  # nobody takes it any more
+        os._exit(1)  # reader gone
     os._exit(0)
 
 
 def pack(folder: int, name: str, out: int) -> None:
-    """Write the archive of `folder`, called `name` in it, to the descriptor `out`. Raises OSError."""
+    """Write the archive of `folder` to `out`. Raises OSError."""
     left_out: list[str] = []
     with (
         os.fdopen(out, "wb", buffering=0) as pipe,
@@ -63,7 +61,7 @@ def pack(folder: int, name: str, out: int) -> None:
 
 
 def _add_below(archive: tarfile.TarFile, folder: int, above: str, deepest: int, left_out: list[str]) -> None:
-    """Files, folders and links, and nothing else. No link is followed, whatever is renamed meanwhile."""
+    """Add files, folders and links, following none."""
     with os.scandir(folder) as found:
         for one in found:
             if one.name.startswith(PART):
@@ -98,7 +96,7 @@ def _add_link(archive: tarfile.TarFile, folder: int, name: str, path: str) -> No
 
 
 def _add_file(archive: tarfile.TarFile, folder: int, name: str, path: str) -> None:
-    # O_NONBLOCK: a pipe that nobody writes to would be waited for.
+    # O_NONBLOCK: a pipe without writer would block
     fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     try:
         facts = os.fstat(fd)
@@ -110,7 +108,7 @@ def _add_file(archive: tarfile.TarFile, folder: int, name: str, path: str) -> No
 
 
 class _Filled:
-    """Reads as many bytes as it is asked for, whatever became of the file."""
+    """Pads a file with zeros to the size asked for."""
 
     def __init__(self, fd: int):
         self.fd = fd
@@ -120,7 +118,7 @@ class _Filled:
 
 
 def _member(path: str, facts: os.stat_result) -> tarfile.TarInfo:
-    """Names and rights, and of whom it is nothing: numbers of this machine mean nobody elsewhere."""
+    """Return a member without owner: account numbers differ elsewhere."""
     kinds = {stat.S_IFREG: tarfile.REGTYPE, stat.S_IFDIR: tarfile.DIRTYPE, stat.S_IFLNK: tarfile.SYMTYPE}
     member = tarfile.TarInfo(path)
     member.type = kinds[stat.S_IFMT(facts.st_mode)]

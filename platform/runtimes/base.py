@@ -1,7 +1,6 @@
-"""What a runtime is: it lists nodes, lists containers, starts one, stops one. Nothing more.
+"""The contract between the platform and a runtime: list nodes and containers, start and stop tasks.
 
-Everything here is a value. A `node` is its name, a task is its uuid in hex (32 digits), units are in the names.
-Reconciling above is level-triggered: list, compare, act; so `start` and `stop` may be called any number of times.
+A node is its name, a task its uuid in hex. Callers reconcile, so all calls may be repeated.
 """
 
 import socket
@@ -18,26 +17,24 @@ Tone = Literal["ok", "note", "bad"]
 
 
 class Unavailable(Exception):
-    """The engine does not answer. Do nothing: the next round repairs."""
+    """The engine does not answer; the next reconcile round retries."""
 
 
 class Rejected(Exception):
-    """The engine will never run this task. End it, and keep these words: they are the engine's own."""
+    """The engine will never run this task; the message is the engine's own."""
 
 
 class NodeRefused(Rejected):
-    """Not on this node: it is gone, or lacks what the task was given there. Another one may run it."""
+    """This node cannot run the task; another may."""
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """containers: whether a task may bring an image. name: "local", "kubernetes" or "fake". view: dotted name of the
-    class whose instances follow the engine (see LiveView), made with the runtime; "" where it is asked each second.
-    own_addresses: whether each task has an address, and so all ports, to itself.
-    examine: dotted name of the function that looks whether the engine is set up as we need it: (runtime, numbers of
-    teams, probe: bool) to Findings, where probe allows it to run something for that; "" where nothing is to be set up.
-    belongings: dotted name of the class of Belongings, made with the runtime; "" where all of it is in a directory.
-    resizes: whether the slice of a task that runs can be made another size.
+    """What a runtime can do, with dotted names of its optional parts ("" for none).
+
+    containers: a task may bring an image. own_addresses: each task has an address and all its ports. resizes: slices of
+    running tasks. view: LiveView class; without it the runtime is polled. examine: health check, (runtime, numbers of
+    teams, probe) to Findings; probe may run something. belongings: Belongings class.
     """
 
     containers: bool
@@ -51,9 +48,7 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at. tone: "note" works, and should be known. remedy: what mends it, "" where nothing
-    needs to be mended.
-    """
+    """A health check result. tone: "note" works but matters. remedy: the fix, or ""."""
 
     about: str
     tone: Tone
@@ -63,9 +58,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Belonging:
-    """Something that an installation made in its engine. uid: of this very one. words: what goes with it. risk: what
-    else may go with it that nobody wants to lose, "" for nothing.
-    """
+    """An object that an installation created in its engine. words: what goes with it. risk: lost data, or ""."""
 
     name: str
     uid: str
@@ -74,21 +67,21 @@ class Belonging:
 
 
 class Belongings(Protocol):
-    """All that an installation made in its engine. name: of the installation."""
+    """All that the installation `name` created in its engine, for uninstalling."""
 
     name: str
 
     def list_belongings(self) -> list[Belonging]: ...
 
     def remove(self, one: Belonging) -> None:
-        """Ask for it; it may take a while, and may be asked for again. Raises Unavailable."""
+        """Request removal; repeatable. Raises Unavailable."""
 
     def is_gone(self, one: Belonging) -> bool: ...
 
 
 @dataclass(frozen=True)
 class NumaView:
-    """socket: the physical package that its cores are on, None when unknown."""
+    """A NUMA node. socket: physical package, None if unknown."""
 
     id: int
     cpus: tuple[int, ...]
@@ -98,14 +91,12 @@ class NumaView:
 
 @dataclass(frozen=True)
 class GpuView:
-    """One physical (or simulated) card, or an instance of one that MIG cuts. It sells `memory_mib - reserved_mib`.
+    """A card, real or simulated, or a MIG instance. `memory_mib - reserved_mib` can be allocated.
 
-    model: short, as people ask for it ("V100-32GB"); product: the driver's own name.
-    numa: None when unknown, which means "any". bus: PCI bus id, "" when there is none.
-    mode: the strongest memory enforcement found by probing (simulated, watchdog, slice, hami, nvfraction, mig);
-    evidence: one sentence that says how it was found. fault: why nothing should run on it, "" where all is well.
-    pin: how a container gets it where it is not started by us: "plugin" (a device plugin serves each card), "toolkit"
-    (NVIDIA's container toolkit reads which ones from the container's order).
+    model: short ("V100-32GB"). product: the driver's name. numa: None if unknown. bus: PCI bus id or "".
+    mode: strongest memory enforcement found by probing (simulated, watchdog, slice, hami, nvfraction, mig).
+    evidence: how it was found. fault: why nothing should run on it, or "".
+    pin: how containers get it: "plugin" (device plugin) or "toolkit" (NVIDIA's container toolkit).
     """
 
     uuid: str
@@ -124,12 +115,12 @@ class GpuView:
 
 
 DATA, IMAGE = "data", "image"
-"""The kinds of what a node may hold: what a job finds under `data`, and the image of its container."""
+"""Kinds of content a node may hold: a job's `data`, and container images."""
 
 
 @dataclass(frozen=True)
 class HeldView:
-    """Something that the node need not fetch any more. key: by `places.data_key` or `images.image_key`."""
+    """Data or an image already on a node. key: `places.data_key` or `images.image_key`."""
 
     kind: str
     key: str
@@ -140,10 +131,8 @@ class HeldView:
 class NodeView:
     """A machine as the runtime sees it now.
 
-    links: square matrix over `gpus`, words of `nvidia-smi topo -m`: X, NV12, PIX, PXB, PHB, NODE, SYS.
-    pcie: the same matrix with the PCIe path of each pair, which `links` hides where there is NVLink; () when unknown.
-    facts: short words for the node page: memory_limit, process_limit, isolation, cpu_pinning, kernel, driver, python.
-    held: what it holds of what others would fetch; None where this runtime cannot tell.
+    links: matrix over `gpus`, in the words of `nvidia-smi topo -m`. pcie: the same for PCIe paths, which NVLink hides;
+    () if unknown. facts: for the node page. held: None if the runtime cannot know.
     """
 
     name: str
@@ -162,10 +151,7 @@ class NodeView:
 
 @dataclass(frozen=True)
 class GpuShare:
-    """What a task holds of one card; `whole` when nobody else may be on it.
-
-    card: as it was approved and is known now, for a runtime that does not see cards itself; None where it is gone.
-    """
+    """A task's share of a card; `whole` excludes others. card: for runtimes that see no cards, None if gone."""
 
     uuid: str
     index: int
@@ -177,11 +163,10 @@ class GpuShare:
 
 @dataclass(frozen=True)
 class Mount:
-    """A directory that a task finds beside its code.
+    """A directory in a task.
 
-    place: a home or a team's folder, and `source` is relative inside it, made for its owner where it is missing; None
-    makes `source` an absolute path of the host. target: relative to the work directory, or absolute and seen by this
-    task alone (that needs namespaces).
+    place: area that `source` is relative to, created if missing; None: `source` is a host path.
+    target: relative to the work directory, or absolute, which needs namespaces.
     """
 
     place: Place | None
@@ -194,9 +179,8 @@ class Mount:
 class Checkpoint:
     """How a task saves its work before it is stopped.
 
-    dir: relative to where the task works, in its home (~/runs), or absolute as the task sees it. signal: such as
-    "SIGUSR1", sent first to each of its processes that listens for it, "" for none. grace_s: how long it may take then,
-    before SIGTERM; without a signal, or where nobody listens, after SIGTERM.
+    dir: relative to the work directory, in the home (~/runs), or absolute in the task. signal: sent first to processes
+    that handle it, or "". grace_s: until SIGTERM then; otherwise after SIGTERM.
     """
 
     dir: str
@@ -206,10 +190,8 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Peer:
-    """A task of a gang, as the others find it. slots: how many programs it is meant for, one for each of its cards.
-
-    address: of its machine; a runtime with `own_addresses` knows a better one, by its uuid.
-    ports: {declared: where it listens}.
+    """A task of a gang, as others find it. slots: one for each card. address: of its machine, unless the runtime has
+    `own_addresses`. ports: {declared: actual}.
     """
 
     address: str
@@ -220,27 +202,19 @@ class Peer:
 
 
 BALLOONS, STATIC = "balloons", "static"
-"""What keeps tasks to their cores on a node of Kubernetes: nri-plugins, or the kubelet's own static CPU manager."""
+"""What pins tasks to cores on a Kubernetes node: nri-plugins, or the kubelet's static CPU manager."""
 
 
 @dataclass(frozen=True)
 class TaskSpec:
     """All that a runtime needs to run one task, once.
 
-    label: for people ("job-412 main.0"). epoch: of the scheduler that placed it.
-    run: shell text, given to bash (else sh) as `-c`. workdir: absolute, or relative to the unpacked code.
-    code_path: a .tar.gz on this machine, unpacked beside the task. numa: of each of its cards the NUMA node, near which
-    its cores should be; () is anywhere.
-    env: the user's own; names refused by `gpu_sharing.forbidden_env` are left out.
-    peers: its whole gang in order of rank, itself included; the first one is the master. ports: given to this task; the
-    first one is where the master listens, the same in all tasks of a gang.
-    image: of the container, "" for the runtime's own choice. logins: its team's at registries, to fetch it with.
-    cpu_overcommit_percent: so often its node promises a core.
-    platform_env: the platform's own, wins over the user's and may be TESSERA_*. port_map: declared port → the one to
-    listen on instead, told as TESSERA_PORT_<declared>. cpu_pinning: what its node does with cores, as its facts say.
-    mps: whether its card's slices may share compute by NVIDIA's MPS, where its machine allows that; else in turns.
-    looked_at: by this process's monotonic clock, when it was known that nobody had ever asked for its end; None: it is
-    not.
+    label: for people ("job-412 main.0"). epoch: of the scheduler. run: shell text. workdir: absolute, or relative to
+    the code. code_path: a .tar.gz here. env: the user's, without `gpu_sharing.forbidden_env`. platform_env: overrides
+    env. numa: near which NUMA node cores should be, for each card; () is anywhere. peers: the gang by rank; the first
+    is master. ports: the master listens on the first, equal in the gang. port_map: declared → actual, in
+    TESSERA_PORT_<declared>. image: "" for the default. cpu_pinning: of its node. mps: share compute by NVIDIA's MPS if
+    possible, else take turns. looked_at: monotonic time when no stop had been requested, None if unknown.
     """
 
     uuid: str
@@ -279,10 +253,10 @@ class TaskSpec:
 
 @dataclass(frozen=True)
 class GpuUse:
-    """What a task holds of a card that it shares, the newest sample. used_mib: the larger of what the driver tells and
-    what its slice's account counts. refused: requests for more that its slice refused. watched: whether anybody looks:
-    false from when the watch ends until it is back. compute: "turns" where nothing limits it, "mps" where NVIDIA's
-    MPS does. over: why the task is to end for it, "" while it need not; only where the runtime cannot see it itself.
+    """A task's use of a shared card, newest sample.
+
+    used_mib: larger of driver's figure and slice's account. refused: memory requests. watched: false while the watch is
+    down. compute: "mps" or "turns". over: why the task must end, if the runtime cannot tell.
     """
 
     uuid: str
@@ -297,15 +271,12 @@ class GpuUse:
 
 @dataclass(frozen=True)
 class ContainerView:
-    """What became of a task. `exited` is proof that no process of it is left; `lost` means nobody can say yet.
+    """State of a task's container. `exited` proves that no process is left; `lost` is unknown.
 
-    exit_code: None when unknown or killed by `signal`. cause: "", out_of_memory, gpu_out_of_memory, time_limit,
-    start_failed, image_pull, never_started, stopped, container_lost, refused_by_node (it never ran, and may elsewhere),
-    evicted (its machine, or who empties it, ended it), node_lost; of one that starts, why it never will run.
-    detail: the engine's own words, for the event.
-    checkpointed_at: the newest change in its checkpoint directory, at most 10 s late; None where it names none, or
-    nothing is in there. gpu_use: of the cards that it shares with others, at most 2 s late, where that is watched.
-    fetching_since: since when its image is fetched to its node, while it starts.
+    exit_code: None if unknown or killed by `signal`. cause: "", out_of_memory, gpu_out_of_memory, time_limit,
+    start_failed, image_pull, never_started, stopped, container_lost, refused_by_node (may run elsewhere), evicted,
+    node_lost; while starting, why it never will. detail: the engine's message. checkpointed_at: up to 10 s late.
+    gpu_use: up to 2 s late.
     """
 
     uuid: str
@@ -326,65 +297,59 @@ class ContainerView:
 
 
 class Runtime(Protocol):
-    """The contract, proved for every implementation by tests/runtimes/contract."""
+    """The runtime contract; see tests/runtimes/contract."""
 
     capabilities: Capabilities
 
     def list_nodes(self) -> list[NodeView]: ...
 
     def list_containers(self) -> list[ContainerView]:
-        """Every task that was started or stopped here and is not yet forgotten."""
+        """List all tasks started or stopped here and not forgotten."""
 
     def start(self, spec: TaskSpec) -> None:
-        """Start it once. A task that exists, runs or has ended is success. Raises Unavailable, Rejected."""
+        """Start a task once; repeatable. Raises Unavailable, Rejected."""
 
     def stop(self, uuid: str, grace_s: int, *, epoch: int, gid: int | None = None, unless_ran: bool = False) -> None:
-        """Ask it to end: SIGTERM, then SIGKILL after grace_s; returns at once. Before that, and unless grace_s is 0, it
-        is asked to save its work and given the time that its checkpoint names.
+        """Stop a task without waiting: checkpoint (unless grace_s is 0), SIGTERM, SIGKILL after grace_s.
 
-        A task that never started leaves a tombstone, so that a late start can never run it. A stop of an older epoch
-        than the task's own is ignored: whoever sent it has not heard of this task. gid: of its team, where it is known.
-        unless_ran: what ever ran, or may have by now, is left alone.
+        A task never started gets a tombstone against a late start. An older epoch than the task's is ignored: its
+        sender does not know this task. gid: its team's, if known. unless_ran: skip if it may have run.
         """
 
     def resize(self, uuid: str, limits_mib: Mapping[str, int], *, serial: int) -> None:
-        """Give a running task more of the cards that it shares, by their uuids, or less, down to what it uses: all of
-        it or nothing. Raises Rejected with words where that is not so, and Unavailable. The account is the caller's.
+        """Resize a task's card shares, by uuid, all or none, never below use. Raises Rejected, Unavailable.
 
-        serial: of the wish, more with each one of a task. An older one than was done is ignored: its call was late.
+        serial: grows with each resize, so late calls are ignored. The caller accounts.
         """
 
     def forget(self, uuid: str) -> None:
-        """Its end is recorded: remove what it left on the node. Logs stay. Does nothing while it lives.
-
-        A forgotten task is not listed any more, and a late start of it still runs nothing.
-        """
+        """Remove an ended task's remains from the node, except logs. A late start still runs nothing."""
 
 
 class LiveView(Protocol):
-    """A runtime's containers, told by the engine as things happen. A context manager: it follows while it is open."""
+    """Follows the engine's events while open, and keeps the list of containers."""
 
     def __enter__(self) -> "LiveView": ...
 
     def __exit__(self, *_: object) -> None: ...
 
     def list_containers(self) -> list[ContainerView]:
-        """As the runtime's own, from what has been told so far. Raises Unavailable before the first whole list."""
+        """List known containers. Raises Unavailable before the first full list."""
 
     def is_there(self, uuid: str) -> bool:
-        """Asks the engine itself, for what is not in the list. Raises Unavailable."""
+        """Ask the engine whether an unlisted container exists. Raises Unavailable."""
 
     def wait(self, seconds: float) -> bool:
-        """Until something changed, at most so long; whether it did."""
+        """Wait for a change, at most so long; return whether one came."""
 
     def age_s(self) -> float:
-        """Since the engine last said anything, even that nothing changed: how blind we may be."""
+        """Return seconds since the engine's last event or heartbeat."""
 
     def tidy(self) -> None:
-        """Clean up what nobody needs any more. Raises Unavailable."""
+        """Delete what is unneeded. Raises Unavailable."""
 
     def measures(self) -> dict[str, float]:
-        """{name with labels, as Prometheus reads it: value}."""
+        """Return Prometheus metrics: {name with labels: value}."""
 
 
 class PtySize(NamedTuple):
@@ -393,40 +358,41 @@ class PtySize(NamedTuple):
 
 
 class Session(Protocol):
-    """One program that was started inside a running task, as long as somebody holds on to it.
+    """A program started inside a running task.
 
-    It ends with its task, and when the one who holds it closes or dies: SIGHUP first, then SIGKILL. Then what it left
-    running stays if it holds none of the session's streams, and ends if it does.
+    Ends with the task, or when its holder closes or dies: SIGHUP, then SIGKILL. Children survive unless they hold the
+    session's streams.
     """
 
     async def read(self, n: int = 65536) -> bytes:
-        """At most n bytes of its standard output; with a pty of all that it writes. b"" is the end."""
+        """Return stdout, or all output with a pty; b"" is the end."""
 
     async def read_error(self, n: int = 65536) -> bytes:
-        """At most n bytes of its standard error; b"" is the end, and comes at once with a pty."""
+        """Return stderr; b"" is the end, at once with a pty."""
 
     async def write(self, data: bytes) -> None:
-        """To its standard input; waits while the program does not read. Input that nobody reads any more is lost."""
+        """Write to stdin, waiting for the program; dropped once unreadable."""
 
     async def write_eof(self) -> None:
-        """No more input: the pipe is closed; on a pty it is told as Ctrl-D."""
+        """End input: close the pipe, or Ctrl-D on a pty."""
 
     def resize(self, size: PtySize) -> None:
-        """The window has this size now; without a pty it means nothing."""
+        """Resize the pty, if any."""
 
     def send_signal(self, number: int) -> None:
-        """To its process group. Nothing happens when it has ended."""
+        """Signal the process group, unless ended."""
 
     async def wait(self) -> int:
-        """The exit code when it has ended; a negative number is the signal that ended it."""
+        """Return the exit code, or minus the signal's number."""
 
     async def close(self) -> None:
-        """Hang up. Any number of times."""
+        """Hang up. Idempotent."""
 
 
 class Access(Protocol):
-    """The way into a running task. A task is its uuid in hex. Both raise Rejected where there is no such task, or it
-    has ended, and Unavailable where nobody answers.
+    """Starts programs and reaches ports in running tasks, by uuid in hex.
+
+    Raises Rejected for no such running task, Unavailable without an answer.
     """
 
     async def exec(
@@ -438,13 +404,12 @@ class Access(Protocol):
         env: Mapping[str, str] = {},
         cwd: str | None = None,
     ) -> Session:
-        """Run a program with the account, limits, environment and view of the task.
+        """Run a program with the task's account, limits, environment and view of files.
 
-        env: on top of the task's own. cwd: relative to where the task works, None is just there.
-        Raises Rejected too where the program cannot be started, with the system's words.
+        env: on top. cwd: relative to the work directory. Rejected also if it cannot be started.
         """
 
     async def dial(self, uuid: str, port: int) -> socket.socket:
-        """A connected, non-blocking socket to what listens on this port of loopback, if a process of this very task
-        does. Raises ConnectionRefusedError where none of them listens.
+        """Connect to a loopback port of this task; non-blocking. Raises ConnectionRefusedError without a listener of
+        its own.
         """

@@ -1,7 +1,7 @@
-"""Open what people name, and never anything outside the folder it is named in. Standard library only.
+"""Open paths that people name without leaving a root folder. Standard library only.
 
-openat2 (Linux 5.6) makes the kernel hold every step beneath the root: "..", absolute paths and links that lead out
-fail with EXDEV, whatever anybody renames meanwhile. Without it a walk does the same, and follows no link at all.
+openat2 (Linux 5.6) fails with EXDEV on "..", absolute paths and links that lead out, even during renames. Without it, a
+walk follows no links.
 """
 
 import ctypes
@@ -9,10 +9,10 @@ import errno
 import os
 import stat
 
-SYS_OPENAT2 = 437  # the same number on every architecture: https://man7.org/linux/man-pages/man2/openat2.2.html
+SYS_OPENAT2 = 437  # on every architecture: https://man7.org/linux/man-pages/man2/openat2.2.html
 RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH = 0x02, 0x08
 RENAME_NOREPLACE = 1
-TRIES = 8  # EAGAIN: somebody renamed on the way, so the kernel could not be sure
+TRIES = 8  # on EAGAIN, after a rename meanwhile
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -22,8 +22,8 @@ class _How(ctypes.Structure):
 
 
 def open_beneath(root: int, path: str, flags: int, mode: int = 0) -> int:
-    """The descriptor of `path` below the folder `root`; "" is the folder itself. Raises OSError."""
-    flags |= os.O_CLOEXEC | (0 if flags & os.O_PATH else os.O_NOCTTY)  # openat2 refuses flags that go not together
+    """Open `path` below the folder `root`; "" is the folder. Raises OSError."""
+    flags |= os.O_CLOEXEC | (0 if flags & os.O_PATH else os.O_NOCTTY)  # openat2 refuses both together
     if not has_openat2():
         return _walk(root, path, flags, mode)
     for _ in range(TRIES):
@@ -35,7 +35,7 @@ def open_beneath(root: int, path: str, flags: int, mode: int = 0) -> int:
 
 
 def open_parent(root: int, path: str) -> tuple[int, str]:
-    """(the folder that holds `path`, its last name): what is made, moved or removed is named in its own folder."""
+    """Return (descriptor of the parent folder, last name)."""
     folder, _, name = path.rpartition("/")
     if name in {"", ".", ".."}:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
@@ -43,7 +43,7 @@ def open_parent(root: int, path: str) -> tuple[int, str]:
 
 
 def rename_beneath(from_dir: int, old: str, to_dir: int, new: str, *, replace: bool) -> None:
-    """Rename in one step. Without `replace` an existing name stays and FileExistsError is raised."""
+    """Rename atomically. Raises FileExistsError without `replace`."""
     flags = 0 if replace else RENAME_NOREPLACE
     if _libc.renameat2(from_dir, os.fsencode(old), to_dir, os.fsencode(new), flags) == 0:
         return
@@ -53,9 +53,7 @@ def rename_beneath(from_dir: int, old: str, to_dir: int, new: str, *, replace: b
 
 
 def _rename_in_steps(from_dir: int, old: str, to_dir: int, new: str) -> None:
-    """NFS knows no RENAME_NOREPLACE. A file gets its second name before it loses the first, so nothing is replaced; of
-    folders only an empty one that somebody makes in that moment can be.
-    """
+    """Rename without RENAME_NOREPLACE (NFS): files by link and unlink; a folder may replace a new, empty one."""
     if stat.S_ISDIR(os.stat(old, dir_fd=from_dir, follow_symlinks=False).st_mode):
         try:
             os.stat(new, dir_fd=to_dir, follow_symlinks=False)
@@ -72,7 +70,7 @@ _known: list[bool] = []
 
 
 def has_openat2() -> bool:
-    """Old kernels do not know it, and some containers forbid it."""
+    """Return whether openat2 works: old kernels and some containers lack it."""
     if not _known:
         try:
             os.close(_openat2(_AT_FDCWD, ".", os.O_PATH, 0))

@@ -1,4 +1,4 @@
-"""The environment that every runtime gives a task: nothing is inherited, and the platform's own words win."""
+"""The environment that every runtime gives a task; nothing is inherited."""
 
 import os
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from runtimes.gpu_sharing import forbidden_env
 def task_environment(
     spec: TaskSpec, seen_at: str, hints: Mapping[str, str], fixed: Mapping[str, str]
 ) -> dict[str, str]:
-    """seen_at: where the task has its home, tmp and hosts. hints: the user's own wins over these. fixed: nobody's does.
+    """Merge variables; later win: defaults, hints, the user's (without `forbidden_env`), the platform's, fixed.
 
-    The user's own wins over the defaults, but for the names that `forbidden_env` refuses.
+    seen_at: of the task's home, tmp, hosts.
     """
     ports = {f"TESSERA_PORT_{declared}": str(actual) for declared, actual in spec.port_map.items()}
     own = {name: value for name, value in spec.env.items() if not forbidden_env(name)}
@@ -28,7 +28,7 @@ def _defaults(spec: TaskSpec, seen_at: str) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "USER": spec.user,
         "LOGNAME": spec.user,
-        "PYTHONUNBUFFERED": "1",  # the log is read live
+        "PYTHONUNBUFFERED": "1",  # for live logs
         "OMP_NUM_THREADS": str(max(1, spec.cpu_milli // 1000)),
     }
     return defaults | gang_environment(spec, os.path.join(seen_at, "hosts"))
@@ -36,7 +36,7 @@ def _defaults(spec: TaskSpec, seen_at: str) -> dict[str, str]:
 
 def _identity(spec: TaskSpec, seen_at: str) -> dict[str, str]:
     return {
-        "TESSERA_TASK": spec.uuid,  # the local runtime finds leftovers by it (processes.MARKER)
+        "TESSERA_TASK": spec.uuid,  # also finds orphan processes (processes.MARKER)
         "TESSERA_JOB": spec.label.split(" ")[0],
         "TESSERA_ROLE": spec.role,
         "TESSERA_TEAM": spec.team,

@@ -1,4 +1,4 @@
-"""A runtime in memory, moved by a clock: for tests and simulations. It keeps the same contract as the others."""
+"""A runtime in memory with a simulated clock, for tests and simulations."""
 
 import asyncio
 import fcntl
@@ -18,19 +18,17 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass
 class _Task:
-    """One container: what it was asked, when it began, and when and how it will end if nobody stops it."""
-
     view: ContainerView
     spec: TaskSpec | None = None
     runs_at: datetime | None = None
     ends_at: datetime | None = None
     ending: tuple[int | None, int | None, str] = (0, None, "")  # exit_code, signal, cause
-    asked: bool = False  # for a checkpoint, when its time was up
-    resized: int = 0  # the newest wish for another size that came
+    asked: bool = False  # for a checkpoint
+    resized: int = 0
 
 
 class FakeRuntime:
-    """Tasks run as their shell text says (`sleep 5; exit 3`), on a clock that only `advance` moves."""
+    """Runs shell texts such as `sleep 5; exit 3` on a clock that `advance` moves."""
 
     capabilities = Capabilities(containers=False, name="fake", resizes=True)
 
@@ -38,12 +36,12 @@ class FakeRuntime:
         self.nodes = {node.name: node for node in nodes}
         self.start_delay = timedelta(seconds=start_delay_s)
         self.now = now
-        self.starts: list[str] = []  # every start that really ran something, in order
+        self.starts: list[str] = []  # actual starts, in order
         self._tasks: dict[str, _Task] = {}
         self._forgotten: set[str] = set()
         self._failures: list[Exception] = []
         self._stop_refused: set[str] = set()
-        self._saves: dict[str, bool] = {}  # tasks that listen for their signal: whether they end by themselves then
+        self._saves: dict[str, bool] = {}  # tasks that handle their signal: whether they end then
 
     # the contract
 
@@ -107,7 +105,6 @@ class FakeRuntime:
         task.view = replace(task.view, gpu_use=tuple(before.values()))
 
     def use_memory(self, uuid: str, card: str, limit_mib: int, used_mib: int) -> None:
-        """From now on it holds so much of this card."""
         task = self._tasks[uuid]
         task.view = replace(task.view, gpu_use=(GpuUse(card, limit_mib, used_mib, used_mib, 0),))
 
@@ -117,45 +114,42 @@ class FakeRuntime:
             del self._tasks[uuid]
             self._forgotten.add(uuid)
 
-    # what a test may do to it
+    # controls for tests
 
     def advance(self, seconds: float) -> None:
-        """Move the clock; everything due by then has happened."""
         self.now += timedelta(seconds=seconds)
         self._settle()
 
     def finish(self, uuid: str, exit_code: int | None = 0, *, signal: int | None = None, cause: str = "") -> None:
-        """The task ends now, like this."""
         task = self._tasks[uuid]
         task.ends_at, task.ending = self.now, (exit_code, signal, cause)
         task.runs_at = min(task.runs_at or self.now, self.now)
         self._settle()
 
     def ignore_term(self, uuid: str) -> None:
-        """From now on this task only ends by SIGKILL, when its grace is over."""
+        """Make a task end only by SIGKILL."""
         self._stop_refused.add(uuid)
 
     def save_when_asked(self, uuid: str, *, then_end: bool) -> None:
-        """From now on this task writes a checkpoint when its signal comes."""
+        """Make a task checkpoint on its signal."""
         self._saves[uuid] = then_end
 
     def lose(self, uuid: str) -> None:
-        """Nobody can say any more whether this task lives."""
         task = self._tasks[uuid]
         task.view, task.ends_at = replace(task.view, phase="lost"), None
 
     def reboot(self, node: str, boot_id: str) -> None:
-        """The node comes back with another boot id; what ran there has ended, nobody knows how."""
+        """Change the boot id; tasks end without exit code."""
         self.nodes[node] = replace(self.nodes[node], boot_id=boot_id)
         for task in self._tasks.values():
             if task.view.node == node and task.view.phase != "exited":
                 self._end(task, self.now, (None, None, "container_lost"))
 
     def fail_next(self, *errors: Exception) -> None:
-        """The next calls raise these, one each."""
+        """Make the next calls raise, one error each."""
         self._failures.extend(errors)
 
-    # how it moves
+    # simulation
 
     def _fail_if_told(self) -> None:
         if self._failures:
@@ -171,7 +165,6 @@ class FakeRuntime:
                 self._end(task, task.ends_at, task.ending)
 
     def _save_at_limit(self, task: _Task) -> None:
-        """Its time is up: who listens is asked for a checkpoint first, once."""
         rule, at = task.spec.checkpoint if task.spec else None, task.ends_at
         if at is None or task.ending[2] != "time_limit" or task.asked or not (rule and rule.signal):
             return
@@ -205,10 +198,7 @@ class FakeRuntime:
 
 
 def run_time(run: str) -> tuple[float | None, int]:
-    """(seconds, exit code) of a small shell text: `sleep N`, `exit N`, `false`; anything else takes no time.
-
-    `sleep infinity` is None: it runs until it is stopped.
-    """
+    """Return (seconds, exit code) of `sleep N`, `exit N`, `false`; None for `sleep infinity`."""
     seconds, code = 0.0, 0
     for statement in run.replace("\n", ";").split(";"):
         words = statement.split()
@@ -224,11 +214,7 @@ def run_time(run: str) -> tuple[float | None, int]:
 
 
 class FakeAccess:
-    """Into tasks that are none: programs run right here under this account, ports lead where the test says.
-
-    dials: (task, port) → the port of a real server on 127.0.0.1.
-    tasks: those that run although no port of theirs is listed.
-    """
+    """An Access for tests: programs run under this account. dials: (task, port) → port on 127.0.0.1."""
 
     def __init__(
         self, dials: Mapping[tuple[str, int], int] | None = None, tasks: Iterable[str] = (), **_others: object
@@ -284,7 +270,6 @@ class FakeAccess:
         return connected
 
     async def end(self, uuid: str) -> None:
-        """The task ends: nobody enters it any more, and its sessions are over."""
         self.tasks.discard(uuid)
         for session in self.sessions.pop(uuid, []):
             session.send_signal(signal.SIGKILL)
@@ -306,7 +291,7 @@ class FakeSession(StreamSession):
             if self._program.returncode is None:
                 os.killpg(self._program.pid, number)
         except ProcessLookupError:
-            pass  # it has ended, and the news is on its way
+            pass  # ended
 
     async def close(self) -> None:
         await super().close()

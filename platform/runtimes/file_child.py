@@ -1,8 +1,7 @@
-"""One operation on somebody's files, done by a process of its own: `python -I -S -c ...`, request and answer on fd 0.
+"""Do one file operation in a process with the person's account; JSON request and answer on fd 0.
 
-It opens the place's root while it still may, becomes the person (their uid, the team's gid), and only then looks at a
-path. So the worst that a path, a link or a race can reach is what that person may reach anyway, beneath that root.
-Request and answer are one JSON object each; what was opened goes along as a descriptor (SCM_RIGHTS).
+It opens the area's root while privileged, becomes the person, and then opens paths. So a hostile path, link or race
+reaches only what the person may reach. Opened files go back as descriptors (SCM_RIGHTS).
 """
 
 import errno
@@ -17,7 +16,7 @@ from runtimes.beneath import open_beneath, open_parent, rename_beneath
 from runtimes.local.isolation import die_with_parent, drop_to
 
 PART = ".tessera-upload-"
-"""What a file is called while it is sent. Listings leave it out."""
+"""Prefix of partial uploads; listings hide them."""
 LIST_MOST = 10_000
 REMOVE_MOST = 1_000_000
 DEEPEST = 200
@@ -25,12 +24,11 @@ WALK_S = 20.0
 
 
 def main() -> None:
-    """Exits when the answer is sent."""
     die_with_parent()
     line, request = meet()
     try:
         root = become_person(request)
-        die_with_parent()  # changing the account switched it off
+        die_with_parent()  # changing the account cleared it
         answer, fds = OPERATIONS[request["do"]](root, **request["args"])
     except OSError as error:
         answer, fds = refusal(error), []
@@ -39,13 +37,13 @@ def main() -> None:
 
 
 def meet() -> tuple[socket.socket, dict]:
-    """(where the answer goes, what is asked)"""
+    """Return (answer socket, request)."""
     line = socket.socket(fileno=0)
     return line, json.loads(_receive(line))
 
 
 def become_person(request: dict) -> int:
-    """Open the place's root while we may, and give up all rights but the person's. Raises OSError."""
+    """Open the area's root, then become the person. Raises OSError."""
     os.umask(request["umask"])
     root = os.open(request["root"], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     if request["nice"]:
@@ -67,8 +65,7 @@ Answer = tuple[dict, list[int]]
 
 
 def list_folder(root: int, path: str) -> Answer:
-    """At most LIST_MOST entries, folders first, what programs keep for themselves (.cache) last. unreadable: how many
-    names are no UTF-8."""
+    """List a folder, folders first, hidden names last."""
     folder = open_beneath(root, path, os.O_RDONLY | os.O_DIRECTORY)
     entries: list[dict] = []
     unreadable, cut = 0, False
@@ -85,19 +82,19 @@ def list_folder(root: int, path: str) -> Answer:
             try:
                 entries.append(_facts(one.name, os.stat(one.name, dir_fd=folder, follow_symlinks=False)))
             except FileNotFoundError:
-                continue  # gone meanwhile
+                continue
     entries.sort(key=_in_list)
     return {"entries": entries, "cut": cut, "unreadable": unreadable}, []
 
 
 def look(root: int, path: str) -> Answer:
-    """What is there, links followed as far as they stay beneath."""
+    """Return one entry, following links beneath the root."""
     fd = open_beneath(root, path, os.O_PATH)
     return {"entry": _facts(path.rpartition("/")[2], os.fstat(fd))}, []
 
 
 def open_to_read(root: int, path: str) -> Answer:
-    # O_NONBLOCK: a pipe that nobody writes to would be waited for.
+    # O_NONBLOCK: a pipe without writer would block
     fd = open_beneath(root, path, os.O_RDONLY | os.O_NONBLOCK)
     facts = _facts(path.rpartition("/")[2], os.fstat(fd))
     return {"entry": facts}, [fd] if facts["kind"] == "file" else []
@@ -117,9 +114,7 @@ def move(root: int, path: str, to: str, replace: bool) -> Answer:
 
 
 def remove(root: int, path: str) -> Answer:
-    """A file, a link (never what it leads to), or a folder with all that is in it. left: it was too much for once.
-    freed: bytes, as `measure` counts them.
-    """
+    """Remove a file, link or folder. left: stopped at the limit."""
     parent, name = open_parent(root, path)
     budget = Budget(REMOVE_MOST)
     freed = _remove(parent, name, budget, DEEPEST)
@@ -127,7 +122,7 @@ def remove(root: int, path: str) -> Answer:
 
 
 def open_part(root: int, path: str, make: bool, mode: int) -> Answer:
-    """The file that an upload grows in, to write to; made with `make`, where there must be none."""
+    """Open or create an upload's partial file."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
     fd = open_beneath(root, path, flags | (os.O_CREAT | os.O_EXCL if make else 0), mode)
     facts = _facts("", os.fstat(fd))
@@ -135,10 +130,9 @@ def open_part(root: int, path: str, make: bool, mode: int) -> Answer:
 
 
 def measure(root: int, path: str, most: int, within_s: float, parts_before: float) -> Answer:
-    """Bytes that lie there, as the disk counts them, so that holes weigh nothing and a file with two names once.
+    """Count disk usage; holes are free, hard links count once. whole: within `most` entries and time.
 
-    whole: everything was counted, within `most` entries and the time. What uploads left that changed last before
-    `parts_before` (seconds since 1970) goes.
+    Deletes partial uploads older than `parts_before` (epoch seconds).
     """
     if path:
         facts = os.fstat(open_beneath(root, path, os.O_PATH))
@@ -161,8 +155,6 @@ def measure(root: int, path: str, most: int, within_s: float, parts_before: floa
 
 
 class Budget:
-    """How many entries, and how long."""
-
     def __init__(self, most: int, within_s: float = WALK_S):
         self.left, self.until = most, time.monotonic() + within_s
         self.is_spent = False
@@ -175,9 +167,7 @@ class Budget:
 
 
 def _below(folder: int, budget: Budget, deepest: int) -> Iterator[tuple[int, str, os.stat_result]]:
-    """(its folder, its name, what it is) of everything below; folders by their own descriptor, so that no link is ever
-    followed.
-    """
+    """Yield (folder descriptor, name, stat) of everything below."""
     if not deepest:
         budget.is_spent = True
         return
@@ -195,11 +185,11 @@ def _below(folder: int, budget: Budget, deepest: int) -> Iterator[tuple[int, str
                     finally:
                         os.close(below)
             except (FileNotFoundError, NotADirectoryError, PermissionError):
-                continue  # changed under us, or closed to this account
+                continue  # changed, or not accessible
 
 
 def _remove(parent: int, name: str, budget: Budget, deepest: int) -> int:
-    """Bytes that it freed: none where another name is left."""
+    """Remove recursively; return bytes freed, none for other hard links."""
     facts = os.stat(name, dir_fd=parent, follow_symlinks=False)
     size = facts.st_blocks * 512
     if not stat.S_ISDIR(facts.st_mode):

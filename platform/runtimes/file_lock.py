@@ -1,4 +1,4 @@
-"""One process of the platform after the other, on one machine or on a file system that several share."""
+"""A lock between the platform's processes, on one machine or on a shared file system."""
 
 import fcntl
 import os
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 LOCK_FILE = os.O_RDWR | os.O_CREAT
-"""It is made where it is not there; NFS locks only what may be written."""
+"""Created when missing; NFS locks only files opened for writing."""
 
 
 @contextmanager
 def alone(path: str | os.PathLike, flags: int = LOCK_FILE) -> Iterator[None]:
-    """The others wait. flags: os.O_DIRECTORY for a folder that is there. Raises OSError."""
+    """Lock a file exclusively. flags: os.O_DIRECTORY for a folder. Raises OSError."""
     fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

@@ -1,6 +1,6 @@
-"""How the tasks of a gang find each other, the same in every runtime: variables, and files in TESSERA_HOSTS.
+"""How a gang's tasks find each other: environment variables, and files in TESSERA_HOSTS.
 
-The files are for programs that start others by ssh, as MPI does; docs/notes/finding-the-workers.md says why so.
+The files are for ssh-based launchers such as MPI, see docs/notes/finding-the-workers.md.
 """
 
 from collections.abc import Iterator
@@ -9,9 +9,9 @@ from pathlib import Path
 from runtimes.base import Peer, TaskSpec
 
 MOST_NAMED = 100
-"""So many tasks of a role have variables of their own; a host file names all."""
+"""Tasks of a role that get variables of their own; a host file lists all."""
 SSH_PORT = 2222
-"""What a role declares that lets others in."""
+"""The port that a role declares to accept ssh from its peers."""
 SCRIPTS = ("key.sh", "listen.sh", "rsh.sh")
 SSH_OPTIONS = """\
   ConnectionAttempts 60
@@ -24,13 +24,11 @@ SSH_OPTIONS = """\
 
 
 def gang_environment(spec: TaskSpec, hosts: str) -> dict[str, str]:
-    """For torchrun and its like: the place in the whole gang, and where its first task is. For all else: the place in
-    the role, and ROLE_WORKER_0 and so on, where the tasks of each role are. hosts: where it sees `gang_files`.
-    """
+    """Return variables for torchrun (rank, master) and others (rank in the role, addresses). hosts: their folder."""
     mine = [rank for rank, peer in enumerate(spec.peers) if peer.role == spec.role]
     return {
         "RANK": str(spec.rank),
-        "LOCAL_RANK": "0",  # each task has its own cards, counted from 0
+        "LOCAL_RANK": "0",  # each task has its own cards, numbered from 0
         "WORLD_SIZE": str(max(len(spec.peers), 1)),
         "MASTER_ADDR": spec.peers[0].address if spec.peers else "127.0.0.1",
         **({"MASTER_PORT": str(spec.ports[0])} if spec.ports else {}),
@@ -42,9 +40,7 @@ def gang_environment(spec: TaskSpec, hosts: str) -> dict[str, str]:
 
 
 def gang_files(peers: tuple[Peer, ...]) -> dict[str, str]:
-    """{name: text}. Of each role a host file as Open MPI and DeepSpeed read it, `worker-0 slots=8` for each task. Where
-    somebody lets others in: what ssh has to know of these names, and the scripts.
-    """
+    """Return {name: text}: host files by role for Open MPI and DeepSpeed (`worker-0 slots=8`), and ssh settings."""
     files: dict[str, str] = {}
     for name, peer in _names(peers):
         files[peer.role] = f"{files.get(peer.role, '')}{name} slots={peer.slots}\n"
@@ -59,7 +55,6 @@ def gang_files(peers: tuple[Peer, ...]) -> dict[str, str]:
 
 
 def _names(peers: tuple[Peer, ...]) -> Iterator[tuple[str, Peer]]:
-    """Each task's host name: its role and its place in it."""
     counts: dict[str, int] = {}
     for peer in peers:
         number = counts[peer.role] = counts.get(peer.role, -1) + 1
@@ -67,7 +62,7 @@ def _names(peers: tuple[Peer, ...]) -> Iterator[tuple[str, Peer]]:
 
 
 def _addresses(peers: tuple[Peer, ...]) -> dict[str, str]:
-    """ROLE_HEAD_0: its address. ROLE_HEAD_0_PORT_6379: where it listens for what it declared as 6379."""
+    """Return ROLE_HEAD_0 (address) and ROLE_HEAD_0_PORT_6379 (actual port)."""
     found: dict[str, str] = {}
     for host, peer in _names(peers):
         if int(host.rpartition("-")[2]) < MOST_NAMED:
@@ -78,13 +73,13 @@ def _addresses(peers: tuple[Peer, ...]) -> dict[str, str]:
 
 
 def _remote_shell(path: str) -> dict[str, str]:
-    """So that the usual launchers start their programs by it: Open MPI 5 and 4, MPICH, Intel MPI."""
+    """Make Open MPI 5 and 4, MPICH and Intel MPI use this script."""
     return {
         "PRTE_MCA_plm_ssh_agent": path,
         "OMPI_MCA_plm_rsh_agent": path,
         "HYDRA_LAUNCHER": "ssh",
         "HYDRA_LAUNCHER_EXEC": path,
-        "HYDRA_ENV": "none",  # each program has the environment, and the cards, of the task that it runs in
+        "HYDRA_ENV": "none",  # programs use the environment of the task they run in
         "I_MPI_HYDRA_BOOTSTRAP": "ssh",
         "I_MPI_HYDRA_BOOTSTRAP_EXEC": path,
     }

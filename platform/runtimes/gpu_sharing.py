@@ -1,6 +1,6 @@
-"""How a slice of a card is enforced, and the environment that goes with it. Pure: values in, values out.
+"""Enforcement modes for slices of a card, and their environment variables. Pure.
 
-Sources: HAMi-core's README (its variables), NVIDIA's CUDA and container toolkit documents.
+Sources: HAMi-core's README, NVIDIA's CUDA and container toolkit documentation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,12 +10,12 @@ from runtimes.base import GpuShare, GpuView
 
 SIMULATED, WATCHDOG, HAMI, SLICE = "simulated", "watchdog", "hami", "slice"
 NVFRACTION, MIG = "nvfraction", "mig"
-"""The driver's own limits (r615 and newer), and an instance of a card that MIG cuts: kept by no library."""
+"""The driver's own limits (r615 and newer), and MIG instances; neither needs a library."""
 MIG_WORDS = "The hardware keeps this instance of a card to its memory and its compute (MIG). Not run on hardware yet."
 PLUGIN, TOOLKIT = "plugin", "toolkit"
 """How a container gets its cards, see GpuView.pin."""
 
-# A user who sets one of these would raise his own limit or take another card. A name ends here or goes on.
+# Setting these could raise a limit or take another card.
 FORBIDDEN_ENV = (
     "NVIDIA_",
     "CUDA_VISIBLE_DEVICES",
@@ -35,15 +35,13 @@ FORBIDDEN_ENV = (
 
 
 def forbidden_env(name: str) -> bool:
-    """Whether a user may not set this variable for a job."""
+    """Return whether jobs may not set a variable."""
     return name.upper().startswith(FORBIDDEN_ENV)
 
 
 @dataclass(frozen=True)
 class SliceTrial:
-    """What came of running a program under our own library. words: one sentence, for the node page. context_bytes:
-    what a context takes of the card, 0 where the driver does not tell.
-    """
+    """Self-test result of the slice library. words: for the node page. context_bytes: 0 if unknown."""
 
     works: bool
     words: str
@@ -52,9 +50,7 @@ class SliceTrial:
 
 @dataclass(frozen=True)
 class ProbeFacts:
-    """What was found on the node. libvgpu: the path that the admin gave, None without; libvgpu_loads: tried out;
-    slice: what came of trying our own library, None where it was not needed.
-    """
+    """Findings on a node. libvgpu: the administrator's HAMi-core. slice: None if not needed."""
 
     driver: str = ""
     libvgpu: str | None = None
@@ -63,10 +59,9 @@ class ProbeFacts:
 
 
 def choose_mode(facts: ProbeFacts) -> tuple[str, str]:
-    """(mode, evidence): the strongest enforcement of memory that this node has for real cards.
+    """Return (mode, evidence): the strongest memory enforcement for real cards.
 
-    What the admin gave by name goes first. The driver's own limits (r615) would go before all of these, and no runtime
-    of ours drives them here yet. Instances of cards that MIG cuts need none of it (`MIG`).
+    HAMi-core goes first, as an administrator chose it. No runtime uses the driver's limits (r615) yet.
     """
     if facts.libvgpu and facts.libvgpu_loads:
         return HAMI, f"HAMi-core was given by the administrator and loads: {facts.libvgpu}."
@@ -80,24 +75,21 @@ def choose_mode(facts: ProbeFacts) -> tuple[str, str]:
 
 
 def needs_slice(shares: Sequence[GpuShare], cards: Mapping[str, GpuView]) -> bool:
-    """Whether a task gets our library: it holds a share of a card in mode `slice`. Its whole cards count then too."""
+    """Return whether a task shares a card in mode `slice`."""
     return any(not share.whole and cards[share.uuid].mode == SLICE for share in shares)
 
 
 def watched_limits(shares: Sequence[GpuShare], cards: Mapping[str, GpuView]) -> dict[str, int]:
-    """MiB by uuid that the watchdog holds a task to: its slices of real cards."""
-    return {
-        share.uuid: share.memory_mib for share in shares if not share.whole and not cards[share.uuid].simulated
-    }  # a whole card is its own limit
+    """Return MiB by uuid of shared real cards, for the watchdog."""
+    return {share.uuid: share.memory_mib for share in shares if not share.whole and not cards[share.uuid].simulated}
 
 
 def slice_environment(
     shares: Sequence[GpuShare], cards: Mapping[str, GpuView], *, libvgpu: str | None = None, region: str = ""
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """(defaults that a job may override, variables that it may not).
+    """Return (overridable variables, fixed variables).
 
-    libvgpu: path of HAMi-core, used where the card's mode is hami. region: a file of the job's own for its counters;
-    the library's default is shared by everybody, and the first one's limits would rule.
+    libvgpu: path of HAMi-core. region: counters of this job; in the shared default, the first job's limits would rule.
     """
     if not shares:
         return {}, {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
@@ -113,7 +105,7 @@ def slice_environment(
     if all(share.whole for share in shares):
         return {}, fixed
     if all(cards[share.uuid].mode == SLICE for share in shares):
-        return {}, fixed  # frameworks see the slice itself: a share of it would be a share of a share
+        return {}, fixed  # frameworks see the slice only; a fraction would apply twice
     if libvgpu and all(cards[share.uuid].mode == HAMI for share in shares):
         fixed |= _hami(shares, libvgpu, region)
     return _framework_hints(shares, cards), fixed
@@ -131,7 +123,7 @@ def _hami(shares: Sequence[GpuShare], libvgpu: str, region: str) -> dict[str, st
 
 
 def _framework_hints(shares: Sequence[GpuShare], cards: Mapping[str, GpuView]) -> dict[str, str]:
-    """So that want of memory comes early and readable inside the framework, not as a kill from outside."""
+    """Let frameworks report lack of memory before the job is killed."""
     smallest = min(shares, key=lambda share: share.memory_mib)
     total = cards[smallest.uuid].memory_mib
     return {

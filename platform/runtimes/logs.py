@@ -1,8 +1,4 @@
-"""The log store: one append-only file per task, below a directory that the portal may read.
-
-Offsets are bytes from the start of the task's log. Whoever appends says at which offset, so sending the same
-piece twice leaves it there once.
-"""
+"""Log store: an append-only file for each task. Appends name their byte offset, so repeats are harmless."""
 
 import os
 import re
@@ -17,21 +13,20 @@ class LogStore:
         self.root = Path(root)
 
     def path(self, task: str) -> Path:
-        """Where this task's log is, whether or not it exists yet. Raises ValueError for what is not a uuid in hex."""
+        """Return the log's path, existing or not. Raises ValueError."""
         name = str(task).replace("-", "")
         if not TASK.fullmatch(name):
             raise ValueError(f"not a task uuid: {task!r}")
         return self.root / name[:2] / f"{name}.log"
 
     def size(self, task: str) -> int:
-        """Bytes stored; 0 when nothing was written yet."""
         try:
             return self.path(task).stat().st_size
         except FileNotFoundError:
             return 0
 
     def append(self, task: str, offset: int, data: bytes) -> int:
-        """Store data at offset and return the new size. What is there already stays; a gap raises ValueError."""
+        """Store data at offset, return the new size. Raises ValueError for a gap."""
         path = self.path(task)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -48,7 +43,7 @@ class LogStore:
             os.close(fd)
 
     def read(self, task: str, offset: int, limit: int = READ_LIMIT) -> tuple[bytes, int]:
-        """(at most limit bytes from offset, the offset to go on from). Nothing there is (b"", offset)."""
+        """Return (data, next offset); a missing log is empty."""
         offset = max(offset, 0)
         try:
             with open(self.path(task), "rb") as log:

@@ -1,19 +1,19 @@
-"""When something in a folder changed last. Standard library only: a child of the shim looks with it too."""
+"""Newest change in a folder. Standard library only: helpers of the shim import it."""
 
 import os
 from collections.abc import Iterator
 
 MOST_ENTRIES = 10_000
-"""Of a directory with more only so many are looked at; its own time is the newest of those that were added."""
+"""Entries of a directory that are examined; its own mtime is the newest among added files."""
 
 
 def newest_change(folder: str) -> float:
-    """In seconds since the epoch; 0.0 where there is no such directory, or nothing in it."""
+    """Return the newest mtime below a folder; 0.0 if missing or empty."""
     return max((changed for _, changed in zip(range(MOST_ENTRIES), _changes(folder), strict=False)), default=0.0)
 
 
 def _changes(folder: str) -> Iterator[float]:
-    """When each file below was changed, and each directory that holds something. Links lead nowhere."""
+    """Yield mtimes of files and non-empty directories, following no links."""
     try:
         with os.scandir(folder) as entries:
             empty = True
@@ -26,4 +26,4 @@ def _changes(folder: str) -> Iterator[float]:
             if not empty:
                 yield os.stat(folder).st_mtime
     except OSError:
-        return  # not there yet, or moved away while we looked
+        return

@@ -1,8 +1,6 @@
-"""Ask an image registry what a tag stands for at the moment, without fetching anything.
+"""Ask an image registry for a tag's digest, without pulling. Addresses are checked as for webhooks.
 
-Sources: OCI Distribution Specification 1.1 (GET and HEAD of /v2/<name>/manifests/<reference>), and the token scheme
-that its registries share (distribution's docs/content/spec/auth/token.md). Addresses are judged as for webhooks, those
-of the server that gives tokens too.
+Sources: OCI Distribution Specification 1.1; distribution's docs/content/spec/auth/token.md.
 """
 
 import base64
@@ -17,7 +15,7 @@ from common.egress import Reply, Unreached, ask
 from runtimes.images import DEFAULT_REGISTRY, DIGEST, REPOSITORY, TAG, ImageName, RegistryLogin
 
 SERVED_BY = {DEFAULT_REGISTRY: "registry-1.docker.io"}
-"""Where a registry answers, if not at its own name."""
+"""Hosts of registries that do not answer at their own name."""
 KINDS = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.oci.image.manifest.v1+json",
@@ -25,15 +23,13 @@ KINDS = (
     "application/vnd.docker.distribution.manifest.v2+json",
 )
 MOST_MANIFEST = 4 << 20
-"""Bytes: what the specification asks registries to take at least."""
+"""Bytes; the least that the specification requires registries to accept."""
 CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 
 
 @dataclass(frozen=True)
 class Reach:
-    """allowed: networks besides the public internet that may be asked. authority: a file of certificates to trust
-    besides the system's, "" for none. plain: registries that speak HTTP without TLS.
-    """
+    """Network settings. allowed: besides the internet. authority: extra CA file. plain: registries without TLS."""
 
     allowed: Sequence[str] = ()
     authority: str = ""
@@ -41,9 +37,7 @@ class Reach:
 
 
 class Unresolved(Exception):
-    """Nobody can say what the name stands for. why: bad_name, not_found, denied, refused (any other answer), or one of
-    egress: forbidden_address, unresolved, timeout, tls, unreachable. words: the registry's own, "" for none.
-    """
+    """No digest found. why: bad_name, not_found, denied, refused, or a reason of egress. words: the registry's."""
 
     def __init__(self, why: str, words: str = ""):
         super().__init__(why)
@@ -51,10 +45,7 @@ class Unresolved(Exception):
 
 
 def find_digest(image: ImageName, login: RegistryLogin | None, reach: Reach) -> str:
-    """ "sha256:..." of what its tag stands for now: of the index where it has one for several kinds of processor.
-
-    Raises Unresolved.
-    """
+    """Return "sha256:..." of the tag; the index's for several platforms. Raises Unresolved."""
     if not REPOSITORY.fullmatch(image.repository) or not TAG.fullmatch(image.tag):
         raise Unresolved("bad_name")
     scheme = "http" if image.registry in reach.plain else "https"
@@ -74,7 +65,7 @@ def _read_digest(url: str, image: ImageName, login: RegistryLogin | None, reach:
         reply = _ask("HEAD", url, headers, reach)
     if reply.status == 200 and DIGEST.fullmatch(told := reply.headers.get("docker-content-digest", "")):
         return told
-    whole = _ask("GET", url, headers, reach, MOST_MANIFEST + 1)  # its words, or what to take the digest of
+    whole = _ask("GET", url, headers, reach, MOST_MANIFEST + 1)
     if whole.status != 200:
         raise _refusal(whole)
     if len(whole.body) > MOST_MANIFEST:
@@ -83,7 +74,7 @@ def _read_digest(url: str, image: ImageName, login: RegistryLogin | None, reach:
 
 
 def _authorization(challenged: Reply, image: ImageName, login: RegistryLogin | None, reach: Reach) -> dict[str, str]:
-    """What the registry asks for, as a header. Raises Unresolved, Unreached."""
+    """Answer a registry's challenge."""
     said = challenged.headers.get("www-authenticate", "")
     scheme, words = said.partition(" ")[0].lower(), dict(CHALLENGE.findall(said))
     basic = _basic(login) if login else {}
@@ -92,7 +83,7 @@ def _authorization(challenged: Reply, image: ImageName, login: RegistryLogin | N
     if scheme != "bearer" or "realm" not in words:
         raise Unresolved("denied")
     if urlsplit(words["realm"]).scheme != "https" and image.registry not in reach.plain:
-        raise Unresolved("tls")  # no password goes over an open line
+        raise Unresolved("tls")  # no password unencrypted
     asked = {"scope": f"repository:{image.repository}:pull"}
     asked |= {"service": words["service"]} if "service" in words else {}
     joint = "&" if "?" in words["realm"] else "?"
@@ -121,7 +112,7 @@ def _refusal(reply: Reply) -> Unresolved:
 
 
 def _words(reply: Reply) -> str:
-    """The registry's own: {"errors": [{"code", "message"}]}."""
+    """Read {"errors": [{"code", "message"}]}."""
     try:
         return ", ".join(str(each["message"]) for each in json.loads(reply.body)["errors"])[:200]
     except (ValueError, KeyError, TypeError):

@@ -1,6 +1,4 @@
-"""The slice library (agent/slice): built once for this version of its sources, put where a task finds it, and the two
-files of a slice. Raises OSError with words when something cannot be had.
-"""
+"""Build the slice library (agent/slice) once for each version, install it for tasks, run slicectl. Raises OSError."""
 
 import hashlib
 import json
@@ -18,19 +16,19 @@ SOURCES = Path(__file__).resolve().parents[2] / "agent" / "slice"
 CUDA, NVML = SHIMS = ("libcuda.so.1", "libnvidia-ml.so.1")
 SLICECTL, TRIAL = "slicectl", "trial"
 BUILT = (*SHIMS, SLICECTL, TRIAL)
-LONG = "/." * 90  # as the Makefile writes the two places, so that others fit in their stead
+LONG = "/." * 90  # as in the Makefile: padding of the two paths
 DRIVER_PLACE, SLICE_PLACE = (f"/run/tessera/{name}{LONG}".encode() for name in ("driver", "slice"))
 FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 BUILD_WITHIN_S, ANSWER_WITHIN_S = 180, 10
-IN_USE = 3  # how slicectl says that a slice cannot be made that small
+IN_USE = 3  # slicectl's exit status
 
 
 class InUse(OSError):
-    """More than that is in use."""
+    """The slice uses more than that."""
 
 
 def place_of(data: str | os.PathLike) -> Path:
-    """Where this version of the sources is built for a data directory, whether it is or not."""
+    """Return where this version is built."""
     return Path(data) / "slice" / fingerprint()
 
 
@@ -43,34 +41,32 @@ def can_build() -> bool:
 
 
 def compiler() -> str:
-    """CC, or the first that is there; "" without one."""
+    """Return CC, a compiler found, or ""."""
     return os.environ.get("CC") or next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), "")
 
 
 def build(library: Path) -> None:
-    """Build it there, all of it or nothing, and remove what older sources left. Raises OSError with the end of what
-    the compiler said.
-    """
+    """Build all or nothing, remove older versions. Raises OSError."""
     if not can_build():
         raise OSError("make and a C compiler are needed (Debian: apt install gcc make libc6-dev).")
     library.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
     fresh = library.with_name(f"{library.name}.{os.getpid()}")
     try:
-        with tempfile.TemporaryDirectory(prefix="tessera-slice-") as room:  # make cannot take a path with spaces
+        with tempfile.TemporaryDirectory(prefix="tessera-slice-") as room:  # make fails on spaces in paths
             _make(room)
             fresh.mkdir(mode=0o711)
             for name in BUILT:
                 shutil.copy2(Path(room, name), fresh)
         for kept in library.parent.iterdir():
             if FINGERPRINT.fullmatch(kept.name) and kept != library:
-                shutil.rmtree(kept, ignore_errors=True)  # tasks have copies of what they use
+                shutil.rmtree(kept, ignore_errors=True)  # tasks have copies
         os.rename(fresh, library)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
 def put_shim(library: Path, name: str, folder: Path, *, driver_dir: str, slice_dir: str) -> None:
-    """A copy of a shim in `folder` that looks for the driver and for the slice's files at these paths."""
+    """Copy a shim and patch these paths into it."""
     content = (library / name).read_bytes()
     for place, path in ((DRIVER_PLACE, driver_dir), (SLICE_PLACE, slice_dir)):
         wanted = path.encode()
@@ -84,24 +80,24 @@ def put_shim(library: Path, name: str, folder: Path, *, driver_dir: str, slice_d
 
 
 def create(library: Path, folder: Path, limits_mib: Mapping[str, int], context_bytes: int) -> None:
-    """A new slice's two files. limits_mib: by the card's uuid. context_bytes: charged for each context."""
+    """Create a slice's files. limits_mib: by uuid."""
     cards = [f"{uuid}={mib}MiB" for uuid, mib in limits_mib.items()]
     _control(library, "create", str(folder), *cards, "--context", str(context_bytes))
 
 
 def show(library: Path, folder: Path) -> dict:
-    """{"cards": [{"uuid", "limit_bytes", "used_bytes", ...}], "processes": [{"pid", "cards"}]}, see slicectl.c."""
+    """Return slicectl's {"cards": [{"uuid", "limit_bytes", "used_bytes", ...}], "processes": ...}."""
     return json.loads(_control(library, "show", str(folder), "--json"))
 
 
 def resize(library: Path, folder: Path, uuid: str, mib: int) -> None:
-    """At any time. Raises InUse when more than that is used."""
+    """Set a card's limit. Raises InUse."""
     _control(library, "resize", str(folder), f"{uuid}={mib}MiB")
 
 
 @cache
 def fingerprint() -> str:
-    """Of the sources, for this kind of processor; "none" where there are none, as in a release without them."""
+    """Hash sources and processor type; "none" without sources."""
     digest = hashlib.sha256(platform.machine().encode())
     files = [SOURCES / "Makefile", *sorted(SOURCES.glob("src/*")), *sorted(SOURCES.glob("names/*"))]
     if not SOURCES.is_dir():

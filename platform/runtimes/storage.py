@@ -1,6 +1,6 @@
-"""People's files, as the portal reaches them: each operation by a small child that is the person (file_child.py).
+"""People's files for the portal: each operation runs in a child with the person's account (file_child.py).
 
-This process never opens a path that a person can shape. It gets descriptors from the child, and reads or writes those.
+This process opens no path that a person controls, only descriptors from the child.
 """
 
 import contextlib
@@ -24,11 +24,10 @@ log = logging.getLogger("tessera.files")
 
 LONGEST_PATH, LONGEST_NAME = 4000, 255
 ANSWER_WITHIN_S = 30.0
-PACKS_NICE = 10  # an archive takes long, and everything else is somebody waiting
+PACKS_NICE = 10  # others wait
 SOURCE = str(Path(__file__).resolve().parents[1])
 CODE = "import sys; sys.path[:0] = [{!r}]; from runtimes.{} import main; main()"
 
-# How new things are closed to others: a home is its person's alone, a team's folder is the whole team's to write.
 UMASKS = {"home": 0o022, "team": 0o007}
 ANSWERS = {
     "EXDEV": lambda: NotPermitted("leads_outside"),
@@ -51,7 +50,7 @@ ANSWERS = {
 
 @dataclass(frozen=True)
 class Entry:
-    """changed_ns: of the last change, since 1970. A link is itself in listings, and what it leads to elsewhere."""
+    """A file or folder. A link is itself in listings, its target elsewhere."""
 
     name: str
     kind: Literal["file", "folder", "link", "other"]
@@ -61,7 +60,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Listing:
-    """cut: there are more than these. unreadable: names that are no UTF-8, which nothing here can name."""
+    """A folder's entries. cut: incomplete. unreadable: names not in UTF-8."""
 
     entries: list[Entry]
     cut: bool
@@ -70,7 +69,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Usage:
-    """bytes: as the disk counts them. whole: all was counted in time."""
+    """Disk usage. whole: counted completely."""
 
     bytes: int
     files: int
@@ -78,10 +77,7 @@ class Usage:
 
 
 def check_path(path: str, pointer: str = "/path") -> str:
-    """`path` itself when it can name something in a place: names with "/" between, "" is the place. Else InvalidInput.
-
-    A courtesy: that nothing outside is reached is the kernel's doing, in the child.
-    """
+    """Return a valid path in an area, or raise InvalidInput. For good messages only: the kernel guards the area."""
     try:
         encoded = path.encode()
     except UnicodeEncodeError:
@@ -95,9 +91,9 @@ def check_path(path: str, pointer: str = "/path") -> str:
 
 
 class FileStore:
-    """One place, as one person. uid, gid: whose rights hold; where the platform is no root, its own account's do.
+    """File operations in one area with one person's rights, if the platform is root.
 
-    Every method raises NotFound, NotPermitted, NameTaken, Conflict, InvalidInput or Unavailable.
+    All raise NotFound, NotPermitted, NameTaken, Conflict, InvalidInput, Unavailable.
     """
 
     def __init__(self, root: str | os.PathLike, place: Place, *, uid: int, gid: int):
@@ -113,11 +109,11 @@ class FileStore:
         return Entry(**self._do("look", path=check_path(path))["entry"])
 
     def open_to_read(self, path: str) -> tuple[int, Entry]:
-        """A descriptor, which the caller closes, and what it is of. Raises Conflict (not_a_file) too."""
+        """Return a descriptor for the caller to close, and its entry."""
         return self._open("open_to_read", path=check_path(path))
 
     def open_archive(self, path: str, name: str) -> "Archive":
-        """A folder as a tar archive, made while it is read; in it the folder is called `name`."""
+        """Stream a folder as a tar archive."""
         args = {"path": check_path(path), "name": name}
         child, answer, fds = _ask_child(self._request("", args) | {"nice": PACKS_NICE}, "archive_child")
         try:
@@ -134,25 +130,22 @@ class FileStore:
         self._do("make_folder", path=_something(path), mode=0o777)
 
     def move(self, path: str, to: str, *, replace: bool = False) -> None:
-        """Rename, within the place. Nothing is overwritten, unless `replace`."""
+        """Rename within the area."""
         self._do("move", path=_something(path), to=_something(to, "/to"), replace=replace)
 
     def remove(self, path: str) -> int:
-        """A folder goes with all that is in it; of a link only the link. The bytes that the disk got back.
-
-        Raises Conflict (files_remain) too.
-        """
+        """Remove a file, link or folder; return bytes freed. Raises Conflict (files_remain)."""
         answer = self._do("remove", path=_something(path))
         if answer["left"]:
             raise Conflict("files_remain")
         return answer["freed"]
 
     def open_part(self, folder: str, name: str, *, make: bool) -> int:
-        """A descriptor to write to, of the hidden file in `folder` in which the upload `name` grows."""
+        """Return a descriptor of the hidden file of an upload."""
         return self._open("open_part", path=_part(check_path(folder), name), make=make, mode=0o666)[0]
 
     def finish_part(self, folder: str, name: str, to: str, *, replace: bool) -> None:
-        """The file gets its name in one step: nobody ever sees half of it there."""
+        """Rename the upload to its final name, atomically."""
         self._do("move", path=_part(folder, name), to=check_path(to, "/to"), replace=replace)
 
     def drop_part(self, folder: str, name: str) -> None:
@@ -161,7 +154,7 @@ class FileStore:
 
     def _open(self, do: str, **args: Any) -> tuple[int, Entry]:
         answer, fds = self._ask(do, args)
-        # Looked at once more: whoever answers is a process with the person's rights.
+        # Checked again: the child has the person's rights and is not trusted.
         if len(fds) != 1 or not stat.S_ISREG(os.fstat(fds[0]).st_mode):
             _close(fds)
             raise Conflict("not_a_file")
@@ -190,20 +183,19 @@ class FileStore:
 
 
 class Archive:
-    """An archive that a child writes into a pipe as it is read. Whoever has it closes it."""
+    """A tar archive that a child writes to a pipe while it is read."""
 
     def __init__(self, fd: int, child: subprocess.Popen):
         self.fd, self._child = fd, child
 
     def read(self, most: int) -> bytes:
-        """b"" at the end of a whole archive. Waits for the disk. Raises OSError where it cannot be finished."""
+        """Return b"" at the end. Raises OSError if it breaks off."""
         piece = os.read(self.fd, most)
         if not piece and self._child.wait() != 0:
             raise OSError("The archive broke off.")
         return piece
 
     def close(self) -> None:
-        """Any number of times."""
         if self.fd >= 0:
             os.close(self.fd)
             _end(self._child)
@@ -219,11 +211,9 @@ def measure_place(
     within_s: float = WALK_S,
     parts_before: float = 0,
 ) -> Usage:
-    """As the platform's account, so that folders which their owner closed count as well: it looks, and opens no file.
+    """Measure an area's disk usage, or `path`'s, with the platform's rights, which see closed folders. Opens no file.
 
-    A place that was never used is empty. parts_before: files of uploads that nobody touched since then (seconds since
-    1970) are thrown away. path: what lies there alone. Raises Unavailable; where it is named, NotFound and what else
-    ANSWERS says.
+    parts_before: partial uploads unchanged since (epoch seconds) are deleted. Raises Unavailable, NotFound and others.
     """
     top = place_path(root, place).absolute()
     if not top.is_dir():
@@ -234,7 +224,7 @@ def measure_place(
 
 
 def _exchange(request: dict) -> tuple[dict, list[int]]:
-    """One child, one question. Raises Unavailable when it does not answer in time, and what ANSWERS says."""
+    """Run one child for one request."""
     child, answer, fds = _ask_child(request, "file_child")
     _end(child)
     try:
@@ -246,7 +236,7 @@ def _exchange(request: dict) -> tuple[dict, list[int]]:
 
 
 def _ask_child(request: dict, module: str) -> tuple[subprocess.Popen, dict, list[int]]:
-    """(the child, which has said all that it says here, its answer, descriptors). Raises Unavailable."""
+    """Return (child, its answer, descriptors). Raises Unavailable."""
     ours, its = socket.socketpair()
     with ours:
         ours.settimeout(ANSWER_WITHIN_S)
@@ -296,7 +286,6 @@ def _refuse_errors(answer: dict) -> None:
 
 
 def _something(path: str, pointer: str = "/path") -> str:
-    """A path that names something in the place, and not the place itself."""
     if not path:
         raise InvalidInput([FieldError(pointer, "required")])
     return check_path(path, pointer)

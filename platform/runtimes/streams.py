@@ -1,4 +1,4 @@
-"""A session's three streams on asyncio: pipes or a pty whose far ends some program holds. Used by every Access."""
+"""A session's three streams on asyncio, over pipes or a pty."""
 
 import asyncio
 import fcntl
@@ -9,22 +9,22 @@ from typing import NamedTuple
 
 from runtimes.base import PtySize
 
-LAST_WORDS_S = 0.2  # what a program wrote to its pty may come a little later than the news of its end
+LAST_WORDS_S = 0.2  # pty output may follow the exit status
 WIDEST = 10_000  # columns or rows
 
 
 class Stream:
-    """One end of a pipe or pty. One may read and one may write at a time; it owns the descriptor."""
+    """One end of a pipe or pty, owned. One reader and one writer at a time."""
 
     def __init__(self, fd: int):
         os.set_blocking(fd, False)
         self.fd = fd
-        self.finished = False  # reading ends where it would wait
+        self.finished = False  # end of input instead of waiting
         self._waiting: set[asyncio.Future] = set()
 
     async def read(self, n: int) -> bytes:
-        """b"" at the end, and when it was closed here."""
-        await asyncio.sleep(0)  # a program that never stops writing leaves others their turn
+        """Return b"" at the end and after close."""
+        await asyncio.sleep(0)  # fairness to others
         while self.fd >= 0:
             try:
                 return os.read(self.fd, n)
@@ -33,11 +33,11 @@ class Stream:
                     break
                 await self.readable()
             except OSError:
-                break  # EIO: nobody has the pty open any more
+                break  # EIO: pty closed everywhere
         return b""
 
     async def write(self, data: bytes) -> None:
-        """Waits while nobody reads. What can never be read is lost without a word."""
+        """Write, waiting for the reader; drop what cannot be read."""
         rest = memoryview(data)
         while rest and self.fd >= 0:
             try:
@@ -48,7 +48,6 @@ class Stream:
                 break
 
     async def readable(self) -> None:
-        """Wait until there is something to read, or the end."""
         await self._ready(reading=True)
 
     def finish(self) -> None:
@@ -82,9 +81,7 @@ class Stream:
 
 
 class Ends(NamedTuple):
-    """ours: the pty's master, or where we write, read, and read errors. theirs: the slave, or their stdin, stdout and
-    stderr.
-    """
+    """A session's descriptors: pty master and slave, or our and the program's ends of three pipes."""
 
     ours: tuple[int, ...]
     theirs: tuple[int, ...]
@@ -95,7 +92,7 @@ class Ends(NamedTuple):
 
 
 def open_ends(pty: PtySize | None) -> Ends:
-    """Raises OSError when there are no more descriptors or ptys."""
+    """Open a pty or three pipes. Raises OSError."""
     if pty is not None:
         master, slave = os.openpty()
         _set_size(master, pty)
@@ -113,7 +110,7 @@ def open_ends(pty: PtySize | None) -> Ends:
 
 
 class StreamSession:
-    """All of a session but how its program is signalled and hung up: a subclass tells the program's end by `_ended`."""
+    """A Session without signals and hang-up; subclasses report the end by `_ended`."""
 
     def __init__(self, ours: tuple[int, ...]):
         self._pty = len(ours) == 1
@@ -139,7 +136,7 @@ class StreamSession:
 
     def resize(self, size: PtySize) -> None:
         if self._pty and self._in.fd >= 0:
-            _set_size(self._in.fd, size)  # the kernel tells the program in front: SIGWINCH
+            _set_size(self._in.fd, size)
 
     def send_signal(self, number: int) -> None:
         raise NotImplementedError
@@ -156,11 +153,11 @@ class StreamSession:
         raise NotImplementedError
 
     def _ended(self, status: int) -> None:
-        """status: the exit code, or the signal as a negative number. The first word counts."""
+        """Record the first exit code, or minus the signal."""
         if self._status.done():
             return
         self._status.set_result(status)
-        if self._pty:  # a program in the background may keep the pty open for ever
+        if self._pty:  # a background program may keep it open
             asyncio.get_running_loop().call_later(LAST_WORDS_S, self._out.finish)
 
 

@@ -1,4 +1,4 @@
-"""The version, the API's own description, and the answer to an address that is none."""
+"""API version, its description and the answer to unknown addresses."""
 
 import tomllib
 from functools import cache
@@ -28,7 +28,7 @@ class SshShape(serializers.Serializer):
 
 
 class VersionShape(serializers.Serializer):
-    """ssh: null where the platform has no SSH gateway."""
+    """ssh: null without an SSH gateway."""
 
     version = serializers.CharField()
     api = serializers.CharField()
@@ -41,7 +41,7 @@ class Version(ApiView):
 
     @extend_schema(responses=VersionShape)
     def get(self, request: Request) -> Response:
-        """Of the platform and of this API, and where SSH answers."""
+        """Show the platform's and the API's version, and the SSH gateway."""
         return Response(VersionShape({"version": read_version(), "api": API_VERSION, "ssh": find_ssh_door()}).data)
 
 
@@ -55,7 +55,7 @@ class Description(ApiView):
 
 
 class Nowhere(ApiView):
-    """Every address below /api/v1/ that is none."""
+    """Answers 404 to every unknown address."""
 
     scopes = dict.fromkeys(("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"), ANYBODY)
     http_method_names = ["get", "head", "post", "put", "patch", "delete", "options"]
@@ -75,5 +75,5 @@ def read_version() -> str:
 
 @cache
 def describe() -> dict:
-    """OpenAPI 3.1, the same as docs/openapi.json; a test compares the two."""
+    """Return the OpenAPI 3.1 description; a test compares it with docs/openapi.json."""
     return SchemaGenerator().get_schema(request=None, public=True)

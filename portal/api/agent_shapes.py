@@ -1,4 +1,4 @@
-"""What an agent reports, and what is shown of it, as JSON."""
+"""Agents and their reports as JSON."""
 
 import base64
 import binascii
@@ -30,7 +30,7 @@ def _matrix() -> serializers.ListField:
 
 
 class ReportedNuma(serializers.Serializer):
-    """cpus: those that may be used."""
+    """A NUMA node. cpus: the usable ones."""
 
     id = serializers.IntegerField(**SMALL)
     cpus = serializers.ListField(child=serializers.IntegerField(**SMALL), max_length=MOST_CPUS)
@@ -48,15 +48,15 @@ class ReportedHost(serializers.Serializer):
 
 
 class ReportedEnforcement(serializers.Serializer):
-    """mode: what holds slices to their memory, found by trying; evidence: one sentence that says how."""
+    """mode: what holds slices to their memory, found by probing; evidence: one sentence on how."""
 
     mode = serializers.ChoiceField([WATCHDOG, SLICE, HAMI, NVFRACTION])
     evidence = serializers.CharField(max_length=300)
 
 
 class ReportedGpu(serializers.Serializer):
-    """index: as the driver counts, from 1000 on for instances. bus: as in /sys. mig: it is cut by MIG. fault: why
-    nothing should run on it. part_of: uuid of the card of which it is an instance.
+    """A card. index: the driver's, from 1000 on for instances. bus: as in /sys. mig: partitioned by MIG. fault: why
+    nothing should run on it. part_of: uuid of the instance's card.
     """
 
     uuid = serializers.RegexField(r"^(GPU|MIG)-[0-9A-Za-z-]{1,60}\Z", max_length=64)
@@ -73,14 +73,14 @@ class ReportedGpu(serializers.Serializer):
 
 
 class LostGpu(serializers.Serializer):
-    """A place where there should be a card, and the driver cannot say which."""
+    """A slot whose card the driver cannot identify."""
 
     index = serializers.IntegerField(**SMALL)
     why = serializers.CharField(max_length=300)
 
 
 class GpuSample(serializers.Serializer):
-    """What a card does now; what the driver does not tell is null."""
+    """Current readings of a card; null where the driver has none."""
 
     uuid = serializers.CharField(max_length=64)
     used_mib = serializers.IntegerField(**MIB, allow_null=True, default=None)
@@ -90,9 +90,9 @@ class GpuSample(serializers.Serializer):
 
 
 class ReportAsk(serializers.Serializer):
-    """agent: its version. driver: of NVIDIA, empty where there is none. links, pcie: square matrices over gpus, in
-    words of `nvidia-smi topo -m`, or empty. simulated: the cards are no real ones. enforcement: null where nobody
-    tried. gpu_pin: how containers get cards: by the agent's device plugin, or by NVIDIA's toolkit.
+    """A machine's report. driver: NVIDIA's, or empty. links, pcie: square matrices over gpus as of `nvidia-smi topo
+    -m`, or empty. enforcement: null if not probed. gpu_pin: whether the agent's device plugin or NVIDIA's toolkit
+    gives containers cards.
     """
 
     agent = serializers.CharField(max_length=32)
@@ -109,7 +109,7 @@ class ReportAsk(serializers.Serializer):
 
 
 class HeldBackShape(serializers.Serializer):
-    """A card of which not all that was reported counts, and why."""
+    """A card whose report counts only in part, and why."""
 
     uuid = serializers.CharField()
     index = serializers.IntegerField()
@@ -122,7 +122,7 @@ class HeldBackShape(serializers.Serializer):
 
 
 class ReportAnswer(serializers.Serializer):
-    """held_back: what does not count as it was reported. next_in_s: when to report again."""
+    """held_back: what does not count as reported. next_in_s: until the next report."""
 
     held_back = HeldBackShape(many=True)
     next_in_s = serializers.IntegerField()
@@ -130,7 +130,7 @@ class ReportAnswer(serializers.Serializer):
 
 @extend_schema_field(OpenApiTypes.BYTE)
 class Base64Field(serializers.Field):
-    """Bytes. No CharField: that looks at each character, of which there may be a million."""
+    """Bytes. Not a CharField, which checks every one of a million characters."""
 
     def to_internal_value(self, data: object) -> bytes:
         try:
@@ -139,13 +139,13 @@ class Base64Field(serializers.Field):
             raise serializers.ValidationError(_("This is not base64."), code="bad_base64") from None
 
     def to_representation(self, value: bytes) -> str:
-        """Its default, as the API is described."""
+        """Encode the default for the API's description."""
         return base64.b64encode(value).decode()
 
 
 class LogPiece(serializers.Serializer):
-    """task: uuid in hex. offset: where `content` begins in the log, in bytes. behind_s: age of the oldest line that
-    this does not bring yet. end: no more comes of an ended task's log, which is whole, or cut where its end was lost.
+    """A piece of a task's log. offset: of `content`, in bytes. behind_s: age of the oldest line not sent. end: set
+    once nothing follows, whole or cut.
     """
 
     task = serializers.RegexField(r"^[0-9a-f]{32}\Z", max_length=32)
@@ -156,14 +156,14 @@ class LogPiece(serializers.Serializer):
 
 
 class LogsAsk(serializers.Serializer):
-    """logs: also those of which there is nothing new, to learn whether their task has ended."""
+    """logs: also those without news, to learn whether their task has ended."""
 
     logs = serializers.ListField(child=LogPiece(), max_length=512)
 
 
 class LogKnown(serializers.Serializer):
-    """state: unknown (no task of this machine), open, ended (bring the rest), done (nothing more is wanted). size: of
-    what is stored, in bytes: go on there.
+    """A log's state: unknown (no task of this machine), open, ended (send the rest) or done. size: bytes stored; go on
+    there.
     """
 
     task = serializers.CharField()
@@ -176,8 +176,8 @@ class LogKnown(serializers.Serializer):
 
 
 class LogsAnswer(serializers.Serializer):
-    """most_bytes: of one log; what is between its beginning and its end is left out. pause_s: before more is sent;
-    ask_every_s: how often to ask for the state of logs of which there is nothing new.
+    """most_bytes: kept of one log, without the middle. pause_s: before sending more. ask_every_s: for logs without
+    news.
     """
 
     logs = LogKnown(many=True)
@@ -187,8 +187,8 @@ class LogsAnswer(serializers.Serializer):
 
 
 class ToldUse(serializers.Serializer):
-    """A task's slice of one card. used_mib: the larger of what the driver tells and what its programs' library counts.
-    over: why the task is to end for it, a sentence with the figures.
+    """A task's slice of one card. used_mib: the larger of the driver's figure and the library's. over: why the task
+    must end, with figures.
     """
 
     uuid = serializers.CharField(max_length=64)
@@ -201,26 +201,24 @@ class ToldUse(serializers.Serializer):
 
 
 class ToldSlice(serializers.Serializer):
-    """task: uuid in hex."""
-
     task = serializers.RegexField(r"^[0-9a-f]{32}\Z", max_length=32)
     cards = serializers.ListField(child=ToldUse(), max_length=16)
 
 
 class SlicesAsk(serializers.Serializer):
-    """slices: of tasks whose use is another than was told."""
+    """slices: of tasks whose use has changed."""
 
     slices = serializers.ListField(child=ToldSlice(), max_length=512)
 
 
 class SlicesAnswer(serializers.Serializer):
-    """taken: how many of the tasks are on this machine and hold something."""
+    """taken: tasks that hold something on this machine."""
 
     taken = serializers.IntegerField()
 
 
 class AgentGpuShape(serializers.Serializer):
-    """As it was reported. sample: null where none came."""
+    """As reported. sample: null if none came."""
 
     uuid = serializers.CharField()
     index = serializers.IntegerField()
@@ -235,8 +233,8 @@ class AgentGpuShape(serializers.Serializer):
 
 
 class AgentShape(serializers.Serializer):
-    """The agent of a machine. state: reporting, silent, new or revoked. held_back: what waits for approval, or counts
-    on another machine; seen: what an approval of exactly that names, empty where nothing waits.
+    """A machine's agent. state: reporting, silent, new or revoked. held_back: waits for approval, or counts on another
+    machine; seen: approves exactly that, empty if nothing waits.
     """
 
     node = serializers.CharField(source="agent.node_name")
@@ -276,13 +274,13 @@ class AgentShape(serializers.Serializer):
 
 
 class InviteAsk(serializers.Serializer):
-    """node: the machine's name, as the engine calls it."""
+    """node: the machine's name in the engine."""
 
     node = serializers.CharField(max_length=63)
 
 
 class InvitationShape(serializers.Serializer):
-    """token: shown in this answer only; it works once, until it expires. command: what to run on the machine."""
+    """token: shown only here; works once, until it expires. command: to run on the machine."""
 
     node = serializers.CharField()
     token = serializers.CharField()
@@ -291,20 +289,20 @@ class InvitationShape(serializers.Serializer):
 
 
 class EnrolAsk(serializers.Serializer):
-    """token: from an administrator. key: made by the agent and kept by it: tag_ and at least 43 random characters."""
+    """token: from an administrator. key: made and kept by the agent: tag_ and at least 43 random characters."""
 
     token = serializers.CharField(max_length=100)
     key = serializers.CharField(max_length=100)
 
 
 class EnrolledShape(serializers.Serializer):
-    """node: the machine that the key speaks for from now on."""
+    """node: the machine of the key."""
 
     node = serializers.CharField(source="node_name")
     enrolled_at = serializers.DateTimeField()
 
 
 class ApproveAsk(serializers.Serializer):
-    """seen: of the agent as it was looked at."""
+    """seen: of the agent as shown."""
 
     seen = serializers.CharField(max_length=64, allow_blank=True)

@@ -1,4 +1,4 @@
-"""The agents of machines: admins invite, approve and revoke them; an agent enrols, and reports of its own machine."""
+"""API of machines' agents: invitation, enrolment, approval and reports."""
 
 from typing import cast
 
@@ -43,7 +43,7 @@ class AgentList(ApiView):
 
     @extend_schema(parameters=[FieldsQuery], responses=list_of(AgentShape, "AgentList"))
     def get(self, request: Request) -> Response:
-        """Every machine that has an agent, by name, also those whose key was revoked."""
+        """List machines with an agent by name, also revoked ones."""
         return all_of(judge(Agent.objects.all()), AgentShape, **read_query(request, FieldsQuery))
 
 
@@ -60,7 +60,7 @@ class AgentDetail(ApiView):
 
     @extend_schema(responses={204: OpenApiResponse(None, "Its key speaks no more.")})
     def delete(self, request: Request, name: str) -> Response:
-        """Revoke its key, at once and for good. What it reported last stands, and what runs there goes on."""
+        """Revoke its key for good. Its last report stays, and what runs there goes on."""
         require(request.user, "node.change")
         revoke_agent(actor=_actor(request), node_name=name)
         return Response(status=204)
@@ -72,7 +72,7 @@ class AgentInvite(ApiView):
 
     @extend_schema(request={JSON: InviteAsk}, responses={201: OpenApiResponse(InvitationShape)})
     def post(self, request: Request) -> Response:
-        """A token that enrols the agent of a machine, once and soon. One that was made before works no more."""
+        """Create a token that enrols a machine's agent once, soon; it replaces an earlier one."""
         require(request.user, "node.change")
         row, token = invite_agent(actor=_actor(request), node_name=read_json(request, InviteAsk)["node"])
         said = {"node": row.node_name, "token": token, "expires_at": row.expires_at, "command": command_of(token)}
@@ -86,7 +86,7 @@ class AgentEnrol(ApiView):
 
     @extend_schema(request={JSON: EnrolAsk}, responses=EnrolledShape)
     def post(self, request: Request) -> Response:
-        """Let the key speak for the machine that the token names. To repeat it with the same key changes nothing."""
+        """Bind the key to the machine of the token. Repeating it with the same key changes nothing."""
         return Response(EnrolledShape(enrol_agent(**read_json(request, EnrolAsk))).data)
 
 
@@ -97,8 +97,8 @@ class AgentApprove(ApiView):
 
     @extend_schema(request={JSON: ApproveAsk}, responses=AgentShape)
     def post(self, request: Request, name: str) -> Response:
-        """Approve what waits: new cards, and cards that are more than they were. Refused where something else waits by
-        now than what was `seen`.
+        """Approve new cards, and cards that report more than before. Refused if something else than `seen` waits by
+        now.
         """
         require(request.user, "node.change")
         asked = read_json(request, ApproveAsk)
@@ -112,7 +112,7 @@ class AgentReport(ApiView):
 
     @extend_schema(request={JSON: ReportAsk}, responses=ReportAnswer)
     def post(self, request: Request, name: str) -> Response:
-        """What the machine is and how its cards are. Nothing of it raises what an administrator approved."""
+        """Report the machine and its cards. Nothing raises what an administrator approved."""
         held = take_report(_agent(request, name), read_json(request, ReportAsk))
         return Response(ReportAnswer({"held_back": held, "next_in_s": REPORT_EVERY_S}).data)
 
@@ -125,7 +125,7 @@ class AgentLogs(ApiView):
 
     @extend_schema(request={JSON: LogsAsk}, responses=LogsAnswer)
     def post(self, request: Request, name: str) -> Response:
-        """What tasks of the machine wrote. To repeat it changes nothing: each piece says where in the log it begins."""
+        """Send logs of the machine's tasks. Repeating changes nothing: each piece has its offset in the log."""
         agent = _agent(request, name)
         pieces = [Piece(**piece) for piece in read_json(request, LogsAsk)["logs"]]
         pause_s, ask_every_s = pace_of_logs()
@@ -141,15 +141,15 @@ class AgentSlices(ApiView):
 
     @extend_schema(request={JSON: SlicesAsk}, responses=SlicesAnswer)
     def post(self, request: Request, name: str) -> Response:
-        """What tasks of the machine use of their slices of cards, and which of them is above its slice. The platform
-        ends that one. To repeat it changes nothing.
+        """Report tasks' use of their slices, and which is above its slice; the platform ends that one. Repeating
+        changes nothing.
         """
         taken = take_uses(_agent(request, name), read_json(request, SlicesAsk)["slices"])
         return Response(SlicesAnswer({"taken": taken}).data)
 
 
 def _agent(request: Request, name: str) -> Agent:
-    """Who calls. Raises NotPermitted where it speaks for another machine."""
+    """Return the calling agent. Raises NotPermitted for another machine's."""
     agent = cast(Agent, request.auth)
     if agent.node_name != name:
         raise NotPermitted("not_your_machine", own=agent.node_name, asked=name)

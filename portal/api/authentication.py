@@ -1,4 +1,4 @@
-"""Who calls: a program with a token, or a page of the portal with its session."""
+"""Authentication by token, agent key or portal session."""
 
 from django.http import HttpRequest
 from django.middleware.csrf import CsrfViewMiddleware
@@ -17,7 +17,7 @@ SCHEME = "bearer"
 
 
 class TokenAuthentication(BaseAuthentication):
-    """Authorization: Bearer tes_...; `request.auth` is the ApiToken. A token never stands in an address."""
+    """Authorization: Bearer tes_...; `request.auth` is the ApiToken. Never taken from URLs."""
 
     def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
@@ -35,7 +35,7 @@ class TokenAuthentication(BaseAuthentication):
 
 
 class AgentCaller:
-    """Stands where a person stands when the agent of a machine calls."""
+    """`request.user` of an agent's call."""
 
     is_authenticated = True
 
@@ -44,7 +44,7 @@ class AgentCaller:
 
 
 class AgentAuthentication(BaseAuthentication):
-    """Authorization: Bearer tag_...; `request.auth` is the Agent. Whatever else is sent, others look at."""
+    """Authorization: Bearer tag_...; `request.auth` is the Agent."""
 
     def authenticate(self, request: Request) -> tuple[AgentCaller, Agent] | None:
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
@@ -60,7 +60,7 @@ class AgentAuthentication(BaseAuthentication):
 
 
 class SessionAuthentication(BaseAuthentication):
-    """The portal's own session, for its scripts. Whatever changes something must carry the session's CSRF token."""
+    """The portal's session, for its scripts; changes need the CSRF token."""
 
     def authenticate(self, request: Request) -> tuple[User, None] | None:
         user = getattr(request._request, "user", None)
@@ -83,7 +83,7 @@ def _check_csrf(request: HttpRequest) -> None:
 
 
 def _speak_language_of(user: User, request: Request) -> None:
-    """A program that asks for no language gets its owner's. LookMiddleware ends what is activated here."""
+    """Default to the owner's language. LookMiddleware deactivates it."""
     if user.language and "Accept-Language" not in request.headers:
         translation.activate(user.language)
         request._request.LANGUAGE_CODE = user.language

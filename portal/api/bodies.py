@@ -1,4 +1,4 @@
-"""What is sent, read under its byte limit before anything looks into it."""
+"""Request bodies, read under a byte limit."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ GZIP = "application/gzip"
 
 
 def media_type(request: Request, *known: str) -> str:
-    """The body's content type, one of `known`. Raises UnsupportedMediaType."""
+    """Return the content type, one of `known`. Raises UnsupportedMediaType."""
     got = (request.content_type or "").partition(";")[0].strip().lower()
     if got not in known:
         raise UnsupportedMediaType(got=got or "-", known=list(known))
@@ -28,7 +28,7 @@ def media_type(request: Request, *known: str) -> str:
 
 
 def read_body(request: Request, limit: int) -> bytes:
-    """All of it. Raises TooLarge (bytes) when it says or proves to be longer; a length that lies is never believed."""
+    """Read the body. Raises TooLarge (bytes) by declared or actual length."""
     return b"".join(read_pieces(request, limit))
 
 
@@ -44,15 +44,12 @@ def read_pieces(request: Request, limit: int) -> Iterator[bytes]:
 
 
 def says_length(request: Request) -> int:
-    """Content-Length; 0 where there is none or it is no number."""
     said = request.META.get("CONTENT_LENGTH") or ""
     return int(said) if said.isascii() and said.isdecimal() and len(said) < 19 else 0
 
 
 def read_json(request: Request, shape: type[Serializer], instance: Model | None = None) -> dict:
-    """The body as a JSON object that `shape` accepts, validated. instance: what it is to change. Raises InvalidInput
-    and ValidationError.
-    """
+    """Validate the body as a JSON object. instance: what it changes. Raises InvalidInput, ValidationError."""
     media_type(request, JSON)
     data = parse_json(read_body(request, MAX_JSON))
     if not isinstance(data, dict):
@@ -65,7 +62,7 @@ def read_json(request: Request, shape: type[Serializer], instance: Model | None 
 def parse_json(body: bytes) -> object:
     try:
         return json.loads(body, parse_constant=_refuse)
-    except (RecursionError, ValueError) as error:  # a JSONDecodeError, bad UTF-8, or a number of too many digits
+    except (RecursionError, ValueError) as error:  # bad JSON or UTF-8, or a number too long
         where = {"line": getattr(error, "lineno", 1), "column": getattr(error, "colno", 1)}
         raise InvalidInput([FieldError("", "json_syntax", where)]) from None
 

@@ -1,7 +1,6 @@
-"""A body that is larger than anything may be is cut off while it arrives.
+"""Cut off oversized request bodies while they arrive.
 
-Django keeps a whole body on disk before any view or sign-in is asked, so the limit stands in front of Django. The views
-have their own, smaller limits (portal.api.bodies).
+In front of Django, which stores bodies on disk before any view. Views have smaller limits.
 """
 
 import json
@@ -33,7 +32,7 @@ class BodyLimit:
             await self._count(scope, receive, send)
 
     async def _count(self, scope: Message, receive: Receive, send: Send) -> None:
-        """A length that lies or is missing is found out: to the application the visitor then seems to have left."""
+        """Count what arrives; over the limit, the application sees a disconnect."""
         total, answered = 0, False
 
         async def counted() -> Message:
@@ -67,6 +66,5 @@ class BodyLimit:
 
 
 def said_length(scope: Message) -> int:
-    """Content-Length; 0 where there is none or it is no number."""
     said = dict(scope["headers"]).get(b"content-length", b"")
     return int(said) if said.isdigit() and len(said) < 19 else 0

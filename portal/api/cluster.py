@@ -1,4 +1,4 @@
-"""Machines, cards, the queue and what is free: everybody's work, masked by portal.sight."""
+"""API of nodes, cards, queue and free capacity, masked by portal.sight."""
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -18,7 +18,7 @@ class PoolQuery(serializers.Serializer):
 
 
 class NodesQuery(PoolQuery, FieldsQuery):
-    """pool: only those with a card of it. fields: those that are wanted, with commas."""
+    """Adds `pool` and `fields`."""
 
 
 class CardQuery(NodesQuery):
@@ -34,7 +34,7 @@ class NodeList(ClusterView):
 
     @extend_schema(parameters=[NodesQuery], responses=list_of(NodeShape, "NodeList"))
     def get(self, request: Request) -> Response:
-        """Every machine with its cards and who holds what of it."""
+        """List machines with their cards and who holds what."""
         query = read_query(request, NodesQuery)
         fields = query.pop("fields", None)
         return all_of(node_views(request.user, **query), NodeShape, fields)
@@ -56,7 +56,7 @@ class GpuList(ClusterView):
 
     @extend_schema(parameters=[CardQuery], responses=list_of(GpuShape, "GpuList"))
     def get(self, request: Request) -> Response:
-        """Every card with its slices. Those of other teams say team, size, state and expected end, and no more."""
+        """List cards with their slices. Those of other teams show only team, size, state and expected end."""
         query = read_query(request, CardQuery)
         fields = query.pop("fields", None)
         return all_of(gpu_slices(request.user, **query), GpuShape, fields)
@@ -67,7 +67,7 @@ class QueueView(ClusterView):
 
     @extend_schema(parameters=[PoolQuery], responses=QueueShape)
     def get(self, request: Request) -> Response:
-        """Everybody's jobs in the order in which they would start, and those that have resources now."""
+        """List everybody's waiting jobs in starting order, and active ones."""
         pool, cycle = read_query(request, PoolQuery).get("pool"), last_cycle()
         rows = {"waiting": queue_rows(request.user, pool), "active": active_rows(request.user, pool)}
         return Response(QueueShape({**rows, "last_cycle_at": cycle.last_ok_at if cycle else None}).data)
@@ -78,5 +78,5 @@ class Capacity(ClusterView):
 
     @extend_schema(parameters=[FieldsQuery], responses=list_of(RoomShape, "RoomList"))
     def get(self, request: Request) -> Response:
-        """What is free now in each pool, and what the limits of one's teams still allow of it."""
+        """Show what is free in each pool, and what one's teams' limits allow of it."""
         return all_of(free_now(request.user), RoomShape, **read_query(request, FieldsQuery))

@@ -1,4 +1,4 @@
-"""Machines, cards, pools and the queue as JSON. Rows of others come masked from portal.sight and stay so."""
+"""Nodes, cards, pools and queue as JSON. Masked rows of portal.sight stay masked."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,9 +27,9 @@ from portal.sight import QueueRow, Whose
 
 
 class WhoseShape(serializers.Serializer):
-    """full: it is of the caller's teams; else job, name, owner and all that is below them are null.
+    """full: of the caller's teams; else job, name, owner and all below them are null.
 
-    team: null where the installation does not name other teams.
+    team: null if other teams are not named.
     """
 
     full = serializers.BooleanField()
@@ -54,15 +54,15 @@ class WhoseShape(serializers.Serializer):
 
 
 class AskShape(serializers.Serializer):
-    """What each of so many like tasks asks."""
+    """A role's request, for each of `nodes` tasks."""
 
     gpu = serializers.CharField()
     nodes = serializers.IntegerField()
 
 
 class QueueRowShape(WhoseShape):
-    """gpu: what one task asks; nodes: how many start together; cpu, memory: per task; of unlike roles the first that
-    asks for cards. asks: what each role asks. reasons: of one's own teams.
+    """gpu, cpu, memory: per task, of the first role with cards; nodes: started together. asks: by role. reasons: of
+    one's teams.
     """
 
     state = JobStateField()
@@ -99,7 +99,7 @@ class QueueRowShape(WhoseShape):
 
 
 class QueueShape(serializers.Serializer):
-    """waiting: pool by pool, in the order in which they would start. active: those that start, run or stop."""
+    """waiting: by pool, in starting order. active: starting, running or stopping."""
 
     waiting = QueueRowShape(many=True)
     active = QueueRowShape(many=True)
@@ -120,7 +120,7 @@ class HoldingTaskShape(WhoseShape):
 
 
 class SliceShape(HoldingTaskShape):
-    """What one task holds of a card. gpu: thousandths of the card, as quota counts."""
+    """A task's share of a card. gpu: thousandths of the card, as quota counts."""
 
     memory = AmountField(show_memory, source="memory_mib")
     compute_percent = serializers.IntegerField()
@@ -128,9 +128,9 @@ class SliceShape(HoldingTaskShape):
 
 
 class GpuShape(serializers.Serializer):
-    """A card. sellable: 100 % of it for tasks. enforcement: what holds a slice's memory limit, found by probing.
+    """A card. sellable: memory for tasks. enforcement: what holds slices to their limit, found by probing.
 
-    fault: why it is out of service, in one sentence; empty while it is healthy.
+    fault: why it is out of service; empty while healthy.
     """
 
     uuid = serializers.CharField()
@@ -157,7 +157,7 @@ class GpuShape(serializers.Serializer):
 
 
 class NodeTaskShape(HoldingTaskShape):
-    """A task on a node and what it holds there."""
+    """A task and what it holds on the node."""
 
     cpu = AmountField(show_cpu, source="cpu_milli")
     memory = AmountField(show_memory, source="memory_mib")
@@ -165,7 +165,7 @@ class NodeTaskShape(HoldingTaskShape):
 
 
 class PlannedShape(serializers.Serializer):
-    """stops: preemptible jobs are stopped and queued again when it begins."""
+    """Planned maintenance. stops: preemptible jobs are requeued when it begins."""
 
     id = serializers.IntegerField(source="pk")
     why = serializers.CharField(allow_blank=True)
@@ -175,9 +175,9 @@ class PlannedShape(serializers.Serializer):
 
 
 class NodeShape(serializers.Serializer):
-    """A machine. cpu: what it sells, overcommit included. numa, topology, facts: as its inventory found them.
+    """A machine. cpu: overcommit included. numa, topology, facts: from its inventory.
 
-    maintenance: that lasts or is to come; nothing starts here that would still run when it begins.
+    maintenance: current and planned; nothing starts here that would still run when it begins.
     """
 
     name = serializers.CharField(source="node.name")
@@ -199,7 +199,7 @@ class NodeShape(serializers.Serializer):
 
 @dataclass(frozen=True)
 class PoolView:
-    """A pool, and what it is made of, asked once."""
+    """A pool, with its capacity loaded once."""
 
     pool: Pool
 
@@ -213,13 +213,12 @@ class PoolView:
 
 
 class PoolShape(serializers.Serializer):
-    """A pool and its policy. models: of its cards; simulated: whether any of them is. allows_mps: whether slices may
-    share compute by NVIDIA's MPS, where the machine allows it; else they take turns.
+    """A pool and its policy. models: of its cards; simulated: any of them. allows_mps: slices may share compute by
+    NVIDIA's MPS where possible; else they take turns.
 
-    max_grace_s: so long at most a job may take for a checkpoint when it is stopped. ageing_s: so much waiting raises a
-    job by one class. reservations: so many of the first in line keep a place in time. stop_longer: a job stops
-    preemptible ones of its class that are more than so many times as long; null: none. most_stops: one that was stopped
-    so often is left alone by these. weight_*: of 0 to 1000, by which of the machines that fit one is chosen.
+    max_grace_s: longest checkpoint before a stop. ageing_s: waiting that raises a job by one class. reservations: so
+    many first jobs keep a place in time. stop_longer: a job stops preemptible ones of its class more than so many
+    times as long; null: none. most_stops: stops until a job is exempt. weight_*: 0 to 1000, to choose among machines.
     """
 
     name = serializers.CharField(source="pool.name")
@@ -277,9 +276,9 @@ class ClosedShape(serializers.Serializer):
 
 
 class RoomShape(serializers.Serializer):
-    """What is free in a pool now. cards_free: whole ones. free, total: thousandths of cards, slices counted.
+    """What is free in a pool. cards_free: whole ones. free, total: thousandths of cards, slices counted.
 
-    may: what the limits of one's teams still allow there, value null = no limit. largest_slice: on one card.
+    may: what one's teams' limits still allow, value null = no limit. largest_slice: on one card.
     """
 
     pool = serializers.CharField()

@@ -1,4 +1,4 @@
-"""Uploaded code: sent once, named by its digest in as many jobs as its owner likes."""
+"""API of uploaded code, named by digest in jobs."""
 
 from django.conf import settings
 from drf_spectacular.types import OpenApiTypes
@@ -15,7 +15,7 @@ from portal.api.view import ApiView
 
 
 class CodeShape(serializers.Serializer):
-    """digest: what a job's `code` names. files, bytes: what is in it, unpacked."""
+    """digest: for a job's `code`. files, bytes: unpacked."""
 
     digest = serializers.CharField()
     files = serializers.IntegerField()
@@ -28,7 +28,7 @@ class CodeUpload(ApiView):
 
     @extend_schema(request={GZIP: OpenApiTypes.BINARY}, responses={201: OpenApiResponse(CodeShape)})
     def post(self, request: Request) -> Response:
-        """Keep a .tar.gz. It is looked through and never unpacked here; the same bytes are kept once."""
+        """Upload a .tar.gz. It is checked but not unpacked; the same bytes are stored once."""
         media_type(request, GZIP)
         pack = keep_code(user=request.user, pieces=read_pieces(request, settings.CODE_MAX_BYTES))
         return Response(CodeShape(pack).data, status=201)
@@ -40,7 +40,7 @@ class CodeDetail(ApiView):
 
     @extend_schema(responses=CodeShape)
     def get(self, request: Request, digest: str) -> Response:
-        """Whether the caller has uploaded it before. Another's upload is as unknown as none. HEAD does the same."""
+        """Show whether the caller uploaded it; others' uploads are unknown. HEAD does the same."""
         pack = CodePack.objects.filter(user=request.user, digest=digest).first()
         if pack is None:
             raise NotFound(kind="code", id=digest)

@@ -1,4 +1,4 @@
-"""ETag and If-Match: who changes something may say as what they know it, so that nobody's change is lost unseen."""
+"""ETag and If-Match against lost updates."""
 
 import re
 
@@ -27,6 +27,6 @@ def etag_of(version: str) -> str:
 
 
 def read_if_match(request: Request) -> set[str] | None:
-    """The versions of which it must be one; None for any. Weak tags match nothing, as RFC 9110 has it."""
+    """Return the accepted versions, None for any. Weak tags never match (RFC 9110)."""
     said = request.headers.get("If-Match", "*").strip()
     return None if said == "*" else {version for weak, version in TAG.findall(said) if not weak}

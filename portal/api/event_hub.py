@@ -1,7 +1,6 @@
-"""One watcher of the event table for all streams of a web process, however many there are.
+"""Poll the event table once for all event streams of a process.
 
-It asks the database a few times a second while somebody listens, encodes each event once, and hands it to those who may
-see it. A stream that does not keep up is cut: it comes back with Last-Event-ID and misses nothing.
+Each event is encoded once and queued for those who may see it. Slow streams are cut; clients resume by Last-Event-ID.
 """
 
 import asyncio
@@ -29,14 +28,12 @@ T = TypeVar("T")
 POLL_S = 0.25
 BATCH = 500
 QUEUE = 1000
-"""Events that may wait for one stream."""
+"""Most events queued for one stream."""
 BEGINS_WITHIN_S = 10
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """An event, and its JSON in one line."""
-
     id: int
     event: Event
     json: bytes
@@ -44,7 +41,7 @@ class Encoded:
 
 @dataclass(eq=False)
 class Stream:
-    """What one client listens to. `sight` is replaced when its rights change; `cut` when it was too slow."""
+    """One client's stream. `sight` is replaced when rights change; `cut` if it was too slow."""
 
     user_id: int
     sight: EventSight
@@ -61,12 +58,12 @@ class Stream:
 
     @property
     def is_open(self) -> bool:
-        """Or about to be: an answer that nobody began to read counts for a moment only."""
+        """Whether the client reads, or has BEGINS_WITHIN_S to begin."""
         return not self.left and (self.joined or time.monotonic() - self.asked_at < BEGINS_WITHIN_S)
 
 
 def wanted(event: Event, topics: frozenset[str]) -> bool:
-    """A topic is a kind ("job") or a type ("job.failed"); none means all."""
+    """Match a kind ("job") or type ("job.failed"); no topics match all."""
     return not topics or event.kind in topics or event.type in topics
 
 
@@ -75,7 +72,7 @@ def encode(event: Event, **also: str) -> Encoded:
 
 
 class Hub:
-    """Of one event loop. Every stream that joined before an event was settled gets it, exactly once."""
+    """The poller of one event loop. A joined stream gets each later event exactly once."""
 
     def __init__(self) -> None:
         self.streams: set[Stream] = set()
@@ -87,10 +84,10 @@ class Hub:
         self._looked = asyncio.Condition()
 
     async def join(self, stream: Stream) -> None:
-        """From here on `stream.queue` gets what comes after `begins_after`, which is no older than this call."""
+        """Add a stream; it gets events after `begins_after`, no older than this call."""
         stream.joined = True
         self.streams.add(stream)
-        looks = self._looks + 2  # one may be under way, and have begun before what the caller has just done
+        looks = self._looks + 2  # a poll under way may have begun too early
         if self._watching is None or self._watching.done():
             looks = self._looks
             self._ready.clear()
@@ -102,7 +99,7 @@ class Hub:
         stream.begins_after = self.position
 
     def leave(self, stream: Stream) -> None:
-        """The watcher ends by itself when nobody listens."""
+        """Remove a stream; without any, the poller ends."""
         stream.left = True
         self.streams.discard(stream)
 
@@ -122,7 +119,7 @@ class Hub:
                 return
 
     async def _begin(self) -> None:
-        """Start where history is settled now. Whoever joins later reads what is older from the table."""
+        """Start at the settled id; later streams read older events from the table."""
         settled = None
         while settled is None:
             try:
@@ -136,7 +133,7 @@ class Hub:
         await asyncio.sleep(POLL_S)
 
     def _look(self) -> list[Event]:
-        """The next events, in the order of their ids. None is handed out while an earlier one may still appear."""
+        """Return the next events by id, none before one that may still appear."""
         settled = _closing(self._ids.settled) or self.position
         found = list_events(self.position, settled, BATCH)
         self.position = found[-1].pk if len(found) == BATCH else max(settled, self.position)
@@ -152,7 +149,7 @@ class Hub:
 
 
 def list_events(after: int, until: int, most: int) -> list[Event]:
-    """Settled events with after < id <= until."""
+    """Return settled events with after < id <= until."""
     try:
         return list(Event.objects.filter(pk__gt=after, pk__lte=until).order_by("pk")[:most]) if until > after else []
     finally:
@@ -160,7 +157,7 @@ def list_events(after: int, until: int, most: int) -> list[Event]:
 
 
 def admit(stream: Stream, most: int) -> bool:
-    """Whether its person may have one more in this process, where `most` are open already or about to be."""
+    """Register the stream unless its user has `most` open in this process."""
     with _admitting:
         others = sum(one.user_id == stream.user_id and one.is_open for one in _admitted)
         if others < most:
@@ -169,7 +166,6 @@ def admit(stream: Stream, most: int) -> bool:
 
 
 def the_hub() -> Hub:
-    """Of the running loop."""
     return _hubs.setdefault(asyncio.get_running_loop(), Hub())
 
 
@@ -179,7 +175,7 @@ _admitting = Lock()
 
 
 def _closing(read: Callable[[], T]) -> T:
-    """A watcher keeps no connection of the pool between two looks."""
+    """Run `read` and close the connection, to hold none between polls."""
     try:
         return read()
     finally:

@@ -1,13 +1,13 @@
-"""Up to which id the history is settled: every event with that id or a smaller one is visible, or never will be.
+"""The settled id: no event up to it can still appear.
 
-Ids are given when a row is inserted and rows appear when their transaction commits, so a later id may be seen first. A
-stream that went on to it would lose the earlier one for good (docs/notes/order-of-events.md).
+Ids are assigned at INSERT, rows appear at COMMIT, so a later id may appear first, and a stream past it would lose the
+earlier one (docs/notes/order-of-events.md).
 """
 
 from django.db import connection
 
 LAST_ID = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM events_event_id_seq"
-# An INSERT takes this lock on the table before it takes an id, and keeps it until its rows are visible or undone.
+# INSERT takes this table lock before its id, and keeps it until commit or rollback.
 WRITERS = """
     SELECT virtualtransaction FROM pg_locks
     WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND granted
@@ -17,7 +17,7 @@ WRITERS = """
 
 
 class SettledIds:
-    """Asked again and again; each answer is at least the one before."""
+    """Tracks the settled id, which never decreases."""
 
     def __init__(self) -> None:
         self._settled: int | None = None
@@ -25,8 +25,9 @@ class SettledIds:
         self._writers: frozenset[str] | None = None
 
     def settled(self) -> int | None:
-        """None until it is known for the first time, while a transaction that writes events is open. The order of
-        the two questions matters: whoever has an id up to the candidate is among the writers.
+        """Return the settled id, None until first known.
+
+        The candidate is read before the writers: whoever has an id up to it is then among them.
         """
         with connection.cursor() as cursor:
             if self._writers is None:

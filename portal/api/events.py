@@ -1,7 +1,6 @@
-"""What happens, as it happens: a stream of events that can be taken up where it broke off.
+"""API of the event stream, as server-sent events or JSON lines.
 
-As server-sent events, or as a JSON object in each line for who asks for application/x-ndjson. The id of an event only
-grows. See portal.api.event_hub for how many streams share one watcher.
+Ids only grow, so a client can resume. portal.api.event_hub polls for all streams.
 """
 
 import asyncio
@@ -32,13 +31,13 @@ from portal.event_words import event_words
 HEARTBEAT_S = 15
 RECHECK_S = 20
 MOST_BACKLOG = 10_000
-"""Ids that may lie between where a stream broke off and now. Who was away longer begins anew, after a reset."""
+"""Most ids between a broken stream and now; beyond, the stream starts over after a reset."""
 RETRY_MS = 2000
 TRY_AGAIN_S = 5
 
 
 class EventStream(BaseRenderer):
-    """Declares the type to the negotiation; the view streams its own answer."""
+    """For content negotiation; the view streams."""
 
     media_type = "text/event-stream"
     format = "events"
@@ -53,9 +52,9 @@ class JsonLines(EventStream):
 
 
 class EventsQuery(serializers.Serializer):
-    """topics: kinds (job) or types (job.failed), with commas; all where it is left out. since: the id of the last event
-    that is known; Last-Event-ID says the same. follow: go on with what happens from now on. words: each event has also
-    `text` and `reason_text`, sentences in the language of the request."""
+    """topics: kinds or types, with commas. since: last known event, as Last-Event-ID. words: add sentences in the
+    request's language.
+    """
 
     topics = serializers.CharField(max_length=500, required=False)
     words = serializers.BooleanField(default=False)
@@ -65,13 +64,13 @@ class EventsQuery(serializers.Serializer):
 
 @dataclass(frozen=True)
 class Listener:
-    """Who listens: asked anew while the answer runs, so that a right that ends, ends it."""
+    """The caller, whose right is checked again while streaming."""
 
     user_id: int
     token_id: int | None
 
     def sight(self) -> EventSight | None:
-        """None when the person or the token may not listen any more."""
+        """Return event permissions; None if user or token ended."""
         try:
             if self.token_id is not None and not ApiToken.objects.live().filter(pk=self.token_id).exists():
                 return None
@@ -96,10 +95,10 @@ class Events(ApiView):
         },
     )
     def get(self, request: Request) -> StreamingHttpResponse:
-        """Events of one's teams' jobs and of what is one's own. First comes `ready` with the id from which it goes on,
-        or `reset` where the given id is too old or unknown: then look at everything again. A comment (in NDJSON an
-        empty line) comes when nothing happens. Each event: id, at, type, kind, object, verb, from_state, to_state,
-        reason, actor, params.
+        """Stream events of one's teams' jobs and of one's own. First comes `ready` with the id to go on from, or
+        `reset` if the given id is too old or unknown: then load everything again. A comment (in NDJSON an empty line)
+        comes when nothing happens. Each event: id, at, type, kind, object, verb, from_state, to_state, reason, actor,
+        params.
         """
         query = read_query(request, EventsQuery)
         listener = Listener(request.user.pk, request.auth.pk if request.auth else None)
@@ -129,13 +128,13 @@ class ServerSent:
 
     @staticmethod
     def notice(name: str, position: int, **data: str) -> bytes:
-        """ "ready" or "reset", with the id from which it goes on."""
+        """ "ready" or "reset", with the id to go on from."""
         text = json.dumps({"id": position, **data}, separators=(",", ":")).encode()
         return b"id: %d\nevent: %s\nretry: %d\ndata: %s\n\n" % (position, name.encode(), RETRY_MS, text)
 
     @staticmethod
     def heartbeat(position: int) -> bytes:
-        """A comment; the id moves on, so that a stream to which nothing belonged does not grow too old."""
+        """A comment; its id keeps a quiet stream from becoming too old."""
         return b": heartbeat\nid: %d\n\n" % position
 
 
@@ -160,7 +159,7 @@ Form = type[ServerSent] | type[Lines]
 
 @dataclass(frozen=True)
 class Teller:
-    """How one client is told. language: of the sentences that each event gets, "" for none."""
+    """Formats events for a client. language: of added sentences, or ""."""
 
     form: Form
     language: str
@@ -175,7 +174,7 @@ class Teller:
 async def tell(
     stream: Stream, listener: Listener, teller: Teller, since: int | None, *, follow: bool
 ) -> AsyncIterator[bytes]:
-    """The bytes of one answer: where it begins, what was missed, then what happens, until a right or a client ends."""
+    """Yield ready or reset, missed events, then new ones until right or connection ends."""
     hub = the_hub()
     try:
         await hub.join(stream)
@@ -195,7 +194,7 @@ async def tell(
 
 
 def why_reset(since: int | None, settled: int) -> str:
-    """Why what came after `since` cannot be told: "unknown", "too_old", or "" where it can."""
+    """Return why a stream cannot resume: "unknown", "too_old" or ""."""
     if since is None:
         return ""
     if since > settled:
@@ -208,7 +207,7 @@ def why_reset(since: int | None, settled: int) -> str:
 
 
 async def _missed(stream: Stream, teller: Teller, after: int) -> AsyncIterator[bytes]:
-    """What was settled before the stream joined. What comes meanwhile waits in its queue."""
+    """Yield what settled before joining; newer events wait in the queue."""
     while after < stream.begins_after:
         found = await sync_to_async(list_events)(after, stream.begins_after, BATCH)
         wanted = [teller.event(encode(event)) for event in found if stream.wants(event)]
@@ -233,7 +232,7 @@ async def _follow(stream: Stream, listener: Listener, teller: Teller) -> AsyncIt
             stream.sight = sight
         if event is None:
             yield teller.form.heartbeat(max(position, stream.begins_after))
-        elif stream.wants(event.event):  # asked again: it may have waited while the right ended
+        elif stream.wants(event.event):  # the right may have ended while it waited
             yield teller.event(event)
 
 
@@ -242,7 +241,7 @@ def _form_of(request: Request) -> Form:
 
 
 def _last_event_id(request: Request) -> int | None:
-    """A browser's own header cannot be mended by its user: what is no id of ours is as an unknown one."""
+    """Read the header; an invalid one counts as unknown, since a browser's user cannot fix it."""
     text = request.headers.get("Last-Event-ID", "")
     if not text:
         return None

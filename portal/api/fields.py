@@ -1,4 +1,4 @@
-"""Small fields and values that several shapes share."""
+"""Fields and values shared by shapes."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -20,14 +20,14 @@ from jobs.words import wait_words
 
 
 def one_of(words: Iterable[str]) -> dict[str, Any]:
-    """A closed list of words. Not as "enum": drf-spectacular would give each a component and a made-up name."""
+    """Describe a closed list of words. Not "enum", for which drf-spectacular makes up components."""
     return {"type": "string", "oneOf": [{"const": word} for word in words]}
 
 
 def _lower_case(choices: type[Choices]) -> type[serializers.CharField]:
     @extend_schema_field(one_of(value.lower() for value in choices.values))
     class LowerCase(serializers.CharField):
-        """A state as the API writes it. Read only."""
+        """Read only."""
 
         def to_representation(self, value: str) -> str:
             return value.lower()
@@ -41,7 +41,7 @@ NodeStateField = _lower_case(NodeState)
 
 
 class Amount(serializers.Serializer):
-    """A quantity in its base unit, and as people read it. `value` null with text "" means no limit or unknown."""
+    """A quantity in its base unit, and in words. `value` null with text "" means no limit or unknown."""
 
     value = serializers.IntegerField(allow_null=True)
     text = serializers.CharField(allow_blank=True)
@@ -49,7 +49,7 @@ class Amount(serializers.Serializer):
 
 @extend_schema_field(Amount)
 class AmountField(serializers.ReadOnlyField):
-    """What is there under the field's name or `source`, a number or None, as an Amount. show: number -> text."""
+    """A number or None, as an Amount."""
 
     def __init__(self, show: Callable[[int], str], **options: Any):
         super().__init__(**options)
@@ -61,7 +61,7 @@ class AmountField(serializers.ReadOnlyField):
 
 @extend_schema_field(str)
 class PlaceField(serializers.ReadOnlyField):
-    """A card's index as people read it: "3", or "1:0" for an instance by MIG."""
+    """A card's index: "3", or "1:0" for a MIG instance."""
 
     def __init__(self, **options: Any):
         super().__init__(source="index", **options)
@@ -72,7 +72,7 @@ class PlaceField(serializers.ReadOnlyField):
 
 @extend_schema_field({"type": "string", "maxLength": 32})
 class PoolField(serializers.Field):
-    """A pool by its name. Write only. Raises InvalidInput, naming the pools that there are."""
+    """A pool by name. Write only. Raises InvalidInput with the known ones."""
 
     def to_internal_value(self, data: Any) -> Pool:
         known = {pool.name: pool for pool in Pool.objects.all()}
@@ -91,7 +91,7 @@ class Reason(serializers.Serializer):
 
 
 class Links(serializers.Serializer):
-    """Full addresses: of this object here, and of its page."""
+    """Full addresses of this object and of its page."""
 
     self = serializers.CharField()  # type: ignore[assignment]
     html = serializers.CharField()
@@ -102,17 +102,15 @@ def amount(value: int | None, show: Callable[[int], str]) -> dict[str, Any]:
 
 
 def moment(value: datetime | None) -> str | None:
-    """RFC 3339 in UTC, as REST framework writes it."""
+    """RFC 3339 in UTC."""
     return None if value is None else serializers.DateTimeField().to_representation(value)
 
 
 def priority_word(priority: int) -> str:
-    """As the job file writes it."""
     return Priority(priority).name.lower()
 
 
 def show_reasons(reasons: Iterable[dict]) -> list[dict[str, Any]]:
-    """Shapes of Reason."""
     return [{"code": r["code"], "params": r.get("params", {}), "text": wait_words(r)} for r in reasons]
 
 

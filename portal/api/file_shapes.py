@@ -1,4 +1,4 @@
-"""People's files in JSON: places, folders, uploads."""
+"""People's files as JSON."""
 
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -16,14 +16,14 @@ PLACE = "home, or team: and the name of a team of yours"
 
 
 class ExactText(serializers.CharField):
-    """Names are kept as they are: a space at an end is part of one."""
+    """Text with its outer spaces, as in file names."""
 
     def __init__(self, **options: object):
         super().__init__(trim_whitespace=False, max_length=LONGEST, **options)
 
 
 class PlainPathQuery(serializers.Serializer):
-    """path: names with slashes between, from the place on; empty: the place itself."""
+    """path: with slashes, from the place on; empty: the place itself."""
 
     place = serializers.CharField(default="home", max_length=64, help_text=PLACE)
     path = ExactText(default="", allow_blank=True)
@@ -49,7 +49,7 @@ class UploadBody(PathQuery):
 
 
 class PlaceShape(serializers.Serializer):
-    """bytes: measured now and then, and sent since; a lower bound where `whole` is false. limit_bytes: null = none."""
+    """bytes: measured at times, plus uploads; a lower bound where `whole` is false. limit_bytes: null = none."""
 
     place = serializers.CharField()
     bytes = serializers.IntegerField()
@@ -69,7 +69,7 @@ class EntryShape(serializers.Serializer):
 
 
 class FolderShape(serializers.Serializer):
-    """unreadable: how many names are no UTF-8, so that nothing here can name them."""
+    """unreadable: number of names that are not UTF-8."""
 
     place = serializers.CharField()
     path = serializers.CharField(allow_blank=True)
@@ -79,7 +79,7 @@ class FolderShape(serializers.Serializer):
 
 
 class UploadShape(serializers.Serializer):
-    """offset: how many bytes are there. done: the file has its name. expires_at: when it is thrown away, if left."""
+    """offset: bytes received. done: the file is in place. expires_at: when it is deleted, if left."""
 
     id = serializers.UUIDField()
     place = serializers.CharField()
@@ -114,7 +114,7 @@ def entry_of(entry: Entry) -> SimpleNamespace:
 
 
 def time_of(entry: Entry) -> datetime:
-    """Of the last change; a file may claim any year, and what no calendar has is shown as the first."""
+    """Return the last change; 1970 if no calendar has it."""
     try:
         return datetime.fromtimestamp(entry.changed_ns / 1e9, tz=UTC)
     except (OverflowError, ValueError):

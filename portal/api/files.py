@@ -1,4 +1,4 @@
-"""People's files: a home of one's own, and the folder of each of one's teams."""
+"""API of people's files: one's home and team folders."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ RANGE = OpenApiParameter("Range", str, OpenApiParameter.HEADER, description="One
 
 
 class AnyBytes(BaseRenderer):
-    """Declares the type to the negotiation; the view streams its own answer."""
+    """For content negotiation; the view streams."""
 
     media_type = "application/octet-stream"
     format = "bytes"
@@ -44,7 +44,7 @@ class Places(ApiView):
 
     @extend_schema(parameters=[FieldsQuery], responses=list_of(PlaceShape, "Places"))
     def get(self, request: Request) -> Response:
-        """The caller's home and the folders of their teams, and how full each is."""
+        """List the caller's home and team folders, and how full each is."""
         places = [place_of(shelf, load_used(shelf)) for shelf in list_shelves(request.user)]
         return all_of(places, PlaceShape, **read_query(request, FieldsQuery))
 
@@ -55,7 +55,7 @@ class FolderView(ApiView):
 
     @extend_schema(parameters=[PlainPathQuery], responses=FolderShape)
     def get(self, request: Request) -> Response:
-        """What lies in a folder; "" is the place itself. At most 10,000 entries; `cut` says that there are more."""
+        """List a folder; "" is the place itself. At most 10,000 entries; `cut` says that there are more."""
         query = read_query(request, PlainPathQuery)
         shelf = find_shelf(request.user, query["place"])
         return Response(FolderShape(listing_of(shelf, query["path"])).data)
@@ -75,13 +75,13 @@ class Content(ApiView):
         },
     )
     def get(self, request: Request) -> HttpResponseBase:
-        """A file's bytes, or one range of them."""
+        """Download a file, or a range of it."""
         shelf, path = _named(request)
         return send_file(request._request, shelf.store, path)
 
     @extend_schema(parameters=[PathQuery], responses={204: None})
     def delete(self, request: Request) -> Response:
-        """A file, a link, or a folder with all that is in it. It cannot be undone."""
+        """Delete a file, a link, or a folder with its content, for good."""
         shelf, path = _named(request, write=True)
         record_removal(shelf=shelf, freed_bytes=shelf.store.remove(path))
         return Response(status=204)
@@ -101,8 +101,9 @@ class FolderContent(ApiView):
         },
     )
     def get(self, request: Request) -> HttpResponseBase:
-        """All that lies in a folder, as one tar archive; "" is the place itself. What the caller may not read is named
-        in its last member."""
+        """Download a folder as a tar archive; "" is the place itself. Its last member names what the caller may not
+        read.
+        """
         query = read_query(request, PlainPathQuery)
         shelf = find_shelf(request.user, query["place"])
         return send_archive(shelf.store, query["path"], shelf.name_of(query["path"]))
@@ -115,7 +116,7 @@ class Move(ApiView):
 
     @extend_schema(request=MoveBody, responses={204: None})
     def post(self, request: Request) -> Response:
-        """Rename within a place. Nothing is overwritten, unless `replace` says so."""
+        """Rename within a place. Nothing is overwritten without `replace`."""
         body = read_json(request, MoveBody)
         shelf = find_shelf(request.user, body["place"], write=True)
         shelf.store.move(body["path"], body["to"], replace=body["replace"])
@@ -129,7 +130,7 @@ class Mkdir(ApiView):
 
     @extend_schema(request=MkdirBody, responses={201: None})
     def post(self, request: Request) -> Response:
-        """A new folder in one that is there."""
+        """Create a folder in an existing one."""
         body = read_json(request, MkdirBody)
         find_shelf(request.user, body["place"], write=True).store.make_folder(body["path"])
         return Response(status=201)

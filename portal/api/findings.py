@@ -1,4 +1,4 @@
-"""What the doctor finds: whether all that the platform stands on is as it should be."""
+"""API of the health checks of `doctor`."""
 
 from typing import get_args
 
@@ -23,8 +23,7 @@ class Tone(serializers.CharField):
 
 
 class FindingShape(serializers.Serializer):
-    """One thing that was looked at. note: it works, and should be known. remedy: what mends it, "" where nothing is to
-    be mended. Both are in English, as logs are."""
+    """A health check. note: it works, and should be known. remedy: how to fix it, or "". In English, as logs are."""
 
     about = serializers.CharField()
     tone = Tone()
@@ -38,6 +37,6 @@ class FindingList(ApiView):
 
     @extend_schema(parameters=[FieldsQuery], responses=list_of(FindingShape, "FindingList"))
     def get(self, request: Request) -> Response:
-        """Look at database, loops, agents of machines and the engine. For admins. Nothing is started for it."""
+        """Check database, loops, agents and engine, without starting anything. For admins."""
         require(request.user, "node.change")
         return all_of(find_faults(), FindingShape, **read_query(request, FieldsQuery))

@@ -1,4 +1,4 @@
-"""Idempotency-Key: how it is declared and read. What it does is told in jobs.idempotency."""
+"""The Idempotency-Key header; jobs.idempotency applies it."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ KEY = OpenApiParameter(
 
 
 def read_key(request: Request) -> str:
-    """The Idempotency-Key; "" where none is sent."""
+    """Return the key, or ""."""
     key = request.headers.get("Idempotency-Key")
     if key is None:
         return ""
@@ -28,5 +28,5 @@ def read_key(request: Request) -> str:
 
 
 def read_once(request: Request, said: dict[str, Any]) -> dict[str, Any]:
-    """What a service takes to do it once: key, and body, which stands for the address and what was `said` to it."""
+    """Return key and body; the body stands for URL and data."""
     return {"key": read_key(request), "body": f"{request.path}\n{json.dumps(said, sort_keys=True)}".encode()}

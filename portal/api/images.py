@@ -1,4 +1,4 @@
-"""The catalogue of images, and the logins at the registries that they come from."""
+"""API of the image catalogue and registry logins."""
 
 from typing import Any
 
@@ -37,10 +37,9 @@ class FailedFetch(serializers.Serializer):
 
 
 class ImageShape(serializers.Serializer):
-    """team: null is everybody's. digest: what a job that names it runs; "" before the registry's first answer.
-    problem: why the registry's newest answer is none (bad_name, not_found, denied, refused, forbidden_address,
-    unresolved, timeout, tls, unreachable), "" for none. nodes: machines in use that hold it, of `of_nodes`.
-    prepull: machines fetch it ahead of jobs; fetching, failed: where that is so now, and where it went wrong.
+    """team: null is everybody's. digest: what jobs run; "" before the registry's first answer. problem: bad_name,
+    not_found, denied, refused, forbidden_address, unresolved, timeout, tls, unreachable, or "". nodes: usable ones
+    that hold it, of `of_nodes`. prepull: machines fetch it ahead of jobs; fetching, failed: where.
     """
 
     id = serializers.IntegerField(source="image.pk")
@@ -60,7 +59,7 @@ class ImageShape(serializers.Serializer):
 
 
 class ImageAsk(serializers.Serializer):
-    """alias: what people write for it. reference: like registry/name:tag. team: left out, it is everybody's."""
+    """alias: its name in jobs. reference: like registry/name:tag. team: left out, it is everybody's."""
 
     alias = serializers.CharField(max_length=63, validators=[ALIAS])
     reference = serializers.CharField(max_length=400, validators=[check_reference])
@@ -79,7 +78,7 @@ class ImageChange(serializers.Serializer):
 
 
 class LoginShape(serializers.Serializer):
-    """Without the password: nobody can read it here."""
+    """Without the password, which cannot be read."""
 
     id = serializers.IntegerField(source="pk")
     registry = serializers.CharField()
@@ -89,7 +88,7 @@ class LoginShape(serializers.Serializer):
 
 
 class LoginAsk(serializers.Serializer):
-    """registry: its host, with the port where it has one of its own. team: left out, all teams fetch with it."""
+    """registry: host, with its port. team: left out, it is for all teams."""
 
     registry = serializers.CharField(max_length=255, validators=[check_registry])
     user = serializers.CharField(max_length=200)
@@ -111,12 +110,12 @@ class ImageList(ApiView):
 
     @extend_schema(parameters=[FieldsQuery], responses=list_of(ImageShape, "ImageList"))
     def get(self, request: Request) -> Response:
-        """The catalogue: everybody's images and those of one's teams, by alias."""
+        """List everybody's images and those of one's teams, by alias."""
         return all_of(view_images(images_seen_by(request.user)), ImageShape, **read_query(request, FieldsQuery))
 
     @extend_schema(request={JSON: ImageAsk}, responses={201: OpenApiResponse(ImageShape)})
     def post(self, request: Request) -> Response:
-        """A new line of the catalogue: everybody's by an admin, a team's by its lead too."""
+        """Add an image: everybody's by an admin, a team's by its lead too."""
         asked = read_json(request, ImageAsk)
         team = _find_team(request, "image.change", asked.pop("team", None))
         image = save_image(actor=request.user, image=Image(team=team, **asked))
@@ -135,7 +134,7 @@ class ImageDetail(ApiView):
 
     @extend_schema(request={JSON: ImageChange}, responses=ImageShape)
     def patch(self, request: Request, image_id: int) -> Response:
-        """Jobs that were submitted keep what they run."""
+        """Change an image. Submitted jobs keep theirs."""
         image = find_image(request.user, image_id)
         for name, value in read_json(request, ImageChange).items():
             setattr(image, name, value)
@@ -144,7 +143,7 @@ class ImageDetail(ApiView):
 
     @extend_schema(responses={204: OpenApiResponse(None, "Nobody finds it in the catalogue any more.")})
     def delete(self, request: Request, image_id: int) -> Response:
-        """Jobs that were submitted keep what they run."""
+        """Delete an image. Submitted jobs keep theirs."""
         delete_image(actor=request.user, image=find_image(request.user, image_id))
         return Response(status=204)
 
@@ -156,12 +155,12 @@ class RegistryList(ApiView):
 
     @extend_schema(parameters=[FieldsQuery], responses=list_of(LoginShape, "RegistryList"))
     def get(self, request: Request) -> Response:
-        """Logins at registries, of the teams that one leads; an admin's are all."""
+        """List registry logins of the teams that one leads; admins see all."""
         return all_of(logins_seen_by(request.user), LoginShape, **read_query(request, FieldsQuery))
 
     @extend_schema(request={JSON: LoginAsk}, responses={201: OpenApiResponse(LoginShape)})
     def post(self, request: Request) -> Response:
-        """Who we are at a registry when a team's images are fetched: by its lead or an admin; for all by an admin."""
+        """Add a registry login: a team's by its lead or an admin, for all by an admin."""
         asked = read_json(request, LoginAsk)
         team, password = _find_team(request, "registry.change", asked.pop("team", None)), asked.pop("password")
         login = save_login(actor=request.user, login=Login(team=team, **asked), password=password)
@@ -179,7 +178,7 @@ class RegistryDetail(ApiView):
 
     @extend_schema(request={JSON: LoginChange}, responses=LoginShape)
     def patch(self, request: Request, login_id: int) -> Response:
-        """Another user or password: whatever starts from now on is fetched with it."""
+        """Change user or password for all that starts from now on."""
         login, asked = find_login(request.user, login_id), read_json(request, LoginChange)
         login.user = asked.get("user", login.user)
         login = save_login(actor=request.user, login=login, password=asked.get("password", ""))
@@ -187,7 +186,9 @@ class RegistryDetail(ApiView):
 
     @extend_schema(responses={204: OpenApiResponse(None, "Nothing is fetched with it any more.")})
     def delete(self, request: Request, login_id: int) -> Response:
-        """The team's next job takes it out of the cluster, too. At the registry it is still good: withdraw it there."""
+        """Delete a login; the team's next job removes it from the cluster. It stays valid at the registry: withdraw
+        it there.
+        """
         delete_login(actor=request.user, login=find_login(request.user, login_id))
         return Response(status=204)
 
@@ -198,7 +199,7 @@ def _show(request: Request, image_id: int) -> dict[str, Any]:
 
 
 def _find_team(request: Request, action: str, name: str | None) -> Team | None:
-    """A team in which this person may do it, an admin any; None for everybody's. Raises InvalidInput."""
+    """Return a team where the user may do `action`; None for everybody's. Raises InvalidInput."""
     if name is None:
         return None
     teams = Team.objects.all() if request.user.is_admin else teams_where(request.user, action)

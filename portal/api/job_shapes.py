@@ -1,4 +1,4 @@
-"""Jobs as JSON. Shown only to those who may see the whole of them: the views begin at `visible_to`."""
+"""Jobs as JSON, for those who may see them whole."""
 
 from typing import Any
 
@@ -33,8 +33,8 @@ from scheduler.forecast import Told
 
 
 class Card(serializers.Serializer):
-    """What a task was given of one card. Simulated cards are marked. enforcement: what holds the memory limit. place:
-    its index as NVIDIA writes it, `1:0` for an instance by MIG.
+    """A task's share of a card. enforcement: what holds the memory limit. place: its index as NVIDIA writes it, `1:0`
+    for a MIG instance.
     """
 
     index = serializers.IntegerField()
@@ -53,8 +53,8 @@ class Card(serializers.Serializer):
 
 
 class CardUse(serializers.Serializer):
-    """What a task takes of a card that it shares, the newest sample of it. refused: requests for more memory. watched:
-    whether anybody looks now. compute: turns where nothing limits it, mps where NVIDIA's MPS does.
+    """A task's newest use of a shared card. refused: memory requests. watched: whether it is measured now. compute:
+    turns if unlimited, mps if by NVIDIA's MPS.
     """
 
     uuid = serializers.CharField()
@@ -67,7 +67,7 @@ class CardUse(serializers.Serializer):
 
 
 class Resize(serializers.Serializer):
-    """The newest wish for another size of a slice. state: asked until it is done or refused; detail: why refused."""
+    """The newest resize request. state: asked, done or refused; detail: why refused."""
 
     gpu = serializers.CharField()
     by = serializers.CharField()
@@ -83,8 +83,8 @@ class Resize(serializers.Serializer):
 
 
 class TaskShape(serializers.Serializer):
-    """One container on one node, once. node: null until it is placed. log: where its text is read. gpu_use: of shared
-    cards, where that is watched; empty elsewhere. resize: null where nobody wished for another size.
+    """One container on one node, once. node: null until placed. gpu_use: of shared cards, where measured. resize: null
+    if never requested.
     """
 
     uuid = serializers.CharField()
@@ -123,7 +123,7 @@ class TaskShape(serializers.Serializer):
 
 
 class Wait(serializers.Serializer):
-    """position: the n-th of `of` in its pool, null before the scheduler's first look; as_of: when it last looked."""
+    """position: of `of` in its pool, null before the scheduler's first cycle; as_of: its last."""
 
     position = serializers.IntegerField(allow_null=True)
     of = serializers.IntegerField(allow_null=True)
@@ -132,9 +132,9 @@ class Wait(serializers.Serializer):
 
 
 class StartRange(serializers.Serializer):
-    """When a job will start: one of ten possible futures is earlier than p10, one of ten later than p90.
+    """Forecast start: one of ten futures is earlier than p10, one later than p90.
 
-    Null: later than what was looked at. told_at: when this was worked out. text: the same in words.
+    Null: beyond the forecast. told_at: when it was made.
     """
 
     p10 = serializers.DateTimeField(allow_null=True)
@@ -145,7 +145,7 @@ class StartRange(serializers.Serializer):
 
 
 class WaitAnswer(Wait):
-    """start: null where nobody can say yet."""
+    """start: null if unknown."""
 
     start = StartRange(allow_null=True)
 
@@ -156,7 +156,7 @@ class EndsJob(serializers.CharField):
 
 
 class RoleShape(serializers.Serializer):
-    """A role of a job. least: so many of its tasks start with the job; most: so many where there is room."""
+    """A role of a job. least: tasks that start with the job; most: where there is room."""
 
     name = serializers.CharField()
     least = serializers.IntegerField()
@@ -168,10 +168,10 @@ class RoleShape(serializers.Serializer):
 
 
 class JobShape(serializers.Serializer):
-    """A job. gpu: what one task asks, as in the job file; nodes: how many tasks start together; cpu, memory: per task.
-    roles: the same of each role; of several the job's own gpu, cpu and memory are the first one's that asks for cards.
+    """A job. gpu, cpu, memory: per task, of the first role with cards; nodes: tasks that start together. roles: each
+    role's.
 
-    reason: why it ended. wait: only while it waits. spec: the canonical job file. tasks: of the newest attempt.
+    reason: why it ended. wait: while it waits. spec: the canonical job file. tasks: of the newest attempt.
     """
 
     id = serializers.CharField(source="public_id")
@@ -248,7 +248,7 @@ class JobShape(serializers.Serializer):
 
     @extend_schema_field(TaskShape(many=True))
     def get_tasks(self, job: Job) -> list[dict]:
-        """Sorted here and not in the query, so that a list of jobs is prefetched in one."""
+        """Sort here, so that a list of jobs needs one prefetch."""
         newest = [task for task in job.tasks.all() if task.attempt == job.attempt]
         return list(TaskShape(job.in_order(newest), many=True).data)
 
@@ -261,7 +261,6 @@ class JobShape(serializers.Serializer):
 
 
 def show_role(role: dict) -> dict[str, Any]:
-    """The shape of RoleShape. role: of Job.gang."""
     request = role["request"]
     return {
         "name": role["role"],
@@ -275,9 +274,9 @@ def show_role(role: dict) -> dict[str, Any]:
 
 
 class EventShape(serializers.Serializer):
-    """A line of a job's history, its tasks' included. kind: job or task; params of a task's line have role and rank.
+    """A line in the history of a job or its tasks. kind: job or task; a task's params have role and rank.
 
-    verb: "state" for a move, with from_state and to_state; else what was done (submitted, held, stop_requested, ...).
+    verb: "state" with from_state and to_state, or the action (submitted, held, stop_requested, ...).
     """
 
     id = serializers.IntegerField()
@@ -302,7 +301,6 @@ class EventShape(serializers.Serializer):
 
 
 def show_start(told: Told | None) -> dict[str, Any] | None:
-    """The shape of StartRange."""
     if told is None:
         return None
     times = {name: moment(getattr(told, name)) for name in ("p10", "p50", "p90", "told_at")}
@@ -310,7 +308,6 @@ def show_start(told: Told | None) -> dict[str, Any] | None:
 
 
 def show_wait(job: Job) -> dict[str, Any]:
-    """The shape of Wait."""
     reasons = job.wait_reasons or [{"code": "unexplained", "params": {}}]
     return {
         "position": job.wait_position,

@@ -1,4 +1,4 @@
-"""Jobs: list, submit, look, stop, retry, hold, release, resize."""
+"""API of jobs."""
 
 import re
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def visible_jobs(request: Request) -> JobQuerySet:
 
 
 def find_job(request: Request, job_id: str) -> Job:
-    """Raises NotFound also for a job of a team that is not the caller's."""
+    """Return a job. Raises NotFound also for other teams'."""
     job = visible_jobs(request).filter(pk=int(job_id.removeprefix("job-"))).first()
     if job is None:
         raise NotFound(kind="job", id=job_id)
@@ -59,10 +59,8 @@ def find_job(request: Request, job_id: str) -> Job:
 
 
 class JobsQuery(PageQuery):
-    """state: one or more, with commas. user (or owner): a user name, or "me". q: part of the name, or an id.
-
-    label: "name", or "name:value". since: submitted then or later. sort: the newest first where it is left out. kind:
-    all but interactive where it is left out, since those are the starts of notebooks.
+    """state: one or more, with commas. user (or owner): a name, or "me". q: part of the name, or an id. label: "name"
+    or "name:value". kind: left out, all but interactive.
     """
 
     state = StatesField(JobState)
@@ -85,7 +83,7 @@ class JobList(ApiView):
 
     @extend_schema(parameters=[JobsQuery], responses=list_of(JobShape, "JobPage"))
     def get(self, request: Request) -> Response:
-        """The jobs of one's teams, the newest first."""
+        """List the jobs of one's teams, newest first."""
         query = read_query(request, JobsQuery)
         jobs = filter_jobs(visible_jobs(request), query, request)
         return page(jobs, query, JobShape)
@@ -96,7 +94,7 @@ class JobList(ApiView):
         responses={201: OpenApiResponse(JobShape, "The job, and its address in Location.")},
     )
     def post(self, request: Request) -> Response:
-        """Submit a job file, as JSON or as YAML. It is accepted unless it could never run; what does not fit waits."""
+        """Submit a job file, as JSON or YAML. It is refused only if it could never run."""
         kind = media_type(request, JSON, *YAML)
         body = read_body(request, MAX_JSON if kind == JSON else MAX_YAML)
         spec = parse_spec(load_json(body) if kind == JSON else load_jobfile(body))
@@ -108,7 +106,7 @@ class JobList(ApiView):
             key=read_key(request),
             body=body,
         )
-        prefetch_related_objects([job], "tasks")  # of which none has a node yet
+        prefetch_related_objects([job], "tasks")  # none has a node yet
         shown = JobShape(job).data
         return Response(shown, status=201, headers={"Location": shown["links"]["self"]})
 
@@ -119,12 +117,12 @@ class JobDetail(ApiView):
 
     @extend_schema(responses=JobShape)
     def get(self, request: Request, job_id: str) -> Response:
-        """One job with the tasks of its newest attempt."""
+        """Show a job with the tasks of its newest attempt."""
         return Response(JobShape(find_job(request, job_id)).data)
 
 
 class JobAction(ApiView):
-    """A verb on a job. Each is safe to repeat, but for retry."""
+    """Base of actions on one job; all but retry are idempotent."""
 
     scopes = {"POST": ("jobs:write",)}
     refusals = {"POST": ("409",)}
@@ -138,35 +136,31 @@ class JobAction(ApiView):
 
 
 class JobStop(JobAction):
-    """Write the wish to stop it. A waiting job is cancelled at once; a running one gets SIGTERM, later SIGKILL."""
+    """Cancels a waiting job; a running one gets SIGTERM, later SIGKILL."""
 
     operations = {"POST": "stop_job"}
     service = staticmethod(stop_job)
 
 
 class JobRetry(JobAction):
-    """Queue an ended job once more, as a new attempt."""
-
     operations = {"POST": "retry_job"}
     service = staticmethod(retry_job)
 
 
 class JobHold(JobAction):
-    """Keep a waiting job from starting. It keeps its place."""
+    """A held job keeps its place."""
 
     operations = {"POST": "hold_job"}
     service = staticmethod(hold_job)
 
 
 class JobRelease(JobAction):
-    """Let a held job start again."""
-
     operations = {"POST": "release_job"}
     service = staticmethod(release_job)
 
 
 class ResizeAsk(serializers.Serializer):
-    """gpu: a slice, as in a job file: 1/2, 12GB. task: such as worker.1; where it is left out, all that run."""
+    """gpu: a slice, as in a job file: 1/2, 12GB. task: such as worker.1; left out, all that run."""
 
     gpu = serializers.CharField(max_length=40)
     task = serializers.CharField(max_length=80, required=False, allow_blank=True)
@@ -179,8 +173,8 @@ class JobResize(ApiView):
 
     @extend_schema(request={JSON: ResizeAsk}, responses=JobShape)
     def post(self, request: Request, job_id: str) -> Response:
-        """Give the slices of a running job another size: more, where the card has room, or less, down to what is in
-        use. It is done within moments; each task's `resize` says how it went.
+        """Resize the slices of a running job: up where the card has room, down to what is in use. Each task's
+        `resize` shows the result within moments.
         """
         job, asked = find_job(request, job_id), read_json(request, ResizeAsk)
         resize_job(actor=request.user, job=job, able=runtime_resizes(), **asked)
@@ -188,13 +182,13 @@ class JobResize(ApiView):
 
 
 class BulkAsk(serializers.Serializer):
-    """ids: job-412 and so on. One that is named twice is done once."""
+    """ids: such as job-412; duplicates count once."""
 
     ids = serializers.ListField(child=serializers.CharField(max_length=40), min_length=1, max_length=MAX_BULK)
 
 
 class BulkResult(serializers.Serializer):
-    """state: the job's, afterwards. error: why this one was refused; the others are done all the same."""
+    """state: the job's, afterwards. error: why it was refused, alone."""
 
     id = serializers.CharField()
     ok = serializers.BooleanField()
@@ -207,7 +201,7 @@ class BulkResults(serializers.Serializer):
 
 
 class JobsAction(ApiView):
-    """A verb on many jobs, each in a transaction of its own. The answer is 200 and says for each how it went."""
+    """Base of actions on many jobs, each in its own transaction."""
 
     scopes = {"POST": ("jobs:write",)}
     service: Callable[..., Job]
@@ -218,7 +212,7 @@ class JobsAction(ApiView):
         return Response({"results": [self._do(request, job_id) for job_id in ids]})
 
     def _do(self, request: Request, job_id: str) -> dict:
-        """Errors are caught here alone, for one job's refusal is no refusal of the request."""
+        """One job's refusal is not the request's."""
         try:
             job = type(self).service(actor=request.user, job=_find_one(request, job_id))
         except PlatformError as error:
@@ -227,15 +221,11 @@ class JobsAction(ApiView):
 
 
 class JobsStop(JobsAction):
-    """Stop up to 200 jobs. For each it is as if it was stopped alone."""
-
     operations = {"POST": "stop_jobs"}
     service = staticmethod(stop_job)
 
 
 class JobsRetry(JobsAction):
-    """Queue up to 200 ended jobs once more. For each it is as if it was retried alone."""
-
     operations = {"POST": "retry_jobs"}
     service = staticmethod(retry_job)
 
@@ -246,7 +236,7 @@ class JobWait(ApiView):
 
     @extend_schema(responses=WaitAnswer)
     def get(self, request: Request, job_id: str) -> Response:
-        """Its place in the line, why it waits, and when it will start. A job that does not wait has no reasons."""
+        """Show its queue position, why it waits and when it will start. A job that does not wait has no reasons."""
         job = find_job(request, job_id)
         if job.state != JobState.QUEUED:
             return Response({"position": None, "of": None, "reasons": [], "as_of": None, "start": None})
@@ -259,7 +249,7 @@ class JobTasks(ApiView):
 
     @extend_schema(parameters=[FieldsQuery], responses=list_of(TaskShape, "TaskList"))
     def get(self, request: Request, job_id: str) -> Response:
-        """The tasks of every attempt, the newest attempt first."""
+        """List the tasks of all attempts, newest attempt first."""
         query, tasks = read_query(request, FieldsQuery), find_job(request, job_id).tasks.select_related("job", "node")
         return all_of(tasks.order_by("-attempt", "role", "rank"), TaskShape, **query)
 
@@ -274,7 +264,7 @@ class JobEvents(ApiView):
 
     @extend_schema(parameters=[JobEventsQuery], responses=list_of(EventShape, "EventPage"))
     def get(self, request: Request, job_id: str) -> Response:
-        """Its history and that of its tasks, the oldest first."""
+        """List the history of a job and its tasks, oldest first."""
         query, job = read_query(request, JobEventsQuery), find_job(request, job_id)
         of_tasks = Q(kind=Task.KIND, object_id__in=job.tasks.values("pk"))
         events = Event.objects.filter(Q(kind=Job.KIND, object_id=job.pk) | of_tasks)

@@ -1,4 +1,4 @@
-"""How a list is sorted, cut into pages and narrowed to some fields."""
+"""Sorting, pages and field selection of lists."""
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -17,12 +17,12 @@ from common.errors import FieldError, InvalidInput
 from portal.api.view import MAX_ID
 
 Sorts = dict[str, Callable[[str], Any]]
-"""{column: what reads its value out of a cursor}. None of the columns is ever null."""
+"""{column: parser of its cursor value}. The columns are never null."""
 
 
 @dataclass(frozen=True)
 class Sort:
-    """By one column, and by id where it is the same. read: None for the id alone."""
+    """A sort order by column and id. read: the column's cursor parser; None for id alone."""
 
     column: str
     down: bool
@@ -33,7 +33,7 @@ class Sort:
 
 
 class SortField(serializers.ChoiceField):
-    """ "name" or "-name" for each of `sorts` and the id; what is read is a Sort."""
+    """ "name" or "-name" of `sorts` or id, read to a Sort."""
 
     def __init__(self, sorts: Sorts | None = None, default: str = "-id", **options: Any):
         known = [
@@ -50,7 +50,7 @@ class SortField(serializers.ChoiceField):
 
 
 class StatesField(serializers.CharField):
-    """One or more of `known`, as the API writes them, with commas between; what is read is a list in upper case."""
+    """States of `known` with commas, read to an upper-case list."""
 
     def __init__(self, known: type[Choices], **options: Any):
         super().__init__(max_length=200, required=False, **options)
@@ -65,16 +65,13 @@ class StatesField(serializers.CharField):
 
 
 class FieldsQuery(serializers.Serializer):
-    """fields: of each row, those that are wanted, with commas; all where it is left out."""
+    """fields: wanted ones of each row, with commas."""
 
     fields = serializers.CharField(max_length=500, required=False)  # type: ignore[assignment]
 
 
 class PageQuery(FieldsQuery):
-    """limit: rows of a page. cursor: `next_cursor` of the page before. fields: those that are wanted, with commas.
-
-    sort: a "-" in front turns the order round. A cursor belongs to the sort that it came with.
-    """
+    """limit: rows of a page. cursor: `next_cursor` of the page before, with the same sort. sort: "-" reverses it."""
 
     sort = SortField()
     limit = serializers.IntegerField(min_value=1, max_value=500, default=50)
@@ -82,20 +79,20 @@ class PageQuery(FieldsQuery):
 
 
 class Row(serializers.Serializer):
-    """Of a list, for the API's description: `fields` may leave out anything of it. See portal.api.schema."""
+    """Marks rows for portal.api.schema: `fields` may leave out any field."""
 
 
 def list_of(shape: type[serializers.Serializer], name: str) -> type[serializers.Serializer]:
-    """The envelope of a list, for the API's description; see `page` and `all_of`."""
+    """Build a list's envelope for the API's description."""
     row = type(f"{shape.__name__.removesuffix('Shape')}Row", (shape, Row), {"__doc__": shape.__doc__})
     fields = {"results": row(many=True), "next_cursor": serializers.CharField(allow_null=True)}
     return type(name, (serializers.Serializer,), fields)
 
 
 def page(rows: QuerySet, query: dict[str, Any], shape: type[serializers.Serializer]) -> Response:
-    """{"results": [...], "next_cursor": text or null}. query: of a PageQuery.
+    """Return {"results": [...], "next_cursor": text or null}.
 
-    A page begins behind the last row of the one before, so rows that come or go meanwhile never shift it.
+    Pages begin after the last row before, so that changes never shift them.
     """
     sort: Sort = query["sort"]
     order = ["pk"] if sort.read is None else [sort.column, "pk"]
@@ -108,12 +105,12 @@ def page(rows: QuerySet, query: dict[str, Any], shape: type[serializers.Serializ
 
 
 def all_of(rows: object, shape: type[serializers.Serializer], fields: str | None = None) -> Response:
-    """A list that is short by nature, in the same envelope."""
+    """Return a short list whole, in the same envelope."""
     return Response({"results": show_rows(rows, shape, fields), "next_cursor": None})
 
 
 def show_rows(rows: object, shape: type[serializers.Serializer], fields: str | None) -> list:
-    """Fields that are not wanted are not worked out either. Raises InvalidInput for one that there is not."""
+    """Serialize the wanted fields only. Raises InvalidInput for unknown ones."""
     shown = shape(rows, many=True)  # type: ignore[arg-type]
     if fields is not None:
         known = shown.child.fields  # type: ignore[attr-defined]
@@ -146,7 +143,6 @@ def read_name(text: str) -> str:
 
 
 def _behind(at: tuple[Any, int], sort: Sort) -> Q:
-    """The rows that come after the one with this value and id."""
     value, pk = at
     way = "lt" if sort.down else "gt"
     if sort.read is None:
@@ -161,7 +157,7 @@ def _cursor_of(row: Any, sort: Sort) -> str:
 
 
 def _read_cursor(cursor: str, sort: Sort) -> tuple[Any, int]:
-    """(value, id) of the last row before. Raises InvalidInput for a cursor that is none, or of another sort."""
+    """Return (value, id). Raises InvalidInput if malformed or of another sort."""
     try:
         of, text, pk = json.loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         if of != str(sort) or type(text) is not str or type(pk) is not int or not 0 <= pk <= MAX_ID:

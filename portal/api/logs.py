@@ -1,4 +1,4 @@
-"""A task's log as text, from any byte on, and for as long as it is written."""
+"""API of task logs, from any byte on and while written."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,11 +22,11 @@ from runtimes.logs import READ_LIMIT, LogStore
 
 POLL_S = 0.15
 ASK_EVERY_S = 1.0
-"""How often a follower asks whether its task has ended, and whether its caller may still read."""
+"""How often a follower checks for the task's end and its caller's right."""
 
 
 class PlainText(BaseRenderer):
-    """Declares text/plain to the negotiation; the view streams its own answer."""
+    """For content negotiation; the view streams."""
 
     media_type = "text/plain"
     format = "text"
@@ -36,7 +36,7 @@ class PlainText(BaseRenderer):
 
 
 class LogQuery(serializers.Serializer):
-    """task: a uuid of this job; else rank of the newest attempt. offset: bytes. follow: until no more will come."""
+    """task: a uuid of this job; else rank of the newest attempt."""
 
     task = serializers.UUIDField(required=False)
     rank = serializers.IntegerField(min_value=0, max_value=1_000_000, default=0)
@@ -46,7 +46,7 @@ class LogQuery(serializers.Serializer):
 
 @dataclass(frozen=True)
 class Reader:
-    """Who follows: asked anew while the answer runs, so that a right that ends, ends it."""
+    """The caller, whose right is checked again while streaming."""
 
     user_id: int
     token_id: int | None
@@ -82,7 +82,7 @@ class JobLogs(ApiView):
         ]
     )
     def get(self, request: Request, job_id: str) -> StreamingHttpResponse:
-        """One task's log. To go on after a broken connection, ask from X-Log-Offset plus the bytes that arrived."""
+        """Stream a task's log. After a break, ask from X-Log-Offset plus the bytes that arrived."""
         query = read_query(request, LogQuery)
         task = find_task(find_job(request, job_id), query)
         store, offset = LogStore(settings.TESSERA_LOGS), query["offset"]
@@ -113,7 +113,6 @@ def find_task(job: Job, query: dict) -> Task:
 
 
 async def read(store: LogStore, task: Task, offset: int, end: int) -> AsyncIterator[bytes]:
-    """What is there now, from offset up to `end`."""
     await sync_to_async(_give_back)()
     while offset < end:
         piece, offset = await asyncio.to_thread(store.read, task.uuid.hex, offset, min(READ_LIMIT, end - offset))
@@ -123,7 +122,7 @@ async def read(store: LogStore, task: Task, offset: int, end: int) -> AsyncItera
 
 
 async def follow(store: LogStore, task: Task, offset: int, reader: Reader) -> AsyncIterator[bytes]:
-    """What is there and what is written, until all is sent and no more will come, or the reader may read no more."""
+    """Yield old and new content until the log is complete or the right ends."""
     ended, asked_at, clock = False, -ASK_EVERY_S, asyncio.get_running_loop().time
     while True:
         if clock() - asked_at >= ASK_EVERY_S:
@@ -141,12 +140,12 @@ async def follow(store: LogStore, task: Task, offset: int, reader: Reader) -> As
 
 
 def _give_back() -> None:
-    """The connection that found the log goes back to the pool before the log is sent, however long that takes."""
+    """Release the connection before the log is sent."""
     connection.close()
 
 
 def _ask(task: Task, reader: Reader) -> tuple[bool, bool]:
-    """(may it still be read, will no more come). Gives the connection back: a follower must not keep one for hours."""
+    """Return (may read, log complete); releases the connection."""
     try:
         return reader.may_read(task), not Task.objects.filter(pk=task.pk).log_open().exists()
     finally:

@@ -1,4 +1,4 @@
-"""Machines in maintenance: everybody sees what is planned; admins plan, change and end it."""
+"""API of maintenance: everybody reads, admins change."""
 
 from typing import Any
 
@@ -22,9 +22,8 @@ READ, WRITE = ("cluster:read",), ("cluster:write",)
 
 
 class MaintenanceShape(serializers.Serializer):
-    """nodes: named one by one; pool: besides, all machines at home in it or with a card of it. has_begun: it lasts now.
-
-    stops: preemptible jobs are stopped and queued again when it begins.
+    """nodes: by name; pool: also all with a card of it. stops: preemptible jobs are stopped and requeued when it
+    begins.
     """
 
     id = serializers.IntegerField(source="pk")
@@ -45,7 +44,7 @@ class MaintenanceShape(serializers.Serializer):
 
 
 class MaintenanceChange(serializers.Serializer):
-    """What is left out stays as it is. nodes: names; a pool that is null takes back what was said of a pool."""
+    """What is left out stays as it is. nodes: names; pool: null removes it."""
 
     why = serializers.CharField(max_length=200, allow_blank=True, required=False)
     begins_at = serializers.DateTimeField(required=False)
@@ -56,7 +55,7 @@ class MaintenanceChange(serializers.Serializer):
 
 
 class MaintenanceAsk(MaintenanceChange):
-    """nodes, pool: at least one of them. stops: stop preemptible jobs when it begins, and queue them again."""
+    """nodes, pool: at least one. stops: stop and requeue preemptible jobs when it begins."""
 
     begins_at = serializers.DateTimeField()
     ends_at = serializers.DateTimeField()
@@ -68,14 +67,14 @@ class MaintenanceList(ApiView):
 
     @extend_schema(parameters=[FieldsQuery], responses=list_of(MaintenanceShape, "MaintenanceList"))
     def get(self, request: Request) -> Response:
-        """What is to come and what lasts, the first to begin first."""
+        """List current and planned maintenance, earliest first."""
         rows = Maintenance.objects.not_over(timezone.now()).select_related("pool")
         return all_of(rows, MaintenanceShape, **read_query(request, FieldsQuery))
 
     @extend_schema(request={JSON: MaintenanceAsk}, responses={201: OpenApiResponse(MaintenanceShape)})
     def post(self, request: Request) -> Response:
-        """Plan one. Jobs that would still run when it begins are not started on its machines, what runs goes on, and
-        nothing starts there until it is over.
+        """Plan one. Jobs that would still run when it begins are not started on its machines; what runs goes on, and
+        nothing starts until it is over.
         """
         require(request.user, "node.change")
         row = _save(request, Maintenance(), read_json(request, MaintenanceAsk))
@@ -102,7 +101,7 @@ class MaintenanceDetail(ApiView):
 
     @extend_schema(responses={204: OpenApiResponse(None, "It is called off, or over.")})
     def delete(self, request: Request, maintenance_id: int) -> Response:
-        """Call it off; one that has begun ends now."""
+        """Cancel it, or end it now."""
         require(request.user, "node.change")
         end_maintenance(actor=_actor(request), maintenance=_find(maintenance_id))
         return Response(status=204)

@@ -1,4 +1,4 @@
-"""The caller, and the tokens that programs speak with for them."""
+"""API of the caller and their tokens."""
 
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
@@ -35,13 +35,13 @@ class TokenShape(serializers.Serializer):
 
 
 class NewTokenShape(TokenShape):
-    """secret: shown in this answer only, and never again."""
+    """secret: shown only in this answer."""
 
     secret = serializers.CharField()
 
 
 class TokenAsk(serializers.Serializer):
-    """scopes: of those that the caller has. days: until it expires."""
+    """scopes: of the caller's. days: until it expires."""
 
     name = serializers.CharField(max_length=64)
     scopes = serializers.ListField(child=serializers.CharField(max_length=32), max_length=len(SCOPES))
@@ -49,7 +49,7 @@ class TokenAsk(serializers.Serializer):
 
 
 class MeShape(serializers.Serializer):
-    """The person, and what this call may do: a session has every scope. token: null for a session."""
+    """The user, and this call's scopes; a session has all. token: null for a session."""
 
     username = serializers.CharField()
     full_name = serializers.CharField(allow_blank=True)
@@ -81,13 +81,13 @@ class Tokens(ApiView):
 
     @extend_schema(parameters=[FieldsQuery], responses=list_of(TokenShape, "TokenList"))
     def get(self, request: Request) -> Response:
-        """One's own tokens that are not revoked."""
+        """List one's own tokens that are not revoked."""
         tokens = ApiToken.objects.filter(user=request.user, revoked_at__isnull=True)
         return all_of(tokens, TokenShape, **read_query(request, FieldsQuery))
 
     @extend_schema(request={JSON: TokenAsk}, responses={201: OpenApiResponse(NewTokenShape)})
     def post(self, request: Request) -> Response:
-        """A new token, no stronger than the token that asks for it."""
+        """Create a token, no stronger than the asking one."""
         asked = read_json(request, TokenAsk)
         within = request.auth.scopes if request.auth else None
         token, secret = create_token(user=request.user, within=within, **asked)
@@ -101,6 +101,6 @@ class TokenDetail(ApiView):
 
     @extend_schema(responses={204: OpenApiResponse(None, "It works no more.")})
     def delete(self, request: Request, token_id: int) -> Response:
-        """Revoke one of one's own tokens, at once and for good."""
+        """Revoke one of one's own tokens for good."""
         revoke_token(user=request.user, token_id=token_id)
         return Response(status=204)

@@ -1,4 +1,4 @@
-"""Notebooks as JSON, and what is sent to make, change, extend and delete one."""
+"""Notebooks as JSON, and requests about them."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from portal.api.fields import one_of
 
 
 class PhaseShape(serializers.Serializer):
-    """A phase of the newest start: queue, place, container, jupyter. took_s: once it is over; usual_s: where known."""
+    """A phase of the newest start: queue, place, container, jupyter. took_s: once over; usual_s: where known."""
 
     name = serializers.CharField()
     began_at = serializers.DateTimeField(allow_null=True)
@@ -21,7 +21,7 @@ class PhaseShape(serializers.Serializer):
 
 
 class NotebookShape(serializers.Serializer):
-    """A notebook. job: its newest start. spec: what the next start asks. stops_at: null = never."""
+    """A notebook. job: its newest start. spec: of the next start. stops_at: null = never."""
 
     id = serializers.CharField(source="public_id")
     name = serializers.CharField()
@@ -74,7 +74,7 @@ class NewNotebook(Settings):
 
 
 class Changes(Settings):
-    """name: counts at once, also for SSH; the folder stays where it is. The rest counts from the next start."""
+    """name: counts at once, also for SSH; the folder stays. The rest counts from the next start."""
 
     name = serializers.CharField(max_length=100, required=False)
 
@@ -94,7 +94,7 @@ class Hours(serializers.Serializer):
 
 
 class Farewell(serializers.Serializer):
-    """confirm: the notebook's name. with_files: its folder goes too, for good."""
+    """confirm: the notebook's name. with_files: also delete its folder."""
 
     confirm = serializers.CharField(max_length=100)
     with_files = serializers.BooleanField(default=False)

@@ -1,4 +1,4 @@
-"""Notebooks: list, create, look, change, delete; start, stop, clone, extend."""
+"""API of notebooks."""
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -40,7 +40,7 @@ READ = ("notebooks:read",)
 
 
 def find_notebook(request: Request, notebook_id: str) -> Notebook:
-    """Raises NotFound also for another person's."""
+    """Return a notebook. Raises NotFound also for others'."""
     rows = Notebook.objects.visible_to(request.user).with_names()
     found = rows.filter(pk=int(notebook_id.removeprefix("nb-"))).first()
     if found is None:
@@ -58,7 +58,7 @@ def show(notebook: Notebook) -> Response:
 
 
 class NotebooksQuery(PageQuery):
-    """state: one or more, with commas. team: a name. q: part of the name."""
+    """State filter, team and part of the name."""
 
     state = StatesField(NotebookState)
     team = serializers.CharField(max_length=64, required=False)
@@ -73,7 +73,7 @@ class NotebookList(ApiView):
 
     @extend_schema(parameters=[NotebooksQuery], responses=list_of(NotebookShape, "NotebookPage"))
     def get(self, request: Request) -> Response:
-        """One's own notebooks, the newest first."""
+        """List one's own notebooks, newest first."""
         query, rows = read_query(request, NotebooksQuery), Notebook.objects.visible_to(request.user).with_names()
         if states := query.get("state"):
             rows = rows.in_states(states)
@@ -85,7 +85,7 @@ class NotebookList(ApiView):
 
     @extend_schema(parameters=[KEY], request=NewNotebook, responses={201: NotebookWhole})
     def post(self, request: Request) -> Response:
-        """Make a notebook, not started. Its name is unique among one's own."""
+        """Create a notebook, not started. Its name is unique among one's own."""
         said = read_json(request, NewNotebook)
         return made(create_notebook(user=request.user, **said, **read_once(request, said)))
 
@@ -98,12 +98,12 @@ class NotebookDetail(ApiView):
 
     @extend_schema(parameters=[ETAG], responses=NotebookWhole)
     def get(self, request: Request, notebook_id: str) -> Response:
-        """One notebook, with the phases of its newest start."""
+        """Show a notebook, with the phases of its newest start."""
         return show(find_notebook(request, notebook_id))
 
     @extend_schema(parameters=[ETAG, IF_MATCH], request=Changes, responses=NotebookWhole)
     def patch(self, request: Request, notebook_id: str) -> Response:
-        """Rename it, or change what the next start asks."""
+        """Rename it, or change its next start."""
         notebook, said = find_notebook(request, notebook_id), read_json(request, Changes)
         return show(change_notebook(actor=request.user, notebook=notebook, versions=read_if_match(request), **said))
 
@@ -126,7 +126,7 @@ class NotebookStart(NotebookAction):
 
     @extend_schema(parameters=[KEY], request=Start, responses=NotebookWhole)
     def post(self, request: Request, notebook_id: str) -> Response:
-        """Start it; one that is started stays as it is. A smaller `gpu` takes the place of a start that waits."""
+        """Start it; a started one stays as it is. A smaller `gpu` replaces a waiting start."""
         notebook, said = find_notebook(request, notebook_id), read_json(request, Start)
         started = start_notebook(
             actor=request.user,
@@ -154,7 +154,7 @@ class NotebookClone(NotebookAction):
 
     @extend_schema(request=Name, responses={201: NotebookWhole})
     def post(self, request: Request, notebook_id: str) -> Response:
-        """Another notebook with the same settings and an empty folder."""
+        """Create one with the same settings and an empty folder."""
         notebook = find_notebook(request, notebook_id)
         return made(clone_notebook(actor=request.user, notebook=notebook, **read_json(request, Name)))
 
@@ -164,7 +164,7 @@ class NotebookExtend(NotebookAction):
 
     @extend_schema(request=Hours, responses=NotebookWhole)
     def post(self, request: Request, notebook_id: str) -> Response:
-        """Let it run longer, within the limit."""
+        """Extend it, within the limit."""
         notebook = find_notebook(request, notebook_id)
         extended = extend_notebook(actor=request.user, notebook=notebook, **read_json(request, Hours))
         return Response(NotebookWhole(extended).data)

@@ -1,4 +1,4 @@
-"""What the caller was told: the bell by REST."""
+"""API of the caller's notices."""
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -39,13 +39,11 @@ class NoticeShape(serializers.Serializer):
 
 
 class NoticesQuery(PageQuery):
-    """unread: only those."""
-
     unread = serializers.BooleanField(default=False)
 
 
 class ReadAsk(serializers.Serializer):
-    """ids: those; all where it is left out."""
+    """ids: left out, all."""
 
     ids = serializers.ListField(
         child=serializers.IntegerField(min_value=1, max_value=MAX_ID), max_length=MAX_IDS, required=False
@@ -62,7 +60,7 @@ class Notices(ApiView):
 
     @extend_schema(parameters=[NoticesQuery], responses=list_of(NoticeShape, "NoticePage"))
     def get(self, request: Request) -> Response:
-        """What you were told in the portal, the newest first."""
+        """List one's notices, newest first."""
         query, rows = read_query(request, NoticesQuery), notices_of(request.user.pk)
         if query["unread"]:
             rows = rows.filter(read_at__isnull=True)
@@ -75,6 +73,6 @@ class ReadNotices(ApiView):
 
     @extend_schema(request={JSON: ReadAsk}, responses=Unread)
     def post(self, request: Request) -> Response:
-        """Mark notices as read. The answer says how many are still unread."""
+        """Mark notices as read. The answer counts the unread."""
         mark_read(user_id=request.user.pk, ids=read_json(request, ReadAsk).get("ids"))
         return Response({"unread": count_unread(request.user.pk)})

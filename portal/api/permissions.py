@@ -1,4 +1,4 @@
-"""What a token may be used for. Whether its person may do it is asked in the services (accounts.permissions)."""
+"""Scopes of tokens; users' own rights are checked by services (accounts.permissions)."""
 
 from typing import TYPE_CHECKING
 
@@ -8,19 +8,19 @@ from rest_framework.request import Request
 from cluster.models import Agent
 from common.errors import NotPermitted, NotSignedIn
 
-if TYPE_CHECKING:  # REST framework's views import this module by its name in the settings
+if TYPE_CHECKING:  # REST framework's views import this module
     from rest_framework.views import APIView
 
 ANYBODY: tuple[str, ...] = ("*",)
-"""Also for those who are not signed in."""
+"""Also visitors who are not signed in."""
 AGENT: tuple[str, ...] = ("its agent",)
-"""The agent of a machine, with the key that it enrolled with; no person and no token of one."""
+"""Only the agent of a machine, with its enrolled key."""
 SIGNED_IN: tuple[str, ...] = ()
-"""Any token of any scope will do."""
+"""Any token, whatever its scopes."""
 
 
 class HasScope(BasePermission):
-    """Each view says `scopes = {method: scopes that are needed}`; a method that says nothing is closed to everybody."""
+    """Checks a view's `scopes = {method: needed}`; methods without an entry are closed."""
 
     def has_permission(self, request: Request, view: "APIView") -> bool:
         needed = scopes_of(view, request.method or "")
@@ -41,5 +41,5 @@ class HasScope(BasePermission):
 
 
 def scopes_of(view: "APIView", method: str) -> tuple[str, ...] | None:
-    """None where the view does not say. HEAD asks for what GET asks for."""
+    """Return a view's scopes, None if undeclared. HEAD is as GET."""
     return getattr(view, "scopes", {}).get("GET" if method == "HEAD" else method)

@@ -1,4 +1,4 @@
-"""What would become of a job that is not submitted, and what would help one that waits. Nothing here is stored."""
+"""API of job plans and of what helps a waiting job. Nothing is stored."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,7 +28,7 @@ VALUES: dict[str, Callable[[str], object]] = {
     "nodes": lambda text: int(text) if text.isdigit() else text,
     "preemptible": "true".__eq__,
 }
-"""How a value stands in the job file, where it is no text."""
+"""Parsers of job-file values that are not text."""
 
 
 @extend_schema_field(one_of(("starts", "waits", "never")))
@@ -37,8 +37,8 @@ class Outcome(serializers.CharField):
 
 
 class Place(serializers.Serializer):
-    """Where a task would go. gpus: indices of its cards on the node; gpu_milli: thousandths that it holds of each.
-    role: its name, "" where all tasks are alike.
+    """Where a task would go. gpus: indices of cards on the node; gpu_milli: thousandths of each. role: "" where all
+    tasks are alike.
     """
 
     node = serializers.CharField()
@@ -49,14 +49,12 @@ class Place(serializers.Serializer):
 
 @extend_schema_field({})
 class Anything(serializers.JSONField):
-    """Whatever a field of a job file may be, null where nothing is said."""
+    """Any value of a job file's field, null if unset."""
 
 
 class Lever(serializers.Serializer):
-    """A change of one field of the job file that helps a new job in this one's place.
-
-    value: what to set; was: what it is, null where nothing is said. now: it starts in the next pass. text, start_text:
-    the change and the start in words.
+    """A change of one job-file field that lets a new job start sooner than this one. value: to set; was: null if
+    unset. now: it starts in the next cycle.
     """
 
     field = serializers.CharField()
@@ -69,8 +67,8 @@ class Lever(serializers.Serializer):
 
 
 class LeversAnswer(serializers.Serializer):
-    """start: of the job as it is, null where nobody can say. levers: the soonest start first. whole: all were tried;
-    else the time for it was over before.
+    """start: of the job as it is, null if unknown. levers: soonest start first. whole: false if time ran out before all
+    were tried.
     """
 
     start = StartRange(allow_null=True)
@@ -79,8 +77,8 @@ class LeversAnswer(serializers.Serializer):
 
 
 class PlanShape(LeversAnswer):
-    """outcome: it starts in the next pass (places), waits (position of `of`, reasons, start, levers), or can never run
-    (refusal, as a submit is refused). text: the same in words. pool: where it goes, null where it can never run.
+    """outcome: it starts in the next cycle (places), waits (position of `of`, reasons, start, levers), or can never run
+    (refusal, as of a submit). text: in words. pool: null if it can never run.
     """
 
     outcome = Outcome()
@@ -103,7 +101,7 @@ class JobsPlan(ApiView):
         responses=PlanShape,
     )
     def post(self, request: Request) -> Response:
-        """What a submit of this job file would bring, without one. `code: .` stands for code that is not sent yet."""
+        """Show what a submit of this job file would bring. `code: .` stands for code not sent yet."""
         kind = media_type(request, JSON, *YAML)
         body = read_body(request, MAX_JSON if kind == JSON else MAX_YAML)
         spec = parse_spec(load_json(body) if kind == JSON else load_jobfile(body))
@@ -119,14 +117,13 @@ class JobLevers(ApiView):
 
     @extend_schema(responses=LeversAnswer)
     def get(self, request: Request, job_id: str) -> Response:
-        """When one's own waiting job will start, and what would help. Worked out anew for each call."""
+        """Show when one's own waiting job will start, and what would help. Computed at each call."""
         job = find_job(request, job_id)
         require(request.user, "job.levers", job.team, job.user_id)
         return Response(show_outlook(look_ahead(job) if job.state == JobState.QUEUED else Outlook()))
 
 
 def show_plan(answer: PlanAnswer, request: Request) -> dict[str, Any]:
-    """The shape of PlanShape."""
     position, of = answer.place or (None, None)
     return {
         "outcome": answer.outcome,
@@ -142,7 +139,6 @@ def show_plan(answer: PlanAnswer, request: Request) -> dict[str, Any]:
 
 
 def show_outlook(outlook: Outlook) -> dict[str, Any]:
-    """The shape of LeversAnswer."""
     return {
         "start": show_start(outlook.start),
         "levers": [show_lever(one) for one in outlook.sooner],

@@ -1,4 +1,4 @@
-"""Pools, their policy, and the windows in which they lend their cards: everybody reads them, admins change them."""
+"""API of pools, their policy and lending windows."""
 
 from typing import Any
 
@@ -23,14 +23,14 @@ READ, WRITE = ("cluster:read",), ("cluster:write",)
 
 
 class PoolChange(serializers.ModelSerializer):
-    """What is left out stays as it is. A time limit that is null is none."""
+    """What is left out stays as it is. A null time limit is none."""
 
     class Meta:
         model = Pool
         fields = ("description", *POLICY)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Raises ValidationError where what is sent does not go with what the pool says already."""
+        """Raises ValidationError if the pool's fields conflict."""
         for field, value in attrs.items():
             setattr(self.instance, field, value)
         self.instance.clean()
@@ -39,15 +39,15 @@ class PoolChange(serializers.ModelSerializer):
 
 @extend_schema_field({"type": "string", "pattern": r"^([01][0-9]|2[0-3]):[0-5][0-9]$"})
 class ClockField(serializers.TimeField):
-    """20:00. Without seconds and zone, so it is no `time` of RFC 3339."""
+    """20:00. Without seconds and zone, so no RFC 3339 `time`."""
 
     def __init__(self) -> None:
         super().__init__(format="%H:%M", input_formats=["%H:%M"])
 
 
 class WindowShape(serializers.Serializer):
-    """weekdays: on which it begins, 1 is Monday. ends: at or before the beginning is on the next day. holidays: dates
-    on which it lends from midnight to midnight. open_until: null while it is closed.
+    """weekdays: on which it begins, 1 is Monday. ends: the next day, if not after `begins`. holidays: dates on which it
+    lends all day. open_until: null while closed.
     """
 
     id = serializers.IntegerField(source="pk")
@@ -69,7 +69,7 @@ class WindowShape(serializers.Serializer):
 
 
 class WindowAsk(serializers.Serializer):
-    """lender, borrower: names of pools. weekdays: on which it begins, 1 is Monday; without a word Monday to Friday."""
+    """lender, borrower: names of pools. weekdays: on which it begins, 1 is Monday; left out, Monday to Friday."""
 
     lender = PoolField()
     borrower = PoolField()
@@ -82,7 +82,7 @@ class WindowAsk(serializers.Serializer):
     holidays = serializers.ListField(child=serializers.DateField(), max_length=400, default=[])
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Raises ValidationError where the two pools cannot lend so."""
+        """Raises ValidationError if the pools cannot lend so."""
         days = "".join(str(day) for day in sorted(set(attrs["weekdays"])))
         holidays = ", ".join(day.isoformat() for day in sorted(set(attrs["holidays"])))
         window = Window(**attrs | {"weekdays": days, "holidays": holidays})
@@ -109,7 +109,7 @@ class PoolDetail(ApiView):
 
     @extend_schema(request={JSON: PoolChange}, responses=PoolShape)
     def patch(self, request: Request, name: str) -> Response:
-        """Change its policy. What runs goes on; who waits is looked at by the new one at once."""
+        """Change its policy, at once for waiting jobs. What runs goes on."""
         require(request.user, "pool.change")
         pool = read_json(request, PoolChange, _find_pool(name))["pool"]
         save_pool(pool)
@@ -122,13 +122,13 @@ class WindowList(ApiView):
 
     @extend_schema(parameters=[FieldsQuery], responses=list_of(WindowShape, "WindowList"))
     def get(self, request: Request) -> Response:
-        """When pools lend their cards, and to whom."""
+        """List the windows in which pools lend cards."""
         rows = Window.objects.select_related("lender", "borrower")
         return all_of(rows, WindowShape, **read_query(request, FieldsQuery))
 
     @extend_schema(request={JSON: WindowAsk}, responses={201: OpenApiResponse(WindowShape)})
     def post(self, request: Request) -> Response:
-        """Lend a pool's cards for so long on these days: to jobs that end before it closes, or are preemptible."""
+        """Lend a pool's cards on these days, to jobs that end before it closes or are preemptible."""
         require(request.user, "pool.change")
         window = read_json(request, WindowAsk)["window"]
         save_window(window)
@@ -146,7 +146,7 @@ class WindowDetail(ApiView):
 
     @extend_schema(responses={204: OpenApiResponse(None, "It lends no more.")})
     def delete(self, request: Request, window_id: int) -> Response:
-        """Lend no more, from now on. Preemptible jobs on the cards leave them when the lender's own need them."""
+        """End the lending. Preemptible jobs leave the cards when the lender's own need them."""
         require(request.user, "pool.change")
         delete_window(_find_window(window_id))
         return Response(status=204)

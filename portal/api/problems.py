@@ -1,4 +1,4 @@
-"""Every refusal as RFC 9457 problem+json, in the reader's language. The one place where the API catches errors."""
+"""Turn every exception of the API into RFC 9457 problem+json."""
 
 from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.http import Http404, UnreadablePostError
@@ -24,7 +24,7 @@ CONTENT_TYPE = "application/problem+json"
 
 
 class BadWords(InvalidInput):
-    """What a serializer found wrong. `words` are its sentences, by the place in `errors`."""
+    """Errors of a serializer, with its sentences in `words`."""
 
     def __init__(self, errors: list[FieldError], words: list[str]):
         super().__init__(errors)
@@ -49,7 +49,7 @@ class UnsupportedMediaType(PlatformError):
 
 
 def exception_handler(exc: Exception, context: dict) -> Response | None:
-    """REST_FRAMEWORK["EXCEPTION_HANDLER"]. None, where the fault is ours: Django logs it and answers 500."""
+    """REST_FRAMEWORK["EXCEPTION_HANDLER"]. None for our faults, so that Django logs and answers 500."""
     error = as_platform_error(exc, context)
     if error is None:
         return None
@@ -67,7 +67,7 @@ def exception_handler(exc: Exception, context: dict) -> Response | None:
 
 
 def problem(error: PlatformError, request) -> dict:
-    """The body: {type, title, status, detail, instance, code, params, request_id, errors, hints}."""
+    """Return {type, title, status, detail, instance, code, params, request_id, errors, hints}."""
     errors = getattr(error, "errors", [])
     words = getattr(error, "words", None) or [field_of(one) for one in errors]
     return {
@@ -88,7 +88,7 @@ def problem(error: PlatformError, request) -> dict:
 
 
 def as_platform_error(exc: Exception, context: dict) -> PlatformError | None:
-    """What Django and REST framework raise, in our own words."""
+    """Map exceptions of Django and REST framework."""
     if isinstance(exc, PlatformError):
         return exc
     if isinstance(exc, exceptions.APIException):
@@ -126,7 +126,7 @@ def _of_serializer(details: object) -> BadWords:
 
 
 def _walk(details: object, pointer: str):
-    """(pointer, code, sentence) of each error in the nested shape of `ValidationError.get_full_details`."""
+    """Yield (pointer, code, sentence) from `ValidationError.get_full_details`."""
     if isinstance(details, list):
         for item in details:
             yield from _walk(item, pointer)

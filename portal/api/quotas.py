@@ -1,4 +1,4 @@
-"""What one's teams may hold and hold, and one's own limits."""
+"""API of team quotas and one's own limits."""
 
 from typing import Any
 
@@ -66,13 +66,12 @@ class Quotas(ApiView):
 
     @extend_schema(responses=QuotaList)
     def get(self, request: Request) -> Response:
-        """One line for each of one's teams and each pool, with what the team and the teams below it hold now."""
+        """List quotas by team and pool, with what the team and its subteams hold now."""
         rows = quota_lines(request.user)
         return Response({"results": rows, "me": own_limits(request.user), "next_cursor": None})
 
 
 def quota_lines(user: User) -> list[dict[str, Any]]:
-    """Shapes of QuotaShape."""
     quotas = Quota.objects.select_related("team", "pool")
     in_sight = team_ids_in_sight(user)
     if in_sight is not None:
@@ -93,7 +92,6 @@ def quota_lines(user: User) -> list[dict[str, Any]]:
 
 
 def own_limits(user: User) -> dict[str, Any]:
-    """The shape of OwnLimits."""
     everyone = limit_of_everyone()
     row = UserLimit.objects.filter(user=user).first() or everyone
     limits = row.effective(everyone)

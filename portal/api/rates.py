@@ -1,7 +1,6 @@
-"""How many calls a token or session may make, told in the headers of every answer.
+"""Rate limits of callers, in headers of draft-ietf-httpapi-ratelimit-headers-10.
 
-RateLimit-Policy and RateLimit are those of draft-ietf-httpapi-ratelimit-headers-10; above the limit the answer is 429
-with Retry-After. Where the cache does not answer nobody is stopped, and only the policy is told.
+Above the limit: 429 with Retry-After. Without the cache nobody is stopped.
 """
 
 from django.conf import settings
@@ -13,10 +12,7 @@ from common.rates import Window, take_all
 
 
 def count_call(request: Request, policies: tuple[str, ...]) -> None:
-    """One more call by this token or agent, or by this person's sessions. policies: names of settings.TESSERA_RATES.
-
-    Raises TooManyRequests. A visitor is not counted: there is nothing here for one.
-    """
+    """Count a call; visitors are not counted. policies: in settings.TESSERA_RATES. Raises TooManyRequests."""
     if not request.user.is_authenticated:
         return
     caller = request.auth or request.user
@@ -29,7 +25,6 @@ def count_call(request: Request, policies: tuple[str, ...]) -> None:
 
 
 def tell_rates(request: Request, response: HttpResponseBase) -> None:
-    """Put what count_call found into the headers."""
     windows: dict[str, Window] = getattr(request._request, "rate_windows", {})
     if windows:
         response["RateLimit-Policy"] = ", ".join(

@@ -1,4 +1,4 @@
-"""How the API describes itself: drf-spectacular, with what is the same everywhere said once, here."""
+"""OpenAPI by drf-spectacular, with what all operations share."""
 
 import re
 from typing import Any
@@ -62,7 +62,7 @@ class Hint(serializers.Serializer):
 class Problem(serializers.Serializer):
     """RFC 9457. code and params never change; title and detail follow Accept-Language.
 
-    What is refused before it reaches the API, such as another site's request, has no instance, params, errors, hints.
+    Refusals before the API is reached have no instance, params, errors, hints.
     """
 
     type = serializers.CharField()
@@ -78,7 +78,7 @@ class Problem(serializers.Serializer):
 
 
 class Schema(AutoSchema):
-    """Operations are named by the view's `operations = {"GET": "list_jobs"}`."""
+    """Names operations by the view's `operations = {"GET": "list_jobs"}`."""
 
     def get_operation_id(self) -> str:
         return self.view.operations[self.method]  # type: ignore[attr-defined]
@@ -87,7 +87,6 @@ class Schema(AutoSchema):
         return [re.split(r"[/:]", self.path.removeprefix("/api/v1/"))[0]]
 
     def get_description(self) -> str:
-        """The method's own words, and the scope that a token needs for it."""
         words = (getattr(self.view, self.method.lower()).__doc__ or "").strip()
         scopes = scopes_of(self.view, self.method)
         if scopes == ANYBODY:

@@ -1,4 +1,4 @@
-"""The caller's SSH keys."""
+"""API of the caller's SSH keys."""
 
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
@@ -12,8 +12,7 @@ from portal.api.view import ApiView, read_query
 
 
 class SshKeyShape(serializers.Serializer):
-    """kind: its type, such as ssh-ed25519. fingerprint: as `ssh-keygen -l` prints it. expires_at: from then on it opens
-    nothing; null where it has no end."""
+    """kind: such as ssh-ed25519. fingerprint: as `ssh-keygen -l` prints it. expires_at: null = never."""
 
     id = serializers.IntegerField()
     name = serializers.CharField()
@@ -25,7 +24,7 @@ class SshKeyShape(serializers.Serializer):
 
 
 class SshKeyAsk(serializers.Serializer):
-    """key: the one line of a .pub file. name: else the key's own comment. expires_at: when it stops working."""
+    """key: the one line of a .pub file. name: else the key's comment. expires_at: when it stops working."""
 
     key = serializers.CharField(max_length=LONGEST_LINE)
     name = serializers.CharField(max_length=NAME_MAX, required=False, allow_blank=True)
@@ -38,12 +37,12 @@ class SshKeys(ApiView):
 
     @extend_schema(parameters=[FieldsQuery], responses=list_of(SshKeyShape, "SshKeyList"))
     def get(self, request: Request) -> Response:
-        """One's own SSH keys."""
+        """List one's own SSH keys."""
         return all_of(request.user.ssh_keys.all(), SshKeyShape, **read_query(request, FieldsQuery))
 
     @extend_schema(request={JSON: SshKeyAsk}, responses={201: OpenApiResponse(SshKeyShape)})
     def post(self, request: Request) -> Response:
-        """Add a public key; it opens one's notebooks and jobs by SSH."""
+        """Add a public key for SSH to one's notebooks and jobs."""
         row = add_ssh_key(user=request.user, **read_json(request, SshKeyAsk))
         return Response(SshKeyShape(row).data, status=201)
 
@@ -54,6 +53,6 @@ class SshKeyDetail(ApiView):
 
     @extend_schema(responses={204: OpenApiResponse(None, "It opens nothing any more.")})
     def delete(self, request: Request, key_id: int) -> Response:
-        """Remove one of one's own keys; what it opened is closed within half a minute."""
+        """Remove one of one's own keys; its sessions end within half a minute."""
         remove_ssh_key(user=request.user, key_id=key_id)
         return Response(status=204)

@@ -1,4 +1,4 @@
-"""Files sent in pieces. Begin one, send each piece from the offset where it ends, and after a break ask where."""
+"""API of uploads in pieces, resumed from an offset."""
 
 from uuid import UUID
 
@@ -26,7 +26,7 @@ class Uploads(ApiView):
 
     @extend_schema(request=UploadBody, responses={201: UploadShape})
     def post(self, request: Request) -> Response:
-        """Announce a file. Refused at once where it would not fit. An empty file is there with this."""
+        """Begin an upload. Refused at once if it would not fit. An empty file is then complete."""
         body = read_json(request, UploadBody)
         return _answer(upload_of(begin_upload(user=request.user, **body)), 201)
 
@@ -39,7 +39,7 @@ class UploadDetail(ApiView):
 
     @extend_schema(responses=UploadShape)
     def get(self, request: Request, upload_id: UUID) -> Response:
-        """How far it is: go on from `offset`."""
+        """Show how far it is: go on from `offset`."""
         return _answer(upload_of(find_upload(request.user, upload_id)))
 
     @extend_schema(
@@ -48,7 +48,7 @@ class UploadDetail(ApiView):
         responses={200: OpenApiResponse(UploadShape, "The file has its name once `done` is true.")},
     )
     def patch(self, request: Request, upload_id: UUID) -> Response:
-        """One piece of at most 8 MiB. From another offset than its end: 409 `wrong_offset`, with the right one."""
+        """Send a piece of at most 8 MiB. From another offset: 409 `wrong_offset`, with the right one."""
         media_type(request, PIECE_TYPE)
         pieces = read_pieces(request, CHUNK_BYTES)
         upload = append(user=request.user, uuid=upload_id, offset=_offset(request), pieces=pieces)
@@ -56,7 +56,7 @@ class UploadDetail(ApiView):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, upload_id: UUID) -> Response:
-        """Throw away what was sent. A file that is complete stays."""
+        """Delete what was sent. A complete file stays."""
         drop_upload(user=request.user, uuid=upload_id)
         return Response(status=204)
 

@@ -1,4 +1,4 @@
-"""The API's addresses, below /api/v1/. Every name here has a line in the table of tests/portal/test_doors.py."""
+"""API addresses. Each name has a line in tests/portal/test_doors.py."""
 
 from django.urls import path, re_path, register_converter
 from django.urls.converters import StringConverter
@@ -34,7 +34,7 @@ class NotebookId(StringConverter):
 
 
 class JobId(StringConverter):
-    """job-412, no more digits than an id can have. Any other shape is no address."""
+    """job-412, with no more digits than an id can have."""
 
     regex = "job-[1-9][0-9]{0,17}"
 

@@ -1,4 +1,4 @@
-"""What every view of the API is."""
+"""Base of API views."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -16,16 +16,16 @@ MAX_ID = 2**63 - 1
 
 
 class ByAcceptOnly(DefaultContentNegotiation):
-    """Without REST framework's `?format=`: a parameter that nobody declared changes nothing."""
+    """Without REST framework's `?format=`."""
 
     settings = SimpleNamespace(URL_FORMAT_OVERRIDE=None)  # type: ignore[assignment]
 
 
 class ApiView(APIView):
-    """A view catches nothing: portal.api.problems turns what is raised into an answer.
+    """Base of API views; portal.api.problems handles exceptions.
 
-    scopes: {"GET": ("jobs:read",)}; see portal.api.permissions. A method without an entry is refused.
-    rates: {"POST": ("submits",)}, policies of settings.TESSERA_RATES beside "calls", which every call counts for.
+    scopes: {"GET": ("jobs:read",)}; methods without an entry are refused. rates: {"POST": ("submits",)}, policies of
+    settings.TESSERA_RATES besides "calls".
     """
 
     scopes: dict[str, tuple[str, ...]] = {}
@@ -35,12 +35,12 @@ class ApiView(APIView):
     content_negotiation_class = ByAcceptOnly
 
     def perform_authentication(self, request: Request) -> None:
-        """Calls are counted as soon as it is known whose they are, also those that are refused later."""
+        """Count calls as soon as the caller is known, also refused ones."""
         super().perform_authentication(request)
         count_call(request, ("calls", *self.rates.get(request.method or "", ())))
 
     def finalize_response(self, request: Request, response: HttpResponseBase, *args: Any, **named: Any) -> Any:
-        """A problem is JSON at every address, also where the address itself answers in another form."""
+        """Answer problems as JSON at every address."""
         response = super().finalize_response(request, response, *args, **named)
         if getattr(response, "exception", False):
             response.accepted_renderer = JSONRenderer()  # type: ignore[attr-defined]
@@ -49,7 +49,7 @@ class ApiView(APIView):
 
 
 def read_query(request: Request, shape: type[serializers.Serializer]) -> dict[str, Any]:
-    """The query's parameters, validated; names that `shape` does not know are left alone."""
+    """Validate the query; unknown names are ignored."""
     query = shape(data=request.query_params.dict())
     query.is_valid(raise_exception=True)
     return query.validated_data

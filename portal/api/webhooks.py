@@ -1,4 +1,4 @@
-"""Webhooks: one's own and those of the teams that one leads; what was delivered, and once more."""
+"""API of webhooks and their deliveries."""
 
 from typing import Any
 
@@ -51,13 +51,13 @@ class WebhookShape(serializers.Serializer):
 
 
 class NewWebhookShape(WebhookShape):
-    """secret: shown in this answer only, and never again. It is the key of X-Tessera-Signature."""
+    """secret: shown only in this answer. It is the key of X-Tessera-Signature."""
 
     secret = serializers.CharField()
 
 
 class WebhookAsk(serializers.Serializer):
-    """team: one that you lead; left out, it is your own, and is told of what is yours."""
+    """team: one that you lead; left out, it is your own, for your own events."""
 
     name = serializers.CharField(max_length=64)
     url = serializers.CharField(max_length=MAX_URL)
@@ -66,7 +66,7 @@ class WebhookAsk(serializers.Serializer):
 
 
 class WebhookChange(serializers.Serializer):
-    """What is left out stays as it is. enabled: switch it off, or on again."""
+    """What is left out stays as it is. enabled: switch it off or on."""
 
     name = serializers.CharField(max_length=64, required=False)
     url = serializers.CharField(max_length=MAX_URL, required=False)
@@ -75,8 +75,8 @@ class WebhookChange(serializers.Serializer):
 
 
 class DeliveryShape(serializers.Serializer):
-    """state: waiting, sent, or failed for good. status: of the last answer. error: why the last try failed: refused,
-    timeout, unreachable, unresolved, tls, forbidden_address, disabled, not_permitted. next_at: of the next try."""
+    """state: waiting, sent, or failed for good. status: of the last answer. error: of the last try: refused, timeout,
+    unreachable, unresolved, tls, forbidden_address, disabled, not_permitted. next_at: of the next try."""
 
     id = serializers.IntegerField(source="pk")
     event = serializers.IntegerField(source="event_id")
@@ -102,14 +102,14 @@ class Webhooks(ApiView):
 
     @extend_schema(parameters=[PageQuery], responses=list_of(WebhookShape, "WebhookPage"))
     def get(self, request: Request) -> Response:
-        """One's own, and those of the teams that one leads, the newest first."""
+        """List one's own webhooks and those of teams that one leads, newest first."""
         return page(webhooks_of(request.user), read_query(request, PageQuery), WebhookShape)
 
     @extend_schema(request={JSON: WebhookAsk}, responses={201: OpenApiResponse(NewWebhookShape)})
     def post(self, request: Request) -> Response:
-        """A new webhook. It gets each event as CloudEvents 1.0 JSON by POST, at least once, for up to a day until it
-        answers 2xx; the same event always has the same `id`. X-Tessera-Signature is "sha256=" and the hexadecimal
-        HMAC-SHA256 over X-Tessera-Timestamp, a dot and the body, with the secret as key.
+        """Create a webhook. It gets each event as CloudEvents 1.0 JSON by POST, at least once, for up to a day until
+        it answers 2xx; an event keeps its `id`. X-Tessera-Signature is "sha256=" and the hexadecimal HMAC-SHA256 over
+        X-Tessera-Timestamp, a dot and the body, with the secret as key.
         """
         asked = read_json(request, WebhookAsk)
         team = _find_team(request, asked.pop("team", None))
@@ -127,7 +127,7 @@ class WebhookDetail(ApiView):
 
     @extend_schema(request={JSON: WebhookChange}, responses=WebhookShape)
     def patch(self, request: Request, webhook_id: int) -> Response:
-        """Change it, switch it off or on. Who switches a team's on again answers for it from then on."""
+        """Change it, or switch it off or on. Whoever switches on a team's answers for it from then on."""
         webhook = find_webhook(request.user, webhook_id)
         change_webhook(actor=request.user, webhook=webhook, **read_json(request, WebhookChange))
         return Response(WebhookShape(find_webhook(request.user, webhook_id)).data)
@@ -144,7 +144,7 @@ class WebhookSecret(ApiView):
 
     @extend_schema(request=None, responses=NewWebhookShape)
     def post(self, request: Request, webhook_id: int) -> Response:
-        """A new secret in place of the old one, which signs nothing any more."""
+        """Replace the secret; the old one signs no more."""
         webhook = find_webhook(request.user, webhook_id)
         return _show_secret(webhook, change_secret(actor=request.user, webhook=webhook))
 
@@ -157,7 +157,7 @@ class WebhookTest(ApiView):
 
     @extend_schema(request=None, responses={201: OpenApiResponse(DeliveryShape)})
     def post(self, request: Request, webhook_id: int) -> Response:
-        """Send it an event of type webhook.tested, whatever its topics are. 409 while it is switched off."""
+        """Send it an event of type webhook.tested, whatever its topics. 409 while it is switched off."""
         delivery = try_webhook(actor=request.user, webhook=find_webhook(request.user, webhook_id))
         return Response(DeliveryShape(delivery).data, status=201)
 
@@ -168,7 +168,7 @@ class Deliveries(ApiView):
 
     @extend_schema(parameters=[PageQuery], responses=list_of(DeliveryShape, "DeliveryPage"))
     def get(self, request: Request, webhook_id: int) -> Response:
-        """What was sent or waits to be, the newest first. Kept for 30 days."""
+        """List deliveries, newest first. Kept for 30 days."""
         rows = find_webhook(request.user, webhook_id).deliveries.select_related("event")
         return page(rows, read_query(request, PageQuery), DeliveryShape)
 
@@ -180,13 +180,13 @@ class Redeliver(ApiView):
 
     @extend_schema(request=None, responses={201: OpenApiResponse(DeliveryShape)})
     def post(self, request: Request, webhook_id: int, delivery_id: int) -> Response:
-        """Send the same event once more, as a new delivery."""
+        """Send the same event again, as a new delivery."""
         delivery = find_delivery(request.user, webhook_id, delivery_id)
         return Response(DeliveryShape(redeliver(actor=request.user, delivery=delivery)).data, status=201)
 
 
 def _find_team(request: Request, name: str | None) -> Team | None:
-    """Of the caller's teams. Whether they lead it is asked by the service."""
+    """Return a team of the caller's, by name."""
     if name is None:
         return None
     teams = Team.objects.filter(memberships__user=request.user)

@@ -1,4 +1,4 @@
-"""The API's own sentences: for what HTTP itself refuses, and the short titles of problems. The rest is common.words."""
+"""The API's own sentences: HTTP refusals and problem titles."""
 
 from django.utils.translation import gettext_lazy as _
 
@@ -80,7 +80,7 @@ def title_of(error: PlatformError) -> str:
 
 
 def detail_of(error: PlatformError) -> str:
-    """The sentence for `error`. For one wrong field it is that field's sentence, since there is nothing else to say."""
+    """Return the sentence for `error`; for one wrong field, that field's."""
     if error.code in WORDS and error.code not in ERROR_WORDS:
         return str(WORDS[error.code]) % {name: _text(value) for name, value in error.params.items()}
     return error_words(error)

@@ -1,7 +1,4 @@
-"""What the gateway says itself on an app's host: redirects, pages in words, problem+json for programs.
-
-Its pages stand alone: nothing of the portal is fetched from here, and nothing inline runs but one style by its nonce.
-"""
+"""The gateway's own responses: redirects, self-contained error pages, problem+json for scripts."""
 
 import json
 import secrets
@@ -33,7 +30,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Words:
-    """A page: what is the matter, why, and the one thing to do. href "" is this page again; wait_s: by itself."""
+    """Content of an error page. `href` "" reloads the page, after `wait_s` seconds by itself."""
 
     code: str
     title: str
@@ -44,12 +41,11 @@ class Words:
 
 
 def redirect(to: str, *cookies: tuple[bytes, bytes]) -> Answer:
-    """`to` is an absolute address that we made."""
     return Answer(302, [(b"location", to.encode("ascii")), *cookies, *SEALED])
 
 
 def in_words(status: int, words: Words, method: str, headers: Headers) -> Answer:
-    """A page for a person who opens one, problem+json (RFC 9457) for a script of the app."""
+    """Return an HTML page for a navigation, else problem+json (RFC 9457)."""
     if not is_visit(method, headers):
         about = {"type": f"urn:tessera:problem:{words.code}", "title": words.title, "status": status}
         body = json.dumps({**about, "detail": words.cause, "code": words.code}).encode()
@@ -60,7 +56,6 @@ def in_words(status: int, words: Words, method: str, headers: Headers) -> Answer
 
 
 def language_of(headers: Headers, chosen: str = "") -> str:
-    """The person's setting, else what the browser asks for."""
     if chosen in dict(settings.LANGUAGES):
         return chosen
     asked = HttpRequest()

@@ -1,4 +1,4 @@
-"""TensorBoard of a job comes up when somebody first looks at it, once for all who look."""
+"""Starts a job's TensorBoard at its first visit."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,14 +11,14 @@ MOST_REMEMBERED = 1000
 
 
 class Boards:
-    """Which tasks' TensorBoards came up. One that went away since is started again by whoever finds it silent."""
+    """Starts each task's TensorBoard once, again after `forget`."""
 
     def __init__(self, access: Callable[[], Access]):
         self._access = access
         self._up: dict[str, asyncio.Task[None]] = {}
 
     async def come_up(self, visit: Visit) -> None:
-        """Returns when it answers. Raises common.errors.Unavailable with its last words, and what `Access` raises."""
+        """Wait until it answers. Raises common.errors.Unavailable with its last output, and as `Access`."""
         if not visit.board:
             return
         starting = self._up.get(visit.task)
@@ -26,7 +26,7 @@ class Boards:
             starting = asyncio.ensure_future(ensure_tensorboard(self._access(), visit.task, visit.board, visit.port))
             self._remember(visit.task, starting)
         try:
-            await asyncio.shield(starting)  # one who leaves does not end it for the others
+            await asyncio.shield(starting)  # a visitor's disconnect must not stop it
         except Exception:
             self.forget(visit)
             raise

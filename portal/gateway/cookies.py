@@ -1,7 +1,6 @@
-"""The gateway's own cookies on an app's host: one for the browser's session, one for a sign-in under way.
+"""Cookies for app sessions and sign-in state on an app's host.
 
-Over https their names begin with __Host-, which no other host can set; over http they carry the label. Two of one name
-mean that somebody else set one.
+Over https they have the prefix __Host-, which other hosts cannot set; a duplicate name is somebody else's.
 """
 
 import re
@@ -18,7 +17,7 @@ OURS = re.compile(rf"__host-app(-state)?|app_{LABEL.pattern}(_state)?|(__host-)?
 
 
 class Tossed(Exception):
-    """Two cookies of one of our names."""
+    """One of our cookies was sent twice."""
 
 
 def session_cookie(label: str) -> str:
@@ -30,7 +29,6 @@ def state_cookie(label: str) -> str:
 
 
 def read_cookie(headers: Headers, name: str) -> str:
-    """Its value; "" where there is none. Raises Tossed."""
     values = [value for key, value in cookies_of(headers) if key == name]
     if len(values) > 1:
         raise Tossed(name)
@@ -43,16 +41,13 @@ def set_cookie(name: str, value: str, max_age: int) -> tuple[bytes, bytes]:
 
 
 def usable_state(headers: Headers, label: str) -> str:
-    """The state that this browser holds already, so that several tabs may sign in at once; else a new one."""
+    """Return the browser's valid sign-in state, so that several tabs can sign in at once, or a new one."""
     kept = read_cookie(headers, state_cookie(label))
     return kept if STATE.fullmatch(kept) else secrets.token_urlsafe(32)
 
 
 def is_ours(name: str) -> bool:
-    """Whether a cookie belongs to the portal or the gateway: no program sees it and none may set it.
-
-    Browsers do not tell the case of the prefix apart (__host- is __Host-).
-    """
+    """Return whether apps may neither see nor set this cookie; case is ignored, as __host- is __Host-."""
     return bool(OURS.fullmatch(name)) or name == settings.SESSION_COOKIE_NAME
 
 

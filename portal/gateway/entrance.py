@@ -1,4 +1,4 @@
-"""How a browser without a session on an app's host gets one: to the portal, back with a code, on to where it wanted."""
+"""Sign-in on an app's host: the portal issues a code that is exchanged for a session."""
 
 import re
 from urllib.parse import parse_qs, urlencode
@@ -18,7 +18,7 @@ PATH = re.compile(r"/[!-~]{0,2000}")
 
 
 def ask_portal(label: str, path: str, headers: Headers) -> Answer:
-    """To the portal, which asks who it is. path: with its query, as the browser sent it. Raises Tossed."""
+    """Redirect to the portal's sign-in, to return to `path` with query. Raises Tossed."""
     state = usable_state(headers, label)
     asked = urlencode({"app": label, "state": state, "next": path if PATH.fullmatch(path) else "/"})
     kept = set_cookie(state_cookie(label), state, STATE_S)
@@ -26,8 +26,7 @@ def ask_portal(label: str, path: str, headers: Headers) -> Answer:
 
 
 async def let_in(label: str, query: str, method: str, headers: Headers) -> Answer:
-    """Exchange the code of the portal for a session. Only the browser that was sent there holds the state. Raises
-    Tossed."""
+    """Exchange the code for a session cookie, if the browser holds the state. Raises Tossed."""
     given = parse_qs(query)
     code, state = given.get("code", [""])[0], given.get("state", [""])[0]
     if method != "GET" or not state or read_cookie(headers, state_cookie(label)) != state:

@@ -1,4 +1,4 @@
-"""The data of one SSH channel, both ways, with a bounded amount of it here: who does not read makes the other wait."""
+"""Flow control of an SSH channel, with bounded buffers both ways."""
 
 import asyncio
 from collections import deque
@@ -8,7 +8,7 @@ HELD_BYTES = 1024 * 1024
 
 
 class Flow:
-    """Mixed into asyncssh's sessions, whose callbacks these are. touched: called whenever bytes went by."""
+    """Mixin for asyncssh's sessions; `touched` is called whenever data passes."""
 
     chan: Any
 
@@ -24,7 +24,6 @@ class Flow:
         pass
 
     async def receive(self) -> bytes:
-        """What the client sent next; b"" is its end."""
         while not self._came:
             if self._eof:
                 return b""
@@ -37,7 +36,7 @@ class Flow:
         return data
 
     async def send(self, data: bytes, kind: int | None = None) -> None:
-        """Waits while the client does not take it. What nobody can take any more is lost."""
+        """Send data, waiting while the client's buffer is full; does nothing after a disconnect."""
         self.touched()
         if not self.lost:
             try:
@@ -63,7 +62,7 @@ class Flow:
     def eof_received(self) -> bool:
         self._eof = True
         self._news.set()
-        return True  # the other way stays open
+        return True  # keeps our direction open
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = self._eof = True

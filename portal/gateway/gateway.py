@@ -1,6 +1,6 @@
-"""The door to people's apps, in front of Django: a request to an app's host comes here, every other goes on.
+"""ASGI gateway to apps, in front of Django.
 
-Django never sees an app's host and the gateway never the portal's, so no page of a program shares anything with ours.
+It serves apps' hosts only and Django the portal's only, so they share no origin.
 """
 
 import asyncio
@@ -35,12 +35,11 @@ log = logging.getLogger("tessera.gateway")
 
 Led = TypeVar("Led")
 
-RECHECK_S = 20  # of open sockets; with what Visits remembers a right ends within 25 s though no bell was heard
+RECHECK_S = 20  # of open sockets; with GrantCache, access ends within 25 s even if a message is lost
 
 
 class Gateway:
-    """Wraps the ASGI application of the portal. access: the way into tasks, asked when it is first needed. load: what
-    a browser's secret opens on the host of a label."""
+    """Wraps the portal's ASGI application; `load` finds the app grant of a label and session secret."""
 
     def __init__(
         self,
@@ -82,10 +81,9 @@ class Gateway:
             raise
 
     async def _lead(self, label: str, request: Request, through: Callable[[Visit], Awaitable[Led]]) -> Led | Answer:
-        """What comes of going `through` for a visit that may pass; else what is said instead.
+        """Run `through` for an admitted visit and return its result, or an error response.
 
-        A task that is gone may be the one that is remembered, while the next attempt is already there: so it is asked
-        anew, once.
+        The cached task may have ended and its next attempt run, so one retry reads the grant anew.
         """
         for last in (False, True):
             visit = await self._admit(label, request)
@@ -101,7 +99,7 @@ class Gateway:
         return answer
 
     async def _admit(self, label: str, request: Request) -> Visit | Answer:
-        """The visit that may pass, or what is said instead."""
+        """Return the visit if the request may pass, else a response."""
         with translation.override(language_of(request.headers)):
             if why := refusal(request.method, request.headers, app_origin(label)):
                 log.warning("refused %s at %s: %s", request.method, label, why)
@@ -149,7 +147,7 @@ class Gateway:
             await pump(program, receive, send, lambda: self._until_ended(label, request, visit))
 
     async def _until_ended(self, label: str, request: Request, visit: Visit) -> None:
-        """Returns when the person may not use the app any more."""
+        """Return when the user loses access."""
         with self._rechecks.bell(visit.user_id) as bell:
             while True:
                 with suppress(TimeoutError):
@@ -158,7 +156,7 @@ class Gateway:
                 try:
                     if await self._visit(label, request) is None:
                         return
-                except DatabaseError as away:  # asked again with the next round
+                except DatabaseError as away:  # checked again next round
                     log.warning("cannot ask whether a socket to %s may stay: %s", visit.name, away)
 
     def _upstream(self) -> aiohttp.ClientSession:
@@ -168,7 +166,7 @@ class Gateway:
 
 
 def label_of(scope: Message) -> str | None:
-    """The app whose host this request names; None for the portal's. Two hosts are none."""
+    """Return the label of the app host in the request; None for the portal or a repeated Host."""
     if scope["type"] not in {"http", "websocket"}:
         return None
     hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
@@ -195,6 +193,6 @@ async def _send_answer(answer: Answer, send: Send) -> None:
 
 
 async def _deny(answer: Answer, send: Send) -> None:
-    """An upgrade that is refused gets an ordinary answer (the websocket.http.response extension of ASGI)."""
+    """Refuse a WebSocket upgrade with an HTTP response (ASGI extension)."""
     await send({"type": "websocket.http.response.start", "status": answer.status, "headers": answer.headers})
     await send({"type": "websocket.http.response.body", "body": answer.body})

@@ -1,7 +1,6 @@
-"""Whose request is it? Judged by its headers alone, before any row is read. Pure functions.
+"""Cross-origin checks by a request's headers. Pure functions.
 
-A program of somebody's answers at each app host, so no host trusts another: what is not a visit (a navigation that
-reads) must come from a page of this very host.
+Apps run somebody's code, so hosts do not trust each other: all but plain navigations must be same-origin.
 """
 
 from collections.abc import Iterable
@@ -9,22 +8,21 @@ from collections.abc import Iterable
 Headers = Iterable[tuple[bytes, bytes]]
 
 SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
-WHOLE_PAGE = {"", "document"}  # not a frame, an embed, an object
+WHOLE_PAGE = {"", "document"}  # not a frame, embed or object
 
 
 def value_of(headers: Headers, name: bytes) -> str:
-    """The value; "" where there is none. One that came several times is joined, so that it equals nothing expected."""
+    """Return a header's value or ""; repeated ones are joined, to match nothing expected."""
     return ", ".join(value.decode("latin-1") for key, value in headers if key == name)
 
 
 def cookies_of(headers: Headers) -> list[tuple[str, str]]:
-    """(name, value) of every cookie, in the order that the browser sent."""
     pairs = [part.partition("=") for key, value in headers if key == b"cookie" for part in _text(value).split(";")]
     return [(name.strip(), value.strip()) for name, _, value in pairs]
 
 
 def is_visit(method: str, headers: Headers) -> bool:
-    """Whether somebody opens a page: only then a redirect or a page in words is an answer."""
+    """Return whether the request is a page navigation."""
     mode, kind = value_of(headers, b"sec-fetch-mode"), value_of(headers, b"sec-fetch-dest")
     if mode:
         return method in {"GET", "HEAD"} and mode == "navigate" and kind in WHOLE_PAGE
@@ -32,7 +30,7 @@ def is_visit(method: str, headers: Headers) -> bool:
 
 
 def refusal(method: str, headers: Headers, origin: str) -> str:
-    """Why this request to the app at `origin` may not pass; "" when it may. A websocket's method is "WEBSOCKET"."""
+    """Return why a request to the app at `origin` is refused, or ""."""
     site, said = value_of(headers, b"sec-fetch-site"), value_of(headers, b"origin")
     if method not in SAFE_METHODS:
         if said != origin:

@@ -1,7 +1,6 @@
-"""Which headers pass, both ways. Pure functions.
+"""Filters headers between browser and app. Pure functions.
 
-Of the client nothing passes that says who it is (the program would believe it) and nothing of ours; of the program
-nothing that reaches beyond its own host.
+Apps get no identity headers and no credentials of the portal; browsers no header that acts beyond the app's host.
 """
 
 from portal.gateway.cookies import is_ours
@@ -11,7 +10,7 @@ HOP_BY_HOP = {
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
     "transfer-encoding", "upgrade",
 }  # fmt: skip
-# Expect is answered by the web server. The rest are names by which proxies say whom they let in.
+# Expect is answered by the web server; the rest carry identities set by proxies.
 FROM_CLIENT = {
     "cookie", "expect", "forwarded", "via", "remote-user", "x-real-ip", "x-client-ip", "x-remote-user", "x-user",
     "true-client-ip", "cf-connecting-ip", "x-original-url", "x-rewrite-url", "x-cluster-client-ip",
@@ -21,15 +20,15 @@ HANDSHAKE = {
     "sec-websocket-key", "sec-websocket-version", "sec-websocket-extensions", "sec-websocket-protocol",
     "sec-websocket-accept",
 }  # fmt: skip
-# Clear-Site-Data empties cookies of the whole domain, the portal's too; the others bind the host beyond this program.
+# Clear-Site-Data clears the portal's cookies too; others bind the host beyond this app.
 FROM_PROGRAM = {"set-cookie", "clear-site-data", "strict-transport-security", "alt-svc", "public-key-pins", "date"}
-# One of our own on top of the program's: both hold. No other host frames it, and document.domain cannot be widened.
+# Added to the app's own: no other host may frame it, and document.domain cannot be widened.
 ADDED = [(b"content-security-policy", b"frame-ancestors 'self'"), (b"origin-agent-cluster", b"?1")]
 OUR_TOKEN = "bearer tes_"  # noqa: S105 - how our API tokens begin
 
 
 def to_program(headers: Headers, scheme: str, authorization: str) -> list[tuple[str, str]]:
-    """What the program gets. authorization: replaces the client's; "" leaves it, unless it is a token of ours."""
+    """Return the headers for the app; `authorization` replaces the client's if set."""
     headers = list(headers)
     dropped = HOP_BY_HOP | FROM_CLIENT | HANDSHAKE | _named_by_connection(headers)
     kept = [
@@ -46,7 +45,6 @@ def to_program(headers: Headers, scheme: str, authorization: str) -> list[tuple[
 
 
 def to_browser(headers: Headers) -> list[tuple[bytes, bytes]]:
-    """What the browser gets: the program's own policy stays, ours is added."""
     headers = [(name.lower(), value) for name, value in headers]
     dropped = HOP_BY_HOP | FROM_PROGRAM | _named_by_connection(headers)
     kept = [(name, value) for name, value in headers if name.decode("latin-1") not in dropped]
@@ -55,7 +53,7 @@ def to_browser(headers: Headers) -> list[tuple[bytes, bytes]]:
 
 
 def _may_set(cookie: str) -> bool:
-    """Only a cookie of the app's own host and of no name of ours."""
+    """Return whether an app may set this cookie: only for its own host and not by our names."""
     pair, *attributes = cookie.split(";")
     name = pair.partition("=")[0].strip()
     return not is_ours(name) and not any(one.partition("=")[0].strip().lower() == "domain" for one in attributes)
@@ -66,7 +64,7 @@ def _passes(value: str, authorization: str) -> bool:
 
 
 def _named_by_connection(headers: Headers) -> set[str]:
-    """Connection may name more headers that are for one hop only (RFC 9110, 7.6.1)."""
+    """Return hop-by-hop headers named by Connection (RFC 9110, 7.6.1)."""
     values = [value for name, value in _texts(headers) if name == "connection"]
     return {word.strip().lower() for value in values for word in value.split(",")}
 

@@ -1,6 +1,6 @@
-"""The open sockets of a person hear when the platform asks them to look again (events.bus.recheck).
+"""Wakes open sockets when a user's access must be rechecked (events.bus.recheck).
 
-What is said may be lost and the channel layer may be away: whoever waits here also looks by itself.
+Messages may be lost, so callers also recheck periodically.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ AGAIN_S = 5  # after the channel layer failed
 
 
 class Rechecks:
-    """Listens once for each person who has sockets open here. forget: called with their id before these are woken."""
+    """Listens once per user with open sockets; calls `forget` with their id before waking them."""
 
     def __init__(self, forget: Callable[[int], None]):
         self._forget = forget
@@ -25,7 +25,7 @@ class Rechecks:
 
     @contextmanager
     def bell(self, user_id: int) -> Iterator[asyncio.Event]:
-        """Set whenever this person should be looked at again."""
+        """Yield an event that is set to request a recheck."""
         bell = asyncio.Event()
         self._bells.setdefault(user_id, set()).add(bell)
         if user_id not in self._listening:

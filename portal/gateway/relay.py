@@ -1,4 +1,4 @@
-"""One HTTP request through to the program and its answer back, no faster than the slower side takes it."""
+"""Relays an HTTP request to an app at the slower side's pace."""
 
 import asyncio
 import logging
@@ -15,18 +15,15 @@ log = logging.getLogger("tessera.gateway")
 
 
 class NotStarted(Exception):
-    """Nothing was answered to the browser yet. The cause says why."""
+    """The app failed before a response was sent; see the cause."""
 
 
 class Left(Exception):
-    """The browser is gone in the middle of what it sends."""
+    """The browser disconnected within its body."""
 
 
 async def relay(session: aiohttp.ClientSession, visit: Visit, request: Request, receive: Receive, send: Send) -> None:
-    """Until the answer is sent, or the browser leaves: then the program's connection is closed too.
-
-    Raises NotStarted where the program does not answer.
-    """
+    """Relay until the response is sent or the browser disconnects. Raises NotStarted."""
     body = Body(receive, request.has_body)
     passing = asyncio.ensure_future(_pass(session, visit, request, body, send))
     leaving = asyncio.ensure_future(body.until_left())
@@ -41,7 +38,7 @@ async def relay(session: aiohttp.ClientSession, visit: Visit, request: Request, 
 
 
 class Body:
-    """What the browser sends, taken piece by piece as the program reads it."""
+    """A request body, read as the app takes it."""
 
     def __init__(self, receive: Receive, expected: bool):
         self._receive = receive
@@ -63,7 +60,7 @@ class Body:
                 return
 
     async def until_left(self) -> None:
-        """Returns when the browser hung up. While a body is read, its reader finds that out."""
+        """Return when the browser has disconnected; waits for the body's reader, as only one may call receive."""
         read, gone = asyncio.ensure_future(self._read.wait()), asyncio.ensure_future(self._gone.wait())
         try:
             await asyncio.wait({read, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -99,4 +96,4 @@ async def _pass(session: aiohttp.ClientSession, visit: Visit, request: Request, 
     except NOT_ANSWERING as away:
         if not started:
             raise NotStarted from away
-        log.info("an app broke off its answer: %s", away)  # the connection is closed: the browser sees it is not whole
+        log.info("an app broke off its answer: %s", away)  # the closed connection shows that it is cut

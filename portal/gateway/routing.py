@@ -1,4 +1,4 @@
-"""The terminal's websocket, on the portal's own host. People's apps have hosts of their own: see gateway.py."""
+"""WebSocket URLs of the portal's host."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""The sentences of the gateway, in the reader's language at the moment they are made."""
+"""Translated texts of the gateway's error pages."""
 
 from django.conf import settings
 from django.utils.translation import gettext as _
@@ -84,5 +84,4 @@ def silent(visit: Visit) -> Words:
 
 
 def failed(error: PlatformError) -> Words:
-    """What could not be brought up, in the error's own words."""
     return Words(error.code, _("The app did not come up"), error_words(error), _("Try again"), "/")

@@ -1,4 +1,4 @@
-"""A request as the web server hands it over (ASGI), read once."""
+"""ASGI types and requests."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Request:
-    """method: "WEBSOCKET" for an upgrade. raw_path: as sent, still percent-encoded. scheme: of the app's address."""
+    """A request; `method` is "WEBSOCKET" for an upgrade, `raw_path` percent-encoded, `scheme` the app URL's."""
 
     method: str
     raw_path: str

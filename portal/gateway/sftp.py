@@ -1,8 +1,8 @@
-"""SFTP for a task whose image has no sftp-server: version 3 of the protocol, answered in the order of the questions.
+"""SFTP version 3 server for tasks whose image has none.
 
-Whatever a client asks for becomes a question to a shell in the task, or a program there: no path is ever one of this
-machine. Source: draft-ietf-secsh-filexfer-02; OpenSSH's PROTOCOL, section 4 (posix-rename@openssh.com, and that its
-clients give the two paths of a symlink the other way round).
+Requests become scripts or programs in the task; no path of this machine is opened.
+Source: draft-ietf-secsh-filexfer-02; OpenSSH's PROTOCOL, section 4 (posix-rename@openssh.com, and that its clients
+send a symlink's paths in reverse).
 """
 
 import stat
@@ -34,11 +34,11 @@ MOVE_OVER = 'if [ -d "$2" ] && [ ! -L "$2" ]; then echo "$2: Is a directory"; ex
 
 
 class BadMessage(Exception):
-    """Not what a client of version 3 sends."""
+    """A malformed SFTP packet."""
 
 
 class Sftp:
-    """receive, send: bytes of the client. start: runs a program in the task."""
+    """Serves one client; `start` runs a program in the task."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Sftp:
         self._next = 0
 
     async def run(self) -> None:
-        """Until the client ends it."""
+        """Answer requests in order until the channel closes."""
         await self._files.begin()
         try:
             while packet := await self._packet():
@@ -66,7 +66,7 @@ class Sftp:
                 await _close_quietly(each)
 
     async def _packet(self) -> bytes:
-        """The next one, without its length; b"" at the end. Raises BadMessage."""
+        """Return the next packet without its length, b"" at the end. Raises BadMessage."""
         size = int.from_bytes(await self._exactly(4), "big")
         if size > LONGEST_PACKET:
             raise BadMessage
@@ -99,7 +99,7 @@ class Sftp:
     async def _say(self, kind: int, body: bytes) -> None:
         await self._send(struct.pack(">IB", len(body) + 1, kind) + body)
 
-    # ---- what a client may ask; each gives the kind of the answer and its body ----
+    # ---- request handlers: return response type and body ----
 
     async def _unsupported(self, asked: "Asked") -> tuple[int, bytes]:
         return _status(UNSUPPORTED, "Not supported.")
@@ -151,7 +151,7 @@ class Sftp:
         return await self._set(self._path(asked), asked.attributes())
 
     async def _change_open(self, asked: "Asked") -> tuple[int, bytes]:
-        """What is on its way into the file comes before its times."""
+        """Set attributes of an open file, after pending writes, which would change its times."""
         handle = asked.string()
         opened = self._open[handle]
         if isinstance(opened, Writing):
@@ -234,7 +234,7 @@ DEEDS = {
 
 
 class Asked:
-    """A question, read from its beginning on. Raises struct.error, BadMessage where it is too short."""
+    """A request's fields, read in order. Raises struct.error or BadMessage."""
 
     def __init__(self, packet: bytes):
         self._packet, self._at = packet, 1
@@ -261,7 +261,7 @@ class Asked:
         return text
 
     def attributes(self) -> dict[str, int]:
-        """Those of size, uid and gid, mode, atime and mtime that are there."""
+        """Return those present of size, uid, gid, mode, atime, mtime."""
         flags, found = self.number(), {}
         if flags & HAS_SIZE:
             found["size"] = self.long()
@@ -284,7 +284,7 @@ async def _close_quietly(opened: Reading | Writing | list) -> None:
         if not isinstance(opened, list):
             await opened.close()
     except Failed:
-        pass  # nobody is left to be told
+        pass  # no request is left to answer
 
 
 def _string(text: str | bytes) -> bytes:
@@ -312,7 +312,7 @@ def _attributes(look: Look | None) -> bytes:
 
 
 def _entry(name: str, look: Look | None) -> bytes:
-    """With the line that clients show for `ls -l`."""
+    """Encode a directory entry, with its `ls -l` line."""
     line = name
     if look:
         when = time.strftime("%b %d %Y", time.gmtime(look.mtime))

@@ -1,7 +1,6 @@
-"""Files of a task by its own shell and `cat`: what SFTP needs where an image has no sftp-server.
+"""File access in a task through its shell and `cat`, for SFTP.
 
-One shell takes a line for each question and answers it, so nothing has to be started for it. What goes in and out of a
-file goes through a program of its own, from some byte on: clients read and write in order.
+One shell runs all requests; a file's content is streamed by its own program, as clients go in order.
 """
 
 import posixpath
@@ -26,11 +25,11 @@ Start = Callable[[Sequence[str]], Awaitable[Session]]
 
 
 class Failed(Exception):
-    """Words of a program in the task."""
+    """A command in the task failed, with its message."""
 
 
 class Look(NamedTuple):
-    """mode: with the kind of file, as os.stat has it. atime, mtime: seconds since 1970."""
+    """Attributes of a file as in os.stat, `mode` with the file type, times in seconds since 1970."""
 
     mode: int
     size: int
@@ -41,7 +40,7 @@ class Look(NamedTuple):
 
 
 class Files:
-    """shell: of LOOP, of which the F was read. Every path becomes absolute, beside where the shell works."""
+    """Files of a task; `shell` runs LOOP, its first "F" already read."""
 
     def __init__(self, shell: Session):
         self._shell = shell
@@ -60,17 +59,17 @@ class Files:
         return _look(await self.ask(f'{LOOK} {"-L " if follow else ""}-- "$1"', path))
 
     async def list(self, path: str) -> list[tuple[str, Look | None]]:
-        """(name, what it is, where its program could tell)."""
+        """Return (name, attributes), None where `stat` failed."""
         *names, told = (await self.ask(LIST, path)).split("\0")
         lines = told.splitlines()
-        for pattern in ("*", ".*"):  # it stays where there is nothing for it to stand for
+        for pattern in ("*", ".*"):  # an unmatched pattern stays
             if len(lines) < len(names) and pattern in names:
                 names.remove(pattern)
         known = map(_look, lines) if len(lines) == len(names) else [None] * len(names)
         return list(zip(names, known, strict=True))
 
     async def ask(self, script: str, *words: str) -> str:
-        """What this wrote, with `words` as $1 and on. Raises Failed where it did not succeed."""
+        """Return the output of a script with `words` as $1, $2, ... Raises Failed."""
         quoted = " ".join(shlex.quote(word).replace("\n", "'\"$nl\"'") for word in words)
         await self._shell.write(f"(set -- {quoted}; {script})\n".encode(errors="surrogateescape"))
         said = bytearray()
@@ -86,7 +85,7 @@ class Files:
 
 
 class Reading:
-    """A file from some byte on."""
+    """A file read in order; another offset restarts its program."""
 
     def __init__(self, start: Start, path: str):
         self._start, self._path = start, path
@@ -94,7 +93,7 @@ class Reading:
         self._at, self._rest = 0, b""
 
     async def read(self, at: int, size: int) -> bytes:
-        """b"" is the end. Raises Failed."""
+        """Return up to `size` bytes, b"" at the end. Raises Failed."""
         if self._program is None or at != self._at:
             await self.close()
             self._program = await self._start(["/bin/sh", "-c", READS, "sh", self._path, str(at)])
@@ -121,7 +120,7 @@ class Writing:
         self._at = 0
 
     async def write(self, at: int, data: bytes) -> None:
-        """Raises Failed for what was written before, too."""
+        """Write at an offset. Raises Failed, also for earlier writes."""
         if self._program is None or at != self._at:
             await self.close()
             self._program = await self._start(["/bin/sh", "-c", WRITES, "sh", self._path, str(at)])
@@ -130,7 +129,7 @@ class Writing:
         self._at += len(data)
 
     async def close(self) -> None:
-        """When all of it is there. Raises Failed."""
+        """Wait until all is written. Raises Failed."""
         program, self._program = self._program, None
         if program:
             try:

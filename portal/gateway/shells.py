@@ -1,11 +1,10 @@
-"""The shells of web terminals. A shell outlives its socket by a minute, so that a lost network is not a lost shell.
+"""Shells of web terminals; each survives its websocket by a minute.
 
-They live in this process and are known by a random key, which opens one only to the person and the task that it was
-made for. After a crash of the process there is none, and the page says that its shell is a new one.
+They live in this process; a random key reopens one for the same user and task. After a restart a new one is opened.
 
-Output waits here until the browser has shown it, WINDOW_BYTES at most: then the program is not read, and waits too. A
-view that comes back names the byte up to which it has shown, and gets what follows: nothing twice, so that no question
-that a program asked the terminal is answered twice. Both directions count bytes from the beginning of the shell.
+Output is kept until the browser has shown it; at WINDOW_BYTES the program is no longer read. A reconnecting view
+continues at the byte it has shown, never earlier: a repeated terminal query would be answered twice. Both directions
+count bytes from the shell's start.
 """
 
 import asyncio
@@ -27,13 +26,13 @@ log = logging.getLogger("tessera.terminal")
 
 WINDOW_BYTES = 1024 * 1024
 PIECE_BYTES = 32 * 1024
-MOST_TYPED_BYTES = 256 * 1024  # typed and not yet taken by the program; a browser sends 64 KiB ahead
+MOST_TYPED_BYTES = 256 * 1024  # not yet written to the program; browsers send 64 KiB ahead
 TYPED_PER_S = 256 * 1024
 KEEP_S = 60
 IDLE_S = 30 * 60
 RECHECK_S = 15
 TICK_S = 1.0
-KILLED_WAIT_S = 3.0  # what killed the shell may have ended its task: the database hears of it a moment later
+KILLED_WAIT_S = 3.0  # until the end of a killed shell's task is recorded
 MOST_OF_ONE_PERSON = 10
 ENVIRONMENT = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
@@ -43,14 +42,14 @@ _opening: dict[int, int] = {}
 
 @dataclass(frozen=True)
 class End:
-    """why: "exited", "ended" (the task), "revoked", "idle", "left". code: the exit code of what exited."""
+    """How a shell ended. `why`: exited (with `code`), ended (the task), revoked, idle or left."""
 
     why: str
     code: int | None = None
 
 
 async def open_shell(door: Door, size: PtySize) -> "Shell":
-    """A login shell in the task. Raises QuotaExceeded at the limit of one person, and Rejected, Unavailable."""
+    """Start a login shell in the task. Raises QuotaExceeded, Rejected, Unavailable."""
     used = sum(shell.door.user_id == door.user_id for shell in _shells.values()) + _opening.get(door.user_id, 0)
     if used >= MOST_OF_ONE_PERSON:
         raise QuotaExceeded(used=used, limit=MOST_OF_ONE_PERSON)
@@ -66,17 +65,17 @@ async def open_shell(door: Door, size: PtySize) -> "Shell":
 
 
 def find_shell(key: object, door: Door) -> "Shell | None":
-    """The shell that this key opens to this person in this task."""
+    """Return the shell of this key, user and task."""
     shell = _shells.get(key) if isinstance(key, str) else None
     return shell if shell and (shell.door.user_id, shell.door.task) == (door.user_id, door.task) else None
 
 
 class TypedTooMuch(Exception):
-    """A page that does not wait for what it sent to be taken. Ours does."""
+    """The page ignored flow control; ours never does."""
 
 
 class Shell:
-    """end: None while it lives. received, taken: bytes typed, that came here and that went to the program."""
+    """A shell in a task; `received` and `taken` count typed bytes in and passed on."""
 
     def __init__(self, door: Door, session: Session):
         self.key = secrets.token_urlsafe(24)
@@ -84,32 +83,32 @@ class Shell:
         self.end: End | None = None
         self.received = self.taken = 0
         self._began = self._active = self._left = self._checked = monotonic()
-        self._start, self._unshown = 0, bytearray()  # the unshown bytes begin at byte _start of all output
+        self._start, self._unshown = 0, bytearray()  # _unshown begins at output byte _start
         self._view: object | None = None
         self._tell_taken: Callable[[int], Coroutine] | None = None
         self._news, self._room = asyncio.Event(), asyncio.Event()
         self._typed: asyncio.Queue[bytes] = asyncio.Queue()
         self._works = [asyncio.create_task(work) for work in (self._read(), self._write(), self._watch())]
 
-    # ---- the view ----
+    # ---- views ----
 
     def attach(self, tell_taken: Callable[[int], Coroutine]) -> object:
-        """Show it in a new view, which takes it from the one before. tell_taken: called with `taken` when it grew."""
+        """Show it in a new view only; `tell_taken` is called with `taken` as it grows."""
         self._view, self._tell_taken = object(), tell_taken
         self._news.set()
         return self._view
 
     def leave(self, view: object) -> None:
-        """The socket of this view is gone: within KEEP_S another may come."""
+        """Detach this view; another may attach within KEEP_S."""
         if self._view is view:
             self._view, self._tell_taken, self._left = None, None, monotonic()
 
     def position(self, shown: int) -> int:
-        """From where a view goes on that has shown `shown` bytes: there, or at the nearest byte that is still here."""
+        """Return the nearest buffered byte to `shown`, where a view continues."""
         return max(self._start, min(shown, self._start + len(self._unshown)))
 
     async def output(self, view: object, at: int) -> AsyncIterator[bytes]:
-        """What the program writes from byte `at` on, until it has ended or another view took it."""
+        """Yield output from byte `at` until the shell ends or another view takes over."""
         self.acknowledge(at)
         while self._view is view:
             piece = bytes(self._unshown[at - self._start : at - self._start + PIECE_BYTES])
@@ -126,14 +125,13 @@ class Shell:
         return self._view is view
 
     def acknowledge(self, shown: int) -> None:
-        """The browser has shown everything before byte `shown`."""
         done = self.position(shown) - self._start
         del self._unshown[:done]
         self._start += done
         self._room.set()
 
     def type(self, data: bytes) -> None:
-        """Hand input on, in its turn. Raises TypedTooMuch."""
+        """Queue input. Raises TypedTooMuch."""
         if self.received - self.taken + len(data) > MOST_TYPED_BYTES:
             raise TypedTooMuch
         self.received += len(data)
@@ -144,13 +142,13 @@ class Shell:
         self.session.resize(size)
 
     async def recheck(self) -> None:
-        """End it where this person may not be in this task any more, or the task is over."""
+        """Close it if access or the task has ended."""
         self._checked = monotonic()
         if why := await self._why_closed():
             await self.close(End(why))
 
     async def close(self, end: End) -> None:
-        """Hang up. What it wrote before can still be shown."""
+        """Close the session; its output can still be shown."""
         if self.end is not None:
             return
         self.end = end
@@ -161,8 +159,6 @@ class Shell:
                 work.cancel()
         await self.session.close()
         await self._record_end(round(monotonic() - self._began))
-
-    # ---- by itself ----
 
     async def _read(self) -> None:
         try:
@@ -180,7 +176,7 @@ class Shell:
         await self.close(await self._end_of(code))
 
     async def _end_of(self, code: int) -> End:
-        """A killed shell was mostly killed with its task, of which the database hears a moment later."""
+        """Return why it ended; after a kill, wait for the end of its task to be recorded."""
         until = monotonic() + (KILLED_WAIT_S if code < 0 else 0)
         while True:
             if why := await self._why_closed():
@@ -195,7 +191,7 @@ class Shell:
             try:
                 await self.session.write(data)
             except OSError:
-                return  # it has ended: _read says so
+                return  # ended; _read reports it
             self.taken += len(data)
             if self._tell_taken:
                 await self._tell_taken(self.taken)
@@ -215,7 +211,7 @@ class Shell:
     async def _why_closed(self) -> str:
         try:
             return await database_sync_to_async(why_closed)(self.door.user_id, self.door.task)
-        except DatabaseError as away:  # asked again with the next round
+        except DatabaseError as away:  # checked again next round
             log.warning("cannot ask whether a terminal in %s may stay: %s", self.door.name, away)
             return ""
 

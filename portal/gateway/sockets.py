@@ -1,4 +1,4 @@
-"""One websocket through to the program and back. The program agrees first: only then the browser's is accepted."""
+"""Relays a WebSocket to an app; the browser's is accepted after the app's."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,14 +12,13 @@ from portal.gateway.upstream import url_in
 
 NORMAL, BROKEN, RIGHT_ENDED = 1000, 1011, 4403
 CLOSE_S = 2
-UNSENDABLE = {1004, 1005, 1006, 1015}  # codes that are only said at home (RFC 6455, 7.4.1)
+UNSENDABLE = {1004, 1005, 1006, 1015}  # reserved (RFC 6455, 7.4.1)
 
 
 async def connect(
     session: aiohttp.ClientSession, visit: Visit, request: Request, protocols: list[str]
 ) -> aiohttp.ClientWebSocketResponse:
-    """The program's end, with the sub-protocol that it chose. Messages have no size of ours here: the server at the
-    browser's side has, and neither side is read ahead of the other."""
+    """Open the app's WebSocket. Message size is unlimited here: the web server limits it, without reading ahead."""
     return await session.ws_connect(
         url_in(visit.task, visit.port, request.raw_path, request.query),
         headers=to_program(request.headers, request.scheme, visit.authorization),
@@ -33,7 +32,7 @@ async def connect(
 async def pump(
     program: aiohttp.ClientWebSocketResponse, receive: Receive, send: Send, until_ended: Callable[[], Awaitable[None]]
 ) -> None:
-    """Both ways until one side closes, whose code the other gets; or until `until_ended` returns: the right ended."""
+    """Copy messages both ways until a side closes or `until_ended` returns (access ended)."""
     up = asyncio.ensure_future(_to_program(receive, program))
     down = asyncio.ensure_future(_to_browser(program, send))
     ended = asyncio.ensure_future(until_ended())
@@ -62,7 +61,7 @@ def _code_of(down: asyncio.Future[int]) -> int:
 
 
 async def _to_program(receive: Receive, program: aiohttp.ClientWebSocketResponse) -> int:
-    """The code with which the browser closed."""
+    """Copy messages to the app; return the browser's close code."""
     while True:
         message = await receive()
         if message["type"] == "websocket.disconnect":
@@ -74,7 +73,7 @@ async def _to_program(receive: Receive, program: aiohttp.ClientWebSocketResponse
 
 
 async def _to_browser(program: aiohttp.ClientWebSocketResponse, send: Send) -> int:
-    """The code with which the program closed; BROKEN where it just went away."""
+    """Copy messages to the browser; return the app's close code, BROKEN if lost."""
     async for message in program:
         if message.type is aiohttp.WSMsgType.TEXT:
             await send({"type": "websocket.send", "text": message.data})

@@ -1,4 +1,4 @@
-"""The SSH gateway: begins and ends with the web process. Public keys only; what they open is in ssh_server.py."""
+"""Starts and stops the SSH gateway with the web process."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ BACKLOG = 128
 
 @contextlib.asynccontextmanager
 async def serve(sockets: Sequence[socket.socket]) -> AsyncIterator[None]:
-    """Answer on these bound sockets until the end of the block, which tells every open session."""
+    """Serve SSH on bound sockets; open sessions are told when the block ends."""
     options = asyncssh.SSHServerConnectionOptions(server_factory=lambda: SshServer(serve_inside), **_options())
 
     async def serve_inside(sock: socket.socket, target: str) -> None:
@@ -44,7 +44,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def read_host_key() -> asyncssh.SSHKey:
-    """The host key, made at the first start and kept: clients remember it."""
+    """Return the host key, created at the first start and kept: clients pin it."""
     file = host_key_file()
     file.parent.mkdir(parents=True, exist_ok=True)
     if not file.exists():
@@ -52,7 +52,7 @@ def read_host_key() -> asyncssh.SSHKey:
         fresh.touch(0o600)
         fresh.write_bytes(asyncssh.generate_private_key("ssh-ed25519", comment="tessera").export_private_key())
         with contextlib.suppress(FileExistsError):
-            os.link(fresh, file)  # whole or not at all; the first of two wins
+            os.link(fresh, file)  # atomic; the first process wins
         fresh.unlink()
     key = asyncssh.read_private_key(file)
     public_key_file().write_bytes(key.export_public_key())

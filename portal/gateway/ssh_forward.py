@@ -1,4 +1,4 @@
-"""A port of a task, or a second login, through a channel of the connection (direct-tcpip, RFC 4254 section 7.2)."""
+"""Forwarded ports and nested logins over an SSH channel (direct-tcpip, RFC 4254 section 7.2)."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ PIECE_BYTES = 64 * 1024
 
 
 class Forward(Flow, asyncssh.SSHTCPSession):
-    """Carries bytes between a channel and a connected socket, which it closes."""
+    """Copies bytes between a channel and a socket, which it closes."""
 
     def __init__(self, sock: socket.socket, touched: Callable[[], None], ended: Callable[[], None]):
         super().__init__()
@@ -39,7 +39,7 @@ class Forward(Flow, asyncssh.SSHTCPSession):
         try:
             await asyncio.gather(self._in(writer), self._out(reader))
         except OSError:
-            pass  # one end is gone: the other is told by closing
+            pass  # closing informs the other side
         finally:
             writer.close()
             self.chan.close()

@@ -1,8 +1,7 @@
-"""One SSH connection: whose key it is, what it may open, and when it has to end.
+"""One SSH connection: authentication, sessions, port forwarding, timeouts.
 
-The key decides who comes; the user name only says where to: a notebook or a job of that person. Who may enter is asked
-when something is opened, and again every RECHECK_S. A channel to NAME:22 is a second login, to NAME (ProxyJump), so
-that one entry of an ssh_config serves every name.
+The key identifies the user; the SSH user name names a notebook or job of theirs. Access is checked at each opening and
+every RECHECK_S. A channel to NAME:22 is a second login (ProxyJump), so one ssh_config entry serves every name.
 """
 
 import asyncio
@@ -32,12 +31,12 @@ log = logging.getLogger("tessera.ssh")
 
 RECHECK_S = 20
 IDLE_S = 30 * 60
-MOST_SESSIONS = 64  # of one person, on all their connections
-MOST_CHANNELS = 256  # of forwarded ports on one connection
-MOST_LOGGING_IN = 64  # of all
+MOST_SESSIONS = 64  # per user
+MOST_CHANNELS = 256  # forwarded, per connection
+MOST_LOGGING_IN = 64
 MOST_KEYS_TRIED = 12
 LEAST_PORT = 1024
-LAST_S = 2  # for programs to end and their history to be written
+LAST_S = 2  # for programs to exit and write their history
 SSH_PORT = 22
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 PROHIBITED, FAILED = asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, asyncssh.OPEN_CONNECT_FAILED
@@ -54,7 +53,7 @@ open_servers: set["SshServer"] = set()
 
 
 class SshServer(asyncssh.SSHServer):
-    """target: where to, whatever the user name says. serve: runs a second login on a connected socket."""
+    """Serves a connection; `target` overrides the user name, `serve` runs a nested login on a socket."""
 
     def __init__(self, serve: Callable[[socket.socket, str], Awaitable[object]], target: str = ""):
         self._serve, self._target = serve, target
@@ -71,7 +70,7 @@ class SshServer(asyncssh.SSHServer):
     def language(self) -> str:
         return self._key.user.language if self._key else ""
 
-    # ---- the login ----
+    # ---- login ----
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         self._conn = conn
@@ -93,7 +92,7 @@ class SshServer(asyncssh.SSHServer):
         return True
 
     async def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
-        """asyncssh asks before it checks the signature, with no wait in between: the last key asked is who came."""
+        """Find a key's user; asyncssh verifies the signature next, so the last key is the right one."""
         self._key = await database_sync_to_async(find_key)(key.get_fingerprint())
         if self._key is None:
             self._tried += 1
@@ -104,7 +103,7 @@ class SshServer(asyncssh.SSHServer):
         return self._key is not None
 
     def kbdint_auth_supported(self) -> bool:
-        """Clients come to this when every key was refused: the one chance to tell a person why."""
+        """Return True: clients try this after their keys were refused, the only chance to say why."""
         return True
 
     def get_kbdint_challenge(self, username: str, lang: str, submethods: str) -> bool:
@@ -122,7 +121,7 @@ class SshServer(asyncssh.SSHServer):
         self._do(database_sync_to_async(note_use)(self._key))
         self._do(self._watch())
 
-    # ---- what it opens ----
+    # ---- sessions and channels ----
 
     def session_requested(self) -> TaskSession:
         return TaskSession(self)
@@ -131,7 +130,7 @@ class SshServer(asyncssh.SSHServer):
         return self._forward(dest_host, dest_port)
 
     async def enter(self, argv: Sequence[str], pty: PtySize | None, env: dict[str, str]) -> tuple[Door, Session]:
-        """Start a program. Raises NotFound, Conflict, QuotaExceeded, Rejected, Unavailable."""
+        """Start a program and record the session. Raises NotFound, Conflict, QuotaExceeded, Rejected, Unavailable."""
         if _sessions[self._user_id] > MOST_SESSIONS:
             raise QuotaExceeded(used=MOST_SESSIONS, limit=MOST_SESSIONS)
         door = await self._door()
@@ -140,7 +139,7 @@ class SshServer(asyncssh.SSHServer):
         return door, session
 
     async def start(self, argv: Sequence[str]) -> Session:
-        """For a session that was entered. Raises as `enter`."""
+        """Start a further program, not recorded. Raises as `enter`."""
         return await the_access().exec((await self._door()).task, argv)
 
     async def leave(self, door: Door, began: float) -> None:
@@ -159,7 +158,6 @@ class SshServer(asyncssh.SSHServer):
             _sessions[self._user_id] -= 1
 
     async def end(self, line: str) -> None:
-        """Say why in every session, and hang up."""
         sessions = list(self._own)
         for session in sessions:
             await session.end(line)
@@ -169,7 +167,7 @@ class SshServer(asyncssh.SSHServer):
         self._conn.disconnect(asyncssh.DISC_BY_APPLICATION, line)
 
     async def _forward(self, host: str, port: int) -> Forward:
-        """Raises ChannelOpenError."""
+        """Open a forwarded port or nested login. Raises ChannelOpenError."""
         if self._channels >= MOST_CHANNELS:
             raise asyncssh.ChannelOpenError(PROHIBITED, f"More than {MOST_CHANNELS} connections at once.")
         if port == SSH_PORT and host not in LOOPBACK and not self._target:
@@ -193,8 +191,6 @@ class SshServer(asyncssh.SSHServer):
 
     def _one_less(self) -> None:
         self._channels -= 1
-
-    # ---- by itself ----
 
     @property
     def _user_id(self) -> int:
@@ -226,7 +222,7 @@ class SshServer(asyncssh.SSHServer):
                 why = await database_sync_to_async(why_closed)(self._user_id, task)
                 if why:
                     return SAYS[why]
-        except DatabaseError as away:  # asked again with the next round
+        except DatabaseError as away:  # checked again next round
             log.warning("cannot ask whether a connection may stay: %s", away)
         return ""
 

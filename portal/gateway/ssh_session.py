@@ -1,6 +1,4 @@
-"""One program in a task, started and held by an SSH session: a shell, a command, or what answers SFTP: OpenSSH's own
-sftp-server where the task has one, else a shell that we ask (sftp.py).
-"""
+"""SSH sessions: a shell, command or SFTP in a task, by its sftp-server or our own (sftp.py)."""
 
 import asyncio
 import contextlib
@@ -23,11 +21,11 @@ from runtimes.base import PtySize, Rejected, Session, Unavailable
 
 log = logging.getLogger("tessera.ssh")
 
-REFUSED = 255  # what ssh itself ends with when it cannot connect
+REFUSED = 255  # as ssh when it cannot connect
 SAFE_NAMES = re.compile(r"LANG|LC_[A-Z]{1,20}|TERM|COLORTERM")
 LONGEST_VALUE = 256
 STDERR = asyncssh.EXTENDED_DATA_STDERR
-# As shells do (LOGIN_SHELL): in a notebook its folder, where what is written stays, and the Python of its pages.
+# As LOGIN_SHELL: a notebook's folder and its pages' Python.
 BEGIN = (
     'if [ -n "$NOTEBOOK_FOLDER" ]; then cd "$HOME/$NOTEBOOK_FOLDER";'
     ' PATH="${TESSERA_TOOLS:+$TESSERA_TOOLS/bin:}$PATH"; export PATH; fi; '
@@ -45,7 +43,7 @@ BY_NAME = {number.name.removeprefix("SIG"): number for number in (
 
 
 class Link(Protocol):
-    """The connection that a session belongs to, as far as the session needs it."""
+    """The connection, as its sessions use it."""
 
     language: str
 
@@ -54,7 +52,7 @@ class Link(Protocol):
     async def enter(self, argv: Sequence[str], pty: PtySize | None, env: dict[str, str]) -> tuple[Door, Session]: ...
 
     async def start(self, argv: Sequence[str]) -> Session:
-        """A program beside the one that was entered with, and no visit of its own."""
+        """Start a further program, not recorded as a session."""
         ...
 
     async def leave(self, door: Door, began: float) -> None: ...
@@ -78,13 +76,12 @@ class TaskSession(Flow, asyncssh.SSHServerSession):
         self._link.touched()
 
     async def end(self, line: str) -> None:
-        """Say why, and hang up."""
+        """Write the reason and close the session."""
         await self._say(line)
         self._exit(REFUSED)
         self._hang_up()
 
     async def finished(self) -> None:
-        """When its program has ended and that is recorded."""
         if self._work:
             await asyncio.wait([self._work])
 
@@ -127,8 +124,6 @@ class TaskSession(Flow, asyncssh.SSHServerSession):
     def break_received(self, msec: int) -> bool:
         return False
 
-    # ---- by itself ----
-
     async def _run(self) -> None:
         began = asyncio.get_running_loop().time()
         try:
@@ -139,7 +134,7 @@ class TaskSession(Flow, asyncssh.SSHServerSession):
             return
         self._program = program
         try:
-            if self.lost:  # while the program was being started
+            if self.lost:  # disconnected during the start
                 pass
             elif self._argv is SFTP and await program.read(1) == b"F":
                 await Sftp(Files(program), self._link.start, self.receive, self.send).run()
@@ -151,7 +146,7 @@ class TaskSession(Flow, asyncssh.SSHServerSession):
             await self._link.leave(door, began)
 
     async def _pump(self, program: Session) -> None:
-        """All output goes out before the exit code does: a client that got the code hangs up."""
+        """Copy data both ways; the exit code goes last, as clients disconnect on it."""
         feeding = asyncio.create_task(self._feed(program))
         try:
             await asyncio.gather(self._carry(program.read, None), self._carry(program.read_error, STDERR))
@@ -171,12 +166,12 @@ class TaskSession(Flow, asyncssh.SSHServerSession):
             await self.send(data, kind)
 
     def _hang_up(self) -> None:
-        """The program ends by it, and `_run` with the program: never cut off, so that its end is always recorded."""
+        """Close the program. `_run` is never cancelled, so that it records the end."""
         if self._program:
             self._closing = asyncio.create_task(self._program.close())
 
     def _environment(self) -> dict[str, str]:
-        """TERM and the languages; nothing else of what a client would like to set."""
+        """Return TERM and locale variables only."""
         asked = self.chan.get_environment()
         found = {name: value for name, value in asked.items() if SAFE_NAMES.fullmatch(name)}
         found = {name: value for name, value in found.items() if len(value) <= LONGEST_VALUE and value.isprintable()}
@@ -199,5 +194,5 @@ class TaskSession(Flow, asyncssh.SSHServerSession):
 
 
 def _size(columns: int, rows: int) -> PtySize:
-    """Clients without a window say 0."""
+    """Return the limited size; clients without a window send 0."""
     return PtySize(min(columns, 10_000) or 80, min(rows, 10_000) or 24)

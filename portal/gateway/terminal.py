@@ -1,14 +1,13 @@
-"""The web terminal's socket: one shell in one running task, shown by one page.
+"""WebSocket of the web terminal: a shell in a running task, shown by one page.
 
-Binary frames are bytes: what was typed, and what the program writes. Text frames are JSON.
+Binary frames are input and output, text frames JSON.
 From the browser: {"hello": key or "", "shown": n, "size": [columns, rows]} first; {"size": [...]}, {"ack": n}.
 To it: {"shell": key, "again": bool, "at": n, "received": m}, {"taken": m}, and {"bye": why, ...} before it is closed.
-Why: signed_out, not_found, not_running, too_many_requests, user_limit, unavailable, rejected (with "detail", the
-engine's words), not_understood, elsewhere (another view took it), and those of shells.End (with "code").
+`why`: signed_out, not_found, not_running, too_many_requests, user_limit, unavailable, rejected (with "detail"),
+not_understood, elsewhere (another view took over), and those of shells.End (with "code").
 
-There is no one-time ticket. It would stand for a session cookie that does not reach the socket's host; this socket is
-on the portal's own, so the session itself is checked, now and again, and the exact Origin, which no foreign page can
-choose, keeps others from using it.
+It is on the portal's host, so the session cookie is checked and no ticket is needed; the exact Origin keeps other pages
+out.
 """
 
 import asyncio
@@ -49,7 +48,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):
         if not comes_from_our_page(self.scope["headers"]):
             await self.close()
             return
-        await self.accept()  # only an accepted socket can be told why it is closed
+        await self.accept()  # only an accepted socket can send a reason
         person = await database_sync_to_async(person_of)(self.scope["session"].session_key)
         if person is None:
             await self._bye("signed_out")
@@ -73,18 +72,18 @@ class TerminalConsumer(AsyncWebsocketConsumer):
             await self.channel_layer.group_discard(self.group, self.channel_name)
 
     async def dispatch(self, message: dict) -> None:
-        """Of all that is said to this person's sockets only "recheck" is for a terminal."""
+        """Drop messages of the user's group but "recheck"."""
         if message["type"].startswith("websocket.") or message["type"] == "recheck":
             await super().dispatch(message)
 
     async def recheck(self, message: dict) -> None:
-        """Sent to user-<id> where waiting for the next check would be too long: signed out, suspended, moved."""
+        """Recheck access, as sent to user-<id> after a sign-out, suspension or move."""
         await self._check_rights()
 
     # ---- from the browser ----
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        """What a page of ours never sends closes the socket; what comes while it closes is dropped."""
+        """Handle a frame; an invalid one closes the socket."""
         if self.closed:
             return
         try:
@@ -111,7 +110,6 @@ class TerminalConsumer(AsyncWebsocketConsumer):
             self.shell.acknowledge(int(message["ack"]))
 
     async def _greet(self, key: object, shown: int, size: PtySize) -> None:
-        """Show the shell that `key` opens, else a new one."""
         if self.shell is not None:
             raise ValueError
         shell = find_shell(key, self.door)
@@ -131,8 +129,6 @@ class TerminalConsumer(AsyncWebsocketConsumer):
         await self._say({"shell": shell.key, "again": again, "at": at, "received": shell.received})
         self._spawn(self._show(shell, at))
 
-    # ---- by itself ----
-
     async def _show(self, shell: Shell, at: int) -> None:
         async for piece in shell.output(self.view, at):
             await self.send(bytes_data=piece)
@@ -142,7 +138,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):
             await self._bye(shell.end.why, code=shell.end.code)
 
     async def _watch(self) -> None:
-        """A shell looks after its own end; whose session this is only the socket knows."""
+        """Recheck the login session, which the shell does not know."""
         while True:
             await asyncio.sleep(RECHECK_S)
             await self._check_rights()
@@ -175,7 +171,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)
-        self.running.add(task)  # the loop keeps only weak references
+        self.running.add(task)  # asyncio keeps weak references only
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task) -> None:
@@ -185,7 +181,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):
 
 
 def _read(text: str) -> dict[str, Any]:
-    """The JSON of a message. Raises ValueError for what is too long, too deep or no object."""
+    """Parse a JSON object. Raises ValueError, also if too long or deep."""
     try:
         message = json.loads(text) if len(text) <= LONGEST_TEXT else None
     except RecursionError:
@@ -196,6 +192,6 @@ def _read(text: str) -> dict[str, Any]:
 
 
 def _size(pair: Any) -> PtySize:
-    """Within what a screen has; a size of nothing breaks programs. Raises ValueError, TypeError."""
+    """Return a size within limits; zero breaks programs. Raises ValueError, TypeError."""
     columns, rows = pair
     return PtySize(max(2, min(int(columns), MOST_COLUMNS)), max(1, min(int(rows), MOST_ROWS)))

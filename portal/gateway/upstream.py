@@ -1,4 +1,4 @@
-"""Connections into tasks. Never by an address: the runtime connects to a listener of this very task (Access.dial)."""
+"""HTTP connections into tasks through the runtime (Access.dial), never by address."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,17 +10,17 @@ from yarl import URL
 from runtimes.base import Access, Rejected, Unavailable
 
 DIAL_S = 10
-KEEP_S = 4  # shorter than any server keeps an idle connection, so that none dies under a request
+KEEP_S = 4  # below any server's keep-alive, so that reused connections are alive
 READ_BYTES = 64 * 1024
 LONGEST_HEADER = 64 * 1024
 
 NOT_ANSWERING = (aiohttp.ClientError, OSError, TimeoutError, Unavailable)
 NOT_RUNNING = Rejected
-NO_EXTRAS = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")  # what aiohttp would add by itself
+NO_EXTRAS = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")  # aiohttp's own
 
 
 class TaskConnector(aiohttp.BaseConnector):
-    """Connections are kept by host and port, and the host is the task's uuid: none ever serves another task."""
+    """Pools connections by host, which is the task's uuid: no task gets another's."""
 
     def __init__(self, access: Callable[[], Access]):
         super().__init__(limit=0, keepalive_timeout=KEEP_S)
@@ -43,7 +43,7 @@ class TaskConnector(aiohttp.BaseConnector):
 
 
 def open_session(access: Callable[[], Access]) -> aiohttp.ClientSession:
-    """Remembers no cookies, follows no redirect, decodes nothing: bytes go through as they are."""
+    """Return a session that passes data unchanged: no cookies, redirects or decompression."""
     return aiohttp.ClientSession(
         connector=TaskConnector(access),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -57,5 +57,5 @@ def open_session(access: Callable[[], Access]) -> aiohttp.ClientSession:
 
 
 def url_in(task: str, port: int, raw_path: str, query: str) -> URL:
-    """http://<task>:<port>/..., with the path exactly as the browser wrote it."""
+    """Return a URL into the task, the path exactly as sent."""
     return URL(f"http://{task}:{port}{raw_path}{'?' if query else ''}{query}", encoded=True)

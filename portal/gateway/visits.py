@@ -1,4 +1,4 @@
-"""What a browser's secret opens, asked of the rows and remembered for a moment."""
+"""Short cache of the app grants of session secrets."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,8 +13,7 @@ MOST_KEPT = 4096
 
 
 class Visits:
-    """Asked at every request: a right that ended is noticed within KEEP_S. What leads nowhere is not
-    remembered: it may be there in a moment."""
+    """Caches grants for KEEP_S, which bounds how late lost access is noticed; misses are not cached."""
 
     def __init__(self, load: Callable[[str, str], Visit | None]):
         self._load = load
@@ -26,12 +25,12 @@ class Visits:
         until, visit = self._kept.get(key, (0.0, None))
         if visit is not None and monotonic() < until:
             return visit
-        if key not in self._asked:  # many requests of one page are one question
+        if key not in self._asked:  # concurrent requests share one query
             self._asked[key] = asyncio.create_task(self._ask(key))
         return await asyncio.shield(self._asked[key])
 
     def forget(self, user_id: int) -> None:
-        """What this person's secrets open is asked anew. What is being asked just now may be of before, whoever's."""
+        """Drop a user's entries and all running queries, which may predate the change."""
         self._kept = {key: kept for key, kept in self._kept.items() if kept[1].user_id != user_id}
         self._asked.clear()
 
@@ -51,5 +50,5 @@ class Visits:
         if visit is None or not visit.task:
             return
         if len(self._kept) >= MOST_KEPT:
-            del self._kept[next(iter(self._kept))]  # the one asked longest ago
+            del self._kept[next(iter(self._kept))]  # the oldest
         self._kept[key] = (until, visit)

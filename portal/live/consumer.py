@@ -1,9 +1,9 @@
-"""The live socket: doorbells of what this person may see, heartbeats, and logs as they are written.
+"""The live websocket: change messages, heartbeats and logs.
 
-To the browser: {"touched": ["job-412", "queue"]}, {"now": iso, "away": seconds since the database last answered, while
-it does not}, {"pong": n}, and what portal.live.log_tail says.
+To the browser: {"touched": ["job-412", "queue"]}, {"now": iso, "away": seconds without database}, {"pong": n}, and
+messages of portal.live.log_tail.
 From it: {"ping": n}, {"follow": task uuid, "offset": n}, {"unfollow": uuid}, {"ack": n, "log": uuid}.
-Nothing of an object travels here but its name: the browser fetches it again from the ordinary page.
+Only names of objects are sent; the browser fetches the page again.
 """
 
 import asyncio
@@ -51,10 +51,10 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
             return
         self.answered = monotonic()
         if self.rights is None:
-            await self.accept()  # only an accepted socket can be told why it is closed
+            await self.accept()  # close codes reach only accepted sockets
             await self.close(SIGNED_OUT)
             return
-        for group in self.rights.groups:  # before accepting: from then on the page trusts that it hears everything
+        for group in self.rights.groups:  # before accepting, to miss nothing
             await self.channel_layer.group_add(group, self.channel_name)
         await self.accept()
         self._spawn(self._pulse())
@@ -68,13 +68,13 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
     # ---- from the channel layer ----
 
     async def touch(self, message: dict) -> None:
-        """Something changed. Shared pages are touched by their kind, objects by their name."""
+        """Handle a change of an object, or of a shared page by its kind."""
         if not self.touched:
             self._spawn(self._tell_soon())
         self.touched.add(message["id"] or message["kind"])
 
     async def recheck(self, message: dict) -> None:
-        """Sent to user-<id> where waiting for the next check would be too long: signed out, suspended, moved."""
+        """Handle a sign-out, suspension or team change at once."""
         await self._check_rights()
 
     # ---- from the browser ----
@@ -92,7 +92,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
         await self.send_json({"pong": message["ping"] if isinstance(message["ping"], int) else 0})
 
     async def _follow(self, message: dict) -> None:
-        """Stream a log from `offset`; a second request for the same log starts it over from there."""
+        """Stream a log from `offset`; if repeated, again from there."""
         task, offset = _uuid(message["follow"]), message.get("offset", 0)
         if task is None or not isinstance(offset, int) or not await sees_task(self.rights, task):
             await self.send_json({"log": message["follow"] if task else "", "missing": True})
@@ -132,9 +132,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
                 await self._check_rights()
 
     async def _check_rights(self) -> None:
-        """Close when the session ended or the person may hear something else than when the socket was opened. While the
-        database is away neither changes, nor does what the page shows: that is told.
-        """
+        """Close if the session ended or its rights changed."""
         try:
             now = await read_rights(self.scope["session"].session_key)
         except DATABASE_ERRORS as away:
@@ -165,7 +163,7 @@ class LiveConsumer(AsyncJsonWebsocketConsumer):
 
 
 def _read(text: str) -> object:
-    """The JSON of a message; None for what is too long, too deep or no JSON."""
+    """Parse a message; None if invalid."""
     try:
         return json.loads(text) if len(text) <= LONGEST_MESSAGE else None
     except (ValueError, RecursionError):
@@ -173,7 +171,6 @@ def _read(text: str) -> object:
 
 
 def _uuid(text: object) -> str | None:
-    """`text` as a canonical uuid, or None."""
     try:
         return str(UUID(text)) if isinstance(text, str) else None
     except ValueError:

@@ -1,7 +1,7 @@
-"""One log, streamed to one browser as it is written, no faster than the browser acknowledges.
+"""Stream one log to a browser, no faster than it acknowledges.
 
-Sends {"log": uuid, "offset": n, "next": m, "data": text} and at last {"log": uuid, "ended": true}. Offsets are bytes of
-the stored log; `data` never begins or ends inside a UTF-8 sequence, and bytes that are no UTF-8 become U+FFFD.
+Sends {"log": uuid, "offset": n, "next": m, "data": text}, at last {"log": uuid, "ended": true}. Offsets are bytes;
+`data` never splits a UTF-8 sequence, and invalid bytes become U+FFFD.
 """
 
 import asyncio
@@ -11,28 +11,27 @@ from portal.live.rights import is_ended
 from runtimes.logs import LogStore
 
 POLL_S = 0.15
-ASK_EVERY = 10  # quiet polls between questions whether the task has ended
+ASK_EVERY = 10  # empty polls between checks for the task's end
 ACK_WITHIN_S = 60
-# JSON may need six characters for a byte (\u001b), so that a message stays below 256 KiB.
+# JSON may need six characters for a byte (\u001b); messages stay below 256 KiB.
 MOST_BYTES = 40 * 1024
 LINE_WITHIN = 4096
 
 
 class LogTail:
     def __init__(self, store: LogStore, task: str, offset: int, send: Callable[[dict], Awaitable[None]]):
-        """offset: where to begin; negative counts from the end, and then begins at a line."""
+        """offset: first byte; negative from the end, from a line's start."""
         self.store, self.task, self.offset, self.send = store, task, offset, send
         self.running: asyncio.Task | None = None
         self._acked = asyncio.Event()
         self._cut = False
 
     def acknowledge(self, offset: int) -> None:
-        """The browser has shown everything before `offset`."""
         if offset >= self.offset:
             self._acked.set()
 
     async def run(self) -> None:
-        """Until the task has ended and all is sent, or the browser stops acknowledging."""
+        """Send until the log is complete or acknowledgements stop."""
         if self.offset < 0:
             self.offset = await asyncio.to_thread(self._start_near_end)
         quiet, ended = 0, False
@@ -52,7 +51,7 @@ class LogTail:
                 await asyncio.sleep(POLL_S)
 
     async def _send_next(self, whole: bool) -> bool:
-        """Send the next piece, if there is one. whole: nothing more will come, so a broken last character goes too."""
+        """Send the next piece, if any. whole: nothing follows, so send a broken last character too."""
         data, _ = await asyncio.to_thread(self.store.read, self.task, self.offset, MOST_BYTES)
         if not whole:
             data = data[: len(data) - open_tail(data)]
@@ -68,7 +67,7 @@ class LogTail:
         return True
 
     def _start_near_end(self) -> int:
-        """The offset of a line's beginning about `-offset` bytes before the end."""
+        """Return a line start about `-offset` bytes before the end."""
         start = max(self.store.size(self.task) + self.offset, 0)
         if start == 0:
             return 0
@@ -79,7 +78,7 @@ class LogTail:
 
 
 def open_tail(data: bytes) -> int:
-    """How many bytes at the end begin a UTF-8 sequence that is not complete: 0 to 3."""
+    """Count trailing bytes of an incomplete UTF-8 sequence: 0 to 3."""
     for back in range(1, min(3, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 == 0x80:
@@ -90,5 +89,5 @@ def open_tail(data: bytes) -> int:
 
 
 def leading_rest(data: bytes) -> int:
-    """How many bytes at the beginning continue a sequence that began earlier: 0 to 3."""
+    """Count leading bytes that continue a UTF-8 sequence: 0 to 3."""
     return next((i for i, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80), 0)

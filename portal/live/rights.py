@@ -1,4 +1,4 @@
-"""What a session may hear, read afresh from the database each time."""
+"""What a session may receive, read fresh each time."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from portal.signed_in import person_of
 
 @dataclass(frozen=True)
 class Rights:
-    """A person and the groups of the channel layer they may be in. Two are equal when nothing changed for them."""
+    """A user's channel-layer groups, comparable to detect changes."""
 
     user_id: int
     sees_all: bool
@@ -21,7 +21,7 @@ class Rights:
 
 @database_sync_to_async
 def read_rights(session_key: str | None) -> Rights | None:
-    """Of the session that this key opens; None when it is over, the password was changed or the person suspended."""
+    """Return the session's rights; None if signed out, suspended or the password changed."""
     user = person_of(session_key)
     if user is None:
         return None
@@ -39,5 +39,5 @@ def sees_task(rights: Rights, task: str) -> bool:
 
 @database_sync_to_async
 def is_ended(task: str) -> bool:
-    """Whether no more of this task's log will come, or the task is gone."""
+    """Return whether the task's log is complete, or the task gone."""
     return not Task.objects.filter(uuid=task).log_open().exists()

@@ -1,4 +1,4 @@
-"""Coming in and going out; a person's password and tokens; inviting others."""
+"""Pages for sign-in, passwords, API tokens and invitations."""
 
 from typing import cast
 
@@ -39,7 +39,7 @@ KNOWN_COOKIE, KNOWN_SALT, KNOWN_S = "tessera-known", "portal.known-browser", 180
 @sensitive_post_parameters("password")
 @require_http_methods(GET_POST)
 def sign_in(request: HttpRequest) -> HttpResponse:
-    """Sign in by password, then go to `next`, a path of ours."""
+    """Sign in by password and go to `next`."""
     there = safe_path(request.POST.get("next") or request.GET.get("next", ""))
     if request.method != "POST":
         if request.user.is_authenticated:
@@ -61,7 +61,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_http_methods(GET_POST)
 def sign_in_by_link(request: HttpRequest, secret: str) -> HttpResponse:
-    """A link that works once. Only the button spends it: programs that look at links in messages press none."""
+    """Sign in by a one-time link, used up by POST only: mail scanners follow links."""
     try:
         if request.method != "POST":
             return render(request, "account/link.html", {"link": _link(secret, invitation=False)})
@@ -77,7 +77,7 @@ def sign_in_by_link(request: HttpRequest, secret: str) -> HttpResponse:
 @sensitive_post_parameters("password")
 @require_http_methods(GET_POST)
 def join(request: HttpRequest, secret: str) -> HttpResponse:
-    """An invitation: a newcomer chooses a user name and a password, and is in the team."""
+    """Accept an invitation with a new account."""
     try:
         link = _link(secret, invitation=True)
         form = JoinForm(request.POST or None)
@@ -94,7 +94,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
     person = request.user.pk
     logout(request)
     if person is not None:
-        recheck(person)  # their open sockets close at once; asked before, they would still find the session
+        recheck(person)  # closes open sockets; only now do they find no session
     return redirect("sign_in")
 
 
@@ -103,7 +103,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 @sensitive_post_parameters("old", "new")
 @require_http_methods(GET_POST)
 def change_password(request: HttpRequest) -> HttpResponse:
-    """A new password ends every other session: their hash is of the old one."""
+    """Change the password and end all other sessions."""
     user = cast(User, request.user)
     form = PasswordForm(request.POST or None, has_password=user.has_usable_password())
     if form.is_valid() and _set_password(request, user, form):
@@ -118,7 +118,7 @@ def change_password(request: HttpRequest) -> HttpResponse:
 @signed_in
 @require_http_methods(GET_POST)
 def tokens(request: HttpRequest) -> HttpResponse:
-    """The person's tokens. The answer to a new one shows its secret; nothing shows it again."""
+    """List API tokens or create one, whose secret is shown once."""
     user = cast(User, request.user)
     form, made, secret = TokenForm(request.POST or None), None, ""
     if form.is_valid():
@@ -152,7 +152,7 @@ def revoke(request: HttpRequest, token_id: int) -> HttpResponse:
 @signed_in
 @require_http_methods(GET_POST)
 def invite(request: HttpRequest) -> HttpResponse:
-    """For admins: a link by which one newcomer joins a team. It is shown once."""
+    """Create an invitation link, shown once. Admins only."""
     user = cast(User, request.user)
     require(user, "person.invite")
     form, url = InviteForm(request.POST or None), ""
@@ -166,7 +166,7 @@ def _show_sign_in(request: HttpRequest, form: SignInForm, there: str, status: in
 
 
 def _let_in(request: HttpRequest, user: User, there: str) -> HttpResponse:
-    """A session with a new id (Django rotates it), and a mark that this browser belongs to the person."""
+    """Log in and mark this browser as known by a signed cookie."""
     login(request, user)
     response = HttpResponseRedirect(there)
     response.set_signed_cookie(
@@ -183,10 +183,9 @@ def _let_in(request: HttpRequest, user: User, there: str) -> HttpResponse:
 
 
 def _count_tries(request: HttpRequest, username: str) -> None:
-    """10 a minute for an account, 30 for an address. Raises TooManyRequests.
+    """Limit sign-ins to 10 a minute per account and 30 per address. Raises TooManyRequests.
 
-    A browser in which the person has signed in before is counted by itself, so that whoever guesses at an account
-    does not lock its owner out (the device cookies of the OWASP foundation).
+    Known browsers count apart, so that guessing cannot lock the owner out.
     """
     name = username.lower()
     known = request.get_signed_cookie(KNOWN_COOKIE, default="", salt=KNOWN_SALT, max_age=KNOWN_S)
@@ -198,7 +197,7 @@ def _count_tries(request: HttpRequest, username: str) -> None:
 
 
 def _link(secret: str, *, invitation: bool) -> LoginLink:
-    """The link that still works and is of this kind. Raises NotFound."""
+    """Return the link if valid and of this kind. Raises NotFound."""
     link = find_link(secret)
     if (link.user is None) is not invitation:
         raise NotFound(kind="link")

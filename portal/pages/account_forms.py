@@ -1,4 +1,4 @@
-"""What people fill in about themselves. Judging is the services' business; these only read."""
+"""Account forms; services validate."""
 
 from django import forms
 from django.contrib.auth.password_validation import password_validators_help_texts
@@ -69,7 +69,7 @@ class JoinForm(forms.Form):
 
 
 class PasswordForm(forms.Form):
-    """The old password is asked only where there is one."""
+    """Asks for the old password if there is one."""
 
     old = forms.CharField(
         label=_("Password now"),

@@ -1,4 +1,4 @@
-"""The portal's half of opening an app: it knows who asks, and sends the browser back with a code that works once."""
+"""The portal's part of an app's sign-in."""
 
 import re
 from typing import cast
@@ -25,9 +25,9 @@ PATH = re.compile(r"/[!-~]{0,2000}")
 @signed_in
 @require_http_methods(["GET", "HEAD", "POST"])
 def authorize(request: HttpRequest) -> HttpResponse:
-    """The app's host asks: app, state, next. Another person's app is opened only after its owner was named."""
+    """Send the browser back to the app with a code, after consent to another person's app."""
     if request.headers.get("Sec-Fetch-Dest", "document") != "document":
-        raise NotPermitted("foreign_origin")  # in a frame nobody reads what they agree to
+        raise NotPermitted("foreign_origin")  # a frame could hide the consent
     asked = request.POST if request.method == "POST" else request.GET
     user = cast(User, request.user)
     app = find_app(user, asked.get("app", ""))
@@ -42,8 +42,7 @@ def authorize(request: HttpRequest) -> HttpResponse:
 
 
 def _send_back(request: HttpRequest, app: App, state: str, path: str) -> HttpResponse:
-    """To a fixed address on the app's own host. After a form of ours a page takes the browser there: what a form may
-    lead to (form-action) holds for redirects too."""
+    """Redirect to the app with a code; after a form by a page, as form-action covers redirects."""
     user = cast(User, request.user)
     count("app codes", user.username, limit=120, per_s=60)
     key = request.session.session_key or ""

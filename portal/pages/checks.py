@@ -1,4 +1,4 @@
-"""What the doctor finds, for admins: looked at anew each time the page is opened."""
+"""Page of health checks, for admins."""
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _

@@ -1,4 +1,4 @@
-"""The machines: what there is, how full it is, who holds which part of which card."""
+"""Pages of the cluster, GPU map and nodes."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -58,7 +58,7 @@ class NodeEvent:
 
 @dataclass(frozen=True)
 class Size:
-    """A choice of the GPU map. count: the cards on which one could start now."""
+    """A size to look for; `count`: cards with room for one now."""
 
     value: str
     words: str
@@ -78,7 +78,7 @@ def show_cluster(request: HttpRequest) -> HttpResponse:
 @signed_in
 @require_safe
 def show_gpu_map(request: HttpRequest) -> HttpResponse:
-    """?pool= one pool only; ?size= light up the cards that could host it."""
+    """Show the GPU map; ?pool= filters, ?size= highlights cards with room."""
     pool, size = request.GET.get("pool", ""), request.GET.get("size", "")
     pools = list(Pool.objects.values_list("name", flat=True))
     if pool and pool not in pools:
@@ -153,7 +153,6 @@ def build_sizes(cards: list[Card], chosen: str) -> list[Size]:
 
 
 def teams_on(cards: list[Card]) -> list[tuple[str, str]]:
-    """[(team, the classes of its colour)] of the slices that show a team's colour."""
     names = {part.team for card in cards for part in card.view.slices if part.team and not part.own}
     numbers = Team.objects.filter(name__in=names).values_list("name", "pk")
     return [(name, team_classes(number)) for name, number in numbers]
@@ -165,7 +164,6 @@ def node_events(machine: Machine) -> list[NodeEvent]:
 
 
 def links_explained(machine: Machine) -> list[tuple[str, str]]:
-    """[(word, what it means)] of the words in the machine's matrix."""
     used = {word.rstrip("0123456789") for _name, row in machine.links for word in row}
     return [(word, str(words)) for word, words in LINK_WORDS.items() if word in used]
 

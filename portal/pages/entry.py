@@ -1,4 +1,4 @@
-"""Who may come in: the guard of every page but sign-in, and where a person comes from and goes to."""
+"""Sign-in guard, safe redirects and client addresses."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -10,8 +10,6 @@ from common.errors import NotSignedIn
 
 
 def signed_in(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """The view, for people who are signed in. Others go to the sign-in page and come back (portal/failures.py)."""
-
     @wraps(view)
     def guarded(request: HttpRequest, *args: object, **named: object) -> HttpResponse:
         if not request.user.is_authenticated:
@@ -22,11 +20,11 @@ def signed_in(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
 
 
 def safe_path(wanted: str) -> str:
-    """`wanted` where it is a path of this portal, else "/". Never another host, scheme or a script."""
+    """Return `wanted` if a path of this portal, else "/"."""
     same_origin = wanted.startswith("/") and url_has_allowed_host_and_scheme(wanted, allowed_hosts=None)
     return wanted if same_origin else "/"
 
 
 def address_of(request: HttpRequest) -> str:
-    """The visitor's address as the server saw it. A proxy's headers are the web server's business, not ours."""
+    """Return the client's IP address; proxy headers are the web server's task."""
     return request.META.get("REMOTE_ADDR", "")

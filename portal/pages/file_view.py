@@ -1,4 +1,4 @@
-"""How people's files look: names that hide nothing, rows, the way to a folder, and the beginning of a text."""
+"""View models of files."""
 
 import unicodedata
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ ICONS = {"folder": "folder", "file": "file", "link": "link", "other": "question-
 
 @dataclass(frozen=True)
 class Row:
-    """name: exact, for forms; shown: for eyes. href: the folder, or the file's page; "" for what cannot be opened."""
+    """A directory entry; `shown` is `name` with invisible characters escaped; `href` may be ""."""
 
     name: str
     shown: str
@@ -56,7 +56,7 @@ class Crumb:
 
 @dataclass(frozen=True)
 class Text:
-    """lines: ready to be shown as text. cut: there is more of it."""
+    """A text preview, `cut` if the file is longer."""
 
     body: str
     cut: bool
@@ -67,7 +67,7 @@ def rows_of(shelf: Shelf, folder: str, entries: list[Entry]) -> list[Row]:
 
 
 def crumbs_of(shelf: Shelf, path: str) -> list[Crumb]:
-    """From the place down to `path`."""
+    """Return links from the root to `path`."""
     crumbs = [Crumb(shelf.team.name if shelf.team else _("My home"), address(shelf, ""))]
     names = path.split("/") if path else []
     for depth, name in enumerate(names, 1):
@@ -76,7 +76,6 @@ def crumbs_of(shelf: Shelf, path: str) -> list[Crumb]:
 
 
 def address(shelf: Shelf, path: str, page: int = 1) -> str:
-    """Of a folder's page."""
     there = reverse("files_team", args=[shelf.team.name]) if shelf.team else reverse("files")
     asked = {**({"path": path} if path else {}), **({"page": page} if page > 1 else {})}
     return f"{there}?{urlencode(asked)}" if asked else there
@@ -87,12 +86,12 @@ def join(folder: str, name: str) -> str:
 
 
 def show_name(name: str) -> str:
-    r"""The name with whatever cannot be seen, or turns the direction, written out: "a\u202etxt"."""
+    r"""Escape invisible and direction-changing characters: "a\u202etxt"."""
     return "".join(_written(char) if bad_character(char) else char for char in name)
 
 
 def text_of(head: bytes, *, cut: bool) -> Text | None:
-    """The first bytes as text; None where they are none (a NUL, or mostly no UTF-8)."""
+    """Decode the start of a file for display; None if binary."""
     text = head.decode("utf-8", errors="replace")
     if "\0" in text or text.count("\ufffd") > 8 + len(text) // 20:
         return None
@@ -110,5 +109,5 @@ def _written(char: str) -> str:
 def _time_of(entry: Entry) -> datetime:
     try:
         return datetime.fromtimestamp(entry.changed_ns / 1e9, tz=UTC)
-    except (OverflowError, ValueError):  # a file may claim any year
+    except (OverflowError, ValueError):  # mtime may be any year
         return datetime(1970, 1, 1, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Files: what lies in one's home and in the folders of one's teams, with sending, previewing and tidying up."""
+"""Pages and actions for home and team folders."""
 
 import os
 from collections.abc import Callable
@@ -32,8 +32,6 @@ PREVIEW_BYTES = 256 * 1024
 
 @dataclass(frozen=True)
 class Fullness:
-    """How full the place is, in words and as a bar; segments: [] without a limit."""
-
     used: Used
 
     @property
@@ -72,11 +70,11 @@ def show_team(request: HttpRequest, name: str) -> HttpResponse:
 @signed_in
 @require_safe
 def view_file(request: HttpRequest) -> HttpResponse:
-    """Text as text nodes of our page, raster images by an <img>; everything else is offered as a download."""
+    """Preview text or a raster image; offer else a download."""
     shelf, path = _named(request, request.GET)
     if not path:
         raise NotFound()
-    if shelf.store.stat(path).kind == "folder":  # a link that leads to one
+    if shelf.store.stat(path).kind == "folder":  # a link to a folder
         return redirect(address(shelf, path))
     fd, entry = shelf.store.open_to_read(path)
     with open(fd, "rb") as file:
@@ -111,7 +109,7 @@ def download_folder(request: HttpRequest) -> HttpResponseBase:
 @signed_in
 @require_safe
 def show_image(request: HttpRequest) -> HttpResponseBase:
-    """Only as a picture in a page: a visit to this address is sent on to the page that shows it."""
+    """Return a preview image; opened directly, redirect to its page."""
     shelf, path = _named(request, request.GET)
     if request.headers.get("Sec-Fetch-Dest", "image") != "image":
         return redirect(f"{reverse('file_view')}?{_query(shelf, path)}")
@@ -128,7 +126,7 @@ def make_folder(request: HttpRequest) -> HttpResponse:
 @signed_in
 @require_POST
 def move_file(request: HttpRequest) -> HttpResponse:
-    """Rename within a folder, or move by writing a path from the top with a slash in it."""
+    """Rename within the folder, or move to a path with a slash."""
     shelf, folder = _named(request, request.POST, write=True)
     old, new = request.POST.get("name", ""), request.POST.get("to", "")
     to = new if "/" in new else join(folder, new)
@@ -179,7 +177,6 @@ def _tab(other: Shelf, shelf: Shelf) -> dict:
 
 
 def _pages(shelf: Shelf, path: str, page: int, count: int) -> dict:
-    """{"before": address or "", "after": address or ""} of a folder with more than PAGE_ROWS entries."""
     before = address(shelf, path, page - 1) if page > 1 else ""
     return {"before": before, "after": address(shelf, path, page + 1) if count > page * PAGE_ROWS else ""}
 
@@ -195,7 +192,7 @@ def _named(request: HttpRequest, fields: dict, write: bool = False) -> tuple[She
 
 
 def _tried(request: HttpRequest, shelf: Shelf, folder: str, act: Callable[[], None], done: str = "") -> HttpResponse:
-    """Back to the folder, with words about how it went."""
+    """Run an action, report it and redirect to the folder."""
     try:
         act()
     except PlatformError as error:

@@ -1,4 +1,4 @@
-"""A job's history in sentences: its own events and those of its tasks, in the order in which they happened."""
+"""A job's events as sentences."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -36,7 +36,7 @@ ICONS = {
 
 @dataclass(frozen=True)
 class Happening:
-    """One line. why: the reason as a sentence, "" for none; detail: the engine's own words."""
+    """A line of the history; `detail`: the engine's message."""
 
     at: datetime
     actor: str
@@ -48,7 +48,7 @@ class Happening:
 
 
 def history_of(job: Job, notebook: Notebook | None = None) -> list[Happening]:
-    """The newest MOST_EVENTS lines, the newest first. notebook: whose start the job is; who entered it, and left."""
+    """Return the newest MOST_EVENTS lines, with a notebook also its terminal sessions."""
     tasks = list(Task.objects.filter(job=job).values_list("pk", flat=True))
     which = Q(kind="job", object_id=job.pk) | Q(kind="task", object_id__in=tasks)
     if notebook:

@@ -1,4 +1,4 @@
-"""Home: can I work now? What is free for me, what I have going, what my teams hold."""
+"""The home page."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,7 +43,7 @@ def home(request: HttpRequest) -> HttpResponse:
 
 @dataclass(frozen=True)
 class QuotaLine:
-    """What a team holds of a pool's cards. used, guarantee, limit: thousandths of a card; limit None = none."""
+    """A team's GPU usage and quota in a pool, in thousandths of a card."""
 
     team: str
     pool: str
@@ -60,7 +60,7 @@ class QuotaLine:
 
 
 class Desk:
-    """What stands on one person's home page. A fragment reads only its part."""
+    """View model of the home page; fragments load only their part."""
 
     def __init__(self, user: User):
         self.user = user
@@ -69,13 +69,13 @@ class Desk:
 
     @cached_property
     def rooms(self) -> list[PoolRoom]:
-        """The pools where one of the person's teams may hold something."""
+        """Return the pools with a quota for the user."""
         mine = {line.pool for line in self.quotas}
         return [room for room in free_now(self.user) if room.pool in mine]
 
     @property
     def answer(self) -> str:
-        """The first line: what could start at this moment."""
+        """Say what could start now."""
         if not self.quotas:
             return _("You are in no team with a share of a pool yet. Ask an admin to give your team one.")
         offers = [words for room in self.rooms if (words := offer(room))]
@@ -99,7 +99,6 @@ class Desk:
 
     @cached_property
     def notebooks(self) -> list[NotebookView]:
-        """Those that are started, the newest first."""
         mine = Notebook.objects.live().filter(user=self.user)
         return view_notebooks(mine.started().with_names().order_by("-job_id"), self.user)
 
@@ -109,7 +108,7 @@ class Desk:
 
     @cached_property
     def going(self) -> list[JobView]:
-        """Running, then starting, then waiting; within each the newest first."""
+        """Return unfinished jobs: running, starting, stopping, waiting."""
         order = Case(*(When(state=state, then=Value(n)) for state, n in IN_ORDER.items()), output_field=IntegerField())
         jobs = self._mine().open().annotate(rank=order).order_by("rank", "-id")
         return view_jobs(jobs[: MOST_CARDS + 1], self.user)
@@ -128,7 +127,6 @@ class Desk:
 
     @property
     def is_new(self) -> bool:
-        """Nothing was ever submitted: the checklist stands in the place of the work."""
         return not self.going and not self.ended and not self.has_notebooks
 
     @cached_property
@@ -144,13 +142,12 @@ class Desk:
         return scheduler_late()
 
     def _mine(self):
-        """One's jobs, without the starts of notebooks: those show as notebooks."""
         mine = Job.objects.visible_to(self.user).filter(user=self.user).of_kind("")
         return mine.with_names().defer("spec", "labels")
 
 
 def offer(room: PoolRoom) -> str:
-    """What this person could start in a pool now, "" for nothing. The smaller of what is free and what is allowed."""
+    """Say what the user could start in a pool now, or ""."""
     allowed = room.total_milli if room.may_milli is None else room.may_milli
     whole = min(room.cards_free, allowed // 1000)
     params = {"count": whole, "models": ", ".join(room.models), "pool": room.pool}
@@ -165,7 +162,7 @@ def offer(room: PoolRoom) -> str:
 
 
 def quota_line(quota: Quota, held: dict[tuple, tuple[int, int, int]], parents: dict[int, int | None]) -> QuotaLine:
-    """A team's usage counts what its sub-teams hold, as its limit does."""
+    """Return a team's quota line; usage includes sub-teams."""
     below = subtree(quota.team_id, parents)
     used = sum(held[team, quota.pool_id][0] for team in below if (team, quota.pool_id) in held)
     return QuotaLine(quota.team.name, quota.pool.name, used, quota.gpu_milli_guarantee, quota.gpu_milli_limit)

@@ -1,4 +1,4 @@
-"""The images that one may choose by name: what each stands for, and which machines hold it already."""
+"""Page of named images."""
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _

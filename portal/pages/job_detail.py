@@ -1,4 +1,4 @@
-"""What the page of one job shows beside its state: phases, tasks with their slices, the chosen log, the spec."""
+"""View models of a job's page."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -49,7 +49,7 @@ IN_TURNS = frozenset({"slice", "watchdog"})
 
 @dataclass(frozen=True)
 class Phase:
-    """A step of the way from submit to end. now: it lasts since `since`; fault: it ended badly."""
+    """A step from submit to end, `now` in progress, `fault` if failed."""
 
     words: str
     done: bool = False
@@ -61,9 +61,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class CardRow:
-    """What a task holds of one card: "¼ of V100-32GB · 8,127 MiB · 25 %". use: what it takes of that, "" where nobody
-    watches; notes: what else is to be said of it, in sentences.
-    """
+    """A task's share of a card: "¼ of V100-32GB · 8,127 MiB · 25 %"."""
 
     place: str
     uuid: str
@@ -81,9 +79,9 @@ class Link:
 
 
 class TaskRow:
-    """One line of the tasks table. alone: it is the job's only task, so its rank says nothing. part: "¼" or "".
+    """A row of the tasks table; `alone`: the job's only task; `part`: "¼" or "".
 
-    door: its name at the terminal, "" where this reader may not enter it now. opens: this reader may open its ports.
+    `door`: its terminal's name or ""; `opens`: its ports may be opened.
     """
 
     def __init__(self, task: Task, alone: bool, part: str, reach: Reach):
@@ -97,7 +95,6 @@ class TaskRow:
 
     @property
     def links(self) -> list[Link]:
-        """To the ports that the job file declares, and to the TensorBoard beside the first task."""
         spec = from_json(self.task.job.spec)
         if not self.opens or not settings.TESSERA_APPS_URL:
             return []
@@ -137,8 +134,6 @@ class TaskRow:
 
 
 class RoleRow:
-    """One role: how many tasks, and what each of them asks and runs."""
-
     def __init__(self, role: dict, run: str):
         self.name, self.run, self.request = role["role"], run, role["request"]
         self.tasks, self.gpu = number_words(role), gpu_words(parse_gpu(role["request"]["gpu"]))
@@ -146,7 +141,7 @@ class RoleRow:
 
 
 class JobDetail:
-    """The page of one job. tab: one of TABS. chosen: the uuid of the task whose log is wanted, "" for the first."""
+    """A job's page; `chosen`: uuid of the task whose log is shown, or ""."""
 
     def __init__(self, view: JobView, tab: str, chosen: str):
         self.view = view
@@ -204,13 +199,13 @@ class JobDetail:
 
     @property
     def is_sampled(self) -> bool:
-        """It shows what changes without an event: what running tasks use of their cards."""
+        """Whether usage samples are shown, which change without events."""
         running = (task for task in self.view.tasks if task.state == TaskState.RUNNING)
         return self.tab == "overview" and any(task.gpu_use for task in running)
 
     @property
     def door(self) -> str:
-        """The name at the terminal of the first task that this reader may enter now, "" for none."""
+        """Return the first terminal name that the user may open, or ""."""
         return next((row.door for row in self.rows if row.door), "")
 
     @property
@@ -219,7 +214,6 @@ class JobDetail:
 
     @cached_property
     def earlier(self) -> list[TaskRow]:
-        """The tasks of earlier attempts, the latest attempt first."""
         tasks = self.job.tasks.filter(attempt__lt=self.job.attempt).select_related("node")
         return [self._row(task) for task in tasks.order_by("-attempt", "role", "rank")[:50]]
 
@@ -232,14 +226,13 @@ class JobDetail:
 
     @cached_property
     def log(self) -> "TaskLog | None":
-        """The log of the chosen task, else of the first of the newest attempt."""
+        """Return the chosen task's log, else the first's."""
         tasks = [*self.view.tasks, *(row.task for row in self.earlier)]
         named = [task for task in tasks if str(task.uuid) == self.chosen]
         return TaskLog((named or tasks)[0], self.job) if tasks else None
 
     @property
     def log_choices(self) -> list[dict]:
-        """Every log there is to read, for a gang or after a retry; empty where there is only one."""
         rows = [*self.rows, *self.earlier]
         if len(rows) < 2 or self.log is None:
             return []
@@ -267,19 +260,16 @@ class JobDetail:
 
     @cached_property
     def roles(self) -> list[RoleRow]:
-        """What each role asks and runs, of a job that names them."""
         runs = {role.name: role for role in from_json(self.job.spec).roles}
         return [RoleRow(role, runs[role["role"]].run) for role in self.job.gang if role["role"] in runs]
 
     @property
     def request(self) -> dict:
-        """What each task asks, with the pool's defaults filled in: cpu_milli and memory_mib."""
+        """Return the task request with the pool's defaults."""
         return self.job.request
 
 
 class TaskLog:
-    """One task's log: whether there is any, and words for each way of there being none."""
-
     def __init__(self, task: Task, job: Job):
         self.task = task
         self.job = job
@@ -290,7 +280,6 @@ class TaskLog:
 
     @cached_property
     def is_open(self) -> bool:
-        """Whether more of it may come."""
         return not self.task.is_final or Task.objects.filter(pk=self.task.pk).log_awaited().exists()
 
     @cached_property
@@ -299,7 +288,7 @@ class TaskLog:
 
     @property
     def not_begun(self) -> bool:
-        """Nothing to follow: it waits, or it ended before it was ever placed."""
+        """Whether there is no log to follow: pending, or never placed."""
         return self.task.state == TaskState.PENDING or (self.task.is_final and self.task.assigned_at is None)
 
     @cached_property
@@ -308,12 +297,10 @@ class TaskLog:
 
     @property
     def awaits_output(self) -> bool:
-        """It runs and has written nothing yet."""
         return self.task.state == TaskState.RUNNING and self.bytes == 0
 
     @property
     def empty_words(self) -> str:
-        """What stands in the place of the log while there is no line in it."""
         if self.task.is_final:
             return _("It ended and wrote nothing.")
         if self.task.state in (TaskState.ASSIGNED, TaskState.STARTING):
@@ -322,8 +309,7 @@ class TaskLog:
 
     @property
     def download(self) -> str:
-        """Address of the whole log, "" where none will come. It stands there before the first line: a log that is being
-        followed is not drawn again."""
+        """Return the log's URL, also before its first line, as a followed log is not redrawn; "" if none comes."""
         nothing = self.task.is_final and self.bytes == 0
         return "" if nothing else reverse("job_log", args=[self.job.public_id, self.task.uuid])
 
@@ -337,7 +323,6 @@ def log_store() -> LogStore:
 
 
 def resize_note(wish: dict) -> str:
-    """wish: Task.resize, {} where there was none."""
     if wish.get("open"):
         return _("Its slice is being resized to %(gpu)s.") % {"gpu": wish["gpu"]}
     if refused := resize_words(wish.get("refused")):
@@ -346,9 +331,7 @@ def resize_note(wish: dict) -> str:
 
 
 def card_row(card: dict, part: str, use: dict, note: str = "") -> CardRow:
-    """A card of Task.cards in words: the part as it was asked, else the thousandths that quota counts. use: of
-    Task.gpu_use, {} where nothing is known. note: what else is to be said of it.
-    """
+    """Describe a card of Task.cards and its use (Task.gpu_use or {})."""
     percent, whole = card["compute_percent"], card.get("whole", False)
     params = {
         "share": part or show_gpu(card.get("milli", 10 * percent)),
@@ -362,7 +345,7 @@ def card_row(card: dict, part: str, use: dict, note: str = "") -> CardRow:
         else _("%(share)s of %(model)s · %(memory)s MiB · %(percent)s %%")
     )
     mode = card.get("enforcement", "")
-    alone = whole and not card["uuid"].startswith("MIG-")  # others are on the same card's other instances
+    alone = whole and not card["uuid"].startswith("MIG-")  # MIG instances share a card
     how = _("whole card, nobody else on it") if alone else str(ENFORCEMENT_WORDS.get(mode, mode))
     simulated = bool(card.get("simulated"))
     ours = mode in IN_TURNS and not whole and not simulated
@@ -386,7 +369,7 @@ def use_words(use: dict) -> str:
 
 
 def full_words(use: dict) -> str:
-    """From where its log warns, too, on machines whose runtime watches by itself."""
+    """Warn if memory is nearly full, as the runtime's log does."""
     if not use or use["used_mib"] < FULL_AT * use["limit_mib"]:
         return ""
     return _("Its slice is nearly full: what is above it is refused.")

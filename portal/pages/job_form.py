@@ -1,7 +1,6 @@
-"""The job form and the job file as each other: texts of fields to keys of the file, and back. Nothing is judged here.
+"""Converts between the job form and the job file, without validation.
 
-The file is the richer of the two. What the form cannot show (labels, a role, which reasons are retried) is kept as it
-stands in the file while the form is filled in.
+Keys that the form cannot show are kept.
 """
 
 from collections.abc import Mapping
@@ -35,7 +34,7 @@ LONGEST_NUMBER = 30
 
 
 def values_of(data: Mapping) -> dict[str, str]:
-    """{field: text} for every field. "" = nothing said; a flag is "on" or "". Odd values show as they are."""
+    """Return {field: text}, flags as "on" or ""."""
     values = {name: _text(data.get(name)) or USUAL.get(name, "") for name in (*TEXTS, "nodes")}
     retry = data.get("retry")
     values["retry"] = _text(retry.get("times") if isinstance(retry, dict) else retry)
@@ -45,7 +44,7 @@ def values_of(data: Mapping) -> dict[str, str]:
 
 
 def data_of(values: Mapping[str, str], base: Mapping) -> dict:
-    """The file `base` with what `values` say. A field that still shows what `base` holds leaves it as it is."""
+    """Return `base` with the fields applied that differ from it."""
     shown, data = values_of(base), dict(base)
     for name, text in values.items():
         value = text.replace("\r\n", "\n")
@@ -56,13 +55,12 @@ def data_of(values: Mapping[str, str], base: Mapping) -> dict:
 
 
 def gpu_of(posted: Mapping[str, str]) -> str:
-    """The ask of the form: one of the sizes, or what was typed beside them."""
     choice = posted.get("gpu", "")
     return posted.get("gpu_text", "").strip() if choice == "other" else choice
 
 
 def _put(data: dict, name: str, value: str) -> None:
-    """Set one key to what was typed; nothing, or what is usual, takes the key out."""
+    """Set a key; an empty or default value removes it."""
     if name == "env":
         lines = [line for line in value.split("\n") if line.strip()]
         entry: object = {key.strip(): text for key, _, text in (line.partition("=") for line in lines)}
@@ -81,7 +79,6 @@ def _put(data: dict, name: str, value: str) -> None:
 
 
 def _number(value: str) -> int | str:
-    """A whole number where one was typed; else the text, for the reader of the file to refuse in words."""
     plain = value.isascii() and value.isdigit() and len(value) <= LONGEST_NUMBER
     return int(value) if plain else value
 
@@ -93,7 +90,6 @@ def _text(value: object) -> str:
 
 
 def _env_lines(env: object) -> str:
-    """NAME=value by line. A value of several lines cannot stand so: it is kept in the file and shown on one."""
     if not isinstance(env, dict):
         return _text(env)
     return "\n".join(f"{name}={_text(value)}".replace("\n", "\\n") for name, value in env.items())

@@ -1,4 +1,4 @@
-"""What would let a waiting job start sooner, for its owner: worked out when the page asks for it, not before."""
+"""Changes to start a waiting job sooner, computed on request."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +15,7 @@ from scheduler.preview import Outlook, Sooner, look_ahead
 
 @dataclass(frozen=True)
 class LeverRow:
-    """words: what would be another. starts: when it would start. address: of the form, filled in with the change."""
+    """A change, its start time and the form's URL."""
 
     words: str
     starts: str
@@ -24,7 +24,7 @@ class LeverRow:
 
 
 class JobLevers:
-    """offered: this reader may ask for them."""
+    """The levers of a job, if `offered` to the user."""
 
     def __init__(self, view: JobView):
         self.view = view

@@ -1,4 +1,4 @@
-"""What is said above a log that is not as it was written: it is behind, nobody brings it, or its end is missing."""
+"""Notes on late or incomplete logs."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,7 +22,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class LogNote:
-    """code: one of those above. since: when what is missing was written, or when the machine's agent was last heard."""
+    """A note; `since`: first missing output or the agent's last report."""
 
     code: str
     node: str
@@ -34,12 +34,8 @@ class LogNote:
 
 
 def note_of(task: Task, *, is_open: bool) -> LogNote | None:
-    """None where there is nothing to say: it has not begun, is whole, comes as it is written, or its task's own shim
-    writes it.
-
-    is_open: whether more of it may come.
-    """
-    if task.node is None or task.state in (TaskState.ASSIGNED, TaskState.STARTING):  # there is no line to miss
+    """Return what is wrong with a task's log, None if nothing; `is_open`: more may come."""
+    if task.node is None or task.state in (TaskState.ASSIGNED, TaskState.STARTING):  # no output yet
         return None
     node, known = task.node.name, brought_of(task)
     if is_open:

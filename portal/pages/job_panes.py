@@ -1,4 +1,4 @@
-"""The form and the YAML of a job, as they were posted, read as one job file; and what is wrong with it, and where."""
+"""A posted form and YAML as one job file, with errors by field and line."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,14 +16,15 @@ from portal.pages.job_form import FIELDS, data_of, gpu_of, values_of
 
 
 class Panes:
-    """The file, with what was changed in the form written into it.
+    """A job file with the form's changes applied.
 
-    yaml: the file as it stands in its pane. values: {field: text} of what the form changed since the two last agreed;
-    what else stands in the form may be older than the file and does not count. posted: all of the form, to show again.
-    chosen: a file to upload is chosen in the browser.
+    Args:
+        yaml: the file as posted.
+        values: {field: text} changed since form and file agreed.
+        posted: the whole form, to show again.
+        chosen: a file to upload is chosen.
 
-    text: the file. data: what is in it, {} where it cannot be read. lines: {pointer: line from 1}. trouble: why it
-    cannot be read. blocked: it could not be read to begin with, so what the form changed was not written into it.
+    `lines`: {pointer: line from 1}. `trouble`: the parse error. `blocked`: unreadable as posted, form not applied.
     """
 
     def __init__(
@@ -40,19 +41,19 @@ class Panes:
             self.write({**data_of(values or {}, self.data), **({"code": "."} if chosen else {})})
 
     def write(self, data: dict) -> None:
-        """Make the file say `data`. A file that says it already stays as it was typed, comments and all."""
+        """Rewrite the file as `data`, unless it already says so; keeps comments then."""
         if data != self.data:
             self.text = dump_file(data)
-            self._read()  # what was typed into the form passes the same limits as a file
+            self._read()  # applies the file's limits to the form
 
     def spec(self) -> JobSpec:
-        """Raises InvalidInput with all that is wrong."""
+        """Parse the job file. Raises InvalidInput."""
         if self.trouble:
             raise self.trouble
         return parse_spec(self.data)
 
     def shown(self) -> dict[str, str]:
-        """{field: text} for the form."""
+        """Return {field: text} for the form."""
         return self.posted if self.trouble and self.posted else values_of(self.data)
 
     def _read(self) -> None:
@@ -66,10 +67,7 @@ class Panes:
 
 @dataclass
 class Verdict:
-    """What is wrong. fields: {field: sentence}. lines: [{"line", "words"}] of the file, 0 = all of it.
-
-    spec: the job, where the file is right. words: a sentence about all of it. fixes: see `fixes_of`.
-    """
+    """Validation result: sentences by field, by line (0: whole file) and overall, and one-click `fixes`."""
 
     fields: dict[str, str] = field(default_factory=dict)
     lines: list[dict] = field(default_factory=list)
@@ -79,10 +77,9 @@ class Verdict:
 
 
 def read_panes(post: QueryDict) -> Panes:
-    """The panes of a post. `touched` names the fields that were changed since the two agreed.
+    """Read a posted form; `touched` names changed fields.
 
-    Before the page's script is up nobody notes that: then those fields count that are not as they were at the `start`,
-    where the file is.
+    Without the page's script, fields that differ from the `start` file count.
     """
     posted = {name: post.get(name, "") for name in FIELDS} | {"gpu": gpu_of(post)}
     yaml = post.get("yaml", "")
@@ -97,7 +94,7 @@ def _changed(posted: dict[str, str], yaml: str, start: str) -> list[str]:
 
 
 def judge(panes: Panes) -> Verdict:
-    """Read as a job file, without looking at teams, pools and machines."""
+    """Validate without teams, pools or machines."""
     try:
         return Verdict(spec=panes.spec())
     except InvalidInput as error:
@@ -105,7 +102,7 @@ def judge(panes: Panes) -> Verdict:
 
 
 def verdict_of(error: PlatformError, panes: Panes) -> Verdict:
-    """A refusal, bound to the fields and lines that it names."""
+    """Assign an error to fields and lines."""
     if not isinstance(error, InvalidInput | Impossible):
         return Verdict(words=error_words(error))
     lines = sorted((_on_line(one, panes) for one in error.errors), key=lambda line: line["line"])
@@ -119,7 +116,7 @@ def verdict_of(error: PlatformError, panes: Panes) -> Verdict:
 
 
 def fixes_of(hints: Iterable[Hint]) -> list[dict]:
-    """Each nearest possible value as one click: {field, value, words}. Of several the least passes them all."""
+    """Return one-click fixes {field, value, words}, the smallest value of each."""
     known: dict[str, str] = {}
     for hint in hints:
         name, value = hint.pointer[1:], str(hint.value)
@@ -136,7 +133,7 @@ def _is_less(value: str, other: str) -> bool:
 
 
 def _on_line(error: FieldError, panes: Panes) -> dict:
-    """The error as {"line": from 1, or 0 where it has none, "words"}; a missing key belongs to its parent's line."""
+    """Return {"line", "words"}; a missing key has its parent's line."""
     line, parts = error.params.get("line", 0), error.pointer.split("/")
     while not line and len(parts) > 1:
         line = panes.lines.get("/".join(parts), 0)

@@ -1,7 +1,4 @@
-"""A job as the pages show it: words for what it asks, where it is, why it waits and why it ended. Reads only.
-
-Everything is worked out when a template asks for it, so a row costs no more than its row.
-"""
+"""View model of a job, computed as templates read it."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -30,7 +27,7 @@ FRESH = timedelta(seconds=5)
 
 
 class Reach:
-    """What one person may do to jobs, asked once per team instead of once per row and action."""
+    """A user's permissions on jobs, looked up once per team."""
 
     def __init__(self, user: User):
         self.user = user
@@ -44,7 +41,7 @@ class Reach:
 
 
 class JobView:
-    """One job for one reader. `tasks`: those of its newest attempt, with their nodes, `in_order`."""
+    """A job as one user sees it, with its newest attempt's tasks."""
 
     def __init__(self, job: Job, reach: Reach, tasks: list[Task] | None = None):
         self.job = job
@@ -64,7 +61,7 @@ class JobView:
     def tasks(self) -> list[Task]:
         return self.job.in_order(self.job.newest_tasks.select_related("node"))
 
-    # ---- what may be done ----
+    # ---- permitted actions ----
 
     @property
     def may_stop(self) -> bool:
@@ -90,7 +87,6 @@ class JobView:
 
     @property
     def stop_effect(self) -> str:
-        """What a stop would do, for the confirmation."""
         if self.is_waiting:
             return _("It leaves the queue and does not start. It can be retried later.")
         if self.started_at is None:
@@ -106,7 +102,7 @@ class JobView:
 
     @property
     def saved_at(self) -> datetime | None:
-        """Since when all of its tasks have a checkpoint of this start; None where one has none."""
+        """Return the oldest of the tasks' checkpoints, None if one has none since its start."""
         times = [
             task.checkpointed_at
             for task in self.tasks
@@ -114,7 +110,7 @@ class JobView:
         ]
         return min(times) if times and len(times) == len(self.tasks) else None
 
-    # ---- what it asks ----
+    # ---- request ----
 
     @property
     def ask(self) -> str:
@@ -128,7 +124,7 @@ class JobView:
     def priority_words(self) -> str:
         return _("%(priority)s priority") % {"priority": self.priority}
 
-    # ---- where it is ----
+    # ---- placement ----
 
     @property
     def is_waiting(self) -> bool:
@@ -144,7 +140,7 @@ class JobView:
 
     @property
     def where(self) -> list[str]:
-        """Where its tasks hold something: "n1, GPU 0", or "n1" where they hold no card, each once."""
+        """Return the places in use: "n1, GPU 0", or "n1"."""
         placed = [task for task in self.tasks if task.state in HOLDING and task.node]
         with_cards = {task.node_id for task in placed if task.cards}
         said = [place_words(task) for task in placed if task.cards or task.node_id not in with_cards]
@@ -154,7 +150,7 @@ class JobView:
     def simulated(self) -> bool:
         return any(card.get("simulated") for task in self.tasks for card in task.cards)
 
-    # ---- why it waits ----
+    # ---- waiting ----
 
     @property
     def place(self) -> str:
@@ -165,7 +161,7 @@ class JobView:
 
     @property
     def reasons(self) -> list[str]:
-        """Every reason as a sentence, what binds first first. A hold shows at once, without waiting for a pass."""
+        """Return wait reasons as sentences, most binding first."""
         if not self.is_waiting:
             return []
         if self.job.held_at is not None:
@@ -174,12 +170,11 @@ class JobView:
 
     @property
     def starts(self) -> str:
-        """When it will start, in words; "" where nobody can say."""
         return start_words(forecasts_of([self.job]).get(self.job.pk)) if self.is_waiting else ""
 
     @property
     def is_unexplained(self) -> bool:
-        """It waits, nobody holds it, and the scheduler has had time to say why."""
+        """Whether a wait reason is overdue."""
         explained = self.job.held_at is not None or bool(self.job.wait_reasons)
         return self.is_waiting and not explained and timezone.now() - self.job.queued_at > FRESH
 
@@ -189,7 +184,7 @@ class JobView:
             return _("the scheduler has not recorded a reason yet")
         return _("the scheduler looks at it in a moment")
 
-    # ---- how long ----
+    # ---- durations ----
 
     @property
     def assigned_at(self) -> datetime | None:
@@ -197,25 +192,24 @@ class JobView:
 
     @property
     def started_at(self) -> datetime | None:
-        """When its first task ran. A short task may be over before the job itself was seen running."""
+        """Return when its first task ran, even if the job was never observed running."""
         return self.job.started_at or min((task.started_at for task in self.tasks if task.started_at), default=None)
 
     @property
     def waited(self) -> str:
-        """How long the newest attempt waited, "" while it still waits."""
+        """Return the newest attempt's wait, "" while waiting."""
         until = self.assigned_at or self.started_at or self.job.ended_at
         return "" if self.is_waiting else took_words(self.job.queued_at, until)
 
     @property
     def ran(self) -> str:
-        """How long it has run, so far or in all; "" when it never ran."""
+        """Return the run time so far or in all, or ""."""
         return took_words(self.started_at, self.job.ended_at or timezone.now())
 
-    # ---- how it ended ----
+    # ---- end ----
 
     @property
     def end(self) -> str:
-        """Why it ended, in a sentence that names the person or the exit code where there is one."""
         if not self.has_ended:
             return ""
         if self.job.reason == "stopped_by_user" and self.job.stop_requested_by:
@@ -230,12 +224,11 @@ class JobView:
 
     @property
     def said(self) -> str:
-        """The engine's own words for that end, "" where it had none."""
+        """Return the engine's message for its end, or ""."""
         return next((task.detail for task in self.tasks if self.has_ended and task.reason == self.job.reason), "")
 
     @property
     def sentence(self) -> str:
-        """The state of the job in one sentence."""
         params = {"pool": self.job.pool.name, "where": " · ".join(self.where), "ran": self.ran, "who": self.job.held_by}
         if self.job.stop_requested_at is not None and not self.has_ended:
             if not self.job.stop_requested_by:
@@ -261,7 +254,7 @@ class JobView:
 
 
 def view_jobs(jobs: Iterable[Job], user: User) -> list[JobView]:
-    """Views of `jobs` (with_names), whose tasks are read in one query."""
+    """Return views of `jobs` (with_names), tasks read in one query."""
     jobs, reach = list(jobs), Reach(user)
     tasks: dict[int, list[Task]] = defaultdict(list)
     newest = Task.objects.filter(job__in=jobs, attempt=F("job__attempt"))
@@ -271,9 +264,7 @@ def view_jobs(jobs: Iterable[Job], user: User) -> list[JobView]:
 
 
 def ask_words(job: Job) -> str:
-    """What the job asks of GPUs: "¼ GPU", "4 GB of V100", "4 nodes with 8 × H100", "2 to 4 nodes with 1 GPU"; of unlike
-    roles "1 head with CPU only, 2 to 4 worker with 1 GPU".
-    """
+    """Describe the GPUs requested: "¼ GPU", "4 GB of V100", "2 to 4 nodes with 1 GPU"."""
     if len(job.gang) > 1:
         return roles_words(job.gang)
     ask = parse_gpu(job.gang[0]["request"]["gpu"])
@@ -287,12 +278,11 @@ def ask_words(job: Job) -> str:
 
 
 def roles_words(gang: list[dict]) -> str:
-    """What each role asks, in the order of its job: "1 head with CPU only, 2 to 4 worker with 1 GPU"."""
     return ", ".join(_role_words(role) for role in gang)
 
 
 def number_words(role: dict) -> str:
-    """How many tasks of the role start: "4", "2 to 4"."""
+    """Return a role's task count: "4", "2 to 4"."""
     least, most = role["min"], role["max"]
     return _("%(least)s to %(most)s") % {"least": least, "most": most} if least < most else str(least)
 
@@ -303,7 +293,6 @@ def _role_words(role: dict) -> str:
 
 
 def gpu_words(ask: GpuAsk) -> str:
-    """One task's GPUs in words."""
     models = ", ".join(ask.models)
     if ask.count == 0:
         return _("CPU only")
@@ -322,7 +311,7 @@ def gpu_words(ask: GpuAsk) -> str:
 
 
 def place_words(task: Task) -> str:
-    """The task's node and cards: "n1, GPU 0"."""
+    """Return "n1, GPU 0"."""
     if not task.cards:
         return task.node.name if task.node else ""
     indexes = ", ".join(show_place(card["index"]) for card in task.cards)
@@ -330,7 +319,7 @@ def place_words(task: Task) -> str:
 
 
 def took_words(begin: datetime | None, end: datetime | None) -> str:
-    """The time between two moments: "0.4 s", "41s", "2h3m"; "" where one of them is missing."""
+    """Return a duration: "0.4 s", "41s", "2h3m"; "" if unknown."""
     if begin is None or end is None:
         return ""
     seconds = max((end - begin).total_seconds(), 0)
@@ -340,7 +329,7 @@ def took_words(begin: datetime | None, end: datetime | None) -> str:
 
 
 def part_words(ask: GpuAsk) -> str:
-    """The part of a card that was asked, as it was asked: "¼", "1/3"; "" where it is no part."""
+    """Return the requested fraction of a card: "¼", "1/3"; or ""."""
     if ask.part is None:
         return ""
     a, b = ask.part

@@ -1,4 +1,4 @@
-"""Jobs: the list, one job's page, and what a person may do to one. A stranger's job is not there (404)."""
+"""Pages and actions for jobs; 404 for those that the user may not see."""
 
 import asyncio
 import re
@@ -54,7 +54,7 @@ def list_jobs(request: HttpRequest) -> HttpResponse:
 @require_safe
 @signed_in
 def show_job(request: HttpRequest, job_id: str) -> HttpResponse:
-    """The page of a job, and each of its shapes: a row of a list, a card of the home page."""
+    """Show a job's page, list row or home card."""
     view = JobView(find_job(request.user, job_id), Reach(request.user))
     detail = JobDetail(view, request.GET.get("tab", ""), request.GET.get("task", ""))
     fragments = {
@@ -95,7 +95,7 @@ def release(request: HttpRequest, job_id: str) -> HttpResponse:
 @require_POST
 @signed_in
 def resize(request: HttpRequest, job_id: str) -> HttpResponse:
-    """What it refuses is said on the page that it was asked from."""
+    """Resize a job's slices, with refusals as messages."""
     try:
         return _do(request, job_id, partial(resize_job, gpu=request.POST.get("gpu", ""), able=runtime_resizes()))
     except (InvalidInput, Conflict) as error:
@@ -106,7 +106,7 @@ def resize(request: HttpRequest, job_id: str) -> HttpResponse:
 @require_safe
 @signed_in
 def download_log(request: HttpRequest, job_id: str, task_uuid: UUID) -> StreamingHttpResponse:
-    """A task's whole log as it was written, as a file: never shown by the browser, whatever is in it."""
+    """Download a log as an attachment, never rendered."""
     job = find_job(request.user, job_id)
     task = Task.objects.visible_to(request.user).filter(job=job, uuid=task_uuid).first()
     if task is None:
@@ -117,7 +117,7 @@ def download_log(request: HttpRequest, job_id: str, task_uuid: UUID) -> Streamin
 
 
 def find_job(user: User, job_id: str) -> Job:
-    """The job that `job_id` ("job-412") names, if `user` may see it. Raises NotFound."""
+    """Return the visible job with this id ("job-412"). Raises NotFound."""
     named = JOB_ID.fullmatch(job_id)
     job = Job.objects.visible_to(user).with_names().filter(pk=named[1]).first() if named else None
     if job is None:
@@ -126,7 +126,7 @@ def find_job(user: User, job_id: str) -> Job:
 
 
 async def read_log(task: str) -> AsyncIterator[bytes]:
-    """What the log holds now, piece by piece. Lines that are written meanwhile may or may not be in it."""
+    """Yield the log up to its present end."""
     store, offset = log_store(), 0
     end = await asyncio.to_thread(store.size, task)
     while offset < end:
@@ -147,9 +147,9 @@ def _back(request: HttpRequest, job_id: str) -> HttpResponse:
 
 
 class JobList:
-    """The jobs that the address asks for: ?whose=team&state=failed&q=text&before=412. Newest first, PAGE at a time.
+    """A filtered job list, newest first: ?whose=team&state=failed&q=text&before=412.
 
-    ?kind=interactive: the starts of notebooks, which are not among the others unless one is named by its id.
+    ?kind=interactive lists notebooks' jobs, else found by id only.
     """
 
     def __init__(self, user: User, get: QueryDict):
@@ -175,7 +175,6 @@ class JobList:
 
     @property
     def older(self) -> str:
-        """Address of the next page, "" on the last."""
         return self.address(before=self.views[-1].job.pk) if len(self._found) > PAGE else ""
 
     @property
@@ -183,12 +182,11 @@ class JobList:
         return self.address() if self.before else ""
 
     def address(self, **changed: object) -> str:
-        """This list with some of its filters changed; a change of filters begins at the newest."""
         asked = {"whose": self.whose, "kind": self.kind, "state": self.state, "q": self.q, **changed}
         usual = {"whose": "mine"}
         return "?" + urlencode({name: value for name, value in asked.items() if value and value != usual.get(name)})
 
-    # ---- what stands above them ----
+    # ---- filters ----
 
     @property
     def states(self) -> list[dict]:
@@ -199,7 +197,6 @@ class JobList:
 
     @property
     def circles(self) -> list[dict]:
-        """Whose jobs: one's own, or those of everybody one may see."""
         others = _("Everybody's") if self.user.sees_all else _("My teams'")
         return [
             {"words": words, "href": self.address(whose=code), "current": code == self.whose}
@@ -225,7 +222,6 @@ class JobList:
 
     @property
     def answer(self) -> str:
-        """The first line: how many run and wait, whatever the filters show."""
         jobs = self._of_kind()
         numbers = {
             "running": jobs.filter(state__in=JOB_ACTIVE).count(),

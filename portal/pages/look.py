@@ -1,4 +1,4 @@
-"""How the frame looks to this reader: navigation, language and theme. base.html reads it as `look`."""
+"""The page frame that base.html reads as `look`: navigation, language, theme."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +22,7 @@ YEAR_S = 365 * 24 * 3600
 
 @dataclass(frozen=True)
 class NavItem:
-    """A line of the side navigation. `prefixes` are the paths of which it is the current one."""
+    """A navigation line, current for paths with `prefixes`."""
 
     url_name: str
     words: object
@@ -55,14 +55,12 @@ class NavLink:
 
 
 class Look:
-    """Made once per request, and worked out only as far as a template reads it."""
-
     def __init__(self, request: HttpRequest):
         self.request = request
 
     @cached_property
     def nav(self) -> list[NavLink]:
-        """The lines this person sees; at most one is current: that with the longest matching prefix."""
+        """Return the user's navigation; the longest matching prefix is current."""
         items = [*NAV, CONSOLE] if getattr(self.request.user, "is_staff", False) else list(NAV)
         path = self.request.path
         matches = {item: max((len(p) for p in item.prefixes if path.startswith(p)), default=0) for item in items}
@@ -91,12 +89,11 @@ class Look:
 
     @cached_property
     def other_language(self) -> dict:
-        """The language the one-click switch goes to. Only two are offered, so it is the one not shown."""
+        """Return the other of two languages."""
         return next(language for language in self.languages if not language["current"])
 
     @cached_property
     def unread(self) -> int:
-        """Notices in the bell; 0 for a visitor."""
         return count_unread(self.request.user.pk) if self.request.user.is_authenticated else 0
 
     @cached_property
@@ -109,12 +106,11 @@ class Look:
 
 
 def look(request: HttpRequest) -> dict:
-    """The context processor."""
     return {"look": Look(request)}
 
 
 def language_of(request: HttpRequest) -> str:
-    """A code of settings.LANGUAGES: the person's setting, else the cookie, else Accept-Language."""
+    """Return the language set, of the cookie or of Accept-Language."""
     chosen = getattr(getattr(request, "user", None), "language", "")
     return chosen if chosen in dict(settings.LANGUAGES) else translation.get_language_from_request(request)
 
@@ -127,7 +123,7 @@ def theme_of(request: HttpRequest) -> str:
 
 @require_POST
 def set_look(request: HttpRequest) -> HttpResponse:
-    """Keep the posted `language` or `theme`, with the person and in a cookie for the sign-in page; back to `next`."""
+    """Save the posted `language` or `theme`, also in a cookie."""
     back = request.POST.get("next", "")
     safe = url_has_allowed_host_and_scheme(back, allowed_hosts={request.get_host()}, require_https=request.is_secure())
     response = HttpResponseRedirect(back if safe else reverse("home"))

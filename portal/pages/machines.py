@@ -1,4 +1,4 @@
-"""Machines and cards as the pages show them: words, shares and the segments of each card's bar. Pure but for Team."""
+"""View models of machines and cards."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -82,7 +82,7 @@ FACT_NAMES = {
 
 
 class Card:
-    """A physical card with its slices. closed: why nothing new starts on it, "" while it is open."""
+    """A physical card; `closed`: why nothing can start on it, or ""."""
 
     def __init__(self, view: CardView, closed: str, team_numbers: dict[str, int]):
         self.view = view
@@ -99,7 +99,7 @@ class Card:
 
     @property
     def free_milli(self) -> int:
-        """Thousandths that a new task could get: none of a whole-card pool's card in use, nor when no slice is left."""
+        """Return the thousandths of the card that a new task could get."""
         view = self.view
         if not self.is_open or len(view.slices) >= view.max_slices:
             return 0
@@ -111,7 +111,7 @@ class Card:
 
     @cached_property
     def hosts(self) -> list[str]:
-        """The SIZES of which one more could start on this card now."""
+        """Return the SIZES with room now."""
         return [size for size in SIZES if self.is_open and self._could_host(size)]
 
     @property
@@ -120,7 +120,7 @@ class Card:
 
     @cached_property
     def segments(self) -> list[Segment]:
-        """The bar from left to right: slices, what is free, and what is free but of no use to anybody."""
+        """Return the bar: slices, free, and free but unusable."""
         if not self.view.healthy:
             title = _("This card is out of service.")
             return [Segment("fault", 1, words=_("out of service"), title=f"{title} {self.view.fault}".strip())]
@@ -131,7 +131,7 @@ class Card:
             amount = show_gpu(self.free_milli)
             title = _("free: %(part)s") % {"part": f"{amount} · {show_memory(free)}"}
             parts.append(Segment("free", free, words=self._label(free, _("free"), amount), title=title))
-        if rest * 100 > self.view.sellable_mib:  # less than a percent is rounding, not a fragment
+        if rest * 100 > self.view.sellable_mib:  # else rounding
             parts.append(self._rest(rest))
         return parts
 
@@ -164,7 +164,6 @@ class Card:
         )
 
     def _label(self, mib: int, words: str, amount: str) -> str:
-        """What stands below a segment of `mib`: only what there is room for. The title says all of it."""
         if 100 * mib < 7 * self.view.sellable_mib:
             return ""
         return amount if amount and self._is_narrow(mib) else f"{words} {amount}".strip()
@@ -184,8 +183,6 @@ class Card:
 
 
 class Machine:
-    """A node with its cards and what runs on it."""
-
     def __init__(self, view: NodeView, team_numbers: dict[str, int]):
         self.view = view
         self.node = view.node
@@ -193,7 +190,7 @@ class Machine:
 
     @cached_property
     def closed(self) -> str:
-        """Why nothing new starts here, "" while it may."""
+        """Return why nothing can start here, or ""."""
         if self.node.state == NodeState.READY:
             return next((words for words, begun in self.maintenance if begun), "")
         return _("%(node)s takes no new work: %(state)s") % {
@@ -203,18 +200,15 @@ class Machine:
 
     @cached_property
     def maintenance(self) -> list[tuple[str, bool]]:
-        """[(what is planned, in words; whether it has begun)], the first to begin first."""
         now = timezone.now()
         return [(maintenance_words(self.node.name, row, now), row.begins_at <= now) for row in self.view.maintenance]
 
     @property
     def stale(self) -> bool:
-        """It has not been heard of for so long that what is shown may be wrong."""
         return timezone.now() - self.node.last_seen_at > STALE_AFTER
 
     @property
     def models(self) -> list[tuple[str, int]]:
-        """[(model, how many)], in order of index."""
         names = [card.view.model for card in self.cards]
         return [(name, names.count(name)) for name in dict.fromkeys(names)]
 
@@ -232,7 +226,7 @@ class Machine:
 
     @property
     def useless_milli(self) -> int:
-        """Neither held nor to be had: cards out of service or closed, and pieces too small for anybody."""
+        """Return thousandths neither held nor available."""
         return max(1000 * len(self.cards) - self.held_milli - self.free_milli, 0)
 
     @property
@@ -263,7 +257,7 @@ class Machine:
 
     @property
     def slice_notes(self) -> list[str]:
-        """What the mode `slice` stops and what not, and how slices share compute; [] where we keep no slices."""
+        """Explain what slice mode enforces; [] without slices."""
         modes = {card.view.enforcement for card in self.cards}
         if "slice" not in modes:
             return [str(COMPUTE["turns"])] if "watchdog" in modes else []
@@ -280,7 +274,7 @@ class Machine:
 
     @property
     def _turns(self) -> str:
-        """Of pools that keep MPS from their cards, where the machine has it; "" where none does."""
+        """Name pools without MPS on a machine that has it, or ""."""
         if self.node.facts.get("compute") != "mps":
             return ""
         pools = sorted({card.view.pool for card in self.cards if not card.view.allows_mps})
@@ -294,15 +288,15 @@ class Machine:
 
     @property
     def links(self) -> list[tuple[str, list[str]]]:
-        """[(card, [word for each card])], as `nvidia-smi topo -m` prints it; [] where nobody could tell."""
+        """Return [(card, link types)] as `nvidia-smi topo -m`; [] if unknown."""
         rows = self.node.topology.get("links") or []
-        known = len(rows) == len(self.cards)  # a card may have gone since
+        known = len(rows) == len(self.cards)  # a card may be gone
         names = [card.view.place for card in self.cards] if known else range(len(rows))
         return [(f"GPU {name}", [str(word) for word in row]) for name, row in zip(names, rows, strict=True)]
 
     @property
     def numa(self) -> list[dict]:
-        """[{"id", "cpus" (text), "memory_mib", "gpus" (text)}]."""
+        """Return NUMA nodes as [{"id", "cpus", "memory_mib", "gpus"}]."""
         return [
             {
                 "id": part["id"],
@@ -316,7 +310,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Summary:
-    """Over all machines. gpu_*: thousandths of a card."""
+    """Totals of all machines, gpu_* in thousandths."""
 
     nodes: int
     ready: int
@@ -366,13 +360,11 @@ def maintenance_words(node: str, row: Maintenance, now: datetime) -> str:
 
 
 def _moment(at: datetime, now: datetime) -> str:
-    """The time of day, with the day where it is not today."""
     local = timezone.localtime(at)
     return date_format(local, "H:i" if local.date() == timezone.localtime(now).date() else "Y-m-d H:i")
 
 
 def size_words(size: str) -> str:
-    """A size of SIZES for people: "¼", "4 GB", "1"."""
     ask = parse_gpu(size)
     if ask.part is not None:
         return show_gpu(1000 * ask.part[0] // ask.part[1])
@@ -380,7 +372,6 @@ def size_words(size: str) -> str:
 
 
 def spans(numbers: Iterable[int]) -> str:
-    """[0, 1, 2, 8] as "0-2, 8"."""
     parts: list[list[int]] = []
     for number in sorted(numbers):
         if parts and number == parts[-1][1] + 1:
@@ -391,5 +382,5 @@ def spans(numbers: Iterable[int]) -> str:
 
 
 def _fact(words: dict, value: str) -> str:
-    """A fact in words; what a newer runtime says stands as it is; "" is unknown."""
+    """Translate a fact; unknown values stay as they are."""
     return str(words.get(value, value)) or _("not known")

@@ -1,4 +1,4 @@
-"""The form of a new notebook, and that of its settings. What a value means is judged by the services' own readers."""
+"""Forms of notebooks."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ READERS: dict[str, Callable[[str], object]] = {
 
 
 class NotebookForm(forms.Form):
-    """gpu comes as a radio, beside which another size may be typed (portal.pages.job_form.gpu_of)."""
+    """Form of a new notebook; gpu is a radio beside a text field."""
 
     name = forms.CharField(
         label=_("Name"),
@@ -54,7 +54,6 @@ class NotebookForm(forms.Form):
         self.fields["memory"].widget.attrs["placeholder"] = _("the pool's share")
 
     def clean(self) -> dict:
-        """All that is wrong is told at once."""
         said = {**(super().clean() or {}), "gpu": gpu_of(self.data)}
         for name, read in READERS.items():
             try:
@@ -64,15 +63,12 @@ class NotebookForm(forms.Form):
         return said
 
     def values(self) -> dict:
-        """What the service wants, of a valid form."""
         said = self.cleaned_data
         amounts = {"cpu_milli": said["cpu"], "memory_mib": said["memory"], "hours": said["hours"]}
         return {"gpu": said["gpu"], **amounts}
 
 
 class SettingsForm(NotebookForm):
-    """Everything but the name, which does not wait for the next start, and the team, which never changes."""
-
     def __init__(self, user: User, *args: object, **named: object):
         super().__init__(user, *args, **named)
         for name in ("name", "team"):

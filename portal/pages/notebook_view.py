@@ -1,4 +1,4 @@
-"""A notebook as the pages show it: words for its state, its size, where it is, when it stops. Reads only."""
+"""View model of a notebook."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -22,7 +22,7 @@ SOON = timedelta(minutes=15)
 
 
 class NotebookView:
-    """One notebook for one reader. start: its newest start as a job; None before the first."""
+    """A notebook as one user sees it; `start`: its newest start's job."""
 
     def __init__(self, notebook: Notebook, user: User, start: JobView | None = None):
         self.notebook = notebook
@@ -40,7 +40,7 @@ class NotebookView:
 
     @property
     def is_own(self) -> bool:
-        """Admins and auditors see that a notebook exists; only its owner opens or changes it."""
+        """Whether the user owns it; others only see that it exists."""
         return self.notebook.user_id == self.user.pk
 
     # ---- state ----
@@ -91,7 +91,6 @@ class NotebookView:
 
     @property
     def sentence(self) -> str:
-        """Its state in one sentence."""
         if self.start is None:
             return _("It has not been started yet.")
         if self.has_failed or not self.is_started:
@@ -107,7 +106,6 @@ class NotebookView:
 
     @property
     def ended(self) -> str:
-        """Why its last start ended: "bob stopped it." """
         return self.start.end if self.start else ""
 
     @property
@@ -118,11 +116,10 @@ class NotebookView:
     def hint(self) -> str:
         return self.start.hint if self.start and self.has_failed else ""
 
-    # ---- what and where ----
+    # ---- size and place ----
 
     @property
     def gpu(self) -> str:
-        """In the job file's words; what the next start asks."""
         return str(self.notebook.spec["gpu"])
 
     @property
@@ -131,7 +128,7 @@ class NotebookView:
 
     @property
     def now_ask(self) -> str:
-        """What the running start holds, "" where that is what the next one asks too."""
+        """Return the running request if the next differs, else ""."""
         held = self.start.ask if self.start and self.is_started else self.ask
         return "" if held == self.ask else held
 
@@ -159,7 +156,6 @@ class NotebookView:
 
     @property
     def left(self) -> str:
-        """How long until it stops: "2h57m"; "" where nothing ends it."""
         if self.stops_at is None:
             return ""
         return show_duration(60 * max(int((self.stops_at - timezone.now()).total_seconds()) // 60, 0))
@@ -168,17 +164,16 @@ class NotebookView:
     def stops_soon(self) -> bool:
         return self.stops_at is not None and self.stops_at - timezone.now() <= SOON
 
-    # ---- ways in ----
+    # ---- connections ----
 
     @cached_property
     def ssh_command(self) -> str:
-        """`ssh -p PORT NAME@host`, "" where there is no SSH gateway."""
         door = find_ssh_door()
         return f"ssh -p {door.port} {self.name}@{door.host}" if door else ""
 
     @property
     def has_container(self) -> bool:
-        """There is something to enter: its container runs, whether JupyterLab answers yet or not."""
+        """Whether its container runs, JupyterLab or not."""
         return self.task is not None and self.task.state == TaskState.RUNNING and not self.is_stopping
 
     @property
@@ -187,7 +182,7 @@ class NotebookView:
 
 
 def view_notebooks(notebooks: Iterable[Notebook], user: User) -> list[NotebookView]:
-    """Views of `notebooks` (with_names), whose starts and tasks are read in one query each."""
+    """Return views of `notebooks` (with_names) in a constant number of queries."""
     notebooks = list(notebooks)
     starts = {view.job.pk: view for view in view_jobs([one.job for one in notebooks if one.job], user)}
     return [NotebookView(one, user, starts.get(one.job_id)) for one in notebooks]

@@ -1,4 +1,4 @@
-"""Notebooks: the list, one notebook's page, a new one, and what its owner may do. A stranger's is not there (404)."""
+"""Pages and actions for notebooks; 404 for those that the user may not see."""
 
 import re
 from functools import cached_property
@@ -55,7 +55,7 @@ def list_notebooks(request: HttpRequest) -> HttpResponse:
 @require_safe
 @signed_in
 def show_notebook(request: HttpRequest, notebook_id: str) -> HttpResponse:
-    """The page of a notebook, and each of its shapes: a row of the list, a card of the home page."""
+    """Show a notebook's page, list row or home card."""
     view = NotebookView(find_notebook(request.user, notebook_id), request.user)
     context = {"view": view, "page": NotebookPage(view)}
     fragments = {
@@ -69,7 +69,6 @@ def show_notebook(request: HttpRequest, notebook_id: str) -> HttpResponse:
 @require_http_methods(GET_POST)
 @signed_in
 def new_notebook(request: HttpRequest) -> HttpResponse:
-    """Make one and start it."""
     user = request.user
     if request.method != "POST":
         gpu = request.GET.get("gpu", "1/4")
@@ -92,7 +91,7 @@ def new_notebook(request: HttpRequest) -> HttpResponse:
 @require_POST
 @signed_in
 def start_preset(request: HttpRequest) -> HttpResponse:
-    """One click: the person's last notebook of this size goes on; without one, a new one is made."""
+    """Start the user's last notebook of this size, or a new one."""
     gpu = request.POST.get("gpu", "")
     preset = next((one for one, _size in offered_presets(request.user) if one.gpu == gpu), None)
     if preset is None:
@@ -106,7 +105,7 @@ def start_preset(request: HttpRequest) -> HttpResponse:
 @require_POST
 @signed_in
 def start(request: HttpRequest, notebook_id: str) -> HttpResponse:
-    """Start it. gpu: another size, for this start; a start that still waits leaves the queue for it."""
+    """Start a notebook; `gpu` replaces its size and a start that waits."""
     return _start(request, find_notebook(request.user, notebook_id), request.POST.get("gpu") or None)
 
 
@@ -121,7 +120,6 @@ def stop(request: HttpRequest, notebook_id: str) -> HttpResponse:
 @require_POST
 @signed_in
 def change(request: HttpRequest, notebook_id: str) -> HttpResponse:
-    """What the next start asks."""
     notebook = find_notebook(request.user, notebook_id)
     form = SettingsForm(request.user, request.POST)
     if not form.is_valid():
@@ -137,7 +135,6 @@ def change(request: HttpRequest, notebook_id: str) -> HttpResponse:
 @require_POST
 @signed_in
 def rename(request: HttpRequest, notebook_id: str) -> HttpResponse:
-    """Another name at once; its folder stays."""
     notebook = find_notebook(request.user, notebook_id)
     name = request.POST.get("name", "").strip()
     try:
@@ -151,7 +148,6 @@ def rename(request: HttpRequest, notebook_id: str) -> HttpResponse:
 @require_POST
 @signed_in
 def clone(request: HttpRequest, notebook_id: str) -> HttpResponse:
-    """The same settings under another name; no files."""
     notebook = find_notebook(request.user, notebook_id)
     name = request.POST.get("name", "").strip()
     try:
@@ -175,7 +171,7 @@ def extend(request: HttpRequest, notebook_id: str) -> HttpResponse:
 @require_POST
 @signed_in
 def delete(request: HttpRequest, notebook_id: str) -> HttpResponse:
-    """Only with its name typed, and with its files only where that was said too."""
+    """Delete after its name was typed, files only if asked."""
     notebook = find_notebook(request.user, notebook_id)
     confirm, with_files = request.POST.get("confirm", "").strip(), request.POST.get("with_files") == "on"
     try:
@@ -187,7 +183,7 @@ def delete(request: HttpRequest, notebook_id: str) -> HttpResponse:
 
 
 def find_notebook(user: User, notebook_id: str) -> Notebook:
-    """The notebook that `notebook_id` ("nb-51") names, if `user` may see it. Raises NotFound."""
+    """Return the visible notebook with this id ("nb-51"). Raises NotFound."""
     named = NOTEBOOK_ID.fullmatch(notebook_id)
     found = Notebook.objects.visible_to(user).with_names().filter(pk=named[1]).first() if named else None
     if found is None:
@@ -196,7 +192,7 @@ def find_notebook(user: User, notebook_id: str) -> Notebook:
 
 
 class NotebookList:
-    """One's own notebooks, what runs first, then by when they were last opened; those of others never, for nobody."""
+    """The user's notebooks, started ones first, then by last opened."""
 
     def __init__(self, user: User):
         self.user = user
@@ -209,7 +205,6 @@ class NotebookList:
 
     @property
     def answer(self) -> str:
-        """The first line."""
         running = sum(view.is_running for view in self.views)
         waiting = sum(view.is_started and not view.is_running for view in self.views)
         if not self.views:
@@ -230,8 +225,6 @@ class NotebookList:
 
 
 class NotebookPage:
-    """What the page of one notebook shows beside its state."""
-
     def __init__(self, view: NotebookView):
         self.view = view
 
@@ -254,13 +247,12 @@ class NotebookPage:
 
     @cached_property
     def events(self) -> list[Happening]:
-        """Of its newest start, with who entered it."""
         notebook = self.view.notebook
         return history_of(notebook.job, notebook) if notebook.job else []
 
 
 def _start(request: HttpRequest, notebook: Notebook, gpu: str | None = None) -> HttpResponse:
-    """To the starting page in any case: it says what keeps the notebook from starting."""
+    """Start it and show the starting page, or a refusal there."""
     try:
         start_notebook(
             actor=request.user,
@@ -270,7 +262,7 @@ def _start(request: HttpRequest, notebook: Notebook, gpu: str | None = None) -> 
             gpu=gpu,
         )
     except (*REFUSALS, Unavailable) as error:
-        if not error.code.startswith("notebooks_"):  # of the environment the page itself tells, and goes on telling
+        if not error.code.startswith("notebooks_"):  # shown by the page itself
             messages.error(request, refusal_words(error))
     return _watch(notebook)
 
@@ -281,8 +273,7 @@ def _refuse(request: HttpRequest, notebook: Notebook, words: str) -> HttpRespons
 
 
 def _watch(notebook: Notebook) -> HttpResponse:
-    """To the starting page, which opens by itself when it is ready. Not straight on: a form's answer may not lead to
-    another origin (form-action of our policy)."""
+    """Redirect to the starting page, as form-action forbids other origins."""
     return redirect(reverse("notebook_open", args=[notebook.public_id]) + "?watch=1")
 
 

@@ -1,4 +1,4 @@
-"""The bell: what a person was told, and what they want to be told by which channel."""
+"""Pages for notices and their channels."""
 
 from typing import cast
 
@@ -23,7 +23,7 @@ LONGEST_NUMBER = 18
 @require_safe
 @signed_in
 def list_notices(request: HttpRequest) -> HttpResponse:
-    """?before=412: older than that one."""
+    """List notices, older than ?before=412."""
     user, before = cast(User, request.user), request.GET.get("before", "")
     rows = notices_of(user.pk)
     if before.isascii() and before.isdecimal() and len(before) <= LONGEST_NUMBER:
@@ -40,14 +40,13 @@ def list_notices(request: HttpRequest) -> HttpResponse:
 @require_safe
 @signed_in
 def show_bell(request: HttpRequest) -> HttpResponse:
-    """The bell by itself, with its number."""
     return render(request, "_bell.html")
 
 
 @require_POST
 @signed_in
 def read_notices(request: HttpRequest) -> HttpResponse:
-    """Mark those with the posted ids as read, or all where there is none."""
+    """Mark the posted ids as read, or all."""
     ids = request.POST.getlist("id")
     if not all(text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER for text in ids):
         raise NotFound()
@@ -58,7 +57,6 @@ def read_notices(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def choose_notices(request: HttpRequest) -> HttpResponse:
-    """A matrix of kind and channel."""
     user = cast(User, request.user)
     if request.method == "POST":
         chosen = {kind: Channels(f"{kind}.portal" in request.POST, f"{kind}.mail" in request.POST) for kind in KINDS}

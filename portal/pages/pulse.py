@@ -1,4 +1,4 @@
-"""Whether the scheduler looks at the queue. A page that shows waiting work says so when it does not."""
+"""Whether the scheduler runs on time."""
 
 from datetime import datetime, timedelta
 
@@ -10,7 +10,7 @@ LATE_AFTER = timedelta(seconds=60)
 
 
 def scheduler_late() -> bool:
-    """No pass has ended within the last minute. Submits are accepted all the same, and wait."""
+    """Whether no cycle ended in the last minute."""
     last = last_pass()
     return last is None or timezone.now() - last > LATE_AFTER
 

@@ -1,4 +1,4 @@
-"""The queue, everybody's, in the order in which it starts: why this order, and what runs meanwhile."""
+"""The queue page."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -31,8 +31,6 @@ SHOWN = 500
 
 
 class Line:
-    """One job of the queue as a row of the table."""
-
     def __init__(self, row: QueueRow):
         self.row = row
 
@@ -54,14 +52,14 @@ class Line:
 
 
 def ask_words(gpu: str, tasks: int) -> str:
-    """What so many like tasks ask: "¼ GPU", "4 × (8 × H100)"."""
+    """Describe equal tasks' request: "4 × (8 × H100)"."""
     words = gpu_words(parse_gpu(gpu))
     return words if tasks == 1 else _("%(tasks)s × (%(ask)s)") % {"tasks": tasks, "ask": words}
 
 
 @dataclass(frozen=True)
 class PoolQueue:
-    """One pool's part of the page. waiting and active are cut to SHOWN; waiting_more and active_more count the rest."""
+    """A pool's jobs, cut to SHOWN; *_more count the rest."""
 
     room: PoolRoom
     waiting: list[Line]
@@ -83,7 +81,7 @@ class ReasonCount:
 @signed_in
 @require_safe
 def show_queue(request: HttpRequest) -> HttpResponse:
-    """?pool= one pool only; ?reason= only the jobs that this reason binds first."""
+    """Show the queue, of one ?pool= or ?reason=."""
     user, pool, reason = cast(User, request.user), request.GET.get("pool", ""), request.GET.get("reason", "")
     pools = list(Pool.objects.values_list("name", flat=True))
     if pool and pool not in pools:
@@ -108,7 +106,7 @@ def show_queue(request: HttpRequest) -> HttpResponse:
 
 
 def answer(waiting: list[QueueRow], active: int, rooms: list[PoolRoom], sellable: dict[str, int]) -> str:
-    """The first line: what waits for how much, or what is free. sellable: MiB of each pool's first card."""
+    """Summarize the queue; `sellable`: MiB of each pool's first card."""
     if not waiting:
         free = gpu_sum(sum(room.free_milli for room in rooms))
         return _("Nothing waits. GPUs free: %(gpus)s.") % {"gpus": free}
@@ -122,7 +120,7 @@ def answer(waiting: list[QueueRow], active: int, rooms: list[PoolRoom], sellable
 
 
 def asked_milli(row: QueueRow, sellable: int) -> int:
-    """Thousandths of cards that all tasks of the job ask, on a card of `sellable` MiB (0 = no card is known)."""
+    """Return the thousandths that a job requests on cards of `sellable` MiB."""
     return sum(tasks * _milli_of(parse_gpu(gpu), sellable) for gpu, tasks in row.asks)
 
 
@@ -132,13 +130,12 @@ def _milli_of(ask: GpuAsk, sellable: int) -> int:
 
 
 def first_sellable() -> dict[str, int]:
-    """{pool: sellable MiB of its first card}."""
     cards = Gpu.objects.present().select_related("pool").order_by("-pk")
     return {card.pool.name: card.sellable_mib for card in cards}
 
 
 def count_reasons(waiting: Iterable[QueueRow], pool: str, reason: str) -> list[ReasonCount]:
-    """What binds the waiting jobs, the most frequent first; each is a filter, and off again when it is chosen."""
+    """Count jobs by most binding reason, as filter links."""
     counts = Counter(row.reason for row in waiting)
     return [
         ReasonCount(

@@ -1,4 +1,4 @@
-"""My quota: what my teams may hold and hold, who in them holds it, and what I may hold myself."""
+"""The quota page."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -33,7 +33,7 @@ COUNTS = (("jobs_running", gettext_lazy("Jobs running")), ("jobs_waiting", gette
 
 @dataclass(frozen=True)
 class Line:
-    """One resource against what may be held of it, in the ledger's integers; limit None = no limit."""
+    """Usage of a resource in the ledger's units; `limit` may be None."""
 
     name: str
     show: Callable[[int], str]
@@ -43,7 +43,6 @@ class Line:
 
     @property
     def words(self) -> str:
-        """Such as "1.25 of 2 guaranteed, limit 4" or "3 = 2 guaranteed + 1 borrowed, no limit"."""
         limit = _("no limit") if self.limit is None else _("limit %(limit)s") % {"limit": self.show(self.limit)}
         numbers = {"used": self.show(self.used), "guarantee": self.show(self.guarantee), "limit": limit}
         if not self.guarantee:
@@ -63,14 +62,12 @@ class Line:
 
     @property
     def plain(self) -> str:
-        """Used against limit, for people's own limits."""
         if self.limit is None:
             return _("%(used)s, no limit") % {"used": self.show(self.used)}
         return _("%(used)s of %(limit)s") % {"used": self.show(self.used), "limit": self.show(self.limit)}
 
     @property
     def segments(self) -> list[Segment]:
-        """The bar of a resource of which nothing is guaranteed: used and left; [] without a limit."""
         if self.limit is None:
             return []
         parts = (("work", min(self.used, self.limit)), ("free", max(self.limit - self.used, 0)))
@@ -79,7 +76,7 @@ class Line:
 
 @dataclass(frozen=True)
 class PoolLines:
-    """whole: how much of the guarantee is whole nodes, in words; "" where it is single cards."""
+    """A team's quota in a pool; `whole`: guaranteed nodes, or ""."""
 
     pool: str
     shared: bool
@@ -89,7 +86,7 @@ class PoolLines:
 
 @dataclass(frozen=True)
 class Member:
-    """What one person of a team holds for it. amounts: [GPU, cores, memory] in people's units."""
+    """A member's formatted holdings [GPU, cores, memory]."""
 
     username: str
     full_name: str
@@ -111,7 +108,7 @@ class TeamQuota:
 @signed_in
 @require_safe
 def show_quota(request: HttpRequest) -> HttpResponse:
-    """Of one's teams; admins and auditors see every team, their own first."""
+    """Show the user's teams; admins and auditors see all."""
     user = cast(User, request.user)
     mine = set(user.memberships.values_list("team_id", flat=True))
     teams = Team.objects.all() if user.sees_all else Team.objects.filter(pk__in=mine)
@@ -122,7 +119,6 @@ def show_quota(request: HttpRequest) -> HttpResponse:
 
 
 def quota_answer(quotas: list[TeamQuota]) -> str:
-    """The GPUs of one's teams in a sentence, over all of their pools."""
     lines = [pool.lines[0] for quota in quotas for pool in quota.pools]
     if not lines:
         return _("No team of yours has a quota yet.")
@@ -136,7 +132,7 @@ def quota_answer(quotas: list[TeamQuota]) -> str:
 
 
 def team_quota(team: Team, user: User, mine: bool) -> TeamQuota:
-    """What the team and everything below it hold: a limit counts its children's work too."""
+    """Return a team's quotas; usage includes sub-teams."""
     below = subtree(team.pk, load_parents())
     held = Holding.objects.live().filter(team__in=below).totals_by("pool")
     rows = Quota.objects.filter(team=team).select_related("pool").order_by("pool__name")
@@ -148,7 +144,6 @@ def team_quota(team: Team, user: User, mine: bool) -> TeamQuota:
 
 
 def whole_words(quota: Quota) -> str:
-    """Such as "2 whole nodes of 8 cards are guaranteed"."""
     words = ngettext(
         "%(nodes)s whole node of %(cards)s cards is guaranteed",
         "%(nodes)s whole nodes of %(cards)s cards are guaranteed",
@@ -158,13 +153,11 @@ def whole_words(quota: Quota) -> str:
 
 
 def quota_lines(quota: Quota, held: Amounts) -> list[Line]:
-    """GPU, CPU and memory of one quota."""
     numbers = zip(SHOWS, held, quota.guarantees(), quota.limits(), strict=True)
     return [Line(str(name), show, used, guarantee, limit) for (name, show), used, guarantee, limit in numbers]
 
 
 def team_members(team: Team, user: User) -> list[Member]:
-    """The people of the team, whoever holds most first."""
     held = {key[0]: total for key, total in Holding.objects.live().filter(team=team).totals_by("user").items()}
     jobs = Job.objects.filter(team=team).open().order_by().values_list("user", "state").annotate(n=Count("pk"))
     counts: Counter = Counter()
@@ -187,7 +180,6 @@ def team_members(team: Team, user: User) -> list[Member]:
 
 
 def own_lines(user: User) -> list[Line]:
-    """What this person holds over all pools, against the person's own limits."""
     everyone = limit_of_everyone()
     limits = (UserLimit.objects.filter(user=user).first() or everyone).effective(everyone)
     held = add_amounts(Holding.objects.live().filter(user=user).totals_by("pool").values())

@@ -1,4 +1,4 @@
-"""Sizes of a notebook and what each promises at this moment: it starts now, it waits and why, it can never run here."""
+"""Notebook sizes, and whether each could start now."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,8 +20,6 @@ SIZES = ("0", "1/8", "1/4", "1/2", "1", "2")
 
 @dataclass(frozen=True)
 class Size:
-    """One size for one person. gpu: in the job file's words."""
-
     gpu: str
     promise: Promise
 
@@ -37,7 +35,6 @@ class Size:
 
     @property
     def why(self) -> str:
-        """Why it would wait, "" where it would not."""
         return wait_words(self.promise.reasons[0]) if self.promise.reasons else ""
 
     @property
@@ -46,7 +43,7 @@ class Size:
 
 
 def sizes_for(user: User, gpus: Sequence[str] = SIZES, team: str = "", pool: str | None = None) -> list[Size]:
-    """team: "" = the first of the person's teams where they may submit."""
+    """Return sizes with start previews; `team` defaults to the user's first."""
     team = team or next(iter(teams_of(user)), "")
     specs = [
         JobSpec(
@@ -58,17 +55,15 @@ def sizes_for(user: User, gpus: Sequence[str] = SIZES, team: str = "", pool: str
 
 
 def offered_presets(user: User) -> list[tuple[Preset, Size]]:
-    """Those that could ever start here."""
+    """Return presets that could ever start."""
     presets = presets_for(user)
     sizes = sizes_for(user, [preset.gpu for preset in presets], presets[0].team) if presets else []
     return [(preset, size) for preset, size in zip(presets, sizes, strict=True) if size.promise.possible]
 
 
 def teams_of(user: User) -> list[str]:
-    """The names of the teams in which the person may start something."""
     return [team.name for team in teams_where(user, "job.submit")]
 
 
 def size_words(gpu: str) -> str:
-    """ "¼ GPU", "CPU only", "2 GPUs"."""
     return gpu_words(parse_gpu(gpu))

@@ -1,4 +1,4 @@
-"""Settings, SSH keys: the keys that open one's notebooks and jobs, and how to connect."""
+"""Settings of SSH keys."""
 
 from datetime import datetime, time
 from typing import cast
@@ -52,7 +52,6 @@ class SshKeyForm(forms.Form):
     )
 
     def clean_expires_at(self) -> datetime | None:
-        """The end of that day."""
         day = self.cleaned_data["expires_at"]
         return timezone.make_aware(datetime.combine(day, time.max)) if day else None
 
@@ -61,7 +60,6 @@ class SshKeyForm(forms.Form):
 @signed_in
 @require_http_methods(["GET", "HEAD", "POST"])
 def ssh_keys(request: HttpRequest) -> HttpResponse:
-    """The person's keys; the form adds one."""
     user = cast(User, request.user)
     form = SshKeyForm(request.POST or None)
     if form.is_valid():

@@ -1,4 +1,4 @@
-"""The starting page, /n/<id>/open: straight into a notebook that is ready; else what it waits for, phase by phase."""
+"""The starting page of a notebook."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -45,15 +45,14 @@ PREPARING_WORDS = {
 @require_safe
 @signed_in
 def open_notebook(request: HttpRequest, notebook_id: str) -> HttpResponse:
-    """A visit to a ready notebook goes on to its own origin. Nothing is started by coming here.
+    """Redirect to a ready notebook or show its progress; never starts it.
 
-    ?watch=1: the page itself goes on when it is ready (after a form, whose answer may not lead to another origin), by
-    such a visit. Only that opens the notebook: a page may drop the answer that tells it to go for a newer one.
-    Where that form came before the environment for notebooks, the page presses Start when that is there.
-    ?autostart=1: a stopped one puts the focus on Start.
+    ?watch=1: the page navigates itself, as forms allow no redirect to another origin; only that visit marks it opened,
+    as a poll's response may be dropped. It also presses Start once the environment is ready.
+    ?autostart=1: focuses Start.
     """
     view = NotebookView(find_notebook(request.user, notebook_id), request.user)
-    if not view.is_own:  # admins see that it exists, and never get in
+    if not view.is_own:  # admins only see that it exists
         raise NotFound()
     page = Starting(view, autostart="autostart" in request.GET, wanted="watch" in request.GET)
     if page.link and not wants_fragment(request) and not page.wanted:
@@ -64,22 +63,21 @@ def open_notebook(request: HttpRequest, notebook_id: str) -> HttpResponse:
 
 @dataclass(frozen=True)
 class Step(job_detail.Phase):
-    """A phase of a start. took: how long it lasted; usual: how long it usually lasts, "" where nobody knows yet."""
+    """A phase of a start and its usual duration."""
 
     usual: str = ""
     usual_s: float | None = None
 
     @property
     def is_slow(self) -> bool:
-        """It has lasted more than twice as long as usual."""
+        """Whether it takes more than twice its usual time."""
         if not self.now or self.since is None or not self.usual_s:
             return False
         return (timezone.now() - self.since).total_seconds() > max(2 * self.usual_s, 5)
 
 
 class Starting:
-    """What stands on the page. link: the notebook's own address, "" until it answers there. wanted: its person has just
-    asked for it to start."""
+    """View model of the starting page; `wanted`: just requested."""
 
     def __init__(self, view: NotebookView, *, autostart: bool = False, wanted: bool = False):
         self.view = view
@@ -95,7 +93,7 @@ class Starting:
         except Unavailable as error:
             self.trouble = error_words(error)
             return ""
-        # JupyterLab chooses its first page when it starts; who comes again finds their own tabs.
+        # JupyterLab picks a first page; later visits restore tabs
         return address + "lab" if self.view.notebook.opened_at else address
 
     trouble = ""
@@ -107,7 +105,6 @@ class Starting:
 
     @property
     def preparing(self) -> str:
-        """What is done for the environment at the moment, in words."""
         return str(PREPARING_WORDS.get(self.environment["step"], ""))
 
     @property
@@ -124,7 +121,6 @@ class Starting:
 
     @property
     def head(self) -> str:
-        """The page's first line."""
         name = {"name": self.view.name}
         if self.link:
             return _("%(name)s is ready; it opens now.") % name
@@ -144,12 +140,10 @@ class Starting:
 
     @cached_property
     def detail(self) -> job_detail.JobDetail | None:
-        """Its newest start, for the log."""
         return job_detail.JobDetail(self.view.start, "log", "") if self.view.start else None
 
     @property
     def steps(self) -> list[Step]:
-        """The phases of the newest start; one is now, or the one that failed."""
         return [self._step(phase) for phase in load_phases(self.view.notebook)]
 
     def _step(self, phase: Phase) -> Step:
@@ -167,7 +161,7 @@ class Starting:
 
     @cached_property
     def smaller(self) -> list[Size]:
-        """Sizes below this one that would start now, the largest first; only while this one waits."""
+        """Return smaller sizes that could start now, largest first."""
         if not self.view.is_waiting:
             return []
         below = [gpu for gpu in SIZES if weight(gpu) < weight(self.view.gpu)]
@@ -181,7 +175,7 @@ def _seconds(seconds: float | None) -> str:
 
 
 def weight(gpu: str) -> float:
-    """For comparing sizes: thousandths of a card. A slice by memory counts as just less than a card."""
+    """Return thousandths of a card for comparison; a memory slice is just under one."""
     ask = parse_gpu(gpu)
     if ask.part is not None:
         return 1000 * ask.part[0] / ask.part[1]

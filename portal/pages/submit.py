@@ -1,4 +1,4 @@
-"""Submit a job by form or by its YAML. The two are kept in step by the server, which reads and writes the job file."""
+"""Job submission by form or YAML, kept in sync."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -57,7 +57,7 @@ MAX_SCRIPT = 1024 * 1024
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def new_job(request: HttpRequest) -> HttpResponse:
-    """The form; posted, the job's page. What is refused comes back with everything that was typed."""
+    """Show the form, or submit and show errors."""
     if request.method != "POST":
         panes = Panes(start_text(request.user, request.GET.get("from", "")), changes_in(request.GET))
         return _show(request, panes, judge(panes))
@@ -67,7 +67,7 @@ def new_job(request: HttpRequest) -> HttpResponse:
         job = submit_job(
             user=request.user, spec=panes.spec(), check=check_possible, containers=runtime_has_containers()
         )
-    except PlatformError as error:  # shown here and not by the one handler: the form must keep what was typed
+    except PlatformError as error:  # here, so that the form is kept
         return _show(request, panes, verdict_of(error, panes), status=error.status)
     return redirect("job", job_id=job.public_id)
 
@@ -75,11 +75,11 @@ def new_job(request: HttpRequest) -> HttpResponse:
 @require_POST
 @signed_in
 def sync_panes(request: HttpRequest) -> JsonResponse:
-    """What the other pane should show, what is wrong and where, and what would become of it. Stores nothing.
+    """Return form and YAML in sync, errors and a preview. Stores nothing.
 
-    ahead: also when it would start and what would help, which takes up to two seconds.
+    `ahead` adds forecast and levers, in up to two seconds.
 
-    {"yaml": text, "values": {field: text}, both null where the file cannot be read, "stuck": so it was to begin with,
+    {"yaml": text, "values": {field: text}, both null if unreadable, "stuck": unreadable as posted,
     "errors": {field: sentence}, "lines": [{"line", "words"}], "preview": {...}, "usual": {...}}
     """
     panes = read_panes(request.POST)
@@ -91,7 +91,7 @@ def sync_panes(request: HttpRequest) -> JsonResponse:
 
 
 def start_text(user: User, source: str) -> str:
-    """The file that the form begins with: the example, a copy of a job that this person may see, or two lines."""
+    """Return the first job file: an example, a copy of job `source`, or blank."""
     if source == "example":
         return EXAMPLE
     if not source:
@@ -107,12 +107,12 @@ def start_text(user: User, source: str) -> str:
 
 
 def changes_in(query: Mapping[str, str]) -> dict[str, str]:
-    """{field: text} of what a link wants to be another (portal.pages.job_levers)."""
+    """Return {field: text} that a lever's link changes."""
     return {name: FLAG_VALUES.get(query[name], query[name]) for name in CHANGED if name in query}
 
 
 def keep_upload(user: User, panes: Panes, upload: UploadedFile | None) -> None:
-    """Keep an uploaded file before all else, so that a refused submit need not upload it again."""
+    """Store an upload before submit, which may be refused."""
     if upload is None or panes.trouble:
         return
     kept = keep_code(user=user, pieces=pieces_of(upload))
@@ -121,7 +121,7 @@ def keep_upload(user: User, panes: Panes, upload: UploadedFile | None) -> None:
 
 
 def pieces_of(upload: UploadedFile) -> Iterable[bytes]:
-    """The upload as a tar.gz, piece by piece. A single Python file is packed here."""
+    """Return the upload as tar.gz chunks; packs a single Python file."""
     name = (upload.name or "").replace("\\", "/").rpartition("/")[2]
     if not name.endswith(".py"):
         return upload.chunks()
@@ -130,13 +130,13 @@ def pieces_of(upload: UploadedFile) -> Iterable[bytes]:
     return [pack_one_file(name, upload.read())]
 
 
-# ---- what would become of it ----
+# ---- preview ----
 
 
 def preview(user: User, panes: Panes, verdict: Verdict, *, ahead: bool) -> dict:
-    """{"preview": {tone, words, more: [sentences], fixes, later}, "usual": {field: what stands in for it}}.
+    """Return {"preview": {tone, words, more, fixes, later}, "usual": {field: default}}.
 
-    What pools and machines refuse is added to the verdict. later: there is more to say where one looks ahead.
+    Adds refusals to `verdict`; `later`: `ahead` would say more.
     """
     if verdict.spec is None:
         return _say("plain", _("Mend what is marked. Then it shows here where the job could start."))
@@ -157,7 +157,6 @@ def preview(user: User, panes: Panes, verdict: Verdict, *, ahead: bool) -> dict:
 
 
 def lever_fixes(answer: PlanAnswer) -> list[dict]:
-    """Each change that would help as one click: {field, value, words}."""
     return [
         {
             "field": one.change.field,
@@ -175,7 +174,7 @@ def _refuse(error: PlatformError, panes: Panes, verdict: Verdict) -> Verdict:
 
 
 def notes_on(user: User, draft: Draft) -> list[str]:
-    """What its roles ask, what is free where it would go, and whether anybody looks."""
+    """Note roles, free capacity and a late scheduler."""
     notes = [ROLES % {"roles": roles_words(draft.gang)}] if draft.spec.roles else []
     notes += [room_words(room) for room in free_now(user) if room.pool == draft.pool.name]
     if scheduler_late():
@@ -198,7 +197,6 @@ def room_words(room: PoolRoom) -> str:
 
 
 def usual_of(draft: Draft) -> dict[str, str]:
-    """What a field gets that says nothing, for its placeholder."""
     request, limit = draft.gang[0]["request"], draft.pool.default_max_time_s
     usual = {"name": derive_name(roles_of(draft.spec)[0].run)}
     if not draft.spec.roles:

@@ -1,4 +1,4 @@
-"""The page of a web terminal. The shell itself is behind the socket of the same address: portal/gateway/terminal.py."""
+"""Page of the web terminal."""
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -15,7 +15,6 @@ TOUCH_KEYS = ("Esc", "Tab", "Ctrl+C", "Ctrl+D", "↑", "↓", "←", "→")
 @require_safe
 @signed_in
 def show_terminal(request: HttpRequest, name: str) -> HttpResponse:
-    """name: as `find_door` takes it. Raises NotFound, Conflict where the task does not run."""
     door = find_door(request.user, name)
     kind, back = ("notebook", f"nb-{door.notebook_id}") if door.notebook_id else ("job", f"job-{door.job_id}")
     context = {"door": door, "back": back, "back_url": reverse(kind, args=[back]), "touch_keys": TOUCH_KEYS}

@@ -1,4 +1,4 @@
-"""The pages' addresses. Every name here has a line in the table of tests/portal/test_doors.py."""
+"""URLs of the pages, each in the access table of tests/portal/test_doors.py."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Webhooks and their deliveries as the settings show them: words for their state. Reads only."""
+"""View models of webhooks."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -17,7 +17,7 @@ MOST_DELIVERIES = 30
 SOON = timedelta(seconds=30)
 """A try that is so near is waited for: the page looks again by itself."""
 
-# What the form offers. Programs may name more by the API: any kind ("job") and any type ("job.held").
+# Offered topics; the API takes any kind ("job") and type ("job.held").
 TOPIC_WORDS: dict[str, str | Promise] = {
     "job.submitted": gettext_lazy("A job is submitted"),
     "job.running": gettext_lazy("A job starts"),
@@ -42,15 +42,13 @@ ERROR_WORDS: dict[str, str | Promise] = {
 
 
 class DeliveryView:
-    """One event on its way to one webhook."""
-
     def __init__(self, row: Delivery):
         self.row = row
         self.event = event_words(row.event)
 
     @property
     def chip(self) -> tuple[str, str, str]:
-        """(tone, icon, words)"""
+        """Return (tone, icon, words)."""
         if self.row.sent_at:
             return "done", "check", _("Delivered")
         if self.row.due_at is None:
@@ -59,7 +57,6 @@ class DeliveryView:
 
     @property
     def result(self) -> str:
-        """How the last try went; "" before the first."""
         words = ERROR_WORDS["refused"] if self.row.sent_at else ERROR_WORDS.get(self.row.error, self.row.error)
         return str(words) % {"status": self.row.status}
 
@@ -73,15 +70,13 @@ class DeliveryView:
 
 
 class WebhookView:
-    """One webhook. last: its newest delivery, None before the first."""
-
     def __init__(self, row: Webhook, last: DeliveryView | None):
         self.row = row
         self.last = last
 
     @property
     def chip(self) -> tuple[str, str, str]:
-        """(tone, icon, words)"""
+        """Return (tone, icon, words)."""
         if self.row.disabled_at:
             by_hand = self.row.disabled_why == "by_hand"
             return ("stale", "player-pause", _("Paused")) if by_hand else ("fault", "ban", _("Switched off"))
@@ -91,7 +86,6 @@ class WebhookView:
 
     @property
     def why(self) -> str:
-        """Why the platform switched it off, "" where it did not."""
         return str(WEBHOOK_WHY.get(self.row.disabled_why, ""))
 
     @property
@@ -100,7 +94,7 @@ class WebhookView:
 
 
 def view_webhooks(rows: QuerySet[Webhook]) -> list[WebhookView]:
-    """In two queries, the newest first."""
+    """Return webhooks newest first, in two queries."""
     newest = Delivery.objects.filter(webhook=OuterRef("pk")).order_by("-id").values("pk")[:1]
     found = list(rows.annotate(last_id=Subquery(newest)).order_by("-id"))
     wanted = [row.last_id for row in found if row.last_id]  # type: ignore[attr-defined]
@@ -109,6 +103,5 @@ def view_webhooks(rows: QuerySet[Webhook]) -> list[WebhookView]:
 
 
 def view_deliveries(rows: QuerySet[Delivery]) -> list[DeliveryView]:
-    """The newest first."""
     found: Iterable[Delivery] = rows.select_related("event", "webhook").order_by("-id")[:MOST_DELIVERIES]
     return [DeliveryView(row) for row in found]

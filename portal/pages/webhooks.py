@@ -1,4 +1,4 @@
-"""Settings, webhooks: addresses that are told of one's own events, or of those of a team that one leads."""
+"""Settings of webhooks."""
 
 from typing import cast
 
@@ -53,14 +53,14 @@ class WebhookForm(forms.Form):
     )  # fmt: skip
 
     def __init__(self, *args, topics: tuple[str, ...] = (), **named):
-        """topics: what it has now, of which some may be none that the form offers."""
+        """Offer current topics too, even unknown ones."""
         super().__init__(*args, **named)
         others = [(topic, topic) for topic in topics if topic not in TOPIC_WORDS]
         cast(forms.MultipleChoiceField, self.fields["topics"]).choices = [*TOPIC_WORDS.items(), *others]
 
 
 class NewWebhookForm(WebhookForm):
-    """Whose events is asked only of who leads a team."""
+    """Asks for a team if the user leads one."""
 
     team = forms.ModelChoiceField(
         Team.objects.none(),
@@ -82,7 +82,7 @@ class NewWebhookForm(WebhookForm):
 @signed_in
 @require_http_methods(GET_POST)
 def list_webhooks(request: HttpRequest) -> HttpResponse:
-    """The person's webhooks. The answer to a new one shows its secret; nothing shows it again."""
+    """List webhooks or create one, whose secret is shown once."""
     user = cast(User, request.user)
     form, made, secret = NewWebhookForm(request.POST or None, user=user), None, ""
     if request.method == "POST" and form.is_valid():
@@ -99,7 +99,6 @@ def list_webhooks(request: HttpRequest) -> HttpResponse:
 @signed_in
 @require_http_methods(GET_POST)
 def show_webhook(request: HttpRequest, webhook_id: int) -> HttpResponse:
-    """One webhook, what was sent, and a form to change it."""
     row = find_webhook(cast(User, request.user), webhook_id)
     form = _form_of(row, request.POST if request.method == "POST" else None)
     if form.is_bound and form.is_valid():
@@ -129,7 +128,7 @@ def test(request: HttpRequest, webhook_id: int) -> HttpResponse:
 @signed_in
 @require_POST
 def switch(request: HttpRequest, webhook_id: int) -> HttpResponse:
-    """Posted `enabled`: on; without it: paused, and what waited is dropped."""
+    """Enable the webhook by `enabled`, else pause it and drop what waits."""
     user = cast(User, request.user)
     change_webhook(actor=user, webhook=find_webhook(user, webhook_id), enabled="enabled" in request.POST)
     return redirect("webhook", webhook_id)
@@ -139,7 +138,7 @@ def switch(request: HttpRequest, webhook_id: int) -> HttpResponse:
 @signed_in
 @require_POST
 def new_secret(request: HttpRequest, webhook_id: int) -> HttpResponse:
-    """The only page that shows it."""
+    """Replace the secret and show it once."""
     user = cast(User, request.user)
     row = find_webhook(user, webhook_id)
     secret = change_secret(actor=user, webhook=row)

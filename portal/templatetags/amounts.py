@@ -1,4 +1,4 @@
-"""Integers of the ledger as people read them: {{ milli|gpu }} {{ mib|memory }} {{ milli|cpu }} {{ s|duration }}."""
+"""Filters for stored amounts: {{ milli|gpu }} {{ mib|memory }} {{ milli|cpu }} {{ s|duration }}."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,6 @@ register = template.Library()
 
 
 def or_dash(show: Callable[[int], str]) -> Callable[[int | None], str]:
-    """`show`, but a dash where there is no number."""
     return lambda value: "–" if value is None else show(int(value))
 
 
@@ -20,5 +19,5 @@ for name, show in {"gpu": show_gpu, "memory": show_memory, "cpu": show_cpu, "dur
 
 @register.filter
 def gpu_sum(milli: int) -> str:
-    """As `gpu`, to hundredths of a card: for sums, where a thousandth says nothing."""
+    """Format to hundredths of a card, for sums."""
     return show_gpu(milli if milli % 125 == 0 else round(milli, -1))

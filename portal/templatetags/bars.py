@@ -1,6 +1,6 @@
-"""Bars of 100 %: a card with its slices, a team's quota. {% load bars %}.
+"""Tags for 100 % bars: cards with slices, quotas. {% load bars %}.
 
-Widths are attributes of table cells, since the CSP allows no style attribute; so bars need no script and morph cleanly.
+Widths are attributes of table cells, because the CSP forbids style attributes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,9 +31,8 @@ LEGEND = {
 class Segment:
     """A part of a bar.
 
-    kind: a word of LEGEND. share: its part of the bar, any unit, the bar's whole being the sum. words: the label under
-    it; note: a second, quieter one. title: read aloud, shown on hover. owner: a team's number for its colour, or None.
-    activity: measured use in percent, drawn as fill height, or None where it is not measured.
+    kind: key of LEGEND. share: in any unit. note: second label. title: tooltip, read aloud. owner: team number for its
+    colour. activity: measured use in percent, or None.
     """
 
     kind: str
@@ -50,16 +49,13 @@ class Segment:
 
 @register.inclusion_tag("_bar.html")
 def gpu_bar(segments: Sequence[Segment], label: str, by_owner: bool = False) -> dict:
-    """One physical card as a bar of slices. `label` names the card for those who hear the page."""
+    """Render a card as a bar of slices. label: for screen readers."""
     return {"cells": _cells(segments), "label": label, "by_owner": by_owner, "words": any(s.words for s in segments)}
 
 
 @register.inclusion_tag("_bar.html")
 def quota_bar(used: float, guarantee: float, limit: float | None, lent: float = 0, label: str = "") -> dict:
-    """used | guarantee | borrowed | limit, in any one unit. Without a limit the bar ends a quarter beyond what is used.
-
-    lent: how much of the guarantee is unused and held by others now.
-    """
+    """Render a quota, in any unit. lent: guarantee that others use now."""
     segments = quota_segments(used, guarantee, limit, lent)
     return {"cells": _cells(segments), "label": label or _("Quota"), "by_owner": False, "words": False}
 
@@ -70,7 +66,6 @@ def bar_legend(*kinds: str) -> dict:
 
 
 def quota_segments(used: float, guarantee: float, limit: float | None, lent: float = 0) -> list[Segment]:
-    """The parts of a quota bar from left to right; parts of nothing are left out."""
     end = limit if limit is not None else max(used, guarantee) * 1.25 or 1
     within, borrowed = min(used, guarantee), max(used - guarantee, 0)
     lent = min(lent, guarantee - within)
@@ -90,12 +85,11 @@ def quota_segments(used: float, guarantee: float, limit: float | None, lent: flo
 
 
 def team_classes(number: int) -> str:
-    """The classes of a team's colour: eight colours, then the same again with a pattern."""
+    """Return CSS classes: eight colours, then again with a pattern."""
     return f"team-{number % TEAM_COLOURS}" + (" team-again" if number // TEAM_COLOURS % 2 else "")
 
 
 def _cells(segments: Iterable[Segment]) -> list[dict]:
-    """What _bar.html draws: each segment with its width in percent, its classes and its mark."""
     segments = list(segments)
     whole = sum(segment.share for segment in segments) or 1
     return [

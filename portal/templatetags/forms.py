@@ -1,4 +1,4 @@
-"""Form fields with label, help and error bound to the control. {% load forms %}{% field form.name %}."""
+"""Tags for form fields. {% load forms %}{% field form.name %}."""
 
 from django import forms, template
 from django.forms.boundfield import BoundField
@@ -16,7 +16,7 @@ CLASSES: dict[type, str] = {
 
 @register.inclusion_tag("_field.html")
 def field(bound: BoundField, note: str = "", mono: bool = False) -> dict:
-    """One field of a Django form. `note` stands quietly beside the label; `mono` for code and numbers."""
+    """Render label, control, help and error. note: beside the label; mono: for code and numbers."""
     return {
         "field": bound,
         "note": note,
@@ -27,7 +27,7 @@ def field(bound: BoundField, note: str = "", mono: bool = False) -> dict:
 
 @register.simple_tag
 def control(bound: BoundField, mono: bool = False) -> SafeString:
-    """The bare control, in the portal's look. Django itself binds help and error by aria-describedby."""
+    """Render the bare control; Django adds aria-describedby."""
     widget = type(bound.field.widget)
     names = [CLASSES.get(widget, "form-control"), "mono" if mono else "", bound.field.widget.attrs.get("class", "")]
     return bound.as_widget(attrs={"class": " ".join(filter(None, names))})

@@ -1,4 +1,4 @@
-"""Icons, chips, copy buttons and times. {% load ui %}. Examples stand at the head of static/css/components.css."""
+"""Tags for icons, chips, copy buttons and times. {% load ui %}. Examples: static/css/components.css."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,14 +20,14 @@ register = template.Library()
 
 @dataclass(frozen=True)
 class Tone:
-    """How a state looks: `tone` names a colour of tokens.css, `icon` a symbol of vendor/icons.svg."""
+    """A state's look: `tone` is a colour of tokens.css, `icon` a symbol of vendor/icons.svg."""
 
     tone: str
     icon: str
     turns: bool = False
 
 
-# Words come from the model's choices; only colour and icon stand here. Job, task, node.
+# Of jobs, tasks and nodes; the words are the models'.
 STATE_TONES = {
     "QUEUED": Tone("wait", "hourglass"),
     "PENDING": Tone("wait", "hourglass"),
@@ -56,7 +56,7 @@ def sprite() -> str:
 
 @register.simple_tag
 def icon(name: str, classes: str = "", label: str = "") -> SafeString:
-    """An icon of the sprite. Without `label` it is decoration, and a word must stand beside it."""
+    """Render an icon. Without `label` it is decoration beside a word."""
     if label:
         return format_html(
             '<svg class="icon {}" role="img" aria-label="{}"><use href="{}#{}"/></svg>', classes, label, sprite(), name
@@ -66,19 +66,19 @@ def icon(name: str, classes: str = "", label: str = "") -> SafeString:
 
 @register.simple_tag
 def chip(tone: str, icon_name: str, words: str, title: str = "") -> SafeString:
-    """Icon, word and colour. tone: work idle next fault stale wait done sim."""
+    """Render a chip. tone: work idle next fault stale wait done sim."""
     return format_html('<span class="chip chip-{}" title="{}">{}{}</span>', tone, title, icon(icon_name), words)
 
 
 @register.simple_tag
 def state_chip(row: object) -> SafeString:
-    """The state of a job, task or node, in words from its own choices. `row` has state and get_state_display()."""
+    """Render the state of a job, task or node."""
     return state_word_chip(row.state, row.get_state_display())  # type: ignore[attr-defined]
 
 
 @register.simple_tag
 def state_word_chip(state: str, words: str) -> SafeString:
-    """As state_chip, where only the values are at hand (rows of other teams)."""
+    """Render a state known by its values only (rows of other teams)."""
     look = STATE_TONES.get(str(state).upper(), UNKNOWN)
     picture = icon(look.icon, "spin" if look.turns else "")
     return format_html('<span class="chip chip-{}">{}{}</span>', look.tone, picture, words)
@@ -86,13 +86,11 @@ def state_word_chip(state: str, words: str) -> SafeString:
 
 @register.simple_tag
 def simulated() -> SafeString:
-    """The badge beside everything that is not a real card."""
     return chip("sim", "flask", _("Simulated"), _("This card is simulated: no real GPU stands behind it."))
 
 
 @register.simple_tag
 def copy_button(text: object, label: str = "") -> SafeString:
-    """A small button that copies `text`."""
     return format_html(
         '<button type="button" class="copy" data-copy="{}" aria-label="{}">{}{}</button>',
         text,
@@ -104,7 +102,7 @@ def copy_button(text: object, label: str = "") -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def block_again(context: template.Context, name: str) -> str:
-    """What the page put into block `name`, a second time: a title stands in the tab and in the top bar."""
+    """Render block `name` again: a title stands in tab and top bar."""
     blocks = context.render_context.get(BLOCK_CONTEXT_KEY)
     block = blocks.get_block(name) if blocks else None
     return block.render(context) if block else ""
@@ -112,7 +110,7 @@ def block_again(context: template.Context, name: str) -> str:
 
 @register.simple_tag
 def ago(moment: datetime | None) -> SafeString | str:
-    """A <time> that says how long ago, and keeps itself true (static/js/ago.js). Its title is the full date."""
+    """Render how long ago, kept current by static/js/ago.js."""
     return _time(moment, "ago")
 
 
@@ -121,7 +119,7 @@ register.filter("clock", clock)
 
 @register.simple_tag
 def ticking(since: datetime | None) -> SafeString | str:
-    """A <time> that counts up from `since`: 0:41, 2:03:10."""
+    """Render a time counting up: 0:41, 2:03:10."""
     return _time(since, "ticks")
 
 

@@ -1,44 +1,36 @@
-"""One pass of the scheduler's mind. Read this first.
-
-`allocate` goes through the waiting jobs in order and starts what fits and delays nobody before it; those that wait for
-capacity stand in line, and the first keep a place in time. `take_back`, `reclaim` and `preempt` make room for these by
-stopping others.
-"""
+"""The scheduling cycle: one pass over the queue. Read this first."""
 
 from collections import Counter
 from itertools import count, repeat
 
-from scheduler.core.allocate import allocate
-from scheduler.core.context import Cycle, Memory
-from scheduler.core.grow import grow
-from scheduler.core.maintenance import clear_machines
-from scheduler.core.overtake import overtake
-from scheduler.core.preempt import preempt, reclaim, take_back
-from scheduler.core.snapshot import Snapshot
-from scheduler.core.types import Plan, Policy, Waiting
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.model.types import Plan, Policy, WaitingJob
+from scheduler.core.preemption.preempt import evict_off_pool_jobs, preempt_lower_priority, reclaim_guarantees
+from scheduler.core.preemption.preempt_longer import preempt_longer
+from scheduler.core.queueing.allocate import start_waiting_jobs
+from scheduler.core.queueing.cycle_context import Cycle, CycleMemo
+from scheduler.core.queueing.grow import grow_gangs
+from scheduler.core.queueing.maintenance import evict_for_maintenance
 
 
-def run_cycle(snapshot: Snapshot, policy: Policy, now: float, memory: Memory | None = None) -> Plan:
-    """Decide what starts and why the rest waits. Same input, same plan; the snapshot stays as it was.
-
-    memory: of whoever asks again and again for worlds of the same machines.
-    """
-    cycle = Cycle(snapshot.copy(), policy, now, memory)
-    waiting = allocate(cycle)  # disturbs nobody, fills holes before reservations
-    clear_machines(cycle)  # that go into maintenance
-    take_back(cycle)  # pools whose window has closed
-    reclaim(cycle)  # owners take back their guarantee
-    preempt(cycle)  # priority
-    overtake(cycle, waiting)  # short work, where the pool says so
-    grow(cycle)  # elastic gangs that start, by what nobody waits for
-    if cycle.memory.explains:
-        explain(cycle, waiting)  # every waiting job has a reason and a position
+def run_cycle(snapshot: Snapshot, policy: Policy, now: float, cycle_memo: CycleMemo | None = None) -> Plan:
+    """Decide which jobs start or stop, and why the rest waits. Deterministic; the snapshot stays unchanged."""
+    cycle = Cycle(snapshot.copy(), policy, now, cycle_memo)
+    waiting = start_waiting_jobs(cycle)  # start and backfill, disturbing nobody
+    evict_for_maintenance(cycle)  # for maintenance
+    evict_off_pool_jobs(cycle)  # cards whose lending window closed
+    reclaim_guarantees(cycle)  # guarantees
+    preempt_lower_priority(cycle)  # by priority
+    preempt_longer(cycle, waiting)  # long jobs, if the policy says so
+    grow_gangs(cycle)  # elastic gangs
+    if cycle.cycle_memo.explains:
+        set_queue_positions(cycle, waiting)
     return cycle.plan
 
 
-def explain(cycle: Cycle, line: list[Waiting]) -> None:
-    """Give each waiting job its position: first the line for capacity, then those that wait for something else."""
-    jobs = [*line, *cycle.aside]
+def set_queue_positions(cycle: Cycle, line: list[WaitingJob]) -> None:
+    """Number each pool's waiting jobs: the line for capacity first, then blocked ones."""
+    jobs = [*line, *cycle.blocked]
     pools = Counter([job.pool for job in jobs])
     places = {pool: zip(count(1), repeat(of)) for pool, of in pools.items()}
     cycle.plan.positions.update((job.job, next(places[job.pool])) for job in jobs)

@@ -1,13 +1,15 @@
-"""A simulation as one HTML file: figures in a table and plots, without a script or anything from elsewhere."""
+"""HTML report of a simulation, in one file without scripts."""
 
+import subprocess
 from html import escape
+from pathlib import Path
 
-from scheduler.simulation.charts import plot_gantt, plot_series, plot_teams, plot_times, plot_waits
-from scheduler.simulation.history import History
-from scheduler.simulation.plots import colour_of
+from scheduler.simulation.charts import plot_completion_times, plot_gantt, plot_team_waits, plot_usage, plot_waits
+from scheduler.simulation.history import SimulationHistory
 from scheduler.simulation.scenario import Scenario
-from scheduler.simulation.summary import EVERYBODY
-from scheduler.simulation.week import HOUR
+from scheduler.simulation.summary import ALL_TEAMS
+from scheduler.simulation.svg import pick_colour
+from scheduler.simulation.working_hours import HOUR_S
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1d1d1f; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
@@ -36,20 +38,24 @@ COLUMNS = (
 
 
 def build_report(
-    scenario: Scenario, history: History, summary: dict[str, dict[str, float]], revision: str, week: int = 1
+    scenario: Scenario, history: SimulationHistory, summary: dict[str, dict[str, float]], revision: str, week: int = 1
 ) -> str:
-    """week: which one the Gantt shows, from 1. The same simulation gives the same text."""
-    everybody = summary[EVERYBODY]
-    in_use, hours = everybody["cards_in_use_pct"], everybody["virtual_makespan_s"] / HOUR
+    """Build the report, deterministically. week: the Gantt's, from 1."""
+    everybody = summary[ALL_TEAMS]
+    in_use, hours = everybody["cards_in_use_pct"], everybody["virtual_makespan_s"] / HOUR_S
     used = f"{in_use:.1f} % of the cards in use over {hours:.1f} hours."
     names = [escape(scenario.name), f"revision {escape(revision)}", f"seed {scenario.seed}"]
-    key = _key(scenario)
+    key = _render_legend(scenario)
     night = "Grey: nights and weekends. Pale: urgent, as notebooks are. A red end: stopped for others."
     sections = (
-        ("Cards in use and length of the queue", "Means over equal spans of time.", plot_series(scenario, history)),
+        ("Cards in use and length of the queue", "Means over equal spans of time.", plot_usage(scenario, history)),
         ("Waits", f"Share of the jobs that waited at most so long.{key}", plot_waits(scenario, history)),
-        ("Completion", f"Share of the jobs done at most so long after they came.{key}", plot_times(scenario, history)),
-        ("Mean queue of each team", "From coming to starting.", plot_teams(scenario, summary)),
+        (
+            "Completion",
+            f"Share of the jobs done at most so long after they came.{key}",
+            plot_completion_times(scenario, history),
+        ),
+        ("Mean queue of each team", "From coming to starting.", plot_team_waits(scenario, summary)),
         (f"Week {week}, card by card", f"{night}{key}", plot_gantt(scenario, history, week)),
     )
     body = "\n".join(f"<h2>{title}</h2>\n<p>{says}</p>\n{plot}" for title, says, plot in sections)
@@ -60,29 +66,37 @@ def build_report(
 <body>
 <h1>{names[0]}</h1>
 <p>Simulated by the scheduler of Tessera, {names[1]}, {names[2]}. {used}</p>
-<div class="wide">{_table(summary)}</div>
+<div class="wide">{_render_table(summary)}</div>
 {body}
 </body>
 </html>
 """
 
 
-def _table(summary: dict[str, dict[str, float]]) -> str:
+def _render_table(summary: dict[str, dict[str, float]]) -> str:
     head = "".join(f"<th>{title}</th>" for title, _, _ in COLUMNS)
     rows = (
-        "<tr>" + "".join(f"<td>{cell}</td>" for cell in (escape(who), *_cells(found))) + "</tr>"
+        "<tr>" + "".join(f"<td>{cell}</td>" for cell in (escape(who), *_format_cells(found))) + "</tr>"
         for who, found in summary.items()
     )
     return f"<table><tr><th>team</th>{head}</tr>{''.join(rows)}</table>"
 
 
-def _cells(found: dict[str, float]) -> list[str]:
+def _format_cells(found: dict[str, float]) -> list[str]:
     values = (found[key] / unit for _, key, unit in COLUMNS)
     return [f"{value:,.0f}" if value >= 1000 else f"{value:.4g}" for value in values]
 
 
-def _key(scenario: Scenario) -> str:
+def _render_legend(scenario: Scenario) -> str:
     return "".join(
-        f'<span class="key" style="background:{colour_of(number)}"></span>{escape(team.name)}'
+        f'<span class="key" style="background:{pick_colour(number)}"></span>{escape(team.name)}'
         for number, team in enumerate(scenario.cluster.teams)
     )
+
+
+def read_revision() -> str:
+    """Return the short commit hash, with "+" if files differ; "unknown" outside a repository."""
+    here = Path(__file__).parent
+    ask = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    said = subprocess.run(ask, cwd=here, capture_output=True, text=True, check=False)
+    return said.stdout.strip() or "unknown"

@@ -1,40 +1,36 @@
-"""All that a simulation starts from, and its play through the production cycle."""
+"""A simulation's inputs, and running it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from scheduler.core.play import Play, Rules
-from scheduler.core.types import Closing, Policy, Waiting, Window
-from scheduler.simulation.cluster import Cluster, build_snapshot
-from scheduler.simulation.history import History, watch
-from scheduler.simulation.week import WorkingDay
+from scheduler.core.forecast.simulate import Simulation, SimulationRules
+from scheduler.core.model.types import LendingWindow, MaintenanceWindow, Policy, WaitingJob
+from scheduler.simulation.cluster import SimulatedCluster, build_snapshot
+from scheduler.simulation.history import SimulationHistory, record_simulation
+from scheduler.simulation.working_hours import WorkingDay
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """jobs: numbered from 1 in this order. duration_s: {job: how long it really runs}.
-
-    windows: when pools lend their cards. closings: maintenance. until: seconds from Monday 00:00; `inf`: until nothing
-    is to come.
-    """
+    """Inputs of a simulation. jobs: numbered from 1. until: seconds from Monday 00:00."""
 
     name: str
     seed: int
-    cluster: Cluster
+    cluster: SimulatedCluster
     policy: Policy
-    rules: Rules
-    jobs: tuple[Waiting, ...]
+    rules: SimulationRules
+    jobs: tuple[WaitingJob, ...]
     duration_s: Mapping[int, float]
     until: float
     working_day: WorkingDay
-    windows: tuple[Window, ...] = ()
-    closings: tuple[Closing, ...] = ()
+    windows: tuple[LendingWindow, ...] = ()
+    closings: tuple[MaintenanceWindow, ...] = ()
 
 
-def play_scenario(scenario: Scenario, progress: Callable[[float, int], None] | None = None) -> History:
-    """Same scenario, same history. progress: told the time and how many jobs have finished."""
+def simulate_scenario(scenario: Scenario, progress: Callable[[float, int], None] | None = None) -> SimulationHistory:
+    """Simulate deterministically. progress: called with the time and finished jobs."""
     world, durations = build_snapshot(scenario.cluster, scenario.windows, scenario.closings), scenario.duration_s
-    play = Play(
+    play = Simulation(
         world,
         scenario.policy,
         0.0,
@@ -42,4 +38,4 @@ def play_scenario(scenario: Scenario, progress: Callable[[float, int], None] | N
         arrivals=scenario.jobs,
         rules=scenario.rules,
     )
-    return watch(play, scenario.jobs, scenario.until, progress)
+    return record_simulation(play, scenario.jobs, scenario.until, progress)

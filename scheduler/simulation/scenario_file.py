@@ -1,8 +1,4 @@
-"""A scenario in YAML: machines, pools, teams and jobs, made into what a play needs.
-
-What each key means is said by `manage.py tessera_sim --help` (HELP below). Raises ValueError with a sentence that names
-the place of what is wrong.
-"""
+"""YAML scenario files; keys are described in HELP. Errors are ValueErrors that name the place."""
 
 import random
 from collections import Counter
@@ -15,14 +11,14 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from scheduler.core.play import Rules
-from scheduler.core.types import Closing, Policy, Role, Waiting
-from scheduler.simulation.cluster import Cluster, Machine, Team
+from scheduler.core.forecast.simulate import SimulationRules
+from scheduler.core.model.types import MaintenanceWindow, Policy, Role, WaitingJob
+from scheduler.simulation.cluster import SimulatedCluster, SimulatedNode, SimulatedTeam
 from scheduler.simulation.scenario import Scenario
-from scheduler.simulation.trace_csv import PRIORITIES, Wish, load_wishes
-from scheduler.simulation.week import DAY, HOUR, WorkingDay, lend
+from scheduler.simulation.trace_csv import PRIORITIES, JobRequest, load_trace_jobs
+from scheduler.simulation.working_hours import DAY_S, HOUR_S, WorkingDay, build_lending_windows
 
-HELP = """
+SCENARIO_HELP = """
 A scenario, all times counted from Monday 00:00:
 
   name: Two teams
@@ -50,60 +46,63 @@ A scenario, all times counted from Monday 00:00:
 """
 
 
-TOP = "name until_h checkpoint_cost_s working_day policy cluster pools teams maintenance jobs trace"
+TOP_KEYS = "name until_h checkpoint_cost_s working_day policy cluster pools teams maintenance jobs trace"
 
 
 def load_scenario(path: Path, seed: int, *, depth: int | None = None) -> Scenario:
-    """The same file and seed give the same scenario. Raises ValueError, OSError."""
+    """Load a scenario, deterministic by seed. Raises ValueError, OSError."""
     try:
         data = YAML(typ="safe").load(path.read_text())
     except YAMLError as error:
         raise ValueError(f"{path.name} is not YAML: {error}") from None
-    top = _Keys(data, path.name, TOP)
+    top = _KnownKeys(data, path.name, TOP_KEYS)
     dice = random.Random(seed)  # noqa: S311 (no secret is drawn)
-    wishes = [wish for at, line in enumerate(top.list("jobs")) for wish in _wishes(line, f"jobs[{at}]", dice)]
+    wishes = [wish for at, line in enumerate(top.list("jobs")) for wish in _read_jobs(line, f"jobs[{at}]", dice)]
     if top.get("trace"):
-        wishes += load_wishes(path.parent / top.text("trace"))
+        wishes += load_trace_jobs(path.parent / top.text("trace"))
     return build_scenario(top, path.stem, wishes, seed, depth)
 
 
 def load_trace_scenario(trace: Path, seed: int, *, nodes: int, gpus: int, depth: int | None = None) -> Scenario:
-    """A trace alone: on `nodes` machines with `gpus` equal cards each."""
+    """Build a scenario from a trace on equal machines."""
     machine = {"nodes": nodes, "gpus": gpus, "model": "GPU", "memory_gb": 80}
-    top = _Keys({"cluster": [machine]}, trace.name, TOP)
-    return build_scenario(top, trace.stem, load_wishes(trace), seed, depth)
+    top = _KnownKeys({"cluster": [machine]}, trace.name, TOP_KEYS)
+    return build_scenario(top, trace.stem, load_trace_jobs(trace), seed, depth)
 
 
-def build_scenario(top: "_Keys", stem: str, wishes: list[Wish], seed: int, depth: int | None) -> Scenario:
+def build_scenario(top: "_KnownKeys", stem: str, wishes: list[JobRequest], seed: int, depth: int | None) -> Scenario:
     lines = enumerate(top.list("cluster"))
-    machines = tuple(chain.from_iterable(_machines(line, f"cluster[{at}]") for at, line in lines))
+    machines = tuple(chain.from_iterable(_read_machines(line, f"cluster[{at}]") for at, line in lines))
     if not machines:
         raise ValueError(f"{top.where}: cluster has no machine")
-    listed = {name: _Keys(value or {}, f"pools.{name}", "slices lends_to") for name, value in top.map("pools").items()}
+    listed = {
+        name: _KnownKeys(value or {}, f"pools.{name}", "slices lends_to")
+        for name, value in top.mapping("pools").items()
+    }
     used = dict.fromkeys(pool for machine in machines for *_, pool in machine.cards)
     pools = {
         name: max(int(listed[name].number("slices", 8)), 1) if name in listed else 8 for name in {**listed, **used}
     }
-    teams = _teams(top.map("teams"), wishes, pools)
+    teams = _read_teams(top.mapping("teams"), wishes, pools)
     _check_cells(teams, machines)
     users = tuple(dict.fromkeys(wish.user or wish.team for wish in wishes))
-    cluster = Cluster(machines, pools, teams, users)
+    cluster = SimulatedCluster(machines, pools, teams, users)
     wishes = sorted(wishes, key=lambda wish: wish.submit_s)
-    jobs = tuple(_waiting(cluster, number, wish) for number, wish in enumerate(wishes, start=1))
-    day = _working_day(top.sub("working_day", "begins ends"))
-    until = top.number("until_h", inf) * HOUR
+    jobs = tuple(_build_waiting_job(cluster, number, wish) for number, wish in enumerate(wishes, start=1))
+    day = _read_working_day(top.sub_mapping("working_day", "begins ends"))
+    until = top.number("until_h", inf) * HOUR_S
     cost = top.get("checkpoint_cost_s")
-    windows = _windows(cluster, listed, day, min(until, _horizon(cluster, wishes)))
-    rules = Rules(resume_s=None if cost is None else float(cost), depth=depth)
+    windows = _build_lending_windows(cluster, listed, day, min(until, _latest_end(cluster, wishes)))
+    rules = SimulationRules(resume_cost_s=None if cost is None else float(cost), depth=depth)
     durations = {number: wish.duration_s for number, wish in enumerate(wishes, start=1)}
     name = str(top.get("name") or stem)
     planned = enumerate(top.list("maintenance"))
-    closings = tuple(_closing(cluster, line, f"maintenance[{at}]") for at, line in planned)
-    return Scenario(name, seed, cluster, _policy(top), rules, jobs, durations, until, day, windows, closings)
+    closings = tuple(_read_maintenance(cluster, line, f"maintenance[{at}]") for at, line in planned)
+    return Scenario(name, seed, cluster, _read_policy(top), rules, jobs, durations, until, day, windows, closings)
 
 
-class _Keys:
-    """A mapping of the file of which only these keys are known; says where something is wrong."""
+class _KnownKeys:
+    """A mapping in the file with only known keys."""
 
     def __init__(self, data: Any, where: str, known: str):
         if not isinstance(data, Mapping):
@@ -131,19 +130,19 @@ class _Keys:
             raise ValueError(f"{self.where}.{key} is not a list")
         return value
 
-    def map(self, key: str) -> Mapping:
+    def mapping(self, key: str) -> Mapping:
         value = self.get(key) or {}
         if not isinstance(value, Mapping):
             raise ValueError(f"{self.where}.{key} is not a mapping")
         return value
 
-    def sub(self, key: str, known: str) -> "_Keys":
-        return _Keys(self.get(key) or {}, f"{self.where}.{key}", known)
+    def sub_mapping(self, key: str, known: str) -> "_KnownKeys":
+        return _KnownKeys(self.get(key) or {}, f"{self.where}.{key}", known)
 
 
-def _wishes(line: Any, where: str, dice: random.Random) -> list[Wish]:
+def _read_jobs(line: Any, where: str, dice: random.Random) -> list[JobRequest]:
     when, what = "count from_h to_h each_day hours estimate_h", "gpus memory_gb model tasks tasks_max"
-    keys = _Keys(line, where, f"team user {when} {what} pool priority preemptible")
+    keys = _KnownKeys(line, where, f"team user {when} {what} pool priority preemptible")
     if keys.text("priority", "normal") not in PRIORITIES:
         raise ValueError(f"{where}.priority is none of {', '.join(PRIORITIES)}")
     if keys.number("tasks", 1) < 1:
@@ -155,16 +154,16 @@ def _wishes(line: Any, where: str, dice: random.Random) -> list[Wish]:
     found = []
     for day in range(days):
         for _ in range(count):
-            hours = _hours(keys, dice)
-            at = day * DAY + HOUR * (begin + (end - begin) * dice.random())
-            found.append(_wish(keys, round(at), max(round(hours * HOUR), 1)))
+            hours = _draw_hours(keys, dice)
+            at = day * DAY_S + HOUR_S * (begin + (end - begin) * dice.random())
+            found.append(_read_job(keys, round(at), max(round(hours * HOUR_S), 1)))
     return found
 
 
-def _wish(keys: _Keys, submit_s: int, duration_s: int) -> Wish:
+def _read_job(keys: _KnownKeys, submit_s: int, duration_s: int) -> JobRequest:
     estimate = keys.get("estimate_h")
     memory = keys.get("memory_gb")
-    return Wish(
+    return JobRequest(
         submit_s=submit_s,
         duration_s=duration_s,
         gpus=int(keys.number("gpus", 1)),
@@ -176,38 +175,43 @@ def _wish(keys: _Keys, submit_s: int, duration_s: int) -> Wish:
         priority=keys.text("priority", "normal"),
         memory_mib=None if memory is None else int(1024 * keys.number("memory_gb", 0)),
         model=keys.text("model"),
-        time_s=duration_s if estimate is None else keys.number("estimate_h", 0) * HOUR,
+        time_s=duration_s if estimate is None else keys.number("estimate_h", 0) * HOUR_S,
         preemptible=bool(keys.get("preemptible", False)),
     )
 
 
-def _hours(keys: _Keys, dice: random.Random) -> float:
-    """A number, or drawn: {median, sigma} of a logarithmic normal distribution."""
+def _draw_hours(keys: _KnownKeys, dice: random.Random) -> float:
+    """Return a number, or draw from {median, sigma} of a log-normal distribution."""
     if not isinstance(keys.get("hours"), Mapping):
         return keys.number("hours", 1)
-    spread = keys.sub("hours", "median sigma")
+    spread = keys.sub_mapping("hours", "median sigma")
     return spread.number("median", 1) * dice.lognormvariate(0.0, spread.number("sigma", 1))
 
 
-def _machines(line: Any, where: str) -> list[Machine]:
-    keys = _Keys(line, where, "nodes gpus model memory_gb pool name")
+def _read_machines(line: Any, where: str) -> list[SimulatedNode]:
+    keys = _KnownKeys(line, where, "nodes gpus model memory_gb pool name")
     name, pool = keys.text("name", f"{keys.text('model', 'GPU').lower()}-"), keys.text("pool", "train")
     card = (keys.text("model", "GPU"), int(1024 * keys.number("memory_gb", 80)), pool)
     cards = (card,) * int(keys.number("gpus", 8))
-    return [Machine(f"{name}{place}", cards) for place in range(int(keys.number("nodes", 1)))]
+    return [SimulatedNode(f"{name}{place}", cards) for place in range(int(keys.number("nodes", 1)))]
 
 
-def _teams(listed: Mapping, wishes: list[Wish], pools: Mapping[str, int]) -> tuple[Team, ...]:
+def _read_teams(listed: Mapping, wishes: list[JobRequest], pools: Mapping[str, int]) -> tuple[SimulatedTeam, ...]:
     teams = []
     for name in dict.fromkeys((*map(str, listed), *(wish.team for wish in wishes))):
-        keys = _Keys(listed.get(name) or {}, f"teams.{name}", "weight guarantee limit cell")
-        guarantee, limit = (_cards(keys.sub(key, " ".join(pools)), pools) for key in ("guarantee", "limit"))
-        cell = {pool: milli // 1000 for pool, milli in _cards(keys.sub("cell", " ".join(pools)), pools).items()}
-        teams.append(Team(name, int(keys.number("weight", 1)), guarantee, limit, cell))
+        keys = _KnownKeys(listed.get(name) or {}, f"teams.{name}", "weight guarantee limit cell")
+        guarantee, limit = (
+            _read_card_quota(keys.sub_mapping(key, " ".join(pools)), pools) for key in ("guarantee", "limit")
+        )
+        cell = {
+            pool: milli // 1000
+            for pool, milli in _read_card_quota(keys.sub_mapping("cell", " ".join(pools)), pools).items()
+        }
+        teams.append(SimulatedTeam(name, int(keys.number("weight", 1)), guarantee, limit, cell))
     return tuple(teams)
 
 
-def _check_cells(teams: tuple[Team, ...], machines: tuple[Machine, ...]) -> None:
+def _check_cells(teams: tuple[SimulatedTeam, ...], machines: tuple[SimulatedNode, ...]) -> None:
     sizes = {(pool, count) for machine in machines for pool, count in Counter(p for *_, p in machine.cards).items()}
     for team in teams:
         for pool, cards in team.cell.items():
@@ -215,22 +219,24 @@ def _check_cells(teams: tuple[Team, ...], machines: tuple[Machine, ...]) -> None
                 raise ValueError(f"teams.{team.name}.cell: no machine has exactly {cards} cards of {pool}")
 
 
-def _cards(keys: _Keys, pools: Mapping[str, int]) -> dict[str, int]:
-    """{pool: thousandths of a card} of the pools that are named."""
+def _read_card_quota(keys: _KnownKeys, pools: Mapping[str, int]) -> dict[str, int]:
+    """Return {pool: milli of cards}."""
     return {pool: int(1000 * keys.number(pool, 0)) for pool in pools if keys.get(pool) is not None}
 
 
-def _waiting(cluster: Cluster, number: int, wish: Wish) -> Waiting:
+def _build_waiting_job(cluster: SimulatedCluster, number: int, wish: JobRequest) -> WaitingJob:
     where = f"job {number} of {wish.team}"
     pool = wish.pool or cluster.pools[0]
     if pool not in cluster.pools:
         raise ValueError(f"{where}: there is no pool {pool}; there are {', '.join(cluster.pools)}")
     if wish.model and wish.model not in {model for model, _ in cluster.kinds}:
         raise ValueError(f"{where}: there is no card {wish.model}")
-    pieces = _pieces(cluster, wish.gpus)
-    ask = cluster.ask(gpus=wish.gpus // pieces, memory_mib=wish.memory_mib, models=(wish.model,) if wish.model else ())
+    pieces = _split_tasks(cluster, wish.gpus)
+    ask = cluster.build_resources(
+        gpus=wish.gpus // pieces, memory_mib=wish.memory_mib, models=(wish.model,) if wish.model else ()
+    )
     teams = [team.name for team in cluster.teams]
-    return Waiting(
+    return WaitingJob(
         job=number,
         team=teams.index(wish.team),
         user=cluster.users.index(wish.user or wish.team),
@@ -243,65 +249,67 @@ def _waiting(cluster: Cluster, number: int, wish: Wish) -> Waiting:
     )
 
 
-def _pieces(cluster: Cluster, gpus: int) -> int:
-    """The fewest equal tasks of which each fits on the largest machine."""
-    most = max(len(machine.cards) for machine in cluster.machines)
+def _split_tasks(cluster: SimulatedCluster, gpus: int) -> int:
+    """Return the fewest equal tasks that each fit on the largest machine."""
+    most = max(len(machine.cards) for machine in cluster.nodes)
     return next((n for n in range(1, gpus) if gpus % n == 0 and gpus // n <= most), max(gpus, 1))
 
 
-def _working_day(keys: _Keys) -> WorkingDay:
+def _read_working_day(keys: _KnownKeys) -> WorkingDay:
     begins, ends = keys.number("begins", 8), keys.number("ends", 20)
     if not begins < ends <= 24:
         raise ValueError(f"{keys.where}: a day begins before it ends, and ends by 24")
-    return WorkingDay(int(begins * HOUR), int(ends * HOUR))
+    return WorkingDay(int(begins * HOUR_S), int(ends * HOUR_S))
 
 
-def _windows(cluster: Cluster, listed: Mapping[str, _Keys], day: WorkingDay, until: float) -> tuple:
+def _build_lending_windows(
+    cluster: SimulatedCluster, listed: Mapping[str, _KnownKeys], day: WorkingDay, until: float
+) -> tuple:
     windows: tuple = ()
-    pools = [pool for machine in cluster.machines for *_, pool in machine.cards]
+    pools = [pool for machine in cluster.nodes for *_, pool in machine.cards]
     for name, keys in listed.items():
         if not (to := keys.text("lends_to")):
             continue
         if to not in cluster.pools:
             raise ValueError(f"{keys.where}.lends_to: there is no pool {to}")
         gpus = tuple(gpu for gpu, pool in enumerate(pools) if pool == name)
-        windows += lend(gpus, cluster.pools.index(to), day.nights(until))
+        windows += build_lending_windows(gpus, cluster.pools.index(to), day.list_nights(until))
     return windows
 
 
-def _closing(cluster: Cluster, line: Any, where: str) -> Closing:
-    keys = _Keys(line, where, "from_h to_h pool machines stops")
-    begins, ends = keys.number("from_h", 0) * HOUR, keys.number("to_h", 0) * HOUR
+def _read_maintenance(cluster: SimulatedCluster, line: Any, where: str) -> MaintenanceWindow:
+    keys = _KnownKeys(line, where, "from_h to_h pool machines stops")
+    begins, ends = keys.number("from_h", 0) * HOUR_S, keys.number("to_h", 0) * HOUR_S
     if not begins < ends:
         raise ValueError(f"{where}: it ends after its beginning")
     pool, named = keys.text("pool"), list(map(str, keys.list("machines")))
-    if unknown := {pool} - {"", *cluster.pools} or set(named) - {machine.name for machine in cluster.machines}:
+    if unknown := {pool} - {"", *cluster.pools} or set(named) - {machine.name for machine in cluster.nodes}:
         raise ValueError(f"{where}: there is no {', '.join(sorted(unknown))}")
     nodes = tuple(
         node
-        for node, machine in enumerate(cluster.machines)
+        for node, machine in enumerate(cluster.nodes)
         if machine.name in named or pool in {of for *_, of in machine.cards}
     )
     if not nodes:
         raise ValueError(f"{where} is of no machine: name a pool or machines")
-    return Closing(nodes, begins, ends, bool(keys.get("stops", False)))
+    return MaintenanceWindow(nodes, begins, ends, bool(keys.get("stops", False)))
 
 
-def _horizon(cluster: Cluster, wishes: list[Wish]) -> float:
-    """By then all is over, were there only one card in four and long idle times."""
-    cards = max(sum(len(machine.cards) for machine in cluster.machines), 1)
+def _latest_end(cluster: SimulatedCluster, wishes: list[JobRequest]) -> float:
+    """Return a time by which all jobs have surely ended."""
+    cards = max(sum(len(machine.cards) for machine in cluster.nodes), 1)
     work = sum(wish.duration_s * max(wish.gpus * wish.tasks, 1) for wish in wishes)
     last = max((wish.submit_s + wish.duration_s for wish in wishes), default=0)
-    return last + ceil(4 * work / cards) + 14 * DAY
+    return last + ceil(4 * work / cards) + 14 * DAY_S
 
 
-def _policy(top: _Keys) -> Policy:
-    keys = top.sub("policy", "ageing_h reservations preempt short_first stop_longer most_stops")
+def _read_policy(top: _KnownKeys) -> Policy:
+    keys = top.sub_mapping("policy", "ageing_h reservations preempt short_first stop_longer most_stops")
     short_first, stop_longer = bool(keys.get("short_first", False)), keys.number("stop_longer", 0)
     if stop_longer and not (short_first and stop_longer >= 1):
         raise ValueError(f"{keys.where}.stop_longer is 1 or more, and goes with short_first: true")
     return Policy(
-        ageing_s=keys.number("ageing_h", 12) * HOUR,
+        ageing_s=keys.number("ageing_h", 12) * HOUR_S,
         reservations=int(keys.number("reservations", 2)),
         preempt=bool(keys.get("preempt", True)),
         short_first=short_first,

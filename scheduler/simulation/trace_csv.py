@@ -1,4 +1,4 @@
-"""Jobs in a table: one row is one job, or `tasks` equal tasks that start together."""
+"""CSV traces: one row is one job, or `tasks` equal tasks that start together."""
 
 import csv
 import gzip
@@ -10,7 +10,7 @@ from typing import Any
 
 PRIORITIES = ("low", "normal", "high", "urgent")
 
-HELP = """
+TRACE_HELP = """
 Columns of a trace (CSV, also gzipped; seconds count from Monday 00:00):
 
   submit_s      when it comes (must be there)
@@ -28,10 +28,8 @@ Columns of a trace (CSV, also gzipped; seconds count from Monday 00:00):
 
 
 @dataclass(frozen=True)
-class Wish:
-    """A job as somebody asks for it. memory_mib: None for whole cards. tasks_max: 0: as `tasks`. Empty texts: no
-    matter which.
-    """
+class JobRequest:
+    """A job in a scenario or trace. memory_mib: None for whole cards. tasks_max 0: as `tasks`. Empty strings: any."""
 
     submit_s: float
     duration_s: float
@@ -48,7 +46,7 @@ class Wish:
     preemptible: bool = False
 
 
-READERS: dict[str, Callable[[str], Any]] = {
+COLUMN_READERS: dict[str, Callable[[str], Any]] = {
     "submit_s": float,
     "duration_s": float,
     "gpus": int,
@@ -63,26 +61,28 @@ READERS: dict[str, Callable[[str], Any]] = {
     "priority": str,
     "model": str,
 }
-ALSO = {"vc": "team"}
-MUST = ("submit_s", "duration_s")
+COLUMN_ALIASES = {"vc": "team"}
+REQUIRED_COLUMNS = ("submit_s", "duration_s")
 
 
-def load_wishes(path: Path) -> list[Wish]:
-    """In the order of the file. Columns of other names are left alone. Raises ValueError with the line, OSError."""
+def load_trace_jobs(path: Path) -> list[JobRequest]:
+    """Load a trace in file order; other columns are ignored. Raises ValueError with the line, OSError."""
     data = path.read_bytes()
     text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
     table = csv.DictReader(text.splitlines())
-    if missing := set(MUST) - set(table.fieldnames or ()):
+    if missing := set(REQUIRED_COLUMNS) - set(table.fieldnames or ()):
         raise ValueError(f"{path.name} lacks the columns {', '.join(sorted(missing))}")
-    return [_wish(row, f"{path.name}, line {line}") for line, row in enumerate(table, start=2)]
+    return [_parse_row(row, f"{path.name}, line {line}") for line, row in enumerate(table, start=2)]
 
 
-def _wish(row: dict, where: str) -> Wish:
+def _parse_row(row: dict, where: str) -> JobRequest:
     try:
-        found = {ALSO.get(name, name): READERS[name](row[name]) for name in READERS if row.get(name)}
+        found = {
+            COLUMN_ALIASES.get(name, name): COLUMN_READERS[name](row[name]) for name in COLUMN_READERS if row.get(name)
+        }
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
-    wish = Wish(**{"time_s": found.get("duration_s"), **found})
+    wish = JobRequest(**{"time_s": found.get("duration_s"), **found})
     if not (wish.submit_s >= 0 and wish.duration_s >= 0 and wish.gpus >= 0 and wish.tasks >= 1):
         raise ValueError(f"{where}: a number is negative")
     if wish.priority not in PRIORITIES:

@@ -2,11 +2,11 @@
 
 from itertools import combinations
 
-from scheduler.core.snapshot import Snapshot
-from scheduler.core.types import Ask, Waiting
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.model.types import TaskResources, WaitingJob
 
 
-def fits_somehow(snapshot: Snapshot, job: Waiting) -> bool:
+def fits_somehow(snapshot: Snapshot, job: WaitingJob) -> bool:
     """For clusters of a few nodes: the work grows with the product of all choices."""
     tasks = [role.ask for role in job.gang for _ in range(role.min)]
     return _fits(_Room(snapshot), tasks, job.pool)
@@ -21,7 +21,7 @@ class _Room:
         self.slices = snapshot.gpu_slices.tolist()
         self.cpu, self.memory = snapshot.node_cpu_free.tolist(), snapshot.node_memory_free.tolist()
 
-    def take(self, ask: Ask, node: int, cards: tuple[int, ...], sign: int = 1) -> None:
+    def take(self, ask: TaskResources, node: int, cards: tuple[int, ...], sign: int = 1) -> None:
         self.cpu[node] -= sign * ask.cpu_milli
         self.memory[node] -= sign * ask.memory_mib
         for card in cards:
@@ -30,13 +30,13 @@ class _Room:
             self.percent[card] -= sign * percent
             self.slices[card] += sign
 
-    def share(self, ask: Ask, card: int) -> tuple[int, int]:
+    def share(self, ask: TaskResources, card: int) -> tuple[int, int]:
         kind = int(self.snapshot.gpu_kind[card])
         if ask.whole:
             return int(self.snapshot.gpu_total_mib[card]), 100
         return ask.need_mib[kind], ask.need_percent[kind]
 
-    def suits(self, ask: Ask, card: int, pool: int) -> bool:
+    def suits(self, ask: TaskResources, card: int, pool: int) -> bool:
         snapshot = self.snapshot
         if snapshot.gpu_pool[card] != pool or not snapshot.gpu_open[card]:
             return False
@@ -53,7 +53,7 @@ class _Room:
             and percent <= self.percent[card]
         )
 
-    def choices(self, ask: Ask, pool: int) -> list[tuple[int, tuple[int, ...]]]:
+    def choices(self, ask: TaskResources, pool: int) -> list[tuple[int, tuple[int, ...]]]:
         """(node, cards) that one task may take now."""
         found: list[tuple[int, tuple[int, ...]]] = []
         for node in range(len(self.cpu)):
@@ -76,7 +76,7 @@ class _Room:
         return len({int(self.snapshot.gpu_kind[card]) for card in cards}) == 1
 
 
-def _fits(room: _Room, tasks: list[Ask], pool: int) -> bool:
+def _fits(room: _Room, tasks: list[TaskResources], pool: int) -> bool:
     if not tasks:
         return True
     for node, cards in room.choices(tasks[0], pool):

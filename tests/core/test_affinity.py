@@ -7,17 +7,17 @@ import pytest
 from worlds import wants, world
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.request import Request
-from scheduler.core.scores import SCORES, hold_data, spread, weigh
-from scheduler.core.types import Content, Policy
+from scheduler.core.model.requests import RequestClass
+from scheduler.core.model.types import CachedContent, Policy
+from scheduler.core.placement.scores import SCORES, hold_data, spread_scores, weigh_scores
 
 GB = 10**9
 TWO = "n1: V100-32GBx2\nn2: V100-32GBx2"
 
 
-def content(**held) -> Content:
+def content(**held) -> CachedContent:
     """content(n1=5): 5 GB on the second node (they are counted from n0)."""
-    return Content(np.array([int(name[1:]) for name in held]), np.array([size * GB for size in held.values()]))
+    return CachedContent(np.array([int(name[1:]) for name in held]), np.array([size * GB for size in held.values()]))
 
 
 def reading(snapshot, *contents, job=0):
@@ -38,7 +38,7 @@ def nodes_of(snapshot, scores=SCORES):
 
 def score(snapshot, nodes=(0, 1)):
     ask = snapshot.waiting[0].gang[0].ask
-    return hold_data(snapshot, Request(ask, 0, 1), np.array(nodes)).tolist()
+    return hold_data(snapshot, RequestClass(ask, 0, 1), np.array(nodes)).tolist()
 
 
 def test_a_minute_of_fetching_counts_half_and_what_several_nodes_hold_adds_up():
@@ -83,7 +83,7 @@ def test_a_pool_may_give_it_no_weight_or_all():
     text = "n1: V100-32GBx1 | bob holds 1/4\nn2: V100-32GBx1"
 
     def place(**weights):
-        return nodes_of(reading(world(text, wants("ada", "1/4")), content(n1=20)), weigh(**weights))
+        return nodes_of(reading(world(text, wants("ada", "1/4")), content(n1=20)), weigh_scores(**weights))
 
     assert place(data=0) == {1: [0]}
     assert place(data=100) == {1: [1]}
@@ -91,9 +91,9 @@ def test_a_pool_may_give_it_no_weight_or_all():
 
 def test_where_work_is_spread_data_decides_between_nodes_that_are_alike():
     snapshot = reading(world(TWO, wants("ada", "1")), content(n1=60))
-    assert nodes_of(snapshot, spread(SCORES)) == {1: [1]}
+    assert nodes_of(snapshot, spread_scores(SCORES)) == {1: [1]}
     busy = reading(world("n1: V100-32GBx2\nn2: V100-32GBx2 | bob holds 1", wants("ada", "1")), content(n1=60))
-    assert nodes_of(busy, spread(SCORES)) == {1: [0]}
+    assert nodes_of(busy, spread_scores(SCORES)) == {1: [0]}
 
 
 def test_a_whole_gang_goes_to_the_nodes_that_hold_it():

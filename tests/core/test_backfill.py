@@ -6,9 +6,9 @@ from random import Random
 import pytest
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.ends import expected_end
-from scheduler.core.future import Future
-from scheduler.core.types import Policy
+from scheduler.core.model.types import Policy
+from scheduler.core.queueing.release_times import estimate_end
+from scheduler.core.queueing.reservations import ReservationPlan
 from tests.core.test_cycle import cards, cycle, started, why
 from tests.worlds import wants, world
 
@@ -64,7 +64,7 @@ def test_a_job_that_needs_a_node_that_is_down_holds_up_nobody():
 
 
 def test_one_that_is_over_its_time_is_taken_to_run_as_long_again():
-    assert expected_end(0.0, 100.0, 50.0) == 100.0 and expected_end(0.0, 100.0, 300.0) == 600.0
+    assert estimate_end(0.0, 100.0, 50.0) == 100.0 and estimate_end(0.0, 100.0, 300.0) == 600.0
 
 
 def crowded(dice):
@@ -84,5 +84,5 @@ def test_no_time_is_left_out_at_which_a_job_would_fit(seed, monkeypatch):
     """Where the looks begin only saves looks: from the first time on the same places are found."""
     snapshot = crowded(Random(seed))
     plan = run_cycle(snapshot, Policy(), 0.0)
-    monkeypatch.setattr(Future, "_soonest", lambda self, demand: -inf)
+    monkeypatch.setattr(ReservationPlan, "_earliest_idle", lambda self, demand: -inf)
     assert run_cycle(snapshot, Policy(), 0.0) == plan

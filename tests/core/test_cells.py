@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.play import Play
-from scheduler.core.snapshot import Snapshot
-from scheduler.core.types import Waiting
+from scheduler.core.forecast.simulate import Simulation
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.model.types import WaitingJob
 from tests.core.test_cycle import cycle, started, why
 from tests.core.test_preempt import evicted
 from tests.core.test_properties import NOW, POLICY, many
@@ -139,7 +139,7 @@ def test_who_fills_a_node_of_its_own_team_is_not_moved():
 
 
 @st.composite
-def lives(draw) -> tuple[Snapshot, list[Waiting], dict[int, float]]:
+def lives(draw) -> tuple[Snapshot, list[WaitingJob], dict[int, float]]:
     """Nodes of four cards, teams that are guaranteed nodes, cards or nothing, and jobs that come, run and end.
 
     Whoever is guaranteed no nodes asks whole cards, since a slice is counted as less than the card that it spoils.
@@ -181,16 +181,16 @@ def test_whoever_owns_an_unused_cell_has_a_node_when_it_asks(case, later):
     own that stays, or the single cards that it is guaranteed, and has them once those who may be stopped are gone.
     """
     snapshot, jobs, runs = case
-    play = Play(snapshot, POLICY, NOW, lambda job: runs[job.job], arrivals=jobs)
-    for moment in play.moments():
+    play = Simulation(snapshot, POLICY, NOW, lambda job: runs[job.job], arrivals=jobs)
+    for moment in play.run_steps():
         if moment.at > NOW + later:
             break
     then = play.snapshot.copy()
     then.running = tuple(play.running.values())
     asked = [wants(snapshot.team_names[team], ask, at=0.0) for team, ask in due(then)]
     asked = [build_waiting(snapshot, number, wish) for number, wish in enumerate(asked, start=100)]
-    owners = Play(with_waiting(then, *asked), POLICY, play.now, lambda job: inf)
-    next(owners.moments())
+    owners = Simulation(with_waiting(then, *asked), POLICY, play.now, lambda job: inf)
+    next(owners.run_steps())
     assert {job.job for job in asked} <= owners.running.keys()
 
 

@@ -1,7 +1,7 @@
 """Small worlds: one thing happens, one thing is looked at."""
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.types import Placement, Plan, Policy, Refusal
+from scheduler.core.model.types import Placement, Plan, Policy, Refusal
 from tests.worlds import build_ask, of_roles, wants, with_waiting, world
 
 HOUR = 3600.0

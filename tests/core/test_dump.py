@@ -8,14 +8,14 @@ import pytest
 from worlds import wants, world
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.dump import Dump, NotADump, dump, encode, load
-from scheduler.core.fragmentation import build_typical
-from scheduler.core.scores import SCORES, spread, weigh
-from scheduler.core.topology import build_layout
-from scheduler.core.types import Closing, Policy, Window
+from scheduler.core.cycle_dump import CycleDump, InvalidDump, decode_dump, encode_dump, encode_value
+from scheduler.core.model.topology import build_link_layout
+from scheduler.core.model.types import LendingWindow, MaintenanceWindow, Policy
+from scheduler.core.placement.fragmentation import find_typical_requests
+from scheduler.core.placement.scores import SCORES, spread_scores, weigh_scores
 
 KEPT = sorted((Path(__file__).parent / "snapshots").glob("*.json"))
-POOLS = Policy(pools=(Policy(scores=spread(weigh(links=7)), reservations=1), Policy(ageing_s=60.0)))
+POOLS = Policy(pools=(Policy(scores=spread_scores(weigh_scores(links=7)), reservations=1), Policy(ageing_s=60.0)))
 
 
 def busy():
@@ -29,38 +29,42 @@ def busy():
         wants("bob", "1", time_s=50),
         limit={("ada", "dev"): {"gpu_milli": 3000}},
     )
-    layout = build_layout((("X", "NV2"), ("NV2", "X")))
+    layout = build_link_layout((("X", "NV2"), ("NV2", "X")))
     return replace(
         snapshot,
         layouts=(layout, None, layout),
-        typical=build_typical([(snapshot.waiting[1].gang[0].ask, 3)], (40960, 32510)),
-        windows=(Window((0,), 1, 0.0, 900.0),),
-        closings=(Closing((2,), 700.0, 800.0),),
+        typical=find_typical_requests([(snapshot.waiting[1].gang[0].ask, 3)], (40960, 32510)),
+        windows=(LendingWindow((0,), 1, 0.0, 900.0),),
+        closings=(MaintenanceWindow((2,), 700.0, 800.0),),
     )
 
 
 def written(snapshot, policy=POOLS, **words):
     """What stands in the file."""
-    return json.loads(json.dumps(dump(Dump(100.0, snapshot, policy, run_cycle(snapshot, policy, 100.0)), **words)))
+    return json.loads(
+        json.dumps(encode_dump(CycleDump(100.0, snapshot, policy, run_cycle(snapshot, policy, 100.0)), **words))
+    )
 
 
 def test_the_same_snapshot_gives_the_same_plan():
-    then = load(written(busy(), names=True))
+    then = decode_dump(written(busy(), names=True))
     plan = run_cycle(then.snapshot, then.policy, then.at)
-    assert plan.starts and plan.evictions and plan.refusals and encode(plan) == encode(then.plan)
-    assert encode(plan) == encode(run_cycle(busy(), POOLS, 100.0))
+    assert plan.starts and plan.evictions and plan.refusals and encode_value(plan) == encode_value(then.plan)
+    assert encode_value(plan) == encode_value(run_cycle(busy(), POOLS, 100.0))
 
 
 def test_all_that_a_snapshot_holds_comes_back():
-    snapshot = load(written(busy(), names=True)).snapshot
-    assert encode(snapshot) == encode(busy())
+    snapshot = decode_dump(written(busy(), names=True)).snapshot
+    assert encode_value(snapshot) == encode_value(busy())
     assert snapshot.layouts[0] is snapshot.layouts[2] and snapshot.waiting == busy().waiting
 
 
 def test_a_policy_names_its_scores():
     data = written(busy())
     assert data["policy"]["pools"][0]["scores"][0] == ["spread_nodes", 5000.0]
-    assert load(data).policy == POOLS and load(written(busy(), Policy(scores=SCORES))).policy == Policy(scores=SCORES)
+    assert decode_dump(data).policy == POOLS and decode_dump(written(busy(), Policy(scores=SCORES))).policy == Policy(
+        scores=SCORES
+    )
 
 
 def test_without_names_nobody_is_told_whose_it_is():
@@ -81,17 +85,17 @@ def test_without_names_nobody_is_told_whose_it_is():
 def test_a_file_that_is_no_dump_is_refused_with_the_place(change, says):
     data = written(busy())
     change(data)
-    with pytest.raises(NotADump, match=says):
-        load(data)
+    with pytest.raises(InvalidDump, match=says):
+        decode_dump(data)
 
 
 def test_a_file_of_an_older_form_is_read_without_the_fields_that_came_later():
     data = written(busy())
     del data["snapshot"]["windows"], data["snapshot"]["waiting"][0]["preemptible"]
-    assert load(data).snapshot.windows == ()
+    assert decode_dump(data).snapshot.windows == ()
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_a_kept_snapshot_gives_the_plan_that_was_found_right(path):
-    then = load(json.loads(path.read_text()))
-    assert encode(run_cycle(then.snapshot, then.policy, then.at)) == encode(then.plan)
+    then = decode_dump(json.loads(path.read_text()))
+    assert encode_value(run_cycle(then.snapshot, then.policy, then.at)) == encode_value(then.plan)

@@ -7,9 +7,9 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.context import Memory
 from scheduler.core.cycle import run_cycle
-from scheduler.core.types import Plan
+from scheduler.core.model.types import Plan
+from scheduler.core.queueing.cycle_context import CycleMemo
 from tests.core.brute_force import fits_somehow
 from tests.core.test_cycle import cycle
 from tests.core.test_properties import ASKS, NOW, POLICY, after, many, nodes, run, worlds
@@ -181,4 +181,4 @@ def test_a_gang_that_says_nothing_of_more_is_as_before():
 @many(60)
 @given(elastic_worlds())
 def test_who_asks_for_no_reasons_gets_gangs_of_the_same_sizes(snapshot):
-    assert run_cycle(snapshot, POLICY, NOW, Memory(explains=False)).starts == run_cycle(snapshot, POLICY, NOW).starts
+    assert run_cycle(snapshot, POLICY, NOW, CycleMemo(explains=False)).starts == run_cycle(snapshot, POLICY, NOW).starts

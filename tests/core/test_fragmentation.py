@@ -5,24 +5,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.fragmentation import (
-    States,
-    build_typical,
-    fragmentation,
-    gain_of_cards,
-    most_frequent,
-    useful_gain,
+from scheduler.core.model.requests import RequestClass, acceptable_kinds_mask
+from scheduler.core.model.types import CardShare, Policy, TaskPlacement
+from scheduler.core.placement.fragmentation import (
+    NodeStates,
+    find_typical_requests,
+    fragmentation_gain,
+    fragmentation_gain_by_card,
+    measure_fragmentation,
+    most_frequent_requests,
 )
-from scheduler.core.request import Request, acceptable_kinds
-from scheduler.core.table import Table
-from scheduler.core.types import CardShare, Policy, TaskPlace
+from scheduler.core.placement.score_table import ScoreTable
 from tests.worlds import SELLABLE_MIB, build_ask, wants, world
 
 
 def usual(snapshot, **counts):
     """usual(snapshot, **{"1": 3, "1/4": 1}): three of four ask one card."""
     asks = [(build_ask(snapshot.kind_names, text, cores=1), count) for text, count in counts.items()]
-    return build_typical(asks, tuple(SELLABLE_MIB[kind] for kind in snapshot.kind_names))
+    return find_typical_requests(asks, tuple(SELLABLE_MIB[kind] for kind in snapshot.kind_names))
 
 
 def with_usual(snapshot, **counts):
@@ -31,12 +31,12 @@ def with_usual(snapshot, **counts):
 
 
 def wasted(snapshot) -> list[float]:
-    return fragmentation(snapshot.typical, States.of(snapshot, snapshot.nodes)).tolist()
+    return measure_fragmentation(snapshot.typical, NodeStates.from_snapshot(snapshot, snapshot.nodes)).tolist()
 
 
-def request(snapshot, text: str, cores: float = 1) -> Request:
+def request(snapshot, text: str, cores: float = 1) -> RequestClass:
     ask = build_ask(snapshot.kind_names, text, cores=cores)
-    return Request(ask, 0, acceptable_kinds(ask))
+    return RequestClass(ask, 0, acceptable_kinds_mask(ask))
 
 
 def cards(snapshot) -> list[int]:
@@ -73,14 +73,14 @@ def test_for_cpu_only_asks_every_free_card_is_wasted():
 
 def test_a_slice_that_fills_a_half_gains_and_one_that_opens_a_card_loses():
     snapshot = with_usual(world("n1: A100x2 | bob holds 1/2"), **{"1/2": 1, "1": 1})
-    _, gpus, gain = gain_of_cards(snapshot, request(snapshot, "1/2"), snapshot.nodes)
+    _, gpus, gain = fragmentation_gain_by_card(snapshot, request(snapshot, "1/2"), snapshot.nodes)
     assert gpus.tolist() == [0, 1] and gain.tolist() == [250, 250 - (0 + 1000) / 2]
-    assert useful_gain(snapshot, request(snapshot, "1/2"), snapshot.nodes).tolist() == [250]
+    assert fragmentation_gain(snapshot, request(snapshot, "1/2"), snapshot.nodes).tolist() == [250]
 
 
 def test_the_usual_asks_are_those_that_cover_95_percent():
-    typical = most_frequent([((1, 1, (9,)), 60), ((2, 1, (8,)), 35), ((3, 1, (7,)), 5)])
-    assert typical.count.tolist() == [60, 35] and typical.of == 100 and most_frequent([]) is None
+    typical = most_frequent_requests([((1, 1, (9,)), 60), ((2, 1, (8,)), 35), ((3, 1, (7,)), 5)])
+    assert typical.count.tolist() == [60, 35] and typical.of == 100 and most_frequent_requests([]) is None
 
 
 def test_a_slice_goes_where_it_leaves_room_for_what_is_usually_asked():
@@ -112,21 +112,21 @@ def test_the_gain_is_what_taking_it_changes(held, ask, counts, cores):
     snapshot = with_usual(world("n1: A100x2\nn2: T4x4 cores 6\nn3: A100x1", *jobs), **counts)
     jobs = {job.job: job for job in snapshot.waiting}
     for start in run_cycle(snapshot, Policy(), 100.0).starts:
-        snapshot.take(start, jobs[start.job])
+        snapshot.allocate(start, jobs[start.job])
     wish = request(snapshot, ask, cores)
-    wish, node = Table(snapshot).best_node(wish.ask, 0, wish.kinds)
+    wish, node = ScoreTable(snapshot).best_node(wish.ask, 0, wish.kinds)
     if node < 0:
         return
     here, before = snapshot.nodes[node : node + 1], wasted(snapshot)[node]
     changes = [before - wasted(taken(snapshot, wish, node, gpus))[node] for gpus in choices(snapshot, wish, node)]
-    assert np.isclose(useful_gain(snapshot, wish, here)[0], max(changes))
+    assert np.isclose(fragmentation_gain(snapshot, wish, here)[0], max(changes))
 
 
 def choices(snapshot, wish, node) -> list[list[int]]:
     """Every single card for a slice; for whole cards those that the scheduler takes, which are all alike here."""
     if wish.ask.whole or not wish.ask.gpus:
-        return [Table(snapshot).choose_cards(wish, node) if wish.ask.gpus else []]
-    return [[gpu] for gpu in gain_of_cards(snapshot, wish, snapshot.nodes[node : node + 1])[1].tolist()]
+        return [ScoreTable(snapshot).choose_cards(wish, node) if wish.ask.gpus else []]
+    return [[gpu] for gpu in fragmentation_gain_by_card(snapshot, wish, snapshot.nodes[node : node + 1])[1].tolist()]
 
 
 def taken(snapshot, wish, node, gpus):
@@ -136,7 +136,7 @@ def taken(snapshot, wish, node, gpus):
         CardShare(gpu, ask.need_mib[kind], ask.need_percent[kind], ask.need_milli[kind])
         for gpu, kind in zip(gpus, kinds, strict=True)
     )
-    twin.take_task(TaskPlace("worker", 0, node, shares, ask.cpu_milli, ask.memory_mib))
+    twin.allocate_task(TaskPlacement("worker", 0, node, shares, ask.cpu_milli, ask.memory_mib))
     return twin
 
 
@@ -144,18 +144,19 @@ def test_nodes_that_are_alike_are_measured_once_and_each_as_if_alone():
     text = "\n".join(f"n{n}: V100-32GBx4 | ada holds {1 + n % 3}" for n in range(80))
     snapshot = with_usual(world(text, wants("ada", "1")), **{"1": 3, "2": 1, "1/4": 2})
     ask = build_ask(snapshot.kind_names, "1", cores=1)
-    request, seen = Request(ask, 0, acceptable_kinds(ask)), []
+    request, seen = RequestClass(ask, 0, acceptable_kinds_mask(ask)), []
 
     def measure(typical, states):
         seen.append(len(states.cpu))
-        return fragmentation(typical, states)
+        return measure_fragmentation(typical, states)
 
-    together = useful_gain(snapshot, request, snapshot.nodes, measure)
+    together = fragmentation_gain(snapshot, request, snapshot.nodes, measure)
     assert 0 < sum(seen) <= 6  # three states before and after, of which some are the same
     assert len(set(together.tolist())) > 1
     alone = [
-        useful_gain(snapshot, request, snapshot.nodes[n : n + 1], lambda *of: fragmentation(*of)) for n in range(80)
+        fragmentation_gain(snapshot, request, snapshot.nodes[n : n + 1], lambda *of: measure_fragmentation(*of))
+        for n in range(80)
     ]
     assert together.tolist() == np.concatenate(alone).tolist()
-    useful_gain(snapshot, request, snapshot.nodes, measure)
+    fragmentation_gain(snapshot, request, snapshot.nodes, measure)
     assert sum(seen) <= 6

@@ -6,9 +6,9 @@ from math import inf
 import pytest
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.forecast import Range, RunTimes, forecast
-from scheduler.core.possible import could_ever_run
-from scheduler.core.types import Eviction, Policy, Window
+from scheduler.core.forecast.start_forecast import RunTimeHistory, StartRange, forecast_starts
+from scheduler.core.model.types import Eviction, LendingWindow, Policy
+from scheduler.core.placement.feasibility import check_feasibility
 from tests.core.test_cycle import started, why
 from tests.worlds import wants, world
 
@@ -22,7 +22,7 @@ BOB = wants("bob", "1", held=True)
 
 def lends(text: str, *wishes, begins=0.0, ends=1000.0, **words):
     """The snapshot in which the card of dev is lent to train from the one time to the other; now is 100."""
-    return replace(world(text, *wishes, **words), windows=(Window((0,), TRAIN, begins, ends),))
+    return replace(world(text, *wishes, **words), windows=(LendingWindow((0,), TRAIN, begins, ends),))
 
 
 def cards(plan) -> dict[int, int]:
@@ -58,7 +58,7 @@ def test_outside_of_its_hours_the_card_is_for_its_own_pool_only(hours):
 def test_each_of_two_windows_takes_who_ends_before_it_does():
     short, long = (wants("ada", "1", pool="train", time_s=time_s) for time_s in (100, 400))
     snapshot = world("d1 dev: V100-32GBx2\nt1 train: cpu", short, long, short)
-    snapshot = replace(snapshot, windows=(Window((0,), TRAIN, 0, 200), Window((1,), TRAIN, 0, 500)))
+    snapshot = replace(snapshot, windows=(LendingWindow((0,), TRAIN, 0, 200), LendingWindow((1,), TRAIN, 0, 500)))
     assert cards(plan_of(snapshot)) == {1: 0, 2: 1}
 
 
@@ -80,7 +80,7 @@ def test_a_lent_card_is_no_place_for_a_reservation():
 @pytest.mark.parametrize("begins", [0.0, 5000.0])
 def test_what_fits_only_with_lent_cards_is_possible_where_it_ends_in_time(said, possible, begins):
     snapshot = lends(NIGHT, wants("ada", "1", gang=2, pool="train", **said), begins=begins, ends=begins + 1000)
-    assert (could_ever_run(snapshot, snapshot.waiting[0]) == []) == possible
+    assert (check_feasibility(snapshot, snapshot.waiting[0]) == []) == possible
     assert (plan_of(snapshot).refusals[1][0].reason == "impossible") == (not possible)
 
 
@@ -89,7 +89,7 @@ def test_a_pool_without_a_kind_of_card_is_lent_it():
     wish = wants("ada", "A100:1", pool="train", time_s=60)
     assert cards(plan_of(lends(night, wish))) == {1: 0}
     later = lends(night, wish, begins=500.0)
-    assert could_ever_run(later, later.waiting[0]) == [] and why(plan_of(later), 1)[0] == "model_unavailable"
+    assert check_feasibility(later, later.waiting[0]) == [] and why(plan_of(later), 1)[0] == "model_unavailable"
 
 
 def test_a_job_that_may_not_borrow_in_its_pool_takes_what_is_lent_to_it():
@@ -125,13 +125,13 @@ def test_a_pool_lends_nobody_what_a_guest_leaves_of_its_guarantee(guest, starts)
 def test_a_forecast_knows_when_the_window_opens():
     busy = "d1 dev: V100-32GBx1\nt1 train: V100-32GBx1 | bob holds 1 until 5000"
     snapshot = lends(busy, wants("ada", "1", pool="train", time_s=60), begins=700.0)
-    assert forecast(snapshot, Policy(), 100.0, RunTimes())[1] == Range(700, 700, 700)
+    assert forecast_starts(snapshot, Policy(), 100.0, RunTimeHistory())[1] == StartRange(700, 700, 700)
 
 
 def test_and_that_it_closes_before_a_long_job_would_end():
     busy = "d1 dev: V100-32GBx1\nt1 train: V100-32GBx1 | bob holds 1 until 5000"
     snapshot = lends(busy, wants("ada", "1", pool="train", time_s=301), begins=700.0)
-    assert forecast(snapshot, Policy(), 100.0, RunTimes())[1] == Range(5000, 5000, 5000)
+    assert forecast_starts(snapshot, Policy(), 100.0, RunTimeHistory())[1] == StartRange(5000, 5000, 5000)
 
 
 def overstaying(*more: str, wish: str = "1", **words):
@@ -147,9 +147,9 @@ def in_train(snapshot):
     if not snapshot.running:
         return snapshot
     stranger, *others = snapshot.running
-    snapshot.leave(stranger)
+    snapshot.remove_job(stranger)
     stranger = replace(stranger, pool=TRAIN)
-    snapshot.come_back(stranger)
+    snapshot.restore_job(stranger)
     return replace(snapshot, running=(stranger, *others))
 
 

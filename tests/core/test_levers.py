@@ -6,12 +6,12 @@ from math import inf
 import pytest
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.forecast import Range, RunTimes
-from scheduler.core.levers import find_levers, first_in_line, helps, times_before
-from scheduler.core.types import HIGH, Policy, Role, Window
+from scheduler.core.forecast.levers import find_levers, is_worthwhile, keep_first_in_line, suggest_run_times
+from scheduler.core.forecast.start_forecast import RunTimeHistory, StartRange
+from scheduler.core.model.types import HIGH, LendingWindow, Policy, Role
 from tests.worlds import build_ask, wants, with_waiting, world
 
-EXACT = RunTimes()
+EXACT = RunTimeHistory()
 
 
 def asking(snapshot, job, text):
@@ -31,7 +31,7 @@ def steps(levers):
 def test_fewer_cards_start_now_where_two_wait_an_hour():
     snapshot = world("n1: A100x2 | bob holds 1 until 3600", wants("ada", "2"))
     found = find(snapshot, snapshot.waiting[0], [asking(snapshot, snapshot.waiting[0], "1")])
-    assert found.start == Range(3600, 3600, 3600) and steps(found) == [(0, 0, 0)] and found.whole
+    assert found.start == StartRange(3600, 3600, 3600) and steps(found) == [(0, 0, 0)] and found.complete
 
 
 def test_of_a_family_the_mildest_is_kept_and_what_helps_beyond_it():
@@ -57,7 +57,7 @@ def test_a_time_that_ends_before_the_reservation_lets_it_start_now():
     snapshot = world(text, wants("eve", "2", time_s=600, priority="high"), wants("ada", "1", time_s=9000))
     job, plan = snapshot.waiting[1], run_cycle(snapshot, Policy(), 0.0)
     assert plan.refusals[job.job][-1].reason == "reserved_for_larger"
-    times = times_before(plan, job, 0.0)
+    times = suggest_run_times(plan, job, 0.0)
     assert times == [7140.0]
     found = find(snapshot, job, [replace(job, time_s=time) for time in times])
     assert found.start.p50 == 7800 and steps(found) == [(0, 0, 0)]
@@ -66,9 +66,9 @@ def test_a_time_that_ends_before_the_reservation_lets_it_start_now():
 def test_a_time_that_ends_within_a_window_lets_it_use_what_is_lent():
     """dev lends its card from 1000 to 5000: who says that it takes no longer starts then."""
     busy = world("n1: V100-32GBx1\nt1 train: V100-32GBx1 | bob holds 1 until 90000", wants("ada", "1", pool="train"))
-    busy = replace(busy, windows=(Window((0,), 1, 1000.0, 5000.0),))
+    busy = replace(busy, windows=(LendingWindow((0,), 1, 1000.0, 5000.0),))
     [job] = busy.waiting
-    times = times_before(run_cycle(busy, Policy(), 0.0), job, 0.0, busy.windows)
+    times = suggest_run_times(run_cycle(busy, Policy(), 0.0), job, 0.0, busy.windows)
     assert times == [3900.0]  # less than 4000 s, with a minute to spare
     found = find_levers(busy, Policy(), 0.0, EXACT, job, [[(times[0], replace(job, time_s=times[0]))]])
     assert found.start.p50 == 90_000 and [(lever.change, lever.start.p50) for lever in found.found] == [(3900.0, 1000)]
@@ -98,7 +98,7 @@ def test_both_queues_see_the_same_futures():
     jobs = [wants("ada", "1", time_s=100) for _ in range(5)]
     snapshot = world("n1: A100x1", *jobs)
     job = snapshot.waiting[4]
-    ratios = RunTimes(tuple(0.25 * n for n in range(1, 12)))
+    ratios = RunTimeHistory(tuple(0.25 * n for n in range(1, 12)))
     same = find(snapshot, job, [replace(job, held=False)], run_times=ratios)
     assert same.found == () and same.start.p10 < same.start.p90
 
@@ -106,8 +106,8 @@ def test_both_queues_see_the_same_futures():
 def test_a_budget_that_is_spent_leaves_changes_untried_and_says_so():
     snapshot = world("n1: A100x2 | bob holds 1 until 3600", wants("ada", "2"))
     job = snapshot.waiting[0]
-    found = find(snapshot, job, [asking(snapshot, job, "1")], left=lambda: 0.0)
-    assert (found.start, found.found, found.whole) == (None, (), False)
+    found = find(snapshot, job, [asking(snapshot, job, "1")], budget_left=lambda: 0.0)
+    assert (found.start, found.found, found.complete) == (None, (), False)
 
 
 def test_what_starts_now_is_found_before_any_future_is_played():
@@ -116,8 +116,8 @@ def test_what_starts_now_is_found_before_any_future_is_played():
     snapshot = world("n1: A100x2 | bob holds 1 until 3600\nn2 spare: A100x2", *jobs)
     job, left = snapshot.waiting[1], iter([0.5, 0.2])
     elsewhere = [replace(job, pool=snapshot.pool_names.index("spare"))]
-    found = find(snapshot, job, [asking(snapshot, job, "A100:2")], elsewhere, left=lambda: next(left, 0.0))
-    assert (found.start, steps(found), found.whole) == (None, [(1, 0, 0)], False)
+    found = find(snapshot, job, [asking(snapshot, job, "A100:2")], elsewhere, budget_left=lambda: next(left, 0.0))
+    assert (found.start, steps(found), found.complete) == (None, [(1, 0, 0)], False)
 
 
 def test_a_job_that_does_not_wait_yet_is_foretold_behind_the_others():
@@ -134,14 +134,16 @@ def test_a_job_that_does_not_wait_yet_is_foretold_behind_the_others():
     ],
 )  # fmt: skip
 def test_ten_minutes_or_a_fifth_of_the_wait_is_a_help(p50, other, does):
-    assert helps(Range(p50, p50, p50), Range(other, other, other), 0.0) is does
+    assert is_worthwhile(StartRange(p50, p50, p50), StartRange(other, other, other), 0.0) is does
 
 
 def test_a_start_now_is_a_help_however_short_the_wait():
-    assert helps(Range(5, 5, 5), Range(0, 0, 0), 0.0) and not helps(Range(0, 0, 0), Range(0, 0, 0), 0.0)
+    assert is_worthwhile(StartRange(5, 5, 5), StartRange(0, 0, 0), 0.0) and not is_worthwhile(
+        StartRange(0, 0, 0), StartRange(0, 0, 0), 0.0
+    )
 
 
 def test_the_front_of_the_line_is_enough_to_foretell_it():
     snapshot = world("n1: A100x1", *[wants("ada", "1", time_s=100) for _ in range(9)])
-    front = first_in_line(snapshot, run_cycle(snapshot, Policy(), 0.0), 3)
+    front = keep_first_in_line(snapshot, run_cycle(snapshot, Policy(), 0.0), 3)
     assert [job.job for job in front.waiting] == [1, 2, 3, 4]

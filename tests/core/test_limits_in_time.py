@@ -7,10 +7,10 @@ import pytest
 from worlds import wants, with_waiting, world
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.ends import expected_end
-from scheduler.core.forecast import RunTimes, forecast
-from scheduler.core.play import Play
-from scheduler.core.types import Policy
+from scheduler.core.forecast.simulate import Simulation
+from scheduler.core.forecast.start_forecast import RunTimeHistory, forecast_starts
+from scheduler.core.model.types import Policy
+from scheduler.core.queueing.release_times import estimate_end
 
 ONE = "n1: V100-32GBx1"
 
@@ -27,14 +27,14 @@ ONE = "n1: V100-32GBx1"
     ],
 )
 def test_when_a_job_is_expected_to_end(time_s, limit_s, now, ends_at):
-    assert expected_end(0.0, time_s, now, limit_s) == ends_at
+    assert estimate_end(0.0, time_s, now, limit_s) == ends_at
 
 
 def holds_a_notebook(limit_s, *wishes):
     snapshot = world(f"{ONE} | ada holds 1", *wishes)
     (job,) = snapshot.running
     snapshot.running = (
-        replace(job, time_s=limit_s, limit_s=limit_s, ends_at=expected_end(0.0, limit_s, 0.0, limit_s)),
+        replace(job, time_s=limit_s, limit_s=limit_s, ends_at=estimate_end(0.0, limit_s, 0.0, limit_s)),
     )
     return snapshot
 
@@ -46,7 +46,7 @@ def test_a_reservation_counts_on_the_end_of_a_notebooks_hours():
 
 def test_no_future_lets_a_notebook_outlive_its_hours():
     """Though the jobs of the past ran ten times as long as they had said."""
-    found = forecast(holds_a_notebook(3600, wants("bob", "1")), Policy(), 0.0, RunTimes((10.0,)))
+    found = forecast_starts(holds_a_notebook(3600, wants("bob", "1")), Policy(), 0.0, RunTimeHistory((10.0,)))
     assert found[1].p90 == 3600
 
 
@@ -54,6 +54,6 @@ def test_nor_a_job_that_has_yet_to_start_outlive_its_limit():
     snapshot = world(ONE, wants("ada", "1", time_s=100), wants("bob", "1"))
     first, second = snapshot.waiting
     snapshot = with_waiting(snapshot, replace(first, limit_s=150), second)
-    ends = [moment.at for moment in Play(snapshot, Policy(), 0.0, lambda job: 1000.0).moments() if moment.ended]
+    ends = [moment.at for moment in Simulation(snapshot, Policy(), 0.0, lambda job: 1000.0).run_steps() if moment.ended]
     assert ends == [150, 1150]
-    assert forecast(snapshot, Policy(), 0.0, RunTimes((10.0,)))[2].p50 == 150
+    assert forecast_starts(snapshot, Policy(), 0.0, RunTimeHistory((10.0,)))[2].p50 == 150

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from worlds import wants, world
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.levers import times_before
-from scheduler.core.maintenance import closed_machines
-from scheduler.core.play import Play
-from scheduler.core.types import Closing, Eviction, Policy
+from scheduler.core.forecast.levers import suggest_run_times
+from scheduler.core.forecast.simulate import Simulation
+from scheduler.core.model.types import Eviction, MaintenanceWindow, Policy
+from scheduler.core.queueing.maintenance import find_nodes_in_maintenance
 from tests.core.test_properties import NOW, worlds
 
 ONE = "n1: V100-32GBx1"
@@ -24,7 +24,7 @@ def plan_of(snapshot, *closings, now=0.0):
 
 
 def closed(node, at, until, *, stops=False):
-    return Closing((node,), at, until, stops)
+    return MaintenanceWindow((node,), at, until, stops)
 
 
 def nodes_of(plan):
@@ -69,9 +69,9 @@ def test_while_it_lasts_the_machine_takes_nothing_and_afterwards_it_comes_back()
     snapshot = world(ONE, wants("ada", "1", time_s=1))
     plan = plan_of(snapshot, closed(0, 100, 200), now=150)
     assert plan.starts == [] and plan.refusals[1][0].params == {"until": 200, "nodes": ["n1"], "n": 1}
-    assert closed_machines(snapshot, 150).tolist() == [True]
+    assert find_nodes_in_maintenance(snapshot, 150).tolist() == [True]
     assert nodes_of(plan_of(snapshot, closed(0, 100, 200), now=200)) == {1: 0}
-    assert closed_machines(snapshot, 200).tolist() == [False]
+    assert find_nodes_in_maintenance(snapshot, 200).tolist() == [False]
 
 
 def test_it_takes_not_even_who_takes_no_time():
@@ -127,14 +127,16 @@ def test_nobody_is_stopped_for_a_job_that_would_still_run_then():
 def test_in_a_play_the_jobs_start_when_the_maintenance_is_over():
     snapshot = world(ONE, wants("ada", "1", time_s=inf))
     snapshot.closings = (closed(0, 100, 200),)
-    starts = [(m.at, s.job) for m in Play(snapshot, Policy(), 0.0, lambda job: 10.0).moments() for s in m.plan.starts]
+    starts = [
+        (m.at, s.job) for m in Simulation(snapshot, Policy(), 0.0, lambda job: 10.0).run_steps() for s in m.plan.starts
+    ]
     assert starts == [(200, 1)]
 
 
 def test_in_a_play_machines_are_cleared_when_their_time_comes():
     snapshot = world(f"{ONE} | ada holds 1 preemptible", wants("bob", "1"))
     snapshot.closings = (closed(0, 100, 200, stops=True),)
-    moments = list(Play(snapshot, Policy(), 0.0, lambda job: 10.0).moments())
+    moments = list(Simulation(snapshot, Policy(), 0.0, lambda job: 10.0).run_steps())
     assert [(m.at, e.job) for m in moments for e in m.plan.evictions] == [(100, -1)]
     assert [(m.at, s.job) for m in moments for s in m.plan.starts] == [(200, 1)]
 
@@ -142,8 +144,8 @@ def test_in_a_play_machines_are_cleared_when_their_time_comes():
 def test_a_time_that_ends_before_it_may_be_said():
     snapshot = world(ONE, wants("ada", "1", time_s=7200))
     plan = plan_of(snapshot, closed(0, 3600, 7200))
-    assert times_before(plan, snapshot.waiting[0], 0.0) == [3540]
-    assert times_before(plan_of(snapshot, closed(0, 0, 7200)), snapshot.waiting[0], 0.0) == []  # it has begun
+    assert suggest_run_times(plan, snapshot.waiting[0], 0.0) == [3540]
+    assert suggest_run_times(plan_of(snapshot, closed(0, 0, 7200)), snapshot.waiting[0], 0.0) == []  # it has begun
 
 
 closings = st.builds(

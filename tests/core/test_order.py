@@ -6,10 +6,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.context import Cycle
 from scheduler.core.cycle import run_cycle
-from scheduler.core.order import in_order
-from scheduler.core.types import Placement, Policy
+from scheduler.core.model.types import Placement, Policy
+from scheduler.core.queueing.cycle_context import Cycle
+from scheduler.core.queueing.priority_order import order_jobs
 from tests.worlds import wants, with_waiting, world
 
 HOUR = 3600.0
@@ -53,7 +53,7 @@ def test_the_largest_share_of_any_resource_counts():
     """ada holds half of the cores and one card of eight, eve three cards of eight: ada holds more."""
     snapshot = world("n1: V100-32GBx8 cores 16 | eve holds 3", wants("ada", "cpu", cores=8), wants("ada", "1", cores=0))
     first = run_cycle(with_waiting(snapshot, snapshot.waiting[0]), POLICY, 100.0).starts[0]
-    snapshot.take(first, snapshot.waiting[0])
+    snapshot.allocate(first, snapshot.waiting[0])
     eve = replace(snapshot.waiting[1], job=3, team=0, user=0, submitted_at=9.0)
     assert started(with_waiting(snapshot, snapshot.waiting[1], eve))[0] == 3
 
@@ -85,14 +85,14 @@ def test_against_an_endless_stream_of_a_lighter_team_a_wide_job_starts_within_it
     for hour in range(60):
         now = hour * HOUR
         if len(running) == 3 or (running and hour % 2):
-            snapshot.give_back(*running.pop(0))
+            snapshot.release(*running.pop(0))
         jobs = (wide, replace(like, job=100 + hour, priority=2, submitted_at=now))
         for start in run_cycle(with_waiting(snapshot, *jobs), POLICY, now).starts:
             job = next(job for job in jobs if job.job == start.job)
             if job is wide:
                 assert 24 <= hour <= 30
                 return
-            snapshot.take(start, job)
+            snapshot.allocate(start, job)
             running.append((start, job))
     raise AssertionError("the wide job never started")
 
@@ -101,8 +101,8 @@ def test_the_order_is_looked_at_again_only_where_it_must(monkeypatch):
     """1,000 jobs of 2 people: one key for each job that is served, and one more for each that moved back."""
     snapshot = world("n1: V100-32GBx8", *backlog("ada", "eve", each=500))
     keys = []
-    real = in_order.__globals__["_Stream"].key
-    monkeypatch.setattr(in_order.__globals__["_Stream"], "key", lambda stream: keys.append(1) or real(stream))
+    real = order_jobs.__globals__["_JobStream"].key
+    monkeypatch.setattr(order_jobs.__globals__["_JobStream"], "key", lambda stream: keys.append(1) or real(stream))
     run_cycle(snapshot, POLICY, 100.0)
     assert len(keys) <= 2 * 2 * 1000 + 16
 
@@ -112,8 +112,8 @@ def test_of_jobs_that_are_alike_one_is_asked_while_nobody_takes_anything(monkeyp
     snapshot = world("n1: V100-32GBx8 | ada holds 2", wants("ada", "1"), limit={("ada", "dev"): {"gpu_milli": 3000}})
     snapshot = with_waiting(snapshot, *(replace(snapshot.waiting[0], job=number) for number in range(1, 501)))
     asked = []
-    real = Cycle.limits
-    monkeypatch.setattr(Cycle, "limits", lambda cycle, job: asked.append(job.job) or real(cycle, job))
+    real = Cycle.limit_refusals
+    monkeypatch.setattr(Cycle, "limit_refusals", lambda cycle, job: asked.append(job.job) or real(cycle, job))
     plan = run_cycle(snapshot, POLICY, 100.0)
     assert [start.job for start in plan.starts] == [1] and asked == [1, 2]
     assert {number: refusals[0].reason for number, refusals in plan.refusals.items()} == dict.fromkeys(
@@ -147,13 +147,13 @@ def test_under_finite_load_every_job_that_can_run_starts(jobs, hours):
     for _ in range(len(jobs) + 1):
         plan = run_cycle(with_waiting(snapshot, *waiting.values()), POLICY, now)
         for start in plan.starts:
-            snapshot.take(start, job := waiting.pop(start.job))
+            snapshot.allocate(start, job := waiting.pop(start.job))
             running.append((now + hours[job.job % len(hours)] * HOUR, start.job, start, job))
         if not running:
             break
         running.sort(key=lambda run: run[:2])
         now, _, *ended = running.pop(0)
-        snapshot.give_back(*ended)
+        snapshot.release(*ended)
     assert all(plan.refusals[job][0].reason == "impossible" for job in waiting)
 
 
@@ -161,23 +161,23 @@ def test_under_finite_load_every_job_that_can_run_starts(jobs, hours):
 @given(load)
 def test_each_job_is_named_once_and_always_in_the_same_order(jobs):
     snapshot = world("n1: T4x4\nn2: A100x4", *jobs)
-    order = [job.job for job in in_order(snapshot, snapshot.waiting, POLICY, 20_000.0)]
+    order = [job.job for job in order_jobs(snapshot, snapshot.waiting, POLICY, 20_000.0)]
     assert sorted(order) == list(range(1, len(jobs) + 1))
-    assert order == [job.job for job in in_order(snapshot, reversed(snapshot.waiting), POLICY, 20_000.0)]
+    assert order == [job.job for job in order_jobs(snapshot, reversed(snapshot.waiting), POLICY, 20_000.0)]
 
 
 def test_where_the_policy_says_so_the_shortest_of_one_person_goes_first_and_who_says_nothing_last():
     snapshot = world("n1: V100-32GBx1", wants("ada", "1"), wants("ada", "1"), wants("ada", "1"))
     hours = (float("inf"), 2.0, 1.0)
     jobs = [replace(job, time_s=time * HOUR) for job, time in zip(snapshot.waiting, hours, strict=True)]
-    assert [job.job for job in in_order(snapshot, jobs, Policy(short_first=True), 100.0)] == [3, 2, 1]
-    assert [job.job for job in in_order(snapshot, jobs, Policy(), 100.0)] == [1, 2, 3]
+    assert [job.job for job in order_jobs(snapshot, jobs, Policy(short_first=True), 100.0)] == [3, 2, 1]
+    assert [job.job for job in order_jobs(snapshot, jobs, Policy(), 100.0)] == [1, 2, 3]
 
 
 def short_first(now: float, *jobs) -> list[int]:
     """The order of jobs of one card, each (hours that it says, hour at which it came)."""
     snapshot = world("n1: V100-32GBx1", *[wants("ada", "1", time_s=said * HOUR, at=at * HOUR) for said, at in jobs])
-    return [job.job for job in in_order(snapshot, snapshot.waiting, Policy(short_first=True), now * HOUR)]
+    return [job.job for job in order_jobs(snapshot, snapshot.waiting, Policy(short_first=True), now * HOUR)]
 
 
 def test_a_short_job_passes_a_longer_one_until_that_has_waited_for_the_difference():

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.play import Play, Rules
-from scheduler.core.types import Eviction, Policy
+from scheduler.core.forecast.simulate import Simulation, SimulationRules
+from scheduler.core.model.types import Eviction, Policy
 from tests.core.test_order import HOUR
 from tests.worlds import build_waiting, wants, world
 
@@ -107,8 +107,10 @@ def test_the_second_in_line_stops_nobody_for_room_that_the_first_keeps():
 def test_the_one_that_was_stopped_goes_on_later_and_pays_for_it():
     snapshot = world("n1: V100-32GBx1", wants("ada", "1", preemptible=True, time_s=1000, at=0))
     come = build_waiting(snapshot, 2, wants("ada", "1", at=100, time_s=50))
-    play = Play(snapshot, POLICY, 0.0, lambda job: job.time_s, arrivals=[come], rules=Rules(resume_s={1: 7.0}))
-    ends = {job: moment.at for moment in play.moments() for job in moment.ended}
+    play = Simulation(
+        snapshot, POLICY, 0.0, lambda job: job.time_s, arrivals=[come], rules=SimulationRules(resume_cost_s={1: 7.0})
+    )
+    ends = {job: moment.at for moment in play.run_steps() for job in moment.ended}
     assert ends == {2: 150, 1: 1057}
 
 
@@ -135,12 +137,12 @@ def test_all_end_and_nobody_is_stopped_too_often_or_for_less_than_it_costs(wishe
     snapshot.waiting = ()
     never_old = 1e12  # so that work is not discounted by age
     policy = Policy(never_old, reservations, short_first=True, stop_longer=far, most_stops=most)
-    rules = Rules(resume_s=dict.fromkeys(range(1, 99), 30.0))
-    play = Play(snapshot, policy, 0.0, lambda job: min(job.time_s, 50_000.0), arrivals=come, rules=rules)
+    rules = SimulationRules(resume_cost_s=dict.fromkeys(range(1, 99), 30.0))
+    play = Simulation(snapshot, policy, 0.0, lambda job: min(job.time_s, 50_000.0), arrivals=come, rules=rules)
     stops: Counter[int] = Counter()
     ended: set[int] = set()
     size = {job.job: sum(role.min * role.ask.gpus for role in job.gang) for job in come}
-    for moment in play.moments():
+    for moment in play.run_steps():
         ended.update(moment.ended)
         for eviction in moment.plan.evictions:
             stops[eviction.job] += 1
@@ -150,7 +152,7 @@ def test_all_end_and_nobody_is_stopped_too_often_or_for_less_than_it_costs(wishe
     assert all(count <= most for count in stops.values())
 
 
-def _said(play: Play, eviction: Eviction) -> dict[int, float]:
+def _said(play: Simulation, eviction: Eviction) -> dict[int, float]:
     """{job: seconds that it says it has to go}, of both, after the stop."""
     known = {job.job: job.ends_at - play.now for job in play.running.values()}
     known |= {job.job: job.time_s for job in play.waiting.values()}

@@ -1,12 +1,12 @@
 """What a pool may decide for itself: each has its own policy, and another pool's does not reach into it."""
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.scores import KIND_WEIGHT, MOST_WEIGHT, SCORES, SPREAD_WEIGHT, spread, weigh
-from scheduler.core.types import Eviction, Policy
+from scheduler.core.model.types import Eviction, Policy
+from scheduler.core.placement.scores import KIND_WEIGHT, MAX_WEIGHT, SCORES, SPREAD_WEIGHT, spread_scores, weigh_scores
 from tests.core.test_cycle import started
 from tests.worlds import wants, world
 
-SPREAD = Policy(scores=spread(SCORES))
+SPREAD = Policy(scores=spread_scores(SCORES))
 
 
 def nodes_of(plan) -> list[int]:
@@ -31,10 +31,10 @@ def test_spreading_never_outweighs_the_kind_of_card_that_was_asked_first():
 
 
 def test_no_weights_of_a_pool_outweigh_the_kind_of_card():
-    most = dict.fromkeys(("useful", "whole", "full_cards", "links", "full_nodes"), MOST_WEIGHT)
-    for scores in (weigh(**most), spread(weigh(**most))):
+    most = dict.fromkeys(("useful", "whole", "full_cards", "links", "full_nodes"), MAX_WEIGHT)
+    for scores in (weigh_scores(**most), spread_scores(weigh_scores(**most))):
         assert sum(weight for _, weight in scores) - KIND_WEIGHT < KIND_WEIGHT
-    assert SPREAD_WEIGHT > MOST_WEIGHT * 4
+    assert SPREAD_WEIGHT > MAX_WEIGHT * 4
 
 
 def test_only_the_pool_that_allows_it_preempts():

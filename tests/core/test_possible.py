@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.possible import could_ever_run
-from scheduler.core.types import Policy, Role
+from scheduler.core.model.types import Policy, Role
+from scheduler.core.placement.feasibility import check_feasibility
 from tests.worlds import build_ask, wants, world
 
 CLUSTER = """
@@ -19,7 +19,7 @@ n3 train: A100x8
 def nearest(snapshot):
     return [
         (refusal.reason, *(refusal.params[key] for key in ("field", "asked", "largest")))
-        for refusal in could_ever_run(snapshot, snapshot.waiting[0])
+        for refusal in check_feasibility(snapshot, snapshot.waiting[0])
     ]
 
 
@@ -84,9 +84,9 @@ def test_beside_tasks_with_cards_work_without_may_go_where_the_cards_are():
     job = snapshot.waiting[0]
     alone = Role("head", 1, 1, build_ask(("A100",), "cpu"))
     beside = replace(alone, ask=replace(alone.ask, beside_cards=True))
-    assert could_ever_run(snapshot, replace(job, gang=(alone, *job.gang)))[0].params["role"] == "head"
+    assert check_feasibility(snapshot, replace(job, gang=(alone, *job.gang)))[0].params["role"] == "head"
     started = replace(job, gang=(beside, *job.gang))
-    assert could_ever_run(snapshot, started) == []
+    assert check_feasibility(snapshot, started) == []
     snapshot = replace(snapshot, waiting=(started,))
     (start,) = run_cycle(snapshot, Policy(), 0.0).starts
     assert [(task.role, snapshot.node_name(task.node)) for task in start.tasks] == [("head", "n2"), ("worker", "n2")]

@@ -1,7 +1,7 @@
 """Whom a job may stop, and whom it chooses."""
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.types import Eviction, Policy
+from scheduler.core.model.types import Eviction, Policy
 from tests.core.test_cycle import ONE_CARD, cycle, started, why
 from tests.worlds import wants, world
 

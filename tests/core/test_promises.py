@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.demand import build_demand
-from scheduler.core.place import ANY_QUOTA, Shortfall, place
-from scheduler.core.play import Play
-from scheduler.core.possible import could_ever_run
-from scheduler.core.snapshot import Snapshot
-from scheduler.core.table import Table
-from scheduler.core.types import Placement, Waiting
+from scheduler.core.forecast.simulate import Simulation
+from scheduler.core.model.demand import build_demand
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.model.types import Placement, WaitingJob
+from scheduler.core.placement.feasibility import check_feasibility
+from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, Shortfall, place_gang
+from scheduler.core.placement.score_table import ScoreTable
 from tests.core.brute_force import fits_somehow
 from tests.core.test_properties import NOW, POLICY, many, run, worlds
 from tests.worlds import wants, with_waiting, world
@@ -56,8 +56,8 @@ def test_a_guarantee_is_never_refused_while_others_borrow(case):
     snapshot, guaranteed, free_or_lent = case
     ada = snapshot.team_names.index("ada")
     asked = sum(job.team == ada for job in snapshot.waiting)
-    play = Play(snapshot, POLICY, NOW, lambda job: inf)
-    next(play.moments())
+    play = Simulation(snapshot, POLICY, NOW, lambda job: inf)
+    next(play.run_steps())
     runs = sum(job.team == ada for job in play.running.values())
     assert runs >= min(asked, guaranteed, free_or_lent)
 
@@ -92,7 +92,7 @@ def test_within_a_grace_a_guarantee_is_given_back_whoever_else_would_borrow(case
     snapshot.waiting, gone_at, since, wanted = (), dict[int, float](), inf, 0
     for now in (NOW + LOOK_S * count for count in range(45)):
         for job in [job for job in snapshot.running if gone_at.get(job.job, inf) <= now]:
-            snapshot.leave(job)
+            snapshot.remove_job(job)
             snapshot.running = tuple(other for other in snapshot.running if other is not job)
         snapshot.waiting += tuple(job for at, job in to_come if at <= now)
         to_come = [(at, job) for at, job in to_come if at > now]
@@ -133,9 +133,9 @@ def test_the_head_of_the_line_starts_when_it_was_told_or_sooner_whoever_passes_i
     takes = {job.job: job.time_s * data.draw(st.sampled_from((1.0, 0.5, 0.01))) for job in snapshot.waiting}
     come = [job for job in snapshot.waiting if job.submitted_at > NOW]
     snapshot.waiting = tuple(job for job in snapshot.waiting if job.submitted_at <= NOW)
-    play = Play(snapshot, POLICY, NOW, lambda job: takes[job.job], arrivals=come, explains=True)
+    play = Simulation(snapshot, POLICY, NOW, lambda job: takes[job.job], arrivals=come, explains=True)
     told: dict[int, float] = {}
-    for moment in play.moments():
+    for moment in play.run_steps():
         for start in moment.plan.starts:
             assert moment.at <= told.pop(start.job, inf)
         for job, (place_in_line, _) in moment.plan.positions.items():
@@ -149,11 +149,11 @@ def test_the_head_of_the_line_starts_when_it_was_told_or_sooner_whoever_passes_i
 def test_no_job_waits_for_ever_where_all_that_run_end(snapshot, data):
     """Played to the end: whatever could run and is not held has started. Some say how long they take, and are wrong."""
     snapshot.gpu_open[:], snapshot.node_open[:] = True, True
-    able = {job.job for job in snapshot.waiting if not job.held and not could_ever_run(snapshot, job)}
+    able = {job.job for job in snapshot.waiting if not job.held and not check_feasibility(snapshot, job)}
     ends = {job.job: NOW + data.draw(st.sampled_from((0.5, 10.0, 700.0))) for job in snapshot.running}
     takes = {job.job: data.draw(st.sampled_from((1.0, 90.0, 5000.0))) for job in snapshot.waiting}
-    play = Play(snapshot, POLICY, NOW, lambda job: takes[job.job], ends=ends)
-    started = {start.job for moment in play.moments() for start in moment.plan.starts}
+    play = Simulation(snapshot, POLICY, NOW, lambda job: takes[job.job], ends=ends)
+    started = {start.job for moment in play.run_steps() for start in moment.plan.starts}
     assert able <= started
     assert not play.running
 
@@ -168,7 +168,7 @@ def test_the_plan_does_not_hang_on_the_order_in_which_jobs_are_listed(snapshot, 
     assert run_cycle(other, POLICY, NOW) == run_cycle(snapshot, POLICY, NOW)
 
 
-def replace_jobs(snapshot: Snapshot, waiting: list[Waiting], running: list) -> Snapshot:
+def replace_jobs(snapshot: Snapshot, waiting: list[WaitingJob], running: list) -> Snapshot:
     twin = with_waiting(snapshot, *waiting)
     twin.running = tuple(running)
     return twin
@@ -198,11 +198,11 @@ def test_the_role_that_is_hard_to_please_goes_first_where_the_larger_one_took_it
     assert is_placed(snapshot, replace(snapshot.waiting[0], gang=gang))
 
 
-def is_placed(snapshot: Snapshot, job: Waiting) -> bool:
+def is_placed(snapshot: Snapshot, job: WaitingJob) -> bool:
     demand = build_demand(snapshot, job.gang, job.pool)
-    result = place(snapshot, Table(snapshot), job, demand, demand.kinds, ANY_QUOTA)
+    result = place_gang(snapshot, ScoreTable(snapshot), job, demand, demand.kinds, UNLIMITED_QUOTA)
     if isinstance(result, Shortfall):
         return False
     assert isinstance(result, Placement)
-    snapshot.give_back(result, job)
+    snapshot.release(result, job)
     return True

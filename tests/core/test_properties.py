@@ -10,15 +10,15 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.context import Memory
 from scheduler.core.cycle import run_cycle
-from scheduler.core.demand import build_demand
-from scheduler.core.future import Future
-from scheduler.core.order import effective_priority, in_order
-from scheduler.core.place import Shortfall, place
-from scheduler.core.snapshot import Snapshot
-from scheduler.core.table import Table, judge
-from scheduler.core.types import Policy, Running
+from scheduler.core.model.demand import build_demand
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.model.types import Policy, RunningJob
+from scheduler.core.placement.gang_placement import Shortfall, place_gang
+from scheduler.core.placement.score_table import ScoreTable, score_nodes
+from scheduler.core.queueing.cycle_context import CycleMemo
+from scheduler.core.queueing.priority_order import get_effective_priority, order_jobs
+from scheduler.core.queueing.reservations import ReservationPlan
 from tests.worlds import build_ask, of_roles, wants, with_waiting, world
 
 SHARE = 3 if os.environ.get("TESSERA_FEWER_EXAMPLES") == "1" else 1
@@ -94,8 +94,8 @@ def worlds(draw, free_for_all=False) -> Snapshot:
 
 def run(snapshot: Snapshot, start, job) -> None:
     """Let a job run from now on for as long as it says."""
-    snapshot.take(start, job)
-    running = Running(
+    snapshot.allocate(start, job)
+    running = RunningJob(
         job.job,
         job.team,
         job.user,
@@ -214,9 +214,9 @@ def test_undo_restores_bit_for_bit(snapshot):
     before = {name: array.copy() for name, array in arrays(snapshot).items()}
     starts = run_cycle(snapshot, POLICY, NOW).starts
     for start in starts:
-        snapshot.take(start, jobs[start.job])
+        snapshot.allocate(start, jobs[start.job])
     for start in reversed(starts):
-        snapshot.give_back(start, jobs[start.job])
+        snapshot.release(start, jobs[start.job])
     for name, array in arrays(snapshot).items():
         assert array.tobytes() == before[name].tobytes(), name
 
@@ -225,12 +225,12 @@ def test_undo_restores_bit_for_bit(snapshot):
 @given(worlds())
 def test_a_gang_that_does_not_fit_leaves_no_trace(snapshot):
     before = {name: array.copy() for name, array in arrays(snapshot).items()}
-    table = Table(snapshot)
+    table = ScoreTable(snapshot)
     for job in snapshot.waiting:
         demand = build_demand(snapshot, job.gang, job.pool)
-        result = place(snapshot, table, job, demand, demand.kinds, 10**6)
+        result = place_gang(snapshot, table, job, demand, demand.kinds, 10**6)
         if not isinstance(result, Shortfall):
-            snapshot.give_back(result, job)
+            snapshot.release(result, job)
         for name, array in arrays(snapshot).items():
             assert array.tobytes() == before[name].tobytes(), name
 
@@ -240,7 +240,9 @@ def test_a_gang_that_does_not_fit_leaves_no_trace(snapshot):
 def test_no_job_overtakes_an_earlier_one_that_asks_the_same(snapshot):
     """Same team, user and gang, the same effective priority or more, submitted earlier: it goes first."""
     started = {start.job for start in run_cycle(snapshot, POLICY, NOW).starts}
-    ready = [job for job in in_order(snapshot, snapshot.waiting, POLICY, NOW) if not job.held and job.not_before <= NOW]
+    ready = [
+        job for job in order_jobs(snapshot, snapshot.waiting, POLICY, NOW) if not job.held and job.not_before <= NOW
+    ]
     for place_in_line, later in enumerate(ready):
         if later.job in started:
             alike = [job for job in ready[:place_in_line] if (job.team, job.gang) == (later.team, later.gang)]
@@ -279,7 +281,7 @@ def test_once_the_stopped_are_gone_those_they_were_stopped_for_start(snapshot):
     stopped = {eviction.job for eviction in plan.evictions}
     for job in snapshot.running:
         if job.job in stopped:
-            snapshot.leave(job)
+            snapshot.remove_job(job)
     owners = {eviction.to for eviction in plan.evictions}
     served = [job for job in snapshot.waiting if job.job in owners]
     later = run_cycle(with_waiting(snapshot, *served), POLICY, NOW)
@@ -290,20 +292,20 @@ def test_once_the_stopped_are_gone_those_they_were_stopped_for_start(snapshot):
 @given(worlds(), st.floats(0, 10**7))
 def test_nobody_becomes_urgent_or_less_by_waiting(snapshot, now):
     for job in snapshot.waiting:
-        effective = effective_priority(job, POLICY, now)
+        effective = get_effective_priority(job, POLICY, now)
         assert effective == 3 if job.priority == 3 else job.priority <= effective <= 2
 
 
 @many(100)
 @given(worlds())
 def test_the_table_says_the_same_as_looking_at_every_node_again(snapshot):
-    table, jobs = Table(snapshot), {job.job: job for job in snapshot.waiting}
+    table, jobs = ScoreTable(snapshot), {job.job: job for job in snapshot.waiting}
     for start in run_cycle(snapshot, POLICY, NOW).starts:
-        snapshot.take(start, jobs[start.job])
+        snapshot.allocate(start, jobs[start.job])
         for job in snapshot.waiting:
             kinds = build_demand(snapshot, job.gang, job.pool).kinds[0]
             request, node = table.best_node(job.gang[0].ask, job.pool, kinds)
-            score = judge(snapshot, request, snapshot.nodes)
+            score = score_nodes(snapshot, request, snapshot.nodes)
             assert node == (int(score.argmax()) if score.max() > -np.inf else -1)
 
 
@@ -313,7 +315,7 @@ def test_who_asks_for_no_reasons_gets_the_same_starts_and_stops(several, short_f
     """A memory serves worlds of the same machines: each is asked twice."""
     policy = Policy(short_first=short_first, reservations=reservations)
     for snapshot in several:
-        memory = Memory(explains=False)
+        memory = CycleMemo(explains=False)
         told = run_cycle(snapshot, policy, NOW)
         for _ in range(2):
             brief = run_cycle(snapshot, policy, NOW, memory)
@@ -325,5 +327,5 @@ def test_who_asks_for_no_reasons_gets_the_same_starts_and_stops(several, short_f
 @given(worlds())
 def test_places_in_time_are_the_same_whether_they_are_worked_out_at_once_or_when_somebody_asks(snapshot):
     late = run_cycle(snapshot, POLICY, NOW)
-    with mock.patch.object(Future, "is_open", lambda future: not isinstance(future.reservations, list)):
+    with mock.patch.object(ReservationPlan, "has_pending", lambda future: not isinstance(future.reservations, list)):
         assert run_cycle(snapshot, POLICY, NOW) == late

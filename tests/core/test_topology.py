@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from runtimes.local.profiles import MACHINES
 from scheduler.core.cycle import run_cycle
-from scheduler.core.topology import Layout, best_set, build_layout, ranked_sets
-from scheduler.core.types import Policy
+from scheduler.core.model.topology import LinkLayout, build_link_layout, choose_linked_set, rank_card_sets
+from scheduler.core.model.types import Policy
 from tests.runtimes.local.fake_nvml import parse_topology
 from tests.worlds import wants, world
 
@@ -20,27 +20,27 @@ SOCKETS = {"dgx-a100-nps4": (0, 0, 0, 0, 1, 1, 1, 1), "hopper-snc": (0, 0, 0, 0,
 ALL = tuple(range(8))
 
 
-def published(name: str) -> Layout:
+def published(name: str) -> LinkLayout:
     """The layout of the matrix as `nvidia-smi topo -m` printed it."""
     path = next(folder / f"{name}.txt" for folder in PUBLISHED if (folder / f"{name}.txt").exists())
     links, numa = parse_topology(path.read_text())
-    return build_layout(tuple(map(tuple, links)), (), tuple(numa), SOCKETS.get(name, ()))
+    return build_link_layout(tuple(map(tuple, links)), (), tuple(numa), SOCKETS.get(name, ()))
 
 
-def dgx1() -> Layout:
+def dgx1() -> LinkLayout:
     """With the PCIe paths underneath, as the inventory stores them."""
     machine = MACHINES["V100-NVLink"]
-    return build_layout(machine.links, machine.pcie, machine.numa)
+    return build_link_layout(machine.links, machine.pcie, machine.numa)
 
 
-def drawn(count: int, otherwise: str, words: dict[str, str], numa: tuple = ()) -> Layout:
+def drawn(count: int, otherwise: str, words: dict[str, str], numa: tuple = ()) -> LinkLayout:
     """A matrix in words: {"01 23": "PIX"} says that 0-1 and 2-3 are PIX. Hexadecimal places."""
     links = [["X" if i == j else otherwise for j in range(count)] for i in range(count)]
     for pairs, word in words.items():
         for pair in pairs.split():
             one, two = int(pair[0], 16), int(pair[1], 16)
             links[one][two] = links[two][one] = word
-    return build_layout(tuple(map(tuple, links)), (), numa)
+    return build_link_layout(tuple(map(tuple, links)), (), numa)
 
 
 A = dgx1()
@@ -65,8 +65,8 @@ P = drawn(4, "NV18", {}, (0, 0, 1, 1))
     ],
 )  # fmt: skip
 def test_sets_of_a_dgx1_score_as_published(cards, score):
-    assert A.score(cards) == score
-    assert score in (300, 10) or score == max(map(A.score, combinations(ALL, len(cards))))
+    assert A.sum_scores(cards) == score
+    assert score in (300, 10) or score == max(map(A.sum_scores, combinations(ALL, len(cards))))
 
 
 @pytest.mark.parametrize(
@@ -84,19 +84,19 @@ def test_sets_of_a_dgx1_score_as_published(cards, score):
     ],
 )
 def test_a_dgx1_gives_the_sets_of_go_gpuallocators_own_tests(free, count, expected):
-    assert best_set(A, free, count) == expected
+    assert choose_linked_set(A, free, count) == expected
 
 
 @pytest.mark.parametrize(("count", "expected"), [(2, (4, 7)), (4, (4, 5, 6, 7))])
 def test_of_the_sets_with_card_4_the_expected_one_comes_first(count, expected):
-    assert next(cards for cards in ranked_sets(A, ALL, count) if 4 in cards) == expected
+    assert next(cards for cards in rank_card_sets(A, ALL, count) if 4 in cards) == expected
 
 
 def test_every_card_of_a_dgx1_means_the_same_until_a_neighbour_is_used():
     assert {sum(row) for row in A.pair} == {750}
-    assert best_set(A, ALL, 1) == (0,)
-    assert best_set(A, (0, 1, 2, 4, 5, 6, 7), 1) == (2,)  # its pair 3 is used
-    assert best_set(A, (0, 1, 3, 4, 5, 6, 7), 1) == (3,)
+    assert choose_linked_set(A, ALL, 1) == (0,)
+    assert choose_linked_set(A, (0, 1, 2, 4, 5, 6, 7), 1) == (2,)  # its pair 3 is used
+    assert choose_linked_set(A, (0, 1, 3, 4, 5, 6, 7), 1) == (3,)
 
 
 @pytest.mark.parametrize(
@@ -153,19 +153,19 @@ def test_every_card_of_a_dgx1_means_the_same_until_a_neighbour_is_used():
 )  # fmt: skip
 def test_published_machines_give_the_expected_set(machine, free, count, expected):
     layout = published(machine) if isinstance(machine, str) else machine
-    assert best_set(layout, free, count) == expected
+    assert choose_linked_set(layout, free, count) == expected
 
 
 def test_sys_inside_a_numa_node_is_worth_more_than_across():
-    assert (E_MASKED.score((0, 1)), E_MASKED.score((0, 4))) == (15, 10)
-    assert (published("vm-pcie").score((0, 1)), published("vm-pcie").score((0, 4))) == (50, 10)
+    assert (E_MASKED.sum_scores((0, 1)), E_MASKED.sum_scores((0, 4))) == (15, 10)
+    assert (published("vm-pcie").sum_scores((0, 1)), published("vm-pcie").sum_scores((0, 4))) == (50, 10)
 
 
 def test_above_eight_cards_a_clique_is_found_wherever_it_begins():
     """Four rings of four, dealt over the places; greedy alone could begin in a broken one."""
     words = {f"{i:x}{j:x}": "NV4" for i in range(16) for j in range(i + 1, 16) if i % 4 == j % 4}
-    assert best_set(drawn(16, "SYS", words), tuple(range(1, 16)), 4) == (1, 5, 9, 13)
-    assert best_set(drawn(16, "SYS", words), tuple(range(2, 16)), 3) == (4, 8, 12)
+    assert choose_linked_set(drawn(16, "SYS", words), tuple(range(1, 16)), 4) == (1, 5, 9, 13)
+    assert choose_linked_set(drawn(16, "SYS", words), tuple(range(2, 16)), 3) == (4, 8, 12)
 
 
 matrices = st.integers(2, 10).flatmap(
@@ -177,10 +177,10 @@ matrices = st.integers(2, 10).flatmap(
 @settings(max_examples=60, deadline=None, database=None)
 @given(matrices, st.data())
 def test_a_set_is_of_the_free_cards_and_no_swap_of_one_card_has_better_links_and_leftovers(links, data):
-    layout = build_layout(tuple(map(tuple, links)), (), (0,) * (len(links) // 2) + (1,) * len(links))
+    layout = build_link_layout(tuple(map(tuple, links)), (), (0,) * (len(links) // 2) + (1,) * len(links))
     free = tuple(sorted(data.draw(st.sets(st.sampled_from(range(len(links))), min_size=2))))
     count = data.draw(st.integers(1, len(free)))
-    chosen = best_set(layout, free, count)
+    chosen = choose_linked_set(layout, free, count)
     assert len(chosen) == count and set(chosen) <= set(free) and list(chosen) == sorted(set(chosen))
     if count == 1 or count == len(free):
         return
@@ -188,8 +188,10 @@ def test_a_set_is_of_the_free_cards_and_no_swap_of_one_card_has_better_links_and
     for old in chosen:
         for new in rest:
             other = tuple(sorted({*chosen, new} - {old}))
-            better = layout.score(other) > layout.score(chosen)
-            left_better = len(rest) < count and layout.score(tuple(set(free) - set(other))) >= layout.score(rest)
+            better = layout.sum_scores(other) > layout.sum_scores(chosen)
+            left_better = len(rest) < count and layout.sum_scores(tuple(set(free) - set(other))) >= layout.sum_scores(
+                rest
+            )
             assert not (better and left_better)
 
 

@@ -12,7 +12,7 @@ from loop.answers import replace_everywhere
 
 from jobs import lifecycle
 from scheduler import lease, quiet, reconcile, sightings, snapshots, specs, starting, truth
-from scheduler.core import grow, maintenance
+from scheduler.core.queueing import grow, maintenance
 
 
 @dataclass(frozen=True)

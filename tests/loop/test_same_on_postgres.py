@@ -34,7 +34,7 @@ from jobs.states import TaskState
 from quotas.models import Holding, Quota, UserLimit
 from runtimes.base import ContainerView, GpuUse
 from scheduler import commit, explaining, holders, holdings, lease, reconcile, sightings, snapshots, starting, truth
-from scheduler.core.types import Refusal
+from scheduler.core.model.types import Refusal
 from scheduler.models import Lease
 from scheduler.steps import Card, ExplainJobs, StartJob, StopJob, TaskStart
 

@@ -23,7 +23,7 @@ from jobs.models import Job
 from jobs.states import JOB_FINAL
 from quotas.models import Holding, Quota, UserLimit
 from scheduler import memory, snapshots, tasks
-from scheduler.core.possible import could_ever_run
+from scheduler.core.placement.feasibility import check_feasibility
 
 ACTS = 600
 ROUNDS, ROUND_S = 150, 3.0
@@ -122,7 +122,7 @@ class World:
         """As its person does, who reads so. It may have run on cards that are lent no more."""
         seen = snapshots.load_world().snapshot
         for waiting in seen.waiting:
-            if could_ever_run(seen, waiting):
+            if check_feasibility(seen, waiting):
                 self.end(waiting.job)
 
     def end(self, pk: int) -> None:

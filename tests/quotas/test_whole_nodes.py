@@ -9,7 +9,7 @@ from jobs.words import wait_words
 from quotas.models import Quota
 from quotas.services import save_quota
 from scheduler.core.cycle import run_cycle
-from scheduler.core.types import Cell
+from scheduler.core.model.types import Cell
 from scheduler.snapshots import load_world
 
 pytestmark = pytest.mark.django_db

@@ -8,7 +8,7 @@ from django.test.utils import CaptureQueriesContext
 from events.models import Event
 from jobs.models import Job
 from scheduler import explaining
-from scheduler.core.types import Refusal
+from scheduler.core.model.types import Refusal
 from scheduler.explaining import explain_jobs, load_told
 from scheduler.lease import leading
 from scheduler.memory import remembering

@@ -11,7 +11,7 @@ import time_machine
 
 from cluster.models import Gpu
 from jobs.states import JobState
-from scheduler.core.lending import OWN, reach_at, windows_in
+from scheduler.core.model.lending import OWN_POOL, find_reach_at, list_windows
 from scheduler.lending import is_lent
 from scheduler.snapshots import load_world
 from tests.scheduler.test_main_job import drive
@@ -65,9 +65,9 @@ def test_who_ends_in_time_or_may_be_stopped_may_use_what_is_lent(cast, said, len
         world = load_world()
         [job] = world.snapshot.waiting
         open_now = [number for number, window in enumerate(world.snapshot.windows) if window.begins_at <= time.time()]
-        reach = reach_at(world.snapshot, job, time.time())
+        reach = find_reach_at(world.snapshot, job, time.time())
     assert [world.snapshot.windows[number].gpus for number in open_now] == [(0,)]  # of its two cards the one in dev
-    assert windows_in(reach) == (open_now if lent else [])
+    assert list_windows(reach) == (open_now if lent else [])
 
 
 @pytest.mark.parametrize(
@@ -83,5 +83,5 @@ def test_outside_of_the_hours_nothing_is_lent(cast):
     with time_machine.travel(datetime(2026, 11, 23, 22, 0, tzinfo=UTC), tick=False):
         make.job(cast.ada, pool="train", gpu="1", run="true", preemptible=True)
         world = load_world()
-        assert reach_at(world.snapshot, world.snapshot.waiting[0], time.time()) == OWN
+        assert find_reach_at(world.snapshot, world.snapshot.waiting[0], time.time()) == OWN_POOL
     assert [datetime.fromtimestamp(window.begins_at, UTC).day for window in world.snapshot.windows] == [30, 7]

@@ -10,7 +10,7 @@ from cluster.maintenance import end_maintenance
 from cluster.models import Node
 from events.bus import SYSTEM
 from jobs.states import JobState
-from scheduler.core.types import Plan
+from scheduler.core.model.types import Plan
 from scheduler.quiet import LOOK_AGAIN_S, read_mark, rest_after
 from scheduler.snapshots import load_world
 from scheduler.starting import DoesNotFit, check_maintenance

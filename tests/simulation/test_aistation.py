@@ -7,26 +7,26 @@ import pytest
 
 from bench import b6
 from bench._rows import DATA
-from scheduler.simulation.aistation import (
+from bench.replays.aistation import (
     CASES,
     build_cluster,
     build_jobs,
     build_scenario,
-    evenings,
+    lend_at_night,
+    lend_in_evenings,
     load_study,
-    nights,
-    with_developers,
+    replace_developers,
 )
-from scheduler.simulation.aistation_figures import figures
-from scheduler.simulation.scenario import play_scenario
-from scheduler.simulation.week import DAY, HOUR
+from bench.replays.aistation_figures import compute_metrics
+from scheduler.simulation.scenario import simulate_scenario
+from scheduler.simulation.working_hours import DAY_S, HOUR_S
 
 FOLDER = DATA / "aistation"
 CASE = {case.name: case for case in CASES}
 
 
 def count(study, policy):
-    return figures(study, CASE[policy], play_scenario(build_scenario(study, CASE[policy])))
+    return compute_metrics(study, CASE[policy], simulate_scenario(build_scenario(study, CASE[policy])))
 
 
 SLOW_MACHINE = pytest.mark.timeout(600)
@@ -52,19 +52,25 @@ def test_better_ways_to_share_reach_their_targets_and_every_developer_is_served(
 @pytest.mark.slow
 @SLOW_MACHINE
 def test_jobs_of_18_hours_fit_no_night_but_the_weekend():
-    study = replace(load_study(FOLDER), job_s=18 * HOUR)
+    study = replace(load_study(FOLDER), job_s=18 * HOUR_S)
     assert count(study, "A")["jobs_per_week"] == 32
 
 
 def test_developers_that_are_given_open_as_those_that_are_computed():
     study = load_study(FOLDER)
-    assert with_developers(study, 50) == study
+    assert replace_developers(study, 50) == study
 
 
 def test_a_night_ends_with_the_next_working_day():
-    days = [(window.begins_at - 20 * HOUR, window.ends_at - 8 * HOUR) for window in nights((0,))[1:6]]
-    assert days == [(0, DAY), (DAY, 2 * DAY), (2 * DAY, 3 * DAY), (3 * DAY, 4 * DAY), (4 * DAY, 7 * DAY)]
-    assert [w.last_start - w.begins_at for w in evenings((0,))] == [60] * 20
+    days = [(window.begins_at - 20 * HOUR_S, window.ends_at - 8 * HOUR_S) for window in lend_at_night((0,))[1:6]]
+    assert days == [
+        (0, DAY_S),
+        (DAY_S, 2 * DAY_S),
+        (2 * DAY_S, 3 * DAY_S),
+        (3 * DAY_S, 4 * DAY_S),
+        (4 * DAY_S, 7 * DAY_S),
+    ]
+    assert [w.last_start - w.begins_at for w in lend_in_evenings((0,))] == [60] * 20
 
 
 def test_the_developers_need_seven_cards_and_a_job_beside_two_of_them_leaves_their_compute():

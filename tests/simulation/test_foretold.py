@@ -3,11 +3,11 @@
 import pytest
 
 from bench.forecast import OURS, draw_jobs, measure, play
-from scheduler.core.types import Policy
-from scheduler.simulation.foretold import Plays
-from scheduler.simulation.traces import TraceJob
+from bench.replays.forecast_replay import ReplaySettings
+from bench.replays.gang_traces import TraceJob
+from scheduler.core.model.types import Policy
 
-HOW = Plays(Policy(), every_s=50.0, futures=5)
+HOW = ReplaySettings(Policy(), every_s=50.0, futures=5)
 
 
 def jobs(*times):

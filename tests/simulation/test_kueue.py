@@ -7,7 +7,7 @@ import pytest
 
 from bench import b5
 from bench._rows import DATA
-from scheduler.simulation.kueue import Workload, build_cluster, build_jobs, count_strictly, load_generator
+from bench.replays.kueue import KueueWorkload, build_cluster, build_jobs, load_generator, schedule_ideally
 
 SMALL = """
 topology:
@@ -70,14 +70,14 @@ def test_a_generator_is_read_with_its_quota_its_machines_and_its_order(small):
 def test_in_a_count_nobody_passes_a_class_above(small):
     generator = load_generator(small / "kueue" / "small.yaml")
     _, kinds = build_jobs(generator)
-    starts = count_strictly(generator)
+    starts = schedule_ideally(generator)
     assert len(starts) == len(kinds) == 2 * 3 * (12 + 6)
     assert [starts[job] for job in sorted(starts) if starts[job] == 0 and kinds[job].name == "large"] == [0] * 6
 
 
 def test_racks_are_kept_by_all_pods_or_slice_by_slice(small):
     generator = load_generator(small / "kueue" / "small.yaml")
-    whole, sliced, any_rack = (Workload("w", 1, 1, 1, 0, 4, 1, within) for within in (4, 2, 0))
+    whole, sliced, any_rack = (KueueWorkload("w", 1, 1, 1, 0, 4, 1, within) for within in (4, 2, 0))
     assert generator.keeps_racks(whole, [0, 1, 2, 2]) and not generator.keeps_racks(whole, [0, 1, 2, 3])
     assert generator.keeps_racks(sliced, [0, 1, 3, 4]) and not generator.keeps_racks(sliced, [0, 3, 4, 5])
     assert generator.keeps_racks(any_rack, [0, 3, 4, 5])

@@ -6,9 +6,9 @@ import pytest
 
 from bench import b1
 from bench._rows import DATA
-from scheduler.core.types import Ask
-from scheduler.simulation.openb import Arrival, allocation_at, build_cluster, load_trace, replay
-from scheduler.simulation.references import BEST_FIT, FGD
+from bench.replays.openb import PodArrival, allocation_at, build_cluster, load_trace, replay_pods
+from bench.replays.published_scores import BEST_FIT, FGD
+from scheduler.core.model.types import TaskResources
 
 OPENB = DATA / "openb"
 
@@ -54,15 +54,15 @@ def test_the_lowest_rank_wins_among_equal_nodes_and_pods_that_fit_nowhere_count_
     trace = load_trace(OPENB, "default")
     pods, ranks = trace.orders[42]
     snapshot = build_cluster(trace, ranks, trace.typical)
-    big = Ask(0, False, (), (), (), (), 10**9, 0)
+    big = TaskResources(0, False, (), (), (), (), 10**9, 0)
     one = trace.pods[next(pod for pod in pods if trace.pods[pod].gpus == 1)]
-    arrivals = list(replay(snapshot, [big, one], BEST_FIT))
+    arrivals = list(replay_pods(snapshot, [big, one], BEST_FIT))
     assert [arrival.placed for arrival in arrivals] == [False, True]
-    assert arrivals[1].given_milli == arrivals[1].asked_milli == one.need_milli[0]
+    assert arrivals[1].allocated_milli == arrivals[1].requested_milli == one.need_milli[0]
 
 
 def test_a_point_of_the_curve_is_the_mean_over_the_arrivals_that_round_to_it():
-    arrivals = [Arrival(100, 100, True), Arrival(104, 104, True), Arrival(200, 104, False)]
+    arrivals = [PodArrival(100, 100, True), PodArrival(104, 104, True), PodArrival(200, 104, False)]
     assert allocation_at(arrivals, 1000) == {10: pytest.approx(10.2), 20: pytest.approx(10.4)}
 
 
@@ -72,7 +72,7 @@ def test_the_references_differ_from_each_other():
     ends = []
     for policy in (FGD, BEST_FIT):
         snapshot = build_cluster(trace, ranks, trace.typical)
-        list(replay(snapshot, (trace.pods[pod] for pod in pods[:2000]), policy))
+        list(replay_pods(snapshot, (trace.pods[pod] for pod in pods[:2000]), policy))
         ends.append(snapshot.gpu_free_mib.tolist())
     assert ends[0] != ends[1]
 

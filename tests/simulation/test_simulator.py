@@ -9,13 +9,13 @@ from xml.etree import ElementTree
 import pytest
 from django.core.management import CommandError, call_command
 
-from scheduler.simulation.charts import in_lanes, thin
-from scheduler.simulation.history import Run, Sample, in_use_s
-from scheduler.simulation.revision import revision
-from scheduler.simulation.scenario import play_scenario
-from scheduler.simulation.scenario_file import HELP, load_scenario
-from scheduler.simulation.trace_csv import load_wishes
-from scheduler.simulation.week import HOUR
+from scheduler.simulation.charts import assign_lanes, downsample
+from scheduler.simulation.history import JobRun, UsageSample, card_use_seconds
+from scheduler.simulation.report import read_revision
+from scheduler.simulation.scenario import simulate_scenario
+from scheduler.simulation.scenario_file import SCENARIO_HELP, load_scenario
+from scheduler.simulation.trace_csv import load_trace_jobs
+from scheduler.simulation.working_hours import HOUR_S
 
 SCENARIO = """
 name: Two <teams>
@@ -67,7 +67,7 @@ def test_a_guarantee_of_a_whole_machine_is_kept_and_one_of_two_cards_is_not_enou
     _, rows, _ = simulate(tmp_path, CELLS)
     assert metrics(rows)["max_queue_s:vision"] == 0
     _, rows, _ = simulate(tmp_path, CELLS.replace(", cell: {train: 2}", ""))
-    assert metrics(rows)["max_queue_s:vision"] == 7 * HOUR
+    assert metrics(rows)["max_queue_s:vision"] == 7 * HOUR_S
 
 
 def test_a_job_starts_with_more_tasks_where_there_is_room(tmp_path):
@@ -116,7 +116,7 @@ def test_the_report_is_well_formed_and_names_its_revision_and_seed(tmp_path):
     plots = page.findall(".//{http://www.w3.org/2000/svg}svg")
     assert len(plots) == 5 and "script" not in report and "http" not in report.replace("http://www.w3.org", "")
     assert page.findtext(".//h1") == "Two <teams>"
-    assert f"revision {revision()}, seed 3" in report and f"revision {revision()}, seed 3" in table
+    assert f"revision {read_revision()}, seed 3" in report and f"revision {read_revision()}, seed 3" in table
 
 
 def test_each_stay_on_a_card_is_one_bar_of_the_week(tmp_path):
@@ -133,11 +133,11 @@ def test_no_card_holds_more_than_it_has_and_work_is_conserved(tmp_path):
     scenario = load_scenario(path, 5)
     history = play(path, 5)
     for card in range(4):
-        assert max(lanes for _, _, lanes in in_lanes(run for run in history.runs if card in run.cards)) == 1
+        assert max(lanes for _, _, lanes in assign_lanes(run for run in history.runs if card in run.cards)) == 1
     worked = {job.job: 0.0 for job in scenario.jobs}
     for run in history.runs:
         worked[run.job] += run.ended_at - run.began_at
-    stops = {job: sum(run.how == "preempted" and run.job == job for run in history.runs) for job in worked}
+    stops = {job: sum(run.outcome == "preempted" and run.job == job for run in history.runs) for job in worked}
     for job, seconds in worked.items():
         assert seconds == pytest.approx(scenario.duration_s[job] + 120 * stops[job])
 
@@ -146,12 +146,12 @@ def test_lent_cards_take_jobs_by_night_that_end_before_the_day_begins(tmp_path):
     path = tmp_path / "world.yaml"
     path.write_text(LENDING)
     history = play(path, 1)
-    guests = [(run.began_at / HOUR, run.ended_at / HOUR) for run in history.runs if run.cards == (1,)]
+    guests = [(run.began_at / HOUR_S, run.ended_at / HOUR_S) for run in history.runs if run.cards == (1,)]
     assert guests == [(20, 25), (25, 30), (44, 49), (49, 54)]
 
 
 def play(path, seed):
-    return play_scenario(load_scenario(path, seed))
+    return simulate_scenario(load_scenario(path, seed))
 
 
 @pytest.mark.parametrize(
@@ -210,10 +210,10 @@ def test_a_machine_in_maintenance_is_cleared_and_takes_who_ends_before_or_comes_
     """ada said an hour, so she is on the machine when it begins, and goes on when it is over."""
     path = tmp_path / "maintained.yaml"
     path.write_text(MAINTAINED)
-    history = play_scenario(load_scenario(path, 1))
+    history = simulate_scenario(load_scenario(path, 1))
     stays = {}
     for stay in sorted(history.runs, key=lambda stay: stay.began_at):
-        stays.setdefault(stay.job, []).append((stay.began_at / HOUR, stay.ended_at / HOUR, stay.cards))
+        stays.setdefault(stay.job, []).append((stay.began_at / HOUR_S, stay.ended_at / HOUR_S, stay.cards))
     assert stays[1] == [(0, 2, (0,)), (4, 7, (0,))]
     assert stays[2] == [(0, 5, (1,))]
     assert all(begin >= 4 for begin, _, _ in stays[3])
@@ -238,7 +238,7 @@ def test_a_maintenance_that_cannot_be_is_refused_with_its_place(tmp_path, line, 
 
 
 def test_the_scenario_of_the_help_runs(tmp_path):
-    text = textwrap.dedent(HELP.partition("\n\n")[2])
+    text = textwrap.dedent(SCENARIO_HELP.partition("\n\n")[2])
     _, rows, _ = simulate(tmp_path, "".join(line for line in text.splitlines(True) if "trace:" not in line))
     assert metrics(rows)["jobs"] == 91 and metrics(rows)["finished"] > 80
 
@@ -251,18 +251,27 @@ def test_a_trace_without_machines_is_refused(tmp_path):
 def test_a_gzipped_trace_is_read_and_time_is_the_duration_where_nothing_is_said(tmp_path):
     path = tmp_path / "trace.csv.gz"
     path.write_bytes(gzip.compress(b"submit_s,duration_s,time_s,memory_mib,note\n0,7,,512,x\n1,8,inf,,\n"))
-    first, second = load_wishes(path)
+    first, second = load_trace_jobs(path)
     assert (first.time_s, first.memory_mib, second.time_s, second.memory_mib) == (7, 512, float("inf"), None)
 
 
 def test_time_on_a_card_is_counted_once_however_many_share_it():
-    runs = [Run(1, (0,), 0, 10, "completed"), Run(2, (0, 1), 5, 20, "running"), Run(3, (0,), 30, 99, "running")]
-    assert in_use_s(runs, 3, 2, 40).tolist() == [28, 15, 0]
+    runs = [
+        JobRun(1, (0,), 0, 10, "completed"),
+        JobRun(2, (0, 1), 5, 20, "running"),
+        JobRun(3, (0,), 30, 99, "running"),
+    ]
+    assert card_use_seconds(runs, 3, 2, 40).tolist() == [28, 15, 0]
 
 
 def test_only_runs_that_touch_share_the_height_of_a_card():
-    runs = [Run(1, (0,), 0, 10, ""), Run(2, (0,), 5, 20, ""), Run(3, (0,), 10, 15, ""), Run(4, (0,), 20, 30, "")]
-    assert [(run.job, lane, lanes) for run, lane, lanes in in_lanes(runs)] == [
+    runs = [
+        JobRun(1, (0,), 0, 10, ""),
+        JobRun(2, (0,), 5, 20, ""),
+        JobRun(3, (0,), 10, 15, ""),
+        JobRun(4, (0,), 20, 30, ""),
+    ]
+    assert [(run.job, lane, lanes) for run, lane, lanes in assign_lanes(runs)] == [
         (1, 0, 2),
         (2, 1, 2),
         (3, 0, 2),
@@ -271,6 +280,6 @@ def test_only_runs_that_touch_share_the_height_of_a_card():
 
 
 def test_a_long_history_is_drawn_as_means_over_equal_spans():
-    points = thin([Sample(0, 2, 4), Sample(900, 0, 0), Sample(1350, 6, 2)], 1800)
+    points = downsample([UsageSample(0, 2, 4), UsageSample(900, 0, 0), UsageSample(1350, 6, 2)], 1800)
     assert len(points) == 900 and points[0] == (0, 2, 4) and points[450] == (900, 0, 0) and points[-1][1:] == (6, 2)
-    assert thin([Sample(0, 3, 0), Sample(1, 5, 2)], 2 * 900)[0] == (0, 4, 1)
+    assert downsample([UsageSample(0, 3, 0), UsageSample(1, 5, 2)], 2 * 900)[0] == (0, 4, 1)

@@ -7,11 +7,11 @@ import pytest
 
 from bench import b2, b3, b4
 from bench._rows import DATA
-from scheduler.core.types import Policy
-from scheduler.simulation.muri import ORDERS, replay
-from scheduler.simulation.trace_ours import OVERTAKING, play_ours
-from scheduler.simulation.trace_play import RULES, PreemptiveRule, Rule, play_rule, stop_cost_s
-from scheduler.simulation.traces import MuriJob, TraceJob, draw_predictions, load_muri, load_philly, load_venus
+from bench.replays.gang_traces import MuriJob, TraceJob, draw_predictions, load_muri, load_philly, load_venus
+from bench.replays.muri import ORDERS, replay_muri
+from bench.replays.queue_rules import RULES, PreemptiveQueueRule, QueueRule, get_stop_cost_s, replay_rule
+from bench.replays.tessera_replay import PREEMPT_LONGER_POLICY, simulate_tessera
+from scheduler.core.model.types import Policy
 
 HOUR = 3600.0
 
@@ -25,8 +25,8 @@ def job(row: int, submit_s: float, duration_s: float, gpus: int = 8) -> TraceJob
     return TraceJob(row, submit_s, duration_s, gpus, "team", duration_s)
 
 
-def starts(rule: Rule | PreemptiveRule, *jobs: TraceJob, nodes: int = 1) -> dict[int, float]:
-    return {row: waited + jobs[row].submit_s for row, waited in play_rule(jobs, nodes, rule).queue_s.items()}
+def starts(rule: QueueRule | PreemptiveQueueRule, *jobs: TraceJob, nodes: int = 1) -> dict[int, float]:
+    return {row: waited + jobs[row].submit_s for row, waited in replay_rule(jobs, nodes, rule).queue_s.items()}
 
 
 @pytest.mark.parametrize("policy", ["srtf", "srsf"])
@@ -85,37 +85,37 @@ def test_a_larger_job_takes_idle_nodes_and_one_more_for_the_rest():
 
 
 def test_who_is_stopped_for_a_shorter_one_pays_for_it():
-    outcome = play_rule([job(0, 0, 100), job(1, 10, 20)], 1, RULES["srtf"])
+    outcome = replay_rule([job(0, 0, 100), job(1, 10, 20)], 1, RULES["srtf"])
     assert outcome.jct_s == {1: 20, 0: 150} and outcome.preemptions == 1  # 30 s for a job of 2 to 8 cards
 
 
 def test_a_job_larger_than_the_cluster_is_refused_before_anything_runs():
     with pytest.raises(ValueError, match="larger than the cluster"):
-        play_rule([job(0, 0, 1, 16)], 1, RULES["srtf"])
+        replay_rule([job(0, 0, 1, 16)], 1, RULES["srtf"])
 
 
 def test_each_event_costs_whoever_runs_their_overhead_again_in_the_replay_of_muri():
     jobs = [MuriJob(0, 0.0, 100.0, 8, 10.0), MuriJob(1, 50.0, 1000.0, 8, 10.0)]
-    assert replay(jobs, ORDERS["srtf"]) == {0: 110.0, 1: 1060.0 + 0.0}
+    assert replay_muri(jobs, ORDERS["srtf"]) == {0: 110.0, 1: 1060.0 + 0.0}
 
 
 def test_ours_takes_the_short_ones_first_and_never_leaves_a_card_idle_that_somebody_can_use():
     jobs = [job(0, 0, 100), job(1, 1, 50), job(2, 2, 10)]
-    assert play_ours(jobs, 1).jct_s == {0: 100, 2: 108, 1: 159}
+    assert simulate_tessera(jobs, 1).jct_s == {0: 100, 2: 108, 1: 159}
 
 
 def test_ours_keeps_a_place_for_a_wide_job_that_waits_long():
     narrow = [job(1 + n, n * HOUR / 2, HOUR, 4) for n in range(200)]
     wide = job(0, 1.0, HOUR, 8)
     jobs = sorted([wide, *narrow], key=lambda job: (job.submit_s, job.row))
-    assert play_rule(jobs, 1, RULES["gpu-seconds-skip"]).queue_s[0] > 90 * HOUR
-    assert play_ours(jobs, 1, Policy(short_first=True)).queue_s[0] < 30 * HOUR
+    assert replay_rule(jobs, 1, RULES["gpu-seconds-skip"]).queue_s[0] > 90 * HOUR
+    assert simulate_tessera(jobs, 1, Policy(short_first=True)).queue_s[0] < 30 * HOUR
 
 
 def test_ours_lets_far_shorter_work_stop_a_job_that_goes_on_later():
     jobs = [job(0, 0, 1000), job(1, 100, 50)]
-    outcome = play_ours(jobs, 1, OVERTAKING)
-    assert outcome.queue_s == {1: 0, 0: 50 + stop_cost_s(8)} and outcome.preemptions == 1
+    outcome = simulate_tessera(jobs, 1, PREEMPT_LONGER_POLICY)
+    assert outcome.queue_s == {1: 0, 0: 50 + get_stop_cost_s(8)} and outcome.preemptions == 1
 
 
 def test_the_bench_writes_a_row_for_each_metric_and_says_what_it_compared(tmp_path, capsys):
@@ -148,7 +148,7 @@ def test_each_team_alone_and_pooled_waits_the_golden_time(policy, philly):
     shares, jobs = philly
     golden = b4.load_golden(DATA)
     alone = b4.delays(jobs, b4.play_alone(jobs, shares, policy))
-    pooled = b4.delays(jobs, play_rule(jobs, 72, RULES[policy]))
+    pooled = b4.delays(jobs, replay_rule(jobs, 72, RULES[policy]))
     assert {(f"{policy}-private", team) for team in alone} <= golden.keys() and len(alone) == 12
     assert b4.differences(f"{policy}-private", alone, golden) + b4.differences(f"{policy}-pooled", pooled, golden) == []
 
@@ -156,9 +156,9 @@ def test_each_team_alone_and_pooled_waits_the_golden_time(policy, philly):
 def test_a_team_takes_back_its_nodes_and_the_borrower_goes_on_from_its_checkpoint():
     lent = [replace(job(n, 0, 1000), team="eve") for n in range(2)]
     jobs = [*lent, replace(job(2, 100, 50), team="ada")]
-    outcome = play_ours(jobs, 2, shares={"ada": 1, "eve": 1})
+    outcome = simulate_tessera(jobs, 2, shares={"ada": 1, "eve": 1})
     assert outcome.preemptions == 1 and outcome.queue_s[2] == 0
-    assert sorted(outcome.queue_s.values()) == [0, 0, 50 + stop_cost_s(8)]
+    assert sorted(outcome.queue_s.values()) == [0, 0, 50 + get_stop_cost_s(8)]
 
 
 def test_teams_that_are_worse_off_and_a_mean_far_above_the_pool_are_told():

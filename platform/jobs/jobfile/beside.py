@@ -1,4 +1,4 @@
-"""Readers of what a task offers and finds beside its code: ports, directories of its own, homes and team folders."""
+"""Readers of ports, directories, checkpoint and data."""
 
 import posixpath
 import re
@@ -15,7 +15,6 @@ _SOURCE = re.compile(r"(home|team):(.*?)(:ro)?", re.DOTALL)
 
 
 def read_ports(value: object, pointer: str) -> tuple[int, ...]:
-    """`6006` or `[6006, 8000]`, each once."""
     given = value if isinstance(value, list) else [value]
     if len(given) > schema.MAX_PORTS:
         fail(pointer, "too_many", max=schema.MAX_PORTS, got=len(given))
@@ -28,7 +27,7 @@ def read_ports(value: object, pointer: str) -> tuple[int, ...]:
 
 
 def read_directory(value: object, pointer: str) -> str:
-    """A path as the task sees it: beneath its work directory, absolute, or in its home (~/runs)."""
+    """Read a relative, absolute or home (~/runs) path inside the task."""
     text = read_text(value, pointer)
     if not text or text.startswith("-"):
         fail(pointer, "bad_directory", got=shorten(text))
@@ -40,7 +39,7 @@ def read_directory(value: object, pointer: str) -> str:
 
 
 def read_checkpoint(value: object, pointer: str) -> Checkpoint:
-    """`ckpt`, or {dir: ckpt, signal: SIGUSR1, grace: 3m}."""
+    """Read `ckpt`, or {dir: ckpt, signal: SIGUSR1, grace: 3m}."""
     if not isinstance(value, dict):
         return Checkpoint(read_directory(value, pointer))
     errors = check_keys(value, schema.CHECKPOINT_BUILT, (), pointer)
@@ -54,7 +53,7 @@ def read_checkpoint(value: object, pointer: str) -> Checkpoint:
 
 
 def read_data(value: object, pointer: str) -> dict[str, str]:
-    """{target: "home:path" or "team:path", ":ro" behind it for reading only}, both in one spelling."""
+    """Read {target: "home:path" or "team:path", then ":ro" if read-only}, normalised."""
     given = read_map(value, pointer)
     if len(given) > schema.MAX_DATA:
         fail(pointer, "too_many", max=schema.MAX_DATA, got=len(given))
@@ -75,9 +74,9 @@ def read_data(value: object, pointer: str) -> dict[str, str]:
 
 
 def split_source(text: str) -> tuple[str, str, bool]:
-    """(home or team, path inside it, read only) of a value that `read_data` made."""
+    """Split a value of `read_data` into (home or team, path, read only)."""
     found = _SOURCE.fullmatch(text)
-    assert found  # only values of ours come here
+    assert found  # checked by read_data
     return found[1], found[2], found[3] is not None
 
 
@@ -89,7 +88,7 @@ def _read_grace(value: object, pointer: str) -> int:
 
 
 def _read_target(target: str, pointer: str) -> str:
-    """Beneath the work directory: programs share the file system of their machine, so no other place is a task's."""
+    """Read a path below the work directory; elsewhere programs share the node's files."""
     path = posixpath.normpath(target) if target else "."
     if ".." in target.split("/") or path == "." or target.startswith(("/", "~")):
         fail(pointer, "bad_data_target", got=shorten(target))

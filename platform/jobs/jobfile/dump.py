@@ -1,8 +1,4 @@
-"""A spec back to YAML, as a person would write it: what is usual is left out, a long command is a block.
-
-`parse_spec(load_jobfile(dump_yaml(spec).encode())) == spec`. What is written reads the same by YAML 1.1, so that a file
-that passes through another tool means the same.
-"""
+"""Write a spec as YAML that reads back as the same spec, in YAML 1.1 too."""
 
 import json
 import re
@@ -32,7 +28,7 @@ KEY_ORDER = (
     "checkpoint",
 )
 
-# Text that needs no quotes in any YAML: begins with a letter or "./", holds no mark of the syntax, is no special word.
+# Text that needs no quotes.
 _PLAIN = re.compile(r"(?:[A-Za-z]|\./)(?:[A-Za-z0-9 _./=+$@,()<>|&;*\"'-]|:(?=[^\s])|#(?<=[^\s]#))*(?<! )")
 _SPECIAL = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 _SIZE = re.compile(r"[0-9]+(?:\.[0-9]+)?[A-Za-z]+|[0-9]+/[0-9]+|0|[1-9][0-9]*|([0-9]+[dhms])+")
@@ -40,7 +36,7 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 def dump_yaml(spec: JobSpec) -> str:
-    """The job file of `spec`, without the keys that say what is usual."""
+    """Write a job file, without keys at their defaults."""
     told = to_json(spec)
     usual = to_json(JobSpec(run="", name=""))
     kept = {key: value for key, value in told.items() if value != usual.get(key) or key in ("name", "run")}
@@ -54,8 +50,7 @@ def dump_yaml(spec: JobSpec) -> str:
 
 
 def dump_file(data: dict) -> str:
-    """The job file with these keys in the usual order, right or wrong as they are: what a form holds while it is filled
-    in. `load_jobfile(dump_file(data).encode()) == data`, but for keys with nothing behind them."""
+    """Write these keys in the usual order, even wrong ones, as a form holds them."""
     order = {key: place for place, key in enumerate(KEY_ORDER)}
     keys = sorted((key for key in data if data[key] is not None), key=lambda key: order.get(key, len(order)))
     return "".join(_entry(key, data[key], "") for key in keys)
@@ -70,7 +65,7 @@ def _entry(key: str, value: object, indent: str) -> str:
     if isinstance(value, str) and _fits_block(value):
         lines = "".join(f"{indent}{INDENT}{line}\n" if line else "\n" for line in value.split("\n"))
         return f"{indent}{_scalar(key)}: |-\n{lines}"
-    # Quantities are canonical text already, and read well bare; anything else may need quotes.
+    # Quantities need no quotes.
     bare = (
         isinstance(value, str)
         and key in ("gpu", "cpu", "memory", "time", "max_time", "grace")
@@ -80,7 +75,7 @@ def _entry(key: str, value: object, indent: str) -> str:
 
 
 def _fits_block(text: str) -> bool:
-    """Whether a literal block keeps every character: lines that print, none that a block would strip or fold."""
+    """Whether a literal block keeps every character."""
     lines = text.split("\n")
     return (
         len(lines) > 1
@@ -94,7 +89,7 @@ def _fits_block(text: str) -> bool:
 
 def _scalar(value: object) -> str:
     if value is None or isinstance(value, bool | list | dict):
-        return json.dumps(value)  # flow style: nothing that a right file needs
+        return json.dumps(value)  # only in wrong files
     if not isinstance(value, str):
         return str(value)
     if _PLAIN.fullmatch(value) and value.lower() not in _SPECIAL:

@@ -1,4 +1,4 @@
-"""Read one value of a job file: a reader takes (value, pointer) and returns the ledger value or raises InvalidInput."""
+"""Readers of job file fields: (value, pointer) to the parsed value, or InvalidInput."""
 
 import re
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def read_name(value: object, pointer: str) -> str:
 
 
 def read_run(value: object, pointer: str) -> str:
-    """The command line, with the line ends of Unix; a form sends those of Windows, and a shell stumbles over them."""
+    """Read the command with Unix line ends: forms send CRLF, which breaks shells."""
     text = read_text(value, pointer).replace("\r\n", "\n").strip()
     if not text:
         fail(pointer, "required")
@@ -46,7 +46,6 @@ def read_bool(value: object, pointer: str) -> bool:
 
 
 def read_whole(low: int, high: int) -> Callable[[object, str], int]:
-    """A reader of whole numbers from `low` to `high`."""
 
     def read(value: object, pointer: str) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
@@ -61,7 +60,7 @@ def read_whole(low: int, high: int) -> Callable[[object, str], int]:
 
 
 def read_span(low: int, high: int) -> Callable[[object, str], tuple[int, int]]:
-    """A reader of a number of tasks that may vary, such as 4..8: (least, most). One number is both."""
+    """Return a reader of a number or a range such as 4..8, as (least, most)."""
     read_one = read_whole(low, high)
 
     def read(value: object, pointer: str) -> tuple[int, int]:
@@ -79,7 +78,7 @@ def read_span(low: int, high: int) -> Callable[[object, str], tuple[int, int]]:
 
 
 def read_choice(known: tuple[str, ...], later: tuple[str, ...] = ()) -> Callable[[object, str], str]:
-    """A reader of one word out of `known`; one out of `later` is known and not built."""
+    """Return a reader of one of the `known` words."""
 
     def read(value: object, pointer: str) -> str:
         word = read_text(value, pointer)
@@ -108,7 +107,7 @@ def read_image(value: object, pointer: str) -> str:
 
 
 def read_code(value: object, pointer: str) -> str:
-    """ "." (what is being submitted) or the digest of a pack that was uploaded."""
+    """Read "." (the submitted directory) or a digest."""
     text = read_text(value, pointer)
     if text in (".", "./"):
         return "."
@@ -120,7 +119,7 @@ def read_code(value: object, pointer: str) -> str:
 
 
 def read_workdir(value: object, pointer: str) -> str:
-    """A path beneath the code, without "." and doubled slashes; "" is its top."""
+    """Read and normalise a path below the code."""
     text = read_text(value, pointer)
     parts = [part for part in text.split("/") if part not in ("", ".")]
     if text.startswith(("/", "~")) or ".." in parts or "\\" in text:
@@ -133,7 +132,6 @@ def read_workdir(value: object, pointer: str) -> str:
 
 
 def read_env(value: object, pointer: str) -> dict[str, str]:
-    """Name to text. Empty stands for "". All that is wrong is reported at once."""
     given = read_map(value, pointer)
     if len(given) > schema.MAX_ENV:
         fail(pointer, "too_many", max=schema.MAX_ENV, got=len(given))
@@ -168,7 +166,7 @@ def read_labels(value: object, pointer: str) -> dict[str, str]:
 
 
 def read_retry(value: object, pointer: str) -> dict:
-    """`3`, or {times: 3, when: [...]}, to those of {"times": int, "when": tuple} that were given."""
+    """Read `3`, or {times: 3, when: [...]}."""
     times = read_whole(0, schema.MAX_RETRY_TIMES)
     if not isinstance(value, dict):
         return {"times": times(value, pointer)}
@@ -186,7 +184,7 @@ def read_role_name(name: str, pointer: str) -> str:
 
 
 def check_keys(given: dict, built: tuple[str, ...], later: tuple[str, ...], pointer: str) -> list[FieldError]:
-    """What is wrong with the keys of one map. A key with nothing behind it asks for nothing."""
+    """Return the errors of a map's keys. Keys without a value are ignored."""
     errors = []
     for key in given:
         where = pointer + pointer_of([key])
@@ -200,7 +198,7 @@ def check_keys(given: dict, built: tuple[str, ...], later: tuple[str, ...], poin
 
 
 def read_keys(given: dict, readers: dict, pointer: str) -> tuple[dict, list[FieldError]]:
-    """(values of the keys that were given and are right, what is wrong with the others)."""
+    """Return (valid values of the keys given, errors of the others)."""
     found, errors = {}, []
     for key, reader in readers.items():
         if given.get(key) is None:
@@ -236,7 +234,7 @@ def _env_value(value: object, pointer: str) -> str:
 
 
 def _as_text(value: object, pointer: str) -> str:
-    """Text, or a whole number as text. Any other number would come back spelled differently: it is to be quoted."""
+    """Read text or a whole number; other numbers could change their spelling."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return read_text(value, pointer)

@@ -1,4 +1,4 @@
-"""The nearest value that would be accepted, for a door that offers to put it in."""
+"""Suggest accepted values for errors in a job file."""
 
 from common.errors import FieldError, Hint
 
@@ -6,7 +6,7 @@ _YES_NO = {"yes": True, "on": True, "y": True, "no": False, "off": False, "n": F
 
 
 def hints_for(errors: list[FieldError], data: dict | None = None) -> list[Hint]:
-    """One hint for each error whose remedy is a value. `data` is what was sent, where it could be read."""
+    """Return a hint for each error that a value can fix."""
     hints = [_hint(error, data or {}) for error in errors]
     return [hint for hint in hints if hint is not None]
 

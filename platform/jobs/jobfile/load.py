@@ -1,8 +1,7 @@
-"""Bytes to plain data, with every limit before and while parsing. Nothing here knows what a key means.
+"""Load YAML or JSON into plain data within limits.
 
-Text becomes dict, list, str, int, float, bool and None by the core schema of YAML 1.2 (so `no`, `on` and `10:30` stay
-text). The tree is built here from the parser's events and never by a YAML constructor: no tag, anchor, alias or merge
-key is ever acted upon (CVE-2019-11253 and its family), and building stops at the first limit that is passed.
+Scalars follow YAML 1.2 (`no`, `on` and `10:30` stay text). The tree is built from parser events, without a YAML
+constructor; tags, anchors, aliases and merge keys are refused (CVE-2019-11253).
 """
 
 import json
@@ -30,7 +29,7 @@ MAX_BYTES = 256 * 1024
 MAX_DEPTH = 32
 MAX_NODES = 10_000
 MAX_SCALAR_BYTES = 64 * 1024
-MAX_DIGITS = 30  # of a whole number; far above every limit of the format
+MAX_DIGITS = 30
 
 # YAML 1.2.2, section 10.3.2
 _NULL = re.compile(r"null|Null|NULL|~|")
@@ -44,25 +43,24 @@ Path = tuple[str | int, ...]
 
 
 def load_jobfile(data: bytes) -> dict:
-    """A YAML job file as plain data. Raises InvalidInput that names the place, with the line where it is known."""
+    """Load a YAML job file. Raises InvalidInput with the pointer, and the line if known."""
     return load_with_lines(data)[0]
 
 
 def load_with_lines(data: bytes) -> tuple[dict, dict[str, int]]:
-    """The same, with the line (from 1) on which each JSON pointer of it begins, for an editor's margin."""
+    """Load a YAML job file, with the line (from 1) of each JSON pointer."""
     text = _decode(data)
     builder = _Builder(YAML(typ="safe", pure=True).parse(text))
     try:
         tree = builder.document()
     except MarkedYAMLError as error:
         raise _syntax(error) from None
-    except YAMLError as error:  # a ReaderError: a character that YAML does not allow
+    except YAMLError as error:  # a ReaderError: a character not allowed in YAML
         raise _bad((), "bad_characters", character=_character_of(error)) from None
     return _top(tree), builder.lines
 
 
 def load_json(data: bytes) -> dict:
-    """A JSON job spec as plain data, under the same limits."""
     text = _decode(data)
     try:
         tree = json.loads(
@@ -80,17 +78,15 @@ def load_json(data: bytes) -> dict:
 
 
 def pointer_of(path: Iterable[str | int]) -> str:
-    """RFC 6901: ("env", "A/B") is /env/A~1B."""
+    """Return a JSON pointer (RFC 6901): ("env", "A/B") is /env/A~1B."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
 class _Pairs(list):
-    """A JSON object before its keys were checked: a list of pairs, so that a key given twice is seen."""
+    """A JSON object as pairs, to find duplicate keys."""
 
 
 class _Limits:
-    """Counts what was built and refuses what passes a limit."""
-
     def __init__(self):
         self.nodes = 0
 
@@ -102,7 +98,7 @@ class _Limits:
             raise _bad(path[:MAX_DEPTH], "too_deep", max=MAX_DEPTH, **where)
 
     def text(self, value: str, path: Path, **where) -> str:
-        """`value` itself: without NUL or half a surrogate, which neither a database nor a process can hold."""
+        """Refuse NUL and surrogates, which neither a database nor a process can hold."""
         if len(value.encode(errors="replace")) > MAX_SCALAR_BYTES:
             raise _bad(path, "too_long", max=MAX_SCALAR_BYTES, got=len(value), **where)
         for character in value:
@@ -111,7 +107,7 @@ class _Limits:
         return value
 
     def plain(self, value: object, path: Path):
-        """What json.loads made, checked and with its objects as dicts."""
+        """Check the output of json.loads and turn its objects into dicts."""
         self.count(path)
         if isinstance(value, _Pairs):
             return self._object(value, path)
@@ -134,15 +130,13 @@ class _Limits:
 
 
 class _Builder(_Limits):
-    """YAML events to plain data."""
-
     def __init__(self, events: Iterator[Event]):
         super().__init__()
         self.events = events
         self.lines: dict[str, int] = {}
 
     def document(self):
-        """The only document of the stream; None when there is none."""
+        """Return the stream's only document, or None."""
         tree, seen = None, False
         for event in self.events:
             if isinstance(event, DocumentStartEvent):
@@ -177,7 +171,7 @@ class _Builder(_Limits):
         return made
 
     def _key(self, event: Event, path: Path) -> str:
-        """A key is text as written, whatever it looks like: `1:` and `true:` are "1" and "true"."""
+        """Return a key as written: `1:` and `true:` are "1" and "true"."""
         self.count(path, line=_line(event))
         self._refuse_cleverness(event, path)
         if not isinstance(event, ScalarEvent):
@@ -197,14 +191,14 @@ class _Builder(_Limits):
     def _refuse_cleverness(self, event: Event, path: Path) -> None:
         if isinstance(event, AliasEvent):
             raise _bad(path, "alias", name=shorten(str(event.anchor)), line=_line(event))
-        # `tag` is an object in some versions of the parser and text in others
+        # `tag` is an object or text, by version of the parser
         for clever in ("anchor", "tag"):
             if name := getattr(event, clever, None):
                 raise _bad(path, clever, name=shorten(str(name)), line=_line(event))
 
 
 def _resolve(text: str, path: Path, line: int):
-    """A plain scalar by the core schema."""
+    """Resolve a plain scalar by the core schema."""
     if _NULL.fullmatch(text):
         return None
     if text in _BOOL:
@@ -239,7 +233,7 @@ def _decode(data: bytes) -> str:
     if len(data) > MAX_BYTES:
         raise _bad((), "file_too_large", max=MAX_BYTES, got=len(data))
     try:
-        return data.decode("utf-8-sig")  # a byte order mark is tolerated, as editors on Windows write one
+        return data.decode("utf-8-sig")  # Windows editors write a byte order mark
     except UnicodeDecodeError as error:
         raise _bad((), "not_utf8", byte=error.start, line=data.count(b"\n", 0, error.start) + 1) from None
 

@@ -1,4 +1,4 @@
-"""Plain data to JobSpec. Everything that is wrong is found in one pass, so that nobody mends a file error by error."""
+"""Parse plain data into a JobSpec, finding all errors in one pass."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ from jobs.jobfile.load import pointer_of
 from jobs.jobfile.roles import read_roles
 from jobs.jobfile.spec import JobSpec, RoleSpec
 
-DERIVED_NAME = 40  # characters of `run` that name a job without a name
+DERIVED_NAME = 40  # characters
 
 
 @dataclass(frozen=True)
 class Defaults:
-    """What stands in for a key that was not given, such as the person's only team."""
+    """Values for keys that were not given."""
 
     team: str | None = None
     pool: str | None = None
@@ -72,14 +72,14 @@ ROLE_READERS: dict[str, Callable[[object, str], Any]] = {
     "count": READERS["nodes"],
     "ends_job": read_choice(schema.ENDS_JOB),
 }
-# The key of the file -> the field of JobSpec, where the two differ.
+# Key of the file -> field of JobSpec, where they differ.
 _FIELDS = {
     "cpu": "cpu_milli", "memory": "memory_mib", "time": "time_s", "max_time": "max_time_s", "count": "nodes",
 }  # fmt: skip
 
 
 def parse_spec(data: dict, *, defaults: Defaults = Defaults()) -> JobSpec:
-    """The spec that `data` describes. Raises InvalidInput with every error of it (at most `schema.MAX_ERRORS`)."""
+    """Parse a job spec. Raises InvalidInput with all errors."""
     errors = check_keys(data, schema.BUILT, schema.LATER, "")
     found, more = read_keys(data, READERS, "")
     errors += more
@@ -90,7 +90,6 @@ def parse_spec(data: dict, *, defaults: Defaults = Defaults()) -> JobSpec:
 
 
 def derive_name(run: str) -> str:
-    """A name for a job without one: the beginning of what it runs."""
     words = " ".join(run.split("\n", 1)[0].split())
     return shorten(words, DERIVED_NAME).strip()
 
@@ -113,7 +112,7 @@ def _fields(found: dict) -> dict[str, Any]:
 
 
 def _check_together(data: dict, found: dict, errors: list[FieldError]) -> list[FieldError]:
-    """What no single value shows."""
+    """Return errors that involve several keys."""
     wrong = []
     if data.get("roles") is not None:
         beside = [key for key in schema.NOT_BESIDE_ROLES if data.get(key) is not None]

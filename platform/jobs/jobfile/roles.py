@@ -1,4 +1,4 @@
-"""Read the roles of a job file: unlike tasks that start together, each with its own command, ask and number."""
+"""Read a job file's roles."""
 
 from common.errors import FieldError, InvalidInput
 from jobs.jobfile import schema
@@ -7,7 +7,7 @@ from jobs.jobfile.load import pointer_of
 
 
 def read_roles(value: object, pointer: str, readers: dict) -> dict[str, dict]:
-    """{name: values of its keys}, in the order of the file. All that is wrong is reported at once."""
+    """Read {name: values of its keys}, in file order, with all errors."""
     given = read_map(value, pointer)
     if not given:
         fail(pointer, "required")
@@ -39,7 +39,7 @@ def _read_role(value: object, pointer: str, readers: dict) -> dict:
 
 
 def _check_names(given: dict, pointer: str) -> list[FieldError]:
-    """A variable of the environment has no dash, so two names must not differ in nothing else."""
+    """Refuse names that differ only in - and _, as environment variables have no dash."""
     seen: dict[str, str] = {}
     errors = []
     for name in given:

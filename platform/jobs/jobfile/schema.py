@@ -1,27 +1,26 @@
-"""The table of the job file: every key of the format, what this version builds, and every limit. Data only."""
+"""Keys, values and limits of the job file, as data."""
 
-# Keys this version builds. parse.py has a reader for each; a test compares the two.
+# Supported; parse.py has a reader for each.
 BUILT = (
     "kind", "name", "team", "pool", "image", "code", "run", "gpu", "cpu", "memory", "nodes", "roles", "env", "workdir",
     "priority", "time", "max_time", "retry", "preemptible", "labels", "hold", "ports", "tensorboard", "data",
     "checkpoint",
 )  # fmt: skip
-# Keys of the format that answer "not supported by this version".
+# Not supported yet.
 LATER = (
     "shm", "place", "notify", "secrets", "main", "array", "after", "wait_max", "idle",
 )  # fmt: skip
 ROLE_BUILT = ("run", "gpu", "cpu", "memory", "env", "count", "ports", "ends_job")
 ROLE_LATER = ("image", "code", "workdir", "shm", "data", "secrets", "place")
-# What each role says for itself, so that it does not stand beside them. `env` may: all tasks have it.
+# Not allowed beside `roles`.
 NOT_BESIDE_ROLES = ("run", "gpu", "cpu", "memory", "nodes", "ports")
 ENDS_JOB = ("any", "all")
-# What other platforms call a key.
+# Other platforms' names.
 KNOWN_AS = {"nodes": "count", "replicas": "count", "command": "run", "num_nodes": "nodes"}
 RETRY_BUILT = ("times", "when")
 CHECKPOINT_BUILT = ("dir", "signal", "grace")
 
-# Values that are text whatever they look like: `name: 007`, `LR: 1e-4`, `NORWAY: no` are kept as they are written.
-# "*" stands for any key.
+# Kept as text as written, such as `name: 007` and `NORWAY: no`. "*" is any key.
 TEXT = (
     ("name",), ("team",), ("pool",), ("image",), ("code",), ("run",), ("workdir",), ("env", "*"), ("labels", "*"),
     ("tensorboard",), ("data", "*"), ("checkpoint", "dir"),
@@ -31,7 +30,7 @@ TEXT = (
 KINDS_LATER = ("notebook", "interactive", "service")
 PRIORITIES = ("low", "normal", "high", "urgent")
 
-# End reasons (jobs/states.py) after which another attempt can make sense. Not: completed, idle, stopped_by_user.
+# End reasons (jobs/states.py) that can be retried.
 RETRY_WHEN = (
     "node_lost", "container_lost", "preempted", "reclaimed", "gang_broken", "exit_nonzero", "out_of_memory",
     "evicted",
@@ -39,7 +38,7 @@ RETRY_WHEN = (
 )  # fmt: skip
 RETRY_WHEN_LATER = ("nccl_timeout",)
 
-# What a job may be sent so that it saves its work. SIGTERM, which ends it, comes in any case.
+# Sent before the SIGTERM that ends the job.
 CHECKPOINT_SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP")
 
 MAX_NODES = 10_000  # tasks of a job
@@ -50,17 +49,16 @@ MAX_WORKDIR = 1_024
 MAX_ENV = 200
 MAX_ENV_NAME = 256
 MAX_ENV_VALUE_BYTES = 32 * 1024
-MAX_ENV_BYTES = 128 * 1024  # Linux takes 128 KiB per string and a quarter of the stack for all of them
+MAX_ENV_BYTES = 128 * 1024  # Linux: 128 KiB per string, a quarter of the stack for all
 MAX_PORTS = 16
-PORT_RANGE = (1024, 65_535)  # below lies what only root may offer
+PORT_RANGE = (1024, 65_535)  # lower ones need root
 MAX_DATA = 32
-MAX_GRACE_S = 3_600  # and what its pool allows
+MAX_GRACE_S = 3_600
 MAX_LABELS = 32
 MAX_LABEL_VALUE = 256
 MAX_ERRORS = 50  # in one answer
 
-# Names a person may not set, since they pick the GPU, lift its limit or load code into the platform's own launcher
-# (GPU.md 1.2, PROMISES.md 3.2), or are set by the platform for every task.
+# These pick the GPU, lift its limit, load code into the platform's launcher, or are set by the platform.
 RESERVED_ENV_PREFIXES = ("NVIDIA_", "CUDA_DEVICE_", "CUDA_MPS_", "LD_", "TESSERA_")
 RESERVED_ENV = (
     "CUDA_VISIBLE_DEVICES", "CUDA_DISABLE_CONTROL", "CUDA_OVERSUBSCRIBE", "CUDA_REDIRECT", "CUDA_TASK_PRIORITY",

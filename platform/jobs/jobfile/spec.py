@@ -1,4 +1,4 @@
-"""JobSpec: what a job file says, once it has been read, in the ledger's units. The value that the rest works with."""
+"""A parsed job file, in the platform's units."""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ DEFAULT_ROLE = "main"
 TENSORBOARD_PORT = 6006
 DEFAULT_PRIORITY = "normal"
 DEFAULT_RETRY_TIMES = 3
-# Ends that are not the program's doing. A program that failed by itself is retried only when asked.
+# Not the program's fault.
 DEFAULT_RETRY_WHEN = ("node_lost", "preempted", "reclaimed", "container_lost", "evicted")
 
 
@@ -27,10 +27,9 @@ DEFAULT_GRACE_S = 60
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a job keeps its checkpoints, and how it is asked for one before it is stopped.
+    """Where a job saves checkpoints.
 
-    dir: as the task sees it. signal: what it is sent first, "" for nothing but SIGTERM. grace_s: how long it may take
-    to save its work; None: DEFAULT_GRACE_S, or what its pool allows of it.
+    signal: asks for one before a stop, "" for SIGTERM only. grace_s: time to save; None for the default.
     """
 
     dir: str
@@ -40,10 +39,9 @@ class Checkpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class RoleSpec:
-    """What the tasks of one role run, and what each of them asks; the fields are those of JobSpec.
+    """One role's tasks.
 
-    env: beside that of the job. ends_job: "any" or "all", when that many of its tasks have done well the job is done,
-    whatever its other tasks do; "": it is done when all of its tasks are.
+    ends_job: the job is done once "any" or "all" of them succeeded; "" once all tasks of the job did.
     """
 
     name: str
@@ -60,17 +58,11 @@ class RoleSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class JobSpec:
-    """One job, every default of the format filled in. None = not said: the team's, the pool's or the service's default.
+    """One job. None leaves a value to the team, pool or service.
 
-    code: None (no code), "." (the directory that is being submitted) or "sha256:<64 hex>" (a stored pack).
-    gpu, cpu_milli, memory_mib: per task. nodes: tasks in the gang, that start together or not at all; nodes_max: so
-    many where there is room when they start. roles: unlike tasks, in the order of their ranks; then run, these and
-    ports say nothing, and `roles_of` gives what each task is.
-    workdir: path beneath the code, "" = its top. time_s: estimate. max_time_s: kill.
-    ports: what each task listens on, as its program is told; where it really does stands in its row.
-    tensorboard: the directory that TensorBoard shows, as the task sees it. data: {target: "home:path" or "team:path",
-    then ":ro" for reading only}; target beneath the work directory.
-    retry_when: end reasons after which up to retry_times further attempts are made.
+    code: None, "." (the submitted directory) or "sha256:<64 hex>". workdir: below the code. gpu, cpu_milli, memory_mib:
+    per task. nodes: tasks that start together; nodes_max: the most. roles: replace run, the requests and ports.
+    time_s: estimate. max_time_s: limit. ports: as declared; Task.ports has the real ones. data: see `read_data`.
     """
 
     run: str = ""
@@ -103,7 +95,7 @@ class JobSpec:
 
 
 def to_json(spec: JobSpec) -> dict:
-    """The canonical form that is stored with a job and shown by the API: a job file again, every key written out."""
+    """Return the canonical JSON that is stored and shown."""
     return {
         "kind": spec.kind,
         "name": spec.name,
@@ -128,7 +120,7 @@ def to_json(spec: JobSpec) -> dict:
 
 
 def from_json(stored: dict) -> JobSpec:
-    """Read `to_json` back without judging it: a stored job stays readable when a rule for new ones grows stricter."""
+    """Read `to_json` back unchecked, so that stored jobs outlive stricter rules."""
     roles = stored.get("roles", {})
     return JobSpec(
         **{key: stored[key] for key in ("kind", "name", "team", "pool", "image", "code")},
@@ -148,23 +140,22 @@ def from_json(stored: dict) -> JobSpec:
 
 
 def roles_of(spec: JobSpec) -> tuple[RoleSpec, ...]:
-    """The roles of any job, in the order of their ranks; where the file names none, its only one."""
+    """Return the roles by rank; a job without roles has one."""
     same = ("run", "gpu", "cpu_milli", "memory_mib", "nodes", "nodes_max", "ports")
     return spec.roles or (RoleSpec(name=DEFAULT_ROLE, **{name: getattr(spec, name) for name in same}),)
 
 
 def role_of(spec: JobSpec, name: str) -> RoleSpec:
-    """What a task of this role is."""
     return next(role for role in roles_of(spec) if role.name == name)
 
 
 def span_of(spec: JobSpec | RoleSpec) -> int | str:
-    """The number of tasks as the file writes it: 4, or "4..8" where it may be more."""
+    """Return the number of tasks as in the file: 4, or "4..8"."""
     return f"{spec.nodes}..{spec.nodes_max}" if spec.nodes_max else spec.nodes
 
 
 def declared_ports(spec: JobSpec, role: str, rank: int) -> tuple[int, ...]:
-    """What one task of the job may listen on. The first one's TensorBoard gets its usual port, if it is not said."""
+    """Return one task's ports; the first task's include TensorBoard's."""
     ports = role_of(spec, role).ports
     beside = (TENSORBOARD_PORT,) if spec.tensorboard and rank == 0 and TENSORBOARD_PORT not in ports else ()
     return ports + beside
@@ -190,7 +181,7 @@ def _task_json(spec: JobSpec | RoleSpec, count: str) -> dict:
 
 
 def _role(name: str, said: dict, stored: dict) -> RoleSpec:
-    """One role of a stored job. A job of before there were several says beside its only one what it runs and asks."""
+    """Read a stored role; old jobs have the command and request beside it."""
     kept = {key: stored[key] for key in ("run", "gpu", "cpu", "memory", "ports") if key in stored} | said
     return RoleSpec(
         name=name, **_task(kept, kept["count"]), env=dict(said.get("env", {})), ends_job=said.get("ends_job", "")
@@ -206,7 +197,7 @@ def _task(stored: dict, count: int | str) -> dict:
         "memory_mib": _maybe(parse_memory, stored["memory"]),
         "nodes": int(least),
         "nodes_max": int(most) if most else None,
-        # A younger key: jobs that were stored before it have none.
+        # Missing in old jobs.
         "ports": tuple(stored.get("ports", ())),
     }
 

@@ -1,7 +1,6 @@
-"""The way into a running pod: programs by the API server's exec, ports by the pod's address or the API server.
+"""Access to a running task's pod: programs by exec, ports by the pod's address or port-forward.
 
-What is in a pod is asked of the API server each time, by the pod's name, which is its task's: an address alone may be
-another pod's by now.
+The pod is read by name each time: an address alone may belong to another pod by now.
 """
 
 import asyncio
@@ -23,9 +22,9 @@ from runtimes.kubernetes.wire import Wire
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ADDRESS_S = 1.0
-"""A pod that is there answers its neighbours sooner."""
+"""Seconds to connect to a pod's address; a reachable pod answers sooner."""
 DOUBT_S = 0.2
-"""So long the engine may take to say that nobody listens, where it was not known that somebody does."""
+"""Seconds to wait for the engine to report a refused port that was not known to be open."""
 KNOWN_S = 30.0
 MOST_KNOWN = 10_000
 
@@ -40,14 +39,12 @@ class KubernetesAccess:
         by_address: bool | None = None,
         **_others: object,
     ):
-        """Takes the options of KubernetesRuntime. by_address: whether pods' addresses can be reached from here; None
-        is where no kubeconfig is named, which is in the cluster.
-        """
+        """Take KubernetesRuntime's options. by_address: pods are reachable (default: in the cluster only)."""
         self.install = names.check_install(install)
         self.connection = find_connection(kubeconfig, context)
         self.by_address = kubeconfig is None if by_address is None else by_address
         self._namespaces: dict[str, str] = {}
-        self._listened: dict[tuple[str, int], float] = {}  # when somebody was found there
+        self._listened: dict[tuple[str, int], float] = {}  # {(task, port): when it last accepted}
 
     async def exec(
         self,
@@ -58,8 +55,9 @@ class KubernetesAccess:
         env: Mapping[str, str] = {},
         cwd: str | None = None,
     ) -> PodSession:
-        """env: names refused by `gpu_sharing.forbidden_env` are left out, so that the slice stays as it is.
-        cwd: also ~ or ~/folder. Raises Rejected, Unavailable.
+        """Start a program in the task's container, without variables that would change its GPU slice.
+
+        cwd: may start with ~. Raises Rejected, Unavailable.
         """
         own = {name: value for name, value in env.items() if NAME.fullmatch(name) and not forbidden_env(name)}
         if any("\0" in text for text in (*argv, *own.values(), cwd or "")):
@@ -73,7 +71,7 @@ class KubernetesAccess:
             raise
 
     async def dial(self, uuid: str, port: int) -> socket.socket:
-        """Raises ConnectionRefusedError where nobody in the pod listens; Rejected, Unavailable."""
+        """Connect to a port of the pod. Raises ConnectionRefusedError, Rejected, Unavailable."""
         if not 0 < port < 65536:
             raise ConnectionRefusedError(f"There is no port {port}.")
         wire = Wire(self.connection)
@@ -88,8 +86,9 @@ class KubernetesAccess:
             raise
 
     async def _by_address(self, wire: Wire, uuid: str, pod: Mapping[str, Any], port: int) -> socket.socket | None:
-        """None where nobody listens at the pod's address: on its loopback somebody may. Asked again when connected: an
-        address goes to another pod once this one is gone.
+        """Connect to the pod's address; None if nothing listens there.
+
+        The pod is read again once connected, because addresses are reused.
         """
         address = pod["status"].get("podIP", "")
         connected = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
@@ -119,7 +118,7 @@ class KubernetesAccess:
         return forward.carry()
 
     async def _running_pod(self, wire: Wire, uuid: str) -> Mapping[str, Any]:
-        """Raises Rejected where there is none, or it has ended; Unavailable where it is not up, or nobody answers."""
+        """Return the pod. Raises Rejected if it is missing or ended, Unavailable if not running."""
         name = names.pod_name(uuid)
         pod: Mapping[str, Any] | None
         if namespace := self._namespaces.get(uuid):
@@ -142,7 +141,7 @@ class KubernetesAccess:
         answer, found = await wire.get("/api/v1/pods", {"labelSelector": labels})
         if answer.deed != "done":
             raise Unavailable(answer.words)
-        pods = sorted(found["items"], key=pod_ended)  # beside a tombstone the pod is the truth
+        pods = sorted(found["items"], key=pod_ended)  # prefer the pod over a tombstone
         if pods and not pod_ended(pods[0]):
             if len(self._namespaces) >= MOST_KNOWN:
                 self._namespaces.clear()

@@ -1,23 +1,20 @@
-"""What we do about each answer of the API server, as one pure table (PROMISES 5.3).
-
-The two words of the runtimes are in it: Unavailable (do nothing, the next round repairs) and Rejected (end the task).
-"""
+"""What to do after each answer of the API server, as one pure table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 Deed = Literal[
-    "done",  # it is so
-    "exists",  # the name is taken: read it, and compare who it is
-    "gone",  # there is no such thing; of a POST: no such namespace
-    "again",  # somebody else changed it meanwhile: at once again, with jitter
-    "unknown",  # it may have happened: read before asking once more
-    "slow",  # the server wants less of us, for so many seconds
-    "no_room",  # the namespace's quota is full: later, and ever more seldom
-    "no_right",  # our rights lack: alarm, create nothing for a while, go on watching
-    "expired",  # the version is too old: list anew
-    "reject",  # what we ask for is wrong, and will be tomorrow
+    "done",  # success
+    "exists",  # the name is taken: compare
+    "gone",  # not found; after a POST: no such namespace
+    "again",  # conflict: retry at once, with jitter
+    "unknown",  # it may have happened: read first
+    "slow",  # throttled
+    "no_room",  # the namespace's quota is full
+    "no_right",  # forbidden: pause creations, keep watching
+    "expired",  # resourceVersion too old: list again
+    "reject",  # invalid request: never retry
 ]
 
 SLOW_S = 1.0
@@ -26,7 +23,7 @@ SLOWEST_S = 60.0
 
 @dataclass(frozen=True)
 class Answer:
-    """words: the server's own. after_s: with "slow"."""
+    """A classified answer. words: the server's message. after_s: set for "slow"."""
 
     deed: Deed
     words: str = ""
@@ -34,8 +31,7 @@ class Answer:
 
 
 def read_answer(verb: str, status: int, body: Mapping[str, object], headers: Mapping[str, str] = {}) -> Answer:
-    """verb: GET, POST, PATCH, DELETE. body: the answer's JSON, a `Status` where it is no success. headers: in lower
-    case."""
+    """Classify an HTTP answer. body: its JSON, a `Status` on failure. headers: names in lower case."""
     words, reason = str(body.get("message", ""))[:1000] or f"HTTP {status}", str(body.get("reason", ""))
     if 200 <= status < 300:
         return Answer("done")
@@ -52,7 +48,7 @@ def read_answer(verb: str, status: int, body: Mapping[str, object], headers: Map
     if status == 403 and _is_judgement(words):
         return Answer("reject", words)
     if status == 403 and ("error looking up service account" in words or "being terminated" in words):
-        return Answer("unknown", words)  # the namespace is coming up, or going
+        return Answer("unknown", words)  # the namespace is starting or ending
     if status in (401, 403):
         return Answer("no_right", words)
     if status in (400, 413, 415, 422):
@@ -61,12 +57,12 @@ def read_answer(verb: str, status: int, body: Mapping[str, object], headers: Map
 
 
 def read_failure(error: Exception) -> Answer:
-    """No answer came, or half of one: nobody knows whether it happened."""
+    """Classify a request without a complete answer: it may have happened."""
     return Answer("unknown", f"{type(error).__name__}: {error}"[:300])
 
 
 def _is_judgement(words: str) -> bool:
-    """403 by an admission rule is about what we send; any other is about who we are."""
+    """Return whether admission refused the content, not our rights."""
     return "violates PodSecurity" in words or "ValidatingAdmissionPolicy" in words or "is forbidden: maximum" in words
 
 

@@ -1,4 +1,4 @@
-"""Why a pod will never run, or ended without its program: what the cluster's words mean for its task. Pure.
+"""Why a pod cannot start, or ended without its program: Kubernetes' reasons as causes. Pure.
 
 Sources: kubelet's images/types.go, container/sync_result.go, lifecycle/predicate.go, eviction/helpers.go and
 nodeshutdown (Kubernetes 1.34); the condition DisruptionTarget (KEP-3329).
@@ -22,25 +22,25 @@ FAILING = {
     "CreateContainerError": "start_failed",
     "RunContainerError": "start_failed",
 }
-"""Why a container waits, where that is an error: the cause of its end if it goes on."""
+"""{waiting reason that is an error: the task's cause if it persists}."""
 AROUND = re.compile(
     r'Back-off pulling image "[^"]*"(: )?|ErrImagePull: |rpc error: code = \w+ desc = '
     r'|failed to pull and unpack image "[^"]*": |failed to resolve (image|reference "[^"]*"): |failed to do request: '
 )
-"""What kubelet and engine say around the words of the registry."""
+"""What the kubelet and the engine wrap around the registry's own message."""
 NODES_FAULT = re.compile(r"CDI devices|apply-cuda-memory-limits|NRI")
-"""What an engine says where a node lacks what its cards need: another node may have it."""
+"""Engine messages about a node that lacks what its cards need; another node may work."""
 INTERRUPTED = re.compile(r"context canceled|context deadline exceeded")
-"""What an engine says where its kubelet ended, or had no more patience, while it made or started a container."""
+"""Engine messages when the kubelet stopped or timed out while it created or started a container."""
 UNMADE = re.compile(r"^failed to create ")
-"""What containerd says first where it was no further than making it (container_start.go): nothing of it ran."""
+"""containerd's first words when creation itself failed (container_start.go): nothing has run."""
 TRIES_S = 60
-"""So long after it came to its node a pod may fail to start, for the kubelet tries again."""
+"""Seconds after its pod reached a node during which a start may fail, because the kubelet retries."""
 PLACE_S = 30
-"""So long the cluster may find that the node of a pod has no room: our ledger and the cluster disagree."""
+"""Seconds a pod may stay unschedulable on its node before the task is refused there."""
 SETUP_S = 600
-"""So long a node may take to make a pod's volumes and network. While it fetches the image after that, it says the same
-as before: only its events tell the two apart (pulls.py).
+"""Seconds a node may take for a pod's volumes and network. During the image pull that follows the status looks the
+same; only events tell the two apart (pulls.py).
 """
 
 DISRUPTED = {
@@ -50,14 +50,15 @@ DISRUPTED = {
     "TerminationByKubelet": "evicted",
     "DeletionByPodGC": "node_lost",
 }
-"""Who ended a pod from outside, by the condition that Kubernetes itself puts on it."""
+"""{reason of the condition DisruptionTarget: cause}."""
 ENDED_BY_NODE = {"Evicted": "evicted", "Preempting": "evicted", "Terminated": "node_lost", "NodeLost": "node_lost"}
-"""The same by the pod's own reason, where the kubelet gave one."""
+"""{the pod's own reason, as the kubelet sets it: cause}."""
 
 
 def failing_start(pod: Pod, now: datetime, *, may_fetch: bool = False) -> tuple[str, str]:
-    """(cause, the engine's words) where it failed to start for so long that it will go on; ("", words) where it may
-    still come up. may_fetch: its image is being fetched, or nobody has asked.
+    """Return (cause, message) of a start that failed too long; ("", message) while it may recover.
+
+    may_fetch: the image is being pulled, or its events are unknown.
     """
     looks = (_has_no_place, _has_no_container) if may_fetch else (_has_no_place, _is_not_set_up, _has_no_container)
     for look in looks:
@@ -68,7 +69,7 @@ def failing_start(pod: Pod, now: datetime, *, may_fetch: bool = False) -> tuple[
 
 
 def refused_start(pod: Pod) -> tuple[str, str]:
-    """(cause, words) of a pod that failed before its container began, or whose container nobody saw end."""
+    """Return (cause, message) of a pod that failed before its container, or whose end nobody saw."""
     reason, words = pod.get("status", {}).get("reason", ""), status_words(pod)
     if cause := disruption(pod)[0] or ENDED_BY_NODE.get(reason, ""):
         return cause, disruption(pod)[1] or words
@@ -76,14 +77,14 @@ def refused_start(pod: Pod) -> tuple[str, str]:
 
 
 def broken_start(words: str) -> str:
-    """The cause where the engine did not bring its container up, by the engine's words."""
+    """Return the cause for an engine's message about a failed container start."""
     if not INTERRUPTED.search(words):
         return "start_failed"
     return "refused_by_node" if UNMADE.search(words) else "container_lost"
 
 
 def disruption(pod: Pod) -> tuple[str, str]:
-    """(cause, words) where Kubernetes, and neither its program nor we, ended it."""
+    """Return (cause, message) if Kubernetes itself ended the pod."""
     told = _condition(pod, "DisruptionTarget")
     if told.get("status") != "True":
         return "", ""
@@ -92,7 +93,7 @@ def disruption(pod: Pod) -> tuple[str, str]:
 
 
 def pull_words(message: str) -> str:
-    """The registry's own words out of the kubelet's: `10.88.0.1:5000/none:1: not found`."""
+    """Strip the kubelet's wrapping from the registry's message."""
     return AROUND.sub("", message).strip() or message
 
 
@@ -106,7 +107,7 @@ def container_state(pod: Pod) -> Mapping[str, Any]:
 
 
 def read_time(text: str | None) -> datetime | None:
-    """None for what is not there, and for the year 1970: the kubelet's way to say that it does not know."""
+    """Parse a timestamp; None if missing or 1970, the kubelet's "unknown"."""
     if not text:
         return None
     at = datetime.fromisoformat(text.replace("Z", "+00:00"))
@@ -146,6 +147,6 @@ def _condition(pod: Pod, kind: str) -> Mapping[str, Any]:
 
 
 def _age_s(since: str | None, now: datetime) -> float:
-    """0 where it is not told: who knows no age is young."""
+    """Return seconds since a timestamp; 0 if missing, so no patience ends."""
     at = read_time(since)
     return (now - at).total_seconds() if at else 0.0

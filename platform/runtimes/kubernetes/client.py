@@ -1,8 +1,4 @@
-"""A client of the API server: JSON over HTTPS, every request with a time limit, none repeated behind the caller's back.
-
-`call` and `list_all` raise Unavailable and Rejected by the table of answers.py; what callers tell apart themselves
-(a name that is taken, a thing that is gone) comes back as an Answer.
-"""
+"""API server client: JSON over HTTPS with timeouts, rate limit and no hidden retries."""
 
 import json
 import logging
@@ -32,31 +28,31 @@ ALIVE = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
 )
-"""The kernel asks a silent peer after 15 s whether it is there, and gives it up 15 s later. What lies between us and it
-keeps a connection by that, and one that is dead is not taken out of the pool for the next request.
+"""TCP keepalive: a peer is probed after 15 s of silence and given up 15 s later. Middleboxes keep the connection open,
+and a broken one is not taken from the pool for the next request.
 """
 PAGE = 500
 TRIES = 4
-"""Of what the server says to try again at once."""
+"""Attempts for conflicts, which are retried at once."""
 NO_RIGHT_FIRST_S, NO_RIGHT_MOST_S = 2.0, 30.0
-"""How long nothing is created after a refusal of that right: twice as long for each in a row."""
+"""How long creations pause after a 403: doubled for each one in a row."""
 JSON = "application/json"
 BARE = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-"""Of each thing in a list its metadata only."""
+"""Accept header for lists with metadata only."""
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 Thing = dict[str, Any]
-"""As the API server has it."""
+"""An API object as decoded JSON."""
 
 
 class Expired(Unavailable):
-    """The version that we asked from is too old: list anew. Who asked from none takes it as any other failure."""
+    """The resourceVersion is too old: list again."""
 
 
 @dataclass(frozen=True)
 class Listed:
-    """version: of the whole list, from which a watch goes on."""
+    """A list's result. version: where a watch continues."""
 
     items: list[Thing]
     version: str
@@ -64,7 +60,7 @@ class Listed:
 
 @dataclass
 class Counts:
-    """Requests by (verb, status), for metrics. status: 0 where no answer came."""
+    """Request counts by (verb, status), for metrics; status 0: no answer."""
 
     requests: dict[tuple[str, int], int] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -75,7 +71,7 @@ class Counts:
 
 
 class ApiServer:
-    """Any number of threads may use one."""
+    """Thread-safe client of one API server."""
 
     def __init__(
         self,
@@ -114,9 +110,9 @@ class ApiServer:
         handles: tuple[Deed, ...] = (),
         accept: str = JSON,
     ) -> tuple[Answer, dict[str, Any]]:
-        """One request, and again only where the server says that somebody else was faster.
+        """Send one request; retry conflicts only.
 
-        handles: deeds that the caller handles besides "done". Raises Rejected for "reject", Unavailable for the rest.
+        handles: deeds to return besides "done". Raises Rejected for "reject", Expired for "expired", else Unavailable.
         """
         if verb == "POST" and time.monotonic() < self._no_creates_until:
             raise Unavailable("The cluster lately refused us the right to create: nothing is created for a while.")
@@ -141,23 +137,19 @@ class ApiServer:
         raise Unavailable(answer.words)
 
     def list_all(self, path: str, *, labels: str = "", trim: Callable[[Thing], Thing] = lambda thing: thing) -> Listed:
-        """A consistent list, page by page. It begins anew where a page's version grew too old.
-
-        trim: what to keep of each thing: a long list as a whole may be too large for a process.
-        """
+        """List all items page by page, anew if a page expires. trim: reduces each at once, to bound memory."""
         return self._list_anew(path, labels, trim, JSON)
 
     def list_versions(self, path: str, *, labels: str = "") -> Listed:
-        """The same, of each thing its name, namespace and version only: a fraction of the bytes and of the work."""
+        """List metadata only: a fraction of the bytes and work."""
         return self._list_anew(path, labels, _trim_to_version, BARE)
 
     def watch(
         self, path: str, *, labels: str, version: str, seconds: int, silence_s: float
     ) -> Iterator[dict[str, Any]]:
-        """Events from `version` on, bookmarks among them, until the server ends it after so many seconds.
+        """Yield watch events and bookmarks from `version` until the server ends the watch.
 
-        silence_s: this long without a word means that the connection is dead, and so does a word that takes as long
-        after the end. Raises Unavailable where it is or breaks, Expired where the version is too old.
+        silence_s: read timeout, also after `seconds`. Raises Unavailable, or Expired for an old version.
         """
         query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
         query |= {"timeoutSeconds": str(seconds)} | ({"labelSelector": labels} if labels else {})
@@ -167,7 +159,7 @@ class ApiServer:
             response = self._send("GET", path, None, query, {}, timeout, preload_content=False)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unavailable(read_failure(error).words) from error
-        late = threading.Timer(seconds + silence_s, response.shutdown)  # of who sends a byte now and then
+        late = threading.Timer(seconds + silence_s, response.shutdown)  # trickled bytes never time out
         late.daemon = True
         late.start()
         try:
@@ -177,10 +169,10 @@ class ApiServer:
             raise Unavailable(read_failure(error).words) from error
         finally:
             late.cancel()
-            response.close()  # never back into the pool: it may be in the middle of a chunk
+            response.close()  # maybe within a chunk, so not reusable
 
     def read_log(self, path: str, most: int | None = None) -> bytes:
-        """The text of a container's log, at most so many bytes. Raises Unavailable; Rejected where there is none."""
+        """Return a container's log. most: bytes. Raises Unavailable; Rejected if there is none."""
         query = {"limitBytes": str(most)} if most is not None else {}
         answer, found = self._once("GET", path, None, query, "", Urgency.STATUS, as_text=True)
         if answer.deed in ("gone", "reject", "no_right"):
@@ -231,7 +223,7 @@ class ApiServer:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             self.counts.add(verb, 0)
             return read_failure(error), {}
-        except ValueError:  # a proxy's page, or half an answer
+        except ValueError:  # a proxy's page, or truncated
             found = {}
             self.counts.add(verb, response.status)
             if response.status < 400:
@@ -285,7 +277,7 @@ def _trim_to_version(thing: Thing) -> Thing:
 
 
 def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[dict[str, Any]]:
-    """One JSON value a line. What is cut in the middle of a line raises ValueError."""
+    """Yield one JSON value per line. Raises ValueError on a truncated line."""
     rest = b""
     for piece in response.stream(1 << 16, decode_content=True):
         *whole, rest = (rest + piece).split(b"\n")

@@ -1,4 +1,4 @@
-"""Where the API server is and who we are there: from a kubeconfig, or from what a pod finds in itself."""
+"""The API server's address and credentials, from a kubeconfig or a service account."""
 
 import base64
 import binascii
@@ -15,12 +15,12 @@ IN_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class BadKubeconfig(ValueError):
-    """Words for an admin: what is missing, and what to do."""
+    """Says what is missing and what to do."""
 
 
 @dataclass(frozen=True)
 class Connection:
-    """server: https://host:port. token_file: read anew for each request, for the kubelet replaces it each hour."""
+    """Server and credentials. token_file: read per request; the kubelet rotates it."""
 
     server: str
     tls: ssl.SSLContext
@@ -33,7 +33,7 @@ class Connection:
 
 
 def find_connection(kubeconfig: str | os.PathLike | None = None, context: str = "") -> Connection:
-    """kubeconfig: a path, None for the pod that we are in. Raises BadKubeconfig."""
+    """Use the kubeconfig, or this pod's service account. Raises BadKubeconfig."""
     if kubeconfig:
         return read_kubeconfig(Path(kubeconfig), context)
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
@@ -79,7 +79,7 @@ def _tls(path: Path, cluster: dict, user: dict) -> ssl.SSLContext:
         certificate, key = _content(path, user, "client-certificate"), _content(path, user, "client-key")
         tls = ssl.create_default_context(cadata=authority.decode() if authority else None)
         if certificate and key:
-            with tempfile.NamedTemporaryFile() as both:  # Python takes them from a file only; this one is ours alone
+            with tempfile.NamedTemporaryFile() as both:  # ssl loads from files only
                 both.write(certificate.rstrip() + b"\n" + key)
                 both.flush()
                 tls.load_cert_chain(both.name)

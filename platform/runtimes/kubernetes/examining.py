@@ -1,7 +1,4 @@
-"""Whether a cluster is set up as we need it, by asking the API server what it would say: nothing is made but a probe.
-
-The rights that are asked for are those of deploy/kubernetes/rights.yaml: the file that gives them.
-"""
+"""Doctor's checks of a cluster: version, rights, admission, storage, network."""
 
 import os
 import re
@@ -27,9 +24,9 @@ from runtimes.kubernetes.views import is_task, notes_of
 RIGHTS = Path(__file__).resolve().parents[3] / "deploy/kubernetes/rights.yaml"
 APPLY = "Apply deploy/kubernetes/rights.yaml and admission.yaml, or upgrade the Helm release."
 OLDEST = (1, 30)
-"""Of the API server: since then ValidatingAdmissionPolicy is there without being asked for."""
+"""Oldest API server: ValidatingAdmissionPolicy is on by default since then."""
 CDI_SURE, CDI_MAYBE = (2, 0), (1, 7)
-"""containerd's: where it reads devices by CDI of itself, and where its settings must say so."""
+"""containerd versions: CDI on by default, and CDI behind a setting."""
 CLOCK_NOTE_S, CLOCK_BAD_S = 5, 60
 VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
@@ -37,9 +34,9 @@ Thing = dict[str, Any]
 
 
 def examine(runtime: KubernetesRuntime, teams: Iterable[int], probe: bool) -> Iterator[Finding]:
-    """In the order in which one thing needs the other; where nobody answers, the rest is left out.
+    """Yield findings in order of dependency until the cluster fails to answer.
 
-    teams: their numbers, in whose namespaces it is looked. probe: a pod may be started in one of these.
+    teams: gids whose namespaces are checked. probe: may start a pod in one.
     """
     try:
         team = _a_namespace(runtime, (names.team_namespace(runtime.house.install, gid) for gid in teams))
@@ -100,7 +97,7 @@ def _nodes(runtime: KubernetesRuntime) -> Iterator[Finding]:
 
 
 def _runtimes(serving: list[Thing]) -> Finding:
-    """Cards come by names of CDI that the kubelet passes on, so neither a runtime class nor NRI is needed."""
+    """Check for CDI, which injects cards; no runtime class or NRI is needed."""
     told = {node["metadata"]["name"]: node["status"]["nodeInfo"]["containerRuntimeVersion"] for node in serving}
     old = [name for name, text in told.items() if _is_containerd(text) and _version(text) < CDI_MAYBE]
     unsure = [name for name, text in told.items() if _is_containerd(text) and CDI_MAYBE <= _version(text) < CDI_SURE]
@@ -115,7 +112,7 @@ def _runtimes(serving: list[Thing]) -> Finding:
 
 
 def _clock(runtime: KubernetesRuntime) -> Finding:
-    """By what would be the birth of a namespace, to the second."""
+    """Compare clocks by a dry-run namespace's creation time (whole seconds)."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     thing = {"metadata": {"name": names.team_namespace(runtime.house.install, 0), "labels": labels}}
     answer, told = runtime.api.call("POST", "/api/v1/namespaces", thing, query={"dryRun": "All"}, handles=("no_right",))
@@ -129,7 +126,7 @@ def _clock(runtime: KubernetesRuntime) -> Finding:
 
 
 def _rights(runtime: KubernetesRuntime, team: str | None) -> Iterator[Finding]:
-    """team: the namespace of one, None where no team has any yet; our own for what has no team is like one."""
+    """Check rights cluster-wide and in a team's namespace, or else in the tombstones'."""
     place = team or _a_namespace(runtime, [names.system_namespace(runtime.house.install)])
     yield _rights_in(runtime, "everywhere", "", "everywhere")
     if place is None:
@@ -147,7 +144,6 @@ def _rights_in(runtime: KubernetesRuntime, role: str, namespace: str, where: str
 
 
 def _asks(install: str, role: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """(in words, resourceAttributes) of each right that this role of the file gives."""
     for thing in YAML(typ="safe").load_all(RIGHTS):
         if thing and thing["kind"] == "ClusterRole" and thing["metadata"]["name"] == f"tessera-{role}":
             for rule in thing["rules"]:
@@ -177,7 +173,7 @@ def _may(runtime: KubernetesRuntime, ask: dict[str, str]) -> bool:
 
 
 def _rules(runtime: KubernetesRuntime, team: str | None) -> Finding:
-    """Asked as ourselves for what the rules must refuse us; whoever is no account of ours is not bound by them."""
+    """Check that admission policies refuse us forbidden changes (dry runs); they bind only our account."""
     if not runtime.house.account:
         return Finding("admission", "note", "The rules of admission are for our own account: not looked at.")
     change: Thing = {"metadata": {"labels": {}}}
@@ -201,9 +197,7 @@ def _refuses(runtime: KubernetesRuntime, verb: str, path: str, body: Thing) -> b
 
 
 def _pretenders(runtime: KubernetesRuntime) -> Iterator[Finding]:
-    """Pods that bear our label and are not as we make them: they are never touched, and nothing is believed of them.
-    And tasks whose pods were asked to be something else: they go on.
-    """
+    """Report pods with our labels that are no tasks, and tasks whose pod has another spec."""
     install = runtime.house.install
     pods = runtime.api.list_all(ALL_PODS, labels=f"{names.LABEL_INSTALL}={install}").items
     found = sorted(key_of(pod) for pod in pods if not is_task(pod, install))
@@ -222,7 +216,6 @@ def _whose(pod: Thing) -> str:
 
 
 def _files(storage: Storage | None) -> Finding:
-    """Our own side of the volume. A team's claim that is not met is told by the tasks that wait for it."""
     if storage is None:
         remedy = "Set TESSERA_STORAGE_CLASS to a class whose claims are all one directory: docs/install.md."
         words = "Jobs have no homes, folders and code here: no class of volumes is named."
@@ -260,7 +253,7 @@ def _names_inside() -> Iterator[Finding]:
 
 
 def _fences(runtime: KubernetesRuntime, team: str | None, probe: bool) -> Iterator[Finding]:
-    """Only a connection that is really tried tells whether the network plugin does what NetworkPolicies say."""
+    """Check network policies by real connections: plugins may ignore them."""
     if probe and team:
         yield from try_out(runtime.api, runtime.house, team)
     else:
@@ -269,7 +262,6 @@ def _fences(runtime: KubernetesRuntime, team: str | None, probe: bool) -> Iterat
 
 
 def _a_namespace(runtime: KubernetesRuntime, among: Iterable[str]) -> str | None:
-    """The first of these that there is."""
     for name in among:
         answer, _ = runtime.api.call("GET", f"/api/v1/namespaces/{name}", handles=("gone",))
         if answer.deed == "done":

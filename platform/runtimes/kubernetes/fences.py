@@ -1,4 +1,4 @@
-"""Whom a team's pods may connect to, and who to them: the rules of its namespace's NetworkPolicy. Pure."""
+"""The NetworkPolicy of a team's namespace. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -7,18 +7,16 @@ from ipaddress import ip_network
 from runtimes.kubernetes import names
 
 PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16")
-"""Where nodes, services, other pods and clouds' metadata are: closed to tasks. Sources: RFC 1918, 6598, 3927."""
+"""Networks of nodes, services, pods and cloud metadata, closed to tasks. Sources: RFC 1918, 6598, 3927."""
 PRIVATE_6 = ("fc00::/7", "fe80::/10")
 PLATFORM = f"{names.DOMAIN}/platform"
-"""The label of the namespace whose pods may connect to tasks: the gateway's."""
+"""Label of the namespace whose pods, the gateway's, may connect to tasks."""
 WITH_PORT = re.compile(r"(?:\[([0-9A-Fa-f:]+(?:/\d+)?)\]|([0-9.]+(?:/\d+)?)):(\d{1,5})")
 PROTOCOLS = ("UDP", "TCP")
 
 
 def build_rules(install: str, private: Iterable[str]) -> dict:
-    """A NetworkPolicy's spec: closed both ways but for the gateway, its own pods, names, the world beyond private
-    networks, and those `private` ones that are named. Raises ValueError for what `build_opening` cannot read.
-    """
+    """Return the policy's spec: the gateway, own pods, DNS, public and `private` networks. Raises ValueError."""
     own = {"podSelector": {"matchLabels": {names.LABEL_INSTALL: install}}}
     gateway = {"namespaceSelector": {"matchLabels": {PLATFORM: install}}}
     world = [
@@ -36,7 +34,7 @@ def build_rules(install: str, private: Iterable[str]) -> dict:
 
 
 def build_opening(text: str) -> dict:
-    """The rule of egress for `10.20.0.0/16`, `10.1.2.3:443`, `fd00::5` or `[fd00::5]:443`. Raises ValueError."""
+    """Return the egress rule for `10.1.2.3:443`, `10.20.0.0/16` or `[fd00::5]:443`. Raises ValueError."""
     found = WITH_PORT.fullmatch(text)
     network = ip_network(found[1] or found[2] if found else text)
     to = [{"ipBlock": {"cidr": str(network)}}]

@@ -1,10 +1,7 @@
-"""Threads that keep mirrors of pods and nodes true, and the view of all tasks that comes of them.
+"""Reflectors of pods and nodes, and the view of all tasks built from their caches.
 
-Each goes on for ever: list, watch from the list's version, and again, with a pause that grows while it fails. Nobody
-here decides that it is hopeless: whoever uses the view asks for its age, and ends where it is blind.
-
-Another list is compared now and then, in a thread of its own: that of a large and busy cluster takes long, and nothing
-would be heard meanwhile.
+Each watches forever and only reports its age: the user decides when it is stale. Periodic lists in another thread find
+missed events.
 """
 
 import logging
@@ -29,18 +26,18 @@ log = logging.getLogger("tessera.kubernetes")
 CHECK_EVERY_S = 300.0
 WATCH_LEAST_S, WATCH_MOST_S = 12, 18
 SILENCE_S = 22.0
-"""The server sends a bookmark shortly before it ends a watch: so long without a word means that nobody is there. Of a
-watch that lies silent nothing is missed: the next one goes on from the same version.
+"""Seconds of silence after which a watch counts as broken; the server sends a bookmark shortly before it ends one.
+Nothing is missed: the next watch continues from the same version.
 """
 BEHIND_S = 60.0
-"""So long may events be behind a list that was asked for beside them: bookmarks alone come four times as often."""
+"""Seconds that events may lag a list made beside them; bookmarks alone come four times as often."""
 LOOK_S = 0.1
 SHORT_S = 1.0
-"""A watch that ends sooner and told nothing is a failure."""
+"""A watch that ends sooner without an event is a failure."""
 
 
 class Follower:
-    """One thread and its mirror."""
+    """Keeps one Mirror current in threads of its own."""
 
     def __init__(
         self,
@@ -75,15 +72,15 @@ class Follower:
             thread.start()
 
     def end(self) -> None:
-        """They are not waited for: they may hang in a read, and daemon threads end with the process."""
+        """Stop without waiting: a read may hang."""
+
         self._ended.set()
 
     def age_s(self) -> float:
-        """Since the server last said anything."""
         return time.monotonic() - self._heard_at
 
     def things(self) -> list[Thing]:
-        """Raises Unavailable before the first list."""
+        """Raise Unavailable before the first list."""
         with self._lock:
             if not self._mirror.synced:
                 raise Unavailable(f"The {self.kind} of the cluster are not known yet.")
@@ -104,7 +101,7 @@ class Follower:
                 reason = "unavailable"
                 log.warning("%s are not followed for the moment: %s", self.kind, away)
             except Exception:
-                # An answer that we cannot read must not end this thread silently: it is tried again, and the view ages.
+                # An unreadable answer must not end this thread.
                 self._listed, reason = False, "unreadable"
                 log.exception("%s cannot be followed", self.kind)
             self.restarts[reason] += 1
@@ -144,14 +141,14 @@ class Follower:
         while not self._ended.wait(self._check_every_s):
             try:
                 if not self._is_true():
-                    self._listed = False  # the watch that is open ends within seconds
+                    self._listed = False  # the open watch ends within seconds
             except Unavailable as away:
                 log.info("%s are not checked for the moment: %s", self.kind, away)
             except Exception:
                 log.exception("%s cannot be checked", self.kind)
 
     def _is_true(self) -> bool:
-        """Whether a list, asked for beside the events, knows nothing that they failed to tell. Raises Unavailable."""
+        """Return whether a fresh list holds nothing that events missed. Raises Unavailable."""
         with self._lock:
             if not self._mirror.synced:
                 return True
@@ -180,7 +177,7 @@ class Follower:
 
 
 class ClusterView:
-    """The tasks of an installation as its cluster has them, kept true by followers. A context manager."""
+    """The current state of an installation's tasks in its cluster. A context manager."""
 
     def __init__(self, runtime: KubernetesRuntime):
         self._runtime, self._changed = runtime, threading.Event()
@@ -203,7 +200,7 @@ class ClusterView:
         return [self.pods, self.nodes, *([self.saves] if self.saves else [])]
 
     def list_containers(self) -> list[ContainerView]:
-        """Raises Unavailable before the first lists of both."""
+        """Raise Unavailable before the first lists."""
         silent = frozenset(node["metadata"]["name"] for node in self.nodes.things() if is_silent(node))
         views, saves = self._runtime.views_of(self.pods.things(), silent), self.saves
         if saves is None:
@@ -254,7 +251,7 @@ CONDITION = ("type", "status", "reason", "message", "lastTransitionTime")
 
 
 def trim_pod(pod: Thing) -> Thing:
-    """What somebody reads of it, under names that all pods share: ten thousand of them are held in memory."""
+    """Keep only fields that are read, since ten thousand pods are cached."""
     status, notes = pod.get("status", {}), notes_of(pod)
     own = {name: text for name, text in notes.items() if not name.startswith(names.NOTE_FILE)}
     told = [_some(each, CONDITION) for each in status.get("conditions", ())]

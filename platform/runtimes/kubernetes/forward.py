@@ -1,8 +1,7 @@
-"""A port of a pod through the API server: a websocket whose ends are a socket of this process and one of the pod's.
+"""A pod's port through the API server's port-forward, as a local socket.
 
-The engine connects to the pod's own loopback, and says on channel 1 where it could not; of a success it says nothing.
-Source of the protocol: k8s.io/kubelet/pkg/cri/streaming/portforward (v4.channel.k8s.io; each channel's first message
-is the port's number). It knows no half-closed connection: what we end, we end both ways once the pod has ended too.
+Only failures are reported, on channel 1; there is no half-close.
+Source: k8s.io/kubelet/pkg/cri/streaming/portforward (v4.channel.k8s.io; each channel starts with the port's number).
 """
 
 import asyncio
@@ -21,7 +20,7 @@ _pumps: set[asyncio.Task] = set()
 
 
 class Forward:
-    """A connection to a port, that may still turn out to be none."""
+    """A forwarded connection that may still be refused."""
 
     def __init__(self, wire: Wire, line: aiohttp.ClientWebSocketResponse):
         self._wire, self._line = wire, line
@@ -29,14 +28,14 @@ class Forward:
         self._first: asyncio.Task[tuple[int, bytes] | None] | None = None
 
     async def find_out(self, wait_s: float) -> None:
-        """Raises ConnectionRefusedError where nobody listens, if the engine says so within wait_s, and Unavailable."""
+        """Raise ConnectionRefusedError if the engine reports a closed port within wait_s; or Unavailable."""
         self._first = asyncio.create_task(self._hear())
         done, _ = await asyncio.wait([self._first], timeout=wait_s)
         if done and (heard := self._first.result()) is not None and heard[0] == ERROR:
             raise refusal(heard[1])
 
     def carry(self) -> socket.socket:
-        """The other end of it. From now on it looks after itself."""
+        """Return a socket whose bytes are pumped until either end closes."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
@@ -50,7 +49,7 @@ class Forward:
         try:
             await self._receive(ours)
         except OSError:
-            pass  # who asked for it is gone
+            pass  # our reader is gone
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
@@ -64,14 +63,13 @@ class Forward:
                 await send(self._line, DATA, data)
 
     async def _receive(self, ours: socket.socket) -> None:
-        """Until the pod's end is closed, or ours is."""
         loop, heard = asyncio.get_running_loop(), await (self._first or self._hear())
         while heard is not None and heard[0] == DATA:
             await loop.sock_sendall(ours, heard[1])
             heard = await self._hear()
 
     async def _hear(self) -> tuple[int, bytes] | None:
-        """The next message but for the greetings."""
+        """Return the next message after each channel's port number."""
         while (heard := await receive(self._line)) is not None:
             if heard[0] in self._greeted:
                 return heard
@@ -82,7 +80,7 @@ class Forward:
 
 
 async def open_forward(wire: Wire, path: str, port: int) -> Forward:
-    """path: of the pod's portforward. Raises Rejected, Unavailable."""
+    """Open the pod's portforward path. Raises Rejected, Unavailable."""
     return Forward(wire, await wire.open(path, [("ports", str(port))], PROTOCOL))
 
 

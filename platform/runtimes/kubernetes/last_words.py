@@ -1,7 +1,4 @@
-"""The log of a pod that ended, from its kubelet by way of the API server: where no agent brought anything of it.
-
-A kubelet shows the newest of a container's files only (about 10 MiB): what was renamed before is lost this way.
-"""
+"""Fallback for logs that no agent delivered: read an ended pod's log from the API server (newest 10 MiB only)."""
 
 import logging
 from collections.abc import Mapping
@@ -17,13 +14,13 @@ log = logging.getLogger("tessera.kubernetes")
 
 MOST = 32 << 20
 PATIENCE = timedelta(minutes=10)
-"""So long a kubelet that does not answer may hold up that the pod is forgotten."""
+"""How long an unreachable kubelet may delay forgetting the pod."""
 NO_LOG = b"unable to retrieve container logs for", b"failed to try resolving symlinks in path"
-"""What a kubelet answers, as the log's text, of a container that it has removed, or whose file it has removed."""
+"""What a kubelet returns as log text for a removed container or file."""
 
 
 def fetch_log(api: ApiServer, pod: Mapping[str, Any], store: LogStore) -> None:
-    """Any number of times. Raises Unavailable where it should be tried again."""
+    """Store the pod's log if none is stored. Raises Unavailable if worth a retry."""
     now = datetime.now(UTC)
     if is_tombstone(pod) or store.size(task_of(pod)):
         return

@@ -1,8 +1,6 @@
-"""What an installation made in a cluster, and how that goes: its namespaces, with all that is in them.
+"""Uninstall: delete the namespaces that an installation made. Needs an administrator's rights.
 
-What the chart or an administrator applied (accounts, roles, rules, the platform's own namespace) is not made by us, and
-left to `helm uninstall` or `kubectl delete -f`. It takes an administrator's rights: the platform's own make namespaces
-and delete none.
+What the chart or an administrator applied stays.
 """
 
 from collections.abc import Mapping
@@ -23,25 +21,26 @@ Thing = Mapping[str, Any]
 
 
 class ClusterBelongings:
-    """runtime: with the rights of an administrator of the cluster."""
+    """The namespaces of an installation. runtime: with an administrator's rights."""
 
     def __init__(self, runtime: KubernetesRuntime):
         self.name = runtime.house.install
         self._api = runtime.api
 
     def list_belongings(self) -> list[Belonging]:
-        """Namespaces that are called as we call them, and bear our label: one of these alone is somebody else's."""
+        """List namespaces that have both our name and our label."""
         found = self._api.list_all(NAMESPACES, labels=f"{names.LABEL_INSTALL}={self.name}").items
         own = [each for each in found if names.is_own_namespace(self.name, each["metadata"]["name"])]
         return [self._describe(each) for each in sorted(own, key=lambda each: each["metadata"]["name"])]
 
     def remove(self, one: Belonging) -> None:
-        """Ask for it, by its uid: one that was made anew meanwhile stays. Our pods are let go, and stop as they would
-        for any stop; whoever else holds something there goes on holding it. Again as often as wanted.
+        """Delete the namespace if its uid still matches, and our finalizers in it. Idempotent.
+
+        Pods stop with their usual grace; other owners' finalizers stay.
         """
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": one.uid}}
         path = f"{NAMESPACES}/{one.name}"
-        handled: tuple[Deed, ...] = ("gone", "again")  # again: it goes already, or is another one by now
+        handled: tuple[Deed, ...] = ("gone", "again")  # again: already ending, or recreated
         self._api.call("DELETE", path, options, urgency=Urgency.DELETE, handles=handled)
         answer, there = self._api.call("GET", path, handles=("gone",))
         if answer.deed == "done" and there["metadata"]["uid"] == one.uid:
@@ -66,7 +65,7 @@ class ClusterBelongings:
         return list(self._api.list_all(f"{NAMESPACES}/{namespace}/pods").items)
 
     def _risk(self, namespace: str) -> str:
-        """With a claim goes its volume, where that is told to: with people's files, and those of all teams."""
+        """Return a warning if deleting the claims deletes a volume with people's files, else ""."""
         claims = self._api.list_all(f"{NAMESPACES}/{namespace}/persistentvolumeclaims").items
         for volume in (claim["spec"].get("volumeName") for claim in claims):
             if volume:
@@ -77,7 +76,6 @@ class ClusterBelongings:
         return ""
 
     def _let_go(self, pod: Thing) -> None:
-        """No finalizer of ours holds it. Where somebody changed it meanwhile, the next round does it."""
         meta = pod["metadata"]
         if names.FINALIZER in meta.get("finalizers", ()):
             kept = [each for each in meta["finalizers"] if each != names.FINALIZER]

@@ -1,7 +1,4 @@
-"""How many requests we send, and which go first: what frees room before what looks, and what looks before what fills.
-
-A token bucket for each process. Who waits is served by urgency, then by when he came.
-"""
+"""Client-side rate limit: one token bucket per process, the most urgent request first."""
 
 import heapq
 import itertools
@@ -18,14 +15,14 @@ class Urgency(IntEnum):
 
 
 class Bucket:
-    """How many may go now. Pure: the clock is told."""
+    """A token bucket. Pure: callers pass the time in seconds."""
 
     def __init__(self, per_s: float, burst: int, now: float):
         self.per_s, self.burst = per_s, burst
         self._tokens, self._seen, self._closed_until = float(burst), now, now
 
     def wait_s(self, now: float) -> float:
-        """Seconds until one more may go, 0 for now."""
+        """Return seconds until a request may go."""
         self._fill(now)
         short = max(1.0 - self._tokens, 0.0) / self.per_s
         return max(short, self._closed_until - now, 0.0)
@@ -35,7 +32,7 @@ class Bucket:
         self._tokens -= 1.0
 
     def close(self, now: float, seconds: float) -> None:
-        """The server wants peace for so long; afterwards there is no burst."""
+        """Block for so long, then without a burst."""
         self._fill(now)
         self._closed_until = max(self._closed_until, now + seconds)
         self._tokens = min(self._tokens, 1.0)
@@ -46,7 +43,7 @@ class Bucket:
 
 
 class Limiter:
-    """One at a time leaves the queue, the most urgent first. Threads wait here."""
+    """Blocks threads until they may send, by urgency, then arrival."""
 
     def __init__(self, per_s: float, burst: int, clock: Callable[[], float] = time.monotonic):
         self._clock = clock

@@ -1,7 +1,6 @@
-"""From a TaskSpec to the pod that runs it. Pure. People never send a pod: what is not written here, no pod of ours has.
+"""Build a task's pod from its TaskSpec. Pure. Users never send a pod.
 
-Sources: GPU.md's pod skeleton in the Kubernetes documents (Pod Security Standards, `restricted`; expansion of `$(NAME)`
-in commands and environments: k8s.io/kubernetes/third_party/forked/golang/expansion).
+Sources: Kubernetes' Pod Security Standards (`restricted`); k8s.io/kubernetes/third_party/forked/golang/expansion.
 """
 
 import hashlib
@@ -32,29 +31,26 @@ from runtimes.kubernetes.told import Told, build_told, name_peers, needed_names
 SUPERVISOR = Path(__file__).with_name("supervisor.sh").read_text()
 SEEN_AT = "/tessera"
 PATIENCE_S = 3
-"""As in supervisor.sh."""
+"""The same as in supervisor.sh."""
 START_PATIENCE_S = 1800
-"""How long images may take. The supervisor keeps the time limit; this much later the kubelet ends who got around it."""
+"""Seconds for pulling images. supervisor.sh enforces the time limit; this much later the kubelet does so."""
 GONE_NODE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 PULLS = ("Always", "IfNotPresent", "Never")
 ASKED = (
     "uuid", "epoch", "node", "run", "env", "workdir", "code_path", "image", "cpu_milli", "memory_mib", "uid", "gid",
     "max_time_s", "rank", "role", "port_map",
 )  # fmt: skip
-"""Fields of a TaskSpec that its hash is made of."""
+"""TaskSpec fields that are hashed."""
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,599}")
 
 
 @dataclass(frozen=True)
 class House:
-    """What is the same for all pods of an installation.
+    """Settings shared by all pods of an installation.
 
-    image: of tasks that name none. pull: imagePullPolicy. pull_secret: a Secret of that name in the team's namespace,
-    "" for none. tolerated: keys of taints that our pods tolerate. account: "namespace:name" of the service account that
-    we are, which binds itself to each team's namespace (deploy/kubernetes/rights.yaml); "" where we may do everything.
-    storage: of people's files; None where jobs have none, but what their image brings. private: of private networks,
-    what tasks may connect to all the same, as `fences.build_opening` reads it.
+    image: the default. pull: imagePullPolicy. pull_secret: a Secret's name. tolerated: taint keys. account:
+    "namespace:name" of our service account, or "". storage: None if jobs have no files. private: open networks.
     """
 
     install: str
@@ -68,7 +64,7 @@ class House:
 
 
 def check_house(house: House) -> House:
-    """Raises ValueError that names the setting and what it may be."""
+    """Raise ValueError naming the setting and its allowed values."""
     names.check_install(house.install)
     if not IMAGE.fullmatch(house.image):
         raise ValueError(f"TESSERA_IMAGE is {house.image!r}: name an image, such as docker.io/library/debian:12-slim.")
@@ -91,7 +87,7 @@ def check_house(house: House) -> House:
 
 
 def build_pod(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dict:
-    """The Pod, JSON-able. cards: of its node, by uuid. Raises Rejected for a task that can never run here."""
+    """Return the Pod. cards: its node's, by uuid. Raises Rejected."""
     check_spec(spec, house, cards)
     spec = name_peers(spec)
     told = build_told(spec, SEEN_AT)
@@ -135,7 +131,7 @@ def build_pod(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> dic
 def build_tombstone(
     uuid: str, house: House, namespace: str, *, epoch: int, end: Mapping[str, str], hour: str = ""
 ) -> dict:
-    """A pod that is gated for ever: it says that this task will never run. hour: when its end was recorded, or ""."""
+    """Return a permanently gated pod that marks a task as ended. hour: when its end was recorded."""
     pod_spec = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
@@ -146,19 +142,19 @@ def build_tombstone(
     notes = {names.NOTE_EPOCH: str(epoch), names.NOTE_END: json.dumps(dict(end))}
     labels = {names.LABEL_FORGOTTEN: hour} if hour else {}
     pod = _pod(uuid, house, namespace, pod_spec, notes, labels)
-    del pod["metadata"]["finalizers"]  # it holds nothing that could be lost
+    del pod["metadata"]["finalizers"]  # nothing to lose
     return pod
 
 
 def hash_spec(spec: TaskSpec) -> str:
-    """Of what its row says and no time changes: not how that is written into a pod, nor where others of a gang are."""
+    """Hash the task's fixed request: not its pod's layout, nor a gang's addresses."""
     what = {name: getattr(spec, name) for name in ASKED}
     cards = [(share.uuid, share.memory_mib, share.compute_percent, share.whole) for share in spec.gpus]
     return hashlib.sha256(json.dumps([what, cards], sort_keys=True).encode()).hexdigest()[:32]
 
 
 def check_spec(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> None:
-    """Raises Rejected with words for a task that can never run here."""
+    """Raise Rejected for a task that can never run here."""
     names.check_uuid(spec.uuid)
     if spec.uid <= 0 or spec.gid <= 0:
         raise Rejected("A job never runs as root: its user has no uid or its team no gid.")
@@ -174,7 +170,7 @@ def check_spec(spec: TaskSpec, house: House, cards: Mapping[str, GpuView]) -> No
 
 
 def literal(text: str) -> str:
-    """So that Kubernetes leaves it alone: it reads `$(NAME)` in commands and environments, and `$$` as one `$`."""
+    """Escape `$`: Kubernetes expands `$(NAME)` in commands and environments."""
     return text.replace("$", "$$")
 
 
@@ -195,7 +191,7 @@ def _pod(uuid: str, house: House, namespace: str, pod_spec: dict, notes: dict, l
 
 
 def _container(spec: TaskSpec, house: House, cards: Mapping[str, GpuView], told: Told) -> dict:
-    """Requests are limits, but for the cores that an overcommitted pool promises more than once."""
+    """Requests equal limits, except cores of overcommitted pools."""
     held = modes.card_requests(spec, cards)
     most = {"cpu": f"{spec.cpu_milli}m", "memory": f"{spec.memory_mib}Mi", **held}
     asked = modes.cpu_request(spec)
@@ -218,7 +214,6 @@ def _container(spec: TaskSpec, house: House, cards: Mapping[str, GpuView], told:
 
 
 def _arguments(spec: TaskSpec) -> list[str]:
-    """As supervisor.sh tells. Where a checkpoint is, is told beside where the task works, as for the local runtime."""
     work = os.path.join(SEEN_AT, "work")
     cwd = os.path.normpath(os.path.join(work, spec.workdir or ""))
     rule = spec.checkpoint
@@ -243,12 +238,12 @@ def _confined() -> dict:
 
 
 def _only_node(node: str) -> dict:
-    """By a field and not by `nodeName`: so taints are kept, and volumes that wait for a pod are made."""
+    """Match the name by affinity: `nodeName` would skip taints and late-binding volumes."""
     return {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]}
 
 
 def _tolerations(house: House) -> list[dict]:
-    """A node that falls silent keeps its pods: only who can prove that they ended may free what they hold."""
+    """Tolerate lost nodes: resources are freed only on proof that the pod ended."""
     gone = [{"key": key, "operator": "Exists", "effect": "NoExecute"} for key in GONE_NODE]
     ours = [{"key": key, "operator": "Exists"} for key in (f"{names.DOMAIN}/managed", *house.tolerated)]
     return gone + ours

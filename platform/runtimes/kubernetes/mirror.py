@@ -1,7 +1,4 @@
-"""One kind of things as the API server has them: a list, and the events since. Pure, but for who calls it.
-
-A list is the truth, and events only carry it on: whatever is missed comes back with the next list (PROMISES 5.1).
-"""
+"""Informer cache of one kind of object. Pure. Lists are authoritative; events may be missed until the next one."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -14,10 +11,10 @@ GONE = 410
 
 
 class Mirror:
-    """things: by "namespace/name". version: from which a watch goes on, "" before the first list."""
+    """Objects by "namespace/name". version: where the watch continues."""
 
     def __init__(self, trim: Callable[[Thing], Thing] = lambda thing: thing):
-        """trim: what to keep of each thing, to spare memory; name, namespace, uid and version must stay."""
+        """trim: reduces objects; must keep name, namespace, uid and version."""
         self.things: dict[str, Thing] = {}
         self.version = ""
         self.trim = trim
@@ -28,9 +25,7 @@ class Mirror:
         return bool(self.version)
 
     def replace(self, listed: Listed) -> set[str]:
-        """Keys of what is new, changed or missing. listed: things that are trimmed. Raises Unavailable for a list that
-        is older than what we know: some proxy answered, and nothing in it may be believed.
-        """
+        """Replace all by a trimmed list; return changed keys. Raises Unavailable for a list older than the cache."""
         if is_older(listed.version, self.version):
             raise Unavailable(f"A list of version {listed.version} came after {self.version}.")
         fresh = {key_of(thing): thing for thing in listed.items}
@@ -40,16 +35,17 @@ class Mirror:
         return changed | missing
 
     def begin_check(self) -> None:
-        """A list is asked for beside the events: what goes from now on is remembered until `find_missed`."""
+        """Remember deletions from now until `find_missed`."""
         self._gone = {}
 
     def is_behind(self, listed: Listed) -> bool:
-        """Whether events that the list knows of may still be on their way."""
+        """Return whether events up to this list may still arrive."""
         return is_older(self.version, listed.version)
 
     def find_missed(self, listed: Listed) -> set[str]:
-        """Keys of which the events told nothing, or too little. listed: asked for since begin_check, and nothing of it
-        is on its way any more. After another list meanwhile nothing is compared.
+        """Return keys whose events were missed. listed: requested since `begin_check`, with no events outstanding.
+
+        Empty if the cache was replaced meanwhile.
         """
         if (gone := self._gone) is None:
             return set()
@@ -62,9 +58,7 @@ class Mirror:
         return untold | stayed
 
     def apply(self, event: Mapping[str, Any]) -> set[str]:
-        """Keys of what it changed. Raises Expired where the server says that our version is too old, Unavailable for
-        any other error of its.
-        """
+        """Apply a watch event; return changed keys. Raises Expired if our version is too old, else Unavailable."""
         kind, thing = event.get("type"), event.get("object") or {}
         if kind == "ERROR":
             raise Expired(str(thing)) if thing.get("code") == GONE else Unavailable(str(thing)[:300])
@@ -76,7 +70,7 @@ class Mirror:
         return changed
 
     def _carry_on(self, kind: str, thing: Thing) -> set[str]:
-        """An event that came twice, or late, changes nothing."""
+        """Apply a change unless it is late or a repeat."""
         key = key_of(thing)
         known = self.things.get(key)
         if known is not None and (is_older(_version(thing), _version(known)) or _same(known, thing, kind)):
@@ -86,19 +80,19 @@ class Mirror:
                 self._gone[key] = _version(thing)
             return {key} if self.things.pop(key, None) is not None else set()
         if known is None and is_older(_version(thing), self.version):
-            return set()  # it has been deleted since
+            return set()  # deleted since
         self.things[key] = self.trim(thing)
         return {key}
 
 
 class Backoff:
-    """How long to wait after so many failures in a row: up to twice as long each time, anything below it by chance."""
+    """Exponential backoff with full jitter, in seconds."""
 
     def __init__(self, dice: random.Random, first_s: float = 0.5, most_s: float = 30.0):
         self._dice, self._first_s, self._most_s, self._failures = dice, first_s, most_s, 0
 
     def failed(self, took_s: float = 0.0) -> float:
-        """took_s: that the failure lasted, which was a pause as well: nobody waits 30 s after a silence of 40."""
+        """Return the pause. took_s: the failed attempt's own time, which is deducted."""
         longest = max(min(self._first_s * 2**self._failures, self._most_s) - took_s, self._first_s)
         self._failures = min(self._failures + 1, 16)
         return self._dice.uniform(0, longest)
@@ -112,7 +106,7 @@ def key_of(thing: Mapping[str, Any]) -> str:
 
 
 def is_older(version: str, than: str) -> bool:
-    """Versions are numbers that grow, wherever they are numbers at all (KEP-5504)."""
+    """Compare versions, which grow wherever they are numbers (KEP-5504)."""
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 

@@ -1,4 +1,4 @@
-"""What things of ours are called in a cluster: names come from uuids and numbers that are for life, not from people."""
+"""Names, labels and annotations of our objects, from immutable uuids and numbers."""
 
 import re
 
@@ -13,39 +13,39 @@ LABEL_INSTALL = f"{DOMAIN}/install"
 LABEL_TASK = f"{DOMAIN}/task"
 LABEL_TEAM = f"{DOMAIN}/team"
 LABEL_FORGOTTEN = f"{DOMAIN}/forgotten"
-"""On a pod whose end is recorded: the hour of it. It stays a while, so that a late start of it finds its name taken."""
+"""On a pod whose end is recorded: the hour of it. The pod stays a while so that a late start finds its name taken."""
 LABEL_GANG = f"{DOMAIN}/gang"
-"""On the pods of gangs: the service GANG_SERVICE of their namespace gives each a name."""
+"""On pods of gangs, which the service GANG_SERVICE of their namespace gives DNS names."""
 LABEL_MANAGED = "app.kubernetes.io/managed-by"
 NOTE_EPOCH = f"{DOMAIN}/epoch"
 NOTE_SPEC = f"{DOMAIN}/spec"
-"""A hash of what its task was asked to be: who finds its name taken knows by it whether it is the same."""
+"""Hash of the task's request, to recognise an existing pod of the same name."""
 NOTE_DIFFERS = f"{DOMAIN}/differs"
-"""The hash of what its task should have been, where that is something else: it is followed, and admins are told."""
+"""Hash of the task's request where the pod has another one: the pod still counts as the task, and admins are warned."""
 NOTE_LABEL = f"{DOMAIN}/label"
 NOTE_SAVE_S = f"{DOMAIN}/save-s"
-"""How long its checkpoint may take when it is stopped."""
+"""Seconds that its checkpoint may take when it is stopped."""
 NOTE_SAVES = f"{DOMAIN}/saves"
-"""Where in a home its checkpoints are: "20001/runs/a"."""
+"""Its checkpoint folder below all homes: "20001/runs/a"."""
 NOTE_END = f"{DOMAIN}/end"
-"""Why a pod ends that never will have run, as JSON: cause, detail. On a tombstone, or written before a deletion."""
+"""JSON {cause, detail} of a pod that never runs: on a tombstone, or written before a deletion."""
 NOTE_INVENTORY = f"{DOMAIN}/inventory"
-"""On a node: its cards, their links and its NUMA nodes, as JSON."""
+"""On a node: its cards, links and NUMA nodes as JSON."""
 NOTE_FILE = f"file.{DOMAIN}/"
-"""Followed by a name: the text of a file that the pod's container finds."""
+"""Prefix of annotations whose text becomes a file of that name in the container."""
 FINALIZER = f"{DOMAIN}/recorded"
-"""An ended pod stays until its end is recorded: so it is counted once."""
+"""Finalizer that keeps an ended pod until its end is recorded, so that it is counted once."""
 MANAGER = "tessera"
 GANG_SERVICE = "tasks"
 LOGINS = "tessera-logins"
-"""The Secret of a team's logins at registries, in its namespace."""
+"""The Secret with a team's registry logins, in its namespace."""
 
 CARD_PREFIX = f"{DOMAIN}/g-"
 CARD_UNIT_MIB = 256
 
 
 def check_install(install: str) -> str:
-    """Raises ValueError for an id that cannot be part of a namespace's name."""
+    """Raise ValueError if it cannot be part of a namespace's name."""
     if not INSTALL.fullmatch(install):
         raise ValueError(
             f"TESSERA_INSTALL is {install!r}: use at most 20 small letters, digits and hyphens, a letter first."
@@ -64,7 +64,6 @@ def pod_name(uuid: str) -> str:
 
 
 def pod_address(uuid: str) -> str:
-    """The name by which the pods of its namespace find a pod of a gang, from before it runs until it has ended."""
     return f"{pod_name(uuid)}.{GANG_SERVICE}"
 
 
@@ -73,7 +72,6 @@ def team_namespace(install: str, gid: int) -> str:
 
 
 def system_namespace(install: str) -> str:
-    """For what belongs to no team: the marks of tasks that were stopped before they had a pod."""
     return f"{install}-ended"
 
 
@@ -82,15 +80,15 @@ def is_own_namespace(install: str, name: str) -> bool:
 
 
 def claim_name(install: str) -> str:
-    """Of each team's namespace: its way to the volume that has everybody's files."""
+    """Return a team's PersistentVolumeClaim on the files volume."""
     return f"{install}-files"
 
 
 def card_resource(index: int) -> str:
-    """The extended resource of a node's card, served by our device plugin. The pod names the node besides."""
+    """Return a card's extended resource, served by our device plugin on its node."""
     return f"{CARD_PREFIX}{index}"
 
 
 def card_units(memory_mib: int) -> int:
-    """How many of a card's units a share takes. Rounded down, as the card's own are: what fits the ledger fits."""
+    """Return a share's units, rounded down as the card's own are."""
     return max(memory_mib // CARD_UNIT_MIB, 1)

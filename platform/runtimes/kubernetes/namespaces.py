@@ -1,7 +1,4 @@
-"""A namespace for each team, made when its first pod needs it, in which nothing is allowed that we do not need.
-
-What stands here is applied again by server-side apply, so a newer version of it reaches old namespaces too.
-"""
+"""Create and update teams' locked-down namespaces by server-side apply."""
 
 import base64
 import json
@@ -25,24 +22,24 @@ def ensure_team_namespace(api: ApiServer, house: House, gid: int) -> None:
     things = build_namespace(name, house, {names.LABEL_TEAM: str(gid)})
     _ensure(api, house, [*things, *build_fences(name, house), build_names(name, house)])
     if house.storage is not None:
-        # Not applied: a claim cannot be changed, so one that is there stays what it is.
+        # Not applied: a claim is immutable.
         claims = f"/api/v1/namespaces/{name}/persistentvolumeclaims"
         api.call("POST", claims, build_claim(name, house, house.storage), handles=("exists",))
 
 
 def ensure_system_namespace(api: ApiServer, house: House) -> None:
-    """Nothing ever runs in it."""
     _ensure(api, house, build_namespace(names.system_namespace(house.install), house, {}))
 
 
 def apply_logins(api: ApiServer, house: House, gid: int, logins: Iterable[RegistryLogin]) -> None:
-    """What the kubelets fetch a team's images with: these and no others, none of them known to any pod."""
+    """Replace the Secret with a team's registry logins, read only by kubelets."""
     _apply(api, build_logins(names.team_namespace(house.install, gid), house, logins))
 
 
 def build_logins(name: str, house: House, logins: Iterable[RegistryLogin]) -> dict:
-    """Source: Kubernetes' "Pull an Image from a Private Registry"; the older of the names of docker.io is the one that
-    kubelets look up for images that are written without a registry.
+    """Return the image pull Secret. Kubelets look up docker.io by its older name, too.
+
+    Source: Kubernetes' "Pull an Image from a Private Registry".
     """
     known = {each.registry: _auth(each) for each in logins}
     if DEFAULT_REGISTRY in known:
@@ -57,7 +54,7 @@ def _auth(login: RegistryLogin) -> str:
 
 
 def build_namespace(name: str, house: House, labels: dict[str, str]) -> list[dict]:
-    """The namespace under Pod Security's strictest level, and its account, that has no rights and gives no token."""
+    """Return the namespace with Pod Security `restricted`, and its account without rights or token."""
     ours = {names.LABEL_MANAGED: names.MANAGER, names.LABEL_INSTALL: house.install}
     security = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")}
     version = {"pod-security.kubernetes.io/enforce-version": "latest"}
@@ -73,7 +70,6 @@ def build_namespace(name: str, house: House, labels: dict[str, str]) -> list[dic
 
 
 def _own_rights(name: str, house: House) -> list[dict]:
-    """What the platform may do there, as deploy/kubernetes/rights.yaml has it for the installation `tessera`."""
     if not house.account:
         return []
     namespace, _, account = house.account.partition(":")
@@ -94,16 +90,14 @@ def build_fences(name: str, house: House) -> list[dict]:
 
 
 def build_names(name: str, house: House) -> dict:
-    """What gives each task of a gang a name, `t-<uuid>.tasks`: one for all gangs, since uuids meet nowhere. Not only to
-    those that are ready: they ask for each other while they come up.
-    """
+    """Return the headless Service that names gang pods `t-<uuid>.tasks`, ready or not."""
     selector = {names.LABEL_INSTALL: house.install, names.LABEL_GANG: "yes"}
     spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector}
     return _object("v1", "Service", names.GANG_SERVICE, name, house, {"spec": spec})
 
 
 def build_claim(name: str, house: House, storage: Storage) -> dict:
-    """On the volume of all files. One for each team, since a pod mounts claims of its own namespace only."""
+    """Return the team's claim on the shared volume: pods mount claims of their own namespace only."""
     asked = {
         "accessModes": [storage.access],
         "storageClassName": storage.storage_class,
@@ -131,7 +125,7 @@ PLURALS = {
 
 
 def _ensure(api: ApiServer, house: House, objects: list[dict]) -> None:
-    """Raises Rejected where a namespace of that name belongs to somebody else."""
+    """Raise Rejected if another installation has a namespace of that name."""
     name = objects[0]["metadata"]["name"]
     answer, found = api.call("GET", f"/api/v1/namespaces/{name}", handles=("gone",))
     if answer.deed == "done" and found["metadata"].get("labels", {}).get(names.LABEL_INSTALL) != house.install:
@@ -141,7 +135,7 @@ def _ensure(api: ApiServer, house: House, objects: list[dict]) -> None:
 
 
 def _apply(api: ApiServer, thing: dict) -> None:
-    """Again for a moment where we have no right: it takes effect a little after the binding that gives it."""
+    """Apply, retrying refusals: a new RoleBinding takes a moment to work."""
     query = {"fieldManager": names.MANAGER, "force": "true"}
     for more in range(TRIES - 1, -1, -1):
         answer, _ = api.call(

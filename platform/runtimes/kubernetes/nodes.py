@@ -1,8 +1,6 @@
-"""What a Node object, as the API server tells of it, means for the platform. Pure.
+"""Translate a Kubernetes Node into a NodeView. Pure.
 
-Simulated cards come from the node's annotation `tessera.sh/inventory`; a node that has none but serves our resources
-shows cards of which nothing is known but their size. Real cards are what the node's agent reports and an administrator
-approved: the node's own word makes no card real. What pods of others ask for is not ours to promise.
+Cards found here are simulated; real ones come only from agents' approved reports.
 """
 
 import json
@@ -26,7 +24,7 @@ QUANTITY = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([a-zA-Z]*)")
 
 
 def node_view(node: Thing, foreign: tuple[int, int] = (0, 0), *, tolerated: tuple[str, ...] = ()) -> NodeView:
-    """foreign: (thousandths of a core, MiB) that pods which are not ours ask for there."""
+    """Build the view. foreign: (millicores, MiB) requested by foreign pods."""
     name, allocatable = node["metadata"]["name"], node["status"].get("allocatable", {})
     inventory = _inventory(node)
     gpus = _cards(inventory, name, allocatable)
@@ -51,14 +49,12 @@ def is_ready(node: Thing) -> bool:
 
 
 def is_silent(node: Thing) -> bool:
-    """Nothing is heard of its kubelet: nobody can say what became of what runs there."""
+    """Return whether its kubelet is silent, so its pods' state is unknown."""
     return _ready(node) == "Unknown"
 
 
 def foreign_asks(pods: Iterable[Thing]) -> dict[str, tuple[int, int]]:
-    """{node: (thousandths of a core, MiB)} that these pods ask for, as the scheduler counts it: containers together, or
-    the largest of those that run before them. Pods that have ended ask for nothing.
-    """
+    """Return {node: (millicores, MiB)} requested by these pods as kube-scheduler counts them; ended pods count 0."""
     asked: dict[str, tuple[int, int]] = {}
     for pod in pods:
         node = pod["spec"].get("nodeName")
@@ -84,7 +80,7 @@ def _asks(spec: Thing) -> tuple[int, int]:
         together = [together[0] + cpu, together[1] + memory]
     for container in spec.get("initContainers", ()):
         cpu, memory = _requests(container)
-        if container.get("restartPolicy") == "Always":  # it stays beside the others
+        if container.get("restartPolicy") == "Always":  # a sidecar
             together = [together[0] + cpu, together[1] + memory]
         else:
             before = [max(before[0], cpu), max(before[1], memory)]
@@ -138,7 +134,7 @@ def _cards(inventory: Mapping[str, Any], node: str, allocatable: Mapping[str, st
 
 
 def _images(node: Thing) -> tuple[HeldView, ...]:
-    """The kubelet names its 50 largest; each by its digest and its tags."""
+    """List cached images by digest and tags: the kubelet reports its 50 largest."""
     told = node["status"].get("images") or ()
     return tuple(
         HeldView(IMAGE, image_key(name), image.get("sizeBytes", 0))
@@ -152,7 +148,6 @@ def _numa(told: Thing) -> NumaView:
 
 
 def _matrix(rows: list[list[str]] | None, size: int) -> tuple[tuple[str, ...], ...]:
-    """Of cards whose links are unknown, each reaches the others by the slowest way."""
     if rows:
         return tuple(tuple(row) for row in rows)
     return tuple(tuple("X" if i == j else "SYS" for j in range(size)) for i in range(size))
@@ -169,7 +164,7 @@ def _ready(node: Thing) -> str:
 
 
 def _forbidding(node: Thing, tolerated: tuple[str, ...]) -> bool:
-    """Whether a taint keeps our pods away. Those of a node that is not ready are not counted twice."""
+    """Return whether a taint repels our pods; node conditions are judged elsewhere."""
     known = {f"{names.DOMAIN}/managed", *tolerated}
     taints = node["spec"].get("taints", ())
     return any(
@@ -193,7 +188,7 @@ def _facts(node: Thing) -> dict[str, str]:
         "system": info.get("osImage", ""),
         "kubelet": info.get("kubeletVersion", ""),
         "engine": info.get("containerRuntimeVersion", ""),
-        "logs": "agent",  # brings what tasks write to the log store
+        "logs": "agent",  # delivers tasks' output
         "compute": "turns",
         "compute_words": NO_MPS,
     }

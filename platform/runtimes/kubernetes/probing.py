@@ -1,4 +1,4 @@
-"""A pod that tries, from where tasks are, what only trying tells: whether network policies hold, and names known."""
+"""A probe pod that tests, from a task's place, network policies and DNS."""
 
 import time
 from collections.abc import Iterator
@@ -12,10 +12,9 @@ from runtimes.kubernetes.manifest import House
 WITHIN_S = 90
 LOOK_S = 0.5
 OPEN, MUTE, NAMELESS = 1, 2, 4
-"""What its exit code is made of: the API server answered; the name server, which may be reached, did not; no names."""
+"""Bits of its exit code: the API server answered; the reachable name server did not; no names were resolved."""
 
-# The API server listens on a private network, which every team's policy closes. The name server is the proof that a
-# connection would have come about: without it, silence would be taken for a fence.
+# Team policies block the API server but allow the name server, which proves that connections work.
 TRIES = """\
 try() {
   if command -v nc; then echo | nc -w 3 "$1" "$2"
@@ -34,7 +33,7 @@ exit $found
 
 
 def try_out(api: ApiServer, house: House, namespace: str) -> Iterator[Finding]:
-    """Run it once, and tell what it found. Raises Unavailable, Rejected."""
+    """Run the probe pod once and yield its findings. Raises Unavailable, Rejected."""
     path = f"/api/v1/namespaces/{namespace}/pods"
     _, pod = api.call("POST", path, build_probe(house, namespace))
     mine = f"{path}/{pod['metadata']['name']}"
@@ -58,7 +57,7 @@ def try_out(api: ApiServer, house: House, namespace: str) -> Iterator[Finding]:
 
 
 def build_probe(house: House, namespace: str) -> dict:
-    """The Pod: a task's in all that rules of admission look at, but none of ours to follow."""
+    """Return a Pod that admission sees as a task and reconciliation ignores."""
     container = {
         "name": "main",
         "image": house.image,
@@ -95,7 +94,7 @@ def _policies(code: int) -> Finding:
 
 
 def _wait(api: ApiServer, path: str) -> tuple[int | None, str]:
-    """(exit code, "") when it ended; (None, what the cluster says of it) when it did not in time."""
+    """Return (exit code, ""), or (None, the cluster's reason) after WITHIN_S."""
     until = time.monotonic() + WITHIN_S
     while True:
         _, pod = api.call("GET", path)

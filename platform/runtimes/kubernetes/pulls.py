@@ -1,7 +1,6 @@
-"""Since when the image of a pod that starts is fetched.
+"""Since when the image of a starting pod has been pulled.
 
-While a kubelet fetches, the pod's status says ContainerCreating until it is done, as for anything else that may take
-time. Only its events say that it fetches. They are asked for, pod by pod, where a start takes longer than usual.
+A pod's status says ContainerCreating throughout; only events show a pull. They are read for slow starts only.
 """
 
 import logging
@@ -19,24 +18,22 @@ log = logging.getLogger("tessera.kubernetes")
 Pod = Mapping[str, Any]
 
 LOOK_AFTER_S = 4.0
-"""Starts that are quicker tell nothing of fetching."""
+"""Quicker starts are not asked about."""
 AGAIN_S = 10.0
 AT_ONCE = 4
-"""So many pods at most are asked about by one look: a thousand that start together are no reason to be late."""
+"""Pods asked about per call, so that a thousand simultaneous starts cause no delay."""
 TELLING = ("Pulling", "Pulled", "Failed")
 
 
 class Pulls:
-    """Remembers for each pod that starts since when it fetches, as long as it starts."""
+    """Caches when each starting pod's pull began."""
 
     def __init__(self, api: ApiServer):
         self._api = api
-        self._known: dict[str, tuple[float, datetime | None]] = {}  # {uid: (asked at, since when it fetches)}
+        self._known: dict[str, tuple[float, datetime | None]] = {}  # {uid: (asked at, pulling since)}
 
     def look(self, pods: Iterable[Pod], now: datetime) -> dict[str, datetime | None]:
-        """{uid of a pod: since when its image is fetched, None where it is not}, of those that are slow to start and
-        that were asked about. pods: all that there are.
-        """
+        """Return {uid: pulling since, or None} of slow pods with known events. pods: all there are."""
         slow = {pod["metadata"]["uid"]: pod for pod in pods if _is_slow(pod, now)}
         self._known = {uid: known for uid, known in self._known.items() if uid in slow}
         for uid in sorted(slow, key=self._asked_at)[:AT_ONCE]:
@@ -45,7 +42,7 @@ class Pulls:
         return {uid: since for uid, (_, since) in self._known.items()}
 
     def is_fetched(self, pod: Pod) -> bool:
-        """Whether its image is being fetched now, as far as anybody tells."""
+        """Return whether events show a pull now."""
         try:
             return newest_pull(self._events(pod)) is not None
         except Unavailable:
@@ -55,7 +52,7 @@ class Pulls:
         return self._known.get(uid, (float("-inf"), None))[0]
 
     def _ask(self, pod: Pod) -> None:
-        """Events are kept for an hour: what was told before them stands where they tell nothing."""
+        """Read a pod's events. They expire after an hour: without any, the last answer stays."""
         uid = pod["metadata"]["uid"]
         try:
             told = [event for event in self._events(pod) if event.get("reason") in TELLING]
@@ -73,7 +70,7 @@ class Pulls:
 
 
 def newest_pull(events: Iterable[Mapping[str, Any]]) -> datetime | None:
-    """Since when the kubelet fetches, None where it does not, or is done."""
+    """Return since when the kubelet pulls; None if it does not."""
     telling = [event for event in events if event.get("reason") in TELLING]
     told = [(at, event["reason"]) for event in telling if (at := _at(event)) is not None]
     at, reason = max(told, default=(None, ""))

@@ -1,8 +1,7 @@
-"""The Kubernetes runtime: one bare pod for each task, made once and never changed but for its marks.
+"""The Kubernetes runtime: one bare pod per task, whose spec never changes.
 
-It remembers nothing that the cluster does not: any number of these may work at once. A pod's name is its task's uuid,
-so the API server itself refuses a second one. What ended stays until `forget` (a finalizer sees to that), and its name
-stays taken for an hour or two more, so that a late start finds it.
+All state is in the cluster. A task's uuid names its pod, so the API server refuses duplicates; the name stays taken an
+hour or two after the end, so that a late start fails.
 """
 
 import json
@@ -52,16 +51,16 @@ log = logging.getLogger("tessera.kubernetes")
 ALL_PODS, ALL_NODES = "/api/v1/pods", "/api/v1/nodes"
 LOOK_AT_NODES_S = 10.0
 ROOM_FIRST_S, ROOM_MOST_S = 30.0, 600.0
-"""How long a task waits after the quota of its namespace refused it: first, and at most."""
+"""Pauses of a task that its namespace's quota refused: first and longest."""
 LOOK_MOST_S = 10.0
-"""So long a thread waits for another one that asks about the same thing."""
+"""Seconds that a thread waits for another one that checks the same object."""
 FRESH_S = 3.0
-"""So long what the rows said of a task spares the question for its tombstone."""
+"""Seconds during which the database's word that a task is not stopped spares the lookup of its tombstone."""
 SETTLED = ("running", "exited")
-"""What a pod means of which nothing is told anew: it is so as long as its node is heard of."""
+"""Phases in which an unchanged pod's view is reused, as long as its node reports."""
 TRIES = 4
 KEPT_HOURS, AHEAD_HOURS = 1, 2
-"""So many whole hours at least the name of an ended task stays taken; so many a clock may go before ours."""
+"""Whole hours that an ended task's name stays taken at least; hours that another clock may be ahead."""
 
 
 class KubernetesRuntime:
@@ -93,11 +92,8 @@ class KubernetesRuntime:
         log_dir: str | os.PathLike | None = None,
         api: ApiServer | None = None,
     ):
-        """install: part of every name, so that two installations in one cluster never meet. image: of tasks that name
-        none. kubeconfig: a file, None for the pod that we run in. nodes: a label selector, "" for all. per_s, burst:
-        requests that this process may send. storage: {field: value} of `Storage`; where storage_class is "", jobs have
-        none. log_dir: where logs are stored that no agent brought, None: nowhere. api: instead of what kubeconfig
-        names.
+        """Connect. nodes: a label selector. per_s, burst: request limits. storage: `Storage` as a mapping.
+        log_dir: for logs that no agent brought. api: replaces the connection.
         """
         kept = _storage(storage) if storage and storage["storage_class"] else None
         self.house = check_house(
@@ -106,17 +102,17 @@ class KubernetesRuntime:
         self.api = api or ApiServer(find_connection(kubeconfig, context), per_s=per_s, burst=burst)
         self.node_labels = nodes
         self.logs = LogStore(log_dir) if log_dir is not None else None
-        self._seen_at: dict[str, str] = {}  # {task: namespace}, a hint where to look first
-        self._ensured: set[str] = set()  # namespaces that are as we want them, looked at once in each process
-        self._nodes: dict[str, float] = {}  # {node: when it was last there}
-        self._logins: dict[str, tuple[RegistryLogin, ...]] = {}  # that this process wrote there last
+        self._seen_at: dict[str, str] = {}  # {task: namespace}, a lookup hint
+        self._ensured: set[str] = set()  # namespaces set up by this process
+        self._nodes: dict[str, float] = {}  # {node: last seen}
+        self._logins: dict[str, tuple[RegistryLogin, ...]] = {}  # last written
         self._silent: tuple[float, frozenset[str]] = (0.0, frozenset())
         self._pulls = Pulls(self.api)
-        self._settled: dict[str, tuple[Mapping[str, Any], ContainerView]] = {}  # {uid: (pod, what it means)}
+        self._settled: dict[str, tuple[Mapping[str, Any], ContainerView]] = {}  # {uid: (pod, view)}
         self._locks: dict[str, threading.Lock] = {}
-        self._no_room: dict[str, tuple[float, float]] = {}  # {task: (not before, how long it waited)}
+        self._no_room: dict[str, tuple[float, float]] = {}  # {task: (not before, last pause)}
 
-    # the contract
+    # the runtime contract
 
     def list_nodes(self) -> list[NodeView]:
         found = self.api.list_all(ALL_NODES, labels=self.node_labels).items
@@ -130,7 +126,7 @@ class KubernetesRuntime:
         return self.views_of(pods, self._silent_nodes())
 
     def start(self, spec: TaskSpec) -> None:
-        """A refusal ends a task only where no pod of it is there: the answer to an earlier try may have been lost."""
+        """Create the task's pod. A refusal counts only if no pod exists: an earlier answer may have been lost."""
         self._check_node(spec.node)
         pod = build_pod(spec, self.house, {share.uuid: share.card for share in spec.gpus if share.card})
         self._wait_for_room(spec.uuid)
@@ -154,8 +150,9 @@ class KubernetesRuntime:
         self._seen_at[spec.uuid] = namespace
 
     def stop(self, uuid: str, grace_s: int, *, epoch: int, gid: int | None = None, unless_ran: bool = False) -> None:
-        """Where the team is known, one name decides between a start and a stop that come at once: the API server takes
-        the pod or the tombstone. What runs is known when its kubelet has said so, a second or two later.
+        """Delete the task's pod, or leave a tombstone whose name stops a concurrent start.
+
+        unless_ran: spare a task whose kubelet reported a start.
         """
         pods = self._find(names.check_uuid(uuid))
         if not pods and not self._bury(uuid, epoch=epoch, gid=gid):
@@ -169,13 +166,11 @@ class KubernetesRuntime:
                 self._delete(pod, 1, version=pod["metadata"]["resourceVersion"])
 
     def resize(self, uuid: str, limits_mib: Mapping[str, int], *, serial: int) -> None:
-        """The kubelet counts what a container was given of a card until it ends: what a smaller slice leaves it gives
-        nobody, and what a larger one takes it would give others.
-        """
+        """Refuse: the kubelet accounts a container's original units until it ends."""
         raise Rejected("On Kubernetes a slice keeps the size that its container was given.")
 
     def forget(self, uuid: str) -> None:
-        for _ in range(TRIES):  # the kubelet may be at its last words about it
+        for _ in range(TRIES):  # the kubelet may still update it
             pods = [pod for pod in self._find(names.check_uuid(uuid)) if not _is_forgotten(pod)]
             if any(not pod_ended(pod) for pod in pods):
                 return
@@ -187,15 +182,14 @@ class KubernetesRuntime:
                 return
         raise Unavailable(f"The pod {names.pod_name(uuid)} is changed by others all the time.")
 
-    # what else the platform asks of it
+    # beyond the contract
 
     @property
     def selector(self) -> str:
-        """Of the pods whose end is not recorded yet."""
         return f"{names.LABEL_INSTALL}={self.house.install},!{names.LABEL_FORGOTTEN}"
 
     def views_of(self, pods: Iterable[Mapping[str, Any]], silent: frozenset[str]) -> list[ContainerView]:
-        """One of each task: where there is a pod and a mark that it shall not run, the pod is the truth."""
+        """Return one view per task; pods override tombstones."""
         now, found, pods = datetime.now(UTC), {}, self._tasks_of(pods)
         pulls, known, self._settled = self._pulls.look(pods, now), self._settled, {}
         for pod in sorted(pods, key=lambda pod: not is_tombstone(pod)):
@@ -213,11 +207,10 @@ class KubernetesRuntime:
         return list(found.values())
 
     def is_there(self, uuid: str) -> bool:
-        """Whether there is anything of this task, by a question that no cache answers."""
         return any(not _is_forgotten(pod) for pod in self._find(names.check_uuid(uuid)))
 
     def sweep(self) -> int:
-        """Delete what was forgotten long enough ago, and return how many groups of pods that were."""
+        """Delete pods forgotten long ago; return their groups' count."""
         install, now = f"{names.LABEL_INSTALL}={self.house.install}", _hour()
         kept = ",".join(map(str, range(now - KEPT_HOURS, now + AHEAD_HOURS + 1)))
         labels = f"{install},{names.LABEL_FORGOTTEN},{names.LABEL_FORGOTTEN} notin ({kept})"
@@ -231,14 +224,12 @@ class KubernetesRuntime:
             self.api.call("DELETE", path, query={"labelSelector": mark}, urgency=Urgency.DELETE, handles=("gone",))
         return len(old)
 
-    # what a start and a stop are made of
+    # parts of start and stop
 
     def _is_over(self, uuid: str) -> bool:
-        """Whether it was stopped before it had a pod, or forgotten after it was stopped."""
         return self._get(self._graveyard(), uuid) is not None
 
     def _graveyard(self) -> str:
-        """The namespace of tombstones, looked at once in each process: without it we have no right to read there."""
         namespace = names.system_namespace(self.house.install)
         with self._alone(namespace):
             if namespace not in self._ensured:
@@ -247,7 +238,7 @@ class KubernetesRuntime:
         return namespace
 
     def _prepare_team(self, gid: int, logins: tuple[RegistryLogin, ...] | None = None) -> str:
-        """The namespace of a team, as we want it. logins: that its images are fetched with; None leaves them."""
+        """Set up and return a team's namespace. logins: of registries; None keeps them."""
         namespace = names.team_namespace(self.house.install, gid)
         with self._alone(namespace):
             if namespace not in self._ensured:
@@ -260,9 +251,7 @@ class KubernetesRuntime:
 
     @contextmanager
     def _alone(self, what: str) -> Iterator[None]:
-        """Threads that need the same thing looked at wait for the one that looks. Raises Unavailable where that takes
-        too long.
-        """
+        """Lock by name. Raises Unavailable after LOOK_MOST_S."""
         lock = self._locks.setdefault(what, threading.Lock())
         if not lock.acquire(timeout=LOOK_MOST_S):
             raise Unavailable(f"Somebody else looks at {what}.")
@@ -272,9 +261,7 @@ class KubernetesRuntime:
             lock.release()
 
     def _adopt(self, spec: TaskSpec, namespace: str) -> None:
-        """Its name is taken: by itself, or by what is none of ours and is left alone. What is ours and was asked to be
-        something else may be somebody's work too: it is followed as this task, and marked for the admin (PROMISES 5.2).
-        """
+        """Handle a taken name: refuse a foreign pod; keep ours, marked if its spec differs."""
         name, asked = names.pod_name(spec.uuid), hash_spec(spec)
         for _ in range(TRIES):
             pod = self._get(namespace, spec.uuid)
@@ -285,7 +272,7 @@ class KubernetesRuntime:
                 log.error("the pod %s/%s is not ours and has a task's name", namespace, name)
                 raise Rejected(f"Another pod is called {name} in {namespace}.")
             if notes.get(names.NOTE_SPEC, asked) == asked or notes.get(names.NOTE_DIFFERS) == asked:
-                return  # older pods have no hash
+                return  # or an older pod without hash
             log.error("the pod %s/%s has a task's name and was asked to be something else", namespace, name)
             if self._mark(pod, {"annotations": {names.NOTE_DIFFERS: asked}}):
                 return
@@ -297,13 +284,13 @@ class KubernetesRuntime:
             note = json.dumps({"cause": cause, "detail": words})
             if not self._mark(pod, {"annotations": {names.NOTE_END: note}}):
                 raise Unavailable(f"The pod {pod['metadata']['name']} was changed by somebody else.")
-        grace = grace_s + save_s_of(pod) if grace_s > 0 else 1  # never 0: that would not wait for the kubelet
+        grace = grace_s + save_s_of(pod) if grace_s > 0 else 1  # 0 would not wait for the kubelet
         if is_going(pod) and pod["metadata"].get("deletionGracePeriodSeconds", 0) <= grace:
             return
         self._delete(pod, grace)
 
     def _delete(self, pod: Mapping[str, Any], grace_s: int, *, version: str = "") -> None:
-        """version: of the pod, where nothing may be done to any other one of it."""
+        """version: delete only this resourceVersion."""
         fixed = {"uid": pod["metadata"]["uid"]} | ({"resourceVersion": version} if version else {})
         options = {
             "apiVersion": "v1",
@@ -311,13 +298,11 @@ class KubernetesRuntime:
             "gracePeriodSeconds": grace_s,
             "preconditions": fixed,
         }
-        # "again": its name has another pod by now, or it is not any more what we saw
+        # "again": replaced or changed meanwhile
         self.api.call("DELETE", _path(pod), options, urgency=Urgency.DELETE, handles=("gone", "again"))
 
     def _bury(self, uuid: str, *, epoch: int, hour: str = "", gid: int | None = None) -> bool:
-        """Leave a tombstone: where its pod would be, if the team is known and there is room, else in a namespace of
-        their own. False where something of its name is there already.
-        """
+        """Create a tombstone, in the team's namespace if known. False if the name is taken."""
         end = {"cause": "never_started", "detail": ""}
         for namespace in [*([self._prepare_team(gid)] if gid is not None else []), self._graveyard()]:
             grave = build_tombstone(uuid, self.house, namespace, epoch=epoch, end=end, hour=hour)
@@ -331,15 +316,14 @@ class KubernetesRuntime:
         raise Unavailable(answer.words)
 
     def _let_go(self, pod: Mapping[str, Any]) -> bool:
-        """Its end is recorded: no finalizer of ours holds it. False where somebody changed it meanwhile."""
-        if is_going(pod):  # it goes with its last finalizer, and its name with it
+        """Release a recorded pod from our finalizer. False on a conflict."""
+        if is_going(pod):  # removing the finalizer frees its name
             self._bury(task_of(pod), epoch=epoch_of(pod), hour=str(_hour()))
-        # without the gang's label: a name would point to an address of others
+        # without the gang label, as its DNS name would point to a reused address
         labels = {names.LABEL_FORGOTTEN: str(_hour()), names.LABEL_GANG: None}
         return self._mark(pod, {"finalizers": _others(pod), "labels": labels})
 
     def _mark(self, pod: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
-        """Change its finalizers, labels or annotations. False where somebody changed it since we read it."""
         fixed = {"uid": pod["metadata"]["uid"], "resourceVersion": pod["metadata"]["resourceVersion"]}
         body = {"metadata": {**fixed, **meta}}
         answer, _ = self.api.call(
@@ -348,7 +332,6 @@ class KubernetesRuntime:
         return answer.deed != "again"
 
     def _find(self, uuid: str) -> list[Mapping[str, Any]]:
-        """Its pod and its tombstone, those that there are."""
         hint = self._seen_at.get(uuid)
         if hint is not None and (pod := self._get(hint, uuid)) is not None:
             return [pod]
@@ -363,10 +346,10 @@ class KubernetesRuntime:
         answer, pod = self.api.call("GET", path, handles=("gone",))
         return pod if answer.deed == "done" else None
 
-    # what it knows of nodes, for a few seconds
+    # nodes, cached for seconds
 
     def _check_node(self, node: str) -> None:
-        """Raises NodeRefused for a node that the cluster has not, as a whole list says too: one 404 is too little."""
+        """Raise NodeRefused if the node is missing; a list must confirm a 404."""
         with self._alone(f"the node {node}"):
             if time.monotonic() - self._nodes.get(node, float("-inf")) > LOOK_AT_NODES_S:
                 answer, _ = self.api.call("GET", f"{ALL_NODES}/{quote(node, safe='')}", handles=("gone",))
@@ -385,7 +368,7 @@ class KubernetesRuntime:
             self._silent = (time.monotonic(), silent)
         return silent
 
-    # when a namespace is full
+    # quotas
 
     def _wait_for_room(self, uuid: str) -> None:
         not_before, _ = self._no_room.get(uuid, (0.0, 0.0))
@@ -405,7 +388,7 @@ def _storage(told: Mapping[str, Any]) -> Storage:
 
 
 def _is_fresh(spec: TaskSpec) -> bool:
-    """Whether it was known a moment ago that nobody has asked for its end: then there is no tombstone to look for."""
+    """Return whether a recent read showed no stop, so no tombstone."""
     return spec.looked_at is not None and time.monotonic() - spec.looked_at < FRESH_S
 
 

@@ -1,7 +1,4 @@
-"""When running tasks saved their work last, as the volume of all files tells: a pod tells it only when it ends.
-
-One thread of its own looks, so that a volume that does not answer holds up nobody else.
-"""
+"""Watch running tasks' checkpoint folders in a thread of its own: the volume may hang."""
 
 import logging
 import os
@@ -26,13 +23,13 @@ HOME_WORDS = "~/"
 
 
 def saves_of(folder: str, uid: int) -> str:
-    """What a pod notes of its checkpoints' folder: the number of the home and the path in it; "" for any other."""
+    """Return the annotation "uid/path" for a folder in the home, else ""."""
     path = os.path.normpath(folder.removeprefix(HOME_WORDS))
     return f"{uid}/{path}" if folder.startswith(HOME_WORDS) and path.split("/")[0] != ".." else ""
 
 
 class Saves:
-    """Follows the folders that `pods` note."""
+    """Tracks the newest checkpoint of each annotated pod."""
 
     def __init__(self, homes: Path, pods: Callable[[], list[Thing]], changed: threading.Event):
         self._homes, self._pods, self._changed = homes, pods, changed
@@ -44,14 +41,13 @@ class Saves:
         self._thread.start()
 
     def end(self) -> None:
-        """It is not waited for: it may hang in a look."""
+        """Stop without waiting: the thread may hang."""
         self._ended.set()
 
     def of(self, uuid: str) -> datetime | None:
         return self._found.get(uuid)
 
     def look(self) -> None:
-        """At every running task once."""
         found = {}
         for pod in self._pods():
             note = notes_of(pod).get(names.NOTE_SAVES, "")
@@ -64,7 +60,7 @@ class Saves:
     def _follow(self) -> None:
         while not self._ended.wait(LOOK_EVERY_S):
             try:
-                with suppress(Unavailable):  # nothing is known of pods yet
+                with suppress(Unavailable):  # no pods known yet
                     self.look()
             except Exception:
                 log.exception("the checkpoints of running tasks cannot be looked at")
@@ -76,7 +72,7 @@ class Saves:
         except OSError:
             return None
         try:
-            folder = open_beneath(root, path, os.O_RDONLY | os.O_DIRECTORY)  # the person may have laid links
+            folder = open_beneath(root, path, os.O_RDONLY | os.O_DIRECTORY)  # users may create links
         except OSError:
             return None
         finally:

@@ -1,10 +1,9 @@
-"""A person's program in a pod: two execs of the API server, one with its streams and one that holds it.
+"""Interactive programs in a pod, by two execs: one for the streams, one that holds the program.
 
-The engine tells no process that its client is gone, and sends none a signal. So session.sh runs the program, and
-holder.sh, whose standard input closes whenever we do, signals it and hangs it up. Their words meet in a named pipe. Nor
-does the engine always pass on the last of what an ending program wrote (kubectl loses it too): so session.sh marks the
-end of each output and stays until the marks came.
-Source of the protocol: k8s.io/apimachinery/pkg/util/remotecommand (v5: channel 255 closes one).
+Engines report no lost client, forward no signals and may lose the last output. So holder.sh, whose stdin closes when we
+disconnect, signals and hangs up the program of session.sh, which marks each output's end and waits for the marks'
+arrival. They talk by a named pipe.
+Source: k8s.io/apimachinery/pkg/util/remotecommand (v5: channel 255 closes one).
 """
 
 import asyncio
@@ -24,10 +23,10 @@ PROTOCOL = "v5.channel.k8s.io"
 STDIN, STDOUT, STDERR, STATUS, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 SESSION, HOLDER = (Path(__file__).with_name(name).read_text() for name in ("session.sh", "holder.sh"))
 HELD_BYTES = 256 * 1024
-"""Of one stream's output that nobody reads yet; then the whole session waits."""
+"""Unread bytes per stream; beyond it the whole session pauses."""
 PATIENCE_S = 15.0
 BEAT_S = 20.0
-"""So often the holder's line is tried, and those with nobody in between kept from closing it."""
+"""Interval of pings, which detect a broken connection and keep proxies from closing an idle one."""
 SIGKILLED = -9
 DEFAULT_TERM = "xterm-256color"
 
@@ -35,7 +34,7 @@ DEFAULT_TERM = "xterm-256color"
 async def start_session(
     wire: Wire, path: str, argv: Sequence[str], *, pty: PtySize | None, env: Mapping[str, str], cwd: str | None
 ) -> "PodSession":
-    """path: of the pod's exec. The session closes the wire. Raises Rejected, Unavailable, and leaves the wire open."""
+    """Start a program through the pod's exec path. The session then owns the wire. Raises Rejected, Unavailable."""
     if not argv:
         raise Rejected("There is no program to start.")
     name = token_hex(16)
@@ -71,7 +70,7 @@ class PodSession:
     ):
         loop = asyncio.get_running_loop()
         self._wire, self._holder, self._program, self._size = wire, holder, program, pty
-        self._started: asyncio.Future[str] = loop.create_future()  # "" or why it could not be
+        self._started: asyncio.Future[str] = loop.create_future()  # "" or an error
         self._status: asyncio.Future[int] = loop.create_future()
         self._pieces = {channel: Pieces(mark) for channel in ((STDOUT,) if pty else (STDOUT, STDERR))}
         self._sending = asyncio.Lock()
@@ -79,7 +78,7 @@ class PodSession:
         self._closed = False
 
     async def begin(self) -> None:
-        """Until the program runs. Raises Rejected where it cannot, and Unavailable."""
+        """Wait until the program runs. Raises Rejected, Unavailable."""
         for work in (self._hear_holder(), self._hear_program(), self._beat()):
             self._do(work)
         if self._size:
@@ -118,7 +117,6 @@ class PodSession:
         return await asyncio.shield(self._status)
 
     async def close(self) -> None:
-        """The holder hangs up when its end is closed."""
         if self._closed:
             return
         self._closed = True
@@ -134,7 +132,7 @@ class PodSession:
         await self._wire.close()
 
     async def _hear_holder(self) -> None:
-        """What it tells: "started", "failed <words>", "exit <code>", a line each."""
+        """Read its lines: "started", "failed <words>", "exit <code>"."""
         rest = b""
         while (heard := await receive(self._holder)) is not None:
             if heard[0] == STDOUT:
@@ -146,7 +144,7 @@ class PodSession:
     def _note(self, word: str, rest: str) -> None:
         if word in ("started", "failed") and not self._started.done():
             self._started.set_result(rest if word == "failed" else "")
-        elif word == "exit" and rest.isdecimal() and not self._size:  # of a pty all output comes before its status does
+        elif word == "exit" and rest.isdecimal() and not self._size:  # a pty's status follows its output
             self._ended(exit_of(int(rest)))
 
     async def _hear_program(self) -> None:
@@ -165,7 +163,6 @@ class PodSession:
         self._lost("The program's connection broke.")
 
     async def _beat(self) -> None:
-        """A line that is dead breaks by it. Only the holder's is always read, so only there an answer is missed."""
         while True:
             await asyncio.sleep(BEAT_S)
             with contextlib.suppress(aiohttp.ClientError, OSError):
@@ -173,10 +170,9 @@ class PodSession:
                 await self._program.ping()
 
     def _lost(self, words: str) -> None:
-        """An end of the line without a word: the program ended with its task, or will be hung up by its holder."""
         if not self._started.done():
             self._started.set_exception(Unavailable(words))
-            self._started.exception()  # nobody may be left to ask
+            self._started.exception()  # perhaps never awaited
         self._ended(SIGKILLED)
 
     def _ended(self, status: int) -> None:
@@ -190,11 +186,11 @@ class PodSession:
 
 
 class Pieces:
-    """Output between the line and its reader. mark: what is no output, and is seen once."""
+    """Bounded buffer of a program's output. mark: removed once, where it ends."""
 
     def __init__(self, mark: bytes):
         self._mark, self.marked = mark, False
-        self._kept = b""  # the beginning of the mark, perhaps
+        self._kept = b""  # perhaps a partial mark
         self._bytes, self._over = bytearray(), False
         self._news, self._room = asyncio.Event(), asyncio.Event()
 
@@ -206,7 +202,7 @@ class Pieces:
         self._news.set()
 
     async def take(self, n: int) -> bytes:
-        """b"" at the end."""
+        """Return up to n bytes; b"" at the end."""
         while not self._bytes and not self._over:
             self._news.clear()
             await self._news.wait()
@@ -233,18 +229,18 @@ class Pieces:
         self._news.set()
 
     def close(self) -> None:
-        """Nobody reads any more."""
+        """Discard everything: no reader is left."""
         self.end()
         self._bytes.clear()
 
 
 def exit_of(code: int) -> int:
-    """A shell tells a signal as 128 + its number."""
+    """Convert a shell's status: 128 + a signal becomes its negative."""
     return 128 - code if 128 < code <= 128 + 64 else code
 
 
 def status_of(data: bytes) -> int:
-    """The exit code in a Status of the API, SIGKILL's where it tells none."""
+    """Return the exit code of an API Status; SIGKILL's without one."""
     try:
         told = json.loads(data)
         if told.get("status") == "Success":

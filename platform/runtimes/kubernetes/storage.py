@@ -1,8 +1,7 @@
-"""What a task sees of people's files: one volume, which the platform has mounted too, and of it the task's own parts.
+"""A task's files: the parts of one shared volume that its pod mounts.
 
-A pod mounts paths that nobody but the platform can shape: a home, a team's folder, an archive of code. What a job names
-under `data` lies below these, where people may lay links, and a kubelet follows links to anywhere in the volume: it is
-linked inside the container, where no link leads out. Why so: docs/notes/one-volume-for-all-files.md.
+Mounted paths must be free of users' links, which kubelets follow anywhere in the volume; data is linked inside the
+container. See docs/notes/one-volume-for-all-files.md.
 """
 
 import os
@@ -18,14 +17,12 @@ VOLUME = "files"
 ACCESS = ("ReadWriteMany", "ReadWriteOnce")
 SIZE = re.compile(r"[1-9][0-9]{0,17}([kMGTP]|[KMGTP]i)?")
 UMASKS = {"home": "022", "team": "007"}
-"""Of what a job's mounts make, as the portal's own folders there."""
+"""umask for folders made for a job's mounts, as for the portal's own folders."""
 
 
 @dataclass(frozen=True)
 class Storage:
-    """storage_class: all its claims are the same volume. root: where the platform has that volume mounted. files, code:
-    absolute, below root. size, access: what a claim asks for; ReadWriteOnce is for a cluster of one node.
-    """
+    """The shared volume. storage_class: its claims are this volume. root: its mount here; files, code: below."""
 
     storage_class: str
     root: Path
@@ -36,7 +33,7 @@ class Storage:
 
 
 def check_storage(storage: Storage) -> Storage:
-    """Raises ValueError that names the setting and what it may be."""
+    """Raise ValueError naming the setting and its allowed values."""
     if not names.NAME.fullmatch(storage.storage_class):
         raise ValueError(f"TESSERA_STORAGE_CLASS is {storage.storage_class!r}: give the name of a StorageClass.")
     if not SIZE.fullmatch(storage.size):
@@ -53,7 +50,7 @@ def check_storage(storage: Storage) -> Storage:
 
 
 def check_files(spec: TaskSpec, storage: Storage | None) -> None:
-    """Raises Rejected with words for what this task can never find here."""
+    """Raise Rejected for code or data that cannot be mounted."""
     if storage is None:
         if spec.code_path or spec.mounts:
             raise Rejected(
@@ -68,9 +65,7 @@ def check_files(spec: TaskSpec, storage: Storage | None) -> None:
 
 
 def prepare_files(spec: TaskSpec, storage: Storage) -> None:
-    """Make its home and its team's folder, where a kubelet would make them as root, and let its own account read the
-    archive: a pod sees no other. Raises Rejected for code that is gone, Unavailable where the volume refuses.
-    """
+    """Make home and team folder, and let the task read its code. Raises Rejected if the code is gone, Unavailable."""
     try:
         for place in (Place("home", spec.uid), Place("team", spec.gid)):
             ensure_place(storage.files, place, uid=spec.uid, gid=spec.gid)
@@ -86,13 +81,11 @@ def prepare_files(spec: TaskSpec, storage: Storage) -> None:
 
 
 def build_volumes(install: str, storage: Storage | None) -> list[dict]:
-    """Of the pod."""
     claim = {"claimName": names.claim_name(install)}
     return [{"name": VOLUME, "persistentVolumeClaim": claim}] if storage else []
 
 
 def build_mounts(spec: TaskSpec, storage: Storage | None, seen_at: str) -> list[dict]:
-    """Of the container: all of them parts of the one volume."""
     if storage is None:
         return []
     places = {"home": Place("home", spec.uid), "team": Place("team", spec.gid)}
@@ -109,9 +102,7 @@ def build_mounts(spec: TaskSpec, storage: Storage | None, seen_at: str) -> list[
 
 
 def build_links(spec: TaskSpec, seen_at: str) -> list[str]:
-    """What supervisor.sh is told of the job's data, four words for each: the umask with which the folder is made where
-    it is missing, the folder, the folder as the job shall see it, and where.
-    """
+    """Return supervisor.sh's four words per data folder: umask, folder, folder as shown, link."""
     words = []
     for mount in spec.mounts:
         if mount.place is not None:
@@ -124,7 +115,6 @@ def build_links(spec: TaskSpec, seen_at: str) -> list[str]:
 
 
 def code_seen_at(spec: TaskSpec, seen_at: str) -> str:
-    """Where the job's first process finds the archive, "" without one."""
     return f"{seen_at}/code.tar.gz" if spec.code_path else ""
 
 
@@ -138,7 +128,7 @@ def _mount(storage: Storage, path: str | os.PathLike, seen_at: str, *, read_only
 
 
 def _inside(storage: Storage, path: str | os.PathLike) -> str:
-    """Relative to the volume. Raises Rejected for what lies outside."""
+    """Return the path relative to the volume. Raises Rejected outside."""
     found = os.path.relpath(os.path.normpath(path), storage.root)
     if found.split("/")[0] in (".", ".."):
         raise Rejected(f"{path} is not on the volume that jobs of this cluster see: it lies outside of {storage.root}.")

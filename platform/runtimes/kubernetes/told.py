@@ -1,6 +1,4 @@
-"""What a task is told before it begins, without any object beside its pod: who it is, and where the others of its gang
-are. Small files stand in the pod's own annotations, and the kubelet writes them (a downwardAPI volume).
-"""
+"""Small files for a task's container (accounts, gang hosts), from pod annotations by a downwardAPI volume."""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -26,19 +24,19 @@ class Told:
 
 
 def name_peers(spec: TaskSpec) -> TaskSpec:
-    """The tasks of a gang find each other by names that their pods have from before they run; one alone is at home."""
+    """Give peers their DNS names; a single task uses 127.0.0.1."""
     if len(spec.peers) < 2:
         return replace(spec, peers=tuple(replace(peer, address="127.0.0.1") for peer in spec.peers))
     return replace(spec, peers=tuple(replace(peer, address=names.pod_address(peer.uuid)) for peer in spec.peers))
 
 
 def needed_names(spec: TaskSpec) -> list[str]:
-    """Of the others, without which it does not begin: of a large gang those that variables name, too."""
+    """Return peers' names that must resolve before the task begins."""
     return [peer.address for peer in spec.peers[:MOST_NAMED]] if len(spec.peers) > 1 else []
 
 
 def build_told(spec: TaskSpec, seen_at: str) -> Told:
-    """spec: after `name_peers`. Raises Rejected for a role whose name no file can have."""
+    """Build the files. spec: after `name_peers`. Raises Rejected for a bad role name."""
     hosts = gang_files(spec.peers)
     if strange := [name for name in hosts if not FILE.fullmatch(name)]:
         raise Rejected(f"Not the name of a role: {strange[0]!r}.")
@@ -55,7 +53,6 @@ def build_told(spec: TaskSpec, seen_at: str) -> Told:
 
 
 def _passwd(spec: TaskSpec, seen_at: str) -> str:
-    """ssh, git and many a library ask who a number is; images do not know our people."""
     name = spec.user if ACCOUNT.fullmatch(spec.user) else f"u{spec.uid}"
     return f"root:x:0:0::/root:/bin/sh\n{name}:x:{spec.uid}:{spec.gid}::{seen_at}/home:/bin/sh\n"
 

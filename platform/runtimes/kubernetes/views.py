@@ -1,7 +1,6 @@
-"""What a pod, as the API server tells of it, means for its task. Pure.
+"""Translate a pod into its task's ContainerView. Pure.
 
-`exited` is proof that no process is left: the kubelet reports a final phase only when all containers have ended
-(Kubernetes 1.27 and newer), and a pod that was deleted before it had a node never gets one.
+`exited` proves that no process is left: kubelets report a final phase only when all containers ended (1.27+).
 """
 
 import json
@@ -30,7 +29,7 @@ MESSAGE = re.compile(r"tessera cause=(|stopped|time_limit|start_failed) saved=(\
 STARTERS = {"StartError", "ContainerCannotRun"}
 NOT_FOUND = "ContainerStatusUnknown"
 NO_CODE = {"never_started", "image_pull", "container_lost", "refused_by_node", "evicted", "node_lost"}
-"""Causes beside which an exit code tells nothing of the program."""
+"""Causes that make the exit code meaningless."""
 
 
 def view_of(
@@ -41,9 +40,7 @@ def view_of(
     fetching_since: datetime | None = None,
     may_fetch: bool = False,
 ) -> ContainerView:
-    """silent: names of nodes of which nothing is heard. Pods of one that is gone are ended by the cluster itself.
-    may_fetch: see failing_start.
-    """
+    """Build the view. silent: nodes without contact. may_fetch: see failing_start."""
     if pod_ended(pod):
         return _ended_view(pod)
     state, node = container_state(pod), node_of(pod)
@@ -65,9 +62,7 @@ def view_of(
 
 
 def is_task(pod: Pod, install: str) -> bool:
-    """Whether it is as we make them. Anybody who may make pods anywhere can give them our labels: no end, and no task,
-    is believed for that.
-    """
+    """Return whether name and namespace are ours too: anybody may copy our labels."""
     meta = pod["metadata"]
     uuid = meta.get("labels", {}).get(names.LABEL_TASK, "")
     named = bool(names.UUID.fullmatch(uuid)) and meta["name"] == names.pod_name(uuid)
@@ -115,7 +110,7 @@ def is_running(pod: Pod) -> bool:
 
 
 def has_run(pod: Pod) -> bool:
-    """As its kubelet tells, who may know it before it tells."""
+    """Return whether its kubelet has reported a start."""
     state = container_state(pod)
     return "running" in state or read_time(state.get("terminated", {}).get("startedAt")) is not None
 
@@ -144,7 +139,7 @@ def _ended_view(pod: Pod) -> ContainerView:
 
 
 def _cause(pod: Pod, done: Mapping[str, Any]) -> tuple[str, str, datetime | None]:
-    """(cause, detail, when its newest checkpoint was written)."""
+    """Return (cause, detail, last checkpoint)."""
     told, saved = _told(done)
     reason, why = done.get("reason", ""), status_words(pod)
     if end := _noted_end(pod):
@@ -173,8 +168,9 @@ def _cause(pod: Pod, done: Mapping[str, Any]) -> tuple[str, str, datetime | None
 
 
 def _was_killed(pod: Pod, done: Mapping[str, Any]) -> bool:
-    """Whether its deletion ended it. A kubelet's last word, a deletion without grace, moves the stamp to when the
-    container had ended: then only how it ended is left to tell.
+    """Return whether its deletion ended it.
+
+    A kubelet's final deletion, without grace, overwrites the timestamp; then only the signal can tell.
     """
     number = _exit(done)[1]
     if number is None or not is_going(pod):
@@ -186,7 +182,7 @@ def _was_killed(pod: Pod, done: Mapping[str, Any]) -> bool:
 
 
 def _told(done: Mapping[str, Any]) -> tuple[str, datetime | None]:
-    """What the supervisor wrote. The task could write it too: it is believed for the task's own story only."""
+    """Parse supervisor.sh's (cause, last checkpoint). The task could forge it, but only about itself."""
     found = MESSAGE.fullmatch(done.get("message", ""))
     if not found:
         return "", None
@@ -202,7 +198,7 @@ def _noted_end(pod: Pod) -> tuple[str, str] | None:
 
 
 def _exit(done: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """(exit code, signal). Engines tell of a signal as 128 + its number, as shells do."""
+    """Return (exit code, signal); engines report signals as 128 + number."""
     code = done.get("exitCode")
     if code is not None and 128 < code <= 128 + 31:
         return None, code - 128
@@ -210,7 +206,7 @@ def _exit(done: Mapping[str, Any]) -> tuple[int | None, int | None]:
 
 
 def _asked_at(pod: Pod) -> datetime | None:
-    """When its deletion was asked for: the stamp is when its grace is over."""
+    """Return when deletion was requested: the timestamp minus the grace."""
     at = read_time(pod["metadata"].get("deletionTimestamp"))
     if at is None:
         return None

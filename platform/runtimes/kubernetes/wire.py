@@ -1,8 +1,4 @@
-"""The API server on asyncio: single questions, and websockets with numbered channels (exec, port-forward).
-
-A Wire is opened for one deed and closed with it, so nothing is shared between event loops, and what it asked first is
-the connection that its websocket goes on with.
-"""
+"""Asynchronous API access: single requests, and websockets with channels (exec, port-forward)."""
 
 import asyncio
 import json
@@ -19,11 +15,11 @@ from runtimes.kubernetes.connection import Connection
 
 CONNECT_S, ANSWER_S = 5.0, 15.0
 PIECE = 32 * 1024
-"""Of what is sent in one message: more of it would need larger buffers on the way."""
+"""Bytes per message: larger ones need larger buffers on the way."""
 
 
 class Wire:
-    """Closed with `close`; the sockets that it opened are closed with it."""
+    """Connection whose `close` also closes its sockets."""
 
     def __init__(self, connection: Connection):
         self._connection = connection
@@ -35,13 +31,13 @@ class Wire:
         self._sockets: list[aiohttp.ClientWebSocketResponse] = []
 
     async def close(self) -> None:
-        """Waits for nobody: first the connections are cut, then their sockets learn of it."""
+        """Cut the connections first, so that nothing waits."""
         await self._http.close()
         for socket in self._sockets:
             await socket.close()
 
     async def get(self, path: str, query: Mapping[str, str] = {}) -> tuple[Answer, dict[str, Any]]:
-        """Raises Unavailable where no answer comes."""
+        """Raise Unavailable."""
         try:
             async with asyncio.timeout(ANSWER_S):
                 async with self._http.get(self._url(path, [*query.items()]), headers=self._headers()) as response:
@@ -51,7 +47,7 @@ class Wire:
             raise Unavailable(_words(error)) from error
 
     async def open(self, path: str, query: Sequence[tuple[str, str]], protocol: str) -> aiohttp.ClientWebSocketResponse:
-        """Raises Rejected where there is no such thing, and Unavailable."""
+        """Open a websocket. Raises Rejected if missing, else Unavailable."""
         try:
             async with asyncio.timeout(ANSWER_S):
                 socket = await self._http.ws_connect(
@@ -65,7 +61,7 @@ class Wire:
                 raise Rejected("This task has ended.") from refused
             right = (
                 " The platform's account lacks the right to do it." if refused.status in (403, 422) else ""
-            )  # 422 by admission
+            )  # 422: admission
             raise Unavailable(f"The cluster answered {refused.status}.{right}") from refused
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise Unavailable(_words(error)) from error
@@ -82,7 +78,7 @@ class Wire:
 
 
 async def send(socket: aiohttp.ClientWebSocketResponse, channel: int, data: bytes) -> None:
-    """Waits while the other end takes nothing. What cannot be sent any more is lost without a word."""
+    """Send data, waiting for the receiver. Errors are ignored."""
     view = memoryview(data)
     try:
         for at in range(0, len(data), PIECE):
@@ -92,7 +88,7 @@ async def send(socket: aiohttp.ClientWebSocketResponse, channel: int, data: byte
 
 
 async def receive(socket: aiohttp.ClientWebSocketResponse) -> tuple[int, bytes] | None:
-    """(channel, data) of the next message with data in it; None at the end, however it came."""
+    """Return the next non-empty (channel, data); None at the end or on errors."""
     while True:
         try:
             message = await socket.receive()

@@ -1,7 +1,6 @@
-"""The way into a running task of this machine: through the door that its shim keeps in the task's directory.
+"""Enter a running task of this machine through its shim's socket (sessions.py).
 
-Every connection is one wish: start a program (and hold it by holding the connection), or hand over a socket to a port.
-Messages are JSON, one per packet; the shim's side is sessions.py.
+A connection holds one program, or fetches one socket. Messages are JSON packets.
 """
 
 import asyncio
@@ -19,14 +18,13 @@ from runtimes.local.taskdir import TaskDir
 from runtimes.streams import Stream, StreamSession, open_ends
 
 UUID = re.compile(r"[0-9a-f]{32}")
-PATIENCE_S = 10.0  # for an answer at the door
+PATIENCE_S = 10.0
 AGAIN_S = 0.02
 SIGKILLED = -9
 
 
 class LocalAccess:
     def __init__(self, data_dir: str | os.PathLike, **_others: object):
-        """Takes the options of LocalRuntime, and needs the data directory only."""
         self.tasks_dir = Path(data_dir).resolve() / "tasks"
 
     async def exec(
@@ -38,9 +36,7 @@ class LocalAccess:
         env: Mapping[str, str] = {},
         cwd: str | None = None,
     ) -> StreamSession:
-        """env: names refused by `gpu_sharing.forbidden_env` are left out, so that the slice stays as it is.
-        cwd: also ~ or ~/folder. Raises Rejected, Unavailable.
-        """
+        """Start a program in a task, without `gpu_sharing.forbidden_env`: those could change the slice."""
         own = {name: value for name, value in env.items() if not forbidden_env(name)}
         wish = {"exec": list(argv), "env": own, "cwd": cwd, "pty": pty is not None}
         conn = await self._knock(uuid)
@@ -51,7 +47,7 @@ class LocalAccess:
             raise
 
     async def dial(self, uuid: str, port: int) -> socket.socket:
-        """Raises ConnectionRefusedError where no process of the task listens; Rejected, Unavailable."""
+        """Connect to a port of a task. Raises ConnectionRefusedError, Rejected, Unavailable."""
         until = asyncio.get_running_loop().time() + PATIENCE_S
         while True:
             with await self._knock(uuid) as conn:
@@ -68,7 +64,6 @@ class LocalAccess:
             await asyncio.sleep(AGAIN_S)
 
     async def _knock(self, uuid: str) -> socket.socket:
-        """A connection to the task's shim. Raises Rejected, Unavailable."""
         if not UUID.fullmatch(uuid):
             raise Rejected(f"Not a task uuid: {uuid!r}.")
         task = TaskDir(str(self.tasks_dir / uuid))
@@ -77,14 +72,14 @@ class LocalAccess:
             try:
                 return _connect(task)
             except BlockingIOError:
-                await asyncio.sleep(AGAIN_S)  # many stand at the door
+                await asyncio.sleep(AGAIN_S)  # backlog full
             except OSError as error:
                 raise _reason(task) from error
         raise Unavailable("Too many want to enter it at once.")
 
 
 class LocalSession(StreamSession):
-    """A program that lives as long as the connection `conn` to the shim."""
+    """A program that lives as long as its connection."""
 
     def __init__(self, conn: socket.socket, ours: tuple[int, ...]):
         super().__init__(ours)
@@ -96,7 +91,7 @@ class LocalSession(StreamSession):
             try:
                 _send(self._conn, {"signal": int(number)})
             except Unavailable:
-                pass  # its end is on the way
+                pass  # it is ending
 
     def _hear(self) -> None:
         try:
@@ -106,8 +101,8 @@ class LocalSession(StreamSession):
         except OSError:
             answer = {"exit": None}
         if "exit" in answer:
-            asyncio.get_running_loop().remove_reader(self._conn)  # but what it left running is ours until we close
-            self._ended(SIGKILLED if answer["exit"] is None else answer["exit"])  # None: the shim was killed, and all
+            asyncio.get_running_loop().remove_reader(self._conn)  # stays open, for what the program left running
+            self._ended(SIGKILLED if answer["exit"] is None else answer["exit"])  # None: shim killed
 
     def _hang_up(self) -> None:
         self._leave()
@@ -120,7 +115,7 @@ class LocalSession(StreamSession):
 
 
 async def _start(conn: socket.socket, wish: dict, pty: PtySize | None) -> LocalSession:
-    """Closes all that it opened when it raises Rejected or Unavailable."""
+    """Start the program; closes all on failure. Raises Rejected, Unavailable."""
     try:
         ends = open_ends(pty)
     except OSError as error:
@@ -136,7 +131,7 @@ async def _start(conn: socket.socket, wish: dict, pty: PtySize | None) -> LocalS
         answer, _ = await _answer(conn)
         if "started" not in answer:
             raise Rejected(answer.get("error", ""))
-        if words := await failure.read(4096):  # the pipe closes by itself when the program runs
+        if words := await failure.read(4096):  # closed by exec
             raise Rejected(words.decode(errors="replace"))
     except BaseException:
         for fd in ends.ours:
@@ -148,7 +143,7 @@ async def _start(conn: socket.socket, wish: dict, pty: PtySize | None) -> LocalS
 
 
 def _connect(task: TaskDir) -> socket.socket:
-    """By the directory's descriptor, since the path of a socket may only have 107 bytes. Raises OSError."""
+    """Connect through the directory's descriptor, as a socket's path is limited to 107 bytes. Raises OSError."""
     conn = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     conn.setblocking(False)
     try:
@@ -164,7 +159,6 @@ def _connect(task: TaskDir) -> socket.socket:
 
 
 def _reason(task: TaskDir) -> Rejected | Unavailable:
-    """Why there is no door."""
     if not os.path.isdir(task.path):
         return Rejected("There is no such task on this machine.")
     if task.read("exit") is not None:
@@ -173,7 +167,7 @@ def _reason(task: TaskDir) -> Rejected | Unavailable:
 
 
 def _send(conn: socket.socket, wish: dict, fds: tuple[int, ...] = ()) -> None:
-    """Never waits: one small packet fits. Raises Rejected, Unavailable."""
+    """Send one packet without blocking. Raises Rejected, Unavailable."""
     data = json.dumps(wish).encode()
     if len(data) > MESSAGE_LIMIT:
         raise Rejected("The command and its environment are too long.")
@@ -184,7 +178,7 @@ def _send(conn: socket.socket, wish: dict, fds: tuple[int, ...] = ()) -> None:
 
 
 async def _answer(conn: socket.socket) -> tuple[dict, list[int]]:
-    """(the message, descriptors that came with it). Raises Unavailable."""
+    """Return (message, descriptors)."""
     probe = Stream(os.dup(conn.fileno()))
     try:
         async with asyncio.timeout(PATIENCE_S):

@@ -1,7 +1,6 @@
-"""Says when something in a job's checkpoint directory changed last: one JSON object per line, {"at": seconds}.
+"""Report the newest change in a job's checkpoint directory, as JSON lines {"at": seconds}.
 
-A process of its own beside the shim, with the job's view of the files and the job's rights. So a directory that does
-not answer holds up nobody else, and there is one more look when the job is gone and its namespace with it.
+A process with the job's view and rights: a hanging directory delays nobody, and a last check works after the job.
 """
 
 import json
@@ -14,8 +13,9 @@ from runtimes.newest import newest_change
 
 
 def main(folder: str, uid: str, gid: str, every_s: str) -> None:
-    """uid, gid: the job's, "" for the platform's. Stdin is a socket: a byte on it means that the job's view stands, and
-    brings descriptors of its mount and user namespaces where it has such; when it ends, this looks once more and ends.
+    """Report changes until stdin, a socket, ends, then check once more. Its first byte brings the job's namespaces.
+
+    uid, gid: the job's, or "".
     """
     die_with_parent()
     channel = socket.socket(fileno=0)
@@ -25,7 +25,7 @@ def main(folder: str, uid: str, gid: str, every_s: str) -> None:
     if namespaces:
         enter_view(*namespaces)
     drop_to(*(int(number) if number else None for number in (uid, gid)))
-    die_with_parent()  # changing the account switched it off
+    die_with_parent()  # cleared by changing the account
     told, over = 0.0, False
     while not over:
         over = bool(select.select([channel], [], [], float(every_s))[0])

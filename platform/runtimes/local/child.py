@@ -1,10 +1,7 @@
-"""The job's side of the fork: enter the limits and namespaces, give up the rights, become the user's program.
+"""The job's side of the fork: enter limits and namespaces, drop rights, exec the program. Never returns to the shim.
 
-With a pid namespace the forked child stays as its first process: it forks the program, reaps what is orphaned, and
-when it goes the kernel takes everybody else along. What goes wrong before the program runs is told on `report`,
-one JSON object per line: {"ready": true} when its view of the files stands, {"error": words} or {"status": as of
-waitpid}.
-Nothing here returns to the shim.
+In a pid namespace the child stays as init: it forks the program and reaps orphans. `report` gets JSON lines: {"ready"}
+once mounted, {"error": words}, {"status": as of waitpid}.
 """
 
 import errno
@@ -14,16 +11,16 @@ import signal
 
 from runtimes.local import isolation, limits, mounts, slice_view
 
-FORWARDED = (signal.SIGTERM,)  # blocked around the fork, so that none is lost before its handler stands
+FORWARDED = (signal.SIGTERM,)  # blocked until handled
 
 
 def become_job(plan: dict, go: int, out: int, report: int) -> None:
-    """plan: as in spec.json, with `groups` added. go: a byte on it means start. out: where the program writes."""
+    """Become the job. plan: with `groups`. go: starts at a byte. out: program output."""
     try:
         isolation.die_with_parent()
         signal.set_wakeup_fd(-1)
         if os.read(go, 1) != b"g":
-            os._exit(0)  # the shim is gone: nothing has begun
+            os._exit(0)  # the shim is gone
         close_all_but(out, report)
         if plan["namespaces"]:
             isolation.open_view()
@@ -48,7 +45,7 @@ def tell(report: int, **record) -> None:
 
 
 def _lead_namespace(plan: dict, out: int, report: int) -> None:
-    """Be the first process: never dies of SIGTERM, hands it to all others, ends when all others have."""
+    """Run the program as the namespace's init: forward SIGTERM, exit last."""
     main = os.fork()
     if main == 0:
         try:
@@ -67,7 +64,7 @@ def _lead_namespace(plan: dict, out: int, report: int) -> None:
             os._exit(0)
         if pid == main:
             tell(report, status=status)
-            signal.setitimer(signal.ITIMER_REAL, max(plan["grace_s"], 0.001))  # what it left behind may say goodbye
+            signal.setitimer(signal.ITIMER_REAL, max(plan["grace_s"], 0.001))  # for what is left
             _signal_others()
 
 
@@ -79,32 +76,29 @@ def _signal_others() -> None:
 
 
 def enter_limits(plan: dict) -> None:
-    """plan: with `groups`. For this process and all that come from it."""
+    """Limit this process and its children."""
     if plan["cpus"]:
         os.sched_setaffinity(0, plan["cpus"])
     for group in plan["groups"]:
         limits.enter(group)
     if plan["processes_most"] and not plan["pids_parent"] and plan["uid"] is not None:
-        limits.limit_account(plan["processes_most"])  # never the platform's own account
+        limits.limit_account(plan["processes_most"])  # not the platform's account
     if plan["nice"]:
         os.nice(plan["nice"])
 
 
 def run_program(plan: dict, argv: list[str], env: dict[str, str], cwd: str, ends: tuple[int, int, int]) -> None:
-    """Give up the rights and become argv, looked up in env's PATH. ends: its stdin, stdout and stderr.
-
-    Raises OSError; returns never.
-    """
+    """Drop rights and exec argv. ends: stdin, stdout, stderr. Raises OSError."""
     env = slice_view.environment(plan, env)
-    kept = [os.dup(fd) if fd < 3 else fd for fd in ends]  # so that none of them covers another
+    kept = [os.dup(fd) if fd < 3 else fd for fd in ends]  # not overwritten by dup2
     for target, fd in enumerate(kept):
         os.dup2(fd, target)
     os.umask(0o022)
     isolation.drop_to(plan["uid"], plan["gid"])
     if not plan["namespaces"]:
-        isolation.die_with_parent()  # changing the account switched it off
+        isolation.die_with_parent()  # cleared by changing the account
     os.chdir(cwd)
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:  # a script's `&` ignores some for ever
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:  # a shell's `&` ignores some
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.execve(_find(argv[0], env), argv, env)
@@ -126,13 +120,13 @@ def _find(program: str, env: dict[str, str]) -> str:
 
 
 def close_all_but(*kept: int) -> None:
-    """The lock above all: the shim alone holds it."""
+    """Close all descriptors above 2 but these, above all the lock, which only the shim holds."""
     for fd in map(int, os.listdir("/proc/self/fd")):
         if fd > 2 and fd not in kept:
             try:
                 os.close(fd)
             except OSError:
-                pass  # the descriptor of the listing itself
+                pass  # of the listing
 
 
 def _words(error: BaseException, plan: dict) -> str:

@@ -1,6 +1,4 @@
-"""How slices of a card share its compute on one machine: by NVIDIA's MPS where the administrator allows it and a trial
-shows that it works here, else in turns.
-"""
+"""Share a card's compute between slices: by NVIDIA's MPS if allowed and tested, else in turns."""
 
 import logging
 import shutil
@@ -19,13 +17,14 @@ log = logging.getLogger("tessera.mps")
 
 MPS, TURNS = "mps", "turns"
 CHECK_EVERY_S, AGAIN_AFTER_S = 15.0, 600.0
-"""Between two looks at a daemon, and after a trial that failed: the card may only have been full."""
+"""Between two checks of a daemon, and after a failed test (the card may only have been full)."""
 
 
 @dataclass
 class ComputeSharing:
-    """allowed: by the administrator. holders: the names of the tasks here that were given MPS on the card of a uuid and
-    have not ended. trial: of a program that goes through the daemon; raises OSError where it does not work.
+    """Decides between MPS and turns, for each card.
+
+    holders: labels of running tasks with MPS on a card. trial: runs a program through the daemon, or raises OSError.
     """
 
     allowed: bool
@@ -33,20 +32,18 @@ class ComputeSharing:
     isolation: Callable[[], Isolation]
     holders: Callable[[str], list[str]]
     trial: Callable[[str, dict, Daemon], None]
-    _found: dict[str, tuple[str, float]] = field(default_factory=dict)  # by uuid: what hinders it, and when looked
-    _tried: dict[str, tuple[str, float]] = field(default_factory=dict)  # by driver: what the trial showed, and when
+    _found: dict[str, tuple[str, float]] = field(default_factory=dict)  # by uuid: hindrance, time
+    _tried: dict[str, tuple[str, float]] = field(default_factory=dict)  # by driver: failure, time
 
     def of_task(self, shares: Sequence[GpuShare], cards: Mapping[str, GpuView], driver: str) -> dict | None:
-        """The plan's "mps" of a task with one slice; None where its programs take turns. One program speaks to one
-        daemon, and a daemon has one card.
-        """
+        """Return the plan's "mps" for a task with one slice, None for turns. A daemon serves one card."""
         if len(shares) != 1 or shares[0].whole or cards[shares[0].uuid].mode != SLICE:
             return None
         (share,) = shares
         return None if self.hindrance(share.uuid, driver) else self._plan(share)
 
     def facts(self, cards: Mapping[str, GpuView], driver: str) -> dict[str, str]:
-        """For the node page; {} where no card is in mode `slice`. `compute_words` names no task: everybody reads it."""
+        """Return public node facts, {} without a card in mode `slice`; no task names."""
         found = {card: self.hindrance(card.uuid, driver) for card in cards.values() if card.mode == SLICE}
         if not found:
             return {}
@@ -57,7 +54,7 @@ class ComputeSharing:
         return {"compute": MPS if works else TURNS, "compute_words": " ".join(dict.fromkeys(words))}
 
     def hindrance(self, uuid: str, driver: str) -> str:
-        """Why this card has no MPS now, one or more sentences; "" where it has."""
+        """Return why a card has no MPS, or ""."""
         known, at = self._found.get(uuid, ("", 0.0))
         if at and time.monotonic() - at < CHECK_EVERY_S:
             return known
@@ -86,7 +83,7 @@ class ComputeSharing:
         return self._try(uuid, driver, daemon)
 
     def _leave(self, daemon: Daemon) -> str:
-        """It may run from before."""
+        """End a daemon left from before."""
         if daemon.folder.exists():
             with suppress(NoMps, OSError):
                 daemon.end(self.holders(daemon.uuid))

@@ -1,4 +1,4 @@
-"""Where the NVIDIA driver's libraries lie on this machine: those that a program gets, and every other copy of them."""
+"""Find all copies of the NVIDIA driver's libraries."""
 
 import os
 import shutil
@@ -19,14 +19,14 @@ GLOBS = ("usr/local/cuda*/compat", "usr/lib/*/nvidia/*", "opt/cuda*/compat")
 
 @dataclass(frozen=True)
 class Driver:
-    """real: by name, the file that the loader takes now. copies: (file, name) of each that a program may find."""
+    """Driver libraries. real: by name, the loader's choice. copies: (file, name)."""
 
     real: dict[str, str]
     copies: tuple[tuple[str, str], ...]
 
 
 def find_driver(root: str = "/") -> Driver | None:
-    """None where one of the libraries is missing. The platform's own LD_LIBRARY_PATH goes first, as for the loader."""
+    """Return the libraries, None if one is missing. LD_LIBRARY_PATH first, as the loader."""
     given = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     folders = [*given, *_cached_folders(), *_usual_folders(root)]
     copies = list(dict.fromkeys(_copies(folders)))
@@ -38,7 +38,7 @@ def find_driver(root: str = "/") -> Driver | None:
 
 
 def _cached_folders() -> Iterator[str]:
-    """Where the loader's cache knows them. Source: ldconfig(8)."""
+    """Yield the loader cache's folders. Source: ldconfig(8)."""
     command = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if command is None:
         return
@@ -59,7 +59,7 @@ def _usual_folders(root: str) -> Iterator[str]:
 
 
 def _copies(folders: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Links are followed: what is covered is the file behind libcuda.so, libcuda.so.1 and libcuda.so.580.95.05."""
+    """Yield (real file, name) of all versions."""
     for folder in dict.fromkeys(folders):
         for name in SHIMS:
             for path in sorted(Path(folder).glob(f"{name.removesuffix('.1')}*")):
@@ -68,7 +68,7 @@ def _copies(folders: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _is_native(path: str) -> bool:
-    """Whether it is for the processor and word size that this Python runs on. Source: elf(5)."""
+    """Return whether a library fits this Python's processor. Source: elf(5)."""
     try:
         with open(sys.executable, "rb") as mine, open(path, "rb") as file:
             wanted, found = mine.read(20), file.read(20)

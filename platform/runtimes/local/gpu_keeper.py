@@ -1,9 +1,8 @@
-"""Keeps the watch of a task's GPU memory alive: hands on its lines, and starts it anew when it ends or falls silent.
+"""Keep a task's GPU watch running: pass on its lines, restart it when it ends or hangs.
 
-    {"unwatched": words}    a line of its own: nobody looks until the next of the watch's own lines
+    {"unwatched": words}    no samples until the watch's next line
 
-Beside the shim and begun before its namespaces, since what the shim starts later would be inside of them. It does next
-to nothing, and the watch speaks to the driver, which may hang or take it down.
+Started before the shim's namespaces, which would contain later children. Separate, as the driver may hang or crash it.
 """
 
 import json
@@ -17,15 +16,15 @@ from runtimes.local.isolation import die_with_parent
 from runtimes.local.spawning import spawn
 
 FIRST_S, LONGEST_S = 0.5, 60.0
-"""The pause after the first end, doubled with each further one."""
+"""Pause after the first end, doubled with each further one."""
 SOUND_S = 60.0
-"""A watch that lived so long begins with the first pause again."""
+"""A watch that ran this long resets the pause."""
 SILENT_S, SILENT_LOOKS = 30.0, 10
-"""It hangs when it says nothing for so many looks, and for so long at least."""
+"""It hangs when it misses so many samples and at least so long."""
 
 
 def main(path: str, uuids: str, every_s: str, folder: str) -> None:
-    """path: of our packages, as JSON; the others as gpu_watch wants them. Ends with the shim."""
+    """Run the watch for ever. path: of our packages, JSON."""
     die_with_parent()
     failures = 0
     while True:
@@ -41,7 +40,6 @@ def _patience_s(every_s: float) -> float:
 
 
 def _follow(path: list[str], args: list[str], patience_s: float) -> str:
-    """One watch, from its start to its end. Says why it ended."""
     read, write = os.pipe2(os.O_CLOEXEC)
     pid = spawn(path, "gpu_watch", args, out=write, err=2)
     os.close(write)
@@ -55,7 +53,7 @@ def _follow(path: list[str], args: list[str], patience_s: float) -> str:
 
 
 def _relay(read: int, patience_s: float) -> str:
-    """Whole lines only, since others may be written between. "" at its end, why where it hangs."""
+    """Pass on whole lines; return "" or why it hangs."""
     rest = b""
     while select.select([read], [], [], patience_s)[0]:
         data = os.read(read, 65536)

@@ -1,11 +1,9 @@
-"""Says every few seconds how much of each card the task's processes hold: one JSON object per line, by uuid.
+"""Report a task's use of each shared card, as JSON lines by uuid.
 
-    used_mib    as NVML tells of each process below the shim
-    limit_mib, counted_mib, refused    with a slice: what its files say, what is counted, how many requests were refused
+    used_mib    below the shim, by NVML
+    limit_mib, counted_mib, refused    of the slice's files
 
-With a slice it also charges to the account what NVML knows and the account does not: contexts, modules, rounding. A
-process of its own below the shim's keeper (gpu_keeper), only where a share of a real card is watched: NVML and its
-wrapper are big.
+It also charges to the slice what only NVML sees: contexts, modules, rounding. A separate process, as NVML is big.
 """
 
 import json
@@ -21,9 +19,7 @@ from runtimes.local.processes import descendants, everybody
 
 
 def main(uuids: str, every_s: str, folder: str, shim: str) -> None:
-    """uuids: with commas between them. folder: the files of its slice, "" without. shim: its pid. Ends with its keeper,
-    as that does with the shim.
-    """
+    """Report samples for ever. uuids: comma-separated. folder: the slice's, or ""."""
     die_with_parent()
     pynvml.nvmlInit()
     cards = {uuid: pynvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in uuids.split(",")}
@@ -45,23 +41,24 @@ def look(cards: dict, account: "Account | None", shim: int) -> dict[str, dict[st
 
 
 def find_family(shim: int) -> set[int]:
-    """All below the shim but ourselves: our keeper, we, and what we run."""
+    """Return the pids below the shim but for the keeper's."""
     living, keeper = everybody(), os.getppid()
     ours = {keeper, *(process.pid for process in descendants({keeper}, living))}
     return {process.pid for process in descendants({shim}, living)} - ours
 
 
 class Account:
-    """The account of the task's slice, and what is charged to it besides."""
+    """The slice's account, by slicectl."""
 
     def __init__(self, folder: str):
         command = [os.path.join(folder, "slicectl"), "tend", folder]
         self.control = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.missing: dict[str, int] = {}  # by uuid, MiB of the last look
+        self.missing: dict[str, int] = {}  # MiB by uuid, last sample
 
     def ask(self, charges: dict[str, int] | None = None) -> dict[str, dict[str, int]]:
-        """{uuid: {"limit_mib", "counted_mib", "refused"}}, less what is charged besides; {} when its files broke.
-        charges: MiB by uuid that are charged besides from now on.
+        """Return {uuid: {"limit_mib", "counted_mib", "refused"}} without extra charges; {} for broken files.
+
+        charges: new extra MiB by uuid.
         """
         assert self.control.stdin and self.control.stdout
         try:
@@ -80,10 +77,10 @@ class Account:
         }
 
     def correct(self, held: dict[str, int], before: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
-        """Charge what NVML saw beyond the account. before: the account just before NVML was asked.
+        """Charge what NVML saw beyond the account. before: the account read before NVML.
 
-        What was freed while we looked must not count as missing, or a request that fits would be refused: the larger of
-        what the account said before and after is held against it, and of two looks in a row the smaller one counts.
+        Memory freed meanwhile must not count, or fitting requests would be refused. So the larger account, before or
+        after, and the smaller of two samples count.
         """
         after = self.ask()
         missing = {

@@ -1,7 +1,6 @@
-"""What this machine holds of people's data: what tasks here have named under `data`, and how much lies there.
+"""Data already on this machine: what tasks mounted, and its size; only for areas on a local disk.
 
-Only where homes and team folders lie on a disk of this machine: from a network file system everything is fetched. Each
-name is a small file, so that all processes of the platform know the same.
+Each name is a small file, shared by all processes.
 """
 
 import hashlib
@@ -22,17 +21,17 @@ from runtimes.storage import measure_place
 log = logging.getLogger("tessera.held")
 
 MOST = 100
-"""So many names are kept, those that were used last."""
+"""Names kept, by last use."""
 FRESH_S = 900.0
-"""A size may be this old."""
+"""Maximum age of a size."""
 LOOK_S = 1.0
-"""So long one look at sizes may take; the rest is looked at next time."""
+"""Time for measuring in one call; the rest waits for the next."""
 NETWORK = ("nfs", "cifs", "smb", "ceph", "lustre", "gpfs", "glusterfs", "beegfs", "9p", "virtiofs", "fuse.")
 
 
 @dataclass(frozen=True)
 class _Name:
-    """bytes: at least so many, where it could not be counted to its end. measured_at: by the clock, 0: never."""
+    """A data name. bytes: a lower bound if not fully counted. measured_at: 0 is never."""
 
     place: str
     number: int
@@ -46,7 +45,7 @@ class HeldData:
         self._folder, self._files_dir = folder, files_dir
 
     def note(self, mounts: Iterable[Mount]) -> None:
-        """A task on this machine finds these under `data`. Raises OSError."""
+        """Record what a task mounts. Raises OSError."""
         for mount in mounts:
             if mount.place is not None:
                 self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -57,7 +56,7 @@ class HeldData:
                     _write(file, _Name(mount.place.kind, mount.place.number, mount.source))
 
     def look(self) -> tuple[HeldView, ...]:
-        """What lies here now, by its names in order."""
+        """List data here by key."""
         if not self._folder.is_dir() or not is_own_disk(self._files_dir):
             return ()
         names = (file for file in self._folder.iterdir() if not file.name.startswith("."))
@@ -69,7 +68,7 @@ class HeldData:
         return tuple(sorted((view for view in views if view), key=lambda view: view.key))
 
     def _view(self, file: Path, until: float) -> HeldView | None:
-        with suppress(FileNotFoundError, ValueError, TypeError):  # forgotten, or half written by a crash
+        with suppress(FileNotFoundError, ValueError, TypeError):  # deleted, or half written
             name = _Name(**json.loads(file.read_text()))
             place = Place(name.place, name.number)  # type: ignore[arg-type]
             left = until - time.monotonic()
@@ -91,7 +90,6 @@ class HeldData:
 
 
 def is_own_disk(path: Path) -> bool:
-    """Whether what lies there is read from this machine's own disks."""
     mounts = [line.split(" - ", 1) for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     points = {left.split()[4]: right.split()[0] for left, right in mounts}
     above = next(str(one) for one in (path, *path.parents) if str(one) in points)

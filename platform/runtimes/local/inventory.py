@@ -1,7 +1,4 @@
-"""What this machine has, as the platform counts it: its cards with what holds a limit on them, and its NUMA nodes.
-
-Both are read where the node agent reads them, in `agent`.
-"""
+"""This machine's cards with their enforcement mode, and its NUMA nodes."""
 
 import subprocess
 from collections.abc import Callable, Sequence
@@ -18,11 +15,10 @@ TrySlice = Callable[[str, str], SliceTrial]
 def list_gpus(
     libvgpu: str | None = None, try_slice: TrySlice | None = None, sys_root: str = "/sys"
 ) -> tuple[tuple[GpuView, ...], Matrix, str] | None:
-    """(cards in PCI order of NVML, links between them, driver version); None where no NVIDIA driver answers.
+    """Return (cards in NVML's PCI order, links, driver version), None without an NVIDIA driver.
 
-    try_slice: called with driver version and the uuid of a card, where nothing stronger is there than our own library.
-
-    Raises Unavailable when there is a driver and it fails: that is no reason to believe the cards are gone.
+    try_slice: called with driver version and card uuid, without HAMi-core. Raises Unavailable if the driver fails:
+    cards are not gone then.
     """
     seen = _look(sys_root)
     if seen is None or not seen.cards:
@@ -35,18 +31,18 @@ def list_gpus(
 
 
 def list_pcie() -> Matrix:
-    """The PCIe paths between the cards of `list_gpus`, in its order: NVLink hides them there. Raises Unavailable."""
+    """Return PCIe paths between the cards of `list_gpus`. Raises Unavailable."""
     seen = _look()
     return seen.pcie if seen else ()
 
 
 def list_numa(sys_root: str = "/sys", allowed: set[int] | None = None) -> tuple[NumaView, ...]:
-    """The machine's NUMA nodes with the cores that we may use; one node 0 where the kernel tells none."""
+    """Return NUMA nodes with usable cores; only node 0 if the kernel names none."""
     return tuple(NumaView(n.id, n.cpus, n.memory_mib, n.socket) for n in host.list_numa(sys_root, allowed))
 
 
 def spread_numa(ids: tuple[int, ...], real: Sequence[NumaView]) -> tuple[NumaView, ...]:
-    """The NUMA nodes of a simulated machine: the real cores and memory, dealt out in order."""
+    """Divide real cores and memory among simulated NUMA nodes."""
     cpus = [cpu for node in real for cpu in node.cpus]
     memory = sum(node.memory_mib for node in real)
     bounds = [len(cpus) * i // len(ids) for i in range(len(ids) + 1)]
@@ -54,13 +50,13 @@ def spread_numa(ids: tuple[int, ...], real: Sequence[NumaView]) -> tuple[NumaVie
 
 
 def loads(library: str) -> bool:
-    """Whether the loader takes the library into a program: it complains on stderr and goes on when it cannot."""
+    """Return whether a library can be preloaded; the loader only prints errors."""
     run = subprocess.run(["/bin/true"], env={"LD_PRELOAD": library}, capture_output=True, timeout=10, check=False)
     return run.returncode == 0 and b"cannot be preloaded" not in run.stderr
 
 
 def view_of(card: Card, mode: str, evidence: str) -> GpuView:
-    """mode, evidence: of whole cards of this machine."""
+    """Convert a card of the agent. mode, evidence: for whole cards."""
     if card.part_of:
         mode, evidence = MIG, MIG_WORDS
     return GpuView(
@@ -80,7 +76,6 @@ def view_of(card: Card, mode: str, evidence: str) -> GpuView:
 
 
 def _look(sys_root: str = "/sys") -> Cards | None:
-    """Of cards that MIG cuts their instances. Raises Unavailable."""
     try:
         seen = look(sys_root)
     except NoAnswer as error:

@@ -1,7 +1,6 @@
-"""How a job is kept apart from the platform and from other jobs, with what the kernel allows us here.
+"""Isolate a job from the platform and other jobs, as far as this kernel allows (see `probe.py`).
 
-`probe.py` tries it out once; the shim applies it. Used by the shim, so it imports little.
-Namespaces: the job sees its own processes only, and finds the platform's directories empty but for its own scratch.
+In namespaces a job sees its own processes, and the platform's directories as empty. Few imports, for the shim.
 """
 
 import ctypes
@@ -33,7 +32,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def become_subreaper() -> None:
-    """Whoever loses its parent below us becomes our child: nobody leaves the tree by a double fork."""
+    """Adopt all orphans below, so that a double fork does not leave the tree."""
     _call("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -42,7 +41,7 @@ def die_with_parent() -> None:
 
 
 def open_namespaces() -> None:
-    """Our next child is the first process of a pid namespace; without root in a user namespace of our own account."""
+    """Make our next child init of a pid namespace; without root, in a user namespace."""
     if os.geteuid() == 0:
         _call("unshare", CLONE_NEWPID)
         return
@@ -55,9 +54,7 @@ def open_namespaces() -> None:
 
 @contextmanager
 def outside(first: int) -> Iterator[None]:
-    """What this process starts meanwhile is in the pid namespace of its own, not in the one that it opened for `first`.
-    Raises OSError: without root nobody comes out of a user namespace.
-    """
+    """Start processes in our own pid namespace, not that of `first`. Raises OSError without root."""
     ours, theirs = (os.open(f"/proc/{who}/ns/pid", os.O_RDONLY | os.O_CLOEXEC) for who in ("self", first))
     try:
         _call("setns", ours, CLONE_NEWPID)
@@ -69,17 +66,13 @@ def outside(first: int) -> Iterator[None]:
 
 
 def open_view() -> None:
-    """A view of the file system of our own, the same as before until it is changed."""
+    """Unshare the mount namespace."""
     _call("unshare", CLONE_NEWNS)
     _mount(None, "/", None, MS_REC | MS_PRIVATE)
 
 
 def name_account(copy: str, uid: int, gid: int, name: str, home: str, shell: str) -> None:
-    """Called after `open_view`: give a number that the machine has no name for one in this view's /etc/passwd.
-
-    Programs refuse to run as nobody known (sftp-server, ssh), or ask who they are (git, bash).
-    copy: a path of the platform's own for the file that this view gets.
-    """
+    """After `open_view`, add an unnamed uid to /etc/passwd, as sftp-server, ssh, git and bash need. copy: its path."""
     try:
         pwd.getpwuid(uid)
         return
@@ -94,10 +87,9 @@ def name_account(copy: str, uid: int, gid: int, name: str, home: str, shell: str
 
 
 def hide(paths: list[str], binds: list[tuple[int, str, str, bool]]) -> None:
-    """Called after `open_view` by the first process of the pid namespace; closes the descriptors.
+    """After `open_view`, as init, hide paths and mount binds; closes descriptors.
 
-    paths: directories (or files) that read as empty from now on. binds: (a directory, opened in this view; where it
-    appears: a directory inside one of the paths, made here; an existing path beneath that, "" for itself; read-only).
+    binds: (open directory; directory to create in a hidden path; existing path beneath it, or ""; read-only).
     """
     for path in sorted(paths):
         if os.path.isdir(path):
@@ -114,7 +106,7 @@ def hide(paths: list[str], binds: list[tuple[int, str, str, bool]]) -> None:
 
 
 def bind_file(source: int, target: str, read_only: bool) -> None:
-    """A file, by its descriptor, in the place of another that the platform names. Called after `hide`."""
+    """After `hide`, mount an open file over another."""
     _mount(f"/proc/self/fd/{source}", target, None, MS_BIND)
     on_top = os.open(target, os.O_PATH | os.O_CLOEXEC)
     _set_flags(on_top, read_only)
@@ -144,23 +136,21 @@ def _open(base: str, below: str) -> int:
 
 
 def _kept_flags(fd: int) -> int:
-    """What a mount has already must stay, or in a user namespace the kernel refuses. Source: mount(2), statvfs(3)."""
+    """Return flags that a user namespace may not clear. Source: mount(2), statvfs(3)."""
     now = os.fstatvfs(fd).f_flag
     kept = now & (MS_RDONLY | MS_NOEXEC | MS_NOATIME | MS_NODIRATIME)
     return kept | (MS_RELATIME if now & ST_RELATIME else 0)
 
 
 def enter_view(namespace: int, owner: int | None = None) -> None:
-    """See the file system as those in this mount namespace do. namespace: a descriptor of /proc/PID/ns/mnt; owner: of
-    /proc/PID/ns/user, for one of an ordinary account that is not in there.
-    """
+    """Enter /proc/PID/ns/mnt. owner: its user namespace, without root."""
     if owner is not None and os.geteuid() != 0:
         _call("setns", owner, CLONE_NEWUSER)
     _call("setns", namespace, CLONE_NEWNS)
 
 
 def drop_to(uid: int | None, gid: int | None) -> None:
-    """Give up every right for good. None keeps the platform's account (an ordinary user's)."""
+    """Drop all rights for good. None keeps the platform's account."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if uid is not None and gid is not None:
         os.setgroups([])

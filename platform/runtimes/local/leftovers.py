@@ -1,4 +1,4 @@
-"""What is left of a task whose shim is gone: find it and kill it. Nothing is called ended before nobody is found."""
+"""Find and kill processes of a task without a shim. Only when none is found, it has ended."""
 
 import signal
 
@@ -8,7 +8,7 @@ from runtimes.local.taskdir import TaskDir
 
 
 def kill(task: TaskDir) -> list[Process]:
-    """SIGKILL to all that is left; returns whom it found, so an empty list is the proof that it has ended."""
+    """Kill all orphans and return them; [] proves the end."""
     found = find(task)
     for process in found:
         send(process, signal.SIGKILL)
@@ -16,7 +16,7 @@ def kill(task: TaskDir) -> list[Process]:
 
 
 def find(task: TaskDir) -> list[Process]:
-    """By four signs: the job's first process, its session, its control group, the marker in the environment."""
+    """Find processes by first process, session, control group and environment."""
     job = task.read("job") or {"pid": 0, "start": 0}
     group = {pid for path in groups(task) for pid in limits.members(path)}
     living = everybody()
@@ -39,7 +39,7 @@ def groups(task: TaskDir) -> list[str]:
 
 
 def _session(job: dict, living: list[Process]) -> int | None:
-    """The job's session, if it is still its own: while one member lives the kernel gives its number to nobody else."""
+    """Return the job's session, unless its pid was reused."""
     leader = next((process for process in living if process.pid == job["pid"]), None)
     stolen = leader is not None and leader.start != job["start"]
     return None if stolen or not job["pid"] else job["pid"]

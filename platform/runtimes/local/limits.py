@@ -1,7 +1,6 @@
-"""Limits on memory, CPU and processes by control groups, where we may write them, and which cores a task gets.
+"""Limit memory, CPU and processes by control groups, and choose cores. Few imports, for the shim.
 
-Used by the shim, so it imports little. A group is a directory; version 1 has one per controller, version 2 one for all.
-Never RLIMIT_AS: CUDA reserves address space far beyond what it uses.
+Never RLIMIT_AS: CUDA reserves far more address space than it uses.
 """
 
 import math
@@ -14,7 +13,7 @@ V2, V1, WATCHDOG = "cgroup v2", "cgroup v1", "watchdog"
 
 
 def make_group(kind: str, parent: str, task: str, memory_mib: int, cpu_milli: int) -> str:
-    """Create the task's group and set its limits; returns its path. Raises OSError when that is not possible."""
+    """Create a task's memory group, return its path. Raises OSError."""
     group = os.path.join(parent, task)
     os.makedirs(group, exist_ok=True)
     if kind == V2:
@@ -29,7 +28,7 @@ def make_group(kind: str, parent: str, task: str, memory_mib: int, cpu_milli: in
 
 
 def make_cpu_group(parent: str, task: str, cpu_milli: int) -> str:
-    """Version 1 keeps CPU shares in a tree of their own."""
+    """Create a task's CPU group (version 1)."""
     group = os.path.join(parent, task)
     os.makedirs(group, exist_ok=True)
     _put(group, "cpu.shares", max(2, cpu_milli * 1024 // 1000))
@@ -37,7 +36,7 @@ def make_cpu_group(parent: str, task: str, cpu_milli: int) -> str:
 
 
 def make_pids_group(parent: str, task: str, most: int) -> str:
-    """most: processes and threads at once. Version 1 has a tree for them, in version 2 it is the task's one group."""
+    """Create a group that limits processes and threads; version 2 has one for all."""
     group = os.path.join(parent, task)
     os.makedirs(group, exist_ok=True)
     _put(group, "pids.max", most)
@@ -45,16 +44,13 @@ def make_pids_group(parent: str, task: str, most: int) -> str:
 
 
 def limit_account(most: int) -> None:
-    """The weaker limit where no group can be had: on all processes and threads of an account together.
-
-    For this process and all that come from it, once they are no root. Source: getrlimit(2).
-    """
+    """Limit the whole account's processes; ineffective for root. Source: getrlimit(2)."""
     resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
 
 
 def groups_of(plan: dict, task: str) -> list[str]:
-    """Where this task's groups are, if it has any: known from its plan alone, so also after its shim was killed."""
-    parents = (plan["memory_parent"], plan["cpu_parent"], plan.get("pids_parent"))  # older plans have no third
+    """Return a task's groups by its plan, also without a shim."""
+    parents = (plan["memory_parent"], plan["cpu_parent"], plan.get("pids_parent"))  # missing in older plans
     return [os.path.join(parent, task) for parent in dict.fromkeys(parents) if parent]
 
 
@@ -71,12 +67,11 @@ def members(group: str) -> list[int]:
 
 
 def oom_kills(kind: str, group: str) -> int:
-    """How often the kernel killed somebody here for want of memory."""
     return _count(group, "memory.events" if kind == V2 else "memory.oom_control", "oom_kill")
 
 
 def refused_processes(group: str) -> int:
-    """How often the kernel refused somebody here one more process or thread."""
+    """Count forks that the kernel refused."""
     return _count(group, "pids.events", "max")
 
 
@@ -90,7 +85,7 @@ def peak_mib(kind: str, group: str) -> int | None:
 
 
 def remove(group: str, patience_s: float = 1.0) -> None:
-    """Take the empty group away. The kernel may need a moment after the last process is gone."""
+    """Remove an empty group, retrying while the kernel releases processes."""
     until = time.monotonic() + patience_s
     while time.monotonic() < until:
         try:
@@ -106,11 +101,9 @@ def remove(group: str, patience_s: float = 1.0) -> None:
 def choose_cpus(
     cpu_milli: int, near: Sequence[Sequence[int]], allowed: Collection[int], load: Mapping[int, int]
 ) -> list[int]:
-    """The cores to pin to: as many as cpu_milli rounds up to, the least used first; [] means no pin.
+    """Choose as many cores as cpu_milli rounds up to, least used first; [] for no pinning, as below one core.
 
-    near: of each card of the task the cores of its NUMA node, dealt out in turn, so that a task on two nodes has cores
-    near all of its cards; anywhere where they are not enough. load: how many tasks are pinned to each core already.
-    Below one core a pin would only hurt: the share decides.
+    near: cores of each card's NUMA node, taken in turn; any if too few. load: tasks pinned by core.
     """
     count = math.ceil(cpu_milli / 1000)
     if cpu_milli < 1000 or count >= len(allowed):
@@ -127,7 +120,6 @@ def choose_cpus(
 
 
 def _count(group: str, name: str, word: str) -> int:
-    """The number behind a word in one of the group's files; 0 without."""
     try:
         with open(os.path.join(group, name)) as file:
             return sum(int(line.split()[1]) for line in file if line.startswith(f"{word} "))
@@ -144,4 +136,4 @@ def _try_put(group: str, name: str, value: int) -> None:
     try:
         _put(group, name, value)
     except OSError:
-        pass  # this kernel has no such knob; the limit on memory itself is set
+        pass  # unknown to this kernel

@@ -1,7 +1,6 @@
-"""Who listens on a port of loopback: a socket's inode as the kernel tells it, and which process has it open.
+"""Find which process listens on a loopback port, by socket inode. Few imports, for the shim.
 
-Sources: sock_diag(7) and linux/inet_diag.h; where the kernel has no diagnosis, proc(5) and the kernel's
-Documentation/networking/proc_net_tcp.rst. Loaded by every shim: imports little.
+Sources: sock_diag(7), linux/inet_diag.h; fallback: proc(5), Documentation/networking/proc_net_tcp.rst of the kernel.
 """
 
 import os
@@ -14,27 +13,27 @@ from collections.abc import Callable, Iterator
 from runtimes.local.processes import Process, is_alive
 
 V4, V6 = "127.0.0.1", "::1"
-# The addresses at which a connection to loopback arrives, as bytes.
+# Addresses that accept loopback connections
 AT_V4 = {bytes([127, 0, 0, 1]), bytes(4)}
 AT_V6 = {bytes(15) + b"\1", bytes(16)}
-AT_BOTH = {bytes(16), bytes(10) + b"\xff\xff\x7f\0\0\1"}  # sockets of version 6 that take version 4 too
+AT_BOTH = {bytes(16), bytes(10) + b"\xff\xff\x7f\0\0\1"}  # IPv6 sockets for IPv4 too
 
 LISTEN = 10  # TCP_LISTEN of include/net/tcp_states.h
 SOCK_DIAG, BY_FAMILY, DUMP = 4, 20, 0x301  # NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP
 ERROR, DONE = 2, 3
 HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
-QUESTION = struct.Struct("=BBBxI48x")  # inet_diag_req_v2: family, protocol, no extensions, states; of any socket
-FOUND = struct.Struct("!4xH2x16s")  # inet_diag_msg: its port and its address; the inode lies 68 bytes in
+QUESTION = struct.Struct("=BBBxI48x")  # inet_diag_req_v2: family, protocol, extensions, states
+FOUND = struct.Struct("!4xH2x16s")  # inet_diag_msg: port, address; inode at offset 68
 
 
 class Listeners:
-    """Remembers where it found a socket: most questions are about the same port."""
+    """Finds a job's listeners, with a cache."""
 
     def __init__(self) -> None:
-        self.known: dict[int, tuple[int, int, str]] = {}  # inode → pid, its start, path of the descriptor
+        self.known: dict[int, tuple[int, int, str]] = {}  # inode → pid, start, descriptor's path
 
     def own_addresses(self, port: int, tree: Callable[[], list[Process]]) -> list[str]:
-        """The loopback addresses where processes of the tree listen on this port, and nobody else does."""
+        """Return the addresses where only the tree's processes listen."""
         return [
             address
             for address, inodes in listening(port)
@@ -54,7 +53,7 @@ class Listeners:
 
 
 def listening(port: int) -> list[tuple[str, set[int]]]:
-    """(loopback address, inodes of all sockets that may take a connection to it), version 4 first."""
+    """Return (address, inodes of its sockets), IPv4 first."""
     four, six = _at(socket.AF_INET, port), _at(socket.AF_INET6, port)
     at_v4 = {inode for at, inode in four if at in AT_V4} | {inode for at, inode in six if at in AT_BOTH}
     at_v6 = {inode for at, inode in six if at in AT_V6}
@@ -62,13 +61,10 @@ def listening(port: int) -> list[tuple[str, set[int]]]:
 
 
 def connect_to(address: str, port: int) -> socket.socket | None:
-    """A connected socket, without waiting; None when the listener has no room just now.
-
-    Raises ConnectionRefusedError: it is gone, or takes connections of the other version only.
-    """
+    """Connect, or None while the backlog is full. Raises ConnectionRefusedError."""
     family = socket.AF_INET if address == V4 else socket.AF_INET6
     connected = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    connected.connect_ex((address, port))  # on loopback the answer is there as soon as it returns
+    connected.connect_ex((address, port))  # immediate on loopback
     poll = select.poll()
     poll.register(connected, select.POLLOUT)
     if poll.poll(0):
@@ -81,7 +77,6 @@ def connect_to(address: str, port: int) -> socket.socket | None:
 
 
 def _at(family: int, port: int) -> list[tuple[bytes, int]]:
-    """(address, inode) of the sockets that listen on this port."""
     try:
         every = list(_asked(family))
     except OSError:
@@ -90,8 +85,7 @@ def _at(family: int, port: int) -> list[tuple[bytes, int]]:
 
 
 def _asked(family: int) -> Iterator[tuple[int, bytes, int]]:
-    """(port, address, inode) of all that listens. The files of /proc list every connection as well, and take the kernel
-    a hundred times as long. Raises OSError where it cannot be asked so."""
+    """Yield (port, address, inode) of all listeners, 100 times faster than /proc. Raises OSError."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, SOCK_DIAG) as kernel:
         question = QUESTION.pack(family, socket.IPPROTO_TCP, 0, 1 << LISTEN)
         kernel.send(HEADER.pack(HEADER.size + len(question), BY_FAMILY, DUMP, 1, 0) + question)
@@ -110,7 +104,6 @@ def _asked(family: int) -> Iterator[tuple[int, bytes, int]]:
 
 
 def _read(path: str) -> Iterator[tuple[int, bytes, int]]:
-    """The same, from a file of /proc."""
     try:
         with open(path) as file:
             for line in list(file)[1:]:
@@ -119,11 +112,11 @@ def _read(path: str) -> Iterator[tuple[int, bytes, int]]:
                     address, _, port = fields[1].partition(":")
                     yield int(port, 16), _bytes_of(address), int(fields[9])
     except OSError:
-        pass  # no IPv6 here
+        pass  # no IPv6
 
 
 def _bytes_of(text: str) -> bytes:
-    """Of an address as /proc writes it: words of 32 bits in the host's order."""
+    """Decode /proc's address: 32-bit words in host order."""
     return b"".join(int(text[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(text), 8))
 
 

@@ -1,4 +1,4 @@
-"""What this machine is: its cards and cores, how it keeps jobs apart and to their limits. Found by trying, and kept."""
+"""This machine's cards, cores, isolation and limits, probed once."""
 
 import os
 import platform
@@ -38,7 +38,6 @@ class Machine:
         mps: bool,
         holders: Callable[[str], list[str]],
     ):
-        """As LocalRuntime says; holders as ComputeSharing does. Raises profiles.UnknownProfile."""
         self.node, self.data_dir, self.run_dir, self.files_dir = node, data_dir, run_dir, files_dir
         self.tasks_dir = data_dir / "tasks"
         self.hide, self.libvgpu, self.log_caps, self.processes_most = hide, libvgpu, log_caps, processes_most
@@ -58,7 +57,7 @@ class Machine:
         )
 
     def view(self) -> NodeView:
-        """Raises Unavailable."""
+        """Return the node now. Raises Unavailable."""
         gpus, links, driver = self.look_at_cards()
         cpus = len(os.sched_getaffinity(0))
         return NodeView(
@@ -90,7 +89,7 @@ class Machine:
         )
 
     def look_at_cards(self) -> tuple[tuple[GpuView, ...], tuple[tuple[str, ...], ...], str]:
-        """(cards, links, driver); simulated cards only where no driver answers. Raises Unavailable."""
+        """Return (cards, links, driver), simulated without driver. Raises Unavailable."""
         real = inventory.list_gpus(self.libvgpu, self.slicing.try_out)
         found = (self.simulated.gpus, self.simulated.links, "none") if real is None else real
         self.cards, self.driver = {gpu.uuid: gpu for gpu in found[0]}, found[2]
@@ -98,18 +97,18 @@ class Machine:
 
     @cached_property
     def cards(self) -> dict[str, GpuView]:
-        """By uuid, as they were looked at last. Raises Unavailable."""
+        """Cards by uuid, at the last look. Raises Unavailable."""
         self.look_at_cards()
         return self.cards
 
     @cached_property
     def driver(self) -> str:
-        """Its version, "none" without one. Raises Unavailable."""
+        """Driver version or "none". Raises Unavailable."""
         return self.look_at_cards()[2]
 
     @cached_property
     def numa(self) -> tuple[NumaView, ...]:
-        """The machine's NUMA nodes, or those of a simulated machine that has several."""
+        """Real NUMA nodes, or several simulated ones."""
         real, ids = inventory.list_numa(), self.simulated.numa
         simulated = len(ids) > 1 and all(gpu.simulated for gpu in self.cards.values())
         return inventory.spread_numa(ids, real) if simulated else real
@@ -124,7 +123,7 @@ class Machine:
 
     @property
     def files_reachable(self) -> bool:
-        """Without namespaces another account comes to its home by its path, so all folders above must let it pass."""
+        """Whether jobs reach homes: without namespaces, other accounts need x on all parents."""
         if self.isolation.namespaces or not self.isolation.own_uid:
             return True
         return all(path.stat().st_mode & 0o001 for path in (self.files_dir, *self.files_dir.parents))
@@ -144,17 +143,16 @@ class Machine:
         )
 
     def scratch_of(self, uuid: str) -> str:
-        """The job's own directory. Without namespaces another account cannot reach into our data: it is beside."""
+        """Return a job's directory, outside our data where another account needs it without namespaces."""
         beside = self.isolation.own_uid and not self.isolation.namespaces
         return os.path.join(f"{self.run_dir}-tasks", uuid) if beside else str(self.tasks_dir / uuid / "scratch")
 
     @property
     def _process_limit(self) -> str:
-        """What `processes_most` holds for: each task, all tasks of an account together, or nothing."""
+        """Scope of `processes_most`: task, account or none."""
         if not self.processes_most:
             return "none"
         return "task" if self.memory.pids_parent else "account" if self.isolation.own_uid else "none"
 
     def _pcie(self, driver: str) -> tuple[tuple[str, ...], ...]:
-        """The PCIe paths between the cards, which NVLink hides in `links`. Raises Unavailable."""
         return self.simulated.pcie if driver == "none" else inventory.list_pcie()

@@ -1,11 +1,12 @@
-"""A task's folders from outside its own directory: its owner's home, the team's folder, and what the job names.
+"""Mount a task's outside folders (home, team's folder, data), or link them without namespaces. Few imports, for the
+shim.
 
-In namespaces they are mounted; without, links stand in their place. Each is a dict of the plan, a "bind":
-    root    a directory of the host that the platform chose
-    source  a path below it that a person chose; made as that person where it is missing, if `mode` is not null
-    base    a directory as the task sees it, the platform's choice
-    below   a path below that, a person's choice
-No step of what a person chose may lead out, whatever links lie there. Used by the shim, so it imports little.
+A "bind" of the plan:
+    root    host directory, chosen by the platform
+    source  path below, chosen by a person; created as them, unless `mode` is null
+    base    directory in the task, chosen by the platform
+    below   path below, chosen by a person
+A person's paths never lead out, whatever links exist.
 """
 
 import os
@@ -18,10 +19,7 @@ FOLDER = os.O_PATH | os.O_DIRECTORY
 
 
 def prepare(plan: dict) -> None:
-    """Make what is missing, as the job's own account, and note in each bind which folder it was allowed to reach.
-
-    Without namespaces this makes the links. Raises OSError with words.
-    """
+    """Create or link folders with the job's rights, and store each bind's identity. Raises OSError."""
     for bind in plan["binds"]:
         try:
             _prepare(plan, bind)
@@ -31,9 +29,7 @@ def prepare(plan: dict) -> None:
 
 
 def make_scratch(plan: dict) -> None:
-    """home/, work/, tmp/ and hosts/ with what `gang_files` has, the job's own. Made before anything of the job runs, so
-    no link can be in the way.
-    """
+    """Create scratch folders and `gang_files`, before the job could plant links."""
     scratch, uid, gid = plan["scratch"], plan["uid"], plan["gid"]
     made = [scratch, *(os.path.join(scratch, name) for name in ("home", "work", "tmp", "hosts"))]
     for path in made:
@@ -48,9 +44,9 @@ def make_scratch(plan: dict) -> None:
 
 
 def open_sources(plan: dict) -> list[tuple[int, str, str, bool]]:
-    """(descriptor, base, below, read_only) of each bind, in the new view and before anything is hidden.
+    """Return (descriptor, base, below, read_only) of binds, after `open_view`.
 
-    Here we may be root, and the way to a folder may have changed since it was allowed: it must be the same folder.
+    We may be root, so folders must be those that `prepare` allowed.
     """
     found = []
     for bind in plan["binds"]:
@@ -63,7 +59,6 @@ def open_sources(plan: dict) -> list[tuple[int, str, str, bool]]:
 
 
 def in_home(path: str, home: str) -> str:
-    """~ and ~/runs, as a shell reads them; any other path as it is."""
     return home + path[1:] if path == "~" or path.startswith("~/") else path
 
 
@@ -113,7 +108,7 @@ def _make(root: int, path: str, mode: int) -> None:
 
 
 def _link(root: int, path: str, to: str) -> None:
-    """An empty folder gives way; anything else that is there stays, and the task does not start."""
+    """Link in place of nothing or an empty folder, else raise OSError."""
     folder, _, name = path.rstrip("/").rpartition("/")
     _make(root, folder, 0o700)
     parent = open_beneath(root, folder, FOLDER)
@@ -129,9 +124,7 @@ def _link(root: int, path: str, to: str) -> None:
 
 @contextmanager
 def _as_owner(plan: dict) -> Iterator[None]:
-    """What is made or passed here is made and passed with the rights of the job's account. The real uid stays ours, so
-    nobody else may touch this process meanwhile.
-    """
+    """Act as the job's account; our real uid prevents its signals."""
     if plan["uid"] is None:
         yield
         return

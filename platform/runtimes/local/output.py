@@ -1,10 +1,7 @@
-"""A job's output on its way to the log: never more than the disk and the reader can take.
+"""Write a job's output to its log, with limits on rate, size and lines. Few imports, for the shim.
 
-Rate: what comes faster than `rate` (after a burst) is left out, with one line that says how much; the end of it is kept
-when the job ends in the middle of it.
-Total: the head is kept as it comes, the last piece is kept in memory and added at the end.
-Lines: the rest of a line beyond `line` bytes is left out. A carriage return ends a line too (progress bars).
-Read by the shim, so it imports little.
+Output above `rate` is dropped with a marker, but for the job's last. Long logs keep head and tail. Long lines are cut;
+a carriage return ends one, too.
 """
 
 import os
@@ -19,12 +16,12 @@ class CappedLog:
     def __init__(
         self, fd: int, *, rate=MIB, burst=8 * MIB, total=200 * MIB, line=16384, tail=MIB, clock=time.monotonic
     ):
-        """fd: where to write, at its end. rate in bytes/s; burst, total, line and tail in bytes."""
+        """fd: for append. rate: bytes/s; the rest: bytes."""
         self.fd, self.rate, self.burst, self.line, self.clock = fd, rate, burst, line, clock
         self.head_left, self.tail_size = total - tail, tail
         self.tokens, self.filled_at = float(burst), clock()
-        self.fast = 0  # bytes left out because they came too fast, since the last marker
-        self.latest = b""  # the last of them: a job's last words matter most
+        self.fast = 0  # bytes dropped since the last marker
+        self.latest = b""  # their end
         self.column, self.cut = 0, 0
         self.tail: deque[bytes] = deque()
         self.tail_held, self.tail_lost = 0, 0
@@ -44,7 +41,7 @@ class CappedLog:
         self._keep(self._shorten(data))
 
     def finish(self) -> None:
-        """Write what is held back. Call it once, when nobody writes any more."""
+        """Write what is held back, once."""
         if self.fast:
             last_words = self.latest[self.latest.find(b"\n") + 1 :]
             self.fast -= len(last_words)
@@ -65,7 +62,7 @@ class CappedLog:
         self.filled_at = now
 
     def _resume(self, data: bytes) -> bytes:
-        """While too much came: leave out, until there is room for a good piece and a line begins."""
+        """Drop data until there is room and a line begins."""
         begin = data.find(b"\n") + 1 if self.tokens >= min(self.rate, self.burst) / 4 else 0
         if not begin:
             self._leave_out(data)
@@ -121,7 +118,7 @@ class CappedLog:
         while data:
             try:
                 data = data[os.write(self.fd, data) :]
-            except OSError:  # a full disk costs log lines, not the job
+            except OSError:  # a full disk must not end jobs
                 self.unwritten += len(data)
                 return
 

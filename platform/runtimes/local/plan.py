@@ -1,4 +1,4 @@
-"""From a TaskSpec to what the shim needs to know: command, environment, limits, places."""
+"""Turn a TaskSpec into the shim's plan."""
 
 import os
 import signal
@@ -19,19 +19,17 @@ from runtimes.places import place_path
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LOG_CAPS = {"rate": 1 << 20, "burst": 8 << 20, "total": 200 << 20, "line": 16384, "tail": 1 << 20}
-GPU_EVERY_S = 2.0  # GPU memory is looked at this often
-CHECKPOINT_EVERY_S = 10.0  # and what changed in the directory of its checkpoints
-NEW_FOLDER_MODES = {"home": 0o755, "team": 0o770}  # of what a job's mounts make
-LOW_NICE = 5  # for less than a core where shares cannot be set
+GPU_EVERY_S = 2.0
+CHECKPOINT_EVERY_S = 10.0
+NEW_FOLDER_MODES = {"home": 0o755, "team": 0o770}  # by mounts
+LOW_NICE = 5  # below one core without CPU shares
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What is the same for all tasks of a node.
+    """Settings of a node for all tasks.
 
-    seen_at: where a job in namespaces finds its scratch. files: where homes and team folders are kept, None where jobs
-    cannot reach them. processes_most: processes and threads of a task at once, 0 = no limit. gpu_above_s: so
-    long a task may hold more GPU memory than its slice before it is ended.
+    seen_at: scratch in namespaces. files: root of areas, None if unreachable. gpu_above_s: allowed time above a slice.
     """
 
     isolation: Isolation
@@ -56,9 +54,7 @@ def build_plan(
     gpu_slice: dict | None = None,
     mps: dict | None = None,
 ) -> dict:
-    """The record that spec.json holds; JSON-able. scratch: the task's own directory on the host. gpu_slice: what
-    slices.make_slice returned, None for a task in no mode `slice`. mps: what ComputeSharing.of_task returned.
-    """
+    """Return spec.json's content. gpu_slice: from slices.make_slice. mps: from ComputeSharing.of_task."""
     isolation = around.isolation
     seen_at = around.seen_at if isolation.namespaces else scratch
     work = os.path.join(seen_at, "work")
@@ -103,7 +99,7 @@ def build_plan(
 
 
 def build_environment(spec: TaskSpec, around: Surroundings, seen_at: str) -> dict[str, str]:
-    """All that the job's environment holds: nothing is inherited."""
+    """Return a job's whole environment."""
     region = os.path.join(seen_at, "vgpu.cache")
     hints, fixed = slice_environment(spec.gpus, around.cards, libvgpu=around.libvgpu, region=region)
     team = {"TESSERA_TEAM_FOLDER": os.path.join(seen_at, "team")} if around.files else {}
@@ -118,7 +114,7 @@ def build_binds(
     gpu_slice: dict | None = None,
     mps: dict | None = None,
 ) -> list[dict]:
-    """As mounts.py wants them: the task's own directory first, for the others lie in it."""
+    """Return binds for mounts.py, the task's directory first: others lie in it."""
     binds = [_bind(scratch, seen_at)] if around.isolation.namespaces else []
     if gpu_slice and around.isolation.namespaces:
         binds.append(_bind(gpu_slice["folder"], gpu_slice["seen_at"], read_only=True))
@@ -134,7 +130,7 @@ def build_binds(
             root = str(place_path(around.files or "", mount.place))
             source, mode = mount.source, NEW_FOLDER_MODES[mount.place.kind]
         if os.path.isabs(mount.target):
-            if around.isolation.namespaces:  # without them it is what it is already
+            if around.isolation.namespaces:  # else in place
                 binds.append(_bind(root, mount.target, source=source, mode=mode, read_only=mount.read_only))
         else:
             work = os.path.join(seen_at, "work")

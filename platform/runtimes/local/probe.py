@@ -1,4 +1,4 @@
-"""What this kernel lets us do to keep jobs apart and within their limits. Found by trying, never by guessing."""
+"""Find by trying what this kernel allows for isolation and limits."""
 
 import os
 import re
@@ -15,14 +15,14 @@ from agent import host
 from runtimes.local import limits
 
 SOURCES = tuple(str(Path(file or "").resolve().parent.parent) for file in (runtimes.__file__, host.__file__))
-"""Where Python finds our packages: the platform's, and what it shares with the agent of nodes."""
+"""Where Python finds our packages: the platform's and the agent's."""
 NOBODY = 65534
 OWN_UID, OWN_NAMESPACES, SHARED = "own uid", "own namespaces", "shared account"
 
 
 @dataclass(frozen=True)
 class Isolation:
-    """words: for the node page. own_uid: jobs run under TaskSpec.uid. namespaces: own view of processes and files."""
+    """How jobs are isolated. words: for the node page. own_uid: jobs run as TaskSpec.uid."""
 
     words: str
     own_uid: bool
@@ -31,7 +31,7 @@ class Isolation:
 
 @dataclass(frozen=True)
 class MemoryControl:
-    """kind: cgroup v2, cgroup v1 or watchdog. Parents: directories of control groups that we may write, else ""."""
+    """How limits are set. kind: cgroup v2, cgroup v1, watchdog. Parents: writable groups or ""."""
 
     kind: str
     memory_parent: str = ""
@@ -40,7 +40,7 @@ class MemoryControl:
 
 
 def probe_isolation(scratch: Path, run_dir: Path) -> Isolation:
-    """scratch: a path for the trial, inside a directory of its own that may be made and removed."""
+    """Find how jobs can be isolated. scratch: a new path for the test."""
     root = os.geteuid() == 0
     namespaces = _namespaces_work(scratch, run_dir, root)
     words = OWN_UID if root else OWN_NAMESPACES if namespaces else SHARED
@@ -60,7 +60,7 @@ def probe_memory() -> MemoryControl:
 
 
 def run_python(code: str, *args: str) -> list[str]:
-    """The command line of a Python that inherits nothing and finds our packages."""
+    """Return the command of an isolated Python with our packages."""
     return [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:0] = {list(SOURCES)!r}; {code}", *args]
 
 
@@ -80,7 +80,7 @@ def _namespaces_work(scratch: Path, run_dir: Path, root: bool) -> bool:
 
 
 def _cgroup_mounts() -> list[tuple[str, str, str, set[str]]]:
-    """(kind, root, mount point, options) of each control group file system."""
+    """Return (kind, root, mount point, options)."""
     mounts = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
@@ -92,7 +92,7 @@ def _cgroup_mounts() -> list[tuple[str, str, str, set[str]]]:
 
 
 def _own_cgroups() -> dict[str, str]:
-    """Our own group by controller; "" is the unified tree."""
+    """Return our groups by controller; "" is version 2."""
     own: dict[str, str] = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
@@ -101,7 +101,7 @@ def _own_cgroups() -> dict[str, str]:
 
 
 def _here(root: str, point: str, path: str) -> str:
-    """Where our own group is in this mount; its top when the mount does not show it."""
+    """Return our group's path in a mount, else its top."""
     inside = os.path.relpath(path, root)
     return point if inside.startswith("..") else os.path.normpath(os.path.join(point, inside))
 
@@ -116,7 +116,7 @@ def _v2_candidates(mounts, own) -> list[str]:
 
 
 def _delegate(parent: str) -> bool:
-    """Make the group and have the memory controller work below it, and those of CPU and processes if there are any."""
+    """Create the group, with the controllers memory, cpu and pids as offered."""
     above = os.path.dirname(parent)
     try:
         offered = Path(above, "cgroup.controllers").read_text().split()
@@ -128,7 +128,7 @@ def _delegate(parent: str) -> bool:
                 if name not in Path(folder, "cgroup.subtree_control").read_text().split():
                     Path(folder, "cgroup.subtree_control").write_text(f"+{name}")
     except OSError:
-        limits.remove(parent, patience_s=0.01)  # not ours to use: leave nothing there
+        limits.remove(parent, patience_s=0.01)
         return False
     return True
 
@@ -142,12 +142,10 @@ def _v1_candidates(controller: str, mounts, own) -> list[str]:
 
 
 def _usable(parents: list[str], make: Callable[..., str], *numbers: int) -> str:
-    """The first of them where the trial works, "" where none does."""
     return next((parent for parent in parents if _trial(parent, make, *numbers)), "")
 
 
 def _trial(parent: str, make: Callable[..., str], *numbers: int) -> bool:
-    """A process in a group of ours that has limits: only when that works we promise them."""
     name = f"trial-{os.getpid()}"
     try:
         group = make(parent, name, *numbers)

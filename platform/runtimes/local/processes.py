@@ -1,14 +1,11 @@
-"""What /proc says about processes. A pid alone is never believed: it goes with its start time.
-
-Read by the shim, so it imports little: the shim should be up in a few hundredths of a second.
-"""
+"""Read processes from /proc and signal them, by pid and start time as pids are reused. Few imports, for the shim."""
 
 import os
 import signal
 from collections import namedtuple
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
-MARKER = "TESSERA_TASK"  # in every job's environment; a leftover is found by it
+MARKER = "TESSERA_TASK"  # finds orphan processes
 
 Process = namedtuple("Process", "pid parent session start state")
 
@@ -19,17 +16,17 @@ def boot_id() -> str:
 
 
 def look(pid: int) -> Process | None:
-    """The process as it is now; None when there is none. `start` is in clock ticks since boot."""
+    """Return a process or None. `start`: clock ticks since boot."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()  # the name may hold spaces and brackets
+            fields = file.read().rpartition(b")")[2].split()  # names may contain spaces
     except OSError:
         return None
     return Process(pid, int(fields[1]), int(fields[3]), int(fields[19]), fields[0].decode())
 
 
 def is_alive(pid: int, start: int) -> bool:
-    """Whether this very process still exists. A zombie is not alive: it holds no memory and no device."""
+    """Return whether this process lives. Zombies hold no memory or device."""
     process = look(pid)
     return process is not None and process.start == start and process.state not in "ZX"
 
@@ -40,7 +37,7 @@ def everybody() -> list[Process]:
 
 
 def descendants(roots: set[int], processes: list[Process]) -> list[Process]:
-    """All living processes below these pids, whatever session or group they moved to."""
+    """Return living processes below these pids, in any session."""
     children: dict[int, list[Process]] = {}
     for process in processes:
         children.setdefault(process.parent, []).append(process)
@@ -53,25 +50,25 @@ def descendants(roots: set[int], processes: list[Process]) -> list[Process]:
 
 
 def in_group(group: int) -> list[Process]:
-    """All living processes of a process group. Cheaper than `everybody`: only these are looked at."""
+    """Return a group's living processes, cheaper than `everybody`."""
     pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
     found = (look(pid) for pid in pids if _group(pid) == group)
     return [process for process in found if process is not None and process.state not in "ZX"]
 
 
 def holds_one(pid: int, ends: set[tuple[int, int]]) -> bool:
-    """Whether its standard input, output or error is one of these, each as `end_of` says."""
+    """Return whether a standard stream is one of these (`end_of`)."""
     for number in range(3):
         try:
             if end_of(f"/proc/{pid}/fd/{number}") in ends:
                 return True
         except OSError:
-            continue  # closed, or the process is gone
+            continue
     return False
 
 
 def end_of(file: str | int) -> tuple[int, int]:
-    """What tells a pipe or pty, by path or descriptor, from every other. Raises OSError."""
+    """Identify a pipe or pty. Raises OSError."""
     found = os.stat(file)
     return found.st_dev, found.st_ino
 
@@ -85,7 +82,7 @@ def has_marker(pid: int, task: str) -> bool:
 
 
 def send(process: Process, number: int) -> None:
-    """Signal this very process: a pid that was given to somebody else meanwhile is left alone."""
+    """Signal this process, never another with its pid."""
     try:
         handle = os.pidfd_open(process.pid)
     except OSError:
@@ -101,7 +98,7 @@ def send(process: Process, number: int) -> None:
 
 
 def catches(process: Process, number: int) -> bool:
-    """Whether it has a handler for this signal. Source: SigCgt in proc_pid_status(5)."""
+    """Return whether it handles a signal. Source: SigCgt in proc_pid_status(5)."""
     try:
         with open(f"/proc/{process.pid}/status") as file:
             caught = next((line.split()[1] for line in file if line.startswith("SigCgt:")), "0")
@@ -111,12 +108,12 @@ def catches(process: Process, number: int) -> bool:
 
 
 def resident_mib(processes: list[Process]) -> int:
-    """Sum of resident memory; pages shared between them are counted once for each."""
+    """Sum resident memory, shared pages repeatedly."""
     return sum(_resident_pages(process.pid) for process in processes) * PAGE >> 20
 
 
 def proportional_mib(processes: list[Process]) -> int:
-    """Sum of memory with shared pages divided among their users; slower to read, and fair."""
+    """Sum memory with shared pages divided; slower."""
     return sum(_proportional_kib(process.pid) for process in processes) >> 10
 
 

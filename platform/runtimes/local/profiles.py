@@ -1,9 +1,7 @@
-"""Simulated cards, for machines without one: the text of `--gpus` into GpuViews, links and NUMA nodes.
+"""Simulated cards for `--gpus`, on machines without any: GpuViews, links and NUMA nodes.
 
-Total and reserved are as NVML tells them on such a card; what sells is the difference (a V100-32GB sells 32,510 MiB).
-Instances of a cut card have what nvidia-smi shows of them in NVIDIA's MIG user guide.
-Topologies are those of published machines: DGX-1 V100 (NVIDIA/go-gpuallocator, NewDGX1VoltaNode; NVIDIA/nccl#671),
-DGX A100 (NVIDIA/nccl#1505, eight NUMA nodes of which four carry cards), DGX H100 (vllm-project/vllm#13855).
+Memory as NVML reports it; instances as in NVIDIA's MIG user guide. Topologies: DGX-1 V100 (NVIDIA/go-gpuallocator;
+NVIDIA/nccl#671), DGX A100 (NVIDIA/nccl#1505, four of eight NUMA nodes carry cards), DGX H100 (vllm-project/vllm#13855).
 """
 
 import hashlib
@@ -21,7 +19,7 @@ MOST_CARDS = 16
 
 
 class UnknownProfile(ValueError):
-    """The text names no cards that we can simulate. The message lists those that we can."""
+    """Unknown cards; the message lists known ones."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Machine:
-    """A card with the links and NUMA nodes of a published machine."""
+    """A published machine's topology."""
 
     card: Card
     links: tuple[tuple[str, ...], ...]
@@ -47,7 +45,7 @@ class Machine:
 class Simulated:
     gpus: tuple[GpuView, ...] = ()
     links: tuple[tuple[str, ...], ...] = ()
-    numa: tuple[int, ...] = field(default=())  # the NUMA ids of the profile, in order; () when it has none
+    numa: tuple[int, ...] = field(default=())  # sorted ids
     pcie: tuple[tuple[str, ...], ...] = ()
 
 
@@ -123,7 +121,7 @@ MACHINES = {
 CUT = {
     "A100-MIG": (CARDS["A100-40GB"], (("3g.20gb", 20096), ("2g.10gb", 9984), ("1g.5gb", 4864), ("1g.5gb", 4864))),
 }
-"""Cards of which MIG cuts the last into instances, each with the MiB that it has."""
+"""Cards of which the last is divided by MIG, with the MiB of each instance."""
 ALIASES = {"DGX-1V": "8xV100-NVLink", "DGX-A100": "8xA100-NVLink", "DGX-H100": "8xH100-NVLink"}
 
 
@@ -132,9 +130,9 @@ def known_names() -> list[str]:
 
 
 def simulate(text: str, node: str) -> Simulated:
-    """`2xV100-32GB`, `8xA100-NVLink`, `2xA100-MIG`, `DGX-1V`, `none`. Raises UnknownProfile.
+    """Simulate `2xV100-32GB`, `8xA100-NVLink`, `2xA100-MIG`, `DGX-1V` or `none`. Raises UnknownProfile.
 
-    The uuids depend on the node's name, the model and the index only: the next start finds the same cards.
+    uuids survive restarts: they depend on node, model and index.
     """
     text = text.strip()
     if text.lower() in NO_CARDS:
@@ -169,7 +167,6 @@ def _parse(text: str) -> tuple[int, str]:
 
 
 def _cut(card: Card, parts: tuple[tuple[str, int], ...], whole: Simulated) -> Simulated:
-    """The same, with instances in the place of the last card."""
     *kept, last = whole.gpus
     made = [
         replace(

@@ -1,7 +1,6 @@
-"""The local runtime: real processes on this machine, one shim each.
+"""The local runtime: processes on this machine, one shim for each task.
 
-It remembers nothing: what a task is, its directory tells (see taskdir.py). So any number of these may work on the
-same data at once, and all of them may be killed.
+State is in task directories (taskdir.py), so any number of runtimes may share it, and may be killed.
 """
 
 import os
@@ -66,15 +65,12 @@ class LocalRuntime:
         gpu_above_s: float = 6.0,
         mps: bool = False,
     ):
-        """data_dir: everything of ours, hidden from jobs; tasks live in data_dir/tasks. run_dir: private, for sockets.
-        files_dir: where homes and team folders are kept, data_dir/files by default.
+        """Set up the runtime; probing is lazy. Raises profiles.UnknownProfile.
 
-        slice_library: "" for the one that is built in data_dir, a directory with a built one, or "off".
-        gpus_text: the cards to simulate where no NVIDIA driver answers; raises profiles.UnknownProfile.
-        processes_most: processes and threads that a task may have at once, 0 = no limit.
-        gpu_above_s: so long a task may hold more GPU memory than its slice, by the driver's word, before it is ended.
-        mps: slices of a card share its compute by NVIDIA's MPS, where a trial shows that it works here.
-        isolation, memory: instead of what probing finds. start_patience_s: a start that shows no shim by then failed.
+        data_dir: hidden from jobs. run_dir: for sockets. files_dir: areas, default data_dir/files. slice_library: a
+        folder, "" for data_dir's, or "off". gpus_text: simulated without NVIDIA driver. processes_most: of a task, with
+        threads, 0 = no limit. gpu_above_s: allowed time above a GPU slice. mps: if a test works. isolation, memory:
+        override probing. start_patience_s: until a start without a shim has failed.
         """
         self.data_dir, self.run_dir = Path(data_dir).resolve(), Path(run_dir).resolve()
         self.tasks_dir, self.ended_dir = self.data_dir / "tasks", self.data_dir / "ended"
@@ -117,17 +113,17 @@ class LocalRuntime:
         return [view for task in tasks if (view := self._view(task)) is not None]
 
     def start(self, spec: TaskSpec) -> None:
-        """Raises Rejected for a task that can never run here, Unavailable when the disk or the system refuses."""
+        """Start a task. Raises Rejected if it can never run here, Unavailable for system failures."""
         self._check(spec)
         task = self._task(spec.uuid)
         try:
             task.create()
-            if self._is_ended(spec.uuid):  # looked at after mkdir: a forgotten task leaves its name there first
+            if self._is_ended(spec.uuid):  # after mkdir: `forget` marks first
                 shutil.rmtree(task.path, ignore_errors=True)
                 return
             lock = self._own(task)
             if lock is None:
-                return  # somebody else starts it, or it runs: adopted
+                return  # it runs, or another starts it
             try:
                 if task.read("exit") is None and task.read("started") is None:
                     self._spawn(spec, task, lock)
@@ -164,13 +160,13 @@ class LocalRuntime:
         if record is None or task.read("exit") is not None:
             raise Rejected("There is no such task that runs.")
         if self._is_simulated(record):
-            return  # nothing holds its programs to a card that is none
+            return  # simulated cards have no limit
         if not record["plan"].get("slice"):
             raise Rejected("There is no such task with a slice that can be resized.")
         if (mps := record["plan"].get("mps")) and any(mib > mps["limit_mib"] for mib in limits_mib.values()):
             most = mps["limit_mib"]
             raise Rejected(f"The slice stays as it is: it runs by MPS, whose limit of {most} MiB was set at its start.")
-        with alone(task.path, os.O_DIRECTORY):  # who comes late with an older wish finds the newer one
+        with alone(task.path, os.O_DIRECTORY):  # late requests see newer ones
             if serial < (task.read("resize") or {"serial": 0})["serial"]:
                 return
             task.write("resize", {"serial": serial})
@@ -201,14 +197,14 @@ class LocalRuntime:
     def memory(self) -> MemoryControl:
         return self.machine.memory
 
-    # starting
+    # start
 
     def _check(self, spec: TaskSpec) -> None:
         self._task(spec.uuid)
         if spec.node != self.node:
             raise Rejected(f"This machine is {self.node}, not {spec.node}.")
         if any(share.uuid not in self.machine.cards for share in spec.gpus):
-            self.machine.look_at_cards()  # it may have come since we looked
+            self.machine.look_at_cards()
         unknown = [share.uuid for share in spec.gpus if share.uuid not in self.machine.cards]
         if unknown:
             raise Rejected(f"This machine has no GPU {', '.join(unknown)}.")
@@ -218,7 +214,6 @@ class LocalRuntime:
             self._check_mount(mount)
 
     def _check_mount(self, mount: Mount) -> None:
-        """Raises Rejected with words for what can never be mounted here."""
         target, apart = os.path.normpath(mount.target), self.isolation.namespaces
         if target.split("/")[0] in ("", ".", "..") and not os.path.isabs(target):
             raise Rejected(f"Data cannot be mounted at {mount.target!r}: it is not inside of where the task works.")
@@ -232,13 +227,12 @@ class LocalRuntime:
             raise Rejected(f"{mount.target} cannot be had: jobs on this machine cannot reach {self.files_dir}.")
 
     def _ensure_places(self, spec: TaskSpec) -> None:
-        """Its owner's home, its team's folder. What its mounts name belongs to one of them or is there already."""
         uid, gid = (spec.uid, spec.gid) if self.isolation.own_uid else (None, None)
         for place in (Place("home", spec.uid), Place("team", spec.gid)):
             ensure_place(self.files_dir, place, uid=uid, gid=gid)
 
     def _own(self, task: TaskDir) -> int | None:
-        """The lock, or None because somebody holds it for good. Those who only look are waited for."""
+        """Return the lock, None if a shim holds it; wait for readers."""
         until = time.monotonic() + LOCK_PATIENCE_S
         while True:
             lock = task.try_lock()
@@ -250,7 +244,7 @@ class LocalRuntime:
                 raise BlockingIOError(f"{task.path} stays locked by readers")
 
     def _spawn(self, spec: TaskSpec, task: TaskDir, lock: int) -> None:
-        """The shim inherits the lock already taken, so there is no moment in which nobody holds it."""
+        """Start the shim, which inherits the held lock."""
         around = self.machine.surroundings(self.machine.cards)
         if around.files is not None:
             self._ensure_places(spec)
@@ -260,7 +254,7 @@ class LocalRuntime:
         os.chmod(os.path.dirname(scratch), 0o711)  # noqa: S103 - jobs of other accounts pass through
         gpu_slice = self.machine.slicing.make(spec) if needs_slice(spec.gpus, around.cards) else None
         mps = self.machine.compute.of_task(spec.gpus, around.cards, self.machine.driver) if spec.mps else None
-        with alone(self.tasks_dir / ".cores"):  # cores are chosen by what others have chosen
+        with alone(self.tasks_dir / ".cores"):  # depends on others' choices
             cpus = self._choose_cpus(spec)
             log = str(self.logs.path(spec.uuid))
             plan = build_plan(spec, around, scratch=scratch, log=log, cpus=cpus, gpu_slice=gpu_slice, mps=mps)
@@ -278,7 +272,7 @@ class LocalRuntime:
                 pass_fds=(lock,),
                 start_new_session=True,
             )
-            shim.wait()  # it forks and leaves at once: the shim itself is nobody's child
+            shim.wait()  # it forks and exits
         finally:
             os.close(errors)
 
@@ -294,26 +288,23 @@ class LocalRuntime:
         return load
 
     def _is_simulated(self, record: dict) -> bool:
-        """Of a task: whether all the cards that it has are."""
         held = [self.machine.cards.get(share["uuid"]) for share in record["spec"]["gpus"]]
         return bool(held) and all(card is not None and card.simulated for card in held)
 
     def _holders_of_mps(self, uuid: str) -> list[str]:
-        """By their labels, such as "job-412 main.0"."""
         given = (record for record in self._unended() if (record["plan"].get("mps") or {}).get("uuid") == uuid)
         return sorted(record["spec"]["label"] or record["spec"]["uuid"] for record in given)
 
     def _unended(self) -> Iterator[dict]:
-        """The specs and plans of what was to start here and has not ended."""
         for entry in os.scandir(self.tasks_dir):
             task = TaskDir(entry.path)
             if UUID.fullmatch(entry.name) and task.read("exit") is None and (record := task.read("spec.json")):
                 yield record
 
-    # what became of it
+    # status
 
     def _view(self, task: TaskDir) -> ContainerView | None:
-        """From files and the lock only. None when it was forgotten while we looked."""
+        """Return a container's state, None if forgotten meanwhile."""
         try:
             ended = task.read("exit")
             if ended is None and not task.is_locked():
@@ -358,9 +349,9 @@ class LocalRuntime:
         )
 
     def _find_end(self, task: TaskDir) -> dict | None:
-        """Nobody holds the lock: either it has ended meanwhile, or nobody is there to say how it ends but we."""
+        """Find or decide how a task without a shim ended."""
         if task.read("started") is None and self._age_s(task) < self.start_patience_s:
-            return task.read("exit")  # a start may be on its way: do not take the lock from under it
+            return task.read("exit")  # a start may need the lock
         lock = task.try_lock()
         if lock is None:
             return task.read("exit")
@@ -371,12 +362,12 @@ class LocalRuntime:
             os.close(lock)
 
     def _age_s(self, task: TaskDir) -> float:
-        """Since we saw it first, or since it was made if that is longer: the clock on the wall may be set back."""
+        """Return seconds since creation or first look, the longer: clocks may be set back."""
         first_seen = self._first_seen.setdefault(task.uuid, time.monotonic())
         return max(time.time() - os.stat(task.path).st_ctime, time.monotonic() - first_seen)
 
     def _settle(self, task: TaskDir, unstarted: dict) -> dict | None:
-        """Called with the lock: write how it ended if that is sure. unstarted: what to write if nothing ever ran."""
+        """Holding the lock, record the end if certain. unstarted: record if nothing ran."""
         ended = task.read("exit")
         if ended is not None:
             return ended
@@ -398,7 +389,7 @@ class LocalRuntime:
         return _end("never_started", "It was stopped before it began.", max(epoch, self._epoch(task)))
 
     def _signal_shim(self, task: TaskDir) -> None:
-        """Before `started` is there the shim looks at the stop file by itself, and no handler stands yet."""
+        """Signal a shim after `started`; before, it checks the stop file."""
         started = task.read("started")
         if started is None or started.get("boot_id") != processes.boot_id():
             return
@@ -406,7 +397,7 @@ class LocalRuntime:
         if shim is not None and shim.start == started["start"]:
             processes.send(shim, signal.SIGTERM)
 
-    # where it is
+    # paths
 
     def _task(self, uuid: str) -> TaskDir:
         if not UUID.fullmatch(uuid):

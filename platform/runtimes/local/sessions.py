@@ -1,10 +1,8 @@
-"""The shim's side of LocalAccess: a door in the task's directory, and the programs that were started through it.
+"""The shim's side of LocalAccess: a socket in the task's directory, and programs started through it.
 
-A guest is one connection. {"exec": argv, "env", "cwd", "pty"} comes with descriptors (where to tell a failure; then a
-pty's slave, or stdin, stdout and stderr) and is answered by {"started": true}, later {"exit": status}; {"signal": n}
-goes to the program; {"dial": port} is answered by a connected socket, {"refused": true} or {"busy": true}. Anything
-else is {"error": words}. The shim never waits for a guest: an answer that does not fit is lost, and so is the guest.
-Imports little: it is loaded by every shim.
+A client's connection sends {"exec": argv, "env", "cwd", "pty"} with descriptors (for errors; then pty slave, or stdin,
+stdout, stderr), answered by {"started"} and later {"exit": status}; {"signal": n}; or {"dial": port}, answered by a
+socket, {"refused"} or {"busy"}. The shim never waits: answers that do not fit are dropped. Few imports, for the shim.
 """
 
 import errno
@@ -38,32 +36,30 @@ DEFAULT_TERM = "xterm-256color"
 class Guest:
     def __init__(self, conn: socket.socket):
         self.conn = conn
-        self.pid = 0  # of the program it holds
-        self.ends: set[tuple[int, int]] = set()  # of that program: its pipes or its pty
+        self.pid = 0
+        self.ends: set[tuple[int, int]] = set()  # its pipes or pty
 
     def tell(self, fds: tuple[int, ...] = (), **answer) -> None:
         try:
             socket.send_fds(self.conn, [json.dumps(answer).encode()], list(fds))
         except OSError:
-            pass  # it is gone, or does not listen: its own loss
+            pass  # gone, or not reading
 
 
 class Door:
     def __init__(self, task: TaskDir, plan: dict, poll: select.poll, first: int, tree: Callable[[], list[Process]]):
-        """first: pid of the job's first process, whose view of the files the guests get. tree: the job's processes.
-        Raises OSError.
-        """
+        """Listen in the task's directory. first: pid with the job's mount namespace. Raises OSError."""
         self.plan, self.poll, self.tree = plan, poll, tree
         self.view = os.open(f"/proc/{first}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC) if plan["namespaces"] else None
         self.socket = _listen(task)
         self.listeners = Listeners()
-        self.guests: dict[int, Guest] = {}  # by the descriptor of the connection
-        self.programs: dict[int, Guest] = {}  # that run, by pid
-        self.hung_up: list[tuple[float, list[Process]]] = []  # when they are killed who are still there
+        self.guests: dict[int, Guest] = {}  # by descriptor
+        self.programs: dict[int, Guest] = {}  # by pid
+        self.hung_up: list[tuple[float, list[Process]]] = []  # due for SIGKILL
         poll.register(self.socket, select.POLLIN)
 
     def serve(self, ready: set[int]) -> None:
-        """ready: descriptors that poll found."""
+        """Handle ready descriptors and due kills."""
         for fd in ready & self.guests.keys():
             self._hear(self.guests[fd])
         if self.socket.fileno() in ready:
@@ -74,17 +70,17 @@ class Door:
                 send(process, signal.SIGKILL)
 
     def next_at(self) -> float | None:
-        """When `serve` has something to do although nobody comes."""
+        """Return when `serve` is due anyway."""
         return self.hung_up[0][0] if self.hung_up else None
 
     def ended(self, pid: int, status: int) -> None:
-        """status: as of waitpid. Does nothing for what is no guest's program."""
+        """Report a program's end (status as of waitpid) to its client."""
         guest = self.programs.pop(pid, None)
         if guest is not None:
-            guest.tell(exit=os.waitstatus_to_exitcode(status))  # and it may go on with what the program left running
+            guest.tell(exit=os.waitstatus_to_exitcode(status))  # its children may go on
 
     def close(self) -> None:
-        """Nobody comes in any more, and all programs are hung up. Any number of times."""
+        """Refuse clients and hang up programs. Idempotent."""
         if self.socket.fileno() >= 0:
             self.poll.unregister(self.socket)
             self.socket.close()
@@ -118,7 +114,7 @@ class Door:
         except BlockingIOError:
             return
         except OSError:
-            pass  # as if it had closed
+            pass
         try:
             if data:
                 self._do(guest, json.loads(data), fds)
@@ -149,7 +145,7 @@ class Door:
         except OSError as error:
             if error.errno != errno.ENOMEM or self.view is None:
                 raise
-            # So the kernel says that the first process of the pid namespace is gone, and no other can be born there.
+            # The namespace's init is gone, so nothing can fork into it.
             return guest.tell(error="This task is ending.")
         if pid == 0:
             _become_program(self.plan, self.view, wish, fds)
@@ -158,7 +154,7 @@ class Door:
         guest.tell(started=True)
 
     def _dial(self, guest: Guest, port: int) -> None:
-        """Asked twice: who listened before and after the connection was made, has it."""
+        """Connect to the port; check its owner before and after, as it may change."""
         for address in self.listeners.own_addresses(port, self.tree):
             try:
                 connected = connect_to(address, port)
@@ -172,42 +168,39 @@ class Door:
         guest.tell(refused=True)
 
     def _hang_up(self, guest: Guest) -> None:
-        """SIGHUP, a moment later SIGKILL, to the program and to those of its group that still hold an end of the
-        session. What it left behind with other ends, as `server >log 2>&1 </dev/null &` is, stays until the task ends:
-        an editor that lost its connection comes back to its server.
+        """Send SIGHUP, later SIGKILL, to the program and those of its group with an end of the session.
+
+        A server with other ends (`server >log 2>&1 </dev/null &`) stays, so that editors can reconnect.
         """
         program = look(guest.pid) if self._runs(guest) else None
         others = [one for one in in_group(guest.pid) if one.pid != guest.pid and holds_one(one.pid, guest.ends)]
         going = [program, *others] if program else others
         for process in going:
             send(process, signal.SIGHUP)
-            send(process, signal.SIGCONT)  # a stopped one would not hear it
+            send(process, signal.SIGCONT)  # if stopped
         self.hung_up.append((time.monotonic() + HANG_UP_S, going))
 
     def _runs(self, guest: Guest) -> bool:
         return self.programs.get(guest.pid) is guest
 
     def _signal(self, pid: int, number: int) -> None:
-        """To its process group."""
         try:
             os.killpg(pid, number)
         except ProcessLookupError:
-            os.kill(pid, number)  # not yet the leader of its group: we have not reaped it, so the pid is its own
+            os.kill(pid, number)  # no group leader yet; not reaped, so not reused
         except PermissionError:
             pass
 
 
 def receive(conn: socket.socket) -> tuple[bytes, list[int]]:
-    """(a packet, the descriptors that came with it). Raises OSError. Not socket.recv_fds: it forgets its flags, and
-    the descriptors would be open in the next program.
-    """
+    """Return (packet, descriptors). Raises OSError. socket.recv_fds drops MSG_CMSG_CLOEXEC and would leak them."""
     data, ancillary, _, _ = conn.recvmsg(MESSAGE_LIMIT, socket.CMSG_LEN(MOST_FDS * INT), socket.MSG_CMSG_CLOEXEC)
     rights = [body for level, kind, body in ancillary if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)]
     return data, [fd for body in rights for fd in struct.unpack(f"{len(body) // INT}i", body)]
 
 
 def _listen(task: TaskDir) -> socket.socket:
-    """Through the directory's descriptor, since the path of a socket may only have 107 bytes."""
+    """Listen through the directory's descriptor: socket paths are limited to 107 bytes."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.setblocking(False)
     folder = os.open(task.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -225,7 +218,7 @@ def _listen(task: TaskDir) -> socket.socket:
 
 
 def _become_program(plan: dict, view: int | None, wish: dict, fds: list[int]) -> None:
-    """In the forked child: born in the job's pid namespace, it takes on all else that the job has. Never returns."""
+    """In the forked child: take on the job's limits, view and account. Never returns."""
     failed, *ends = fds
     try:
         isolation.die_with_parent()
@@ -238,7 +231,7 @@ def _become_program(plan: dict, view: int | None, wish: dict, fds: list[int]) ->
         os.setsid()
         if wish["pty"]:
             if plan["uid"] is not None:
-                os.fchown(ends[0], plan["uid"], plan["gid"])  # programs open it by its name
+                os.fchown(ends[0], plan["uid"], plan["gid"])  # reopened by name
             fcntl.ioctl(ends[0], termios.TIOCSCTTY, 0)
         stdin, stdout, stderr = ends * 3 if wish["pty"] else ends
         env = plan["env"] | ({"TERM": DEFAULT_TERM} if wish["pty"] else {}) | wish["env"]
@@ -251,5 +244,5 @@ def _become_program(plan: dict, view: int | None, wish: dict, fds: list[int]) ->
 
 def _folder(plan: dict, cwd: str | None) -> str:
     if cwd is None:
-        return plan["cwd"] if os.path.isdir(plan["cwd"]) else "/"  # the job may have removed it
+        return plan["cwd"] if os.path.isdir(plan["cwd"]) else "/"  # deleted by the job
     return os.path.join(plan["cwd"], in_home(cwd, plan["env"]["HOME"]))

@@ -1,9 +1,7 @@
-"""The process that stays with one task from its start to its end: `python -I -S -c "...shim.main(dir, lock)"`.
+"""The process that runs one task from start to end, independent of the platform. Few imports, to start quickly.
 
-It is nobody's child: kill what you like of the platform, it goes on, and the task's directory tells its story.
-    take over the lock → unpack the code → write `started` → fork the job → carry its output, watch its limits
-    → wait until the whole tree is gone → write `exit` → let go of the lock
-No Django, few imports: it should be there in a few hundredths of a second.
+take over the lock → unpack the code → write `started` → fork the job → carry its output, watch its limits
+→ wait for the whole tree → write `exit` → release the lock
 """
 
 import errno
@@ -34,9 +32,9 @@ from runtimes.local.sessions import Door
 from runtimes.local.spawning import spawn
 from runtimes.local.taskdir import TaskDir
 
-TICK_S = 1.0  # memory is looked at this often; a stop file without its signal is seen as late
+TICK_S = 1.0  # checks memory, and stop files without signal
 KILL_EVERY_S = 0.05
-LAST_LOOK_S = 5.0  # so long a directory that does not answer may hold up the end
+LAST_LOOK_S = 5.0  # the directory may hang
 
 
 def main(path: str, lock: str) -> None:
@@ -53,24 +51,24 @@ class Shim:
         self.plan: dict = {}
         self.epoch = 0
         self.started_at: float | None = None
-        self.child = 0  # the job's first process, or the first process of its namespace
-        self.status: int | None = None  # of the job's own program, as of waitpid
-        self.over = False  # no process of the job is left
+        self.child = 0  # first process of the job or its namespace
+        self.status: int | None = None  # as of waitpid
+        self.over = False
         self.cause, self.detail = "", ""
         self.kill_at: float | None = None
         self.stop_grace: float | None = None
-        self.end_at: float | None = None  # it has been asked for a checkpoint, and is ended then at the latest
+        self.end_at: float | None = None  # deadline after a checkpoint request
         self.began = time.monotonic()
         self.peak_mib: int | None = None
-        self.group: str | None = None  # limits its memory
-        self.pids: str | None = None  # limits its processes
+        self.group: str | None = None  # for memory
+        self.pids: str | None = None  # for processes
         self.helper: int | None = None
-        self.watcher: int | None = None  # of its checkpoints
+        self.watcher: int | None = None  # of checkpoints
         self.watch_until: float | None = None
         self.checkpoint_r: int | None = None
         self.policy: GpuPolicy | None = None
         self.gpus_told: dict = {}
-        self.pending = dict.fromkeys(("report", "gpu", "checkpoint"), b"")  # the beginning of a line, by pipe
+        self.pending = dict.fromkeys(("report", "gpu", "checkpoint"), b"")  # incomplete lines
         self.log = CappedLog(-1)
         self.door: Door | None = None
 
@@ -92,7 +90,7 @@ class Shim:
             self.started_at = time.time()
             identity = {"boot_id": boot_id(), "pid": me.pid, "start": me.start} if me else {}
             self.task.write("started", identity | {"epoch": self.epoch, "started_at": self.started_at})
-            if not self._is_wanted():  # a stop before `started` sends no signal: look once more
+            if not self._is_wanted():  # no signal before `started`
                 return self._finish()
             self._launch()
         except OSError as error:
@@ -103,11 +101,11 @@ class Shim:
         self._watch()
         self._finish()
 
-    # before the job
+    # start
 
     def _listen(self) -> None:
         os.umask(0o022)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a worker may have blocked some
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # inherited from a worker
         isolation.become_subreaper()
         self.wake_r, wake_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
@@ -195,7 +193,7 @@ class Shim:
         os.close(gpu_w)
 
     def _watch_checkpoints(self) -> None:
-        """Begun before the namespaces are opened, so that it outlives them."""
+        """Start the watch before the namespaces open, to outlive them."""
         plan = self.plan
         self.checkpoint_r, out = os.pipe2(os.O_CLOEXEC)
         self.watched, source = socket.socketpair()
@@ -221,7 +219,7 @@ class Shim:
             groups.append(self.pids)
         return list(dict.fromkeys(groups))
 
-    # while it runs
+    # run
 
     def _watch(self) -> None:
         next_tick = time.monotonic() + TICK_S
@@ -257,13 +255,13 @@ class Shim:
                 self._kill_tree()
 
     def _time_is_up_at(self) -> float | None:
-        """None without a limit, and once the end was asked for."""
+        """Return the time limit, None without or when ending."""
         if self.plan["max_time_s"] is None or self.cause or self.status is not None:
             return None
         return self.began + self.plan["max_time_s"]
 
     def _end_saved(self, cause: str, detail: str, grace_s: float) -> None:
-        """Ask for a checkpoint first, once, where there is patience and somebody listens."""
+        """Request a checkpoint once, if possible, then end."""
         rule = self.plan["checkpoint"] if grace_s > 0 and self.status is None and not self.cause else None
         if rule and self._ask_for_checkpoint(rule["signal"]):
             self.cause, self.detail = cause, detail
@@ -272,7 +270,7 @@ class Shim:
             self._end(cause, detail, max(grace_s, rule["grace_s"]) if rule else grace_s)
 
     def _end(self, cause: str, detail: str, grace_s: float) -> None:
-        """SIGTERM to the whole tree, SIGKILL when the grace is over. The first cause is the one that is told."""
+        """End the tree by SIGTERM, later SIGKILL. The first cause stays."""
         if self.door is not None:
             self.door.close()
         self.end_at = None
@@ -284,7 +282,7 @@ class Shim:
             self._signal_tree(signal.SIGTERM)
 
     def _check_stop(self) -> None:
-        """Obeyed once, and once more when somebody has less patience."""
+        """Obey a stop request, and a more urgent one."""
         if self.over or (wish := self.task.read("stop")) is None:
             return
         grace_s = wish["grace_s"]
@@ -296,7 +294,7 @@ class Shim:
             self._end("stopped", "", grace_s)
 
     def _ask_for_checkpoint(self, number: int | None) -> bool:
-        """Whether anybody listens. Those that do not would die of most signals, so they are sent none."""
+        """Signal processes that handle it (others would die); return whether any do."""
         if number is None:
             return False
         listening = [process for process in self._tree() if catches(process, number)]
@@ -305,7 +303,7 @@ class Shim:
         return bool(listening)
 
     def _check_memory(self) -> None:
-        """Where the kernel ends one process of a job for want of memory, the rest is ended too: half a job is none."""
+        """End the whole job above its memory, or after the kernel killed one process."""
         if self.over:
             return
         if self.group is not None:
@@ -324,7 +322,6 @@ class Shim:
         return f"It needed more than {self.plan['memory_mib']} MiB of memory, its limit."
 
     def _check_gpus(self) -> None:
-        """What the helper told since we looked last."""
         if self.helper is None or self.policy is None or self.over:
             return
         for sample in self._lines("gpu", self.gpu_r):
@@ -340,7 +337,6 @@ class Shim:
             self.log.feed(f"Tessera: {words}\n".encode())
 
     def _tell_of_gpus(self) -> None:
-        """Where it is other than what was told last."""
         if self.policy is None:
             return
         how = {"compute": "mps" if self.plan.get("mps") else "turns"}
@@ -350,7 +346,7 @@ class Shim:
             self.gpus_told = cards
 
     def _replace_keeper(self) -> None:
-        """Somebody killed it, and the watch with it. In a user namespace nobody can begin one beside it."""
+        """Restart a killed GPU keeper; impossible in a user namespace."""
         self._forget(self.gpu_r)
         os.close(self.gpu_r)
         self.pending["gpu"] = b""
@@ -368,7 +364,7 @@ class Shim:
                 self.cause, self.detail = "start_failed", record["error"]
             self.status = record.get("status", self.status)
             if "status" in record and self.door is not None:
-                self.door.close()  # a guest keeps no job alive
+                self.door.close()  # sessions do not prolong jobs
             if "ready" in record:
                 self._open_door()
                 self._begin_to_look()
@@ -382,7 +378,7 @@ class Shim:
         try:
             self.task.write(name, record)
         except OSError:
-            pass  # the next one finds room, or nobody hears of it
+            pass  # the next may succeed
 
     def _begin_to_look(self) -> None:
         if self.watcher is None:
@@ -398,13 +394,12 @@ class Shim:
             os.close(fd)
 
     def _look_once_more(self) -> None:
-        """The job is gone, and what it wrote last may not have been seen."""
         if self.watcher is not None:
             self.watched.close()
             self.watch_until = time.monotonic() + LAST_LOOK_S
 
     def _open_door(self) -> None:
-        """A job without a door is still a job."""
+        """Start the session server; a job runs without, too."""
         try:
             self.door = Door(self.task, self.plan, self.poll, self.child, self._tree)
         except OSError as error:
@@ -424,7 +419,7 @@ class Shim:
                 self.status = status if self.status is None and not self.plan["namespaces"] else self.status
                 self._stop_helper()
                 self._look_once_more()
-                self._end("", "", self.plan["grace_s"])  # what it left behind ends with it
+                self._end("", "", self.plan["grace_s"])  # of what is left
             elif pid == self.helper:
                 self.helper = None
                 if self.status is None and not self.cause:
@@ -435,7 +430,7 @@ class Shim:
                 self.door.ended(pid, status)
 
     def _tree(self) -> list:
-        """Every process of the job. With a namespace its first process is ours, and not counted."""
+        """Return the job's processes, without ours."""
         found = descendants({os.getpid()}, everybody())
         ours = {self.helper, self.watcher, self.child if self.plan["namespaces"] else None}
         if self.helper is not None:
@@ -451,7 +446,7 @@ class Shim:
                 send(process, number)
 
     def _kill_tree(self) -> None:
-        """With a namespace the kernel does it: nobody outlives its first process."""
+        """Kill all; a namespace's init takes the others along."""
         self._signal_tree(signal.SIGKILL)
 
     def _stop_helper(self) -> None:
@@ -465,7 +460,7 @@ class Shim:
             pass
 
     def _carry_output(self, rounds: int = 16) -> bool:
-        """Whether there may be more."""
+        """Copy output to the log; return whether there may be more."""
         for _ in range(rounds):
             try:
                 data = os.read(self.out_r, 65536)
@@ -488,13 +483,13 @@ class Shim:
         return [json.loads(line) for line in lines]
 
     def _forget(self, fd: int) -> None:
-        """Its writers are gone: polling would only spin."""
+        """Unregister a pipe without writers: polling would spin."""
         try:
             self.poll.unregister(fd)
         except KeyError:
             pass
 
-    # after it
+    # end
 
     def _finish(self) -> None:
         while self.log.fd >= 0 and self._carry_output():
@@ -520,7 +515,7 @@ class Shim:
         code = number = None
         ran = self.child and self.cause != "start_failed"
         if ran and self.status is None:
-            number = int(signal.SIGKILL)  # its namespace was taken away under it
+            number = int(signal.SIGKILL)  # namespace killed
         elif ran and self.status is not None and os.WIFSIGNALED(self.status):
             number = os.WTERMSIG(self.status)
         elif ran and self.status is not None:
@@ -537,13 +532,13 @@ class Shim:
         }
 
     def _write_exit(self, record: dict) -> None:
-        """How it ended must not be lost: on a full disk try again for as long as it takes."""
+        """Write the exit file, retrying on a full disk for ever."""
         while True:
             try:
                 self.task.write("exit", record)
                 return
             except FileNotFoundError:
-                return  # it was read and forgotten before we could see it on the disk
+                return  # forgotten already
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
                     raise

@@ -1,8 +1,7 @@
-"""Whether our own library holds a program to its slice on this machine: tried out, once for each driver, never assumed.
+"""Self-test of the slice library, once for each driver.
 
-`trial` (agent/slice/src/trial.c) runs twice. Bare, it says what the card has; as a job in a slice of 64 MiB it must see
-64 MiB in CUDA and in NVML, get half of that and be refused a MiB more than the rest. Not run on hardware yet: the
-sentence says so.
+agent/slice/src/trial.c runs bare for the card's facts, then as a job in a 64 MiB slice: it must see 64 MiB in CUDA and
+NVML, get half, and be refused a MiB above the rest. Not run on hardware yet.
 """
 
 import json
@@ -30,13 +29,13 @@ from runtimes.local.probe import NOBODY, run_python
 from runtimes.local.slices import SliceKeeper, make_slice
 
 OFF = "off"
-ROOM_MIB = 1024  # MPS counts a context against its limit, our trial does not
+ROOM_MIB = 1024  # contexts count for MPS, not for us
 WITHIN_S = 60
 
 
 @dataclass(frozen=True)
 class Room:
-    """Where the trial takes place. folder: of the slice; seen_at: where its job finds that; scratch: of the job."""
+    """Directories of a test. folder: the slice's; seen_at: that in the job."""
 
     folder: Path
     scratch: str
@@ -46,7 +45,7 @@ class Room:
 def try_slice(
     library: Path, data_dir: Path, around: Surroundings, room: Room, driver_version: str, uuid: str
 ) -> SliceTrial:
-    """What the last trial with this driver and this library showed, or a new one. Only a success is remembered."""
+    """Return a cached success, or test the library."""
     if not slice_library.is_built(library):
         return SliceTrial(False, "Our own library is not built: run bin/slice build and start anew.")
     driver = find_driver()
@@ -55,7 +54,7 @@ def try_slice(
     key = [str(library), driver_version, driver.real, around.isolation.words, around.isolation.namespaces]
     notes = data_dir / "slice-trial.json"
     try:
-        with alone(data_dir / ".slice-trial"):  # the other processes wait, and read what came of it
+        with alone(data_dir / ".slice-trial"):  # others wait, then read the result
             if (known := _remembered(notes, key)) is not None:
                 return known
             found = _try(library, driver, around, room, uuid)
@@ -92,10 +91,7 @@ def try_mps(
     mps: dict,
     daemon: Daemon,
 ) -> None:
-    """The same program in the same slice, through MPS. key: the driver's version, and what else must be as it was.
-
-    Only a success is remembered. Raises OSError with words.
-    """
+    """Test through MPS; cache success. key: conditions, such as driver version. Raises OSError."""
     driver, known, notes = find_driver(), [str(library), *key], data_dir / "mps-trial.json"
     if driver is None:
         raise OSError("The driver's libraries were not found on this machine.")
@@ -122,7 +118,7 @@ def _try(library: Path, driver: Driver, around: Surroundings, room: Room, uuid: 
 
 
 def _run_bare(library: Path, uuid: str) -> tuple[dict, int]:
-    """(what it says, MiB that its context takes as NVML tells)."""
+    """Return (answer, MiB of its context)."""
     ours = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
     command = [str(library / slice_library.TRIAL), uuid, str(LIMIT_MIB << 20)]
     with subprocess.Popen(
@@ -146,7 +142,6 @@ def _run_bare(library: Path, uuid: str) -> tuple[dict, int]:
 def _run_kept(
     library: Path, driver: Driver, around: Surroundings, room: Room, uuid: str, mps: dict | None = None
 ) -> dict:
-    """The same program as a job of nobody, on all the way that a job goes."""
     share = GpuShare(uuid, 0, LIMIT_MIB, 1, whole=False)
     isolation = around.isolation
     gpu_slice = make_slice(
@@ -177,7 +172,7 @@ def _used_mib(uuid: str, pid: int) -> int:
     try:
         return sample(pynvml.nvmlDeviceGetHandleByUUID(uuid)).get(pid, 0)
     except pynvml.NVMLError:
-        return 0  # then the watch alone corrects it
+        return 0  # the watch corrects it
 
 
 def _answer(out: str, errors: str, how: str) -> dict:

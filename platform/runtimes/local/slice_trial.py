@@ -1,4 +1,4 @@
-"""Run one program as a job in a slice would run, with no shim beside it: for the node's probe."""
+"""Run one program as a job in a slice, without a shim, for the self-test."""
 
 import json
 import os
@@ -9,9 +9,7 @@ from runtimes.local.child import become_job
 
 
 def main(path: str) -> None:
-    """path: of a record as spec.json holds it. What the program writes goes to our output, what failed to our errors.
-    Exits 0 when the program could be started.
-    """
+    """Run the program of a spec.json record at `path`; exit 0 if it started."""
     with open(path) as file:
         plan = json.load(file)["plan"] | {"groups": []}
     mounts.make_scratch(plan)

@@ -1,15 +1,15 @@
-"""The task's side of its slice: our libraries in the place of the driver's. Used by the shim, so it imports little."""
+"""Mount the slice's libraries over the driver's. Few imports, for the shim."""
 
 import os
 import struct
 
 from runtimes.local import isolation
 
-REFUSED_AT = 88  # of the usage file: 16 numbers of 64 bits, one for each card
+REFUSED_AT = 88  # in the usage file: 16 uint64, by card
 
 
 def open_files(plan: dict) -> list[tuple[int, str, bool]]:
-    """(descriptor, where it appears, read-only), called in the new view and before anything is hidden or covered."""
+    """Return (descriptor, target, read-only), after `open_view`, before hiding."""
     if not plan["slice"] or not plan["namespaces"]:
         return []
     folder, seen_at = plan["slice"]["folder"], plan["slice"]["seen_at"]
@@ -20,15 +20,15 @@ def open_files(plan: dict) -> list[tuple[int, str, bool]]:
 
 
 def cover(files: list[tuple[int, str, bool]]) -> None:
-    """Called when all else of the view stands; closes the descriptors."""
+    """Mount files after all else; closes descriptors."""
     for fd, target, read_only in files:
-        if os.path.exists(target):  # not where a hidden directory held a copy
+        if os.path.exists(target):  # not hidden
             isolation.bind_file(fd, target, read_only)
         os.close(fd)
 
 
 def refusals(plan: dict) -> int:
-    """How many requests for memory the slice refused, to all its processes. Source: agent/slice/README.md"""
+    """Count memory requests refused by the slice. Source: agent/slice/README.md"""
     if not plan.get("slice"):
         return 0
     try:
@@ -39,7 +39,7 @@ def refusals(plan: dict) -> int:
 
 
 def environment(plan: dict, env: dict[str, str]) -> dict[str, str]:
-    """Ours go before any other driver's library that the user's own LD_LIBRARY_PATH leads to."""
+    """Put our libraries first in LD_LIBRARY_PATH."""
     if not plan["slice"]:
         return env
     own = env.get("LD_LIBRARY_PATH")

@@ -1,12 +1,11 @@
-"""What a task finds of its slice, in one directory of its own. Made before the task starts, gone when it is forgotten.
+"""The directory of a task's slice, removed when the task is forgotten.
 
     limits, usage                      see agent/slice/README.md
-    libcuda.so.1, libnvidia-ml.so.1    ours, in the driver's place
-    driver/                            the real ones, which ours pass on to
-    slicectl                           for the shim and for whoever must look by hand
+    libcuda.so.1, libnvidia-ml.so.1    ours
+    driver/                            the driver's, called by ours
+    slicectl                           for shim and debugging
 
-It is first in LD_LIBRARY_PATH. In namespaces it appears read-only but for `usage`, and ours are mounted over every copy
-of the driver's (slice_view.py).
+First in LD_LIBRARY_PATH. In namespaces read-only but `usage`, and slice_view.py mounts ours over all driver copies.
 """
 
 import os
@@ -25,7 +24,7 @@ MOUNTS, LIBRARY_PATH = "mounts", "library path"
 
 @dataclass(frozen=True)
 class SliceKeeper:
-    """library: where it is built. context_bytes: what a context costs here, as the probe measured it."""
+    """Sources of slices. context_bytes: of a CUDA context, by probe."""
 
     library: Path
     driver: Driver
@@ -35,8 +34,8 @@ class SliceKeeper:
 def make_slice(
     folder: Path, seen_at: str, keeper: SliceKeeper, shares: Sequence[GpuShare], *, namespaces: bool, uid: int | None
 ) -> dict:
-    """Make the directory anew; returns the plan's "slice". seen_at: where the task finds it. uid: who may write the
-    usage file, None = the platform's account. Raises OSError.
+    """Create the directory, return the plan's "slice". seen_at: in the task. uid: of `usage`, None for ours. Raises
+    OSError.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -48,7 +47,7 @@ def make_slice(
         driver_dir = os.path.join(seen_at, "driver")
         slice_library.put_shim(keeper.library, name, folder, driver_dir=driver_dir, slice_dir=seen_at)
         if namespaces:
-            (real / name).touch(mode=0o644)  # the real one is mounted over it
+            (real / name).touch(mode=0o644)  # mount point
         else:
             (real / name).symlink_to(keeper.driver.real[name])
     shutil.copy(keeper.library / SLICECTL, folder)
@@ -62,6 +61,6 @@ def make_slice(
         "folder": str(folder),
         "seen_at": seen_at,
         "real": keeper.driver.real if namespaces else {},
-        "guarded": namespaces or uid is not None,  # its programs cannot change the limits
+        "guarded": namespaces or uid is not None,  # limits are read-only for programs
         "copies": [list(copy) for copy in keeper.driver.copies] if namespaces else [],
     }

@@ -1,4 +1,4 @@
-"""Mode `slice` on one machine: whether its library works here, and a slice for each task that needs one."""
+"""Mode `slice` on this machine: test the library, create and resize slices."""
 
 import os
 import time
@@ -22,9 +22,7 @@ AGAIN_AFTER_S = 600
 
 @dataclass
 class Slicing:
-    """given: "off", a directory with the built library, or "" for the one that was built for this data directory.
-    isolation, around: what jobs meet here, found when it is asked for; around without the cards.
-    """
+    """Slices of this machine. given: "off", a built library, or "" for data_dir's. around: without cards."""
 
     given: str
     data_dir: Path
@@ -40,18 +38,18 @@ class Slicing:
 
     @property
     def placement(self) -> str:
-        """How tasks get it, for the node page."""
+        """How tasks get the library."""
         return MOUNTS if self.isolation().namespaces else LIBRARY_PATH
 
     def folder_of(self, name: str) -> Path:
-        """The files of a task's slice. Without namespaces another account cannot reach into our data: then beside."""
+        """Return a slice's directory, outside our data where another account needs it."""
         isolation = self.isolation()
         if isolation.own_uid and not isolation.namespaces:
             return Path(f"{self.run_dir}-tasks", f"{name}-slice")
         return self.data_dir / "tasks" / name / "slice"
 
     def try_out(self, driver: str, uuid: str) -> SliceTrial:
-        """On this card. Once where it works; else again after a while, for the card may only have been full."""
+        """Test the library on a card; cache success, retry failure later: the card may be full."""
         if self.given == OFF:
             return SliceTrial(False, "Our own library is switched off.")
         known = self.trials.get(driver)
@@ -62,13 +60,13 @@ class Slicing:
         return self.trials[driver]
 
     def try_mps(self, driver: str, uuid: str, mps: dict, daemon: Daemon) -> None:
-        """A slice through MPS on this card. Raises OSError where it does not work."""
+        """Test a slice through MPS. Raises OSError."""
         isolation = self.isolation()
         key = [driver, daemon.program, isolation.words, str(isolation.namespaces)]
         try_mps(self.library, self.data_dir, self.around(), self._room("try-mps"), key, uuid, mps, daemon)
 
     def make(self, spec: TaskSpec) -> dict:
-        """The files of a task's slice. Raises OSError: nothing runs without."""
+        """Create a task's slice. Raises OSError."""
         driver = find_driver()
         if driver is None:
             raise OSError("The libraries of the NVIDIA driver are not there.")
@@ -80,9 +78,7 @@ class Slicing:
         return make_slice(folder, seen_at, keeper, spec.gpus, namespaces=namespaces, uid=owner)
 
     def resize(self, plan: dict, limits_mib: Mapping[str, int]) -> None:
-        """A running task's slice, by the uuids of its cards: all of it or nothing. Raises slice_library.InUse, and
-        OSError where a limit cannot be changed.
-        """
+        """Resize a slice, all cards or none. Raises OSError, slice_library.InUse."""
         if not plan["guarded"]:
             raise OSError("Jobs share the platform's account here: nobody could tell who changed a limit.")
         folder = Path(plan["folder"])

@@ -1,4 +1,4 @@
-"""Programs of ours beside a task, each a Python of its own that inherits nothing. Used by the shim: few imports."""
+"""Start helper processes of a task. Few imports, for the shim."""
 
 import os
 import signal
@@ -7,9 +7,7 @@ from collections.abc import Sequence
 
 
 def spawn(path: Sequence[str], module: str, args: Sequence[str], out: int, err: int, source: int | None = None) -> int:
-    """Run main() of a sibling module; its pid. path: where it finds our packages. out, err, source: its standard
-    output, error and input.
-    """
+    """Run a sibling module's main() in an isolated Python; return its pid. source: stdin."""
     code = f"import sys; sys.path[:0] = {list(path)!r}; from runtimes.local.{module} import main; main(*sys.argv[1:])"
     argv = [sys.executable, "-I", "-S", "-c", code, *args]
     actions = [(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, err, 2)]

@@ -1,26 +1,24 @@
-"""A task's directory: all that is known of it, in files and one lock.
+"""A task's directory: all that is known of a task, in files and a lock. Few imports, for the shim.
 
-    spec.json   what to run; written before anything happens (0600)
-    lock        held by the shim as long as it lives, through a file description it inherited already locked
-    started     boot id, pid, start time and epoch of the shim; nothing of the job runs before it is there
-    job         pid and start time of the job's first process
-    door        a socket on which the shim lets sessions in while the job runs (0600, see sessions.py)
-    stop        the wish to end it
-    checkpoint  when something in its checkpoint directory changed last
-    gpu         what it holds of its shared cards (see agent/gpu_policy.py), when that changed last
-    slice/      what it finds of its slice of a card (see slices.py); without namespaces elsewhere
-    exit        how it ended; written once, when no process of it is left; never changed
-    passwd      the machine's, with the job's account added, as the job sees it (see isolation.name_account)
-    scratch/    the job's own: work/, tmp/, hosts/, and where home and the team's folder appear
-
-Read by the shim, so it imports little.
+spec.json   what to run, written first (0600)
+lock        held by the living shim, inherited locked
+started     boot id, pid, start time, epoch of the shim; before anything of the job runs
+job         pid and start time of the job's first process
+door        session socket while the job runs (0600, see sessions.py)
+stop        request to end it
+checkpoint  newest change in its checkpoint directory
+gpu         use of shared cards, at the last change (see agent/gpu_policy.py)
+slice/      its card slice (see slices.py), elsewhere without namespaces
+exit        how it ended, written once, when no process is left
+passwd      the machine's plus the job's account (see isolation.name_account)
+scratch/    the job's own: work/, tmp/, hosts/, home, team's folder
 """
 
 import fcntl
 import json
 import os
 
-RESERVED = 4096  # bytes set aside for the exit file, so that a full disk cannot hide how a task ended
+RESERVED = 4096  # bytes for the exit file on a full disk
 
 
 class TaskDir:
@@ -32,7 +30,7 @@ class TaskDir:
         return os.path.join(self.path, name)
 
     def create(self) -> bool:
-        """False when it is there already: mkdir is the one point where starts race."""
+        """Return False if it exists: mkdir decides between starts."""
         try:
             os.mkdir(self.path, 0o711)
         except FileExistsError:
@@ -47,7 +45,7 @@ class TaskDir:
             return None
 
     def write(self, name: str, record: dict) -> None:
-        """All of it or nothing, and on the disk when this returns."""
+        """Write atomically and durably."""
         temporary = self / f".{name}.{os.getpid()}"
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -61,7 +59,7 @@ class TaskDir:
         self.sync()
 
     def reserve(self, name: str) -> None:
-        """Take the blocks that a later `write(name)` of this process needs."""
+        """Allocate blocks for a later `write`."""
         fd = os.open(self / f".{name}.{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.pwrite(fd, b" " * RESERVED, 0)
@@ -76,7 +74,7 @@ class TaskDir:
             os.close(fd)
 
     def try_lock(self, *, shared: bool = False) -> int | None:
-        """A file descriptor that holds the lock until it is closed, or None: somebody has it."""
+        """Return a descriptor that holds the lock, or None if taken."""
         fd = os.open(self / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
@@ -86,7 +84,7 @@ class TaskDir:
         return fd
 
     def is_locked(self) -> bool:
-        fd = self.try_lock(shared=True)  # shared: two who only look are not in each other's way
+        fd = self.try_lock(shared=True)  # checks do not collide
         if fd is None:
             return True
         os.close(fd)

@@ -1,4 +1,4 @@
-"""Try the namespaces of a job once: exits 0 only when everything a job needs of them worked."""
+"""Test a job's namespaces once; exits 0 if all works."""
 
 import os
 
@@ -6,7 +6,6 @@ from runtimes.local import isolation
 
 
 def main(scratch: str, run_dir: str, uid: str) -> None:
-    """uid: the account to drop to, "" keeps our own."""
     isolation.open_namespaces()
     child = os.fork()
     if child == 0:

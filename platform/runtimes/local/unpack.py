@@ -1,7 +1,6 @@
-"""Unpack a job's code, as the job's own account: `python -c ... archive target uid gid`.
+"""Unpack a job's code with the job's account; a separate process, as the shim does not import tarfile.
 
-The archive was packed by somebody we do not trust: `common.archive` makes only what stays beneath the target. A process
-of its own, so that the shim need not know tarfile.
+The archive is untrusted: `common.archive` stays beneath the target.
 """
 
 import os
@@ -13,11 +12,11 @@ from runtimes.local.isolation import die_with_parent, drop_to
 
 
 def main(archive: str, target: str, uid: str, gid: str) -> None:
-    """uid and gid: "" keeps the platform's account. Exits 1 with one sentence on stderr."""
+    """Unpack as uid and gid ("" for the platform's); exit 1 with a message on failure."""
     die_with_parent()
     file = open(archive, "rb")  # noqa: SIM115 - opened as the platform, read as the job: only we may see the archive
     drop_to(int(uid) if uid else None, int(gid) if gid else None)
-    die_with_parent()  # changing the account switched it off
+    die_with_parent()  # cleared by changing the account
     try:
         unpack_archive(file, os.fstat(file.fileno()).st_size, target)
     except InvalidInput as refused:

@@ -1,4 +1,4 @@
-"""Look whether all that the platform stands on is as it should be, and say how to mend what is not."""
+"""Check this installation and print a remedy for each fault."""
 
 import json
 from dataclasses import asdict

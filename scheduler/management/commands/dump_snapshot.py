@@ -1,4 +1,4 @@
-"""Write the scheduler's input as it is now and the plan that comes of it, so that a wrong plan can become a test."""
+"""Write the scheduler's input and plan as JSON, to reproduce wrong plans in tests."""
 
 import json
 import time
@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.dump import Dump, dump, without_names
+from scheduler.core.cycle_dump import CycleDump, encode_dump, strip_names
 from scheduler.snapshots import load_world
 
 
@@ -19,6 +19,6 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, names: bool, **options: Any) -> None:
         world, now = load_world(), time.time()
-        snapshot = world.snapshot if names else without_names(world.snapshot)
+        snapshot = world.snapshot if names else strip_names(world.snapshot)
         plan = run_cycle(snapshot, world.policy, now)
-        self.stdout.write(json.dumps(dump(Dump(now, snapshot, world.policy, plan), names=names), indent=1))
+        self.stdout.write(json.dumps(encode_dump(CycleDump(now, snapshot, world.policy, plan), names=names), indent=1))

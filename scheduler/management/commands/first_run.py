@@ -1,4 +1,4 @@
-"""Make the first team and admin where there are none, and print what a person needs as JSON."""
+"""Create the first team and admin if missing, and print JSON."""
 
 import json
 import time
@@ -11,7 +11,7 @@ from cluster.models import Pool
 from scheduler.first_run import notes, prepare, submit_demo
 
 MACHINES_WITHIN_S = 90
-"""The beat takes the inventory every 30 s; before the first there is no pool for the first team to have quota in."""
+"""The beat takes the inventory every 30 s; before the first there is no pool for a quota."""
 
 
 class Command(BaseCommand):
@@ -25,7 +25,7 @@ class Command(BaseCommand):
         wait_for_machines()
         admin, fresh = prepare()
         wants_demo = options["demo"] or (options["demo_if_new"] and fresh)
-        # Until the admin has chosen a password each start prints a link: a lost terminal must not lock the house.
+        # A new link each start until the admin has a password: a lost terminal must not lock them out.
         link = make_login_link(user=admin) if fresh or not admin.has_usable_password() else None
         job = submit_demo(admin) if wants_demo else None
         said = {"login_link": link, "demo_job": job.public_id if job else None, "new": fresh, "notes": notes()}
@@ -33,7 +33,7 @@ class Command(BaseCommand):
 
 
 def wait_for_machines() -> None:
-    """Until the workers have told of a machine, for so long at most: it may be that there is none yet."""
+    """Wait until a worker reported a node, at most MACHINES_WITHIN_S."""
     until = time.monotonic() + MACHINES_WITHIN_S
     while not Pool.objects.exists() and time.monotonic() < until:
         time.sleep(0.5)

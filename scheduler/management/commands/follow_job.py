@@ -1,4 +1,4 @@
-"""Write a job's story and log to the terminal as they happen. Exits 0 when the job succeeded, 1 otherwise."""
+"""Print a job's states and log; exit 0 if it succeeded, else 1."""
 
 import sys
 import time
@@ -41,7 +41,7 @@ class Command(BaseCommand):
         raise CommandError(f"{name} did not end within {options['timeout']:.0f} s")
 
     def _tell(self, job: Job, task: Task | None, told: str) -> str:
-        """Say where the job is when that changed."""
+        """Print the state if it changed."""
         line = f"{job.public_id} {job.get_state_display().lower()}"
         if job.state == JobState.QUEUED and job.wait_reasons:
             line += f": {wait_words(job.wait_reasons[0])}"
@@ -55,7 +55,7 @@ class Command(BaseCommand):
         return line
 
     def _copy(self, logs: LogStore, task: Task | None, offset: int, ended: bool) -> int:
-        """Write the whole lines that are new, and the last one without its end only when the job has ended."""
+        """Print new complete lines, and an incomplete last one once the job ended."""
         while task is not None:
             data, _ = logs.read(task.uuid.hex, offset)
             whole = data if ended else data[: data.rfind(b"\n") + 1]

@@ -1,4 +1,4 @@
-"""The plan that the scheduler makes of a dumped snapshot now, beside the one that it made then."""
+"""Plan a dumped snapshot again and compare with the recorded plan."""
 
 import json
 from argparse import ArgumentTypeError
@@ -10,20 +10,20 @@ import numpy as np
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from scheduler.core.cycle import run_cycle
-from scheduler.core.demand import build_demand
-from scheduler.core.dump import Dump, NotADump, encode, load
-from scheduler.core.explain import emptying_filter
-from scheduler.core.lending import reach_at
-from scheduler.core.request import Request
-from scheduler.core.snapshot import Snapshot
-from scheduler.core.table import judge
-from scheduler.core.types import Placement, Plan, Policy, Refusal, TaskPlace, Waiting
+from scheduler.core.cycle_dump import CycleDump, InvalidDump, decode_dump, encode_value
+from scheduler.core.model.demand import build_demand
+from scheduler.core.model.lending import find_reach_at
+from scheduler.core.model.requests import RequestClass
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.model.types import Placement, Plan, Policy, Refusal, TaskPlacement, WaitingJob
+from scheduler.core.placement.score_table import score_nodes
+from scheduler.core.placement.shortfall import find_emptying_filter
 
 KINDS: dict[Any, type] = {float: float, float | None: float, int: int, bool: bool}
 SETTABLE = {field.name: KINDS[field.type] for field in fields(Policy) if field.type in KINDS}
 WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 FIRST = 20
-"""So many of those that wait are printed."""
+"""How many waiting jobs are printed by default."""
 
 
 class Command(BaseCommand):
@@ -62,10 +62,10 @@ class Command(BaseCommand):
         if not policy:
             raise CommandError("The same snapshot gave another plan.")
 
-    def _load(self, file: Path) -> Dump:
+    def _load(self, file: Path) -> CycleDump:
         try:
-            return load(json.loads(file.read_text()))
-        except (OSError, NotADump, json.JSONDecodeError) as wrong:
+            return decode_dump(json.loads(file.read_text()))
+        except (OSError, InvalidDump, json.JSONDecodeError) as wrong:
             raise CommandError(f"{file}: {wrong}") from wrong
 
     def _print(self, plan: Plan, snapshot: Snapshot, most: int | None) -> None:
@@ -82,11 +82,11 @@ class Command(BaseCommand):
         if most is not None and len(line) > most:
             self.stdout.write(f"and {len(line) - most} more wait")
 
-    def _explain(self, then: Dump, plan: Plan, number: int) -> None:
+    def _explain(self, then: CycleDump, plan: Plan, number: int) -> None:
         job = next((job for job in then.snapshot.waiting if job.job == number), None)
         if job is None:
             raise CommandError(f"No job {number} waits in this snapshot.")
-        for name, value in encode(job).items():
+        for name, value in encode_value(job).items():
             self.stdout.write(f"{name}: {json.dumps(value)}")
         for start in plan.starts:
             if start.job == number:
@@ -100,27 +100,29 @@ class Command(BaseCommand):
                 self.stdout.write(f"Job {stop.job} is stopped for it: {stop.reason}")
         self._print_machines(then.snapshot, job, then.at)
 
-    def _print_machines(self, snapshot: Snapshot, job: Waiting, now: float) -> None:
-        """Where one task of each role fits before anybody starts, or the first filter that leaves no machine."""
+    def _print_machines(self, snapshot: Snapshot, job: WaitingJob, now: float) -> None:
+        """Print where a task of each role would fit, or the filter that excludes all."""
         world = snapshot.copy()
-        world.turn_to(now)
-        demand = build_demand(world, job.gang, job.pool, reach_at(world, job, now))
+        world.open_windows_at(now)
+        demand = build_demand(world, job.gang, job.pool, find_reach_at(world, job, now))
         for role, kinds in zip(job.gang, demand.kinds, strict=True):
-            request = Request(role.ask, job.pool, kinds, demand.reach)
-            left = world.nodes[judge(world, request, world.nodes) > -np.inf]
+            request = RequestClass(role.ask, job.pool, kinds, demand.reach)
+            left = world.nodes[score_nodes(world, request, world.nodes) > -np.inf]
             there = ", ".join(world.node_name(node) for node in left[:FIRST].tolist())
             fits = f"fits now on {len(left)} machines: {there}"
             if not len(left):
-                fits = f"fits on no machine now: {emptying_filter(world, request)}"
+                fits = f"fits on no machine now: {find_emptying_filter(world, request)}"
             self.stdout.write(f"One {role.name} {fits}")
 
 
 def differences(then: Plan, now: Plan) -> list[str]:
-    """In what two plans differ, one line for each part of a job."""
+    """Return a line per difference of two plans."""
     return [
         f"{part}, {key}: {json.dumps(was)} was, {json.dumps(is_now)} is"
         for part in (field.name for field in fields(Plan))
-        for key, was, is_now in _unlike(_by_job(encode(getattr(then, part))), _by_job(encode(getattr(now, part))))
+        for key, was, is_now in _unlike(
+            _by_job(encode_value(getattr(then, part))), _by_job(encode_value(getattr(now, part)))
+        )
     ]
 
 
@@ -154,10 +156,10 @@ def _places(start: Placement, snapshot: Snapshot) -> str:
     return ", ".join(_place(task, snapshot) for task in start.tasks)
 
 
-def _place(task: TaskPlace, snapshot: Snapshot) -> str:
+def _place(task: TaskPlacement, snapshot: Snapshot) -> str:
     cards = " ".join(str(card.gpu) for card in task.cards)
     return f"{task.role} {task.rank} on {snapshot.node_name(task.node)}" + (f" (cards {cards})" if cards else "")
 
 
 def _said(refusal: Refusal) -> str:
-    return f"{refusal.reason} {json.dumps(encode(refusal.params))}" if refusal.params else refusal.reason
+    return f"{refusal.reason} {json.dumps(encode_value(refusal.params))}" if refusal.params else refusal.reason

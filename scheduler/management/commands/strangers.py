@@ -1,4 +1,4 @@
-"""List the containers that bear our name and that no row knows, and end those that are named."""
+"""List orphans and end those named."""
 
 from typing import Any
 

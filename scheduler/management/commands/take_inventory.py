@@ -1,4 +1,4 @@
-"""Write this machine's nodes, cards and pools into the database, and print what was found."""
+"""Store this machine's nodes and cards, and print them."""
 
 from typing import Any
 

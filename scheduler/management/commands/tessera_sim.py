@@ -1,4 +1,4 @@
-"""Play a scenario or a trace of jobs through the scheduler's own cycle, with a virtual clock."""
+"""Simulate a scenario or a trace of jobs with the real scheduling cycle and a virtual clock."""
 
 import argparse
 import csv
@@ -10,17 +10,16 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from scheduler.simulation import scenario_file, trace_csv
-from scheduler.simulation.history import History
-from scheduler.simulation.report import COLUMNS, build_report
-from scheduler.simulation.revision import revision
-from scheduler.simulation.scenario import Scenario, play_scenario
+from scheduler.simulation.history import SimulationHistory
+from scheduler.simulation.report import COLUMNS, build_report, read_revision
+from scheduler.simulation.scenario import Scenario, simulate_scenario
 from scheduler.simulation.summary import build_rows, summarize
 
 FILES = "A scenario is a .yaml or .yml file; anything else is read as a trace, which needs --nodes.\n"
 
 
 class Command(BaseCommand):
-    help = __doc__ + "\n" + FILES + scenario_file.HELP + trace_csv.HELP
+    help = __doc__ + "\n" + FILES + scenario_file.SCENARIO_HELP + trace_csv.TRACE_HELP
     requires_system_checks = []
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
@@ -51,7 +50,7 @@ class Command(BaseCommand):
                 names = ("bench", "case", "seed", "policy", "metric", "value")
                 csv.writer(file).writerows([names, *build_rows(scenario, summary)])
         if path := options["html"]:
-            path.write_text(build_report(scenario, history, summary, revision(), options["week"]))
+            path.write_text(build_report(scenario, history, summary, read_revision(), options["week"]))
 
     def _load(self, options: dict[str, Any]) -> Scenario:
         file, seed, depth = options["file"], options["seed"], options["depth"]
@@ -62,13 +61,13 @@ class Command(BaseCommand):
         nodes, gpus = options["nodes"], options["gpus"]
         return scenario_file.load_trace_scenario(file, seed, nodes=nodes, gpus=gpus, depth=depth)
 
-    def _play(self, scenario: Scenario) -> History:
-        history = play_scenario(scenario, self._progress(scenario))
+    def _play(self, scenario: Scenario) -> SimulationHistory:
+        history = simulate_scenario(scenario, self._progress(scenario))
         self.stderr.write("")
         return history
 
     def _progress(self, scenario: Scenario) -> Callable[[float, int], None]:
-        """One line that is written over: how far the clock is, or how many of the jobs have come and are done."""
+        """Return a callback that overwrites one progress line."""
         shown = -1
 
         def tell(at: float, finished: int) -> None:
@@ -86,7 +85,7 @@ class Command(BaseCommand):
     def _print(self, scenario: Scenario, summary: dict[str, dict[str, float]]) -> None:
         everybody = summary["all"]
         used, took = everybody["cards_in_use_pct"], everybody["virtual_makespan_s"] / 3600
-        self.stdout.write(f"{scenario.name}, revision {revision()}, seed {scenario.seed}")
+        self.stdout.write(f"{scenario.name}, revision {read_revision()}, seed {scenario.seed}")
         self.stdout.write(f"{used:.1f} % of the cards in use over {took:.1f} hours")
         width = max(len("team"), *(len(who) for who in summary))
         self.stdout.write("  ".join(["team".ljust(width), *(title for title, _, _ in COLUMNS)]))

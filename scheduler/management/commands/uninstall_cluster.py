@@ -1,4 +1,4 @@
-"""Remove from the cluster what this installation made there. It needs no database, and rights of an administrator."""
+"""Remove this installation from the cluster, without a database but with an administrator's rights."""
 
 import time
 from typing import Any

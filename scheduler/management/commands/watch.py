@@ -1,4 +1,4 @@
-"""Follow what the runtime tells and drive it to what the rows say. One process leads; more of them stand by."""
+"""Reconcile with a runtime that reports changes. One process leads, others stand by."""
 
 import signal
 import threading
@@ -18,8 +18,8 @@ from scheduler.watching import Blind, Watch
 
 EXPIRES_S = 10
 LAST = 9
-"""Of Redis' priorities, where 0 is the first: pokes of the loops wait for no deeds. They are short and go stale, and
-the deeds of a thousand pods that end on a slow cluster keep all workers busy for minutes, in which nothing would start.
+"""Lowest of Redis priorities (0 is highest): the loops' short-lived messages must not wait for the actions of a
+thousand ending pods, which can keep all workers busy for minutes.
 """
 
 
@@ -51,7 +51,7 @@ class Command(BaseCommand):
 
 
 def send(orders: Sequence[Order]) -> None:
-    """Raises Unavailable where the broker is away: the next round tries again."""
+    """Send actions to Celery. Raise Unavailable if the broker is away."""
     try:
         messages = [to_message(order) for order in orders]
         tasks.act.apply_async((messages,), queue="default", priority=LAST, expires=EXPIRES_S, retry=False)
@@ -60,7 +60,7 @@ def send(orders: Sequence[Order]) -> None:
 
 
 def tell(watch: Watch, host: str, port: int) -> ThreadingHTTPServer:
-    """/metrics in Prometheus' text, /livez with 200 or 503."""
+    """Serve /metrics (Prometheus) and /livez (200 or 503)."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -80,7 +80,7 @@ def tell(watch: Watch, host: str, port: int) -> ThreadingHTTPServer:
             self.wfile.write(text.encode())
 
         def log_message(self, *_: Any) -> None:
-            """Probes ask every few seconds: nobody reads that."""
+            """Log no probes."""
 
     server = ThreadingHTTPServer((host, port), Handler)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()

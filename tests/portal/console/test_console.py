@@ -15,8 +15,8 @@ from events.transitions import advance
 from portal.console_fields import cards_text, parse_cards
 from portal.console_quotas import text_bar
 from quotas.models import Quota, UserLimit
-from scheduler.core.scores import SCORES, spread, weigh
-from scheduler.core.types import Policy
+from scheduler.core.model.types import Policy
+from scheduler.core.placement.scores import SCORES, spread_scores, weigh_scores
 from scheduler.snapshots import load_world
 
 pytestmark = pytest.mark.django_db
@@ -329,7 +329,7 @@ def test_the_policy_of_a_pool_is_what_its_next_cycle_goes_by(cast, root):
     words = {"ageing_s": "2h", "reservations": 5, "arrangement": "spread", "weight_links": 7, "max_grace_s": "1m"}
     words |= {"short_first": "on", "stop_longer": 4, "most_stops": 3}
     assert change_pool(root, cast.dev, **words).status_code == 302  # the box for preemption is not ticked
-    scores = spread(weigh(links=7))
+    scores = spread_scores(weigh_scores(links=7))
     dev = Policy(7200.0, 5, preempt=False, short_first=True, stop_longer=4, most_stops=3, scores=scores)
     assert load_world().policy.pools == (dev, Policy(scores=SCORES))
 

@@ -1,4 +1,4 @@
-"""Print a link that signs a person in, once: for whoever forgot the password, made by whoever owns the machine."""
+"""Print a one-time sign-in link, for a person who forgot the password."""
 
 from typing import Any
 

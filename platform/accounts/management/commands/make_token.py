@@ -1,4 +1,4 @@
-"""Print a new API token for a person: for scripts and measurements on the machine itself."""
+"""Print a new API token for a person, for scripts on the server."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Print a token that lets the agent of a machine in, once and soon."""
+"""Print a one-time enrolment token for a machine's agent."""
 
 from typing import Any
 

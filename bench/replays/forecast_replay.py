@@ -1,0 +1,98 @@
+"""Accuracy of start forecasts, made while a trace is simulated with the production cycle."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from scheduler.core.forecast.calibration import MAX_PAST_FORECASTS, PastForecast, fit_calibration
+from scheduler.core.forecast.simulate import Simulation, SimulationStep
+from scheduler.core.forecast.start_forecast import StartRange, build_ranges, learn_run_times, simulate_future
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.model.types import Policy, WaitingJob
+from scheduler.core.queueing.cycle_context import CycleMemo
+
+MAX_JOBS = 60
+"""First jobs in line to forecast, as in production."""
+MAX_PAST_RUNS = 500
+"""Past jobs to learn run times from, as in production."""
+
+
+@dataclass(frozen=True)
+class ForecastOutcome:
+    """A job's first forecast and its real start. raw: before calibration; told: after."""
+
+    job: int
+    made_at: float
+    raw: StartRange
+    calibrated: StartRange
+    started_at: float
+
+
+@dataclass(frozen=True)
+class ReplaySettings:
+    """every_s: between forecasts. futures: per forecast."""
+
+    policy: Policy
+    every_s: float
+    futures: int
+
+
+def replay_forecasts(
+    snapshot: Snapshot, jobs: Sequence[WaitingJob], run_s: Mapping[int, float], settings: ReplaySettings, until: float
+) -> list[ForecastOutcome]:
+    """Return the first forecast of each job that started by `until`, by start."""
+    play = Simulation(
+        snapshot, settings.policy, jobs[0].submitted_at, lambda job: run_s[job.job], arrivals=jobs, explains=True
+    )
+    said = {job.job: job.time_s for job in jobs}
+    keeper = _ForecastRecorder(settings)
+    look_at = play.now
+    for moment in play.run_steps(until):
+        keeper.record(moment, [(said[job] if isfinite(said[job]) else None, run_s[job]) for job in moment.ended])
+        if moment.at >= look_at and play.waiting:
+            keeper.forecast_line(play, moment)
+            look_at = moment.at + settings.every_s
+    return keeper.found
+
+
+class _ForecastRecorder:
+    def __init__(self, how: ReplaySettings):
+        self.found: list[ForecastOutcome] = []
+        self._how = how
+        self._open: dict[int, tuple[float, StartRange, StartRange]] = {}
+        self._ran: deque[tuple[float | None, float]] = deque(maxlen=MAX_PAST_RUNS)
+        self._looks = 0
+
+    def record(self, moment: SimulationStep, ran: Sequence[tuple[float | None, float]]) -> None:
+        """Record starts and run times. ran: (estimate, run time) of ended jobs."""
+        self._ran.extend(ran)
+        for start in moment.plan.starts:
+            if start.job in self._open:
+                self.found.append(ForecastOutcome(start.job, *self._open.pop(start.job), moment.at))
+
+    def forecast_line(self, play: Simulation, moment: SimulationStep) -> None:
+        """Forecast the first in line, if any has no forecast yet."""
+        places = moment.plan.positions
+        line = tuple(job for job in play.waiting.values() if job.job in places and places[job.job][0] <= MAX_JOBS)
+        if all(job.job in self._open for job in line):
+            return
+        self._looks += 1
+        world = play.snapshot.copy()
+        world.waiting, world.running = line, tuple(play.running.values())
+        run_times, first = learn_run_times(self._ran), self._looks * self._how.futures
+        numbers = range(first, first + self._how.futures)
+        memory, policy = CycleMemo(explains=False), self._how.policy
+        ranges = build_ranges(world, [simulate_future(world, policy, play.now, run_times, n, memory) for n in numbers])
+        calibration = fit_calibration(self._past_forecasts(play.now))
+        for job, raw in ranges.items():
+            if job not in self._open and isfinite(raw.p90):
+                self._open[job] = play.now, raw, calibration.apply(raw, play.now)
+
+    def _past_forecasts(self, now: float) -> list[PastForecast]:
+        ended = [
+            PastForecast(one.made_at, one.raw.p10, one.raw.p90, one.started_at)
+            for one in self.found[-MAX_PAST_FORECASTS:]
+        ]
+        waits = [PastForecast(at, raw.p10, raw.p90, now, is_waiting=True) for at, raw, _ in self._open.values()]
+        return ended + waits

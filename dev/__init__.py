@@ -1,0 +1,1 @@
+"""What builds, checks and measures Tessera; no part of an installation."""

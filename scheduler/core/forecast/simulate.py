@@ -1,0 +1,215 @@
+"""Simulation of the cluster over virtual time, with the production cycle."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite
+
+from scheduler.core.cycle import run_cycle
+from scheduler.core.forecast.completion_queue import CompletionQueue
+from scheduler.core.model.lending import list_window_edges
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.model.types import Placement, Plan, Policy, RunningJob, WaitingJob
+from scheduler.core.queueing.cycle_context import CycleMemo
+from scheduler.core.queueing.maintenance import list_maintenance_evictions
+from scheduler.core.queueing.release_times import estimate_end
+
+
+@dataclass(frozen=True)
+class SimulationStep:
+    """What happened at one time: ended jobs, jobs that gave up, and the plan."""
+
+    at: float
+    ended: tuple[int, ...]
+    gave_up: tuple[int, ...]
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class SimulationRules:
+    """Simulation rules beyond arrivals, runs and ends.
+
+    over_at: {job: when it leaves, started or not}. resume_s: extra work after preemption; None: restart.
+    pace: work per second of a running job. depth: oldest jobs per team and class in a cycle.
+    """
+
+    leaves_at: Mapping[int, float] = field(default_factory=dict)
+    resume_cost_s: float | Mapping[int, float] | None = None
+    pace: Callable[[RunningJob, Snapshot], float] | None = None
+    depth: int | None = None
+
+
+class Simulation:
+    """A running simulation. run_s: real run time of a job. ends: {running job: real end}, others never end."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        now: float,
+        run_s: Callable[[WaitingJob], float],
+        *,
+        ends: dict[int, float] | None = None,
+        arrivals: Iterable[WaitingJob] = (),
+        rules: SimulationRules | None = None,
+        explains: bool = False,
+        cycle_memo: CycleMemo | None = None,
+    ):
+        self.snapshot = snapshot.copy()
+        self.policy = policy
+        self.now = now
+        self.rules = rules or SimulationRules()
+        self.waiting = {job.job: job for job in snapshot.waiting}
+        self.running = {job.job: job for job in snapshot.running}
+        self._queued_as: dict[int, WaitingJob] = {}
+        self._work_left: dict[int, float] = {}
+        """{preempted job: work left}."""
+        self._run_s = run_s
+        self._cycle_memo = cycle_memo or CycleMemo(explains)
+        self._completions = CompletionQueue(ends or {}, now)
+        self._arrivals = sorted(arrivals, key=_arrival_key, reverse=True)
+        """Next one last."""
+        self._departures = sorted(((at, job) for job, at in self.rules.leaves_at.items()), reverse=True)
+        self._window_edges = sorted((at for at in list_window_edges(snapshot) if now < at < inf), reverse=True)
+        """Next one last."""
+
+    def run_steps(self, until: float = inf) -> Iterator[SimulationStep]:
+        """Yield each moment at which something happens, from now to `until`."""
+        ended: tuple[int, ...] = ()
+        gone: tuple[int, ...] = ()
+        while self.now <= until:
+            yield SimulationStep(self.now, ended, gone, self._run_cycles())
+            at = self._next_event_at()
+            if at == inf:
+                return
+            self.now = at
+            ended, gone = self._apply_events()
+
+    def _run_cycles(self) -> Plan:
+        """Run cycles until none preempts, or has seen all that could start."""
+        plan, starts, evictions = Plan(), [], []
+        while self.waiting or list_maintenance_evictions(self.snapshot.closings, self.running.values(), self.now):
+            plan, used_up = self._run_cycle()
+            starts += plan.starts
+            evictions += plan.evictions
+            for eviction in plan.evictions:
+                self._stop(eviction.job)
+            if not plan.evictions and not used_up and not (plan.starts and self.policy.preempts_longer):
+                break
+        plan.starts, plan.evictions = starts, evictions
+        self._set_paces()
+        return plan
+
+    def _run_cycle(self) -> tuple[Plan, bool]:
+        """Run one cycle; return its plan, and whether `depth` hid jobs."""
+        line = self._visible_queue()
+        self.snapshot.waiting, self.snapshot.running = tuple(line), tuple(self.running.values())
+        plan = run_cycle(self.snapshot, self.policy, self.now, self._cycle_memo)
+        started = Counter(_team_and_class(self.waiting[start.job]) for start in plan.starts)
+        for start in plan.starts:
+            self._start(start)
+        return plan, self.rules.depth in started.values()
+
+    def _visible_queue(self) -> list[WaitingJob]:
+        if self.rules.depth is None:
+            return list(self.waiting.values())
+        seen: Counter[tuple[int, int]] = Counter()
+        line = []
+        for job in self.waiting.values():
+            owner = _team_and_class(job)
+            if seen[owner] < self.rules.depth:
+                seen[owner] += 1
+                line.append(job)
+        return line
+
+    def _start(self, start: Placement) -> None:
+        job = self.waiting.pop(start.job)
+        self._queued_as[job.job] = job
+        self.snapshot.allocate(start, job)
+        self.running[job.job] = RunningJob(
+            job=job.job,
+            team=job.team,
+            user=job.user,
+            pool=job.pool,
+            priority=job.priority,
+            tasks=start.tasks,
+            saved_at=self.now if self.rules.resume_cost_s is None else inf,
+            ends_at=self.now + job.time_s,
+            started_at=self.now,
+            time_s=job.time_s,
+            limit_s=job.limit_s,
+            preemptible=job.preemptible,
+            waited_s=max(self.now - job.submitted_at, 0.0),
+            stops=job.stops,
+        )
+        work_s = self._work_left.pop(job.job, None)
+        if work_s is None:
+            work_s = min(self._run_s(job), job.limit_s, self.rules.leaves_at.get(job.job, inf) - self.now)
+        self._completions.begin(job.job, work_s, self.now)
+
+    def _stop(self, number: int) -> None:
+        """Requeue a preempted job; with a checkpoint its estimate shrinks."""
+        left = self._completions.work_left(number, self.now)
+        self._completions.remove(number)
+        ran = self.running.pop(number)
+        self.snapshot.remove_job(ran)
+        job = self._queued_as.get(number)
+        if job is None:
+            return
+        job = replace(job, stops=job.stops + 1)
+        if self.rules.resume_cost_s is not None and isfinite(left):
+            cost_s = (
+                self.rules.resume_cost_s[number]
+                if isinstance(self.rules.resume_cost_s, Mapping)
+                else self.rules.resume_cost_s
+            )
+            self._work_left[number] = left + cost_s
+            job = replace(job, time_s=ran.ends_at - self.now + cost_s)
+        self.waiting[number] = job
+        if self.rules.depth is not None:
+            self.waiting = {job.job: job for job in sorted(self.waiting.values(), key=_arrival_key)}
+
+    def _set_paces(self) -> None:
+        if pace := self.rules.pace:
+            for job in self.running.values():
+                self._completions.set_pace(job.job, pace(job, self.snapshot), self.now)
+
+    def _next_event_at(self) -> float:
+        """Return the time of the next event."""
+        pauses = (job.not_before for job in self.waiting.values() if job.not_before > self.now)
+        arrives = self._arrivals[-1].submitted_at if self._arrivals else inf
+        leaves = self._departures[-1][0] if self._departures else inf
+        at = min(self._completions.next_end(), arrives, leaves, *pauses, inf)
+        if self._window_edges and (at < inf or self.waiting):  # windows alone are no event
+            at = min(at, self._window_edges[-1])
+        return max(at, self.now)
+
+    def _apply_events(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Apply events due now: (jobs ended, gave up)."""
+        ended, gone = [], []
+        while self._completions.next_end() <= self.now:
+            job = self._completions.pop_next()
+            self.snapshot.remove_job(self.running.pop(job))
+            ended.append(job)
+        while self._arrivals and self._arrivals[-1].submitted_at <= self.now:
+            job_that_comes = self._arrivals.pop()
+            self.waiting[job_that_comes.job] = job_that_comes
+        while self._departures and self._departures[-1][0] <= self.now:
+            _, job = self._departures.pop()
+            if self.waiting.pop(job, None):
+                gone.append(job)
+        while self._window_edges and self._window_edges[-1] <= self.now:
+            self._window_edges.pop()
+        for number, job_that_runs in self.running.items():
+            if job_that_runs.ends_at <= self.now:
+                late = estimate_end(job_that_runs.started_at, job_that_runs.time_s, self.now, job_that_runs.limit_s)
+                self.running[number] = replace(job_that_runs, ends_at=late)
+        return tuple(ended), tuple(gone)
+
+
+def _team_and_class(job: WaitingJob) -> tuple[int, int]:
+    return job.team, job.priority
+
+
+def _arrival_key(job: WaitingJob) -> tuple[float, int]:
+    return job.submitted_at, job.job

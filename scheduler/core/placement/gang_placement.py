@@ -1,0 +1,114 @@
+"""Placement of a gang on nodes and cards: all tasks or none."""
+
+from dataclasses import dataclass
+
+from scheduler.core.model.demand import GangDemand, extra_milli
+from scheduler.core.model.requests import RequestClass
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.model.types import CardShare, Placement, Role, TaskPlacement, TaskResources, WaitingJob
+from scheduler.core.placement.score_table import ScoreTable
+from scheduler.core.quota.cell_limits import CellConstraint
+
+UNLIMITED_QUOTA = 2**62
+"""`spare_milli` if limits do not matter."""
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """A gang did not fit: `have` tasks did, `request` was next."""
+
+    placed: int
+    failed_request: RequestClass
+
+
+def place_gang(
+    snapshot: Snapshot,
+    table: ScoreTable,
+    job: WaitingJob,
+    demand: GangDemand,
+    kinds: tuple[int, ...],
+    spare_milli: int,
+    cell_constraint: CellConstraint | None = None,
+) -> Placement | Shortfall:
+    """Place all tasks and take their resources, or leave the snapshot unchanged.
+
+    spare_milli: quota beyond the cheapest kinds. Greedy, largest tasks first; retried with a failed role first.
+    """
+    order = _largest_first(job.gang)
+    result = _place_in_order(order, snapshot, table, job, demand, kinds, spare_milli, cell_constraint)
+    if isinstance(result, Shortfall) and result.placed and len(job.gang) > 1:
+        missing = order[result.placed][0]
+        first = sorted(order, key=lambda task: task[0] != missing)
+        again = _place_in_order(first, snapshot, table, job, demand, kinds, spare_milli, cell_constraint)
+        return again if isinstance(again, Placement) else result
+    return result
+
+
+def _place_in_order(
+    order: list[tuple[int, int]],
+    snapshot: Snapshot,
+    table: ScoreTable,
+    job: WaitingJob,
+    demand: GangDemand,
+    kinds: tuple[int, ...],
+    spare_milli: int,
+    cell_constraint: CellConstraint | None,
+) -> Placement | Shortfall:
+    taken: list[TaskPlacement] = []
+    for index, rank in order:
+        role = job.gang[index]
+        now = kinds[index] & demand.affordable_kinds(spare_milli)[index]
+        request, node = _best_node(table, role.ask, job.pool, now, demand.reach, cell_constraint)
+        if node < 0:
+            for task in reversed(taken):
+                snapshot.release_task(task)
+            return Shortfall(len(taken), request)
+        chosen = table.choose_cards(request, node) if role.ask.gpus else []
+        task = _build_task(snapshot, request, role, rank, node, chosen)
+        snapshot.allocate_task(task)
+        taken.append(task)
+        cell_constraint = cell_constraint.with_task(task) if cell_constraint and task.cards else cell_constraint
+        if task.cards:
+            spare_milli -= extra_milli(role.ask, demand.kinds[index], int(snapshot.gpu_kind[task.cards[0].gpu]))
+    tasks = tuple(sorted(taken, key=lambda task: task.rank))
+    snapshot.charge_quota(tasks, job)
+    return Placement(job.job, tasks)
+
+
+def _best_node(
+    table: ScoreTable, ask: TaskResources, pool: int, kinds: int, reach: int, cell_constraint: CellConstraint | None
+) -> tuple[RequestClass, int]:
+    found = RequestClass(ask, pool, kinds, reach), -1
+    for allowed in cell_constraint.node_choices(ask, kinds) if cell_constraint else (None,):
+        found = table.best_node(ask, pool, kinds, reach, allowed)
+        if found[1] >= 0:
+            break
+    return found
+
+
+def _largest_first(gang: tuple[Role, ...]) -> list[tuple[int, int]]:
+    """Return (role index, rank) of each task, hardest to place first."""
+    order = [index for index, role in enumerate(gang) for _ in range(role.min)]
+    tasks = [(index, rank) for rank, index in enumerate(order)]
+    if len(gang) == 1:
+        return tasks
+    return sorted(tasks, key=lambda task: (task_size(gang[task[0]]), -task[1]), reverse=True)
+
+
+def task_size(role: Role) -> tuple[int, bool, int, int]:
+    """Return a sort key: larger is harder to place."""
+    return role.ask.gpus, role.ask.whole, role.ask.cpu_milli, role.ask.memory_mib
+
+
+def _build_task(
+    snapshot: Snapshot, request: RequestClass, role: Role, rank: int, node: int, chosen: list[int]
+) -> TaskPlacement:
+    cards = tuple(_card_share(snapshot, request, gpu) for gpu in chosen)
+    return TaskPlacement(role.name, rank, node, cards, role.ask.cpu_milli, role.ask.memory_mib)
+
+
+def _card_share(snapshot: Snapshot, request: RequestClass, gpu: int) -> CardShare:
+    ask, kind = request.ask, int(snapshot.gpu_kind[gpu])
+    if ask.whole:
+        return CardShare(gpu, int(snapshot.gpu_total_mib[gpu]), 100, ask.need_milli[kind])
+    return CardShare(gpu, ask.need_mib[kind], ask.need_percent[kind], ask.need_milli[kind])

@@ -1,0 +1,268 @@
+"""Start queued jobs in priority order, with EASY backfilling around several reservations.
+
+Jobs within their team's guarantee come first. Jobs that wait for their own limits hold up nobody; those that wait for
+capacity stand in line, and the first get reservations (`Policy.reservations`).
+"""
+
+from collections import Counter, defaultdict
+from math import inf, isfinite
+
+from scheduler.core.model.types import GPU_MILLI, Placement, Refusal, WaitingJob
+from scheduler.core.placement.gang_placement import Shortfall, place_gang, task_size
+from scheduler.core.placement.shortfall import explain_shortfall
+from scheduler.core.queueing.cycle_context import Cycle, JobClass
+from scheduler.core.queueing.maintenance import build_maintenance_refusal
+from scheduler.core.queueing.priority_order import order_jobs
+from scheduler.core.queueing.reservations import MAINTENANCE_JOB
+from scheduler.core.quota.cell_limits import CellConstraint
+from scheduler.core.quota.limits import hold_refusals
+
+MAX_OWNER_RESERVATIONS = 64
+"""Reservations per line while room is being made, for jobs within their team's guarantee."""
+
+
+def start_waiting_jobs(cycle: Cycle) -> list[WaitingJob]:
+    """Start jobs that disturb nobody, and return those that wait for capacity, in order."""
+    lines = WaitingLines(len(cycle.snapshot.kind_names))
+    waiting: list[WaitingJob] = []
+    owners, borrowers = _split_by_guarantee(cycle)
+    known = EqualJobResults(cycle, lines, waiting)
+    for job in order_jobs(cycle.snapshot, owners, cycle.policy, cycle.now):
+        if known.reuse(job):
+            continue
+        if not cycle.is_within_guarantee(job):
+            borrowers.append(job)
+        elif not _start_or_block(cycle, lines, job, cycle.job_class(job), []):
+            waiting.append(job)
+        known.record(job)
+    known = EqualJobResults(cycle, lines, waiting)
+    for job in order_jobs(cycle.snapshot, borrowers, cycle.policy, cycle.now):
+        if known.reuse(job):
+            continue
+        shape = cycle.job_class(job)
+        if shape.skips_line:
+            cycle.plan.refusals[job.job] = []
+        elif not _start_or_block(cycle, lines, job, shape, cycle.borrow_refusals(job)):
+            waiting.append(job)
+        known.record(job)
+    if cycle.cycle_memo.explains:
+        reserved = ((kept.job, kept.at) for kept in cycle.reservation_plan.reservations if kept.job != MAINTENANCE_JOB)
+        cycle.plan.reserved_at = {job: at for job, at in reserved if isfinite(at)}
+    return waiting
+
+
+class EqualJobResults:
+    def __init__(self, cycle: Cycle, lines: "WaitingLines", waiting: list[WaitingJob]):
+        self._cycle = cycle
+        self._lines = lines
+        self._waiting = waiting
+        self._version = -1
+        self._results: dict[tuple, list[Refusal] | tuple[JobClass, tuple[int, ...]]] = {}
+
+    def reuse(self, job: WaitingJob) -> bool:
+        """Treat the job like an equal one before it; False if there was none."""
+        cycle = self._cycle
+        if self._version != cycle.snapshot.version:
+            self._version, self._results = cycle.snapshot.version, {}
+        known = self._results.get(_equal_job_key(job))
+        if known is None:
+            return False
+        if isinstance(known, list):
+            cycle.block(job, known)
+        else:
+            _join_line(cycle, self._lines, job, *known)
+            self._waiting.append(job)
+        return True
+
+    def record(self, job: WaitingJob) -> None:
+        """Remember the result of a waiting job for equal ones."""
+        cycle = self._cycle
+        if self._version != cycle.snapshot.version or job.job not in cycle.plan.refusals:
+            return
+        if cycle.blocked and cycle.blocked[-1] is job:
+            self._results[_equal_job_key(job)] = cycle.plan.refusals[job.job]
+        elif self._waiting and self._waiting[-1] is job:
+            shape, passing = cycle.job_class(job), cycle.policy.for_pool(job.pool).stop_longer is not None
+            if not shape.skips_line and shape.is_blocked(cycle.now if passing else cycle.now + job.time_s):
+                self._results[_equal_job_key(job)] = shape, shape.demand.affordable_kinds(cycle.spare_milli(job))
+
+
+def _equal_job_key(job: WaitingJob) -> tuple:
+    """Return a key shared by equal jobs. Comparing gangs is slow, so by identity."""
+    wishes = job.held, job.not_before, job.preemptible, job.time_s
+    return id(job.gang), job.pool, job.team, job.user, *wishes
+
+
+def _split_by_guarantee(cycle: Cycle) -> tuple[list[WaitingJob], list[WaitingJob]]:
+    """Split the queue into (within the team's guarantee, others)."""
+    within: dict[tuple, bool] = {}
+    owners: list[WaitingJob] = []
+    borrowers: list[WaitingJob] = []
+    for job in cycle.snapshot.waiting:
+        alike = _equal_job_key(job)
+        if alike not in within:
+            within[alike] = cycle.is_within_guarantee(job)
+        (owners if within[alike] else borrowers).append(job)
+    return owners, borrowers
+
+
+class WaitingLines:
+    """Jobs in line by pool and claim, a bit mask over kinds of cards."""
+
+    def __init__(self, kinds: int):
+        self._cpu = 1 << kinds
+        self._claims: defaultdict[int, Counter[int]] = defaultdict(Counter)
+
+    def join(self, pool: int, kinds: tuple[int, ...]) -> tuple[int, int]:
+        """Add a job; return (jobs ahead with overlapping claims, with the same claim)."""
+        claims, claim, ahead = self._claims[pool], self._claim_mask(kinds), 0
+        for other, count in claims.items():
+            if other & claim:
+                ahead += count
+        before = claims[claim]
+        claims[claim] = before + 1
+        return ahead, before
+
+    def _claim_mask(self, kinds: tuple[int, ...]) -> int:
+        claim = 0
+        for mask in kinds:
+            claim |= mask or self._cpu
+        return claim
+
+
+def _start_or_block(
+    cycle: Cycle, lines: WaitingLines, job: WaitingJob, shape: JobClass, borrow_refusals: list[Refusal]
+) -> bool:
+    """Start the job or set it aside; False if it waits for capacity."""
+    refusals = hold_refusals(job, cycle.now) + cycle.limit_refusals(job)
+    if not refusals and borrow_refusals and (placement := _place_on_lent_cards(cycle, job)):
+        cycle.record_start(placement, job)
+        return True
+    if refusals := refusals + borrow_refusals:
+        cycle.block(job, refusals)
+        return True
+    if placement := _place_without_delay(cycle, job, shape):
+        cycle.record_start(placement, job)
+        return True
+    if never := cycle.infeasible_refusals(job):
+        cycle.block(job, list(never))
+        return True
+    if (kept := shape.cell_refusals(job, cycle.now)) and not cycle.is_within_guarantee(job):
+        cycle.block(job, kept)
+        return True
+    _join_line(cycle, lines, job, shape, shape.demand.affordable_kinds(cycle.spare_milli(job)))
+    return False
+
+
+def _place_on_lent_cards(cycle: Cycle, job: WaitingJob) -> Placement | None:
+    """Place the job on lent cards only, which count against no guarantee."""
+    shape = cycle.guest_class(job)
+    return _place_without_delay(cycle, job, shape) if shape else None
+
+
+def _join_line(cycle: Cycle, lines: WaitingLines, job: WaitingJob, shape: JobClass, kinds: tuple[int, ...]) -> None:
+    """Queue the job for capacity, with a reservation if near the head."""
+    ahead, before = lines.join(job.pool, kinds)
+    first = [Refusal("ahead_in_queue", {"n": ahead})] if ahead and cycle.cycle_memo.explains else []
+    cycle.plan.refusals[job.job] = first + (shape.cell_refusals(job, cycle.now) or shape.blocked_by)
+    if before < _reservation_limit(cycle, job):
+        cycle.reservation_plan.reserve(job, shape.demand, cycle.cell_constraint(job, shape.demand))
+    elif shape.blocked_from == -inf and not cycle.cycle_memo.explains and not cycle.snapshot.windows:
+        demand = shape.demand
+        alike = demand.most[GPU_MILLI] == demand.least[GPU_MILLI]  # else another may claim other kinds
+        shape.skips_line = alike and cycle.policy.for_pool(job.pool).stop_longer is None
+
+
+def _reservation_limit(cycle: Cycle, job: WaitingJob) -> int:
+    """Return how many jobs of the line get reservations; more while owners are being served."""
+    usual = cycle.policy.for_pool(job.pool).reservations
+    return max(usual, MAX_OWNER_RESERVATIONS) if usual and cycle.leaving and cycle.is_within_guarantee(job) else usual
+
+
+def _place_without_delay(cycle: Cycle, job: WaitingJob, shape: JobClass) -> Placement | None:
+    """Place the job where it delays no reservation, or record that there is no such place."""
+    ends_at = cycle.now if cycle.may_delay_reservations(job) else cycle.now + job.time_s
+    if shape.is_blocked(ends_at) or shape.cell_refusals(job, cycle.now):
+        return None
+    spare, keep = cycle.spare_milli(job), cycle.cell_constraint(job, shape.demand)
+    kinds = shape.demand.affordable_kinds(spare)
+    if (
+        cycle.reservation_plan.has_pending()
+        and not keep
+        and kinds == shape.demand.kinds
+        and _fits_nowhere(cycle, job, shape)
+    ):
+        return None  # without computing pending reservations
+    view = cycle.reservation_plan.view_until(ends_at)
+    result = place_gang(view.snapshot, view.score_table, job, shape.demand, kinds, spare, keep)
+    if isinstance(result, Placement):
+        if view is not cycle.present_view:
+            cycle.snapshot.allocate(result, job)
+        return result
+    if keep and _fits_without_cells(keep, cycle, job, shape, kinds, spare):
+        shape.cells_blocked_from[job.team] = ends_at, [keep.refusal()]
+        return None
+    if kinds == shape.demand.kinds:
+        shape.blocked_from = -inf if view is cycle.present_view else ends_at
+    if not cycle.cycle_memo.explains:
+        return None
+    if view is not cycle.present_view:
+        result = place_gang(cycle.snapshot, cycle.present_view.score_table, job, shape.demand, kinds, spare)
+    if isinstance(result, Placement):
+        cycle.snapshot.release(result, job)
+        shape.blocked_by = _maintenance_refusals(cycle, job, shape, kinds, spare) or _reservation_refusals(cycle)
+    else:
+        shape.blocked_by = explain_shortfall(cycle.snapshot, job, result)
+    return None
+
+
+def _fits_nowhere(cycle: Cycle, job: WaitingJob, shape: JobClass) -> bool:
+    """Check whether the largest task fits nowhere, even without reservations."""
+    asked = zip(job.gang, shape.demand.kinds, strict=True)
+    role, kinds = max(asked, key=lambda each: (each[0].min > 0, task_size(each[0])))
+    request, node = cycle.present_view.score_table.best_node(role.ask, job.pool, kinds, shape.demand.reach)
+    if node >= 0 or not role.min:
+        return False
+    shape.blocked_from = -inf
+    if cycle.cycle_memo.explains:
+        shape.blocked_by = explain_shortfall(cycle.snapshot, job, Shortfall(0, request))
+    return True
+
+
+def _fits_without_cells(
+    cell_constraint: CellConstraint, cycle: Cycle, job: WaitingJob, shape: JobClass, kinds: tuple[int, ...], spare: int
+) -> bool:
+    view = cycle.reservation_plan.view_until(cycle.now + job.time_s)
+    result = place_gang(view.snapshot, view.score_table, job, shape.demand, kinds, spare)
+    if not isinstance(result, Placement):
+        return False
+    view.snapshot.release(result, job)
+    return True
+
+
+def _maintenance_refusals(
+    cycle: Cycle, job: WaitingJob, shape: JobClass, kinds: tuple[int, ...], spare: int
+) -> list[Refusal]:
+    """Return refusals if only maintenance keeps the job from starting."""
+    closings = cycle.reservation_plan.maintenance_before(cycle.now + job.time_s)
+    if not closings:
+        return []
+    closed = [task for closing in closings for task in closing.placement.tasks]
+    for task in closed:
+        cycle.snapshot.allocate_task(task)
+    result = place_gang(cycle.snapshot, cycle.present_view.score_table, job, shape.demand, kinds, spare)
+    if isinstance(result, Placement):
+        cycle.snapshot.release(result, job)
+        refusals = []
+    else:
+        first = build_maintenance_refusal(cycle.snapshot, closings, cycle.now)
+        refusals = [first, *explain_shortfall(cycle.snapshot, job, result)]
+    for task in closed:
+        cycle.snapshot.release_task(task)
+    return refusals
+
+
+def _reservation_refusals(cycle: Cycle) -> list[Refusal]:
+    """Return the refusal for room reserved before the job would end."""
+    at = next((r.at for r in cycle.reservation_plan.reservations if r.job != MAINTENANCE_JOB), inf)
+    return [Refusal("reserved_for_larger", {"at": at} if isfinite(at) else {})]

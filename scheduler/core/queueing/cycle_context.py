@@ -1,0 +1,223 @@
+"""State shared by the phases of one cycle: snapshot, plan and cached answers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf
+from typing import Any
+
+from scheduler.core.model.demand import GangDemand, build_demand
+from scheduler.core.model.lending import OWN_POOL, find_reach_at, find_reach_over_windows, list_borrowing_pools
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.model.types import GPU_MILLI, Placement, Plan, Policy, Refusal, Role, WaitingJob
+from scheduler.core.placement.feasibility import check_shape
+from scheduler.core.placement.score_table import ScoreTable
+from scheduler.core.queueing.priority_order import estimate_remaining_work
+from scheduler.core.queueing.release_times import TaskRows
+from scheduler.core.queueing.reservations import ReservationPlan, ScoredSnapshot
+from scheduler.core.quota.cell_limits import CellConstraint, build_cell_constraint
+from scheduler.core.quota.limits import borrow_refusals, is_within_guarantee, limit_refusals, spare_milli
+
+
+@dataclass
+class JobClass:
+    """Results shared by jobs with equal requests in one cycle.
+
+    blocked_from: jobs that end then or later do not fit. kept_from: {team: the same, because of other teams' whole
+    nodes}.
+    """
+
+    demand: GangDemand
+    infeasible: list[Refusal] | None = None
+    blocked_from: float | None = None
+    blocked_by: list[Refusal] = field(default_factory=list)
+    cells_blocked_from: dict[int, tuple[float, list[Refusal]]] = field(default_factory=dict)
+    skips_line: bool = False
+    """No further job of this shape can start or get a reservation."""
+
+    def is_blocked(self, ends_at: float) -> bool:
+        return self.blocked_from is not None and ends_at >= self.blocked_from
+
+    def cell_refusals(self, job: WaitingJob, now: float) -> list[Refusal]:
+        """Return why the job did not fit, if only for other teams' whole nodes."""
+        ends_at = now + job.time_s
+        kept_from, refusals = self.cells_blocked_from.get(job.team, (inf, []))
+        there = refusals and not job.preemptible and ends_at >= kept_from and not self.is_blocked(ends_at)
+        return refusals if there else []
+
+
+@dataclass
+class CycleMemo:
+    """Cache across cycles on the same machines.
+
+    explains: compute refusals, positions and reservations, which costs most of a cycle.
+    """
+
+    explains: bool = True
+    job_classes: dict[tuple, tuple[GangDemand, list[Refusal]]] = field(default_factory=dict)
+    task_rows: TaskRows = field(default_factory=TaskRows)
+
+
+class Cycle:
+    def __init__(self, snapshot: Snapshot, policy: Policy, now: float, cycle_memo: CycleMemo | None = None):
+        self.snapshot = snapshot
+        self.policy = policy
+        self.now = now
+        self.plan = Plan()
+        self.cycle_memo = cycle_memo or CycleMemo()
+        snapshot.open_windows_at(now)
+        self.present_view = ScoredSnapshot(snapshot, ScoreTable(snapshot, policy))
+        self.reservation_plan = ReservationPlan(self.present_view, policy, now, self.cycle_memo.task_rows)
+        self.blocked: list[WaitingJob] = []
+        """Jobs that wait for something other than capacity."""
+        self.leaving = {job.job for job in snapshot.running if job.leaving}
+        self.making_room_for: set[int] = set()
+        """Jobs for which room is being made."""
+        self._empty: tuple[Snapshot, ScoreTable] | None = None
+        self._classes: dict[tuple[tuple[Role, ...], int, int, int], JobClass] = {}
+        self._reaches: dict[tuple[int, float, bool], tuple[int, int]] = {}
+        self._class_of: dict[int, JobClass] = {}
+        self._by_identity: dict[tuple[int, int, int, int], tuple[tuple[Role, ...], JobClass]] = {}
+        self._guarantees = bool(snapshot.guarantee.any())
+        self._answers: dict[tuple, Any] = {}
+        self._answered_at = -1
+
+    @cached_property
+    def after_evictions(self) -> ScoredSnapshot:
+        """The cluster once jobs being stopped are gone."""
+        world = self.snapshot.copy()
+        for job in self.snapshot.running:
+            if job.leaving:
+                world.remove_job(job)
+        return ScoredSnapshot(world, ScoreTable(world, self.policy))
+
+    @cached_property
+    def off_pool_jobs(self) -> dict[int, int]:
+        """{running job: pool whose cards it uses though no longer lent to its own}."""
+        if not self.snapshot.has_lending:
+            return {}
+        pool, lent = self.snapshot.gpu_pool.tolist(), list_borrowing_pools(self.snapshot)
+        return {
+            job.job: pool[card.gpu]
+            for job in self.snapshot.running
+            for task in job.tasks
+            for card in task.cards
+            if pool[card.gpu] != job.pool and lent[card.gpu] != job.pool
+        }
+
+    def job_class(self, job: WaitingJob) -> JobClass:
+        shape = self._class_of.get(job.job)
+        if shape is None:
+            shape = self._class_of[job.job] = self._job_class(job, *self._reaches_of(job))
+        return shape
+
+    def guest_class(self, job: WaitingJob) -> JobClass | None:
+        """Return the shape on lent cards only, None if none are lent now."""
+        now, at_times = self._reaches_of(job)
+        return None if now == OWN_POOL else self._job_class(job, now & ~OWN_POOL, at_times)
+
+    def _job_class(self, job: WaitingJob, reach: int, at_times: int) -> JobClass:
+        same = id(job.gang), job.pool, reach, at_times  # comparing gangs is slow
+        shape = self._by_identity[same][1] if same in self._by_identity else None
+        if shape is None:
+            alike = job.gang, job.pool, reach, at_times
+            shape = self._classes.get(alike)
+            if shape is None:
+                known = () if self.snapshot.windows else self.cycle_memo.job_classes.get(alike, ())
+                shape = self._classes[alike] = JobClass(*known or (build_demand(self.snapshot, *alike),))
+            self._by_identity[same] = job.gang, shape  # keeps the gang, so that its id stays unique
+        return shape
+
+    def _reaches_of(self, job: WaitingJob) -> tuple[int, int]:
+        """Return the job's reach (now, over all windows)."""
+        if not self.snapshot.windows:
+            return OWN_POOL, OWN_POOL
+        alike = job.pool, job.time_s, job.preemptible
+        if alike not in self._reaches:
+            self._reaches[alike] = (
+                find_reach_at(self.snapshot, job, self.now),
+                find_reach_over_windows(self.snapshot, job),
+            )
+        return self._reaches[alike]
+
+    def limit_refusals(self, job: WaitingJob) -> list[Refusal]:
+        """Return the quota limits of team and user that stop the job."""
+        shape = self.job_class(job)
+        return self._cached_until_change(
+            (limit_refusals, job.team, job.user, id(shape)), lambda: limit_refusals(self.snapshot, job, shape.demand)
+        )
+
+    def is_within_guarantee(self, job: WaitingJob) -> bool:
+        if not self._guarantees:
+            return False
+        shape = self.job_class(job)
+        return self._cached_until_change(
+            (is_within_guarantee, job.team, id(shape)), lambda: is_within_guarantee(self.snapshot, job, shape.demand)
+        )
+
+    def borrow_refusals(self, job: WaitingJob) -> list[Refusal]:
+        """Return why the job, beyond its team's guarantee, may not borrow."""
+        if not self._guarantees:
+            return []
+        shape = self.job_class(job)
+        return self._cached_until_change(
+            (borrow_refusals, job.team, job.preemptible, id(shape)),
+            lambda: borrow_refusals(self.snapshot, job, shape.demand),
+        )
+
+    def spare_milli(self, job: WaitingJob) -> int:
+        shape = self.job_class(job)
+        return self._cached_until_change(
+            (spare_milli, job.team, job.user, id(shape)), lambda: spare_milli(self.snapshot, job, shape.demand)
+        )
+
+    def cell_constraint(self, job: WaitingJob, demand: GangDemand) -> CellConstraint | None:
+        """Return the constraint by other teams' whole nodes."""
+        if job.preemptible or not self.snapshot.cells:
+            return None
+        return self._cached_until_change(
+            (build_cell_constraint, job.team, job.pool, demand.reach, bool(demand.most[GPU_MILLI])),
+            lambda: build_cell_constraint(self.snapshot, job, demand),
+        )
+
+    def may_delay_reservations(self, job: WaitingJob) -> bool:
+        """Check whether the job may delay reservations, because their jobs may stop it later."""
+        own = self.policy.for_pool(job.pool)
+        if own.stop_longer is None or not job.preemptible or self.leaving or job.stops >= own.most_stops:
+            return False
+        first = [
+            estimate_remaining_work(other, own, self.now)
+            for other in self.reservation_plan.first_in_line
+            if other.pool == job.pool
+        ]
+        return estimate_remaining_work(job, own, self.now) > own.stop_longer * max(first, default=0.0)
+
+    def infeasible_refusals(self, job: WaitingJob) -> list[Refusal]:
+        """Return why a job of this shape could never run, even on an empty cluster."""
+        shape = self.job_class(job)
+        if shape.infeasible is None:
+            if self._empty is None:
+                empty = self.snapshot.empty_copy()
+                self._empty = empty, ScoreTable(empty, self.policy)
+            shape.infeasible = check_shape(*self._empty, job)
+            if not self.snapshot.windows:
+                self.cycle_memo.job_classes[job.gang, job.pool, *self._reaches_of(job)] = shape.demand, shape.infeasible
+        return shape.infeasible
+
+    def record_start(self, placement: Placement, job: WaitingJob) -> None:
+        """Record a start whose resources are already taken."""
+        self.plan.starts.append(placement)
+        self.plan.refusals.pop(job.job, None)
+        self.reservation_plan.record_start(placement, job)
+
+    def _cached_until_change(self, question: tuple, ask: Callable[[], Any]) -> Any:
+        """Return the cached answer; recompute it once the snapshot changed."""
+        if self._answered_at != self.snapshot.version:
+            self._answered_at, self._answers = self.snapshot.version, {}
+        if question not in self._answers:
+            self._answers[question] = ask()
+        return self._answers[question]
+
+    def block(self, job: WaitingJob, refusals: list[Refusal]) -> None:
+        self.plan.refusals[job.job] = refusals
+        self.blocked.append(job)

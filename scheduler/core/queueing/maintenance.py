@@ -1,0 +1,51 @@
+"""Maintenance of nodes: evictions and refusals; `future.Future` reserves the nodes."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.model.types import Eviction, MaintenanceWindow, Refusal, RunningJob
+from scheduler.core.queueing.cycle_context import Cycle
+from scheduler.core.queueing.reservations import Reservation
+
+
+def evict_for_maintenance(cycle: Cycle) -> None:
+    """Stop preemptible jobs on nodes whose maintenance has begun, if it says so."""
+    for job in list_maintenance_evictions(cycle.snapshot.closings, cycle.snapshot.running, cycle.now):
+        if job.job not in cycle.leaving:
+            cycle.plan.evictions.append(Eviction(job.job, "maintenance"))
+            cycle.after_evictions.snapshot.remove_job(job)
+            cycle.leaving.add(job.job)
+
+
+def list_maintenance_evictions(
+    closings: Iterable[MaintenanceWindow], running: Iterable[RunningJob], now: float
+) -> list[RunningJob]:
+    """Return the jobs to stop for maintenance now."""
+    begun = (closing for closing in closings if closing.stops and closing.at <= now < closing.ends_at)
+    nodes = {node for closing in begun for node in closing.nodes}
+    if not nodes:
+        return []
+    return [job for job in running if job.preemptible and any(task.node in nodes for task in job.tasks)]
+
+
+def find_nodes_in_maintenance(snapshot: Snapshot, now: float) -> np.ndarray:
+    """Return the nodes in maintenance: bool [N]."""
+    closed = np.zeros(len(snapshot.nodes), dtype=bool)
+    for closing in snapshot.closings:
+        if closing.at <= now < closing.ends_at:
+            closed[list(closing.nodes)] = True
+    return closed
+
+
+def is_upcoming_maintenance(refusal: Refusal) -> bool:
+    return refusal.reason == "maintenance" and "at" in refusal.params
+
+
+def build_maintenance_refusal(snapshot: Snapshot, closings: list[Reservation], now: float) -> Refusal:
+    """Return the refusal for the first of these; with `at` if still to come."""
+    first = closings[0]
+    names = [snapshot.node_name(task.node) for task in first.placement.tasks]
+    params = {"until": first.ends_at, "nodes": names[:1], "n": len(names)}
+    return Refusal("maintenance", params | {"at": first.at} if first.at > now else params)

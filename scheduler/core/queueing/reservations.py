@@ -1,0 +1,236 @@
+"""Reservations: what becomes free when, and the places kept for the first in line.
+
+Free resources only fall where a reservation begins, so a job fits if it fits now and at each such start.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from scheduler.core.model.demand import GangDemand
+from scheduler.core.model.lending import OWN_POOL
+from scheduler.core.model.requests import RequestClass
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.model.types import CardShare, MaintenanceWindow, Placement, Policy, TaskPlacement, WaitingJob
+from scheduler.core.placement.filters import find_eligible_cards
+from scheduler.core.placement.gang_placement import UNLIMITED_QUOTA, Shortfall, place_gang
+from scheduler.core.placement.score_table import ScoreTable
+from scheduler.core.queueing.release_times import ReleaseTimes, TaskRows
+from scheduler.core.quota.cell_limits import CellConstraint
+
+MAINTENANCE_JOB = -1
+"""Job number of maintenance reservations."""
+FREE_ARRAYS = ("gpu_free_mib", "gpu_free_percent", "node_cpu_free", "node_memory_free")
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Resources kept from `at` to `ends_at` (`inf` if its job gives no estimate)."""
+
+    job: int
+    at: float
+    ends_at: float
+    placement: Placement
+
+
+@dataclass(frozen=True)
+class ScoredSnapshot:
+    """A snapshot and its score table."""
+
+    snapshot: Snapshot
+    score_table: ScoreTable
+
+
+class ReservationPlan:
+    """The cluster over time, in one cycle. Later starts are reported by `started`."""
+
+    def __init__(self, present: ScoredSnapshot, policy: Policy, now: float, rows: TaskRows | None = None):
+        self._snapshot = snapshot = present.snapshot
+        self._policy = policy
+        self._now = now
+        self._release_times = ReleaseTimes(snapshot.running, rows or TaskRows())
+        self.first_in_line: list[WaitingJob] = []
+        """Jobs with a reservation, if one was found, in queue order."""
+        self._pending: list[tuple[WaitingJob, GangDemand, CellConstraint | None]] = []
+        """Reservations still to be computed; nothing has started since they were requested."""
+        self._reservations: list[Reservation] = []
+        self._snapshots: list[Snapshot] = []
+        """[reservation] the cluster at its start, with all reservations so far taken."""
+        self._present = present
+        self._views: dict[int, ScoredSnapshot] = {}
+        for closing in sorted(snapshot.closings, key=lambda closing: closing.at):
+            if closing.ends_at > now:
+                self._reserve_for_maintenance(closing)
+
+    @property
+    def reservations(self) -> list[Reservation]:
+        """All reservations by start; computes pending ones."""
+        for asked in self._pending:
+            self._reserve(*asked)
+        self._pending.clear()
+        return self._reservations
+
+    def has_pending(self) -> bool:
+        """Check whether any reservation is still to be computed."""
+        return bool(self._pending)
+
+    def view_until(self, ends_at: float) -> ScoredSnapshot:
+        """Return the view where a job that runs until then delays no reservation."""
+        until = sum(_overlaps(ends_at, reservation) for reservation in self.reservations)
+        if not until:
+            return self._present
+        if until not in self._views:
+            snapshot = self._snapshot.copy()
+            self._views[until] = ScoredSnapshot(snapshot, ScoreTable(snapshot, self._policy))
+            self._narrow_view(until, snapshot.nodes)
+        return self._views[until]
+
+    def reserve(self, job: WaitingJob, demand: GangDemand, cell_constraint: CellConstraint | None = None) -> None:
+        """Reserve the earliest start for the job, if it ever fits; `inf` if it depends on jobs of unknown end.
+
+        Computed lazily: read `reservations` before taking anything else from the snapshot.
+        """
+        self.first_in_line.append(job)
+        self._pending.append((job, demand, cell_constraint))
+
+    def _reserve(self, job: WaitingJob, demand: GangDemand, keep: CellConstraint | None) -> None:
+        found = self._find_earliest(job, demand, keep)
+        if found is None:
+            return
+        at, placement = found
+        reservation = Reservation(job.job, at, at + job.time_s, placement)
+        place_in_line = sum(other.at <= at for other in self._reservations)
+        for other, snapshot in zip(self._reservations[place_in_line:], self._snapshots[place_in_line:], strict=True):
+            if _overlaps(reservation.ends_at, other):
+                _allocate_tasks(snapshot, placement.tasks)
+        self._reservations.insert(place_in_line, reservation)
+        self._snapshots.insert(place_in_line, self._snapshot_at(at, [r for r in self._reservations if r.at <= at]))
+        self._views.clear()
+
+    def maintenance_tasks(self, ends_at: float) -> list[TaskPlacement]:
+        """Return the nodes under maintenance before `ends_at`, as tasks."""
+        return [task for closing in self.maintenance_before(ends_at) for task in closing.placement.tasks]
+
+    def maintenance_before(self, ends_at: float) -> list[Reservation]:
+        """Return maintenance that begins before `ends_at`, earliest first."""
+        return [
+            closing for closing in self._reservations if closing.job == MAINTENANCE_JOB and _overlaps(ends_at, closing)
+        ]
+
+    def record_start(self, placement: Placement, job: WaitingJob) -> None:
+        """Record a start that is already taken from the snapshot."""
+        ends_at = self._now + job.time_s
+        self._release_times.add_start(ends_at, placement.tasks)
+        for reservation, snapshot in zip(self._reservations, self._snapshots, strict=True):
+            if _overlaps(ends_at, reservation):
+                _allocate_tasks(snapshot, placement.tasks)
+        touched = np.array(sorted({task.node for task in placement.tasks}), dtype=np.int64)
+        for until in self._views:
+            self._narrow_view(until, touched)
+
+    def _reserve_for_maintenance(self, closing: MaintenanceWindow) -> None:
+        """Reserve whole nodes for maintenance."""
+        snapshot, at = self._snapshot, closing.at if closing.at > self._now else -inf
+        machines = tuple(_whole_node(snapshot, node) for node in closing.nodes)
+        self._reservations.append(
+            Reservation(MAINTENANCE_JOB, at, closing.ends_at, Placement(MAINTENANCE_JOB, machines))
+        )
+        self._snapshots.append(self._snapshot_at(at, self._reservations))
+
+    def _find_earliest(
+        self, job: WaitingJob, demand: GangDemand, keep: CellConstraint | None
+    ) -> tuple[float, Placement] | None:
+        """Search between maintenance windows, as nodes are free before one begins."""
+        times = np.union1d(self._release_times.list_times(), [*(r.ends_at for r in self._reservations), inf])
+        latest = sorted({closing.at - job.time_s for closing in self._reservations if closing.job == MAINTENANCE_JOB})
+        low = int(times.searchsorted(self._earliest_idle(demand)))
+        for until in (*latest, inf):
+            high = max(int(times.searchsorted(until, side="right")), low)
+            if found := self._search_times(times[low:high], job, demand, keep):
+                return found
+            low = high
+        return None
+
+    def _search_times(
+        self, times: np.ndarray, job: WaitingJob, demand: GangDemand, keep: CellConstraint | None
+    ) -> tuple[float, Placement] | None:
+        """Return the earliest of these times that fits. Later is never worse, so gallop, then bisect."""
+        low, high, step, best = 0, len(times), 1, None
+        while low < high:
+            middle = min(low + step - 1, (low + high) // 2)
+            placement = self._place_at(float(times[middle]), job, demand, keep)
+            if placement is None:
+                low, step = middle + 1, 4 * step
+            else:
+                high, best = middle, (max(float(times[middle]), self._now), placement)
+        return best
+
+    def _earliest_idle(self, demand: GangDemand) -> float:
+        """Return a lower bound from idle cards alone; saves most attempts."""
+        world, soonest = self._snapshot, -inf
+        free_at = self._release_times.card_idle_times(world)
+        gpus = np.arange(len(free_at))
+        for role, kinds in zip(demand.gang, demand.kinds, strict=True):
+            if not role.ask.gpus or not role.ask.whole:
+                continue
+            may = np.append(find_eligible_cards(world, RequestClass(role.ask, demand.pool, kinds), gpus), False)
+            may_at = np.where(may, np.append(free_at, inf), inf)[world.card_grid]
+            soonest = max(soonest, _gang_idle_at(may_at, role.ask.gpus, role.min))
+        return soonest
+
+    def _place_at(
+        self, at: float, job: WaitingJob, demand: GangDemand, keep: CellConstraint | None
+    ) -> Placement | None:
+        """Place the job at a time, in its own pool only."""
+        in_its_way = (r for r in self._reservations if r.job != MAINTENANCE_JOB or r.at < at + job.time_s)
+        world = self._snapshot_at(at, in_its_way)
+        at_home = replace(demand, reach=OWN_POOL)
+        result = place_gang(world, ScoreTable(world, self._policy), job, at_home, demand.kinds, UNLIMITED_QUOTA, keep)
+        return None if isinstance(result, Shortfall) else result
+
+    def _snapshot_at(self, at: float, reserved: Iterable[Reservation]) -> Snapshot:
+        if at == inf:
+            world = self._snapshot.empty_copy()
+            world.gpu_open, world.node_open = self._snapshot.gpu_open, self._snapshot.node_open
+        else:
+            world = self._snapshot.copy()
+            self._release_times.release_until(world, at)
+        for reservation in reserved:
+            if reservation.ends_at > at or at == inf == reservation.ends_at:
+                _allocate_tasks(world, reservation.placement.tasks)
+        return world
+
+    def _narrow_view(self, until: int, nodes: np.ndarray) -> None:
+        """Set a view's nodes to the least free over now and its reservations' starts."""
+        snapshot = self._views[until].snapshot
+        gpus, _ = snapshot.cards_on(nodes)
+        worlds = [self._snapshot, *self._snapshots[:until]]
+        for name in FREE_ARRAYS:
+            index = gpus if name.startswith("gpu") else nodes
+            getattr(snapshot, name)[index] = np.minimum.reduce([getattr(world, name)[index] for world in worlds])
+        snapshot.gpu_slices[gpus] = np.maximum.reduce([world.gpu_slices[gpus] for world in worlds])
+        snapshot.mark_changed(nodes)
+
+
+def _gang_idle_at(free_at: np.ndarray, gpus: int, tasks: int) -> float:
+    """Return when enough nodes have enough idle cards. free_at: [N, C]."""
+    complete = np.sort(free_at)[:, gpus - 1 :: gpus].ravel()
+    return float(np.partition(complete, tasks - 1)[tasks - 1]) if len(complete) >= tasks else inf
+
+
+def _overlaps(ends_at: float, reservation: Reservation) -> bool:
+    """Check whether a job that ends then overlaps the reservation."""
+    return reservation.at < ends_at or ends_at == inf
+
+
+def _whole_node(snapshot: Snapshot, node: int) -> TaskPlacement:
+    gpus, _ = snapshot.cards_on(snapshot.nodes[node : node + 1])
+    cards = tuple(CardShare(gpu, int(snapshot.gpu_total_mib[gpu]), 100, 1000) for gpu in gpus.tolist())
+    return TaskPlacement("", 0, node, cards, int(snapshot.node_cpu_total[node]), int(snapshot.node_memory_total[node]))
+
+
+def _allocate_tasks(world: Snapshot, tasks: tuple[TaskPlacement, ...]) -> None:
+    for task in tasks:
+        world.allocate_task(task)
