@@ -25,6 +25,7 @@ from tests.local_cluster import (
     can_have_cluster,
     claim_cluster,
     end_cluster,
+    identify_process,
     is_allowed,
     local_place,
     run_cluster,
@@ -70,7 +71,7 @@ def guarded_connect_ex(self, address):
 
 
 def pytest_configure(config):
-    os.environ.setdefault(SESSION, str(os.getpid()))
+    os.environ.setdefault(SESSION, identify_process())
     socket.socket.connect = guarded_connect
     socket.socket.connect_ex = guarded_connect_ex
     gc.disable()  # until all is collected: some million objects, of which none goes

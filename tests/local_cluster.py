@@ -16,6 +16,7 @@ import yaml
 
 from deploy.cluster.build import find_go
 from deploy.cluster.place import OWNER, POD_CIDR, SERVICE_CIDR, Place, find_place
+from deploy.cluster.processes import find_all
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUIRED = os.environ.get("TESSERA_REQUIRE_KUBERNETES") == "1"  # where nothing may be skipped
@@ -61,21 +62,27 @@ def local_place() -> Place:
     return find_place("", "")
 
 
-def is_running() -> bool:
-    return OWNER.exists()
+def identify_process(pid: int | str = "self") -> str:
+    """Return the process's pid and start time, for pids are used again; "" if it is gone."""
+    try:
+        words = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return f"{os.getpid() if pid == 'self' else pid} {words[19]}"
 
 
 def claim_cluster() -> bool:
-    """Whether these tests end bin/cluster's cluster: they started it, or are the first to want one where none runs.
-    Others may be testing on this machine.
+    """Return whether these tests may end bin/cluster's cluster: they started it, or are the first to want one.
+
+    Other sessions may be testing on this machine. A cluster without a process is what a killed session left behind.
     """
     with open(CLUSTER_OWNER, "a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         owner = file.read()
-        if owner and Path("/proc", owner).exists():
+        if owner and identify_process(owner.split()[0]) == owner:
             return owner == os.environ[SESSION]
-        if is_running():
+        if OWNER.exists() and find_all(local_place()):
             return False
         file.truncate(0)
         file.write(os.environ[SESSION])
@@ -83,10 +90,10 @@ def claim_cluster() -> bool:
 
 
 def end_cluster() -> None:
-    """At the end of the session, where it is ours."""
+    """Stop the cluster at the end of the session that started it."""
     mine = os.environ[SESSION]
-    if mine == str(os.getpid()) and CLUSTER_OWNER.exists() and CLUSTER_OWNER.read_text() == mine:
-        if is_running():
+    if mine == identify_process() and CLUSTER_OWNER.exists() and CLUSTER_OWNER.read_text() == mine:
+        if OWNER.exists():
             run_cluster("down")
         CLUSTER_OWNER.unlink()
 
