@@ -14,7 +14,7 @@ from cluster.models import Agent, Enrolment
 from common.errors import StaleState
 from common.words import error_words
 from portal.agent_words import STATES, command_of, faults_of, held_back_words, state_of
-from portal.console_machines import FoundAdmin, KeptAdmin, actor_of
+from portal.console_machines import FoundAdmin, KeptAdmin
 from portal.console_people import become
 
 
@@ -39,7 +39,7 @@ class EnrolmentAdmin(KeptAdmin):
         return obj is None and super().has_change_permission(request, obj)
 
     def save_model(self, request: HttpRequest, obj: Enrolment, form: EnrolmentForm, change: bool) -> None:
-        row, token = invite_agent(actor=actor_of(request), node_name=obj.node_name)
+        row, token = invite_agent(actor=request.user.as_actor, node_name=obj.node_name)
         become(obj, row)
         words = _("Run this on %(node)s within 15 minutes. It is shown once: %(command)s")
         messages.success(request, words % {"node": row.node_name, "command": command_of(token)})
@@ -85,14 +85,14 @@ class AgentAdmin(FoundAdmin):
         if not form.cleaned_data["approve"]:
             return
         try:
-            approve_agent(actor=actor_of(request), node_name=obj.node_name, seen=form.cleaned_data["seen"])
+            approve_agent(actor=request.user.as_actor, node_name=obj.node_name, seen=form.cleaned_data["seen"])
         except StaleState as stale:
             self.message_user(request, f"{obj.node_name}: {error_words(stale)}", messages.WARNING)
 
     @admin.action(description=gettext_lazy("Revoke: its key speaks no more"), permissions=["change"])
     def revoke(self, request: HttpRequest, agents) -> None:
         for agent in agents:
-            revoke_agent(actor=actor_of(request), node_name=agent.node_name)
+            revoke_agent(actor=request.user.as_actor, node_name=agent.node_name)
 
     @admin.display(description=gettext_lazy("state"))
     def state(self, agent: Agent) -> str:

@@ -19,7 +19,7 @@ from common.errors import StaleState
 from common.locks import lock_rows
 from common.resources import show_cpu, show_duration, show_memory
 from common.words import error_words
-from events.bus import Actor, hint, record, ring_pool
+from events.bus import hint, record, ring_pool
 from events.transitions import advance
 from portal.console_fields import duration, memory
 
@@ -107,7 +107,7 @@ class PoolAdmin(KeptAdmin):
         return ("name", *SHOWN_AS.values()) if obj else ()
 
     def save_model(self, request: HttpRequest, obj: Pool, form: PoolForm, change: bool) -> None:
-        save_pool(obj)
+        save_pool(actor=request.user.as_actor, pool=obj)
 
     @admin.display(description=gettext_lazy("cards"), ordering="card_count")
     def cards(self, pool: Pool) -> int:
@@ -169,10 +169,14 @@ class WindowAdmin(admin.ModelAdmin):
     list_select_related = ("lender", "borrower")
 
     def save_model(self, request: HttpRequest, obj: Window, form: WindowForm, change: bool) -> None:
-        save_window(obj)
+        save_window(actor=request.user.as_actor, window=obj)
 
     def delete_model(self, request: HttpRequest, obj: Window) -> None:
-        delete_window(obj)
+        delete_window(actor=request.user.as_actor, window=obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Window]) -> None:
+        for window in queryset:
+            self.delete_model(request, window)
 
     @admin.display(description=gettext_lazy("days"))
     def days(self, window: Window) -> str:
@@ -354,7 +358,7 @@ def move(request: HttpRequest, site: admin.ModelAdmin, node: Node, to: str) -> N
     if node.state == to:
         return
     try:
-        advance(node, to, actor=actor_of(request))
+        advance(node, to, actor=request.user.as_actor)
     except StaleState as stale:
         site.message_user(request, f"{node.name}: {error_words(stale)}", "WARNING")
     hint("cycle")
@@ -365,9 +369,5 @@ def note_change(node: Node, request: HttpRequest, changes: dict[str, tuple], **a
     """Record an admin's changes (from, to) in the node's history."""
     lock_rows(Node.objects.filter(pk=node.pk))
     params = {"from": {n: c[0] for n, c in changes.items()}, "to": {n: c[1] for n, c in changes.items()}, **about}
-    record(node, "gpu.changed" if about else "node.changed", actor=actor_of(request), params=params)
+    record(node, "gpu.changed" if about else "node.changed", actor=request.user.as_actor, params=params)
     hint("cycle")
-
-
-def actor_of(request: HttpRequest) -> Actor:
-    return Actor(request.user.username, request.user.pk)

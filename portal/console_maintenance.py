@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy
 from cluster.maintenance import end_maintenance, save_maintenance
 from cluster.models import Maintenance, Node
 from events.bus import Actor
-from portal.console_machines import KeptAdmin, actor_of
+from portal.console_machines import KeptAdmin
 from portal.console_people import rehearse
 
 FIELDS = ("why", "begins_at", "ends_at", "nodes", "pool", "stops")
@@ -60,7 +60,7 @@ class MaintenanceAdmin(KeptAdmin):
 
     def get_form(self, request: HttpRequest, obj: Maintenance | None = None, change: bool = False, **named):
         form = super().get_form(request, obj, change, **named)
-        return type(form.__name__, (form,), {"actor": actor_of(request)})
+        return type(form.__name__, (form,), {"actor": request.user.as_actor})
 
     def formfield_for_manytomany(self, db_field, request: HttpRequest, **named):
         return super().formfield_for_manytomany(db_field, request, queryset=Node.objects.present(), **named)
@@ -71,7 +71,7 @@ class MaintenanceAdmin(KeptAdmin):
     @admin.action(description=gettext_lazy("Call off, or end now"), permissions=["change"])
     def end_now(self, request: HttpRequest, rows: QuerySet[Maintenance]) -> None:
         for row in rows:
-            end_maintenance(actor=actor_of(request), maintenance=row)
+            end_maintenance(actor=request.user.as_actor, maintenance=row)
 
     @admin.display(description=gettext_lazy("machines"))
     def machines(self, row: Maintenance) -> str:

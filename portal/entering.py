@@ -12,7 +12,7 @@ from accounts.models import User
 from accounts.permissions import may
 from common.errors import Conflict, NotFound
 from common.locks import lock_rows
-from events.bus import Actor, record
+from events.bus import record
 from jobs.lifecycle import lock_job
 from jobs.models import Job, Task
 from jobs.states import HOLDING, TaskState
@@ -83,7 +83,7 @@ def record_session(*, door: Door, kind: str, seconds: int | None = None) -> None
     params = where if seconds is None else {**where, "seconds": seconds}
     verb = "entered" if seconds is None else "left"
     row = lock_rows(Notebook.objects.filter(pk=door.notebook_id))[0] if door.notebook_id else lock_job(door.job_id)
-    record(row, verb, actor=Actor(person.username, person.pk), params=params)
+    record(row, verb, actor=person.as_actor, params=params)
 
 
 def _job(user: User, name: str) -> tuple[Job | None, str, int, Notebook | None]:

@@ -10,6 +10,8 @@ from django.db.models.functions import Lower, Now
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from events.bus import Actor
+
 NAME = RegexValidator(
     r"^[a-z][a-z0-9-]{0,30}[a-z0-9]$|^[a-z]$", _("Use 1 to 32 lower-case letters, digits and hyphens.")
 )
@@ -71,6 +73,11 @@ class User(AbstractBaseUser):
     @property
     def team_id(self) -> None:
         return None
+
+    @property
+    def as_actor(self) -> Actor:
+        """Who did it, for an event."""
+        return Actor(self.username, self.pk)
 
     @property
     def is_admin(self) -> bool:

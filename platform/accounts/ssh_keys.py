@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from accounts.models import SshKey, User
 from common.errors import FieldError, InvalidInput, NotFound
-from events.bus import Actor, recheck, record
+from events.bus import recheck, record
 
 LEAST_RSA_BITS = 2048
 LONGEST_LINE = 16_384
@@ -115,7 +115,7 @@ def has_expired(fingerprint: str) -> bool:
 def _record(user: User, verb: str, row: SshKey) -> None:
     User.objects.select_for_update().get(pk=user.pk)  # writing a row's history needs its lock
     params = {"name": row.name, "fingerprint": row.fingerprint}
-    record(user, verb, actor=Actor(user.username, user.pk), params=params)
+    record(user, verb, actor=user.as_actor, params=params)
 
 
 def _refuse(code: str, **params: object) -> InvalidInput:

@@ -12,7 +12,7 @@ from accounts.permissions import may, require
 from common.egress import check_url
 from common.errors import Conflict, FieldError, InvalidInput, NotFound, QuotaExceeded
 from common.text import check_name
-from events.bus import SYSTEM, Actor, hint_sender, record
+from events.bus import SYSTEM, hint_sender, record
 from events.models import Delivery, Event, Webhook
 from events.notices import notify
 from events.outgoing import wake
@@ -188,4 +188,4 @@ def _drop_deliveries(webhook: Webhook) -> None:
 
 
 def _record(webhook: Webhook, verb: str, actor: User, **params: object) -> Event:
-    return record(webhook, verb, actor=Actor(actor.username, actor.pk), params={"name": webhook.name, **params})
+    return record(webhook, verb, actor=actor.as_actor, params={"name": webhook.name, **params})

@@ -35,6 +35,8 @@ WEIGHT = [MaxValueValidator(1000)]
 class Pool(models.Model):
     """A named set of GPUs with one policy. Each GPU is in one pool."""
 
+    KIND = "pool"
+
     name = models.CharField(_("name"), max_length=32, validators=[POOL_NAME])
     description = models.CharField(_("description"), max_length=200, blank=True)
     shared = models.BooleanField(_("cards may be cut into slices"), default=False)
@@ -154,6 +156,14 @@ class Pool(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def public_id(self) -> str:
+        return self.name
+
+    @property
+    def team_id(self) -> None:
+        return None
+
     def clean(self) -> None:
         """Require short_first with stop_longer: else a stopped job takes its place back at once."""
         if self.stop_longer is not None and not self.short_first:
@@ -179,6 +189,8 @@ def parse_dates(text: str) -> list[date]:
 
 class Window(models.Model):
     """Hours in which a pool lends its cards to another."""
+
+    KIND = "window"
 
     lender = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="lends", verbose_name=_("lender"))
     borrower = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="borrows", verbose_name=_("borrower"))
@@ -207,6 +219,30 @@ class Window(models.Model):
 
     def __str__(self) -> str:
         return f"{self.lender} → {self.borrower}"
+
+    @property
+    def public_id(self) -> str:
+        return str(self)
+
+    @property
+    def team_id(self) -> None:
+        return None
+
+    @property
+    def lender_name(self) -> str:
+        return self.lender.name
+
+    @property
+    def borrower_name(self) -> str:
+        return self.borrower.name
+
+    @property
+    def opens(self) -> str:
+        return f"{self.begins:%H:%M}"
+
+    @property
+    def closes(self) -> str:
+        return f"{self.ends:%H:%M}"
 
     @property
     def holiday_dates(self) -> list[date]:

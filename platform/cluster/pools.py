@@ -1,7 +1,10 @@
-"""Writes of pool policies and lending windows."""
+"""Change pools and lending windows, with an event for each change."""
+
+from django.db import transaction
 
 from cluster.models import Pool, Window
-from events.bus import hint, ring_pool
+from common.locks import lock_rows
+from events.bus import Actor, hint, record, record_change, ring_pool
 
 SHARING = (
     "shared",
@@ -25,17 +28,31 @@ POLICY = (*SHARING, *WAITING, *PLACING)
 """The fields of a pool that an admin may change, besides its description."""
 
 
-def save_pool(pool: Pool) -> None:
+WINDOW = ("lender_name", "borrower_name", "weekdays", "opens", "closes", "zone", "holidays")
+
+
+@transaction.atomic
+def save_pool(*, actor: Actor, pool: Pool) -> None:
+    """Store a new or changed pool. Callers have checked the permission pool.change."""
+    before = next(iter(lock_rows(Pool.objects.filter(pk=pool.pk))), None)
     pool.save()
+    record_change(pool, before, ("description", *POLICY), "pool.changed" if before else "pool.made", actor=actor)
     ring_pool(pool.pk)
     hint("cycle")
 
 
-def save_window(window: Window) -> None:
+@transaction.atomic
+def save_window(*, actor: Actor, window: Window) -> None:
+    """Store a new or changed lending window. Callers have checked the permission pool.change."""
+    before = next(iter(lock_rows(Window.objects.filter(pk=window.pk))), None)
     window.save()
+    record_change(window, before, WINDOW, "window.changed" if before else "window.made", actor=actor)
     hint("cycle")
 
 
-def delete_window(window: Window) -> None:
+@transaction.atomic
+def delete_window(*, actor: Actor, window: Window) -> None:
+    """Delete a lending window. Callers have checked the permission pool.change."""
+    record(window, "window.deleted", actor=actor, params={"from": {n: getattr(window, n) for n in WINDOW}, "to": {}})
     window.delete()
     hint("cycle")

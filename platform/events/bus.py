@@ -69,6 +69,20 @@ def record(
     return event
 
 
+def record_change(row: Model, before: Model | None, fields: Iterable[str], verb: str, *, actor: Actor) -> bool:
+    """Record which of `fields` changed, in values that JSON can hold, and return whether any did.
+
+    before: the row as it was; None if it is new.
+    """
+    now = {name: getattr(row, name) for name in fields}
+    was = {name: getattr(before, name) if before else None for name in now}
+    changed = [name for name in now if was[name] != now[name]]
+    if changed:
+        params = {"from": {name: was[name] for name in changed}, "to": {name: now[name] for name in changed}}
+        record(row, verb, actor=actor, params=params)
+    return bool(changed)
+
+
 def record_all(lines: Sequence[Line], verb: str, *, actor: Actor, reason: str = "", to_state: str = "") -> None:
     """Append events of rows of one kind in few statements."""
     last = Counter(last_seqs(lines[0].row.KIND, {line.row.pk for line in lines}))  # type: ignore[attr-defined]

@@ -19,7 +19,7 @@ from quotas.services import admit_waiting_job
 def stop_job(*, actor: User, job: Job, reason: str = "stopped_by_user") -> Job:
     """Request a stop, if none was. A waiting job is cancelled at once."""
     require(actor, "job.stop", job.team, job.user_id)
-    return end_job(by=Actor(actor.username, actor.pk), job=job, reason=reason)
+    return end_job(by=actor.as_actor, job=job, reason=reason)
 
 
 @transaction.atomic
@@ -46,7 +46,7 @@ def hold_job(*, actor: User, job: Job) -> Job:
         raise Conflict("only_waiting_jobs", state=job.state.lower())
     if job.held_at is None:
         write_job(job, held_at=Now(), held_by=actor.username)
-        record(job, "held", actor=Actor(actor.username, actor.pk))
+        record(job, "held", actor=actor.as_actor)
         hint("cycle")
     return _fresh(job)
 
@@ -57,7 +57,7 @@ def release_job(*, actor: User, job: Job) -> Job:
     job = lock_job(job.pk)
     if job.held_at is not None:
         write_job(job, held_at=None, held_by="")
-        record(job, "released", actor=Actor(actor.username, actor.pk))
+        record(job, "released", actor=actor.as_actor)
         hint("cycle")
     return _fresh(job)
 
@@ -71,7 +71,7 @@ def retry_job(*, actor: User, job: Job) -> Job:
         raise Conflict("only_ended_jobs", state=job.state.lower())
     wishes = {"stop_requested_at": None, "stop_requested_by": "", "stop_reason": "", "not_before": None}
     times = job.spec.get("retry", {}).get("times", 0)
-    requeue(job, actor=Actor(actor.username, actor.pk), reason="", retries_left=times, stops=0, **wishes)
+    requeue(job, actor=actor.as_actor, reason="", retries_left=times, stops=0, **wishes)
     return _fresh(job)
 
 

@@ -17,7 +17,7 @@ from accounts.permissions import require
 from cluster.models import Gpu
 from common.errors import Conflict, FieldError, InvalidInput
 from common.resources import GpuAsk, Slice, gpu_milli, parse_gpu, show_memory, slice_of
-from events.bus import Actor, hint, record
+from events.bus import hint, record
 from jobs.lifecycle import load_attempt, lock_job
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
@@ -66,7 +66,7 @@ def resize_job(*, actor: User, job: Job, gpu: object, task: str = "", able: bool
         write_wish(change.task, build_wish(change, ask, actor.username))
     names = [_name(change.task) for change in changes]
     params = {"gpu": ask.text, "tasks": names}
-    record(job, "resize_requested", actor=Actor(actor.username, actor.pk), params=params)
+    record(job, "resize_requested", actor=actor.as_actor, params=params)
     hint("reconcile")
     return _fresh(job)
 

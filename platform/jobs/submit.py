@@ -11,7 +11,7 @@ from cluster.capacity import default_request, kinds_of_cards
 from cluster.models import Pool
 from common.errors import FieldError, Hint, Impossible, InvalidInput, KeyReused
 from common.resources import GpuAsk, duration_text, gpu_milli, rank_of, slice_of
-from events.bus import Actor, hint, record
+from events.bus import hint, record
 from images.catalogue import name_image, pin_image
 from jobs.idempotency import find_answer, keep_answer
 from jobs.jobfile.spec import JobSpec, RoleSpec, roles_of, to_json
@@ -160,7 +160,7 @@ def _store(draft: Draft, kind: str) -> Job:
         max_time_s=None if kind == JobKind.INTERACTIVE else spec.max_time_s or draft.pool.default_max_time_s,
         retries_left=spec.retry_times,
     )
-    who = Actor(draft.user.username, draft.user.pk)
+    who = draft.user.as_actor
     record(job, "submitted", actor=who, params={"pool": draft.pool.name}, before=0)
     if spec.hold:
         job.held_at, job.held_by = job.submitted_at, draft.user.username

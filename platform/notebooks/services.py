@@ -26,7 +26,7 @@ from common.errors import (
     Unavailable,
 )
 from common.locks import database_now, lock_rows
-from events.bus import Actor, record
+from events.bus import record
 from files.shelves import Shelf
 from files.usage import record_removal
 from jobs.control import stop_job
@@ -78,9 +78,7 @@ def create_notebook(
     try:
         with transaction.atomic():
             made = _store(user, in_team, spec)
-            record(
-                made, "created", actor=Actor(user.username, user.pk), params={"name": made.name, "gpu": spec.gpu.text}
-            )
+            record(made, "created", actor=user.as_actor, params={"name": made.name, "gpu": spec.gpu.text})
             keep_answer(user=user, key=key, body=body, made=made)
     except IntegrityError:
         if (done := find_answer(user=user, key=key, body=body)) is None:  # else sent twice at once
@@ -115,7 +113,7 @@ def _change(actor: User, row: Notebook, versions: Collection[str] | None, change
         Notebook.objects.filter(pk=row.pk).update(name=spec.name, spec=after)
         told = [key for key in changed if key not in ("env", "data")]  # their values may be private
         params = {"from": {k: before.get(k) for k in told}, "to": {k: after[k] for k in told}, "fields": changed}
-        record(row, "changed", actor=Actor(actor.username, actor.pk), params=params)
+        record(row, "changed", actor=actor.as_actor, params=params)
     return find_again(row)
 
 
@@ -127,7 +125,7 @@ def clone_notebook(*, actor: User, notebook: Notebook, name: str) -> Notebook:
         with transaction.atomic():
             made = _store(actor, notebook.team, spec)
             params = {"name": made.name, "gpu": spec.gpu.text, "of": notebook.public_id}
-            record(made, "created", actor=Actor(actor.username, actor.pk), params=params)
+            record(made, "created", actor=actor.as_actor, params=params)
     except IntegrityError:
         raise NameTaken(name=name) from None
     return find_again(made)
@@ -149,7 +147,7 @@ def delete_notebook(*, actor: User, notebook: Notebook, confirm: str, with_files
             raise Conflict("notebook_started", name=row.name)
         Notebook.objects.filter(pk=row.pk).update(deleted_at=Now())
         params = {"name": row.name, "with_files": with_files}
-        record(row, "deleted", actor=Actor(actor.username, actor.pk), params=params)
+        record(row, "deleted", actor=actor.as_actor, params=params)
         if with_files:
             remove_files(row)
 
@@ -193,7 +191,7 @@ def start_notebook(
     )
     Notebook.objects.filter(pk=row.pk).update(job=job, ready_at=None, opened_at=None, stops_at=None, warned_at=None)
     params = {"job": job.public_id, "gpu": job.gang[0]["request"]["gpu"]}
-    record(row, "started", actor=Actor(actor.username, actor.pk), params=params)
+    record(row, "started", actor=actor.as_actor, params=params)
     return find_again(row)
 
 
@@ -203,7 +201,7 @@ def stop_notebook(*, actor: User, notebook: Notebook) -> Notebook:
     row = lock_notebook(notebook.pk)
     if row.job is not None and row.is_started:
         stop_job(actor=actor, job=row.job)
-        record(row, "stop_requested", actor=Actor(actor.username, actor.pk))
+        record(row, "stop_requested", actor=actor.as_actor)
     return find_again(row)
 
 
@@ -223,7 +221,7 @@ def extend_notebook(*, actor: User, notebook: Notebook, hours: int) -> Notebook:
     set_end(row, max(min(row.stops_at + timedelta(hours=min(hours, LONGEST_HOURS)), latest), row.stops_at))
     row.refresh_from_db()
     params = {"hours": hours, "at": row.stops_at.isoformat() if row.stops_at else ""}
-    record(row, "extended", actor=Actor(actor.username, actor.pk), params=params)
+    record(row, "extended", actor=actor.as_actor, params=params)
     return find_again(row)
 
 

@@ -10,7 +10,7 @@ from accounts.permissions import require
 from cluster.capacity import cards_by_node
 from common.errors import FieldError, InvalidInput, QuotaExceeded
 from common.locks import lock_rows
-from events.bus import Actor, hint, record, ring_pool
+from events.bus import hint, record, record_change, ring_pool
 from events.notices import notify
 from quotas.models import RESOURCES, Amounts, Quota, UserLimit, add_amounts
 
@@ -59,7 +59,7 @@ def save_quota(*, actor: User, quota: Quota, pool_total: tuple[int, int, int]) -
     ):
         raise InvalidInput(problems)
     quota.save()
-    if _record_change(quota, before, QUOTA_FIELDS, "quota.changed" if before else "quota.made", actor):
+    if record_change(quota, before, QUOTA_FIELDS, "quota.changed" if before else "quota.made", actor=actor.as_actor):
         _tell_leads(quota, actor)
     ring_pool(quota.pool_id)
     hint("cycle")
@@ -70,8 +70,8 @@ def save_quota(*, actor: User, quota: Quota, pool_total: tuple[int, int, int]) -
 def delete_quota(*, actor: User, quota: Quota) -> None:
     require(actor, "quota.change")
     lock_rows(Quota.objects.filter(pk=quota.pk))
-    params = {"from": _values(quota, QUOTA_FIELDS), "to": {}}
-    record(quota, "quota.deleted", actor=Actor(actor.username, actor.pk), params=params)
+    params = {"from": {name: getattr(quota, name) for name in QUOTA_FIELDS}, "to": {}}
+    record(quota, "quota.deleted", actor=actor.as_actor, params=params)
     _tell_leads(quota, actor)
     quota.delete()
     hint("cycle")
@@ -82,7 +82,8 @@ def save_user_limit(*, actor: User, limit: UserLimit) -> UserLimit:
     require(actor, "quota.change")
     before = next(iter(lock_rows(UserLimit.objects.filter(pk=limit.pk))), None)
     limit.save()
-    _record_change(limit, before, UserLimit.FIELDS, "limit.changed" if before else "limit.made", actor)
+    verb = "limit.changed" if before else "limit.made"
+    record_change(limit, before, UserLimit.FIELDS, verb, actor=actor.as_actor)
     hint("cycle")
     return limit
 
@@ -128,28 +129,11 @@ def _admit_one_more(user: User, what: str, count: Callable[[], int]) -> None:
         raise QuotaExceeded("user_limit", what=what, used=used, limit=allowed)
 
 
-def _record_change(
-    row: Quota | UserLimit, before: Quota | UserLimit | None, fields: tuple[str, ...], verb: str, actor: User
-) -> bool:
-    """Record changed fields, and return whether there were any."""
-    was = _values(before, fields) if before else {}
-    now = _values(row, fields)
-    changed = [name for name in fields if was.get(name) != now[name]]
-    if changed:
-        params = {"from": {n: was.get(n) for n in changed}, "to": {n: now[n] for n in changed}}
-        record(row, verb, actor=Actor(actor.username, actor.pk), params=params)
-    return bool(changed)
-
-
 def _tell_leads(quota: Quota, actor: User) -> None:
     leads = quota.team.memberships.filter(role=TeamRole.LEAD, user__suspended_at__isnull=True).exclude(user=actor)
     params = {"team": quota.team.name, "pool": quota.pool.name}
     for user_id in leads.values_list("user_id", flat=True):
         notify(user_id=user_id, kind="quota_changed", about=quota, params=params)
-
-
-def _values(row: Quota | UserLimit, fields: tuple[str, ...]) -> dict:
-    return {name: getattr(row, name) for name in fields}
 
 
 def _cell_problems(quota: Quota, nodes: Sequence[int], promised: int) -> list[FieldError]:

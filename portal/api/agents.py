@@ -10,7 +10,6 @@ from accounts.permissions import require
 from cluster.agents import REPORT_EVERY_S, approve_agent, enrol_agent, invite_agent, judge, revoke_agent, take_report
 from cluster.models import Agent
 from common.errors import NotFound, NotPermitted
-from events.bus import Actor
 from jobs.brought import MOST_BYTES, Piece, pace_of_logs, take_pieces
 from jobs.slices import take_uses
 from portal.agent_words import command_of
@@ -62,7 +61,7 @@ class AgentDetail(ApiView):
     def delete(self, request: Request, name: str) -> Response:
         """Revoke its key for good. Its last report stays, and what runs there goes on."""
         require(request.user, "node.change")
-        revoke_agent(actor=_actor(request), node_name=name)
+        revoke_agent(actor=request.user.as_actor, node_name=name)
         return Response(status=204)
 
 
@@ -74,7 +73,7 @@ class AgentInvite(ApiView):
     def post(self, request: Request) -> Response:
         """Create a token that enrols a machine's agent once, soon; it replaces an earlier one."""
         require(request.user, "node.change")
-        row, token = invite_agent(actor=_actor(request), node_name=read_json(request, InviteAsk)["node"])
+        row, token = invite_agent(actor=request.user.as_actor, node_name=read_json(request, InviteAsk)["node"])
         said = {"node": row.node_name, "token": token, "expires_at": row.expires_at, "command": command_of(token)}
         return Response(InvitationShape(said).data, status=201)
 
@@ -102,7 +101,7 @@ class AgentApprove(ApiView):
         """
         require(request.user, "node.change")
         asked = read_json(request, ApproveAsk)
-        return Response(_show(approve_agent(actor=_actor(request), node_name=name, **asked)))
+        return Response(_show(approve_agent(actor=request.user.as_actor, node_name=name, **asked)))
 
 
 class AgentReport(ApiView):
@@ -159,7 +158,3 @@ def _agent(request: Request, name: str) -> Agent:
 def _show(agent: Agent) -> dict:
     (judged,) = judge([agent])
     return AgentShape(judged).data
-
-
-def _actor(request: Request) -> Actor:
-    return Actor(request.user.username, request.user.pk)

@@ -12,7 +12,6 @@ from accounts.permissions import require
 from cluster.maintenance import end_maintenance, save_maintenance
 from cluster.models import Maintenance, Node
 from common.errors import FieldError, InvalidInput, NotFound
-from events.bus import Actor
 from portal.api.bodies import JSON, read_json
 from portal.api.fields import PoolField, full_url
 from portal.api.lists import FieldsQuery, all_of, list_of
@@ -103,7 +102,7 @@ class MaintenanceDetail(ApiView):
     def delete(self, request: Request, maintenance_id: int) -> Response:
         """Cancel it, or end it now."""
         require(request.user, "node.change")
-        end_maintenance(actor=_actor(request), maintenance=_find(maintenance_id))
+        end_maintenance(actor=request.user.as_actor, maintenance=_find(maintenance_id))
         return Response(status=204)
 
 
@@ -118,7 +117,7 @@ def _save(request: Request, row: Maintenance, asked: dict[str, Any]) -> Maintena
     named = _find_nodes(asked.pop("nodes")) if "nodes" in asked else list(row.nodes.all()) if row.pk else []
     for name, value in asked.items():
         setattr(row, name, value)
-    return save_maintenance(actor=_actor(request), maintenance=row, nodes=named)
+    return save_maintenance(actor=request.user.as_actor, maintenance=row, nodes=named)
 
 
 def _find_nodes(names: list[str]) -> list[Node]:
@@ -131,7 +130,3 @@ def _find_nodes(names: list[str]) -> list[Node]:
     if errors:
         raise InvalidInput(errors)
     return [known[name] for name in dict.fromkeys(names)]
-
-
-def _actor(request: Request) -> Actor:
-    return Actor(request.user.username, request.user.pk)

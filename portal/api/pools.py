@@ -112,7 +112,7 @@ class PoolDetail(ApiView):
         """Change its policy, at once for waiting jobs. What runs goes on."""
         require(request.user, "pool.change")
         pool = read_json(request, PoolChange, _find_pool(name))["pool"]
-        save_pool(pool)
+        save_pool(actor=request.user.as_actor, pool=pool)
         return Response(PoolShape(PoolView(pool)).data)
 
 
@@ -131,7 +131,7 @@ class WindowList(ApiView):
         """Lend a pool's cards on these days, to jobs that end before it closes or are preemptible."""
         require(request.user, "pool.change")
         window = read_json(request, WindowAsk)["window"]
-        save_window(window)
+        save_window(actor=request.user.as_actor, window=window)
         where = {"Location": full_url("api-window", window_id=window.pk)}
         return Response(WindowShape(window).data, status=201, headers=where)
 
@@ -148,7 +148,7 @@ class WindowDetail(ApiView):
     def delete(self, request: Request, window_id: int) -> Response:
         """End the lending. Preemptible jobs leave the cards when the lender's own need them."""
         require(request.user, "pool.change")
-        delete_window(_find_window(window_id))
+        delete_window(actor=request.user.as_actor, window=_find_window(window_id))
         return Response(status=204)
 
 
