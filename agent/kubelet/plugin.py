@@ -5,29 +5,23 @@ Source: k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1.
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from agent.cards import Card
+from agent.kubelet import deviceplugin_pb2 as messages
 from agent.kubelet.cdi import names_of
-from agent.kubelet.messages import (
-    HEALTHY,
-    UNHEALTHY,
-    Device,
-    Malformed,
-    allocate_response,
-    list_response,
-    read_allocate_request,
-    register_request,
-)
 from agent.kubelet.units import resource_of, unit_ids
 
 log = logging.getLogger("tessera.agent")
 
+VERSION = "v1beta1"
+HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
 SERVICE, REGISTER = "v1beta1.DevicePlugin", "/v1beta1.Registration/Register"
 KUBELET = "kubelet.sock"
 THREADS = 4
@@ -61,7 +55,8 @@ class CardPlugin:
         server.start()
         self._server = server
         with grpc.insecure_channel(f"unix:{self.folder / KUBELET}") as channel:
-            channel.unary_unary(REGISTER)(register_request(self.socket.name, self.resource), timeout=WITHIN_S)
+            request = messages.RegisterRequest(version=VERSION, endpoint=self.socket.name, resource_name=self.resource)
+            channel.unary_unary(REGISTER)(request.SerializeToString(), timeout=WITHIN_S)
         log.info("the kubelet knows %s", self.resource)
 
     def show(self, card: Card) -> None:
@@ -78,15 +73,19 @@ class CardPlugin:
             self._server.stop(grace=None).wait()
             self._server = None
 
-    def devices(self) -> list[Device]:
+    def devices(self) -> messages.ListAndWatchResponse:
+        """List the card's units; without a NUMA node where none is known."""
         health = UNHEALTHY if self.card.fault else HEALTHY
-        return [Device(id, health, self.card.numa) for id in unit_ids(self.card)]
+        nodes = [] if self.card.numa is None else [messages.NUMANode(ID=self.card.numa)]
+        topology = messages.TopologyInfo(nodes=nodes) if nodes else None
+        units = [messages.Device(ID=id, health=health, topology=topology) for id in unit_ids(self.card)]
+        return messages.ListAndWatchResponse(devices=units)
 
     def allocate(self, request: bytes, context: Any) -> bytes:
         """Return each container's CDI names; the slice's too unless it gets all units."""
         try:
             asked = read_allocate_request(request)
-        except Malformed as error:
+        except DecodeError as error:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"This is no AllocateRequest: {error}.")
         card, known = self.card, set(unit_ids(self.card))
         for ids in asked:
@@ -94,16 +93,19 @@ class CardPlugin:
                 context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{self.resource} has no such units.")
         if card.fault:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, card.fault)
-        return allocate_response(names_of(card, whole=set(ids) == known, real=self.real) for ids in asked)
+        names = (names_of(card, whole=set(ids) == known, real=self.real) for ids in asked)
+        return build_allocate_response(names).SerializeToString()
 
     def watch(self, request: bytes, context: Any) -> Iterator[bytes]:
         context.add_callback(self._wake)
         mine, told = self._round, None
         while (fresh := self._next(mine, told, context)) is not None:
             told = fresh
-            yield list_response(fresh)
+            yield fresh.SerializeToString()
 
-    def _next(self, mine: int, told: list[Device] | None, context: Any) -> list[Device] | None:
+    def _next(
+        self, mine: int, told: messages.ListAndWatchResponse | None, context: Any
+    ) -> messages.ListAndWatchResponse | None:
         """Wait for and return another list; None once cancelled or stopped."""
         with self._changed:
             self._changed.wait_for(lambda: self._round != mine or not context.is_active() or self.devices() != told)
@@ -124,3 +126,18 @@ class CardPlugin:
             "Allocate": grpc.unary_unary_rpc_method_handler(self.allocate),
             "PreStartContainer": grpc.unary_unary_rpc_method_handler(nothing),
         }
+
+
+def read_allocate_request(data: bytes) -> list[list[str]]:
+    """Return each container's chosen device ids. Raises DecodeError."""
+    return [list(container.devices_ids) for container in messages.AllocateRequest.FromString(data).container_requests]
+
+
+def build_allocate_response(containers: Iterable[Iterable[str]]) -> messages.AllocateResponse:
+    """Build the answer with each container's CDI names."""
+    return messages.AllocateResponse(
+        container_responses=[
+            messages.ContainerAllocateResponse(cdi_devices=[messages.CDIDevice(name=name) for name in names])
+            for names in containers
+        ]
+    )

@@ -10,11 +10,12 @@ from pathlib import Path
 import grpc
 import pytest
 from fake_kubelet import FakeKubelet
+from google.protobuf.message import DecodeError
 
 from agent.cards import Card, Cards
 from agent.kubelet import cdi
-from agent.kubelet.messages import Malformed, read_allocate_request
 from agent.kubelet.node import CUT_SINCE, GONE, NO_TOOLKIT, NOT_KNOWN, KubeletCards
+from agent.kubelet.plugin import read_allocate_request
 from agent.kubelet.units import resource_of, units_of
 
 
@@ -273,7 +274,7 @@ def test_our_own_library_comes_by_a_hook_before_the_program_starts(tmp_path):
 
 @pytest.mark.parametrize("data", [b"\x0a\x05\x0a", b"\x0b", b"\xff" * 11, b"\x0a\x04\x0a\x02\xff\xfe", b"\x0d\x01"])
 def test_bytes_that_are_no_message_are_refused(data):
-    with pytest.raises(Malformed):
+    with pytest.raises(DecodeError):
         read_allocate_request(data)
 
 
