@@ -12,12 +12,12 @@ from typing import Any
 from asgiref.sync import async_to_sync
 from celery import current_app
 from channels.layers import BaseChannelLayer, get_channel_layer
-from django.db import connection, transaction
 from django.db.models import Max, Model, Q
 from django.db.models.functions import Now
 
 from events import hints
 from events.models import Delivery, Event, Webhook
+from events.on_commit import collect_on_commit, once_on_commit
 
 
 @dataclass(frozen=True)
@@ -151,17 +151,17 @@ def ring_person(user_id: int, kind: str) -> None:
 
 def recheck(user_id: int) -> None:
     """On commit, make a person's sockets check their rights."""
-    _once_on_commit(("recheck", user_id), lambda: _send(f"user-{user_id}", {"type": "recheck"}))
+    once_on_commit(("recheck", user_id), lambda: _send(f"user-{user_id}", {"type": "recheck"}))
 
 
 def hint(task: str) -> None:
     """On commit, ask a loop ("cycle", "reconcile") to run."""
-    _once_on_commit(("hint", task), lambda: hints.ask(task))
+    once_on_commit(("hint", task), lambda: hints.ask(task))
 
 
 def hint_sender() -> None:
     """On commit, ask the sender to run."""
-    _once_on_commit(("hint", "send"), _send_hint_outside)
+    once_on_commit(("hint", "send"), _send_hint_outside)
 
 
 def _queue_deliveries(events: Sequence[Event]) -> None:
@@ -182,55 +182,7 @@ def _hears(webhook: Webhook, event: Event) -> bool:
 
 
 def _send_on_commit(group: str, touch: dict) -> None:
-    if not connection.in_atomic_block:
-        _send_all([(group, {"type": "touch", **touch})])
-        return
-    _peal()[group, touch["kind"], touch["id"]] = group, {"type": "touch", **touch}
-
-
-def _once_on_commit(key: tuple, act: Any) -> None:
-    """Run `act` on commit, once for each key."""
-    if connection.in_atomic_block:
-        rung = _rung()
-        if key in rung:
-            return
-        rung.add(key)
-
-    def ring_it() -> None:
-        act()
-
-    ring_it.key = key  # type: ignore[attr-defined]
-    transaction.on_commit(ring_it, robust=True)
-
-
-def _rung() -> set[tuple]:
-    """Return this transaction's keys. A savepoint's rollback replaces `run_on_commit`."""
-    here: Any = connection
-    if getattr(here, "bells_of", None) is not here.run_on_commit:
-        here.bells_of = here.run_on_commit
-        here.bells = {getattr(item[1], "key", None) for item in here.run_on_commit}
-    return here.bells
-
-
-def _peal() -> dict[tuple, tuple[str, dict]]:
-    """Return this transaction's messages; a savepoint's rollback keeps them."""
-    here: Any = connection
-    if getattr(here, "peal_of", None) is not here.run_on_commit or not here.run_on_commit:
-        here.peal_of = here.run_on_commit
-        waiting = [item[1].bells for item in here.run_on_commit if hasattr(item[1], "bells")]
-        here.peal = waiting[0] if waiting else _begin_peal()
-    return here.peal
-
-
-def _begin_peal() -> dict[tuple, tuple[str, dict]]:
-    bells: dict[tuple, tuple[str, dict]] = {}
-
-    def ring_them() -> None:
-        _send_all(bells.values())
-
-    ring_them.bells = bells  # type: ignore[attr-defined]
-    transaction.on_commit(ring_them, robust=True)
-    return bells
+    collect_on_commit(_send_all, (group, touch["kind"], touch["id"]), (group, {"type": "touch", **touch}))
 
 
 def _send(group: str, message: dict) -> None:
