@@ -36,14 +36,15 @@ from jobs.models import Job, Task  # noqa: E402
 from jobs.states import JobState, TaskState  # noqa: E402
 from jobs.submit import submit_job  # noqa: E402
 from quotas.models import Holding, Quota, UserLimit  # noqa: E402
-from scheduler import memory, tasks  # noqa: E402
-from scheduler.commit import run_steps  # noqa: E402
+from scheduler import tasks  # noqa: E402
+from scheduler.commit.step_runner import run_steps  # noqa: E402
+from scheduler.commit.steps import build_steps  # noqa: E402
 from scheduler.core.cycle import run_cycle  # noqa: E402
 from scheduler.core.model.types import Placement  # noqa: E402
-from scheduler.lease import leading  # noqa: E402
-from scheduler.quiet import read_mark  # noqa: E402
-from scheduler.snapshots import World, load_world  # noqa: E402
-from scheduler.steps import build_steps  # noqa: E402
+from scheduler.lease import lead  # noqa: E402
+from scheduler.loading import row_cache  # noqa: E402
+from scheduler.loading.change_detection import read_change_mark  # noqa: E402
+from scheduler.loading.snapshots import World, load_world  # noqa: E402
 
 GOAL_P99_MS = 500
 NODES, WAITING, TEAMS, PEOPLE, CARDS = 1000, 10_000, 20, 10, 8
@@ -143,8 +144,8 @@ class Bench:
             if changing and number >= 0:
                 self.change()
             if forgetting and number >= 0:
-                memory.forget()
-            with leading("cycle") as epoch:
+                row_cache.clear_cache()
+            with lead("cycle") as epoch:
                 assert epoch is not None, "somebody else leads"
                 measured.append(one_round(epoch) if changing else one_poke(epoch))
         return measured[-rounds:]
@@ -165,10 +166,10 @@ class Bench:
 def one_round(epoch: int) -> tuple[Times, ...]:
     """The steps of `tasks.full_cycle`, each timed."""
     moments = [now_ms()]
-    with tasks.without_collector(), memory.remembering(read_mark()):
+    with tasks.without_collector(), row_cache.caching(read_change_mark()):
         world = load_world()
         moments.append(now_ms())
-        plan = run_cycle(world.snapshot, world.policy, time.time(), world.mind)
+        plan = run_cycle(world.snapshot, world.policy, time.time(), world.cycle_memo)
         moments.append(now_ms())
         run_steps(build_steps(plan, world), epoch)
     moments.append(now_ms())

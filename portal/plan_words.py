@@ -10,7 +10,7 @@ from common.resources import show_gpu
 from common.words import field_words
 from jobs.models import Priority
 from portal.start_words import start_words
-from scheduler.preview import PlanAnswer, Seat, Sooner
+from scheduler.preview.preview import PlanAnswer, PlannedPlacement, Suggestion
 
 CHANGES = {
     "gpu": gettext_lazy("GPU %(value)s instead of %(was)s"),
@@ -44,7 +44,7 @@ def place_words(answer: PlanAnswer) -> str:
     return _("#%(position)s of %(of)s in %(pool)s") % {"position": position, "of": of, "pool": pool}
 
 
-def seats_words(seats: Sequence[Seat]) -> str:
+def seats_words(seats: Sequence[PlannedPlacement]) -> str:
     shown = [seat_words(seat) for seat in seats[:MOST_SEATS]]
     more = len(seats) - len(shown)
     if more:
@@ -52,7 +52,7 @@ def seats_words(seats: Sequence[Seat]) -> str:
     return ", ".join(shown)
 
 
-def seat_words(seat: Seat) -> str:
+def seat_words(seat: PlannedPlacement) -> str:
     if seat.role:
         return _("%(role)s on %(place)s") % {"role": seat.role, "place": seat_words(replace(seat, role=""))}
     params = {"node": seat.node, "gpus": ", ".join(str(index) for index in seat.gpus), "part": show_gpu(seat.milli)}
@@ -63,7 +63,7 @@ def seat_words(seat: Seat) -> str:
     return _("%(node)s (GPU %(gpus)s)") % params
 
 
-def change_words(sooner: Sooner) -> str:
+def change_words(sooner: Suggestion) -> str:
     """Return a suggestion like "GPU 1/2 instead of 1"."""
     change = sooner.change
     values = {"value": change.value, "was": change.was}
@@ -72,5 +72,5 @@ def change_words(sooner: Sooner) -> str:
     return str(CHANGES["time.unsaid" if change.field == "time" and not change.was else change.field]) % values
 
 
-def sooner_words(sooner: Sooner) -> str:
+def sooner_words(sooner: Suggestion) -> str:
     return _("now") if sooner.now else start_words(sooner.start)

@@ -24,7 +24,7 @@ from jobs.states import JOB_ACTIVE, JobState
 from jobs.words import wait_words
 from portal.start_words import start_words
 from quotas.models import Holding
-from scheduler.forecast import Told, forecasts_of
+from scheduler.preview.start_forecasts import StoredForecast, load_forecasts
 
 MOST_ROWS = 5000
 
@@ -255,11 +255,11 @@ def _jobs(pool: str | None) -> JobQuerySet:
 
 def _queue_rows(user: User, jobs: Iterable[Job]) -> list[QueueRow]:
     jobs, sight = list(jobs), team_ids_in_sight(user)
-    told = forecasts_of([job for job in jobs if job.state == JobState.QUEUED])
+    told = load_forecasts([job for job in jobs if job.state == JobState.QUEUED])
     return [_queue_row(user, job, sight is None or job.team_id in sight, told.get(job.pk)) for job in jobs]
 
 
-def _queue_row(user: User, job: Job, full: bool, told: Told | None) -> QueueRow:
+def _queue_row(user: User, job: Job, full: bool, told: StoredForecast | None) -> QueueRow:
     request, sizes, waiting = job.request, job.sizes, job.state == JobState.QUEUED
     reasons = tuple(job.wait_reasons) if waiting else ()
     seen = {

@@ -6,14 +6,14 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from portal.clock import clock
-from scheduler.forecast import Told
+from scheduler.preview.start_forecasts import StoredForecast
 
 SAME = timedelta(minutes=1)
 """Ends of a range this close are shown as one time."""
 SOON = timedelta(seconds=30)
 
 
-def start_words(told: Told | None, now: datetime | None = None) -> str:
+def start_words(told: StoredForecast | None, now: datetime | None = None) -> str:
     """Return such as "14:10 to 15:30, likely 14:25" or "not before 14:10"; "" if unknown."""
     now = now or timezone.now()
     if told is None or told.p10 is None:

@@ -12,7 +12,7 @@ from jobs.models import Job
 from jobs.submit import submit_job
 from quotas.models import Quota
 from quotas.services import limit_of_everyone
-from scheduler.preview import check_possible, runtime_has_containers
+from scheduler.preview.preview import check_possible, runtime_has_containers
 
 TEAM, ADMIN = "research", "admin"
 

@@ -30,7 +30,7 @@ class ClockTimestamp(Func):
     template, output_field = "clock_timestamp()", DateTimeField()
 
 
-TAKE = """
+ACQUIRE = """
 INSERT INTO scheduler_lease AS lease (name, holder, epoch, wanted, expires_at)
 VALUES (%(name)s, %(holder)s, (extract(epoch FROM clock_timestamp()) * 1000)::bigint, false,
         clock_timestamp() + %(seconds)s * interval '1 second')
@@ -45,25 +45,25 @@ RETURNING epoch
 
 
 @contextmanager
-def leading(name: str) -> Iterator[int | None]:
+def lead(name: str) -> Iterator[int | None]:
     """Lead a loop within the block: yield the epoch, None if another leads.
 
     A late request starts another run.
     """
-    epoch = take(name)
+    epoch = acquire(name)
     try:
         yield epoch
     finally:
-        if epoch is not None and give_up(name, epoch) and name in HINTED:
+        if epoch is not None and release(name, epoch) and name in HINTED:
             heed(name)
             hint(name)
 
 
 @contextmanager
-def kept(name: str, epoch: int, every_s: float = RENEW_S) -> Iterator[None]:
+def renewing(name: str, epoch: int, every_s: float = RENEW_S) -> Iterator[None]:
     """Renew the lease in a thread: slow cycles can outlast it."""
     ended = threading.Event()
-    keeper = threading.Thread(target=_keep, args=(name, epoch, every_s, ended), name=f"keep-{name}", daemon=True)
+    keeper = threading.Thread(target=_renew_until, args=(name, epoch, every_s, ended), name=f"keep-{name}", daemon=True)
     keeper.start()
     try:
         yield
@@ -72,7 +72,7 @@ def kept(name: str, epoch: int, every_s: float = RENEW_S) -> Iterator[None]:
         keeper.join()
 
 
-def _keep(name: str, epoch: int, every_s: float, ended: threading.Event) -> None:
+def _renew_until(name: str, epoch: int, every_s: float, ended: threading.Event) -> None:
     try:
         while not ended.wait(every_s) and renew(name, epoch):
             pass
@@ -82,7 +82,7 @@ def _keep(name: str, epoch: int, every_s: float, ended: threading.Event) -> None
         connection.close()
 
 
-def take(name: str) -> int | None:
+def acquire(name: str) -> int | None:
     """Take the lease; return its epoch, None if another leads, which is asked to run again.
 
     An earlier request is checked first, to avoid waiting for the leader's row locks.
@@ -91,7 +91,7 @@ def take(name: str) -> int | None:
         return None
     holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
     with connection.cursor() as cursor:
-        cursor.execute(TAKE, {"name": name, "holder": holder, "seconds": LEASE_S})
+        cursor.execute(ACQUIRE, {"name": name, "holder": holder, "seconds": LEASE_S})
         row = cursor.fetchone()
     if row is None:
         Lease.objects.filter(name=name).update(wanted=True)
@@ -99,7 +99,7 @@ def take(name: str) -> int | None:
     return row[0]
 
 
-def wanted_again(name: str, epoch: int) -> bool:
+def take_hint(name: str, epoch: int) -> bool:
     """Take a request to run again."""
     return bool(Lease.objects.filter(name=name, epoch=epoch, wanted=True).update(wanted=False))
 
@@ -119,7 +119,7 @@ def newest_epoch() -> int:
     return Lease.objects.aggregate(newest=Max("epoch"))["newest"] or 0
 
 
-def give_up(name: str, epoch: int) -> bool:
+def release(name: str, epoch: int) -> bool:
     """Release one's own lease; return whether another run was requested."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -138,7 +138,7 @@ def check_epoch(name: str, epoch: int) -> None:
             raise StaleState(kind="lease", was=epoch)
 
 
-def note_success(name: str, epoch: int, ms: int) -> None:
+def record_success(name: str, epoch: int, ms: int) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE scheduler_lease SET last_ok_at = clock_timestamp(), last_ms = %s WHERE name = %s AND epoch = %s",

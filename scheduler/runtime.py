@@ -9,11 +9,11 @@ from runtimes.base import Runtime
 
 
 @cache
-def the_runtime() -> Runtime:
+def get_runtime() -> Runtime:
     return import_string(settings.TESSERA_RUNTIME)(**settings.TESSERA_RUNTIME_OPTIONS)
 
 
-def resizes() -> bool:
+def can_resize() -> bool:
     """Return whether it can resize slices, without creating it."""
     return import_string(settings.TESSERA_RUNTIME).capabilities.resizes
 

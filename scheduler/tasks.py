@@ -14,19 +14,19 @@ from django.utils import timezone
 from events.hints import heed
 from jobs.models import IdempotencyKey
 from runtimes.base import Unavailable
-from scheduler.commit import run_steps
+from scheduler.commit.step_runner import run_steps
+from scheduler.commit.steps import build_steps
 from scheduler.core.cycle import run_cycle
-from scheduler.deeds import do_all, from_message
-from scheduler.fetching import fetch_ahead
-from scheduler.forecast import record_forecasts
-from scheduler.inventory import record_inventory
-from scheduler.lease import kept, leading, note_success, renew, wanted_again
-from scheduler.memory import remembering
-from scheduler.quiet import Mark, Rest, read_mark, rest_after
-from scheduler.rounds import reconcile_once
-from scheduler.runtime import the_runtime
-from scheduler.snapshots import load_world
-from scheduler.steps import build_steps
+from scheduler.inventory.image_prepull import prepull_images
+from scheduler.inventory.nodes import record_inventory
+from scheduler.lease import lead, record_success, renew, renewing, take_hint
+from scheduler.loading.change_detection import ChangeMark, IdlePeriod, compute_idle_period, read_change_mark
+from scheduler.loading.row_cache import caching
+from scheduler.loading.snapshots import load_world
+from scheduler.preview.start_forecasts import record_forecasts
+from scheduler.reconcile.actions import decode_action, run_actions
+from scheduler.reconcile.poll_loop import reconcile_once
+from scheduler.runtime import get_runtime
 
 log = logging.getLogger("tessera.tasks")
 
@@ -37,7 +37,7 @@ REST_S = 0.3
 """Longest pause between two requested rounds."""
 TERM_S = 30.0
 """How long one task repeats rounds, below CELERY_TASK_SOFT_TIME_LIMIT; the beat starts another."""
-_rest: Rest | None = None
+_rest: IdlePeriod | None = None
 """State of the last cycle that decided nothing."""
 
 KEYS_KEPT = timedelta(hours=24)
@@ -60,7 +60,7 @@ def act(messages: list[dict]) -> None:
     """Run idempotent actions from `manage.py watch`."""
     _leave_dead_connection()
     try:
-        do_all([from_message(message) for message in messages], the_runtime())
+        run_actions([decode_action(message) for message in messages], get_runtime())
     except OperationalError as away:
         log.warning("%d deeds wait: %s", len(messages), away)
 
@@ -70,7 +70,7 @@ def take_inventory() -> None:
     """Store nodes and cards."""
     _leave_dead_connection()
     try:
-        record_inventory(the_runtime().list_nodes())
+        record_inventory(get_runtime().list_nodes())
     except Unavailable as away:
         log.warning("no inventory: %s", away)
 
@@ -78,7 +78,7 @@ def take_inventory() -> None:
 @shared_task
 def fetch_images() -> None:
     """Prepull catalogue images."""
-    _lead("fetch", lambda epoch: fetch_ahead(the_runtime(), epoch))
+    _lead("fetch", lambda epoch: prepull_images(get_runtime(), epoch))
 
 
 @shared_task
@@ -98,15 +98,15 @@ def _lead(name: str, act: Callable[[int], None]) -> None:
     """Run rounds while requested, pausing as long as the last took, to serve several requests at once."""
     _leave_dead_connection()
     try:
-        with leading(name) as epoch:
+        with lead(name) as epoch:
             until = time.monotonic() + TERM_S
             while epoch is not None:
                 began = time.monotonic()
                 heed(name)
                 act(epoch)
                 took_s = time.monotonic() - began
-                note_success(name, epoch, round(1000 * took_s))
-                if began > until or not wanted_again(name, epoch) or not renew(name, epoch):
+                record_success(name, epoch, round(1000 * took_s))
+                if began > until or not take_hint(name, epoch) or not renew(name, epoch):
                     return
                 time.sleep(min(took_s, REST_S))
     except OperationalError as gone:  # the next beat retries
@@ -122,18 +122,18 @@ def _leave_dead_connection() -> None:
 def one_cycle(epoch: int) -> None:
     """Run a full cycle unless nothing changed."""
     global _rest
-    mark = read_mark()
+    mark = read_change_mark()
     if _rest is None or not _rest.covers(mark, time.time()):
         with without_collector():
             _rest = full_cycle(epoch, mark)
 
 
-def full_cycle(epoch: int, mark: Mark) -> Rest | None:
-    with kept("cycle", epoch), remembering(mark):
+def full_cycle(epoch: int, mark: ChangeMark) -> IdlePeriod | None:
+    with renewing("cycle", epoch), caching(mark):
         world, now = load_world(), time.time()
-        plan = run_cycle(world.snapshot, world.policy, now, world.mind)
+        plan = run_cycle(world.snapshot, world.policy, now, world.cycle_memo)
         run_steps(build_steps(plan, world), epoch)
-    return rest_after(mark, plan, world.snapshot, now)
+    return compute_idle_period(mark, plan, world.snapshot, now)
 
 
 @contextmanager
@@ -147,7 +147,7 @@ def without_collector() -> Iterator[None]:
 
 
 def _one_reconcile(epoch: int) -> None:
-    runtime, until = the_runtime(), time.monotonic() + FOLLOW_S
+    runtime, until = get_runtime(), time.monotonic() + FOLLOW_S
     try:
         while reconcile_once(runtime, epoch) and time.monotonic() < until:
             time.sleep(LOOK_S)

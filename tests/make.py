@@ -35,9 +35,9 @@ from jobs.models import Job, Task
 from jobs.states import TaskState
 from jobs.submit import submit_job
 from quotas.models import Quota, UserLimit
+from scheduler.commit.starting import start_jobs
+from scheduler.commit.steps import CardShare, StartJob, TaskStart
 from scheduler.models import Lease
-from scheduler.starting import start_jobs
-from scheduler.steps import Card, StartJob, TaskStart
 
 PASSWORD = "correct horse battery staple"
 V100_32GB = {"model": "V100-32GB", "product": "Tesla V100-SXM2-32GB", "memory_mib": 32_768, "reserved_mib": 257}
@@ -234,6 +234,6 @@ def agent(node: Node | str = "n1", said: dict | None = None, key: str = AGENT_KE
     return row
 
 
-def _card(ask, card: Gpu) -> Card:
+def _card(ask, card: Gpu) -> CardShare:
     share = slice_of(ask, card.sellable_mib)
-    return Card(card.pk, share.memory_mib, share.compute_percent, gpu_milli(share, card.sellable_mib))
+    return CardShare(card.pk, share.memory_mib, share.compute_percent, gpu_milli(share, card.sellable_mib))

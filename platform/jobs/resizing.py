@@ -1,4 +1,4 @@
-"""Request another GPU slice size for running jobs; scheduler.resizing carries it out or refuses.
+"""Request another GPU slice size for running jobs; scheduler.reconcile.resizing carries it out or refuses.
 
 Task.resize is {"gpu": "12GB", "by", "serial": counts requests, "uuid": of the card, "memory_mib", "compute_percent",
 "milli": the new size, "open": not done or refused, "before": the old size, "refused": {"kind", "detail"}}.

@@ -36,7 +36,7 @@ class Draft:
 
 
 Check = Callable[[Draft], None]
-"""Raises Impossible where the draft could never run; API and pages pass scheduler.preview.check_possible."""
+"""Raises Impossible where the draft could never run; API and pages pass scheduler.preview.preview.check_possible."""
 
 
 def submit_job(

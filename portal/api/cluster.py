@@ -10,7 +10,7 @@ from portal.api.cluster_shapes import GpuShape, NodeShape, QueueShape, RoomShape
 from portal.api.lists import FieldsQuery, all_of, list_of
 from portal.api.view import ApiView, read_query
 from portal.sight import active_rows, gpu_slices, node_views, queue_rows
-from scheduler.preview import free_now, last_cycle
+from scheduler.preview.preview import last_cycle, list_capacity
 
 
 class PoolQuery(serializers.Serializer):
@@ -79,4 +79,4 @@ class Capacity(ClusterView):
     @extend_schema(parameters=[FieldsQuery], responses=list_of(RoomShape, "RoomList"))
     def get(self, request: Request) -> Response:
         """Show what is free in each pool, and what one's teams' limits allow of it."""
-        return all_of(free_now(request.user), RoomShape, **read_query(request, FieldsQuery))
+        return all_of(list_capacity(request.user), RoomShape, **read_query(request, FieldsQuery))

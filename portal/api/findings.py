@@ -12,7 +12,7 @@ from portal.api.fields import one_of
 from portal.api.lists import FieldsQuery, all_of, list_of
 from portal.api.view import ApiView, read_query
 from runtimes import base
-from scheduler.preview import find_faults
+from scheduler.preview.preview import list_pool_faults
 
 TONES = get_args(base.Tone)
 
@@ -39,4 +39,4 @@ class FindingList(ApiView):
     def get(self, request: Request) -> Response:
         """Check database, loops, agents and engine, without starting anything. For admins."""
         require(request.user, "node.change")
-        return all_of(find_faults(), FindingShape, **read_query(request, FieldsQuery))
+        return all_of(list_pool_faults(), FindingShape, **read_query(request, FieldsQuery))

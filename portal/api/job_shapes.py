@@ -29,7 +29,7 @@ from portal.api.fields import (
 from portal.pull_words import job_hint
 from portal.sight import expected_end
 from portal.start_words import start_words
-from scheduler.forecast import Told
+from scheduler.preview.start_forecasts import StoredForecast
 
 
 class Card(serializers.Serializer):
@@ -300,7 +300,7 @@ class EventShape(serializers.Serializer):
         return end_words(event.reason)
 
 
-def show_start(told: Told | None) -> dict[str, Any] | None:
+def show_start(told: StoredForecast | None) -> dict[str, Any] | None:
     if told is None:
         return None
     times = {name: moment(getattr(told, name)) for name in ("p10", "p50", "p90", "told_at")}

@@ -37,8 +37,8 @@ from portal.api.lists import (
 from portal.api.problems import problem
 from portal.api.schema import Problem
 from portal.api.view import ApiView, read_query
-from scheduler.forecast import forecasts_of
-from scheduler.preview import check_possible, runtime_has_containers, runtime_resizes
+from scheduler.preview.preview import check_possible, runtime_has_containers, runtime_resizes
+from scheduler.preview.start_forecasts import load_forecasts
 
 MAX_BULK = 200
 JOB_ID = re.compile(r"job-([1-9][0-9]{0,17})")
@@ -240,7 +240,7 @@ class JobWait(ApiView):
         job = find_job(request, job_id)
         if job.state != JobState.QUEUED:
             return Response({"position": None, "of": None, "reasons": [], "as_of": None, "start": None})
-        return Response({**show_wait(job), "start": show_start(forecasts_of([job]).get(job.pk))})
+        return Response({**show_wait(job), "start": show_start(load_forecasts([job]).get(job.pk))})
 
 
 class JobTasks(ApiView):

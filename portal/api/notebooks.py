@@ -33,7 +33,7 @@ from portal.api.notebook_shapes import (
     Start,
 )
 from portal.api.view import ApiView, read_query
-from scheduler.preview import check_possible, runtime_has_containers
+from scheduler.preview.preview import check_possible, runtime_has_containers
 
 WRITE = ("notebooks:write",)
 READ = ("notebooks:read",)

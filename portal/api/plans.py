@@ -22,7 +22,7 @@ from portal.api.problems import problem
 from portal.api.schema import Problem
 from portal.api.view import ApiView
 from portal.plan_words import change_words, plan_words, sooner_words
-from scheduler.preview import Outlook, PlanAnswer, Seat, Sooner, look_ahead, plan_job
+from scheduler.preview.preview import JobForecast, PlanAnswer, PlannedPlacement, Suggestion, forecast_job, plan_job
 
 VALUES: dict[str, Callable[[str], object]] = {
     "nodes": lambda text: int(text) if text.isdigit() else text,
@@ -120,7 +120,7 @@ class JobLevers(ApiView):
         """Show when one's own waiting job will start, and what would help. Computed at each call."""
         job = find_job(request, job_id)
         require(request.user, "job.levers", job.team, job.user_id)
-        return Response(show_outlook(look_ahead(job) if job.state == JobState.QUEUED else Outlook()))
+        return Response(show_outlook(forecast_job(job) if job.state == JobState.QUEUED else JobForecast()))
 
 
 def show_plan(answer: PlanAnswer, request: Request) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def show_plan(answer: PlanAnswer, request: Request) -> dict[str, Any]:
     }
 
 
-def show_outlook(outlook: Outlook) -> dict[str, Any]:
+def show_outlook(outlook: JobForecast) -> dict[str, Any]:
     return {
         "start": show_start(outlook.start),
         "levers": [show_lever(one) for one in outlook.sooner],
@@ -146,7 +146,7 @@ def show_outlook(outlook: Outlook) -> dict[str, Any]:
     }
 
 
-def show_lever(sooner: Sooner) -> dict[str, Any]:
+def show_lever(sooner: Suggestion) -> dict[str, Any]:
     change = sooner.change
     read = VALUES.get(change.field, str)
     return {
@@ -160,5 +160,5 @@ def show_lever(sooner: Sooner) -> dict[str, Any]:
     }
 
 
-def show_seat(seat: Seat) -> dict[str, Any]:
+def show_seat(seat: PlannedPlacement) -> dict[str, Any]:
     return {"node": seat.node, "gpus": list(seat.gpus), "gpu_milli": seat.milli, "role": seat.role}

@@ -9,7 +9,7 @@ from accounts.permissions import require
 from portal.pages.entry import signed_in
 from portal.partial import render_page
 from runtimes.base import Finding
-from scheduler.preview import find_faults
+from scheduler.preview.preview import list_pool_faults
 
 ORDER = ("bad", "note", "ok")
 
@@ -18,7 +18,7 @@ ORDER = ("bad", "note", "ok")
 @signed_in
 def show_checks(request: HttpRequest) -> HttpResponse:
     require(request.user, "node.change")
-    found = sorted(find_faults(), key=lambda finding: ORDER.index(finding.tone))
+    found = sorted(list_pool_faults(), key=lambda finding: ORDER.index(finding.tone))
     context = {"findings": found, "answer": checks_answer(found)}
     return render_page(request, "cluster/checks.html", context, fragment="cluster/_checks.html")
 

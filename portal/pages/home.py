@@ -22,7 +22,7 @@ from portal.pages.pulse import scheduler_late
 from portal.pages.sizes import Size, offered_presets
 from portal.partial import render_page
 from quotas.models import Holding, Quota, load_parents, subtree
-from scheduler.preview import PoolRoom, free_now
+from scheduler.preview.preview import PoolCapacity, list_capacity
 
 MOST_CARDS, MOST_ENDED = 30, 4
 IN_ORDER = {JobState.RUNNING: 0, JobState.STARTING: 1, JobState.STOPPING: 2, JobState.QUEUED: 3}
@@ -68,10 +68,10 @@ class Desk:
     # ---- what is free ----
 
     @cached_property
-    def rooms(self) -> list[PoolRoom]:
+    def rooms(self) -> list[PoolCapacity]:
         """Return the pools with a quota for the user."""
         mine = {line.pool for line in self.quotas}
-        return [room for room in free_now(self.user) if room.pool in mine]
+        return [room for room in list_capacity(self.user) if room.pool in mine]
 
     @property
     def answer(self) -> str:
@@ -146,7 +146,7 @@ class Desk:
         return mine.with_names().defer("spec", "labels")
 
 
-def offer(room: PoolRoom) -> str:
+def offer(room: PoolCapacity) -> str:
     """Say what the user could start in a pool now, or ""."""
     allowed = room.total_milli if room.may_milli is None else room.may_milli
     whole = min(room.cards_free, allowed // 1000)

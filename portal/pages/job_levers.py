@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from portal.pages.job_view import JobView
 from portal.plan_words import change_words, sooner_words
-from scheduler.preview import Outlook, Sooner, look_ahead
+from scheduler.preview.preview import JobForecast, Suggestion, forecast_job
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class JobLevers:
         return self._outlook.whole
 
     @cached_property
-    def _outlook(self) -> Outlook:
-        return look_ahead(self.view.job) if self.offered else Outlook()
+    def _outlook(self) -> JobForecast:
+        return forecast_job(self.view.job) if self.offered else JobForecast()
 
 
-def lever_row(sooner: Sooner, job_id: str) -> LeverRow:
+def lever_row(sooner: Suggestion, job_id: str) -> LeverRow:
     change = sooner.change
     address = f"{reverse('job_new')}?{urlencode({'from': job_id, change.field: change.value})}"
     return LeverRow(change_words(sooner), sooner_words(sooner), sooner.now, address)

@@ -19,8 +19,8 @@ from jobs.states import HOLDING, JOB_ACTIVE, JobState
 from jobs.words import end_words, wait_words
 from portal.pull_words import job_hint, start_sentence
 from portal.start_words import start_words
-from scheduler.forecast import forecasts_of
-from scheduler.preview import runtime_resizes
+from scheduler.preview.preview import runtime_resizes
+from scheduler.preview.start_forecasts import load_forecasts
 
 FRESH = timedelta(seconds=5)
 """A job this young is not yet owed a reason: the scheduler looks every second."""
@@ -170,7 +170,7 @@ class JobView:
 
     @property
     def starts(self) -> str:
-        return start_words(forecasts_of([self.job]).get(self.job.pk)) if self.is_waiting else ""
+        return start_words(load_forecasts([self.job]).get(self.job.pk)) if self.is_waiting else ""
 
     @property
     def is_unexplained(self) -> bool:

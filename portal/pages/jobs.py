@@ -28,7 +28,7 @@ from portal.pages.job_levers import JobLevers
 from portal.pages.job_view import JobView, Reach, view_jobs
 from portal.pages.pulse import scheduler_late
 from portal.partial import render_page
-from scheduler.preview import runtime_resizes
+from scheduler.preview.preview import runtime_resizes
 
 PAGE = 50
 JOB_ID = re.compile(r"job-([1-9][0-9]{0,17})")

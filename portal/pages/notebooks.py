@@ -35,7 +35,7 @@ from portal.pages.notebook_view import NotebookView, view_notebooks
 from portal.pages.pulse import scheduler_late
 from portal.pages.sizes import SIZES, Size, offered_presets, sizes_for
 from portal.partial import render_page
-from scheduler.preview import check_possible, runtime_has_containers
+from scheduler.preview.preview import check_possible, runtime_has_containers
 
 GET_POST = ["GET", "HEAD", "POST"]
 NOTEBOOK_ID = re.compile(r"nb-([1-9][0-9]{0,17})")

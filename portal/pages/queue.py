@@ -23,8 +23,8 @@ from portal.pages.pulse import last_pass, scheduler_late
 from portal.partial import render_page
 from portal.sight import SHORT_WORDS, QueueRow, active_rows, queue_rows
 from portal.templatetags.amounts import gpu_sum
-from scheduler.forecast import coverage
-from scheduler.preview import PoolRoom, free_now
+from scheduler.preview.preview import PoolCapacity, list_capacity
+from scheduler.preview.start_forecasts import measure_coverage
 
 SHOWN = 500
 """Rows of one table; the rest is counted. People look at the head of a queue, and programs ask the API."""
@@ -61,7 +61,7 @@ def ask_words(gpu: str, tasks: int) -> str:
 class PoolQueue:
     """A pool's jobs, cut to SHOWN; *_more count the rest."""
 
-    room: PoolRoom
+    room: PoolCapacity
     waiting: list[Line]
     active: list[Line]
     waiting_more: int
@@ -86,7 +86,7 @@ def show_queue(request: HttpRequest) -> HttpResponse:
     pools = list(Pool.objects.values_list("name", flat=True))
     if pool and pool not in pools:
         raise NotFound(kind="pool")
-    rooms = [room for room in free_now(user) if not pool or room.pool == pool]
+    rooms = [room for room in list_capacity(user) if not pool or room.pool == pool]
     waiting, active = queue_rows(user, pool or None), active_rows(user, pool or None)
     chosen = [row for row in waiting if not reason or row.reason == reason]
     context = {
@@ -99,13 +99,13 @@ def show_queue(request: HttpRequest) -> HttpResponse:
         "without_reason": _address(pool, ""),
         "late": scheduler_late(),
         "last_pass": last_pass(),
-        "coverage": coverage(),
+        "coverage": measure_coverage(),
         "busy": bool(waiting or active),
     }
     return render_page(request, "queue/page.html", context, fragment="queue/_live.html")
 
 
-def answer(waiting: list[QueueRow], active: int, rooms: list[PoolRoom], sellable: dict[str, int]) -> str:
+def answer(waiting: list[QueueRow], active: int, rooms: list[PoolCapacity], sellable: dict[str, int]) -> str:
     """Summarize the queue; `sellable`: MiB of each pool's first card."""
     if not waiting:
         free = gpu_sum(sum(room.free_milli for room in rooms))
@@ -150,7 +150,7 @@ def count_reasons(waiting: Iterable[QueueRow], pool: str, reason: str) -> list[R
     ]
 
 
-def _pool_queue(room: PoolRoom, waiting: list[QueueRow], active: list[QueueRow]) -> PoolQueue:
+def _pool_queue(room: PoolCapacity, waiting: list[QueueRow], active: list[QueueRow]) -> PoolQueue:
     ours = [row for row in waiting if row.pool == room.pool]
     running = [row for row in active if row.pool == room.pool]
     return PoolQueue(

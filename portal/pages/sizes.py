@@ -12,7 +12,7 @@ from jobs.jobfile.spec import JobSpec
 from jobs.words import wait_words
 from notebooks.presets import Preset, presets_for
 from portal.pages.job_view import gpu_words
-from scheduler.preview import Promise, promise_starts
+from scheduler.preview.preview import StartPreview, preview_starts
 
 SIZES = ("0", "1/8", "1/4", "1/2", "1", "2")
 """What the picker offers, the smallest first. Any other is typed."""
@@ -21,7 +21,7 @@ SIZES = ("0", "1/8", "1/4", "1/2", "1", "2")
 @dataclass(frozen=True)
 class Size:
     gpu: str
-    promise: Promise
+    promise: StartPreview
 
     @property
     def words(self) -> str:
@@ -51,7 +51,7 @@ def sizes_for(user: User, gpus: Sequence[str] = SIZES, team: str = "", pool: str
         )
         for gpu in gpus
     ]
-    return [Size(gpu, promise) for gpu, promise in zip(gpus, promise_starts(user, specs), strict=True)]
+    return [Size(gpu, promise) for gpu, promise in zip(gpus, preview_starts(user, specs), strict=True)]
 
 
 def offered_presets(user: User) -> list[tuple[Preset, Size]]:

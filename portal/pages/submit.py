@@ -34,7 +34,14 @@ from portal.pages.job_view import roles_words
 from portal.pages.jobs import find_job
 from portal.pages.pulse import scheduler_late
 from portal.plan_words import change_words, plan_words, sooner_words
-from scheduler.preview import PlanAnswer, PoolRoom, check_possible, free_now, plan_job, runtime_has_containers
+from scheduler.preview.preview import (
+    PlanAnswer,
+    PoolCapacity,
+    check_possible,
+    list_capacity,
+    plan_job,
+    runtime_has_containers,
+)
 
 EXAMPLE = """\
 name: hello
@@ -176,13 +183,13 @@ def _refuse(error: PlatformError, panes: Panes, verdict: Verdict) -> Verdict:
 def notes_on(user: User, draft: Draft) -> list[str]:
     """Note roles, free capacity and a late scheduler."""
     notes = [ROLES % {"roles": roles_words(draft.gang)}] if draft.spec.roles else []
-    notes += [room_words(room) for room in free_now(user) if room.pool == draft.pool.name]
+    notes += [room_words(room) for room in list_capacity(user) if room.pool == draft.pool.name]
     if scheduler_late():
         notes.append(_("The scheduler is late at the moment: the job is accepted and waits."))
     return notes
 
 
-def room_words(room: PoolRoom) -> str:
+def room_words(room: PoolCapacity) -> str:
     params = {"free": show_gpu(room.free_milli), "total": room.cards_total, "whole": room.cards_free}
     params["waiting"] = room.waiting
     if room.may_milli is None or room.may_milli >= room.free_milli:

@@ -23,8 +23,8 @@ from deploy.cluster.processes import find_parts, kill
 from runtimes.base import GpuShare, GpuView
 from runtimes.gpu_sharing import SIMULATED, SLICE
 from scheduler import tasks
-from scheduler.inventory import record_inventory
-from scheduler.specs import build_task_spec
+from scheduler.inventory.nodes import record_inventory
+from scheduler.reconcile.task_specs import build_task_spec
 from tests.local_cluster import local_place
 from tests.runtimes.kubernetes.world import ALL_NODES, KubernetesWorld, wait_slowly
 

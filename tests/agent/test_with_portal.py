@@ -9,7 +9,7 @@ from cluster.agents import revoke_agent
 from cluster.models import Gpu
 from events.bus import SYSTEM
 from runtimes.base import NodeView
-from scheduler.inventory import record_inventory
+from scheduler.inventory.nodes import record_inventory
 
 
 @pytest.fixture(scope="module")

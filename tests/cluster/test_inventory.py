@@ -9,7 +9,7 @@ from django.utils import timezone
 from cluster.models import Gpu, Node, Pool
 from events.models import Event
 from runtimes.base import GpuView, HeldView, NodeView
-from scheduler.inventory import record_inventory, view_of_card
+from scheduler.inventory.nodes import record_inventory, view_of_card
 
 pytestmark = pytest.mark.django_db
 

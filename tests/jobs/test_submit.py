@@ -9,7 +9,7 @@ from jobs.models import Job
 from jobs.submit import submit_job
 from quotas.models import Quota, UserLimit
 from quotas.services import limit_of_everyone
-from scheduler.preview import check_possible
+from scheduler.preview.preview import check_possible
 
 pytestmark = pytest.mark.django_db
 

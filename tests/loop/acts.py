@@ -21,7 +21,8 @@ from jobs.models import Job, Task
 from jobs.states import JOB_FINAL, JobState, TaskState
 from jobs.submit import build_gang
 from quotas.models import Quota, UserLimit
-from scheduler import inventory, snapshots
+from scheduler.inventory import nodes as inventory
+from scheduler.loading import snapshots
 
 MOST_WORKERS = 3
 MOST_OPEN = 12

@@ -37,22 +37,11 @@ from jobs.states import HOLDING, JOB_ACTIVE, TASK_FINAL, JobState, TaskState
 from quotas import models as quota_models
 from quotas import services as quota_services
 from quotas.models import Amounts, Holding, Quota, UserLimit
-from scheduler import (
-    caches,
-    commit,
-    deeds,
-    explaining,
-    lease,
-    memory,
-    quiet,
-    reconcile,
-    sightings,
-    snapshots,
-    specs,
-    tasks,
-    truth,
-)
+from scheduler import lease, tasks
+from scheduler.commit import explaining, step_runner, store
+from scheduler.loading import cache_locations, change_detection, row_cache, snapshots
 from scheduler.models import Lease
+from scheduler.reconcile import actions, compare, observations, task_specs
 
 PACKAGES = ("scheduler.", "jobs.", "events.", "quotas.", "cluster.", "notebooks.", "common.", "accounts.")
 
@@ -144,12 +133,12 @@ class Answers:
         teams = {team.pk: team.gid for team in self.db.all_fixed(Team)}
         return {pk: teams[self.row(Job, pk)["team_id"]] for pk in job_ids if pk}
 
-    def load_holding_tasks(self) -> list[reconcile.HeldTask]:
+    def load_holding_tasks(self) -> list[compare.HeldTask]:
         self.db.pause()
         wish = ("stop_requested_at", "stop_reason")
         lines = [{**row, **{name: self.row(Job, row["job_id"])[name] for name in wish}} for row in self.holding_tasks()]
         told = [{**line, "uuid": line["uuid"].hex} for line in lines]
-        return [reconcile.HeldTask(*(line[name] for name in reconcile.HeldTask._fields)) for line in told]
+        return [compare.HeldTask(*(line[name] for name in compare.HeldTask._fields)) for line in told]
 
     def load_broken(self) -> set[tuple[int, int]]:
         self.db.pause()
@@ -162,11 +151,11 @@ class Answers:
         uuids = {UUID(view.uuid) for view in seen}
         return {row["uuid"].hex for row in self.db.rows(Task) if row["uuid"] in uuids and row["state"] in TASK_FINAL}
 
-    def load_awaited(self, ended: Iterable[str]) -> set[str]:
+    def load_awaiting_log(self, ended: Iterable[str]) -> set[str]:
         """Its engine writes logs itself."""
         return set()
 
-    def write_news(self, uuid: str, told: dict[str, Any]) -> None:
+    def write_progress(self, uuid: str, told: dict[str, Any]) -> None:
         self.db.pause()
         wanted = UUID(uuid)
         self.db.update(Task, lambda row: row["uuid"] == wanted, told)
@@ -381,7 +370,7 @@ class Answers:
 
     # the lease
 
-    def take(self, name: str) -> int | None:
+    def acquire(self, name: str) -> int | None:
         self.db.pause()
         with self.db.statement():
             if self.db.get(Lease, name) is None:
@@ -403,7 +392,7 @@ class Answers:
         self.db.update(Lease, lambda row: row["name"] == name, {"wanted": True})
         return None
 
-    def wanted_again(self, name: str, epoch: int) -> bool:
+    def take_hint(self, name: str, epoch: int) -> bool:
         self.db.pause()
         asked = lambda row: row["name"] == name and row["epoch"] == epoch and row["wanted"]  # noqa: E731
         return bool(self.db.update(Lease, asked, {"wanted": False}))
@@ -414,7 +403,7 @@ class Answers:
         until = self.db.now + timedelta(seconds=lease.LEASE_S)
         return bool(self.db.update(Lease, mine, {"expires_at": until}))
 
-    def give_up(self, name: str, epoch: int) -> bool:
+    def release(self, name: str, epoch: int) -> bool:
         self.db.pause()
         mine = lambda row: row["name"] == name and row["epoch"] == epoch  # noqa: E731
         own = self.db.update(Lease, mine, {"expires_at": None, "holder": ""})
@@ -425,7 +414,7 @@ class Answers:
         if not self.db.lock(Lease, lambda row: row["name"] == name and row["epoch"] == epoch, SHARE):
             raise StaleState(kind="lease", was=epoch)
 
-    # what a cycle reads; the product remembers it from one look to the next (scheduler.memory)
+    # what a cycle reads; the product remembers it from one look to the next (scheduler.loading.row_cache)
 
     def load_rows(self, rows: "Rows", *columns: Any) -> list[list]:
         self.db.pause()
@@ -450,7 +439,7 @@ class Answers:
         where = {"queue": (Job, queued), "holders": (Task, held), "holdings": (Holding, live)}
         where |= {"nodes": (Node, present), "gpus": (Gpu, present)}
         return {
-            name: (lambda model=model, test=test: Rows(self.db, model, test), memory.TABLES[name][1])
+            name: (lambda model=model, test=test: Rows(self.db, model, test), row_cache.TABLES[name][1])
             for name, (model, test) in where.items()
         }
 
@@ -484,7 +473,7 @@ class Answers:
     def load_history(self, kinds: list[Any]) -> list[tuple]:
         self.db.pause()
         return [
-            (snapshots.build_ask(role["request"], kinds), role["min"])
+            (snapshots.build_request(role["request"], kinds), role["min"])
             for row in self.db.rows(Job)
             for role in row["gang"]
         ]
@@ -538,7 +527,8 @@ class Rows:
         return Rows(self.db, self.model, lambda row: row["id"] in wanted and self.where(row))
 
     def value(self, row: dict, column: Any) -> Any:
-        """column: a name, as `job__team_id`, or one of the expressions of scheduler.rows and scheduler.memory."""
+        """column: a name, as `job__team_id`, or one of the expressions of
+        scheduler.loading.json_rows and row_cache."""
         if isinstance(column, str):
             name, _, of_job = column.partition("__")
             if of_job:
@@ -549,7 +539,7 @@ class Rows:
             return self.value(row, column.lhs) + self.value(row, column.rhs)
         if isinstance(column, F):
             return self.value(row, column.name)
-        if column is memory.WITH_JOB:
+        if column is row_cache.WITH_JOB:
             return row["_version"] << 32 | self.db.get(Job, row["job_id"])["_version"]  # type: ignore[index]
         template = column.extra["template"]
         if "xmin" in template:
@@ -576,7 +566,7 @@ TWINS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (locks, ("database_now",)),
     (windows, ("load_hours",)),
     (maintenance, ("load_planned", "_machines_of_pools")),
-    (lease, ("take", "wanted_again", "renew", "give_up", "check_epoch")),
+    (lease, ("acquire", "take_hint", "renew", "release", "check_epoch")),
     (transitions, ("write_move", "write_moves")),
     (bus, ("last_seq", "last_seqs", "store_event", "store_events")),
     (lifecycle, ("lock_job", "lock_jobs", "load_newest", "store_tasks", "release_holdings", "reload_job")),
@@ -584,14 +574,14 @@ TWINS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (resizing, ("write_wish",)),
     (quota_models, ("load_parents",)),
     (quota_services, ("ensure_user_limit", "limit_of_everyone", "admit_waiting_job")),
-    (truth, ("load_job", "load_jobs", "lock_quota", "lock_user_limit", "lock_nodes", "lock_cards")),
-    (truth, ("sum_teams", "sum_user", "sum_nodes", "sum_cards", "count_active")),
-    (truth, ("load_ports", "write_holdings", "clear_wait", "load_share", "end_share")),
+    (store, ("load_job", "load_jobs", "lock_quota", "lock_user_limit", "lock_nodes", "lock_cards")),
+    (store, ("sum_teams", "sum_user", "sum_nodes", "sum_cards", "count_active")),
+    (store, ("load_ports", "write_holdings", "clear_wait", "load_share", "end_share")),
     (explaining, ("write_reasons",)),
-    (reconcile, ("load_holding_tasks", "load_broken", "load_ended", "load_awaited")),
-    (sightings, ("load_task", "load_tasks", "write_news")),
-    (deeds, ("load_tasks_to_start", "load_gids")),
-    (specs, ("load_numa", "load_cards")),
+    (compare, ("load_holding_tasks", "load_broken", "load_ended", "load_awaiting_log")),
+    (observations, ("load_task", "load_tasks", "write_progress")),
+    (actions, ("load_tasks_to_start", "load_gids")),
+    (task_specs, ("load_numa", "load_cards")),
     (snapshots, ("load_pools", "load_teams", "load_quotas", "load_limits", "load_active", "load_history")),
 )
 SILENT: tuple[tuple[Any, tuple[str, ...]], ...] = (
@@ -599,9 +589,9 @@ SILENT: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (hints, ("heed",)),
     (notices, ("notify", "notify_all")),
     (permissions, ("require",)),
-    (explaining, ("_ring_for",)),
+    (explaining, ("_publish_for",)),
     (tasks, ("_leave_dead_connection",)),
-    (lease, ("note_success",)),
+    (lease, ("record_success",)),
 )
 
 
@@ -614,19 +604,19 @@ def install(patch: pytest.MonkeyPatch, answers: Answers) -> None:
     for module, names in SILENT:
         for name in names:
             replace_everywhere(patch, getattr(module, name), answers.nothing)
-    replace_everywhere(patch, caches.load_fetches, lambda *_: caches.Fetches())
+    replace_everywhere(patch, cache_locations.load_cache_locations, lambda *_: cache_locations.CacheLocations())
     for name, table in answers.tables().items():
-        patch.setitem(memory.TABLES, name, table)
-    patch.setattr(quiet, "_statement", quiet.list_tables)
+        patch.setitem(row_cache.TABLES, name, table)
+    patch.setattr(change_detection, "_statement", change_detection.list_tables)
     for name in ("load_rows", "load_pairs"):
-        patch.setattr(memory, name, getattr(answers, name))
+        patch.setattr(row_cache, name, getattr(answers, name))
     atomic = Atomic(database)
     patch.setattr(DjangoAtomic, "__enter__", _bound(atomic.enter))
     patch.setattr(DjangoAtomic, "__exit__", _bound(atomic.leave))
     clock = SimpleNamespace(
         time=lambda: database.now.timestamp(), monotonic=lambda: database.clock, sleep=lambda s: _sleep(database, s)
     )
-    for module in (tasks, snapshots, memory, commit):
+    for module in (tasks, snapshots, row_cache, step_runner):
         patch.setattr(module, "time", clock)
     patch.setattr(lifecycle, "timezone", SimpleNamespace(now=lambda: database.now))
 

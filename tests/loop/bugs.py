@@ -11,8 +11,11 @@ import pytest
 from loop.answers import replace_everywhere
 
 from jobs import lifecycle
-from scheduler import lease, quiet, reconcile, sightings, snapshots, specs, starting, truth
+from scheduler import lease
+from scheduler.commit import starting, store
 from scheduler.core.queueing import grow, maintenance
+from scheduler.loading import change_detection, snapshots
+from scheduler.reconcile import compare, observations, task_specs
 
 
 @dataclass(frozen=True)
@@ -75,35 +78,35 @@ BUGS = (
     # the interpreter of a round of reconciling
     Bug(
         "a sighting is not fenced by its epoch",
-        sightings,
+        observations,
         'check_epoch("reconcile", epoch)\n    jobs = {',
         "jobs = {",
     ),
-    Bug("a sighting does not lock its job", sightings, "for job in lock_jobs(", "for job in unlocked_jobs("),
+    Bug("a sighting does not lock its job", observations, "for job in lock_jobs(", "for job in unlocked_jobs("),
     Bug(
         "tasks that move together leave their jobs behind",
         lifecycle,
         "settle_jobs([*{move.task.job_id: move.task.job for move in moves}.values()], actor=actor)",
         "pass",
     ),
-    Bug("containers get random names", specs, "uuid=task.uuid.hex,", "uuid=random_name(),"),
+    Bug("containers get random names", task_specs, "uuid=task.uuid.hex,", "uuid=random_name(),"),
     # what reconciling decides
     Bug(
         "who is asked to end is asked once",
-        reconcile,
+        compare,
         "if row.stop or row.state == T.STOPPING:",
         "if row.stop and row.state != T.STOPPING:",
         seed=59,
     ),
     Bug(
         "what cannot be seen is taken for dead",
-        reconcile,
+        compare,
         'T.LOST, "", view)]',
         'T.FAILED, "node_lost", view)]',
     ),
-    Bug("a killed program succeeds", reconcile, "if view.exit_code == 0 else", "if not view.exit_code else"),
-    Bug("containers are forgotten before their end is kept", reconcile, "ended & views.keys()", "views.keys()"),
-    Bug("containers are never forgotten", reconcile, "steps.append(Forget(uuid))", "pass"),
+    Bug("a killed program succeeds", compare, "if view.exit_code == 0 else", "if not view.exit_code else"),
+    Bug("containers are forgotten before their end is kept", compare, "ended & views.keys()", "views.keys()"),
+    Bug("containers are never forgotten", compare, "steps.append(Forget(uuid))", "pass"),
     # how tasks and jobs move
     Bug(
         "cards are given back when the stop is asked",
@@ -165,12 +168,17 @@ BUGS = (
     Bug("a gang grows by its most", grow, "for _ in range(role.max - role.min):", "for _ in range(role.max):"),
     Bug("each maintenance stops jobs", maintenance, "if closing.stops and closing.at", "if closing.at"),
     Bug("parents do not count what their teams hold", snapshots, "held[list(chain)] +=", "held[place] +="),
-    Bug("an idle cycle never looks again", quiet, "return mark == self.mark and now < self.until", "return True"),
+    Bug(
+        "an idle cycle never looks again",
+        change_detection,
+        "return mark == self.mark and now < self.until",
+        "return True",
+    ),
 )
 
 BUGS_OF_STATEMENTS = (
     Bug("any term may write", lease, 'AND epoch = %s FOR SHARE", [name, epoch]', 'FOR SHARE", [name]'),
-    Bug("whoever ever ran counts", truth, "filter(user=user_id, state__in=JOB_ACTIVE)", "filter(user=user_id)"),
+    Bug("whoever ever ran counts", store, "filter(user=user_id, state__in=JOB_ACTIVE)", "filter(user=user_id)"),
     Bug(
         "nothing is given back",
         lifecycle,
@@ -211,7 +219,7 @@ def plant(patch: pytest.MonkeyPatch, bug: Bug) -> None:
     place = bug.module.__dict__
     helpers = {
         "unlocked_quota": unlocked_quota,
-        "unlocked_jobs": lambda pks: truth.load_jobs([*pks]),
+        "unlocked_jobs": lambda pks: store.load_jobs([*pks]),
         "counted": Counted(),
         "random_name": lambda: uuid4().hex,
     }

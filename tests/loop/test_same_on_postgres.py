@@ -33,10 +33,13 @@ from jobs.models import Job, Task
 from jobs.states import TaskState
 from quotas.models import Holding, Quota, UserLimit
 from runtimes.base import ContainerView, GpuUse
-from scheduler import commit, explaining, holders, holdings, lease, reconcile, sightings, snapshots, starting, truth
+from scheduler import lease
+from scheduler.commit import explaining, starting, step_runner, store
+from scheduler.commit.steps import CardShare, ExplainJobs, StartJob, StopJob, TaskStart
 from scheduler.core.model.types import Refusal
+from scheduler.loading import holdings, running_jobs, snapshots
 from scheduler.models import Lease
-from scheduler.steps import Card, ExplainJobs, StartJob, StopJob, TaskStart
+from scheduler.reconcile import compare, observations
 
 LISTS, OF = 10, 100
 LISTS_AT_MOST = 100
@@ -99,7 +102,7 @@ def draw_start(dice: Random, job: Job, gpus: list[Gpu]) -> StartJob:
     places = []
     for rank in range(job.least + (dice.random() < 0.05)):
         gpu, (mib, percent, milli) = dice.choice(gpus), dice.choice(CARDS)
-        cards = (Card(gpu.pk, mib, percent, milli),) if dice.random() < 0.9 else ()
+        cards = (CardShare(gpu.pk, mib, percent, milli),) if dice.random() < 0.9 else ()
         request = job.request
         asked, role = (request["cpu_milli"], request["memory_mib"]), job.gang[-1]["role"]
         places.append(TaskStart(rank, gpu.node_id, cards, *asked, role=role))
@@ -121,14 +124,14 @@ def perform(side: Side, step: tuple) -> None:
 def see(side: Side, job: int, rank: int, state: str, reason: str, code: int | None, good: bool) -> None:
     uuid = side.task(job, rank)["uuid"].hex
     view = ContainerView(uuid, "n1", "exited", exit_code=code, detail="words", peak_memory_mib=7)
-    sightings.record_sighting(reconcile.Sighting(uuid, job, state, reason, view), side.epoch("reconcile", good))
+    observations.record_observation(compare.TaskObserved(uuid, job, state, reason, view), side.epoch("reconcile", good))
 
 
 def save(side: Side, job: int, rank: int) -> None:
     uuid = side.task(job, rank)["uuid"].hex
-    use, coming = GpuUse("GPU-a", 100, 10, 20, 1), reconcile.Coming(detail="says no")
-    step = reconcile.Noted(uuid, datetime(2026, 1, 1, tzinfo=UTC), (use,), coming)
-    sightings.record_news(step, side.epoch("reconcile", True))
+    use, coming = GpuUse("GPU-a", 100, 10, 20, 1), compare.StartProgress(detail="says no")
+    step = compare.TaskProgress(uuid, datetime(2026, 1, 1, tzinfo=UTC), (use,), coming)
+    observations.record_progress(step, side.epoch("reconcile", True))
 
 
 def explain(side: Side, job: int, code: str, position: int) -> None:
@@ -138,7 +141,7 @@ def explain(side: Side, job: int, code: str, position: int) -> None:
 
 def by_owner(act: str) -> Callable[[Side, int], None]:
     def run(side: Side, pk: int) -> None:
-        job = truth.load_job(pk)
+        job = store.load_job(pk)
         getattr(control, act)(actor=job.user, job=job)
 
     return run
@@ -147,14 +150,16 @@ def by_owner(act: str) -> Callable[[Side, int], None]:
 def move_node(side: Side, place: int, wanted: str) -> None:
     with transaction.atomic():
         pk = sorted(row["id"] for row in side.rows(Node))[place]
-        node = truth.lock_nodes([pk])[pk]
+        node = store.lock_nodes([pk])[pk]
         if node.state != wanted:
             transitions.advance(node, wanted, actor=SYSTEM)
 
 
 PERFORM: dict[str, Callable[..., object]] = {
     "start": lambda side, step, good: starting.start_jobs([step], side.epoch("cycle", good)),
-    "evict": lambda side, job, reason, to, good: commit.stop_job(StopJob(job, reason, to), side.epoch("cycle", good)),
+    "evict": lambda side, job, reason, to, good: step_runner.stop_job(
+        StopJob(job, reason, to), side.epoch("cycle", good)
+    ),
     "see": see,
     "save": save,
     "explain": explain,
@@ -166,8 +171,8 @@ PERFORM: dict[str, Callable[..., object]] = {
         Quota, sorted(row["id"] for row in side.rows(Quota))[place], {"gpu_milli_limit": limit}
     ),
     "node": move_node,
-    "take": lambda side, name: lease.take(name) is not None,
-    "give up": lambda side, name, good: lease.give_up(name, side.epoch(name, good)),
+    "take": lambda side, name: lease.acquire(name) is not None,
+    "give up": lambda side, name, good: lease.release(name, side.epoch(name, good)),
 }
 
 
@@ -189,12 +194,12 @@ def left(side: Side) -> dict[str, Any]:
             lines.append(repr(sorted(line.items())))
         found[model.__name__] = sorted(lines)
     reads = {
-        "rows": reconcile.load_rows(),
+        "rows": compare.load_rows(),
         "queue": snapshots.load_queue(),
         "nodes": snapshots.load_nodes(),
         "gpus": snapshots.load_gpus(),
         "active": sorted(snapshots.load_active([row["user_id"] for row in side.rows(Job)]).items()),
-        "holders": sorted(holders.load_holders(), key=attrgetter("job", "rank")),
+        "holders": sorted(running_jobs.load_running_tasks(), key=attrgetter("job", "rank")),
     }
     held = holdings.load_holdings()
     reads["holdings"] = sorted(
@@ -215,9 +220,9 @@ def plain(value: Any, by_uuid: dict[UUID, tuple]) -> Any:
         return "then"
     if isinstance(value, UUID):
         return by_uuid.get(value, "a uuid")
-    if isinstance(value, reconcile.TaskRow):
+    if isinstance(value, compare.TaskRow):
         saved = value.checkpointed_at is not None
-        return by_uuid[UUID(value.uuid)], str(value.state), value.stop, saved, value.gpu_use, value.coming
+        return by_uuid[UUID(value.uuid)], str(value.state), value.stop, saved, value.gpu_use, value.start_progress
     if isinstance(value, float) and value > 1e9:
         return "then"
     if isinstance(value, str) and len(value) == 36 and value.count("-") == 4:

@@ -22,8 +22,9 @@ from jobs import control
 from jobs.models import Job
 from jobs.states import JOB_FINAL
 from quotas.models import Holding, Quota, UserLimit
-from scheduler import memory, snapshots, tasks
+from scheduler import tasks
 from scheduler.core.placement.feasibility import check_feasibility
+from scheduler.loading import row_cache, snapshots
 
 ACTS = 600
 ROUNDS, ROUND_S = 150, 3.0
@@ -52,9 +53,9 @@ class World:
         self.promises = Promises(self.db, self.engine, parents)
         self.db.observers.append(self.note_commit)
         install(patch, self.answers)
-        patch.setattr(tasks, "the_runtime", lambda: self.engine)
+        patch.setattr(tasks, "get_runtime", lambda: self.engine)
         patch.setattr(tasks, "_rest", None)
-        patch.setattr(memory, "_last", None)
+        patch.setattr(row_cache, "_last", None)
         self.calm = self.dice.random() < 0.15
         self.rush = self.dice.choice([0.0, 0.2, 0.5])  # how often others come in between the statements of one
         self.luck = 0.0 if self.calm else self.dice.choice([0.3, 1.0, 2.0])
@@ -145,9 +146,9 @@ class World:
         return worker
 
     def resume(self, worker: Process, pauses: int) -> None:
-        tasks._rest, memory._last = worker.rest or (None, None)  # type: ignore[attr-defined]
+        tasks._rest, row_cache._last = worker.rest or (None, None)  # type: ignore[attr-defined]
         worker.run(pauses)
-        worker.rest = tasks._rest, memory._last  # type: ignore[attr-defined]
+        worker.rest = tasks._rest, row_cache._last  # type: ignore[attr-defined]
         if worker.done:
             self.workers.remove(worker)
             if worker.name.startswith("cycle"):

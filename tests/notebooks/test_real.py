@@ -16,7 +16,7 @@ from notebooks.services import create_notebook, start_notebook
 from notebooks.tasks import see_who_answers
 from runtimes.local.access import LocalAccess
 from runtimes.local.runtime import LocalRuntime
-from scheduler.specs import build_task_spec
+from scheduler.reconcile.task_specs import build_task_spec
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.django_db]
 WAIT_S = 60

@@ -34,7 +34,7 @@ from notebooks.services import (
 from notebooks.states import NotebookState, derive_state
 from notebooks.tasks import keep_time, mark_ready, sweep
 from runtimes.places import place_path
-from scheduler.specs import build_task_spec
+from scheduler.reconcile.task_specs import build_task_spec
 
 pytestmark = pytest.mark.django_db
 

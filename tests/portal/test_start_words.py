@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from portal.start_words import start_words
-from scheduler.forecast import Told
+from scheduler.preview.start_forecasts import StoredForecast
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
 
-def at(*minutes: float | None) -> Told:
-    return Told(*(None if m is None else NOW + timedelta(minutes=m) for m in minutes), NOW)
+def at(*minutes: float | None) -> StoredForecast:
+    return StoredForecast(*(None if m is None else NOW + timedelta(minutes=m) for m in minutes), NOW)
 
 
 @pytest.mark.parametrize(

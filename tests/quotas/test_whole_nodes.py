@@ -10,7 +10,7 @@ from quotas.models import Quota
 from quotas.services import save_quota
 from scheduler.core.cycle import run_cycle
 from scheduler.core.model.types import Cell
-from scheduler.snapshots import load_world
+from scheduler.loading.snapshots import load_world
 
 pytestmark = pytest.mark.django_db
 TOTAL = (6_000, 64_000, 262_144)

@@ -5,19 +5,19 @@ import time
 
 from jobs.models import Task
 from scheduler import tasks
-from scheduler.deeds import to_message
-from scheduler.lease import take
-from scheduler.watching import Watch
+from scheduler.lease import acquire
+from scheduler.reconcile.actions import encode_action
+from scheduler.reconcile.watch_loop import WatchLoop
 
 
 class Scene:
     def __init__(self, world, view):
         self.world, self.runtime, self.view = world, world.runtime, view
-        self.watch = Watch(view, self.act, threading.Event())
-        self.epoch = take("reconcile")
+        self.watch = WatchLoop(view, self.act, threading.Event())
+        self.epoch = acquire("reconcile")
 
     def act(self, orders):
-        tasks.act([to_message(order) for order in orders])
+        tasks.act([encode_action(order) for order in orders])
 
     def until(self, task: Task, *states: str, deadline_s=60.0) -> Task:
         """Rounds as the loop makes them, until the row says so."""

@@ -12,7 +12,7 @@ from jobs.states import TaskState
 from runtimes.kubernetes.following import ClusterView
 from runtimes.local.runtime import LocalRuntime
 from scheduler import tasks
-from scheduler.inventory import record_inventory
+from scheduler.inventory.nodes import record_inventory
 from tests.runtimes.kubernetes import world as on_cluster
 from tests.runtimes.worlds import end_tasks
 from tests.scheduler.cluster_scene import Scene
@@ -37,7 +37,7 @@ def new_runtime(tmp_path):
 def local(new_runtime, monkeypatch):
     """A local runtime on this machine with two simulated cards, its inventory taken, and ada's team with quota."""
     runtime = new_runtime()
-    monkeypatch.setattr(tasks, "the_runtime", lambda: runtime)
+    monkeypatch.setattr(tasks, "get_runtime", lambda: runtime)
     record_inventory(runtime.list_nodes())
     nlp = make.team("nlp")
     for name in ("dev", "train"):
@@ -66,7 +66,7 @@ def bob(db):
 @pytest.fixture
 def scene(world, db, monkeypatch, settings, tmp_path):
     settings.TESSERA_LOGS = tmp_path
-    monkeypatch.setattr(tasks, "the_runtime", lambda: world.runtime)
+    monkeypatch.setattr(tasks, "get_runtime", lambda: world.runtime)
     with ClusterView(world.runtime) as view:
         yield Scene(world, view)
 

@@ -37,7 +37,7 @@ from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.connection import Connection
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
 from runtimes.kubernetes.views import has_run, is_tombstone, pod_ended, task_of
-from scheduler.inventory import record_inventory
+from scheduler.inventory.nodes import record_inventory
 from tests.fault_proxy import FaultProxy, clock
 from tests.runtimes.kubernetes.world import IMAGE, pod_path
 

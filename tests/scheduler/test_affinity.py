@@ -9,9 +9,9 @@ from jobs.jobfile.parse import parse_spec
 from portal.event_words import event_words
 from runtimes.base import HeldView, NodeView
 from scheduler import tasks
-from scheduler.inventory import record_inventory
-from scheduler.preview import plan_job
-from scheduler.snapshots import load_world
+from scheduler.inventory.nodes import record_inventory
+from scheduler.loading.snapshots import load_world
+from scheduler.preview.preview import plan_job
 
 pytestmark = pytest.mark.django_db(transaction=True)
 GB = 10**9

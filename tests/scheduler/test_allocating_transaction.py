@@ -20,11 +20,11 @@ from jobs.models import Job
 from jobs.states import JOB_ACTIVE
 from quotas.models import Holding, UserLimit
 from quotas.services import ensure_user_limit
-from scheduler import truth
-from scheduler.commit import list_together
+from scheduler.commit import store
+from scheduler.commit.starting import start_jobs
+from scheduler.commit.step_runner import list_batches
+from scheduler.commit.steps import CardShare, StartJob, TaskStart
 from scheduler.models import Lease
-from scheduler.starting import start_jobs
-from scheduler.steps import Card, StartJob, TaskStart
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -59,7 +59,7 @@ def propose(job: Job, cards: list[Gpu], dice: random.Random) -> StartJob:
     for rank in range(role["min"]):
         chosen = [dice.choice(cards)] if ask.count else []
         shares = [(card, slice_of(ask, card.sellable_mib)) for card in chosen]
-        held = tuple(Card(c.pk, s.memory_mib, s.compute_percent, gpu_milli(s, c.sellable_mib)) for c, s in shares)
+        held = tuple(CardShare(c.pk, s.memory_mib, s.compute_percent, gpu_milli(s, c.sellable_mib)) for c, s in shares)
         request = role["request"]
         places.append(TaskStart(rank, cards[0].node_id, held, request["cpu_milli"], request["memory_mib"]))
     return StartJob(job.pk, tuple(places), (job.team_id, job.user_id, job.pool_id))
@@ -75,7 +75,7 @@ def race(jobs: list[Job], cards: list[Gpu], seed: int) -> None:
     def work(mine: list[StartJob]) -> None:
         try:
             barrier.wait(10)
-            for alike in list_together(mine):
+            for alike in list_batches(mine):
                 for together in (alike, *([step] for step in alike)):
                     with suppress(StaleState):
                         start_jobs(together, epoch=1)
@@ -136,7 +136,7 @@ def test_without_the_locks_the_same_race_oversells():
     broken = []
     for seed in range(10):
         jobs, cards = fill_world()
-        with mock.patch.object(truth, "lock_rows", lambda rows, **_: list(rows.order_by("pk"))):
+        with mock.patch.object(store, "lock_rows", lambda rows, **_: list(rows.order_by("pk"))):
             race(jobs, cards, seed)
         broken += oversold(cards)
         if broken:

@@ -7,7 +7,7 @@ from django.utils import timezone
 from cluster.models import Pool
 from quotas.models import Holding
 from scheduler import tasks
-from scheduler.specs import build_task_spec
+from scheduler.reconcile.task_specs import build_task_spec
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -13,10 +13,10 @@ from jobs.resizing import resize_job
 from jobs.states import TaskState
 from runtimes.base import NodeView, Rejected, Unavailable
 from runtimes.fake import FakeRuntime
-from scheduler import deeds
-from scheduler.deeds import Order, do_all, from_message, load_starts, to_message
-from scheduler.lease import take
-from scheduler.reconcile import Forget, Resize, Start, Stop
+from scheduler.lease import acquire
+from scheduler.reconcile import actions
+from scheduler.reconcile.actions import FencedAction, decode_action, encode_action, load_starts, run_actions
+from scheduler.reconcile.compare import Forget, Resize, Start, Stop
 
 T = TaskState
 pytestmark = pytest.mark.django_db
@@ -37,30 +37,30 @@ def placed(person, count: int = 1, **spec) -> list[Task]:
     return [task for job in jobs for task in make.start(job, state=T.ASSIGNED)]
 
 
-def starts(tasks: list[Task], epoch: int) -> list[Order]:
-    return [Order(Start(task.uuid.hex, task.job_id), epoch) for task in tasks]
+def starts(tasks: list[Task], epoch: int) -> list[FencedAction]:
+    return [FencedAction(Start(task.uuid.hex, task.job_id), epoch) for task in tasks]
 
 
 def test_many_are_done_at_once(ada, runtime):
     """Side by side: each of them takes a tenth of a second."""
-    tasks, epoch = placed(ada, 12), take("reconcile")
+    tasks, epoch = placed(ada, 12), acquire("reconcile")
     start, runtime.start = runtime.start, lambda spec: (time.sleep(0.1), start(spec))
     began = time.monotonic()
-    do_all(starts(tasks, epoch), runtime)
+    run_actions(starts(tasks, epoch), runtime)
     assert sorted(runtime.starts) == sorted(task.uuid.hex for task in tasks)
     assert time.monotonic() - began < 12 * 0.1
 
 
 def test_stops_and_forgets_go_with_starts(ada, runtime):
-    epoch = take("reconcile")
+    epoch = acquire("reconcile")
     first, second, third = placed(ada, 3)
-    do_all(starts([first, second], epoch), runtime)
+    run_actions(starts([first, second], epoch), runtime)
     runtime.finish(second.uuid.hex)
     orders = [
-        Order(Stop(first.uuid.hex, first.job_id, "", mark=False), epoch + 1),
-        Order(Forget(second.uuid.hex), epoch),
+        FencedAction(Stop(first.uuid.hex, first.job_id, "", mark=False), epoch + 1),
+        FencedAction(Forget(second.uuid.hex), epoch),
     ]
-    do_all([*starts([third], epoch), *orders], runtime)
+    run_actions([*starts([third], epoch), *orders], runtime)
     phases = {view.uuid: view.phase for view in runtime.list_containers()}
     assert phases == {first.uuid.hex: "exited", third.uuid.hex: "running"}
 
@@ -68,12 +68,12 @@ def test_stops_and_forgets_go_with_starts(ada, runtime):
 def test_a_resize_goes_with_the_others(ada, runtime):
     """As it travels from `manage.py watch` to a worker."""
     (task,) = placed(ada, gpu="1/4", pool="dev")
-    epoch = take("reconcile")
-    do_all(starts([task], epoch), runtime)
+    epoch = acquire("reconcile")
+    run_actions(starts([task], epoch), runtime)
     make.move(task, T.RUNNING)
     resize_job(actor=ada, job=task.job, gpu="1/2")
-    order = from_message(to_message(Order(Resize(task.uuid.hex, task.job_id), epoch)))
-    do_all([*starts(placed(ada), epoch), order], runtime)
+    order = decode_action(encode_action(FencedAction(Resize(task.uuid.hex, task.job_id), epoch)))
+    run_actions([*starts(placed(ada), epoch), order], runtime)
     task.refresh_from_db()
     assert (task.cards[0]["memory_mib"], task.resize["open"], len(runtime.starts)) == (16255, False, 2)
 
@@ -88,7 +88,7 @@ def test_one_that_is_refused_ends_alone(ada, runtime):
         start(spec)
 
     runtime.start = pick
-    do_all(starts([bad, good, late], take("reconcile")), runtime)
+    run_actions(starts([bad, good, late], acquire("reconcile")), runtime)
     states = {task.pk: (task.state, task.reason) for task in Task.objects.all()}
     assert states == {bad.pk: (T.FAILED, "rejected_by_cluster"), good.pk: (T.ASSIGNED, ""), late.pk: (T.ASSIGNED, "")}
     assert runtime.starts == [good.uuid.hex]
@@ -100,25 +100,25 @@ def test_whoever_shall_end_is_not_started(ada, runtime):
     (good,) = placed(ada)
     stop_job(actor=ada, job=stopped.job)
     make.move(gang[0], T.FAILED, "container_lost")
-    before, epoch = time.monotonic(), take("reconcile")
+    before, epoch = time.monotonic(), acquire("reconcile")
     specs = load_starts([task.uuid.hex for task in (stopped, *gang, good)], runtime, epoch)
     assert list(specs) == [good.uuid.hex]
     assert before <= specs[good.uuid.hex].looked_at <= time.monotonic()
 
 
 def test_an_old_term_starts_nothing(ada, runtime):
-    do_all(starts(placed(ada, 2), take("reconcile") - 1), runtime)
+    run_actions(starts(placed(ada, 2), acquire("reconcile") - 1), runtime)
     assert runtime.starts == []
 
 
 def test_whoever_cannot_begin_in_time_is_left_for_the_next_message(ada, runtime, monkeypatch):
-    monkeypatch.setattr(deeds, "PATIENCE_S", -1.0)
-    do_all(starts(placed(ada, 2), take("reconcile")), runtime)
+    monkeypatch.setattr(actions, "PATIENCE_S", -1.0)
+    run_actions(starts(placed(ada, 2), acquire("reconcile")), runtime)
     assert runtime.starts == []
 
 
 def test_thirty_take_as_many_statements_as_three(ada, runtime):
-    epoch, counts = take("reconcile"), []
+    epoch, counts = acquire("reconcile"), []
     for count in (3, 30):
         uuids = [task.uuid.hex for task in placed(ada, count)]
         with CaptureQueriesContext(connection) as queries:

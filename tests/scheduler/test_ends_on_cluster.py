@@ -20,7 +20,7 @@ from jobs.states import REASONS, JobState, TaskState
 from quotas.models import Holding
 from runtimes.kubernetes import names
 from runtimes.kubernetes.client import MERGE_PATCH
-from scheduler.reconcile import UNASKED
+from scheduler.reconcile.compare import UNASKED
 from tests.runtimes.kubernetes.world import pod_path, wait_slowly
 from tests.scheduler.cluster_scene import Scene
 

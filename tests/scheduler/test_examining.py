@@ -8,21 +8,21 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from cluster.models import Agent
-from scheduler import examining
+from scheduler.health import health_checks
 from scheduler.models import Lease
 from tests import make
 
 pytestmark = pytest.mark.django_db
 
 
-def found() -> dict[str, examining.Finding]:
-    return {one.about: one for one in examining.examine()}
+def found() -> dict[str, health_checks.Finding]:
+    return {one.about: one for one in health_checks.run_health_checks()}
 
 
 @pytest.fixture
 def rounds():
     """Both loops have just gone round."""
-    for name in examining.LOOPS:
+    for name in health_checks.LOOPS:
         Lease.objects.create(name=name, last_ok_at=timezone.now())
 
 

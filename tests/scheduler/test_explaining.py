@@ -7,14 +7,14 @@ from django.test.utils import CaptureQueriesContext
 
 from events.models import Event
 from jobs.models import Job
-from scheduler import explaining
+from scheduler.commit import explaining
+from scheduler.commit.explaining import explain_jobs, load_stored_reasons
+from scheduler.commit.steps import ExplainJobs
 from scheduler.core.model.types import Refusal
-from scheduler.explaining import explain_jobs, load_told
-from scheduler.lease import leading
-from scheduler.memory import remembering
-from scheduler.quiet import read_mark
-from scheduler.snapshots import load_queue
-from scheduler.steps import ExplainJobs
+from scheduler.lease import lead
+from scheduler.loading.change_detection import read_change_mark
+from scheduler.loading.row_cache import caching
+from scheduler.loading.snapshots import load_queue
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -34,7 +34,7 @@ def jobs(monkeypatch):
 def explain(told: dict[int, tuple[str, int, int]], **params) -> None:
     refusals = {job: [Refusal(code, params)] for job, (code, _, _) in told.items()}
     positions = {job: place for job, (_, *place) in told.items()}
-    with leading("cycle") as epoch:
+    with lead("cycle") as epoch:
         explain_jobs(ExplainJobs(refusals, {job: (place, of) for job, (place, of) in positions.items()}), epoch)
 
 
@@ -90,21 +90,21 @@ def test_who_holds_a_job_is_named(jobs):
 
 def test_what_was_written_is_known_and_not_read_again(jobs):
     Job.objects.update(explained_at="2020-01-01T00:00Z")
-    with remembering(read_mark()):
-        load_told(), load_queue()
+    with caching(read_change_mark()):
+        load_stored_reasons(), load_queue()
         explain({job: ("d", place, 3) for place, job in enumerate(jobs, start=1)}, n=7)
-    with remembering(read_mark()), CaptureQueriesContext(connection) as seen:
-        told, queue = load_told(), load_queue()
+    with caching(read_change_mark()), CaptureQueriesContext(connection) as seen:
+        told, queue = load_stored_reasons(), load_queue()
     assert not seen.captured_queries
-    assert told == load_told() and queue == load_queue()  # as one reads them that remembers nothing
+    assert told == load_stored_reasons() and queue == load_queue()  # as one reads them that remembers nothing
     assert [row.codes for row in told] == [["d"]] * 3
 
 
 def test_a_job_that_changed_meanwhile_is_left_to_the_next_cycle(jobs):
-    with remembering(read_mark()):
-        load_told()
+    with caching(read_change_mark()):
+        load_stored_reasons()
         Job.objects.filter(pk=jobs[0]).update(priority=3)
         explain({job: ("d", place, 3) for place, job in enumerate(jobs, start=1)})
     assert [code for code, _, _ in stored()] == ["a", "d", "d"]
-    with remembering(read_mark()):
+    with caching(read_change_mark()):
         assert load_queue()[0].priority == 3

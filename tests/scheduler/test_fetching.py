@@ -12,8 +12,8 @@ from common.errors import StaleState
 from images.models import Fetch, Image
 from runtimes.base import Capabilities, ContainerView, Rejected, Unavailable
 from runtimes.images import RegistryLogin, image_key
-from scheduler import fetching
-from scheduler.fetching import AGAIN, AT_ONCE, BELIEVED, PATIENCE, build_fetch, fetch_ahead
+from scheduler.inventory import image_prepull
+from scheduler.inventory.image_prepull import AGAIN, AT_ONCE, BELIEVED, PATIENCE, build_fetch, prepull_images
 from scheduler.models import Lease
 
 pytestmark = pytest.mark.django_db
@@ -64,14 +64,14 @@ def cast(db):
 
 def go(engine) -> list[str]:
     """One round; the machines to which it fetches now."""
-    fetch_ahead(engine, EPOCH)
+    prepull_images(engine, EPOCH)
     return sorted(fetch.node.name for fetch in Fetch.objects.filter(ended_at=None).select_related("node"))
 
 
 def finish(engine, **fields) -> None:
     for uuid in [*engine.views]:
         engine.show(uuid, "exited", **fields)
-    fetch_ahead(engine, EPOCH)
+    prepull_images(engine, EPOCH)
 
 
 def test_what_a_machine_lacks_is_fetched_once(cast, engine):
@@ -166,7 +166,7 @@ def test_what_the_engine_refuses_is_told_and_one_that_is_away_is_asked_again(cas
 
 def test_who_led_before_begins_nothing(cast, engine):
     with pytest.raises(StaleState):
-        fetch_ahead(engine, EPOCH - 1)
+        prepull_images(engine, EPOCH - 1)
     assert not Fetch.objects.exists()
 
 
@@ -178,4 +178,4 @@ def test_a_teams_image_is_fetched_with_the_teams_login(cast):
     assert spec.gid == cast.nlp.gid and spec.logins == (RegistryLogin("registry.corp:5000", "robot", "s3cret"),)
     fetch.image = make.image(make.admin("other"), alias="all")
     spec = build_fetch(fetch, EPOCH)
-    assert (spec.uid, spec.gid, spec.logins) == (fetching.NOBODY, fetching.NOBODY, ())
+    assert (spec.uid, spec.gid, spec.logins) == (image_prepull.NO_USER, image_prepull.NO_USER, ())

@@ -8,8 +8,14 @@ from django.utils import timezone
 
 from jobs.models import Job
 from jobs.states import TaskState
-from scheduler.forecast import Coverage, coverage, forecasts_of, load_run_times, record_forecasts
 from scheduler.models import Forecast
+from scheduler.preview.start_forecasts import (
+    Coverage,
+    load_forecasts,
+    load_run_times,
+    measure_coverage,
+    record_forecasts,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -30,7 +36,7 @@ def waiting():
 
 def test_a_job_starts_when_the_one_before_it_says_that_it_ends(waiting):
     record_forecasts()
-    told = forecasts_of([waiting])[waiting.pk]
+    told = load_forecasts([waiting])[waiting.pk]
     assert abs(told.p50 - timezone.now() - timedelta(hours=1)) < timedelta(seconds=30)
     row = Forecast.objects.get()
     assert row.first_p10 == row.p10 == told.p10
@@ -46,21 +52,21 @@ def test_what_was_first_told_stays_and_the_rest_follows(waiting):
 
 
 def test_a_start_inside_the_range_counts_and_one_outside_does_not(waiting):
-    assert coverage() is None
+    assert measure_coverage() is None
     record_forecasts()
     now = timezone.now()
     Forecast.objects.update(first_p10=now - timedelta(minutes=1), first_p90=now + timedelta(minutes=1))
     make.move(waiting.newest_tasks.get(), TaskState.ASSIGNED, assigned_at=now)
     record_forecasts()
-    assert coverage() == Coverage(1, 100)
+    assert measure_coverage() == Coverage(1, 100)
     Forecast.objects.update(first_p90=now - timedelta(seconds=30))
-    assert coverage() == Coverage(1, 0)
+    assert measure_coverage() == Coverage(1, 0)
 
 
 def test_who_waits_beyond_its_range_is_counted_already(waiting):
     record_forecasts()
     Forecast.objects.update(first_p90=timezone.now() - timedelta(minutes=1))
-    assert coverage() == Coverage(1, 0)
+    assert measure_coverage() == Coverage(1, 0)
 
 
 def test_ranges_are_wider_where_starts_of_the_past_were_later_than_theirs(waiting):

@@ -4,8 +4,9 @@ import make
 import pytest
 
 from cluster.models import Gpu
-from scheduler import snapshots, tasks
-from scheduler.snapshots import load_world
+from scheduler import tasks
+from scheduler.loading import snapshots
+from scheduler.loading.snapshots import load_world
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

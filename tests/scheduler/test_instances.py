@@ -7,12 +7,12 @@ from common.errors import Impossible
 from jobs.jobfile.parse import parse_spec
 from jobs.models import Job, Task
 from jobs.submit import submit_job
-from scheduler.commit import run_steps
+from scheduler.commit.step_runner import run_steps
+from scheduler.commit.steps import build_steps
 from scheduler.core.cycle import run_cycle
-from scheduler.lease import leading
-from scheduler.preview import check_possible, free_now
-from scheduler.snapshots import load_world
-from scheduler.steps import build_steps
+from scheduler.lease import lead
+from scheduler.loading.snapshots import load_world
+from scheduler.preview.preview import check_possible, list_capacity
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -41,7 +41,7 @@ def submit(person, gpu: str, pool: str = "dev") -> Job:
 
 def cycle() -> None:
     world = load_world()
-    with leading("cycle") as epoch:
+    with lead("cycle") as epoch:
         run_steps(build_steps(run_cycle(world.snapshot, world.policy, 0.0), world), epoch)
 
 
@@ -65,7 +65,7 @@ def test_small_slices_go_to_cards_alone(ada):
     jobs = [submit(ada, gpu) for gpu in ("1/8", "4GB", "1GB")]
     cycle()
     assert [given(job) for job in jobs] == [["GPU-1"]] * 3
-    assert free_now(ada)[0].largest_slice_mib > PART["memory_mib"]
+    assert list_capacity(ada)[0].largest_slice_mib > PART["memory_mib"]
 
 
 def test_who_names_it_gets_one_whole_that_counts_as_one_card(ada):

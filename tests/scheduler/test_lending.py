@@ -12,8 +12,8 @@ import time_machine
 from cluster.models import Gpu
 from jobs.states import JobState
 from scheduler.core.model.lending import OWN_POOL, find_reach_at, list_windows
-from scheduler.lending import is_lent
-from scheduler.snapshots import load_world
+from scheduler.loading.lending_windows import is_lent
+from scheduler.loading.snapshots import load_world
 from tests.scheduler.test_main_job import drive
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -48,7 +48,7 @@ def test_a_borrower_runs_on_a_lent_card_and_leaves_it_when_the_window_has_closed
 
 def test_the_allocating_transaction_believes_no_window_that_has_closed_meanwhile(night, ada, monkeypatch):
     drive(make.job(ada, pool="train", **CARD), JobState.RUNNING)
-    monkeypatch.setattr("scheduler.starting.is_lent", lambda *_: False)
+    monkeypatch.setattr("scheduler.commit.starting.is_lent", lambda *_: False)
     late = make.job(ada, pool="train", preemptible=True, **CARD)
     with pytest.raises(AssertionError, match="QUEUED"):
         drive(late, JobState.RUNNING, seconds=1)

@@ -23,9 +23,9 @@ from runtimes.kubernetes import names
 from runtimes.kubernetes.following import ClusterView
 from runtimes.logs import LogStore
 from scheduler import tasks
-from scheduler.deeds import to_message
-from scheduler.lease import take
-from scheduler.watching import Watch
+from scheduler.lease import acquire
+from scheduler.reconcile.actions import encode_action
+from scheduler.reconcile.watch_loop import WatchLoop
 from tests.runtimes.kubernetes.world import pod_path
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.django_db(transaction=True), pytest.mark.timeout(300, func_only=True)]
@@ -52,8 +52,10 @@ class Scene:
 
     def __init__(self, world, view, folder: Path, pods: Path):
         self.world, self.view, self.folder, self.pods = world, view, folder, pods
-        self.watch = Watch(view, lambda orders: tasks.act([to_message(order) for order in orders]), threading.Event())
-        self.epoch = take("reconcile")
+        self.watch = WatchLoop(
+            view, lambda orders: tasks.act([encode_action(order) for order in orders]), threading.Event()
+        )
+        self.epoch = acquire("reconcile")
         self.store = LogStore(folder / "logs")
         self.web = WebProcess(host="127.0.0.1", TESSERA_LOGS=folder / "logs")
         self.web.start()
@@ -115,7 +117,7 @@ class Scene:
 @pytest.fixture
 def scene(world, pods, transactional_db, monkeypatch, settings, tmp_path):
     settings.TESSERA_LOGS = tmp_path / "logs"
-    monkeypatch.setattr(tasks, "the_runtime", lambda: world.runtime)
+    monkeypatch.setattr(tasks, "get_runtime", lambda: world.runtime)
     with ClusterView(world.runtime) as view:
         scene = Scene(world, view, tmp_path, pods)
         yield scene

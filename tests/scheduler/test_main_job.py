@@ -11,8 +11,8 @@ from jobs.models import Job
 from jobs.states import JobState, TaskState
 from quotas.models import Holding, Quota
 from scheduler import tasks
-from scheduler.inventory import record_inventory
-from scheduler.preview import check_possible
+from scheduler.inventory.nodes import record_inventory
+from scheduler.preview.preview import check_possible
 from tests.runtimes.local.fake_nvml import use_fake_nvml
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -46,7 +46,7 @@ def test_a_job_on_a_quarter_of_a_card_runs_and_its_log_is_kept(local, ada):
 def test_a_job_on_an_instance_of_a_card_sees_it_alone(new_runtime, monkeypatch):
     use_fake_nvml(monkeypatch, "vm-pcie", "A100", mig=(2,), instances={(2, 0): "3g.20gb", (2, 5): "1g.5gb"})
     runtime = new_runtime()
-    monkeypatch.setattr(tasks, "the_runtime", lambda: runtime)
+    monkeypatch.setattr(tasks, "get_runtime", lambda: runtime)
     (node,) = runtime.list_nodes()
     assert [gpu.index for gpu in node.gpus] == [0, 1, 3, 4, 5, 6, 7, 1200, 1205]
     record_inventory([node])
@@ -168,6 +168,6 @@ def test_a_team_at_its_limit_waits_and_its_job_starts_after_a_release(local, ada
 def test_a_job_survives_a_new_runtime_and_is_found_again(local, ada, monkeypatch, new_runtime):
     job = drive(make.job(ada, run="sleep 0.6; echo still here"), JobState.RUNNING)
     again = new_runtime()
-    monkeypatch.setattr(tasks, "the_runtime", lambda: again)
+    monkeypatch.setattr(tasks, "get_runtime", lambda: again)
     job = drive(job, JobState.SUCCEEDED)
     assert again.logs.read(job.newest_tasks.get(state=TaskState.SUCCEEDED).uuid.hex, 0)[0] == b"still here\n"

@@ -10,10 +10,10 @@ from cluster.maintenance import end_maintenance
 from cluster.models import Node
 from events.bus import SYSTEM
 from jobs.states import JobState
+from scheduler.commit.starting import DoesNotFit, check_maintenance
 from scheduler.core.model.types import Plan
-from scheduler.quiet import LOOK_AGAIN_S, read_mark, rest_after
-from scheduler.snapshots import load_world
-from scheduler.starting import DoesNotFit, check_maintenance
+from scheduler.loading.change_detection import LOOK_AGAIN_S, compute_idle_period, read_change_mark
+from scheduler.loading.snapshots import load_world
 from tests.scheduler.test_main_job import drive
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -83,20 +83,20 @@ def test_the_snapshot_knows_the_machines_and_times(cast):
 
 
 def test_a_maintenance_that_is_planned_changed_or_of_other_machines_wakes_the_cycle(cast):
-    marks = [read_mark()]
+    marks = [read_change_mark()]
     row = make.maintenance(cast.node, begins_in_s=600)
-    marks.append(read_mark())
+    marks.append(read_change_mark())
     row.ends_at += timedelta(seconds=1)
     row.save()
-    marks.append(read_mark())
+    marks.append(read_change_mark())
     row.nodes.clear()
-    marks.append(read_mark())
+    marks.append(read_change_mark())
     assert all(before != after for before, after in pairwise(marks))
 
 
 def test_a_cycle_that_rests_looks_again_when_a_maintenance_begins_and_when_it_ends(cast):
     row = make.maintenance(cast.node, begins_in_s=2, lasts_s=2)
     snapshot, begins, ends = load_world().snapshot, row.begins_at.timestamp(), row.ends_at.timestamp()
-    assert rest_after({}, Plan(), snapshot, begins - 1).until == begins
-    assert rest_after({}, Plan(), snapshot, begins).until == ends
-    assert rest_after({}, Plan(), snapshot, ends).until == ends + LOOK_AGAIN_S
+    assert compute_idle_period({}, Plan(), snapshot, begins - 1).until == begins
+    assert compute_idle_period({}, Plan(), snapshot, begins).until == ends
+    assert compute_idle_period({}, Plan(), snapshot, ends).until == ends + LOOK_AGAIN_S

@@ -14,9 +14,9 @@ from jobs.states import JobState
 from portal.event_words import event_words
 from quotas.models import Quota
 from runtimes.base import Checkpoint
-from scheduler.preview import look_ahead, plan_job
-from scheduler.snapshots import load_world
-from scheduler.specs import build_checkpoint
+from scheduler.loading.snapshots import load_world
+from scheduler.preview.preview import forecast_job, plan_job
+from scheduler.reconcile.task_specs import build_checkpoint
 from tests.runtimes.worlds import wait_for
 from tests.scheduler.test_main_job import drive
 
@@ -114,7 +114,7 @@ def test_short_work_stops_a_far_longer_job_where_the_pool_says_so_and_only_so_of
     long.refresh_from_db()
     assert (long.state, long.attempt, long.stops, long.retries_left) == (JobState.QUEUED, 2, 1, short.retries_left)
     assert (short.stops, long.tasks.get(attempt=1).reason) == (0, "overtaken")
-    assert minutes_to(look_ahead(long).start.p50) == pytest.approx(10, abs=1)
+    assert minutes_to(forecast_job(long).start.p50) == pytest.approx(10, abs=1)
     client.force_login(ada)
     assert "Shorter work went first." in client.get(f"/j/{long.public_id}/").content.decode()
 

@@ -14,11 +14,11 @@ from cluster.models import Gpu, Node, Pool
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from quotas.models import Holding, Quota
-from scheduler import memory
-from scheduler.memory import remembering
-from scheduler.quiet import read_mark
-from scheduler.snapshots import World, load_world
-from scheduler.truth import end_share, write_holdings
+from scheduler.commit.store import end_share, write_holdings
+from scheduler.loading import row_cache
+from scheduler.loading.change_detection import read_change_mark
+from scheduler.loading.row_cache import caching
+from scheduler.loading.snapshots import World, load_world
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -37,7 +37,7 @@ def people():
 
 
 def look() -> World:
-    with remembering(read_mark()):
+    with caching(read_change_mark()):
         return load_world()
 
 
@@ -116,14 +116,14 @@ def test_where_nothing_changed_no_rows_of_jobs_are_read(people):
 
 
 def test_what_cycles_know_of_machines_ends_when_a_row_of_them_or_of_their_pool_changes(people):
-    before = look().mind
+    before = look().cycle_memo
     make.job(people[0], pool="train", gpu=1)
-    assert look().mind is before
+    assert look().cycle_memo is before
     Node.objects.filter(name="n2").update(memory_mib=1)
-    after = look().mind
+    after = look().cycle_memo
     assert after is not before
     Pool.objects.filter(name="train").update(weight_links=1)
-    assert look().mind is not after
+    assert look().cycle_memo is not after
 
 
 def test_it_is_forgotten_with_the_connection(people):
@@ -137,13 +137,13 @@ def test_it_is_forgotten_with_the_connection(people):
 def test_it_is_forgotten_after_a_while(people, monkeypatch):
     make.job(people[0], pool="train", gpu=1)
     before = look().snapshot.waiting[0]
-    monkeypatch.setattr(memory, "FORGET_S", 0.0)
+    monkeypatch.setattr(row_cache, "CLEAR_AFTER_S", 0.0)
     assert look().snapshot.waiting[0] is not before
 
 
 def test_an_error_leaves_nothing_behind(people):
     make.job(people[0], pool="train", gpu=1)
     before = look().snapshot.waiting[0]
-    with pytest.raises(ZeroDivisionError), remembering(read_mark()):
+    with pytest.raises(ZeroDivisionError), caching(read_change_mark()):
         raise ZeroDivisionError
     assert look().snapshot.waiting[0] is not before

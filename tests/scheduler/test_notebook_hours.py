@@ -12,7 +12,7 @@ from jobs.models import Job
 from notebooks import tasks as notebook_tasks
 from notebooks.models import Notebook
 from notebooks.services import create_notebook, extend_notebook, start_notebook
-from scheduler.snapshots import load_world
+from scheduler.loading.snapshots import load_world
 
 pytestmark = pytest.mark.django_db
 

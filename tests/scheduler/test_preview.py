@@ -9,7 +9,7 @@ from django.utils import timezone
 from common.errors import InvalidInput, NotPermitted
 from jobs.jobfile.parse import parse_spec
 from jobs.models import Job, JobKind, Task
-from scheduler.preview import look_ahead, plan_job
+from scheduler.preview.preview import forecast_job, plan_job
 
 pytestmark = pytest.mark.django_db
 
@@ -123,7 +123,7 @@ def test_one_that_is_submitted_to_be_held_waits_for_its_release(cast):
 def test_a_waiting_job_is_looked_at_as_it_stands(cast):
     taken(cast)
     job = make.job(cast.ada, gpu="1", pool="train", time="2h")
-    outlook = look_ahead(job)
+    outlook = forecast_job(job)
     assert minutes(outlook.start) == 60 and helps(outlook) == {("pool", "dev"): True}
     assert outlook.sooner[0].change.was == "train"
 
@@ -131,7 +131,7 @@ def test_a_waiting_job_is_looked_at_as_it_stands(cast):
 def test_a_job_that_does_not_wait_has_nothing_to_change(cast):
     job = make.job(cast.ada, gpu="1/4")
     make.start(job)
-    assert look_ahead(job).sooner == () and look_ahead(job).start is None
+    assert forecast_job(job).sooner == () and forecast_job(job).start is None
 
 
 def test_the_past_tells_how_soon_a_plan_would_start(cast):
@@ -148,10 +148,10 @@ def test_the_past_tells_how_soon_a_plan_would_start(cast):
 def test_a_notebook_is_not_offered_another_shape(cast):
     taken(cast)
     job = make.job(cast.ada, gpu="1", pool="train")
-    assert look_ahead(job).sooner
+    assert forecast_job(job).sooner
     Job.objects.filter(pk=job.pk).update(kind=JobKind.INTERACTIVE)
     job.refresh_from_db()
-    assert look_ahead(job).sooner == ()
+    assert forecast_job(job).sooner == ()
 
 
 def test_it_reads_and_never_writes(cast, django_assert_max_num_queries):

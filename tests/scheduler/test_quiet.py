@@ -11,7 +11,8 @@ from cluster.models import Gpu, Node
 from jobs.models import Job
 from jobs.states import JobState
 from quotas.models import Quota
-from scheduler import quiet, tasks
+from scheduler import tasks
+from scheduler.loading import change_detection
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -74,7 +75,7 @@ def test_a_raised_limit_starts_the_job_that_waited_for_it(ada, cycles):
 
 def test_after_a_while_it_looks_again_for_what_time_alone_changes(cycles, monkeypatch):
     rest = tasks._rest
-    monkeypatch.setattr(tasks, "_rest", replace(rest, until=rest.until - quiet.LOOK_AGAIN_S))
+    monkeypatch.setattr(tasks, "_rest", replace(rest, until=rest.until - change_detection.LOOK_AGAIN_S))
     tasks.cycle()
     tasks.cycle()
     assert len(cycles) == 1

@@ -12,22 +12,22 @@ from jobs.states import JobState, TaskState
 from quotas.models import Holding
 from runtimes.base import ContainerView, GpuUse, NodeRefused, NodeView, Rejected
 from runtimes.fake import FakeRuntime
-from scheduler.lease import take
+from scheduler.lease import acquire
 from scheduler.models import Lease
-from scheduler.reconcile import (
+from scheduler.reconcile.compare import (
     LONGEST_DETAIL,
     UNASKED,
-    Coming,
     Forget,
-    Noted,
-    Sighting,
     Start,
+    StartProgress,
     Stop,
+    TaskObserved,
+    TaskProgress,
     TaskRow,
     compare,
 )
-from scheduler.rounds import reconcile_once
-from scheduler.sightings import lost_work
+from scheduler.reconcile.observations import measure_lost_work
+from scheduler.reconcile.poll_loop import reconcile_once
 
 T = TaskState
 A = "a" * 32
@@ -47,14 +47,14 @@ def seen(phase: str, **fields) -> ContainerView:
     [
         (row("ASSIGNED"), None, Start(A, 7)),
         (row("ASSIGNED", "stopped_by_user"), None, Stop(A, 7, "stopped_by_user", mark=False)),
-        (row("RUNNING"), None, Sighting(A, 7, "LOST")),
+        (row("RUNNING"), None, TaskObserved(A, 7, "LOST")),
         (row("LOST"), None, None),
-        (row("ASSIGNED"), seen("starting"), Sighting(A, 7, "STARTING", "", seen("starting"))),
+        (row("ASSIGNED"), seen("starting"), TaskObserved(A, 7, "STARTING", "", seen("starting"))),
         (row("STARTING"), seen("starting"), None),
-        (row("STARTING"), seen("running"), Sighting(A, 7, "RUNNING", "", seen("running"))),
+        (row("STARTING"), seen("running"), TaskObserved(A, 7, "RUNNING", "", seen("running"))),
         (row("RUNNING"), seen("running"), None),
-        (row("LOST"), seen("running"), Sighting(A, 7, "RUNNING", "", seen("running"))),
-        (row("RUNNING"), seen("lost"), Sighting(A, 7, "LOST", "", seen("lost"))),
+        (row("LOST"), seen("running"), TaskObserved(A, 7, "RUNNING", "", seen("running"))),
+        (row("RUNNING"), seen("lost"), TaskObserved(A, 7, "LOST", "", seen("lost"))),
         (row("RUNNING", "preempted"), seen("running"), Stop(A, 7, "preempted", mark=True)),
         (row("STOPPING", "preempted"), seen("running"), Stop(A, 7, "preempted", mark=False)),
     ],
@@ -67,19 +67,21 @@ def test_a_newer_checkpoint_is_noted_and_an_older_one_is_not():
     def steps(known, found):
         return compare([TaskRow(A, 7, "RUNNING", "", known)], [seen("running", checkpointed_at=found)], set())
 
-    assert steps(None, NOON) == steps(NOON - HOUR, NOON) == [Noted(A, NOON)]
+    assert steps(None, NOON) == steps(NOON - HOUR, NOON) == [TaskProgress(A, NOON)]
     assert steps(NOON, NOON) == steps(NOON + HOUR, NOON) == steps(NOON, None) == []
 
 
 def test_how_a_start_goes_on_is_noted_once_and_not_after_it():
     fetching = seen("starting", fetching_since=NOON, detail="")
     stuck = seen("starting", detail="x" * 400)
-    said = Coming(None, "x" * LONGEST_DETAIL)
-    assert compare([row("STARTING")], [fetching], set()) == [Noted(A, coming=Coming(NOON))]
-    assert compare([row("STARTING")], [stuck], set()) == [Noted(A, coming=said)]
-    assert compare([TaskRow(A, 7, "STARTING", "", coming=said)], [stuck], set()) == []
-    assert compare([TaskRow(A, 7, "STARTING", "", coming=said)], [fetching], set()) == [Noted(A, coming=Coming(NOON))]
-    assert compare([TaskRow(A, 7, "RUNNING", "", coming=said)], [seen("running")], set()) == []
+    said = StartProgress(None, "x" * LONGEST_DETAIL)
+    assert compare([row("STARTING")], [fetching], set()) == [TaskProgress(A, start_progress=StartProgress(NOON))]
+    assert compare([row("STARTING")], [stuck], set()) == [TaskProgress(A, start_progress=said)]
+    assert compare([TaskRow(A, 7, "STARTING", "", start_progress=said)], [stuck], set()) == []
+    assert compare([TaskRow(A, 7, "STARTING", "", start_progress=said)], [fetching], set()) == [
+        TaskProgress(A, start_progress=StartProgress(NOON))
+    ]
+    assert compare([TaskRow(A, 7, "RUNNING", "", start_progress=said)], [seen("running")], set()) == []
 
 
 @pytest.mark.parametrize(
@@ -99,14 +101,14 @@ def test_what_a_task_uses_of_a_card_is_noted_in_steps(used, peak, refused, limit
     use = GpuUse("GPU-a", limit, used, peak, refused)
     before = TaskRow(A, 7, "RUNNING", "", None, (GpuUse("GPU-a", 1000, 100, 200, 0),))
     steps = compare([before], [seen("running", gpu_use=(use,))], set())
-    assert steps == ([Noted(A, None, (use,))] if noted else [])
+    assert steps == ([TaskProgress(A, None, (use,))] if noted else [])
 
 
 def test_that_nobody_looks_at_a_slice_any_more_is_noted():
     use = GpuUse("GPU-a", 1000, 100, 200, 0)
     blind = replace(use, watched=False)
     before = TaskRow(A, 7, "RUNNING", "", None, (use,))
-    assert compare([before], [seen("running", gpu_use=(blind,))], set()) == [Noted(A, None, (blind,))]
+    assert compare([before], [seen("running", gpu_use=(blind,))], set()) == [TaskProgress(A, None, (blind,))]
 
 
 def test_a_task_that_its_machines_agent_says_is_above_its_slice_ends_with_its_words():
@@ -132,7 +134,7 @@ def test_a_task_that_its_machines_agent_says_is_above_its_slice_ends_with_its_wo
 def test_what_making_room_cost_is_counted_since_the_last_checkpoint_of_this_start(reason, saved_at, told):
     ended = seen("exited", started_at=NOON, ended_at=NOON + 3 * HOUR)
     task = Task(started_at=NOON, checkpointed_at=saved_at)
-    assert lost_work(task, ended, Sighting(A, 7, "STOPPED", reason, ended)) == told
+    assert measure_lost_work(task, ended, TaskObserved(A, 7, "STOPPED", reason, ended)) == told
 
 
 @pytest.mark.parametrize(
@@ -212,7 +214,7 @@ def fake() -> FakeRuntime:
 
 def next_term() -> int:
     Lease.objects.filter(name="reconcile").update(expires_at=None)
-    return take("reconcile")
+    return acquire("reconcile")
 
 
 def test_starting_twice_runs_once(cast):
@@ -308,7 +310,7 @@ def test_a_stop_that_is_refused_holds_up_nothing_behind_it(cast, monkeypatch):
         make.start(jobs[-1], state=T.ASSIGNED)
     stop_job(actor=cast.ada, job=jobs[0])
     monkeypatch.setattr(runtime, "stop", refuse)
-    reconcile_once(runtime, take("reconcile"))
+    reconcile_once(runtime, acquire("reconcile"))
     states = [Task.objects.get(job=job).state for job in jobs]
     assert states[0] == T.ASSIGNED and len(runtime.list_containers()) == 1
 

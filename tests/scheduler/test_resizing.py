@@ -10,8 +10,8 @@ from jobs.states import TaskState
 from quotas.models import Holding, Quota
 from runtimes.base import NodeView, Rejected, Unavailable
 from runtimes.fake import FakeRuntime
-from scheduler.lease import take
-from scheduler.rounds import reconcile_once
+from scheduler.lease import acquire
+from scheduler.reconcile.poll_loop import reconcile_once
 
 pytestmark = pytest.mark.django_db
 QUARTER, HALF = 8127, 16255
@@ -30,7 +30,7 @@ def runtime():
 
 @pytest.fixture
 def epoch():
-    return take("reconcile")
+    return acquire("reconcile")
 
 
 def running(person, runtime, epoch, *, gpu: str = "1/4"):
@@ -95,7 +95,7 @@ def test_the_limit_shrinks_before_the_account(cast, runtime, epoch, monkeypatch)
     job, task = running(cast.ada, runtime, epoch, gpu="1/2")
     resize_job(actor=cast.ada, job=job, gpu="1/4")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("scheduler.resizing.settle", die)
+        patch.setattr("scheduler.reconcile.resizing.finish_resize", die)
         reconcile_once(runtime, epoch)
     assert held(task)[0] == HALF and limit(runtime, task) == QUARTER
     reconcile_once(runtime, epoch)

@@ -14,10 +14,11 @@ from django.db.models import Sum
 from common.errors import StaleState
 from jobs.resizing import resize_job
 from quotas.models import Holding
-from scheduler import resizing, starting
-from scheduler.lease import take
-from scheduler.reconcile import Resize
-from scheduler.resizing import take_room
+from scheduler.commit import starting
+from scheduler.lease import acquire
+from scheduler.reconcile import resizing
+from scheduler.reconcile.compare import Resize
+from scheduler.reconcile.resizing import grow_holding
 
 pytestmark = pytest.mark.django_db(transaction=True)
 TASKS = 7
@@ -31,13 +32,13 @@ def race() -> tuple[int, int]:
     for job in jobs:
         job.refresh_from_db()
         resize_job(actor=cast.ada, job=job, gpu="1/4")
-    epoch, barrier, errors = take("reconcile"), threading.Barrier(TASKS), []
+    epoch, barrier, errors = acquire("reconcile"), threading.Barrier(TASKS), []
 
     def grow(task) -> None:
         try:
             barrier.wait(10)
             with suppress(StaleState):
-                take_room(Resize(task.uuid.hex, task.job_id), epoch)
+                grow_holding(Resize(task.uuid.hex, task.job_id), epoch)
         except Exception as error:
             errors.append(error)
         finally:

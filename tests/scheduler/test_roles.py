@@ -12,7 +12,7 @@ from jobs.models import Job
 from jobs.states import JobState
 from quotas.models import Holding
 from scheduler import tasks
-from scheduler.preview import check_possible
+from scheduler.preview.preview import check_possible
 from tests.scheduler.test_main_job import drive
 
 pytestmark = pytest.mark.django_db(transaction=True)

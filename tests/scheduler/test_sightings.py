@@ -11,9 +11,9 @@ from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from quotas.models import Holding
 from runtimes.base import ContainerView
-from scheduler.lease import take
-from scheduler.reconcile import Sighting
-from scheduler.sightings import TOGETHER, in_batches, record_sightings, record_together
+from scheduler.lease import acquire
+from scheduler.reconcile.compare import TaskObserved
+from scheduler.reconcile.observations import TOGETHER, in_batches, record_batch, record_observations
 
 T = TaskState
 pytestmark = pytest.mark.django_db
@@ -29,13 +29,13 @@ def placed(person, count: int = 1, **spec) -> list[Task]:
     return [task for job in jobs for task in make.start(job, state=T.ASSIGNED)]
 
 
-def seen(task: Task, state: str, **told) -> Sighting:
+def seen(task: Task, state: str, **told) -> TaskObserved:
     phase = "running" if state == T.RUNNING else "starting"
-    return Sighting(task.uuid.hex, task.job_id, state, "", ContainerView(task.uuid.hex, "n1", phase, **told))
+    return TaskObserved(task.uuid.hex, task.job_id, state, "", ContainerView(task.uuid.hex, "n1", phase, **told))
 
 
-def over(task: Task, state: str, reason: str, **told) -> Sighting:
-    return Sighting(task.uuid.hex, task.job_id, state, reason, ContainerView(task.uuid.hex, "n1", "exited", **told))
+def over(task: Task, state: str, reason: str, **told) -> TaskObserved:
+    return TaskObserved(task.uuid.hex, task.job_id, state, reason, ContainerView(task.uuid.hex, "n1", "exited", **told))
 
 
 def moves_of(kind: str, pk: int) -> list[tuple[int, str, str]]:
@@ -47,7 +47,7 @@ def moves_of(kind: str, pk: int) -> list[tuple[int, str, str]]:
 def test_tasks_come_up_together_with_their_whole_history(ada):
     tasks = placed(ada, 3)
     told = [seen(task, T.RUNNING, address=f"10.0.0.{n}") for n, task in enumerate(tasks)]
-    record_together(told, take("reconcile"))
+    record_batch(told, acquire("reconcile"))
     for number, task in enumerate(Task.objects.filter(pk__in=[task.pk for task in tasks]).order_by("pk")):
         assert (task.state, task.address, task.job.state) == (T.RUNNING, f"10.0.0.{number}", JobState.RUNNING)
         assert task.started_at is not None and task.job.started_at is not None
@@ -64,10 +64,10 @@ def test_the_same_is_left_as_where_each_is_recorded_alone(ada):
 
     one, many = lives(), lives()
     states = [T.STARTING, T.RUNNING, T.RUNNING, T.STARTING, T.RUNNING]
-    epoch = take("reconcile")
+    epoch = acquire("reconcile")
     for task, state in zip(one, states, strict=True):
-        record_sightings([seen(task, state, detail="waits")], epoch)
-    record_together([seen(task, state, detail="waits") for task, state in zip(many, states, strict=True)], epoch)
+        record_observations([seen(task, state, detail="waits")], epoch)
+    record_batch([seen(task, state, detail="waits") for task, state in zip(many, states, strict=True)], epoch)
     for alone, together in zip(one, many, strict=True):
         alone.refresh_from_db()
         together.refresh_from_db()
@@ -82,7 +82,7 @@ def test_what_is_stale_is_dropped_alone(ada):
     make.move(lost, T.FAILED, "container_lost")
     Job.objects.filter(pk=gone.job_id).delete()
     make.move(stopped, T.STOPPING, "preempted")
-    record_sightings(steps, take("reconcile"))
+    record_observations(steps, acquire("reconcile"))
     left = {task.pk: task.state for task in Task.objects.all()}
     assert left == {good.pk: T.RUNNING, lost.pk: T.FAILED, stopped.pk: T.STOPPING}
 
@@ -91,14 +91,14 @@ def test_a_job_that_was_asked_to_stop_is_not_running(ada):
     task, other = placed(ada, 2)
     Job.objects.filter(pk=task.job_id).update(state=JobState.STARTING)
     stop_job(actor=ada, job=task.job)
-    record_sightings([seen(task, T.RUNNING), seen(other, T.RUNNING)], take("reconcile"))
+    record_observations([seen(task, T.RUNNING), seen(other, T.RUNNING)], acquire("reconcile"))
     states = dict(Job.objects.values_list("pk", "state"))
     assert states == {task.job_id: JobState.STOPPING, other.job_id: JobState.RUNNING}
 
 
 def test_an_old_term_records_nothing(ada):
     tasks = placed(ada, 2)
-    record_sightings([seen(task, T.RUNNING) for task in tasks], take("reconcile") - 1)
+    record_observations([seen(task, T.RUNNING) for task in tasks], acquire("reconcile") - 1)
     assert set(Task.objects.values_list("state", flat=True)) == {T.ASSIGNED}
 
 
@@ -117,7 +117,7 @@ def test_ends_are_recorded_together_and_give_back_what_was_held(ada):
         over(room, T.STOPPED, "preempted"),
         over(first, T.FAILED, "exit_nonzero", exit_code=5),
     ]
-    assert record_together(steps, take("reconcile")) == {step.uuid for step in steps}
+    assert record_batch(steps, acquire("reconcile")) == {step.uuid for step in steps}
     jobs = Job.objects.in_bulk([task.job_id for task in (good, bad, again, room, first)])
     told = {pk: (job.state, job.reason, job.exit_code, job.attempt) for pk, job in jobs.items()}
     assert told == {
@@ -136,18 +136,18 @@ def test_ends_are_recorded_together_and_give_back_what_was_held(ada):
 
 @pytest.mark.parametrize("state", [T.RUNNING, T.SUCCEEDED, T.FAILED])
 def test_thirty_take_as_many_statements_as_three(ada, state):
-    epoch, counts = take("reconcile"), []
+    epoch, counts = acquire("reconcile"), []
     for count in (3, 30):
         tasks = placed(ada, count, retry=0)
         told = [seen(task, state, address=f"10.0.0.{n}", exit_code=n) for n, task in enumerate(tasks)]
         with CaptureQueriesContext(connection) as queries:
-            record_together(told, epoch)
+            record_batch(told, epoch)
         counts.append(len(queries))
     assert counts[0] == counts[1] <= 30
 
 
 def test_so_many_at_most_move_in_one_transaction():
-    steps = [Sighting(f"{n:032x}", n, T.RUNNING if n % 2 else T.FAILED) for n in range(2 * TOGETHER + 4)]
+    steps = [TaskObserved(f"{n:032x}", n, T.RUNNING if n % 2 else T.FAILED) for n in range(2 * TOGETHER + 4)]
     batches = list(in_batches(steps))
     assert [len(batch) for batch in batches] == [TOGETHER, TOGETHER, 4]
     assert [step for batch in batches for step in batch] == steps

@@ -8,12 +8,12 @@ from jobs.control import hold_job
 from jobs.models import Job, Task
 from jobs.states import TaskState
 from quotas.models import Holding, Quota
-from scheduler import commit
-from scheduler.commit import list_together, run_steps
+from scheduler.commit import step_runner
+from scheduler.commit.step_runner import list_batches, run_steps
+from scheduler.commit.steps import build_steps
 from scheduler.core.cycle import run_cycle
-from scheduler.lease import leading
-from scheduler.snapshots import load_world
-from scheduler.steps import build_steps
+from scheduler.lease import lead
+from scheduler.loading.snapshots import load_world
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -24,7 +24,7 @@ def decide():
 
 
 def perform(steps) -> int:
-    with leading("cycle") as epoch:
+    with lead("cycle") as epoch:
         return run_steps(steps, epoch)
 
 
@@ -62,13 +62,13 @@ def test_only_jobs_of_one_person_start_in_one_transaction(bob):
     cyd = make.user("cyd", Team.objects.get())
     owners = [make.job(person, pool="train", gpu=1).user for person in (bob, bob, cyd)]
     assert owners == [bob, bob, cyd]
-    assert sorted(len(alike) for alike in list_together(decide())) == [1, 2]
+    assert sorted(len(alike) for alike in list_batches(decide())) == [1, 2]
 
 
 def test_what_takes_too_long_is_left_to_the_next_cycle(bob, monkeypatch):
     make.job(bob, pool="train", gpu=1)
     steps = decide()
-    monkeypatch.setattr(commit, "STARTING_S", 0.0)
+    monkeypatch.setattr(step_runner, "STARTING_S", 0.0)
     assert perform(steps) == 0
-    monkeypatch.setattr(commit, "STARTING_S", 9.0)
+    monkeypatch.setattr(step_runner, "STARTING_S", 9.0)
     assert perform(steps) == 1

@@ -14,11 +14,11 @@ from jobs.models import Task
 from jobs.states import TaskState
 from runtimes.base import ContainerView, NodeView, TaskSpec
 from runtimes.fake import FakeRuntime
-from scheduler import examining
-from scheduler.deeds import do_all, from_message, to_message
+from scheduler.health import health_checks
 from scheduler.management.commands import strangers as command
-from scheduler.reconcile import Forget, Stop
-from scheduler.strangers import LOOK_S, UNKNOWN_S, Strangers, load_strangers
+from scheduler.reconcile.actions import decode_action, encode_action, run_actions
+from scheduler.reconcile.compare import Forget, Stop
+from scheduler.reconcile.orphans import SEARCH_EVERY_S, UNKNOWN_S, OrphanFinder, load_orphans
 from tests.scheduler.test_watching import Scene
 
 pytestmark = pytest.mark.django_db
@@ -36,8 +36,8 @@ def waiting(uuid: str = "a" * 32) -> ContainerView:
 @pytest.fixture
 def runtime(monkeypatch):
     runtime = FakeRuntime([NODE])
-    for module in (command, examining):
-        monkeypatch.setattr(module, "the_runtime", lambda: runtime)
+    for module in (command, health_checks):
+        monkeypatch.setattr(module, "get_runtime", lambda: runtime)
     return runtime
 
 
@@ -45,38 +45,38 @@ def test_only_what_no_row_knows_is_a_stranger():
     job = make.job(make.cast().ada)
     make.start(job, state=TaskState.RUNNING)
     known = ContainerView(Task.objects.get().uuid.hex, "n1", "running")
-    assert load_strangers([known, waiting()]) == [waiting()]
+    assert load_orphans([known, waiting()]) == [waiting()]
 
 
 def test_what_fetches_an_image_ahead_is_none():
     node = make.node("n1", pool=make.pool())
     fetch = Fetch.objects.create(node=node, uuid=uuid4(), pinned="registry.local/a@sha256:0")
-    assert load_strangers([waiting(fetch.uuid.hex), waiting()]) == [waiting()]
+    assert load_orphans([waiting(fetch.uuid.hex), waiting()]) == [waiting()]
 
 
 def test_what_ran_is_never_ended_by_itself():
-    strangers, ran = Strangers(), timezone.now()
+    strangers, ran = OrphanFinder(), timezone.now()
     for view in (
         ContainerView("a" * 32, "n1", "running", started_at=ran),
         ContainerView("b" * 32, "n1", "lost"),
         ContainerView("c" * 32, "n1", "exited", started_at=ran, ended_at=ran),
     ):
-        assert [strangers.look([view], now) for now in (0.0, UNKNOWN_S, 1000 * UNKNOWN_S)] == [[], [], []]
+        assert [strangers.find_orphans([view], now) for now in (0.0, UNKNOWN_S, 1000 * UNKNOWN_S)] == [[], [], []]
 
 
 def test_what_never_ran_is_removed_when_it_was_unknown_for_long():
-    strangers = Strangers()
-    assert strangers.look([waiting()], 0.0) == strangers.look([waiting()], UNKNOWN_S - 1) == []
-    assert strangers.look([waiting()], UNKNOWN_S) == [Stop("a" * 32, 0, "", mark=False, unless_ran=True)]
+    strangers = OrphanFinder()
+    assert strangers.find_orphans([waiting()], 0.0) == strangers.find_orphans([waiting()], UNKNOWN_S - 1) == []
+    assert strangers.find_orphans([waiting()], UNKNOWN_S) == [Stop("a" * 32, 0, "", mark=False, unless_ran=True)]
     ended = ContainerView("a" * 32, "", "exited", cause="never_started")
-    assert strangers.look([ended], UNKNOWN_S + 1) == [Forget("a" * 32)]
+    assert strangers.find_orphans([ended], UNKNOWN_S + 1) == [Forget("a" * 32)]
 
 
 def test_what_was_known_in_between_is_unknown_anew():
-    strangers = Strangers()
-    strangers.look([waiting()], 0.0)
-    strangers.look([], 300.0)
-    assert strangers.look([waiting()], UNKNOWN_S) == []
+    strangers = OrphanFinder()
+    strangers.find_orphans([waiting()], 0.0)
+    strangers.find_orphans([], 300.0)
+    assert strangers.find_orphans([waiting()], UNKNOWN_S) == []
 
 
 def test_the_watch_removes_it_and_nothing_else(db, monkeypatch):
@@ -86,22 +86,22 @@ def test_the_watch_removes_it_and_nothing_else(db, monkeypatch):
     scene.runtime.start(idle)
     scene.runtime.start_delay = timedelta()
     scene.runtime.start(busy)
-    monkeypatch.setattr("scheduler.watching.TIDY_S", -1.0)
+    monkeypatch.setattr("scheduler.reconcile.watch_loop.TIDY_S", -1.0)
     began = time.monotonic()
     for now in (began, began + UNKNOWN_S):
         scene.watch._tidy(now, scene.epoch)
     orders = [order for orders in scene.sent for order in orders]
-    assert [order.deed for order in orders] == [Stop(idle.uuid, 0, "", mark=False, unless_ran=True)]
+    assert [order.action for order in orders] == [Stop(idle.uuid, 0, "", mark=False, unless_ran=True)]
     scene.runtime.advance(timedelta(days=1).total_seconds())  # it begins to run before a worker comes to this
-    do_all([from_message(to_message(order)) for order in orders], scene.runtime)
+    run_actions([decode_action(encode_action(order)) for order in orders], scene.runtime)
     assert {view.uuid: view.phase for view in scene.runtime.list_containers()}[idle.uuid] == "running"
 
 
 def test_the_doctor_names_it_with_the_remedy(runtime):
-    assert "strangers" not in {one.about for one in examining.examine()}
+    assert "strangers" not in {one.about for one in health_checks.run_health_checks()}
     one = spec()
     runtime.start(one)
-    found = {one.about: one for one in examining.examine()}["strangers"]
+    found = {one.about: one for one in health_checks.run_health_checks()}["strangers"]
     assert found.tone == "bad" and f"{one.uuid} on n1" in found.words and "manage.py strangers" in found.remedy
 
 
@@ -113,7 +113,7 @@ def test_the_command_lists_and_ends_what_it_is_told_to(runtime, capsys, monkeypa
     runtime.start(other)
     call_command("strangers")
     assert {line.split()[0] for line in capsys.readouterr().out.splitlines()} == {one.uuid, other.uuid}
-    monkeypatch.setattr("scheduler.strangers.time.sleep", lambda seconds: runtime.advance(20 * LOOK_S))
+    monkeypatch.setattr("scheduler.reconcile.orphans.time.sleep", lambda seconds: runtime.advance(20 * SEARCH_EVERY_S))
     call_command("strangers", "--end", one.uuid)
     assert [view.uuid for view in runtime.list_containers()] == [other.uuid]
 

@@ -6,7 +6,7 @@ from django.db import connection
 from django.utils import timezone
 
 from scheduler import tasks
-from scheduler.lease import take
+from scheduler.lease import acquire
 from scheduler.models import Lease
 
 
@@ -29,18 +29,18 @@ def test_a_wish_that_comes_too_late_for_a_round_is_a_hint(monkeypatch, term_s):
     asked = []
     monkeypatch.setattr("scheduler.lease.hint", asked.append)
     monkeypatch.setattr(tasks, "TERM_S", term_s)
-    rounds, looked = [], tasks.wanted_again
+    rounds, looked = [], tasks.take_hint
 
     def wish_afterwards(name, epoch):
         found = looked(name, epoch)
-        take(name)
+        acquire(name)
         return found
 
-    monkeypatch.setattr(tasks, "wanted_again", wish_afterwards)
-    act = rounds.append if term_s > 0 else lambda epoch: rounds.append(take("cycle"))
+    monkeypatch.setattr(tasks, "take_hint", wish_afterwards)
+    act = rounds.append if term_s > 0 else lambda epoch: rounds.append(acquire("cycle"))
     tasks._lead("cycle", act)
     assert (len(rounds), asked) == (1, ["cycle"])
-    monkeypatch.setattr(tasks, "wanted_again", looked)
+    monkeypatch.setattr(tasks, "take_hint", looked)
     tasks._lead("cycle", rounds.append)
     assert (len(rounds), asked) == (2, ["cycle"])
 

@@ -12,8 +12,8 @@ from events.models import Event
 from quotas.models import Holding
 from runtimes.local.runtime import LocalRuntime
 from scheduler import tasks
-from scheduler.inventory import record_inventory
-from scheduler.snapshots import build_node_layout
+from scheduler.inventory.nodes import record_inventory
+from scheduler.loading.snapshots import build_node_layout
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

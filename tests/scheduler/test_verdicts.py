@@ -14,7 +14,7 @@ from jobs.jobfile.parse import parse_spec
 from jobs.submit import submit_job
 from quotas.models import Quota
 from quotas.services import limit_of_everyone
-from scheduler import preview, verdicts
+from scheduler.preview import feasibility_cache, preview
 
 pytestmark = pytest.mark.django_db
 
@@ -30,7 +30,7 @@ def looks(monkeypatch):
 @pytest.fixture
 def cast():
     """A person's first submit makes rows for their limits."""
-    verdicts.forget()
+    feasibility_cache.clear_cache()
     cast = make.cast()
     limit_of_everyone()
     for person in (cast.ada, cast.bob):
@@ -70,8 +70,8 @@ def test_a_limit_that_falls_is_seen_at_once(cast):
 def test_a_card_that_goes_is_seen_a_second_later(cast, monkeypatch):
     submit(cast.ada, gpu="1")
     Gpu.objects.filter(pool=cast.train).update(removed_at="2026-01-01T00:00Z")
-    later = time.monotonic() + verdicts.LOOK_S
-    monkeypatch.setattr(verdicts, "time", SimpleNamespace(monotonic=lambda: later))
+    later = time.monotonic() + feasibility_cache.REFRESH_S
+    monkeypatch.setattr(feasibility_cache, "time", SimpleNamespace(monotonic=lambda: later))
     with pytest.raises(Impossible):
         submit(cast.ada, gpu="1")
 

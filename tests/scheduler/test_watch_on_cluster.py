@@ -7,7 +7,7 @@ from jobs.states import TaskState
 from quotas.models import Holding
 from runtimes.kubernetes import names
 from runtimes.kubernetes.following import ClusterView
-from scheduler.specs import build_task_spec
+from scheduler.reconcile.task_specs import build_task_spec
 from tests.runtimes.kubernetes.world import pod_path, wait_slowly
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.django_db]

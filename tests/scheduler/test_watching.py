@@ -17,12 +17,12 @@ from jobs.states import TaskState
 from runtimes.base import NodeView, Unavailable
 from runtimes.fake import FakeRuntime
 from scheduler import tasks
-from scheduler.deeds import Order, from_message, to_message
-from scheduler.lease import give_up, newest_epoch, renew, take
+from scheduler.lease import acquire, newest_epoch, release, renew
 from scheduler.management.commands import watch as command
 from scheduler.models import Lease
-from scheduler.reconcile import Forget, Start, Stop
-from scheduler.watching import AGAIN_S, TIDY_S, Blind, Watch
+from scheduler.reconcile.actions import FencedAction, decode_action, encode_action
+from scheduler.reconcile.compare import Forget, Start, Stop
+from scheduler.reconcile.watch_loop import AGAIN_S, TIDY_S, WatchLoop, WatchStale
 
 T = TaskState
 
@@ -71,22 +71,22 @@ class Scene:
     def __init__(self):
         self.runtime = FakeRuntime([NodeView("n1", "127.0.0.1", "boot", 16_000, 65_536, (), (), ())])
         self.view, self.sent, self.ended = View(self.runtime), [], threading.Event()
-        self.watch = Watch(self.view, lambda orders: self.sent.append(orders), self.ended)
-        self.epoch = take("reconcile")
+        self.watch = WatchLoop(self.view, lambda orders: self.sent.append(orders), self.ended)
+        self.epoch = acquire("reconcile")
 
     def round(self, *, act=True):
         """One look, and what it handed out is done."""
         self.watch.round(self.epoch)
         sent, self.sent = self.sent, []
         for orders in sent if act else []:
-            tasks.act([to_message(order) for order in orders])
-        return [order.deed for orders in sent for order in orders]
+            tasks.act([encode_action(order) for order in orders])
+        return [order.action for orders in sent for order in orders]
 
 
 @pytest.fixture
 def scene(db, monkeypatch):
     scene = Scene()
-    monkeypatch.setattr(tasks, "the_runtime", lambda: scene.runtime)
+    monkeypatch.setattr(tasks, "get_runtime", lambda: scene.runtime)
     return scene
 
 
@@ -115,13 +115,13 @@ def test_what_was_handed_out_is_handed_out_again_only_after_a_while(scene, task,
     assert len(scene.round(act=False)) == 1
     assert scene.round(act=False) == []
     later = time.monotonic() + AGAIN_S + 1
-    monkeypatch.setattr("scheduler.watching.time.monotonic", lambda: later)
+    monkeypatch.setattr("scheduler.reconcile.watch_loop.time.monotonic", lambda: later)
     assert len(scene.round(act=False)) == 1
 
 
 def test_a_stop_is_newer_than_the_task_that_it_ends(scene, task):
     """This term began before the cycle that placed the task."""
-    Task.objects.filter(pk=task.pk).update(epoch=(placed := take("cycle")))
+    Task.objects.filter(pk=task.pk).update(epoch=(placed := acquire("cycle")))
     scene.round()
     scene.round()
     assert placed > scene.epoch and state(task) == T.RUNNING
@@ -155,7 +155,7 @@ def test_before_the_first_whole_list_nothing_is_decided(scene, task):
 def test_an_old_term_records_nothing(scene, task):
     scene.round()
     Lease.objects.update(expires_at="2020-01-01T00:00Z")
-    take("reconcile")
+    acquire("reconcile")
     scene.round()
     assert state(task) == T.ASSIGNED
 
@@ -163,12 +163,12 @@ def test_an_old_term_records_nothing(scene, task):
 def test_who_does_not_hear_of_the_cluster_for_five_minutes_ends(scene):
     scene.view.age = 301.0
     assert not scene.watch.is_live()
-    with pytest.raises(Blind, match="Nothing was heard"):
+    with pytest.raises(WatchStale, match="Nothing was heard"):
         scene.watch.run()
 
 
 def test_it_leads_looks_each_second_and_gives_the_lease_back(scene, monkeypatch):
-    give_up("reconcile", scene.epoch)
+    release("reconcile", scene.epoch)
     rounds = []
     monkeypatch.setattr(scene.watch, "round", lambda epoch: (rounds.append(epoch), scene.ended.set()))
     scene.watch.run()
@@ -182,25 +182,25 @@ def test_two_never_lead_at_once(scene, monkeypatch):
 
 
 def test_a_long_round_asks_for_more_time_and_ends_where_it_gets_none(scene, task, monkeypatch):
-    monkeypatch.setattr("scheduler.watching.RENEW_S", -1.0)
+    monkeypatch.setattr("scheduler.reconcile.watch_loop.RENEW_S", -1.0)
     Lease.objects.filter(name="reconcile").update(expires_at="2026-01-01T00:00Z")
     scene.round()
     assert Lease.objects.get(name="reconcile").expires_at > timezone.now() and scene.watch.rounds == 1
-    give_up("reconcile", scene.epoch)
+    release("reconcile", scene.epoch)
     assert scene.round() == [] and scene.watch.rounds == 1
 
 
 def test_a_term_can_be_made_longer_until_it_is_over(db):
-    epoch = take("reconcile")
+    epoch = acquire("reconcile")
     Lease.objects.update(expires_at="2020-01-01T00:00Z")
-    assert renew("reconcile", epoch) and take("reconcile") is None
-    give_up("reconcile", epoch)
+    assert renew("reconcile", epoch) and acquire("reconcile") is None
+    release("reconcile", epoch)
     assert not renew("reconcile", epoch) and newest_epoch() == epoch
 
 
 @pytest.mark.parametrize("deed", [Start("a" * 32, 7), Stop("a" * 32, 7, "preempted", mark=False), Forget("a" * 32)])
 def test_a_deed_goes_through_a_message(deed):
-    assert from_message(to_message(Order(deed, 7))) == Order(deed, 7)
+    assert decode_action(encode_action(FencedAction(deed, 7))) == FencedAction(deed, 7)
 
 
 def test_without_a_broker_it_goes_on_and_tries_again(scene, task, monkeypatch):
@@ -230,7 +230,7 @@ def test_a_cycle_waits_for_no_deeds():
         for queue in ("scheduler", "default"):  # of other tests, which nobody took
             channel.queue_purge(queue)
     for number in range(4):
-        command.send([Order(Forget(f"{number:032x}"), 1)])
+        command.send([FencedAction(Forget(f"{number:032x}"), 1)])
     for _ in range(4):
         current_app.send_task("scheduler.tasks.cycle", queue="scheduler")
     assert taken(8) == ["scheduler.tasks.cycle"] * 4 + ["scheduler.tasks.act"] * 4

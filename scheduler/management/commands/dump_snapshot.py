@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from scheduler.core.cycle import run_cycle
 from scheduler.core.cycle_dump import CycleDump, encode_dump, strip_names
-from scheduler.snapshots import load_world
+from scheduler.loading.snapshots import load_world
 
 
 class Command(BaseCommand):

@@ -5,8 +5,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from runtimes.base import ContainerView
-from scheduler.runtime import the_runtime
-from scheduler.strangers import end_stranger, load_strangers
+from scheduler.reconcile.orphans import load_orphans, stop_orphan
+from scheduler.runtime import get_runtime
 
 WITHIN_S = 120.0
 
@@ -18,14 +18,14 @@ class Command(BaseCommand):
         parser.add_argument("--end", nargs="+", default=[], metavar="UUID", help="stop these, and forget them")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        runtime = the_runtime()
-        there = {view.uuid: view for view in load_strangers(runtime.list_containers())}
+        runtime = get_runtime()
+        there = {view.uuid: view for view in load_orphans(runtime.list_containers())}
         if known := [uuid for uuid in options["end"] if uuid not in there]:
             raise CommandError(f"Not a container that no job knows: {', '.join(known)}. Nothing was ended.")
         if not options["end"]:
             self.stdout.write("\n".join(map(describe, there.values())) or "Every container is known.")
         for uuid in options["end"]:
-            if not end_stranger(runtime, uuid, WITHIN_S):
+            if not stop_orphan(runtime, uuid, WITHIN_S):
                 raise CommandError(f"{uuid} did not end in {WITHIN_S:.0f} s.")
             self.stdout.write(f"{uuid} has ended and is gone.")
 

@@ -5,15 +5,15 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from cluster.models import Gpu
-from scheduler.inventory import record_inventory
-from scheduler.runtime import the_runtime
+from scheduler.inventory.nodes import record_inventory
+from scheduler.runtime import get_runtime
 
 
 class Command(BaseCommand):
     help = "Take the inventory of the runtime's nodes."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        for node in record_inventory(the_runtime().list_nodes()):
+        for node in record_inventory(get_runtime().list_nodes()):
             cards = list(Gpu.objects.present().filter(node=node).order_by("index"))
             simulated = " (simulated)" if any(card.simulated for card in cards) else ""
             models = ", ".join(f"{card.model} in {card.pool.name}" for card in cards) or "no GPU"

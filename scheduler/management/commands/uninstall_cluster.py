@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.module_loading import import_string
 
 from runtimes.base import Belonging, Belongings, Unavailable
-from scheduler.runtime import the_runtime
+from scheduler.runtime import get_runtime
 
 LOOK_S = 1.0
 
@@ -23,7 +23,7 @@ class Command(BaseCommand):
         parser.add_argument("--within", type=float, default=300.0, metavar="SECONDS", help="how long it may take (300)")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        runtime = the_runtime()
+        runtime = get_runtime()
         if not (dotted := runtime.capabilities.belongings):
             raise CommandError(f"The runtime {runtime.capabilities.name} leaves nothing outside of its data directory.")
         own: Belongings = import_string(dotted)(runtime)

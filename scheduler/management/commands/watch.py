@@ -12,9 +12,9 @@ from kombu.exceptions import OperationalError as BrokerAway
 
 from runtimes.base import Unavailable
 from scheduler import tasks
-from scheduler.deeds import Order, to_message
-from scheduler.runtime import the_runtime
-from scheduler.watching import Blind, Watch
+from scheduler.reconcile.actions import FencedAction, encode_action
+from scheduler.reconcile.watch_loop import WatchLoop, WatchStale
+from scheduler.runtime import get_runtime
 
 EXPIRES_S = 10
 LAST = 9
@@ -31,18 +31,18 @@ class Command(BaseCommand):
         parser.add_argument("--host", default="127.0.0.1", help="the address for --port")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        runtime = the_runtime()
+        runtime = get_runtime()
         if not runtime.capabilities.view:
             raise CommandError(f"The runtime {runtime.capabilities.name} is asked by the workers: it needs no watch.")
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
         with import_string(runtime.capabilities.view)(runtime) as view:
-            watch = Watch(view, send, ended)
+            watch = WatchLoop(view, send, ended)
             server = tell(watch, options["host"], options["port"]) if options["port"] else None
             try:
                 watch.run()
-            except Blind as words:
+            except WatchStale as words:
                 raise CommandError(str(words)) from words
             finally:
                 if server is not None:
@@ -50,16 +50,16 @@ class Command(BaseCommand):
                     server.server_close()
 
 
-def send(orders: Sequence[Order]) -> None:
+def send(orders: Sequence[FencedAction]) -> None:
     """Send actions to Celery. Raise Unavailable if the broker is away."""
     try:
-        messages = [to_message(order) for order in orders]
+        messages = [encode_action(order) for order in orders]
         tasks.act.apply_async((messages,), queue="default", priority=LAST, expires=EXPIRES_S, retry=False)
     except BrokerAway as away:
         raise Unavailable(f"The broker does not answer: {away}") from away
 
 
-def tell(watch: Watch, host: str, port: int) -> ThreadingHTTPServer:
+def tell(watch: WatchLoop, host: str, port: int) -> ThreadingHTTPServer:
     """Serve /metrics (Prometheus) and /livez (200 or 503)."""
 
     class Handler(BaseHTTPRequestHandler):

@@ -8,8 +8,8 @@ from django.utils import timezone
 from cluster.models import Agent, Enrolment, Gpu
 from events.models import Event
 from runtimes.base import NodeView
-from scheduler.inventory import record_inventory, view_of_card
-from scheduler.reconcile import load_rows
+from scheduler.inventory.nodes import record_inventory, view_of_card
+from scheduler.reconcile.compare import load_rows
 
 pytestmark = pytest.mark.django_db
 OTHER_KEY = "tag_" + "o" * 43

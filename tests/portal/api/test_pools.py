@@ -5,7 +5,7 @@ import pytest
 from api_client import BASE, Api
 
 from cluster.models import Pool, Window
-from scheduler.specs import build_task_spec
+from scheduler.reconcile.task_specs import build_task_spec
 
 pytestmark = pytest.mark.django_db
 NIGHT = {"lender": "dev", "borrower": "train", "begins": "20:00", "ends": "08:00", "zone": "Asia/Shanghai"}

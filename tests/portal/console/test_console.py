@@ -17,7 +17,7 @@ from portal.console_quotas import text_bar
 from quotas.models import Quota, UserLimit
 from scheduler.core.model.types import Policy
 from scheduler.core.placement.scores import SCORES, spread_scores, weigh_scores
-from scheduler.snapshots import load_world
+from scheduler.loading.snapshots import load_world
 
 pytestmark = pytest.mark.django_db
 

@@ -14,9 +14,9 @@ from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from portal.pages.jobs import PAGE
 from runtimes.logs import LogStore
+from scheduler.commit.starting import start_jobs
+from scheduler.commit.steps import StartJob, TaskStart
 from scheduler.models import Lease
-from scheduler.starting import start_jobs
-from scheduler.steps import StartJob, TaskStart
 
 pytestmark = pytest.mark.django_db
 POSTS = ("stop", "retry", "hold", "release")

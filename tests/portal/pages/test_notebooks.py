@@ -12,7 +12,7 @@ from notebooks.environment import READY, environment_path
 from notebooks.models import Notebook
 from notebooks.services import create_notebook, start_notebook
 from scheduler.models import Lease
-from scheduler.preview import check_possible
+from scheduler.preview.preview import check_possible
 
 pytestmark = pytest.mark.django_db
 

@@ -23,9 +23,9 @@ from portal.pull_words import pull_hint
 from runtimes.base import IMAGE
 from runtimes.images import RegistryLogin, image_key, read_image
 from runtimes.registry import Reach, Unresolved, find_digest
-from scheduler.fetching import fetch_ahead
+from scheduler.inventory.image_prepull import prepull_images
 from scheduler.models import Lease
-from scheduler.specs import build_task_spec
+from scheduler.reconcile.task_specs import build_task_spec
 from tests.registry_server import serve_registry
 from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly
 
@@ -176,7 +176,7 @@ def test_an_image_is_fetched_ahead_of_jobs(world, private):
     Lease.objects.create(name="fetch", epoch=5)
 
     def is_done():
-        fetch_ahead(world.runtime, 5)
+        prepull_images(world.runtime, 5)
         return Fetch.objects.exclude(ended_at=None).first()
 
     assert wait_slowly(is_done).words == ""

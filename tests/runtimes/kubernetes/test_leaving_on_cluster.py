@@ -19,7 +19,7 @@ BESIDE_OTHERS = True
 def world(kubeconfig, monkeypatch):
     """Each test ends what it has."""
     world = KubernetesWorld(kubeconfig)
-    monkeypatch.setattr(uninstall_cluster, "the_runtime", lambda: world.runtime)
+    monkeypatch.setattr(uninstall_cluster, "get_runtime", lambda: world.runtime)
     yield world
     world.close()
 
@@ -68,7 +68,7 @@ def test_one_that_was_made_anew_meanwhile_stays(world):
 
 def test_where_files_may_go_with_it_that_has_to_be_said(kubeconfig, monkeypatch, capsys):
     with world_with_files(kubeconfig) as world:
-        monkeypatch.setattr(uninstall_cluster, "the_runtime", lambda: world.runtime)
+        monkeypatch.setattr(uninstall_cluster, "get_runtime", lambda: world.runtime)
         spec = world.spec("true")
         world.runtime.start(spec)
         world.until(spec.uuid, "exited")
@@ -81,6 +81,6 @@ def test_a_runtime_that_leaves_nothing_says_so(monkeypatch):
     class Bare:
         capabilities = Capabilities(False, "local")
 
-    monkeypatch.setattr(uninstall_cluster, "the_runtime", Bare)
+    monkeypatch.setattr(uninstall_cluster, "get_runtime", Bare)
     with pytest.raises(CommandError, match="outside of its data directory"):
         call_command("uninstall_cluster")

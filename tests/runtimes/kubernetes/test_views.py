@@ -205,7 +205,7 @@ def test_who_ends_well_while_its_node_is_emptied_has_ended_well():
 
 
 def test_a_node_that_says_after_its_own_restart_that_a_pod_does_not_fit_tells_of_it_as_refused():
-    """The row knows that it ran (scheduler.reconcile)."""
+    """The row knows that it ran (scheduler.reconcile.compare)."""
     told = {"reason": "UnexpectedAdmissionError", "message": "no healthy devices present"}
     assert view(pod({"running": {"startedAt": at(10)}}, phase="Failed", status=told)).cause == "refused_by_node"
 

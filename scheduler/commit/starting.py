@@ -1,0 +1,252 @@
+"""The allocating transaction: check the epoch, lock limits, nodes and cards, sum holdings, refuse or write.
+
+Sums in the same statement as locks would see the state before them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from django.db import transaction
+
+from cluster.models import Gpu, Node, NodeState
+from common.errors import StaleState
+from common.locks import database_now
+from events.bus import SCHEDULER, hint
+from jobs.lifecycle import TaskMove, add_tasks, load_attempts, lock_jobs, move_tasks
+from jobs.models import Job, Task
+from jobs.states import JobState, TaskState
+from quotas.models import RESOURCES, Amounts, Holding, Quota, UserLimit, load_parents, subtree, team_chain
+from quotas.services import ensure_user_limit
+from scheduler.commit.ports import find_free_port, load_taken_ports, map_ports
+from scheduler.commit.steps import CardShare, StartJob, TaskStart
+from scheduler.commit.store import (
+    clear_wait,
+    count_active,
+    find_maintenance,
+    load_everyone,
+    load_jobs,
+    lock_cards,
+    lock_nodes,
+    lock_quota,
+    lock_user_limit,
+    sum_cards,
+    sum_nodes,
+    sum_teams,
+    sum_user,
+    write_holdings,
+)
+from scheduler.lease import check_epoch
+from scheduler.loading.lending_windows import is_lent
+from scheduler.loading.running_jobs import get_time_s, may_be_stopped
+from scheduler.runtime import has_own_addresses
+
+NOTHING: Amounts = (0, 0, 0)
+PENDING = TaskState.PENDING
+
+
+class DoesNotFit(StaleState):
+    """There is less room than in the snapshot."""
+
+    code = "does_not_fit"
+
+
+@transaction.atomic
+def start_jobs(steps: Sequence[StartJob], epoch: int) -> None:
+    """Start jobs of one team, user and pool: all or none. Raise StaleState, DoesNotFit."""
+    check_epoch("cycle", epoch)
+    jobs = load_jobs([step.job_id for step in steps])
+    job, tasks, parents = jobs[0], [task for step in steps for task in step.tasks], load_parents()
+    assert len({(job.team_id, job.user_id, job.pool_id) for job in jobs}) == 1, "limits are locked once for all"
+    quotas, own = lock_limits(job, parents)
+    nodes = lock_nodes(task.node_id for task in tasks)
+    gpus = lock_cards(card.gpu_id for task in tasks for card in task.cards)
+    ask = _totals(tasks)
+    check_teams(job, quotas, ask, parents)
+    check_user(job, own, ask, len(jobs))
+    check_nodes(tasks, nodes)
+    check_maintenance(jobs, nodes)
+    check_gpus(tasks, gpus, jobs)
+    assign_tasks(steps, nodes, gpus, epoch)
+
+
+def lock_limits(job: Job, parents: Mapping[int, int | None]) -> tuple[list[Quota], UserLimit]:
+    """Lock quotas from the root team down, then the user's limit."""
+    chain = team_chain(job.team_id, parents)
+    quotas = [row for team in reversed(chain) for row in lock_quota(team, job.pool_id)]
+    if not quotas or quotas[-1].team_id != job.team_id:
+        raise DoesNotFit(kind="quota", was="deleted")
+    own = lock_user_limit(job.user_id)
+    if not own:
+        ensure_user_limit(job.user)
+        own = lock_user_limit(job.user_id)
+    return quotas, own[0]
+
+
+def check_teams(job: Job, quotas: list[Quota], ask: Amounts, parents: Mapping[int, int | None]) -> None:
+    for quota in quotas:
+        held = sum_teams(subtree(quota.team_id, parents), job.pool_id)
+        _check("team_limit", held, ask, quota.limits())
+
+
+def check_user(job: Job, own: UserLimit, ask: Amounts, more: int) -> None:
+    """Check the locked user limit. more: jobs to start."""
+    limit = own.effective(load_everyone())
+    limits = (limit["gpu_milli"], limit["cpu_milli"], limit["memory_mib"])
+    _check("user_limit", sum_user(job.user_id), ask, limits)
+    if not more:
+        return
+    running = count_active(job.user_id)
+    if limit["jobs_running"] is not None and running + more > limit["jobs_running"]:
+        raise DoesNotFit(kind="rate_policy", was=running)
+
+
+def check_nodes(tasks: Iterable[TaskStart], nodes: dict[int, Node]) -> None:
+    asks = {pk: [0, 0, 0] for pk in nodes}
+    for task in tasks:
+        asks[task.node_id][1] += task.cpu_milli
+        asks[task.node_id][2] += task.memory_mib
+    taken = sum_nodes(nodes)
+    for pk, node in nodes.items():
+        if node.state != NodeState.READY or node.removed_at is not None:
+            raise DoesNotFit(kind="node", was=node.state)
+        _, cpu, memory = taken.get(pk, NOTHING)
+        _check("node", (0, cpu, memory), tuple(asks[pk]), (None, node.cpu_sellable_milli, node.memory_mib))
+
+
+def check_maintenance(jobs: Iterable[Job], nodes: Iterable[int]) -> None:
+    """Refuse jobs that would run into maintenance."""
+    if planned := find_maintenance(nodes, max(get_time_s(job) for job in jobs)):
+        raise DoesNotFit(kind="maintenance", was=f"from {planned.begins_at}")
+
+
+def check_gpus(tasks: Iterable[TaskStart], gpus: dict[int, Gpu], jobs: Sequence[Job]) -> None:
+    asks = {pk: [0, 0, 0] for pk in gpus}
+    for card in (card for task in tasks for card in task.cards):
+        for column, more in enumerate((card.memory_mib, card.compute_percent, 1)):
+            asks[card.gpu_id][column] += more
+    pool_id = jobs[0].pool_id
+    lenders = {gpu.pool_id for gpu in gpus.values()} - {pool_id}
+    now = database_now() if lenders else None
+    stays_s = max(0.0 if may_be_stopped(job) else get_time_s(job) for job in jobs)
+    lent = {pool for pool in lenders if now and is_lent(pool, pool_id, now, stays_s)}
+    taken = sum_cards(gpus)
+    for pk, gpu in gpus.items():
+        if not gpu.healthy or gpu.removed_at is not None or gpu.pool_id not in {pool_id, *lent}:
+            raise DoesNotFit(kind="gpu", was=str(gpu))
+        room = (gpu.sellable_mib, 100, gpu.max_slices)
+        _check("gpu", taken.get(pk, NOTHING), tuple(asks[pk]), room)
+
+
+def check_growth(gpu: Gpu, memory_mib: int, compute_percent: int) -> None:
+    """Check the card's room for a larger slice."""
+    if not gpu.healthy or gpu.removed_at is not None:
+        raise DoesNotFit(kind="gpu", was=str(gpu))
+    taken = sum_cards([gpu.pk])
+    _check("gpu", taken.get(gpu.pk, NOTHING), (memory_mib, compute_percent, 0), (gpu.sellable_mib, 100, None))
+
+
+def assign_tasks(steps: Sequence[StartJob], nodes: dict[int, Node], gpus: dict[int, Gpu], epoch: int) -> None:
+    """Write holdings and move tasks to ASSIGNED, after the locks."""
+    jobs = lock_jobs([step.job_id for step in steps])
+    for locked in jobs:
+        if locked.state != JobState.QUEUED or locked.held_at is not None or locked.stop_requested_at is not None:
+            raise StaleState(kind="job", was=locked.state)
+    known = {pk: {task.rank: task for task in tasks} for pk, tasks in load_attempts(jobs).items()}
+    of_job = {locked.pk: locked for locked in jobs}
+    for step in steps:
+        _fill_gang(step, of_job[step.job_id], known[step.job_id])
+    placed = [(known[step.job_id][place.rank], place) for step in steps for place in step.tasks]
+    write_holdings(row for task, place in placed for row in _holdings(task, place, gpus))
+    taken = load_taken_ports(nodes)
+    moves = [move for step in steps for move in _moves(step, known[step.job_id], nodes, gpus, taken, epoch)]
+    move_tasks(moves, actor=SCHEDULER)
+    clear_wait([locked.pk for locked in jobs])
+    hint("reconcile")
+
+
+def _fill_gang(step: StartJob, locked: Job, tasks: dict[int, Task]) -> None:
+    """Add tasks beyond the gang's minimum."""
+    least = sum(role["min"] for role in locked.gang)
+    if more := {place.rank: place.role for place in step.tasks if place.rank >= least}:
+        tasks |= {task.rank: task for task in add_tasks(locked, more)}
+    if set(tasks) != {place.rank for place in step.tasks} or {task.state for task in tasks.values()} != {PENDING}:
+        raise StaleState(kind="task", was="other ranks")
+
+
+def _moves(
+    step: StartJob,
+    tasks: dict[int, Task],
+    nodes: dict[int, Node],
+    gpus: dict[int, Gpu],
+    taken: dict[int, set[int]],
+    epoch: int,
+) -> list[TaskMove]:
+    """Build the moves. taken: ports by node, extended here."""
+    master = find_free_port(taken[next(place.node_id for place in step.tasks if place.rank == 0)])
+    alone, moves = has_own_addresses(), []
+    for place in step.tasks:
+        task, node = tasks[place.rank], nodes[place.node_id]
+        columns = {
+            "node": node,
+            "epoch": epoch,
+            "address": node.address,
+            "cpu_milli": place.cpu_milli,
+            "memory_mib": place.memory_mib,
+            "cards": [_card_view(card, gpus[card.gpu_id]) for card in place.cards],
+            "ports": {
+                "master": master,
+                **map_ports(task.job, task, {master} if alone else taken[node.pk], alone=alone),
+            },
+        }
+        told = {"node": node.name, "gpus": [str(gpus[c.gpu_id]) for c in place.cards], **_spread(place, gpus)}
+        told |= {"kind": "near_data", "held_bytes": place.held_bytes} if place.held_bytes else {}
+        moves.append(TaskMove(task, TaskState.ASSIGNED, params=told, also=columns))
+        taken[node.pk].add(master)
+    return moves
+
+
+def _totals(tasks: Iterable[TaskStart]) -> Amounts:
+    tasks = list(tasks)
+    gpu = sum(card.milli for task in tasks for card in task.cards)
+    return gpu, sum(task.cpu_milli for task in tasks), sum(task.memory_mib for task in tasks)
+
+
+def _check(what: str, held: tuple[int, ...], ask: tuple[int, ...], limits: tuple[int | None, ...]) -> None:
+    for name, used, more, limit in zip(RESOURCES, held, ask, limits, strict=True):
+        if limit is not None and more and used + more > limit:
+            raise DoesNotFit(kind=what, was=f"{name} {used}+{more}>{limit}")
+
+
+def _holdings(task: Task, place: TaskStart, gpus: dict[int, Gpu]) -> list[Holding]:
+    """Build a row for CPU and memory and one per card."""
+    whose = {"task": task.uuid, "team_id": task.team_id, "user_id": task.user_id, "pool_id": task.pool_id}
+    numa = {gpus[card.gpu_id].numa for card in place.cards}
+    near = numa.pop() if len(numa) == 1 else None
+    rows = [Holding(**whose, node_id=place.node_id, cpu_milli=place.cpu_milli, memory_mib=place.memory_mib, numa=near)]
+    for card in place.cards:
+        share = {
+            "gpu_memory_mib": card.memory_mib,
+            "gpu_compute_percent": card.compute_percent,
+            "gpu_milli": card.milli,
+        }
+        rows.append(Holding(**whose, node_id=place.node_id, gpu_id=card.gpu_id, numa=gpus[card.gpu_id].numa, **share))
+    return rows
+
+
+def _spread(place: TaskStart, gpus: dict[int, Gpu]) -> dict:
+    """Return NUMA nodes if several, as a warning."""
+    numa = {gpus[card.gpu_id].numa for card in place.cards} - {None}
+    return {"numa": sorted(numa)} if len(numa) > 1 else {}
+
+
+def _card_view(card: CardShare, gpu: Gpu) -> dict:
+    return {
+        "uuid": gpu.uuid,
+        "index": gpu.index,
+        "model": gpu.model,
+        "memory_mib": card.memory_mib,
+        "compute_percent": card.compute_percent,
+        "milli": card.milli,
+        "whole": card.memory_mib == gpu.sellable_mib and card.compute_percent == 100,
+        "simulated": gpu.simulated,
+        "enforcement": gpu.enforcement,
+    }

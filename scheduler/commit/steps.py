@@ -1,0 +1,80 @@
+"""Convert a plan to typed steps with database ids, each for one transaction."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from scheduler.core.model.types import Plan, Refusal, TaskPlacement
+from scheduler.loading.cache_locations import held_bytes
+from scheduler.loading.snapshots import World
+
+
+@dataclass(frozen=True)
+class CardShare:
+    gpu_id: int
+    memory_mib: int
+    compute_percent: int
+    milli: int
+
+
+@dataclass(frozen=True)
+class TaskStart:
+    """A task's place. held_bytes: data there. role: beyond the gang's minimum."""
+
+    rank: int
+    node_id: int
+    cards: tuple[CardShare, ...]
+    cpu_milli: int
+    memory_mib: int
+    held_bytes: int = 0
+    role: str = ""
+
+
+@dataclass(frozen=True)
+class StartJob:
+    """whose: (team, user, pool); equal ones share a transaction."""
+
+    job_id: int
+    tasks: tuple[TaskStart, ...]
+    whose: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True)
+class ExplainJobs:
+    """Wait reasons, the main one first, and (position, of)."""
+
+    refusals: Mapping[int, list[Refusal]]
+    positions: Mapping[int, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class StopJob:
+    """Preempt and requeue a job. to: the job that may start then, None for maintenance."""
+
+    job_id: int
+    reason: str
+    to: int | None = None
+
+
+Step = StartJob | StopJob | ExplainJobs
+
+
+def build_steps(plan: Plan, world: World) -> list[Step]:
+    """Return starts, stops, then an explanation."""
+    held, starting = held_bytes(world.snapshot), {start.job for start in plan.starts}
+    waiting = world.snapshot.waiting if starting else ()
+    whose = {job.job: (job.team, job.user, job.pool) for job in waiting if job.job in starting}
+    steps: list[Step] = [
+        StartJob(
+            start.job,
+            tuple(_task_start(task, world, held(start.job, task)) for task in start.tasks),
+            whose.get(start.job),
+        )
+        for start in plan.starts
+    ]
+    steps += [StopJob(eviction.job, eviction.reason, eviction.to) for eviction in plan.evictions]
+    return [*steps, ExplainJobs(plan.refusals, plan.positions)] if plan.refusals else steps
+
+
+def _task_start(place: TaskPlacement, world: World, held: int) -> TaskStart:
+    cards = tuple(CardShare(world.gpus[c.gpu].pk, c.memory_mib, c.compute_percent, c.milli) for c in place.cards)
+    return TaskStart(place.rank, world.nodes[place.node].pk, cards, place.cpu_milli, place.memory_mib, held, place.role)

@@ -1,0 +1,228 @@
+"""Cache rows between cycles, so that each reads only changes.
+
+PostgreSQL stores in each row version its transaction's number (xmin); rows with the same xmin are not read again.
+Allocation ignores the cache. It ends with its connection, since xmin can repeat after a crash, and after FORGET_S.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from itertools import count, repeat
+from typing import Any, TypeVar
+
+import numpy as np
+from django.db import connection
+from django.db.models import BigIntegerField, Expression, Func, QuerySet
+
+from cluster.models import Gpu, Node
+from jobs.models import Job, Task
+from quotas.models import Holding
+from scheduler.loading.json_rows import Statement, load_pairs, load_rows
+
+Row = TypeVar("Row")
+
+CLEAR_AFTER_S = 600.0
+
+
+def read_version(table: str) -> Func:
+    return Func(template=f'"{table}".xmin::text::bigint', output_field=BigIntegerField())
+
+
+WITH_JOB = Func(
+    "job__kind",  # joins the job
+    template='("jobs_task".xmin::text::bigint << 32 | "jobs_job".xmin::text::bigint)',
+    output_field=BigIntegerField(),
+)
+
+TABLES: dict[str, tuple[Callable[[], Any], Any]] = {
+    "queue": (lambda: Job.objects.waiting().filter(stop_requested_at__isnull=True), read_version("jobs_job")),
+    "holders": (lambda: Task.objects.holding(), WITH_JOB),
+    "holdings": (lambda: Holding.objects.live(), read_version("quotas_holding")),
+    "nodes": (lambda: Node.objects.present(), read_version("cluster_node")),
+    "gpus": (lambda: Gpu.objects.present(), read_version("cluster_gpu")),
+}
+"""{name: (rows, row version)}. A version that covers several rows changes with each of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Versions:
+    """Row versions by ascending id: int64 [n]."""
+
+    ids: np.ndarray
+    numbers: np.ndarray
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Versions)
+            and np.array_equal(self.ids, other.ids)
+            and np.array_equal(self.numbers, other.numbers)
+        )
+
+    def renumbered(self, numbers: Mapping[int, tuple[int, int]]) -> "Versions":
+        """Apply {id: (old, new)} to matching versions."""
+        if not numbers:
+            return self
+        ids, pairs = np.array(list(numbers)), np.array(list(numbers.values()))
+        places, same = Versions(ids, pairs[:, 0]).same_as(self)
+        now = self.numbers.copy()
+        now[places[same]] = pairs[same, 1]
+        return Versions(self.ids, now)
+
+    def same_as(self, old: "Versions") -> tuple[np.ndarray, np.ndarray]:
+        """Return indices in `old`, int [n], and equality, bool [n]."""
+        if not len(old.ids):
+            return np.zeros(len(self.ids), dtype=np.int64), np.zeros(len(self.ids), dtype=bool)
+        places = np.minimum(np.searchsorted(old.ids, self.ids), len(old.ids) - 1)
+        return places, (old.ids[places] == self.ids) & (old.numbers[places] == self.numbers)
+
+
+def read_versions(statement: Statement) -> dict[str, Versions]:
+    found = {}
+    for name, (ids, numbers) in load_pairs(statement).items():
+        order = np.argsort(ids, kind="stable")
+        found[name] = Versions(ids[order], numbers[order])
+    return found
+
+
+def cached_rows(name: str, make: Callable[..., Row], *columns: str | Expression) -> list[Row]:
+    """Load a table's rows by id; the same list if unchanged."""
+    rows, number = TABLES[name]
+    memory = _current.get()
+    if memory is None:
+        return [make(*row) for row in load_rows(rows().order_by("pk"), *columns)]
+    return memory.table((name, make)).read(memory.mark[name], rows(), (number, *columns), make)
+
+
+def match_rows(rows: Sequence[Any], before: Sequence[Any]) -> np.ndarray:
+    """Return [n] each object's index in `before`, or -1."""
+    places = dict(zip(map(id, before), count()))
+    return np.fromiter(map(places.get, map(id, rows), repeat(-1)), np.int64, len(rows))
+
+
+def memo_for(name: str, key: Any = None) -> dict:
+    """Return a dict that lives as long as cache and `key`."""
+    memory = _current.get()
+    return {} if memory is None else memory.memo(name, key)
+
+
+def cached_columns(
+    name: str,
+    numbers: Mapping[int, tuple[int, int]],
+    make: Callable[..., Row],
+    rows: Mapping[int, Row],
+    *,
+    settled: bool,
+) -> None:
+    """Update the cache after writing rows.
+
+    numbers: {id: (old, new version)}. rows: {id: row}. settled: no later look need notice.
+    """
+    memory = _current.get()
+    if memory is not None:
+        memory.rewrite(name, numbers, make, rows)
+        if settled:
+            memory.mark[name] = memory.mark[name].renumbered(numbers)
+
+
+@contextmanager
+def caching(mark: dict[str, Versions]) -> Iterator[None]:
+    """Use the row cache within the block. mark: just read."""
+    global _last
+    memory, _last = _last, None  # errors and other threads start afresh
+    if memory is None or not memory.lasts():
+        memory = RowCache()
+    memory.mark = mark
+    token = _current.set(memory)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+    _last = memory
+
+
+def clear_cache() -> None:
+    global _last
+    _last = None
+
+
+@dataclass
+class Table:
+    """A table's rows and versions."""
+
+    versions: Versions = field(default_factory=lambda: Versions(np.zeros(0, np.int64), np.zeros(0, np.int64)))
+    rows: list = field(default_factory=list)
+
+    def read(self, now: Versions, rows: QuerySet, columns: tuple, make: Callable[..., Row]) -> list[Row]:
+        places, same = now.same_as(self.versions)
+        if len(now.ids) == len(self.versions.ids) and same.all():
+            return self.rows
+        changed = now.ids[~same].tolist()
+        few = rows.filter(pk__in=changed) if 2 * len(changed) < len(now.ids) else rows
+        fresh = {pk: (number, make(*row)) for pk, number, *row in load_rows(few, "pk", *columns)} if changed else {}
+        self._take_over(now, places, same, fresh)
+        return self.rows
+
+    def _take_over(self, now: Versions, places: np.ndarray, same: np.ndarray, fresh: dict) -> None:
+        """Merge fresh rows; omit deleted ones."""
+        old, found, numbers = as_objects(self.rows), np.empty(len(now.ids), dtype=object), now.numbers.copy()
+        there, moved = same.copy(), len(now.ids) != len(self.rows)
+        found[same] = old[places[same]]
+        for at in (~same).nonzero()[0].tolist():
+            pk = int(now.ids[at])
+            if pk in fresh:
+                numbers[at], row = fresh[pk]
+                was = self.rows[places[at]] if self.rows and self.versions.ids[places[at]] == pk else None
+                found[at], there[at] = was if was == row else row, True
+                moved |= found[at] is not was
+        if moved or not there.all():
+            self.rows = found[there].tolist()
+        self.versions = Versions(now.ids[there], numbers[there])
+
+    def rewrite(self, numbers: Mapping[int, tuple[int, int]], rows: Mapping[int, Any]) -> None:
+        before, self.versions = self.versions, self.versions.renumbered(numbers)
+        if rows:
+            changed = (before.numbers != self.versions.numbers).nonzero()[0].tolist()
+            self.rows = self.rows.copy()
+            for at in changed:
+                self.rows[at] = rows[int(before.ids[at])]
+
+
+def as_objects(rows: list) -> np.ndarray:
+    """Return [n] objects, not unpacked tuples."""
+    found = np.empty(len(rows), dtype=object)
+    found[:] = rows
+    return found
+
+
+class RowCache:
+    def __init__(self) -> None:
+        self.mark: dict[str, Versions] = {}
+        self._shelves: dict[tuple[str, Any], Table] = {}
+        self._drawers: dict[str, tuple[Any, dict]] = {}
+        self._began = time.monotonic()
+        self._connection = connection.connection
+
+    def lasts(self) -> bool:
+        return connection.connection is self._connection and time.monotonic() < self._began + CLEAR_AFTER_S
+
+    def rewrite(
+        self, name: str, numbers: Mapping[int, tuple[int, int]], make: Callable, rows: Mapping[int, Any]
+    ) -> None:
+        for (of, made_by), shelf in self._shelves.items():
+            if of == name:
+                shelf.rewrite(numbers, rows if made_by is make else {})
+
+    def table(self, what: tuple[str, Any]) -> Table:
+        return self._shelves.setdefault(what, Table())
+
+    def memo(self, name: str, key: Any) -> dict:
+        if name not in self._drawers or self._drawers[name][0] != key:
+            self._drawers[name] = key, {}
+        return self._drawers[name][1]
+
+
+_current: ContextVar[RowCache | None] = ContextVar("memory", default=None)
+_last: RowCache | None = None
+"""The cache of this process."""

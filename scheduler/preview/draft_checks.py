@@ -1,0 +1,118 @@
+"""Check whether a draft could ever run on this cluster."""
+
+import time
+from datetime import UTC, datetime
+
+from common.errors import FieldError, Hint, Impossible
+from common.resources import GpuAsk, cpu_text, is_instance, matches_model, memory_text
+from jobs.jobfile.spec import RoleSpec, roles_of
+from jobs.models import Job, JobKind, Priority
+from jobs.submit import Draft
+from scheduler.core.model.types import Refusal, WaitingJob
+from scheduler.core.placement.feasibility import check_feasibility
+from scheduler.loading.cache_locations import list_content_keys
+from scheduler.loading.snapshots import Kind, World, build_waiting
+
+POINTERS = {
+    "gpu_milli": "/gpu",
+    "gpus": "/gpu",
+    "gpu_model": "/gpu",
+    "gpu_memory_mib": "/gpu",
+    "gpu_sharing": "/gpu",
+    "cpu_milli": "/cpu",
+    "memory_mib": "/memory",
+    "tasks": "/nodes",
+    "jobs": "",
+}
+COUNT = "/count"
+"""A role's key for its number of tasks."""
+
+
+def check_draft(draft: Draft, world: World) -> None:
+    """Raise Impossible with nearest possible values."""
+    if refusals := check_feasibility(world.snapshot, build_waiting_job(draft, world)):
+        raise Impossible(
+            [_field_error(refusal, draft, world) for refusal in refusals],
+            [hint for refusal in refusals if (hint := _hint(refusal, draft))],
+            pool=draft.pool.name,
+        )
+
+
+def build_waiting_job(draft: Draft, world: World, now: float | None = None) -> WaitingJob:
+    """Convert the draft to a waiting job with id 0."""
+    spec, submitted_at = draft.spec, datetime.fromtimestamp(time.time() if now is None else now, UTC)
+    interactive = spec.kind == JobKind.INTERACTIVE
+    job = Job(
+        team=draft.team,
+        user=draft.user,
+        pool=draft.pool,
+        gang=draft.gang,
+        kind=JobKind.INTERACTIVE if interactive else JobKind.BATCH,
+        priority=Priority[spec.priority.upper()],
+        preemptible=spec.preemptible,
+        time_s=spec.time_s,
+        max_time_s=None if interactive else spec.max_time_s or draft.pool.default_max_time_s,
+        held_at=submitted_at if spec.hold else None,
+        submitted_at=submitted_at,
+    )
+    return build_waiting(
+        job,
+        team=[team.pk for team in world.teams].index(draft.team.pk),
+        user=world.user_ids.index(draft.user.pk),
+        pool=[pool.pk for pool in world.pools].index(draft.pool.pk),
+        kinds=world.kinds,
+        fetches=world.fetches,
+        reads=list_content_keys(spec, draft.user.uid, draft.team.gid),
+    )
+
+
+def _field_error(refusal: Refusal, draft: Draft, world: World) -> FieldError:
+    params = {"pool": draft.pool.name, **refusal.params}
+    code = refusal.reason if refusal.reason != "impossible" else f"impossible_{params['field']}"
+    if params["field"] == "gpu_model":  # the core knows only existing models
+        ask = _role(refusal, draft).gpu
+        params["asked"] = list(ask.models) or [ask.text]
+        if instances := _instances_meant(ask, params["largest"], world.kinds):
+            code, params["largest"] = "impossible_gpu_instance", instances
+    return FieldError(_pointer(refusal, draft), code, params)
+
+
+def _instances_meant(ask: GpuAsk, models: list[str], kinds: list[Kind]) -> list[str]:
+    """Return MIG instances that were named, or all if nothing else exists."""
+    here = [kind for kind in kinds if kind.model in models]
+    parts = [kind for kind in here if is_instance(kind.product)]
+    named = [kind for kind in parts if any(matches_model(model, kind.model, kind.product) for model in ask.models)]
+    return sorted({kind.model for kind in named or (parts if parts == here and not ask.models else [])})
+
+
+def _role(refusal: Refusal, draft: Draft) -> RoleSpec:
+    """Return the (first) role that cannot run."""
+    roles = roles_of(draft.spec)
+    return next((role for role in roles if role.name == refusal.params.get("role")), roles[0])
+
+
+def _pointer(refusal: Refusal, draft: Draft) -> str:
+    """Return the refused field's JSON pointer."""
+    pointer = POINTERS.get(refusal.params["field"], "")
+    if not draft.spec.roles or not pointer:
+        return pointer
+    alone = "role" in refusal.params or len(draft.spec.roles) == 1
+    return f"/roles/{_role(refusal, draft).name}{COUNT if pointer == '/nodes' else pointer}" if alone else "/roles"
+
+
+def _hint(refusal: Refusal, draft: Draft) -> Hint | None:
+    field, largest = refusal.params["field"], refusal.params["largest"]
+    if not largest or (pointer := _pointer(refusal, draft)) == "/roles":
+        return None
+    values = {
+        "gpus": lambda: str(largest),
+        "gpu_model": lambda: ",".join(largest),
+        "gpu_memory_mib": lambda: "1",
+        "gpu_sharing": lambda: "1",
+        "gpu_milli": lambda: str(largest // 1000) if largest >= 1000 else None,
+        "cpu_milli": lambda: cpu_text(largest),
+        "memory_mib": lambda: memory_text(largest),
+        "tasks": lambda: largest,
+    }
+    value = values[field]() if field in values else None
+    return Hint(pointer, value) if value is not None else None

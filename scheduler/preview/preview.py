@@ -1,0 +1,358 @@
+"""Answer the portal's questions about possible and waiting jobs and free resources; store nothing."""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import numpy as np
+
+from accounts.models import User
+from common.errors import Impossible, PlatformError
+from jobs.jobfile.spec import JobSpec, from_json
+from jobs.models import Job, JobKind
+from jobs.submit import Draft, build_gang, choose_pool
+from quotas.models import Quota
+from runtimes.base import Finding
+from scheduler.core.cycle import run_cycle
+from scheduler.core.forecast.levers import find_levers, keep_first_in_line, replace_waiting, suggest_run_times
+from scheduler.core.model.snapshot import Snapshot
+from scheduler.core.model.types import Plan, WaitingJob
+from scheduler.core.queueing.maintenance import find_nodes_in_maintenance
+from scheduler.health.health_checks import run_health_checks
+from scheduler.loading.cache_locations import list_content_keys
+from scheduler.loading.snapshots import World, load_world
+from scheduler.models import Lease
+from scheduler.preview.draft_checks import build_waiting_job, check_draft
+from scheduler.preview.feasibility_cache import check_once
+from scheduler.preview.start_forecasts import FIRST, StoredForecast, build_forecast, load_calibration, load_run_times
+from scheduler.preview.suggestions import Change, list_change_families, time_change
+from scheduler.runtime import can_resize, get_runtime
+
+LEVERS_S = 2.0
+"""Processor seconds for finding what would help a job; slow machines try fewer changes."""
+
+
+@dataclass(frozen=True)
+class PlannedMaintenance:
+    """Maintenance of nodes in one pool."""
+
+    nodes: tuple[str, ...]
+    begins_at: datetime
+    ends_at: datetime
+
+
+@dataclass(frozen=True)
+class PoolCapacity:
+    """A pool's free resources for one person.
+
+    milli: thousandths of cards, slices included. may_*: within the teams' limits, None for no limit.
+    """
+
+    pool: str
+    shared: bool
+    models: list[str]
+    simulated: bool
+    cards_free: int
+    cards_total: int
+    free_milli: int
+    total_milli: int
+    largest_slice_mib: int
+    may_milli: int | None
+    may_slice_mib: int
+    waiting: int
+    maintenance: tuple[PlannedMaintenance, ...] = ()
+
+
+@dataclass(frozen=True)
+class StartPreview:
+    """What would happen to a spec submitted now.
+
+    starts: in the next cycle. pool: "" if impossible. reasons: as Job.wait_reasons.
+    """
+
+    starts: bool = False
+    pool: str = ""
+    reasons: tuple[dict, ...] = ()
+
+    @property
+    def possible(self) -> bool:
+        return bool(self.pool)
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A helpful change. now: in the next cycle."""
+
+    change: Change
+    start: StoredForecast
+    now: bool
+
+
+@dataclass(frozen=True)
+class JobForecast:
+    """Expected start, if known, and helpful changes, soonest first. whole: all were tried."""
+
+    start: StoredForecast | None = None
+    sooner: tuple[Suggestion, ...] = ()
+    whole: bool = True
+
+
+@dataclass(frozen=True)
+class PlannedPlacement:
+    """A task's node and card indices. milli: of each card."""
+
+    node: str
+    gpus: tuple[int, ...] = ()
+    milli: int = 0
+    role: str = ""
+
+
+@dataclass(frozen=True)
+class PlanAnswer:
+    """What a submit would bring: seats, reasons with place (n, m), or never."""
+
+    draft: Draft | None = None
+    seats: tuple[PlannedPlacement, ...] = ()
+    reasons: tuple[dict, ...] = ()
+    place: tuple[int, int] | None = None
+    outlook: JobForecast = JobForecast()
+    never: Impossible | None = None
+
+    @property
+    def outcome(self) -> str:
+        return "never" if self.never else "starts" if self.seats else "waits"
+
+
+def runtime_has_containers() -> bool:
+    return get_runtime().capabilities.containers
+
+
+def runtime_resizes() -> bool:
+    return can_resize()
+
+
+def list_pool_faults() -> list[Finding]:
+    """Return the doctor's findings, without probes."""
+    return run_health_checks()
+
+
+def check_possible(draft: Draft) -> None:
+    """Raise Impossible, with nearest possible values, if the draft can never run."""
+    check_once(draft, lambda draft: check_draft(draft, load_world(work=False, user_id=draft.user.pk)))
+
+
+def preview_starts(user: User, specs: Sequence[JobSpec]) -> list[StartPreview]:
+    """Predict each spec alone with a cycle over the present queue."""
+    world = load_world(user_id=user.pk, reads=_reads(user, specs))
+    containers = runtime_has_containers()
+    found = []
+    for spec in specs:
+        try:
+            draft = _choose(user, spec, world, containers)
+        except PlatformError:  # of no team, no quota, too large
+            found.append(StartPreview())
+        else:
+            found.append(_preview_start(draft, world))
+    return found
+
+
+def plan_job(user: User, spec: JobSpec, *, levers: bool = True) -> PlanAnswer:
+    """Predict a submit. levers: also start and helpful changes. Raise InvalidInput, NotPermitted."""
+    world = load_world(user_id=user.pk, reads=_reads(user, [spec]))
+    try:
+        draft = _choose(user, spec, world, runtime_has_containers())
+    except Impossible as never:
+        return PlanAnswer(never=never)
+    now = time.time()
+    job = build_waiting_job(draft, world, now)
+    plan = _run_cycle(job, world, now)
+    if seats := _seats(plan, job, world):
+        return PlanAnswer(draft, seats)
+    answer = PlanAnswer(draft, reasons=_reasons(plan, job, user), place=plan.positions[job.job])
+    if not levers:
+        return answer
+    as_said = replace(draft, spec=replace(draft.spec, pool=spec.pool))  # without a named pool, changes may move it
+    return replace(answer, outlook=_forecast(job, plan, world, now, _families(as_said, job, plan, world, now)))
+
+
+def forecast_job(job: Job) -> JobForecast:
+    """Predict a waiting job's start and helpful changes."""
+    world, now = load_world(), time.time()
+    waiting = next((waiting for waiting in world.snapshot.waiting if waiting.job == job.pk), None)
+    if waiting is None:
+        return JobForecast()
+    plan = run_cycle(world.snapshot, world.policy, now)
+    if job.pk not in plan.refusals:
+        return JobForecast()
+    draft = Draft(from_json(job.spec), job.user, job.team, job.pool, job.gang)
+    as_notebook = job.kind == JobKind.INTERACTIVE  # has its own settings page
+    return _forecast(waiting, plan, world, now, () if as_notebook else _families(draft, waiting, plan, world, now))
+
+
+def list_capacity(user: User) -> list[PoolCapacity]:
+    """Return what a person may start in each pool now."""
+    world = load_world(queue=False, user_id=user.pk)
+    limited = Quota.objects.filter(team__memberships__user=user)
+    teams_of = {pool.pk: [quota.team_id for quota in limited if quota.pool_id == pool.pk] for pool in world.pools}
+    waiting = {pool.pk: Job.objects.waiting().filter(pool=pool).count() for pool in world.pools}
+    return [_capacity(world, place, teams_of[pool.pk], waiting[pool.pk]) for place, pool in enumerate(world.pools)]
+
+
+def last_cycle() -> Lease | None:
+    """Return the scheduler's lease: its last cycle's end and duration."""
+    return Lease.objects.filter(name="cycle").first()
+
+
+def _reads(user: User, specs: Sequence[JobSpec]) -> set[str]:
+    """Return keys of content that the specs may fetch."""
+    fetching = [spec for spec in specs if spec.data or spec.image]
+    gids = user.teams.values_list("gid", flat=True) if fetching else ()
+    return {key for gid in gids for one in fetching for key in list_content_keys(one, user.uid, gid)}
+
+
+def _choose(user: User, spec: JobSpec, world: World, containers: bool) -> Draft:
+    return choose_pool(user=user, spec=spec, check=lambda draft: check_draft(draft, world), containers=containers)
+
+
+def _preview_start(draft: Draft, world: World) -> StartPreview:
+    now = time.time()
+    job = build_waiting_job(draft, world, now)
+    plan = _run_cycle(job, world, now)
+    starts = any(start.job == job.job for start in plan.starts)
+    return StartPreview(starts, draft.pool.name, _reasons(plan, job, draft.user))
+
+
+def _run_cycle(job: WaitingJob, world: World, now: float) -> Plan:
+    """Run a cycle over the queue with one more job."""
+    return run_cycle(replace_waiting(world.snapshot, (*world.snapshot.waiting, job)), world.policy, now)
+
+
+def _reasons(plan: Plan, job: WaitingJob, user: User) -> tuple[dict, ...]:
+    """Return reasons as Job.wait_reasons; its submitter holds a held draft."""
+    who = {"who": user.username} if job.held else {}
+    refusals = plan.refusals.get(job.job, [])
+    return tuple({"code": refusal.reason, "params": {**refusal.params, **who}} for refusal in refusals)
+
+
+def _seats(plan: Plan, job: WaitingJob, world: World) -> tuple[PlannedPlacement, ...]:
+    tasks = next((start.tasks for start in plan.starts if start.job == job.job), ())
+    return tuple(
+        PlannedPlacement(
+            world.nodes[task.node].name,
+            tuple(sorted(world.gpus[card.gpu].number for card in task.cards)),
+            max((card.milli for card in task.cards), default=0),
+            task.role if len(job.gang) > 1 else "",
+        )
+        for task in tasks
+    )
+
+
+Families = Iterable[Iterable[tuple[Change, WaitingJob]]]
+
+
+def _forecast(job: WaitingJob, plan: Plan, world: World, now: float, families: Families) -> JobForecast:
+    """Find levers; far back in line only those that start now."""
+    if job.held:
+        return JobForecast()
+    began = time.thread_time()
+    found = find_levers(
+        keep_first_in_line(world.snapshot, plan, FIRST),
+        world.policy,
+        now,
+        load_run_times(),
+        job,
+        families,
+        budget_left=lambda: 1 - (time.thread_time() - began) / LEVERS_S,
+    )
+    far, calibration = plan.positions[job.job][0] > FIRST, load_calibration(now)
+    helpful = [lever for lever in found.found if lever.start.p90 <= now or not far]
+    sooner = tuple(
+        Suggestion(lever.change, build_forecast(calibration.apply(lever.start, now), now), lever.start.p90 <= now)
+        for lever in sorted(helpful, key=lambda lever: lever.start.p50)
+    )
+    start = None if far or found.start is None else build_forecast(calibration.apply(found.start, now), now)
+    return JobForecast(start, sooner, found.complete)
+
+
+def _families(draft: Draft, job: WaitingJob, plan: Plan, world: World, now: float) -> Families:
+    """Yield groups of changes lazily."""
+    spec, codes = draft.spec, {refusal.reason for refusal in plan.refusals[job.job]}
+    lent = [window for window in world.snapshot.windows if window.to == job.pool]
+    kept = lent or codes & {"reserved_for_larger", "maintenance"}
+    times = suggest_run_times(plan, job, now, lent) if kept else []
+    quotas = Quota.objects.filter(team=draft.team).select_related("pool").order_by("pool__name")
+    families = list_change_families(
+        spec,
+        pool=draft.pool.name,
+        pools=[quota.pool.name for quota in quotas],
+        kinds=world.kinds,
+        may_borrow=bool(lent or "borrow_denied" in codes) and not spec.preemptible,
+    )
+    for family in ([time_change(spec, time_s) for time_s in times], *families):
+        yield _as_jobs(family, draft, job, world, now)
+
+
+def _as_jobs(
+    family: Iterable[Change], draft: Draft, job: WaitingJob, world: World, now: float
+) -> Iterator[tuple[Change, WaitingJob]]:
+    """Yield possible changes with the changed job."""
+    for change in family:
+        try:
+            changed = _redraft(draft, change, world)
+        except Impossible:
+            continue
+        yield change, replace(build_waiting_job(changed, world, now), job=job.job)
+
+
+def _redraft(draft: Draft, change: Change, world: World) -> Draft:
+    spec = change.spec
+    if spec.pool is None:
+        return _choose(draft.user, spec, world, containers=True)
+    pool = next(pool for pool in world.pools if pool.name == spec.pool)
+    gang = build_gang(spec, pool) if change.field in ("gpu", "nodes", "pool") else draft.gang
+    changed = Draft(spec, draft.user, draft.team, pool, gang)
+    check_draft(changed, world)
+    return changed
+
+
+def _capacity(world: World, place: int, team_ids: list[int], waiting: int) -> PoolCapacity:
+    snapshot, pool = world.snapshot, world.pools[place]
+    closed = ~snapshot.node_open | find_nodes_in_maintenance(snapshot, time.time())
+    cards = np.flatnonzero((snapshot.gpu_pool == place) & snapshot.gpu_open & ~closed[snapshot.gpu_node])
+    whole = cards[snapshot.gpu_slices[cards] == 0]
+    sliced = cards[snapshot.gpu_slices[cards] < snapshot.gpu_max_slices[cards]] if pool.shared else whole
+    free = 1000 * snapshot.gpu_free_mib[sliced] // np.maximum(snapshot.gpu_total_mib[sliced], 1)
+    free = np.minimum(free, 10 * snapshot.gpu_free_percent[sliced])
+    teams = [at for at, team in enumerate(world.teams) if team.pk in team_ids]
+    room = max((int(snapshot.remaining_team_quota(team, place)[0]) for team in teams), default=0)
+    cut = sliced[snapshot.gpu_max_slices[sliced] > 1] if pool.shared else sliced  # not MIG instances
+    within = np.minimum(snapshot.gpu_free_mib[cut], snapshot.gpu_total_mib[cut] * min(max(room, 0), 1000) // 1000)
+    mine = [gpu for gpu in world.gpus if gpu.pool_id == pool.pk]
+    return PoolCapacity(
+        pool=pool.name,
+        shared=pool.shared,
+        models=sorted({gpu.model for gpu in mine}),
+        simulated=any(gpu.simulated for gpu in mine),
+        cards_free=len(whole),
+        cards_total=len(mine),
+        free_milli=int(free.sum()),
+        total_milli=1000 * len(mine),
+        largest_slice_mib=int(snapshot.gpu_free_mib[cut].max(initial=0)),
+        may_milli=None if room > 10**12 else max(room, 0),
+        may_slice_mib=int(within.max(initial=0)),
+        waiting=waiting,
+        maintenance=_planned(snapshot, place),
+    )
+
+
+def _planned(snapshot: Snapshot, place: int) -> tuple[PlannedMaintenance, ...]:
+    with_cards, at_home = snapshot.gpu_node[snapshot.gpu_pool == place], np.flatnonzero(snapshot.node_pool == place)
+    ours = {*with_cards.tolist(), *at_home.tolist()}
+    found = []
+    for closing in snapshot.closings:
+        if names := tuple(snapshot.node_name(node) for node in closing.nodes if node in ours):
+            found.append(
+                PlannedMaintenance(names, *(datetime.fromtimestamp(at, UTC) for at in (closing.at, closing.ends_at)))
+            )
+    return tuple(found)

@@ -1,0 +1,152 @@
+"""Store forecasts of job starts and measure them."""
+
+import time
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from math import isfinite
+
+from django.db.models import F, Min, OuterRef, Q, Subquery
+from django.utils import timezone
+
+from jobs.models import Job, Task
+from jobs.states import JobState
+from scheduler.core.forecast.calibration import MAX_PAST_FORECASTS, Calibration, PastForecast, fit_calibration
+from scheduler.core.forecast.start_forecast import (
+    RunTimeHistory,
+    StartRange,
+    build_ranges,
+    learn_run_times,
+    simulate_future,
+)
+from scheduler.core.queueing.cycle_context import CycleMemo
+from scheduler.loading.snapshots import load_world
+from scheduler.models import Forecast
+
+FIRST = 60
+"""How many of the first jobs in line of each pool are forecast; those behind wait for them anyway."""
+FUTURES = 20
+BUDGET_S = 2.0
+"""Time per round in seconds; a slow machine simulates fewer futures, but at least LEAST."""
+LEAST = 5
+PAST = 500
+"""How many of the last jobs run times are learned from."""
+MEASURED = timedelta(days=7)
+SLACK = timedelta(seconds=5)
+"""Tolerance for the delay between a decision and its execution by the loops."""
+
+
+@dataclass(frozen=True)
+class StoredForecast:
+    """Start time quantiles; None: beyond the simulation."""
+
+    p10: datetime | None
+    p50: datetime | None
+    p90: datetime | None
+    told_at: datetime
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Starts of seven days and the percentage within range."""
+
+    starts: int
+    percent: int
+
+
+def record_forecasts() -> None:
+    """Store forecasts for the first in line, and actual starts."""
+    record_starts()
+    first = _first_in_line()
+    if not first:
+        return
+    world = load_world()
+    snapshot = replace(world.snapshot, waiting=tuple(job for job in world.snapshot.waiting if job.job in first))
+    now, run_times, began = time.time(), load_run_times(), time.monotonic()
+    calibration = load_calibration(now)
+    futures: list[dict[int, float]] = []
+    memory = CycleMemo(explains=False)
+    while len(futures) < FUTURES and (len(futures) < LEAST or time.monotonic() - began < BUDGET_S):
+        futures.append(simulate_future(snapshot, world.policy, now, run_times, len(futures), memory))
+    _store_forecasts(first, build_ranges(snapshot, futures), calibration)
+
+
+def load_run_times() -> RunTimeHistory:
+    """Learn run times from jobs that ended by themselves."""
+    ended = Job.objects.filter(state__in=[JobState.SUCCEEDED, JobState.FAILED], started_at__isnull=False)
+    rows = ended.order_by("-ended_at").values_list("time_s", "started_at", "ended_at")[:PAST]
+    return learn_run_times((said, (end - start).total_seconds()) for said, start, end in rows if start and end)
+
+
+def load_calibration(now: float) -> Calibration:
+    """Calibrate by starts relative to uncalibrated ranges."""
+    told = Forecast.objects.filter(raw_p10__isnull=False, raw_p90__isnull=False).order_by("-made_at")
+    rows = told.values_list("made_at", "raw_p10", "raw_p90", "started_at")[:MAX_PAST_FORECASTS]
+    return fit_calibration(
+        PastForecast(
+            made.timestamp(), p10.timestamp(), p90.timestamp(), started.timestamp() if started else now, not started
+        )
+        for made, p10, p90, started in rows
+        if p10 and p90
+    )
+
+
+def load_forecasts(jobs: list[Job]) -> dict[int, StoredForecast]:
+    """Return {job id: current forecast}."""
+    told = Forecast.objects.filter(job__in=[job.pk for job in jobs], attempt=F("job__attempt"), p10__isnull=False)
+    return {row.job_id: StoredForecast(row.p10, row.p50, row.p90, row.told_at) for row in told}
+
+
+def measure_coverage() -> Coverage | None:
+    """Measure recent forecasts. A job past its range counts as a miss."""
+    now = timezone.now()
+    told = Forecast.objects.filter(first_p90__isnull=False)
+    started = told.filter(started_at__gt=now - MEASURED)
+    inside = started.filter(started_at__gte=F("first_p10") - SLACK, started_at__lte=F("first_p90") + SLACK)
+    starts = started.count() + told.filter(started_at__isnull=True, first_p90__lt=now - SLACK).count()
+    return Coverage(starts, round(100 * inside.count() / starts)) if starts else None
+
+
+def build_forecast(found: StartRange, now: float) -> StoredForecast:
+    p10, p50, p90 = (_moment(seconds) for seconds in (found.p10, found.p50, found.p90))
+    return StoredForecast(p10, p50, p90, datetime.fromtimestamp(now, UTC))
+
+
+def record_starts() -> None:
+    """Store actual starts; delete obsolete rows."""
+    attempt = Task.objects.filter(job=OuterRef("job"), attempt=OuterRef("attempt")).order_by()
+    assigned = attempt.values("job").annotate(at=Min("assigned_at")).values("at")
+    open_rows = Forecast.objects.filter(started_at__isnull=True).exclude(
+        Q(job__state=JobState.QUEUED) & Q(attempt=F("job__attempt"))
+    )
+    open_rows.update(started_at=Subquery(assigned))
+    gone = Q(started_at__isnull=True) & ~(Q(job__state=JobState.QUEUED) & Q(attempt=F("job__attempt")))
+    Forecast.objects.filter(gone | Q(started_at__lt=timezone.now() - MEASURED)).delete()
+
+
+def _first_in_line() -> dict[int, int]:
+    """Return {job id: attempt}."""
+    rows = Job.objects.waiting().filter(wait_position__lte=FIRST, held_at__isnull=True, stop_requested_at__isnull=True)
+    return dict(rows.values_list("pk", "attempt"))
+
+
+def _store_forecasts(first: dict[int, int], ranges: dict[int, StartRange], calibration: Calibration) -> None:
+    """Store calibrated and raw ranges."""
+    now = timezone.now()
+    known = {row.job_id: row for row in Forecast.objects.filter(job__in=first) if row.attempt == first[row.job_id]}
+    fresh, changed = [], []
+    for job, raw in ranges.items():
+        found = calibration.apply(raw, now.timestamp())
+        p10, p50, p90 = (_moment(seconds) for seconds in (found.p10, found.p50, found.p90))
+        if row := known.get(job):
+            row.told_at, row.p10, row.p50, row.p90 = now, p10, p50, p90
+            changed.append(row)
+        elif p10 is not None:
+            told = {"told_at": now, "p10": p10, "p50": p50, "p90": p90}
+            told |= {"raw_p10": _moment(raw.p10), "raw_p90": _moment(raw.p90)}
+            fresh.append(Forecast(job_id=job, attempt=first[job], made_at=now, first_p10=p10, first_p90=p90, **told))
+    Forecast.objects.bulk_create(fresh, ignore_conflicts=True)
+    Forecast.objects.bulk_update(changed, ["told_at", "p10", "p50", "p90"])
+
+
+def _moment(seconds: float) -> datetime | None:
+    return datetime.fromtimestamp(seconds, UTC) if isfinite(seconds) else None

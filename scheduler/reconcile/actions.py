@@ -1,0 +1,184 @@
+"""Run idempotent actions (start, stop, resize, forget) on the runtime.
+
+Database reads are batched first; calls run in parallel outside of transactions.
+"""
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+
+from django.db import transaction
+
+from common.errors import StaleState
+from images.logins import load_logins
+from jobs.models import Job, Task
+from jobs.states import TaskState
+from runtimes.base import ContainerView, NodeRefused, Rejected, Runtime, TaskSpec, Unavailable
+from scheduler.lease import check_epoch
+from scheduler.reconcile.compare import Forget, Resize, Start, Stop, TaskObserved, load_broken
+from scheduler.reconcile.observations import record_observation, record_observations
+from scheduler.reconcile.resizing import resize_task
+from scheduler.reconcile.task_specs import GRACE_S, build_task_specs
+
+log = logging.getLogger("tessera.reconcile")
+
+THREADS = 8
+"""Concurrent runtime calls; most of their time is waiting."""
+PATIENCE_S = 5.0
+"""An action that could not begin within this time is dropped; a later round sends it again."""
+
+RuntimeAction = Start | Stop | Resize | Forget
+ACTION_TYPES = {kind.__name__: kind for kind in (Start, Stop, Resize, Forget)}
+
+
+@dataclass(frozen=True)
+class FencedAction:
+    """An action with its lease epoch."""
+
+    action: RuntimeAction
+    epoch: int
+
+
+@dataclass(frozen=True)
+class LoadedTasks:
+    """Database rows for actions. specs: by uuid; gids: by job."""
+
+    specs: dict[str, TaskSpec]
+    gids: dict[int, int]
+
+
+def encode_action(order: FencedAction) -> dict:
+    return {"kind": type(order.action).__name__, "epoch": order.epoch, **asdict(order.action)}
+
+
+def decode_action(message: dict) -> FencedAction:
+    fields = dict(message)
+    kind, epoch = ACTION_TYPES[fields.pop("kind")], fields.pop("epoch")
+    return FencedAction(kind(**fields), epoch)
+
+
+def run_actions(orders: Sequence[FencedAction], runtime: Runtime) -> None:
+    """Run actions; drop stale and refused ones."""
+    until = time.monotonic() + PATIENCE_S
+    if others := [order for order in orders if not isinstance(order.action, Resize)]:
+        _run_together(others, runtime, until)
+    for deed, epoch in ((order.action, order.epoch) for order in orders):
+        if isinstance(deed, Resize):  # rare, and each in transactions of its own
+            try:
+                resize_task(deed, runtime, epoch)
+            except (StaleState, Unavailable) as late:
+                log.info("Resize of %s dropped: %s", deed.uuid, late)
+
+
+def _run_together(orders: Sequence[FencedAction], runtime: Runtime, until: float) -> None:
+    known = _load(orders, runtime)
+    if len(orders) == 1:
+        refused = [_run(orders[0], runtime, known, until)]
+    else:
+        with ThreadPoolExecutor(min(THREADS, len(orders))) as pool:
+            refused = list(pool.map(lambda order: _run(order, runtime, known, until), orders))
+    for order, sighting in zip(orders, refused, strict=True):
+        if sighting is not None:
+            record_observations([sighting], order.epoch)
+
+
+def run_action(order: FencedAction, runtime: Runtime) -> None:
+    """Run one action, marking its task STOPPING first if asked. Raise StaleState, Unavailable."""
+    deed = order.action
+    if isinstance(deed, Resize):
+        resize_task(deed, runtime, order.epoch)
+        return
+    if isinstance(deed, Stop) and deed.mark:
+        record_observation(build_stop_mark(deed), order.epoch)
+    known = _load([order], runtime)
+    if isinstance(deed, Start) and deed.uuid not in known.specs:
+        raise StaleState(kind="task", was="not to be started")
+    if refused := _call(order, runtime, known):
+        record_observation(refused, order.epoch)
+
+
+def build_stop_mark(stop: Stop) -> TaskObserved:
+    return TaskObserved(stop.uuid, stop.job_id, TaskState.STOPPING, stop.reason)
+
+
+def load_starts(uuids: Sequence[str], runtime: Runtime, epoch: int) -> dict[str, TaskSpec]:
+    """Load specs of tasks still to start. Raise StaleState.
+
+    Stops after `looked_at`, the time before the read, win.
+    """
+    looked_at = time.monotonic()
+    with transaction.atomic():
+        check_epoch("reconcile", epoch)
+        tasks = [task for task in load_tasks_to_start(uuids) if _is_still_to_start(task)]
+        broken = load_broken()
+        tasks = [task for task in tasks if (task.job_id, task.attempt) not in broken]
+        specs = build_task_specs(tasks)
+        containers, teams = runtime.capabilities.containers, {task.job.team_id for task in tasks}
+        logins = {team: load_logins(team) if containers else () for team in teams}
+    return {
+        task.uuid.hex: replace(specs[task.uuid.hex], logins=logins[task.job.team_id], looked_at=looked_at)
+        for task in tasks
+    }
+
+
+def load_tasks_to_start(uuids: Sequence[str]) -> list[Task]:
+    """Load tasks with rows for specs."""
+    return list(Task.objects.filter(uuid__in=uuids).select_related("job__team", "job__user", "job__pool", "node__pool"))
+
+
+def load_gids(job_ids: Sequence[int]) -> dict[int, int]:
+    return dict(Job.objects.filter(pk__in=job_ids).values_list("pk", "team__gid")) if job_ids else {}
+
+
+def _is_still_to_start(task: Task) -> bool:
+    return task.state == TaskState.ASSIGNED and task.job.stop_requested_at is None
+
+
+def _load(orders: Sequence[FencedAction], runtime: Runtime) -> LoadedTasks:
+    of_term: dict[int, list[str]] = defaultdict(list)
+    for order in orders:
+        if isinstance(order.action, Start):
+            of_term[order.epoch].append(order.action.uuid)
+    specs: dict[str, TaskSpec] = {}
+    for epoch, uuids in of_term.items():
+        try:
+            specs |= load_starts(uuids, runtime, epoch)
+        except StaleState as stale:
+            log.info("%d starts dropped: %s", len(uuids), stale)
+    return LoadedTasks(specs, load_gids([order.action.job_id for order in orders if isinstance(order.action, Stop)]))
+
+
+def _run(order: FencedAction, runtime: Runtime, known: LoadedTasks, until: float) -> TaskObserved | None:
+    """Run one action without database; return what to record."""
+    deed = order.action
+    if time.monotonic() > until or (isinstance(deed, Start) and deed.uuid not in known.specs):
+        log.info("%s of %s dropped: stale, or too late", type(deed).__name__, deed.uuid)
+        return None
+    try:
+        return _call(order, runtime, known)
+    except Unavailable as away:
+        log.warning("%s of %s waits: %s", type(deed).__name__, deed.uuid, away)
+        return None
+
+
+def _call(order: FencedAction, runtime: Runtime, known: LoadedTasks) -> TaskObserved | None:
+    """Call the runtime; return a rejected start's failure. Raise Unavailable."""
+    deed = order.action
+    try:
+        if isinstance(deed, Start):
+            runtime.start(known.specs[deed.uuid])
+        elif isinstance(deed, Stop):
+            gid = known.gids.get(deed.job_id)
+            runtime.stop(deed.uuid, GRACE_S, epoch=order.epoch, gid=gid, unless_ran=deed.unless_ran)
+        else:
+            runtime.forget(deed.uuid)
+    except Rejected as refusal:
+        if not isinstance(deed, Start):  # nothing ended: a later round retries
+            raise Unavailable(f"{type(deed).__name__} was refused: {refusal}") from refusal
+        reason = "refused_by_node" if isinstance(refusal, NodeRefused) else "rejected_by_cluster"
+        view = ContainerView(deed.uuid, known.specs[deed.uuid].node, "exited", detail=str(refusal))
+        return TaskObserved(deed.uuid, deed.job_id, TaskState.FAILED, reason, view)
+    return None

@@ -1,0 +1,170 @@
+"""Build the specs that start tasks."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from django.conf import settings
+
+from cluster.models import Gpu
+from jobs.codepack import code_file
+from jobs.jobfile.beside import split_source
+from jobs.jobfile.spec import DEFAULT_GRACE_S, JobSpec, from_json, role_of
+from jobs.lifecycle import load_attempts
+from jobs.models import Job, JobKind, Task
+from jobs.tensorboard import TOOLS
+from jobs.upstream import UPSTREAM_TOKEN, upstream_secret
+from notebooks.environment import READY, environment_path
+from quotas.models import Holding
+from runtimes.base import Checkpoint, GpuShare, Mount, Peer, TaskSpec
+from runtimes.places import Place
+from scheduler.inventory.nodes import view_of_card
+
+GRACE_S = 10
+"""Seconds between SIGTERM and SIGKILL, unless the job file sets them."""
+
+
+@dataclass(frozen=True)
+class SpecContext:
+    """Rows for specs. gangs: tasks by job; numa: of cards, by task."""
+
+    gangs: dict[int, list[Task]]
+    cards: dict[tuple[int | None, str], Gpu]
+    numa: dict[UUID, tuple[int, ...]]
+
+
+def build_task_spec(task: Task) -> TaskSpec:
+    return build_task_specs([task])[task.uuid.hex]
+
+
+def build_task_specs(tasks: Sequence[Task]) -> dict[str, TaskSpec]:
+    """Build specs by uuid in a fixed number of statements.
+
+    Each has its upstream secret; registry logins are added later.
+    """
+    if not tasks:
+        return {}
+    cards = load_cards([held["uuid"] for task in tasks for held in task.cards])
+    of: dict[tuple[int | None, str], Gpu] = {(gpu.node_id, gpu.uuid): gpu for gpu in cards}
+    beside = SpecContext(load_attempts({task.job_id: task.job for task in tasks}.values()), of, load_numa(tasks))
+    return {task.uuid.hex: _build(task, beside) for task in tasks}
+
+
+def _build(task: Task, context: SpecContext) -> TaskSpec:
+    job, spec = task.job, from_json(task.job.spec)
+    role = role_of(spec, task.role)
+    assert task.node is not None  # assigned tasks have one
+    return TaskSpec(
+        uuid=task.uuid.hex,
+        label=f"{job.public_id} {task.role}.{task.rank}",
+        epoch=task.epoch or 0,
+        node=task.node.name,
+        run=role.run,
+        env=spec.env | role.env,
+        workdir=spec.workdir or None,
+        image=spec.image or "",
+        code_path=str(code_file(Path(settings.TESSERA_CODE), spec.code)) if spec.code else None,
+        gpus=_shares(task, context.cards),
+        cpu_milli=task.cpu_milli,
+        memory_mib=task.memory_mib,
+        cpu_overcommit_percent=task.node.pool.cpu_overcommit_percent,
+        numa=context.numa.get(task.uuid, ()),
+        uid=job.user.uid,
+        gid=job.team.gid,
+        user=job.user.username,
+        team=job.team.name,
+        max_time_s=job.max_time_s,
+        grace_s=GRACE_S,
+        rank=task.rank,
+        role=task.role,
+        peers=build_peers(context.gangs[task.job_id]),
+        ports=(task.ports["master"],) if "master" in task.ports else (),
+        platform_env={UPSTREAM_TOKEN: upstream_secret(task.uuid), **_tools_env(job, spec)},
+        port_map=build_port_map(task),
+        mounts=build_mounts(job, spec),
+        checkpoint=build_checkpoint(job, spec),
+        cpu_pinning=task.node.facts.get("cpu_pinning", ""),
+        mps=_allows_mps(task, context.cards),
+    )
+
+
+def load_cards(uuids: Sequence[str]) -> list[Gpu]:
+    return list(Gpu.objects.present().filter(uuid__in=uuids).select_related("node", "pool")) if uuids else []
+
+
+def load_numa(tasks: Iterable[Task]) -> dict[UUID, tuple[int, ...]]:
+    """Return {task: its cards' NUMA nodes}."""
+    found: dict[UUID, tuple[int, ...]] = {}
+    held = Holding.objects.live().filter(task__in=[task.uuid for task in tasks], numa__isnull=False)
+    for uuid, numa in held.filter(gpu__isnull=False).order_by("pk").values_list("task", "numa"):
+        found[uuid] = (*found.get(uuid, ()), numa)  # type: ignore[arg-type]
+    return found
+
+
+def _shares(task: Task, cards: dict[tuple[int | None, str], Gpu]) -> tuple[GpuShare, ...]:
+    """Return the task's GPU shares with current indices."""
+    return tuple(
+        GpuShare(
+            uuid=held["uuid"],
+            index=known.index if known else held["index"],
+            memory_mib=held["memory_mib"],
+            compute_percent=held["compute_percent"],
+            whole=held["whole"],
+            card=view_of_card(known) if known else None,
+        )
+        for held in task.cards
+        for known in [cards.get((task.node_id, held["uuid"]))]
+    )
+
+
+def _allows_mps(task: Task, cards: dict[tuple[int | None, str], Gpu]) -> bool:
+    known = (cards.get((task.node_id, held["uuid"])) for held in task.cards)
+    return all(card.pool.allows_mps for card in known if card)
+
+
+def build_peers(tasks: Iterable[Task]) -> tuple[Peer, ...]:
+    """Return an attempt's tasks by rank."""
+    in_order = sorted(tasks, key=lambda task: task.rank)
+    return tuple(
+        Peer(task.address, task.role, max(len(task.cards), 1), build_port_map(task), task.uuid.hex) for task in in_order
+    )
+
+
+def build_port_map(task: Task) -> dict[int, int]:
+    """Return {declared: actual} ports."""
+    return {int(declared): actual for declared, actual in task.ports.items() if declared != "master"}
+
+
+def build_checkpoint(job: Job, spec: JobSpec) -> Checkpoint | None:
+    """Return checkpoint settings, grace limited by the pool."""
+    if spec.checkpoint is None:
+        return None
+    rule = spec.checkpoint
+    grace_s = DEFAULT_GRACE_S if rule.grace_s is None else rule.grace_s
+    return Checkpoint(rule.dir, rule.signal, min(grace_s, job.pool.max_grace_s))
+
+
+def build_mounts(job: Job, spec: JobSpec) -> tuple[Mount, ...]:
+    """Return mounts for `data` and tools (JupyterLab, TensorBoard)."""
+    places = {"home": Place("home", job.user.uid), "team": Place("team", job.team.gid)}
+    mounts = []
+    for target, text in spec.data.items():
+        kind, source, read_only = split_source(text)
+        mounts.append(Mount(places[kind], source, target, read_only))
+    if _wants_tools(job, spec):
+        tools = str(environment_path(settings.TESSERA_DATA))
+        mounts.append(Mount(None, tools, tools, read_only=True))
+    return tuple(mounts)
+
+
+def _tools_env(job: Job, spec: JobSpec) -> dict[str, str]:
+    return {TOOLS: str(environment_path(settings.TESSERA_DATA))} if _wants_tools(job, spec) else {}
+
+
+def _wants_tools(job: Job, spec: JobSpec) -> bool:
+    """Return whether to mount the tools: wanted, prepared, not in an image."""
+    if settings.TESSERA_NOTEBOOK_IMAGE:
+        return False
+    wanted = job.kind == JobKind.INTERACTIVE or spec.tensorboard is not None
+    return wanted and (environment_path(settings.TESSERA_DATA) / READY).exists()
