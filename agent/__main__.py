@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from agent import host
-from agent.cards import Cards
-from agent.enforcement import Prober
-from agent.errors import Errors
+from agent.client import Away, Platform, Refused
+from agent.gpu.cards import Cards
+from agent.gpu.enforcement import Prober
+from agent.gpu.xid_errors import Errors
 from agent.kubelet.cdi import Keeper
 from agent.kubelet.slices import publish, try_out
 from agent.kubelet.watch import SliceWatch
@@ -23,7 +24,6 @@ from agent.logs.carrier import Carrier
 from agent.loop import NotEnrolled, Reporter, follow
 from agent.report import VERSION, build_report, see
 from agent.state import Memory, State
-from agent.wire import Away, Platform, Refused
 
 OK, USAGE, REFUSED, AWAY = 0, 2, 4, 6
 STATE = "/var/lib/tessera-agent"

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from agent.cards import Cards
-from agent.errors import Errors
+from agent.client import Away, Platform, Refused
+from agent.gpu.cards import Cards
+from agent.gpu.xid_errors import Errors
 from agent.report import build_report
 from agent.state import Identity, State
-from agent.wire import Away, Platform, Refused
 
 log = logging.getLogger("tessera.agent")
 

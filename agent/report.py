@@ -6,10 +6,10 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from agent import host
-from agent.cards import Card, Cards, Lost, NoAnswer, look
-from agent.enforcement import Enforcement
-from agent.links import Matrix
-from agent.samples import take_samples
+from agent.gpu.cards import Card, Cards, Lost, NoAnswer, look
+from agent.gpu.enforcement import Enforcement
+from agent.gpu.links import Matrix
+from agent.gpu.samples import take_samples
 from agent.state import Memory
 
 VERSION = "0.1.0"

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agent.cards import Card
+from agent.gpu.cards import Card
 
 IDENTITY, SEEN, ALIVE = "identity.json", "seen.json", "alive"
 

@@ -12,7 +12,7 @@ import psycopg
 from bench._fleet import Fleet, Witness, cpu_s, descendants, in_threads, rss_mib, wait
 from bench.stack import Stack
 from runtimes.base import Unavailable
-from runtimes.kubernetes.client import MERGE_PATCH
+from runtimes.kubernetes.api.client import MERGE_PATCH
 
 CARDS = 8
 WAITING_FOR_EACH_CARD = 1.25

@@ -15,8 +15,8 @@ from deploy.cluster.kwok import MARK, build_node
 from deploy.cluster.place import Place
 from deploy.cluster.processes import find_parts
 from runtimes.base import Unavailable
-from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
-from runtimes.kubernetes.connection import find_connection
+from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
+from runtimes.kubernetes.api.connection import find_connection
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS
 
 IMAGE = "10.88.0.1:5000/busybox:1.35"  # never pulled: the nodes are fake
@@ -41,7 +41,7 @@ class Fleet:
         wait(lambda: self.ready() == self.count, 600, "the fake nodes are not ready: does kwok run?")
         self.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": self.name}})
         account = f"/api/v1/namespaces/{self.name}/serviceaccounts/default"
-        wait(lambda: self.api.call("GET", account, handles=("gone",))[0].deed == "done", 60, "no service account")
+        wait(lambda: self.api.call("GET", account, handles=("gone",))[0].next_step == "done", 60, "no service account")
 
     def ready(self) -> int:
         found = self.api.list_all(ALL_NODES, labels=f"{LABEL}={self.name}").items

@@ -14,7 +14,7 @@ from django.utils.http import content_disposition_header
 
 from common.errors import Conflict, RangeOutside
 from common.text import shorten
-from runtimes.storage import Archive, Entry, FileStore
+from runtimes.storage.file_store import Archive, Entry, FileStore
 
 PIECE = 256 * 1024
 OPAQUE = "application/octet-stream"

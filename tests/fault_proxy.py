@@ -19,7 +19,7 @@ from pathlib import Path
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
 from deploy.cluster.certificates import openssl
-from runtimes.kubernetes.connection import Connection
+from runtimes.kubernetes.api.connection import Connection
 from tests.fault_deck import CHANCES, SHARE, SHARES, Deck
 
 KEPT_LISTS = 6

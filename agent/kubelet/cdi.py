@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.cards import Card
+from agent.gpu.cards import Card
 
 VENDOR, KIND = "nvidia.com/gpu", "tessera.sh/gpu"
 SLICE, NONE = "slice", "none"

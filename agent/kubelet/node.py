@@ -9,11 +9,11 @@ from pathlib import Path
 
 import grpc
 
-from agent.cards import Card, Cards
+from agent.gpu.cards import Card, Cards
 from agent.kubelet.cdi import NOTHING, Keeper, read_vendor, write_spec
 from agent.kubelet.plugin import KUBELET, CardPlugin
-from agent.kubelet.units import Places
-from agent.turning import Turning
+from agent.kubelet.units import CardIndexMap
+from agent.periodic_thread import PeriodicThread
 
 log = logging.getLogger("tessera.agent")
 
@@ -30,7 +30,7 @@ CUT_SINCE = (
 )
 
 
-class KubeletCards(Turning):
+class KubeletCards(PeriodicThread):
     """Serves all cards to the kubelet. cdi: folder of our spec; vendor: of NVIDIA's. simulated: needs no toolkit."""
 
     def __init__(
@@ -46,7 +46,7 @@ class KubeletCards(Turning):
         super().__init__("kubelet", LOOK_S)
         self.folder, self.cdi, self.vendor = folder, cdi, [cdi, *vendor]
         self.keeper, self.simulated = keeper, simulated
-        self.places = Places(places)
+        self.places = CardIndexMap(places)
         self.plugins: dict[int, CardPlugin] = {}
         self._described: set[str] = set()  # uuids in our spec
         self._keeper = NOTHING  # as in our spec
@@ -59,7 +59,7 @@ class KubeletCards(Turning):
             plugin.stop()
             plugin.socket.unlink(missing_ok=True)
 
-    def turn(self) -> float:
+    def run_once(self) -> float:
         with self._lock:
             self._register_where_needed()
         return LOOK_S

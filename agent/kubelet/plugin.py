@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
-from agent.cards import Card
+from agent.gpu.cards import Card
 from agent.kubelet import deviceplugin_pb2 as messages
 from agent.kubelet.cdi import names_of
 from agent.kubelet.units import resource_of, unit_ids

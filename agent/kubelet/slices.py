@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from agent.gpu.slice_selftest import LIMIT_MIB, Failed, judge
 from agent.kubelet.cdi import HOOK
-from agent.trial import LIMIT_MIB, Failed, judge
 
 SHIMS = ("libcuda.so.1", "libnvidia-ml.so.1")
 DRIVER = Path("/run/tessera/driver")

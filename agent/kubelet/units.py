@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from agent.cards import Card
+from agent.gpu.cards import Card
 from agent.state import read_object, write_object
 
 DOMAIN = "tessera.sh"
@@ -11,7 +11,7 @@ UNIT_MIB = 256
 
 
 def resource_of(index: int) -> str:
-    """Return a card's or instance's extended resource. index: NVML's, or agent.instances.index_of."""
+    """Return a card's or instance's extended resource. index: NVML's, or agent.gpu.mig_instances.index_of."""
     return f"{DOMAIN}/g-{index}"
 
 
@@ -24,7 +24,7 @@ def unit_ids(card: Card) -> list[str]:
     return [f"{card.uuid}:{number}" for number in range(units_of(card.memory_mib - card.reserved_mib))]
 
 
-class Places:
+class CardIndexMap:
     """Persistent map from index to card as the platform knows it.
 
     Indices shift when a card is lost; until the platform knows, tasks would get a wrong card.

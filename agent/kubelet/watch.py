@@ -14,12 +14,12 @@ from typing import Any
 
 import pynvml
 
-from agent.cards import NoAnswer, nvml, text
-from agent.gpu_policy import GpuPolicy
-from agent.held import sample
+from agent.client import Away, Platform, Refused
+from agent.gpu.cards import NoAnswer, nvml, text
+from agent.gpu.memory_by_process import read_memory_by_process
+from agent.gpu.policy import GpuPolicy
+from agent.periodic_thread import PeriodicThread
 from agent.state import Identity
-from agent.turning import Turning
-from agent.wire import Away, Platform, Refused
 
 log = logging.getLogger("tessera.agent")
 
@@ -36,7 +36,7 @@ CONTAINER = re.compile(r"[0-9a-f]{64}")
 Use = dict[str, dict[str, Any]]  # by card: as GpuPolicy has it, and "over"
 
 
-class SliceWatch(Turning):
+class SliceWatch(PeriodicThread):
     """Watches all slices. control: slicectl. above_s: seconds a task may exceed its slice."""
 
     def __init__(
@@ -57,7 +57,7 @@ class SliceWatch(Turning):
         self._told_at = 0.0
         self._pause_s = LOOK_S
 
-    def turn(self) -> float:
+    def run_once(self) -> float:
         try:
             self.tell(self.look())
             self._pause_s = LOOK_S
@@ -132,7 +132,7 @@ def held_by_container(names: Any, proc: Path) -> dict[str, dict[str, int]]:
             )
             for handle in handles:
                 uuid = text(pynvml.nvmlDeviceGetUUID(handle))
-                for pid, mib in sample(handle).items():
+                for pid, mib in read_memory_by_process(handle).items():
                     if (name := container_of(pid, proc)) in names:
                         cards = found.setdefault(name, {})
                         cards[uuid] = cards.get(uuid, 0) + mib

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from agent.client import Away, Platform, Refused
 from agent.logs.container import DONE, UNASKED, UNKNOWN, ContainerLog
+from agent.periodic_thread import PeriodicThread
 from agent.state import Identity
-from agent.turning import Turning
-from agent.wire import Away, Platform, Refused
 
 log = logging.getLogger("tessera.agent")
 
@@ -31,7 +31,7 @@ MAIN = "main"
 """The container's name in a task's pod."""
 
 
-class Carrier(Turning):
+class Carrier(PeriodicThread):
     """Ships all logs below `pods`. install: part of namespaces' names. folder: for positions."""
 
     def __init__(self, platform: Platform, who: Callable[[], Identity], pods: Path, install: str, folder: Path):
@@ -52,7 +52,7 @@ class Carrier(Turning):
         super().stop(patience_s)
         self.close()
 
-    def turn(self) -> float:
+    def run_once(self) -> float:
         try:
             self.round()
         except OSError as error:  # own disk; the platform drops duplicates

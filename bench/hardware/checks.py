@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pynvml
 
-from agent.cards import look
-from agent.held import sample
+from agent.gpu.cards import look
+from agent.gpu.memory_by_process import read_memory_by_process
 from bench.hardware.lab import Broken, Lab, NotHere
 from runtimes.base import Rejected
 
@@ -277,5 +277,5 @@ def _smi_inside(lab: Lab) -> str:
 
 def _used_mib(lab: Lab) -> dict[int, int]:
     pynvml.nvmlInit()
-    used = sample(pynvml.nvmlDeviceGetHandleByUUID(lab.card.uuid))
+    used = read_memory_by_process(pynvml.nvmlDeviceGetHandleByUUID(lab.card.uuid))
     return {pid: mib for pid, mib in used.items() if pid != os.getpid()}

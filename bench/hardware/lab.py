@@ -14,8 +14,8 @@ from uuid import uuid4
 from runtimes import slice_library
 from runtimes.base import ContainerView, GpuShare, GpuView, TaskSpec, Unavailable
 from runtimes.gpu_sharing import MIG
-from runtimes.local.driver import Driver, find_driver
 from runtimes.local.runtime import LocalRuntime
+from runtimes.local.slices.driver import Driver, find_driver
 
 PROGRAMS = Path(__file__).with_name("programs")
 UID = GID = 20001

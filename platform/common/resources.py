@@ -27,7 +27,10 @@ MAX_CPU_MILLI = 100_000_000  # 100,000 cores
 MAX_MEMORY_MIB = 2**30  # one PiB; fits a 32-bit column
 MAX_DURATION_S = 366 * 24 * 3600 * 10
 
-_INSTANCES_FROM, _INSTANCES_STRIDE = 1000, 100  # the same as in agent.instances, which must not be imported here
+_INSTANCES_FROM, _INSTANCES_STRIDE = (
+    1000,
+    100,
+)  # the same as in agent.gpu.mig_instances, which must not be imported here
 MIB = 2**20
 _MEMORY_BYTES = {
     "M": 10**6, "MB": 10**6, "G": 10**9, "GB": 10**9, "T": 10**12, "TB": 10**12,

@@ -35,7 +35,7 @@ from config.supervisor import (
     tail,
 )
 from runtimes import slice_library
-from runtimes.local.profiles import UnknownProfile, simulate
+from runtimes.local.node.simulated_cards import UnknownProfile, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO_LIMIT_S = 300

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from config.supervisor import Failure, Program
 from runtimes.base import Rejected, Unavailable
-from runtimes.kubernetes.client import ApiServer
-from runtimes.kubernetes.connection import BadKubeconfig, find_connection
-from runtimes.kubernetes.names import check_install
+from runtimes.kubernetes.api.client import ApiServer
+from runtimes.kubernetes.api.connection import BadKubeconfig, find_connection
+from runtimes.kubernetes.pods.names import check_install
 
 CLASS, ONE_DIRECTORY = "tessera", "tessera.sh/one-directory"
 """bin/cluster's storage class, whose claims all are one directory of this machine, and its provisioner."""

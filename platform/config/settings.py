@@ -126,9 +126,9 @@ TESSERA_NOTEBOOK_IMAGE = env_text("TESSERA_NOTEBOOK_IMAGE", str(KUBERNETES_OPTIO
 # The runtime's other half, for the web process: terminal, SSH, notebook and port of a task.
 TESSERA_ACCESS = env_text(
     "TESSERA_ACCESS",
-    "runtimes.kubernetes.access.KubernetesAccess"
+    "runtimes.kubernetes.access.access.KubernetesAccess"
     if TESSERA_RUNTIME.startswith("runtimes.kubernetes.")
-    else "runtimes.local.access.LocalAccess",
+    else "runtimes.local.access.access.LocalAccess",
 )
 
 # The SSH gateway in the web process; port 0 = none. Its host key is in TESSERA_DATA.

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from runtimes import slice_library
-from runtimes.local.driver import find_driver
+from runtimes.local.slices.driver import find_driver
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,7 +12,7 @@ KEPT = timedelta(hours=24)
 
 
 class PlaceUsage(models.Model):
-    """What a file area (runtimes.places.Place) held when last measured. whole: everything was counted."""
+    """What a file area (runtimes.storage.areas.Place) held when last measured. whole: everything was counted."""
 
     kind = models.CharField(max_length=4)
     number = models.PositiveIntegerField()

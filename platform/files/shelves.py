@@ -7,8 +7,8 @@ from django.conf import settings
 from accounts.models import Team, User
 from accounts.permissions import may, require
 from common.errors import NotFound
-from runtimes.places import Place
-from runtimes.storage import FileStore
+from runtimes.storage.areas import AreaId
+from runtimes.storage.file_store import FileStore
 
 HOME, TEAM = "home", "team:"
 NOBODYS_GID = 65534  # for people in no team
@@ -26,8 +26,8 @@ class Shelf:
         return f"{TEAM}{self.team.name}" if self.team else HOME
 
     @property
-    def place(self) -> Place:
-        return Place("team", self.team.gid) if self.team else Place("home", self.user.uid)
+    def place(self) -> AreaId:
+        return AreaId("team", self.team.gid) if self.team else AreaId("home", self.user.uid)
 
     def name_of(self, path: str) -> str:
         """Return a path's last name, or the area's own."""

@@ -17,7 +17,7 @@ from common.errors import Conflict, FieldError, InvalidInput, NameTaken, NotFoun
 from files.models import KEPT, Upload
 from files.shelves import Shelf, find_shelf
 from files.usage import check_room
-from runtimes.storage import check_path
+from runtimes.storage.file_store import check_path
 
 log = logging.getLogger("tessera.files")
 

@@ -14,8 +14,8 @@ from common.amounts import show_bytes
 from common.errors import Conflict, PlatformError
 from files.models import KEPT, PlaceUsage, Upload
 from files.shelves import Shelf
-from runtimes.places import Place, place_path
-from runtimes.storage import measure_place
+from runtimes.storage.areas import AreaId, area_path
+from runtimes.storage.file_store import measure_area
 
 STALE_AFTER = timedelta(minutes=10)
 FRESH = timedelta(seconds=10)
@@ -65,11 +65,11 @@ def check_room(shelf: Shelf, more: int = 0) -> None:
         raise Conflict("no_room", place=shelf.name, **numbers, **shown)
 
 
-def measure(place: Place, *, within_s: float) -> PlaceUsage:
+def measure(place: AreaId, *, within_s: float) -> PlaceUsage:
     """Measure an area and remove orphaned uploads. A partial count replaces an older one only if higher."""
     sent = list(uploads_of(place).values_list("pk", "sent"))  # first: bytes sent meanwhile count twice, not never
     orphans = time.time() - 2 * KEPT.total_seconds()  # uploads with a row were touched since
-    usage = measure_place(settings.TESSERA_FILES, place, within_s=within_s, parts_before=orphans)
+    usage = measure_area(settings.TESSERA_FILES, place, within_s=within_s, parts_before=orphans)
     old = find_row(place)
     if old and not usage.whole and usage.bytes <= old.bytes:
         PlaceUsage.objects.filter(pk=old.pk).update(whole=False, measured_at=timezone.now())
@@ -113,20 +113,20 @@ def measure_stale() -> int:
     return done
 
 
-def uploads_of(place: Place) -> QuerySet[Upload]:
+def uploads_of(place: AreaId) -> QuerySet[Upload]:
     if place.kind == "home":
         return Upload.objects.filter(team__isnull=True, user__uid=place.number)
     return Upload.objects.filter(team__gid=place.number)
 
 
-def find_row(place: Place) -> PlaceUsage | None:
+def find_row(place: AreaId) -> PlaceUsage | None:
     return PlaceUsage.objects.filter(kind=place.kind, number=place.number).first()
 
 
-def _places() -> list[Place]:
-    homes = [Place("home", uid) for uid in User.objects.values_list("uid", flat=True)]
-    teams = [Place("team", gid) for gid in Team.objects.values_list("gid", flat=True)]
-    return [place for place in homes + teams if place_path(settings.TESSERA_FILES, place).is_dir()]
+def _places() -> list[AreaId]:
+    homes = [AreaId("home", uid) for uid in User.objects.values_list("uid", flat=True)]
+    teams = [AreaId("team", gid) for gid in Team.objects.values_list("gid", flat=True)]
+    return [place for place in homes + teams if area_path(settings.TESSERA_FILES, place).is_dir()]
 
 
 def _never(now: datetime) -> datetime:

@@ -18,8 +18,8 @@ from common.errors import FieldError, InvalidInput, NameTaken, NotFound
 from common.text import shorten
 from images.logins import login_at
 from images.models import Image
-from runtimes.images import image_key, read_image
-from runtimes.registry import Reach, Unresolved, find_digest
+from runtimes.images.names import image_key, read_image
+from runtimes.images.registry import Reach, Unresolved, find_digest
 
 log = logging.getLogger("tessera.images")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from cluster.models import Cached, Node, NodeState
 from images.models import Image
 from runtimes.base import IMAGE
-from runtimes.images import image_key
+from runtimes.images.names import image_key
 
 
 def load_holders(images: Iterable[Image]) -> dict[int, list[str]]:

@@ -10,7 +10,7 @@ from accounts.permissions import require
 from common.errors import FieldError, InvalidInput, NameTaken, NotFound
 from common.sealing import Unreadable, seal, unseal
 from images.models import Login
-from runtimes.images import RegistryLogin
+from runtimes.images.names import RegistryLogin
 
 log = logging.getLogger("tessera.images")
 

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.models import Team, User
 from cluster.models import Node
-from runtimes.images import image_problem, read_image, registry_problem
+from runtimes.images.names import image_problem, read_image, registry_problem
 
 ALIAS = RegexValidator(r"^[a-z0-9][a-z0-9._-]{0,62}\Z", _("Use small letters, digits, dots, hyphens and underscores."))
 PROBLEMS = {

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple, Protocol
 
-from runtimes.images import RegistryLogin
-from runtimes.places import Place
+from runtimes.images.names import RegistryLogin
+from runtimes.storage.areas import AreaId
 
 Phase = Literal["starting", "running", "exited", "lost"]
 Tone = Literal["ok", "note", "bad"]
@@ -169,7 +169,7 @@ class Mount:
     target: relative to the work directory, or absolute, which needs namespaces.
     """
 
-    place: Place | None
+    place: AreaId | None
     source: str
     target: str
     read_only: bool

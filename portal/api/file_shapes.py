@@ -9,7 +9,7 @@ from files.models import KEPT, Upload
 from files.shelves import Shelf
 from files.uploads import CHUNK_BYTES
 from files.usage import Used
-from runtimes.storage import Entry
+from runtimes.storage.file_store import Entry
 
 LONGEST = 4000
 PLACE = "home, or team: and the name of a team of yours"

@@ -17,7 +17,7 @@ from cluster.models import Cached, Node, NodeState
 from images.logins import load_logins
 from images.models import Fetch, Image
 from runtimes.base import IMAGE, ContainerView, Rejected, Runtime, TaskSpec, Unavailable
-from runtimes.images import image_key
+from runtimes.images.names import image_key
 from scheduler.commit.store import sum_nodes
 from scheduler.lease import check_epoch
 

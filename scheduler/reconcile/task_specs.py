@@ -18,7 +18,7 @@ from jobs.upstream import UPSTREAM_TOKEN, upstream_secret
 from notebooks.environment import READY, environment_path
 from quotas.models import Holding
 from runtimes.base import Checkpoint, GpuShare, Mount, Peer, TaskSpec
-from runtimes.places import Place
+from runtimes.storage.areas import AreaId
 from scheduler.inventory.nodes import view_of_card
 
 GRACE_S = 10
@@ -147,7 +147,7 @@ def build_checkpoint(job: Job, spec: JobSpec) -> Checkpoint | None:
 
 def build_mounts(job: Job, spec: JobSpec) -> tuple[Mount, ...]:
     """Return mounts for `data` and tools (JupyterLab, TensorBoard)."""
-    places = {"home": Place("home", job.user.uid), "team": Place("team", job.team.gid)}
+    places = {"home": AreaId("home", job.user.uid), "team": AreaId("team", job.team.gid)}
     mounts = []
     for target, text in spec.data.items():
         kind, source, read_only = split_source(text)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from agent_slice import CARDS, SOURCES, must
 
-from agent.cards import Card, Cards
-from agent.enforcement import AGAIN_S, Prober, judge_fractions
+from agent.gpu.cards import Card, Cards
+from agent.gpu.enforcement import AGAIN_S, Prober, judge_fractions
 from agent.kubelet import slices
 
 SOUND = Card(CARDS[0], 0, "V100-32GB", "Tesla V100-SXM2-32GB", 32_768, 258, None, "")

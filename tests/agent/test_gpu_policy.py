@@ -1,7 +1,7 @@
 """When a task is warned of its GPU memory, and when it is ended: figures in, sentences out."""
 
-from agent.gpu_policy import GpuPolicy
-from runtimes.local.gpu_watch import Account
+from agent.gpu.policy import GpuPolicy
+from runtimes.local.shim.gpu_watch import Account
 
 CARD = "GPU-1"
 

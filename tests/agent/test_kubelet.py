@@ -12,7 +12,7 @@ import pytest
 from fake_kubelet import FakeKubelet
 from google.protobuf.message import DecodeError
 
-from agent.cards import Card, Cards
+from agent.gpu.cards import Card, Cards
 from agent.kubelet import cdi
 from agent.kubelet.node import CUT_SINCE, GONE, NO_TOOLKIT, NOT_KNOWN, KubeletCards
 from agent.kubelet.plugin import read_allocate_request

@@ -7,11 +7,11 @@ import time
 import pytest
 from kubelet_logs import LogFolder
 
+from agent.client import Away
 from agent.logs import container, files
 from agent.logs.carrier import Carrier
 from agent.logs.cri import LONGEST, Text
 from agent.state import Identity
-from agent.wire import Away
 
 TASK, OTHER = "a" * 32, "b" * 32
 

@@ -10,8 +10,8 @@ import pytest
 from agent_slice import CARDS
 from mps_double import DoubledMps
 
-from agent import mps
-from agent.mps import Daemon, NoMps
+from agent.gpu import mps
+from agent.gpu.mps import Daemon, NoMps
 
 
 @pytest.fixture

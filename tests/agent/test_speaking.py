@@ -12,9 +12,9 @@ import pytest
 from cli_server import drop
 from kubelet_logs import LogFolder
 
+from agent.client import Platform
 from agent.loop import LONGEST_S, back_off
 from agent.report import VERSION
-from agent.wire import Platform
 from tests.runtimes import worlds
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,11 +8,11 @@ import pynvml
 import pytest
 from agent_slice import CARDS, MIB
 
-from agent.held import LISTS
+from agent.client import Platform
+from agent.gpu.memory_by_process import LISTS
 from agent.kubelet import watch
 from agent.kubelet.watch import SliceWatch, container_of, held_by_container
 from agent.state import Identity
-from agent.wire import Platform
 
 TASK, BOX = "ab" * 16, "c0" * 32
 LIMIT = 4096

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.instances import index_of
+from agent.gpu.mig_instances import index_of
 from common.errors import InvalidInput
 from common.resources import (
     GpuAsk,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtimes.local.profiles import MACHINES
+from runtimes.local.node.simulated_cards import MACHINES
 from scheduler.core.cycle import run_cycle
 from scheduler.core.model.topology import LinkLayout, build_link_layout, choose_linked_set, rank_card_sets
 from scheduler.core.model.types import Policy

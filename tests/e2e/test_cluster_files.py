@@ -16,8 +16,8 @@ from deploy.cluster.notebook_image import put_notebook_image
 from deploy.cluster.registry import default_image
 from deploy.cluster.storage import CLASS, PROVISIONER
 from portal.api.uploads import PIECE_TYPE
-from runtimes.kubernetes.client import ApiServer
-from runtimes.kubernetes.connection import find_connection
+from runtimes.kubernetes.api.client import ApiServer
+from runtimes.kubernetes.api.connection import find_connection
 from tests.e2e.test_notebook import LAB_MS, wait_for_state
 from tests.local_cluster import local_place
 from tests.runtimes.kubernetes.world import REAL_NODE, leave_nothing

@@ -7,7 +7,7 @@ from django.db import connection
 from common.errors import InvalidInput, NotFound, NotPermitted
 from images.logins import delete_login, find_login, load_logins, logins_seen_by, save_login
 from images.models import Login
-from runtimes.images import RegistryLogin
+from runtimes.images.names import RegistryLogin
 
 pytestmark = pytest.mark.django_db
 HOST, SECRET = "registry.corp:5000", "correct horse"

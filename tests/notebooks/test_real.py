@@ -14,7 +14,7 @@ from notebooks.environment import READY, environment_path, read_state
 from notebooks.models import Notebook
 from notebooks.services import create_notebook, start_notebook
 from notebooks.tasks import see_who_answers
-from runtimes.local.access import LocalAccess
+from runtimes.local.access.access import LocalAccess
 from runtimes.local.runtime import LocalRuntime
 from scheduler.reconcile.task_specs import build_task_spec
 

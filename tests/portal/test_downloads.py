@@ -9,21 +9,21 @@ from django.test import RequestFactory
 
 from common.errors import RangeOutside
 from portal.downloads import PIECE, Packing, send_archive, send_file
-from runtimes.places import Place, place_path
-from runtimes.storage import FileStore
+from runtimes.storage.areas import AreaId, area_path
+from runtimes.storage.file_store import FileStore
 
 MIB = 2**20
 
 
 @pytest.fixture
 def store(tmp_path):
-    return FileStore(tmp_path, Place("home", os.getuid()), uid=os.getuid() or 20_001, gid=os.getgid() or 20_001)
+    return FileStore(tmp_path, AreaId("home", os.getuid()), uid=os.getuid() or 20_001, gid=os.getgid() or 20_001)
 
 
 @pytest.fixture
 def home(store, tmp_path):
     store.list_folder()
-    return place_path(tmp_path, store.place)
+    return area_path(tmp_path, store.place)
 
 
 def send(store, path="a", **headers):

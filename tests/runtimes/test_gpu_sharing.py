@@ -14,7 +14,7 @@ from runtimes.gpu_sharing import (
     slice_environment,
     watched_limits,
 )
-from runtimes.local.profiles import simulate
+from runtimes.local.node.simulated_cards import simulate
 
 CARDS = {gpu.uuid: replace(gpu, simulated=False, mode=HAMI) for gpu in simulate("2xV100-32GB", "n1").gpus}
 FIRST, SECOND = CARDS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtimes.images import image_key, image_problem, read_image
+from runtimes.images.names import image_key, image_problem, read_image
 
 
 @pytest.mark.parametrize(

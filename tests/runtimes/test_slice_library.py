@@ -9,7 +9,7 @@ from agent_slice import CARDS, NO_COMPILER, SOURCES
 
 from config import slice_build
 from runtimes import slice_library
-from runtimes.local.driver import Driver
+from runtimes.local.slices.driver import Driver
 
 HALF = 16255
 

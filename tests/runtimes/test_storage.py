@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from common.errors import Conflict, InvalidInput, NameTaken, NotFound, NotPermitted, PlatformError
-from runtimes import archive_child, beneath, file_child, storage
-from runtimes.places import Place, ensure_place, place_path
-from runtimes.storage import FileStore, check_path, measure_place
+from runtimes.storage import archive_child, file_child, file_store, open_beneath
+from runtimes.storage.areas import AreaId, area_path, ensure_area
+from runtimes.storage.file_store import FileStore, check_path, measure_area
 
 UID, TEAM_GID, OTHER_UID = 23_001, 23_900, 23_002
 AS_ROOT = os.geteuid() == 0
@@ -30,19 +30,19 @@ def files(tmp_path):
 
 @pytest.fixture
 def home(files):
-    return FileStore(files, Place("home", UID), uid=UID, gid=TEAM_GID)
+    return FileStore(files, AreaId("home", UID), uid=UID, gid=TEAM_GID)
 
 
 @pytest.fixture
 def team(files):
-    return FileStore(files, Place("team", TEAM_GID), uid=UID, gid=TEAM_GID)
+    return FileStore(files, AreaId("team", TEAM_GID), uid=UID, gid=TEAM_GID)
 
 
 @pytest.fixture
 def top(home, files):
     """Where the home lies, as its person finds it."""
     home.list_folder()
-    return place_path(files, home.place)
+    return area_path(files, home.place)
 
 
 def put(store, path, data=b"x", *, replace=False):
@@ -66,7 +66,7 @@ def names(store, path=""):
 
 
 def test_a_file_comes_and_goes(home):
-    assert home.list_folder() == storage.Listing([], False, 0)
+    assert home.list_folder() == file_store.Listing([], False, 0)
     home.make_folder("runs")
     put(home, "runs/a.txt", b"hello")
     assert [(entry.name, entry.kind) for entry in home.list_folder().entries] == [("runs", "folder")]
@@ -105,7 +105,9 @@ def test_a_rename_replaces_nothing_whatever_the_file_system_knows(tmp_path, know
         return -1
 
     if not knows:
-        monkeypatch.setattr(beneath, "_libc", SimpleNamespace(renameat2=refused, syscall=beneath._libc.syscall))
+        monkeypatch.setattr(
+            open_beneath, "_libc", SimpleNamespace(renameat2=refused, syscall=open_beneath._libc.syscall)
+        )
     for name in ("d", "taken", "d/in"):
         (tmp_path / name).mkdir()
     (tmp_path / "f").write_text("f")
@@ -155,7 +157,7 @@ def test_the_child_reaches_nothing_outside_whatever_path_it_gets(files, top, pat
     (top / "up").symlink_to("../..")
     (top / "passwd").symlink_to("/etc/passwd")
     (top / "magic").symlink_to("/proc/self/root/etc/passwd")
-    monkeypatch.setattr(beneath, "_known", [kernel])
+    monkeypatch.setattr(open_beneath, "_known", [kernel])
     root = os.open(top, os.O_RDONLY)
     for do in (file_child.look, file_child.open_to_read, file_child.list_folder):
         with pytest.raises(OSError) as refused:
@@ -228,7 +230,7 @@ def test_a_part_is_never_opened_through_a_link(home, top, tmp_path):
 def test_a_child_that_hands_over_something_else_is_not_believed(home, monkeypatch):
     ours, theirs = os.pipe()
     entry = {"name": "a", "kind": "file", "size": 1, "changed_ns": 0}
-    monkeypatch.setattr(storage, "_exchange", lambda request: ({"entry": entry}, [ours]))
+    monkeypatch.setattr(file_store, "_exchange", lambda request: ({"entry": entry}, [ours]))
     with pytest.raises(Conflict):
         home.open_to_read("a")
     os.close(theirs)
@@ -271,11 +273,11 @@ def test_usage_counts_blocks_once_and_holes_never(home, team, files, top):
     with open(top / "sparse", "wb") as file:
         file.truncate(100 * 2**30)
     (top / "out").symlink_to("/usr")
-    usage = measure_place(files, home.place)
+    usage = measure_area(files, home.place)
     assert 100_000 <= usage.bytes < 200_000 and usage.files == 4 and usage.whole
-    assert not measure_place(files, home.place, most=2).whole
-    assert measure_place(files, Place("home", 29_999)) == storage.Usage(0, 0, True)
-    assert not place_path(files, Place("home", 29_999)).exists()
+    assert not measure_area(files, home.place, most=2).whole
+    assert measure_area(files, AreaId("home", 29_999)) == file_store.Usage(0, 0, True)
+    assert not area_path(files, AreaId("home", 29_999)).exists()
 
 
 def test_what_removing_frees_is_what_measuring_counted(home, files, top):
@@ -283,10 +285,10 @@ def test_what_removing_frees_is_what_measuring_counted(home, files, top):
     put(home, "runs/a", os.urandom(100_000))
     put(home, "kept", os.urandom(50_000))
     os.link(top / "kept", top / "runs" / "second-name")
-    before = measure_place(files, home.place).bytes
+    before = measure_area(files, home.place).bytes
     freed = home.remove("runs")
-    assert freed >= 100_000 and measure_place(files, home.place).bytes == before - freed
-    assert home.remove("kept") >= 50_000 and measure_place(files, home.place).bytes == 0
+    assert freed >= 100_000 and measure_area(files, home.place).bytes == before - freed
+    assert home.remove("kept") >= 50_000 and measure_area(files, home.place).bytes == 0
 
 
 def test_what_an_upload_left_goes_once_it_is_old_and_nothing_else(home, files, top):
@@ -301,8 +303,8 @@ def test_what_an_upload_left_goes_once_it_is_old_and_nothing_else(home, files, t
     (top / f"{file_child.PART}folder").mkdir()
     for path in (old, plain, top / f"{file_child.PART}folder"):
         os.utime(path, (1000, 1000))
-    assert measure_place(files, home.place).files == 5 and old.exists()
-    assert measure_place(files, home.place, parts_before=2000).files == 4
+    assert measure_area(files, home.place).files == 5 and old.exists()
+    assert measure_area(files, home.place, parts_before=2000).files == 4
     assert not old.exists() and fresh.exists() and plain.exists() and (top / f"{file_child.PART}folder").exists()
 
 
@@ -314,7 +316,7 @@ def test_a_closed_folder_counts_too(home, files, top):
     with pytest.raises(NotPermitted) as refused:
         home.list_folder("closed")
     assert refused.value.code == "files_closed"
-    assert measure_place(files, home.place).bytes >= 50_000
+    assert measure_area(files, home.place).bytes >= 50_000
 
 
 @root_only
@@ -323,7 +325,7 @@ def test_what_is_made_belongs_to_the_person(home, team, files):
     put(home, "d/f")
     team.make_folder("d")
     put(team, "d/f")
-    mine, ours = place_path(files, home.place), place_path(files, team.place)
+    mine, ours = area_path(files, home.place), area_path(files, team.place)
     assert _owner(mine) == (UID, TEAM_GID, 0o700) and _owner(ours) == (0, TEAM_GID, 0o2770)
     assert _owner(mine / "d") == (UID, TEAM_GID, 0o755) and _owner(mine / "d/f") == (UID, TEAM_GID, 0o644)
     assert _owner(ours / "d") == (UID, TEAM_GID, 0o2770) and _owner(ours / "d/f") == (UID, TEAM_GID, 0o660)
@@ -417,20 +419,20 @@ def test_two_members_change_each_others_files(team, files):
 
 
 def test_a_place_that_was_left_half_made_is_made_whole(files):
-    place = Place("team", TEAM_GID)
-    half = place_path(files, place).with_name(f".new-{TEAM_GID}")
+    place = AreaId("team", TEAM_GID)
+    half = area_path(files, place).with_name(f".new-{TEAM_GID}")
     half.mkdir(parents=True)
     owner = (UID, TEAM_GID) if AS_ROOT else (None, None)
     with ThreadPoolExecutor(8) as pool:
-        made = set(pool.map(lambda _: ensure_place(files, place, uid=owner[0], gid=owner[1]).stat().st_ino, range(16)))
-    path = place_path(files, place)
+        made = set(pool.map(lambda _: ensure_area(files, place, uid=owner[0], gid=owner[1]).stat().st_ino, range(16)))
+    path = area_path(files, place)
     assert made == {path.stat().st_ino} and path.stat().st_mode & 0o7777 == 0o2770 and not half.exists()
 
 
 @root_only
 def test_another_person_is_refused_by_the_kernel(home, files):
     put(home, "mine")
-    eve = FileStore(files, Place("home", UID), uid=OTHER_UID, gid=OTHER_UID)
+    eve = FileStore(files, AreaId("home", UID), uid=OTHER_UID, gid=OTHER_UID)
     for act in (lambda: eve.list_folder(), lambda: eve.open_to_read("mine"), lambda: eve.remove("mine")):
         with pytest.raises(NotPermitted):
             act()
@@ -492,8 +494,8 @@ def test_many_operations_leave_no_descriptor_and_no_child(home):
 
 
 def test_a_child_that_never_answers_is_given_up(home, monkeypatch):
-    monkeypatch.setattr(storage, "ANSWER_WITHIN_S", 0.2)
-    monkeypatch.setattr(storage, "CODE", "import time; time.sleep(60)")
+    monkeypatch.setattr(file_store, "ANSWER_WITHIN_S", 0.2)
+    monkeypatch.setattr(file_store, "CODE", "import time; time.sleep(60)")
     with pytest.raises(PlatformError) as refused:
         home.list_folder()
     assert refused.value.code == "unavailable"

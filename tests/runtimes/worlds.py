@@ -9,9 +9,10 @@ from uuid import uuid4
 
 from runtimes.base import Checkpoint, ContainerView, NodeView, NumaView, TaskSpec
 from runtimes.fake import FakeRuntime
-from runtimes.local import leftovers, limits, processes
-from runtimes.local.access import LocalAccess
+from runtimes.local import orphan_processes, processes
+from runtimes.local.access.access import LocalAccess
 from runtimes.local.runtime import LocalRuntime
+from runtimes.local.shim import limits
 from runtimes.local.taskdir import TaskDir
 
 DEADLINE_S = 20
@@ -123,9 +124,8 @@ class LocalWorld(World):
     @property
     def make_access(self) -> str:
         """Python text for a process of its own."""
-        return (
-            f"from runtimes.local.access import LocalAccess\naccess = lambda: LocalAccess({str(self.base / 'data')!r})"
-        )
+        load = "from runtimes.local.access.access import LocalAccess"
+        return f"{load}\naccess = lambda: LocalAccess({str(self.base / 'data')!r})"
 
     def is_open(self, uuid: str) -> bool:
         return (Path(self.task(uuid).path) / "door").exists()
@@ -174,7 +174,7 @@ def end_tasks(data: Path) -> None:
     for task in tasks:
         if (shim := shim_of(task)) is not None:
             processes.send(shim, signal.SIGKILL)
-    wait_for(lambda: not any(leftovers.kill(task) for task in tasks))
+    wait_for(lambda: not any(orphan_processes.kill_orphans(task) for task in tasks))
     for task in tasks:
-        for group in leftovers.groups(task):
+        for group in orphan_processes.groups(task):
             limits.remove(group)

@@ -9,7 +9,7 @@ import pytest
 from cluster.models import Node
 from jobs.models import Task
 from jobs.states import TaskState
-from runtimes.kubernetes.following import ClusterView
+from runtimes.kubernetes.watch.reflectors import ClusterView
 from runtimes.local.runtime import LocalRuntime
 from scheduler import tasks
 from scheduler.inventory.nodes import record_inventory

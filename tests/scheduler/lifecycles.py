@@ -32,11 +32,11 @@ from jobs.control import stop_job
 from jobs.models import Task
 from jobs.states import TASK_FINAL, TaskState
 from runtimes.base import Unavailable
-from runtimes.kubernetes import names
-from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
-from runtimes.kubernetes.connection import Connection
+from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
+from runtimes.kubernetes.api.connection import Connection
+from runtimes.kubernetes.pods import names
+from runtimes.kubernetes.pods.views import has_run, is_tombstone, pod_ended, task_of
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
-from runtimes.kubernetes.views import has_run, is_tombstone, pod_ended, task_of
 from scheduler.inventory.nodes import record_inventory
 from tests.fault_proxy import FaultProxy, clock
 from tests.runtimes.kubernetes.world import IMAGE, pod_path

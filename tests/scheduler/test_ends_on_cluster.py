@@ -18,8 +18,8 @@ from jobs.control import end_job, stop_job
 from jobs.models import Job, Task
 from jobs.states import REASONS, JobState, TaskState
 from quotas.models import Holding
-from runtimes.kubernetes import names
-from runtimes.kubernetes.client import MERGE_PATCH
+from runtimes.kubernetes.api.client import MERGE_PATCH
+from runtimes.kubernetes.pods import names
 from scheduler.reconcile.compare import UNASKED
 from tests.runtimes.kubernetes.world import pod_path, wait_slowly
 from tests.scheduler.cluster_scene import Scene

@@ -18,10 +18,10 @@ from deploy.cluster.place import NODE_NAME, Place, Refusal
 from jobs.models import Task
 from jobs.states import TASK_FINAL
 from quotas.models import Holding
-from runtimes.kubernetes import names
 from runtimes.kubernetes import runtime as kubernetes
-from runtimes.kubernetes.client import ApiServer
-from runtimes.kubernetes.connection import read_kubeconfig
+from runtimes.kubernetes.api.client import ApiServer
+from runtimes.kubernetes.api.connection import read_kubeconfig
+from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS
 from tests.fault_proxy import FaultProxy
 from tests.local_cluster import local_place

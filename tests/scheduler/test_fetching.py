@@ -11,7 +11,7 @@ from cluster.models import Cached, Node, NodeState
 from common.errors import StaleState
 from images.models import Fetch, Image
 from runtimes.base import Capabilities, ContainerView, Rejected, Unavailable
-from runtimes.images import RegistryLogin, image_key
+from runtimes.images.names import RegistryLogin, image_key
 from scheduler.inventory import image_prepull
 from scheduler.inventory.image_prepull import AGAIN, AT_ONCE, BELIEVED, PATIENCE, build_fetch, prepull_images
 from scheduler.models import Lease

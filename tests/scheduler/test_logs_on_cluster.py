@@ -19,8 +19,8 @@ from cluster.models import Agent
 from events.bus import SYSTEM
 from jobs.models import BroughtLog, Task
 from jobs.states import TASK_FINAL, TaskState
-from runtimes.kubernetes import names
-from runtimes.kubernetes.following import ClusterView
+from runtimes.kubernetes.pods import names
+from runtimes.kubernetes.watch.reflectors import ClusterView
 from runtimes.logs import LogStore
 from scheduler import tasks
 from scheduler.lease import acquire

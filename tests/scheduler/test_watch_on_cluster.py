@@ -5,8 +5,8 @@ import pytest
 from jobs.control import stop_job
 from jobs.states import TaskState
 from quotas.models import Holding
-from runtimes.kubernetes import names
-from runtimes.kubernetes.following import ClusterView
+from runtimes.kubernetes.pods import names
+from runtimes.kubernetes.watch.reflectors import ClusterView
 from scheduler.reconcile.task_specs import build_task_spec
 from tests.runtimes.kubernetes.world import pod_path, wait_slowly
 

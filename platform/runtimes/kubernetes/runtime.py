@@ -18,32 +18,32 @@ from typing import Any
 from urllib.parse import quote
 
 from runtimes.base import Capabilities, ContainerView, NodeRefused, NodeView, Rejected, TaskSpec, Unavailable
-from runtimes.images import RegistryLogin
-from runtimes.kubernetes import names
-from runtimes.kubernetes.answers import Deed
-from runtimes.kubernetes.causes import failing_start
-from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
-from runtimes.kubernetes.connection import find_connection
-from runtimes.kubernetes.last_words import fetch_log
-from runtimes.kubernetes.limiter import Urgency
-from runtimes.kubernetes.manifest import House, build_pod, build_tombstone, check_house, hash_spec
-from runtimes.kubernetes.namespaces import apply_logins, ensure_system_namespace, ensure_team_namespace
-from runtimes.kubernetes.nodes import foreign_asks, is_silent, node_view
-from runtimes.kubernetes.pulls import Pulls
-from runtimes.kubernetes.storage import Storage, prepare_files
-from runtimes.kubernetes.views import (
+from runtimes.images.names import RegistryLogin
+from runtimes.kubernetes.api.answers import NextStep
+from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
+from runtimes.kubernetes.api.connection import find_connection
+from runtimes.kubernetes.api.limiter import Urgency
+from runtimes.kubernetes.cluster.namespaces import apply_logins, ensure_system_namespace, ensure_team_namespace
+from runtimes.kubernetes.cluster.nodes import foreign_asks, is_silent, node_view
+from runtimes.kubernetes.pods import names
+from runtimes.kubernetes.pods.causes import failing_start
+from runtimes.kubernetes.pods.manifest import InstallConfig, build_pod, build_tombstone, check_install_config, hash_spec
+from runtimes.kubernetes.pods.views import (
+    annotations_of,
     epoch_of,
     has_run,
     is_going,
     is_task,
     is_tombstone,
     node_of,
-    notes_of,
     pod_ended,
     save_s_of,
     task_of,
     view_of,
 )
+from runtimes.kubernetes.pods.volumes import Storage, prepare_files
+from runtimes.kubernetes.watch.image_pulls import ImagePulls
+from runtimes.kubernetes.watch.log_fallback import fetch_log
 from runtimes.logs import LogStore
 
 log = logging.getLogger("tessera.kubernetes")
@@ -67,10 +67,10 @@ class KubernetesRuntime:
     capabilities = Capabilities(
         True,
         "kubernetes",
-        view="runtimes.kubernetes.following.ClusterView",
+        view="runtimes.kubernetes.watch.reflectors.ClusterView",
         own_addresses=True,
-        examine="runtimes.kubernetes.examining.examine",
-        belongings="runtimes.kubernetes.leaving.ClusterBelongings",
+        examine="runtimes.kubernetes.cluster.health_checks.examine",
+        belongings="runtimes.kubernetes.cluster.uninstall.ClusterBelongings",
     )
 
     def __init__(
@@ -96,8 +96,8 @@ class KubernetesRuntime:
         log_dir: for logs that no agent brought. api: replaces the connection.
         """
         kept = _storage(storage) if storage and storage["storage_class"] else None
-        self.house = check_house(
-            House(install, image, pull, pull_secret, tuple(tolerated), account, kept, tuple(private))
+        self.house = check_install_config(
+            InstallConfig(install, image, pull, pull_secret, tuple(tolerated), account, kept, tuple(private))
         )
         self.api = api or ApiServer(find_connection(kubeconfig, context), per_s=per_s, burst=burst)
         self.node_labels = nodes
@@ -107,7 +107,7 @@ class KubernetesRuntime:
         self._nodes: dict[str, float] = {}  # {node: last seen}
         self._logins: dict[str, tuple[RegistryLogin, ...]] = {}  # last written
         self._silent: tuple[float, frozenset[str]] = (0.0, frozenset())
-        self._pulls = Pulls(self.api)
+        self._pulls = ImagePulls(self.api)
         self._settled: dict[str, tuple[Mapping[str, Any], ContainerView]] = {}  # {uid: (pod, view)}
         self._locks: dict[str, threading.Lock] = {}
         self._no_room: dict[str, tuple[float, float]] = {}  # {task: (not before, last pause)}
@@ -136,16 +136,18 @@ class KubernetesRuntime:
         if self.house.storage is not None:
             prepare_files(spec, self.house.storage)
         path = f"/api/v1/namespaces/{namespace}/pods"
-        handled: tuple[Deed, ...] = ("exists", "gone", "no_room", "reject")
+        handled: tuple[NextStep, ...] = ("exists", "gone", "no_room", "reject")
         answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=handled)
-        if answer.deed == "gone":
+        if answer.next_step == "gone":
             self._ensured.discard(namespace)
             self._logins.pop(namespace, None)
             raise Unavailable(answer.words)
-        if answer.deed == "exists":
+        if answer.next_step == "exists":
             self._adopt(spec, namespace)
-        elif answer.deed in ("reject", "no_room") and self._get(namespace, spec.uuid) is None:
-            raise self._no_room_for(spec.uuid, answer.words) if answer.deed == "no_room" else Rejected(answer.words)
+        elif answer.next_step in ("reject", "no_room") and self._get(namespace, spec.uuid) is None:
+            raise (
+                self._no_room_for(spec.uuid, answer.words) if answer.next_step == "no_room" else Rejected(answer.words)
+            )
         self._no_room.pop(spec.uuid, None)
         self._seen_at[spec.uuid] = namespace
 
@@ -155,7 +157,7 @@ class KubernetesRuntime:
         unless_ran: spare a task whose kubelet reported a start.
         """
         pods = self._find(names.check_uuid(uuid))
-        if not pods and not self._bury(uuid, epoch=epoch, gid=gid):
+        if not pods and not self._create_tombstone(uuid, epoch=epoch, gid=gid):
             pods = self._find(uuid)
         for pod in pods:
             if pod_ended(pod) or _is_forgotten(pod) or epoch < epoch_of(pod):
@@ -177,7 +179,7 @@ class KubernetesRuntime:
             if self.logs is not None:
                 for pod in pods:
                     fetch_log(self.api, pod, self.logs)
-            if all(self._let_go(pod) for pod in pods):
+            if all(self._remove_finalizer(pod) for pod in pods):
                 self._seen_at.pop(uuid, None)
                 return
         raise Unavailable(f"The pod {names.pod_name(uuid)} is changed by others all the time.")
@@ -227,9 +229,9 @@ class KubernetesRuntime:
     # parts of start and stop
 
     def _is_over(self, uuid: str) -> bool:
-        return self._get(self._graveyard(), uuid) is not None
+        return self._get(self._tombstone_namespace(), uuid) is not None
 
-    def _graveyard(self) -> str:
+    def _tombstone_namespace(self) -> str:
         namespace = names.system_namespace(self.house.install)
         with self._alone(namespace):
             if namespace not in self._ensured:
@@ -267,14 +269,14 @@ class KubernetesRuntime:
             pod = self._get(namespace, spec.uuid)
             if pod is None:
                 raise Unavailable("A pod of this name was there a moment ago.")
-            labels, notes = pod["metadata"].get("labels", {}), notes_of(pod)
+            labels, notes = pod["metadata"].get("labels", {}), annotations_of(pod)
             if (labels.get(names.LABEL_TASK), labels.get(names.LABEL_INSTALL)) != (spec.uuid, self.house.install):
                 log.error("the pod %s/%s is not ours and has a task's name", namespace, name)
                 raise Rejected(f"Another pod is called {name} in {namespace}.")
-            if notes.get(names.NOTE_SPEC, asked) == asked or notes.get(names.NOTE_DIFFERS) == asked:
+            if notes.get(names.ANNOTATION_SPEC, asked) == asked or notes.get(names.ANNOTATION_DIFFERS) == asked:
                 return  # or an older pod without hash
             log.error("the pod %s/%s has a task's name and was asked to be something else", namespace, name)
-            if self._mark(pod, {"annotations": {names.NOTE_DIFFERS: asked}}):
+            if self._mark(pod, {"annotations": {names.ANNOTATION_DIFFERS: asked}}):
                 return
         raise Unavailable(f"The pod {name} in {namespace} is changed by others all the time.")
 
@@ -282,7 +284,7 @@ class KubernetesRuntime:
         cause, words = failing_start(pod, datetime.now(UTC))
         if cause and not (cause == "refused_by_node" and self._pulls.is_fetched(pod)):
             note = json.dumps({"cause": cause, "detail": words})
-            if not self._mark(pod, {"annotations": {names.NOTE_END: note}}):
+            if not self._mark(pod, {"annotations": {names.ANNOTATION_END: note}}):
                 raise Unavailable(f"The pod {pod['metadata']['name']} was changed by somebody else.")
         grace = grace_s + save_s_of(pod) if grace_s > 0 else 1  # 0 would not wait for the kubelet
         if is_going(pod) and pod["metadata"].get("deletionGracePeriodSeconds", 0) <= grace:
@@ -301,24 +303,24 @@ class KubernetesRuntime:
         # "again": replaced or changed meanwhile
         self.api.call("DELETE", _path(pod), options, urgency=Urgency.DELETE, handles=("gone", "again"))
 
-    def _bury(self, uuid: str, *, epoch: int, hour: str = "", gid: int | None = None) -> bool:
+    def _create_tombstone(self, uuid: str, *, epoch: int, hour: str = "", gid: int | None = None) -> bool:
         """Create a tombstone, in the team's namespace if known. False if the name is taken."""
         end = {"cause": "never_started", "detail": ""}
-        for namespace in [*([self._prepare_team(gid)] if gid is not None else []), self._graveyard()]:
+        for namespace in [*([self._prepare_team(gid)] if gid is not None else []), self._tombstone_namespace()]:
             grave = build_tombstone(uuid, self.house, namespace, epoch=epoch, end=end, hour=hour)
             path = f"/api/v1/namespaces/{namespace}/pods"
-            own: tuple[Deed, ...] = ("gone", "no_room", "reject") if gid is not None else ()
+            own: tuple[NextStep, ...] = ("gone", "no_room", "reject") if gid is not None else ()
             answer, _ = self.api.call("POST", path, grave, urgency=Urgency.DELETE, handles=("exists", *own))
-            if answer.deed in ("done", "exists"):
-                return answer.deed == "done"
-            if answer.deed == "gone":
+            if answer.next_step in ("done", "exists"):
+                return answer.next_step == "done"
+            if answer.next_step == "gone":
                 self._ensured.discard(namespace)
         raise Unavailable(answer.words)
 
-    def _let_go(self, pod: Mapping[str, Any]) -> bool:
+    def _remove_finalizer(self, pod: Mapping[str, Any]) -> bool:
         """Release a recorded pod from our finalizer. False on a conflict."""
         if is_going(pod):  # removing the finalizer frees its name
-            self._bury(task_of(pod), epoch=epoch_of(pod), hour=str(_hour()))
+            self._create_tombstone(task_of(pod), epoch=epoch_of(pod), hour=str(_hour()))
         # without the gang label, as its DNS name would point to a reused address
         labels = {names.LABEL_FORGOTTEN: str(_hour()), names.LABEL_GANG: None}
         return self._mark(pod, {"finalizers": _others(pod), "labels": labels})
@@ -329,7 +331,7 @@ class KubernetesRuntime:
         answer, _ = self.api.call(
             "PATCH", _path(pod), body, content=MERGE_PATCH, urgency=Urgency.DELETE, handles=("gone", "again")
         )
-        return answer.deed != "again"
+        return answer.next_step != "again"
 
     def _find(self, uuid: str) -> list[Mapping[str, Any]]:
         hint = self._seen_at.get(uuid)
@@ -344,7 +346,7 @@ class KubernetesRuntime:
     def _get(self, namespace: str, uuid: str) -> dict[str, Any] | None:
         path = f"/api/v1/namespaces/{namespace}/pods/{names.pod_name(uuid)}"
         answer, pod = self.api.call("GET", path, handles=("gone",))
-        return pod if answer.deed == "done" else None
+        return pod if answer.next_step == "done" else None
 
     # nodes, cached for seconds
 
@@ -353,7 +355,7 @@ class KubernetesRuntime:
         with self._alone(f"the node {node}"):
             if time.monotonic() - self._nodes.get(node, float("-inf")) > LOOK_AT_NODES_S:
                 answer, _ = self.api.call("GET", f"{ALL_NODES}/{quote(node, safe='')}", handles=("gone",))
-                if answer.deed == "gone" and node not in self._node_names():
+                if answer.next_step == "gone" and node not in self._node_names():
                     raise NodeRefused(f"There is no node {node}.")
                 self._nodes[node] = time.monotonic()
 

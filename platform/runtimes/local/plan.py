@@ -12,10 +12,10 @@ from runtimes.base import Checkpoint, GpuView, TaskSpec
 from runtimes.environment import task_environment
 from runtimes.gangs import gang_files
 from runtimes.gpu_sharing import slice_environment, watched_limits
-from runtimes.local.limits import WATCHDOG
-from runtimes.local.mounts import in_home
-from runtimes.local.probe import SOURCES, Isolation, MemoryControl
-from runtimes.places import place_path
+from runtimes.local.node.isolation_probe import SOURCES, Isolation, MemoryControl
+from runtimes.local.shim.limits import WATCHDOG
+from runtimes.local.shim.mounts import in_home
+from runtimes.storage.areas import area_path
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LOG_CAPS = {"rate": 1 << 20, "burst": 8 << 20, "total": 200 << 20, "line": 16384, "tail": 1 << 20}
@@ -127,7 +127,7 @@ def build_binds(
         if mount.place is None:
             root, source, mode = mount.source, "", None
         else:
-            root = str(place_path(around.files or "", mount.place))
+            root = str(area_path(around.files or "", mount.place))
             source, mode = mount.source, NEW_FOLDER_MODES[mount.place.kind]
         if os.path.isabs(mount.target):
             if around.isolation.namespaces:  # else in place

@@ -27,16 +27,17 @@ from runtimes.base import (
     TaskSpec,
     Unavailable,
 )
-from runtimes.file_lock import alone
 from runtimes.gpu_sharing import needs_slice
-from runtimes.local import leftovers, limits, processes
-from runtimes.local.held import HeldData
-from runtimes.local.machine import ADDRESS, Machine
+from runtimes.local import orphan_processes, processes
+from runtimes.local.node.data_locations import DataLocations
+from runtimes.local.node.isolation_probe import Isolation, MemoryControl, run_python
+from runtimes.local.node.machine import ADDRESS, Machine
 from runtimes.local.plan import LOG_CAPS, build_plan
-from runtimes.local.probe import Isolation, MemoryControl, run_python
+from runtimes.local.shim import limits
 from runtimes.local.taskdir import TaskDir
 from runtimes.logs import LogStore
-from runtimes.places import Place, ensure_place
+from runtimes.storage.areas import AreaId, ensure_area
+from runtimes.storage.file_lock import alone
 
 UUID = re.compile(r"[0-9a-f]{32}")
 LOCK_PATIENCE_S = 2.0
@@ -80,7 +81,7 @@ class LocalRuntime:
         self.hide = tuple(
             str(Path(path).resolve()) for path in (self.data_dir, self.run_dir, self.logs.root, self.files_dir, *hide)
         )
-        self.held = HeldData(self.data_dir / "held", self.files_dir)
+        self.held = DataLocations(self.data_dir / "held", self.files_dir)
         self.machine = Machine(
             self.node,
             self.data_dir,
@@ -106,7 +107,7 @@ class LocalRuntime:
     # the contract
 
     def list_nodes(self) -> list[NodeView]:
-        return [replace(self.machine.view(), held=self.held.look())]
+        return [replace(self.machine.view(), held=self.held.list_data())]
 
     def list_containers(self) -> list[ContainerView]:
         tasks = [TaskDir(entry.path) for entry in os.scandir(self.tasks_dir) if UUID.fullmatch(entry.name)]
@@ -228,8 +229,8 @@ class LocalRuntime:
 
     def _ensure_places(self, spec: TaskSpec) -> None:
         uid, gid = (spec.uid, spec.gid) if self.isolation.own_uid else (None, None)
-        for place in (Place("home", spec.uid), Place("team", spec.gid)):
-            ensure_place(self.files_dir, place, uid=uid, gid=gid)
+        for place in (AreaId("home", spec.uid), AreaId("team", spec.gid)):
+            ensure_area(self.files_dir, place, uid=uid, gid=gid)
 
     def _own(self, task: TaskDir) -> int | None:
         """Return the lock, None if a shim holds it; wait for readers."""
@@ -248,7 +249,7 @@ class LocalRuntime:
         around = self.machine.surroundings(self.machine.cards)
         if around.files is not None:
             self._ensure_places(spec)
-            self.held.note(spec.mounts)
+            self.held.record_use(spec.mounts)
         scratch = self._scratch(spec.uuid)
         os.makedirs(os.path.dirname(scratch), exist_ok=True)
         os.chmod(os.path.dirname(scratch), 0o711)  # noqa: S103 - jobs of other accounts pass through
@@ -259,7 +260,7 @@ class LocalRuntime:
             log = str(self.logs.path(spec.uuid))
             plan = build_plan(spec, around, scratch=scratch, log=log, cpus=cpus, gpu_slice=gpu_slice, mps=mps)
             task.write("spec.json", plan)
-        command = run_python("from runtimes.local.shim import main; main(*sys.argv[1:])", task.path, str(lock))
+        command = run_python("from runtimes.local.shim.shim import main; main(*sys.argv[1:])", task.path, str(lock))
         errors = os.open(task / "shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             shim = subprocess.Popen(
@@ -376,11 +377,11 @@ class LocalRuntime:
             ended = unstarted
         elif started.get("boot_id") != processes.boot_id():
             ended = _end("container_lost", "The machine was started anew while it ran.", started["epoch"], started)
-        elif not leftovers.kill(task):
+        elif not orphan_processes.kill_orphans(task):
             words = f"Its shim was killed; nothing of it is left. {_last_line(task / 'shim.log')}".strip()
             ended = _end("container_lost", words, started["epoch"], started)
         if ended is not None:
-            for group in leftovers.groups(task):
+            for group in orphan_processes.groups(task):
                 limits.remove(group)
             task.write("exit", ended)
         return ended

@@ -7,7 +7,7 @@ job         pid and start time of the job's first process
 door        session socket while the job runs (0600, see sessions.py)
 stop        request to end it
 checkpoint  newest change in its checkpoint directory
-gpu         use of shared cards, at the last change (see agent/gpu_policy.py)
+gpu         use of shared cards, at the last change (see agent/gpu/policy.py)
 slice/      its card slice (see slices.py), elsewhere without namespaces
 exit        how it ended, written once, when no process is left
 passwd      the machine's plus the job's account (see isolation.name_account)

@@ -23,8 +23,8 @@ from accounts.models import TeamRole
 from files import uploads, usage
 from files.models import PlaceUsage, Upload
 from files.shelves import find_shelf
-from runtimes.file_child import PART
-from runtimes.places import place_path
+from runtimes.storage.areas import area_path
+from runtimes.storage.file_child import PART
 
 pytestmark = pytest.mark.django_db
 PIECE = "application/offset+octet-stream"
@@ -42,7 +42,7 @@ def home(cast, store):
     """Where ada's home lies."""
     shelf = find_shelf(cast.ada, "home")
     shelf.store.list_folder()
-    return place_path(store, shelf.place)
+    return area_path(store, shelf.place)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ async def committed(transactional_db, store):
         ada = make.cast().ada
         shelf = find_shelf(ada, "home")
         shelf.store.list_folder()
-        return Api(make.token(ada)), place_path(store, shelf.place)
+        return Api(make.token(ada)), area_path(store, shelf.place)
 
     yield await sync_to_async(build)()
     await sync_to_async(connections.close_all)()
@@ -225,7 +225,7 @@ def test_what_is_deleted_is_free_at_once_and_nothing_is_walked_for_it(ada, cast,
     shelf = find_shelf(cast.ada, "home")
     usage.measure(shelf.place, within_s=5)
     send(ada, "sent-since", os.urandom(300_000))
-    monkeypatch.setattr(usage, "measure_place", None)
+    monkeypatch.setattr(usage, "measure_area", None)
     for name, left in (("sent-since", 300_000), ("measured", 0)):
         ada.client.delete(f"/api/v1/files/content?path={name}", headers=ada.headers)
         assert left <= usage.load_used(shelf).bytes < left + 20_000
@@ -237,7 +237,7 @@ def test_what_is_deleted_is_free_at_once_and_nothing_is_walked_for_it(ada, cast,
 
 def test_looking_and_sending_measure_nothing_twice(ada, home, monkeypatch):
     assert ada.get("files/places").status_code == 200
-    monkeypatch.setattr(usage, "measure_place", None)
+    monkeypatch.setattr(usage, "measure_area", None)
     assert ada.get("files/places").status_code == 200
     assert send(ada, "a", b"x").json()["done"]
 

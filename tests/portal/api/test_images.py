@@ -6,7 +6,7 @@ from api_client import BASE, Api
 
 from cluster.models import Cached
 from images.models import Image, Login
-from runtimes.images import image_key
+from runtimes.images.names import image_key
 
 pytestmark = pytest.mark.django_db
 LINE = {"alias": "torch", "reference": "registry.corp/nlp/train:3", "team": "nlp"}

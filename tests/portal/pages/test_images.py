@@ -7,7 +7,7 @@ from django.test import Client
 from cluster.models import Cached
 from images.models import Image
 from portal.pages import submit
-from runtimes.images import image_key
+from runtimes.images.names import image_key
 
 pytestmark = pytest.mark.django_db
 DIGEST = "sha256:" + "a" * 64

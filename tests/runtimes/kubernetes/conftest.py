@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtimes.kubernetes import names
+from runtimes.kubernetes.pods import names
 from tests.runtimes.kubernetes import world as on_cluster
 
 world, kubelet = on_cluster.world, on_cluster.kubelet

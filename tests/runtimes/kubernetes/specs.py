@@ -5,11 +5,11 @@ from pathlib import Path
 
 from runtimes.base import BALLOONS, STATIC, Checkpoint, GpuShare, GpuView, Mount, Peer, TaskSpec
 from runtimes.gpu_sharing import HAMI, MIG, NVFRACTION, PLUGIN, SLICE, TOOLKIT
-from runtimes.kubernetes.manifest import House
-from runtimes.kubernetes.storage import Storage
-from runtimes.places import Place
+from runtimes.kubernetes.pods.manifest import InstallConfig
+from runtimes.kubernetes.pods.volumes import Storage
+from runtimes.storage.areas import AreaId
 
-HOUSE = House("tessera", "registry.local/base:1", tolerated=("kwok.x-k8s.io/node",))
+HOUSE = InstallConfig("tessera", "registry.local/base:1", tolerated=("kwok.x-k8s.io/node",))
 SHARED = Path("/srv/tessera")
 STORAGE = Storage("shared", SHARED, SHARED / "files", SHARED / "code")
 STORED = replace(HOUSE, storage=STORAGE)
@@ -64,8 +64,8 @@ WITH_FILES = task(
     workdir="src",
     code_path=f"{SHARED}/code/{'c' * 64}.tar.gz",
     mounts=(
-        Mount(Place("team", 20000), "sets/images", "data/images", True),
-        Mount(Place("home", 20001), "out", "out", False),
+        Mount(AreaId("team", 20000), "sets/images", "data/images", True),
+        Mount(AreaId("home", 20001), "out", "out", False),
         Mount(None, f"{SHARED}/notebook-environment/1", f"{SHARED}/notebook-environment/1", True),
     ),
     checkpoint=Checkpoint("~/runs/a", "", 30),

@@ -1,6 +1,6 @@
 import pytest
 
-from runtimes.kubernetes.answers import read_answer, read_failure
+from runtimes.kubernetes.api.answers import read_answer, read_failure
 
 QUOTA = 'pods "t-1" is forbidden: exceeded quota: tessera, requested: pods=1, used: pods=5, limited: pods=5'
 SECURITY = 'pods "t-1" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'
@@ -38,13 +38,13 @@ CASES = {
 def test_what_an_answer_means(case):
     verb, status, reason, message = case
     answer = read_answer(verb, status, {"reason": reason, "message": message})
-    assert answer.deed == CASES[case]
-    assert answer.deed == "done" or answer.words == (message or f"HTTP {status}")
+    assert answer.next_step == CASES[case]
+    assert answer.next_step == "done" or answer.words == (message or f"HTTP {status}")
 
 
 def test_no_answer_may_mean_that_it_happened():
     answer = read_failure(ConnectionResetError("by peer"))
-    assert (answer.deed, answer.words) == ("unknown", "ConnectionResetError: by peer")
+    assert (answer.next_step, answer.words) == ("unknown", "ConnectionResetError: by peer")
 
 
 @pytest.mark.parametrize(("told", "after_s"), [("3", 3.0), ("", 1.0), ("0", 1.0), ("86400", 60.0), ("Tue, 1 Jan", 1.0)])

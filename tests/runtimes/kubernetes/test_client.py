@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from runtimes.base import Rejected, Unavailable
-from runtimes.kubernetes import client
-from runtimes.kubernetes.client import ApiServer, Expired
-from runtimes.kubernetes.connection import Connection
+from runtimes.kubernetes.api import client
+from runtimes.kubernetes.api.client import ApiServer, Expired
+from runtimes.kubernetes.api.connection import Connection
 from tests.runtimes.kubernetes.scripted import DROP, ScriptedServer, failure, stream
 
 PODS = "/api/v1/pods"
@@ -49,7 +49,7 @@ def watch(api, **more):
 def test_a_request_says_what_it_is_and_who_asks(talk):
     api, server, _ = talk((201, {"metadata": {"uid": "u"}}), token="secret")
     answer, body = api.call("POST", PODS, {"kind": "Pod"})
-    assert (answer.deed, body["metadata"]["uid"]) == ("done", "u")
+    assert (answer.next_step, body["metadata"]["uid"]) == ("done", "u")
     assert server.asked == [("POST", PODS, {}, {"kind": "Pod"})]
     assert api.counts.requests == {("POST", 201): 1}
 
@@ -75,7 +75,7 @@ def test_what_may_have_happened_is_never_asked_twice(talk, said):
 def test_a_race_is_tried_again_with_jitter(talk):
     race = failure(409, "Conflict", "resourcequotas were modified")
     api, server, slept = talk(race, race, (201, {}))
-    assert api.call("POST", PODS, {})[0].deed == "done"
+    assert api.call("POST", PODS, {})[0].next_step == "done"
     assert len(server.asked) == 3 and len(slept) == 2 and slept[0] != slept[1]
 
 
@@ -94,8 +94,8 @@ def test_what_is_wrong_is_told_in_the_servers_words(talk):
 
 def test_what_the_caller_handles_comes_back(talk):
     api, *_ = talk(failure(409, "AlreadyExists", "taken"), failure(404, "NotFound", "no"))
-    assert api.call("POST", PODS, {}, handles=("exists",))[0].deed == "exists"
-    assert api.call("GET", PODS, handles=("gone",))[0].deed == "gone"
+    assert api.call("POST", PODS, {}, handles=("exists",))[0].next_step == "exists"
+    assert api.call("GET", PODS, handles=("gone",))[0].next_step == "gone"
 
 
 def test_a_server_that_wants_peace_gets_it(talk):
@@ -112,7 +112,7 @@ def test_without_the_right_to_create_only_creating_pauses(talk):
     for _ in range(3):
         with pytest.raises(Unavailable):
             api.call("POST", PODS, {})
-    assert api.call("GET", PODS)[0].deed == "done"
+    assert api.call("GET", PODS)[0].next_step == "done"
     assert [verb for verb, *_ in server.asked] == ["POST", "GET"]
 
 

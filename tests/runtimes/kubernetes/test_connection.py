@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from runtimes.kubernetes.connection import BadKubeconfig, find_connection, read_kubeconfig
+from runtimes.kubernetes.api.connection import BadKubeconfig, find_connection, read_kubeconfig
 
 
 def config(path, cluster=(), user=(), **rest):

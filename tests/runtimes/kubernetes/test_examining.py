@@ -4,9 +4,9 @@ import copy
 
 import pytest
 
-from runtimes.kubernetes.client import MERGE_PATCH
-from runtimes.kubernetes.examining import _class, _files, _runtimes, examine
-from runtimes.kubernetes.storage import Storage
+from runtimes.kubernetes.api.client import MERGE_PATCH
+from runtimes.kubernetes.cluster.health_checks import _class, _files, _runtimes, examine
+from runtimes.kubernetes.pods.volumes import Storage
 from tests.runtimes.kubernetes.test_rights import PLURALS, Platform
 from tests.runtimes.kubernetes.world import wait_slowly
 

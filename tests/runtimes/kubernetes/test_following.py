@@ -9,9 +9,9 @@ import time
 import pytest
 
 from runtimes.base import Unavailable
-from runtimes.kubernetes.client import ApiServer
-from runtimes.kubernetes.connection import Connection
-from runtimes.kubernetes.following import Follower, trim_pod
+from runtimes.kubernetes.api.client import ApiServer
+from runtimes.kubernetes.api.connection import Connection
+from runtimes.kubernetes.watch.reflectors import Reflector, trim_pod
 from tests.runtimes.kubernetes.scripted import DROP, ScriptedServer, failure, stream
 from tests.runtimes.worlds import wait_for
 
@@ -23,11 +23,11 @@ class Scene:
         self.api = ApiServer(Connection(self.server.url, ssl.create_default_context()), per_s=1000, burst=1000)
         self.changed = threading.Event()
         known = {"dice": random.Random(1), "silence_s": 30.0}
-        self.follower = Follower("pods", self.api, "/pods", "a=b", trim_pod, self.changed, **known | options)
+        self.follower = Reflector("pods", self.api, "/pods", "a=b", trim_pod, self.changed, **known | options)
         self.follower.start()
 
     def names(self) -> set[str]:
-        return {thing["metadata"]["name"] for thing in self.follower.things()}
+        return {thing["metadata"]["name"] for thing in self.follower.objects()}
 
     def asked(self) -> list[str]:
         """ "list", or the version from which a watch went on."""
@@ -98,7 +98,7 @@ def test_a_silent_stream_is_left(scene):
 def test_a_server_that_is_away_is_asked_ever_more_seldom_and_the_view_ages(scene):
     now = scene(DROP, failure(500, "InternalError", "etcd"), DROP, pods(7, "x"))
     with pytest.raises(Unavailable, match="not known yet"):
-        now.follower.things()
+        now.follower.objects()
     wait_for(lambda: len(now.asked()) >= 2)
     assert now.follower.age_s() > 0
     wait_for(lambda: now.asked()[:4] == ["list"] * 4 and len(now.asked()) > 4)

@@ -5,7 +5,7 @@ from uuid import uuid4
 import pytest
 
 from runtimes.base import Peer, TaskSpec
-from runtimes.kubernetes import names
+from runtimes.kubernetes.pods import names
 from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.usefixtures("kubelet")]

@@ -7,7 +7,7 @@ import pytest
 
 from common.errors import InvalidInput
 from jobs.jobfile.parse import parse_spec
-from runtimes.kubernetes.manifest import build_pod
+from runtimes.kubernetes.pods.manifest import build_pod
 from tests.runtimes.kubernetes.hostile import VARIABLES, hostile_changes
 from tests.runtimes.kubernetes.specs import CARDS, STORED, TASKS, task
 

@@ -21,8 +21,8 @@ from jobs.models import Job
 from jobs.states import TaskState
 from portal.pull_words import pull_hint
 from runtimes.base import IMAGE
-from runtimes.images import RegistryLogin, image_key, read_image
-from runtimes.registry import Reach, Unresolved, find_digest
+from runtimes.images.names import RegistryLogin, image_key, read_image
+from runtimes.images.registry import Reach, Unresolved, find_digest
 from scheduler.inventory.image_prepull import prepull_images
 from scheduler.models import Lease
 from scheduler.reconcile.task_specs import build_task_spec
@@ -146,7 +146,7 @@ def test_the_node_tells_that_it_holds_what_is_pinned(world, reach):
 
 
 def test_a_private_image_runs_for_the_team_with_the_login_and_not_for_another(world, private, monkeypatch):
-    monkeypatch.setattr("runtimes.kubernetes.causes.TRIES_S", 2)
+    monkeypatch.setattr("runtimes.kubernetes.pods.causes.TRIES_S", 2)
     image, login = in_registry(world, private), RegistryLogin(private, USER, PASSWORD)
     wait_slowly(lambda: is_open(image, login))
     assert end_of(world, image=image, logins=(login,)).exit_code == 7
@@ -155,7 +155,7 @@ def test_a_private_image_runs_for_the_team_with_the_login_and_not_for_another(wo
 
 
 def test_a_login_is_rotated_and_taken_away(world, private, monkeypatch):
-    monkeypatch.setattr("runtimes.kubernetes.causes.TRIES_S", 2)
+    monkeypatch.setattr("runtimes.kubernetes.pods.causes.TRIES_S", 2)
     image, good = in_registry(world, private), RegistryLogin(private, USER, PASSWORD)
     wait_slowly(lambda: is_open(image, good))
     assert end_of(world, image=image, logins=(replace(good, password="old"),)).cause == "image_pull"
@@ -218,7 +218,7 @@ SAYS = {
 
 @pytest.mark.parametrize("name", SAYS)
 def test_what_cannot_be_had_ends_in_words_with_something_to_do(world, name, monkeypatch):
-    monkeypatch.setattr("runtimes.kubernetes.causes.TRIES_S", 2)
+    monkeypatch.setattr("runtimes.kubernetes.pods.causes.TRIES_S", 2)
     image = read_image(world.options["image"])
     known = {"here": image.registry, "repository": image.repository, "address": image.registry.partition(":")[0]}
     view = end_of(world, image=name.format(**known))

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from runtimes.base import Rejected, Unavailable
-from runtimes.kubernetes import names
-from runtimes.kubernetes.last_words import fetch_log
+from runtimes.kubernetes.pods import names
+from runtimes.kubernetes.watch.log_fallback import fetch_log
 from runtimes.logs import LogStore
 
 TASK = "a" * 32

@@ -6,8 +6,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from runtimes.base import Capabilities
-from runtimes.kubernetes import names
-from runtimes.kubernetes.leaving import ClusterBelongings
+from runtimes.kubernetes.cluster.uninstall import ClusterBelongings
+from runtimes.kubernetes.pods import names
 from scheduler.management.commands import uninstall_cluster
 from tests.runtimes.kubernetes.world import KubernetesWorld, world_with_files
 

@@ -3,7 +3,7 @@ from functools import partial
 
 import pytest
 
-from runtimes.kubernetes.limiter import Bucket, Limiter, Urgency
+from runtimes.kubernetes.api.limiter import Bucket, Limiter, Urgency
 from tests.runtimes.worlds import wait_for
 
 

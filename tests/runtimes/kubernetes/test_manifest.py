@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtimes.base import Checkpoint, GpuShare, Mount, Peer, Rejected
-from runtimes.images import RegistryLogin
-from runtimes.kubernetes import names
-from runtimes.kubernetes.manifest import SUPERVISOR, build_pod, build_tombstone, check_house, literal
-from runtimes.kubernetes.namespaces import build_logins
-from runtimes.places import Place
+from runtimes.images.names import RegistryLogin
+from runtimes.kubernetes.cluster.namespaces import build_logins
+from runtimes.kubernetes.pods import names
+from runtimes.kubernetes.pods.manifest import SUPERVISOR, build_pod, build_tombstone, check_install_config, literal
+from runtimes.storage.areas import AreaId
 from tests.runtimes.kubernetes.specs import (
     CARDS,
     HOUSE,
@@ -113,7 +113,7 @@ def test_what_cannot_be_promised_is_refused_with_words():
         "root": task(uid=0),
         "no team": task(gid=0),
         "a card of another node": task(gpus=(GpuShare("GPU-ffffffff-0000", 0, 1024, 10, False),)),
-        "data": task(mounts=(Mount(Place("home", 20001), "x", "x", False),)),
+        "data": task(mounts=(Mount(AreaId("home", 20001), "x", "x", False),)),
         "code": task(code_path="/srv/tessera/code/1.tar.gz"),
         "a peer that nobody knows": task(peers=(Peer("10.0.0.1"), Peer("10.0.0.2"))),
         "a role that is no name": task(peers=(Peer("10.0.0.1", "../passwd"),)),
@@ -146,11 +146,11 @@ def test_a_tombstone_never_gets_a_node_and_holds_nothing():
 )
 def test_a_setting_that_cannot_be_is_named_with_what_may_be(change, words):
     with pytest.raises(ValueError, match=words):
-        check_house(replace(HOUSE, **change))
+        check_install_config(replace(HOUSE, **change))
 
 
 def test_an_ordinary_house_is_fine():
-    assert check_house(replace(HOUSE, account="tessera-system:tessera", pull_secret="registry"))
+    assert check_install_config(replace(HOUSE, account="tessera-system:tessera", pull_secret="registry"))
 
 
 ADA = (RegistryLogin("docker.io", "ada", "s3cret"), RegistryLogin("registry.corp:5000", "robot", "x:y"))

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtimes.base import Unavailable
-from runtimes.kubernetes.client import Expired, Listed
-from runtimes.kubernetes.mirror import Backoff, Mirror
+from runtimes.kubernetes.api.client import Expired, Listed
+from runtimes.kubernetes.watch.informer_cache import Backoff, InformerCache
 
 
 def thing(name: str, version: int) -> dict:
@@ -24,18 +24,18 @@ def event(kind: str, name: str, version: int) -> dict:
     return {"type": kind, "object": thing(name, version)}
 
 
-def mirror(version: int = 10, **things: int) -> Mirror:
-    made = Mirror()
+def mirror(version: int = 10, **things: int) -> InformerCache:
+    made = InformerCache()
     made.replace(listed(version, **(things or {"x": 5})))
     return made
 
 
-def have(mirror: Mirror) -> dict[str, int]:
+def have(mirror: InformerCache) -> dict[str, int]:
     return {name[2:]: int(each["metadata"]["resourceVersion"]) for name, each in mirror.things.items()}
 
 
 def test_before_the_first_list_nothing_is_known():
-    made = Mirror()
+    made = InformerCache()
     assert not made.synced
     made.replace(listed(1))
     assert made.synced
@@ -104,7 +104,7 @@ def test_after_any_faults_the_next_list_makes_it_true(dice, length):
         kind = "ADDED" if name not in truth else dice.choice(["MODIFIED", "DELETED"])
         truth.pop(name) if kind == "DELETED" else truth.__setitem__(name, version)
         events.append(event(kind, name, version))
-    made = Mirror()
+    made = InformerCache()
     made.replace(listed(0))
     heard = [each for each in events for _ in range(dice.choice([0, 1, 1, 2]))]
     for _ in range(dice.randint(0, 5)):
@@ -122,7 +122,7 @@ def test_after_any_faults_the_next_list_makes_it_true(dice, length):
 def test_a_list_beside_the_events_finds_what_they_failed_to_tell_and_nothing_else(dice, length):
     """One event at most is lost. The list is asked for and taken somewhere on the way, and compared at the end."""
     asked, taken = sorted(dice.sample(range(length + 1), 2))
-    made, truth, then, names, lost = Mirror(), {}, {}, [""], dice.randint(0, length)
+    made, truth, then, names, lost = InformerCache(), {}, {}, [""], dice.randint(0, length)
     made.replace(listed(0))
     for version in range(1, length + 1):
         name = dice.choice("xyz")
@@ -159,7 +159,7 @@ def test_after_another_list_meanwhile_nothing_is_compared():
 
 
 def test_without_faults_events_alone_are_the_truth():
-    made, truth, dice = Mirror(), {}, random.Random(7)
+    made, truth, dice = InformerCache(), {}, random.Random(7)
     made.replace(listed(0))
     for version in range(1, 300):
         name = dice.choice("uvwxyz")

@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 
 from runtimes.gpu_sharing import SIMULATED
-from runtimes.kubernetes import names
-from runtimes.kubernetes.nodes import foreign_asks, is_silent, node_view, quantity
+from runtimes.kubernetes.cluster.nodes import foreign_asks, is_silent, node_view, quantity
+from runtimes.kubernetes.pods import names
 from tests.runtimes.kubernetes.specs import CARDS
 
 
@@ -54,7 +54,7 @@ def test_a_cordon_and_a_taint_that_we_do_not_tolerate_keep_us_away():
 
 def test_cards_are_what_the_inventory_says_and_never_real_by_the_nodes_own_word():
     told = {"gpus": [asdict(card) for card in CARDS.values()], "links": [["X", "NV12"], ["NV12", "X"]]}
-    view = node_view(node(notes={names.NOTE_INVENTORY: json.dumps(told)}))
+    view = node_view(node(notes={names.ANNOTATION_INVENTORY: json.dumps(told)}))
     simulated = {"simulated": True, "mode": SIMULATED}
     assert view.gpus == tuple(replace(card, **simulated) for card in CARDS.values()) and view.links[0][1] == "NV12"
 
@@ -69,7 +69,7 @@ def test_a_node_that_tells_nothing_shows_the_cards_that_it_serves():
 
 
 def test_an_inventory_that_is_broken_shows_no_cards():
-    assert node_view(node(notes={names.NOTE_INVENTORY: "{"})).gpus == ()
+    assert node_view(node(notes={names.ANNOTATION_INVENTORY: "{"})).gpus == ()
 
 
 def test_pods_of_others_ask_as_the_scheduler_counts():

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from runtimes.base import GpuShare, Rejected, Unavailable
-from runtimes.kubernetes import names
-from runtimes.kubernetes.following import ClusterView
-from runtimes.kubernetes.manifest import build_pod
-from runtimes.kubernetes.mirror import key_of
-from runtimes.kubernetes.namespaces import ensure_team_namespace
+from runtimes.kubernetes.cluster.namespaces import ensure_team_namespace
+from runtimes.kubernetes.pods import names
+from runtimes.kubernetes.pods.manifest import build_pod
+from runtimes.kubernetes.pods.views import is_tombstone, pod_ended
 from runtimes.kubernetes.runtime import ALL_PODS
-from runtimes.kubernetes.views import is_tombstone, pod_ended
+from runtimes.kubernetes.watch.informer_cache import key_of
+from runtimes.kubernetes.watch.reflectors import ClusterView
 from tests.runtimes.kubernetes.specs import CARDS, HOUSE, MODES, TASKS, task
 from tests.runtimes.kubernetes.test_manifest import hostile_specs
 from tests.runtimes.kubernetes.world import pod_path, wait_slowly
@@ -29,13 +29,13 @@ def world(world):
 
 
 def try_out(world, pod: dict) -> tuple[str, str]:
-    """(deed, words) of creating this pod, without doing it."""
+    """(next_step, words) of creating this pod, without doing it."""
     pod = copy.deepcopy(pod)
     pod["metadata"]["namespace"] = names.team_namespace(world.runtime.house.install, 20000)
     where = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
     handled = ("reject", "no_right", "no_room", "gone", "unknown")
     answer, _ = world.api.call("POST", where, pod, query={"dryRun": "All"}, handles=handled)
-    return answer.deed, answer.words
+    return answer.next_step, answer.words
 
 
 @pytest.mark.parametrize("name", [*TASKS, *MODES])
@@ -52,9 +52,9 @@ def test_what_hostile_tasks_become_is_accepted_or_is_no_pod_at_all(world):
             pod = build_pod(replace(spec, uid=20001, gid=20000), HOUSE, CARDS)
         except Rejected:
             continue
-        deed, words = try_out(world, pod)
-        assert deed in ("done", "reject") and "PodSecurity" not in words, (spec, words)
-        taken += deed == "done"
+        next_step, words = try_out(world, pod)
+        assert next_step in ("done", "reject") and "PodSecurity" not in words, (spec, words)
+        taken += next_step == "done"
     assert taken > 30
 
 
@@ -90,8 +90,10 @@ def test_what_breaks_out_is_refused_by_the_namespace_too(world, name):
     pod = build_pod(task(), HOUSE, CARDS)
     pod["spec"] |= outer
     pod["spec"]["containers"][0] |= inner
-    deed, words = try_out(world, pod)
-    assert deed == "reject" and ("PodSecurity" in words or "Unsupported value" in words or "Forbidden" in words), words
+    next_step, words = try_out(world, pod)
+    assert next_step == "reject" and ("PodSecurity" in words or "Unsupported value" in words or "Forbidden" in words), (
+        words
+    )
 
 
 def test_the_namespace_is_closed_and_its_account_gives_no_token(world):
@@ -192,7 +194,7 @@ def test_out_of_memory(world, kubelet):
 
 
 def test_an_image_that_is_not_there_ends_with_the_registrys_words(world, kubelet, monkeypatch):
-    monkeypatch.setattr("runtimes.kubernetes.causes.TRIES_S", 2)
+    monkeypatch.setattr("runtimes.kubernetes.pods.causes.TRIES_S", 2)
     spec = world.spec("true", image=world.options["image"].rpartition("/")[0] + "/nothing:1")
     world.runtime.start(spec)
     wait_slowly(lambda: world.view(spec.uuid).cause == "image_pull")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from runtimes.kubernetes import names
-from runtimes.kubernetes.examining import _pretenders
-from runtimes.kubernetes.manifest import build_pod
+from runtimes.kubernetes.cluster.health_checks import _pretenders
+from runtimes.kubernetes.pods import names
+from runtimes.kubernetes.pods.manifest import build_pod
 
 pytestmark = pytest.mark.kubernetes
 BESIDE_OTHERS = True
@@ -57,7 +57,7 @@ def test_a_pod_of_our_name_that_was_asked_for_something_else_goes_on_and_is_told
 def test_a_pod_from_before_its_hash_is_adopted(world):
     spec = world.spec("sleep 60", gid=20000)
     pod = build_pod(spec, world.runtime.house, {})
-    del pod["metadata"]["annotations"][names.NOTE_SPEC]
+    del pod["metadata"]["annotations"][names.ANNOTATION_SPEC]
     world.api.call("POST", f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", pod)
     world.runtime.start(spec)
     world.until(spec.uuid, "running")

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from runtimes.base import Unavailable
-from runtimes.kubernetes.causes import failing_start, pull_words
-from runtimes.kubernetes.pulls import AGAIN_S, AT_ONCE, Pulls, newest_pull
+from runtimes.kubernetes.pods.causes import failing_start, pull_words
+from runtimes.kubernetes.watch.image_pulls import AGAIN_S, AT_ONCE, ImagePulls, newest_pull
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 BEGAN = NOW - timedelta(seconds=40)
@@ -63,17 +63,17 @@ def test_only_what_is_slow_to_start_is_asked_about():
         pod(phase="Running"),
         {"metadata": {"uid": "x"}, "spec": {}},
     ]
-    assert Pulls(events).look(quick, NOW) == {} and events.asked == []
-    assert Pulls(events).look([pod()], NOW) == {"uid-0": datetime(2026, 1, 1, 11, 59, tzinfo=UTC)}
+    assert ImagePulls(events).look(quick, NOW) == {} and events.asked == []
+    assert ImagePulls(events).look([pod()], NOW) == {"uid-0": datetime(2026, 1, 1, 11, 59, tzinfo=UTC)}
     assert events.asked == [("GET", "/api/v1/namespaces/tessera-team-1/events", "involvedObject.uid=uid-0")]
-    assert Pulls(Events(event("Scheduled", 59))).look([pod()], NOW) == {"uid-0": None}
+    assert ImagePulls(Events(event("Scheduled", 59))).look([pod()], NOW) == {"uid-0": None}
 
 
 def test_many_are_asked_about_by_and_by_and_nobody_twice_before_all_were(monkeypatch):
     clock = [1000.0]
-    monkeypatch.setattr("runtimes.kubernetes.pulls.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("runtimes.kubernetes.watch.image_pulls.time.monotonic", lambda: clock[0])
     events, pods = Events(event("Pulling", 59)), [pod(number) for number in range(3 * AT_ONCE)]
-    pulls = Pulls(events)
+    pulls = ImagePulls(events)
     for look in range(1, 4):
         clock[0] += AGAIN_S + 1
         assert len(pulls.look(pods, NOW)) == look * AT_ONCE == len(set(events.asked)) == len(events.asked)
@@ -86,17 +86,17 @@ def test_many_are_asked_about_by_and_by_and_nobody_twice_before_all_were(monkeyp
 
 def test_what_started_is_forgotten_and_an_engine_that_is_away_tells_nothing():
     events = Events(event("Pulling", 59))
-    pulls = Pulls(events)
+    pulls = ImagePulls(events)
     assert pulls.look([pod()], NOW) and pulls.look([], NOW) == {} and not pulls._known
-    assert Pulls(Events()).look([pod()], NOW) == {} and not Pulls(Events()).is_fetched(pod())
-    assert Pulls(events).is_fetched(pod()) and not Pulls(Events(event("Pulled", 59))).is_fetched(pod())
+    assert ImagePulls(Events()).look([pod()], NOW) == {} and not ImagePulls(Events()).is_fetched(pod())
+    assert ImagePulls(events).is_fetched(pod()) and not ImagePulls(Events(event("Pulled", 59))).is_fetched(pod())
 
 
 def test_what_was_told_stands_when_events_are_kept_no_longer(monkeypatch):
     clock = [1000.0]
-    monkeypatch.setattr("runtimes.kubernetes.pulls.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("runtimes.kubernetes.watch.image_pulls.time.monotonic", lambda: clock[0])
     events = Events(event("Pulling", 59))
-    pulls = Pulls(events)
+    pulls = ImagePulls(events)
     first = pulls.look([pod()], NOW)
     clock[0] += AGAIN_S + 1
     events.events[:] = [event("Scheduled", 1)]

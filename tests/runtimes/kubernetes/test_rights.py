@@ -12,13 +12,13 @@ import pytest
 import yaml
 
 from runtimes.base import Unavailable
-from runtimes.images import RegistryLogin
-from runtimes.kubernetes import names
-from runtimes.kubernetes.access import KubernetesAccess
-from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
-from runtimes.kubernetes.connection import Connection, find_connection
-from runtimes.kubernetes.manifest import House, build_pod
-from runtimes.kubernetes.namespaces import build_fences, ensure_team_namespace
+from runtimes.images.names import RegistryLogin
+from runtimes.kubernetes.access.access import KubernetesAccess
+from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
+from runtimes.kubernetes.api.connection import Connection, find_connection
+from runtimes.kubernetes.cluster.namespaces import build_fences, ensure_team_namespace
+from runtimes.kubernetes.pods import names
+from runtimes.kubernetes.pods.manifest import InstallConfig, build_pod
 from runtimes.kubernetes.runtime import KubernetesRuntime
 from tests.runtimes.kubernetes.hostile import hostile_changes
 from tests.runtimes.kubernetes.specs import CARDS, MODES, STORAGE, TASKS, WITH_FILES
@@ -132,7 +132,7 @@ def test_it_writes_the_logins_of_a_team_and_reads_none(world, platform):
     path = f"/api/v1/namespaces/{platform.install}-team-20000/secrets"
     for where in (path, f"{path}/{names.LOGINS}"):
         answer, _ = platform.api.call("GET", where, handles=("no_right",))
-        assert answer.deed == "no_right"
+        assert answer.next_step == "no_right"
     _, secret = platform.admin.call("GET", f"{path}/{names.LOGINS}")
     assert secret["type"] == "kubernetes.io/dockerconfigjson"
 
@@ -169,7 +169,7 @@ OUTSIDE = [
 def test_nothing_beyond_is_allowed(platform, verb, path, body):
     content = {"content": MERGE_PATCH} if verb == "PATCH" else {}
     answer, _ = platform.api.call(verb, path, body, handles=("no_right",), **content)
-    assert answer.deed == "no_right"
+    assert answer.next_step == "no_right"
     platform.api._no_creates_until = 0.0  # each is a question of its own
 
 
@@ -183,7 +183,7 @@ def test_it_cannot_give_itself_more(platform):
     outside = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings"
     for path, role in ((inside, "cluster-admin"), (outside, f"{platform.install}-team")):
         answer, _ = platform.api.call("POST", path, binding(role), handles=("no_right", "reject"))
-        assert answer.deed in ("no_right", "reject"), role
+        assert answer.next_step in ("no_right", "reject"), role
         platform.api._no_creates_until = 0.0
 
 
@@ -192,7 +192,7 @@ def test_it_makes_and_changes_its_teams_namespaces_only(platform):
     for name in ("default", f"{platform.install}-team-20000"):
         path = f"/api/v1/namespaces/{name}"
         answer, _ = platform.api.call("PATCH", path, relaxed, content=MERGE_PATCH, handles=("reject",))
-        assert answer.deed == "reject"
+        assert answer.next_step == "reject"
 
 
 OWN = ("scratch", "shm", "told")
@@ -264,17 +264,17 @@ HOSTILE = {name: change for name, _, change in hostile_changes()}
 
 
 @pytest.fixture(scope="module")
-def stored(platform) -> House:
+def stored(platform) -> InstallConfig:
     return replace(platform.runtime.house, storage=STORAGE)
 
 
 def try_hostile(platform, pod: dict) -> tuple[str, str]:
-    """(deed, words) of sending this pod with the platform's own account, without doing it."""
+    """(next_step, words) of sending this pod with the platform's own account, without doing it."""
     path = f"/api/v1/namespaces/{names.team_namespace(platform.install, 20000)}/pods"
     handled = ("reject", "no_right", "no_room", "unknown")
     answer, _ = platform.api.call("POST", path, pod, query={"dryRun": "All"}, handles=handled)
     platform.api._no_creates_until = 0.0  # each is a question of its own
-    return answer.deed, answer.words
+    return answer.next_step, answer.words
 
 
 @pytest.mark.parametrize("name", [*TASKS, "with files"])
@@ -294,8 +294,8 @@ def test_two_hundred_ways_out_are_refused_by_the_namespace_too(platform, stored,
     """What test_hostile.py says to us, sent past us with our own rights."""
     pod = copy.deepcopy(build_pod(TASKS["a_quarter"], stored, CARDS))
     HOSTILE[name](pod)
-    deed, words = try_hostile(platform, pod)
-    assert deed != "done" and ("forbidden" in words or "invalid" in words), (name, words)
+    next_step, words = try_hostile(platform, pod)
+    assert next_step != "done" and ("forbidden" in words or "invalid" in words), (name, words)
 
 
 def test_the_network_policies_are_there_as_we_want_them(world, platform):

@@ -7,11 +7,11 @@ import itertools
 import pytest
 
 from runtimes.base import Rejected, Unavailable
-from runtimes.kubernetes import names
-from runtimes.kubernetes.answers import Answer
-from runtimes.kubernetes.client import Listed
-from runtimes.kubernetes.examining import _pretenders
-from runtimes.kubernetes.manifest import build_pod
+from runtimes.kubernetes.api.answers import Answer
+from runtimes.kubernetes.api.client import Listed
+from runtimes.kubernetes.cluster.health_checks import _pretenders
+from runtimes.kubernetes.pods import names
+from runtimes.kubernetes.pods.manifest import build_pod
 from runtimes.kubernetes.runtime import ALL_PODS, KubernetesRuntime
 from tests.runtimes.kubernetes.specs import HOUSE, UUID, task
 
@@ -31,8 +31,8 @@ class Pods:
 
     def call(self, verb, path, body=None, *, handles=(), **_):
         answer, found = self._answer(verb, path, body)
-        if answer.deed not in ("done", *handles):
-            raise Unavailable(answer.deed)
+        if answer.next_step not in ("done", *handles):
+            raise Unavailable(answer.next_step)
         return answer, found
 
     def list_all(self, path, *, labels=""):

@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from runtimes.base import Checkpoint
-from runtimes.kubernetes import names
-from runtimes.kubernetes.manifest import build_pod
-from runtimes.kubernetes.saves import Saves, saves_of
+from runtimes.kubernetes.pods import names
+from runtimes.kubernetes.pods.manifest import build_pod
+from runtimes.kubernetes.watch.checkpoint_watch import CheckpointWatch, build_checkpoint_annotation
 from tests.runtimes.kubernetes.specs import CARDS, HOUSE, STORED, UUID, WITH_FILES, task
 
 
@@ -23,23 +23,23 @@ def homes(tmp_path):
 
 
 def pod(note="20001/runs/a", **status) -> dict:
-    meta = {"labels": {names.LABEL_TASK: UUID}, "annotations": {names.NOTE_SAVES: note}}
+    meta = {"labels": {names.LABEL_TASK: UUID}, "annotations": {names.ANNOTATION_CHECKPOINTS: note}}
     running = {"containerStatuses": [{"name": "main", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]}
     return {"metadata": meta, "spec": {"nodeName": "n1"}, "status": {"phase": "Running", **running, **status}}
 
 
-def looked(homes, *pods) -> tuple[Saves, threading.Event]:
+def looked(homes, *pods) -> tuple[CheckpointWatch, threading.Event]:
     changed = threading.Event()
-    saves = Saves(homes, lambda: list(pods), changed)
-    saves.look()
+    saves = CheckpointWatch(homes, lambda: list(pods), changed)
+    saves.check_folders()
     return saves, changed
 
 
 def test_the_newest_change_in_the_folder_is_told_and_wakes_the_watch_once(homes):
     saves, changed = looked(homes, pod())
-    assert saves.of(UUID).timestamp() == 100 and changed.is_set()
+    assert saves.newest_of(UUID).timestamp() == 100 and changed.is_set()
     changed.clear()
-    saves.look()
+    saves.check_folders()
     assert not changed.is_set()
 
 
@@ -47,11 +47,11 @@ def test_the_newest_change_in_the_folder_is_told_and_wakes_the_watch_once(homes)
 def test_what_is_not_there_or_leads_out_of_the_home_tells_nothing(homes, note):
     (homes / "20001/out").symlink_to("/etc")
     saves, changed = looked(homes, pod(note))
-    assert saves.of(UUID) is None and not changed.is_set()
+    assert saves.newest_of(UUID) is None and not changed.is_set()
 
 
 def test_one_that_ended_is_left_to_its_own_last_word(homes):
-    assert looked(homes, pod(phase="Succeeded"))[0].of(UUID) is None
+    assert looked(homes, pod(phase="Succeeded"))[0].newest_of(UUID) is None
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_one_that_ended_is_left_to_its_own_last_word(homes):
     [("~/runs/a", "20001/runs/a"), ("ckpt", ""), ("/data", ""), ("~/../20002", ""), ("~/", "20001/.")],
 )
 def test_only_folders_of_the_home_are_noted(folder, note):
-    assert saves_of(folder, 20001) == note
+    assert build_checkpoint_annotation(folder, 20001) == note
 
 
 def test_a_pod_notes_it_where_there_is_a_volume():
     notes = [
-        build_pod(spec, house, CARDS)["metadata"]["annotations"].get(names.NOTE_SAVES)
+        build_pod(spec, house, CARDS)["metadata"]["annotations"].get(names.ANNOTATION_CHECKPOINTS)
         for spec, house in ((WITH_FILES, STORED), (task(checkpoint=Checkpoint("~/a", "", 1)), HOUSE), (task(), STORED))
     ]
     assert notes == ["20001/runs/a", None, None]

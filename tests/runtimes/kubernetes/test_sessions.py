@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from runtimes.base import Unavailable
-from runtimes.kubernetes.forward import refusal
-from runtimes.kubernetes.sessions import SESSION, SIGKILLED, Pieces, exit_of, status_of
+from runtimes.kubernetes.access.port_forward import refusal
+from runtimes.kubernetes.access.sessions import SESSION, SIGKILLED, Pieces, exit_of, status_of
 
 MARK = b"\x1e0123abcd\x1e"
 

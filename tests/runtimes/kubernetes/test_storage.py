@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from runtimes.base import Mount, Rejected, Unavailable
-from runtimes.kubernetes.manifest import build_pod, check_house
-from runtimes.kubernetes.storage import prepare_files
-from runtimes.places import Place
+from runtimes.kubernetes.pods.manifest import build_pod, check_install_config
+from runtimes.kubernetes.pods.volumes import prepare_files
+from runtimes.storage.areas import AreaId
 from tests.runtimes.kubernetes.specs import CARDS, HOUSE, SHARED, STORAGE, STORED, TASKS, WITH_FILES, task
 from tests.runtimes.kubernetes.test_manifest import HOSTILE
 
@@ -26,7 +26,7 @@ def data(*mounts: Mount):
 
 
 def home(source: str, target: str = "data", *, read_only: bool = False, number: int = 20001) -> Mount:
-    return Mount(Place("home", number), source, target, read_only)
+    return Mount(AreaId("home", number), source, target, read_only)
 
 
 def test_every_pod_sees_its_persons_home_and_its_teams_folder_and_no_more():
@@ -87,7 +87,7 @@ def test_without_a_volume_the_remedy_is_said_and_other_jobs_run():
 )
 def test_a_setting_that_cannot_be_is_named_with_what_may_be(change, words):
     with pytest.raises(ValueError, match=words):
-        check_house(replace(HOUSE, storage=replace(STORAGE, **change)))
+        check_install_config(replace(HOUSE, storage=replace(STORAGE, **change)))
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from runtimes.base import Checkpoint, Mount, Unavailable
-from runtimes.kubernetes.following import ClusterView
-from runtimes.kubernetes.namespaces import ensure_team_namespace
-from runtimes.places import Place, ensure_place
+from runtimes.kubernetes.cluster.namespaces import ensure_team_namespace
+from runtimes.kubernetes.watch.reflectors import ClusterView
+from runtimes.storage.areas import AreaId, ensure_area
 from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly, world_with_files
 
 pytestmark = pytest.mark.kubernetes
 BESIDE_OTHERS = True
-OURS, TEAM = Place("home", 20001), Place("team", 20000)
+OURS, TEAM = AreaId("home", 20001), AreaId("team", 20000)
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +42,10 @@ def pack(path: Path, **files: str) -> str:
     return str(path)
 
 
-def lay(world, place: Place, path: str, text: str) -> Path:
+def lay(world, place: AreaId, path: str, text: str) -> Path:
     """A file of a person's or a team's own."""
     gid, uid = 20000, place.number if place.kind == "home" else 20001
-    file = ensure_place(world.files, place, uid=uid, gid=gid) / path
+    file = ensure_area(world.files, place, uid=uid, gid=gid) / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
     for each in (file, *file.parents[: len(Path(path).parts) - 1]):
@@ -100,7 +100,7 @@ def test_what_is_read_only_cannot_be_written(world):
 
 def test_a_link_out_of_a_home_leads_nowhere(world):
     """A kubelet that mounted the person's path would follow it to the other home, past that home's own door."""
-    lay(world, Place("home", 20002), "open/secret", "of the other").parent.chmod(0o755)
+    lay(world, AreaId("home", 20002), "open/secret", "of the other").parent.chmod(0o755)
     note = lay(world, OURS, "note", "")
     (note.parent / "stolen").symlink_to("../20002/open")
     status, said = run(world, "ls in", mounts=(Mount(OURS, "stolen", "in", False),))
@@ -125,7 +125,7 @@ def test_a_checkpoint_in_the_home_is_told_and_found_again(world):
 
 
 def test_a_checkpoint_is_told_while_the_task_runs(world, monkeypatch):
-    monkeypatch.setattr("runtimes.kubernetes.saves.LOOK_EVERY_S", 0.2)
+    monkeypatch.setattr("runtimes.kubernetes.watch.checkpoint_watch.LOOK_EVERY_S", 0.2)
     spec = world.spec("mkdir -p ~/runs/b; echo 7 >~/runs/b/step; sleep 60", checkpoint=Checkpoint("~/runs/b", "", 1))
 
     def told(view):

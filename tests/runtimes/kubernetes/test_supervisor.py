@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runtimes.kubernetes.manifest import SUPERVISOR
+from runtimes.kubernetes.pods.manifest import SUPERVISOR
 from tests.runtimes.worlds import wait_for
 
 SHELLS = [shell for shell in (["dash"], ["bash", "--posix"], ["busybox", "sh"]) if shutil.which(shell[0])]

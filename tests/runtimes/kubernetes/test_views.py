@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from runtimes.kubernetes import names
-from runtimes.kubernetes.causes import DISRUPTED, failing_start
-from runtimes.kubernetes.following import trim_pod
-from runtimes.kubernetes.views import pod_ended, view_of
+from runtimes.kubernetes.pods import names
+from runtimes.kubernetes.pods.causes import DISRUPTED, failing_start
+from runtimes.kubernetes.pods.views import pod_ended, view_of
+from runtimes.kubernetes.watch.reflectors import trim_pod
 from tests.runtimes.kubernetes.specs import UUID
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -20,7 +20,7 @@ def at(minute: int, second: int = 0) -> str:
 
 def pod(state=None, *, phase="Running", node="n1", notes=(), status=(), **metadata):
     labels = {names.LABEL_TASK: UUID}
-    meta = {"labels": labels, "annotations": {names.NOTE_EPOCH: "7", **dict(notes)}, "creationTimestamp": at(0)}
+    meta = {"labels": labels, "annotations": {names.ANNOTATION_EPOCH: "7", **dict(notes)}, "creationTimestamp": at(0)}
     containers = [{"name": "main", "state": state}] if state else []
     told = {"phase": phase, "startTime": at(1), "podIP": "10.0.0.7", "containerStatuses": containers, **dict(status)}
     return {"metadata": meta | metadata, "spec": {"nodeName": node} if node else {}, "status": told}
@@ -141,7 +141,7 @@ def test_a_pull_may_fail_for_a_while():
 
 
 def test_a_noted_end_wins():
-    note = {names.NOTE_END: json.dumps({"cause": "image_pull", "detail": "registry says no"})}
+    note = {names.ANNOTATION_END: json.dumps({"cause": "image_pull", "detail": "registry says no"})}
     seen = view(pod(done(137, "ContainerStatusUnknown"), phase="Failed", notes=note, **asked(15)))
     assert (seen.cause, seen.detail, seen.exit_code) == ("image_pull", "registry says no", None)
 

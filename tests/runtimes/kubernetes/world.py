@@ -13,10 +13,10 @@ import pytest
 
 from deploy.cluster.storage import CLASS, PROVISIONER
 from runtimes.base import Checkpoint, ContainerView, TaskSpec
-from runtimes.kubernetes import names
-from runtimes.kubernetes.access import KubernetesAccess
-from runtimes.kubernetes.client import MERGE_PATCH, ApiServer
-from runtimes.kubernetes.connection import find_connection
+from runtimes.kubernetes.access.access import KubernetesAccess
+from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
+from runtimes.kubernetes.api.connection import find_connection
+from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
 from tests.local_cluster import local_place
 from tests.runtimes.worlds import World, wait_for
@@ -94,9 +94,8 @@ class KubernetesWorld(World):
     def make_access(self) -> str:
         """Python text for a process of its own."""
         options = {**self.options, "kubeconfig": str(self.options["kubeconfig"])}
-        return (
-            f"from runtimes.kubernetes.access import KubernetesAccess\naccess = lambda: KubernetesAccess(**{options!r})"
-        )
+        load = "from runtimes.kubernetes.access.access import KubernetesAccess"
+        return f"{load}\naccess = lambda: KubernetesAccess(**{options!r})"
 
     def is_open(self, uuid: str) -> bool:
         return True

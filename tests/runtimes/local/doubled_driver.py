@@ -13,8 +13,9 @@ from agent_slice import CARDS, NO_COMPILER, build_once
 
 from runtimes import slice_library
 from runtimes.gpu_sharing import ProbeFacts, choose_mode
-from runtimes.local import inventory, plan
-from runtimes.local.profiles import simulate
+from runtimes.local import plan
+from runtimes.local.node import inventory
+from runtimes.local.node.simulated_cards import simulate
 
 UUID = CARDS[0]
 VERSION = "580.95.05"

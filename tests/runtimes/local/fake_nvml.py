@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pynvml as real
 
-from agent import cards, instances, links
+from agent.gpu import cards, links, mig_instances
 
 TOPOLOGIES = Path(__file__).parent / "topologies"
 CARDS = {
@@ -31,7 +31,7 @@ def parse_topology(text: str) -> tuple[list[list[str]], list[int | None]]:
 def use_fake_nvml(monkeypatch, name: str = "dgx1-v100", *args, **options) -> "FakeNvml":
     """Cards are read from it, of the machine of this name in topologies/."""
     nvml = FakeNvml((TOPOLOGIES / f"{name}.txt").read_text(), *args, **options)
-    for module in (cards, links, instances):
+    for module in (cards, links, mig_instances):
         monkeypatch.setattr(module, "pynvml", nvml)
     return nvml
 

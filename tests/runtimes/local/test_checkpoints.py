@@ -6,7 +6,7 @@ import pytest
 
 from runtimes.base import Checkpoint
 from runtimes.local import plan
-from runtimes.newest import newest_change
+from runtimes.storage.newest_change import newest_change
 from tests.runtimes.worlds import wait_for
 
 SAVE = "mkdir -p ckpt; echo 1 > ckpt/step; exit 0"

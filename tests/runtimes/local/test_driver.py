@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runtimes.local import driver
-from runtimes.local.driver import find_driver
+from runtimes.local.slices import driver
+from runtimes.local.slices.driver import find_driver
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from dataclasses import asdict
 
 import pytest
 
-from runtimes.local import leftovers, processes
-from runtimes.local.limits import WATCHDOG
-from runtimes.local.probe import SHARED, SOURCES, Isolation, MemoryControl
+from runtimes.local import orphan_processes, processes
+from runtimes.local.node.isolation_probe import SHARED, SOURCES, Isolation, MemoryControl
+from runtimes.local.shim.limits import WATCHDOG
 from tests.runtimes.worlds import LocalWorld, wait_for
 
 NOTHING = {"isolation": Isolation(SHARED, False, False), "memory": MemoryControl(WATCHDOG)}
@@ -37,8 +37,8 @@ def test_a_shim_killed_at_any_moment_leaves_nothing_and_never_runs_again(world, 
     view = world.until(spec.uuid, "exited")
     world.runtime.start(spec)
     assert view.exit_code is None and view.cause in ("container_lost", "start_failed")
-    assert leftovers.find(world.task(spec.uuid)) == []
-    assert not [group for group in leftovers.groups(world.task(spec.uuid)) if os.path.exists(group)]
+    assert orphan_processes.find_orphans(world.task(spec.uuid)) == []
+    assert not [group for group in orphan_processes.groups(world.task(spec.uuid)) if os.path.exists(group)]
     assert world.runs(spec.uuid) <= 1 and world.view(spec.uuid) == view
 
 
@@ -46,7 +46,9 @@ def test_a_lost_task_is_lost_until_its_leftovers_are_gone(world, monkeypatch):
     spec = world.spec("setsid sleep 60 & sleep 60")
     world.runtime.start(spec)
     world.until(spec.uuid, "running")
-    monkeypatch.setattr(leftovers, "kill", lambda task: [processes.look(os.getpid())])  # one that will not die
+    monkeypatch.setattr(
+        orphan_processes, "kill_orphans", lambda task: [processes.look(os.getpid())]
+    )  # one that will not die
     world.kill_shim(spec.uuid)
     assert world.view(spec.uuid).phase == "lost"
     monkeypatch.undo()
@@ -103,7 +105,7 @@ def test_a_pid_that_belongs_to_somebody_else_is_not_believed(plain):
     plain.runtime.start(spec)
     plain.until(spec.uuid, "running")
     plain.kill_shim(spec.uuid)
-    wait_for(lambda: not leftovers.kill(plain.task(spec.uuid)))
+    wait_for(lambda: not orphan_processes.kill_orphans(plain.task(spec.uuid)))
     with subprocess.Popen(["/bin/sleep", "60"], start_new_session=True) as stranger:
         stolen = {"pid": stranger.pid, "start": processes.look(stranger.pid).start - 1}
         task = plain.task(spec.uuid)
@@ -176,7 +178,9 @@ def test_the_shim_needs_little_time(plain):
 
 def test_the_shim_imports_nothing_of_django():
     python = shutil.which("python3", path=os.path.dirname(sys.executable)) or sys.executable
-    code = f"import sys; sys.path[:0] = {list(SOURCES)!r}; import runtimes.local.shim; print('\\n'.join(sys.modules))"
+    code = (
+        f"import sys; sys.path[:0] = {list(SOURCES)!r}; import runtimes.local.shim.shim; print('\\n'.join(sys.modules))"
+    )
     run = subprocess.run([python, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
     loaded = set(run.stdout.split())
     assert not {"django", "subprocess", "dataclasses", "pynvml", "asyncio"} & loaded

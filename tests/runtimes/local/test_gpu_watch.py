@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from runtimes.base import GpuShare
-from runtimes.local import inventory, plan
-from runtimes.local.profiles import simulate
+from runtimes.local import plan
+from runtimes.local.node import inventory
+from runtimes.local.node.simulated_cards import simulate
 from tests.runtimes.worlds import LocalWorld
 
 PYNVML = Path(__file__).parent / "watched_nvml.py.txt"  # each process of a job holds 5 GiB, a stranger 90

@@ -6,11 +6,12 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from agent import cards, host
+from agent import host
+from agent.gpu import cards
 from runtimes.base import NumaView, Unavailable
 from runtimes.gpu_sharing import HAMI, MIG, WATCHDOG, SliceTrial
-from runtimes.local import inventory
-from runtimes.local.profiles import MACHINES
+from runtimes.local.node import inventory
+from runtimes.local.node.simulated_cards import MACHINES
 from tests.runtimes.local.fake_nvml import TOPOLOGIES, parse_topology, use_fake_nvml
 
 

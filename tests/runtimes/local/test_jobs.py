@@ -8,10 +8,10 @@ import tarfile
 import pytest
 
 from runtimes.base import GpuShare, Peer, Rejected
-from runtimes.local import leftovers
-from runtimes.local.limits import V1, V2, WATCHDOG
-from runtimes.local.probe import OWN_UID, SHARED, Isolation, MemoryControl
+from runtimes.local import orphan_processes
+from runtimes.local.node.isolation_probe import OWN_UID, SHARED, Isolation, MemoryControl
 from runtimes.local.processes import everybody
+from runtimes.local.shim.limits import V1, V2, WATCHDOG
 from tests.runtimes.worlds import GID, UID, LocalWorld, command_line
 
 NOTHING = {"isolation": Isolation(SHARED, False, False), "memory": MemoryControl(WATCHDOG)}
@@ -78,7 +78,7 @@ def test_what_a_job_leaves_behind_ends_with_it(both):
     both.runtime.start(spec)
     view = both.until(spec.uuid, "exited")
     assert view.exit_code == 5 and view.cause == ""
-    assert leftovers.find(both.task(spec.uuid)) == []
+    assert orphan_processes.find_orphans(both.task(spec.uuid)) == []
 
 
 def test_stop_kills_the_whole_tree_whatever_session_it_moved_to(both):

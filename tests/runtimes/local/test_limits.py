@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runtimes.local import limits
+from runtimes.local.shim import limits
 
 FOUR = [0, 1, 2, 3]
 

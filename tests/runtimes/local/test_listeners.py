@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from runtimes.local import listeners
-from runtimes.local.listeners import V4, V6, listening
+from runtimes.local.access import listeners
+from runtimes.local.access.listeners import V4, V6, listening
 
 
 @pytest.fixture(params=["diagnosis", "files"])

@@ -5,11 +5,11 @@ import os
 import pytest
 
 from runtimes.base import Mount, Rejected
-from runtimes.local.probe import OWN_UID, Isolation
-from runtimes.places import Place, place_path
+from runtimes.local.node.isolation_probe import OWN_UID, Isolation
+from runtimes.storage.areas import AreaId, area_path
 from tests.runtimes.worlds import GID, UID, LocalWorld
 
-HOME, TEAM = Place("home", UID), Place("team", GID)
+HOME, TEAM = AreaId("home", UID), AreaId("team", GID)
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def apart():
     world.close()
 
 
-def kept(world, place: Place):
-    return place_path(world.base / "data/files", place)
+def kept(world, place: AreaId):
+    return area_path(world.base / "data/files", place)
 
 
 def said(world, run: str, **fields) -> str:

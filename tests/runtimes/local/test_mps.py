@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from mps_double import DoubledMps
 
-from agent.mps import Daemon
+from agent.gpu.mps import Daemon
 from runtimes.base import GpuShare, Rejected
-from runtimes.local import compute
+from runtimes.local.slices import compute_sharing
 from tests.runtimes.local.conftest import QUICK_WAYS
 from tests.runtimes.local.doubled_driver import UUID
 from tests.runtimes.local.test_access import running
@@ -22,7 +22,7 @@ HALF = 16255
 @pytest.fixture(params=QUICK_WAYS)
 def world(request, make_world, monkeypatch, tmp_path):
     """Where MPS is allowed, and looked at again at once."""
-    monkeypatch.setattr(compute, "CHECK_EVERY_S", 0.0)
+    monkeypatch.setattr(compute_sharing, "CHECK_EVERY_S", 0.0)
     world = make_world(mps=True, **request.param)
     world.mps = DoubledMps(world.base / "bin")
     monkeypatch.setenv("PATH", f"{world.mps.folder}:{os.environ['PATH']}")
@@ -95,7 +95,7 @@ def test_a_daemon_that_hangs_is_left_to_its_task_and_others_take_turns(world, do
     world.until(spec.uuid, "running")
     before = daemon_of(world)._processes()
     world.mps.behave("stuck")
-    monkeypatch.setattr("agent.mps.ANSWER_S", 0.5)
+    monkeypatch.setattr("agent.gpu.mps.ANSWER_S", 0.5)
     told = facts(world)
     assert told["compute"] == "turns" and "did not answer" in told["compute_words"]
     assert "job-7" not in told["compute_words"] and "job-7 main.0" in caplog.text
@@ -103,7 +103,7 @@ def test_a_daemon_that_hangs_is_left_to_its_task_and_others_take_turns(world, do
     assert world.log(view.uuid).strip() == "0"
     assert daemon_of(world)._processes() == before and world.view(spec.uuid).phase == "running"
     world.mps.behave("")
-    monkeypatch.setattr("agent.mps.ANSWER_S", 10.0)
+    monkeypatch.setattr("agent.gpu.mps.ANSWER_S", 10.0)
     world.runtime.stop(spec.uuid, 1, epoch=spec.epoch)
     world.until(spec.uuid, "exited")
     assert facts(world)["compute"] == "mps"

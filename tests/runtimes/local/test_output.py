@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from runtimes.local.output import CappedLog
+from runtimes.local.shim.output import CappedLog
 from tests.runtimes.worlds import LocalWorld
 
 

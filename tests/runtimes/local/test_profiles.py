@@ -1,7 +1,7 @@
 import pytest
 
 from common.resources import is_instance
-from runtimes.local.profiles import CARDS, UnknownProfile, known_names, simulate
+from runtimes.local.node.simulated_cards import CARDS, UnknownProfile, known_names, simulate
 from tests.runtimes.local.fake_nvml import TOPOLOGIES, parse_topology
 from tests.runtimes.worlds import LocalWorld
 

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from runtimes.local import inventory
+from runtimes.local.node import inventory
 from tests.runtimes.local.fake_nvml import parse_topology
 
 pytestmark = pytest.mark.gpu

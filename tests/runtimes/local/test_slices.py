@@ -10,7 +10,9 @@ from agent_slice import MIB
 
 from runtimes import slice_library
 from runtimes.base import GpuShare, PtySize, Rejected
-from runtimes.local import driver, gpu_keeper, plan, processes
+from runtimes.local import plan, processes
+from runtimes.local.shim import gpu_keeper
+from runtimes.local.slices import driver
 from tests.runtimes.local.conftest import WAYS
 from tests.runtimes.local.doubled_driver import UUID, use_nvml
 from tests.runtimes.local.test_access import output, running

@@ -1,0 +1,53 @@
+"""Current GPU use: memory, utilization, temperature, power."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+
+from agent.gpu.cards import NoAnswer, nvml, text
+from agent.gpu.mig_instances import is_cut, list_instances
+
+Sample = dict[str, str | int | None]
+
+
+def take_samples() -> list[Sample]:
+    """Return a sample per answering card and instance; unknown values are None."""
+    try:
+        with nvml() as answers:
+            handles = _handles() if answers else []
+            return [sample for handle in handles if (sample := _sample(handle)) is not None]
+    except NoAnswer:
+        return []
+
+
+def _handles() -> list[Any]:
+    found = []
+    for index in range(pynvml.nvmlDeviceGetCount()):
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            found += [handle, *(list_instances(handle) if is_cut(handle) else ())]
+        except pynvml.NVMLError:
+            continue
+    return found
+
+
+def _sample(handle: Any) -> Sample | None:
+    try:
+        uuid = text(pynvml.nvmlDeviceGetUUID(handle))
+    except pynvml.NVMLError:
+        return None
+    return {
+        "uuid": uuid,
+        "used_mib": _tell(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).used >> 20),
+        "busy_percent": _tell(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu),
+        "temperature_c": _tell(lambda: pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)),
+        "power_w": _tell(lambda: pynvml.nvmlDeviceGetPowerUsage(handle) // 1000),
+    }
+
+
+def _tell(ask: Callable[[], Any]) -> int | None:
+    try:
+        return int(ask())
+    except pynvml.NVMLError:
+        return None

@@ -1,0 +1,155 @@
+"""Access to a running task's pod: programs by exec, ports by the pod's address or port-forward.
+
+The pod is read by name each time: an address alone may belong to another pod by now.
+"""
+
+import asyncio
+import os
+import re
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from runtimes.base import PtySize, Rejected, Unavailable
+from runtimes.gpu_sharing import forbidden_env
+from runtimes.kubernetes.access.port_forward import open_forward
+from runtimes.kubernetes.access.sessions import PodSession, start_session
+from runtimes.kubernetes.api.async_client import AsyncClient
+from runtimes.kubernetes.api.connection import find_connection
+from runtimes.kubernetes.pods import names
+from runtimes.kubernetes.pods.views import is_running, pod_ended
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+ADDRESS_S = 1.0
+"""Seconds to connect to a pod's address; a reachable pod answers sooner."""
+DOUBT_S = 0.2
+"""Seconds to wait for the engine to report a refused port that was not known to be open."""
+KNOWN_S = 30.0
+MOST_KNOWN = 10_000
+
+
+class KubernetesAccess:
+    def __init__(
+        self,
+        *,
+        install: str,
+        kubeconfig: str | os.PathLike | None = None,
+        context: str = "",
+        by_address: bool | None = None,
+        **_others: object,
+    ):
+        """Take KubernetesRuntime's options. by_address: pods are reachable (default: in the cluster only)."""
+        self.install = names.check_install(install)
+        self.connection = find_connection(kubeconfig, context)
+        self.by_address = kubeconfig is None if by_address is None else by_address
+        self._namespaces: dict[str, str] = {}
+        self._listened: dict[tuple[str, int], float] = {}  # {(task, port): when it last accepted}
+
+    async def exec(
+        self,
+        uuid: str,
+        argv: Sequence[str],
+        *,
+        pty: PtySize | None = None,
+        env: Mapping[str, str] = {},
+        cwd: str | None = None,
+    ) -> PodSession:
+        """Start a program in the task's container, without variables that would change its GPU slice.
+
+        cwd: may start with ~. Raises Rejected, Unavailable.
+        """
+        own = {name: value for name, value in env.items() if NAME.fullmatch(name) and not forbidden_env(name)}
+        if any("\0" in text for text in (*argv, *own.values(), cwd or "")):
+            raise Rejected("A command and its environment cannot hold the character NUL.")
+        wire = AsyncClient(self.connection)
+        try:
+            path = _path(await self._running_pod(wire, uuid))
+            return await start_session(wire, f"{path}/exec", argv, pty=pty, env=own, cwd=cwd)
+        except BaseException:
+            await wire.close()
+            raise
+
+    async def dial(self, uuid: str, port: int) -> socket.socket:
+        """Connect to a port of the pod. Raises ConnectionRefusedError, Rejected, Unavailable."""
+        if not 0 < port < 65536:
+            raise ConnectionRefusedError(f"There is no port {port}.")
+        wire = AsyncClient(self.connection)
+        try:
+            pod = await self._running_pod(wire, uuid)
+            if self.by_address and (connected := await self._by_address(wire, uuid, pod, port)):
+                await wire.close()
+                return connected
+            return await self._through_server(wire, uuid, pod, port)
+        except BaseException:
+            await wire.close()
+            raise
+
+    async def _by_address(
+        self, wire: AsyncClient, uuid: str, pod: Mapping[str, Any], port: int
+    ) -> socket.socket | None:
+        """Connect to the pod's address; None if nothing listens there.
+
+        The pod is read again once connected, because addresses are reused.
+        """
+        address = pod["status"].get("podIP", "")
+        connected = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+        connected.setblocking(False)
+        try:
+            async with asyncio.timeout(ADDRESS_S):
+                await asyncio.get_running_loop().sock_connect(connected, (address, port))
+            again = await self._running_pod(wire, uuid)
+            if again["status"].get("podIP") == address:
+                return connected
+        except (OSError, TimeoutError):
+            pass
+        except BaseException:
+            connected.close()
+            raise
+        connected.close()
+        return None
+
+    async def _through_server(self, wire: AsyncClient, uuid: str, pod: Mapping[str, Any], port: int) -> socket.socket:
+        forward = await open_forward(wire, f"{_path(pod)}/portforward", port)
+        key, now = (uuid, port), time.monotonic()
+        if now - self._listened.get(key, float("-inf")) > KNOWN_S:
+            if len(self._listened) >= MOST_KNOWN:
+                self._listened.clear()
+            await forward.find_out(DOUBT_S)
+            self._listened[key] = now
+        return forward.carry()
+
+    async def _running_pod(self, wire: AsyncClient, uuid: str) -> Mapping[str, Any]:
+        """Return the pod. Raises Rejected if it is missing or ended, Unavailable if not running."""
+        name = names.pod_name(uuid)
+        pod: Mapping[str, Any] | None
+        if namespace := self._namespaces.get(uuid):
+            answer, found = await wire.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+            pod = found if answer.next_step == "done" else None
+            if answer.next_step not in ("done", "gone"):
+                raise Unavailable(answer.words)
+        else:
+            pod = await self._find(wire, uuid)
+        if pod is None:
+            raise Rejected("There is no such task in the cluster.")
+        if pod_ended(pod):
+            raise Rejected("This task has ended.")
+        if not is_running(pod):
+            raise Unavailable("This task is just starting or ending.")
+        return pod
+
+    async def _find(self, wire: AsyncClient, uuid: str) -> Mapping[str, Any] | None:
+        labels = f"{names.LABEL_INSTALL}={self.install},{names.LABEL_TASK}={uuid}"
+        answer, found = await wire.get("/api/v1/pods", {"labelSelector": labels})
+        if answer.next_step != "done":
+            raise Unavailable(answer.words)
+        pods = sorted(found["items"], key=pod_ended)  # prefer the pod over a tombstone
+        if pods and not pod_ended(pods[0]):
+            if len(self._namespaces) >= MOST_KNOWN:
+                self._namespaces.clear()
+            self._namespaces[uuid] = pods[0]["metadata"]["namespace"]
+        return pods[0] if pods else None
+
+
+def _path(pod: Mapping[str, Any]) -> str:
+    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"

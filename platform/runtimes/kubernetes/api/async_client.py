@@ -1,0 +1,105 @@
+"""Asynchronous API access: single requests, and websockets with channels (exec, port-forward)."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import aiohttp
+from yarl import URL
+
+from runtimes.base import Rejected, Unavailable
+from runtimes.kubernetes.api.answers import Answer, read_answer
+from runtimes.kubernetes.api.connection import Connection
+
+CONNECT_S, ANSWER_S = 5.0, 15.0
+PIECE = 32 * 1024
+"""Bytes per message: larger ones need larger buffers on the way."""
+
+
+class AsyncClient:
+    """Connection whose `close` also closes its sockets."""
+
+    def __init__(self, connection: Connection):
+        self._connection = connection
+        self._http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=connection.tls, limit=0),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+        self._sockets: list[aiohttp.ClientWebSocketResponse] = []
+
+    async def close(self) -> None:
+        """Cut the connections first, so that nothing waits."""
+        await self._http.close()
+        for socket in self._sockets:
+            await socket.close()
+
+    async def get(self, path: str, query: Mapping[str, str] = {}) -> tuple[Answer, dict[str, Any]]:
+        """Raise Unavailable."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                async with self._http.get(self._url(path, [*query.items()]), headers=self._headers()) as response:
+                    body = json.loads(await response.read() or b"{}")
+                    return read_answer("GET", response.status, body), body
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            raise Unavailable(_words(error)) from error
+
+    async def open(self, path: str, query: Sequence[tuple[str, str]], protocol: str) -> aiohttp.ClientWebSocketResponse:
+        """Open a websocket. Raises Rejected if missing, else Unavailable."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                socket = await self._http.ws_connect(
+                    self._url(path, query),
+                    headers=self._headers(),
+                    protocols=[protocol],
+                    max_msg_size=0,
+                )
+        except aiohttp.WSServerHandshakeError as refused:
+            if refused.status == 404:
+                raise Rejected("This task has ended.") from refused
+            right = (
+                " The platform's account lacks the right to do it." if refused.status in (403, 422) else ""
+            )  # 422: admission
+            raise Unavailable(f"The cluster answered {refused.status}.{right}") from refused
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise Unavailable(_words(error)) from error
+        self._sockets.append(socket)
+        if socket.protocol != protocol:
+            raise Unavailable(f"The cluster does not speak {protocol}.")
+        return socket
+
+    def _url(self, path: str, query: Sequence[tuple[str, str]]) -> URL:
+        return URL(f"{self._connection.server}{path}?{urlencode(query, quote_via=quote)}", encoded=True)
+
+    def _headers(self) -> dict[str, str]:
+        return self._connection.authorization()
+
+
+async def send(socket: aiohttp.ClientWebSocketResponse, channel: int, data: bytes) -> None:
+    """Send data, waiting for the receiver. Errors are ignored."""
+    view = memoryview(data)
+    try:
+        for at in range(0, len(data), PIECE):
+            await socket.send_bytes(bytes([channel]) + view[at : at + PIECE])
+    except (aiohttp.ClientError, OSError):
+        pass
+
+
+async def receive(socket: aiohttp.ClientWebSocketResponse) -> tuple[int, bytes] | None:
+    """Return the next non-empty (channel, data); None at the end or on errors."""
+    while True:
+        try:
+            message = await socket.receive()
+        except (aiohttp.ClientError, OSError):
+            return None
+        if message.type not in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT):
+            return None
+        data = message.data if isinstance(message.data, bytes) else message.data.encode()
+        if len(data) > 1:
+            return data[0], data[1:]
+
+
+def _words(error: BaseException) -> str:
+    return f"The cluster does not answer: {type(error).__name__} {error}".strip()[:300]

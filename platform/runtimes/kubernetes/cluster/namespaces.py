@@ -1,0 +1,153 @@
+"""Create and update teams' locked-down namespaces by server-side apply."""
+
+import base64
+import json
+import time
+from collections.abc import Iterable
+
+from runtimes.base import Rejected
+from runtimes.images.names import DEFAULT_REGISTRY, RegistryLogin
+from runtimes.kubernetes.api.client import APPLY_PATCH, ApiServer
+from runtimes.kubernetes.cluster.network_policy import build_network_policy
+from runtimes.kubernetes.pods import names
+from runtimes.kubernetes.pods.manifest import InstallConfig
+from runtimes.kubernetes.pods.volumes import Storage
+
+OLD_NAME = "index.docker.io"
+RBAC = "rbac.authorization.k8s.io"
+
+
+def ensure_team_namespace(api: ApiServer, house: InstallConfig, gid: int) -> None:
+    name = names.team_namespace(house.install, gid)
+    things = build_namespace(name, house, {names.LABEL_TEAM: str(gid)})
+    _ensure(api, house, [*things, *build_fences(name, house), build_names(name, house)])
+    if house.storage is not None:
+        # Not applied: a claim is immutable.
+        claims = f"/api/v1/namespaces/{name}/persistentvolumeclaims"
+        api.call("POST", claims, build_claim(name, house, house.storage), handles=("exists",))
+
+
+def ensure_system_namespace(api: ApiServer, house: InstallConfig) -> None:
+    _ensure(api, house, build_namespace(names.system_namespace(house.install), house, {}))
+
+
+def apply_logins(api: ApiServer, house: InstallConfig, gid: int, logins: Iterable[RegistryLogin]) -> None:
+    """Replace the Secret with a team's registry logins, read only by kubelets."""
+    _apply(api, build_logins(names.team_namespace(house.install, gid), house, logins))
+
+
+def build_logins(name: str, house: InstallConfig, logins: Iterable[RegistryLogin]) -> dict:
+    """Return the image pull Secret. Kubelets look up docker.io by its older name, too.
+
+    Source: Kubernetes' "Pull an Image from a Private Registry".
+    """
+    known = {each.registry: _auth(each) for each in logins}
+    if DEFAULT_REGISTRY in known:
+        known |= {OLD_NAME: known[DEFAULT_REGISTRY]}
+    text = json.dumps({"auths": {registry: {"auth": auth} for registry, auth in sorted(known.items())}})
+    data = {".dockerconfigjson": base64.b64encode(text.encode()).decode()}
+    return _object("v1", "Secret", names.LOGINS, name, house, {"type": "kubernetes.io/dockerconfigjson", "data": data})
+
+
+def _auth(login: RegistryLogin) -> str:
+    return base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
+
+
+def build_namespace(name: str, house: InstallConfig, labels: dict[str, str]) -> list[dict]:
+    """Return the namespace with Pod Security `restricted`, and its account without rights or token."""
+    ours = {names.LABEL_MANAGED: names.MANAGER, names.LABEL_INSTALL: house.install}
+    security = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")}
+    version = {"pod-security.kubernetes.io/enforce-version": "latest"}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": name, "labels": {**ours, **security, **version, **labels}},
+        },
+        *_own_rights(name, house),
+        _object("v1", "ServiceAccount", "default", name, house, {"automountServiceAccountToken": False}),
+    ]
+
+
+def _own_rights(name: str, house: InstallConfig) -> list[dict]:
+    if not house.account:
+        return []
+    namespace, _, account = house.account.partition(":")
+    rights = {
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": f"{house.install}-team"},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+    }
+    return [_object(f"{RBAC}/v1", "RoleBinding", house.install, name, house, rights)]
+
+
+def build_fences(name: str, house: InstallConfig) -> list[dict]:
+    policy = build_network_policy(house.install, house.private)
+    nothing = {"services.nodeports": "0", "services.loadbalancers": "0", "requests.nvidia.com/gpu": "0"}
+    return [
+        _object("networking.k8s.io/v1", "NetworkPolicy", "tessera", name, house, {"spec": policy}),
+        _object("v1", "ResourceQuota", "tessera", name, house, {"spec": {"hard": nothing}}),
+    ]
+
+
+def build_names(name: str, house: InstallConfig) -> dict:
+    """Return the headless Service that names gang pods `t-<uuid>.tasks`, ready or not."""
+    selector = {names.LABEL_INSTALL: house.install, names.LABEL_GANG: "yes"}
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector}
+    return _object("v1", "Service", names.GANG_SERVICE, name, house, {"spec": spec})
+
+
+def build_claim(name: str, house: InstallConfig, storage: Storage) -> dict:
+    """Return the team's claim on the shared volume: pods mount claims of their own namespace only."""
+    asked = {
+        "accessModes": [storage.access],
+        "storageClassName": storage.storage_class,
+        "resources": {"requests": {"storage": storage.size}},
+    }
+    return _object("v1", "PersistentVolumeClaim", names.claim_name(house.install), name, house, {"spec": asked})
+
+
+def _object(version: str, kind: str, name: str, namespace: str, house: InstallConfig, rest: dict) -> dict:
+    labels = {names.LABEL_MANAGED: names.MANAGER, names.LABEL_INSTALL: house.install}
+    meta = {"name": name, "namespace": namespace, "labels": labels}
+    return {"apiVersion": version, "kind": kind, "metadata": meta, **rest}
+
+
+TRIES, RIGHTS_S = 5, 0.2
+PLURALS = {
+    "Namespace": "namespaces",
+    "RoleBinding": "rolebindings",
+    "ServiceAccount": "serviceaccounts",
+    "NetworkPolicy": "networkpolicies",
+    "ResourceQuota": "resourcequotas",
+    "Service": "services",
+    "Secret": "secrets",
+}
+
+
+def _ensure(api: ApiServer, house: InstallConfig, objects: list[dict]) -> None:
+    """Raise Rejected if another installation has a namespace of that name."""
+    name = objects[0]["metadata"]["name"]
+    answer, found = api.call("GET", f"/api/v1/namespaces/{name}", handles=("gone",))
+    if answer.next_step == "done" and found["metadata"].get("labels", {}).get(names.LABEL_INSTALL) != house.install:
+        raise Rejected(f"The namespace {name} is not of this installation: choose another TESSERA_INSTALL.")
+    for each in objects:
+        _apply(api, each)
+
+
+def _apply(api: ApiServer, thing: dict) -> None:
+    """Apply, retrying refusals: a new RoleBinding takes a moment to work."""
+    query = {"fieldManager": names.MANAGER, "force": "true"}
+    for more in range(TRIES - 1, -1, -1):
+        answer, _ = api.call(
+            "PATCH", _path(thing), thing, query=query, content=APPLY_PATCH, handles=("no_right",) if more else ()
+        )
+        if answer.next_step == "done":
+            return
+        time.sleep(RIGHTS_S)
+
+
+def _path(thing: dict) -> str:
+    version, meta = thing["apiVersion"], thing["metadata"]
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    inside = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
+    return f"{root}{inside}/{PLURALS[thing['kind']]}/{meta['name']}"

@@ -1,0 +1,195 @@
+"""Translate a Kubernetes Node into a NodeView. Pure.
+
+Cards found here are simulated; real ones come only from agents' approved reports.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from runtimes.base import IMAGE, GpuView, HeldView, NodeView, NumaView
+from runtimes.gpu_sharing import SIMULATED
+from runtimes.images.names import image_key
+from runtimes.kubernetes.pods import names
+
+Thing = Mapping[str, Any]
+
+SUFFIXES = {"": Decimal(1), "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
+SUFFIXES |= {letter: Decimal(1000**power) for power, letter in enumerate("kMGTPE", 1)}
+SUFFIXES |= {f"{letter}i": Decimal(1024**power) for power, letter in enumerate("KMGTPE", 1)}
+MIB = 1 << 20
+QUANTITY = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([a-zA-Z]*)")
+
+
+def node_view(node: Thing, foreign: tuple[int, int] = (0, 0), *, tolerated: tuple[str, ...] = ()) -> NodeView:
+    """Build the view. foreign: (millicores, MiB) requested by foreign pods."""
+    name, allocatable = node["metadata"]["name"], node["status"].get("allocatable", {})
+    inventory = _inventory(node)
+    gpus = _cards(inventory, name, allocatable)
+    return NodeView(
+        name=name,
+        address=_address(node),
+        boot_id=node["status"].get("nodeInfo", {}).get("bootID", ""),
+        cpu_milli=max(round(quantity(allocatable.get("cpu", "0")) * 1000) - foreign[0], 0),
+        memory_mib=max(int(quantity(allocatable.get("memory", "0"))) // MIB - foreign[1], 0),
+        numa=tuple(_numa(each) for each in inventory.get("numa", ())),
+        gpus=gpus,
+        links=_matrix(inventory.get("links"), len(gpus)),
+        ready=is_ready(node) and not node["spec"].get("unschedulable") and not _forbidding(node, tolerated),
+        facts=_facts(node),
+        pcie=tuple(tuple(row) for row in inventory.get("pcie", ())),
+        held=_images(node),
+    )
+
+
+def is_ready(node: Thing) -> bool:
+    return _ready(node) == "True"
+
+
+def is_silent(node: Thing) -> bool:
+    """Return whether its kubelet is silent, so its pods' state is unknown."""
+    return _ready(node) == "Unknown"
+
+
+def foreign_asks(pods: Iterable[Thing]) -> dict[str, tuple[int, int]]:
+    """Return {node: (millicores, MiB)} requested by these pods as kube-scheduler counts them; ended pods count 0."""
+    asked: dict[str, tuple[int, int]] = {}
+    for pod in pods:
+        node = pod["spec"].get("nodeName")
+        if node and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
+            cpu, memory = asked.get(node, (0, 0))
+            more = _asks(pod["spec"])
+            asked[node] = (cpu + more[0], memory + more[1])
+    return asked
+
+
+def quantity(text: str | int) -> Decimal:
+    """ "250m" is 0.25, "1Gi" is 2^30. Raises ValueError. Source: apimachinery's resource.Quantity."""
+    found = QUANTITY.fullmatch(str(text))
+    if not found or found[2] not in SUFFIXES:
+        raise ValueError(f"not a quantity: {text!r}")
+    return Decimal(found[1]) * SUFFIXES[found[2]]
+
+
+def _asks(spec: Thing) -> tuple[int, int]:
+    together, before = [0, 0], [0, 0]
+    for container in spec.get("containers", ()):
+        cpu, memory = _requests(container)
+        together = [together[0] + cpu, together[1] + memory]
+    for container in spec.get("initContainers", ()):
+        cpu, memory = _requests(container)
+        if container.get("restartPolicy") == "Always":  # a sidecar
+            together = [together[0] + cpu, together[1] + memory]
+        else:
+            before = [max(before[0], cpu), max(before[1], memory)]
+    over = spec.get("overhead") or {}
+    cpu, memory = _amounts(over)
+    return max(together[0], before[0]) + cpu, max(together[1], before[1]) + memory
+
+
+def _requests(container: Thing) -> tuple[int, int]:
+    return _amounts(container.get("resources", {}).get("requests") or {})
+
+
+def _amounts(asked: Mapping[str, str]) -> tuple[int, int]:
+    return round(quantity(asked.get("cpu", "0")) * 1000), -(-int(quantity(asked.get("memory", "0"))) // MIB)
+
+
+def _inventory(node: Thing) -> dict[str, Any]:
+    try:
+        found = json.loads(node["metadata"].get("annotations", {}).get(names.ANNOTATION_INVENTORY, "{}"))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _cards(inventory: Mapping[str, Any], node: str, allocatable: Mapping[str, str]) -> tuple[GpuView, ...]:
+    if "gpus" in inventory:
+        told = sorted(inventory["gpus"], key=lambda card: card["index"])
+        return tuple(GpuView(**card | {"simulated": True, "mode": SIMULATED}) for card in told)
+    units = {
+        int(name.removeprefix(names.CARD_PREFIX)): int(count)
+        for name, count in allocatable.items()
+        if name.startswith(names.CARD_PREFIX) and name.removeprefix(names.CARD_PREFIX).isdecimal() and int(count)
+    }
+    words = "The node serves this card and tells nothing of it."
+    return tuple(
+        GpuView(
+            uuid=f"GPU-{node}-{index}",
+            index=index,
+            model=f"GPU-{units[index] * names.CARD_UNIT_MIB * MIB // 10**9}GB",
+            product="",
+            memory_mib=units[index] * names.CARD_UNIT_MIB,
+            reserved_mib=0,
+            numa=None,
+            bus="",
+            simulated=True,
+            mode=SIMULATED,
+            evidence=words,
+        )
+        for index in sorted(units)
+    )
+
+
+def _images(node: Thing) -> tuple[HeldView, ...]:
+    """List cached images by digest and tags: the kubelet reports its 50 largest."""
+    told = node["status"].get("images") or ()
+    return tuple(
+        HeldView(IMAGE, image_key(name), image.get("sizeBytes", 0))
+        for image in told
+        for name in image.get("names") or ()
+    )
+
+
+def _numa(told: Thing) -> NumaView:
+    return NumaView(told["id"], tuple(told["cpus"]), told["memory_mib"], told.get("socket"))
+
+
+def _matrix(rows: list[list[str]] | None, size: int) -> tuple[tuple[str, ...], ...]:
+    if rows:
+        return tuple(tuple(row) for row in rows)
+    return tuple(tuple("X" if i == j else "SYS" for j in range(size)) for i in range(size))
+
+
+def _address(node: Thing) -> str:
+    found = {each["type"]: each["address"] for each in node["status"].get("addresses", ())}
+    return found.get("InternalIP") or found.get("Hostname", "")
+
+
+def _ready(node: Thing) -> str:
+    conditions = node["status"].get("conditions", ())
+    return next((each["status"] for each in conditions if each["type"] == "Ready"), "Unknown")
+
+
+def _forbidding(node: Thing, tolerated: tuple[str, ...]) -> bool:
+    """Return whether a taint repels our pods; node conditions are judged elsewhere."""
+    known = {f"{names.DOMAIN}/managed", *tolerated}
+    taints = node["spec"].get("taints", ())
+    return any(
+        taint["effect"] != "PreferNoSchedule"
+        and taint["key"] not in known
+        and not taint["key"].startswith("node.kubernetes.io/")
+        for taint in taints
+    )
+
+
+NO_MPS = (
+    "Containers get no MPS here: the programs of all teams on a card would share one daemon and one /dev/shm, and end "
+    "with the daemon."
+)
+
+
+def _facts(node: Thing) -> dict[str, str]:
+    info = node["status"].get("nodeInfo", {})
+    told = {
+        "kernel": info.get("kernelVersion", ""),
+        "system": info.get("osImage", ""),
+        "kubelet": info.get("kubeletVersion", ""),
+        "engine": info.get("containerRuntimeVersion", ""),
+        "logs": "agent",  # delivers tasks' output
+        "compute": "turns",
+        "compute_words": NO_MPS,
+    }
+    return {name: words for name, words in told.items() if words}

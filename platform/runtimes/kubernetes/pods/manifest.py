@@ -1,0 +1,253 @@
+"""Build a task's pod from its TaskSpec. Pure. Users never send a pod.
+
+Sources: Kubernetes' Pod Security Standards (`restricted`); k8s.io/kubernetes/third_party/forked/golang/expansion.
+"""
+
+import hashlib
+import json
+import os
+import re
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtimes.base import GpuView, NodeRefused, Rejected, TaskSpec
+from runtimes.environment import task_environment
+from runtimes.kubernetes.cluster.network_policy import build_egress_rule
+from runtimes.kubernetes.pods import card_modes, names
+from runtimes.kubernetes.pods.downward_files import PodFiles, build_pod_files, name_peers, needed_names
+from runtimes.kubernetes.pods.volumes import (
+    Storage,
+    build_links,
+    build_mounts,
+    build_volumes,
+    check_files,
+    check_storage,
+    code_seen_at,
+)
+from runtimes.kubernetes.watch.checkpoint_watch import build_checkpoint_annotation
+
+SUPERVISOR = Path(__file__).with_name("supervisor.sh").read_text()
+SEEN_AT = "/tessera"
+PATIENCE_S = 3
+"""The same as in supervisor.sh."""
+START_PATIENCE_S = 1800
+"""Seconds for pulling images. supervisor.sh enforces the time limit; this much later the kubelet does so."""
+GONE_NODE = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+PULLS = ("Always", "IfNotPresent", "Never")
+ASKED = (
+    "uuid", "epoch", "node", "run", "env", "workdir", "code_path", "image", "cpu_milli", "memory_mib", "uid", "gid",
+    "max_time_s", "rank", "role", "port_map",
+)  # fmt: skip
+"""TaskSpec fields that are hashed."""
+ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,599}")
+
+
+@dataclass(frozen=True)
+class InstallConfig:
+    """Settings shared by all pods of an installation.
+
+    image: the default. pull: imagePullPolicy. pull_secret: a Secret's name. tolerated: taint keys. account:
+    "namespace:name" of our service account, or "". storage: None if jobs have no files. private: open networks.
+    """
+
+    install: str
+    image: str
+    pull: str = "IfNotPresent"
+    pull_secret: str = ""
+    tolerated: tuple[str, ...] = ()
+    account: str = ""
+    storage: Storage | None = None
+    private: tuple[str, ...] = ()
+
+
+def check_install_config(house: InstallConfig) -> InstallConfig:
+    """Raise ValueError naming the setting and its allowed values."""
+    names.check_install(house.install)
+    if not IMAGE.fullmatch(house.image):
+        raise ValueError(f"TESSERA_IMAGE is {house.image!r}: name an image, such as docker.io/library/debian:12-slim.")
+    if house.pull not in PULLS:
+        raise ValueError(f"TESSERA_IMAGE_PULL is {house.pull!r}: use one of {', '.join(PULLS)}.")
+    if house.pull_secret and not names.NAME.fullmatch(house.pull_secret):
+        raise ValueError(f"TESSERA_PULL_SECRET is {house.pull_secret!r}: give the name of a Secret.")
+    namespace, colon, account = house.account.partition(":")
+    if house.account and not (colon and names.NAME.fullmatch(namespace) and names.NAME.fullmatch(account)):
+        raise ValueError(f"TESSERA_KUBERNETES_ACCOUNT is {house.account!r}: use namespace:name, or nothing.")
+    if house.storage is not None:
+        check_storage(house.storage)
+    for each in house.private:
+        try:
+            build_egress_rule(each)
+        except ValueError as why:
+            words = "separate networks and hosts such as 10.20.0.0/16, 10.1.2.3:443 or [fd00::5]:443 by commas."
+            raise ValueError(f"TESSERA_JOBS_PRIVATE has {each!r}: {why}; {words}") from None
+    return house
+
+
+def build_pod(spec: TaskSpec, house: InstallConfig, cards: Mapping[str, GpuView]) -> dict:
+    """Return the Pod. cards: its node's, by uuid. Raises Rejected."""
+    check_spec(spec, house, cards)
+    spec = name_peers(spec)
+    told = build_pod_files(spec, SEEN_AT)
+    save_s = spec.checkpoint.grace_s + PATIENCE_S if spec.checkpoint else 0
+    pod_spec = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": max(spec.grace_s, 1) + save_s,
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _only_node(spec.node)}},
+        "tolerations": _tolerations(house),
+        "securityContext": {
+            "runAsUser": spec.uid,
+            "runAsGroup": spec.gid,
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(spec, house, cards, told)],
+        "volumes": [
+            told.volume,
+            {"name": "scratch", "emptyDir": {}},
+            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{spec.memory_mib}Mi"}},
+            *build_volumes(house.install, house.storage),
+        ],
+        **told.place,
+    }
+    if spec.max_time_s is not None:
+        pod_spec["activeDeadlineSeconds"] = spec.max_time_s + spec.grace_s + save_s + START_PATIENCE_S
+    secrets = [house.pull_secret, names.LOGINS if spec.logins else ""]
+    if any(secrets):
+        pod_spec["imagePullSecrets"] = [{"name": secret} for secret in secrets if secret]
+    notes = {
+        names.ANNOTATION_EPOCH: str(spec.epoch),
+        names.ANNOTATION_LABEL: spec.label[:200],
+        names.ANNOTATION_CHECKPOINT_S: str(save_s),
+    }
+    notes |= card_modes.annotations(spec, cards) | {names.ANNOTATION_SPEC: hash_spec(spec)}
+    if house.storage and spec.checkpoint and (saves := build_checkpoint_annotation(spec.checkpoint.dir, spec.uid)):
+        notes[names.ANNOTATION_CHECKPOINTS] = saves
+    namespace = names.team_namespace(house.install, spec.gid)
+    labels = {names.LABEL_TEAM: str(spec.gid)} | told.labels
+    return _pod(spec.uuid, house, namespace, pod_spec, notes | told.files, labels)
+
+
+def build_tombstone(
+    uuid: str, house: InstallConfig, namespace: str, *, epoch: int, end: Mapping[str, str], hour: str = ""
+) -> dict:
+    """Return a permanently gated pod that marks a task as ended. hour: when its end was recorded."""
+    pod_spec = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "schedulingGates": [{"name": f"{names.DOMAIN}/never"}],
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [{"name": "main", "image": house.image, "securityContext": _confined(), "resources": {}}],
+    }
+    notes = {names.ANNOTATION_EPOCH: str(epoch), names.ANNOTATION_END: json.dumps(dict(end))}
+    labels = {names.LABEL_FORGOTTEN: hour} if hour else {}
+    pod = _pod(uuid, house, namespace, pod_spec, notes, labels)
+    del pod["metadata"]["finalizers"]  # nothing to lose
+    return pod
+
+
+def hash_spec(spec: TaskSpec) -> str:
+    """Hash the task's fixed request: not its pod's layout, nor a gang's addresses."""
+    what = {name: getattr(spec, name) for name in ASKED}
+    cards = [(share.uuid, share.memory_mib, share.compute_percent, share.whole) for share in spec.gpus]
+    return hashlib.sha256(json.dumps([what, cards], sort_keys=True).encode()).hexdigest()[:32]
+
+
+def check_spec(spec: TaskSpec, house: InstallConfig, cards: Mapping[str, GpuView]) -> None:
+    """Raise Rejected for a task that can never run here."""
+    names.check_uuid(spec.uuid)
+    if spec.uid <= 0 or spec.gid <= 0:
+        raise Rejected("A job never runs as root: its user has no uid or its team no gid.")
+    if not IMAGE.fullmatch(spec.image or house.image):
+        raise Rejected(f"Not the name of an image: {(spec.image or house.image)!r}.")
+    unknown = [share.uuid for share in spec.gpus if share.uuid not in cards]
+    if unknown:
+        raise NodeRefused(f"The node {spec.node} has no GPU {', '.join(unknown)}.")
+    card_modes.check_cards(spec, cards)
+    if any("\0" in text for text in (spec.run, spec.workdir or "", *spec.env.values())):
+        raise Rejected("A program's text and its environment cannot hold the character NUL.")
+    check_files(spec, house.storage)
+
+
+def literal(text: str) -> str:
+    """Escape `$`: Kubernetes expands `$(NAME)` in commands and environments."""
+    return text.replace("$", "$$")
+
+
+def _pod(uuid: str, house: InstallConfig, namespace: str, pod_spec: dict, notes: dict, labels: dict) -> dict:
+    ours = {names.LABEL_MANAGED: names.MANAGER, names.LABEL_INSTALL: house.install, names.LABEL_TASK: uuid}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": names.pod_name(uuid),
+            "namespace": namespace,
+            "labels": ours | labels,
+            "annotations": notes,
+            "finalizers": [names.FINALIZER],
+        },
+        "spec": pod_spec,
+    }
+
+
+def _container(spec: TaskSpec, house: InstallConfig, cards: Mapping[str, GpuView], told: PodFiles) -> dict:
+    """Requests equal limits, except cores of overcommitted pools."""
+    held = card_modes.card_requests(spec, cards)
+    most = {"cpu": f"{spec.cpu_milli}m", "memory": f"{spec.memory_mib}Mi", **held}
+    asked = card_modes.cpu_request(spec)
+    env = _environment(spec, house, cards)
+    return {
+        "name": "main",
+        "image": spec.image or house.image,
+        "imagePullPolicy": house.pull,
+        "command": ["/bin/sh", "-c", literal(SUPERVISOR), "tessera", *map(literal, _arguments(spec))],
+        "env": [{"name": name, "value": literal(value)} for name, value in sorted(env.items())],
+        "resources": {"requests": {**most, "cpu": f"{asked}m"}, "limits": most},
+        "securityContext": _confined(),
+        "volumeMounts": [
+            {"name": "scratch", "mountPath": SEEN_AT},
+            {"name": "shm", "mountPath": "/dev/shm"},
+            *build_mounts(spec, house.storage, SEEN_AT),
+            *told.mounts,
+        ],
+    }
+
+
+def _arguments(spec: TaskSpec) -> list[str]:
+    work = os.path.join(SEEN_AT, "work")
+    cwd = os.path.normpath(os.path.join(work, spec.workdir or ""))
+    rule = spec.checkpoint
+    number = int(signal.Signals[rule.signal]) if rule and rule.signal else 0
+    folder = rule.dir if rule else ""
+    if folder and not folder.startswith("~/"):
+        folder = os.path.normpath(os.path.join(cwd, folder))
+    times = (spec.max_time_s or 0, spec.grace_s, number, rule.grace_s if rule else 0)
+    files = (work, code_seen_at(spec, SEEN_AT), *build_links(spec, SEEN_AT))
+    return [spec.run, cwd, *map(str, times), folder, "", " ".join(needed_names(spec)), *files]
+
+
+def _environment(spec: TaskSpec, house: InstallConfig, cards: Mapping[str, GpuView]) -> dict[str, str]:
+    hints, fixed = card_modes.card_environment(spec, cards)
+    team = {"TESSERA_TEAM_FOLDER": os.path.join(SEEN_AT, "team")} if house.storage else {}
+    env = task_environment(spec, SEEN_AT, hints, fixed | team)
+    return {name: value for name, value in env.items() if ENV_NAME.fullmatch(name)}
+
+
+def _confined() -> dict:
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def _only_node(node: str) -> dict:
+    """Match the name by affinity: `nodeName` would skip taints and late-binding volumes."""
+    return {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]}
+
+
+def _tolerations(house: InstallConfig) -> list[dict]:
+    """Tolerate lost nodes: resources are freed only on proof that the pod ended."""
+    gone = [{"key": key, "operator": "Exists", "effect": "NoExecute"} for key in GONE_NODE]
+    ours = [{"key": key, "operator": "Exists"} for key in (f"{names.DOMAIN}/managed", *house.tolerated)]
+    return gone + ours

@@ -1,0 +1,217 @@
+"""Translate a pod into its task's ContainerView. Pure.
+
+`exited` proves that no process is left: kubelets report a final phase only when all containers ended (1.27+).
+"""
+
+import json
+import re
+import signal
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from runtimes.base import ContainerView, Phase
+from runtimes.kubernetes.pods import names
+from runtimes.kubernetes.pods.causes import (
+    ENDED_BY_NODE,
+    broken_start,
+    container_state,
+    disruption,
+    failing_start,
+    read_time,
+    refused_start,
+    status_words,
+)
+
+Pod = Mapping[str, Any]
+
+MESSAGE = re.compile(r"tessera cause=(|stopped|time_limit|start_failed) saved=(\d{0,12})\s*")
+STARTERS = {"StartError", "ContainerCannotRun"}
+NOT_FOUND = "ContainerStatusUnknown"
+NO_CODE = {"never_started", "image_pull", "container_lost", "refused_by_node", "evicted", "node_lost"}
+"""Causes that make the exit code meaningless."""
+
+
+def view_of(
+    pod: Pod,
+    *,
+    silent: Collection[str] = (),
+    now: datetime,
+    fetching_since: datetime | None = None,
+    may_fetch: bool = False,
+) -> ContainerView:
+    """Build the view. silent: nodes without contact. may_fetch: see failing_start."""
+    if pod_ended(pod):
+        return _ended_view(pod)
+    state, node = container_state(pod), node_of(pod)
+    running = state.get("running")
+    phase: Phase = "lost" if node in silent and node else "running" if running else "starting"
+    words = f"Nothing is heard of its node {node}." if phase == "lost" else ""
+    cause, trouble = failing_start(pod, now, may_fetch=may_fetch) if phase == "starting" else ("", "")
+    return ContainerView(
+        task_of(pod),
+        node,
+        phase,
+        cause=cause,
+        detail=words or trouble,
+        started_at=read_time(running.get("startedAt")) if running else None,
+        address=pod.get("status", {}).get("podIP", ""),
+        epoch=epoch_of(pod),
+        fetching_since=fetching_since if phase == "starting" else None,
+    )
+
+
+def is_task(pod: Pod, install: str) -> bool:
+    """Return whether name and namespace are ours too: anybody may copy our labels."""
+    meta = pod["metadata"]
+    uuid = meta.get("labels", {}).get(names.LABEL_TASK, "")
+    named = bool(names.UUID.fullmatch(uuid)) and meta["name"] == names.pod_name(uuid)
+    return named and names.is_own_namespace(install, meta["namespace"])
+
+
+def task_of(pod: Pod) -> str:
+    return pod["metadata"]["labels"][names.LABEL_TASK]
+
+
+def node_of(pod: Pod) -> str:
+    return pod["spec"].get("nodeName", "")
+
+
+def annotations_of(pod: Pod) -> Mapping[str, str]:
+    return pod["metadata"].get("annotations", {})
+
+
+def epoch_of(pod: Pod) -> int:
+    text = annotations_of(pod).get(names.ANNOTATION_EPOCH, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def save_s_of(pod: Pod) -> int:
+    text = annotations_of(pod).get(names.ANNOTATION_CHECKPOINT_S, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def is_tombstone(pod: Pod) -> bool:
+    return any(gate["name"] == f"{names.DOMAIN}/never" for gate in pod["spec"].get("schedulingGates", ()))
+
+
+def is_going(pod: Pod) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def pod_ended(pod: Pod) -> bool:
+    if is_tombstone(pod) or pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        return True
+    return is_going(pod) and not node_of(pod)
+
+
+def is_running(pod: Pod) -> bool:
+    return "running" in container_state(pod)
+
+
+def has_run(pod: Pod) -> bool:
+    """Return whether its kubelet has reported a start."""
+    state = container_state(pod)
+    return "running" in state or read_time(state.get("terminated", {}).get("startedAt")) is not None
+
+
+def _ended_view(pod: Pod) -> ContainerView:
+    done = container_state(pod).get("terminated") or {}
+    cause, detail, saved = _cause(pod, done)
+    started = read_time(done.get("startedAt"))
+    code, number = _exit(done)
+    if cause in NO_CODE:
+        code, number = None, None
+    return ContainerView(
+        task_of(pod),
+        node_of(pod),
+        "exited",
+        exit_code=code,
+        signal=number,
+        cause=cause,
+        detail=detail,
+        started_at=started,
+        ended_at=read_time(done.get("finishedAt")) or _asked_at(pod) or _made_at(pod),
+        address=pod.get("status", {}).get("podIP", ""),
+        epoch=epoch_of(pod),
+        checkpointed_at=saved,
+    )
+
+
+def _cause(pod: Pod, done: Mapping[str, Any]) -> tuple[str, str, datetime | None]:
+    """Return (cause, detail, last checkpoint)."""
+    told, saved = _told(done)
+    reason, why = done.get("reason", ""), status_words(pod)
+    if end := _noted_end(pod):
+        return end[0], end[1], saved
+    if not done or (read_time(done.get("startedAt")) is None and reason not in STARTERS):
+        never = is_going(pod) and not why and not disruption(pod)[0]
+        return ("never_started", "", saved) if never else (*refused_start(pod), saved)
+    if reason in STARTERS:
+        words = done.get("message", "")
+        return broken_start(words), words, saved
+    if reason == "OOMKilled":
+        return "out_of_memory", why, saved
+    if pod["status"].get("reason") == "DeadlineExceeded":
+        return "time_limit", why, saved
+    by_cluster, words = disruption(pod)
+    by_cluster = by_cluster or ENDED_BY_NODE.get(pod["status"].get("reason", ""), "")
+    if by_cluster and (told or _exit(done) != (0, None)):
+        return by_cluster, why or words, saved
+    if reason == NOT_FOUND:
+        return "container_lost", why or done.get("message", ""), saved
+    if told:
+        return told, "", saved
+    if why:
+        return "container_lost", why, saved
+    return ("stopped" if _was_killed(pod, done) else ""), "", saved
+
+
+def _was_killed(pod: Pod, done: Mapping[str, Any]) -> bool:
+    """Return whether its deletion ended it.
+
+    A kubelet's final deletion, without grace, overwrites the timestamp; then only the signal can tell.
+    """
+    number = _exit(done)[1]
+    if number is None or not is_going(pod):
+        return False
+    if not pod["metadata"].get("deletionGracePeriodSeconds"):
+        return number in (signal.SIGTERM, signal.SIGKILL)
+    asked, ended = _asked_at(pod), read_time(done.get("finishedAt"))
+    return asked is not None and ended is not None and ended >= asked
+
+
+def _told(done: Mapping[str, Any]) -> tuple[str, datetime | None]:
+    """Parse supervisor.sh's (cause, last checkpoint). The task could forge it, but only about itself."""
+    found = MESSAGE.fullmatch(done.get("message", ""))
+    if not found:
+        return "", None
+    return found[1], datetime.fromtimestamp(int(found[2]), UTC) if found[2] else None
+
+
+def _noted_end(pod: Pod) -> tuple[str, str] | None:
+    try:
+        end = json.loads(annotations_of(pod)[names.ANNOTATION_END])
+        return end["cause"], end["detail"]
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def _exit(done: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Return (exit code, signal); engines report signals as 128 + number."""
+    code = done.get("exitCode")
+    if code is not None and 128 < code <= 128 + 31:
+        return None, code - 128
+    return code, None
+
+
+def _asked_at(pod: Pod) -> datetime | None:
+    """Return when deletion was requested: the timestamp minus the grace."""
+    at = read_time(pod["metadata"].get("deletionTimestamp"))
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at.timestamp() - pod["metadata"].get("deletionGracePeriodSeconds", 0), UTC)
+
+
+def _made_at(pod: Pod) -> datetime | None:
+    return read_time(pod["metadata"].get("creationTimestamp"))

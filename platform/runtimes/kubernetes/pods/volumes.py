@@ -1,0 +1,150 @@
+"""A task's files: the parts of one shared volume that its pod mounts.
+
+Mounted paths must be free of users' links, which kubelets follow anywhere in the volume; data is linked inside the
+container. See docs/notes/one-volume-for-all-files.md.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtimes.base import Mount, Rejected, TaskSpec, Unavailable
+from runtimes.kubernetes.pods import names
+from runtimes.storage.areas import AreaId, area_path, ensure_area
+
+VOLUME = "files"
+ACCESS = ("ReadWriteMany", "ReadWriteOnce")
+SIZE = re.compile(r"[1-9][0-9]{0,17}([kMGTP]|[KMGTP]i)?")
+UMASKS = {"home": "022", "team": "007"}
+"""umask for folders made for a job's mounts, as for the portal's own folders."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """The shared volume. storage_class: its claims are this volume. root: its mount here; files, code: below."""
+
+    storage_class: str
+    root: Path
+    files: Path
+    code: Path
+    size: str = "1Ti"
+    access: str = "ReadWriteMany"
+
+
+def check_storage(storage: Storage) -> Storage:
+    """Raise ValueError naming the setting and its allowed values."""
+    if not names.NAME.fullmatch(storage.storage_class):
+        raise ValueError(f"TESSERA_STORAGE_CLASS is {storage.storage_class!r}: give the name of a StorageClass.")
+    if not SIZE.fullmatch(storage.size):
+        raise ValueError(f"TESSERA_STORAGE_SIZE is {storage.size!r}: use a size such as 500Gi or 1Ti.")
+    if storage.access not in ACCESS:
+        raise ValueError(f"TESSERA_STORAGE_ACCESS is {storage.access!r}: use one of {', '.join(ACCESS)}.")
+    for name, path in (("TESSERA_FILES", storage.files), ("TESSERA_CODE", storage.code)):
+        if not path.is_relative_to(storage.root) or path == storage.root:
+            raise ValueError(
+                f"{name} is {path}, which is not on the shared volume."
+                f" Name a folder below TESSERA_STORAGE, {storage.root}."
+            )
+    return storage
+
+
+def check_files(spec: TaskSpec, storage: Storage | None) -> None:
+    """Raise Rejected for code or data that cannot be mounted."""
+    if storage is None:
+        if spec.code_path or spec.mounts:
+            raise Rejected(
+                "This cluster has no storage for code and data. Use an image that brings them, or ask an administrator"
+                " to set TESSERA_STORAGE_CLASS."
+            )
+        return
+    if spec.code_path:
+        _inside(storage, spec.code_path)
+    for mount in spec.mounts:
+        _check_mount(spec, mount, storage)
+
+
+def prepare_files(spec: TaskSpec, storage: Storage) -> None:
+    """Make home and team folder, and let the task read its code. Raises Rejected if the code is gone, Unavailable."""
+    try:
+        for place in (AreaId("home", spec.uid), AreaId("team", spec.gid)):
+            ensure_area(storage.files, place, uid=spec.uid, gid=spec.gid)
+    except OSError as error:
+        raise Unavailable(f"The folders of {spec.user} and {spec.team} could not be made: {error}") from error
+    try:
+        if spec.code_path:
+            os.chmod(spec.code_path, 0o444)
+    except FileNotFoundError:
+        raise Rejected("The code of this job is not there any more: submit it again.") from None
+    except OSError as error:
+        raise Unavailable(f"The code could not be opened to its job: {error}") from error
+
+
+def build_volumes(install: str, storage: Storage | None) -> list[dict]:
+    claim = {"claimName": names.claim_name(install)}
+    return [{"name": VOLUME, "persistentVolumeClaim": claim}] if storage else []
+
+
+def build_mounts(spec: TaskSpec, storage: Storage | None, seen_at: str) -> list[dict]:
+    if storage is None:
+        return []
+    places = {"home": AreaId("home", spec.uid), "team": AreaId("team", spec.gid)}
+    found = [_mount(storage, area_path(storage.files, places[kind]), f"{seen_at}/{kind}") for kind in places]
+    for kind in sorted({mount.place.kind for mount in spec.mounts if mount.place and mount.read_only}):
+        path = area_path(storage.files, places[kind])
+        found.append(_mount(storage, path, _read_only(seen_at, kind), read_only=True))
+    if spec.code_path:
+        found.append(_mount(storage, spec.code_path, code_seen_at(spec, seen_at), read_only=True))
+    for mount in spec.mounts:
+        if mount.place is None:
+            found.append(_mount(storage, mount.source, mount.target, read_only=mount.read_only))
+    return found
+
+
+def build_links(spec: TaskSpec, seen_at: str) -> list[str]:
+    """Return supervisor.sh's four words per data folder: umask, folder, folder as shown, link."""
+    words = []
+    for mount in spec.mounts:
+        if mount.place is not None:
+            inside = os.path.normpath(mount.source)
+            made = os.path.normpath(os.path.join(seen_at, mount.place.kind, inside))
+            shown = os.path.join(_read_only(seen_at, mount.place.kind), inside) if mount.read_only else made
+            target = os.path.join(seen_at, "work", os.path.normpath(mount.target))
+            words += [UMASKS[mount.place.kind], made, os.path.normpath(shown), target]
+    return words
+
+
+def code_seen_at(spec: TaskSpec, seen_at: str) -> str:
+    return f"{seen_at}/code.tar.gz" if spec.code_path else ""
+
+
+def _read_only(seen_at: str, kind: str) -> str:
+    return f"{seen_at}/read-only/{kind}"
+
+
+def _mount(storage: Storage, path: str | os.PathLike, seen_at: str, *, read_only: bool = False) -> dict:
+    mount = {"name": VOLUME, "mountPath": seen_at, "subPath": _inside(storage, path)}
+    return mount | ({"readOnly": True} if read_only else {})
+
+
+def _inside(storage: Storage, path: str | os.PathLike) -> str:
+    """Return the path relative to the volume. Raises Rejected outside."""
+    found = os.path.relpath(os.path.normpath(path), storage.root)
+    if found.split("/")[0] in (".", ".."):
+        raise Rejected(f"{path} is not on the volume that jobs of this cluster see: it lies outside of {storage.root}.")
+    return found
+
+
+def _check_mount(spec: TaskSpec, mount: Mount, storage: Storage) -> None:
+    if mount.place is None:
+        _inside(storage, mount.source)
+        if not mount.read_only or os.path.normpath(mount.target) != mount.source:
+            raise Rejected(f"{mount.target} cannot be had: what the platform itself prepares is mounted as it lies.")
+        return
+    if mount.place not in (AreaId("home", spec.uid), AreaId("team", spec.gid)):
+        raise Rejected(f"Data cannot be mounted at {mount.target!r}: it is somebody else's.")
+    for path in (mount.source, mount.target):
+        if "\0" in path or os.path.isabs(path) or os.path.normpath(path).split("/")[0] == "..":
+            raise Rejected(f"Data cannot be mounted at {mount.target!r}: {path!r} leads out of where it belongs.")
+    if os.path.normpath(mount.target) == ".":
+        raise Rejected(f"Data cannot be mounted at {mount.target!r}: it is not inside of where the task works.")

@@ -1,0 +1,41 @@
+"""Fallback for logs that no agent delivered: read an ended pod's log from the API server (newest 10 MiB only)."""
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from runtimes.base import Rejected, Unavailable
+from runtimes.kubernetes.api.client import ApiServer
+from runtimes.kubernetes.pods.views import is_tombstone, task_of, view_of
+from runtimes.logs import LogStore
+
+log = logging.getLogger("tessera.kubernetes")
+
+MOST = 32 << 20
+PATIENCE = timedelta(minutes=10)
+"""How long an unreachable kubelet may delay forgetting the pod."""
+NO_LOG = b"unable to retrieve container logs for", b"failed to try resolving symlinks in path"
+"""What a kubelet returns as log text for a removed container or file."""
+
+
+def fetch_log(api: ApiServer, pod: Mapping[str, Any], store: LogStore) -> None:
+    """Store the pod's log if none is stored. Raises Unavailable if worth a retry."""
+    now = datetime.now(UTC)
+    if is_tombstone(pod) or store.size(task_of(pod)):
+        return
+    view = view_of(pod, now=now)
+    if view.started_at is None:
+        return
+    meta = pod["metadata"]
+    try:
+        text = api.read_log(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/log", MOST)
+    except Rejected as words:
+        log.info("there is no log of %s any more: %s", meta["name"], words)
+    except Unavailable as away:
+        if view.ended_at is not None and now - view.ended_at < PATIENCE:
+            raise
+        log.warning("the log of %s is given up: %s", meta["name"], away)
+    else:
+        if not text.startswith(NO_LOG):
+            store.append(view.uuid, 0, text)

@@ -1,0 +1,248 @@
+"""The shim's side of LocalAccess: a socket in the task's directory, and programs started through it.
+
+A client's connection sends {"exec": argv, "env", "cwd", "pty"} with descriptors (for errors; then pty slave, or stdin,
+stdout, stderr), answered by {"started"} and later {"exit": status}; {"signal": n}; or {"dial": port}, answered by a
+socket, {"refused"} or {"busy"}. The shim never waits: answers that do not fit are dropped. Few imports, for the shim.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import termios
+import time
+from collections.abc import Callable
+
+from runtimes.local import isolation
+from runtimes.local.access.listeners import Listeners, connect_to
+from runtimes.local.processes import Process, end_of, holds_one, in_group, look, send
+from runtimes.local.shim.child import close_all_but, enter_limits, run_program
+from runtimes.local.shim.mounts import in_home
+from runtimes.local.taskdir import TaskDir
+
+SOCKET_NAME = "door"
+MESSAGE_LIMIT = 128 << 10
+MOST_CLIENTS = 512
+MOST_FDS = 4
+INT = struct.calcsize("i")
+HANG_UP_S = 1.0  # between SIGHUP and SIGKILL
+DEFAULT_TERM = "xterm-256color"
+
+
+class Client:
+    def __init__(self, conn: socket.socket):
+        self.conn = conn
+        self.pid = 0
+        self.ends: set[tuple[int, int]] = set()  # its pipes or pty
+
+    def send(self, fds: tuple[int, ...] = (), **answer) -> None:
+        try:
+            socket.send_fds(self.conn, [json.dumps(answer).encode()], list(fds))
+        except OSError:
+            pass  # gone, or not reading
+
+
+class SessionServer:
+    def __init__(self, task: TaskDir, plan: dict, poll: select.poll, first: int, tree: Callable[[], list[Process]]):
+        """Listen in the task's directory. first: pid with the job's mount namespace. Raises OSError."""
+        self.plan, self.poll, self.tree = plan, poll, tree
+        self.view = os.open(f"/proc/{first}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC) if plan["namespaces"] else None
+        self.socket = _listen(task)
+        self.listeners = Listeners()
+        self.guests: dict[int, Client] = {}  # by descriptor
+        self.programs: dict[int, Client] = {}  # by pid
+        self.hung_up: list[tuple[float, list[Process]]] = []  # due for SIGKILL
+        poll.register(self.socket, select.POLLIN)
+
+    def serve(self, ready: set[int]) -> None:
+        """Handle ready descriptors and due kills."""
+        for fd in ready & self.guests.keys():
+            self._handle(self.guests[fd])
+        if self.socket.fileno() in ready:
+            self._accept()
+        now = time.monotonic()
+        while self.hung_up and self.hung_up[0][0] <= now:
+            for process in self.hung_up.pop(0)[1]:
+                send(process, signal.SIGKILL)
+
+    def next_at(self) -> float | None:
+        """Return when `serve` is due anyway."""
+        return self.hung_up[0][0] if self.hung_up else None
+
+    def ended(self, pid: int, status: int) -> None:
+        """Report a program's end (status as of waitpid) to its client."""
+        guest = self.programs.pop(pid, None)
+        if guest is not None:
+            guest.send(exit=os.waitstatus_to_exitcode(status))  # its children may go on
+
+    def close(self) -> None:
+        """Refuse clients and hang up programs. Idempotent."""
+        if self.socket.fileno() >= 0:
+            self.poll.unregister(self.socket)
+            self.socket.close()
+            for guest in self.programs.values():
+                self._hang_up(guest)
+
+    def _accept(self) -> None:
+        try:
+            conn, _ = self.socket.accept()
+        except OSError:
+            return
+        if len(self.guests) >= MOST_CLIENTS:
+            conn.close()
+            return
+        conn.setblocking(False)
+        self.guests[conn.fileno()] = Client(conn)
+        self.poll.register(conn, select.POLLIN)
+
+    def _drop(self, guest: Client) -> None:
+        self.poll.unregister(guest.conn)
+        del self.guests[guest.conn.fileno()]
+        guest.conn.close()
+        if guest.pid:
+            self._hang_up(guest)
+
+    def _handle(self, guest: Client) -> None:
+        data: bytes = b""
+        fds: list[int] = []
+        try:
+            data, fds = receive(guest.conn)
+        except BlockingIOError:
+            return
+        except OSError:
+            pass
+        try:
+            if data:
+                self._do(guest, json.loads(data), fds)
+            else:
+                self._drop(guest)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            guest.send(error=f"The task could not do it: {error}")
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    def _do(self, guest: Client, wish: dict, fds: list[int]) -> None:
+        if "signal" in wish:
+            if self._runs(guest):
+                self._signal(guest.pid, wish["signal"])
+        elif self.socket.fileno() < 0:
+            guest.send(error="This task is ending.")
+        elif "dial" in wish:
+            self._dial(guest, int(wish["dial"]))
+        elif guest.pid == 0:
+            self._start(guest, wish, fds)
+
+    def _start(self, guest: Client, wish: dict, fds: list[int]) -> None:
+        if len(fds) != (2 if wish["pty"] else 4) or not wish["exec"]:
+            raise ValueError("descriptors or a command are missing")
+        try:
+            pid = os.fork()
+        except OSError as error:
+            if error.errno != errno.ENOMEM or self.view is None:
+                raise
+            # The namespace's init is gone, so nothing can fork into it.
+            return guest.send(error="This task is ending.")
+        if pid == 0:
+            _become_program(self.plan, self.view, wish, fds)
+        guest.pid, guest.ends = pid, {end_of(fd) for fd in fds[1:]}
+        self.programs[pid] = guest
+        guest.send(started=True)
+
+    def _dial(self, guest: Client, port: int) -> None:
+        """Connect to the port; check its owner before and after, as it may change."""
+        for address in self.listeners.own_addresses(port, self.tree):
+            try:
+                connected = connect_to(address, port)
+            except ConnectionRefusedError:
+                continue
+            if connected is None:
+                return guest.send(busy=True)
+            with connected:
+                if address in self.listeners.own_addresses(port, self.tree):
+                    return guest.send((connected.fileno(),), connected=True)
+        guest.send(refused=True)
+
+    def _hang_up(self, guest: Client) -> None:
+        """Send SIGHUP, later SIGKILL, to the program and those of its group with an end of the session.
+
+        A server with other ends (`server >log 2>&1 </dev/null &`) stays, so that editors can reconnect.
+        """
+        program = look(guest.pid) if self._runs(guest) else None
+        others = [one for one in in_group(guest.pid) if one.pid != guest.pid and holds_one(one.pid, guest.ends)]
+        going = [program, *others] if program else others
+        for process in going:
+            send(process, signal.SIGHUP)
+            send(process, signal.SIGCONT)  # if stopped
+        self.hung_up.append((time.monotonic() + HANG_UP_S, going))
+
+    def _runs(self, guest: Client) -> bool:
+        return self.programs.get(guest.pid) is guest
+
+    def _signal(self, pid: int, number: int) -> None:
+        try:
+            os.killpg(pid, number)
+        except ProcessLookupError:
+            os.kill(pid, number)  # no group leader yet; not reaped, so not reused
+        except PermissionError:
+            pass
+
+
+def receive(conn: socket.socket) -> tuple[bytes, list[int]]:
+    """Return (packet, descriptors). Raises OSError. socket.recv_fds drops MSG_CMSG_CLOEXEC and would leak them."""
+    data, ancillary, _, _ = conn.recvmsg(MESSAGE_LIMIT, socket.CMSG_LEN(MOST_FDS * INT), socket.MSG_CMSG_CLOEXEC)
+    rights = [body for level, kind, body in ancillary if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)]
+    return data, [fd for body in rights for fd in struct.unpack(f"{len(body) // INT}i", body)]
+
+
+def _listen(task: TaskDir) -> socket.socket:
+    """Listen through the directory's descriptor: socket paths are limited to 107 bytes."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.setblocking(False)
+    folder = os.open(task.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    mask = os.umask(0o177)
+    try:
+        listener.bind(f"/proc/self/fd/{folder}/{SOCKET_NAME}")
+    except OSError:
+        listener.close()
+        raise
+    finally:
+        os.umask(mask)
+        os.close(folder)
+    listener.listen(128)
+    return listener
+
+
+def _become_program(plan: dict, view: int | None, wish: dict, fds: list[int]) -> None:
+    """In the forked child: take on the job's limits, view and account. Never returns."""
+    failed, *ends = fds
+    try:
+        isolation.die_with_parent()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        close_all_but(*fds, *([view] if view is not None else []))
+        enter_limits(plan)
+        if view is not None:
+            isolation.enter_view(view)
+        os.setsid()
+        if wish["pty"]:
+            if plan["uid"] is not None:
+                os.fchown(ends[0], plan["uid"], plan["gid"])  # reopened by name
+            fcntl.ioctl(ends[0], termios.TIOCSCTTY, 0)
+        stdin, stdout, stderr = ends * 3 if wish["pty"] else ends
+        env = plan["env"] | ({"TERM": DEFAULT_TERM} if wish["pty"] else {}) | wish["env"]
+        run_program(plan, wish["exec"], env, _folder(plan, wish["cwd"]), (stdin, stdout, stderr))
+    except BaseException as error:
+        os.write(failed, f"{wish['exec'][0]}: {getattr(error, 'strerror', None) or error}".encode())
+    finally:
+        os._exit(127)
+
+
+def _folder(plan: dict, cwd: str | None) -> str:
+    if cwd is None:
+        return plan["cwd"] if os.path.isdir(plan["cwd"]) else "/"  # deleted by the job
+    return os.path.join(plan["cwd"], in_home(cwd, plan["env"]["HOME"]))

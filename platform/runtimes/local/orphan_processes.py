@@ -1,0 +1,45 @@
+"""Find and kill processes of a task without a shim. Only when none is found, it has ended."""
+
+import signal
+
+from runtimes.local.processes import Process, descendants, everybody, has_marker, send
+from runtimes.local.shim import limits
+from runtimes.local.taskdir import TaskDir
+
+
+def kill_orphans(task: TaskDir) -> list[Process]:
+    """Kill all orphans and return them; [] proves the end."""
+    found = find_orphans(task)
+    for process in found:
+        send(process, signal.SIGKILL)
+    return found
+
+
+def find_orphans(task: TaskDir) -> list[Process]:
+    """Find processes by first process, session, control group and environment."""
+    job = task.read("job") or {"pid": 0, "start": 0}
+    group = {pid for path in groups(task) for pid in limits.members(path)}
+    living = everybody()
+    session = _session(job, living)
+    roots = {
+        process.pid
+        for process in living
+        if (process.pid, process.start) == (job["pid"], job["start"])
+        or process.session == session
+        or process.pid in group
+        or has_marker(process.pid, task.uuid)
+    }
+    below = {process.pid for process in descendants(roots, living)}
+    return [process for process in living if process.pid in roots | below]
+
+
+def groups(task: TaskDir) -> list[str]:
+    record = task.read("spec.json")
+    return limits.groups_of(record["plan"], task.uuid) if record else []
+
+
+def _session(job: dict, living: list[Process]) -> int | None:
+    """Return the job's session, unless its pid was reused."""
+    leader = next((process for process in living if process.pid == job["pid"]), None)
+    stolen = leader is not None and leader.start != job["start"]
+    return None if stolen or not job["pid"] else job["pid"]

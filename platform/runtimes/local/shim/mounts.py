@@ -1,0 +1,139 @@
+"""Mount a task's outside folders (home, team's folder, data), or link them without namespaces. Few imports, for the
+shim.
+
+A "bind" of the plan:
+    root    host directory, chosen by the platform
+    source  path below, chosen by a person; created as them, unless `mode` is null
+    base    directory in the task, chosen by the platform
+    below   path below, chosen by a person
+A person's paths never lead out, whatever links exist.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from runtimes.storage.open_beneath import open_beneath
+
+FOLDER = os.O_PATH | os.O_DIRECTORY
+
+
+def prepare(plan: dict) -> None:
+    """Create or link folders with the job's rights, and store each bind's identity. Raises OSError."""
+    for bind in plan["binds"]:
+        try:
+            _prepare(plan, bind)
+        except OSError as error:
+            what = bind["source"] or bind["root"]
+            raise OSError(f"{what} cannot be had as {bind['below'] or bind['base']}: {error.strerror}.") from error
+
+
+def make_scratch(plan: dict) -> None:
+    """Create scratch folders and `gang_files`, before the job could plant links."""
+    scratch, uid, gid = plan["scratch"], plan["uid"], plan["gid"]
+    made = [scratch, *(os.path.join(scratch, name) for name in ("home", "work", "tmp", "hosts"))]
+    for path in made:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    for name, text in plan["hosts"].items():
+        made.append(path := os.path.join(scratch, "hosts", name))
+        with open(path, "w") as file:
+            file.write(text)
+        os.chmod(path, 0o700 if text.startswith("#!") else 0o600)
+    for path in made if uid is not None else ():
+        os.chown(path, uid, gid)
+
+
+def open_sources(plan: dict) -> list[tuple[int, str, str, bool]]:
+    """Return (descriptor, base, below, read_only) of binds, after `open_view`.
+
+    We may be root, so folders must be those that `prepare` allowed.
+    """
+    found = []
+    for bind in plan["binds"]:
+        fd = _open(bind)
+        seen = os.fstat(fd)
+        if [seen.st_dev, seen.st_ino] != bind["identity"]:
+            raise OSError(f"{bind['source']} was changed while the task started.")
+        found.append((fd, bind["base"], bind["below"], bind["read_only"]))
+    return found
+
+
+def in_home(path: str, home: str) -> str:
+    return home + path[1:] if path == "~" or path.startswith("~/") else path
+
+
+def _prepare(plan: dict, bind: dict) -> None:
+    root = os.open(bind["root"], FOLDER | os.O_CLOEXEC)
+    inside = f"{bind['base']}/".startswith(f"{plan['seen_at']}/")
+    base = plan["scratch"] + bind["base"].removeprefix(plan["seen_at"])
+    fds = [root]
+    try:
+        if inside:
+            fds.append(os.open(base, FOLDER | os.O_CLOEXEC))
+        with _as_owner(plan):
+            if bind["mode"] is not None:
+                _make(root, bind["source"], bind["mode"])
+            fds.append(source := open_beneath(root, bind["source"], FOLDER))
+            if inside and plan["namespaces"]:
+                _make(fds[1], bind["below"], 0o700)
+            elif inside:
+                _link(fds[1], bind["below"], os.readlink(f"/proc/self/fd/{source}"))
+        seen = os.fstat(source)
+        bind["identity"] = [seen.st_dev, seen.st_ino]
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+def _open(bind: dict) -> int:
+    root = os.open(bind["root"], FOLDER | os.O_CLOEXEC)
+    try:
+        return open_beneath(root, bind["source"], FOLDER)
+    finally:
+        os.close(root)
+
+
+def _make(root: int, path: str, mode: int) -> None:
+    names = [name for name in path.split("/") if name]
+    for count in range(len(names)):
+        parent = open_beneath(root, "/".join(names[:count]), FOLDER)
+        mask = os.umask(0)
+        try:
+            os.mkdir(names[count], mode, dir_fd=parent)
+        except FileExistsError:
+            pass
+        finally:
+            os.umask(mask)
+            os.close(parent)
+
+
+def _link(root: int, path: str, to: str) -> None:
+    """Link in place of nothing or an empty folder, else raise OSError."""
+    folder, _, name = path.rstrip("/").rpartition("/")
+    _make(root, folder, 0o700)
+    parent = open_beneath(root, folder, FOLDER)
+    try:
+        try:
+            os.rmdir(name, dir_fd=parent)
+        except FileNotFoundError:
+            pass
+        os.symlink(to, name, dir_fd=parent)
+    finally:
+        os.close(parent)
+
+
+@contextmanager
+def _as_owner(plan: dict) -> Iterator[None]:
+    """Act as the job's account; our real uid prevents its signals."""
+    if plan["uid"] is None:
+        yield
+        return
+    uid, gid = os.geteuid(), os.getegid()
+    os.setgroups([])
+    os.setegid(plan["gid"])
+    os.seteuid(plan["uid"])
+    try:
+        yield
+    finally:
+        os.seteuid(uid)
+        os.setegid(gid)

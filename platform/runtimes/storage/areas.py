@@ -1,0 +1,57 @@
+"""Storage areas: a home for each person and a shared folder for each team, kept between jobs.
+
+Paths are home/<uid> (0700) and team/<gid> (2770). A default ACL, if supported, keeps new files writable for the team.
+"""
+
+import os
+import struct
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from runtimes.storage.file_lock import alone
+
+MODES = {"home": 0o700, "team": 0o2770}
+# rwx for owner and group: version, then (tag, rights, no id). Source: linux/posix_acl_xattr.h, acl(5).
+TEAM_ACL = struct.pack("<I", 2) + b"".join(
+    struct.pack("<HHI", tag, rights, 0xFFFFFFFF) for tag, rights in ((0x01, 7), (0x04, 7), (0x20, 0))
+)
+
+
+@dataclass(frozen=True)
+class AreaId:
+    """A storage area: home (number is a uid) or team folder (gid)."""
+
+    kind: Literal["home", "team"]
+    number: int
+
+
+def area_path(root: str | os.PathLike, place: AreaId) -> Path:
+    return Path(root) / place.kind / str(place.number)
+
+
+def data_key(place: AreaId, path: str) -> str:
+    """Return a key equal on every node: "team:2001/datasets/imagenet"."""
+    return f"{place.kind}:{place.number}/{path.strip('/')}"
+
+
+def ensure_area(root: str | os.PathLike, place: AreaId, *, uid: int | None, gid: int | None) -> Path:
+    """Create a missing area atomically. uid, gid: None keeps the platform's account. Raises OSError."""
+    path = area_path(root, place)
+    if path.is_dir():
+        return path
+    path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    with alone(path.parent / ".lock"):
+        if path.is_dir():
+            return path
+        fresh = path.with_name(f".new-{path.name}")
+        fresh.mkdir(mode=0o700, exist_ok=True)  # left by a killed process
+        if uid is not None and gid is not None:
+            os.chown(fresh, uid if place.kind == "home" else 0, gid)
+        fresh.chmod(MODES[place.kind])
+        if place.kind == "team":
+            with suppress(OSError):
+                os.setxattr(fresh, "system.posix_acl_default", TEAM_ACL)
+        fresh.rename(path)
+    return path
