@@ -8,12 +8,12 @@ from django.utils.translation import gettext_lazy as _
 from accounts.models import Team, User
 from cluster.models import Agent, Enrolment, Gpu, Maintenance, Node, Pool, Window
 from images.models import Image, Login
-from portal.console_agents import AgentAdmin, EnrolmentAdmin
-from portal.console_images import ImageAdmin, LoginAdmin
-from portal.console_machines import GpuAdmin, NodeAdmin, PoolAdmin, WindowAdmin
-from portal.console_maintenance import MaintenanceAdmin
-from portal.console_people import TeamAdmin, UserAdmin
-from portal.console_quotas import QuotaAdmin, UserLimitAdmin
+from portal.console.agents import AgentAdmin, EnrolmentAdmin
+from portal.console.images import ImageAdmin, LoginAdmin
+from portal.console.machines import GpuAdmin, NodeAdmin, PoolAdmin, WindowAdmin
+from portal.console.maintenance import MaintenanceAdmin
+from portal.console.people import TeamAdmin, UserAdmin
+from portal.console.quotas import QuotaAdmin, UserLimitAdmin
 from quotas.models import Quota, UserLimit
 
 SECTIONS = {

@@ -10,5 +10,5 @@ class PortalConfig(AppConfig):
 
 
 class ConsoleConfig(AdminConfig):
-    default_site = "portal.console.Console"
+    default_site = "portal.console.site.Console"
     default = False

@@ -13,10 +13,10 @@ from django.utils.cache import patch_vary_headers
 from django.utils.translation import gettext as _
 
 from common.errors import NotPermitted, PlatformError
-from portal.failures import show_failure
+from portal.access.origin import count_session_cookies, own_origin
+from portal.error_pages import show_failure
 from portal.health import LOOKS
-from portal.origin import count_session_cookies, own_origin
-from portal.pages.look import language_of
+from portal.pages.frame import language_of
 
 log = logging.getLogger("tessera.portal")
 

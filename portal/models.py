@@ -1,6 +1,6 @@
 """Apps: people's programs that answer in a browser, and access to them.
 
-Each has a host name (portal.app_links). Secrets are stored as digests.
+Each has a host name (portal.access.app_links). Secrets are stored as digests.
 """
 
 from django.db import models

@@ -25,8 +25,8 @@ from events.notices import drop_old_notices
 from events.outgoing import claim, claim_deliveries, finish, rest, wake
 from events.webhooks import build_request, drop_old_deliveries
 from jobs.warning import warn_of_ends
-from portal.event_sight import load_event_sight
-from portal.notice_words import view_notice
+from portal.access.event_visibility import load_event_visibility
+from portal.wording.notices import view_notice
 
 log = logging.getLogger("tessera.sending")
 
@@ -100,7 +100,7 @@ def _may_go(delivery: Delivery) -> bool:
 
 
 def _sees(delivery: Delivery) -> bool:
-    sight = load_event_sight(delivery.webhook.user_id)
+    sight = load_event_visibility(delivery.webhook.user_id)
     return sight is not None and sight.sees(delivery.event)
 
 

@@ -8,8 +8,8 @@ import os
 import select
 import sys
 
-from portal.gateway.sftp import Sftp
-from portal.gateway.sftp_files import LOOP, Files
+from portal.gateway.ssh.sftp import Sftp
+from portal.gateway.ssh.sftp_files import LOOP, Files
 from runtimes.fake import FakeAccess
 
 TASK = "a" * 32

@@ -13,8 +13,8 @@ django_application = get_asgi_application()  # the imports below need loaded app
 
 from config.lifespan import Lifespan, ssh_gateway  # noqa: E402
 from jobs.access import the_access  # noqa: E402
-from portal.api.body_limit import BodyLimit  # noqa: E402
-from portal.gateway.gateway import Gateway  # noqa: E402
+from portal.api.http.body_limit import BodyLimit  # noqa: E402
+from portal.gateway.http.gateway import Gateway  # noqa: E402
 from portal.gateway.routing import websocket_urls as terminal_urls  # noqa: E402
 from portal.live.routing import websocket_urls as live_urls  # noqa: E402
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.conf import settings
 
-from portal.gateway import ssh
+from portal.gateway.ssh import server
 
 log = logging.getLogger("tessera.web")
 
@@ -38,5 +38,5 @@ def ssh_gateway() -> AbstractAsyncContextManager:
     numbers = [int(number) for number in os.environ.get("TESSERA_SSH_FDS", "").split(",") if number]
     sockets = [socket.socket(fileno=number) for number in numbers]
     if settings.TESSERA_SSH_PORT and not sockets:
-        sockets = [ssh.bind(settings.TESSERA_SSH_HOST, settings.TESSERA_SSH_PORT)]
-    return ssh.serve(sockets) if sockets else AsyncExitStack()
+        sockets = [server.bind(settings.TESSERA_SSH_HOST, settings.TESSERA_SSH_PORT)]
+    return server.serve(sockets) if sockets else AsyncExitStack()

@@ -232,7 +232,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "portal.pages.look.look",
+                "portal.pages.frame.look",
             ],
         },
     },
@@ -295,7 +295,7 @@ SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = SECURE
 SESSION_COOKIE_AGE = 14 * 24 * 3600
 CSRF_USE_SESSIONS = True
-CSRF_FAILURE_VIEW = "portal.failures.csrf_failure"
+CSRF_FAILURE_VIEW = "portal.error_pages.csrf_failure"
 CSRF_TRUSTED_ORIGINS = [TESSERA_PUBLIC_URL]
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 SECURE_CONTENT_TYPE_NOSNIFF = True
@@ -336,7 +336,7 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_SCHEMA_CLASS": "portal.api.schema.Schema",
-    "EXCEPTION_HANDLER": "portal.api.problems.exception_handler",
+    "EXCEPTION_HANDLER": "portal.api.http.problems.exception_handler",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 SPECTACULAR_SETTINGS = {

@@ -9,6 +9,6 @@ urlpatterns = [
     path("", include("portal.pages.urls")),
 ]
 
-handler403 = "portal.failures.not_permitted"
-handler404 = "portal.failures.not_found"
-handler500 = "portal.failures.server_error"
+handler403 = "portal.error_pages.not_permitted"
+handler404 = "portal.error_pages.not_found"
+handler500 = "portal.error_pages.server_error"

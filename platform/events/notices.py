@@ -1,6 +1,6 @@
 """Notices to people, by the channels that they chose.
 
-A notice is written in the transaction of what it reports; portal.tasks mails it, portal.notice_words makes its text.
+A notice is written in the transaction of what it reports; portal.tasks mails it, portal.wording.notices makes its text.
 """
 
 from collections.abc import Iterable, Sequence

@@ -11,9 +11,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from common.errors import NotFound
+from portal.access.ssh_endpoint import find_ssh_endpoint
 from portal.api.permissions import ANYBODY
 from portal.api.view import ApiView
-from portal.ssh_door import find_ssh_door
 
 API_VERSION = "1"
 
@@ -42,7 +42,7 @@ class Version(ApiView):
     @extend_schema(responses=VersionShape)
     def get(self, request: Request) -> Response:
         """Show the platform's and the API's version, and the SSH gateway."""
-        return Response(VersionShape({"version": read_version(), "api": API_VERSION, "ssh": find_ssh_door()}).data)
+        return Response(VersionShape({"version": read_version(), "api": API_VERSION, "ssh": find_ssh_endpoint()}).data)
 
 
 class Description(ApiView):

@@ -8,8 +8,8 @@ from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import Direction
 from rest_framework import serializers
 
+from portal.api.http.problems import CONTENT_TYPE
 from portal.api.permissions import AGENT, ANYBODY, scopes_of
-from portal.api.problems import CONTENT_TYPE
 
 PARTS = {
     "notebook_id": {"type": "string", "pattern": r"^nb-[1-9][0-9]{0,17}$"},
@@ -123,7 +123,7 @@ class Schema(AutoSchema):
 
 
 class RowScheme(OpenApiSerializerExtension):
-    target_class = "portal.api.lists.Row"
+    target_class = "portal.api.http.lists.Row"
     match_subclasses = True
 
     def map_serializer(self, auto_schema: AutoSchema, direction: Direction) -> dict[str, Any]:

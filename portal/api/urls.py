@@ -3,28 +3,13 @@
 from django.urls import path, re_path, register_converter
 from django.urls.converters import StringConverter
 
-from portal.api import (
-    about,
-    agents,
-    cluster,
-    code,
-    events,
-    files,
-    findings,
-    images,
-    jobs,
-    logs,
-    maintenance,
-    me,
-    notebooks,
-    notices,
-    plans,
-    pools,
-    quotas,
-    ssh_keys,
-    uploads,
-    webhooks,
-)
+from portal.api import about
+from portal.api.cluster import agents, health, maintenance, nodes, pools, quotas
+from portal.api.events import events, notices, webhooks
+from portal.api.files import files, uploads
+from portal.api.jobs import code, images, jobs, logs, plans
+from portal.api.notebooks import notebooks
+from portal.api.people import me, ssh_keys
 
 
 class NotebookId(StringConverter):
@@ -121,10 +106,10 @@ urlpatterns = [
     path("images/<number:image_id>", images.ImageDetail.as_view(), name="api-image"),
     path("registries", images.RegistryList.as_view(), name="api-registries"),
     path("registries/<number:login_id>", images.RegistryDetail.as_view(), name="api-registry"),
-    path("nodes", cluster.NodeList.as_view(), name="api-nodes"),
-    path("nodes/<called:name>", cluster.NodeDetail.as_view(), name="api-node"),
-    path("gpus", cluster.GpuList.as_view(), name="api-gpus"),
-    path("findings", findings.FindingList.as_view(), name="api-findings"),
+    path("nodes", nodes.NodeList.as_view(), name="api-nodes"),
+    path("nodes/<called:name>", nodes.NodeDetail.as_view(), name="api-node"),
+    path("gpus", nodes.GpuList.as_view(), name="api-gpus"),
+    path("findings", health.FindingList.as_view(), name="api-findings"),
     path("agents", agents.AgentList.as_view(), name="api-agents"),
     path("agents:invite", agents.AgentInvite.as_view(), name="api-agents-invite"),
     path("agents:enrol", agents.AgentEnrol.as_view(), name="api-agents-enrol"),
@@ -136,8 +121,8 @@ urlpatterns = [
     path("maintenance", maintenance.MaintenanceList.as_view(), name="api-maintenance-list"),
     path("maintenance/<number:maintenance_id>", maintenance.MaintenanceDetail.as_view(), name="api-maintenance"),
     path("quotas", quotas.Quotas.as_view(), name="api-quotas"),
-    path("queue", cluster.QueueView.as_view(), name="api-queue"),
-    path("capacity", cluster.Capacity.as_view(), name="api-capacity"),
+    path("queue", nodes.QueueView.as_view(), name="api-queue"),
+    path("capacity", nodes.Capacity.as_view(), name="api-capacity"),
     path("version", about.Version.as_view(), name="api-version"),
     path("openapi.json", about.Description.as_view(), name="api-openapi"),
     re_path(r"^(?P<path>.*)$", about.Nowhere.as_view(), name="api-nowhere"),

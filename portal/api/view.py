@@ -10,7 +10,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from portal.api.rates import count_call, tell_rates
+from portal.api.http.rates import count_call, tell_rates
 
 MAX_ID = 2**63 - 1
 
@@ -22,7 +22,7 @@ class ByAcceptOnly(DefaultContentNegotiation):
 
 
 class ApiView(APIView):
-    """Base of API views; portal.api.problems handles exceptions.
+    """Base of API views; portal.api.http.problems handles exceptions.
 
     scopes: {"GET": ("jobs:read",)}; methods without an entry are refused. rates: {"POST": ("submits",)}, policies of
     settings.TESSERA_RATES besides "calls".

@@ -2,6 +2,6 @@
 
 from django.urls import path
 
-from portal.gateway.terminal import TerminalConsumer
+from portal.gateway.terminal.terminal import TerminalConsumer
 
 websocket_urls = [path("terminal/<str:name>", TerminalConsumer.as_asgi(), name="terminal")]

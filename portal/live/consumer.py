@@ -17,10 +17,10 @@ from uuid import UUID
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from django.conf import settings
 
-from portal.failures import DATABASE_ERRORS
+from portal.access.origin import comes_from_our_page
+from portal.error_pages import DATABASE_ERRORS
 from portal.live.log_tail import LogTail
 from portal.live.rights import read_rights, sees_task
-from portal.origin import comes_from_our_page
 from runtimes.logs import LogStore
 
 log = logging.getLogger("tessera.live")

@@ -7,7 +7,7 @@ from channels.db import database_sync_to_async
 from accounts.models import Team, User
 from cluster.models import Pool
 from jobs.models import Task
-from portal.signed_in import person_of
+from portal.access.session_user import load_session_user
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Rights:
 @database_sync_to_async
 def read_rights(session_key: str | None) -> Rights | None:
     """Return the session's rights; None if signed out, suspended or the password changed."""
-    user = person_of(session_key)
+    user = load_session_user(session_key)
     if user is None:
         return None
     teams = Team.objects.all() if user.sees_all else Team.objects.filter(memberships__user=user)

@@ -12,8 +12,8 @@ from django.views.decorators.http import require_http_methods
 from accounts.models import User
 from common.errors import NotFound, NotPermitted
 from common.rates import count
-from portal.app_links import app_origin
-from portal.app_sessions import find_app, issue_code
+from portal.access.app_links import app_origin
+from portal.access.app_sessions import find_app, issue_code
 from portal.models import App
 from portal.pages.entry import signed_in
 

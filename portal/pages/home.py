@@ -15,11 +15,11 @@ from jobs.models import Job
 from jobs.states import JOB_FINAL, JobState
 from notebooks.models import Notebook
 from notebooks.presets import Preset
+from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.entry import signed_in
-from portal.pages.job_view import JobView, view_jobs
-from portal.pages.notebook_view import NotebookView, view_notebooks
-from portal.pages.pulse import scheduler_late
-from portal.pages.sizes import Size, offered_presets
+from portal.pages.jobs.view_model import JobView, view_jobs
+from portal.pages.notebooks.sizes import Size, offered_presets
+from portal.pages.notebooks.view_model import NotebookView, view_notebooks
 from portal.partial import render_page
 from quotas.models import Holding, Quota, load_parents, subtree
 from scheduler.preview.preview import PoolCapacity, list_capacity

@@ -5,7 +5,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from portal.entering import find_door
+from portal.access.task_access import find_task_access
 from portal.pages.entry import signed_in
 
 TOUCH_KEYS = ("Esc", "Tab", "Ctrl+C", "Ctrl+D", "↑", "↓", "←", "→")
@@ -15,7 +15,7 @@ TOUCH_KEYS = ("Esc", "Tab", "Ctrl+C", "Ctrl+D", "↑", "↓", "←", "→")
 @require_safe
 @signed_in
 def show_terminal(request: HttpRequest, name: str) -> HttpResponse:
-    door = find_door(request.user, name)
+    door = find_task_access(request.user, name)
     kind, back = ("notebook", f"nb-{door.notebook_id}") if door.notebook_id else ("job", f"job-{door.job_id}")
     context = {"door": door, "back": back, "back_url": reverse(kind, args=[back]), "touch_keys": TOUCH_KEYS}
     return render(request, "terminal/page.html", context)

@@ -2,26 +2,16 @@
 
 from django.urls import path
 
-from portal.pages import (
-    account,
-    apps,
-    checks,
-    cluster,
-    files,
-    home,
-    images,
-    jobs,
-    look,
-    notebooks,
-    notices,
-    queue,
-    quota,
-    ssh_keys,
-    starting,
-    submit,
-    terminal,
-    webhooks,
-)
+from portal.pages import apps, frame, home, images, terminal
+from portal.pages.account import notices, ssh_keys, webhooks
+from portal.pages.account import views as account
+from portal.pages.cluster import health_checks, queue, quota
+from portal.pages.cluster import views as cluster
+from portal.pages.files import views as files
+from portal.pages.jobs import submit
+from portal.pages.jobs import views as jobs
+from portal.pages.notebooks import starting
+from portal.pages.notebooks import views as notebooks
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -53,7 +43,7 @@ urlpatterns = [
     path("cluster/", cluster.show_cluster, name="cluster"),
     path("cluster/gpus/", cluster.show_gpu_map, name="gpu_map"),
     path("cluster/images/", images.list_images, name="images"),
-    path("cluster/checks/", checks.show_checks, name="checks"),
+    path("cluster/checks/", health_checks.show_checks, name="checks"),
     path("nodes/<str:name>/", cluster.show_node, name="node"),
     path("quota/", quota.show_quota, name="quota"),
     path("files/", files.show_home, name="files"),
@@ -69,7 +59,7 @@ urlpatterns = [
     path("sign-in/<str:secret>", account.sign_in_by_link, name="sign_in_by_link"),
     path("join/<str:secret>", account.join, name="join"),
     path("sign-out/", account.sign_out, name="sign_out"),
-    path("settings/look/", look.set_look, name="set_look"),
+    path("settings/look/", frame.set_look, name="set_look"),
     path("notices/", notices.list_notices, name="notices"),
     path("notices/bell", notices.show_bell, name="bell"),
     path("notices/read", notices.read_notices, name="notices_read"),

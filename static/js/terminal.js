@@ -1,4 +1,4 @@
-/* The web terminal (templates/terminal/page.html) over the socket of portal/gateway/terminal.py, which says its protocol.
+/* The web terminal (templates/terminal/page.html) over the socket of portal/gateway/terminal/terminal.py, which says its protocol.
  * After a lost network it asks for the same shell by its key and goes on at the byte where it was; both directions count.
  */
 import "./adopted-style.js";

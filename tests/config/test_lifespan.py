@@ -4,7 +4,7 @@ import asyncio
 from contextlib import aclosing, asynccontextmanager
 
 from config.lifespan import Lifespan
-from portal.gateway.gateway import Gateway
+from portal.gateway.http.gateway import Gateway
 
 
 async def test_a_part_that_fails_leaves_the_others_and_all_end_at_the_shutdown(caplog):

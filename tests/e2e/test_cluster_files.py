@@ -15,7 +15,7 @@ from config.on_cluster import MARK
 from deploy.cluster.notebook_image import put_notebook_image
 from deploy.cluster.registry import default_image
 from deploy.cluster.storage import CLASS, PROVISIONER
-from portal.api.uploads import PIECE_TYPE
+from portal.api.files.uploads import PIECE_TYPE
 from runtimes.kubernetes.api.client import ApiServer
 from runtimes.kubernetes.api.connection import find_connection
 from tests.e2e.test_notebook import LAB_MS, wait_for_state

@@ -10,7 +10,7 @@ from events.models import Event, Notice
 from jobs.control import stop_job
 from jobs.models import Job
 from jobs.warning import warn_of_ends
-from portal.notice_words import view_notice
+from portal.wording.notices import view_notice
 
 pytestmark = pytest.mark.django_db
 

@@ -11,8 +11,8 @@ from jobs.access import the_access
 from jobs.models import Job
 from jobs.states import TaskState
 from notebooks.models import Notebook
-from portal.entering import Door, find_door, record_session, why_closed
-from portal.pages.history import history_of
+from portal.access.task_access import TaskAccess, find_refusal, find_task_access, record_session
+from portal.pages.jobs.history import history_of
 
 pytestmark = pytest.mark.django_db
 
@@ -33,17 +33,17 @@ def task(job):
 
 
 def test_the_owner_finds_the_first_task_by_the_jobs_name(world, job, task):
-    found = find_door(world.ada, job.public_id)
-    assert found == Door(task.uuid.hex, job.public_id, world.ada.pk, world.nlp.pk, job.pk)
-    assert find_door(world.ada, f"{job.public_id}.main.0").task == task.uuid.hex
+    found = find_task_access(world.ada, job.public_id)
+    assert found == TaskAccess(task.uuid.hex, job.public_id, world.ada.pk, world.nlp.pk, job.pk)
+    assert find_task_access(world.ada, f"{job.public_id}.main.0").task == task.uuid.hex
 
 
 @pytest.mark.parametrize("who", ["bob", "eve", "root"])
 def test_nobody_else_can_tell_it_from_none(world, job, task, who):
     person = make.admin() if who == "root" else getattr(world, who)
     with pytest.raises(NotFound):
-        find_door(person, job.public_id)
-    assert why_closed(person.pk, task.uuid.hex)
+        find_task_access(person, job.public_id)
+    assert find_refusal(person.pk, task.uuid.hex)
 
 
 @pytest.mark.parametrize(
@@ -51,27 +51,27 @@ def test_nobody_else_can_tell_it_from_none(world, job, task, who):
 )
 def test_what_names_no_task_is_not_found(world, task, name):
     with pytest.raises(NotFound):
-        find_door(world.ada, name)
+        find_task_access(world.ada, name)
 
 
 def test_a_task_of_a_gang_is_found_by_its_rank(world):
     job = make.job(world.ada, gpu=0, nodes=2, pool="dev")
     first, second = make.start(job)
-    assert find_door(world.ada, job.public_id).task == first.uuid.hex
-    assert find_door(world.ada, f"{job.public_id}.main.1").task == second.uuid.hex
+    assert find_task_access(world.ada, job.public_id).task == first.uuid.hex
+    assert find_task_access(world.ada, f"{job.public_id}.main.1").task == second.uuid.hex
 
 
 def test_a_waiting_job_says_that_it_does_not_run(world, job):
     with pytest.raises(Conflict) as refusal:
-        find_door(world.ada, job.public_id)
+        find_task_access(world.ada, job.public_id)
     assert (refusal.value.code, refusal.value.params) == ("not_running", {"name": job.public_id, "state": "pending"})
 
 
 def test_an_ended_job_says_that_it_does_not_run(world, job, task):
     make.move(task, TaskState.SUCCEEDED, "completed", exit_code=0)
     with pytest.raises(Conflict):
-        find_door(world.ada, job.public_id)
-    assert why_closed(world.ada.pk, task.uuid.hex)
+        find_task_access(world.ada, job.public_id)
+    assert find_refusal(world.ada.pk, task.uuid.hex)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def notebook(world, job):
 
 @pytest.mark.parametrize("by", ["name", "public_id"])
 def test_the_owner_finds_a_notebook_by_its_name(world, notebook, job, task, by):
-    found = find_door(world.ada, getattr(notebook, by))
+    found = find_task_access(world.ada, getattr(notebook, by))
     assert (found.task, found.job_id, found.notebook_id) == (task.uuid.hex, job.pk, notebook.pk)
 
 
@@ -90,18 +90,18 @@ def test_anothers_notebook_is_not_found(world, notebook, task, who):
     person = make.admin() if who == "root" else getattr(world, who)
     for name in (notebook.name, notebook.public_id):
         with pytest.raises(NotFound):
-            find_door(person, name)
+            find_task_access(person, name)
 
 
 def test_a_stopped_notebook_says_that_it_does_not_run(world):
     Notebook.objects.create(user=world.ada, team=world.nlp, name="sketches", spec={})
     with pytest.raises(Conflict) as refusal:
-        find_door(world.ada, "sketches")
+        find_task_access(world.ada, "sketches")
     assert refusal.value.params == {"name": "sketches", "state": "stopped"}
 
 
 def test_a_session_in_a_notebook_is_in_the_notebooks_history(world, notebook, task):
-    record_session(door=find_door(world.ada, "sketches"), kind="ssh", seconds=3)
+    record_session(door=find_task_access(world.ada, "sketches"), kind="ssh", seconds=3)
     assert Event.objects.get(verb="left").label == notebook.public_id
     assert history_of(notebook.job, notebook)[0].words == "Left SSH after 3s"
     assert "Left SSH after 3s" not in [line.words for line in history_of(notebook.job)]
@@ -109,26 +109,26 @@ def test_a_session_in_a_notebook_is_in_the_notebooks_history(world, notebook, ta
 
 def test_a_task_that_stops_keeps_its_sessions_and_takes_no_new_one(world, job, task):
     make.move(task, TaskState.STOPPING)
-    assert not why_closed(world.ada.pk, task.uuid.hex)
+    assert not find_refusal(world.ada.pk, task.uuid.hex)
     with pytest.raises(Conflict):
-        find_door(world.ada, job.public_id)
+        find_task_access(world.ada, job.public_id)
 
 
 def test_who_is_suspended_may_not_stay(world, task):
-    assert not why_closed(world.ada.pk, task.uuid.hex)
+    assert not find_refusal(world.ada.pk, task.uuid.hex)
     User.objects.filter(pk=world.ada.pk).update(suspended_at=timezone.now())
-    assert why_closed(world.ada.pk, task.uuid.hex)
+    assert find_refusal(world.ada.pk, task.uuid.hex)
 
 
 def test_who_left_the_team_may_not_stay(world, job, task):
     Membership.objects.filter(user=world.ada).delete()
-    assert why_closed(world.ada.pk, task.uuid.hex)
+    assert find_refusal(world.ada.pk, task.uuid.hex)
     with pytest.raises(NotFound):
-        find_door(world.ada, job.public_id)
+        find_task_access(world.ada, job.public_id)
 
 
 def test_a_session_is_in_the_jobs_history_with_its_length(world, job, task):
-    door = find_door(world.ada, job.public_id)
+    door = find_task_access(world.ada, job.public_id)
     record_session(door=door, kind="terminal")
     record_session(door=door, kind="terminal", seconds=75)
     rows = Event.objects.filter(kind="job", object_id=job.pk, verb__in=["entered", "left"])

@@ -4,7 +4,7 @@ import make
 import pytest
 
 from events.models import Event
-from portal.event_words import SENTENCES, event_words
+from portal.wording.events import SENTENCES, event_words
 
 
 @pytest.mark.parametrize(("kind", "about"), sorted(SENTENCES))

@@ -205,7 +205,7 @@ def test_a_part_of_a_page_stays_and_its_badge_says_as_of_when_it_is(no_database,
 
 
 def test_a_fault_of_ours_does_not_take_the_place_of_a_part_either(browser, monkeypatch):
-    monkeypatch.setattr("portal.pages.jobs.render_page", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("portal.pages.jobs.views.render_page", lambda *_, **__: 1 / 0)
     browser.raise_request_exception = False
     response = browser.get("/jobs/", headers={"HX-Request": "true"})
     assert (response.status_code, response["HX-Retarget"]) == (500, "#notes") and b"<html" not in response.content

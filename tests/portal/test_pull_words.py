@@ -9,7 +9,7 @@ from django.utils import timezone
 from jobs.models import Job, Task
 from jobs.states import TaskState
 from jobs.words import end_hint
-from portal.pull_words import job_hint, pull_hint, start_sentence
+from portal.wording.image_pulls import job_hint, pull_hint, start_sentence
 
 SAYS = {
     "10.88.0.1:5000/none:1: not found": "no such image",

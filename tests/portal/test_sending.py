@@ -20,8 +20,8 @@ from common.errors import Conflict
 from events.models import Delivery, Event, Notice, Webhook
 from events.outgoing import PAUSES_S
 from jobs.states import TaskState
-from portal.notice_words import view_notice
 from portal.tasks import AT_ONCE, send
+from portal.wording.notices import view_notice
 
 pytestmark = pytest.mark.django_db
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from portal.start_words import start_words
+from portal.wording.starts import start_words
 from scheduler.preview.start_forecasts import StoredForecast
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)

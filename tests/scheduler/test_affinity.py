@@ -6,7 +6,7 @@ import pytest
 from cluster.models import Cached, Node, Pool
 from events.models import Event
 from jobs.jobfile.parse import parse_spec
-from portal.event_words import event_words
+from portal.wording.events import event_words
 from runtimes.base import HeldView, NodeView
 from scheduler import tasks
 from scheduler.inventory.nodes import record_inventory

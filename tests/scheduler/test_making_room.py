@@ -11,7 +11,7 @@ from jobs.control import stop_job
 from jobs.jobfile.spec import from_json
 from jobs.models import Job
 from jobs.states import JobState
-from portal.event_words import event_words
+from portal.wording.events import event_words
 from quotas.models import Quota
 from runtimes.base import Checkpoint
 from scheduler.loading.snapshots import load_world

@@ -6,7 +6,7 @@ import json
 import pytest
 from django.core.asgi import get_asgi_application
 
-from portal.api.body_limit import BodyLimit
+from portal.api.http.body_limit import BodyLimit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LIMIT = 1000

@@ -8,7 +8,7 @@ import tarfile
 import pytest
 
 from jobs.models import CodePack
-from portal.api import bodies
+from portal.api.http import bodies
 
 pytestmark = pytest.mark.django_db
 GZIP = "application/gzip"

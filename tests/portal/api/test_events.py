@@ -16,9 +16,9 @@ from accounts.models import ApiToken, Membership
 from events.bus import SYSTEM, record
 from events.models import Event
 from jobs.control import hold_job
-from portal.api import event_hub, events
-from portal.api.event_order import SettledIds
-from portal.pages.history import history_of
+from portal.api.events import events, hub
+from portal.api.events.order import SettledIds
+from portal.pages.jobs.history import history_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LINES = "application/x-ndjson"
@@ -27,7 +27,7 @@ LINES = "application/x-ndjson"
 @pytest.fixture(autouse=True)
 async def quick(monkeypatch):
     """Views run in the thread of sync_to_async, whose connection would keep the test database from going."""
-    monkeypatch.setattr(event_hub, "POLL_S", 0.01)
+    monkeypatch.setattr(hub, "POLL_S", 0.01)
     monkeypatch.setattr(events, "HEARTBEAT_S", 0.05)
     monkeypatch.setattr(events, "RECHECK_S", 0.05)
     yield
@@ -278,7 +278,7 @@ async def test_who_leaves_the_team_hears_no_more_of_it(cast):
 
 
 async def test_a_slow_client_is_cut_and_the_others_go_on(cast, monkeypatch):
-    monkeypatch.setattr(event_hub, "QUEUE", 2)
+    monkeypatch.setattr(hub, "QUEUE", 2)
     secret = await secret_of(cast.ada)
     slow, quick = await Client(secret).open(topics="job.submitted"), await Client(secret).open(topics="job.submitted")
     await slow.until("ready")
@@ -312,7 +312,7 @@ async def test_those_that_come_at_the_same_moment_are_counted_too(cast, settings
     asked = {"headers": {"Authorization": f"Bearer {secret}", "Accept": LINES}}
     answers = await asyncio.gather(*(AsyncClient().get(f"{BASE}events", **asked) for _ in range(5)))
     assert sorted(answer.status_code for answer in answers) == [200, 200, 429, 429, 429]
-    monkeypatch.setattr(event_hub, "BEGINS_WITHIN_S", 0)  # nobody began to read them: soon they count no more
+    monkeypatch.setattr(hub, "BEGINS_WITHIN_S", 0)  # nobody began to read them: soon they count no more
     await (await Client(secret).open(follow="false")).rest()
 
 

@@ -151,7 +151,7 @@ def test_more_than_was_said_leaves_nothing_of_the_piece(ada, home):
 
 
 def test_a_piece_above_the_limit_is_refused_whole(ada, monkeypatch):
-    monkeypatch.setattr("portal.api.uploads.CHUNK_BYTES", 1000)
+    monkeypatch.setattr("portal.api.files.uploads.CHUNK_BYTES", 1000)
     id = begin(ada, "a", 5000).json()["id"]
     assert code_of(piece(ada, id, 0, b"x" * 1001), 413) == "too_large"
     lying = piece(ada, id, 0, b"x" * 2000, **{"Content-Length": "10"})

@@ -67,7 +67,7 @@ def test_a_cursor_of_another_sort_is_refused(ada, cast):
 
 
 def test_every_list_is_narrowed_sorted_and_cut_by_one_mechanism():
-    """A list without `fields`, or a page without `sort`, `limit` and `cursor`, is written past portal.api.lists."""
+    """A list without `fields`, or a page without `sort`, `limit` and `cursor`, is written past api.http.lists."""
     for path, operations in describe()["paths"].items():
         names = {one["name"] for one in operations.get("get", {}).get("parameters", [])}
         if list_in(operations) and path not in OWN_SHAPE:

@@ -9,7 +9,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 
 from accounts.models import ApiToken
-from portal.api import logs
+from portal.api.jobs import logs
 from runtimes.logs import LogStore
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -10,7 +10,7 @@ from psycopg.errors import LockNotAvailable
 
 from accounts.models import ApiToken, User
 from common.words import FIELD_WORDS
-from portal.api.problems import as_platform_error
+from portal.api.http.problems import as_platform_error
 from portal.api.words import FIELDS
 
 pytestmark = pytest.mark.django_db

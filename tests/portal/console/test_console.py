@@ -12,8 +12,8 @@ from common.errors import InvalidInput
 from events.bus import Actor
 from events.models import Event
 from events.transitions import advance
-from portal.console_fields import cards_text, parse_cards
-from portal.console_quotas import text_bar
+from portal.console.fields import cards_text, parse_cards
+from portal.console.quotas import text_bar
 from quotas.models import Quota, UserLimit
 from scheduler.core.model.types import Policy
 from scheduler.core.placement.scores import SCORES, spread_scores, weigh_scores
@@ -149,7 +149,7 @@ def test_what_is_no_number_of_cards_is_refused(text):
     ("used", "limit", "bar"), [(0, 1000, "▱▱"), (1, 1000, "▰▱"), (999, 1000, "▰▱"), (1000, 1000, "▰▰"), (5, None, "")]
 )
 def test_only_a_full_limit_shows_a_full_bar(monkeypatch, used, limit, bar):
-    monkeypatch.setattr("portal.console_quotas.BAR_CELLS", 2)
+    monkeypatch.setattr("portal.console.quotas.BAR_CELLS", 2)
     assert text_bar(used, limit) == bar
 
 

@@ -19,8 +19,8 @@ from gateway_server import Server, Sockets
 from yarl import URL
 
 from jobs.models import Job
-from portal.app_links import link_to_port
-from portal.gateway.gateway import Gateway
+from portal.access.app_links import link_to_port
+from portal.gateway.http.gateway import Gateway
 
 DECLARED = 7860
 MIB = 1024 * 1024
@@ -202,8 +202,8 @@ class World:
 
 @pytest.fixture
 def short_waits(monkeypatch):
-    monkeypatch.setattr("portal.gateway.visits.KEEP_S", 0.05)
-    monkeypatch.setattr("portal.gateway.gateway.RECHECK_S", 0.1)
+    monkeypatch.setattr("portal.gateway.http.grant_cache.KEEP_S", 0.05)
+    monkeypatch.setattr("portal.gateway.http.gateway.RECHECK_S", 0.1)
 
 
 @pytest.fixture

@@ -90,7 +90,7 @@ async def test_while_the_database_is_away_it_opens_for_nobody_and_says_when_to_c
         raise OperationalError("the server closed the connection")
 
     monkeypatch.setattr(world.gateway._visits, "_load", lambda *key: away())
-    monkeypatch.setattr("portal.gateway.entrance.redeem_code", away)
+    monkeypatch.setattr("portal.gateway.http.sign_in.redeem_code", away)
     for path, kept in (("/seen", cookie), (there.removeprefix(world.origin), state)):
         async with world.visit(path, kept) as page:
             assert (page.status, page.headers["Retry-After"]) == (503, "5"), path

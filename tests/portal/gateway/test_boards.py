@@ -6,8 +6,8 @@ import socket
 import pytest
 
 from common.errors import Unavailable
-from portal.app_sessions import Visit
-from portal.gateway.boards import Boards
+from portal.access.app_sessions import Visit
+from portal.gateway.http.tensorboards import TensorBoards
 from runtimes.fake import FakeAccess
 
 TASK = "a" * 32
@@ -17,20 +17,20 @@ VISIT = Visit(1, "", TASK, 6006, "", "job-1", "/j/job-1/", board="~/runs")
 async def test_a_board_that_answers_is_not_started_again():
     with socket.create_server(("127.0.0.1", 0)) as server:
         access = FakeAccess(dials={(TASK, 6006): server.getsockname()[1]}, tasks=[TASK])
-        boards = Boards(lambda: access)
-        await asyncio.gather(boards.come_up(VISIT), boards.come_up(VISIT))
+        boards = TensorBoards(lambda: access)
+        await asyncio.gather(boards.start_board(VISIT), boards.start_board(VISIT))
         assert len(boards._up) == 1
 
 
 async def test_what_keeps_it_from_coming_up_is_told_and_tried_again():
-    boards = Boards(lambda: FakeAccess(dials={}, tasks=[TASK]))
+    boards = TensorBoards(lambda: FakeAccess(dials={}, tasks=[TASK]))
     for _ in range(2):
         with pytest.raises(Unavailable) as failed:
-            await boards.come_up(VISIT)
+            await boards.start_board(VISIT)
         assert failed.value.code == "tensorboard_failed"
     assert not boards._up
 
 
 async def test_other_apps_wait_for_no_board():
-    boards = Boards(lambda: FakeAccess(dials={}, tasks=[]))
-    await boards.come_up(Visit(1, "", TASK, 6006, "", "job-1", "/j/job-1/"))
+    boards = TensorBoards(lambda: FakeAccess(dials={}, tasks=[]))
+    await boards.start_board(Visit(1, "", TASK, 6006, "", "job-1", "/j/job-1/"))

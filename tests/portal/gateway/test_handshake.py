@@ -10,7 +10,7 @@ from asgiref.sync import sync_to_async
 from django.db.models.functions import Now
 
 from accounts.models import User
-from portal.app_links import link_to_port
+from portal.access.app_links import link_to_port
 from portal.models import App, AppCode, AppSession
 
 

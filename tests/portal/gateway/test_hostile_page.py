@@ -22,8 +22,8 @@ from django.test import Client
 from gateway_server import Server, Sockets
 from playwright.sync_api import expect
 
-from portal.app_links import link_to_port
-from portal.gateway.gateway import Gateway
+from portal.access.app_links import link_to_port
+from portal.gateway.http.gateway import Gateway
 from portal.live.routing import websocket_urls
 from portal.models import AppCode
 

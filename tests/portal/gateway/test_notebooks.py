@@ -10,7 +10,7 @@ from jobs.models import Job
 from jobs.states import TaskState
 from jobs.upstream import upstream_secret
 from notebooks.models import Notebook
-from portal.app_links import link_to_notebook
+from portal.access.app_links import link_to_notebook
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ async def test_nobody_but_its_owner_opens_it(world, notebook, who):
 
 
 async def test_its_address_stays_when_it_is_started_again_however_soon(world, notebook, monkeypatch):
-    monkeypatch.setattr("portal.gateway.upstream.KEEP_S", -1)  # connections end with the task that they lead to
+    monkeypatch.setattr("portal.gateway.http.upstream.KEEP_S", -1)  # connections end with the task that they lead to
     cookie = await world.enter()
     async with world.visit("/seen", cookie) as answer:
         assert answer.status == 200  # the task that ends now is remembered

@@ -6,8 +6,8 @@ from threading import Event
 import pytest
 from asgiref.sync import sync_to_async
 
-from portal.app_sessions import Visit, load_visit
-from portal.gateway.visits import Visits
+from portal.access.app_sessions import Visit, load_visit
+from portal.gateway.http.grant_cache import GrantCache
 
 VISIT = Visit(7, "", "a" * 32, 7860, "", "job-1", "/j/job-1/")
 LABEL = "a" * 20
@@ -31,7 +31,7 @@ class Rows:
 
 async def test_many_requests_at_once_are_one_question():
     rows = Rows()
-    visits = Visits(rows.load)
+    visits = GrantCache(rows.load)
     assert await asyncio.gather(*(visits.find(LABEL, "secret") for _ in range(50))) == [VISIT] * 50
     assert await visits.find(LABEL, "secret") == VISIT and rows.asked == 1
 
@@ -39,13 +39,13 @@ async def test_many_requests_at_once_are_one_question():
 async def test_what_opens_nothing_is_asked_each_time():
     rows = Rows()
     rows.opens = None
-    visits = Visits(rows.load)
+    visits = GrantCache(rows.load)
     assert [await visits.find(LABEL, "guessed") for _ in range(2)] == [None, None] and rows.asked == 2
 
 
 async def test_what_was_forgotten_is_asked_anew_and_others_are_not():
     rows = Rows()
-    visits = Visits(rows.load)
+    visits = GrantCache(rows.load)
     await visits.find(LABEL, "secret")
     visits.forget(8)
     assert await visits.find(LABEL, "secret") == VISIT and rows.asked == 1
@@ -56,7 +56,7 @@ async def test_what_was_forgotten_is_asked_anew_and_others_are_not():
 
 async def test_an_answer_of_before_is_not_remembered_after():
     rows = Rows()
-    visits = Visits(rows.load)
+    visits = GrantCache(rows.load)
     rows.may_answer.clear()
     early = asyncio.create_task(visits.find(LABEL, "secret"))
     while not rows.asked:  # noqa: ASYNC110 - it is asked in another thread

@@ -10,8 +10,8 @@ from cluster.models import Gpu, Node, Pool
 from events.bus import Actor
 from events.transitions import advance
 from jobs.models import Job
-from portal.pages.machines import build_machines, spans
-from portal.sight import node_views
+from portal.access.visibility import node_views
+from portal.pages.cluster.machines import build_machines, spans
 
 pytestmark = pytest.mark.django_db
 PAGES = ("/cluster/", "/cluster/gpus/", "/nodes/n1/")

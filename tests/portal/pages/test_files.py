@@ -195,7 +195,7 @@ def test_a_place_that_is_nearly_full_says_so(ada, cast, home, settings):
 
 
 def test_a_folder_of_many_files_comes_in_pages(ada, home, monkeypatch):
-    monkeypatch.setattr("portal.pages.files.PAGE_ROWS", 2)
+    monkeypatch.setattr("portal.pages.files.views.PAGE_ROWS", 2)
     for name in ("a", "b", "c"):
         write(home, name, b"")
     assert b"<bdi>c</bdi>" not in ada.get("/files/").content

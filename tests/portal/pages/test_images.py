@@ -6,7 +6,7 @@ from django.test import Client
 
 from cluster.models import Cached
 from images.models import Image
-from portal.pages import submit
+from portal.pages.jobs import submit
 from runtimes.images.names import image_key
 
 pytestmark = pytest.mark.django_db

@@ -4,7 +4,7 @@ import make
 import pytest
 from django.test import Client
 
-from portal.app_links import link_to_port, link_to_tensorboard
+from portal.access.app_links import link_to_port, link_to_tensorboard
 
 pytestmark = pytest.mark.django_db
 

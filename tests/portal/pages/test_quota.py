@@ -4,7 +4,7 @@ import make
 import pytest
 
 from common.resources import show_gpu
-from portal.pages.quota import Line
+from portal.pages.cluster.quota import Line
 from quotas.models import Quota, UserLimit
 
 pytestmark = pytest.mark.django_db

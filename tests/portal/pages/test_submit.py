@@ -14,7 +14,7 @@ from django.utils import timezone
 from jobs.jobfile.load import load_jobfile
 from jobs.models import CodePack, Job
 from jobs.upload import keep_code, pack_one_file
-from portal.pages.job_form import FIELDS, data_of, values_of
+from portal.pages.jobs.form import FIELDS, data_of, values_of
 from quotas.models import UserLimit
 from scheduler.models import Lease
 

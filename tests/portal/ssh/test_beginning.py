@@ -2,7 +2,7 @@
 
 import subprocess
 
-from portal.gateway.ssh_session import COMMAND
+from portal.gateway.ssh.session import COMMAND
 
 
 def run(command, work, **environment):

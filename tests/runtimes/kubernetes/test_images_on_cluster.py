@@ -19,7 +19,7 @@ from images.logins import save_login
 from images.models import Fetch, Image, Login
 from jobs.models import Job
 from jobs.states import TaskState
-from portal.pull_words import pull_hint
+from portal.wording.image_pulls import pull_hint
 from runtimes.base import IMAGE
 from runtimes.images.names import RegistryLogin, image_key, read_image
 from runtimes.images.registry import Reach, Unresolved, find_digest

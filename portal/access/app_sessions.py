@@ -1,0 +1,142 @@
+"""Browser access to apps: the portal issues a one-time code, which the app's host redeems for a session."""
+
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models.functions import Now
+
+from accounts.models import User
+from accounts.permissions import may, require
+from common.digests import digest_of
+from common.errors import NotFound
+from jobs.models import Job, JobQuerySet, Task
+from jobs.states import TaskState
+from jobs.upstream import upstream_secret
+from notebooks.models import Notebook, NotebookQuerySet
+from portal.access.session_user import load_session_user
+from portal.models import App, AppCode, AppKind, AppSession
+
+CODE_S, SESSION_S = 30, 12 * 3600
+WITH = ("owner", "job__team", "notebook__team", "notebook__job")
+OPEN = (TaskState.STARTING, TaskState.RUNNING, TaskState.STOPPING)
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What one browser may reach on an app's host.
+
+    task: uuid in hex, "" if none runs. authorization: header for the program. name: of job or notebook. start_path:
+    page to start it. board: directory of a TensorBoard.
+    """
+
+    user_id: int
+    language: str
+    task: str
+    port: int
+    authorization: str
+    name: str
+    start_path: str
+    board: str = ""
+
+
+def find_app(user: User, label: str) -> App:
+    """Return the app. Raises NotFound if invisible to `user`, NotPermitted without the right."""
+    app = App.objects.select_related(*WITH).filter(label=label).first()
+    if app is None or not _things_of(app).visible_to(user).filter(pk=_thing(app).pk).exists():
+        raise NotFound(name=label)
+    require(user, _action(app), _thing(app).team, app.owner_id)
+    return app
+
+
+@transaction.atomic
+def issue_code(*, app: App, user: User, session_key: str, state: str, path: str) -> str:
+    """Create a code that works once, with this state, for CODE_S seconds."""
+    for old in (AppCode, AppSession):
+        old.objects.filter(user=user, expires_at__lt=Now()).delete()
+    code = secrets.token_urlsafe(32)
+    AppCode.objects.create(
+        digest=digest_of(code),
+        app=app,
+        user=user,
+        session_key=session_key,
+        state=digest_of(state),
+        path=path,
+        expires_at=Now() + timedelta(seconds=CODE_S),
+    )
+    return code
+
+
+@transaction.atomic
+def redeem_code(*, label: str, code: str, state: str) -> tuple[str, str] | None:
+    """Return (session secret, path); None if the code is used, expired or another's.
+
+    The UPDATE is the exchange: of two concurrent requests one succeeds.
+    """
+    mine = AppCode.objects.filter(digest=digest_of(code), app__label=label, state=digest_of(state))
+    if not mine.filter(used_at__isnull=True, expires_at__gt=Now()).update(used_at=Now()):
+        return None
+    row = mine.get()
+    secret = secrets.token_urlsafe(32)
+    AppSession.objects.create(
+        digest=digest_of(secret),
+        app_id=row.app_id,
+        user_id=row.user_id,
+        session_key=row.session_key,
+        expires_at=Now() + timedelta(seconds=SESSION_S),
+    )
+    return secret, row.path
+
+
+def load_visit(label: str, secret: str) -> Visit | None:
+    """Return what the secret opens; None if unknown, signed out or no longer permitted."""
+    rows = AppSession.objects.select_related(*(f"app__{name}" for name in WITH))
+    row = rows.filter(digest=digest_of(secret), app__label=label, expires_at__gt=Now()).first()
+    person = load_session_user(row.session_key) if row else None
+    if row is None or person is None or person.pk != row.user_id or not _may_open(person, row.app):
+        return None
+    return _visit(person, row.app)
+
+
+def _thing(app: App) -> Job | Notebook:
+    thing = app.notebook or app.job
+    assert thing is not None
+    return thing
+
+
+def _things_of(app: App) -> NotebookQuerySet | JobQuerySet:
+    return Notebook.objects.all() if app.notebook_id else Job.objects.all()
+
+
+def _action(app: App) -> str:
+    """Return the permission needed: notebooks are the owner's only, ports also the team's."""
+    return "job.enter" if app.notebook_id else "port.open"
+
+
+def _may_open(user: User, app: App) -> bool:
+    gone = app.notebook is not None and app.notebook.deleted_at is not None
+    return not gone and may(user, _action(app), _thing(app).team, app.owner_id)
+
+
+def _visit(user: User, app: App) -> Visit:
+    task = _open_task(app)
+    name = _thing(app).public_id
+    return Visit(
+        user_id=user.pk,
+        language=user.language,
+        task=task.uuid.hex if task else "",
+        port=int(task.ports.get(str(app.port), app.port)) if task else 0,
+        authorization=f"token {upstream_secret(task.uuid)}" if task and app.notebook_id else "",
+        name=name,
+        start_path=f"/n/{name}/open" if app.notebook_id else f"/j/{name}/",
+        board=app.job.spec.get("tensorboard") or "" if app.job and app.kind == AppKind.TENSORBOARD else "",
+    )
+
+
+def _open_task(app: App) -> Task | None:
+    job = app.notebook.job if app.notebook else app.job
+    if job is None:
+        return None
+    place = {} if app.notebook_id else {"role": app.role, "rank": app.rank}
+    return job.newest_tasks.filter(state__in=OPEN, **place).first()

@@ -1,0 +1,99 @@
+"""Access to running tasks by terminal, SSH and ports.
+
+Only the owner enters, while a member or lead of the team. Unknown and forbidden names get the same answer.
+"""
+
+import re
+from dataclasses import dataclass
+
+from django.db import transaction
+
+from accounts.models import User
+from accounts.permissions import may
+from common.errors import Conflict, NotFound
+from common.locks import lock_rows
+from events.bus import record
+from jobs.lifecycle import lock_job
+from jobs.models import Job, Task
+from jobs.states import HOLDING, TaskState
+from notebooks.models import Notebook
+
+SHELL = """[ -z "$NOTEBOOK_FOLDER" ] || cd "$HOME/$NOTEBOOK_FOLDER"
+command -v bash >/dev/null 2>&1 || exec sh -l
+[ -z "$NOTEBOOK_FOLDER" ] || exec bash -l -c 'PATH="${TESSERA_TOOLS:+$TESSERA_TOOLS/bin:}$PATH" exec bash'
+exec bash -l
+"""
+LOGIN_SHELL = ("/bin/sh", "-c", SHELL)
+"""The default command; in a notebook it starts in its folder, with its Python on PATH."""
+
+NOTEBOOK_ID = re.compile(r"nb-([1-9][0-9]{0,17})")
+JOB_NAME = re.compile(r"job-([1-9][0-9]{0,17})(?:\.([A-Za-z0-9_-]{1,32})\.([0-9]{1,6}))?")
+
+
+@dataclass(frozen=True)
+class TaskAccess:
+    """A running task that a user may enter.
+
+    task: uuid in hex. name: as requested.
+    """
+
+    task: str
+    name: str
+    user_id: int
+    team_id: int
+    job_id: int
+    notebook_id: int | None = None
+
+
+def find_task_access(user: User, name: str) -> TaskAccess:
+    """Return the running task of a notebook (name or `nb-51`) or job (`job-412`, `job-412.main.3`).
+
+    Raises NotFound if there is none to enter, Conflict("not_running", name, state).
+    """
+    job, role, rank, notebook = _job(user, name)
+    if job is None or not may(user, "job.enter", job.team, job.user_id):
+        raise NotFound(name=name)
+    place = {"role": role, "rank": rank} if role else {}
+    task = job.newest_tasks.filter(**place).order_by("rank").first()
+    if task is None:
+        raise NotFound(name=name)
+    if task.state != TaskState.RUNNING:
+        raise Conflict("not_running", name=name, state=task.state.lower())
+    return TaskAccess(task.uuid.hex, name, user.pk, job.team_id, job.pk, notebook.pk if notebook else None)
+
+
+def find_refusal(user_id: int, task: str) -> str:
+    """Return why a session must end: "ended", "revoked" or "". Sessions ask every 30 seconds."""
+    user = User.objects.filter(pk=user_id).first()
+    row = Task.objects.filter(uuid=task, state__in=HOLDING).select_related("job__team").first()
+    if row is None:
+        return "ended"
+    return "" if user and may(user, "job.enter", row.job.team, row.job.user_id) else "revoked"
+
+
+@transaction.atomic
+def record_session(*, door: TaskAccess, kind: str, seconds: int | None = None) -> None:
+    """Record a session's beginning or end in the history.
+
+    kind: "terminal", "ssh", ... seconds: None at its beginning.
+    """
+    person = User.objects.get(pk=door.user_id)
+    task = Task.objects.get(uuid=door.task)
+    where = {"kind": kind, "role": task.role, "rank": task.rank}
+    params = where if seconds is None else {**where, "seconds": seconds}
+    verb = "entered" if seconds is None else "left"
+    row = lock_rows(Notebook.objects.filter(pk=door.notebook_id))[0] if door.notebook_id else lock_job(door.job_id)
+    record(row, verb, actor=person.as_actor, params=params)
+
+
+def _job(user: User, name: str) -> tuple[Job | None, str, int, Notebook | None]:
+    """Resolve a name to (job, role or "", rank, notebook)."""
+    if found := JOB_NAME.fullmatch(name):
+        job = Job.objects.visible_to(user).select_related("team").filter(pk=int(found[1])).first()
+        return job, found[2] or "", int(found[3] or 0), None
+    found = NOTEBOOK_ID.fullmatch(name)
+    which = {"pk": int(found[1])} if found else {"name": name}
+    notebook = Notebook.objects.live().filter(user=user, **which).select_related("job__team").first()
+    if notebook and not notebook.is_started:
+        raise Conflict("not_running", name=name, state=notebook.state.lower())
+    return notebook.job if notebook else None, "", 0, notebook

@@ -1,0 +1,366 @@
+"""Visibility of other people's work, for pages, API and websocket.
+
+Everybody sees the whole queue, but of other teams only team, size, state, reason code and expected end. Hidden values
+never enter the rows.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db.models import F, Q
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from accounts.models import User
+from cluster.maintenance import load_maintenance
+from cluster.models import Gpu, Maintenance, Node
+from common.resources import show_place
+from jobs.models import Job, JobQuerySet, Task
+from jobs.states import JOB_ACTIVE, JobState
+from jobs.words import wait_words
+from portal.wording.starts import start_words
+from quotas.models import Holding
+from scheduler.preview.start_forecasts import StoredForecast, load_forecasts
+
+MOST_ROWS = 5000
+
+# Reasons without numbers and names, for other teams.
+SHORT_WORDS = {
+    "ahead_in_queue": gettext_lazy("other jobs are ahead of it"),
+    "making_room": gettext_lazy("room is being made for it"),
+    "maintenance": gettext_lazy("what is free goes into maintenance too soon"),
+    "reserved_for_larger": gettext_lazy("what is free is kept for somebody before it"),
+    "borrow_denied": gettext_lazy("what is free is promised to other teams"),
+    "no_fit_now": gettext_lazy("no single place has enough free"),
+    "gang_incomplete": gettext_lazy("not all of its tasks fit together yet"),
+    "fragmented": gettext_lazy("enough is free overall, in pieces too small"),
+    "team_limit": gettext_lazy("its team is at its limit"),
+    "user_limit": gettext_lazy("its owner is at a limit"),
+    "rate_policy": gettext_lazy("its owner runs as many jobs as allowed"),
+    "model_unavailable": gettext_lazy("all cards of its model are taken or out of service"),
+    "start_after": gettext_lazy("it is tried again later"),
+    "held": gettext_lazy("somebody holds it"),
+    "node_recovering": gettext_lazy("no node is ready"),
+    "impossible": gettext_lazy("nothing here can ever give what it asks for"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowVisibility:
+    """Common fields of rows. full: of one's own teams; else fields marked * are empty.
+
+    own*. team: "" = not named. state: of the job, upper case. expected_end_at: by estimate or time limit. job_id*:
+    "job-412". name*. owner*: user name.
+    """
+
+    full: bool
+    own: bool = False
+    team: str = ""
+    state: str = ""
+    expected_end_at: datetime | None = None
+    job_id: str = ""
+    name: str = ""
+    owner: str = ""
+
+    @property
+    def team_words(self) -> str:
+        return self.team or _("another team")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueRow(RowVisibility):
+    """A queued or active job.
+
+    gpu, cpu_milli, memory_mib: per task; of several roles as Job.request. asks: (gpu, tasks) of each role. position,
+    of: in its pool's queue, None before the first cycle. reason: code of the first blocker. reasons*: [{"code",
+    "params"}]. priority*, submitted_at*, started_at*. as_of: last cycle. starts*: forecast in words.
+    """
+
+    pool: str
+    gpu: str
+    tasks: int
+    asks: tuple[tuple[str, int], ...]
+    cpu_milli: int
+    memory_mib: int
+    position: int | None
+    of: int | None
+    reason: str
+    as_of: datetime | None
+    reasons: tuple[dict, ...] = ()
+    priority: int | None = None
+    submitted_at: datetime | None = None
+    started_at: datetime | None = None
+    starts: str = ""
+
+    @property
+    def reason_words(self) -> str:
+        """The first reason in the reader's language, with numbers if visible."""
+        if self.reasons:
+            return wait_words(self.reasons[0])
+        return str(SHORT_WORDS.get(self.reason, "")) or (_("waits") if self.state == JobState.QUEUED else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SliceView(RowVisibility):
+    """A task's share of a card. milli: thousandths, as quota counts. state: of the task.
+
+    task*: uuid. role*, rank*: within the job.
+    """
+
+    memory_mib: int
+    compute_percent: int
+    milli: int
+    task: str = ""
+    role: str = ""
+    rank: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardView:
+    """A physical card with its slices, largest first. sellable_mib is 100 % of its bar."""
+
+    uuid: str
+    index: int
+    node: str
+    pool: str
+    model: str
+    product: str
+    memory_mib: int
+    sellable_mib: int
+    shared: bool
+    max_slices: int
+    allows_mps: bool
+    simulated: bool
+    healthy: bool
+    fault: str
+    enforcement: str
+    evidence: str
+    probed_at: datetime | None
+    numa: int | None
+    slices: tuple[SliceView, ...]
+
+    @property
+    def place(self) -> str:
+        return show_place(self.index)
+
+    @property
+    def used_mib(self) -> int:
+        return sum(part.memory_mib for part in self.slices)
+
+    @property
+    def used_percent(self) -> int:
+        return sum(part.compute_percent for part in self.slices)
+
+    @property
+    def free_mib(self) -> int:
+        return max(self.sellable_mib - self.used_mib, 0)
+
+    @property
+    def free_percent(self) -> int:
+        return max(100 - self.used_percent, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeTaskView(RowVisibility):
+    """A task on a node. gpu_milli: over its cards. Others as in SliceView."""
+
+    cpu_milli: int
+    memory_mib: int
+    gpu_milli: int
+    task: str = ""
+    role: str = ""
+    rank: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeView:
+    """A node with its holders. maintenance: current and planned."""
+
+    node: Node
+    cards: tuple[CardView, ...]
+    tasks: tuple[NodeTaskView, ...]
+    maintenance: tuple[Maintenance, ...] = ()
+
+    @property
+    def cpu_held_milli(self) -> int:
+        return sum(task.cpu_milli for task in self.tasks)
+
+    @property
+    def memory_held_mib(self) -> int:
+        return sum(task.memory_mib for task in self.tasks)
+
+
+def queue_rows(user: User, pool: str | None = None) -> list[QueueRow]:
+    """List everybody's queued jobs by pool, in starting order; at most MOST_ROWS."""
+    waiting = _jobs(pool).filter(state=JobState.QUEUED)
+    order = ("pool__name", F("wait_position").asc(nulls_last=True), "-priority", "id")
+    return _queue_rows(user, waiting.order_by(*order)[:MOST_ROWS])
+
+
+def active_rows(user: User, pool: str | None = None) -> list[QueueRow]:
+    """List everybody's active jobs by pool, oldest first; at most MOST_ROWS."""
+    active = _jobs(pool).filter(state__in=sorted(JOB_ACTIVE))
+    return _queue_rows(user, active.order_by("pool__name", "id")[:MOST_ROWS])
+
+
+def gpu_slices(user: User, *, pool: str | None = None, node: str | None = None) -> list[CardView]:
+    """List all cards with their holders, by node and index."""
+    cards = Gpu.objects.present().select_related("node", "pool").order_by("node__name", "index")
+    cards = cards.filter(pool__name=pool) if pool else cards
+    found = list(cards.filter(node__name=node) if node else cards)
+    return _cards(user, found, Holding.objects.live().filter(gpu__in=found))
+
+
+def node_views(user: User, *, pool: str | None = None, name: str | None = None) -> list[NodeView]:
+    """List all nodes with cards and tasks. pool: its nodes, and those with a card of it."""
+    nodes = Node.objects.present().select_related("pool").order_by("name")
+    if pool:
+        with_cards = Gpu.objects.present().filter(pool__name=pool).values("node")
+        nodes = nodes.filter(Q(pool__name=pool) | Q(pk__in=with_cards))
+    found = list(nodes.filter(name=name) if name else nodes)
+    held = list(Holding.objects.live().filter(node__in=found))
+    cards = _cards(
+        user,
+        Gpu.objects.present().filter(node__in=found).select_related("node", "pool").order_by("index"),
+        [row for row in held if row.gpu_id],
+    )
+    tasks, planned = _node_tasks(user, held), load_maintenance(timezone.now())
+    return [
+        NodeView(
+            node=node,
+            cards=tuple(card for card in cards if card.node == node.name),
+            tasks=tuple(tasks[node.pk]),
+            maintenance=tuple(closed.maintenance for closed in planned if node.pk in closed.node_ids),
+        )
+        for node in found
+    ]
+
+
+def team_ids_in_sight(user: User) -> set[int] | None:
+    """Return the teams `user` sees in full, None = all; same rule as Job.objects.visible_to."""
+    if user.is_authenticated and user.is_active:
+        return None if user.sees_all else set(user.memberships.values_list("team_id", flat=True))
+    return set()
+
+
+def _jobs(pool: str | None) -> JobQuerySet:
+    """Queued jobs without stop request, and active ones; without unused columns."""
+    jobs = Job.objects.with_names().filter(Q(stop_requested_at__isnull=True) | Q(state__in=sorted(JOB_ACTIVE)))
+    return (jobs.filter(pool__name=pool) if pool else jobs).defer("spec", "labels")
+
+
+def _queue_rows(user: User, jobs: Iterable[Job]) -> list[QueueRow]:
+    jobs, sight = list(jobs), team_ids_in_sight(user)
+    told = load_forecasts([job for job in jobs if job.state == JobState.QUEUED])
+    return [_queue_row(user, job, sight is None or job.team_id in sight, told.get(job.pk)) for job in jobs]
+
+
+def _queue_row(user: User, job: Job, full: bool, told: StoredForecast | None) -> QueueRow:
+    request, sizes, waiting = job.request, job.sizes, job.state == JobState.QUEUED
+    reasons = tuple(job.wait_reasons) if waiting else ()
+    seen = {
+        "reasons": reasons,
+        "priority": job.priority,
+        "submitted_at": job.submitted_at,
+        "started_at": job.started_at,
+        "starts": start_words(told),
+    }
+    return QueueRow(
+        **_whose(user, job, job.state, full),
+        pool=job.pool.name,
+        gpu=request["gpu"],
+        tasks=sum(sizes.values()),
+        asks=tuple((role["request"]["gpu"], sizes.get(role["role"], 0)) for role in job.gang),
+        cpu_milli=request["cpu_milli"],
+        memory_mib=request["memory_mib"],
+        position=job.wait_position if waiting else None,
+        of=job.wait_of if waiting else None,
+        reason=reasons[0]["code"] if reasons else "unexplained" if waiting else job.reason,
+        as_of=job.explained_at if waiting else None,
+        **(seen if full else {}),
+    )
+
+
+def _cards(user: User, cards: Iterable[Gpu], held: Iterable[Holding]) -> list[CardView]:
+    held = list(held)
+    sight, tasks = team_ids_in_sight(user), _tasks_of(held)
+    slices: dict[int | None, list[SliceView]] = defaultdict(list)
+    for row in held:
+        task = tasks[row.task]
+        slices[row.gpu_id].append(
+            SliceView(
+                **_whose(user, task.job, task.state, full := sight is None or row.team_id in sight),
+                memory_mib=row.gpu_memory_mib,
+                compute_percent=row.gpu_compute_percent,
+                milli=row.gpu_milli,
+                **(_task_names(task) if full else {}),
+            )
+        )
+    return [_card(card, sorted(slices[card.pk], key=lambda part: -part.memory_mib)) for card in cards]
+
+
+def _card(card: Gpu, slices: list[SliceView]) -> CardView:
+    same = ("uuid", "index", "model", "product", "memory_mib", "sellable_mib", "simulated", "healthy", "fault")
+    more = ("enforcement", "evidence", "probed_at", "numa")
+    return CardView(
+        **{name: getattr(card, name) for name in (*same, *more)},
+        node=card.node.name,
+        pool=card.pool.name,
+        shared=card.shared,
+        max_slices=card.max_slices,
+        allows_mps=card.pool.allows_mps,
+        slices=tuple(slices),
+    )
+
+
+def _node_tasks(user: User, held: list[Holding]) -> dict[int, list[NodeTaskView]]:
+    """Return {node id: tasks}, oldest first."""
+    sight, tasks = team_ids_in_sight(user), _tasks_of(held)
+    rows: dict[tuple[int, object], list[Holding]] = defaultdict(list)
+    for row in sorted(held, key=lambda row: row.pk):
+        rows[row.node_id, row.task].append(row)
+    views: dict[int, list[NodeTaskView]] = defaultdict(list)
+    for (node_id, uuid), parts in rows.items():
+        task = tasks[uuid]
+        full = sight is None or task.job.team_id in sight
+        views[node_id].append(
+            NodeTaskView(
+                **_whose(user, task.job, task.state, full),
+                cpu_milli=sum(part.cpu_milli for part in parts),
+                memory_mib=sum(part.memory_mib for part in parts),
+                gpu_milli=sum(part.gpu_milli for part in parts),
+                **(_task_names(task) if full else {}),
+            )
+        )
+    return views
+
+
+def _tasks_of(held: Iterable[Holding]) -> dict:
+    tasks = Task.objects.filter(uuid__in={row.task for row in held})
+    named = tasks.select_related("job__team", "job__user").defer("job__spec", "job__gang", "job__labels")
+    return {task.uuid: task for task in named}
+
+
+def _task_names(task: Task) -> dict:
+    return {"task": str(task.uuid), "role": task.role, "rank": task.rank}
+
+
+def _whose(user: User, job: Job, state: str, full: bool) -> dict:
+    """Return the fields of Whose: the only place that shows or hides names."""
+    public = {"full": full, "state": state, "expected_end_at": expected_end(job)}
+    if not full:
+        return {**public, "team": "" if settings.TESSERA_VISIBILITY == "private" else job.team.name}
+    names = {"team": job.team.name, "job_id": job.public_id, "name": job.name, "owner": job.user.username}
+    return {**public, **names, "own": job.user_id == user.pk}
+
+
+def expected_end(job: Job) -> datetime | None:
+    """Return when a running job should end: by estimate, once passed by time limit."""
+    if job.started_at is None or job.is_final:
+        return None
+    ends = (job.started_at + timedelta(seconds=s) for s in (job.time_s, job.max_time_s) if s)
+    return next((end for end in ends if end > timezone.now()), None)

@@ -1,0 +1,122 @@
+"""API of team quotas and one's own limits."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.models import User
+from common.resources import show_cpu, show_gpu, show_memory
+from jobs.models import Job
+from jobs.states import JOB_ACTIVE
+from portal.access.visibility import team_ids_in_sight
+from portal.api.http.fields import Amount, amount
+from portal.api.view import ApiView
+from quotas.models import RESOURCES, Holding, Quota, UserLimit, add_amounts, load_parents, subtree
+from quotas.services import limit_of_everyone
+
+NOTHING = (0, 0, 0)
+SHOW = {"gpu_milli": show_gpu, "cpu_milli": show_cpu, "memory_mib": show_memory}
+
+
+class Line(serializers.Serializer):
+    """One resource. gpu in thousandths of a card, cpu of a core, memory in MiB. limit.value null = no limit."""
+
+    used = Amount()
+    guarantee = Amount()
+    limit = Amount()
+
+
+class QuotaShape(serializers.Serializer):
+    team = serializers.CharField()
+    pool = serializers.CharField()
+    gpu = Line()
+    cpu = Line()
+    memory = Line()
+    weight = serializers.IntegerField()
+    cell = serializers.IntegerField()
+
+
+class UsedOf(serializers.Serializer):
+    used = Amount()
+    limit = Amount()
+
+
+class OwnLimits(serializers.Serializer):
+    """Over all pools. jobs_running and jobs_waiting count jobs."""
+
+    gpu = UsedOf()
+    cpu = UsedOf()
+    memory = UsedOf()
+    jobs_running = UsedOf()
+    jobs_waiting = UsedOf()
+
+
+class QuotaList(serializers.Serializer):
+    results = QuotaShape(many=True)
+    me = OwnLimits()
+    next_cursor = serializers.CharField(allow_null=True)
+
+
+class Quotas(ApiView):
+    scopes = {"GET": ("cluster:read",)}
+    operations = {"GET": "list_quotas"}
+
+    @extend_schema(responses=QuotaList)
+    def get(self, request: Request) -> Response:
+        """List quotas by team and pool, with what the team and its subteams hold now."""
+        rows = quota_lines(request.user)
+        return Response({"results": rows, "me": own_limits(request.user), "next_cursor": None})
+
+
+def quota_lines(user: User) -> list[dict[str, Any]]:
+    quotas = Quota.objects.select_related("team", "pool")
+    in_sight = team_ids_in_sight(user)
+    if in_sight is not None:
+        quotas = quotas.filter(team__in=in_sight)
+    held, parents = Holding.objects.live().totals_by("team", "pool"), load_parents()
+    return [
+        {
+            "team": quota.team.name,
+            "pool": quota.pool.name,
+            **_lines(
+                add_amounts(held.get((team, quota.pool_id), NOTHING) for team in subtree(quota.team_id, parents)), quota
+            ),
+            "weight": quota.weight,
+            "cell": quota.cell,
+        }
+        for quota in quotas
+    ]
+
+
+def own_limits(user: User) -> dict[str, Any]:
+    everyone = limit_of_everyone()
+    row = UserLimit.objects.filter(user=user).first() or everyone
+    limits = row.effective(everyone)
+    mine, jobs = Holding.objects.live().filter(user=user).totals(), Job.objects.filter(user=user)
+    counts = {"jobs_running": jobs.filter(state__in=JOB_ACTIVE).count(), "jobs_waiting": jobs.waiting().count()}
+    return {
+        **{
+            _short(name): {"used": amount(used, SHOW[name]), "limit": amount(limits[name], SHOW[name])}
+            for name, used in zip(RESOURCES, mine, strict=True)
+        },
+        **{name: {"used": amount(used, str), "limit": amount(limits[name], str)} for name, used in counts.items()},
+    }
+
+
+def _lines(used: tuple[int, int, int], quota: Quota) -> dict[str, Any]:
+    values = zip(RESOURCES, used, quota.guarantees(), quota.limits(), strict=True)
+    return {
+        _short(name): {
+            "used": amount(held, SHOW[name]),
+            "guarantee": amount(guarantee, SHOW[name]),
+            "limit": amount(limit, SHOW[name]),
+        }
+        for name, held, guarantee, limit in values
+    }
+
+
+def _short(resource: str) -> str:
+    return resource.partition("_")[0]

@@ -1,0 +1,295 @@
+"""Nodes, cards, pools and queue as JSON. Masked rows of portal.access.visibility stay masked."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from cluster.capacity import pool_total
+from cluster.models import Arrangement, Gpu, Pool
+from common.resources import show_cpu, show_gpu, show_memory
+from portal.access.visibility import QueueRow, RowVisibility
+from portal.api.http.fields import (
+    Amount,
+    AmountField,
+    JobStateField,
+    NodeStateField,
+    PlaceField,
+    Reason,
+    TaskStateField,
+    amount,
+    full_url,
+    priority_word,
+    show_reasons,
+)
+
+
+class WhoseShape(serializers.Serializer):
+    """full: of the caller's teams; else job, name, owner and all below them are null.
+
+    team: null if other teams are not named.
+    """
+
+    full = serializers.BooleanField()
+    own = serializers.BooleanField()
+    team = serializers.SerializerMethodField()
+    job = serializers.SerializerMethodField()
+    name = serializers.SerializerMethodField()
+    owner = serializers.SerializerMethodField()
+    expected_end_at = serializers.DateTimeField(allow_null=True)
+
+    def get_team(self, row: RowVisibility) -> str | None:
+        return row.team or None
+
+    def get_job(self, row: RowVisibility) -> str | None:
+        return row.job_id if row.full else None
+
+    def get_name(self, row: RowVisibility) -> str | None:
+        return row.name if row.full else None
+
+    def get_owner(self, row: RowVisibility) -> str | None:
+        return row.owner if row.full else None
+
+
+class AskShape(serializers.Serializer):
+    """A role's request, for each of `nodes` tasks."""
+
+    gpu = serializers.CharField()
+    nodes = serializers.IntegerField()
+
+
+class QueueRowShape(WhoseShape):
+    """gpu, cpu, memory: per task, of the first role with cards; nodes: started together. asks: by role. reasons: of
+    one's teams.
+    """
+
+    state = JobStateField()
+    pool = serializers.CharField()
+    gpu = serializers.CharField()
+    nodes = serializers.IntegerField(source="tasks")
+    asks = serializers.SerializerMethodField()
+    cpu = AmountField(show_cpu, source="cpu_milli")
+    memory = AmountField(show_memory, source="memory_mib")
+    position = serializers.IntegerField(allow_null=True)
+    of = serializers.IntegerField(allow_null=True)
+    reason = serializers.CharField(allow_blank=True)
+    reason_text = serializers.CharField(source="reason_words", allow_blank=True)
+    reasons = serializers.SerializerMethodField()
+    priority = serializers.SerializerMethodField()
+    submitted_at = serializers.DateTimeField(allow_null=True)
+    started_at = serializers.DateTimeField(allow_null=True)
+    as_of = serializers.DateTimeField(allow_null=True)
+    link = serializers.SerializerMethodField()
+
+    @extend_schema_field(Reason(many=True))
+    def get_reasons(self, row: QueueRow) -> list[dict]:
+        return show_reasons(row.reasons)
+
+    @extend_schema_field(AskShape(many=True))
+    def get_asks(self, row: QueueRow) -> list[dict]:
+        return [{"gpu": gpu, "nodes": tasks} for gpu, tasks in row.asks]
+
+    def get_priority(self, row: QueueRow) -> str | None:
+        return None if row.priority is None else priority_word(row.priority)
+
+    def get_link(self, row: QueueRow) -> str | None:
+        return full_url("api-job", job_id=row.job_id) if row.full else None
+
+
+class QueueShape(serializers.Serializer):
+    """waiting: by pool, in starting order. active: starting, running or stopping."""
+
+    waiting = QueueRowShape(many=True)
+    active = QueueRowShape(many=True)
+    last_cycle_at = serializers.DateTimeField(allow_null=True)
+
+
+class HoldingTaskShape(WhoseShape):
+    state = TaskStateField()
+    task = serializers.SerializerMethodField()
+    role = serializers.SerializerMethodField()
+    rank = serializers.IntegerField(allow_null=True)
+
+    def get_task(self, row: Any) -> str | None:
+        return row.task or None
+
+    def get_role(self, row: Any) -> str | None:
+        return row.role or None
+
+
+class SliceShape(HoldingTaskShape):
+    """A task's share of a card. gpu: thousandths of the card, as quota counts."""
+
+    memory = AmountField(show_memory, source="memory_mib")
+    compute_percent = serializers.IntegerField()
+    gpu = AmountField(show_gpu, source="milli")
+
+
+class GpuShape(serializers.Serializer):
+    """A card. sellable: memory for tasks. enforcement: what holds slices to their limit, found by probing.
+
+    fault: why it is out of service; empty while healthy.
+    """
+
+    uuid = serializers.CharField()
+    index = serializers.IntegerField()
+    place = PlaceField()
+    node = serializers.CharField()
+    pool = serializers.CharField()
+    model = serializers.CharField()
+    product = serializers.CharField(allow_blank=True)
+    simulated = serializers.BooleanField()
+    healthy = serializers.BooleanField()
+    fault = serializers.CharField(allow_blank=True)
+    shared = serializers.BooleanField()
+    max_slices = serializers.IntegerField()
+    numa = serializers.IntegerField(allow_null=True)
+    memory = AmountField(show_memory, source="memory_mib")
+    sellable = AmountField(show_memory, source="sellable_mib")
+    free = AmountField(show_memory, source="free_mib")
+    free_percent = serializers.IntegerField()
+    enforcement = serializers.CharField()
+    evidence = serializers.CharField(allow_blank=True)
+    probed_at = serializers.DateTimeField(allow_null=True)
+    slices = SliceShape(many=True)
+
+
+class NodeTaskShape(HoldingTaskShape):
+    """A task and what it holds on the node."""
+
+    cpu = AmountField(show_cpu, source="cpu_milli")
+    memory = AmountField(show_memory, source="memory_mib")
+    gpu = AmountField(show_gpu, source="gpu_milli")
+
+
+class PlannedShape(serializers.Serializer):
+    """Planned maintenance. stops: preemptible jobs are requeued when it begins."""
+
+    id = serializers.IntegerField(source="pk")
+    why = serializers.CharField(allow_blank=True)
+    begins_at = serializers.DateTimeField()
+    ends_at = serializers.DateTimeField()
+    stops = serializers.BooleanField()
+
+
+class NodeShape(serializers.Serializer):
+    """A machine. cpu: overcommit included. numa, topology, facts: from its inventory.
+
+    maintenance: current and planned; nothing starts here that would still run when it begins.
+    """
+
+    name = serializers.CharField(source="node.name")
+    pool = serializers.CharField(source="node.pool.name")
+    state = NodeStateField(source="node.state")
+    address = serializers.CharField(source="node.address", allow_blank=True)
+    cpu = AmountField(show_cpu, source="node.cpu_sellable_milli")
+    cpu_held = AmountField(show_cpu, source="cpu_held_milli")
+    memory = AmountField(show_memory, source="node.memory_mib")
+    memory_held = AmountField(show_memory, source="memory_held_mib")
+    numa = serializers.JSONField(source="node.numa")
+    topology = serializers.JSONField(source="node.topology")
+    facts = serializers.JSONField(source="node.facts")
+    last_seen_at = serializers.DateTimeField(source="node.last_seen_at")
+    maintenance = PlannedShape(many=True)
+    gpus = GpuShape(many=True, source="cards")
+    tasks = NodeTaskShape(many=True)
+
+
+@dataclass(frozen=True)
+class PoolView:
+    """A pool, with its capacity loaded once."""
+
+    pool: Pool
+
+    @cached_property
+    def total(self) -> tuple[int, int, int]:
+        return pool_total(self.pool)
+
+    @cached_property
+    def cards(self) -> list[Gpu]:
+        return list(Gpu.objects.present().filter(pool=self.pool).only("model", "simulated"))
+
+
+class PoolShape(serializers.Serializer):
+    """A pool and its policy. models: of its cards; simulated: any of them. allows_mps: slices may share compute by
+    NVIDIA's MPS where possible; else they take turns.
+
+    max_grace_s: longest checkpoint before a stop. ageing_s: waiting that raises a job by one class. reservations: so
+    many first jobs keep a place in time. stop_longer: a job stops preemptible ones of its class more than so many
+    times as long; null: none. most_stops: stops until a job is exempt. weight_*: 0 to 1000, to choose among machines.
+    """
+
+    name = serializers.CharField(source="pool.name")
+    description = serializers.CharField(source="pool.description", allow_blank=True)
+    shared = serializers.BooleanField(source="pool.shared")
+    max_slices_per_gpu = serializers.IntegerField(source="pool.slices_per_gpu")
+    cpu_overcommit_percent = serializers.IntegerField(source="pool.cpu_overcommit_percent")
+    accepts_watched_only = serializers.BooleanField(source="pool.accepts_watched_only")
+    allows_mps = serializers.BooleanField(source="pool.allows_mps")
+    default_max_time_s = serializers.IntegerField(source="pool.default_max_time_s", allow_null=True)
+    max_grace_s = serializers.IntegerField(source="pool.max_grace_s")
+    ageing_s = serializers.IntegerField(source="pool.ageing_s")
+    reservations = serializers.IntegerField(source="pool.reservations")
+    preempt = serializers.BooleanField(source="pool.preempt")
+    short_first = serializers.BooleanField(source="pool.short_first")
+    stop_longer = serializers.IntegerField(source="pool.stop_longer", allow_null=True)
+    most_stops = serializers.IntegerField(source="pool.most_stops")
+    arrangement = serializers.ChoiceField(Arrangement.choices, source="pool.arrangement")
+    weight_useful = serializers.IntegerField(source="pool.weight_useful")
+    weight_data = serializers.IntegerField(source="pool.weight_data")
+    weight_whole = serializers.IntegerField(source="pool.weight_whole")
+    weight_full_cards = serializers.IntegerField(source="pool.weight_full_cards")
+    weight_links = serializers.IntegerField(source="pool.weight_links")
+    weight_full_nodes = serializers.IntegerField(source="pool.weight_full_nodes")
+    gpus = serializers.SerializerMethodField()
+    cpu = serializers.SerializerMethodField()
+    memory = serializers.SerializerMethodField()
+    models = serializers.SerializerMethodField()
+    simulated = serializers.SerializerMethodField()
+
+    def get_gpus(self, view: PoolView) -> int:
+        return len(view.cards)
+
+    @extend_schema_field(Amount)
+    def get_cpu(self, view: PoolView) -> dict[str, Any]:
+        return amount(view.total[1], show_cpu)
+
+    @extend_schema_field(Amount)
+    def get_memory(self, view: PoolView) -> dict[str, Any]:
+        return amount(view.total[2], show_memory)
+
+    def get_models(self, view: PoolView) -> list[str]:
+        return sorted({card.model for card in view.cards})
+
+    def get_simulated(self, view: PoolView) -> bool:
+        return any(card.simulated for card in view.cards)
+
+
+class ClosedShape(serializers.Serializer):
+    """Machines of the pool that take nothing then."""
+
+    nodes = serializers.ListField(child=serializers.CharField())
+    begins_at = serializers.DateTimeField()
+    ends_at = serializers.DateTimeField()
+
+
+class RoomShape(serializers.Serializer):
+    """What is free in a pool. cards_free: whole ones. free, total: thousandths of cards, slices counted.
+
+    may: what one's teams' limits still allow, value null = no limit. largest_slice: on one card.
+    """
+
+    pool = serializers.CharField()
+    shared = serializers.BooleanField()
+    models = serializers.ListField(child=serializers.CharField())
+    simulated = serializers.BooleanField()
+    cards_free = serializers.IntegerField()
+    cards_total = serializers.IntegerField()
+    free = AmountField(show_gpu, source="free_milli")
+    total = AmountField(show_gpu, source="total_milli")
+    largest_slice = AmountField(show_memory, source="largest_slice_mib")
+    may = AmountField(show_gpu, source="may_milli")
+    waiting = serializers.IntegerField()
+    maintenance = ClosedShape(many=True)

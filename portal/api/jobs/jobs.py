@@ -1,0 +1,300 @@
+"""API of jobs."""
+
+import re
+from collections.abc import Callable
+
+from django.db.models import Prefetch, Q, prefetch_related_objects
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from common.errors import NotFound, PlatformError
+from events.models import Event
+from jobs.control import hold_job, release_job, retry_job, stop_job
+from jobs.jobfile.load import load_jobfile, load_json
+from jobs.jobfile.parse import parse_spec
+from jobs.models import Job, JobKind, JobQuerySet, Task
+from jobs.resizing import resize_job
+from jobs.states import JobState
+from jobs.submit import submit_job
+from portal.api.http.bodies import JSON, MAX_JSON, MAX_YAML, YAML, media_type, read_body, read_json
+from portal.api.http.idempotency import KEY, read_key
+from portal.api.http.lists import (
+    FieldsQuery,
+    PageQuery,
+    SortField,
+    StatesField,
+    all_of,
+    list_of,
+    page,
+    read_moment,
+    read_name,
+    read_small_number,
+)
+from portal.api.http.problems import problem
+from portal.api.jobs.shapes import EventShape, JobShape, TaskShape, WaitAnswer, show_start, show_wait
+from portal.api.schema import Problem
+from portal.api.view import ApiView, read_query
+from scheduler.preview.preview import check_possible, runtime_has_containers, runtime_resizes
+from scheduler.preview.start_forecasts import load_forecasts
+
+MAX_BULK = 200
+JOB_ID = re.compile(r"job-([1-9][0-9]{0,17})")
+SORTS = {"submitted_at": read_moment, "priority": read_small_number, "name": read_name}
+TASKS = Prefetch("tasks", Task.objects.select_related("job", "node"))
+
+
+def visible_jobs(request: Request) -> JobQuerySet:
+    return Job.objects.visible_to(request.user).with_names().prefetch_related(TASKS)
+
+
+def find_job(request: Request, job_id: str) -> Job:
+    """Return a job. Raises NotFound also for other teams'."""
+    job = visible_jobs(request).filter(pk=int(job_id.removeprefix("job-"))).first()
+    if job is None:
+        raise NotFound(kind="job", id=job_id)
+    return job
+
+
+class JobsQuery(PageQuery):
+    """state: one or more, with commas. user (or owner): a name, or "me". q: part of the name, or an id. label: "name"
+    or "name:value". kind: left out, all but interactive.
+    """
+
+    state = StatesField(JobState)
+    team = serializers.CharField(max_length=64, required=False)
+    pool = serializers.CharField(max_length=64, required=False)
+    owner = serializers.CharField(max_length=64, required=False)
+    user = serializers.CharField(max_length=64, required=False)
+    kind = serializers.ChoiceField(choices=JobKind.choices, required=False)
+    label = serializers.CharField(max_length=200, required=False)  # type: ignore[assignment]
+    since = serializers.DateTimeField(required=False)
+    sort = SortField(SORTS)
+    q = serializers.CharField(max_length=100, required=False)
+
+
+class JobList(ApiView):
+    scopes = {"GET": ("jobs:read",), "POST": ("jobs:write",)}
+    operations = {"GET": "list_jobs", "POST": "submit_job"}
+    refusals = {"POST": ("409", "422")}
+    rates = {"POST": ("submits",)}
+
+    @extend_schema(parameters=[JobsQuery], responses=list_of(JobShape, "JobPage"))
+    def get(self, request: Request) -> Response:
+        """List the jobs of one's teams, newest first."""
+        query = read_query(request, JobsQuery)
+        jobs = filter_jobs(visible_jobs(request), query, request)
+        return page(jobs, query, JobShape)
+
+    @extend_schema(
+        parameters=[KEY],
+        request={JSON: OpenApiTypes.OBJECT, YAML[0]: OpenApiTypes.STR, YAML[1]: OpenApiTypes.STR},
+        responses={201: OpenApiResponse(JobShape, "The job, and its address in Location.")},
+    )
+    def post(self, request: Request) -> Response:
+        """Submit a job file, as JSON or YAML. It is refused only if it could never run."""
+        kind = media_type(request, JSON, *YAML)
+        body = read_body(request, MAX_JSON if kind == JSON else MAX_YAML)
+        spec = parse_spec(load_json(body) if kind == JSON else load_jobfile(body))
+        job = submit_job(
+            user=request.user,
+            spec=spec,
+            check=check_possible,
+            containers=runtime_has_containers(),
+            key=read_key(request),
+            body=body,
+        )
+        prefetch_related_objects([job], "tasks")  # none has a node yet
+        shown = JobShape(job).data
+        return Response(shown, status=201, headers={"Location": shown["links"]["self"]})
+
+
+class JobDetail(ApiView):
+    scopes = {"GET": ("jobs:read",)}
+    operations = {"GET": "get_job"}
+
+    @extend_schema(responses=JobShape)
+    def get(self, request: Request, job_id: str) -> Response:
+        """Show a job with the tasks of its newest attempt."""
+        return Response(JobShape(find_job(request, job_id)).data)
+
+
+class JobAction(ApiView):
+    """Base of actions on one job; all but retry are idempotent."""
+
+    scopes = {"POST": ("jobs:write",)}
+    refusals = {"POST": ("409",)}
+    service: Callable[..., Job]
+
+    @extend_schema(request=None, responses=JobShape)
+    def post(self, request: Request, job_id: str) -> Response:
+        job = find_job(request, job_id)
+        type(self).service(actor=request.user, job=job)
+        return Response(JobShape(find_job(request, job_id)).data)
+
+
+class JobStop(JobAction):
+    """Cancels a waiting job; a running one gets SIGTERM, later SIGKILL."""
+
+    operations = {"POST": "stop_job"}
+    service = staticmethod(stop_job)
+
+
+class JobRetry(JobAction):
+    operations = {"POST": "retry_job"}
+    service = staticmethod(retry_job)
+
+
+class JobHold(JobAction):
+    """A held job keeps its place."""
+
+    operations = {"POST": "hold_job"}
+    service = staticmethod(hold_job)
+
+
+class JobRelease(JobAction):
+    operations = {"POST": "release_job"}
+    service = staticmethod(release_job)
+
+
+class ResizeAsk(serializers.Serializer):
+    """gpu: a slice, as in a job file: 1/2, 12GB. task: such as worker.1; left out, all that run."""
+
+    gpu = serializers.CharField(max_length=40)
+    task = serializers.CharField(max_length=80, required=False, allow_blank=True)
+
+
+class JobResize(ApiView):
+    scopes = {"POST": ("jobs:write",)}
+    operations = {"POST": "resize_job"}
+    refusals = {"POST": ("409",)}
+
+    @extend_schema(request={JSON: ResizeAsk}, responses=JobShape)
+    def post(self, request: Request, job_id: str) -> Response:
+        """Resize the slices of a running job: up where the card has room, down to what is in use. Each task's
+        `resize` shows the result within moments.
+        """
+        job, asked = find_job(request, job_id), read_json(request, ResizeAsk)
+        resize_job(actor=request.user, job=job, able=runtime_resizes(), **asked)
+        return Response(JobShape(find_job(request, job_id)).data)
+
+
+class BulkAsk(serializers.Serializer):
+    """ids: such as job-412; duplicates count once."""
+
+    ids = serializers.ListField(child=serializers.CharField(max_length=40), min_length=1, max_length=MAX_BULK)
+
+
+class BulkResult(serializers.Serializer):
+    """state: the job's, afterwards. error: why it was refused, alone."""
+
+    id = serializers.CharField()
+    ok = serializers.BooleanField()
+    state = serializers.CharField(allow_null=True)
+    error = Problem(allow_null=True)
+
+
+class BulkResults(serializers.Serializer):
+    results = BulkResult(many=True)
+
+
+class JobsAction(ApiView):
+    """Base of actions on many jobs, each in its own transaction."""
+
+    scopes = {"POST": ("jobs:write",)}
+    service: Callable[..., Job]
+
+    @extend_schema(request={JSON: BulkAsk}, responses=BulkResults)
+    def post(self, request: Request) -> Response:
+        ids = dict.fromkeys(read_json(request, BulkAsk)["ids"])
+        return Response({"results": [self._do(request, job_id) for job_id in ids]})
+
+    def _do(self, request: Request, job_id: str) -> dict:
+        """One job's refusal is not the request's."""
+        try:
+            job = type(self).service(actor=request.user, job=_find_one(request, job_id))
+        except PlatformError as error:
+            return {"id": job_id, "ok": False, "state": None, "error": problem(error, request)}
+        return {"id": job_id, "ok": True, "state": job.state.lower(), "error": None}
+
+
+class JobsStop(JobsAction):
+    operations = {"POST": "stop_jobs"}
+    service = staticmethod(stop_job)
+
+
+class JobsRetry(JobsAction):
+    operations = {"POST": "retry_jobs"}
+    service = staticmethod(retry_job)
+
+
+class JobWait(ApiView):
+    scopes = {"GET": ("jobs:read",)}
+    operations = {"GET": "get_wait"}
+
+    @extend_schema(responses=WaitAnswer)
+    def get(self, request: Request, job_id: str) -> Response:
+        """Show its queue position, why it waits and when it will start. A job that does not wait has no reasons."""
+        job = find_job(request, job_id)
+        if job.state != JobState.QUEUED:
+            return Response({"position": None, "of": None, "reasons": [], "as_of": None, "start": None})
+        return Response({**show_wait(job), "start": show_start(load_forecasts([job]).get(job.pk))})
+
+
+class JobTasks(ApiView):
+    scopes = {"GET": ("jobs:read",)}
+    operations = {"GET": "list_tasks"}
+
+    @extend_schema(parameters=[FieldsQuery], responses=list_of(TaskShape, "TaskList"))
+    def get(self, request: Request, job_id: str) -> Response:
+        """List the tasks of all attempts, newest attempt first."""
+        query, tasks = read_query(request, FieldsQuery), find_job(request, job_id).tasks.select_related("job", "node")
+        return all_of(tasks.order_by("-attempt", "role", "rank"), TaskShape, **query)
+
+
+class JobEventsQuery(PageQuery):
+    sort = SortField(default="id")
+
+
+class JobEvents(ApiView):
+    scopes = {"GET": ("jobs:read",)}
+    operations = {"GET": "list_events"}
+
+    @extend_schema(parameters=[JobEventsQuery], responses=list_of(EventShape, "EventPage"))
+    def get(self, request: Request, job_id: str) -> Response:
+        """List the history of a job and its tasks, oldest first."""
+        query, job = read_query(request, JobEventsQuery), find_job(request, job_id)
+        of_tasks = Q(kind=Task.KIND, object_id__in=job.tasks.values("pk"))
+        events = Event.objects.filter(Q(kind=Job.KIND, object_id=job.pk) | of_tasks)
+        return page(events, query, EventShape)
+
+
+def filter_jobs(jobs: JobQuerySet, query: dict, request: Request) -> JobQuerySet:
+    if states := query.get("state"):
+        jobs = jobs.filter(state__in=states)
+    if owner := query.get("user") or query.get("owner"):
+        jobs = jobs.filter(user__username__iexact=request.user.username if owner == "me" else owner)
+    if label := query.get("label"):
+        name, colon, value = label.partition(":")
+        jobs = jobs.filter(labels__contains={name: value}) if colon else jobs.filter(labels__has_key=name)
+    jobs = jobs.of_kind(query.get("kind", ""))
+    if "since" in query:
+        jobs = jobs.filter(submitted_at__gte=query["since"])
+    for name in ("team", "pool"):
+        if name in query:
+            jobs = jobs.filter(**{f"{name}__name__iexact": query[name]})
+    if text := query.get("q"):
+        number = text.removeprefix("job-")
+        by_id = Q(pk=int(number)) if number.isascii() and number.isdecimal() and len(number) < 19 else Q(pk=None)
+        jobs = jobs.filter(Q(name__icontains=text) | by_id)
+    return jobs
+
+
+def _find_one(request: Request, job_id: str) -> Job:
+    named = JOB_ID.fullmatch(job_id)
+    job = Job.objects.visible_to(request.user).with_names().filter(pk=named[1]).first() if named else None
+    if job is None:
+        raise NotFound(kind="job", id=job_id)
+    return job

@@ -1,0 +1,164 @@
+"""API of job plans and of what helps a waiting job. Nothing is stored."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.permissions import require
+from jobs.jobfile.load import load_jobfile, load_json
+from jobs.jobfile.parse import parse_spec
+from jobs.states import JobState
+from portal.api.http.bodies import JSON, MAX_JSON, MAX_YAML, YAML, media_type, read_body
+from portal.api.http.fields import Reason, one_of, show_reasons
+from portal.api.http.problems import problem
+from portal.api.jobs.jobs import find_job
+from portal.api.jobs.shapes import StartRange, show_start
+from portal.api.schema import Problem
+from portal.api.view import ApiView
+from portal.wording.plans import change_words, plan_words, sooner_words
+from scheduler.preview.preview import JobForecast, PlanAnswer, PlannedPlacement, Suggestion, forecast_job, plan_job
+
+VALUES: dict[str, Callable[[str], object]] = {
+    "nodes": lambda text: int(text) if text.isdigit() else text,
+    "preemptible": "true".__eq__,
+}
+"""Parsers of job-file values that are not text."""
+
+
+@extend_schema_field(one_of(("starts", "waits", "never")))
+class Outcome(serializers.CharField):
+    pass
+
+
+class Place(serializers.Serializer):
+    """Where a task would go. gpus: indices of cards on the node; gpu_milli: thousandths of each. role: "" where all
+    tasks are alike.
+    """
+
+    node = serializers.CharField()
+    gpus = serializers.ListField(child=serializers.IntegerField())
+    gpu_milli = serializers.IntegerField()
+    role = serializers.CharField(allow_blank=True)
+
+
+@extend_schema_field({})
+class Anything(serializers.JSONField):
+    """Any value of a job file's field, null if unset."""
+
+
+class Lever(serializers.Serializer):
+    """A change of one job-file field that lets a new job start sooner than this one. value: to set; was: null if
+    unset. now: it starts in the next cycle.
+    """
+
+    field = serializers.CharField()
+    value = serializers.JSONField()
+    was = Anything()
+    text = serializers.CharField()
+    now = serializers.BooleanField()
+    start = StartRange(allow_null=True)
+    start_text = serializers.CharField(allow_blank=True)
+
+
+class LeversAnswer(serializers.Serializer):
+    """start: of the job as it is, null if unknown. levers: soonest start first. whole: false if time ran out before all
+    were tried.
+    """
+
+    start = StartRange(allow_null=True)
+    levers = Lever(many=True)
+    whole = serializers.BooleanField()
+
+
+class PlanShape(LeversAnswer):
+    """outcome: it starts in the next cycle (places), waits (position of `of`, reasons, start, levers), or can never run
+    (refusal, as of a submit). text: in words. pool: null if it can never run.
+    """
+
+    outcome = Outcome()
+    text = serializers.CharField()
+    pool = serializers.CharField(allow_null=True)
+    places = Place(many=True)
+    position = serializers.IntegerField(allow_null=True)
+    of = serializers.IntegerField(allow_null=True)
+    reasons = Reason(many=True)
+    refusal = Problem(allow_null=True)
+
+
+class JobsPlan(ApiView):
+    scopes = {"POST": ("jobs:read",)}
+    operations = {"POST": "plan_job"}
+    rates = {"POST": ("plans",)}
+
+    @extend_schema(
+        request={JSON: OpenApiTypes.OBJECT, YAML[0]: OpenApiTypes.STR, YAML[1]: OpenApiTypes.STR},
+        responses=PlanShape,
+    )
+    def post(self, request: Request) -> Response:
+        """Show what a submit of this job file would bring. `code: .` stands for code not sent yet."""
+        kind = media_type(request, JSON, *YAML)
+        body = read_body(request, MAX_JSON if kind == JSON else MAX_YAML)
+        spec = parse_spec(load_json(body) if kind == JSON else load_jobfile(body))
+        to_come = spec.code == "."
+        answer = plan_job(request.user, replace(spec, code=None) if to_come else spec)
+        return Response(show_plan(answer, request))
+
+
+class JobLevers(ApiView):
+    scopes = {"GET": ("jobs:read",)}
+    operations = {"GET": "get_levers"}
+    rates = {"GET": ("plans",)}
+
+    @extend_schema(responses=LeversAnswer)
+    def get(self, request: Request, job_id: str) -> Response:
+        """Show when one's own waiting job will start, and what would help. Computed at each call."""
+        job = find_job(request, job_id)
+        require(request.user, "job.levers", job.team, job.user_id)
+        return Response(show_outlook(forecast_job(job) if job.state == JobState.QUEUED else JobForecast()))
+
+
+def show_plan(answer: PlanAnswer, request: Request) -> dict[str, Any]:
+    position, of = answer.place or (None, None)
+    return {
+        "outcome": answer.outcome,
+        "text": plan_words(answer),
+        "pool": answer.draft.pool.name if answer.draft else None,
+        "places": [show_seat(seat) for seat in answer.seats],
+        "position": position,
+        "of": of,
+        "reasons": show_reasons(answer.reasons),
+        "refusal": problem(answer.never, request) if answer.never else None,
+        **show_outlook(answer.outlook),
+    }
+
+
+def show_outlook(outlook: JobForecast) -> dict[str, Any]:
+    return {
+        "start": show_start(outlook.start),
+        "levers": [show_lever(one) for one in outlook.sooner],
+        "whole": outlook.whole,
+    }
+
+
+def show_lever(sooner: Suggestion) -> dict[str, Any]:
+    change = sooner.change
+    read = VALUES.get(change.field, str)
+    return {
+        "field": change.field,
+        "value": read(change.value),
+        "was": read(change.was) if change.was else None,
+        "text": change_words(sooner),
+        "now": sooner.now,
+        "start": show_start(sooner.start),
+        "start_text": sooner_words(sooner),
+    }
+
+
+def show_seat(seat: PlannedPlacement) -> dict[str, Any]:
+    return {"node": seat.node, "gpus": list(seat.gpus), "gpu_milli": seat.milli, "role": seat.role}

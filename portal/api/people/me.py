@@ -1,0 +1,106 @@
+"""API of the caller and their tokens."""
+
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounts.models import ApiToken, Membership
+from accounts.services import SCOPES, create_token, revoke_token
+from portal.api.http.bodies import JSON, read_json
+from portal.api.http.lists import FieldsQuery, all_of, list_of
+from portal.api.permissions import SIGNED_IN
+from portal.api.view import ApiView, read_query
+
+DEFAULT_DAYS = 90
+
+
+class MemberOf(serializers.Serializer):
+    name = serializers.CharField(source="team.name")
+    title = serializers.CharField(source="team.title", allow_blank=True)
+    gid = serializers.IntegerField(source="team.gid")
+    role = serializers.CharField()
+
+
+class TokenShape(serializers.Serializer):
+    """A token without its secret. prefix: how the secret begins."""
+
+    id = serializers.IntegerField()
+    name = serializers.CharField()
+    prefix = serializers.CharField()
+    scopes = serializers.ListField(child=serializers.CharField())
+    created_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField(allow_null=True)
+    last_used_at = serializers.DateTimeField(allow_null=True)
+
+
+class NewTokenShape(TokenShape):
+    """secret: shown only in this answer."""
+
+    secret = serializers.CharField()
+
+
+class TokenAsk(serializers.Serializer):
+    """scopes: of the caller's. days: until it expires."""
+
+    name = serializers.CharField(max_length=64)
+    scopes = serializers.ListField(child=serializers.CharField(max_length=32), max_length=len(SCOPES))
+    days = serializers.IntegerField(default=DEFAULT_DAYS)
+
+
+class MeShape(serializers.Serializer):
+    """The user, and this call's scopes; a session has all. token: null for a session."""
+
+    username = serializers.CharField()
+    full_name = serializers.CharField(allow_blank=True)
+    email = serializers.CharField(allow_blank=True)
+    uid = serializers.IntegerField()
+    platform_role = serializers.CharField()
+    language = serializers.CharField(allow_blank=True)
+    teams = MemberOf(many=True)
+    scopes = serializers.ListField(child=serializers.CharField())
+    token = TokenShape(allow_null=True)
+
+
+class Me(ApiView):
+    scopes = {"GET": SIGNED_IN}
+    operations = {"GET": "get_me"}
+
+    @extend_schema(responses=MeShape)
+    def get(self, request: Request) -> Response:
+        person = {name: getattr(request.user, name) for name in ("username", "full_name", "email", "uid", "language")}
+        teams = Membership.objects.filter(user=request.user).select_related("team").order_by("team__name")
+        scopes = request.auth.scopes if request.auth else list(SCOPES)
+        role = {"platform_role": request.user.platform_role}
+        return Response(MeShape({**person, **role, "teams": teams, "scopes": scopes, "token": request.auth}).data)
+
+
+class Tokens(ApiView):
+    scopes = {"GET": ("tokens:write",), "POST": ("tokens:write",)}
+    operations = {"GET": "list_tokens", "POST": "create_token"}
+
+    @extend_schema(parameters=[FieldsQuery], responses=list_of(TokenShape, "TokenList"))
+    def get(self, request: Request) -> Response:
+        """List one's own tokens that are not revoked."""
+        tokens = ApiToken.objects.filter(user=request.user, revoked_at__isnull=True)
+        return all_of(tokens, TokenShape, **read_query(request, FieldsQuery))
+
+    @extend_schema(request={JSON: TokenAsk}, responses={201: OpenApiResponse(NewTokenShape)})
+    def post(self, request: Request) -> Response:
+        """Create a token, no stronger than the asking one."""
+        asked = read_json(request, TokenAsk)
+        within = request.auth.scopes if request.auth else None
+        token, secret = create_token(user=request.user, within=within, **asked)
+        token.refresh_from_db()
+        return Response({**TokenShape(token).data, "secret": secret}, status=201)
+
+
+class TokenDetail(ApiView):
+    scopes = {"DELETE": ("tokens:write",)}
+    operations = {"DELETE": "revoke_token"}
+
+    @extend_schema(responses={204: OpenApiResponse(None, "It works no more.")})
+    def delete(self, request: Request, token_id: int) -> Response:
+        """Revoke one of one's own tokens for good."""
+        revoke_token(user=request.user, token_id=token_id)
+        return Response(status=204)

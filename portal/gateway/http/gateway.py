@@ -1,0 +1,198 @@
+"""ASGI gateway to apps, in front of Django.
+
+It serves apps' hosts only and Django the portal's only, so they share no origin.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import aiohttp
+from django.db import DatabaseError
+from django.utils import translation
+
+from common.errors import PlatformError
+from portal.access.app_links import app_origin, is_app_host
+from portal.access.app_sessions import Visit, load_visit
+from portal.error_pages import DATABASE_ERRORS
+from portal.gateway.http import error_texts
+from portal.gateway.http.cookies import Tossed, read_cookie, session_cookie
+from portal.gateway.http.cross_origin import is_visit, refusal
+from portal.gateway.http.grant_cache import GrantCache
+from portal.gateway.http.relay import NotStarted, relay
+from portal.gateway.http.responses import Answer, Words, in_words, language_of
+from portal.gateway.http.scope import Application, Message, Receive, Request, Send, read_scope
+from portal.gateway.http.sign_in import ENTER, ask_portal, redeem
+from portal.gateway.http.tensorboards import TensorBoards
+from portal.gateway.http.upstream import NOT_ANSWERING, NOT_RUNNING, open_session
+from portal.gateway.http.websocket_relay import connect, pump
+from portal.gateway.rechecks import Rechecks
+from runtimes.base import Access
+
+log = logging.getLogger("tessera.gateway")
+
+Led = TypeVar("Led")
+
+RECHECK_S = 20  # of open sockets; with GrantCache, access ends within 25 s even if a message is lost
+
+
+class Gateway:
+    """Wraps the portal's ASGI application; `load` finds the app grant of a label and session secret."""
+
+    def __init__(
+        self,
+        portal: Application,
+        access: Callable[[], Access],
+        load: Callable[[str, str], Visit | None] = load_visit,
+    ):
+        self._portal, self._access = portal, access
+        self._visits, self._boards = GrantCache(load), TensorBoards(access)
+        self._rechecks = Rechecks(self._visits.forget)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        label = label_of(scope)
+        if label is None:
+            await self._portal(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await self._serve_socket(label, scope, receive, send)
+        else:
+            await self._serve(label, read_scope(scope), receive, send)
+
+    async def aclose(self) -> None:
+        if self._session:
+            await self._session.close()
+
+    # ---- requests ----
+
+    async def _serve(self, label: str, request: Request, receive: Receive, send: Send) -> None:
+        answer = await self._lead(label, request, lambda visit: self._relay(visit, request, receive, send))
+        if isinstance(answer, Answer):
+            await _send_answer(answer, send)
+
+    async def _relay(self, visit: Visit, request: Request, receive: Receive, send: Send) -> None:
+        try:
+            await self._boards.start_board(visit)
+            await relay(self._upstream(), visit, request, receive, send)
+        except (NotStarted, *NOT_ANSWERING, NOT_RUNNING, PlatformError):
+            self._boards.forget(visit)
+            raise
+
+    async def _lead(self, label: str, request: Request, through: Callable[[Visit], Awaitable[Led]]) -> Led | Answer:
+        """Run `through` for an admitted visit and return its result, or an error response.
+
+        The cached task may have ended and its next attempt run, so one retry reads the grant anew.
+        """
+        for last in (False, True):
+            visit = await self._admit(label, request)
+            if isinstance(visit, Answer):
+                return visit
+            try:
+                return await through(visit)
+            except (NotStarted, *NOT_ANSWERING, NOT_RUNNING, PlatformError) as why:
+                answer = _no_answer(visit, request, why)
+                if last or not isinstance(why, NOT_RUNNING):
+                    break
+                self._visits.forget(visit.user_id)
+        return answer
+
+    async def _admit(self, label: str, request: Request) -> Visit | Answer:
+        """Return the visit if the request may pass, else a response."""
+        with translation.override(language_of(request.headers)):
+            if why := refusal(request.method, request.headers, app_origin(label)):
+                log.warning("refused %s at %s: %s", request.method, label, why)
+                return _say(403, error_texts.foreign(), request)
+            try:
+                if request.raw_path == ENTER:
+                    return await redeem(label, request.query, request.method, request.headers)
+                visit = await self._visit(label, request)
+                if visit is None:
+                    return self._stranger(label, request)
+            except Tossed:
+                return _say(400, error_texts.tossed(), request)
+            except DATABASE_ERRORS as away:
+                log.warning("cannot ask who comes to %s: %s", label, away)
+                return _say(503, error_texts.away(), request)
+        with translation.override(language_of(request.headers, visit.language)):
+            return visit if visit.task else _say(503, error_texts.stopped(visit), request)
+
+    async def _visit(self, label: str, request: Request) -> Visit | None:
+        secret = read_cookie(request.headers, session_cookie(label))
+        return await self._visits.find(label, secret) if secret else None
+
+    @staticmethod
+    def _stranger(label: str, request: Request) -> Answer:
+        if is_visit(request.method, request.headers):
+            return ask_portal(label, request.full_path, request.headers)
+        return _say(401, error_texts.not_signed_in(), request)
+
+    # ---- sockets ----
+
+    async def _serve_socket(self, label: str, scope: Message, receive: Receive, send: Send) -> None:
+        request = read_scope(scope)
+        await receive()  # "websocket.connect"
+
+        async def dial(visit: Visit) -> tuple[Visit, aiohttp.ClientWebSocketResponse]:
+            return visit, await connect(self._upstream(), visit, request, scope["subprotocols"])
+
+        answer = await self._lead(label, request, dial)
+        if isinstance(answer, Answer):
+            await _deny(answer, send)
+            return
+        visit, program = answer
+        async with program:
+            await send({"type": "websocket.accept", "subprotocol": program.protocol})
+            await pump(program, receive, send, lambda: self._until_ended(label, request, visit))
+
+    async def _until_ended(self, label: str, request: Request, visit: Visit) -> None:
+        """Return when the user loses access."""
+        with self._rechecks.bell(visit.user_id) as bell:
+            while True:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(bell.wait(), RECHECK_S)
+                bell.clear()
+                try:
+                    if await self._visit(label, request) is None:
+                        return
+                except DatabaseError as away:  # checked again next round
+                    log.warning("cannot ask whether a socket to %s may stay: %s", visit.name, away)
+
+    def _upstream(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = open_session(self._access)
+        return self._session
+
+
+def label_of(scope: Message) -> str | None:
+    """Return the label of the app host in the request; None for the portal or a repeated Host."""
+    if scope["type"] not in {"http", "websocket"}:
+        return None
+    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+    return is_app_host(hosts[0]) if len(hosts) == 1 else None
+
+
+def _no_answer(visit: Visit, request: Request, why: Exception) -> Answer:
+    with translation.override(language_of(request.headers, visit.language)):
+        if isinstance(why, NOT_RUNNING):
+            return _say(503, error_texts.stopped(visit), request)
+        if isinstance(why, PlatformError):
+            return _say(502, error_texts.failed(why), request)
+        log.info("%s does not answer on port %s: %r", visit.name, visit.port, why.__cause__ or why)
+        return _say(502, error_texts.silent(visit), request)
+
+
+def _say(status: int, words: Words, request: Request) -> Answer:
+    return in_words(status, words, request.method, request.headers)
+
+
+async def _send_answer(answer: Answer, send: Send) -> None:
+    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+async def _deny(answer: Answer, send: Send) -> None:
+    """Refuse a WebSocket upgrade with an HTTP response (ASGI extension)."""
+    await send({"type": "websocket.http.response.start", "status": answer.status, "headers": answer.headers})
+    await send({"type": "websocket.http.response.body", "body": answer.body})

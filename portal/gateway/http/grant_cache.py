@@ -1,0 +1,54 @@
+"""Short cache of the app grants of session secrets."""
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+
+from channels.db import database_sync_to_async
+
+from portal.access.app_sessions import Visit
+
+KEEP_S = 5
+MOST_KEPT = 4096
+
+
+class GrantCache:
+    """Caches grants for KEEP_S, which bounds how late lost access is noticed; misses are not cached."""
+
+    def __init__(self, load: Callable[[str, str], Visit | None]):
+        self._load = load
+        self._kept: dict[tuple[str, str], tuple[float, Visit]] = {}
+        self._asked: dict[tuple[str, str], asyncio.Task[Visit | None]] = {}
+
+    async def find(self, label: str, secret: str) -> Visit | None:
+        key = (label, secret)
+        until, visit = self._kept.get(key, (0.0, None))
+        if visit is not None and monotonic() < until:
+            return visit
+        if key not in self._asked:  # concurrent requests share one query
+            self._asked[key] = asyncio.create_task(self._ask(key))
+        return await asyncio.shield(self._asked[key])
+
+    def forget(self, user_id: int) -> None:
+        """Drop a user's entries and all running queries, which may predate the change."""
+        self._kept = {key: kept for key, kept in self._kept.items() if kept[1].user_id != user_id}
+        self._asked.clear()
+
+    async def _ask(self, key: tuple[str, str]) -> Visit | None:
+        asked_at, visit, still_asked = monotonic(), None, False
+        try:
+            visit = await database_sync_to_async(self._load)(*key)
+        finally:
+            if still_asked := self._asked.get(key) is asyncio.current_task():
+                del self._asked[key]
+        if still_asked:
+            self._keep(key, visit, asked_at + KEEP_S)
+        return visit
+
+    def _keep(self, key: tuple[str, str], visit: Visit | None, until: float) -> None:
+        self._kept.pop(key, None)
+        if visit is None or not visit.task:
+            return
+        if len(self._kept) >= MOST_KEPT:
+            del self._kept[next(iter(self._kept))]  # the oldest
+        self._kept[key] = (until, visit)

@@ -1,0 +1,99 @@
+"""Relays an HTTP request to an app at the slower side's pace."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import aiohttp
+
+from portal.access.app_sessions import Visit
+from portal.gateway.http.headers import to_browser, to_program
+from portal.gateway.http.scope import Receive, Request, Send
+from portal.gateway.http.upstream import NOT_ANSWERING, url_in
+
+log = logging.getLogger("tessera.gateway")
+
+
+class NotStarted(Exception):
+    """The app failed before a response was sent; see the cause."""
+
+
+class Left(Exception):
+    """The browser disconnected within its body."""
+
+
+async def relay(session: aiohttp.ClientSession, visit: Visit, request: Request, receive: Receive, send: Send) -> None:
+    """Relay until the response is sent or the browser disconnects. Raises NotStarted."""
+    body = Body(receive, request.has_body)
+    passing = asyncio.ensure_future(_pass(session, visit, request, body, send))
+    leaving = asyncio.ensure_future(body.until_left())
+    try:
+        await asyncio.wait({passing, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if passing.done():
+            passing.result()
+    finally:
+        for one in (passing, leaving):
+            one.cancel()
+        await asyncio.gather(passing, leaving, return_exceptions=True)
+
+
+class Body:
+    """A request body, read as the app takes it."""
+
+    def __init__(self, receive: Receive, expected: bool):
+        self._receive = receive
+        self._read = asyncio.Event()
+        self._gone = asyncio.Event()
+        if not expected:
+            self._read.set()
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                self._gone.set()
+                raise Left
+            if message.get("body"):
+                yield message["body"]
+            if not message.get("more_body", False):
+                self._read.set()
+                return
+
+    async def until_left(self) -> None:
+        """Return when the browser has disconnected; waits for the body's reader, as only one may call receive."""
+        read, gone = asyncio.ensure_future(self._read.wait()), asyncio.ensure_future(self._gone.wait())
+        try:
+            await asyncio.wait({read, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            read.cancel()
+            gone.cancel()
+        while not self._gone.is_set():
+            if (await self._receive())["type"] == "http.disconnect":
+                return
+
+
+async def _pass(session: aiohttp.ClientSession, visit: Visit, request: Request, body: Body, send: Send) -> None:
+    started = False
+    try:
+        async with session.request(
+            request.method,
+            url_in(visit.task, visit.port, request.raw_path, request.query),
+            headers=to_program(request.headers, request.scheme, visit.authorization),
+            data=body.pieces() if request.has_body else None,
+            allow_redirects=False,
+        ) as answer:
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": answer.status,
+                    "headers": to_browser(answer.raw_headers),
+                }
+            )
+            started = True
+            async for piece in answer.content.iter_any():
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+    except NOT_ANSWERING as away:
+        if not started:
+            raise NotStarted from away
+        log.info("an app broke off its answer: %s", away)  # the closed connection shows that it is cut

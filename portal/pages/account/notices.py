@@ -1,0 +1,71 @@
+"""Pages for notices and their channels."""
+
+from typing import cast
+
+from django.conf import settings
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from accounts.models import User
+from common.errors import NotFound
+from events.notices import KINDS, Channels, choose_channels, count_unread, load_choices, mark_read, notices_of
+from portal.pages.entry import signed_in
+from portal.partial import render_page
+from portal.wording.notices import KIND_WORDS, view_notice
+
+PAGE = 50
+LONGEST_NUMBER = 18
+
+
+@require_safe
+@signed_in
+def list_notices(request: HttpRequest) -> HttpResponse:
+    """List notices, older than ?before=412."""
+    user, before = cast(User, request.user), request.GET.get("before", "")
+    rows = notices_of(user.pk)
+    if before.isascii() and before.isdecimal() and len(before) <= LONGEST_NUMBER:
+        rows = rows.filter(pk__lt=int(before))
+    found = list(rows.order_by("-pk")[: PAGE + 1])
+    context = {
+        "notices": [view_notice(row) for row in found[:PAGE]],
+        "older": found[PAGE - 1].pk if len(found) > PAGE else None,
+        "unread": count_unread(user.pk),
+    }
+    return render_page(request, "notices/list.html", context, fragment="notices/_list.html")
+
+
+@require_safe
+@signed_in
+def show_bell(request: HttpRequest) -> HttpResponse:
+    return render(request, "_bell.html")
+
+
+@require_POST
+@signed_in
+def read_notices(request: HttpRequest) -> HttpResponse:
+    """Mark the posted ids as read, or all."""
+    ids = request.POST.getlist("id")
+    if not all(text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER for text in ids):
+        raise NotFound()
+    mark_read(user_id=cast(User, request.user).pk, ids=[int(text) for text in ids] or None)
+    return redirect("notices")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def choose_notices(request: HttpRequest) -> HttpResponse:
+    user = cast(User, request.user)
+    if request.method == "POST":
+        chosen = {kind: Channels(f"{kind}.portal" in request.POST, f"{kind}.mail" in request.POST) for kind in KINDS}
+        choose_channels(user_id=user.pk, choices=chosen)
+        messages.success(request, _("Saved. From now on you are told like this."))
+        return redirect("notifications")
+    rows = [
+        {"kind": kind, "words": KIND_WORDS[kind], "channels": channels}
+        for kind, channels in load_choices(user.pk).items()
+    ]
+    context = {"rows": rows, "mail": settings.TESSERA_MAIL, "address": user.email}
+    return render(request, "notices/choose.html", context)

@@ -1,0 +1,107 @@
+"""View models of webhooks."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from django.db.models import OuterRef, QuerySet, Subquery
+from django.utils import timezone
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from events.models import Delivery, Webhook
+from portal.wording.events import event_words
+from portal.wording.notices import WEBHOOK_WHY
+
+MOST_DELIVERIES = 30
+SOON = timedelta(seconds=30)
+"""A try that is so near is waited for: the page looks again by itself."""
+
+# Offered topics; the API takes any kind ("job") and type ("job.held").
+TOPIC_WORDS: dict[str, str | Promise] = {
+    "job.submitted": gettext_lazy("A job is submitted"),
+    "job.running": gettext_lazy("A job starts"),
+    "job.succeeded": gettext_lazy("A job is done"),
+    "job.failed": gettext_lazy("A job fails"),
+    "job.cancelled": gettext_lazy("A job is cancelled"),
+    "job.about_to_end": gettext_lazy("A job is about to reach its time limit"),
+    "notebook.ready": gettext_lazy("A notebook can be opened"),
+    "notebook.about_to_end": gettext_lazy("A notebook is about to end"),
+    "quota.changed": gettext_lazy("The quota is changed"),
+}
+ERROR_WORDS: dict[str, str | Promise] = {
+    "refused": gettext_lazy("It answered %(status)s."),
+    "timeout": gettext_lazy("It did not answer within five seconds."),
+    "unreachable": gettext_lazy("Nobody answers at this address."),
+    "unresolved": gettext_lazy("The name in its address is not known."),
+    "tls": gettext_lazy("Its certificate does not hold."),
+    "forbidden_address": gettext_lazy("Its address leads to where webhooks may not go."),
+    "disabled": gettext_lazy("The webhook was switched off."),
+    "not_permitted": gettext_lazy("You may not see this object any more."),
+}
+
+
+class DeliveryView:
+    def __init__(self, row: Delivery):
+        self.row = row
+        self.event = event_words(row.event)
+
+    @property
+    def chip(self) -> tuple[str, str, str]:
+        """Return (tone, icon, words)."""
+        if self.row.sent_at:
+            return "done", "check", _("Delivered")
+        if self.row.due_at is None:
+            return "fault", "alert-circle", _("Given up")
+        return ("idle", "clock", _("Tried again")) if self.row.tried_at else ("wait", "hourglass", _("Waits"))
+
+    @property
+    def result(self) -> str:
+        words = ERROR_WORDS["refused"] if self.row.sent_at else ERROR_WORDS.get(self.row.error, self.row.error)
+        return str(words) % {"status": self.row.status}
+
+    @property
+    def next_at(self) -> datetime | None:
+        return self.row.next_at
+
+    @property
+    def is_soon(self) -> bool:
+        return self.next_at is not None and self.next_at < timezone.now() + SOON
+
+
+class WebhookView:
+    def __init__(self, row: Webhook, last: DeliveryView | None):
+        self.row = row
+        self.last = last
+
+    @property
+    def chip(self) -> tuple[str, str, str]:
+        """Return (tone, icon, words)."""
+        if self.row.disabled_at:
+            by_hand = self.row.disabled_why == "by_hand"
+            return ("stale", "player-pause", _("Paused")) if by_hand else ("fault", "ban", _("Switched off"))
+        if self.row.rests_until:
+            return "idle", "alert-triangle", _("Fails")
+        return "done", "circle-check", _("On")
+
+    @property
+    def why(self) -> str:
+        return str(WEBHOOK_WHY.get(self.row.disabled_why, ""))
+
+    @property
+    def topics(self) -> list[str]:
+        return [str(TOPIC_WORDS.get(topic, topic)) for topic in self.row.topics]
+
+
+def view_webhooks(rows: QuerySet[Webhook]) -> list[WebhookView]:
+    """Return webhooks newest first, in two queries."""
+    newest = Delivery.objects.filter(webhook=OuterRef("pk")).order_by("-id").values("pk")[:1]
+    found = list(rows.annotate(last_id=Subquery(newest)).order_by("-id"))
+    wanted = [row.last_id for row in found if row.last_id]  # type: ignore[attr-defined]
+    lasts = {view.row.webhook_id: view for view in view_deliveries(Delivery.objects.filter(pk__in=wanted))}
+    return [WebhookView(row, lasts.get(row.pk)) for row in found]
+
+
+def view_deliveries(rows: QuerySet[Delivery]) -> list[DeliveryView]:
+    found: Iterable[Delivery] = rows.select_related("event", "webhook").order_by("-id")[:MOST_DELIVERIES]
+    return [DeliveryView(row) for row in found]

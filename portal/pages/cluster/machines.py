@@ -1,0 +1,386 @@
+"""View models of machines and cards."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from accounts.models import Team
+from cluster.models import Maintenance, NodeState
+from common.resources import parse_gpu, rank_of, show_gpu, show_memory, slice_of
+from jobs.states import TaskState
+from portal.access.visibility import CardView, NodeView, SliceView
+from portal.templatetags.bars import Segment
+
+STALE_AFTER = timedelta(seconds=120)
+SIZES = ("1/8", "1/4", "1/2", "4GB", "10GB", "1")
+"""What the GPU map offers to look for, in the job file's words."""
+
+MEMORY_LIMITS = {
+    "cgroup v2": gettext_lazy("the kernel (cgroup v2)"),
+    "cgroup v1": gettext_lazy("the kernel (cgroup v1)"),
+    "watchdog": gettext_lazy("a watchdog that looks each second"),
+}
+ISOLATION = {
+    "own uid": gettext_lazy("each job has an account of its own"),
+    "own namespaces": gettext_lazy("each job has its own view of files and processes"),
+    "shared account": gettext_lazy("jobs share the platform's account"),
+}
+PROCESS_LIMITS = {
+    "task": gettext_lazy("%(most)s in each task"),
+    "account": gettext_lazy("%(most)s of each person, in all tasks together"),
+    "none": gettext_lazy("no limit"),
+}
+MEMORY_LIMITS_SHORT = {"watchdog": gettext_lazy("watchdog")}
+ISOLATION_SHORT = {
+    "own uid": gettext_lazy("own account"),
+    "own namespaces": gettext_lazy("own view"),
+    "shared account": gettext_lazy("shared account"),
+}
+CPU_PINNING = {
+    "whole cores": gettext_lazy("each task keeps to its own cores"),
+    "balloons": gettext_lazy("each task keeps to the cores near its card (nri-plugins)"),
+    "static": gettext_lazy("tasks with whole cores keep to their own (the kubelet's CPU manager)"),
+    "none": gettext_lazy("none"),
+}
+ENFORCEMENT = {
+    "simulated": gettext_lazy("simulated"),
+    "watchdog": gettext_lazy("not enforced, watched"),
+    "hami": gettext_lazy("enforced by HAMi-core in the program"),
+    "slice": gettext_lazy("kept by the program's own library, and watched"),
+    "nvfraction": gettext_lazy("enforced by the driver"),
+    "mig": gettext_lazy("isolated by hardware (MIG)"),
+}
+SLICE_PLACEMENT = {
+    "mounts": gettext_lazy(
+        "The library stands over every copy of the driver's in each task's own view of files: full paths and an "
+        "emptied environment lead to it too, and so do terminals and SSH."
+    ),
+    "library path": gettext_lazy(
+        "This machine allows tasks no view of files of their own, so the library is found by LD_LIBRARY_PATH: a "
+        "program that empties its environment, or opens the driver by its full path, goes past it."
+    ),
+}
+COMPUTE = {
+    "turns": gettext_lazy("Compute is shared in turns, not limited."),
+    "mps": gettext_lazy(
+        "Compute: each program gets at most its slice's percent of the multiprocessors, by NVIDIA's MPS. That is a cap "
+        "and no guarantee, a program that wants to can leave it, and a fault of one may end all that share the card."
+    ),
+}
+FACT_NAMES = {
+    "kernel": gettext_lazy("Kernel"),
+    "driver": gettext_lazy("NVIDIA driver"),
+    "python": gettext_lazy("Python"),
+}
+
+
+class Card:
+    """A physical card; `closed`: why nothing can start on it, or ""."""
+
+    def __init__(self, view: CardView, closed: str, team_numbers: dict[str, int]):
+        self.view = view
+        self.closed = closed
+        self._team_numbers = team_numbers
+
+    @property
+    def label(self) -> str:
+        return _("GPU %(index)s of %(node)s") % {"index": self.view.place, "node": self.view.node}
+
+    @property
+    def is_open(self) -> bool:
+        return self.view.healthy and not self.closed
+
+    @property
+    def free_milli(self) -> int:
+        """Return the thousandths of the card that a new task could get."""
+        view = self.view
+        if not self.is_open or len(view.slices) >= view.max_slices:
+            return 0
+        return min(1000 * view.free_mib // max(view.sellable_mib, 1), 10 * view.free_percent)
+
+    @property
+    def held_milli(self) -> int:
+        return sum(part.milli for part in self.view.slices)
+
+    @cached_property
+    def hosts(self) -> list[str]:
+        """Return the SIZES with room now."""
+        return [size for size in SIZES if self.is_open and self._could_host(size)]
+
+    @property
+    def enforcement(self) -> str:
+        return str(ENFORCEMENT.get(self.view.enforcement, self.view.enforcement))
+
+    @cached_property
+    def segments(self) -> list[Segment]:
+        """Return the bar: slices, free, and free but unusable."""
+        if not self.view.healthy:
+            title = _("This card is out of service.")
+            return [Segment("fault", 1, words=_("out of service"), title=f"{title} {self.view.fault}".strip())]
+        free = self.view.sellable_mib * self.free_milli // 1000
+        rest = max(self.view.free_mib - free, 0)
+        parts = [self._slice(part) for part in self.view.slices]
+        if free:
+            amount = show_gpu(self.free_milli)
+            title = _("free: %(part)s") % {"part": f"{amount} · {show_memory(free)}"}
+            parts.append(Segment("free", free, words=self._label(free, _("free"), amount), title=title))
+        if rest * 100 > self.view.sellable_mib:  # else rounding
+            parts.append(self._rest(rest))
+        return parts
+
+    def _slice(self, part: SliceView) -> Segment:
+        kind = {TaskState.LOST: "stale", TaskState.STOPPING: "next"}.get(TaskState(part.state), "work")
+        owner = None if part.own else self._team_numbers.get(part.team)
+        if kind == "work" and owner is None and not part.own:
+            kind = "other"
+        size = show_memory(part.memory_mib)
+        who = _("mine") if part.own else part.team_words
+        state = str(TaskState(part.state).label)
+        whose = [part.job_id, part.name, part.owner] if part.full else []
+        return Segment(
+            kind=kind,
+            share=part.memory_mib,
+            words=self._label(part.memory_mib, who, show_gpu(part.milli)),
+            note=part.name or part.job_id if part.full and not self._is_narrow(part.memory_mib) else "",
+            title=" · ".join(filter(None, [part.team_words, *whose, show_gpu(part.milli), size, state])),
+            href=reverse("job", args=[part.job_id]) if part.full else "",
+            owner=owner,
+            mine=part.own,
+        )
+
+    def _rest(self, mib: int) -> Segment:
+        if self.closed:
+            return Segment("next", mib, words=self._label(mib, _("closed"), ""), title=self.closed)
+        why = _("free, but of no use now: %(memory)s without a slice or compute to go with it")
+        return Segment(
+            "fragment", mib, words=self._label(mib, _("fragment"), ""), title=why % {"memory": show_memory(mib)}
+        )
+
+    def _label(self, mib: int, words: str, amount: str) -> str:
+        if 100 * mib < 7 * self.view.sellable_mib:
+            return ""
+        return amount if amount and self._is_narrow(mib) else f"{words} {amount}".strip()
+
+    def _is_narrow(self, mib: int) -> bool:
+        return 100 * mib < 20 * self.view.sellable_mib
+
+    def _could_host(self, size: str) -> bool:
+        view, ask = self.view, parse_gpu(size)
+        share = slice_of(ask, view.sellable_mib)
+        if rank_of(ask, view.model, view.product) is None:
+            return False
+        if share is None or not ask.is_slice:
+            return share is not None and not view.slices
+        room = len(view.slices) < view.max_slices and share.compute_percent <= view.free_percent
+        return view.shared and room and share.memory_mib <= view.free_mib
+
+
+class Machine:
+    def __init__(self, view: NodeView, team_numbers: dict[str, int]):
+        self.view = view
+        self.node = view.node
+        self.cards = [Card(card, self.closed, team_numbers) for card in view.cards]
+
+    @cached_property
+    def closed(self) -> str:
+        """Return why nothing can start here, or ""."""
+        if self.node.state == NodeState.READY:
+            return next((words for words, begun in self.maintenance if begun), "")
+        return _("%(node)s takes no new work: %(state)s") % {
+            "node": self.node.name,
+            "state": self.node.get_state_display(),
+        }
+
+    @cached_property
+    def maintenance(self) -> list[tuple[str, bool]]:
+        now = timezone.now()
+        return [(maintenance_words(self.node.name, row, now), row.begins_at <= now) for row in self.view.maintenance]
+
+    @property
+    def stale(self) -> bool:
+        return timezone.now() - self.node.last_seen_at > STALE_AFTER
+
+    @property
+    def models(self) -> list[tuple[str, int]]:
+        names = [card.view.model for card in self.cards]
+        return [(name, names.count(name)) for name in dict.fromkeys(names)]
+
+    @property
+    def simulated(self) -> bool:
+        return any(card.view.simulated for card in self.cards)
+
+    @property
+    def free_milli(self) -> int:
+        return sum(card.free_milli for card in self.cards)
+
+    @property
+    def held_milli(self) -> int:
+        return sum(card.held_milli for card in self.cards)
+
+    @property
+    def useless_milli(self) -> int:
+        """Return thousandths neither held nor available."""
+        return max(1000 * len(self.cards) - self.held_milli - self.free_milli, 0)
+
+    @property
+    def memory_limit(self) -> str:
+        return _fact(MEMORY_LIMITS, self.node.facts.get("memory_limit", ""))
+
+    @property
+    def isolation(self) -> str:
+        return _fact(ISOLATION, self.node.facts.get("isolation", ""))
+
+    @property
+    def memory_limit_short(self) -> str:
+        return _fact(MEMORY_LIMITS_SHORT, self.node.facts.get("memory_limit", ""))
+
+    @property
+    def isolation_short(self) -> str:
+        return _fact(ISOLATION_SHORT, self.node.facts.get("isolation", ""))
+
+    @property
+    def process_limit(self) -> str:
+        limit, most = (self.node.facts.get(name, "") for name in ("process_limit", "processes_most"))
+        words = _fact(PROCESS_LIMITS, limit)
+        return words % {"most": most} if limit in PROCESS_LIMITS else words
+
+    @property
+    def cpu_pinning(self) -> str:
+        return _fact(CPU_PINNING, self.node.facts.get("cpu_pinning", ""))
+
+    @property
+    def slice_notes(self) -> list[str]:
+        """Explain what slice mode enforces; [] without slices."""
+        modes = {card.view.enforcement for card in self.cards}
+        if "slice" not in modes:
+            return [str(COMPUTE["turns"])] if "watchdog" in modes else []
+        kept = _(
+            "A program that does not fight it cannot use more memory than its slice, by mistake or by default "
+            "settings. One that wants to can: it may go to the driver past the library, or bring a driver of its own. "
+            "What the driver tells of each process is looked at too, and a task that stays above its slice is ended."
+        )
+        placed = _fact(SLICE_PLACEMENT, self.node.facts.get("slice_placement", ""))
+        facts = self.node.facts
+        compute = str(COMPUTE.get(facts.get("compute", ""), COMPUTE["turns"]))
+        untried = _("None of this has been run on real hardware yet.")
+        return [note for note in (kept, placed, compute, self._turns, facts.get("compute_words", ""), untried) if note]
+
+    @property
+    def _turns(self) -> str:
+        """Name pools without MPS on a machine that has it, or ""."""
+        if self.node.facts.get("compute") != "mps":
+            return ""
+        pools = sorted({card.view.pool for card in self.cards if not card.view.allows_mps})
+        words = _("Slices of cards in %(pools)s take turns all the same, not limited: the pool does not allow MPS.")
+        return words % {"pools": ", ".join(pools)} if pools else ""
+
+    @property
+    def other_facts(self) -> list[tuple[str, str]]:
+        facts = self.node.facts
+        return [(str(words), str(facts[name])) for name, words in FACT_NAMES.items() if facts.get(name)]
+
+    @property
+    def links(self) -> list[tuple[str, list[str]]]:
+        """Return [(card, link types)] as `nvidia-smi topo -m`; [] if unknown."""
+        rows = self.node.topology.get("links") or []
+        known = len(rows) == len(self.cards)  # a card may be gone
+        names = [card.view.place for card in self.cards] if known else range(len(rows))
+        return [(f"GPU {name}", [str(word) for word in row]) for name, row in zip(names, rows, strict=True)]
+
+    @property
+    def numa(self) -> list[dict]:
+        """Return NUMA nodes as [{"id", "cpus", "memory_mib", "gpus"}]."""
+        return [
+            {
+                "id": part["id"],
+                "cpus": spans(part.get("cpus", [])),
+                "memory_mib": part.get("memory_mib"),
+                "gpus": ", ".join(card.view.place for card in self.cards if card.view.numa == part["id"]),
+            }
+            for part in self.node.numa
+        ]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Totals of all machines, gpu_* in thousandths."""
+
+    nodes: int
+    ready: int
+    gpus: int
+    gpu_free: int
+    gpu_held: int
+    gpu_useless: int
+    cpu_milli: int
+    cpu_held: int
+    memory_mib: int
+    memory_held: int
+
+
+def build_machines(views: Iterable[NodeView]) -> list[Machine]:
+    views = list(views)
+    teams = {part.team for view in views for card in view.cards for part in card.slices if part.team}
+    numbers = dict(Team.objects.filter(name__in=teams).values_list("name", "pk"))
+    return [Machine(view, numbers) for view in views]
+
+
+def summary_of(machines: list[Machine]) -> Summary:
+    return Summary(
+        nodes=len(machines),
+        ready=sum(machine.node.state == NodeState.READY and not machine.stale for machine in machines),
+        gpus=sum(len(machine.cards) for machine in machines),
+        gpu_free=sum(machine.free_milli for machine in machines),
+        gpu_held=sum(machine.held_milli for machine in machines),
+        gpu_useless=sum(machine.useless_milli for machine in machines),
+        cpu_milli=sum(machine.node.cpu_sellable_milli for machine in machines),
+        cpu_held=sum(machine.view.cpu_held_milli for machine in machines),
+        memory_mib=sum(machine.node.memory_mib for machine in machines),
+        memory_held=sum(machine.view.memory_held_mib for machine in machines),
+    )
+
+
+def maintenance_words(node: str, row: Maintenance, now: datetime) -> str:
+    words = (
+        _("%(node)s is in maintenance until %(until)s.")
+        if row.begins_at <= now
+        else _(
+            "%(node)s goes into maintenance from %(from)s until %(until)s: what would still run then is not started."
+        )
+    )
+    times = {"from": _moment(row.begins_at, now), "until": _moment(row.ends_at, now)}
+    told = words % {"node": node, **times}
+    return _("%(told)s What is done: %(why)s") % {"told": told, "why": row.why} if row.why else told
+
+
+def _moment(at: datetime, now: datetime) -> str:
+    local = timezone.localtime(at)
+    return date_format(local, "H:i" if local.date() == timezone.localtime(now).date() else "Y-m-d H:i")
+
+
+def size_words(size: str) -> str:
+    ask = parse_gpu(size)
+    if ask.part is not None:
+        return show_gpu(1000 * ask.part[0] // ask.part[1])
+    return f"{ask.memory_gb} GB" if ask.memory_gb is not None else str(ask.count)
+
+
+def spans(numbers: Iterable[int]) -> str:
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def _fact(words: dict, value: str) -> str:
+    """Translate a fact; unknown values stay as they are."""
+    return str(words.get(value, value)) or _("not known")

@@ -1,0 +1,179 @@
+"""Pages of the cluster, GPU map and nodes."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import cast
+
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.utils.formats import date_format
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+from django.views.decorators.http import require_safe
+
+from accounts.models import Team, User
+from cluster.models import NodeState, Pool
+from common.errors import NotFound
+from events.models import Event
+from images.held import images_on
+from jobs.states import TaskState
+from portal.access.visibility import node_views
+from portal.pages.cluster.machines import SIZES, Card, Machine, Summary, build_machines, size_words, summary_of
+from portal.pages.entry import signed_in
+from portal.partial import render_page
+from portal.templatetags.amounts import gpu_sum
+from portal.templatetags.bars import team_classes
+
+MOST_EVENTS = 30
+EVENT_WORDS = {
+    "node.added": gettext_lazy("The machine was added, with %(gpus)s GPUs"),
+    "gpu.added": gettext_lazy("Card %(gpu)s was added to pool %(pool)s"),
+    "gpu.gone": gettext_lazy("Card %(gpu)s is gone"),
+    "gpu.broken": gettext_lazy("Card %(gpu)s is out of service: %(why)s"),
+    "gpu.sound": gettext_lazy("Card %(gpu)s is in service again"),
+    "node.maintenance_planned": gettext_lazy("Maintenance was planned: %(from)s to %(until)s. %(why)s"),
+    "node.maintenance_ended": gettext_lazy("The maintenance of %(from)s to %(until)s was called off or has ended"),
+    NodeState.READY: gettext_lazy("The machine is ready"),
+    NodeState.CORDONED: gettext_lazy("Cordoned: what runs goes on, nothing new starts"),
+    NodeState.SUSPECT: gettext_lazy("The machine is suspect: nothing new starts"),
+    NodeState.NOT_READY: gettext_lazy("The machine is not ready"),
+}
+LINK_WORDS = {
+    "NV": gettext_lazy("NVLink; the number says how many links"),
+    "PIX": gettext_lazy("one PCIe bridge"),
+    "PXB": gettext_lazy("several PCIe bridges"),
+    "PHB": gettext_lazy("the PCIe host bridge of a CPU"),
+    "NODE": gettext_lazy("host bridges of one NUMA node"),
+    "SYS": gettext_lazy("the link between NUMA nodes"),
+}
+
+
+@dataclass(frozen=True)
+class NodeEvent:
+    at: datetime
+    actor: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Size:
+    """A size to look for; `count`: cards with room for one now."""
+
+    value: str
+    words: str
+    count: int
+    chosen: bool
+
+
+@signed_in
+@require_safe
+def show_cluster(request: HttpRequest) -> HttpResponse:
+    machines = build_machines(node_views(cast(User, request.user)))
+    summary = summary_of(machines)
+    context = {"machines": machines, "summary": summary, "answer": cluster_answer(summary)}
+    return render_page(request, "cluster/list.html", context, fragment="cluster/_list_live.html")
+
+
+@signed_in
+@require_safe
+def show_gpu_map(request: HttpRequest) -> HttpResponse:
+    """Show the GPU map; ?pool= filters, ?size= highlights cards with room."""
+    pool, size = request.GET.get("pool", ""), request.GET.get("size", "")
+    pools = list(Pool.objects.values_list("name", flat=True))
+    if pool and pool not in pools:
+        raise NotFound(kind="pool")
+    machines = [m for m in build_machines(node_views(cast(User, request.user), pool=pool or None)) if m.cards]
+    for machine in machines:
+        machine.cards = [card for card in machine.cards if not pool or card.view.pool == pool]
+    cards = [card for machine in machines for card in machine.cards]
+    context = {
+        "machines": machines,
+        "cards": cards,
+        "sizes": build_sizes(cards, size),
+        "size_chosen": size in SIZES,
+        "legend": teams_on(cards),
+        "answer": map_answer(cards),
+        "pool": pool,
+        "pools": pools,
+    }
+    return render_page(request, "cluster/map.html", context, fragment="cluster/_map_live.html")
+
+
+@signed_in
+@require_safe
+def show_node(request: HttpRequest, name: str) -> HttpResponse:
+    found = build_machines(node_views(cast(User, request.user), name=name))
+    if not found:
+        raise NotFound(kind="node")
+    machine = found[0]
+    context = {
+        "machine": machine,
+        "answer": node_answer(machine),
+        "tasks": [(task, str(TaskState(task.state).label)) for task in machine.view.tasks],
+        "events": node_events(machine),
+        "link_words": links_explained(machine),
+        "images": images_on(machine.node),
+    }
+    return render_page(request, "cluster/node.html", context, fragment="cluster/_node_live.html")
+
+
+def cluster_answer(summary: Summary) -> str:
+    if not summary.nodes:
+        return ""
+    machines = ngettext("%(count)s machine", "%(count)s machines", summary.nodes) % {"count": summary.nodes}
+    if not summary.gpus:
+        return _("%(machines)s without a GPU.") % {"machines": machines}
+    numbers = {"machines": machines, "gpus": summary.gpus, "free": gpu_sum(summary.gpu_free)}
+    words = ngettext(
+        "%(machines)s, %(gpus)s GPU: %(free)s free.", "%(machines)s, %(gpus)s GPUs: %(free)s free.", summary.gpus
+    )
+    return words % numbers
+
+
+def map_answer(cards: list[Card]) -> str:
+    if not cards:
+        return ""
+    whole = sum(card.is_open and not card.view.slices for card in cards)
+    numbers = {"free": gpu_sum(sum(card.free_milli for card in cards)), "all": len(cards), "whole": whole}
+    return _("%(free)s of %(all)s cards free; %(whole)s of them whole.") % numbers
+
+
+def node_answer(machine: Machine) -> str:
+    if machine.closed:
+        return machine.closed
+    if not machine.cards:
+        return _("A machine without a GPU, at home in pool %(pool)s.") % {"pool": machine.node.pool.name}
+    numbers = {"free": gpu_sum(machine.free_milli), "all": len(machine.cards)}
+    return ngettext("%(free)s of %(all)s GPU free.", "%(free)s of %(all)s GPUs free.", len(machine.cards)) % numbers
+
+
+def build_sizes(cards: list[Card], chosen: str) -> list[Size]:
+    return [Size(size, size_words(size), sum(size in card.hosts for card in cards), size == chosen) for size in SIZES]
+
+
+def teams_on(cards: list[Card]) -> list[tuple[str, str]]:
+    names = {part.team for card in cards for part in card.view.slices if part.team and not part.own}
+    numbers = Team.objects.filter(name__in=names).values_list("name", "pk")
+    return [(name, team_classes(number)) for name, number in numbers]
+
+
+def node_events(machine: Machine) -> list[NodeEvent]:
+    rows = Event.objects.filter(kind=machine.node.KIND, object_id=machine.node.pk).order_by("-id")[:MOST_EVENTS]
+    return [NodeEvent(row.at, row.actor, _event_words(row)) for row in rows]
+
+
+def links_explained(machine: Machine) -> list[tuple[str, str]]:
+    used = {word.rstrip("0123456789") for _name, row in machine.links for word in row}
+    return [(word, str(words)) for word, words in LINK_WORDS.items() if word in used]
+
+
+def _event_words(row: Event) -> str:
+    known = EVENT_WORDS.get(row.to_state or row.verb)
+    if known is None:
+        return row.verb
+    params = {name: str(value) for name, value in row.params.items()}
+    for name in ("from", "until"):
+        if moment := parse_datetime(params.get(name, "")):
+            params[name] = date_format(timezone.localtime(moment), "Y-m-d H:i")
+    return str(known) % {"gpus": "?", "gpu": "?", "pool": "?", **params}

@@ -1,0 +1,212 @@
+"""Pages and actions for home and team folders."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST, require_safe
+
+from accounts.models import User
+from common.amounts import show_bytes
+from common.errors import NotFound, PlatformError
+from common.words import error_words
+from files.shelves import HOME, TEAM, Shelf, find_shelf, list_shelves
+from files.uploads import CHUNK_BYTES
+from files.usage import Used, load_used, record_removal
+from portal.downloads import image_type, send_archive, send_file, send_image
+from portal.pages.entry import signed_in
+from portal.pages.files.view_model import Row, address, crumbs_of, join, rows_of, show_name, text_of
+from portal.partial import render_page
+from portal.templatetags.bars import LEGEND, Segment
+
+PAGE_ROWS = 500
+PREVIEW_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True)
+class Fullness:
+    used: Used
+
+    @property
+    def words(self) -> str:
+        numbers = {"used": show_bytes(self.used.bytes), "limit": show_bytes(self.used.limit)}
+        if self.used.limit:
+            words = _("%(used)s of %(limit)s used") if self.used.whole else _("at least %(used)s of %(limit)s used")
+        else:
+            words = _("%(used)s used, no limit") if self.used.whole else _("at least %(used)s used, no limit")
+        return words % numbers
+
+    @property
+    def segments(self) -> list[Segment]:
+        if not self.used.limit:
+            return []
+        kind = "idle" if self.used.is_nearly_full else "work"
+        parts = (
+            (kind, min(self.used.bytes, self.used.limit), _("Used")),
+            ("free", max(self.used.limit - self.used.bytes, 0), str(LEGEND["free"])),
+        )
+        return [Segment(kind, share, title=title) for kind, share, title in parts if share]
+
+
+@signed_in
+@require_safe
+def show_home(request: HttpRequest) -> HttpResponse:
+    return _show_folder(request, HOME)
+
+
+@signed_in
+@require_safe
+def show_team(request: HttpRequest, name: str) -> HttpResponse:
+    return _show_folder(request, f"{TEAM}{name}")
+
+
+@signed_in
+@require_safe
+def view_file(request: HttpRequest) -> HttpResponse:
+    """Preview text or a raster image; offer else a download."""
+    shelf, path = _named(request, request.GET)
+    if not path:
+        raise NotFound()
+    if shelf.store.stat(path).kind == "folder":  # a link to a folder
+        return redirect(address(shelf, path))
+    fd, entry = shelf.store.open_to_read(path)
+    with open(fd, "rb") as file:
+        head = os.pread(file.fileno(), PREVIEW_BYTES, 0)
+    picture = bool(image_type(head[:16]))
+    context = {
+        **_frame(shelf, path),
+        "name": show_name(path.rpartition("/")[2]),
+        "size": show_bytes(entry.size),
+        "row": Row.of(shelf, path.rpartition("/")[0], entry, path.rpartition("/")[2]),
+        "picture": f"{reverse('file_image')}?{_query(shelf, path)}" if picture else "",
+        "text": None if picture else text_of(head, cut=entry.size > len(head)),
+        "shown": show_bytes(PREVIEW_BYTES),
+    }
+    return render_page(request, "files/view.html", context)
+
+
+@signed_in
+@require_safe
+def download_file(request: HttpRequest) -> HttpResponseBase:
+    shelf, path = _named(request, request.GET)
+    return send_file(request, shelf.store, path)
+
+
+@signed_in
+@require_safe
+def download_folder(request: HttpRequest) -> HttpResponseBase:
+    shelf, path = _named(request, request.GET)
+    return send_archive(shelf.store, path, shelf.name_of(path))
+
+
+@signed_in
+@require_safe
+def show_image(request: HttpRequest) -> HttpResponseBase:
+    """Return a preview image; opened directly, redirect to its page."""
+    shelf, path = _named(request, request.GET)
+    if request.headers.get("Sec-Fetch-Dest", "image") != "image":
+        return redirect(f"{reverse('file_view')}?{_query(shelf, path)}")
+    return send_image(shelf.store, path)
+
+
+@signed_in
+@require_POST
+def make_folder(request: HttpRequest) -> HttpResponse:
+    shelf, folder = _named(request, request.POST, write=True)
+    return _tried(request, shelf, folder, lambda: shelf.store.make_folder(join(folder, request.POST.get("name", ""))))
+
+
+@signed_in
+@require_POST
+def move_file(request: HttpRequest) -> HttpResponse:
+    """Rename within the folder, or move to a path with a slash."""
+    shelf, folder = _named(request, request.POST, write=True)
+    old, new = request.POST.get("name", ""), request.POST.get("to", "")
+    to = new if "/" in new else join(folder, new)
+    return _tried(request, shelf, folder, lambda: shelf.store.move(join(folder, old), to))
+
+
+@signed_in
+@require_POST
+def delete_file(request: HttpRequest) -> HttpResponse:
+    shelf, folder = _named(request, request.POST, write=True)
+    name = request.POST.get("name", "")
+
+    def remove() -> None:
+        record_removal(shelf=shelf, freed_bytes=shelf.store.remove(join(folder, name)))
+
+    done = _("“%(name)s” is deleted.") % {"name": show_name(name)}
+    return _tried(request, shelf, folder, remove, done)
+
+
+def _show_folder(request: HttpRequest, place: str) -> HttpResponse:
+    shelf = find_shelf(cast(User, request.user), place)
+    path = request.GET.get("path", "")
+    listing = shelf.store.list_folder(path)
+    page = max(int(asked), 1) if (asked := request.GET.get("page", "")).isdecimal() and len(asked) < 6 else 1
+    rows = rows_of(shelf, path, listing.entries[(page - 1) * PAGE_ROWS : page * PAGE_ROWS])
+    used = load_used(shelf)
+    context = {
+        **_frame(shelf, path),
+        "rows": rows,
+        "listing": listing,
+        "count": len(listing.entries),
+        "shelves": [_tab(other, shelf) for other in list_shelves(shelf.user)],
+        "full": Fullness(used),
+        "pages": _pages(shelf, path, page, len(listing.entries)),
+        "chunk": CHUNK_BYTES,
+        "command": _command(shelf, path),
+    }
+    return render_page(request, "files/list.html", context, fragment="files/_listing.html")
+
+
+def _frame(shelf: Shelf, path: str) -> dict:
+    return {"shelf": shelf, "path": path, "crumbs": crumbs_of(shelf, path), "query": _query(shelf, path)}
+
+
+def _tab(other: Shelf, shelf: Shelf) -> dict:
+    words = _("My home") if other.team is None else other.team.title or other.team.name
+    return {"words": words, "href": address(other, ""), "current": other.name == shelf.name}
+
+
+def _pages(shelf: Shelf, path: str, page: int, count: int) -> dict:
+    before = address(shelf, path, page - 1) if page > 1 else ""
+    return {"before": before, "after": address(shelf, path, page + 1) if count > page * PAGE_ROWS else ""}
+
+
+def _command(shelf: Shelf, path: str) -> str:
+    place = f"team:{shelf.team.name}/" if shelf.team else ""
+    plain = path if path.isascii() and path.replace("/", "").replace("-", "").replace("_", "").isalnum() else ""
+    return f"tessera files put FILE {place}{plain + '/' if plain else ''}".strip()
+
+
+def _named(request: HttpRequest, fields: dict, write: bool = False) -> tuple[Shelf, str]:
+    return find_shelf(cast(User, request.user), fields.get("place", HOME), write=write), fields.get("path", "")
+
+
+def _tried(request: HttpRequest, shelf: Shelf, folder: str, act: Callable[[], None], done: str = "") -> HttpResponse:
+    """Run an action, report it and redirect to the folder."""
+    try:
+        act()
+    except PlatformError as error:
+        errors = getattr(error, "errors", [])
+        messages.error(request, _bad_name() if errors else error_words(error))
+    else:
+        if done:
+            messages.success(request, done)
+    return redirect(address(shelf, folder))
+
+
+def _bad_name() -> str:
+    return _("This name cannot be used here. Write one of at most 255 bytes, without a slash, and not only dots.")
+
+
+def _query(shelf: Shelf, path: str) -> str:
+    return urlencode({"place": shelf.name, "path": path})

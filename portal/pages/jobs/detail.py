@@ -1,0 +1,398 @@
+"""View models of a job's page."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+from django.conf import settings
+from django.urls import reverse
+from django.utils.formats import number_format
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from common.resources import parse_gpu, show_gpu, show_place
+from jobs.jobfile.dump import dump_yaml
+from jobs.jobfile.spec import from_json, role_of
+from jobs.models import Job, Task
+from jobs.states import JobState, TaskState
+from jobs.words import end_words, resize_words
+from portal.access.app_links import link_to_port, link_to_tensorboard
+from portal.pages.cluster.scheduler_pulse import scheduler_late
+from portal.pages.jobs.history import Happening, history_of
+from portal.pages.jobs.log import LogNote, note_of
+from portal.pages.jobs.view_model import JobView, Reach, gpu_words, number_words, part_words, took_words
+from portal.wording.image_pulls import task_hint
+from runtimes.logs import LogStore
+
+TABS = {
+    "overview": gettext_lazy("Overview"),
+    "log": gettext_lazy("Log"),
+    "events": gettext_lazy("Events"),
+    "spec": gettext_lazy("Spec"),
+}
+ENDS_JOB_WORDS = {
+    "any": gettext_lazy("The job ends when the first of them has ended well."),
+    "all": gettext_lazy("The job ends when all of them have ended well."),
+}
+ENFORCEMENT_WORDS = {
+    "simulated": gettext_lazy("simulated: nothing to enforce"),
+    "watchdog": gettext_lazy("not enforced, watched"),
+    "hami": gettext_lazy("memory limit enforced (HAMi-core)"),
+    "slice": gettext_lazy("memory kept by the program's own library, and watched"),
+    "nvfraction": gettext_lazy("memory limit enforced (driver)"),
+    "mig": gettext_lazy("isolated by hardware (MIG)"),
+}
+FULL_AT = 0.95
+IN_TURNS = frozenset({"slice", "watchdog"})
+"""The modes in which nothing but MPS limits compute."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A step from submit to end, `now` in progress, `fault` if failed."""
+
+    words: str
+    done: bool = False
+    now: bool = False
+    fault: bool = False
+    since: datetime | None = None
+    took: str = ""
+
+
+@dataclass(frozen=True)
+class CardRow:
+    """A task's share of a card: "¼ of V100-32GB · 8,127 MiB · 25 %"."""
+
+    place: str
+    uuid: str
+    words: str
+    enforcement: str
+    simulated: bool
+    use: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Link:
+    words: str
+    address: str
+
+
+class TaskRow:
+    """A row of the tasks table; `alone`: the job's only task; `part`: "¼" or "".
+
+    `door`: its terminal's name or ""; `opens`: its ports may be opened.
+    """
+
+    def __init__(self, task: Task, alone: bool, part: str, reach: Reach):
+        self.task = task
+        self.part = part
+        self.label = task.role if alone else f"{task.role}.{task.rank}"
+        runs = task.state == TaskState.RUNNING
+        whole_name = task.job.public_id if alone else f"{task.job.public_id}.{self.label}"
+        self.door = whole_name if runs and reach.may("job.enter", task.job) else ""
+        self.opens = runs and reach.may("port.open", task.job)
+
+    @property
+    def links(self) -> list[Link]:
+        spec = from_json(self.task.job.spec)
+        if not self.opens or not settings.TESSERA_APPS_URL:
+            return []
+        ports = role_of(spec, self.task.role).ports
+        links = [Link(_("Port %(port)s") % {"port": port}, link_to_port(self.task, port)) for port in ports]
+        board = spec.tensorboard and self.task.rank == 0
+        return [*links, *([Link(_("TensorBoard"), link_to_tensorboard(self.task.job))] if board else [])]
+
+    @property
+    def cards(self) -> list[CardRow]:
+        uses = {use["uuid"]: use for use in self.task.gpu_use}
+        wish = self.task.resize or {}
+        part = "" if wish else self.part
+        return [card_row(card, part, uses.get(card["uuid"], {}), resize_note(wish)) for card in self.task.cards]
+
+    @property
+    def ports(self) -> str:
+        return ", ".join(f"{name} {port}" for name, port in self.task.ports.items())
+
+    @property
+    def exit(self) -> str:
+        if self.task.exit_signal:
+            return _("signal %(number)s") % {"number": self.task.exit_signal}
+        return "" if self.task.exit_code is None else str(self.task.exit_code)
+
+    @property
+    def end(self) -> str:
+        return end_words(self.task.reason) if self.task.is_final and self.task.reason != "completed" else ""
+
+    @property
+    def hint(self) -> str:
+        return task_hint(self.task)
+
+    @property
+    def ran(self) -> str:
+        return took_words(self.task.started_at, self.task.ended_at)
+
+
+class RoleRow:
+    def __init__(self, role: dict, run: str):
+        self.name, self.run, self.request = role["role"], run, role["request"]
+        self.tasks, self.gpu = number_words(role), gpu_words(parse_gpu(role["request"]["gpu"]))
+        self.end = str(ENDS_JOB_WORDS.get(role.get("ends_job", ""), ""))
+
+
+class JobDetail:
+    """A job's page; `chosen`: uuid of the task whose log is shown, or ""."""
+
+    def __init__(self, view: JobView, tab: str, chosen: str):
+        self.view = view
+        self.job: Job = view.job
+        self.tab = tab if tab in TABS else "overview"
+        self.chosen = chosen
+
+    @property
+    def tabs(self) -> list[dict]:
+        return [{"code": code, "words": words, "current": code == self.tab} for code, words in TABS.items()]
+
+    @property
+    def is_gang(self) -> bool:
+        return len(self.view.tasks) > 1
+
+    @cached_property
+    def late(self) -> bool:
+        return self.view.is_waiting and scheduler_late()
+
+    # ---- overview ----
+
+    @property
+    def phases(self) -> list[Phase]:
+        job, placed, started = self.job, self.view.assigned_at, self.view.started_at
+        open_ = not job.is_final
+        starting = Phase(
+            _("Starting"),
+            done=started is not None,
+            now=open_ and placed is not None and started is None,
+            since=placed,
+            took=took_words(placed, started),
+        )
+        running = Phase(
+            _("Running"),
+            done=started is not None and not open_,
+            now=open_ and started is not None,
+            since=started,
+            took=took_words(started, job.ended_at),
+        )
+        ended = Phase(
+            str(job.get_state_display()) if not open_ else _("End"),
+            done=not open_,
+            fault=job.state == JobState.FAILED,
+        )
+        return [self._queued(placed), starting, running, ended]
+
+    def _queued(self, placed: datetime | None) -> Phase:
+        waits = self.view.is_waiting
+        words = _("Held") if waits and self.job.held_at else _("Queued")
+        return Phase(words, done=not waits, now=waits, since=self.job.queued_at, took=self.view.waited)
+
+    @property
+    def rows(self) -> list[TaskRow]:
+        return [self._row(task) for task in self.view.tasks]
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether usage samples are shown, which change without events."""
+        running = (task for task in self.view.tasks if task.state == TaskState.RUNNING)
+        return self.tab == "overview" and any(task.gpu_use for task in running)
+
+    @property
+    def door(self) -> str:
+        """Return the first terminal name that the user may open, or ""."""
+        return next((row.door for row in self.rows if row.door), "")
+
+    @property
+    def has_ports(self) -> bool:
+        return any(task.ports for task in self.view.tasks)
+
+    @cached_property
+    def earlier(self) -> list[TaskRow]:
+        tasks = self.job.tasks.filter(attempt__lt=self.job.attempt).select_related("node")
+        return [self._row(task) for task in tasks.order_by("-attempt", "role", "rank")[:50]]
+
+    def _row(self, task: Task) -> TaskRow:
+        task.job = self.job
+        asked = next(role["request"] for role in self.job.gang if role["role"] == task.role)
+        return TaskRow(task, not self.is_gang, part_words(parse_gpu(asked["gpu"])), self.view.reach)
+
+    # ---- log ----
+
+    @cached_property
+    def log(self) -> "TaskLog | None":
+        """Return the chosen task's log, else the first's."""
+        tasks = [*self.view.tasks, *(row.task for row in self.earlier)]
+        named = [task for task in tasks if str(task.uuid) == self.chosen]
+        return TaskLog((named or tasks)[0], self.job) if tasks else None
+
+    @property
+    def log_choices(self) -> list[dict]:
+        rows = [*self.rows, *self.earlier]
+        if len(rows) < 2 or self.log is None:
+            return []
+        several = bool(self.earlier)
+        return [
+            {
+                "uuid": str(row.task.uuid),
+                "words": _("%(task)s, attempt %(attempt)s") % {"task": row.label, "attempt": row.task.attempt}
+                if several
+                else row.label,
+                "current": row.task.pk == self.log.task.pk,
+            }
+            for row in rows
+        ]
+
+    # ---- events, spec ----
+
+    @cached_property
+    def events(self) -> list[Happening]:
+        return history_of(self.job)
+
+    @cached_property
+    def yaml(self) -> str:
+        return dump_yaml(from_json(self.job.spec))
+
+    @cached_property
+    def roles(self) -> list[RoleRow]:
+        runs = {role.name: role for role in from_json(self.job.spec).roles}
+        return [RoleRow(role, runs[role["role"]].run) for role in self.job.gang if role["role"] in runs]
+
+    @property
+    def request(self) -> dict:
+        """Return the task request with the pool's defaults."""
+        return self.job.request
+
+
+class TaskLog:
+    def __init__(self, task: Task, job: Job):
+        self.task = task
+        self.job = job
+
+    @property
+    def uuid(self) -> str:
+        return str(self.task.uuid)
+
+    @cached_property
+    def is_open(self) -> bool:
+        return not self.task.is_final or Task.objects.filter(pk=self.task.pk).log_awaited().exists()
+
+    @cached_property
+    def note(self) -> "LogNote | None":
+        return None if self.not_begun else note_of(self.task, is_open=self.is_open)
+
+    @property
+    def not_begun(self) -> bool:
+        """Whether there is no log to follow: pending, or never placed."""
+        return self.task.state == TaskState.PENDING or (self.task.is_final and self.task.assigned_at is None)
+
+    @cached_property
+    def bytes(self) -> int:
+        return log_store().size(self.uuid)
+
+    @property
+    def awaits_output(self) -> bool:
+        return self.task.state == TaskState.RUNNING and self.bytes == 0
+
+    @property
+    def empty_words(self) -> str:
+        if self.task.is_final:
+            return _("It ended and wrote nothing.")
+        if self.task.state in (TaskState.ASSIGNED, TaskState.STARTING):
+            return _("It is being started; its output appears here.")
+        return _("No output yet; it appears here as it is written.")
+
+    @property
+    def download(self) -> str:
+        """Return the log's URL, also before its first line, as a followed log is not redrawn; "" if none comes."""
+        nothing = self.task.is_final and self.bytes == 0
+        return "" if nothing else reverse("job_log", args=[self.job.public_id, self.task.uuid])
+
+    @property
+    def filename(self) -> str:
+        return f"{self.job.public_id}-{self.task.role}-{self.task.rank}-attempt-{self.task.attempt}.log"
+
+
+def log_store() -> LogStore:
+    return LogStore(settings.TESSERA_LOGS)
+
+
+def resize_note(wish: dict) -> str:
+    if wish.get("open"):
+        return _("Its slice is being resized to %(gpu)s.") % {"gpu": wish["gpu"]}
+    if refused := resize_words(wish.get("refused")):
+        return _("It was not resized to %(gpu)s. %(why)s") % {"gpu": wish["gpu"], "why": refused}
+    return ""
+
+
+def card_row(card: dict, part: str, use: dict, note: str = "") -> CardRow:
+    """Describe a card of Task.cards and its use (Task.gpu_use or {})."""
+    percent, whole = card["compute_percent"], card.get("whole", False)
+    params = {
+        "share": part or show_gpu(card.get("milli", 10 * percent)),
+        "model": card["model"],
+        "memory": number_format(card["memory_mib"], force_grouping=True),
+        "percent": percent,
+    }
+    words = (
+        _("whole %(model)s · %(memory)s MiB")
+        if whole
+        else _("%(share)s of %(model)s · %(memory)s MiB · %(percent)s %%")
+    )
+    mode = card.get("enforcement", "")
+    alone = whole and not card["uuid"].startswith("MIG-")  # MIG instances share a card
+    how = _("whole card, nobody else on it") if alone else str(ENFORCEMENT_WORDS.get(mode, mode))
+    simulated = bool(card.get("simulated"))
+    ours = mode in IN_TURNS and not whole and not simulated
+    notes = (
+        note,
+        unwatched_words(use),
+        full_words(use),
+        refused_words(use),
+        compute_words(use, percent) if ours else "",
+    )
+    said = tuple(words for words in notes if words)
+    return CardRow(show_place(card["index"]), card["uuid"], words % params, how, simulated, use_words(use), said)
+
+
+def use_words(use: dict) -> str:
+    if not use:
+        return ""
+    names = {"used": "used_mib", "limit": "limit_mib", "peak": "peak_mib"}
+    params = {name: number_format(use[key], force_grouping=True) for name, key in names.items()}
+    return _("%(used)s of %(limit)s MiB in use, %(peak)s at most") % params
+
+
+def full_words(use: dict) -> str:
+    """Warn if memory is nearly full, as the runtime's log does."""
+    if not use or use["used_mib"] < FULL_AT * use["limit_mib"]:
+        return ""
+    return _("Its slice is nearly full: what is above it is refused.")
+
+
+def unwatched_words(use: dict) -> str:
+    if use.get("watched", True):
+        return ""
+    return _("Nobody watches it at the moment: the watch ended and is started anew. These figures are old.")
+
+
+def compute_words(use: dict, percent: int) -> str:
+    if use.get("compute") == "mps":
+        words = _("Compute: at most %(percent)s %% of the card's multiprocessors at once for each program, by MPS.")
+        return words % {"percent": percent}
+    return _("Compute is shared in turns, not limited.")
+
+
+def refused_words(use: dict) -> str:
+    count = use.get("refused", 0)
+    words = ngettext(
+        "Its slice refused %(count)s request for more memory.",
+        "Its slice refused %(count)s requests for more memory.",
+        count,
+    )
+    return words % {"count": number_format(count, force_grouping=True)} if count else ""

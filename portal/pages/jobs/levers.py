@@ -1,0 +1,57 @@
+"""Changes to start a waiting job sooner, computed on request."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from urllib.parse import urlencode
+
+from django.urls import reverse
+from django.utils import timezone
+
+from portal.pages.jobs.view_model import JobView
+from portal.wording.plans import change_words, sooner_words
+from scheduler.preview.preview import JobForecast, Suggestion, forecast_job
+
+
+@dataclass(frozen=True)
+class LeverRow:
+    """A change, its start time and the form's URL."""
+
+    words: str
+    starts: str
+    now: bool
+    address: str
+
+
+class JobLevers:
+    """The levers of a job, if `offered` to the user."""
+
+    def __init__(self, view: JobView):
+        self.view = view
+
+    @property
+    def offered(self) -> bool:
+        job = self.view.job
+        return self.view.is_waiting and job.held_at is None and self.view.reach.may("job.levers", job)
+
+    @cached_property
+    def rows(self) -> list[LeverRow]:
+        return [lever_row(one, self.view.id) for one in self._outlook.sooner]
+
+    @cached_property
+    def as_of(self) -> datetime:
+        return timezone.now()
+
+    @property
+    def whole(self) -> bool:
+        return self._outlook.whole
+
+    @cached_property
+    def _outlook(self) -> JobForecast:
+        return forecast_job(self.view.job) if self.offered else JobForecast()
+
+
+def lever_row(sooner: Suggestion, job_id: str) -> LeverRow:
+    change = sooner.change
+    address = f"{reverse('job_new')}?{urlencode({'from': job_id, change.field: change.value})}"
+    return LeverRow(change_words(sooner), sooner_words(sooner), sooner.now, address)

@@ -1,0 +1,239 @@
+"""Job submission by form or YAML, kept in sync."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import cast
+
+from django.conf import settings
+from django.core.files.uploadedfile import UploadedFile
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.utils.text import capfirst
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_http_methods, require_POST
+
+from accounts.models import User
+from accounts.permissions import may, teams_where
+from cluster.models import Pool
+from common.errors import FieldError, InvalidInput, PlatformError
+from common.resources import show_cpu, show_duration, show_gpu, show_memory
+from images.catalogue import CATALOGUE, images_seen_by
+from jobs.jobfile.dump import dump_file, dump_yaml
+from jobs.jobfile.load import load_jobfile
+from jobs.jobfile.parse import derive_name
+from jobs.jobfile.spec import from_json, roles_of
+from jobs.models import CodePack
+from jobs.submit import Draft, submit_job
+from jobs.upload import keep_code, pack_one_file
+from jobs.words import wait_words
+from portal.pages.cluster.scheduler_pulse import scheduler_late
+from portal.pages.entry import signed_in
+from portal.pages.jobs.form import ASKS, values_of
+from portal.pages.jobs.panes import Panes, Verdict, judge, read_panes, verdict_of
+from portal.pages.jobs.view_model import roles_words
+from portal.pages.jobs.views import find_job
+from portal.wording.plans import change_words, plan_words, sooner_words
+from scheduler.preview.preview import (
+    PlanAnswer,
+    PoolCapacity,
+    check_possible,
+    list_capacity,
+    plan_job,
+    runtime_has_containers,
+)
+
+EXAMPLE = """\
+name: hello
+run: |-
+  echo "Hello from $(hostname)"
+  for step in 1 2 3 4 5; do
+    echo "step $step of 5 on GPU $CUDA_VISIBLE_DEVICES"
+    sleep 1
+  done
+gpu: 1/4
+"""
+BLANK = "run: python train.py\ngpu: 1/4\n"
+CHANGED = ("gpu", "nodes", "pool", "time", "priority", "preemptible")
+ROLES = gettext_lazy("Roles, which the YAML sets: %(roles)s.")
+FLAG_VALUES = {"true": "on"}
+"""What the file says of a flag, as its box says it."""
+MAX_SCRIPT = 1024 * 1024
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def new_job(request: HttpRequest) -> HttpResponse:
+    """Show the form, or submit and show errors."""
+    if request.method != "POST":
+        panes = Panes(start_text(request.user, request.GET.get("from", "")), changes_in(request.GET))
+        return _show(request, panes, judge(panes))
+    panes = read_panes(request.POST)
+    try:
+        keep_upload(request.user, panes, request.FILES.get("upload"))
+        job = submit_job(
+            user=request.user, spec=panes.spec(), check=check_possible, containers=runtime_has_containers()
+        )
+    except PlatformError as error:  # here, so that the form is kept
+        return _show(request, panes, verdict_of(error, panes), status=error.status)
+    return redirect("job", job_id=job.public_id)
+
+
+@require_POST
+@signed_in
+def sync_panes(request: HttpRequest) -> JsonResponse:
+    """Return form and YAML in sync, errors and a preview. Stores nothing.
+
+    `ahead` adds forecast and levers, in up to two seconds.
+
+    {"yaml": text, "values": {field: text}, both null if unreadable, "stuck": unreadable as posted,
+    "errors": {field: sentence}, "lines": [{"line", "words"}], "preview": {...}, "usual": {...}}
+    """
+    panes = read_panes(request.POST)
+    verdict = judge(panes)
+    found = preview(request.user, panes, verdict, ahead=request.POST.get("ahead") == "1")
+    agreed = (None, None) if panes.trouble else (panes.text, values_of(panes.data))
+    told = {"yaml": agreed[0], "values": agreed[1], "stuck": panes.blocked}
+    return JsonResponse({**told, **found, "errors": verdict.fields, "lines": verdict.lines})
+
+
+def start_text(user: User, source: str) -> str:
+    """Return the first job file: an example, a copy of job `source`, or blank."""
+    if source == "example":
+        return EXAMPLE
+    if not source:
+        return BLANK
+    job = find_job(user, source)
+    data = load_jobfile(dump_yaml(from_json(job.spec)).encode())
+    data.pop("hold", None)
+    if not may(user, "job.submit", job.team):
+        data.pop("team", None)
+    if not CodePack.objects.filter(user=user, digest=data.get("code", "")).exists():
+        data.pop("code", None)
+    return dump_file(data)
+
+
+def changes_in(query: Mapping[str, str]) -> dict[str, str]:
+    """Return {field: text} that a lever's link changes."""
+    return {name: FLAG_VALUES.get(query[name], query[name]) for name in CHANGED if name in query}
+
+
+def keep_upload(user: User, panes: Panes, upload: UploadedFile | None) -> None:
+    """Store an upload before submit, which may be refused."""
+    if upload is None or panes.trouble:
+        return
+    kept = keep_code(user=user, pieces=pieces_of(upload))
+    panes.chosen = False
+    panes.write({**panes.data, "code": kept.digest})
+
+
+def pieces_of(upload: UploadedFile) -> Iterable[bytes]:
+    """Return the upload as tar.gz chunks; packs a single Python file."""
+    name = (upload.name or "").replace("\\", "/").rpartition("/")[2]
+    if not name.endswith(".py"):
+        return upload.chunks()
+    if (upload.size or 0) > MAX_SCRIPT:
+        raise InvalidInput([FieldError("/code", "archive_too_large", {"max": "1 MiB"})])
+    return [pack_one_file(name, upload.read())]
+
+
+# ---- preview ----
+
+
+def preview(user: User, panes: Panes, verdict: Verdict, *, ahead: bool) -> dict:
+    """Return {"preview": {tone, words, more, fixes, later}, "usual": {field: default}}.
+
+    Adds refusals to `verdict`; `later`: `ahead` would say more.
+    """
+    if verdict.spec is None:
+        return _say("plain", _("Mend what is marked. Then it shows here where the job could start."))
+    spec = replace(verdict.spec, code=None) if panes.chosen else verdict.spec
+    try:
+        answer = plan_job(user, spec, levers=ahead)
+    except PlatformError as error:
+        refused = _refuse(error, panes, verdict)
+        return _say("plain", refused.words, [line["words"] for line in refused.lines])
+    if answer.never:
+        return _say("fault", plan_words(answer), fixes=_refuse(answer.never, panes, verdict).fixes)
+    draft, waits = cast(Draft, answer.draft), answer.outcome == "waits"
+    more = [capfirst(wait_words(reason)) for reason in answer.reasons] + notes_on(user, draft)
+    if waits and not ahead:
+        more.append(_("Working out when it would start, and what would help…"))
+    found = _say("wait" if waits else "done", plan_words(answer), more, lever_fixes(answer), later=waits and not ahead)
+    return {**found, "usual": usual_of(draft)}
+
+
+def lever_fixes(answer: PlanAnswer) -> list[dict]:
+    return [
+        {
+            "field": one.change.field,
+            "value": FLAG_VALUES.get(one.change.value, one.change.value),
+            "words": _("%(change)s: %(start)s") % {"change": capfirst(change_words(one)), "start": sooner_words(one)},
+        }
+        for one in answer.outlook.sooner
+    ]
+
+
+def _refuse(error: PlatformError, panes: Panes, verdict: Verdict) -> Verdict:
+    refused = verdict_of(error, panes)
+    verdict.fields, verdict.lines = verdict.fields | refused.fields, verdict.lines + refused.lines
+    return refused
+
+
+def notes_on(user: User, draft: Draft) -> list[str]:
+    """Note roles, free capacity and a late scheduler."""
+    notes = [ROLES % {"roles": roles_words(draft.gang)}] if draft.spec.roles else []
+    notes += [room_words(room) for room in list_capacity(user) if room.pool == draft.pool.name]
+    if scheduler_late():
+        notes.append(_("The scheduler is late at the moment: the job is accepted and waits."))
+    return notes
+
+
+def room_words(room: PoolCapacity) -> str:
+    params = {"free": show_gpu(room.free_milli), "total": room.cards_total, "whole": room.cards_free}
+    params["waiting"] = room.waiting
+    if room.may_milli is None or room.may_milli >= room.free_milli:
+        return (
+            _("GPUs free there now: %(free)s of %(total)s, whole ones: %(whole)s. Jobs waiting: %(waiting)s.") % params
+        )
+    params["may"] = show_gpu(room.may_milli)
+    return (
+        _("GPUs free there now: %(free)s of %(total)s, for your team at most %(may)s. Jobs waiting: %(waiting)s.")
+        % params
+    )
+
+
+def usual_of(draft: Draft) -> dict[str, str]:
+    request, limit = draft.gang[0]["request"], draft.pool.default_max_time_s
+    usual = {"name": derive_name(roles_of(draft.spec)[0].run)}
+    if not draft.spec.roles:
+        usual |= {"cpu": show_cpu(request["cpu_milli"]), "memory": show_memory(request["memory_mib"])}
+    return usual | ({"max_time": show_duration(limit)} if limit else {})
+
+
+def _say(
+    tone: str, words: str, more: list[str] | None = None, fixes: list[dict] | None = None, *, later: bool = False
+) -> dict:
+    told = {"tone": tone, "words": words, "more": more or [], "fixes": fixes or [], "later": later}
+    return {"preview": told, "usual": {}}
+
+
+def _show(request: HttpRequest, panes: Panes, verdict: Verdict, status: int = 200) -> HttpResponse:
+    values, images = panes.shown(), list(images_seen_by(request.user))
+    context = {
+        "panes": panes,
+        "copied": request.GET.get("from", "") if changes_in(request.GET) else "",
+        "verdict": verdict,
+        "refused": status != 200,
+        "values": values,
+        "asks_other": values["gpu"] not in ASKS,
+        "teams": teams_where(request.user, "job.submit"),
+        "pools": Pool.objects.filter(quotas__team__memberships__user=request.user).distinct(),
+        "late": scheduler_late(),
+        "containers": runtime_has_containers(),
+        "images": images,
+        "image_known": any(image.alias == values["image"] for image in images),
+        "catalogue_only": settings.TESSERA_IMAGES == CATALOGUE,
+        "code": CodePack.objects.filter(user=request.user, digest=values["code"]).first(),
+    }
+    return render(request, "jobs/new.html", context, status=status)

@@ -1,0 +1,336 @@
+"""View model of a job, computed as templates read it."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from django.db.models import F
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from accounts.models import User
+from accounts.permissions import PERMISSIONS, roles_of
+from common.resources import GpuAsk, parse_gpu, show_duration, show_gpu, show_place
+from jobs.models import Job, Priority, Task
+from jobs.resizing import may_resize
+from jobs.states import HOLDING, JOB_ACTIVE, JobState
+from jobs.words import end_words, wait_words
+from portal.wording.image_pulls import job_hint, start_sentence
+from portal.wording.starts import start_words
+from scheduler.preview.preview import runtime_resizes
+from scheduler.preview.start_forecasts import load_forecasts
+
+FRESH = timedelta(seconds=5)
+"""A job this young is not yet owed a reason: the scheduler looks every second."""
+
+
+class Reach:
+    """A user's permissions on jobs, looked up once per team."""
+
+    def __init__(self, user: User):
+        self.user = user
+        self._roles: dict[tuple[int, bool], set[str]] = {}
+
+    def may(self, action: str, job: Job) -> bool:
+        key = (job.team_id, job.user_id == self.user.pk)
+        if key not in self._roles:
+            self._roles[key] = roles_of(self.user, job.team, job.user_id)
+        return bool(self._roles[key] & PERMISSIONS[action])
+
+
+class JobView:
+    """A job as one user sees it, with its newest attempt's tasks."""
+
+    def __init__(self, job: Job, reach: Reach, tasks: list[Task] | None = None):
+        self.job = job
+        self.reach = reach
+        if tasks is not None:
+            self.tasks = tasks
+
+    @property
+    def id(self) -> str:
+        return self.job.public_id
+
+    @property
+    def name(self) -> str:
+        return self.job.name or self.id
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        return self.job.in_order(self.job.newest_tasks.select_related("node"))
+
+    # ---- permitted actions ----
+
+    @property
+    def may_stop(self) -> bool:
+        open_and_wanted = not self.job.is_final and self.job.stop_requested_at is None
+        return open_and_wanted and self.reach.may("job.stop", self.job)
+
+    @property
+    def may_retry(self) -> bool:
+        return self.job.is_final and self.reach.may("job.retry", self.job)
+
+    @property
+    def may_hold(self) -> bool:
+        waits = self.is_waiting and self.job.held_at is None and self.job.stop_requested_at is None
+        return waits and self.reach.may("job.hold", self.job)
+
+    @property
+    def may_release(self) -> bool:
+        return self.is_waiting and self.job.held_at is not None and self.reach.may("job.release", self.job)
+
+    @property
+    def may_resize(self) -> bool:
+        return may_resize(self.job, self.tasks) and self.reach.may("job.resize", self.job) and runtime_resizes()
+
+    @property
+    def stop_effect(self) -> str:
+        if self.is_waiting:
+            return _("It leaves the queue and does not start. It can be retried later.")
+        if self.started_at is None:
+            return _("It has been placed and has not started; what it holds is given back.")
+        words = _(
+            "Its program is asked to end, and is killed 10 seconds later or when the grace of its checkpoint is over. "
+            "What it has not saved by then is lost."
+        )
+        if self.saved_at is None:
+            return words
+        ago = show_duration(round((timezone.now() - self.saved_at).total_seconds()))
+        return f"{words} {_('Its last checkpoint was %(ago)s ago.') % {'ago': ago}}"
+
+    @property
+    def saved_at(self) -> datetime | None:
+        """Return the oldest of the tasks' checkpoints, None if one has none since its start."""
+        times = [
+            task.checkpointed_at
+            for task in self.tasks
+            if task.checkpointed_at and task.started_at and task.checkpointed_at > task.started_at
+        ]
+        return min(times) if times and len(times) == len(self.tasks) else None
+
+    # ---- request ----
+
+    @property
+    def ask(self) -> str:
+        return ask_words(self.job)
+
+    @property
+    def priority(self) -> str:
+        return str(Priority(self.job.priority).label)
+
+    @property
+    def priority_words(self) -> str:
+        return _("%(priority)s priority") % {"priority": self.priority}
+
+    # ---- placement ----
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.job.state == JobState.QUEUED
+
+    @property
+    def is_active(self) -> bool:
+        return self.job.state in JOB_ACTIVE
+
+    @property
+    def has_ended(self) -> bool:
+        return self.job.is_final
+
+    @property
+    def where(self) -> list[str]:
+        """Return the places in use: "n1, GPU 0", or "n1"."""
+        placed = [task for task in self.tasks if task.state in HOLDING and task.node]
+        with_cards = {task.node_id for task in placed if task.cards}
+        said = [place_words(task) for task in placed if task.cards or task.node_id not in with_cards]
+        return list(dict.fromkeys(said))
+
+    @property
+    def simulated(self) -> bool:
+        return any(card.get("simulated") for task in self.tasks for card in task.cards)
+
+    # ---- waiting ----
+
+    @property
+    def place(self) -> str:
+        if self.job.wait_position is None or not self.is_waiting:
+            return ""
+        params = {"position": self.job.wait_position, "of": self.job.wait_of, "pool": self.job.pool.name}
+        return _("#%(position)s of %(of)s in %(pool)s") % params
+
+    @property
+    def reasons(self) -> list[str]:
+        """Return wait reasons as sentences, most binding first."""
+        if not self.is_waiting:
+            return []
+        if self.job.held_at is not None:
+            return [wait_words({"code": "held", "params": {"who": self.job.held_by}})]
+        return [wait_words(reason) for reason in self.job.wait_reasons] or [self._unexplained]
+
+    @property
+    def starts(self) -> str:
+        return start_words(load_forecasts([self.job]).get(self.job.pk)) if self.is_waiting else ""
+
+    @property
+    def is_unexplained(self) -> bool:
+        """Whether a wait reason is overdue."""
+        explained = self.job.held_at is not None or bool(self.job.wait_reasons)
+        return self.is_waiting and not explained and timezone.now() - self.job.queued_at > FRESH
+
+    @property
+    def _unexplained(self) -> str:
+        if self.is_unexplained:
+            return _("the scheduler has not recorded a reason yet")
+        return _("the scheduler looks at it in a moment")
+
+    # ---- durations ----
+
+    @property
+    def assigned_at(self) -> datetime | None:
+        return min((task.assigned_at for task in self.tasks if task.assigned_at), default=None)
+
+    @property
+    def started_at(self) -> datetime | None:
+        """Return when its first task ran, even if the job was never observed running."""
+        return self.job.started_at or min((task.started_at for task in self.tasks if task.started_at), default=None)
+
+    @property
+    def waited(self) -> str:
+        """Return the newest attempt's wait, "" while waiting."""
+        until = self.assigned_at or self.started_at or self.job.ended_at
+        return "" if self.is_waiting else took_words(self.job.queued_at, until)
+
+    @property
+    def ran(self) -> str:
+        """Return the run time so far or in all, or ""."""
+        return took_words(self.started_at, self.job.ended_at or timezone.now())
+
+    # ---- end ----
+
+    @property
+    def end(self) -> str:
+        if not self.has_ended:
+            return ""
+        if self.job.reason == "stopped_by_user" and self.job.stop_requested_by:
+            return _("%(who)s stopped it.") % {"who": self.job.stop_requested_by}
+        if self.job.reason == "exit_nonzero" and self.job.exit_code is not None:
+            return _("The program ended with exit code %(code)s.") % {"code": self.job.exit_code}
+        return end_words(self.job.reason)
+
+    @property
+    def hint(self) -> str:
+        return job_hint(self.job, self.tasks) if self.has_ended else ""
+
+    @property
+    def said(self) -> str:
+        """Return the engine's message for its end, or ""."""
+        return next((task.detail for task in self.tasks if self.has_ended and task.reason == self.job.reason), "")
+
+    @property
+    def sentence(self) -> str:
+        params = {"pool": self.job.pool.name, "where": " · ".join(self.where), "ran": self.ran, "who": self.job.held_by}
+        if self.job.stop_requested_at is not None and not self.has_ended:
+            if not self.job.stop_requested_by:
+                return _("The role that ends it is done; what else runs is being stopped.")
+            return _("%(by)s asked it to stop; it ends within moments.") % {"by": self.job.stop_requested_by}
+        if self.is_waiting:
+            return self._waiting_sentence(params)
+        if self.has_ended:
+            return self.end if not self.ran else _("%(end)s It ran for %(ran)s.") % {"end": self.end, "ran": self.ran}
+        if self.job.state == JobState.RUNNING:
+            return _("It runs on %(where)s.") % params
+        if self.job.state == JobState.STARTING:
+            return start_sentence(self.job, self.tasks) or _("It starts on %(where)s.") % params
+        return _("It is stopping.")
+
+    def _waiting_sentence(self, params: dict) -> str:
+        if self.job.held_at is not None:
+            return _("%(who)s holds it: it keeps its place in pool %(pool)s and does not start.") % params
+        if self.job.wait_position is None:
+            return _("It waits in pool %(pool)s.") % params
+        params |= {"position": self.job.wait_position, "of": self.job.wait_of}
+        return _("It waits in pool %(pool)s as number %(position)s of %(of)s.") % params
+
+
+def view_jobs(jobs: Iterable[Job], user: User) -> list[JobView]:
+    """Return views of `jobs` (with_names), tasks read in one query."""
+    jobs, reach = list(jobs), Reach(user)
+    tasks: dict[int, list[Task]] = defaultdict(list)
+    newest = Task.objects.filter(job__in=jobs, attempt=F("job__attempt"))
+    for task in newest.select_related("node"):
+        tasks[task.job_id].append(task)
+    return [JobView(job, reach, job.in_order(tasks[job.pk])) for job in jobs]
+
+
+def ask_words(job: Job) -> str:
+    """Describe the GPUs requested: "¼ GPU", "4 GB of V100", "2 to 4 nodes with 1 GPU"."""
+    if len(job.gang) > 1:
+        return roles_words(job.gang)
+    ask = parse_gpu(job.gang[0]["request"]["gpu"])
+    if job.state == JobState.QUEUED and job.least < job.most:
+        nodes = _("%(least)s to %(most)s") % {"least": job.least, "most": job.most}
+    elif (size := job.size) == 1:
+        return gpu_words(ask)
+    else:
+        nodes = str(size)
+    return _("%(nodes)s nodes with %(ask)s") % {"nodes": nodes, "ask": gpu_words(ask)}
+
+
+def roles_words(gang: list[dict]) -> str:
+    return ", ".join(_role_words(role) for role in gang)
+
+
+def number_words(role: dict) -> str:
+    """Return a role's task count: "4", "2 to 4"."""
+    least, most = role["min"], role["max"]
+    return _("%(least)s to %(most)s") % {"least": least, "most": most} if least < most else str(least)
+
+
+def _role_words(role: dict) -> str:
+    words = {"number": number_words(role), "role": role["role"], "ask": gpu_words(parse_gpu(role["request"]["gpu"]))}
+    return _("%(number)s %(role)s with %(ask)s") % words
+
+
+def gpu_words(ask: GpuAsk) -> str:
+    models = ", ".join(ask.models)
+    if ask.count == 0:
+        return _("CPU only")
+    if ask.memory_gb is not None:
+        amount = f"{ask.memory_gb} GB"
+        return (
+            _("%(amount)s of %(models)s") % {"amount": amount, "models": models}
+            if models
+            else (_("%(amount)s slice") % {"amount": amount})
+        )
+    if ask.part is not None:
+        return f"{part_words(ask)} {models or 'GPU'}"
+    if models:
+        return f"{ask.count} × {models}"
+    return ngettext("%(count)s GPU", "%(count)s GPUs", ask.count) % {"count": ask.count}
+
+
+def place_words(task: Task) -> str:
+    """Return "n1, GPU 0"."""
+    if not task.cards:
+        return task.node.name if task.node else ""
+    indexes = ", ".join(show_place(card["index"]) for card in task.cards)
+    return _("%(node)s, GPU %(indexes)s") % {"node": task.node.name if task.node else "?", "indexes": indexes}
+
+
+def took_words(begin: datetime | None, end: datetime | None) -> str:
+    """Return a duration: "0.4 s", "41s", "2h3m"; "" if unknown."""
+    if begin is None or end is None:
+        return ""
+    seconds = max((end - begin).total_seconds(), 0)
+    if seconds < 0.1:
+        return "< 0.1 s"
+    return f"{seconds:.1f} s" if seconds < 10 else show_duration(int(seconds))
+
+
+def part_words(ask: GpuAsk) -> str:
+    """Return the requested fraction of a card: "¼", "1/3"; or ""."""
+    if ask.part is None:
+        return ""
+    a, b = ask.part
+    return show_gpu(1000 * a // b) if 8 % b == 0 else f"{a}/{b}"

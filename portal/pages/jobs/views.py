@@ -1,0 +1,258 @@
+"""Pages and actions for jobs; 404 for those that the user may not see."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from functools import cached_property, partial
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django.contrib import messages
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse, QueryDict, StreamingHttpResponse
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_POST, require_safe
+
+from accounts.models import User
+from common.errors import Conflict, InvalidInput, NotFound
+from common.words import refusal_words
+from jobs.control import hold_job, release_job, retry_job, stop_job
+from jobs.models import Job, JobKind, JobQuerySet, Task
+from jobs.resizing import resize_job
+from jobs.states import JOB_ACTIVE, JobState
+from portal.pages.cluster.scheduler_pulse import scheduler_late
+from portal.pages.entry import safe_path, signed_in
+from portal.pages.jobs.detail import JobDetail, TaskLog, log_store
+from portal.pages.jobs.levers import JobLevers
+from portal.pages.jobs.view_model import JobView, Reach, view_jobs
+from portal.partial import render_page
+from scheduler.preview.preview import runtime_resizes
+
+PAGE = 50
+JOB_ID = re.compile(r"job-([1-9][0-9]{0,17})")
+PIECE = 256 * 1024
+
+STATES: dict[str, tuple] = {
+    "": (gettext_lazy("All"), ()),
+    "waiting": (gettext_lazy("Waiting"), (JobState.QUEUED,)),
+    "active": (gettext_lazy("Running"), tuple(sorted(JOB_ACTIVE))),
+    "done": (gettext_lazy("Done"), (JobState.SUCCEEDED,)),
+    "failed": (gettext_lazy("Failed"), (JobState.FAILED,)),
+    "cancelled": (gettext_lazy("Cancelled"), (JobState.CANCELLED,)),
+}
+
+
+@require_safe
+@signed_in
+def list_jobs(request: HttpRequest) -> HttpResponse:
+    fragments = {"jobs": "jobs/_list.html", "jobs-answer": "jobs/_answer.html"}
+    return render_page(request, "jobs/list.html", {"page": JobList(request.user, request.GET)}, fragment=fragments)
+
+
+@require_safe
+@signed_in
+def show_job(request: HttpRequest, job_id: str) -> HttpResponse:
+    """Show a job's page, list row or home card."""
+    view = JobView(find_job(request.user, job_id), Reach(request.user))
+    detail = JobDetail(view, request.GET.get("tab", ""), request.GET.get("task", ""))
+    fragments = {
+        "job": "jobs/_job.html",
+        "levers": "jobs/_levers.html",
+        f"row-{view.id}": "jobs/_row.html",
+        f"card-{view.id}": "jobs/_card.html",
+    }
+    return render_page(
+        request, "jobs/detail.html", {"detail": detail, "view": view, "levers": JobLevers(view)}, fragment=fragments
+    )
+
+
+@require_POST
+@signed_in
+def stop(request: HttpRequest, job_id: str) -> HttpResponse:
+    return _do(request, job_id, stop_job)
+
+
+@require_POST
+@signed_in
+def retry(request: HttpRequest, job_id: str) -> HttpResponse:
+    return _do(request, job_id, retry_job)
+
+
+@require_POST
+@signed_in
+def hold(request: HttpRequest, job_id: str) -> HttpResponse:
+    return _do(request, job_id, hold_job)
+
+
+@require_POST
+@signed_in
+def release(request: HttpRequest, job_id: str) -> HttpResponse:
+    return _do(request, job_id, release_job)
+
+
+@require_POST
+@signed_in
+def resize(request: HttpRequest, job_id: str) -> HttpResponse:
+    """Resize a job's slices, with refusals as messages."""
+    try:
+        return _do(request, job_id, partial(resize_job, gpu=request.POST.get("gpu", ""), able=runtime_resizes()))
+    except (InvalidInput, Conflict) as error:
+        messages.error(request, refusal_words(error))
+    return _back(request, job_id)
+
+
+@require_safe
+@signed_in
+def download_log(request: HttpRequest, job_id: str, task_uuid: UUID) -> StreamingHttpResponse:
+    """Download a log as an attachment, never rendered."""
+    job = find_job(request.user, job_id)
+    task = Task.objects.visible_to(request.user).filter(job=job, uuid=task_uuid).first()
+    if task is None:
+        raise NotFound()
+    response = StreamingHttpResponse(read_log(str(task.uuid)), content_type="text/plain; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{TaskLog(task, job).filename}"'
+    return response
+
+
+def find_job(user: User, job_id: str) -> Job:
+    """Return the visible job with this id ("job-412"). Raises NotFound."""
+    named = JOB_ID.fullmatch(job_id)
+    job = Job.objects.visible_to(user).with_names().filter(pk=named[1]).first() if named else None
+    if job is None:
+        raise NotFound()
+    return job
+
+
+async def read_log(task: str) -> AsyncIterator[bytes]:
+    """Yield the log up to its present end."""
+    store, offset = log_store(), 0
+    end = await asyncio.to_thread(store.size, task)
+    while offset < end:
+        piece, offset = await asyncio.to_thread(store.read, task, offset, min(PIECE, end - offset))
+        if not piece:
+            return
+        yield piece
+
+
+def _do(request: HttpRequest, job_id: str, act: Callable[..., Job]) -> HttpResponse:
+    act(actor=request.user, job=find_job(request.user, job_id))
+    return _back(request, job_id)
+
+
+def _back(request: HttpRequest, job_id: str) -> HttpResponse:
+    there = request.POST.get("next", "")
+    return redirect(safe_path(there)) if there else redirect("job", job_id=job_id)
+
+
+class JobList:
+    """A filtered job list, newest first: ?whose=team&state=failed&q=text&before=412.
+
+    ?kind=interactive lists notebooks' jobs, else found by id only.
+    """
+
+    def __init__(self, user: User, get: QueryDict):
+        self.user = user
+        self.whose = "team" if get.get("whose") == "team" else "mine"
+        self.state = get.get("state", "") if get.get("state") in STATES else ""
+        self.kind = JobKind.INTERACTIVE.value if get.get("kind") == JobKind.INTERACTIVE else ""
+        self.q = get.get("q", "").strip()[:100].replace("\0", "")
+        before = get.get("before", "")
+        self.before = int(before) if before.isascii() and before.isdigit() and len(before) < 19 else None
+
+    # ---- rows ----
+
+    @cached_property
+    def _found(self) -> list[JobView]:
+        jobs = (self._in_reach() if JOB_ID.fullmatch(self.q.lower()) else self._of_kind()).filter(self._matches())
+        jobs = jobs.filter(pk__lt=self.before) if self.before else jobs
+        return view_jobs(jobs.with_names().defer("spec", "labels").order_by("-pk")[: PAGE + 1], self.user)
+
+    @property
+    def views(self) -> list[JobView]:
+        return self._found[:PAGE]
+
+    @property
+    def older(self) -> str:
+        return self.address(before=self.views[-1].job.pk) if len(self._found) > PAGE else ""
+
+    @property
+    def newest(self) -> str:
+        return self.address() if self.before else ""
+
+    def address(self, **changed: object) -> str:
+        asked = {"whose": self.whose, "kind": self.kind, "state": self.state, "q": self.q, **changed}
+        usual = {"whose": "mine"}
+        return "?" + urlencode({name: value for name, value in asked.items() if value and value != usual.get(name)})
+
+    # ---- filters ----
+
+    @property
+    def states(self) -> list[dict]:
+        return [
+            {"words": words, "href": self.address(state=code), "current": code == self.state}
+            for code, (words, _states) in STATES.items()
+        ]
+
+    @property
+    def circles(self) -> list[dict]:
+        others = _("Everybody's") if self.user.sees_all else _("My teams'")
+        return [
+            {"words": words, "href": self.address(whose=code), "current": code == self.whose}
+            for code, words in (("mine", _("Mine")), ("team", others))
+        ]
+
+    @property
+    def kinds(self) -> list[dict]:
+        return [
+            {"words": words, "href": self.address(kind=code), "current": code == self.kind}
+            for code, words in (("", _("Jobs")), (JobKind.INTERACTIVE.value, _("Starts of notebooks")))
+        ]
+
+    example = "run: python train.py\ngpu: 1/4\n"
+
+    @property
+    def is_filtered(self) -> bool:
+        return bool(self.kind or self.state or self.q or self.before)
+
+    @cached_property
+    def late(self) -> bool:
+        return scheduler_late()
+
+    @property
+    def answer(self) -> str:
+        jobs = self._of_kind()
+        numbers = {
+            "running": jobs.filter(state__in=JOB_ACTIVE).count(),
+            "waiting": jobs.waiting().count(),
+        }
+        if not any(numbers.values()):
+            return _("Nothing runs or waits.") if self.whose == "team" else _("None of your jobs runs or waits.")
+        if not numbers["waiting"]:
+            return _("%(running)s running, nothing waits.") % numbers
+        first = (
+            jobs.waiting().exclude(wait_position=None).order_by("wait_position", "pk").select_related("pool").first()
+        )
+        if first is None:
+            return _("%(running)s running, %(waiting)s waiting.") % numbers
+        place = {"position": first.wait_position, "pool": first.pool.name}
+        return _("%(running)s running, %(waiting)s waiting; the first is #%(position)s in %(pool)s.") % {
+            **numbers,
+            **place,
+        }
+
+    def _in_reach(self) -> JobQuerySet:
+        jobs = Job.objects.visible_to(self.user)
+        return jobs if self.whose == "team" else jobs.filter(user=self.user)
+
+    def _of_kind(self) -> JobQuerySet:
+        return self._in_reach().of_kind(self.kind)
+
+    def _matches(self) -> Q:
+        found = Q(state__in=STATES[self.state][1]) if self.state else Q()
+        if self.q:
+            named = JOB_ID.fullmatch(self.q.lower())
+            text = Q(name__icontains=self.q) | Q(user__username__iexact=self.q) | Q(team__name__iexact=self.q)
+            found &= Q(pk=named[1]) if named else text
+        return found

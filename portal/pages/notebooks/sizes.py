@@ -1,0 +1,69 @@
+"""Notebook sizes, and whether each could start now."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.utils.translation import gettext as _
+
+from accounts.models import User
+from accounts.permissions import teams_where
+from common.resources import parse_gpu
+from jobs.jobfile.spec import JobSpec
+from jobs.words import wait_words
+from notebooks.presets import Preset, presets_for
+from portal.pages.jobs.view_model import gpu_words
+from scheduler.preview.preview import StartPreview, preview_starts
+
+SIZES = ("0", "1/8", "1/4", "1/2", "1", "2")
+"""What the picker offers, the smallest first. Any other is typed."""
+
+
+@dataclass(frozen=True)
+class Size:
+    gpu: str
+    promise: StartPreview
+
+    @property
+    def words(self) -> str:
+        return size_words(self.gpu)
+
+    @property
+    def note(self) -> str:
+        if self.promise.starts:
+            return _("starts now")
+        return _("waits") if self.promise.possible else _("not here")
+
+    @property
+    def why(self) -> str:
+        return wait_words(self.promise.reasons[0]) if self.promise.reasons else ""
+
+    @property
+    def tone(self) -> str:
+        return "work" if self.promise.starts else "wait" if self.promise.possible else "stale"
+
+
+def sizes_for(user: User, gpus: Sequence[str] = SIZES, team: str = "", pool: str | None = None) -> list[Size]:
+    """Return sizes with start previews; `team` defaults to the user's first."""
+    team = team or next(iter(teams_of(user)), "")
+    specs = [
+        JobSpec(
+            run="jupyter lab", name="notebook", kind="interactive", team=team or None, pool=pool, gpu=parse_gpu(gpu)
+        )
+        for gpu in gpus
+    ]
+    return [Size(gpu, promise) for gpu, promise in zip(gpus, preview_starts(user, specs), strict=True)]
+
+
+def offered_presets(user: User) -> list[tuple[Preset, Size]]:
+    """Return presets that could ever start."""
+    presets = presets_for(user)
+    sizes = sizes_for(user, [preset.gpu for preset in presets], presets[0].team) if presets else []
+    return [(preset, size) for preset, size in zip(presets, sizes, strict=True) if size.promise.possible]
+
+
+def teams_of(user: User) -> list[str]:
+    return [team.name for team in teams_where(user, "job.submit")]
+
+
+def size_words(gpu: str) -> str:
+    return gpu_words(parse_gpu(gpu))

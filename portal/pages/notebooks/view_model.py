@@ -1,0 +1,188 @@
+"""View model of a notebook."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from accounts.models import User
+from common.resources import show_duration
+from jobs.models import Task
+from jobs.states import TaskState
+from notebooks.models import Notebook
+from notebooks.states import NotebookState
+from portal.access.ssh_endpoint import find_ssh_endpoint
+from portal.pages.jobs.view_model import JobView, Reach, view_jobs
+from portal.pages.notebooks.sizes import size_words
+
+SOON = timedelta(minutes=15)
+"""So long before its end a notebook warns."""
+
+
+class NotebookView:
+    """A notebook as one user sees it; `start`: its newest start's job."""
+
+    def __init__(self, notebook: Notebook, user: User, start: JobView | None = None):
+        self.notebook = notebook
+        self.user = user
+        self.start = start or (JobView(notebook.job, Reach(user)) if notebook.job else None)
+        self.state = notebook.state
+
+    @property
+    def id(self) -> str:
+        return self.notebook.public_id
+
+    @property
+    def name(self) -> str:
+        return self.notebook.name
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the user owns it; others only see that it exists."""
+        return self.notebook.user_id == self.user.pk
+
+    # ---- state ----
+
+    @property
+    def state_words(self) -> str:
+        return str(NotebookState(self.state).label)
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.state == NotebookState.QUEUED
+
+    @property
+    def is_starting(self) -> bool:
+        return self.state == NotebookState.STARTING
+
+    @property
+    def is_running(self) -> bool:
+        return self.state == NotebookState.RUNNING
+
+    @property
+    def is_stopping(self) -> bool:
+        return self.state == NotebookState.STOPPING or (self._stop_wanted and self.is_started)
+
+    @property
+    def is_started(self) -> bool:
+        return self.notebook.is_started
+
+    @property
+    def has_failed(self) -> bool:
+        return self.state == NotebookState.FAILED
+
+    @property
+    def may_open(self) -> bool:
+        return self.is_own and self.is_started and not self.is_stopping
+
+    @property
+    def may_start(self) -> bool:
+        return self.is_own and not self.is_started
+
+    @property
+    def may_stop(self) -> bool:
+        return self.is_own and self.is_started and not self._stop_wanted
+
+    @property
+    def _stop_wanted(self) -> bool:
+        return self.notebook.job is not None and self.notebook.job.stop_requested_at is not None
+
+    @property
+    def sentence(self) -> str:
+        if self.start is None:
+            return _("It has not been started yet.")
+        if self.has_failed or not self.is_started:
+            return self.ended
+        if self.is_waiting and not self._stop_wanted:
+            return self.start.sentence
+        if self.is_stopping:
+            return _("It is stopping.")
+        where = {"where": " · ".join(self.where) or _("a node")}
+        if self.is_running:
+            return _("It runs on %(where)s.") % where
+        return _("It starts on %(where)s.") % where
+
+    @property
+    def ended(self) -> str:
+        return self.start.end if self.start else ""
+
+    @property
+    def ended_at(self) -> datetime | None:
+        return self.notebook.job.ended_at if self.notebook.job else None
+
+    @property
+    def hint(self) -> str:
+        return self.start.hint if self.start and self.has_failed else ""
+
+    # ---- size and place ----
+
+    @property
+    def gpu(self) -> str:
+        return str(self.notebook.spec["gpu"])
+
+    @property
+    def ask(self) -> str:
+        return size_words(self.gpu)
+
+    @property
+    def now_ask(self) -> str:
+        """Return the running request if the next differs, else ""."""
+        held = self.start.ask if self.start and self.is_started else self.ask
+        return "" if held == self.ask else held
+
+    @property
+    def where(self) -> list[str]:
+        return self.start.where if self.start else []
+
+    @property
+    def simulated(self) -> bool:
+        return self.start is not None and self.start.simulated
+
+    @cached_property
+    def task(self) -> Task | None:
+        return self.start.tasks[0] if self.start and self.start.tasks else None
+
+    @property
+    def folder(self) -> str:
+        return f"~/{self.notebook.folder}"
+
+    # ---- its end ----
+
+    @property
+    def stops_at(self) -> datetime | None:
+        return self.notebook.stops_at if self.is_started else None
+
+    @property
+    def left(self) -> str:
+        if self.stops_at is None:
+            return ""
+        return show_duration(60 * max(int((self.stops_at - timezone.now()).total_seconds()) // 60, 0))
+
+    @property
+    def stops_soon(self) -> bool:
+        return self.stops_at is not None and self.stops_at - timezone.now() <= SOON
+
+    # ---- connections ----
+
+    @cached_property
+    def ssh_command(self) -> str:
+        door = find_ssh_endpoint()
+        return f"ssh -p {door.port} {self.name}@{door.host}" if door else ""
+
+    @property
+    def has_container(self) -> bool:
+        """Whether its container runs, JupyterLab or not."""
+        return self.task is not None and self.task.state == TaskState.RUNNING and not self.is_stopping
+
+    @property
+    def cli_command(self) -> str:
+        return f"tessera open {self.name} --in vscode"
+
+
+def view_notebooks(notebooks: Iterable[Notebook], user: User) -> list[NotebookView]:
+    """Return views of `notebooks` (with_names) in a constant number of queries."""
+    notebooks = list(notebooks)
+    starts = {view.job.pk: view for view in view_jobs([one.job for one in notebooks if one.job], user)}
+    return [NotebookView(one, user, starts.get(one.job_id)) for one in notebooks]

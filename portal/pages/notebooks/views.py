@@ -1,0 +1,291 @@
+"""Pages and actions for notebooks; 404 for those that the user may not see."""
+
+import re
+from functools import cached_property
+
+from django.contrib import messages
+from django.db.models import F
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from accounts.models import User
+from common.errors import Conflict, Impossible, InvalidInput, NotFound, PlatformError, Unavailable
+from common.resources import parse_duration
+from common.words import refusal_words
+from notebooks.models import Notebook
+from notebooks.presets import Preset, free_name
+from notebooks.services import (
+    change_notebook,
+    clone_notebook,
+    create_notebook,
+    delete_notebook,
+    extend_notebook,
+    start_notebook,
+    stop_notebook,
+)
+from portal.forms import bind
+from portal.pages.cluster.scheduler_pulse import scheduler_late
+from portal.pages.entry import safe_path, signed_in
+from portal.pages.jobs.form import gpu_of
+from portal.pages.jobs.history import Happening, history_of
+from portal.pages.notebooks.form import NotebookForm, SettingsForm
+from portal.pages.notebooks.sizes import SIZES, Size, offered_presets, sizes_for
+from portal.pages.notebooks.view_model import NotebookView, view_notebooks
+from portal.partial import render_page
+from scheduler.preview.preview import check_possible, runtime_has_containers
+
+GET_POST = ["GET", "HEAD", "POST"]
+NOTEBOOK_ID = re.compile(r"nb-([1-9][0-9]{0,17})")
+MOST = 200
+EXTEND_HOURS = 2
+REFUSALS = (Conflict, Impossible, InvalidInput)
+"""What a person can mend: said on the page where they are."""
+
+
+@require_safe
+@signed_in
+def list_notebooks(request: HttpRequest) -> HttpResponse:
+    fragments = {"notebooks": "notebooks/_list.html", "notebooks-answer": "notebooks/_answer.html"}
+    return render_page(request, "notebooks/list.html", {"page": NotebookList(request.user)}, fragment=fragments)
+
+
+@require_safe
+@signed_in
+def show_notebook(request: HttpRequest, notebook_id: str) -> HttpResponse:
+    """Show a notebook's page, list row or home card."""
+    view = NotebookView(find_notebook(request.user, notebook_id), request.user)
+    context = {"view": view, "page": NotebookPage(view)}
+    fragments = {
+        "notebook": "notebooks/_notebook.html",
+        f"row-{view.id}": "notebooks/_row.html",
+        f"card-{view.id}": "notebooks/_card.html",
+    }
+    return render_page(request, "notebooks/detail.html", context, fragment=fragments)
+
+
+@require_http_methods(GET_POST)
+@signed_in
+def new_notebook(request: HttpRequest) -> HttpResponse:
+    user = request.user
+    if request.method != "POST":
+        gpu = request.GET.get("gpu", "1/4")
+        return _show_new(request, NotebookForm(user, initial={"name": free_name(user, gpu)}), gpu)
+    form = NotebookForm(user, request.POST)
+    gpu = gpu_of(request.POST)
+    if form.is_valid():
+        try:
+            said = form.values()
+            team = form.cleaned_data.get("team") or None
+            notebook = create_notebook(user=user, name=form.cleaned_data["name"], team=team, **said)
+            return _start(request, notebook)
+        except PlatformError as error:
+            if error.status >= 500:
+                raise
+            bind(form, error)
+    return _show_new(request, form, gpu, status=400)
+
+
+@require_POST
+@signed_in
+def start_preset(request: HttpRequest) -> HttpResponse:
+    """Start the user's last notebook of this size, or a new one."""
+    gpu = request.POST.get("gpu", "")
+    preset = next((one for one, _size in offered_presets(request.user) if one.gpu == gpu), None)
+    if preset is None:
+        return redirect("notebook_new")
+    notebook = preset.notebook
+    if notebook is None:
+        notebook = create_notebook(user=request.user, name=free_name(request.user, gpu), gpu=gpu, team=preset.team)
+    return _watch(notebook) if notebook.is_started else _start(request, notebook)
+
+
+@require_POST
+@signed_in
+def start(request: HttpRequest, notebook_id: str) -> HttpResponse:
+    """Start a notebook; `gpu` replaces its size and a start that waits."""
+    return _start(request, find_notebook(request.user, notebook_id), request.POST.get("gpu") or None)
+
+
+@require_POST
+@signed_in
+def stop(request: HttpRequest, notebook_id: str) -> HttpResponse:
+    notebook = find_notebook(request.user, notebook_id)
+    stop_notebook(actor=request.user, notebook=notebook)
+    return _back(request, notebook)
+
+
+@require_POST
+@signed_in
+def change(request: HttpRequest, notebook_id: str) -> HttpResponse:
+    notebook = find_notebook(request.user, notebook_id)
+    form = SettingsForm(request.user, request.POST)
+    if not form.is_valid():
+        return _refuse(request, notebook, " ".join(words for field in form.errors.values() for words in field))
+    try:
+        change_notebook(actor=request.user, notebook=notebook, **form.values())
+    except REFUSALS as error:
+        return _refuse(request, notebook, refusal_words(error))
+    messages.success(request, _("Kept. The next start of %(name)s asks for it.") % {"name": notebook.name})
+    return _back(request, notebook)
+
+
+@require_POST
+@signed_in
+def rename(request: HttpRequest, notebook_id: str) -> HttpResponse:
+    notebook = find_notebook(request.user, notebook_id)
+    name = request.POST.get("name", "").strip()
+    try:
+        named = change_notebook(actor=request.user, notebook=notebook, name=name)
+    except REFUSALS as error:
+        return _refuse(request, notebook, refusal_words(error))
+    messages.success(request, _("It is called %(name)s now.") % {"name": named.name})
+    return _back(request, named)
+
+
+@require_POST
+@signed_in
+def clone(request: HttpRequest, notebook_id: str) -> HttpResponse:
+    notebook = find_notebook(request.user, notebook_id)
+    name = request.POST.get("name", "").strip()
+    try:
+        copy = clone_notebook(actor=request.user, notebook=notebook, name=name)
+    except REFUSALS as error:
+        return _refuse(request, notebook, refusal_words(error))
+    return redirect("notebook", notebook_id=copy.public_id)
+
+
+@require_POST
+@signed_in
+def extend(request: HttpRequest, notebook_id: str) -> HttpResponse:
+    notebook = find_notebook(request.user, notebook_id)
+    try:
+        extend_notebook(actor=request.user, notebook=notebook, hours=EXTEND_HOURS)
+    except REFUSALS as error:
+        return _refuse(request, notebook, refusal_words(error))
+    return _back(request, notebook)
+
+
+@require_POST
+@signed_in
+def delete(request: HttpRequest, notebook_id: str) -> HttpResponse:
+    """Delete after its name was typed, files only if asked."""
+    notebook = find_notebook(request.user, notebook_id)
+    confirm, with_files = request.POST.get("confirm", "").strip(), request.POST.get("with_files") == "on"
+    try:
+        delete_notebook(actor=request.user, notebook=notebook, confirm=confirm, with_files=with_files)
+    except REFUSALS as error:
+        return _refuse(request, notebook, refusal_words(error))
+    messages.success(request, _("%(name)s is deleted.") % {"name": notebook.name})
+    return redirect("notebooks")
+
+
+def find_notebook(user: User, notebook_id: str) -> Notebook:
+    """Return the visible notebook with this id ("nb-51"). Raises NotFound."""
+    named = NOTEBOOK_ID.fullmatch(notebook_id)
+    found = Notebook.objects.visible_to(user).with_names().filter(pk=named[1]).first() if named else None
+    if found is None:
+        raise NotFound()
+    return found
+
+
+class NotebookList:
+    """The user's notebooks, started ones first, then by last opened."""
+
+    def __init__(self, user: User):
+        self.user = user
+
+    @cached_property
+    def views(self) -> list[NotebookView]:
+        mine = Notebook.objects.visible_to(self.user).filter(user=self.user).with_names()
+        views = view_notebooks(mine.order_by(F("opened_at").desc(nulls_last=True), "-pk")[:MOST], self.user)
+        return sorted(views, key=lambda view: not view.is_started)
+
+    @property
+    def answer(self) -> str:
+        running = sum(view.is_running for view in self.views)
+        waiting = sum(view.is_started and not view.is_running for view in self.views)
+        if not self.views:
+            return _("Python in the browser, on as much of a GPU as you need.")
+        if not running and not waiting:
+            return _("None runs. Their files are kept; start one to go on.")
+        if not waiting:
+            return _("%(running)s running.") % {"running": running}
+        return _("%(running)s running, %(waiting)s on the way.") % {"running": running, "waiting": waiting}
+
+    @cached_property
+    def presets(self) -> list[tuple[Preset, Size]]:
+        return offered_presets(self.user)
+
+    @cached_property
+    def late(self) -> bool:
+        return scheduler_late()
+
+
+class NotebookPage:
+    def __init__(self, view: NotebookView):
+        self.view = view
+
+    extend_hours = EXTEND_HOURS
+
+    @cached_property
+    def sizes(self) -> list[Size]:
+        gpus = dict.fromkeys((*SIZES, self.view.gpu))
+        return sizes_for(self.view.user, tuple(gpus), self.view.notebook.team.name)
+
+    @cached_property
+    def form(self) -> SettingsForm:
+        spec = self.view.notebook.spec
+        hours = _hours(spec.get("max_time"))
+        return SettingsForm(
+            self.view.user,
+            initial={"cpu": spec.get("cpu") or "", "memory": spec.get("memory") or "", "hours": hours},
+            auto_id="settings-%s",
+        )
+
+    @cached_property
+    def events(self) -> list[Happening]:
+        notebook = self.view.notebook
+        return history_of(notebook.job, notebook) if notebook.job else []
+
+
+def _start(request: HttpRequest, notebook: Notebook, gpu: str | None = None) -> HttpResponse:
+    """Start it and show the starting page, or a refusal there."""
+    try:
+        start_notebook(
+            actor=request.user,
+            notebook=notebook,
+            check=check_possible,
+            containers=runtime_has_containers(),
+            gpu=gpu,
+        )
+    except (*REFUSALS, Unavailable) as error:
+        if not error.code.startswith("notebooks_"):  # shown by the page itself
+            messages.error(request, refusal_words(error))
+    return _watch(notebook)
+
+
+def _refuse(request: HttpRequest, notebook: Notebook, words: str) -> HttpResponse:
+    messages.error(request, words)
+    return redirect("notebook", notebook_id=notebook.public_id)
+
+
+def _watch(notebook: Notebook) -> HttpResponse:
+    """Redirect to the starting page, as form-action forbids other origins."""
+    return redirect(reverse("notebook_open", args=[notebook.public_id]) + "?watch=1")
+
+
+def _back(request: HttpRequest, notebook: Notebook) -> HttpResponse:
+    there = request.POST.get("next", "")
+    return redirect(safe_path(there)) if there else redirect("notebook", notebook_id=notebook.public_id)
+
+
+def _show_new(request: HttpRequest, form: NotebookForm, gpu: str, status: int = 200) -> HttpResponse:
+    context = {"form": form, "sizes": sizes_for(request.user), "gpu": gpu, "typed": "" if gpu in SIZES else gpu}
+    return render(request, "notebooks/new.html", {**context, "late": scheduler_late()}, status=status)
+
+
+def _hours(max_time: object) -> int | None:
+    return parse_duration(max_time) // 3600 or None if max_time else None

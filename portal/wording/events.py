@@ -1,0 +1,120 @@
+"""Events as sentences in the reader's language."""
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from common.amounts import show_bytes
+from common.resources import show_duration, show_memory
+from events.models import Event
+from jobs.states import JobState, TaskState
+from jobs.words import resize_words
+
+# Recorded by portal.access.task_access.
+SESSIONS = {
+    "entered.terminal": gettext_lazy("Opened a terminal"),
+    "left.terminal": gettext_lazy("Left the terminal after %(lasted)s"),
+    "entered.ssh": gettext_lazy("Entered by SSH"),
+    "left.ssh": gettext_lazy("Left SSH after %(lasted)s"),
+    "entered": gettext_lazy("Entered (%(kind)s)"),
+    "left": gettext_lazy("Left (%(kind)s) after %(lasted)s"),
+}
+
+# (kind, state or verb) -> sentence with the event's params; "task" is "main.0", or "main" if alone.
+SENTENCES: dict[tuple[str, str], str | Promise] = {
+    ("job", "submitted"): gettext_lazy("Submitted to pool %(pool)s"),
+    ("job", "stop_requested"): gettext_lazy("Asked to stop"),
+    ("job", "resize_requested"): gettext_lazy("Asked for slices of %(gpu)s"),
+    ("job", "held"): gettext_lazy("Held: it keeps its place and does not start"),
+    ("job", "released"): gettext_lazy("Released: it may start again"),
+    ("job", "about_to_end"): gettext_lazy("The job is about to reach its time limit"),
+    ("job", JobState.QUEUED): gettext_lazy("Queued again as attempt %(attempt)s"),
+    ("job", JobState.STARTING): gettext_lazy("The job starts"),
+    ("job", JobState.RUNNING): gettext_lazy("The job runs"),
+    ("job", JobState.STOPPING): gettext_lazy("The job is stopping"),
+    ("job", JobState.SUCCEEDED): gettext_lazy("The job is done"),
+    ("job", JobState.FAILED): gettext_lazy("The job failed"),
+    ("job", JobState.CANCELLED): gettext_lazy("The job was cancelled"),
+    ("task", TaskState.ASSIGNED): gettext_lazy("Task %(task)s was placed on %(node)s"),
+    ("task", "ASSIGNED.near_data"): gettext_lazy(
+        "Task %(task)s was placed on %(node)s, which holds %(held)s of what it reads"
+    ),
+    ("task", TaskState.STARTING): gettext_lazy("Task %(task)s is being started"),
+    ("task", TaskState.RUNNING): gettext_lazy("Task %(task)s runs"),
+    ("task", TaskState.STOPPING): gettext_lazy("Task %(task)s was asked to end"),
+    ("task", TaskState.LOST): gettext_lazy("Task %(task)s cannot be seen any more; what it holds is kept"),
+    ("task", TaskState.STOPPED): gettext_lazy("Task %(task)s was stopped"),
+    ("task", "STOPPED.saved"): gettext_lazy("Task %(task)s made room for others, %(lost)s after its last checkpoint"),
+    ("task", "STOPPED.unsaved"): gettext_lazy(
+        "Task %(task)s made room for others after %(lost)s without a checkpoint: that work is lost"
+    ),
+    ("task", "resized"): gettext_lazy("The slice of task %(task)s was resized from %(was)s to %(size)s"),
+    ("task", "resize_refused"): gettext_lazy(
+        "The slice of task %(task)s stays at %(was)s and is not %(size)s. %(why)s"
+    ),
+    ("task", TaskState.SUCCEEDED): gettext_lazy("Task %(task)s ended well"),
+    ("task", TaskState.FAILED): gettext_lazy("Task %(task)s failed"),
+    ("notebook", "created"): gettext_lazy("The notebook was made"),
+    ("notebook", "started"): gettext_lazy("The notebook starts as %(job)s"),
+    ("notebook", "ready"): gettext_lazy("The notebook can be opened"),
+    ("notebook", "stop_requested"): gettext_lazy("Asked to stop"),
+    ("notebook", "changed"): gettext_lazy("Its settings were changed"),
+    ("notebook", "extended"): gettext_lazy("Extended by %(hours)s hours"),
+    ("notebook", "about_to_end"): gettext_lazy("The notebook is about to end"),
+    ("notebook", "time_over"): gettext_lazy("Its time is over"),
+    ("notebook", "deleted"): gettext_lazy("The notebook was deleted"),
+    ("webhook", "created"): gettext_lazy("The webhook “%(name)s” was made"),
+    ("webhook", "changed"): gettext_lazy("The webhook “%(name)s” was changed"),
+    ("webhook", "secret_changed"): gettext_lazy("The webhook “%(name)s” has a new secret"),
+    ("webhook", "tested"): gettext_lazy("The webhook “%(name)s” was tested"),
+    ("webhook", "disabled"): gettext_lazy("The webhook was switched off"),
+    ("webhook", "deleted"): gettext_lazy("The webhook “%(name)s” was deleted"),
+    ("user", "ssh_key_added"): gettext_lazy("The SSH key “%(name)s” was added"),
+    ("user", "ssh_key_removed"): gettext_lazy("The SSH key “%(name)s” was removed"),
+    ("user", "suspended"): gettext_lazy("Suspended"),
+    ("user", "readmitted"): gettext_lazy("Admitted again"),
+    ("quota", "made"): gettext_lazy("The quota was made"),
+    ("quota", "changed"): gettext_lazy("The quota was changed"),
+    ("quota", "deleted"): gettext_lazy("The quota was deleted"),
+    ("pool", "made"): gettext_lazy("The pool was made"),
+    ("pool", "changed"): gettext_lazy("The pool's policy was changed"),
+    ("window", "made"): gettext_lazy("The lending window was made"),
+    ("window", "changed"): gettext_lazy("The lending window was changed"),
+    ("window", "deleted"): gettext_lazy("The lending window was deleted"),
+    ("user_limit", "limit.made"): gettext_lazy("The limits were set"),
+    ("user_limit", "limit.changed"): gettext_lazy("The limits were changed"),
+    **{(kind, verb): words for kind in ("job", "notebook") for verb, words in SESSIONS.items()},
+}
+
+
+def event_words(row: Event, *, alone: bool = False) -> str:
+    """Return the sentence in the active language. alone: the job has no other task.
+
+    Never fails: older events may lack values or a sentence.
+    """
+    about = row.to_state or row.verb.removeprefix(f"{row.kind}.")
+    params = {name: str(value) for name, value in row.params.items()}
+    params["task"] = params.get("role", "") if alone else f"{params.get('role', '')}.{params.get('rank', '')}"
+    if (gpus := row.params.get("gpus")) and isinstance(gpus, list):
+        params["node"] = _("%(node)s (GPU %(gpus)s)") % {
+            "node": params.get("node", "?"),
+            "gpus": ", ".join(str(gpu).rpartition(":")[2] for gpu in gpus),
+        }
+    if "seconds" in row.params:
+        params["lasted"] = show_duration(row.params["seconds"])
+    if "held_bytes" in row.params:
+        params["held"] = show_bytes(row.params["held_bytes"])
+    if "to_mib" in row.params:
+        params |= {"was": show_memory(row.params.get("from_mib", 0)), "size": show_memory(row.params["to_mib"])}
+        params["why"] = resize_words(row.params)
+    if "lost_s" in row.params:
+        params["lost"] = show_duration(row.params["lost_s"])
+    known = SENTENCES.get((row.kind, f"{about}.{params.get('kind')}"), SENTENCES.get((row.kind, about), row.type))
+    return str(known) % Blanks(params)
+
+
+class Blanks(dict):
+    """Values of a sentence, "?" if missing."""
+
+    def __missing__(self, key: str) -> str:
+        return "?"

@@ -1,0 +1,108 @@
+"""Notices as sentences, for page, API and mail."""
+
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.utils.formats import date_format
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from events.models import Notice
+from jobs.words import end_hint, end_words
+from portal.wording.events import Blanks
+
+# Labels in the settings.
+KIND_WORDS: dict[str, str | Promise] = {
+    "job_started": gettext_lazy("A job or notebook of mine starts"),
+    "job_failed": gettext_lazy("A job of mine fails"),
+    "job_succeeded": gettext_lazy("A job of mine is done"),
+    "about_to_end": gettext_lazy("A job or notebook of mine is about to end"),
+    "webhook_disabled": gettext_lazy("A webhook of mine or of a team that I lead is switched off"),
+    "quota_changed": gettext_lazy("The quota of a team that I lead is changed"),
+}
+
+TITLES: dict[str, str | Promise] = {
+    "job_started": gettext_lazy("%(what)s has started"),
+    "job_failed": gettext_lazy("%(what)s failed"),
+    "job_succeeded": gettext_lazy("%(what)s is done"),
+    "about_to_end": gettext_lazy("%(what)s is about to end"),
+    "webhook_disabled": gettext_lazy("The webhook %(name)s is switched off"),
+    "quota_changed": gettext_lazy("The quota of team %(team)s in pool %(pool)s has changed"),
+}
+WEBHOOK_WHY: dict[str, str | Promise] = {
+    "failing": gettext_lazy("Its address did not answer well for a day. Mend the receiver, then switch it on again."),
+    "gone": gettext_lazy("Its address answered that it is gone for good (410)."),
+    "maker_left": gettext_lazy(
+        "Who made it may not do so any more. Another lead can switch it on again, and then answers for it."
+    ),
+}
+LOOKS = {
+    "job_started": ("player-play", "work"),
+    "job_failed": ("alert-circle", "fault"),
+    "job_succeeded": ("check", "done"),
+    "about_to_end": ("clock", "idle"),
+    "webhook_disabled": ("plug-connected-x", "idle"),
+    "quota_changed": ("gauge", "next"),
+}
+# Object kind -> (URL name, its parameter, the notice's column with the value).
+PAGES = {
+    "job": ("job", "job_id", "label"),
+    "notebook": ("notebook", "notebook_id", "label"),
+    "webhook": ("webhook", "webhook_id", "object_id"),
+    "quota": ("quota", "", ""),
+}
+
+
+@dataclass(frozen=True)
+class NoticeView:
+    """A notice in words. text: details; path: of its object's page."""
+
+    row: Notice
+    title: str
+    text: str
+    path: str
+    icon: str
+    tone: str
+
+    @property
+    def url(self) -> str:
+        return settings.TESSERA_PUBLIC_URL + self.path if self.path else ""
+
+    @property
+    def unread(self) -> bool:
+        return self.row.read_at is None
+
+
+def view_notice(row: Notice) -> NoticeView:
+    """Return the notice in the active language. Never fails: older rows may lack values."""
+    params = Blanks({name: str(value) for name, value in row.params.items()})
+    name = row.params.get("name", "")
+    what = _("%(name)s (%(label)s)") % {"name": name, "label": row.label} if name else row.label
+    title = str(TITLES.get(row.kind, "%(what)s")) % Blanks({**params, "what": what})
+    return NoticeView(row, title, _text(row), _path(row), *LOOKS.get(row.kind, ("bell", "")))
+
+
+def _text(row: Notice) -> str:
+    if row.kind == "job_failed":
+        reason = row.params.get("reason", "")
+        return " ".join(words for words in (end_words(reason), end_hint(reason)) if words)
+    if row.kind == "webhook_disabled":
+        return str(WEBHOOK_WHY.get(row.params.get("why", ""), ""))
+    if row.kind == "about_to_end" and (at := parse_datetime(str(row.params.get("at", "")))):
+        local = date_format(timezone.localtime(at), "DATETIME_FORMAT")
+        if row.object_kind == "job":
+            return _("It reaches its time limit at %(at)s (UTC) and is ended then.") % {"at": local}
+        return _("It ends at %(at)s (UTC). Save your work, or extend it on its page.") % {"at": local}
+    return ""
+
+
+def _path(row: Notice) -> str:
+    name, part, column = PAGES.get(row.object_kind, ("", "", ""))
+    try:
+        return reverse(name, kwargs={part: getattr(row, column)} if part else {}) if name else ""
+    except NoReverseMatch:
+        return ""

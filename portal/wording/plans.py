@@ -1,0 +1,76 @@
+"""Job plans and suggested changes in words."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from common.resources import show_gpu
+from common.words import field_words
+from jobs.models import Priority
+from portal.wording.starts import start_words
+from scheduler.preview.preview import PlanAnswer, PlannedPlacement, Suggestion
+
+CHANGES = {
+    "gpu": gettext_lazy("GPU %(value)s instead of %(was)s"),
+    "nodes": gettext_lazy("nodes: %(value)s instead of %(was)s"),
+    "pool": gettext_lazy("pool %(value)s instead of %(was)s"),
+    "time": gettext_lazy("estimated time %(value)s instead of %(was)s: it ends before what is kept for others begins"),
+    "time.unsaid": gettext_lazy("estimated time %(value)s: it ends before what is kept for others begins"),
+    "preemptible": gettext_lazy("preemptible: it may be stopped to make room, and is queued again"),
+    "priority": gettext_lazy("%(value)s priority instead of %(was)s"),
+}
+MOST_SEATS = 4
+
+
+def plan_words(answer: PlanAnswer) -> str:
+    """ "Starts now on n1 (¼ of GPU 3)", "Waits: #4 of 7 in train, 14:10 to 15:30", "Can never run: ..."."""
+    if answer.never:
+        return _("Can never run: %(why)s") % {"why": " ".join(field_words(error) for error in answer.never.errors)}
+    if answer.seats and answer.seats[0].role:
+        return _("Starts now: %(places)s") % {"places": seats_words(answer.seats)}
+    if answer.seats:
+        return _("Starts now on %(places)s") % {"places": seats_words(answer.seats)}
+    place, when = place_words(answer), start_words(answer.outlook.start)
+    if not when:
+        return _("Waits: %(place)s") % {"place": place}
+    return _("Waits: %(place)s, %(when)s") % {"place": place, "when": when}
+
+
+def place_words(answer: PlanAnswer) -> str:
+    position, of = answer.place or (0, 0)
+    pool = answer.draft.pool.name if answer.draft else ""
+    return _("#%(position)s of %(of)s in %(pool)s") % {"position": position, "of": of, "pool": pool}
+
+
+def seats_words(seats: Sequence[PlannedPlacement]) -> str:
+    shown = [seat_words(seat) for seat in seats[:MOST_SEATS]]
+    more = len(seats) - len(shown)
+    if more:
+        shown.append(_("%(count)s more") % {"count": more})
+    return ", ".join(shown)
+
+
+def seat_words(seat: PlannedPlacement) -> str:
+    if seat.role:
+        return _("%(role)s on %(place)s") % {"role": seat.role, "place": seat_words(replace(seat, role=""))}
+    params = {"node": seat.node, "gpus": ", ".join(str(index) for index in seat.gpus), "part": show_gpu(seat.milli)}
+    if not seat.gpus:
+        return seat.node
+    if len(seat.gpus) == 1 and seat.milli < 1000:
+        return _("%(node)s (%(part)s of GPU %(gpus)s)") % params
+    return _("%(node)s (GPU %(gpus)s)") % params
+
+
+def change_words(sooner: Suggestion) -> str:
+    """Return a suggestion like "GPU 1/2 instead of 1"."""
+    change = sooner.change
+    values = {"value": change.value, "was": change.was}
+    if change.field == "priority":
+        values = {name: str(Priority[word.upper()].label) for name, word in values.items()}
+    return str(CHANGES["time.unsaid" if change.field == "time" and not change.was else change.field]) % values
+
+
+def sooner_words(sooner: Suggestion) -> str:
+    return _("now") if sooner.now else start_words(sooner.start)
