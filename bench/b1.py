@@ -21,9 +21,9 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
-from bench._options import parser_of, some_of
 from bench.replays.openb import HISTORY_WEIGHT, OpenbTrace, allocation_at, build_cluster, load_trace, replay_pods
 from bench.replays.published_scores import BEST_FIT, FGD
+from bench.shared.options import parser_of, some_of
 from scheduler.core.model.types import Policy
 
 REFERENCES = {"fgd": (FGD, "FGD"), "bestfit": (BEST_FIT, "BestFit")}

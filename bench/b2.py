@@ -18,11 +18,11 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
-from bench._options import parser_of, some_of
-from bench._rows import Row, finish, revision, write_rows
 from bench.replays.gang_traces import MuriJob, TraceJob, load_muri
 from bench.replays.muri import NODES, ORDERS, replay_muri
 from bench.replays.tessera_replay import SHORT_FIRST_POLICY, simulate_tessera
+from bench.shared.options import parser_of, some_of
+from bench.shared.rows import Row, finish, revision, write_rows
 
 OURS = "tessera"
 SECOND = 1.0

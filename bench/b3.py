@@ -17,11 +17,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench._options import parser_of, some_of
-from bench._rows import Row, figures, finish, revision, write_rows
 from bench.replays.gang_traces import TraceJob, load_philly, load_trace_jobs, load_venus
 from bench.replays.queue_rules import NODE_CARDS, RULES, ReplayOutcome, replay_rule
 from bench.replays.tessera_replay import PREEMPT_LONGER_POLICY, SHORT_FIRST_POLICY, simulate_tessera
+from bench.shared.options import parser_of, some_of
+from bench.shared.rows import Row, figures, finish, revision, write_rows
 
 OURS = {"tessera": SHORT_FIRST_POLICY, "tessera-preempt": PREEMPT_LONGER_POLICY}
 """Both know noisy predictions; the first stops nobody."""

@@ -17,11 +17,11 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench._options import parser_of, some_of
-from bench._rows import Row, figures, finish, revision, write_rows
 from bench.replays.gang_traces import TraceJob, load_philly
 from bench.replays.queue_rules import RULES, ReplayOutcome, replay_rule
 from bench.replays.tessera_replay import simulate_tessera
+from bench.shared.options import parser_of, some_of
+from bench.shared.rows import Row, figures, finish, revision, write_rows
 from scheduler.core.model.types import Policy
 
 OURS = "tessera"

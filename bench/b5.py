@@ -16,9 +16,9 @@ from statistics import mean
 
 import numpy as np
 
-from bench._options import parser_of, some_of
-from bench._rows import Row, finish, revision, write_rows
 from bench.replays.kueue import TICKS_PER_S, KueueGenerator, build_cluster, build_jobs, load_generator, schedule_ideally
+from bench.shared.options import parser_of, some_of
+from bench.shared.rows import Row, finish, revision, write_rows
 from scheduler.core.forecast.simulate import Simulation, SimulationRules
 from scheduler.core.model.types import Policy
 

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from bench._options import parser_of, some_of
-from bench._rows import Row, finish, write_rows
 from bench.replays.aistation import CASES, WARM_UP, CaseStudy, build_scenario, load_study, replace_developers
 from bench.replays.aistation_figures import compute_metrics
+from bench.shared.options import parser_of, some_of
+from bench.shared.rows import Row, finish, write_rows
 from scheduler.simulation.history import SimulationHistory
 from scheduler.simulation.report import build_report, read_revision
 from scheduler.simulation.scenario import Scenario, simulate_scenario

@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from bench._churn import churn
-from bench._fleet import MARK, Fleet, Witness, a_fleet, cpu_s, descendants, in_threads, wait
-from bench._options import parser_of, some_of
-from bench._rows import Row, write_rows
+from bench.shared.churn import churn
+from bench.shared.fleet import MARK, Fleet, Witness, a_fleet, cpu_s, descendants, in_threads, wait
+from bench.shared.options import parser_of, some_of
+from bench.shared.rows import Row, write_rows
 from bench.stack import Stack, free_port
 
 GOAL, CEILING = 1.2, 0.9

@@ -18,11 +18,11 @@ from math import inf
 
 import numpy as np
 
-from bench._options import parser_of, some_of
-from bench._rows import Row, finish, revision, write_rows
 from bench.replays.forecast_replay import ForecastOutcome, ReplaySettings, replay_forecasts
 from bench.replays.gang_traces import TraceJob, load_philly
 from bench.replays.queue_rules import NODE_CARDS, build_empty_nodes, build_gang
+from bench.shared.options import parser_of, some_of
+from bench.shared.rows import Row, finish, revision, write_rows
 from scheduler.core.forecast.start_forecast import StartRange
 from scheduler.core.model.types import NORMAL, Policy, WaitingJob
 

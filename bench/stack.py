@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from config.place import open_data, open_run, read_running
+from config.embedded.data_dir import open_data, open_run, read_running
 from notebooks.environment import FAILED, READY, environment_home, read_state
 
 ROOT = Path(__file__).resolve().parents[1]

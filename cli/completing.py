@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 import typer
 
-from cli.credentials import find_server, find_token
 from cli.failures import Failure
-from cli.show import ENDED, OPEN
-from cli.transport import Client
+from cli.http.credentials import find_server, find_token
+from cli.http.transport import Client
+from cli.output.cells import ENDED, OPEN
 
 WITHIN_S = 2.0
 MOST = 50

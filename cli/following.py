@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from cli.failures import INTERRUPTED, JOB_FAILED, OK, WAITS, Failure, Unreachable
+from cli.http.transport import Client, job_path
+from cli.output.cells import ENDED, NONE, duration, ending, queued
+from cli.output.text import LogText
 from cli.session import Session
-from cli.show import ENDED, NONE, duration, ending, queued
-from cli.text import LogText
-from cli.transport import Client, job_path
 
 POLL_S = (0.3, 0.5, 1.0, 2.0)
 """Pauses between polls of a job; the last one repeats."""

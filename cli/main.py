@@ -8,8 +8,8 @@ import typer
 from typer.core import TyperCommand
 
 from cli.failures import SERVER, Failure, Refused
+from cli.http.transport import VERSION
 from cli.session import Group, fail
-from cli.transport import VERSION
 
 # name: (module in cli.commands, help)
 COMMANDS = {

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NoReturn
 from urllib.parse import urlsplit
 
-from cli.credentials import config_file
 from cli.failures import SERVER, USAGE, Failure
+from cli.http.credentials import config_file
 from cli.session import Session
 
 

@@ -11,12 +11,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from cli.credentials import find_server, find_token
 from cli.failures import Failure
-from cli.quick import read_quickly
-from cli.table import Column, lay_out, terminal_width
-from cli.text import plain, width
-from cli.transport import Client, version_words
+from cli.http.credentials import find_server, find_token
+from cli.http.transport import Client, version_words
+from cli.light_params import read_quickly
+from cli.output.table import Column, lay_out, terminal_width
+from cli.output.text import plain, width
 
 
 class Output(StrEnum):
@@ -85,7 +85,7 @@ class Session:
     def _data(self, answer: Any) -> str:
         ascii_only = sys.stdout.encoding.lower() != "utf-8"
         if self.output is Output.yaml:
-            return import_module("cli.as_yaml").dump(answer, ascii_only=ascii_only)
+            return import_module("cli.output.yaml_output").dump(answer, ascii_only=ascii_only)
         return json.dumps(answer, indent=2, ensure_ascii=ascii_only)
 
     def _put(self, lines: list[str]) -> None:

@@ -24,7 +24,7 @@ from events.models import Delivery, Notice
 from events.notices import drop_old_notices
 from events.outgoing import claim, claim_deliveries, finish, rest, wake
 from events.webhooks import build_request, drop_old_deliveries
-from jobs.warning import warn_of_ends
+from jobs.time_limit_warning import warn_of_ends
 from portal.access.event_visibility import load_event_visibility
 from portal.wording.notices import view_notice
 

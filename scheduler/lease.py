@@ -16,7 +16,7 @@ from django.db.models import DateTimeField, Func, Max
 
 from common.errors import StaleState
 from events.bus import hint
-from events.hints import heed
+from events.hints import clear_hint
 from scheduler.models import Lease
 
 LEASE_S = 10
@@ -55,7 +55,7 @@ def lead(name: str) -> Iterator[int | None]:
         yield epoch
     finally:
         if epoch is not None and release(name, epoch) and name in HINTED:
-            heed(name)
+            clear_hint(name)
             hint(name)
 
 

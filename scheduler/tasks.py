@@ -11,7 +11,7 @@ from celery import shared_task
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from events.hints import heed
+from events.hints import clear_hint
 from jobs.models import IdempotencyKey
 from runtimes.base import Unavailable
 from scheduler.commit.step_runner import run_steps
@@ -102,7 +102,7 @@ def _lead(name: str, act: Callable[[int], None]) -> None:
             until = time.monotonic() + TERM_S
             while epoch is not None:
                 began = time.monotonic()
-                heed(name)
+                clear_hint(name)
                 act(epoch)
                 took_s = time.monotonic() - began
                 record_success(name, epoch, round(1000 * took_s))

@@ -19,9 +19,9 @@ from common.digests import digest_of
 from events.notices import notify
 from files.shelves import find_shelf
 from files.uploads import append, begin_upload
+from jobs.code.upload import keep_code, pack_one_file
 from jobs.models import Job
 from jobs.states import TaskState
-from jobs.upload import keep_code, pack_one_file
 from notebooks.environment import READY, environment_path
 from notebooks.models import Notebook
 from notebooks.services import create_notebook, start_notebook

@@ -42,7 +42,7 @@ class WebProcess:
         }
 
     def start(self) -> None:
-        command, fds = [sys.executable, "-m", "config.web"], [listener.fileno() for listener in self._sockets]
+        command, fds = [sys.executable, "-m", "config.embedded.web"], [listener.fileno() for listener in self._sockets]
         self.process = subprocess.Popen(command, cwd=ROOT, env=self.environment, pass_fds=fds)
         wait_for(f"{self.url}/livez")
 

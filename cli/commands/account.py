@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from cli.credentials import TOKEN_VARIABLE, find_server, forget_token, keep_token, tidy_server
 from cli.failures import DENIED, USAGE, Failure, Refused
+from cli.http.credentials import TOKEN_VARIABLE, find_server, forget_token, keep_token, tidy_server
+from cli.http.transport import VERSION, Client
 from cli.session import Command, Session, new_commands
-from cli.transport import VERSION, Client
 
 commands = new_commands()
 

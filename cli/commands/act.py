@@ -7,9 +7,9 @@ import typer
 
 from cli.completing import ended_job_ids, open_job_ids
 from cli.failures import OK, USAGE, WAITS, Failure
+from cli.http.transport import job_path
+from cli.output.cells import ENDED
 from cli.session import Command, Session, fail, new_commands
-from cli.show import ENDED
-from cli.transport import job_path
 
 commands = new_commands()
 

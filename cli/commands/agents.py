@@ -7,10 +7,10 @@ import typer
 
 from cli.completing import agent_names
 from cli.failures import USAGE, Failure
+from cli.output.cells import NONE
+from cli.output.table import Column
+from cli.output.text import plain
 from cli.session import Command, Session, new_commands
-from cli.show import NONE
-from cli.table import Column
-from cli.text import plain
 
 commands = new_commands()
 agents = new_commands()

@@ -6,11 +6,11 @@ import typer
 
 from cli.completing import pools
 from cli.failures import NOT_FOUND, Failure
+from cli.http.transport import Client
+from cli.output.cells import NONE, clock, gpus, moment, now, waited_or_ran
+from cli.output.table import Column
+from cli.output.text import plain
 from cli.session import Command, Session, new_commands
-from cli.show import NONE, clock, gpus, moment, now, waited_or_ran
-from cli.table import Column
-from cli.text import plain
-from cli.transport import Client
 from cli.watching import WatchOption, look_on
 
 commands = new_commands()

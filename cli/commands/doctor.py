@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 import typer
 
-from cli.credentials import TOKEN_VARIABLE, config_file, find_server, find_token
 from cli.failures import DENIED, NOT_FOUND, OK, SERVER, USAGE, Failure
+from cli.http.credentials import TOKEN_VARIABLE, config_file, find_server, find_token
+from cli.http.transport import VERSION, Client, version_words
+from cli.output.cells import moment, now
 from cli.session import Command, Session, new_commands
-from cli.show import moment, now
-from cli.transport import VERSION, Client, version_words
 
 commands = new_commands()
 

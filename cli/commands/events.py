@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from cli.event_stream import Message, listen
 from cli.failures import INTERRUPTED, NOT_FOUND, USAGE, Failure
+from cli.http.event_stream import Message, listen
 from cli.session import Command, Session, new_commands
 
 commands = new_commands()

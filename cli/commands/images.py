@@ -8,11 +8,11 @@ import typer
 
 from cli.completing import image_names
 from cli.failures import NOT_FOUND, USAGE, Failure
+from cli.http.transport import Client
+from cli.output.cells import NONE
+from cli.output.table import Column
+from cli.output.text import plain
 from cli.session import Command, Session, new_commands
-from cli.show import NONE
-from cli.table import Column
-from cli.text import plain
-from cli.transport import Client
 
 commands = new_commands()
 images = new_commands()

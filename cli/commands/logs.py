@@ -7,8 +7,8 @@ import typer
 from cli import following
 from cli.completing import job_ids
 from cli.failures import USAGE, Failure
+from cli.http.transport import job_path
 from cli.session import Command, Session, new_commands
-from cli.transport import job_path
 
 commands = new_commands()
 

@@ -6,11 +6,11 @@ import typer
 
 from cli.completing import open_job_ids
 from cli.failures import Refused
-from cli.plan import lever_lines
+from cli.http.transport import Client, job_path
+from cli.output.cells import ENDED, NONE, OPEN, gpus, moment, next_of, now, waited_or_ran, where
+from cli.output.plan import lever_lines
+from cli.output.table import Column
 from cli.session import Command, Session, new_commands
-from cli.show import ENDED, NONE, OPEN, gpus, moment, next_of, now, waited_or_ran, where
-from cli.table import Column
-from cli.transport import Client, job_path
 from cli.watching import WatchOption, look_on
 
 commands = new_commands()

@@ -14,11 +14,11 @@ import typer
 
 from cli.completing import notebook_names
 from cli.failures import JOB_FAILED, NOT_FOUND, WAITS, Failure, Refused
+from cli.http.transport import Client
+from cli.output.cells import NONE, clock, duration, moment, now
+from cli.output.table import Column
+from cli.output.units import read_duration
 from cli.session import Command, Session, new_commands
-from cli.show import NONE, clock, duration, moment, now
-from cli.table import Column
-from cli.transport import Client
-from cli.units import read_duration
 from cli.watching import WatchOption, look_on
 
 commands = new_commands()

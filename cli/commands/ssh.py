@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from cli.credentials import config_file
 from cli.failures import USAGE, Failure
+from cli.http.credentials import config_file
 from cli.openssh import Gateway, arguments_of, become, find_gateway, options_of, remember_host_key, write_whole
 from cli.session import Command, Session, new_commands
 

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from cli.failures import NOT_FOUND, USAGE, Failure
+from cli.output.cells import NONE, moment, now
+from cli.output.table import Column
 from cli.session import Command, Session, new_commands
-from cli.show import NONE, moment, now
-from cli.table import Column
 
 commands = new_commands()
 keys = new_commands()

@@ -13,12 +13,12 @@ import typer
 from cli import document
 from cli.failures import USAGE, Failure, Refused
 from cli.following import detached, follow, outcome, wait_for_end, wait_for_start
+from cli.http.transport import Client
+from cli.output.plan import EXITS, plan_lines
+from cli.output.text import plain
+from cli.output.units import read_duration
 from cli.pack import PackError, pack
-from cli.plan import EXITS, plan_lines
 from cli.session import Command, Output, Session, new_commands
-from cli.text import plain
-from cli.transport import Client
-from cli.units import read_duration
 
 commands = new_commands()
 

@@ -15,7 +15,7 @@ from accounts.models import ApiToken, LoginLink, Membership, PlatformRole, SshKe
 from accounts.permissions import require
 from common.digests import digest_of
 from common.errors import FieldError, InvalidInput, NameTaken, NotFound
-from events.bus import recheck, record
+from events.bus import publish_recheck, record
 
 SCOPES = (
     "jobs:read",
@@ -87,7 +87,7 @@ def _let_in(actor: User, user: User, verb: str, suspended_at: datetime | None) -
     changed = User.objects.filter(pk=user.pk, suspended_at__isnull=suspended_at is not None)
     if changed.update(suspended_at=suspended_at):
         record(user, verb, actor=actor.as_actor)
-        recheck(user.pk)
+        publish_recheck(user.pk)
 
 
 def add_member(*, user: User, team: Team, role: str = TeamRole.MEMBER) -> Membership:

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from accounts.models import SshKey, User
 from common.errors import FieldError, InvalidInput, NotFound
-from events.bus import recheck, record
+from events.bus import publish_recheck, record
 
 LEAST_RSA_BITS = 2048
 LONGEST_LINE = 16_384
@@ -100,7 +100,7 @@ def remove_ssh_key(*, user: User, key_id: int) -> None:
         raise NotFound(kind="ssh_key", id=key_id)
     row.delete()
     _record(user, "ssh_key_removed", row)
-    recheck(user.pk)
+    publish_recheck(user.pk)
 
 
 def find_key(fingerprint: str) -> SshKey | None:

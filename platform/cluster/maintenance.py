@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 from cluster.models import Gpu, Maintenance, Node
 from common.errors import FieldError, InvalidInput
 from common.locks import database_now, lock_rows
-from events.bus import Actor, hint, record, ring_pool
+from events.bus import Actor, hint, publish_pool, record
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _note(node: Node, verb: str, maintenance: Maintenance, actor: Actor) -> None
     times = {"from": maintenance.begins_at.isoformat(), "until": maintenance.ends_at.isoformat()}
     record(node, verb, actor=actor, params={**times, "why": maintenance.why, "stops": maintenance.stops})
     for pool_id in {node.pool_id, *Gpu.objects.present().filter(node=node).values_list("pool_id", flat=True)}:
-        ring_pool(pool_id)
+        publish_pool(pool_id)
     hint("cycle")
 
 

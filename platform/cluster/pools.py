@@ -4,7 +4,7 @@ from django.db import transaction
 
 from cluster.models import Pool, Window
 from common.locks import lock_rows
-from events.bus import Actor, hint, record, record_change, ring_pool
+from events.bus import Actor, hint, publish_pool, record, record_change
 
 SHARING = (
     "shared",
@@ -37,7 +37,7 @@ def save_pool(*, actor: Actor, pool: Pool) -> None:
     before = next(iter(lock_rows(Pool.objects.filter(pk=pool.pk))), None)
     pool.save()
     record_change(pool, before, ("description", *POLICY), "pool.changed" if before else "pool.made", actor=actor)
-    ring_pool(pool.pk)
+    publish_pool(pool.pk)
     hint("cycle")
 
 

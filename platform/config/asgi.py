@@ -12,7 +12,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django_application = get_asgi_application()  # the imports below need loaded apps
 
 from config.lifespan import Lifespan, ssh_gateway  # noqa: E402
-from jobs.access import the_access  # noqa: E402
+from jobs.task_access import get_access  # noqa: E402
 from portal.api.http.body_limit import BodyLimit  # noqa: E402
 from portal.gateway.http.gateway import Gateway  # noqa: E402
 from portal.gateway.routing import websocket_urls as terminal_urls  # noqa: E402
@@ -27,7 +27,7 @@ portal_application = ProtocolTypeRouter(
         "websocket": AuthMiddlewareStack(URLRouter([*live_urls, *terminal_urls])),
     }
 )
-gateway = Gateway(portal_application, the_access)  # requests to apps' hosts never reach Django
+gateway = Gateway(portal_application, get_access)  # requests to apps' hosts never reach Django
 application = ProtocolTypeRouter(
     {"http": gateway, "websocket": gateway, "lifespan": Lifespan(ssh_gateway, lambda: aclosing(gateway))}
 )

@@ -4,7 +4,7 @@ import os
 
 from celery import Celery
 
-from config.alive import AliveStep
+from config.heartbeat import AliveStep
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 

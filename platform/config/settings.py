@@ -351,7 +351,7 @@ SPECTACULAR_SETTINGS = {
 
 # Celery: short idempotent tasks, JSON, no results.
 TESSERA_ALIVE = env_text("TESSERA_ALIVE")  # heartbeat file of workers and beat, "" = none
-CELERY_BEAT_SCHEDULER = "config.alive.AliveBeat"
+CELERY_BEAT_SCHEDULER = "config.heartbeat.AliveBeat"
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_IGNORE_RESULT = True

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from config.servers import create_database, postgres, valkey
-from config.supervisor import Child, Failure, kill_all, stop_all
+from config.embedded.servers import create_database, postgres, valkey
+from config.embedded.supervisor import Child, Failure, kill_all, stop_all
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = "not slow and not kubernetes"

@@ -21,7 +21,7 @@ from events.on_commit import collect_on_commit, once_on_commit
 
 
 @dataclass(frozen=True)
-class Line:
+class EventLine:
     """One row of a bulk record."""
 
     row: Model
@@ -41,7 +41,7 @@ SCHEDULER = Actor("scheduler")
 RUNTIME = Actor("runtime")
 SYSTEM = Actor("system")
 
-RING_S = 2.0
+SEND_S = 2.0
 """How long a commit waits at most for change messages to be sent."""
 
 TEAM_KINDS = frozenset({"job", "task", "quota"})
@@ -63,9 +63,11 @@ def record(
     before: its number of events, where known. state: from_state and to_state.
     """
     seq = (last_seq(row.KIND, row.pk) if before is None else before) + 1  # type: ignore[attr-defined]
-    event = store_event(seq=seq, params=params or {}, **_line_of(row), **_words_of(verb, actor, reason), **state)
+    event = store_event(
+        seq=seq, params=params or {}, **_object_columns(row), **_act_columns(verb, actor, reason), **state
+    )
     _queue_deliveries([event])
-    ring(row)
+    publish(row)
     return event
 
 
@@ -83,18 +85,18 @@ def record_change(row: Model, before: Model | None, fields: Iterable[str], verb:
     return bool(changed)
 
 
-def record_all(lines: Sequence[Line], verb: str, *, actor: Actor, reason: str = "", to_state: str = "") -> None:
+def record_all(lines: Sequence[EventLine], verb: str, *, actor: Actor, reason: str = "", to_state: str = "") -> None:
     """Append events of rows of one kind in few statements."""
     last = Counter(last_seqs(lines[0].row.KIND, {line.row.pk for line in lines}))  # type: ignore[attr-defined]
-    words = {**_words_of(verb, actor, reason), "to_state": to_state}
+    words = {**_act_columns(verb, actor, reason), "to_state": to_state}
     own = []
     for line in lines:
         last[line.row.pk] += 1
-        own.append({"seq": last[line.row.pk], "params": line.params, **_line_of(line.row)})
+        own.append({"seq": last[line.row.pk], "params": line.params, **_object_columns(line.row)})
     states = ({"from_state": line.from_state} for line in lines)
     _queue_deliveries(store_events([{**one, **was, **words} for one, was in zip(own, states, strict=True)]))
     for line in lines:
-        ring(line.row)
+        publish(line.row)
 
 
 def last_seq(kind: str, pk: int) -> int:
@@ -114,7 +116,7 @@ def store_events(rows: Iterable[dict[str, Any]]) -> list[Event]:
     return Event.objects.bulk_create(Event(**values) for values in rows)
 
 
-def _line_of(row: Model) -> dict[str, Any]:
+def _object_columns(row: Model) -> dict[str, Any]:
     return {
         "kind": row.KIND,  # type: ignore[attr-defined]
         "object_id": row.pk,
@@ -124,39 +126,39 @@ def _line_of(row: Model) -> dict[str, Any]:
     }
 
 
-def _words_of(verb: str, actor: Actor, reason: str) -> dict[str, Any]:
+def _act_columns(verb: str, actor: Actor, reason: str) -> dict[str, Any]:
     return {"verb": verb, "reason": reason, "actor": actor.name, "actor_id": actor.id}
 
 
-def ring(row: Model) -> None:
+def publish(row: Model) -> None:
     """On commit, publish that `row` changed."""
     touch: dict[str, Any] = {"kind": row.KIND, "id": row.public_id}  # type: ignore[attr-defined]
     team_id = row.team_id  # type: ignore[attr-defined]
     if team_id is not None:
         _send_on_commit(f"team-{team_id}", touch)
     if pool_id := getattr(row, "pool_id", None):
-        ring_pool(pool_id)
+        publish_pool(pool_id)
 
 
-def ring_pool(pool_id: int) -> None:
+def publish_pool(pool_id: int) -> None:
     """On commit, publish that a pool changed."""
     _send_on_commit(f"pool-{pool_id}", {"kind": "queue", "id": ""})
     _send_on_commit(f"pool-{pool_id}", {"kind": "cluster", "id": ""})
 
 
-def ring_person(user_id: int, kind: str) -> None:
+def publish_person(user_id: int, kind: str) -> None:
     """On commit, publish a change of what is one person's."""
     _send_on_commit(f"user-{user_id}", {"kind": kind, "id": ""})
 
 
-def recheck(user_id: int) -> None:
+def publish_recheck(user_id: int) -> None:
     """On commit, make a person's sockets check their rights."""
     once_on_commit(("recheck", user_id), lambda: _send(f"user-{user_id}", {"type": "recheck"}))
 
 
 def hint(task: str) -> None:
     """On commit, ask a loop ("cycle", "reconcile") to run."""
-    once_on_commit(("hint", task), lambda: hints.ask(task))
+    once_on_commit(("hint", task), lambda: hints.request_run(task))
 
 
 def hint_sender() -> None:
@@ -169,13 +171,18 @@ def _queue_deliveries(events: Sequence[Event]) -> None:
     own = Q(team_id__isnull=True, user_id__in={event.owner_id for event in events} - {None})
     of_team = Q(team_id__in={event.team_id for event in events if event.kind in TEAM_KINDS} - {None})
     listening = list(Webhook.objects.filter(own | of_team, disabled_at__isnull=True))
-    wanted = [(hook, event) for event in events for hook in listening if _hears(hook, event) and hook.wants(event.type)]
+    wanted = [
+        (hook, event)
+        for event in events
+        for hook in listening
+        if _is_subscribed(hook, event) and hook.wants(event.type)
+    ]
     if wanted:
         Delivery.objects.bulk_create(Delivery(webhook=webhook, event=event, due_at=Now()) for webhook, event in wanted)
         hint_sender()
 
 
-def _hears(webhook: Webhook, event: Event) -> bool:
+def _is_subscribed(webhook: Webhook, event: Event) -> bool:
     if webhook.team_id is None:
         return webhook.user_id == event.owner_id
     return webhook.team_id == event.team_id and event.kind in TEAM_KINDS
@@ -192,12 +199,12 @@ def _send(group: str, message: dict) -> None:
 def _send_all(messages: Iterable[tuple[str, dict]]) -> None:
     layer = get_channel_layer()
     if layer is not None:
-        async_to_sync(_ring)(layer, messages)
+        async_to_sync(_send_messages)(layer, messages)
 
 
-async def _ring(layer: BaseChannelLayer, messages: Iterable[tuple[str, dict]]) -> None:
+async def _send_messages(layer: BaseChannelLayer, messages: Iterable[tuple[str, dict]]) -> None:
     """Send messages, for RING_S at most: a commit must not wait."""
-    async with asyncio.timeout(RING_S):
+    async with asyncio.timeout(SEND_S):
         for group, message in messages:
             await layer.group_send(group, message)
 

@@ -14,13 +14,13 @@ WAITS_S = 1.0
 EXPIRES_S = 5
 
 
-def ask(loop: str) -> None:
+def request_run(loop: str) -> None:
     """Send the loop's task unless asked already. Raises OperationalError."""
     if _is_first(loop):
         current_app.send_task(f"scheduler.tasks.{loop}", queue="scheduler", expires=EXPIRES_S, retry=False)
 
 
-def heed(loop: str) -> None:
+def clear_hint(loop: str) -> None:
     """Clear the mark before reading the database, so later changes ask again."""
     try:
         cache_server().delete(_key(loop))

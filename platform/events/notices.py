@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from common.errors import FieldError, InvalidInput
-from events.bus import hint_sender, ring_person
+from events.bus import hint_sender, publish_person
 from events.models import Notice, NoticeChoice
 
 KEPT = timedelta(days=90)
@@ -76,7 +76,7 @@ def notify_all(kind: str, told: Sequence[Told]) -> list[Notice]:
         for each, channels in wanted
     )
     for user_id in {each.user_id for each, channels in wanted if channels.portal}:
-        ring_person(user_id, "notices")
+        publish_person(user_id, "notices")
     if any(channels.mail for _, channels in wanted):
         hint_sender()
     return notices
@@ -120,7 +120,7 @@ def mark_read(*, user_id: int, ids: list[int] | None = None) -> int:
     unread = notices_of(user_id).filter(read_at__isnull=True)
     count = (unread if ids is None else unread.filter(pk__in=ids)).update(read_at=Now())
     if count:
-        ring_person(user_id, "notices")
+        publish_person(user_id, "notices")
     return count
 
 

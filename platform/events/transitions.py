@@ -9,7 +9,7 @@ from django.db.models import Case, Value, When
 from django.db.models.functions import Cast
 
 from common.errors import StaleState
-from events.bus import Actor, Line, record, record_all
+from events.bus import Actor, EventLine, record, record_all
 
 
 class IllegalTransition(Exception):
@@ -43,7 +43,7 @@ def advance(
 
 def advance_all(moves: Sequence[Move], to: str, *, reason: str = "", actor: Actor) -> None:
     """Move rows of one model in few statements, or none."""
-    lines = [Line(move.row, move.params, _check_legal(move.row, to)) for move in moves]
+    lines = [EventLine(move.row, move.params, _check_legal(move.row, to)) for move in moves]
     with transaction.atomic():
         for before in sorted({line.from_state for line in lines}):
             same = [move for move, line in zip(moves, lines, strict=True) if line.from_state == before]

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from common.errors import StaleState
 from common.locks import lock_rows
-from events.bus import SYSTEM, Actor, hint, ring_pool
+from events.bus import SYSTEM, Actor, hint, publish_pool
 from events.notices import Told, notify_all
 from events.transitions import Move, advance, advance_all
 from jobs.models import Job, JobKind, Task
@@ -134,7 +134,7 @@ def _advance_tasks(moves: Sequence[TaskMove], actor: Actor) -> None:
     if freed:
         release_holdings(freed)
         for pool_id in {task.pool_id for task in freed}:
-            ring_pool(pool_id)
+            publish_pool(pool_id)
         hint("cycle")
 
 

@@ -15,10 +15,10 @@ from common.errors import StaleState
 from common.locks import database_now
 from events.bus import SYSTEM, record
 from events.notices import notify
-from jobs.access import the_access
 from jobs.control import end_job
 from jobs.models import Task
 from jobs.states import JobState, TaskState
+from jobs.task_access import get_access
 from notebooks.environment import READY, drop_environment, environment_path, old_environments
 from notebooks.models import Notebook
 from notebooks.phases import measure_phases
@@ -72,7 +72,7 @@ def see_who_answers() -> bool:
 
 
 async def _who_answers(tasks: list[Task]) -> set:
-    found = await asyncio.gather(*(answers(the_access(), task) for task in tasks))
+    found = await asyncio.gather(*(answers(get_access(), task) for task in tasks))
     return {task.uuid for task, up in zip(tasks, found, strict=True) if up}
 
 

@@ -10,7 +10,7 @@ from accounts.permissions import require
 from cluster.capacity import cards_by_node
 from common.errors import FieldError, InvalidInput, QuotaExceeded
 from common.locks import lock_rows
-from events.bus import hint, record, record_change, ring_pool
+from events.bus import hint, publish_pool, record, record_change
 from events.notices import notify
 from quotas.models import RESOURCES, Amounts, Quota, UserLimit, add_amounts
 
@@ -61,7 +61,7 @@ def save_quota(*, actor: User, quota: Quota, pool_total: tuple[int, int, int]) -
     quota.save()
     if record_change(quota, before, QUOTA_FIELDS, "quota.changed" if before else "quota.made", actor=actor.as_actor):
         _tell_leads(quota, actor)
-    ring_pool(quota.pool_id)
+    publish_pool(quota.pool_id)
     hint("cycle")
     return quota
 

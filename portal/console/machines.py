@@ -19,7 +19,7 @@ from common.errors import StaleState
 from common.locks import lock_rows
 from common.resources import show_cpu, show_duration, show_memory
 from common.words import error_words
-from events.bus import hint, record, ring_pool
+from events.bus import hint, publish_pool, record
 from events.transitions import advance
 from portal.console.fields import duration, memory
 
@@ -338,7 +338,7 @@ class GpuAdmin(FoundAdmin):
             for name in form.changed_data
         }
         note_change(obj.node, request, changes, gpu=obj.uuid)
-        ring_pool(obj.pool_id)
+        publish_pool(obj.pool_id)
 
     @admin.display(description=gettext_lazy("memory"))
     def total(self, gpu: Gpu) -> str:

@@ -15,7 +15,7 @@ from accounts.models import Membership, PlatformRole, Team, User
 from accounts.services import create_team, create_user, make_login_link, readmit_person, suspend_person
 from common.errors import NameTaken, PlatformError
 from common.words import error_words
-from events.bus import recheck
+from events.bus import publish_recheck
 from portal.forms import bind
 from quotas.models import load_parents, team_chain
 
@@ -97,7 +97,7 @@ def save_memberships(formset: forms.BaseFormSet) -> None:
     """Save memberships, and recheck the rights of the users' open sockets."""
     rows = formset.save()  # type: ignore[attr-defined]
     for row in [*rows, *formset.deleted_objects]:  # type: ignore[attr-defined]
-        recheck(row.user_id)
+        publish_recheck(row.user_id)
 
 
 class MembershipInline(admin.TabularInline):
@@ -148,7 +148,7 @@ class UserAdmin(admin.ModelAdmin):
         if given["suspended"] != (obj.suspended_at is not None):
             let_in_or_out = suspend_person if given["suspended"] else readmit_person
             let_in_or_out(actor=form.actor, user=obj)
-        recheck(obj.pk)
+        publish_recheck(obj.pk)
 
     def save_formset(
         self, request: HttpRequest, form: forms.BaseForm, formset: forms.BaseFormSet, change: bool

@@ -13,7 +13,7 @@ from cluster.models import Cached, Gpu, Node, NodeState, Pool
 from cluster.reports import Reported
 from common.locks import lock_rows
 from common.resources import is_instance
-from events.bus import SYSTEM, Line, hint, record, record_all, ring_pool
+from events.bus import SYSTEM, EventLine, hint, publish_pool, record, record_all
 from events.transitions import advance
 from quotas.models import Holding
 from runtimes.base import GpuView, HeldView, NodeView
@@ -188,9 +188,9 @@ def _add_cards(node: Node, views: Sequence[GpuView], cards: int) -> None:
         for view in views
     ]
     Gpu.objects.bulk_create(new)
-    record_all([Line(node, {"gpu": gpu.uuid, "pool": gpu.pool.name}) for gpu in new], "gpu.added", actor=SYSTEM)
+    record_all([EventLine(node, {"gpu": gpu.uuid, "pool": gpu.pool.name}) for gpu in new], "gpu.added", actor=SYSTEM)
     for pool in {gpu.pool_id for gpu in new}:
-        ring_pool(pool)
+        publish_pool(pool)
     hint("cycle")
 
 
@@ -235,7 +235,7 @@ def _record_health(node: Node, before: Gpu, view: GpuView) -> None:
         return
     verb = "gpu.sound" if sound else "gpu.broken"
     record(node, verb, actor=SYSTEM, params={"gpu": before.uuid, "why": view.fault, "held": _is_held(before)})
-    ring_pool(before.pool_id)
+    publish_pool(before.pool_id)
     hint("cycle")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.db import transaction
 
 from common.errors import StaleState
-from events.bus import RUNTIME, ring
+from events.bus import RUNTIME, publish
 from jobs.lifecycle import MADE_ROOM, TaskMove, lock_jobs, move_tasks, path
 from jobs.models import Task
 from jobs.states import TASK_FINAL, TaskState
@@ -79,7 +79,7 @@ def record_progress(step: TaskProgress, epoch: int) -> None:
     news = {name: value for name, value in told.items() if value}
     write_progress(step.uuid, news | (step.start_progress._asdict() if step.start_progress is not None else {}))
     if step.start_progress is not None:  # a page may be waiting
-        ring(load_task(step.uuid))
+        publish(load_task(step.uuid))
 
 
 def write_progress(uuid: str, told: dict[str, Any]) -> None:

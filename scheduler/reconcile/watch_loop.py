@@ -13,7 +13,7 @@ from functools import partial
 from django.db import InterfaceError, OperationalError, connection
 
 from common.errors import StaleState
-from events.hints import heed
+from events.hints import clear_hint
 from jobs.states import TaskState
 from runtimes.base import LiveView, Unavailable
 from scheduler.lease import RENEW_S, acquire, newest_epoch, record_success, release, renew, take_hint
@@ -96,7 +96,7 @@ class WatchLoop:
 
     def round(self, epoch: int) -> None:
         """Compare once, record observations, dispatch actions."""
-        heed(NAME)
+        clear_hint(NAME)
         rows = load_rows()
         try:
             seen = self.view.list_containers()

@@ -17,7 +17,7 @@ TASK, OTHER = "a" * 32, "b" * 32
 
 
 class Store:
-    """In the platform's place: what `jobs.brought` does, in memory."""
+    """In the platform's place: what `jobs.log_ingest` does, in memory."""
 
     def __init__(self):
         self.kept: dict[str, bytes] = {}

@@ -9,7 +9,8 @@ import pytest
 from cli_server import Handler, Script
 from typer.testing import CliRunner
 
-from cli import following, transport
+from cli import following
+from cli.http import transport
 from cli.main import app
 from tests.web_process import running_web
 

@@ -11,10 +11,10 @@ import pytest
 from cli_server import a_job, ended
 from typer.main import get_group
 
+from cli.http.transport import VERSION
 from cli.main import COMMANDS
-from cli.show import clock, moment, now
-from cli.text import width
-from cli.transport import VERSION
+from cli.output.cells import clock, moment, now
+from cli.output.text import width
 
 ROOT = Path(__file__).parents[2]
 QUEUED = a_job(state="queued")

@@ -4,7 +4,7 @@ import pytest
 
 from cli.commands import files
 from cli.failures import Unreachable
-from cli.transport import Client
+from cli.http.transport import Client
 
 DATA = bytes(range(256)) * 4096 * 9  # 9 MiB: two pieces
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.credentials import config_file, find_token, tidy_server
 from cli.failures import Failure
+from cli.http.credentials import config_file, find_token, tidy_server
 
 ME = {"username": "ada", "platform_role": "none", "teams": [], "scopes": [], "token": None}
 

@@ -8,7 +8,7 @@ import pytest
 from cli import pack as packing
 from cli.pack import PackError, pack
 from common.archive import check_archive
-from jobs.codepack import store_code
+from jobs.code.archive import store_code
 
 
 def make(root: Path, **files: str) -> Path:

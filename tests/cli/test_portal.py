@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
-from cli.credentials import config_file
+from cli.http.credentials import config_file
 from jobs.models import CodePack, Job
 from jobs.states import TaskState
 from quotas.models import UserLimit

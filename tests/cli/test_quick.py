@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.transport import VERSION
+from cli.http.transport import VERSION
 
 ROOT = Path(__file__).parents[2]
 SLOW = ("pydantic", "rich", "ruamel", "django", "asyncio", "importlib.metadata")

@@ -4,9 +4,9 @@ import pytest
 from cli_server import a_job, ended
 
 from cli.commands.look import COLUMNS, OWNER, _row
-from cli.show import duration, gpus, next_of, now, waited_or_ran, where
-from cli.table import lay_out
-from cli.text import LogText, cut, plain, width
+from cli.output.cells import duration, gpus, next_of, now, waited_or_ran, where
+from cli.output.table import lay_out
+from cli.output.text import LogText, cut, plain, width
 
 LOG = (
     "a\x1b[31mred\x1b[0m b\x1b[2J c\x1b]0;title\x07 d\x1b]8;;http://x\x1b\\link e\x1bPq1\x1b\\ f"

@@ -6,7 +6,7 @@ import socket
 import pytest
 from cli_server import a_job, drop, ended
 
-from cli.credentials import keep_token
+from cli.http.credentials import keep_token
 
 PROBLEM = {
     "status": 422, "code": "impossible", "detail": "It can never run.",

@@ -23,7 +23,9 @@ PROCESSES = {
 }
 """As docker-compose.yml and the chart start them, but for a queue in which nothing is."""
 # A round each tenth of a second instead of ten seconds: tests have no time.
-QUICK = "import config.alive, runpy; config.alive.EVERY_S = 0.1; runpy.run_module('celery', run_name='__main__')"
+QUICK = (
+    "import config.heartbeat, runpy; config.heartbeat.EVERY_S = 0.1; runpy.run_module('celery', run_name='__main__')"
+)
 STALE_S, WITHIN_S = 3.0, 40
 BROKER = 15
 """The Valkey database of these processes alone."""

@@ -4,16 +4,16 @@ import stat
 
 import pytest
 
-from config import place
-from config.embedded import parse
-from config.supervisor import Failure
+from config.embedded import data_dir
+from config.embedded.start import parse
+from config.embedded.supervisor import Failure
 
 
 def test_the_run_directory_is_private_and_found_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(place, "runtime_home", lambda: tmp_path)
-    run = place.open_run(tmp_path / "data")
+    monkeypatch.setattr(data_dir, "runtime_home", lambda: tmp_path)
+    run = data_dir.open_run(tmp_path / "data")
     assert stat.S_IMODE(run.stat().st_mode) == 0o700
-    assert place.open_run(tmp_path / "data") == run
+    assert data_dir.open_run(tmp_path / "data") == run
 
 
 @pytest.mark.parametrize(("euid", "closed_home_is_taken"), [(0, False), (None, True)])
@@ -21,32 +21,32 @@ def test_roots_jobs_can_pass_to_the_run_directory(euid, closed_home_is_taken, tm
     """Jobs of root run under other accounts; those of anybody else run under the same one."""
     owner = tmp_path.stat().st_uid
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr(place.os, "geteuid", lambda: (owner or 1000) if euid is None else euid)
+    monkeypatch.setattr(data_dir.os, "geteuid", lambda: (owner or 1000) if euid is None else euid)
     os.chown(tmp_path, -1, -1) if owner else os.chown(tmp_path, 1000, -1)
-    assert (place.runtime_home() == tmp_path) == closed_home_is_taken
+    assert (data_dir.runtime_home() == tmp_path) == closed_home_is_taken
 
 
 def test_a_run_directory_that_others_may_enter_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(place, "runtime_home", lambda: tmp_path)
-    place.open_run(tmp_path / "data").chmod(0o755)
+    monkeypatch.setattr(data_dir, "runtime_home", lambda: tmp_path)
+    data_dir.open_run(tmp_path / "data").chmod(0o755)
     with pytest.raises(Failure, match="not a private directory"):
-        place.open_run(tmp_path / "data")
+        data_dir.open_run(tmp_path / "data")
 
 
 def test_a_run_directory_that_is_a_link_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(place, "runtime_home", lambda: tmp_path)
-    run = place.open_run(tmp_path / "data")
+    monkeypatch.setattr(data_dir, "runtime_home", lambda: tmp_path)
+    run = data_dir.open_run(tmp_path / "data")
     run.rename(tmp_path / "elsewhere")
     run.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(Failure, match="not a private directory"):
-        place.open_run(tmp_path / "data")
+        data_dir.open_run(tmp_path / "data")
 
 
 def test_a_second_start_is_told_where_the_first_one_runs(tmp_path):
-    descriptor = place.take_lock(tmp_path)
-    place.write_running(tmp_path, "http://localhost:9", {"web": 1})
+    descriptor = data_dir.take_lock(tmp_path)
+    data_dir.write_running(tmp_path, "http://localhost:9", {"web": 1})
     with pytest.raises(Failure, match=f"http://localhost:9 \\(process {os.getpid()}\\)"):
-        place.take_lock(tmp_path)
+        data_dir.take_lock(tmp_path)
     os.close(descriptor)
 
 
@@ -54,42 +54,42 @@ def test_a_taken_port_is_named_with_its_holder_and_another_port():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(Failure, match=f"Port {port} .*process {os.getpid()}") as failure:
-            place.listen(port)
+            data_dir.listen(port)
         assert f"--port {port + 1}" in failure.value.remedy
 
 
 def test_the_portal_listens_on_loopback_only():
-    sockets = place.listen(0)
+    sockets = data_dir.listen(0)
     assert {sock.getsockname()[0] for sock in sockets} <= {"127.0.0.1", "::1"}
     for sock in sockets:
         sock.close()
 
 
 def test_a_full_disk_is_refused_before_anything_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(place, "NEEDED_BYTES", 1 << 70)
+    monkeypatch.setattr(data_dir, "NEEDED_BYTES", 1 << 70)
     with pytest.raises(Failure, match="MiB are free"):
-        place.open_data(tmp_path / "data")
+        data_dir.open_data(tmp_path / "data")
 
 
 def test_data_of_another_account_is_refused_by_name(tmp_path, monkeypatch):
-    place.open_data(tmp_path / "data")
-    owner = place.account(os.geteuid())
+    data_dir.open_data(tmp_path / "data")
+    owner = data_dir.account(os.geteuid())
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(Failure, match=f"belongs to {owner}"):
-        place.open_data(tmp_path / "data")
+        data_dir.open_data(tmp_path / "data")
 
 
 def test_the_secret_key_is_made_once_and_readable_by_its_owner_only(tmp_path):
-    key = place.secret_key_file(tmp_path).read_text()
-    assert place.secret_key_file(tmp_path).read_text() == key
+    key = data_dir.secret_key_file(tmp_path).read_text()
+    assert data_dir.secret_key_file(tmp_path).read_text() == key
     assert stat.S_IMODE((tmp_path / "secret_key").stat().st_mode) == 0o600
     assert len(key) >= 50
 
 
 def test_a_restart_without_gpus_keeps_the_cards_of_the_last_start(tmp_path):
-    assert place.remembered_gpus(tmp_path, "") == ""
-    place.remembered_gpus(tmp_path, "8xA100-NVLink")
-    assert place.remembered_gpus(tmp_path, "") == "8xA100-NVLink"
+    assert data_dir.remembered_gpus(tmp_path, "") == ""
+    data_dir.remembered_gpus(tmp_path, "8xA100-NVLink")
+    assert data_dir.remembered_gpus(tmp_path, "") == "8xA100-NVLink"
 
 
 def test_a_relative_data_directory_is_meant_from_where_the_command_was_called(tmp_path, monkeypatch):

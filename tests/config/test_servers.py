@@ -5,7 +5,7 @@ import sys
 import psycopg
 import pytest
 
-from config.servers import UNPRIVILEGED, clear_lock, is_postmaster_of, lock_status
+from config.embedded.servers import UNPRIVILEGED, clear_lock, is_postmaster_of, lock_status
 from config.testing import examples, pytest_command
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")

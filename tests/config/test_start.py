@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from config.place import read_running
-from config.supervisor import session_members
+from config.embedded.data_dir import read_running
+from config.embedded.supervisor import session_members
 
 pytestmark = pytest.mark.slow
 
 
 def start(data, port):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TESSERA_")}
-    command = [sys.executable, "-m", "config.embedded", "--no-demo", "--data", str(data), "--port", str(port)]
+    command = [sys.executable, "-m", "config.embedded.start", "--no-demo", "--data", str(data), "--port", str(port)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from config import on_cluster
-from config.supervisor import Failure
+from config.embedded import on_cluster
+from config.embedded.supervisor import Failure
 from deploy.cluster.registry import default_image
 from deploy.cluster.storage import CLASS, PROVISIONER
 from tests.local_cluster import local_place
@@ -16,7 +16,7 @@ from tests.runtimes.kubernetes.world import leave_nothing
 
 def start(data, **environment) -> subprocess.CompletedProcess:
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("TESSERA_", "KUBECONFIG"))}
-    command = [sys.executable, "-m", "config.embedded", "--cluster", "--demo-once", "--data", str(data)]
+    command = [sys.executable, "-m", "config.embedded.start", "--cluster", "--demo-once", "--data", str(data)]
     command += ["--port", "18473"]
     return subprocess.run(command, env=ours | environment, capture_output=True, text=True, timeout=300)
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from config.supervisor import LOG_CAP_BYTES, Child, Failure, Program, kill_all, session_members, stop_all
+from config.embedded.supervisor import LOG_CAP_BYTES, Child, Failure, Program, kill_all, session_members, stop_all
 
 SLEEP = [sys.executable, "-S", "-c", "import time; print('up', flush=True); time.sleep(60)"]
 STUBBORN = [
@@ -89,7 +89,7 @@ def test_what_a_dead_child_left_in_its_session_is_killed_and_a_session_of_its_ow
 
 def test_a_child_dies_with_its_supervisor(tmp_path):
     supervisor = (
-        "import os, signal, sys; from pathlib import Path; from config.supervisor import Child, Program;"
+        "import os, signal, sys; from pathlib import Path; from config.embedded.supervisor import Child, Program;"
         "child = Child(Program('it', ['/bin/sleep', '60'], Path(sys.argv[1]))); child.start();"
         "print(child.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.stack import Stack, running_stack
-from config.on_cluster import MARK
+from config.embedded.on_cluster import MARK
 from deploy.cluster.notebook_image import put_notebook_image
 from deploy.cluster.registry import default_image
 from deploy.cluster.storage import CLASS, PROVISIONER

@@ -8,7 +8,7 @@ from api_client import Api
 from django.utils import timezone
 
 from cluster.models import Agent
-from jobs.brought import Piece, pace_of_logs, take_pieces
+from jobs.log_ingest import Piece, get_log_pace, store_pieces
 from jobs.models import BroughtLog, Task
 from jobs.states import TaskState
 from runtimes.logs import LogStore
@@ -37,7 +37,7 @@ def agent(task) -> Agent:
 
 
 def bring(agent: Agent, task: Task, offset: int = 0, data: bytes = b"", **more) -> tuple[str, int]:
-    (known,) = take_pieces(agent, [Piece(task.uuid.hex, offset, data, **more)])
+    (known,) = store_pieces(agent, [Piece(task.uuid.hex, offset, data, **more)])
     return known.state, known.size
 
 
@@ -96,8 +96,8 @@ def test_a_log_that_is_behind_says_since_when(agent, task):
 
 
 def test_no_log_is_longer_than_the_most(agent, task, store, monkeypatch):
-    monkeypatch.setattr("jobs.brought.MOST_BYTES", 100)
-    monkeypatch.setattr("jobs.brought.SLACK_BYTES", 10)
+    monkeypatch.setattr("jobs.log_ingest.MOST_BYTES", 100)
+    monkeypatch.setattr("jobs.log_ingest.SLACK_BYTES", 10)
     assert bring(agent, task, 0, b"x" * 105)[1] == 105
     assert bring(agent, task, 105, b"y" * 50)[1] == 110
     assert bring(agent, task, 110, b"z")[1] == 110
@@ -120,7 +120,7 @@ def test_a_store_that_takes_nothing_lets_the_agent_come_again(agent, task, setti
 
 
 def test_a_thousand_agents_call_more_rarely(agent):
-    assert pace_of_logs() == (0.5, 2.0)
+    assert get_log_pace() == (0.5, 2.0)
     now = timezone.now()
     Agent.objects.bulk_create(Agent(node_name=f"m{n}", digest=str(n), logs_at=now) for n in range(1000))
-    assert pace_of_logs() == (10.0, 20.0)
+    assert get_log_pace() == (10.0, 20.0)

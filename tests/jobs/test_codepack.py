@@ -6,8 +6,8 @@ import tarfile
 import pytest
 
 from common.errors import InvalidInput
-from jobs import codepack
-from jobs.codepack import check_code, code_file, store_code
+from jobs.code import archive
+from jobs.code.archive import check_code, code_file, store_code
 
 
 def pack_of(**files: bytes) -> bytes:
@@ -42,7 +42,7 @@ def test_a_refused_upload_leaves_nothing(tmp_path):
 
 
 def test_an_upload_is_cut_off_at_the_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(codepack, "MAX_PACKED", 1000)
+    monkeypatch.setattr(archive, "MAX_PACKED", 1000)
     pieces = iter([b"x" * 600] * 10)
     with pytest.raises(InvalidInput) as caught:
         store_code(pieces, tmp_path)

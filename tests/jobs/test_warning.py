@@ -9,7 +9,7 @@ from django.utils import timezone
 from events.models import Event, Notice
 from jobs.control import stop_job
 from jobs.models import Job
-from jobs.warning import warn_of_ends
+from jobs.time_limit_warning import warn_of_ends
 from portal.wording.notices import view_notice
 
 pytestmark = pytest.mark.django_db

@@ -41,7 +41,7 @@ def test_jupyterlab_answers_inside_its_task(settings, place, monkeypatch):
     assert read_state(settings.TESSERA_DATA)["step"] == "done"
     named = {f"{name}_dir": path for name, path in options.items()}
     runtime, access = LocalRuntime(**named, node_name="n1"), LocalAccess(**named)
-    monkeypatch.setattr("notebooks.tasks.the_access", lambda: access)
+    monkeypatch.setattr("notebooks.tasks.get_access", lambda: access)
     cast = make.cast()
     explore = create_notebook(user=cast.ada, name="explore", gpu="0", memory_mib=2048, cpu_milli=1000)
     explore = start_notebook(actor=cast.ada, notebook=explore, check=lambda draft: None, containers=False)

@@ -7,9 +7,9 @@ from django.utils import timezone
 from accounts.models import Membership, User
 from common.errors import Conflict, NotFound
 from events.models import Event
-from jobs.access import the_access
 from jobs.models import Job
 from jobs.states import TaskState
+from jobs.task_access import get_access
 from notebooks.models import Notebook
 from portal.access.task_access import TaskAccess, find_refusal, find_task_access, record_session
 from portal.pages.jobs.history import history_of
@@ -144,9 +144,9 @@ def test_a_session_is_in_the_jobs_history_with_its_length(world, job, task):
 
 def test_the_access_is_loaded_once_by_its_name(settings):
     settings.TESSERA_ACCESS, settings.TESSERA_RUNTIME_OPTIONS = "types.SimpleNamespace", {"data_dir": "here"}
-    the_access.cache_clear()
+    get_access.cache_clear()
     try:
-        assert the_access().data_dir == "here"
-        assert the_access() is the_access()
+        assert get_access().data_dir == "here"
+        assert get_access() is get_access()
     finally:
-        the_access.cache_clear()
+        get_access.cache_clear()

@@ -34,7 +34,7 @@ def access(settings, monkeypatch):
     monkeypatch.setattr(shells, "TICK_S", 0.05)
     monkeypatch.setattr(terminal, "OPENED_PER_MINUTE", 1000)
     access = PtyAccess()
-    monkeypatch.setattr(shells, "the_access", lambda: access)
+    monkeypatch.setattr(shells, "get_access", lambda: access)
     return access
 
 

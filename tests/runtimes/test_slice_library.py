@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from agent_slice import CARDS, NO_COMPILER, SOURCES
 
-from config import slice_build
+from config.embedded import slice_build
 from runtimes import slice_library
 from runtimes.local.slices.driver import Driver
 

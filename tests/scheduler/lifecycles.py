@@ -21,11 +21,11 @@ from django.conf import settings
 from django.db import connections
 
 from accounts.models import User
-from bench._fleet import cpu_s, descendants
+from bench.shared.fleet import cpu_s, descendants
 from cluster.models import Node, Pool
-from config import on_cluster
-from config.embedded import CELERY, ROOT
-from config.supervisor import Child, Program, stop_all
+from config.embedded import on_cluster
+from config.embedded.start import CELERY, ROOT
+from config.embedded.supervisor import Child, Program, stop_all
 from deploy.cluster.kwok import MARK, build_node
 from events.models import Event
 from jobs.control import stop_job

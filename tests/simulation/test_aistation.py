@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from bench import b6
-from bench._rows import DATA
 from bench.replays.aistation import (
     CASES,
     build_cluster,
@@ -18,6 +17,7 @@ from bench.replays.aistation import (
     replace_developers,
 )
 from bench.replays.aistation_figures import compute_metrics
+from bench.shared.rows import DATA
 from scheduler.simulation.scenario import simulate_scenario
 from scheduler.simulation.working_hours import DAY_S, HOUR_S
 

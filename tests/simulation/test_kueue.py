@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from bench import b5
-from bench._rows import DATA
 from bench.replays.kueue import KueueWorkload, build_cluster, build_jobs, load_generator, schedule_ideally
+from bench.shared.rows import DATA
 
 SMALL = """
 topology:

@@ -5,9 +5,9 @@ import csv
 import pytest
 
 from bench import b1
-from bench._rows import DATA
 from bench.replays.openb import PodArrival, allocation_at, build_cluster, load_trace, replay_pods
 from bench.replays.published_scores import BEST_FIT, FGD
+from bench.shared.rows import DATA
 from scheduler.core.model.types import TaskResources
 
 OPENB = DATA / "openb"

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from bench import b2, b3, b4
-from bench._rows import DATA
 from bench.replays.gang_traces import MuriJob, TraceJob, draw_predictions, load_muri, load_philly, load_venus
 from bench.replays.muri import ORDERS, replay_muri
 from bench.replays.queue_rules import RULES, PreemptiveQueueRule, QueueRule, get_stop_cost_s, replay_rule
 from bench.replays.tessera_replay import PREEMPT_LONGER_POLICY, simulate_tessera
+from bench.shared.rows import DATA
 from scheduler.core.model.types import Policy
 
 HOUR = 3600.0

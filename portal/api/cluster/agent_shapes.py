@@ -11,7 +11,7 @@ from rest_framework import serializers
 from cluster.agents import Judged
 from cluster.reports import HeldBack
 from common.resources import show_memory
-from jobs.brought import DONE, ENDED, OPEN, UNKNOWN, Known
+from jobs.log_ingest import DONE, ENDED, OPEN, UNKNOWN, StoredLog
 from jobs.models import BroughtLog
 from portal.api.http.fields import AmountField, PlaceField, one_of
 from portal.wording.agents import STATES, faults_of, held_back_words, state_of
@@ -171,7 +171,7 @@ class LogKnown(serializers.Serializer):
     size = serializers.IntegerField()
 
     @extend_schema_field(one_of((UNKNOWN, OPEN, ENDED, DONE)))
-    def get_state(self, known: Known) -> str:
+    def get_state(self, known: StoredLog) -> str:
         return known.state
 
 

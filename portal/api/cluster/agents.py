@@ -10,7 +10,7 @@ from accounts.permissions import require
 from cluster.agents import REPORT_EVERY_S, approve_agent, enrol_agent, invite_agent, judge, revoke_agent, take_report
 from cluster.models import Agent
 from common.errors import NotFound, NotPermitted
-from jobs.brought import MOST_BYTES, Piece, pace_of_logs, take_pieces
+from jobs.log_ingest import MOST_BYTES, Piece, get_log_pace, store_pieces
 from jobs.slices import take_uses
 from portal.api.authentication import AgentAuthentication, TokenAuthentication
 from portal.api.cluster.agent_shapes import (
@@ -127,8 +127,8 @@ class AgentLogs(ApiView):
         """Send logs of the machine's tasks. Repeating changes nothing: each piece has its offset in the log."""
         agent = _agent(request, name)
         pieces = [Piece(**piece) for piece in read_json(request, LogsAsk)["logs"]]
-        pause_s, ask_every_s = pace_of_logs()
-        known = take_pieces(agent, pieces)
+        pause_s, ask_every_s = get_log_pace()
+        known = store_pieces(agent, pieces)
         said = {"logs": known, "most_bytes": MOST_BYTES, "pause_s": pause_s, "ask_every_s": ask_every_s}
         return Response(LogsAnswer(said).data)
 

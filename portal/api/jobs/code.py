@@ -8,8 +8,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from common.errors import NotFound
+from jobs.code.upload import keep_code
 from jobs.models import CodePack
-from jobs.upload import keep_code
 from portal.api.http.bodies import GZIP, media_type, read_pieces
 from portal.api.view import ApiView
 

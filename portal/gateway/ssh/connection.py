@@ -21,7 +21,7 @@ from accounts.models import SshKey
 from accounts.services import note_use
 from accounts.ssh_keys import find_key, has_expired
 from common.errors import PlatformError, QuotaExceeded
-from jobs.access import the_access
+from jobs.task_access import get_access
 from portal.access.task_access import TaskAccess, find_refusal, find_task_access, record_session
 from portal.gateway.ssh.forward import Forward
 from portal.gateway.ssh.session import TaskSession
@@ -134,13 +134,13 @@ class SshServer(asyncssh.SSHServer):
         if _sessions[self._user_id] > MOST_SESSIONS:
             raise QuotaExceeded(used=MOST_SESSIONS, limit=MOST_SESSIONS)
         door = await self._door()
-        session = await the_access().exec(door.task, argv, pty=pty, env=env)
+        session = await get_access().exec(door.task, argv, pty=pty, env=env)
         await self._record(door, None)
         return door, session
 
     async def start(self, argv: Sequence[str]) -> Session:
         """Start a further program, not recorded. Raises as `enter`."""
-        return await the_access().exec((await self._door()).task, argv)
+        return await get_access().exec((await self._door()).task, argv)
 
     async def leave(self, door: TaskAccess, began: float) -> None:
         await self._record(door, round(asyncio.get_running_loop().time() - began))
@@ -178,7 +178,7 @@ class SshServer(asyncssh.SSHServer):
             raise asyncssh.ChannelOpenError(PROHIBITED, "Only ports of localhost from 1024 on are forwarded.")
         try:
             door = await self._door()
-            return self._counted(await the_access().dial(door.task, port))
+            return self._counted(await get_access().dial(door.task, port))
         except ConnectionRefusedError:
             raise asyncssh.ChannelOpenError(FAILED, f"Nothing listens on port {port}.") from None
         except (PlatformError, Rejected, Unavailable) as no:

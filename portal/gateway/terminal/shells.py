@@ -18,7 +18,7 @@ from channels.db import database_sync_to_async
 from django.db import DatabaseError
 
 from common.errors import QuotaExceeded
-from jobs.access import the_access
+from jobs.task_access import get_access
 from portal.access.task_access import LOGIN_SHELL, TaskAccess, find_refusal, record_session
 from runtimes.base import PtySize, Session
 
@@ -55,7 +55,7 @@ async def open_shell(door: TaskAccess, size: PtySize) -> "Shell":
         raise QuotaExceeded(used=used, limit=MOST_OF_ONE_PERSON)
     _opening[door.user_id] = _opening.get(door.user_id, 0) + 1
     try:
-        session = await the_access().exec(door.task, LOGIN_SHELL, pty=size, env=ENVIRONMENT)
+        session = await get_access().exec(door.task, LOGIN_SHELL, pty=size, env=ENVIRONMENT)
     finally:
         _opening[door.user_id] -= 1
     shell = Shell(door, session)

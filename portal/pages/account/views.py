@@ -26,7 +26,7 @@ from accounts.services import (
 )
 from common.errors import Conflict, InvalidInput, NotFound
 from common.rates import count
-from events.bus import recheck
+from events.bus import publish_recheck
 from portal.forms import bind
 from portal.pages.account.forms import InviteForm, JoinForm, PasswordForm, SignInForm, TokenForm
 from portal.pages.entry import address_of, safe_path, signed_in
@@ -94,7 +94,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
     person = request.user.pk
     logout(request)
     if person is not None:
-        recheck(person)  # closes open sockets; only now do they find no session
+        publish_recheck(person)  # closes open sockets; only now do they find no session
     return redirect("sign_in")
 
 
@@ -108,7 +108,7 @@ def change_password(request: HttpRequest) -> HttpResponse:
     form = PasswordForm(request.POST or None, has_password=user.has_usable_password())
     if form.is_valid() and _set_password(request, user, form):
         update_session_auth_hash(request, user)
-        recheck(user.pk)
+        publish_recheck(user.pk)
         messages.success(request, _("Your password is changed. Every other session of yours has ended."))
         return redirect("password")
     return render(request, "account/password.html", {"form": form}, status=400 if form.is_bound else 200)

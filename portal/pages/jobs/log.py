@@ -8,7 +8,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from cluster.models import Agent
-from jobs.brought import SILENT_AFTER, brought_of
+from jobs.log_ingest import SILENT_AFTER, load_ingest
 from jobs.models import BroughtLog, Task
 from jobs.states import TaskState
 
@@ -37,7 +37,7 @@ def note_of(task: Task, *, is_open: bool) -> LogNote | None:
     """Return what is wrong with a task's log, None if nothing; `is_open`: more may come."""
     if task.node is None or task.state in (TaskState.ASSIGNED, TaskState.STARTING):  # no output yet
         return None
-    node, known = task.node.name, brought_of(task)
+    node, known = task.node.name, load_ingest(task)
     if is_open:
         agent = Agent.objects.filter(node_name=node, logs_at__isnull=False, revoked_at__isnull=True).first()
         if agent is not None:

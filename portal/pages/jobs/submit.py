@@ -19,13 +19,13 @@ from cluster.models import Pool
 from common.errors import FieldError, InvalidInput, PlatformError
 from common.resources import show_cpu, show_duration, show_gpu, show_memory
 from images.catalogue import CATALOGUE, images_seen_by
+from jobs.code.upload import keep_code, pack_one_file
 from jobs.jobfile.dump import dump_file, dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import derive_name
 from jobs.jobfile.spec import from_json, roles_of
 from jobs.models import CodePack
 from jobs.submit import Draft, submit_job
-from jobs.upload import keep_code, pack_one_file
 from jobs.words import wait_words
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.entry import signed_in

@@ -10,7 +10,7 @@ from channels.layers import get_channel_layer
 from django.db import OperationalError
 
 from accounts.services import suspend_person
-from events.bus import recheck
+from events.bus import publish_recheck
 
 MIB = 1024 * 1024
 PATIENCE_S = 10
@@ -105,7 +105,7 @@ async def test_suspending_a_person_closes_their_sockets_at_once(world):
 async def test_looking_again_leaves_open_what_may_stay_open(world):
     end = await dial(world, await world.enter())
     await until_heard(world, world.cast.ada)
-    await sync_to_async(recheck)(world.cast.ada.pk)
+    await sync_to_async(publish_recheck)(world.cast.ada.pk)
     with pytest.raises(TimeoutError):
         await end.receive(1)
     await end.send_str("still here")

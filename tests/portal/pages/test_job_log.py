@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from cluster.models import Agent, Node
-from jobs.brought import Piece, take_pieces
+from jobs.log_ingest import Piece, store_pieces
 from jobs.models import Task
 from jobs.states import TaskState
 
@@ -40,7 +40,7 @@ def bring(page):
         offset = more.pop("offset", 0)
         agent.refresh_from_db()
         task = Task.objects.get(pk=page.task.pk)
-        take_pieces(agent, [Piece(task.uuid.hex, offset, content, **more)])
+        store_pieces(agent, [Piece(task.uuid.hex, offset, content, **more)])
 
     return say
 

@@ -11,9 +11,9 @@ from django.conf import settings as conf
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
 
+from jobs.code.upload import keep_code, pack_one_file
 from jobs.jobfile.load import load_jobfile
 from jobs.models import CodePack, Job
-from jobs.upload import keep_code, pack_one_file
 from portal.pages.jobs.form import FIELDS, data_of, values_of
 from quotas.models import UserLimit
 from scheduler.models import Lease

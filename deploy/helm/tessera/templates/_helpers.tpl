@@ -146,7 +146,7 @@ affinity: {{- toYaml . | nindent 2 }}
 - {name: files, mountPath: /var/lib/tessera}
 {{- end }}
 
-{{/* Whether a worker or the beat goes round: it touches this file each 10 s (platform/config/alive.py). */}}
+{{/* Whether a worker or the beat goes round: it touches this file each 10 s (platform/config/heartbeat.py). */}}
 {{- define "tessera.rounds" -}}
 [sh, -c, 'test -n "$(find /tmp/alive -mmin -3)"']
 {{- end }}

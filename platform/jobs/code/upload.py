@@ -9,7 +9,7 @@ from pathlib import Path
 from django.conf import settings
 
 from accounts.models import User
-from jobs.codepack import store_code
+from jobs.code.archive import store_code
 from jobs.models import CodePack
 
 

@@ -9,7 +9,7 @@ from itertools import count
 import numpy as np
 import psycopg
 
-from bench._fleet import Fleet, Witness, cpu_s, descendants, in_threads, rss_mib, wait
+from bench.shared.fleet import Fleet, Witness, cpu_s, descendants, in_threads, rss_mib, wait
 from bench.stack import Stack
 from runtimes.base import Unavailable
 from runtimes.kubernetes.api.client import MERGE_PATCH

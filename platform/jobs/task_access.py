@@ -9,5 +9,5 @@ from runtimes.base import Access
 
 
 @cache
-def the_access() -> Access:
+def get_access() -> Access:
     return import_string(settings.TESSERA_ACCESS)(**settings.TESSERA_RUNTIME_OPTIONS)

@@ -20,9 +20,9 @@ from pathlib import Path
 from types import FrameType
 from urllib.parse import urljoin
 
-from config import on_cluster, place, slice_build
-from config.servers import create_database, postgres, valkey
-from config.supervisor import (
+from config.embedded import data_dir, on_cluster, slice_build
+from config.embedded.servers import create_database, postgres, valkey
+from config.embedded.supervisor import (
     POLL_S,
     Child,
     Failure,
@@ -37,7 +37,7 @@ from config.supervisor import (
 from runtimes import slice_library
 from runtimes.local.node.simulated_cards import UnknownProfile, simulate
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 DEMO_LIMIT_S = 300
 APPS_STOP_WITHIN_S, SERVERS_STOP_WITHIN_S = 6.0, 1.5  # then killed; all of it within 10 s
 CELERY = [sys.executable, "-m", "celery", "-A", "config.celery"]
@@ -114,7 +114,9 @@ class Platform:
         first_start = not (self.data / "postgres").exists()
         with step("Starting PostgreSQL and Valkey"):
             # Python starts slower than the servers, and needs them only later.
-            self.commands = self.start_command("-m", "config.commands", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self.commands = self.start_command(
+                "-m", "config.embedded.commands", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
             self.start_app(self.web())
             self.start_servers()
         with step("Bringing the database up to date"):
@@ -147,12 +149,12 @@ class Platform:
     def open_place(self) -> None:
         if self.options.cluster:
             on_cluster.check_cluster()
-        place.open_data(self.data)
+        data_dir.open_data(self.data)
         on_cluster.check_data(self.data, cluster=self.options.cluster)
-        self.lock = place.take_lock(self.data)
-        self.sockets = place.listen(self.options.port)
-        ssh_port, self.ssh_sockets = place.listen_for_ssh(self.options.port + 1)
-        run = self.run_dir = place.open_run(self.data)
+        self.lock = data_dir.take_lock(self.data)
+        self.sockets = data_dir.listen(self.options.port)
+        ssh_port, self.ssh_sockets = data_dir.listen_for_ssh(self.options.port + 1)
+        run = self.run_dir = data_dir.open_run(self.data)
         os.environ.update(
             TESSERA_EMBEDDED="1",
             TESSERA_DATA=str(self.data),
@@ -160,7 +162,7 @@ class Platform:
             TESSERA_PORT=str(self.options.port),
             TESSERA_PUBLIC_URL=self.url,
             TESSERA_SSH_PORT=str(ssh_port),
-            TESSERA_SECRET_KEY_FILE=str(place.secret_key_file(self.data)),
+            TESSERA_SECRET_KEY_FILE=str(data_dir.secret_key_file(self.data)),
             TESSERA_VALKEY_SOCK=str(run / "valkey.sock"),
             PGHOST=str(run),
             PGUSER="tessera",
@@ -170,7 +172,7 @@ class Platform:
         if self.options.cluster:
             os.environ.update(on_cluster.cluster_environment(self.data))
             os.environ.update(on_cluster.storage_environment(os.environ["TESSERA_INSTALL"]))
-        elif gpus := place.remembered_gpus(self.data, self.options.gpus):
+        elif gpus := data_dir.remembered_gpus(self.data, self.options.gpus):
             os.environ["TESSERA_GPUS"] = gpus
 
     def start_servers(self) -> None:
@@ -200,7 +202,7 @@ class Platform:
         listen = {"TESSERA_LISTEN_FDS": ",".join(map(str, descriptors)), "TESSERA_SSH_FDS": ",".join(map(str, ssh))}
         return Program(
             name="web",
-            argv=[sys.executable, "-m", "config.web"],
+            argv=[sys.executable, "-m", "config.embedded.web"],
             log=self.log("web"),
             env={"TESSERA_ROLE": "web", **listen},
             pass_fds=(*descriptors, *ssh),
@@ -298,7 +300,7 @@ class Platform:
             )
 
     def write_running(self) -> None:
-        place.write_running(self.data, self.url, {c.program.name: c.pid for c in [*self.servers, *self.apps]})
+        data_dir.write_running(self.data, self.url, {c.program.name: c.pid for c in [*self.servers, *self.apps]})
 
     def log(self, name: str) -> Path:
         return self.data / "logs-of-platform" / f"{name}.log"

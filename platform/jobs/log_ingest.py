@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from cluster.models import Agent
 from common.errors import Unavailable
-from events.bus import hint, ring
+from events.bus import hint, publish
 from jobs.models import BroughtLog, Task
 from runtimes.logs import LogStore
 
@@ -46,7 +46,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Known:
+class StoredLog:
     """The stored state of a log: unknown, open (may grow), ended (send the rest) or done."""
 
     task: str
@@ -54,39 +54,39 @@ class Known:
     size: int = 0
 
 
-def take_pieces(agent: Agent, pieces: Iterable[Piece]) -> list[Known]:
+def store_pieces(agent: Agent, pieces: Iterable[Piece]) -> list[StoredLog]:
     """Append log pieces of tasks on the agent's node. Idempotent. Raises Unavailable."""
     pieces = list(pieces)
-    _note_heard(agent)
+    _record_heard(agent)
     uuids = [UUID(piece.task) for piece in pieces]
     own = Task.objects.filter(uuid__in=uuids, node__name=agent.node_name).select_related("brought", "job")
     tasks, store = {task.uuid.hex: task for task in own}, LogStore(settings.TESSERA_LOGS)
     return [_take(store, tasks[piece.task], piece) if piece.task in tasks else _unknown(piece) for piece in pieces]
 
 
-def pace_of_logs() -> tuple[float, float]:
+def get_log_pace() -> tuple[float, float]:
     """Return the seconds between two calls of an agent: (with content, without)."""
     bringing = Agent.objects.filter(logs_at__gt=timezone.now() - SILENT_AFTER).count()
     pause_s = max(PAUSE_LEAST_S, bringing / CALLS_PER_S)
     return pause_s, max(ASK_LEAST_S, 2 * pause_s)
 
 
-def brought_of(task: Task) -> BroughtLog | None:
+def load_ingest(task: Task) -> BroughtLog | None:
     return getattr(task, "brought", None)
 
 
-def _unknown(piece: Piece) -> Known:
-    return Known(piece.task, UNKNOWN)
+def _unknown(piece: Piece) -> StoredLog:
+    return StoredLog(piece.task, UNKNOWN)
 
 
-def _take(store: LogStore, task: Task, piece: Piece) -> Known:
-    known = brought_of(task)
+def _take(store: LogStore, task: Task, piece: Piece) -> StoredLog:
+    known = load_ingest(task)
     if known is not None and known.end:
-        return Known(piece.task, DONE, store.size(piece.task))
+        return StoredLog(piece.task, DONE, store.size(piece.task))
     size = _append(store, piece)
     end = piece.end if task.is_final and size >= piece.offset else ""
-    _note(task, known, _since(piece), end)
-    return Known(piece.task, DONE if end else ENDED if task.is_final else OPEN, size)
+    _record(task, known, _since(piece), end)
+    return StoredLog(piece.task, DONE if end else ENDED if task.is_final else OPEN, size)
 
 
 def _append(store: LogStore, piece: Piece) -> int:
@@ -105,7 +105,7 @@ def _since(piece: Piece) -> datetime | None:
     return timezone.now() - timedelta(seconds=piece.behind_s) if piece.behind_s >= BEHIND_S else None
 
 
-def _note(task: Task, known: BroughtLog | None, behind_since: datetime | None, end: str) -> None:
+def _record(task: Task, known: BroughtLog | None, behind_since: datetime | None, end: str) -> None:
     """Write a changed upload state, and publish what pages show."""
     told = None if end else behind_since, end
     was = (known.behind_since, known.end) if known is not None else None
@@ -113,11 +113,11 @@ def _note(task: Task, known: BroughtLog | None, behind_since: datetime | None, e
         return
     BroughtLog.objects.update_or_create(task=task, defaults={"behind_since": told[0], "end": end})
     if was is None or (told[0] is None, end) != (was[0] is None, was[1]):
-        ring(task.job)
+        publish(task.job)
     if end:
         hint("reconcile")
 
 
-def _note_heard(agent: Agent) -> None:
+def _record_heard(agent: Agent) -> None:
     if agent.logs_at is None or timezone.now() - agent.logs_at > HEARD_EVERY:
         Agent.objects.filter(pk=agent.pk).update(logs_at=Now())

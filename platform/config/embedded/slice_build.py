@@ -9,7 +9,7 @@ from pathlib import Path
 from runtimes import slice_library
 from runtimes.local.slices.driver import find_driver
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def main(arguments: list[str]) -> int:

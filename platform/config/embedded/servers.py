@@ -17,8 +17,8 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from config.supervisor import Failure, Program
-from config.unprivileged import NOBODY
+from config.embedded.supervisor import Failure, Program
+from config.embedded.unprivileged import NOBODY
 
 UNPRIVILEGED = [sys.executable, "-I", "-S", str(Path(__file__).with_name("unprivileged.py"))]
 SOCKET_PATH_LIMIT = 88  # bytes, of 107 for the path (103 on macOS): PostgreSQL appends a name

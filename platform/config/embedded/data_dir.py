@@ -13,7 +13,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from config.supervisor import Failure
+from config.embedded.supervisor import Failure
 
 NEEDED_BYTES = 1024**3
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from cli.failures import Refused, Unreachable
 from cli.following import LIVED_S, Trouble
+from cli.http.transport import Client
 from cli.session import Session
-from cli.transport import Client
 
 TOO_MANY = 429
 """May end in a moment: the platform still counts the broken stream."""

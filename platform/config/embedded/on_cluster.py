@@ -5,7 +5,7 @@ import secrets
 import sys
 from pathlib import Path
 
-from config.supervisor import Failure, Program
+from config.embedded.supervisor import Failure, Program
 from runtimes.base import Rejected, Unavailable
 from runtimes.kubernetes.api.client import ApiServer
 from runtimes.kubernetes.api.connection import BadKubeconfig, find_connection

@@ -9,7 +9,7 @@ import numpy as np
 
 Row = tuple[str, str, int, str, str, float]
 HEAD = ("bench", "case", "seed", "policy", "metric", "value")
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 
 
 def figures(times: Sequence[float], name: str) -> dict[str, float]:

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from bench._rows import DATA
+from bench.shared.rows import DATA
 
 
 def parser_of(bench: str, holds: str) -> argparse.ArgumentParser:

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import polib
 from django.utils.translation.template import templatize
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 CATALOGUE = ROOT / "locale/zh_Hans/LC_MESSAGES/django.po"
 SOURCES = ("platform", "portal", "scheduler", "templates")
 KEYWORDS = (
