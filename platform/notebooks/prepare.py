@@ -64,7 +64,7 @@ def prepare(data: Path) -> int:
         make(target)
         write_state(data, PREPARING, "installing")
         install(target)
-        try_as_stranger(target)
+        try_as_other_user(target)
         (target / READY).touch()
         write_state(data, READY, "compiling")
     except (Unprepared, OSError, subprocess.SubprocessError) as error:
@@ -119,7 +119,7 @@ def copy_python(target: Path) -> Path:
     return Path(shutil.copy(Path(sys.base_prefix, "bin", NAME).resolve(), base / "bin" / NAME))
 
 
-def try_as_stranger(target: Path) -> None:
+def try_as_other_user(target: Path) -> None:
     """Raise Unprepared unless another account can import JupyterLab."""
     other: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
     argv = [str(python_of(target)), "-s", "-c", "import ssl, sqlite3, jupyterlab"]

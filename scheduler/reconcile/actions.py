@@ -65,12 +65,12 @@ def run_actions(orders: Sequence[FencedAction], runtime: Runtime) -> None:
     until = time.monotonic() + PATIENCE_S
     if others := [order for order in orders if not isinstance(order.action, Resize)]:
         _run_together(others, runtime, until)
-    for deed, epoch in ((order.action, order.epoch) for order in orders):
-        if isinstance(deed, Resize):  # rare, and each in transactions of its own
+    for action, epoch in ((order.action, order.epoch) for order in orders):
+        if isinstance(action, Resize):  # rare, and each in transactions of its own
             try:
-                resize_task(deed, runtime, epoch)
+                resize_task(action, runtime, epoch)
             except (StaleState, Unavailable) as late:
-                log.info("Resize of %s dropped: %s", deed.uuid, late)
+                log.info("Resize of %s dropped: %s", action.uuid, late)
 
 
 def _run_together(orders: Sequence[FencedAction], runtime: Runtime, until: float) -> None:
@@ -80,21 +80,21 @@ def _run_together(orders: Sequence[FencedAction], runtime: Runtime, until: float
     else:
         with ThreadPoolExecutor(min(THREADS, len(orders))) as pool:
             refused = list(pool.map(lambda order: _run(order, runtime, known, until), orders))
-    for order, sighting in zip(orders, refused, strict=True):
-        if sighting is not None:
-            record_observations([sighting], order.epoch)
+    for order, observation in zip(orders, refused, strict=True):
+        if observation is not None:
+            record_observations([observation], order.epoch)
 
 
 def run_action(order: FencedAction, runtime: Runtime) -> None:
     """Run one action, marking its task STOPPING first if asked. Raise StaleState, Unavailable."""
-    deed = order.action
-    if isinstance(deed, Resize):
-        resize_task(deed, runtime, order.epoch)
+    action = order.action
+    if isinstance(action, Resize):
+        resize_task(action, runtime, order.epoch)
         return
-    if isinstance(deed, Stop) and deed.mark:
-        record_observation(build_stop_mark(deed), order.epoch)
+    if isinstance(action, Stop) and action.mark:
+        record_observation(build_stop_mark(action), order.epoch)
     known = _load([order], runtime)
-    if isinstance(deed, Start) and deed.uuid not in known.specs:
+    if isinstance(action, Start) and action.uuid not in known.specs:
         raise StaleState(kind="task", was="not to be started")
     if refused := _call(order, runtime, known):
         record_observation(refused, order.epoch)
@@ -153,32 +153,32 @@ def _load(orders: Sequence[FencedAction], runtime: Runtime) -> LoadedTasks:
 
 def _run(order: FencedAction, runtime: Runtime, known: LoadedTasks, until: float) -> TaskObserved | None:
     """Run one action without database; return what to record."""
-    deed = order.action
-    if time.monotonic() > until or (isinstance(deed, Start) and deed.uuid not in known.specs):
-        log.info("%s of %s dropped: stale, or too late", type(deed).__name__, deed.uuid)
+    action = order.action
+    if time.monotonic() > until or (isinstance(action, Start) and action.uuid not in known.specs):
+        log.info("%s of %s dropped: stale, or too late", type(action).__name__, action.uuid)
         return None
     try:
         return _call(order, runtime, known)
     except Unavailable as away:
-        log.warning("%s of %s waits: %s", type(deed).__name__, deed.uuid, away)
+        log.warning("%s of %s waits: %s", type(action).__name__, action.uuid, away)
         return None
 
 
 def _call(order: FencedAction, runtime: Runtime, known: LoadedTasks) -> TaskObserved | None:
     """Call the runtime; return a rejected start's failure. Raise Unavailable."""
-    deed = order.action
+    action = order.action
     try:
-        if isinstance(deed, Start):
-            runtime.start(known.specs[deed.uuid])
-        elif isinstance(deed, Stop):
-            gid = known.gids.get(deed.job_id)
-            runtime.stop(deed.uuid, GRACE_S, epoch=order.epoch, gid=gid, unless_ran=deed.unless_ran)
+        if isinstance(action, Start):
+            runtime.start(known.specs[action.uuid])
+        elif isinstance(action, Stop):
+            gid = known.gids.get(action.job_id)
+            runtime.stop(action.uuid, GRACE_S, epoch=order.epoch, gid=gid, unless_ran=action.unless_ran)
         else:
-            runtime.forget(deed.uuid)
+            runtime.forget(action.uuid)
     except Rejected as refusal:
-        if not isinstance(deed, Start):  # nothing ended: a later round retries
-            raise Unavailable(f"{type(deed).__name__} was refused: {refusal}") from refusal
+        if not isinstance(action, Start):  # nothing ended: a later round retries
+            raise Unavailable(f"{type(action).__name__} was refused: {refusal}") from refusal
         reason = "refused_by_node" if isinstance(refusal, NodeRefused) else "rejected_by_cluster"
-        view = ContainerView(deed.uuid, known.specs[deed.uuid].node, "exited", detail=str(refusal))
-        return TaskObserved(deed.uuid, deed.job_id, TaskState.FAILED, reason, view)
+        view = ContainerView(action.uuid, known.specs[action.uuid].node, "exited", detail=str(refusal))
+        return TaskObserved(action.uuid, action.job_id, TaskState.FAILED, reason, view)
     return None

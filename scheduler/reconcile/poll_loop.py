@@ -32,14 +32,14 @@ def reconcile_once(runtime: Runtime, epoch: int) -> bool:
     seen = runtime.list_containers()
     ended = load_ended(find_unheld(seen, rows))
     steps = compare(rows, seen, ended, load_awaiting_log(ended))
-    deeds = [step for step in steps if isinstance(step, Start | Stop | Resize | Forget)]
+    actions = [step for step in steps if isinstance(step, Start | Stop | Resize | Forget)]
     for step in steps:
         if isinstance(step, TaskProgress):
             _dropping_stale(step, partial(record_progress, step, epoch))
     for some in in_batches(step for step in steps if isinstance(step, TaskObserved)):
         record_observations(some, epoch)
-    for deed in deeds:
-        _dropping_stale(deed, partial(run_action, FencedAction(deed, epoch), runtime))
+    for action in actions:
+        _dropping_stale(action, partial(run_action, FencedAction(action, epoch), runtime))
     moves = any(isinstance(step, Start | TaskObserved) for step in steps)
     return moves or any(view.phase == "starting" for view in seen)
 

@@ -69,7 +69,7 @@ class WatchLoop:
         self._handed: dict[tuple[str, str], float] = {}
         self._tidied_at = self._renewed_at = self.last_round_at = time.monotonic()
         self.rounds = 0
-        self._strangers = OrphanFinder()
+        self._orphans = OrphanFinder()
 
     def run(self) -> None:
         """Lead or stand by until ended. Raise Blind."""
@@ -157,11 +157,13 @@ class WatchLoop:
     def _acts(self, steps: Sequence[Step], epoch: int) -> Iterator[Callable[[], None]]:
         """Yield calls: stops first, forgets last, actions before recordings."""
         due = [step for step in steps if isinstance(step, RuntimeAction) and self._is_due(step)]
-        marks = [build_stop_mark(deed) for deed in due if isinstance(deed, Stop) and deed.mark]
+        marks = [build_stop_mark(action) for action in due if isinstance(action, Stop) and action.mark]
         stale = {mark.uuid for mark in marks}
         for some in in_batches(marks):
             yield partial(_mark, some, epoch, stale)
-        due = sorted((deed for deed in due if deed.uuid not in stale), key=lambda deed: ACTIONS_QUEUE.index(type(deed)))
+        due = sorted(
+            (action for action in due if action.uuid not in stale), key=lambda action: ACTIONS_QUEUE.index(type(action))
+        )
         for at in range(0, len(due), AT_ONCE):
             yield partial(self._send_actions, due[at : at + AT_ONCE], epoch)
         for step in steps:
@@ -170,26 +172,28 @@ class WatchLoop:
         for some in in_batches(step for step in steps if isinstance(step, TaskObserved)):
             yield partial(self._record, some, epoch)
 
-    def _record(self, sightings: Sequence[TaskObserved], epoch: int) -> None:
+    def _record(self, observations: Sequence[TaskObserved], epoch: int) -> None:
         """Record observations except losses that a late cache explains."""
-        record_observations([each for each in sightings if not self._is_behind(each)], epoch)
+        record_observations([each for each in observations if not self._is_behind(each)], epoch)
 
     def _is_behind(self, step: TaskObserved) -> bool:
         return step.seen is None and step.state == TaskState.LOST and self.view.is_there(step.uuid)
 
-    def _is_due(self, deed: RuntimeAction) -> bool:
-        return time.monotonic() - self._handed.get(_key(deed), float("-inf")) > AGAIN_S
+    def _is_due(self, action: RuntimeAction) -> bool:
+        return time.monotonic() - self._handed.get(_key(action), float("-inf")) > AGAIN_S
 
-    def _send_actions(self, deeds: Sequence[RuntimeAction], epoch: int) -> None:
+    def _send_actions(self, actions: Sequence[RuntimeAction], epoch: int) -> None:
         """Dispatch actions. Stops carry the newest epoch: runtimes ignore one older than its task."""
-        newest = newest_epoch() if any(isinstance(deed, Stop) for deed in deeds) else epoch
+        newest = newest_epoch() if any(isinstance(action, Stop) for action in actions) else epoch
         self._send(
             [
-                FencedAction(replace(deed, mark=False), newest) if isinstance(deed, Stop) else FencedAction(deed, epoch)
-                for deed in deeds
+                FencedAction(replace(action, mark=False), newest)
+                if isinstance(action, Stop)
+                else FencedAction(action, epoch)
+                for action in actions
             ]
         )
-        self._handed |= dict.fromkeys(map(_key, deeds), time.monotonic())
+        self._handed |= dict.fromkeys(map(_key, actions), time.monotonic())
 
     def _forget_sent(self, steps: Iterable[Step]) -> None:
         wanted = {_key(step) for step in steps if isinstance(step, RuntimeAction)}
@@ -200,11 +204,11 @@ class WatchLoop:
             self._tidied_at = now
             threading.Thread(target=self._sweep, name="tidy", daemon=True).start()
             try:
-                deeds = self._strangers.find_orphans(load_orphans(self.view.list_containers()), now)
-                for deed in deeds:
-                    log.warning("%s is known to no row and never ran: %s", deed.uuid, type(deed).__name__)
-                for at in range(0, len(deeds), AT_ONCE):
-                    self._send_actions(deeds[at : at + AT_ONCE], epoch)
+                actions = self._orphans.find_orphans(load_orphans(self.view.list_containers()), now)
+                for action in actions:
+                    log.warning("%s is known to no row and never ran: %s", action.uuid, type(action).__name__)
+                for at in range(0, len(actions), AT_ONCE):
+                    self._send_actions(actions[at : at + AT_ONCE], epoch)
             except Unavailable as away:
                 log.warning("strangers are not looked for: %s", away)
 

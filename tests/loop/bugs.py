@@ -77,12 +77,12 @@ BUGS = (
     ),
     # the interpreter of a round of reconciling
     Bug(
-        "a sighting is not fenced by its epoch",
+        "a observation is not fenced by its epoch",
         observations,
         'check_epoch("reconcile", epoch)\n    jobs = {',
         "jobs = {",
     ),
-    Bug("a sighting does not lock its job", observations, "for job in lock_jobs(", "for job in unlocked_jobs("),
+    Bug("a observation does not lock its job", observations, "for job in lock_jobs(", "for job in unlocked_jobs("),
     Bug(
         "tasks that move together leave their jobs behind",
         lifecycle,

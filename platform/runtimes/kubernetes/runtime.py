@@ -96,7 +96,7 @@ class KubernetesRuntime:
         log_dir: for logs that no agent brought. api: replaces the connection.
         """
         kept = _storage(storage) if storage and storage["storage_class"] else None
-        self.house = check_install_config(
+        self.install_config = check_install_config(
             InstallConfig(install, image, pull, pull_secret, tuple(tolerated), account, kept, tuple(private))
         )
         self.api = api or ApiServer(find_connection(kubeconfig, context), per_s=per_s, burst=burst)
@@ -116,9 +116,9 @@ class KubernetesRuntime:
 
     def list_nodes(self) -> list[NodeView]:
         found = self.api.list_all(ALL_NODES, labels=self.node_labels).items
-        others = self.api.list_all(ALL_PODS, labels=f"{names.LABEL_INSTALL}!={self.house.install}").items
+        others = self.api.list_all(ALL_PODS, labels=f"{names.LABEL_INSTALL}!={self.install_config.install}").items
         asked = foreign_asks(others)
-        tolerated = self.house.tolerated
+        tolerated = self.install_config.tolerated
         return [node_view(node, asked.get(node["metadata"]["name"], (0, 0)), tolerated=tolerated) for node in found]
 
     def list_containers(self) -> list[ContainerView]:
@@ -128,13 +128,13 @@ class KubernetesRuntime:
     def start(self, spec: TaskSpec) -> None:
         """Create the task's pod. A refusal counts only if no pod exists: an earlier answer may have been lost."""
         self._check_node(spec.node)
-        pod = build_pod(spec, self.house, {share.uuid: share.card for share in spec.gpus if share.card})
+        pod = build_pod(spec, self.install_config, {share.uuid: share.card for share in spec.gpus if share.card})
         self._wait_for_room(spec.uuid)
         namespace = self._prepare_team(spec.gid, spec.logins)
         if not _is_fresh(spec) and self._is_over(spec.uuid):
             return
-        if self.house.storage is not None:
-            prepare_files(spec, self.house.storage)
+        if self.install_config.storage is not None:
+            prepare_files(spec, self.install_config.storage)
         path = f"/api/v1/namespaces/{namespace}/pods"
         handled: tuple[NextStep, ...] = ("exists", "gone", "no_room", "reject")
         answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=handled)
@@ -188,7 +188,7 @@ class KubernetesRuntime:
 
     @property
     def selector(self) -> str:
-        return f"{names.LABEL_INSTALL}={self.house.install},!{names.LABEL_FORGOTTEN}"
+        return f"{names.LABEL_INSTALL}={self.install_config.install},!{names.LABEL_FORGOTTEN}"
 
     def views_of(self, pods: Iterable[Mapping[str, Any]], silent: frozenset[str]) -> list[ContainerView]:
         """Return one view per task; pods override tombstones."""
@@ -213,7 +213,7 @@ class KubernetesRuntime:
 
     def sweep(self) -> int:
         """Delete pods forgotten long ago; return their groups' count."""
-        install, now = f"{names.LABEL_INSTALL}={self.house.install}", _hour()
+        install, now = f"{names.LABEL_INSTALL}={self.install_config.install}", _hour()
         kept = ",".join(map(str, range(now - KEPT_HOURS, now + AHEAD_HOURS + 1)))
         labels = f"{install},{names.LABEL_FORGOTTEN},{names.LABEL_FORGOTTEN} notin ({kept})"
         old = {
@@ -232,22 +232,22 @@ class KubernetesRuntime:
         return self._get(self._tombstone_namespace(), uuid) is not None
 
     def _tombstone_namespace(self) -> str:
-        namespace = names.system_namespace(self.house.install)
+        namespace = names.system_namespace(self.install_config.install)
         with self._alone(namespace):
             if namespace not in self._ensured:
-                ensure_system_namespace(self.api, self.house)
+                ensure_system_namespace(self.api, self.install_config)
                 self._ensured.add(namespace)
         return namespace
 
     def _prepare_team(self, gid: int, logins: tuple[RegistryLogin, ...] | None = None) -> str:
         """Set up and return a team's namespace. logins: of registries; None keeps them."""
-        namespace = names.team_namespace(self.house.install, gid)
+        namespace = names.team_namespace(self.install_config.install, gid)
         with self._alone(namespace):
             if namespace not in self._ensured:
-                ensure_team_namespace(self.api, self.house, gid)
+                ensure_team_namespace(self.api, self.install_config, gid)
                 self._ensured.add(namespace)
             if logins is not None and self._logins.get(namespace) != logins:
-                apply_logins(self.api, self.house, gid, logins)
+                apply_logins(self.api, self.install_config, gid, logins)
                 self._logins[namespace] = logins
         return namespace
 
@@ -270,7 +270,10 @@ class KubernetesRuntime:
             if pod is None:
                 raise Unavailable("A pod of this name was there a moment ago.")
             labels, notes = pod["metadata"].get("labels", {}), annotations_of(pod)
-            if (labels.get(names.LABEL_TASK), labels.get(names.LABEL_INSTALL)) != (spec.uuid, self.house.install):
+            if (labels.get(names.LABEL_TASK), labels.get(names.LABEL_INSTALL)) != (
+                spec.uuid,
+                self.install_config.install,
+            ):
                 log.error("the pod %s/%s is not ours and has a task's name", namespace, name)
                 raise Rejected(f"Another pod is called {name} in {namespace}.")
             if notes.get(names.ANNOTATION_SPEC, asked) == asked or notes.get(names.ANNOTATION_DIFFERS) == asked:
@@ -307,10 +310,10 @@ class KubernetesRuntime:
         """Create a tombstone, in the team's namespace if known. False if the name is taken."""
         end = {"cause": "never_started", "detail": ""}
         for namespace in [*([self._prepare_team(gid)] if gid is not None else []), self._tombstone_namespace()]:
-            grave = build_tombstone(uuid, self.house, namespace, epoch=epoch, end=end, hour=hour)
+            tombstone = build_tombstone(uuid, self.install_config, namespace, epoch=epoch, end=end, hour=hour)
             path = f"/api/v1/namespaces/{namespace}/pods"
             own: tuple[NextStep, ...] = ("gone", "no_room", "reject") if gid is not None else ()
-            answer, _ = self.api.call("POST", path, grave, urgency=Urgency.DELETE, handles=("exists", *own))
+            answer, _ = self.api.call("POST", path, tombstone, urgency=Urgency.DELETE, handles=("exists", *own))
             if answer.next_step in ("done", "exists"):
                 return answer.next_step == "done"
             if answer.next_step == "gone":
@@ -337,11 +340,11 @@ class KubernetesRuntime:
         hint = self._seen_at.get(uuid)
         if hint is not None and (pod := self._get(hint, uuid)) is not None:
             return [pod]
-        labels = f"{names.LABEL_INSTALL}={self.house.install},{names.LABEL_TASK}={uuid}"
+        labels = f"{names.LABEL_INSTALL}={self.install_config.install},{names.LABEL_TASK}={uuid}"
         return self._tasks_of(self.api.list_all(ALL_PODS, labels=labels).items)
 
     def _tasks_of(self, pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        return [pod for pod in pods if is_task(pod, self.house.install)]
+        return [pod for pod in pods if is_task(pod, self.install_config.install)]
 
     def _get(self, namespace: str, uuid: str) -> dict[str, Any] | None:
         path = f"/api/v1/namespaces/{namespace}/pods/{names.pod_name(uuid)}"

@@ -109,7 +109,7 @@ class Gateway:
                     return await redeem(label, request.query, request.method, request.headers)
                 visit = await self._visit(label, request)
                 if visit is None:
-                    return self._stranger(label, request)
+                    return self._answer_unknown_host(label, request)
             except Tossed:
                 return _say(400, error_texts.tossed(), request)
             except DATABASE_ERRORS as away:
@@ -123,7 +123,7 @@ class Gateway:
         return await self._visits.find(label, secret) if secret else None
 
     @staticmethod
-    def _stranger(label: str, request: Request) -> Answer:
+    def _answer_unknown_host(label: str, request: Request) -> Answer:
         if is_visit(request.method, request.headers):
             return ask_portal(label, request.full_path, request.headers)
         return _say(401, error_texts.not_signed_in(), request)

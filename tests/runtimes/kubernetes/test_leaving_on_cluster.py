@@ -25,12 +25,12 @@ def world(kubeconfig, monkeypatch):
 
 
 def namespaces(world) -> set[str]:
-    mark = f"{names.LABEL_INSTALL}={world.runtime.house.install}"
+    mark = f"{names.LABEL_INSTALL}={world.runtime.install_config.install}"
     return {each["metadata"]["name"] for each in world.api.list_all("/api/v1/namespaces", labels=mark).items}
 
 
 def test_it_says_what_it_takes_asks_for_the_name_and_takes_it(world, elsewhere, capsys, monkeypatch):
-    install = world.runtime.house.install
+    install = world.runtime.install_config.install
     busy, ended = world.spec("sleep 600"), world.spec("true")
     for spec in (busy, ended):
         world.runtime.start(spec)
@@ -73,7 +73,7 @@ def test_where_files_may_go_with_it_that_has_to_be_said(kubeconfig, monkeypatch,
         world.runtime.start(spec)
         world.until(spec.uuid, "exited")
         with pytest.raises(CommandError, match="--with-files"):
-            call_command("uninstall_cluster", "--yes", world.runtime.house.install)
+            call_command("uninstall_cluster", "--yes", world.runtime.install_config.install)
         assert "BEWARE: its volume" in capsys.readouterr().out and world.view(spec.uuid).phase == "exited"
 
 

@@ -24,14 +24,14 @@ pytestmark = pytest.mark.kubernetes
 
 @pytest.fixture(scope="module")
 def world(world):
-    ensure_team_namespace(world.api, world.runtime.house, 20000)
+    ensure_team_namespace(world.api, world.runtime.install_config, 20000)
     return world
 
 
 def try_out(world, pod: dict) -> tuple[str, str]:
     """(next_step, words) of creating this pod, without doing it."""
     pod = copy.deepcopy(pod)
-    pod["metadata"]["namespace"] = names.team_namespace(world.runtime.house.install, 20000)
+    pod["metadata"]["namespace"] = names.team_namespace(world.runtime.install_config.install, 20000)
     where = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
     handled = ("reject", "no_right", "no_room", "gone", "unknown")
     answer, _ = world.api.call("POST", where, pod, query={"dryRun": "All"}, handles=handled)
@@ -97,7 +97,7 @@ def test_what_breaks_out_is_refused_by_the_namespace_too(world, name):
 
 
 def test_the_namespace_is_closed_and_its_account_gives_no_token(world):
-    name = names.team_namespace(world.runtime.house.install, 20000)
+    name = names.team_namespace(world.runtime.install_config.install, 20000)
     _, policies = world.api.call("GET", f"/apis/networking.k8s.io/v1/namespaces/{name}/networkpolicies")
     _, account = world.api.call("GET", f"/api/v1/namespaces/{name}/serviceaccounts/default")
     assert policies["items"][0]["spec"]["policyTypes"] == ["Ingress", "Egress"]
@@ -105,7 +105,7 @@ def test_the_namespace_is_closed_and_its_account_gives_no_token(world):
 
 
 def test_a_namespace_of_somebody_else_is_left_alone(world):
-    install = world.runtime.house.install
+    install = world.runtime.install_config.install
     strange = world.another_runtime(install=f"s{install[1:]}")
     taken = {"name": f"s{install[1:]}-team-20009", "labels": {names.LABEL_INSTALL: install}}
     world.api.call("POST", "/api/v1/namespaces", {"metadata": taken})
@@ -115,7 +115,7 @@ def test_a_namespace_of_somebody_else_is_left_alone(world):
 
 def test_a_pod_of_somebody_else_that_has_a_tasks_name_is_left_alone(world):
     spec = world.spec("true")
-    pod = build_pod(spec, world.runtime.house, {})
+    pod = build_pod(spec, world.runtime.install_config, {})
     pod["metadata"]["labels"][names.LABEL_TASK] = "f" * 32
     world.api.call("POST", f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", pod)
     with pytest.raises(Rejected, match="Another pod is called"):
@@ -124,8 +124,8 @@ def test_a_pod_of_somebody_else_that_has_a_tasks_name_is_left_alone(world):
 
 def test_a_full_namespace_makes_a_task_wait_and_asks_ever_more_seldom(world):
     spec = world.spec("true", gid=20010)
-    ensure_team_namespace(world.api, world.runtime.house, 20010)
-    namespace = names.team_namespace(world.runtime.house.install, 20010)
+    ensure_team_namespace(world.api, world.runtime.install_config, 20010)
+    namespace = names.team_namespace(world.runtime.install_config.install, 20010)
     quota = {"metadata": {"name": "full"}, "spec": {"hard": {"pods": "0"}}}
     world.api.call("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
     wait_slowly(lambda: world.api.call("GET", f"/api/v1/namespaces/{namespace}/resourcequotas/full")[1].get("status"))
@@ -141,7 +141,7 @@ def test_who_asks_again_because_an_answer_was_lost_is_not_refused_for_what_is_fu
     """A quota is asked before a name is found taken, so that the refusal says nothing of the pod that is there."""
     spec = world.spec("true", gid=20011)
     world.runtime.start(spec)
-    namespace = names.team_namespace(world.runtime.house.install, 20011)
+    namespace = names.team_namespace(world.runtime.install_config.install, 20011)
     quota = {"metadata": {"name": "full"}, "spec": {"hard": {"pods": "1"}}}
     world.api.call("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
     where = f"/api/v1/namespaces/{namespace}/resourcequotas/full"
@@ -216,7 +216,7 @@ def test_what_was_forgotten_long_ago_is_swept(world, monkeypatch):
 
 def test_a_list_of_versions_is_the_list_without_what_they_are_of(world):
     world.runtime.stop(world.spec("true").uuid, 0, epoch=1)
-    mark = f"{names.LABEL_INSTALL}={world.runtime.house.install}"
+    mark = f"{names.LABEL_INSTALL}={world.runtime.install_config.install}"
     before = world.runtime.api.list_all(ALL_PODS, labels=mark)
     bare = world.runtime.api.list_versions(ALL_PODS, labels=mark)
     kept = ("name", "namespace", "resourceVersion")
@@ -239,9 +239,9 @@ def test_a_stop_that_knows_the_team_takes_the_name_that_its_pod_would_have(world
     spec = world.spec("sleep 60")
     world.runtime.stop(spec.uuid, 1, epoch=spec.epoch, gid=spec.gid)
     world.runtime.start(replace(spec, looked_at=time.monotonic()))
-    (grave,) = world.pods(spec.uuid)
-    assert is_tombstone(grave) and world.view(spec.uuid).cause == "never_started"
-    assert grave["metadata"]["namespace"] == names.team_namespace(world.runtime.house.install, spec.gid)
+    (tombstone,) = world.pods(spec.uuid)
+    assert is_tombstone(tombstone) and world.view(spec.uuid).cause == "never_started"
+    assert tombstone["metadata"]["namespace"] == names.team_namespace(world.runtime.install_config.install, spec.gid)
     world.runtime.forget(spec.uuid)
     world.runtime.start(replace(spec, looked_at=time.monotonic()))
     assert [is_tombstone(pod) for pod in world.pods(spec.uuid)] == [True]

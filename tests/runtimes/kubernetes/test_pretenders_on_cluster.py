@@ -12,7 +12,7 @@ BESIDE_OTHERS = True
 
 def pretend(world, namespace: str, name: str, **labels: str) -> dict:
     """A pod that nobody will ever start."""
-    ours = {names.LABEL_INSTALL: world.runtime.house.install} | labels
+    ours = {names.LABEL_INSTALL: world.runtime.install_config.install} | labels
     spec = {
         "schedulingGates": [{"name": "tests/never"}],
         "containers": [{"name": "main", "image": world.options["image"]}],
@@ -56,7 +56,7 @@ def test_a_pod_of_our_name_that_was_asked_for_something_else_goes_on_and_is_told
 
 def test_a_pod_from_before_its_hash_is_adopted(world):
     spec = world.spec("sleep 60", gid=20000)
-    pod = build_pod(spec, world.runtime.house, {})
+    pod = build_pod(spec, world.runtime.install_config, {})
     del pod["metadata"]["annotations"][names.ANNOTATION_SPEC]
     world.api.call("POST", f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", pod)
     world.runtime.start(spec)

@@ -16,7 +16,7 @@ from runtimes.images.names import RegistryLogin
 from runtimes.kubernetes.access.access import KubernetesAccess
 from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.api.connection import Connection, find_connection
-from runtimes.kubernetes.cluster.namespaces import build_fences, ensure_team_namespace
+from runtimes.kubernetes.cluster.namespaces import build_network_policies, ensure_team_namespace
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.manifest import InstallConfig, build_pod
 from runtimes.kubernetes.runtime import KubernetesRuntime
@@ -52,7 +52,7 @@ class Platform:
 
     def __init__(self, world: KubernetesWorld):
         self.world, self.admin = world, world.api
-        self.install = world.runtime.house.install
+        self.install = world.runtime.install_config.install
         self.things = manifests(self.install)
         for thing in self.things:
             self.admin.call("POST", self.where(thing), thing)
@@ -74,7 +74,7 @@ class Platform:
 
     def send(self, *, outer=(), inner=(), as_admin=False) -> str:
         """What the server says against this change of an ordinary task's pod, "" where it takes it. Nothing is made."""
-        pod = copy.deepcopy(build_pod(TASKS["a_quarter"], self.runtime.house, CARDS))
+        pod = copy.deepcopy(build_pod(TASKS["a_quarter"], self.runtime.install_config, CARDS))
         pod["spec"] |= dict(outer)
         pod["spec"]["containers"][0] |= dict(inner)
         path = f"/api/v1/namespaces/{names.team_namespace(self.install, 20000)}/pods"
@@ -138,9 +138,11 @@ def test_it_writes_the_logins_of_a_team_and_reads_none(world, platform):
 
 
 def test_the_least_rights_are_enough_for_a_teams_claim(platform):
-    house = replace(platform.runtime.house, storage=STORAGE)
-    ensure_team_namespace(platform.api, house, 20021)
-    ensure_team_namespace(platform.api, replace(house, storage=replace(STORAGE, size="2Ti")), 20021)  # it stays
+    install_config = replace(platform.runtime.install_config, storage=STORAGE)
+    ensure_team_namespace(platform.api, install_config, 20021)
+    ensure_team_namespace(
+        platform.api, replace(install_config, storage=replace(STORAGE, size="2Ti")), 20021
+    )  # it stays
     where = f"/api/v1/namespaces/{platform.install}-team-20021/persistentvolumeclaims/{platform.install}-files"
     _, claim = platform.admin.call("GET", where)
     assert claim["spec"]["resources"]["requests"]["storage"] == "1Ti"
@@ -265,7 +267,7 @@ HOSTILE = {name: change for name, _, change in hostile_changes()}
 
 @pytest.fixture(scope="module")
 def stored(platform) -> InstallConfig:
-    return replace(platform.runtime.house, storage=STORAGE)
+    return replace(platform.runtime.install_config, storage=STORAGE)
 
 
 def try_hostile(platform, pod: dict) -> tuple[str, str]:
@@ -279,14 +281,16 @@ def try_hostile(platform, pod: dict) -> tuple[str, str]:
 
 @pytest.mark.parametrize("name", [*TASKS, "with files"])
 def test_every_ordinary_task_passes_all_rules(platform, stored, name):
-    spec, house = (WITH_FILES, stored) if name == "with files" else (TASKS[name], platform.runtime.house)
-    assert try_hostile(platform, build_pod(spec, house, CARDS)) == ("done", "")
+    spec, install_config = (
+        (WITH_FILES, stored) if name == "with files" else (TASKS[name], platform.runtime.install_config)
+    )
+    assert try_hostile(platform, build_pod(spec, install_config, CARDS)) == ("done", "")
 
 
 @pytest.mark.parametrize("name", MODES)
 def test_every_way_to_give_cards_passes_all_rules(platform, name):
     spec, cards = MODES[name]
-    assert try_hostile(platform, build_pod(spec, platform.runtime.house, cards)) == ("done", "")
+    assert try_hostile(platform, build_pod(spec, platform.runtime.install_config, cards)) == ("done", "")
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -301,7 +305,11 @@ def test_two_hundred_ways_out_are_refused_by_the_namespace_too(platform, stored,
 def test_the_network_policies_are_there_as_we_want_them(world, platform):
     """NOT THAT THEY HOLD: bin/cluster's network enforces none. `tessera doctor --cluster` tries that where they do."""
     name = names.team_namespace(platform.install, 20000)
-    (wanted,) = (each for each in build_fences(name, platform.runtime.house) if each["kind"] == "NetworkPolicy")
+    (wanted,) = (
+        each
+        for each in build_network_policies(name, platform.runtime.install_config)
+        if each["kind"] == "NetworkPolicy"
+    )
     path = f"/apis/networking.k8s.io/v1/namespaces/{name}/networkpolicies"
     (there,) = world.api.call("GET", path)[1]["items"]
     assert there["spec"] == wanted["spec"]

@@ -64,7 +64,11 @@ def test_only_folders_of_the_home_are_noted(folder, note):
 
 def test_a_pod_notes_it_where_there_is_a_volume():
     notes = [
-        build_pod(spec, house, CARDS)["metadata"]["annotations"].get(names.ANNOTATION_CHECKPOINTS)
-        for spec, house in ((WITH_FILES, STORED), (task(checkpoint=Checkpoint("~/a", "", 1)), HOUSE), (task(), STORED))
+        build_pod(spec, install_config, CARDS)["metadata"]["annotations"].get(names.ANNOTATION_CHECKPOINTS)
+        for spec, install_config in (
+            (WITH_FILES, STORED),
+            (task(checkpoint=Checkpoint("~/a", "", 1)), HOUSE),
+            (task(), STORED),
+        )
     ]
     assert notes == ["20001/runs/a", None, None]

@@ -39,16 +39,16 @@ def examine(runtime: KubernetesRuntime, teams: Iterable[int], probe: bool) -> It
     teams: gids whose namespaces are checked. probe: may start a pod in one.
     """
     try:
-        team = _a_namespace(runtime, (names.team_namespace(runtime.house.install, gid) for gid in teams))
+        team = _a_namespace(runtime, (names.team_namespace(runtime.install_config.install, gid) for gid in teams))
         yield _server(runtime)
         yield _identity(runtime)
         yield from _nodes(runtime)
         yield _clock(runtime)
         yield from _rights(runtime, team)
         yield _rules(runtime, team)
-        yield _files(runtime.house.storage)
-        if runtime.house.storage is not None:
-            yield _class(runtime, runtime.house.storage.storage_class)
+        yield _files(runtime.install_config.storage)
+        if runtime.install_config.storage is not None:
+            yield _class(runtime, runtime.install_config.storage.storage_class)
         yield from _pretenders(runtime)
         yield from _names_inside()
         yield from _fences(runtime, team, probe)
@@ -70,12 +70,12 @@ def _identity(runtime: KubernetesRuntime) -> Finding:
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     _, told = runtime.api.call("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
     name = told["status"]["userInfo"]["username"]
-    if not runtime.house.account:
+    if not runtime.install_config.account:
         remedy = "For production run it as the account of rights.yaml and set TESSERA_KUBERNETES_ACCOUNT."
         return Finding("account", "note", f"We are {name}, and give ourselves no rights of our own.", remedy)
-    if name != f"system:serviceaccount:{runtime.house.account}":
+    if name != f"system:serviceaccount:{runtime.install_config.account}":
         remedy = "Set TESSERA_KUBERNETES_ACCOUNT to the namespace:name of the account that we run as."
-        return Finding("account", "bad", f"We are {name} and not {runtime.house.account}.", remedy)
+        return Finding("account", "bad", f"We are {name} and not {runtime.install_config.account}.", remedy)
     return Finding("account", "ok", f"We are {name}.")
 
 
@@ -114,7 +114,7 @@ def _runtimes(serving: list[Thing]) -> Finding:
 def _clock(runtime: KubernetesRuntime) -> Finding:
     """Compare clocks by a dry-run namespace's creation time (whole seconds)."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    thing = {"metadata": {"name": names.team_namespace(runtime.house.install, 0), "labels": labels}}
+    thing = {"metadata": {"name": names.team_namespace(runtime.install_config.install, 0), "labels": labels}}
     answer, told = runtime.api.call("POST", "/api/v1/namespaces", thing, query={"dryRun": "All"}, handles=("no_right",))
     there = read_time(told["metadata"]["creationTimestamp"]) if answer.next_step == "done" else None
     if there is None:
@@ -127,7 +127,7 @@ def _clock(runtime: KubernetesRuntime) -> Finding:
 
 def _rights(runtime: KubernetesRuntime, team: str | None) -> Iterator[Finding]:
     """Check rights cluster-wide and in a team's namespace, or else in the tombstones'."""
-    place = team or _a_namespace(runtime, [names.system_namespace(runtime.house.install)])
+    place = team or _a_namespace(runtime, [names.system_namespace(runtime.install_config.install)])
     yield _rights_in(runtime, "everywhere", "", "everywhere")
     if place is None:
         yield Finding("rights", "note", "The rights in a team's namespace can be looked at when a team has run a job.")
@@ -136,7 +136,7 @@ def _rights(runtime: KubernetesRuntime, team: str | None) -> Iterator[Finding]:
 
 
 def _rights_in(runtime: KubernetesRuntime, role: str, namespace: str, where: str) -> Finding:
-    asks = list(_asks(runtime.house.install, role))
+    asks = list(_asks(runtime.install_config.install, role))
     inside = {"namespace": namespace} if namespace else {}
     if missing := [words for words, ask in asks if not _may(runtime, ask | inside)]:
         return Finding("rights", "bad", f"We may not {', '.join(missing)} {where}.", APPLY)
@@ -174,12 +174,12 @@ def _may(runtime: KubernetesRuntime, ask: dict[str, str]) -> bool:
 
 def _rules(runtime: KubernetesRuntime, team: str | None) -> Finding:
     """Check that admission policies refuse us forbidden changes (dry runs); they bind only our account."""
-    if not runtime.house.account:
+    if not runtime.install_config.account:
         return Finding("admission", "note", "The rules of admission are for our own account: not looked at.")
     change: Thing = {"metadata": {"labels": {}}}
     found = {"change the namespaces of others": _refuses(runtime, "PATCH", "/api/v1/namespaces/default", change)}
     if team:
-        hostile = build_probe(runtime.house, team)
+        hostile = build_probe(runtime.install_config, team)
         hostile["spec"]["schedulerName"] = "another"
         path = f"/api/v1/namespaces/{team}/pods"
         found["make a task that no job may be"] = _refuses(runtime, "POST", path, hostile)
@@ -198,7 +198,7 @@ def _refuses(runtime: KubernetesRuntime, verb: str, path: str, body: Thing) -> b
 
 def _pretenders(runtime: KubernetesRuntime) -> Iterator[Finding]:
     """Report pods with our labels that are no tasks, and tasks whose pod has another spec."""
-    install = runtime.house.install
+    install = runtime.install_config.install
     pods = runtime.api.list_all(ALL_PODS, labels=f"{names.LABEL_INSTALL}={install}").items
     found = sorted(key_of(pod) for pod in pods if not is_task(pod, install))
     if found:
@@ -257,7 +257,7 @@ def _names_inside() -> Iterator[Finding]:
 def _fences(runtime: KubernetesRuntime, team: str | None, probe: bool) -> Iterator[Finding]:
     """Check network policies by real connections: plugins may ignore them."""
     if probe and team:
-        yield from run_probe(runtime.api, runtime.house, team)
+        yield from run_probe(runtime.api, runtime.install_config, team)
     else:
         how = "Ask with --probe." if team else "Let a team run a job first, and ask with --probe."
         yield Finding("network", "note", "Whether network policies are enforced was not tried: that takes a pod.", how)

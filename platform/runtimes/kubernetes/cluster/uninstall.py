@@ -24,7 +24,7 @@ class ClusterBelongings:
     """The namespaces of an installation. runtime: with an administrator's rights."""
 
     def __init__(self, runtime: KubernetesRuntime):
-        self.name = runtime.house.install
+        self.name = runtime.install_config.install
         self._api = runtime.api
 
     def list_belongings(self) -> list[Belonging]:

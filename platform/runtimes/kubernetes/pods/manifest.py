@@ -63,32 +63,34 @@ class InstallConfig:
     private: tuple[str, ...] = ()
 
 
-def check_install_config(house: InstallConfig) -> InstallConfig:
+def check_install_config(install_config: InstallConfig) -> InstallConfig:
     """Raise ValueError naming the setting and its allowed values."""
-    names.check_install(house.install)
-    if not IMAGE.fullmatch(house.image):
-        raise ValueError(f"TESSERA_IMAGE is {house.image!r}: name an image, such as docker.io/library/debian:12-slim.")
-    if house.pull not in PULLS:
-        raise ValueError(f"TESSERA_IMAGE_PULL is {house.pull!r}: use one of {', '.join(PULLS)}.")
-    if house.pull_secret and not names.NAME.fullmatch(house.pull_secret):
-        raise ValueError(f"TESSERA_PULL_SECRET is {house.pull_secret!r}: give the name of a Secret.")
-    namespace, colon, account = house.account.partition(":")
-    if house.account and not (colon and names.NAME.fullmatch(namespace) and names.NAME.fullmatch(account)):
-        raise ValueError(f"TESSERA_KUBERNETES_ACCOUNT is {house.account!r}: use namespace:name, or nothing.")
-    if house.storage is not None:
-        check_storage(house.storage)
-    for each in house.private:
+    names.check_install(install_config.install)
+    if not IMAGE.fullmatch(install_config.image):
+        raise ValueError(
+            f"TESSERA_IMAGE is {install_config.image!r}: name an image, such as docker.io/library/debian:12-slim."
+        )
+    if install_config.pull not in PULLS:
+        raise ValueError(f"TESSERA_IMAGE_PULL is {install_config.pull!r}: use one of {', '.join(PULLS)}.")
+    if install_config.pull_secret and not names.NAME.fullmatch(install_config.pull_secret):
+        raise ValueError(f"TESSERA_PULL_SECRET is {install_config.pull_secret!r}: give the name of a Secret.")
+    namespace, colon, account = install_config.account.partition(":")
+    if install_config.account and not (colon and names.NAME.fullmatch(namespace) and names.NAME.fullmatch(account)):
+        raise ValueError(f"TESSERA_KUBERNETES_ACCOUNT is {install_config.account!r}: use namespace:name, or nothing.")
+    if install_config.storage is not None:
+        check_storage(install_config.storage)
+    for each in install_config.private:
         try:
             build_egress_rule(each)
         except ValueError as why:
             words = "separate networks and hosts such as 10.20.0.0/16, 10.1.2.3:443 or [fd00::5]:443 by commas."
             raise ValueError(f"TESSERA_JOBS_PRIVATE has {each!r}: {why}; {words}") from None
-    return house
+    return install_config
 
 
-def build_pod(spec: TaskSpec, house: InstallConfig, cards: Mapping[str, GpuView]) -> dict:
+def build_pod(spec: TaskSpec, install_config: InstallConfig, cards: Mapping[str, GpuView]) -> dict:
     """Return the Pod. cards: its node's, by uuid. Raises Rejected."""
-    check_spec(spec, house, cards)
+    check_spec(spec, install_config, cards)
     spec = name_peers(spec)
     told = build_pod_files(spec, SEEN_AT)
     save_s = spec.checkpoint.grace_s + PATIENCE_S if spec.checkpoint else 0
@@ -98,25 +100,25 @@ def build_pod(spec: TaskSpec, house: InstallConfig, cards: Mapping[str, GpuView]
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": max(spec.grace_s, 1) + save_s,
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _only_node(spec.node)}},
-        "tolerations": _tolerations(house),
+        "tolerations": _tolerations(install_config),
         "securityContext": {
             "runAsUser": spec.uid,
             "runAsGroup": spec.gid,
             "runAsNonRoot": True,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(spec, house, cards, told)],
+        "containers": [_container(spec, install_config, cards, told)],
         "volumes": [
             told.volume,
             {"name": "scratch", "emptyDir": {}},
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{spec.memory_mib}Mi"}},
-            *build_volumes(house.install, house.storage),
+            *build_volumes(install_config.install, install_config.storage),
         ],
         **told.place,
     }
     if spec.max_time_s is not None:
         pod_spec["activeDeadlineSeconds"] = spec.max_time_s + spec.grace_s + save_s + START_PATIENCE_S
-    secrets = [house.pull_secret, names.LOGINS if spec.logins else ""]
+    secrets = [install_config.pull_secret, names.LOGINS if spec.logins else ""]
     if any(secrets):
         pod_spec["imagePullSecrets"] = [{"name": secret} for secret in secrets if secret]
     notes = {
@@ -125,15 +127,19 @@ def build_pod(spec: TaskSpec, house: InstallConfig, cards: Mapping[str, GpuView]
         names.ANNOTATION_CHECKPOINT_S: str(save_s),
     }
     notes |= card_modes.annotations(spec, cards) | {names.ANNOTATION_SPEC: hash_spec(spec)}
-    if house.storage and spec.checkpoint and (saves := build_checkpoint_annotation(spec.checkpoint.dir, spec.uid)):
+    if (
+        install_config.storage
+        and spec.checkpoint
+        and (saves := build_checkpoint_annotation(spec.checkpoint.dir, spec.uid))
+    ):
         notes[names.ANNOTATION_CHECKPOINTS] = saves
-    namespace = names.team_namespace(house.install, spec.gid)
+    namespace = names.team_namespace(install_config.install, spec.gid)
     labels = {names.LABEL_TEAM: str(spec.gid)} | told.labels
-    return _pod(spec.uuid, house, namespace, pod_spec, notes | told.files, labels)
+    return _pod(spec.uuid, install_config, namespace, pod_spec, notes | told.files, labels)
 
 
 def build_tombstone(
-    uuid: str, house: InstallConfig, namespace: str, *, epoch: int, end: Mapping[str, str], hour: str = ""
+    uuid: str, install_config: InstallConfig, namespace: str, *, epoch: int, end: Mapping[str, str], hour: str = ""
 ) -> dict:
     """Return a permanently gated pod that marks a task as ended. hour: when its end was recorded."""
     pod_spec = {
@@ -141,11 +147,13 @@ def build_tombstone(
         "automountServiceAccountToken": False,
         "schedulingGates": [{"name": f"{names.DOMAIN}/never"}],
         "securityContext": {"runAsNonRoot": True, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [{"name": "main", "image": house.image, "securityContext": _confined(), "resources": {}}],
+        "containers": [
+            {"name": "main", "image": install_config.image, "securityContext": _confined(), "resources": {}}
+        ],
     }
     notes = {names.ANNOTATION_EPOCH: str(epoch), names.ANNOTATION_END: json.dumps(dict(end))}
     labels = {names.LABEL_FORGOTTEN: hour} if hour else {}
-    pod = _pod(uuid, house, namespace, pod_spec, notes, labels)
+    pod = _pod(uuid, install_config, namespace, pod_spec, notes, labels)
     del pod["metadata"]["finalizers"]  # nothing to lose
     return pod
 
@@ -157,20 +165,20 @@ def hash_spec(spec: TaskSpec) -> str:
     return hashlib.sha256(json.dumps([what, cards], sort_keys=True).encode()).hexdigest()[:32]
 
 
-def check_spec(spec: TaskSpec, house: InstallConfig, cards: Mapping[str, GpuView]) -> None:
+def check_spec(spec: TaskSpec, install_config: InstallConfig, cards: Mapping[str, GpuView]) -> None:
     """Raise Rejected for a task that can never run here."""
     names.check_uuid(spec.uuid)
     if spec.uid <= 0 or spec.gid <= 0:
         raise Rejected("A job never runs as root: its user has no uid or its team no gid.")
-    if not IMAGE.fullmatch(spec.image or house.image):
-        raise Rejected(f"Not the name of an image: {(spec.image or house.image)!r}.")
+    if not IMAGE.fullmatch(spec.image or install_config.image):
+        raise Rejected(f"Not the name of an image: {(spec.image or install_config.image)!r}.")
     unknown = [share.uuid for share in spec.gpus if share.uuid not in cards]
     if unknown:
         raise NodeRefused(f"The node {spec.node} has no GPU {', '.join(unknown)}.")
     card_modes.check_cards(spec, cards)
     if any("\0" in text for text in (spec.run, spec.workdir or "", *spec.env.values())):
         raise Rejected("A program's text and its environment cannot hold the character NUL.")
-    check_files(spec, house.storage)
+    check_files(spec, install_config.storage)
 
 
 def literal(text: str) -> str:
@@ -178,8 +186,8 @@ def literal(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _pod(uuid: str, house: InstallConfig, namespace: str, pod_spec: dict, notes: dict, labels: dict) -> dict:
-    ours = {names.LABEL_MANAGED: names.MANAGER, names.LABEL_INSTALL: house.install, names.LABEL_TASK: uuid}
+def _pod(uuid: str, install_config: InstallConfig, namespace: str, pod_spec: dict, notes: dict, labels: dict) -> dict:
+    ours = {names.LABEL_MANAGED: names.MANAGER, names.LABEL_INSTALL: install_config.install, names.LABEL_TASK: uuid}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -194,16 +202,16 @@ def _pod(uuid: str, house: InstallConfig, namespace: str, pod_spec: dict, notes:
     }
 
 
-def _container(spec: TaskSpec, house: InstallConfig, cards: Mapping[str, GpuView], told: PodFiles) -> dict:
+def _container(spec: TaskSpec, install_config: InstallConfig, cards: Mapping[str, GpuView], told: PodFiles) -> dict:
     """Requests equal limits, except cores of overcommitted pools."""
     held = card_modes.card_requests(spec, cards)
     most = {"cpu": f"{spec.cpu_milli}m", "memory": f"{spec.memory_mib}Mi", **held}
     asked = card_modes.cpu_request(spec)
-    env = _environment(spec, house, cards)
+    env = _environment(spec, install_config, cards)
     return {
         "name": "main",
-        "image": spec.image or house.image,
-        "imagePullPolicy": house.pull,
+        "image": spec.image or install_config.image,
+        "imagePullPolicy": install_config.pull,
         "command": ["/bin/sh", "-c", literal(SUPERVISOR), "tessera", *map(literal, _arguments(spec))],
         "env": [{"name": name, "value": literal(value)} for name, value in sorted(env.items())],
         "resources": {"requests": {**most, "cpu": f"{asked}m"}, "limits": most},
@@ -211,7 +219,7 @@ def _container(spec: TaskSpec, house: InstallConfig, cards: Mapping[str, GpuView
         "volumeMounts": [
             {"name": "scratch", "mountPath": SEEN_AT},
             {"name": "shm", "mountPath": "/dev/shm"},
-            *build_mounts(spec, house.storage, SEEN_AT),
+            *build_mounts(spec, install_config.storage, SEEN_AT),
             *told.mounts,
         ],
     }
@@ -230,9 +238,9 @@ def _arguments(spec: TaskSpec) -> list[str]:
     return [spec.run, cwd, *map(str, times), folder, "", " ".join(needed_names(spec)), *files]
 
 
-def _environment(spec: TaskSpec, house: InstallConfig, cards: Mapping[str, GpuView]) -> dict[str, str]:
+def _environment(spec: TaskSpec, install_config: InstallConfig, cards: Mapping[str, GpuView]) -> dict[str, str]:
     hints, fixed = card_modes.card_environment(spec, cards)
-    team = {"TESSERA_TEAM_FOLDER": os.path.join(SEEN_AT, "team")} if house.storage else {}
+    team = {"TESSERA_TEAM_FOLDER": os.path.join(SEEN_AT, "team")} if install_config.storage else {}
     env = task_environment(spec, SEEN_AT, hints, fixed | team)
     return {name: value for name, value in env.items() if ENV_NAME.fullmatch(name)}
 
@@ -246,8 +254,8 @@ def _only_node(node: str) -> dict:
     return {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]}
 
 
-def _tolerations(house: InstallConfig) -> list[dict]:
+def _tolerations(install_config: InstallConfig) -> list[dict]:
     """Tolerate lost nodes: resources are freed only on proof that the pod ended."""
     gone = [{"key": key, "operator": "Exists", "effect": "NoExecute"} for key in GONE_NODE]
-    ours = [{"key": key, "operator": "Exists"} for key in (f"{names.DOMAIN}/managed", *house.tolerated)]
+    ours = [{"key": key, "operator": "Exists"} for key in (f"{names.DOMAIN}/managed", *install_config.tolerated)]
     return gone + ours

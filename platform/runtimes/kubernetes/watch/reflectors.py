@@ -184,7 +184,7 @@ class ClusterView:
         api = runtime.api
         self.pods = Reflector("pods", api, ALL_PODS, runtime.selector, trim_pod, self._changed)
         self.nodes = Reflector("nodes", api, ALL_NODES, runtime.node_labels, trim_node, self._changed)
-        storage = runtime.house.storage
+        storage = runtime.install_config.storage
         self.saves = CheckpointWatch(storage.files / "home", self.pods.objects, self._changed) if storage else None
 
     def __enter__(self) -> "ClusterView":
