@@ -1,4 +1,4 @@
-"""Every link of the documents leads somewhere in this tree."""
+"""Every link of the documents leads somewhere in this tree, and the rooms that they name are those that there are."""
 
 import re
 from pathlib import Path
@@ -27,3 +27,18 @@ def test_every_page_can_be_found_from_the_readme():
     linked = {ROOT / path for path, _ in LINK.findall((ROOT / "README.md").read_text())}
     pages = {page for page in DOCUMENTS if page.parent == ROOT / "docs"}
     assert pages <= linked
+
+
+def test_the_rooms_of_the_architecture_are_those_of_the_tree():
+    section = (ROOT / "docs/architecture.md").read_text().split("## Rooms")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `([a-z_/]+)` \|", section, re.MULTILINE)
+    tops = ("platform", "portal", "scheduler", "agent", "cli", "deploy", "dev")
+    folders = {path.parent.relative_to(ROOT) for top in tops for path in (ROOT / top).rglob("*.py")}
+    rooms = {str(folder) for folder in folders if not {"migrations", "management"} & set(folder.parts)}
+    assert sorted(rows) == sorted(rooms - {"deploy"})
+
+
+@pytest.mark.parametrize("top", ["platform", "portal", "scheduler", "agent", "cli", "dev"])
+def test_no_room_has_more_than_fifteen_files(top):
+    folders = {path.parent for path in (ROOT / top).rglob("*.py") if "migrations" not in path.parts}
+    assert {str(folder): count for folder in folders if (count := len(list(folder.glob("*.py")))) > 15} == {}
