@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 LINK = re.compile(r"\]\((?!https?://)([^)#]*)(?:#([^)]+))?\)")
 
 
@@ -27,6 +32,16 @@ def test_every_page_can_be_found_from_the_readme():
     linked = {ROOT / path for path, _ in LINK.findall((ROOT / "README.md").read_text())}
     pages = {page for page in DOCUMENTS if page.parent == ROOT / "docs"}
     assert pages <= linked
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_every_path_that_it_names_is_there(name):
+    named = re.findall(
+        r"`((?:platform|portal|scheduler|agent|cli|deploy|dev|tests|templates|docs|locale)/[\w./-]+)`",
+        (ROOT / name).read_text(),
+    )
+    assert [path for path in named if not (ROOT / path).exists()] == []
+    assert named
 
 
 def test_the_rooms_of_the_architecture_are_those_of_the_tree():

@@ -8,7 +8,7 @@ from accounts.models import User
 from common.errors import FieldError, InvalidInput
 from common.resources import parse_gpu
 from common.text import shorten
-from jobs.jobfile.beside import read_data
+from jobs.jobfile.field_readers import read_data
 from jobs.jobfile.fields import read_env
 from jobs.jobfile.spec import JobSpec
 from jobs.submit import choose_pool

@@ -8,7 +8,7 @@ import numpy as np
 
 from accounts.models import Team, User
 from cluster.models import Cached
-from jobs.jobfile.beside import split_source
+from jobs.jobfile.field_readers import split_source
 from jobs.jobfile.spec import JobSpec
 from runtimes.images.names import image_key
 from runtimes.storage.areas import AreaId, data_key

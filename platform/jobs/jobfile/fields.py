@@ -170,7 +170,7 @@ def read_retry(value: object, pointer: str) -> dict:
     times = read_whole(0, schema.MAX_RETRY_TIMES)
     if not isinstance(value, dict):
         return {"times": times(value, pointer)}
-    errors = check_keys(value, schema.RETRY_BUILT, (), pointer)
+    errors = check_keys(value, schema.RETRY_SUPPORTED, (), pointer)
     found, more = read_keys(value, {"times": times, "when": _read_when}, pointer)
     if errors or more:
         raise InvalidInput(errors=errors + more)
@@ -191,7 +191,7 @@ def check_keys(given: dict, built: tuple[str, ...], later: tuple[str, ...], poin
         if key in later and given[key] is not None:
             errors.append(FieldError(where, "not_supported_yet", {"key": key}))
         elif key not in built and key not in later:
-            meant = schema.KNOWN_AS.get(key)
+            meant = schema.ALIASES.get(key)
             near = {"did_you_mean": meant} if meant in built else _near(key, (*built, *later))
             errors.append(FieldError(where, "unknown_key", {"key": shorten(key), **near}))
     return errors
@@ -214,7 +214,7 @@ def _read_when(value: object, pointer: str) -> tuple[str, ...]:
     reasons = [value] if isinstance(value, str) else value
     if not isinstance(reasons, list):
         fail(pointer, "wrong_type", expected="list", got=kind_of(value))
-    read = read_choice(schema.RETRY_WHEN, schema.RETRY_WHEN_LATER)
+    read = read_choice(schema.RETRY_WHEN, schema.RETRY_WHEN_UNSUPPORTED)
     return tuple(dict.fromkeys(read(reason, f"{pointer}/{i}") for i, reason in enumerate(reasons)))
 
 

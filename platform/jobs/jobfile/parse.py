@@ -8,7 +8,7 @@ from common.errors import FieldError, InvalidInput
 from common.resources import duration_text, parse_cpu, parse_duration, parse_gpu, parse_memory
 from common.text import shorten
 from jobs.jobfile import schema
-from jobs.jobfile.beside import read_checkpoint, read_data, read_directory, read_ports
+from jobs.jobfile.field_readers import read_checkpoint, read_data, read_directory, read_ports
 from jobs.jobfile.fields import (
     check_keys,
     read_bool,
@@ -41,7 +41,7 @@ class Defaults:
 
 
 READERS: dict[str, Callable[[object, str], Any]] = {
-    "kind": read_choice(("batch",), schema.KINDS_LATER),
+    "kind": read_choice(("batch",), schema.KINDS_UNSUPPORTED),
     "name": read_name,
     "team": read_name,
     "pool": read_name,
@@ -80,7 +80,7 @@ _FIELDS = {
 
 def parse_spec(data: dict, *, defaults: Defaults = Defaults()) -> JobSpec:
     """Parse a job spec. Raises InvalidInput with all errors."""
-    errors = check_keys(data, schema.BUILT, schema.LATER, "")
+    errors = check_keys(data, schema.SUPPORTED, schema.UNSUPPORTED, "")
     found, more = read_keys(data, READERS, "")
     errors += more
     errors += _check_together(data, found, errors)
@@ -115,7 +115,7 @@ def _check_together(data: dict, found: dict, errors: list[FieldError]) -> list[F
     """Return errors that involve several keys."""
     wrong = []
     if data.get("roles") is not None:
-        beside = [key for key in schema.NOT_BESIDE_ROLES if data.get(key) is not None]
+        beside = [key for key in schema.NOT_WITH_ROLES if data.get(key) is not None]
         wrong += [FieldError(f"/{key}", "beside_roles", {"key": key}) for key in beside]
         twice = [(name, key) for name, role in found.get("roles", {}).items() for key in role.get("env", {})]
         wrong += [

@@ -28,7 +28,7 @@ def read_roles(value: object, pointer: str, readers: dict) -> dict[str, dict]:
 
 def _read_role(value: object, pointer: str, readers: dict) -> dict:
     given = {} if value is None else read_map(value, pointer)
-    errors = check_keys(given, schema.ROLE_BUILT, schema.ROLE_LATER, pointer)
+    errors = check_keys(given, schema.ROLE_SUPPORTED, schema.ROLE_UNSUPPORTED, pointer)
     found, more = read_keys(given, readers, pointer)
     errors += more
     if "run" not in found and not any(error.pointer == f"{pointer}/run" for error in errors):

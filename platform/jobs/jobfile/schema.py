@@ -1,24 +1,24 @@
 """Keys, values and limits of the job file, as data."""
 
 # Supported; parse.py has a reader for each.
-BUILT = (
+SUPPORTED = (
     "kind", "name", "team", "pool", "image", "code", "run", "gpu", "cpu", "memory", "nodes", "roles", "env", "workdir",
     "priority", "time", "max_time", "retry", "preemptible", "labels", "hold", "ports", "tensorboard", "data",
     "checkpoint",
 )  # fmt: skip
 # Not supported yet.
-LATER = (
+UNSUPPORTED = (
     "shm", "place", "notify", "secrets", "main", "array", "after", "wait_max", "idle",
 )  # fmt: skip
-ROLE_BUILT = ("run", "gpu", "cpu", "memory", "env", "count", "ports", "ends_job")
-ROLE_LATER = ("image", "code", "workdir", "shm", "data", "secrets", "place")
+ROLE_SUPPORTED = ("run", "gpu", "cpu", "memory", "env", "count", "ports", "ends_job")
+ROLE_UNSUPPORTED = ("image", "code", "workdir", "shm", "data", "secrets", "place")
 # Not allowed beside `roles`.
-NOT_BESIDE_ROLES = ("run", "gpu", "cpu", "memory", "nodes", "ports")
+NOT_WITH_ROLES = ("run", "gpu", "cpu", "memory", "nodes", "ports")
 ENDS_JOB = ("any", "all")
 # Other platforms' names.
-KNOWN_AS = {"nodes": "count", "replicas": "count", "command": "run", "num_nodes": "nodes"}
-RETRY_BUILT = ("times", "when")
-CHECKPOINT_BUILT = ("dir", "signal", "grace")
+ALIASES = {"nodes": "count", "replicas": "count", "command": "run", "num_nodes": "nodes"}
+RETRY_SUPPORTED = ("times", "when")
+CHECKPOINT_SUPPORTED = ("dir", "signal", "grace")
 
 # Kept as text as written, such as `name: 007` and `NORWAY: no`. "*" is any key.
 TEXT = (
@@ -27,7 +27,7 @@ TEXT = (
     ("roles", "*", "run"), ("roles", "*", "env", "*"), ("roles", "*", "ends_job"),
 )  # fmt: skip
 
-KINDS_LATER = ("notebook", "interactive", "service")
+KINDS_UNSUPPORTED = ("notebook", "interactive", "service")
 PRIORITIES = ("low", "normal", "high", "urgent")
 
 # End reasons (jobs/states.py) that can be retried.
@@ -36,7 +36,7 @@ RETRY_WHEN = (
     "evicted",
     "gpu_out_of_memory", "image_pull", "rejected_by_cluster", "time_limit",
 )  # fmt: skip
-RETRY_WHEN_LATER = ("nccl_timeout",)
+RETRY_WHEN_UNSUPPORTED = ("nccl_timeout",)
 
 # Sent before the SIGTERM that ends the job.
 CHECKPOINT_SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGINT", "SIGHUP")

@@ -42,7 +42,7 @@ def read_checkpoint(value: object, pointer: str) -> Checkpoint:
     """Read `ckpt`, or {dir: ckpt, signal: SIGUSR1, grace: 3m}."""
     if not isinstance(value, dict):
         return Checkpoint(read_directory(value, pointer))
-    errors = check_keys(value, schema.CHECKPOINT_BUILT, (), pointer)
+    errors = check_keys(value, schema.CHECKPOINT_SUPPORTED, (), pointer)
     readers = {"dir": read_directory, "signal": read_choice(schema.CHECKPOINT_SIGNALS), "grace": _read_grace}
     found, more = read_keys(value, readers, pointer)
     if value.get("dir") is None:
