@@ -18,7 +18,7 @@ from pathlib import Path
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
-from deploy.cluster.certificates import openssl
+from deploy.cluster.parts.certificates import openssl
 from runtimes.kubernetes.api.connection import Connection
 from tests.fault_deck import CHANCES, SHARE, SHARES, Deck
 

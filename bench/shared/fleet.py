@@ -11,7 +11,7 @@ from pathlib import Path
 
 import urllib3
 
-from deploy.cluster.kwok import MARK, build_node
+from deploy.cluster.parts.kwok import MARK, build_node
 from deploy.cluster.place import Place
 from deploy.cluster.processes import find_parts
 from runtimes.base import Unavailable

@@ -12,11 +12,12 @@ import http.client
 import sys
 import time
 
-from deploy.cluster import build, cards, control_plane, images, kwok, mpi_image, node, notebook_image, registry, storage
-from deploy.cluster.api import answers, is_ready, list_nodes
-from deploy.cluster.certificates import make_certificates
+from deploy.cluster import build, images, mpi_image, notebook_image, registry
 from deploy.cluster.machine import load_before, read_boot, remember
 from deploy.cluster.needs import TO_BUILD, TO_RUN, check_machine, install
+from deploy.cluster.parts import cards, control_plane, kwok, node, storage
+from deploy.cluster.parts.api import answers, is_ready, list_nodes
+from deploy.cluster.parts.certificates import make_certificates
 from deploy.cluster.place import LOCK, Place, Refusal, claim, find_place, make_folders, say
 from deploy.cluster.processes import find_parts
 from deploy.cluster.teardown import take_down

@@ -18,7 +18,7 @@ from web_process import running_web
 
 from agent.kubelet.slices import DRIVER
 from cluster.models import Gpu
-from deploy.cluster.node import start_node
+from deploy.cluster.parts.node import start_node
 from deploy.cluster.processes import find_parts, kill
 from runtimes.base import GpuShare, GpuView
 from runtimes.gpu_sharing import SIMULATED, SLICE

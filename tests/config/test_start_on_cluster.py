@@ -8,8 +8,8 @@ import pytest
 
 from config.embedded import on_cluster
 from config.embedded.supervisor import Failure
+from deploy.cluster.parts.storage import CLASS, PROVISIONER
 from deploy.cluster.registry import default_image
-from deploy.cluster.storage import CLASS, PROVISIONER
 from tests.local_cluster import local_place
 from tests.runtimes.kubernetes.world import leave_nothing
 

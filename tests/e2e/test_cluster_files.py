@@ -13,8 +13,8 @@ import pytest
 from bench.stack import Stack, running_stack
 from config.embedded.on_cluster import MARK
 from deploy.cluster.notebook_image import put_notebook_image
+from deploy.cluster.parts.storage import CLASS, PROVISIONER
 from deploy.cluster.registry import default_image
-from deploy.cluster.storage import CLASS, PROVISIONER
 from portal.api.files.uploads import PIECE_TYPE
 from runtimes.kubernetes.api.client import ApiServer
 from runtimes.kubernetes.api.connection import find_connection

@@ -12,8 +12,8 @@ import make
 import pytest
 
 from deploy.cluster import processes
-from deploy.cluster.control_plane import start_store_and_api
-from deploy.cluster.node import start_node
+from deploy.cluster.parts.control_plane import start_store_and_api
+from deploy.cluster.parts.node import start_node
 from deploy.cluster.place import NODE_NAME, Place, Refusal
 from jobs.models import Task
 from jobs.states import TASK_FINAL

@@ -10,7 +10,7 @@ import pytest
 
 from deploy.cluster.images import IMAGES
 from deploy.cluster.machine import FOLDERS, SETTINGS, list_mounts, read_rules, read_sysctl
-from deploy.cluster.node import is_node_ready
+from deploy.cluster.parts.node import is_node_ready
 from deploy.cluster.place import OWNER, load_owner
 from deploy.cluster.processes import comes_true, find_all, find_parts, kill
 from deploy.cluster.registry import name_of

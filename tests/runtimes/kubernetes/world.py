@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from deploy.cluster.storage import CLASS, PROVISIONER
+from deploy.cluster.parts.storage import CLASS, PROVISIONER
 from runtimes.base import Checkpoint, ContainerView, TaskSpec
 from runtimes.kubernetes.access.access import KubernetesAccess
 from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer

@@ -4,8 +4,8 @@ import http.client
 import json
 from contextlib import closing
 
-from deploy.cluster.api import THERE_ALREADY, Api
-from deploy.cluster.certificates import kubeconfig_of
+from deploy.cluster.parts.api import THERE_ALREADY, Api
+from deploy.cluster.parts.certificates import kubeconfig_of
 from deploy.cluster.place import Place, Refusal
 from deploy.cluster.processes import start
 

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
-from deploy.cluster.api import GONE, THERE_ALREADY, Api, is_ready, list_nodes
-from deploy.cluster.certificates import kubeconfig_of
+from deploy.cluster.parts.api import GONE, THERE_ALREADY, Api, is_ready, list_nodes
+from deploy.cluster.parts.certificates import kubeconfig_of
 from deploy.cluster.place import ADDRESS, FAKE_POD_CIDR, KWOK_PORT, Place, Refusal
 from deploy.cluster.processes import start, wait_until
 

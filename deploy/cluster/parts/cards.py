@@ -7,7 +7,7 @@ import http.client
 import json
 from contextlib import closing
 
-from deploy.cluster.api import MERGE_PATCH, Api
+from deploy.cluster.parts.api import MERGE_PATCH, Api
 from deploy.cluster.place import NODE_NAME, Place, Refusal
 
 INVENTORY = "tessera.sh/inventory"

@@ -2,8 +2,8 @@
 
 import json
 
-from deploy.cluster.api import answers
-from deploy.cluster.certificates import kubeconfig_of
+from deploy.cluster.parts.api import answers
+from deploy.cluster.parts.certificates import kubeconfig_of
 from deploy.cluster.place import ADDRESS, API_PORT, SERVICE_CIDR, Place, write
 from deploy.cluster.processes import listens, start, wait_until
 

@@ -4,9 +4,9 @@ import json
 import subprocess
 from pathlib import Path
 
-from deploy.cluster.api import is_ready, list_nodes
-from deploy.cluster.certificates import kubeconfig_of
 from deploy.cluster.machine import set_sysctl
+from deploy.cluster.parts.api import is_ready, list_nodes
+from deploy.cluster.parts.certificates import kubeconfig_of
 from deploy.cluster.place import ADDRESS, BRIDGE, DOMAIN, NODE_NAME, POD_CIDR, REGISTRY, Place, write
 from deploy.cluster.processes import listens, start, wait_until
 
