@@ -18,7 +18,7 @@ venv() {
   began=$(date +%s)
   mkdir -p .venv 2>/dev/null || fail "No write access in $PWD." "Clone into a directory of your own, or give this account write access."
   [ -w .venv ] || fail "No write access in $PWD/.venv." "Give this account write access, or remove .venv."
-  exec 9>.venv/.lock
+  exec 9>.venv/.installing # not .lock, which uv takes for itself: it would wait for five minutes
   if command -v flock >/dev/null 2>&1; then flock 9; fi
   if [ "$(cat ".venv/.stamp-$lock" 2>/dev/null)" != "$want" ] || [ ! -x .venv/bin/python ]; then
     check_space
