@@ -12,8 +12,8 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
 from common.errors import NotFound, NotPermitted, NotSignedIn, PlatformError, Unavailable
-from common.words import error_words
 from portal.partial import wants_fragment
+from portal.wording.errors import describe_error
 
 PAGES = {403: "403.html", 404: "404.html"}
 DATABASE_ERRORS = OperationalError, InterfaceError
@@ -23,7 +23,7 @@ ITS_ANSWERS = ("25", "40", "55", "57014")
 
 def show_failure(request: HttpRequest, error: PlatformError) -> HttpResponse:
     """Render `error`, or redirect to sign-in."""
-    words = error_words(error)
+    words = describe_error(error)
     if request.path.startswith("/api/"):
         return _problem(request, error, words)
     if isinstance(error, NotSignedIn):
@@ -63,9 +63,9 @@ def server_error(request: HttpRequest) -> HttpResponse:
         if isinstance(error, Unavailable):
             return show_failure(request, error)
         if request.path.startswith("/api/"):
-            return _problem(request, error, error_words(error))
+            return _problem(request, error, describe_error(error))
         if wants_fragment(request):  # keep the page
-            return _note(request, error, error_words(error))
+            return _note(request, error, describe_error(error))
         return render(request, "500.html", {"request_id": getattr(request, "request_id", "")}, status=500)
 
 

@@ -1,4 +1,4 @@
-"""Errors of the platform: a code and values. common.words makes the sentence in the reader's language.
+"""Errors of the platform: a code and values. portal.wording.errors makes the sentence in the reader's language.
 
 "Does not fit now" is no error but a refusal in the scheduler's plan.
 """

@@ -19,10 +19,10 @@ from accounts.models import User
 from cluster.maintenance import load_maintenance
 from cluster.models import Gpu, Maintenance, Node
 from common.resources import show_place
+from jobs.messages import describe_wait
 from jobs.models import Job, JobQuerySet, Task
 from jobs.states import JOB_ACTIVE, JobState
-from jobs.words import wait_words
-from portal.wording.starts import start_words
+from portal.wording.starts import describe_start
 from quotas.models import Holding
 from scheduler.preview.start_forecasts import StoredForecast, load_forecasts
 
@@ -100,7 +100,7 @@ class QueueRow(RowVisibility):
     def reason_words(self) -> str:
         """The first reason in the reader's language, with numbers if visible."""
         if self.reasons:
-            return wait_words(self.reasons[0])
+            return describe_wait(self.reasons[0])
         return str(SHORT_WORDS.get(self.reason, "")) or (_("waits") if self.state == JobState.QUEUED else "")
 
 
@@ -267,7 +267,7 @@ def _queue_row(user: User, job: Job, full: bool, told: StoredForecast | None) ->
         "priority": job.priority,
         "submitted_at": job.submitted_at,
         "started_at": job.started_at,
-        "starts": start_words(told),
+        "starts": describe_start(told),
     }
     return QueueRow(
         **_whose(user, job, job.state, full),

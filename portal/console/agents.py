@@ -12,10 +12,10 @@ from django.utils.translation import gettext_lazy
 from cluster.agents import approve_agent, invite_agent, judge, revoke_agent
 from cluster.models import Agent, Enrolment
 from common.errors import StaleState
-from common.words import error_words
 from portal.console.machines import FoundAdmin, KeptAdmin
 from portal.console.people import become
-from portal.wording.agents import STATES, command_of, faults_of, held_back_words, state_of
+from portal.wording.agents import STATES, command_of, describe_held_back, faults_of, state_of
+from portal.wording.errors import describe_error
 
 
 class EnrolmentForm(forms.ModelForm):
@@ -87,7 +87,7 @@ class AgentAdmin(FoundAdmin):
         try:
             approve_agent(actor=request.user.as_actor, node_name=obj.node_name, seen=form.cleaned_data["seen"])
         except StaleState as stale:
-            self.message_user(request, f"{obj.node_name}: {error_words(stale)}", messages.WARNING)
+            self.message_user(request, f"{obj.node_name}: {describe_error(stale)}", messages.WARNING)
 
     @admin.action(description=gettext_lazy("Revoke: its key speaks no more"), permissions=["change"])
     def revoke(self, request: HttpRequest, agents) -> None:
@@ -113,7 +113,7 @@ class AgentAdmin(FoundAdmin):
 
     @admin.display(description=gettext_lazy("waits for approval"))
     def waits(self, agent: Agent) -> SafeString | str:
-        return _lines([held_back_words(held) for held in judge([agent])[0].held_back])
+        return _lines([describe_held_back(held) for held in judge([agent])[0].held_back])
 
     @admin.display(description=gettext_lazy("waits for approval"), boolean=True)
     def waiting(self, agent: Agent) -> bool:

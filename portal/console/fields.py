@@ -8,7 +8,7 @@ from django.core.exceptions import ValidationError
 
 from common.errors import FieldError, InvalidInput
 from common.resources import duration_text, memory_text, parse_cpu, parse_duration, parse_memory
-from common.words import field_words
+from portal.wording.errors import describe_field_error
 
 MOST_CARDS = 1_000_000
 
@@ -34,7 +34,7 @@ class AmountField(forms.CharField):
         try:
             return self.read(text)
         except InvalidInput as error:
-            raise ValidationError([field_words(one) for one in error.errors]) from error
+            raise ValidationError([describe_field_error(one) for one in error.errors]) from error
 
     def prepare_value(self, value: object) -> object:
         if isinstance(value, int):

@@ -18,10 +18,10 @@ from cluster.windows import open_until
 from common.errors import StaleState
 from common.locks import lock_rows
 from common.resources import show_cpu, show_duration, show_memory
-from common.words import error_words
 from events.bus import hint, publish_pool, record
 from events.transitions import advance
 from portal.console.fields import duration, memory
+from portal.wording.errors import describe_error
 
 PRESENT = Q(removed_at__isnull=True)
 BY_ADMIN = (NodeState.READY, NodeState.CORDONED)
@@ -360,7 +360,7 @@ def move(request: HttpRequest, site: admin.ModelAdmin, node: Node, to: str) -> N
     try:
         advance(node, to, actor=request.user.as_actor)
     except StaleState as stale:
-        site.message_user(request, f"{node.name}: {error_words(stale)}", "WARNING")
+        site.message_user(request, f"{node.name}: {describe_error(stale)}", "WARNING")
     hint("cycle")
 
 

@@ -14,9 +14,9 @@ from django.utils.translation import gettext_lazy
 from accounts.models import Membership, PlatformRole, Team, User
 from accounts.services import create_team, create_user, make_login_link, readmit_person, suspend_person
 from common.errors import NameTaken, PlatformError
-from common.words import error_words
 from events.bus import publish_recheck
 from portal.forms import bind
+from portal.wording.errors import describe_error
 from quotas.models import load_parents, team_chain
 
 
@@ -89,7 +89,7 @@ def become(row: Model, made: Model) -> None:
 
 def free_name(model: type[Model], field: str, name: str) -> str:
     if model._default_manager.filter(**{f"{field}__iexact": name}).exists():
-        raise forms.ValidationError(error_words(NameTaken(name=name)))
+        raise forms.ValidationError(describe_error(NameTaken(name=name)))
     return name
 
 

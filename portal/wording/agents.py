@@ -33,7 +33,7 @@ def command_of(token: str) -> str:
     return f"TESSERA_AGENT_TOKEN={token} python -m agent --server {settings.TESSERA_PUBLIC_URL}"
 
 
-def held_back_words(held: HeldBack) -> str:
+def describe_held_back(held: HeldBack) -> str:
     params = {name: show_memory(value) for name, value in held.params.items() if name.endswith("_mib")}
     amounts = {name.removesuffix("_mib"): value for name, value in params.items()}
     return str(HELD_BACK[held.code]) % {"uuid": held.uuid, "index": show_place(held.index), **held.params, **amounts}

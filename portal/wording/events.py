@@ -5,10 +5,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from common.amounts import show_bytes
+from common.messages import fill_gaps
 from common.resources import show_duration, show_memory
 from events.models import Event
+from jobs.messages import describe_resize_refusal
 from jobs.states import JobState, TaskState
-from jobs.words import resize_words
 
 # Recorded by portal.access.task_access.
 SESSIONS = {
@@ -87,7 +88,7 @@ SENTENCES: dict[tuple[str, str], str | Promise] = {
 }
 
 
-def event_words(row: Event, *, alone: bool = False) -> str:
+def describe_event(row: Event, *, alone: bool = False) -> str:
     """Return the sentence in the active language. alone: the job has no other task.
 
     Never fails: older events may lack values or a sentence.
@@ -106,15 +107,8 @@ def event_words(row: Event, *, alone: bool = False) -> str:
         params["held"] = show_bytes(row.params["held_bytes"])
     if "to_mib" in row.params:
         params |= {"was": show_memory(row.params.get("from_mib", 0)), "size": show_memory(row.params["to_mib"])}
-        params["why"] = resize_words(row.params)
+        params["why"] = describe_resize_refusal(row.params)
     if "lost_s" in row.params:
         params["lost"] = show_duration(row.params["lost_s"])
     known = SENTENCES.get((row.kind, f"{about}.{params.get('kind')}"), SENTENCES.get((row.kind, about), row.type))
-    return str(known) % Blanks(params)
-
-
-class Blanks(dict):
-    """Values of a sentence, "?" if missing."""
-
-    def __missing__(self, key: str) -> str:
-        return "?"
+    return str(known) % fill_gaps(params)

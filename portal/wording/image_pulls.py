@@ -9,9 +9,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from common.resources import show_duration
+from jobs.messages import end_hint
 from jobs.models import Job, Task
 from jobs.states import TaskState
-from jobs.words import end_hint
 
 HINTS = (
     ("no space left on device", gettext_lazy("The machine's disk is full: tell an administrator.")),

@@ -11,12 +11,12 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from common.messages import fill_gaps
 from events.models import Notice
-from jobs.words import end_hint, end_words
-from portal.wording.events import Blanks
+from jobs.messages import describe_end, end_hint
 
 # Labels in the settings.
-KIND_WORDS: dict[str, str | Promise] = {
+KIND_LABELS: dict[str, str | Promise] = {
     "job_started": gettext_lazy("A job or notebook of mine starts"),
     "job_failed": gettext_lazy("A job of mine fails"),
     "job_succeeded": gettext_lazy("A job of mine is done"),
@@ -79,17 +79,17 @@ class NoticeView:
 
 def view_notice(row: Notice) -> NoticeView:
     """Return the notice in the active language. Never fails: older rows may lack values."""
-    params = Blanks({name: str(value) for name, value in row.params.items()})
+    params = fill_gaps({name: str(value) for name, value in row.params.items()})
     name = row.params.get("name", "")
     what = _("%(name)s (%(label)s)") % {"name": name, "label": row.label} if name else row.label
-    title = str(TITLES.get(row.kind, "%(what)s")) % Blanks({**params, "what": what})
+    title = str(TITLES.get(row.kind, "%(what)s")) % fill_gaps({**params, "what": what})
     return NoticeView(row, title, _text(row), _path(row), *LOOKS.get(row.kind, ("bell", "")))
 
 
 def _text(row: Notice) -> str:
     if row.kind == "job_failed":
         reason = row.params.get("reason", "")
-        return " ".join(words for words in (end_words(reason), end_hint(reason)) if words)
+        return " ".join(words for words in (describe_end(reason), end_hint(reason)) if words)
     if row.kind == "webhook_disabled":
         return str(WEBHOOK_WHY.get(row.params.get("why", ""), ""))
     if row.kind == "about_to_end" and (at := parse_datetime(str(row.params.get("at", "")))):

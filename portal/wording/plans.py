@@ -7,9 +7,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from common.resources import show_gpu
-from common.words import field_words
 from jobs.models import Priority
-from portal.wording.starts import start_words
+from portal.wording.errors import describe_field_error
+from portal.wording.starts import describe_start
 from scheduler.preview.preview import PlanAnswer, PlannedPlacement, Suggestion
 
 CHANGES = {
@@ -24,37 +24,39 @@ CHANGES = {
 MOST_SEATS = 4
 
 
-def plan_words(answer: PlanAnswer) -> str:
+def describe_plan(answer: PlanAnswer) -> str:
     """ "Starts now on n1 (¼ of GPU 3)", "Waits: #4 of 7 in train, 14:10 to 15:30", "Can never run: ..."."""
     if answer.never:
-        return _("Can never run: %(why)s") % {"why": " ".join(field_words(error) for error in answer.never.errors)}
+        return _("Can never run: %(why)s") % {
+            "why": " ".join(describe_field_error(error) for error in answer.never.errors)
+        }
     if answer.seats and answer.seats[0].role:
-        return _("Starts now: %(places)s") % {"places": seats_words(answer.seats)}
+        return _("Starts now: %(places)s") % {"places": _describe_seats(answer.seats)}
     if answer.seats:
-        return _("Starts now on %(places)s") % {"places": seats_words(answer.seats)}
-    place, when = place_words(answer), start_words(answer.outlook.start)
+        return _("Starts now on %(places)s") % {"places": _describe_seats(answer.seats)}
+    place, when = _describe_position(answer), describe_start(answer.outlook.start)
     if not when:
         return _("Waits: %(place)s") % {"place": place}
     return _("Waits: %(place)s, %(when)s") % {"place": place, "when": when}
 
 
-def place_words(answer: PlanAnswer) -> str:
+def _describe_position(answer: PlanAnswer) -> str:
     position, of = answer.place or (0, 0)
     pool = answer.draft.pool.name if answer.draft else ""
     return _("#%(position)s of %(of)s in %(pool)s") % {"position": position, "of": of, "pool": pool}
 
 
-def seats_words(seats: Sequence[PlannedPlacement]) -> str:
-    shown = [seat_words(seat) for seat in seats[:MOST_SEATS]]
+def _describe_seats(seats: Sequence[PlannedPlacement]) -> str:
+    shown = [_describe_seat(seat) for seat in seats[:MOST_SEATS]]
     more = len(seats) - len(shown)
     if more:
         shown.append(_("%(count)s more") % {"count": more})
     return ", ".join(shown)
 
 
-def seat_words(seat: PlannedPlacement) -> str:
+def _describe_seat(seat: PlannedPlacement) -> str:
     if seat.role:
-        return _("%(role)s on %(place)s") % {"role": seat.role, "place": seat_words(replace(seat, role=""))}
+        return _("%(role)s on %(place)s") % {"role": seat.role, "place": _describe_seat(replace(seat, role=""))}
     params = {"node": seat.node, "gpus": ", ".join(str(index) for index in seat.gpus), "part": show_gpu(seat.milli)}
     if not seat.gpus:
         return seat.node
@@ -63,7 +65,7 @@ def seat_words(seat: PlannedPlacement) -> str:
     return _("%(node)s (GPU %(gpus)s)") % params
 
 
-def change_words(sooner: Suggestion) -> str:
+def describe_change(sooner: Suggestion) -> str:
     """Return a suggestion like "GPU 1/2 instead of 1"."""
     change = sooner.change
     values = {"value": change.value, "was": change.was}
@@ -72,5 +74,5 @@ def change_words(sooner: Suggestion) -> str:
     return str(CHANGES["time.unsaid" if change.field == "time" and not change.was else change.field]) % values
 
 
-def sooner_words(sooner: Suggestion) -> str:
-    return _("now") if sooner.now else start_words(sooner.start)
+def describe_sooner_start(sooner: Suggestion) -> str:
+    return _("now") if sooner.now else describe_start(sooner.start)

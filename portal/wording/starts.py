@@ -13,7 +13,7 @@ SAME = timedelta(minutes=1)
 SOON = timedelta(seconds=30)
 
 
-def start_words(told: StoredForecast | None, now: datetime | None = None) -> str:
+def describe_start(told: StoredForecast | None, now: datetime | None = None) -> str:
     """Return such as "14:10 to 15:30, likely 14:25" or "not before 14:10"; "" if unknown."""
     now = now or timezone.now()
     if told is None or told.p10 is None:

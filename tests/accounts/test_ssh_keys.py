@@ -12,8 +12,8 @@ from django.utils import timezone
 from accounts.models import SshKey
 from accounts.ssh_keys import add_ssh_key, find_key, has_expired, read_public_key, remove_ssh_key
 from common.errors import InvalidInput, NotFound
-from common.words import field_words
 from events.models import Event
+from portal.wording.errors import describe_field_error
 
 
 def made_by_openssh(place, kind: str, bits: str = "") -> tuple[str, str]:
@@ -38,7 +38,7 @@ def code_of(text: str) -> str:
     with pytest.raises(InvalidInput) as refused:
         read_public_key(text)
     error = refused.value.errors[0]
-    assert error.pointer == "/key" and "?" not in field_words(error)
+    assert error.pointer == "/key" and "?" not in describe_field_error(error)
     return error.code
 
 
@@ -87,7 +87,7 @@ def test_a_key_works_until_its_end_which_is_not_in_the_past():
     with pytest.raises(InvalidInput) as refused:
         add_ssh_key(user=ada, key=make.ssh_key(), expires_at=now)
     error = refused.value.errors[0]
-    assert (error.pointer, error.code) == ("/expires_at", "in_the_past") and "later day" in field_words(error)
+    assert (error.pointer, error.code) == ("/expires_at", "in_the_past") and "later day" in describe_field_error(error)
     key = add_ssh_key(user=ada, key=make.ssh_key(), expires_at=now + timedelta(days=1))
     assert find_key(key.fingerprint) == key and not key.is_expired
     with time_machine.travel(now + timedelta(days=2)):

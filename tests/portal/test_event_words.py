@@ -4,16 +4,16 @@ import make
 import pytest
 
 from events.models import Event
-from portal.wording.events import SENTENCES, event_words
+from portal.wording.events import SENTENCES, describe_event
 
 
 @pytest.mark.parametrize(("kind", "about"), sorted(SENTENCES))
 def test_a_sentence_is_made_even_without_any_value(kind, about):
-    assert event_words(Event(kind=kind, verb=about.partition(".")[0] if kind == "job" else about, params={}))
+    assert describe_event(Event(kind=kind, verb=about.partition(".")[0] if kind == "job" else about, params={}))
 
 
 def test_what_has_no_sentence_is_called_as_programs_call_it():
-    assert event_words(Event(kind="node", verb="node.added", params={"gpus": 2})) == "node.added"
+    assert describe_event(Event(kind="node", verb="node.added", params={"gpus": 2})) == "node.added"
 
 
 @pytest.mark.django_db
@@ -21,11 +21,13 @@ def test_a_placed_task_is_told_with_its_node_and_gpus():
     job = make.job(make.cast().ada, pool="dev", gpu="1/4")
     make.start(job)
     placed = Event.objects.get(kind="task", to_state="ASSIGNED")
-    assert event_words(placed, alone=True) == "Task main was placed on n1 (GPU 0)"
-    assert event_words(placed) == "Task main.0 was placed on n1 (GPU 0)"
+    assert describe_event(placed, alone=True) == "Task main was placed on n1 (GPU 0)"
+    assert describe_event(placed) == "Task main.0 was placed on n1 (GPU 0)"
 
 
 @pytest.mark.django_db
 def test_a_task_without_a_gpu_names_none():
     make.start(make.job(make.cast().ada, pool="dev", gpu=0))
-    assert event_words(Event.objects.get(kind="task", to_state="ASSIGNED"), alone=True) == "Task main was placed on n1"
+    assert (
+        describe_event(Event.objects.get(kind="task", to_state="ASSIGNED"), alone=True) == "Task main was placed on n1"
+    )

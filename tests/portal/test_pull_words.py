@@ -6,9 +6,9 @@ import make
 import pytest
 from django.utils import timezone
 
+from jobs.messages import end_hint
 from jobs.models import Job, Task
 from jobs.states import TaskState
-from jobs.words import end_hint
 from portal.wording.image_pulls import job_hint, pull_hint, start_sentence
 
 SAYS = {

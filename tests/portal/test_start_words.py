@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from portal.wording.starts import start_words
+from portal.wording.starts import describe_start
 from scheduler.preview.start_forecasts import StoredForecast
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -30,4 +30,4 @@ def at(*minutes: float | None) -> StoredForecast:
 )
 def test_a_start_in_words(told, words, settings):
     settings.TIME_ZONE = "UTC"
-    assert start_words(told, NOW) == words
+    assert describe_start(told, NOW) == words

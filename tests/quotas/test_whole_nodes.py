@@ -4,8 +4,8 @@ import make
 import pytest
 
 from common.errors import InvalidInput
-from common.words import field_words
-from jobs.words import wait_words
+from jobs.messages import describe_wait
+from portal.wording.errors import describe_field_error
 from quotas.models import Quota
 from quotas.services import save_quota
 from scheduler.core.cycle import run_cycle
@@ -41,7 +41,7 @@ def refused(team, pool, cards: int, cell: int) -> str:
         promise(team, pool, cards, cell)
     (error,) = no.value.errors
     assert error.pointer == "/cell"
-    return field_words(error)
+    return describe_field_error(error)
 
 
 def test_a_cell_is_as_large_as_a_node_of_the_pool(pool):
@@ -85,4 +85,4 @@ def test_who_would_break_a_promised_node_waits_and_is_told_whose_it_is(pool):
     (start,) = plan.starts
     assert (start.job, world.nodes[start.tasks[0].node].name) == (first.pk, "m3")
     (refusal,) = plan.refusals[second.pk]
-    assert "promised to nlp" in wait_words({"code": refusal.reason, "params": refusal.params})
+    assert "promised to nlp" in describe_wait({"code": refusal.reason, "params": refusal.params})

@@ -6,7 +6,7 @@ import pytest
 from cluster.models import Cached, Node, Pool
 from events.models import Event
 from jobs.jobfile.parse import parse_spec
-from portal.wording.events import event_words
+from portal.wording.events import describe_event
 from runtimes.base import HeldView, NodeView
 from scheduler import tasks
 from scheduler.inventory.nodes import record_inventory
@@ -48,7 +48,9 @@ def test_a_job_starts_where_its_data_is_and_its_history_says_so(cast):
     other = make.job(cast.ada, pool="train", gpu="1")
     assert started_on(job) == "n2" and other.newest_tasks.get().node.name == "n1"
     event = Event.objects.get(kind="task", object_id=job.newest_tasks.get().pk, to_state="ASSIGNED")
-    assert event_words(event, alone=True).startswith("Task main was placed on n2 (GPU 1), which holds 100 GB of what")
+    assert describe_event(event, alone=True).startswith(
+        "Task main was placed on n2 (GPU 1), which holds 100 GB of what"
+    )
 
 
 def test_a_plan_says_the_same_before_it_is_submitted(cast):
@@ -65,7 +67,7 @@ def test_a_job_starts_where_its_image_is(cast):
     other = make.job(cast.ada, pool="train", gpu="1", image="pytorch/pytorch:2.8")
     assert started_on(job) == "n2" and other.newest_tasks.get().node.name == "n1"
     event = Event.objects.get(kind="task", object_id=job.newest_tasks.get().pk, to_state="ASSIGNED")
-    assert "which holds 20 GB of what it reads" in event_words(event, alone=True)
+    assert "which holds 20 GB of what it reads" in describe_event(event, alone=True)
 
 
 def test_without_weight_it_starts_where_it_would_anyway(cast):

@@ -11,7 +11,7 @@ from jobs.control import stop_job
 from jobs.jobfile.spec import from_json
 from jobs.models import Job
 from jobs.states import JobState
-from portal.wording.events import event_words
+from portal.wording.events import describe_event
 from quotas.models import Quota
 from runtimes.base import Checkpoint
 from scheduler.loading.snapshots import load_world
@@ -75,7 +75,7 @@ def test_a_job_saves_its_work_before_it_makes_room_and_finds_it_again(local, ada
     first = low.tasks.get(attempt=1)
     assert (first.state, first.reason, first.exit_code) == ("STOPPED", "preempted", 0)
     assert first.started_at < first.checkpointed_at < first.ended_at
-    told = event_words(Event.objects.get(kind="task", to_state="STOPPED"), alone=True)
+    told = describe_event(Event.objects.get(kind="task", to_state="STOPPED"), alone=True)
     assert re.fullmatch(r"Task main made room for others, \ds after its last checkpoint", told)
     stop_job(actor=ada, job=high)
     until_it_says(local, settle(low, attempt=2), "found 41")

@@ -14,7 +14,7 @@ from common.resources import show_memory
 from jobs.log_ingest import DONE, ENDED, OPEN, UNKNOWN, StoredLog
 from jobs.models import BroughtLog
 from portal.api.http.fields import AmountField, PlaceField, one_of
-from portal.wording.agents import STATES, faults_of, held_back_words, state_of
+from portal.wording.agents import STATES, describe_held_back, faults_of, state_of
 from runtimes.base import BALLOONS, STATIC
 from runtimes.gpu_sharing import HAMI, NVFRACTION, PLUGIN, SLICE, TOOLKIT, WATCHDOG
 
@@ -118,7 +118,7 @@ class HeldBackShape(serializers.Serializer):
     text = serializers.SerializerMethodField()
 
     def get_text(self, held: HeldBack) -> str:
-        return held_back_words(held)
+        return describe_held_back(held)
 
 
 class ReportAnswer(serializers.Serializer):

@@ -22,11 +22,11 @@ from rest_framework.request import Request
 from accounts.models import ApiToken
 from common.errors import NotPermitted, TooManyRequests
 from events.models import Event
-from jobs.words import end_words
+from jobs.messages import describe_end
 from portal.access.event_visibility import EventVisibility, load_event_visibility
 from portal.api.events.hub import BATCH, Encoded, Stream, admit, encode, list_events, the_hub
 from portal.api.view import MAX_ID, ApiView, read_query
-from portal.wording.events import event_words
+from portal.wording.events import describe_event
 
 HEARTBEAT_S = 15
 RECHECK_S = 20
@@ -167,7 +167,9 @@ class Teller:
     def event(self, event: Encoded) -> bytes:
         if self.language:
             with translation.override(self.language):
-                event = encode(event.event, text=event_words(event.event), reason_text=end_words(event.event.reason))
+                event = encode(
+                    event.event, text=describe_event(event.event), reason_text=describe_end(event.event.reason)
+                )
         return self.form.event(event)
 
 

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from common.errors import TooLarge
-from portal.api.http.problems import CONTENT_TYPE
-from portal.api.words import detail_of, title_of
+from portal.api.http.problems import CONTENT_TYPE, title_of
+from portal.wording.errors import describe_error
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -53,7 +53,7 @@ class BodyLimit:
     async def _refuse(self, scope: Message, send: Send) -> None:
         error = TooLarge(max=self.limit)
         about = {"type": f"urn:tessera:problem:{error.code}", "title": title_of(error), "status": error.status}
-        more = {"detail": detail_of(error), "instance": scope["path"], "code": error.code, "params": error.params}
+        more = {"detail": describe_error(error), "instance": scope["path"], "code": error.code, "params": error.params}
         body = json.dumps({**about, **more, "request_id": "", "errors": [], "hints": []}).encode()
         headers = [(b"content-type", CONTENT_TYPE.encode()), (b"content-length", str(len(body)).encode())]
         start = {

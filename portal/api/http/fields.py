@@ -14,9 +14,9 @@ from cluster.models import NodeState, Pool
 from common.errors import FieldError, InvalidInput
 from common.resources import show_place
 from common.text import shorten
+from jobs.messages import describe_wait
 from jobs.models import Priority
 from jobs.states import JobState, TaskState
-from jobs.words import wait_words
 
 
 def one_of(words: Iterable[str]) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def priority_word(priority: int) -> str:
 
 
 def show_reasons(reasons: Iterable[dict]) -> list[dict[str, Any]]:
-    return [{"code": r["code"], "params": r.get("params", {}), "text": wait_words(r)} for r in reasons]
+    return [{"code": r["code"], "params": r.get("params", {}), "text": describe_wait(r)} for r in reasons]
 
 
 def full_url(name: str, **parts: object) -> str:

@@ -2,6 +2,7 @@
 
 from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.http import Http404, UnreadablePostError
+from django.utils.translation import gettext_lazy as _
 from rest_framework import exceptions
 from rest_framework.response import Response
 
@@ -17,10 +18,33 @@ from common.errors import (
     TooManyRequests,
 )
 from jobs.jobfile.hints import hints_for
-from portal.api.words import detail_of, field_of, title_of
 from portal.error_pages import DATABASE_ERRORS, refusal_of_database
+from portal.wording.errors import describe_error, describe_field_error
 
 CONTENT_TYPE = "application/problem+json"
+
+
+TITLES = {
+    "idempotency_key_reused": _("This key was used before"),
+    "impossible": _("This can never run here"),
+    "user_limit": _("You are at your limit"),
+}
+TITLES_BY_STATUS = {
+    400: _("Something that was sent cannot be used"),
+    401: _("You are not signed in"),
+    403: _("You may not do this"),
+    404: _("There is no such thing"),
+    405: _("This is not possible here"),
+    406: _("It cannot be answered in this form"),
+    409: _("This clashes with what is there"),
+    412: _("It has changed meanwhile"),
+    413: _("This is too large"),
+    415: _("It cannot be read in this form"),
+    416: _("There are no such bytes"),
+    422: _("This was understood and cannot be done"),
+    429: _("Too many requests"),
+    503: _("Something does not answer"),
+}
 
 
 class BadWords(InvalidInput):
@@ -69,12 +93,12 @@ def exception_handler(exc: Exception, context: dict) -> Response | None:
 def problem(error: PlatformError, request) -> dict:
     """Return {type, title, status, detail, instance, code, params, request_id, errors, hints}."""
     errors = getattr(error, "errors", [])
-    words = getattr(error, "words", None) or [field_of(one) for one in errors]
+    words = getattr(error, "words", None) or [describe_field_error(one) for one in errors]
     return {
         "type": f"urn:tessera:problem:{error.code}",
         "title": title_of(error),
         "status": error.status,
-        "detail": words[0] if len(words) == 1 else detail_of(error),
+        "detail": words[0] if len(words) == 1 else describe_error(error),
         "instance": request.path,
         "code": error.code,
         "params": error.params,
@@ -85,6 +109,10 @@ def problem(error: PlatformError, request) -> dict:
         ],
         "hints": [{"action": "set", "pointer": hint.pointer, "value": hint.value} for hint in _hints(error)],
     }
+
+
+def title_of(error: PlatformError) -> str:
+    return str(TITLES.get(error.code) or TITLES_BY_STATUS.get(error.status) or _("Something went wrong"))
 
 
 def as_platform_error(exc: Exception, context: dict) -> PlatformError | None:

@@ -21,7 +21,7 @@ from portal.api.jobs.jobs import find_job
 from portal.api.jobs.shapes import StartRange, show_start
 from portal.api.schema import Problem
 from portal.api.view import ApiView
-from portal.wording.plans import change_words, plan_words, sooner_words
+from portal.wording.plans import describe_change, describe_plan, describe_sooner_start
 from scheduler.preview.preview import JobForecast, PlanAnswer, PlannedPlacement, Suggestion, forecast_job, plan_job
 
 VALUES: dict[str, Callable[[str], object]] = {
@@ -127,7 +127,7 @@ def show_plan(answer: PlanAnswer, request: Request) -> dict[str, Any]:
     position, of = answer.place or (None, None)
     return {
         "outcome": answer.outcome,
-        "text": plan_words(answer),
+        "text": describe_plan(answer),
         "pool": answer.draft.pool.name if answer.draft else None,
         "places": [show_seat(seat) for seat in answer.seats],
         "position": position,
@@ -153,10 +153,10 @@ def show_lever(sooner: Suggestion) -> dict[str, Any]:
         "field": change.field,
         "value": read(change.value),
         "was": read(change.was) if change.was else None,
-        "text": change_words(sooner),
+        "text": describe_change(sooner),
         "now": sooner.now,
         "start": show_start(sooner.start),
-        "start_text": sooner_words(sooner),
+        "start_text": describe_sooner_start(sooner),
     }
 
 

@@ -8,9 +8,9 @@ from rest_framework import serializers
 from common.resources import show_cpu, show_duration, show_memory
 from events.models import Event
 from jobs.jobfile.schema import ENDS_JOB
+from jobs.messages import describe_end, describe_resize_refusal
 from jobs.models import Job, Priority, Task
 from jobs.states import JobState
-from jobs.words import end_words, resize_words
 from portal.access.visibility import expected_end
 from portal.api.http.fields import (
     Amount,
@@ -28,7 +28,7 @@ from portal.api.http.fields import (
     show_reasons,
 )
 from portal.wording.image_pulls import job_hint
-from portal.wording.starts import start_words
+from portal.wording.starts import describe_start
 from scheduler.preview.start_forecasts import StoredForecast
 
 
@@ -79,7 +79,7 @@ class Resize(serializers.Serializer):
         return "asked" if wish["open"] else "refused" if wish.get("refused") else "done"
 
     def get_detail(self, wish: dict) -> str:
-        return resize_words(wish.get("refused"))
+        return describe_resize_refusal(wish.get("refused"))
 
 
 class TaskShape(serializers.Serializer):
@@ -113,7 +113,7 @@ class TaskShape(serializers.Serializer):
     log = serializers.SerializerMethodField()
 
     def get_reason_text(self, task: Task) -> str:
-        return end_words(task.reason)
+        return describe_end(task.reason)
 
     def get_node(self, task: Task) -> str | None:
         return task.node.name if task.node else None
@@ -208,7 +208,7 @@ class JobShape(serializers.Serializer):
     links = serializers.SerializerMethodField()
 
     def get_reason_text(self, job: Job) -> str:
-        return end_words(job.reason)
+        return describe_end(job.reason)
 
     def get_hint(self, job: Job) -> str:
         return job_hint(job, [task for task in job.tasks.all() if task.attempt == job.attempt])
@@ -297,14 +297,14 @@ class EventShape(serializers.Serializer):
         return event.to_state.lower()
 
     def get_reason_text(self, event: Event) -> str:
-        return end_words(event.reason)
+        return describe_end(event.reason)
 
 
 def show_start(told: StoredForecast | None) -> dict[str, Any] | None:
     if told is None:
         return None
     times = {name: moment(getattr(told, name)) for name in ("p10", "p50", "p90", "told_at")}
-    return {**times, "text": start_words(told)}
+    return {**times, "text": describe_start(told)}
 
 
 def show_wait(job: Job) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from common.errors import PlatformError
-from common.words import error_words
 from portal.access.app_sessions import Visit
 from portal.gateway.http.responses import Words
+from portal.wording.errors import describe_error
 
 RETRY_S = 5
 
@@ -84,4 +84,4 @@ def silent(visit: Visit) -> Words:
 
 
 def failed(error: PlatformError) -> Words:
-    return Words(error.code, _("The app did not come up"), error_words(error), _("Try again"), "/")
+    return Words(error.code, _("The app did not come up"), describe_error(error), _("Try again"), "/")

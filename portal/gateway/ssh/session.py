@@ -12,11 +12,11 @@ import asyncssh
 from django.utils import translation
 
 from common.errors import PlatformError
-from common.words import error_words
 from portal.access.task_access import LOGIN_SHELL, TaskAccess
 from portal.gateway.ssh.channel_flow import Flow
 from portal.gateway.ssh.sftp import Sftp
 from portal.gateway.ssh.sftp_files import LOOP, Files
+from portal.wording.errors import describe_error
 from runtimes.base import PtySize, Rejected, Session, Unavailable
 
 log = logging.getLogger("tessera.ssh")
@@ -184,7 +184,7 @@ class TaskSession(Flow, asyncssh.SSHServerSession):
         if not isinstance(no, PlatformError):
             return str(no)
         with translation.override(self._link.language or None):
-            return error_words(no)
+            return describe_error(no)
 
     async def _say(self, line: str) -> None:
         with contextlib.suppress(OSError):

@@ -14,7 +14,7 @@ from common.errors import NotFound
 from events.notices import KINDS, Channels, choose_channels, count_unread, load_choices, mark_read, notices_of
 from portal.pages.entry import signed_in
 from portal.partial import render_page
-from portal.wording.notices import KIND_WORDS, view_notice
+from portal.wording.notices import KIND_LABELS, view_notice
 
 PAGE = 50
 LONGEST_NUMBER = 18
@@ -64,7 +64,7 @@ def choose_notices(request: HttpRequest) -> HttpResponse:
         messages.success(request, _("Saved. From now on you are told like this."))
         return redirect("notifications")
     rows = [
-        {"kind": kind, "words": KIND_WORDS[kind], "channels": channels}
+        {"kind": kind, "words": KIND_LABELS[kind], "channels": channels}
         for kind, channels in load_choices(user.pk).items()
     ]
     context = {"rows": rows, "mail": settings.TESSERA_MAIL, "address": user.email}

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from events.models import Delivery, Webhook
-from portal.wording.events import event_words
+from portal.wording.events import describe_event
 from portal.wording.notices import WEBHOOK_WHY
 
 MOST_DELIVERIES = 30
@@ -29,7 +29,7 @@ TOPIC_WORDS: dict[str, str | Promise] = {
     "notebook.about_to_end": gettext_lazy("A notebook is about to end"),
     "quota.changed": gettext_lazy("The quota is changed"),
 }
-ERROR_WORDS: dict[str, str | Promise] = {
+ERROR_MESSAGES: dict[str, str | Promise] = {
     "refused": gettext_lazy("It answered %(status)s."),
     "timeout": gettext_lazy("It did not answer within five seconds."),
     "unreachable": gettext_lazy("Nobody answers at this address."),
@@ -44,7 +44,7 @@ ERROR_WORDS: dict[str, str | Promise] = {
 class DeliveryView:
     def __init__(self, row: Delivery):
         self.row = row
-        self.event = event_words(row.event)
+        self.event = describe_event(row.event)
 
     @property
     def chip(self) -> tuple[str, str, str]:
@@ -57,7 +57,7 @@ class DeliveryView:
 
     @property
     def result(self) -> str:
-        words = ERROR_WORDS["refused"] if self.row.sent_at else ERROR_WORDS.get(self.row.error, self.row.error)
+        words = ERROR_MESSAGES["refused"] if self.row.sent_at else ERROR_MESSAGES.get(self.row.error, self.row.error)
         return str(words) % {"status": self.row.status}
 
     @property

@@ -27,12 +27,12 @@ from common.egress import MAX_URL
 from common.errors import Conflict, InvalidInput, QuotaExceeded
 from common.rates import count
 from common.text import MAX_NAME
-from common.words import error_words
 from events.models import Webhook
 from portal.forms import bind
 from portal.pages.account.webhook_view import TOPIC_WORDS, WebhookView, view_deliveries, view_webhooks
 from portal.pages.entry import signed_in
 from portal.partial import render_page
+from portal.wording.errors import describe_error
 
 GET_POST = ["GET", "HEAD", "POST"]
 
@@ -121,7 +121,7 @@ def test(request: HttpRequest, webhook_id: int) -> HttpResponse:
     try:
         try_webhook(actor=user, webhook=webhook)
     except Conflict as off:
-        messages.error(request, error_words(off))
+        messages.error(request, describe_error(off))
     return redirect("webhook", webhook_id)
 
 

@@ -16,7 +16,6 @@ from django.views.decorators.http import require_POST, require_safe
 from accounts.models import User
 from common.amounts import show_bytes
 from common.errors import NotFound, PlatformError
-from common.words import error_words
 from files.shelves import HOME, TEAM, Shelf, find_shelf, list_shelves
 from files.uploads import CHUNK_BYTES
 from files.usage import Used, load_used, record_removal
@@ -25,6 +24,7 @@ from portal.pages.entry import signed_in
 from portal.pages.files.view_model import Row, address, crumbs_of, join, rows_of, show_name, text_of
 from portal.partial import render_page
 from portal.templatetags.bars import LEGEND, Segment
+from portal.wording.errors import describe_error
 
 PAGE_ROWS = 500
 PREVIEW_BYTES = 256 * 1024
@@ -197,7 +197,7 @@ def _tried(request: HttpRequest, shelf: Shelf, folder: str, act: Callable[[], No
         act()
     except PlatformError as error:
         errors = getattr(error, "errors", [])
-        messages.error(request, _bad_name() if errors else error_words(error))
+        messages.error(request, _bad_name() if errors else describe_error(error))
     else:
         if done:
             messages.success(request, done)

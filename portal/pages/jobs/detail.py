@@ -13,9 +13,9 @@ from django.utils.translation import gettext_lazy, ngettext
 from common.resources import parse_gpu, show_gpu, show_place
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.spec import from_json, role_of
+from jobs.messages import describe_end, describe_resize_refusal
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
-from jobs.words import end_words, resize_words
 from portal.access.app_links import link_to_port, link_to_tensorboard
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.jobs.history import Happening, history_of
@@ -122,7 +122,7 @@ class TaskRow:
 
     @property
     def end(self) -> str:
-        return end_words(self.task.reason) if self.task.is_final and self.task.reason != "completed" else ""
+        return describe_end(self.task.reason) if self.task.is_final and self.task.reason != "completed" else ""
 
     @property
     def hint(self) -> str:
@@ -325,7 +325,7 @@ def log_store() -> LogStore:
 def resize_note(wish: dict) -> str:
     if wish.get("open"):
         return _("Its slice is being resized to %(gpu)s.") % {"gpu": wish["gpu"]}
-    if refused := resize_words(wish.get("refused")):
+    if refused := describe_resize_refusal(wish.get("refused")):
         return _("It was not resized to %(gpu)s. %(why)s") % {"gpu": wish["gpu"], "why": refused}
     return ""
 

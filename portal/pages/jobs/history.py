@@ -6,10 +6,10 @@ from datetime import datetime
 from django.db.models import Q
 
 from events.models import Event
+from jobs.messages import describe_end
 from jobs.models import Job, Task
-from jobs.words import end_words
 from notebooks.models import Notebook
-from portal.wording.events import event_words
+from portal.wording.events import describe_event
 
 MOST_EVENTS = 500
 
@@ -64,8 +64,8 @@ def _happening(row: Event, alone: bool) -> Happening:
     return Happening(
         at=row.at,
         actor=row.actor,
-        words=event_words(row, alone=alone),
-        why=end_words(row.reason) if row.reason else "",
+        words=describe_event(row, alone=alone),
+        why=describe_end(row.reason) if row.reason else "",
         detail=str(row.params.get("detail", "")),
         icon=icon,
         tone=tone,

@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from portal.pages.jobs.view_model import JobView
-from portal.wording.plans import change_words, sooner_words
+from portal.wording.plans import describe_change, describe_sooner_start
 from scheduler.preview.preview import JobForecast, Suggestion, forecast_job
 
 
@@ -54,4 +54,4 @@ class JobLevers:
 def lever_row(sooner: Suggestion, job_id: str) -> LeverRow:
     change = sooner.change
     address = f"{reverse('job_new')}?{urlencode({'from': job_id, change.field: change.value})}"
-    return LeverRow(change_words(sooner), sooner_words(sooner), sooner.now, address)
+    return LeverRow(describe_change(sooner), describe_sooner_start(sooner), sooner.now, address)

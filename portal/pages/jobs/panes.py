@@ -7,12 +7,12 @@ from django.http import QueryDict
 from django.utils.translation import gettext as _
 
 from common.errors import FieldError, Hint, Impossible, InvalidInput, PlatformError
-from common.words import error_words, field_words
 from jobs.jobfile.dump import dump_file
 from jobs.jobfile.load import load_with_lines
 from jobs.jobfile.parse import parse_spec
 from jobs.jobfile.spec import JobSpec
 from portal.pages.jobs.form import FIELDS, data_of, gpu_of, values_of
+from portal.wording.errors import describe_error, describe_field_error
 
 
 class Panes:
@@ -104,13 +104,13 @@ def judge(panes: Panes) -> Verdict:
 def verdict_of(error: PlatformError, panes: Panes) -> Verdict:
     """Assign an error to fields and lines."""
     if not isinstance(error, InvalidInput | Impossible):
-        return Verdict(words=error_words(error))
+        return Verdict(words=describe_error(error))
     lines = sorted((_on_line(one, panes) for one in error.errors), key=lambda line: line["line"])
-    verdict = Verdict(words=error_words(error), lines=lines)
+    verdict = Verdict(words=describe_error(error), lines=lines)
     for one in error.errors:
         name = one.pointer.split("/")[1] if one.pointer else ""
         if name in FIELDS:
-            verdict.fields.setdefault(name, field_words(one))
+            verdict.fields.setdefault(name, describe_field_error(one))
     verdict.fixes = fixes_of(error.hints) if isinstance(error, Impossible) else []
     return verdict
 
@@ -138,4 +138,4 @@ def _on_line(error: FieldError, panes: Panes) -> dict:
     while not line and len(parts) > 1:
         line = panes.lines.get("/".join(parts), 0)
         parts.pop()
-    return {"line": line, "words": field_words(error)}
+    return {"line": line, "words": describe_field_error(error)}

@@ -24,16 +24,16 @@ from jobs.jobfile.dump import dump_file, dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import derive_name
 from jobs.jobfile.spec import from_json, roles_of
+from jobs.messages import describe_wait
 from jobs.models import CodePack
 from jobs.submit import Draft, submit_job
-from jobs.words import wait_words
 from portal.pages.cluster.scheduler_pulse import scheduler_late
 from portal.pages.entry import signed_in
 from portal.pages.jobs.form import ASKS, values_of
 from portal.pages.jobs.panes import Panes, Verdict, judge, read_panes, verdict_of
 from portal.pages.jobs.view_model import roles_words
 from portal.pages.jobs.views import find_job
-from portal.wording.plans import change_words, plan_words, sooner_words
+from portal.wording.plans import describe_change, describe_plan, describe_sooner_start
 from scheduler.preview.preview import (
     PlanAnswer,
     PoolCapacity,
@@ -154,12 +154,14 @@ def preview(user: User, panes: Panes, verdict: Verdict, *, ahead: bool) -> dict:
         refused = _refuse(error, panes, verdict)
         return _say("plain", refused.words, [line["words"] for line in refused.lines])
     if answer.never:
-        return _say("fault", plan_words(answer), fixes=_refuse(answer.never, panes, verdict).fixes)
+        return _say("fault", describe_plan(answer), fixes=_refuse(answer.never, panes, verdict).fixes)
     draft, waits = cast(Draft, answer.draft), answer.outcome == "waits"
-    more = [capfirst(wait_words(reason)) for reason in answer.reasons] + notes_on(user, draft)
+    more = [capfirst(describe_wait(reason)) for reason in answer.reasons] + notes_on(user, draft)
     if waits and not ahead:
         more.append(_("Working out when it would start, and what would help…"))
-    found = _say("wait" if waits else "done", plan_words(answer), more, lever_fixes(answer), later=waits and not ahead)
+    found = _say(
+        "wait" if waits else "done", describe_plan(answer), more, lever_fixes(answer), later=waits and not ahead
+    )
     return {**found, "usual": usual_of(draft)}
 
 
@@ -168,7 +170,8 @@ def lever_fixes(answer: PlanAnswer) -> list[dict]:
         {
             "field": one.change.field,
             "value": FLAG_VALUES.get(one.change.value, one.change.value),
-            "words": _("%(change)s: %(start)s") % {"change": capfirst(change_words(one)), "start": sooner_words(one)},
+            "words": _("%(change)s: %(start)s")
+            % {"change": capfirst(describe_change(one)), "start": describe_sooner_start(one)},
         }
         for one in answer.outlook.sooner
     ]

@@ -13,12 +13,12 @@ from django.utils.translation import ngettext
 from accounts.models import User
 from accounts.permissions import PERMISSIONS, roles_of
 from common.resources import GpuAsk, parse_gpu, show_duration, show_gpu, show_place
+from jobs.messages import describe_end, describe_wait
 from jobs.models import Job, Priority, Task
 from jobs.resizing import may_resize
 from jobs.states import HOLDING, JOB_ACTIVE, JobState
-from jobs.words import end_words, wait_words
 from portal.wording.image_pulls import job_hint, start_sentence
-from portal.wording.starts import start_words
+from portal.wording.starts import describe_start
 from scheduler.preview.preview import runtime_resizes
 from scheduler.preview.start_forecasts import load_forecasts
 
@@ -143,7 +143,7 @@ class JobView:
         """Return the places in use: "n1, GPU 0", or "n1"."""
         placed = [task for task in self.tasks if task.state in HOLDING and task.node]
         with_cards = {task.node_id for task in placed if task.cards}
-        said = [place_words(task) for task in placed if task.cards or task.node_id not in with_cards]
+        said = [describe_place(task) for task in placed if task.cards or task.node_id not in with_cards]
         return list(dict.fromkeys(said))
 
     @property
@@ -165,12 +165,12 @@ class JobView:
         if not self.is_waiting:
             return []
         if self.job.held_at is not None:
-            return [wait_words({"code": "held", "params": {"who": self.job.held_by}})]
-        return [wait_words(reason) for reason in self.job.wait_reasons] or [self._unexplained]
+            return [describe_wait({"code": "held", "params": {"who": self.job.held_by}})]
+        return [describe_wait(reason) for reason in self.job.wait_reasons] or [self._unexplained]
 
     @property
     def starts(self) -> str:
-        return start_words(load_forecasts([self.job]).get(self.job.pk)) if self.is_waiting else ""
+        return describe_start(load_forecasts([self.job]).get(self.job.pk)) if self.is_waiting else ""
 
     @property
     def is_unexplained(self) -> bool:
@@ -216,7 +216,7 @@ class JobView:
             return _("%(who)s stopped it.") % {"who": self.job.stop_requested_by}
         if self.job.reason == "exit_nonzero" and self.job.exit_code is not None:
             return _("The program ended with exit code %(code)s.") % {"code": self.job.exit_code}
-        return end_words(self.job.reason)
+        return describe_end(self.job.reason)
 
     @property
     def hint(self) -> str:
@@ -310,7 +310,7 @@ def gpu_words(ask: GpuAsk) -> str:
     return ngettext("%(count)s GPU", "%(count)s GPUs", ask.count) % {"count": ask.count}
 
 
-def place_words(task: Task) -> str:
+def describe_place(task: Task) -> str:
     """Return "n1, GPU 0"."""
     if not task.cards:
         return task.node.name if task.node else ""

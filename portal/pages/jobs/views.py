@@ -17,7 +17,6 @@ from django.views.decorators.http import require_POST, require_safe
 
 from accounts.models import User
 from common.errors import Conflict, InvalidInput, NotFound
-from common.words import refusal_words
 from jobs.control import hold_job, release_job, retry_job, stop_job
 from jobs.models import Job, JobKind, JobQuerySet, Task
 from jobs.resizing import resize_job
@@ -28,6 +27,7 @@ from portal.pages.jobs.detail import JobDetail, TaskLog, log_store
 from portal.pages.jobs.levers import JobLevers
 from portal.pages.jobs.view_model import JobView, Reach, view_jobs
 from portal.partial import render_page
+from portal.wording.errors import describe_refusal
 from scheduler.preview.preview import runtime_resizes
 
 PAGE = 50
@@ -99,7 +99,7 @@ def resize(request: HttpRequest, job_id: str) -> HttpResponse:
     try:
         return _do(request, job_id, partial(resize_job, gpu=request.POST.get("gpu", ""), able=runtime_resizes()))
     except (InvalidInput, Conflict) as error:
-        messages.error(request, refusal_words(error))
+        messages.error(request, describe_refusal(error))
     return _back(request, job_id)
 
 

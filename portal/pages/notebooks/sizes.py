@@ -9,7 +9,7 @@ from accounts.models import User
 from accounts.permissions import teams_where
 from common.resources import parse_gpu
 from jobs.jobfile.spec import JobSpec
-from jobs.words import wait_words
+from jobs.messages import describe_wait
 from notebooks.presets import Preset, presets_for
 from portal.pages.jobs.view_model import gpu_words
 from scheduler.preview.preview import StartPreview, preview_starts
@@ -35,7 +35,7 @@ class Size:
 
     @property
     def why(self) -> str:
-        return wait_words(self.promise.reasons[0]) if self.promise.reasons else ""
+        return describe_wait(self.promise.reasons[0]) if self.promise.reasons else ""
 
     @property
     def tone(self) -> str:

@@ -13,7 +13,6 @@ from django.views.decorators.http import require_safe
 
 from common.errors import NotFound, Unavailable
 from common.resources import parse_gpu
-from common.words import error_words
 from notebooks.environment import FAILED, PREPARING, EnvironmentState, environment_state
 from notebooks.phases import Phase, load_phases
 from notebooks.services import mark_opened
@@ -26,6 +25,7 @@ from portal.pages.notebooks.sizes import SIZES, Size, sizes_for
 from portal.pages.notebooks.view_model import NotebookView
 from portal.pages.notebooks.views import find_notebook
 from portal.partial import render_page, wants_fragment
+from portal.wording.errors import describe_error
 
 PHASE_WORDS = {
     "queue": gettext_lazy("Waiting for its place"),
@@ -91,7 +91,7 @@ class Starting:
         try:
             address = link_to_notebook(self.view.notebook)
         except Unavailable as error:
-            self.trouble = error_words(error)
+            self.trouble = describe_error(error)
             return ""
         # JupyterLab picks a first page; later visits restore tabs
         return address + "lab" if self.view.notebook.opened_at else address

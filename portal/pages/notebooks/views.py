@@ -14,7 +14,6 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from accounts.models import User
 from common.errors import Conflict, Impossible, InvalidInput, NotFound, PlatformError, Unavailable
 from common.resources import parse_duration
-from common.words import refusal_words
 from notebooks.models import Notebook
 from notebooks.presets import Preset, free_name
 from notebooks.services import (
@@ -35,6 +34,7 @@ from portal.pages.notebooks.form import NotebookForm, SettingsForm
 from portal.pages.notebooks.sizes import SIZES, Size, offered_presets, sizes_for
 from portal.pages.notebooks.view_model import NotebookView, view_notebooks
 from portal.partial import render_page
+from portal.wording.errors import describe_refusal
 from scheduler.preview.preview import check_possible, runtime_has_containers
 
 GET_POST = ["GET", "HEAD", "POST"]
@@ -127,7 +127,7 @@ def change(request: HttpRequest, notebook_id: str) -> HttpResponse:
     try:
         change_notebook(actor=request.user, notebook=notebook, **form.values())
     except REFUSALS as error:
-        return _refuse(request, notebook, refusal_words(error))
+        return _refuse(request, notebook, describe_refusal(error))
     messages.success(request, _("Kept. The next start of %(name)s asks for it.") % {"name": notebook.name})
     return _back(request, notebook)
 
@@ -140,7 +140,7 @@ def rename(request: HttpRequest, notebook_id: str) -> HttpResponse:
     try:
         named = change_notebook(actor=request.user, notebook=notebook, name=name)
     except REFUSALS as error:
-        return _refuse(request, notebook, refusal_words(error))
+        return _refuse(request, notebook, describe_refusal(error))
     messages.success(request, _("It is called %(name)s now.") % {"name": named.name})
     return _back(request, named)
 
@@ -153,7 +153,7 @@ def clone(request: HttpRequest, notebook_id: str) -> HttpResponse:
     try:
         copy = clone_notebook(actor=request.user, notebook=notebook, name=name)
     except REFUSALS as error:
-        return _refuse(request, notebook, refusal_words(error))
+        return _refuse(request, notebook, describe_refusal(error))
     return redirect("notebook", notebook_id=copy.public_id)
 
 
@@ -164,7 +164,7 @@ def extend(request: HttpRequest, notebook_id: str) -> HttpResponse:
     try:
         extend_notebook(actor=request.user, notebook=notebook, hours=EXTEND_HOURS)
     except REFUSALS as error:
-        return _refuse(request, notebook, refusal_words(error))
+        return _refuse(request, notebook, describe_refusal(error))
     return _back(request, notebook)
 
 
@@ -177,7 +177,7 @@ def delete(request: HttpRequest, notebook_id: str) -> HttpResponse:
     try:
         delete_notebook(actor=request.user, notebook=notebook, confirm=confirm, with_files=with_files)
     except REFUSALS as error:
-        return _refuse(request, notebook, refusal_words(error))
+        return _refuse(request, notebook, describe_refusal(error))
     messages.success(request, _("%(name)s is deleted.") % {"name": notebook.name})
     return redirect("notebooks")
 
@@ -263,7 +263,7 @@ def _start(request: HttpRequest, notebook: Notebook, gpu: str | None = None) -> 
         )
     except (*REFUSALS, Unavailable) as error:
         if not error.code.startswith("notebooks_"):  # shown by the page itself
-            messages.error(request, refusal_words(error))
+            messages.error(request, describe_refusal(error))
     return _watch(notebook)
 
 

@@ -8,9 +8,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from common.resources import show_place
+from jobs.messages import describe_end, describe_wait
 from jobs.models import Job, Task
 from jobs.states import JobState
-from jobs.words import end_words, wait_words
 from runtimes.logs import LogStore
 
 LOOK_S = 0.1
@@ -35,7 +35,7 @@ class Command(BaseCommand):
             ended = job.is_final and not job.newest_tasks.log_open().exists()
             offset = self._copy(logs, task, offset, ended=ended)
             if ended:
-                self.stdout.write(f"{job.public_id} {job.get_state_display().lower()}: {end_words(job.reason)}")
+                self.stdout.write(f"{job.public_id} {job.get_state_display().lower()}: {describe_end(job.reason)}")
                 sys.exit(0 if job.state == JobState.SUCCEEDED else 1)
             time.sleep(LOOK_S)
         raise CommandError(f"{name} did not end within {options['timeout']:.0f} s")
@@ -44,7 +44,7 @@ class Command(BaseCommand):
         """Print the state if it changed."""
         line = f"{job.public_id} {job.get_state_display().lower()}"
         if job.state == JobState.QUEUED and job.wait_reasons:
-            line += f": {wait_words(job.wait_reasons[0])}"
+            line += f": {describe_wait(job.wait_reasons[0])}"
         elif task and task.node and not job.is_final:
             cards = ", ".join(
                 f"GPU {show_place(c['index'])} ({c['memory_mib']} MiB of {c['model']})" for c in task.cards

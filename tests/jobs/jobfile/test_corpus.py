@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from common.errors import FieldError, InvalidInput
-from common.words import FIELD_WORDS, field_words
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import parse_spec
+from portal.wording.errors import FIELD_MESSAGES, describe_field_error
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 RUN = b"run: python train.py\n"
@@ -155,8 +155,8 @@ def only_error_of(data: bytes) -> FieldError:
 
 def assert_names_field_and_remedy(error: FieldError, pointer: str, code: str):
     assert (error.pointer, error.code) == (pointer, code)
-    assert code in FIELD_WORDS
-    sentence = field_words(error)
+    assert code in FIELD_MESSAGES
+    sentence = describe_field_error(error)
     assert "%(" not in sentence and "?" not in sentence.replace("of what?", "").replace("”?", "")
     assert len(sentence) < 400
     assert sum(sentence.count(end) for end in (".", "?")) >= 2, f"says what is wrong, but not what to do: {sentence}"

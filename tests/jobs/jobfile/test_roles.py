@@ -3,11 +3,11 @@
 import pytest
 
 from common.errors import InvalidInput
-from common.words import field_words
 from jobs.jobfile.dump import dump_yaml
 from jobs.jobfile.load import load_jobfile
 from jobs.jobfile.parse import parse_spec
 from jobs.jobfile.spec import RoleSpec, declared_ports, from_json, role_of, roles_of, to_json
+from portal.wording.errors import describe_field_error
 
 RL = b"""\
 env: {SEED: 1}
@@ -92,7 +92,7 @@ def test_all_that_is_wrong_in_roles_comes_at_once():
 @pytest.mark.parametrize("said, meant", [("nodes", "count"), ("replicas", "count"), ("command", "run")])
 def test_what_others_call_a_key_is_known(said, meant):
     [error] = errors_of({"roles": {"a": {"run": "a", said: 2}}})
-    assert f"Did you mean “{meant}”?" in field_words(error)
+    assert f"Did you mean “{meant}”?" in describe_field_error(error)
 
 
 def test_one_role_alone_may_have_a_name():

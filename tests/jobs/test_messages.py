@@ -3,8 +3,8 @@
 import pytest
 from django.utils.translation import override
 
-from jobs.states import REASONS, WAIT_REASONS
-from jobs.words import end_words, wait_words
+from jobs.messages import WAIT_REASONS, describe_end, describe_wait
+from jobs.states import REASONS
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ from jobs.words import end_words, wait_words
 )
 def test_a_wait_reason_is_a_sentence(reason, words):
     with override("en"):
-        assert wait_words(reason) == words
+        assert describe_wait(reason) == words
 
 
 @pytest.mark.parametrize("code", sorted(WAIT_REASONS))
 def test_a_reason_without_its_numbers_still_reads(code):
-    assert "%(" not in wait_words({"code": code, "params": {}})
+    assert "%(" not in describe_wait({"code": code, "params": {}})
 
 
 @pytest.mark.parametrize("code", sorted(REASONS))
 def test_every_end_has_words(code):
-    assert end_words(code)
+    assert describe_end(code)

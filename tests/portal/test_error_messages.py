@@ -1,10 +1,16 @@
 """The sentences of errors: in people's units, with the remedy, and never failing."""
 
+import importlib
+from pathlib import Path
+
 import pytest
 from django.utils import translation
 
 from common.errors import FieldError, QuotaExceeded
-from common.words import ERROR_WORDS, FIELD_WORDS, error_words, field_words
+from portal.wording import errors
+from portal.wording.errors import FIELD_MESSAGES, describe_error, describe_field_error
+
+PLATFORM = Path(errors.__file__).parents[2] / "platform"
 
 
 @pytest.fixture(autouse=True)
@@ -14,15 +20,31 @@ def english():
 
 
 def words_of(code, pointer="/gpu", **params):
-    return field_words(FieldError(pointer, code, params))
+    return describe_field_error(FieldError(pointer, code, params))
 
 
-def test_the_tables_are_sorted():
-    for table in (FIELD_WORDS, ERROR_WORDS):
-        assert list(table) == sorted(table, key=lambda code: code.split("."))
+def tables_of(name):
+    """The table of this name of each app, by the app's path."""
+    paths = sorted(PLATFORM.rglob("messages.py"))
+    modules = {
+        path: importlib.import_module(".".join(path.relative_to(PLATFORM).with_suffix("").parts)) for path in paths
+    }
+    return {path: getattr(module, name) for path, module in modules.items() if hasattr(module, name)}
 
 
-@pytest.mark.parametrize("code", sorted(FIELD_WORDS))
+@pytest.mark.parametrize("name", ["FIELD_MESSAGES", "ERROR_MESSAGES"])
+def test_every_app_s_table_is_sorted_and_read_and_no_code_stands_in_two(name):
+    merged, seen = getattr(errors, name), set()
+    for path, table in tables_of(name).items():
+        assert list(table) == sorted(table, key=lambda code: code.split(".")), path
+        assert table.items() <= merged.items(), path
+        assert not seen & set(table), path
+        seen |= set(table)
+    own = [code for code in merged if code not in seen]
+    assert own == sorted(own) and len(own) > 4
+
+
+@pytest.mark.parametrize("code", sorted(FIELD_MESSAGES))
 def test_every_sentence_can_be_made_without_any_number(code):
     assert words_of(code)
 
@@ -66,4 +88,4 @@ def test_an_unknown_code_still_makes_a_sentence():
 
 
 def test_a_limit_of_counts_names_used_and_limit():
-    assert "5 of 5" in error_words(QuotaExceeded("user_limit", used=5, limit=5))
+    assert "5 of 5" in describe_error(QuotaExceeded("user_limit", used=5, limit=5))

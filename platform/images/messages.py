@@ -1,0 +1,10 @@
+"""Sentences for the errors of the catalogue."""
+
+from django.utils.translation import gettext_lazy as _
+
+FIELD_MESSAGES = {
+    "not_in_catalogue": _("“%(got)s” is not in the catalogue, and other images may not be used here. Use %(known)s."),
+    "not_in_catalogue.none": _(
+        "Only images of the catalogue may be used here, and it is empty. Leave image out, or ask an administrator."
+    ),
+}
