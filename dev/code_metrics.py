@@ -16,6 +16,8 @@ import tarfile
 import tempfile
 import tokenize
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -35,8 +37,10 @@ def main(arguments: list[str]) -> None:
     if options.sample:
         print(*draw_sample(ROOT, options.sample, options.seed), sep="\n")
         return
-    now = measure(ROOT)
-    before = measure_revision(options.compare) if options.compare else now
+    now = before = measure(ROOT)
+    if options.compare:
+        with export_revision(options.compare) as root:
+            before = measure(root)
     for name, value in now.items():
         change = f"{before[name]:>9,} -> " if options.compare else ""
         share = f"  ({100 * (value - before[name]) / before[name]:+.1f} %)" if options.compare and before[name] else ""
@@ -57,12 +61,14 @@ def measure(root: Path) -> dict[str, int]:
     }
 
 
-def measure_revision(revision: str) -> dict[str, int]:
+@contextmanager
+def export_revision(revision: str) -> Iterator[Path]:
+    """The tree of another revision, in a directory of its own."""
     archive = subprocess.run(["git", "archive", revision], cwd=ROOT, capture_output=True, check=True).stdout
     with tempfile.TemporaryDirectory() as directory:
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
             tar.extractall(directory, filter="data")
-        return measure(Path(directory))
+        yield Path(directory)
 
 
 def product_files(root: Path) -> list[Path]:
