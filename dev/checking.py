@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dev import translations, version
+from dev import architecture_picture, translations, version
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
@@ -51,6 +51,7 @@ def quick_checks(fix: bool) -> list[tuple[str, Callable[[], str]]]:
         ("locks name no host", check_locks),
         ("one version", lambda: version.check(fix)),
         ("glossary", command(sys.executable, "-m", "dev.glossary")),
+        ("architecture picture", lambda: architecture_picture.check(fix)),
         ("vendored files", command("bin/vendor", "--check")),
     ]
 
