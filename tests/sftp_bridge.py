@@ -8,27 +8,51 @@ import os
 import select
 import sys
 
-from portal.gateway.ssh.sftp import Sftp
-from portal.gateway.ssh.sftp_files import LOOP, Files
+import asyncssh
+
+from portal.gateway.ssh.channel_flow import Flow
+from portal.gateway.ssh.sftp import serve_sftp
+from portal.gateway.ssh.sftp_files import LOOP, TaskFiles
 from runtimes.fake import FakeAccess
 
 TASK = "a" * 32
 
 
+class Channel:
+    """What asyncssh's handler asks of a channel."""
+
+    logger = asyncssh.logger
+    is_closing = staticmethod(lambda: False)
+    get_extra_info = staticmethod({"client_version": "SSH-2.0-OpenSSH_10.0"}.get)
+
+
+class StandardStreams(Flow):
+    """Standard input and output in a channel's place."""
+
+    chan = Channel
+
+    async def begin(self) -> None:
+        self._reader = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(self._reader)
+        await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
+
+    async def receive(self):
+        return await self._reader.read(65536)
+
+    async def send(self, data, kind=None):
+        await asyncio.to_thread(write, data)
+
+
 async def main(folder: str, shell: str) -> None:
-    access, loop = FakeAccess(tasks=[TASK]), asyncio.get_running_loop()
-    reader = asyncio.StreamReader()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    access, streams = FakeAccess(tasks=[TASK]), StandardStreams()
+    await streams.begin()
 
     async def start(argv):
         return await access.exec(TASK, [shell, *argv[1:]], cwd=folder)
 
-    async def send(data):
-        await asyncio.to_thread(write, data)
-
     program = await start(["/bin/sh", "-c", LOOP])
     assert await program.read(1) == b"F"
-    await Sftp(Files(program), start, lambda: reader.read(65536), send).run()
+    await serve_sftp(streams, TaskFiles(program), start)
     await program.close()
 
 
@@ -39,4 +63,5 @@ def write(data: bytes) -> None:
         data = data[os.write(1, data) :]
 
 
-asyncio.run(main(*sys.argv[1:]))
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

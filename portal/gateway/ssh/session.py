@@ -14,8 +14,8 @@ from django.utils import translation
 from common.errors import PlatformError
 from portal.access.task_access import LOGIN_SHELL, TaskAccess
 from portal.gateway.ssh.channel_flow import Flow
-from portal.gateway.ssh.sftp import Sftp
-from portal.gateway.ssh.sftp_files import LOOP, Files
+from portal.gateway.ssh.sftp import serve_sftp
+from portal.gateway.ssh.sftp_files import LOOP, TaskFiles
 from portal.wording.errors import describe_error
 from runtimes.base import PtySize, Rejected, Session, Unavailable
 
@@ -139,7 +139,7 @@ class TaskSession(Flow, asyncssh.SSHServerSession):
             if self.lost:  # disconnected during the start
                 pass
             elif self._argv is SFTP and await program.read(1) == b"F":
-                await Sftp(Files(program), self._link.start, self.receive, self.send).run()
+                await serve_sftp(self, TaskFiles(program), self._link.start)
                 self._exit(0)
             else:
                 await self._pump(program)

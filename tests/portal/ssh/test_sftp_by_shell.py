@@ -2,11 +2,15 @@
 
 import os
 import shutil
+import struct
 import subprocess
 import sys
 
 import pytest
+from asyncssh import SFTPServer
 
+from portal.gateway.ssh.sftp import MOST_OPEN, Stream, TaskFileServer
+from tests.sftp_bridge import Channel
 from tests.ssh_gateway import MIB, ROOT
 
 pytestmark = pytest.mark.skipif(not shutil.which("sftp"), reason="needs the OpenSSH client")
@@ -104,12 +108,96 @@ def test_what_cannot_be_done_is_said_and_changes_nothing(sftp, line, words):
     assert (sftp.there / "full/kept").read_text() == "kept"
 
 
+INIT = b"\0\0\0\x05\x01\0\0\0\x03"
+VERSION = b"\0\0\0\x26\x02\0\0\0\x03" + b"\0\0\0\x18posix-rename@openssh.com" + b"\0\0\0\x011"
+
+
+def ask(folder, sent: bytes) -> bytes:
+    command = [sys.executable, "-m", "tests.sftp_bridge", str(folder), "/bin/sh"]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/platform"}
+    done = subprocess.run(command, input=sent, capture_output=True, timeout=60, env=environment)
+    assert done.returncode == 0 and b"Traceback" not in done.stderr, done
+    return done.stdout
+
+
+def string(text: bytes) -> bytes:
+    return struct.pack(">I", len(text)) + text
+
+
+def packet(kind: int, number: int, *fields: bytes) -> bytes:
+    return string(struct.pack(">BI", kind, number) + b"".join(fields))
+
+
+def codes(answers: bytes) -> dict[int, int]:
+    """The code that each request was answered with, by its number. A handle has none."""
+    found = {}
+    while answers:
+        size, kind, number, code = struct.unpack_from(">IBII", answers)
+        answers = answers[4 + size :]
+        if kind == 101:
+            found[number] = code
+    return found
+
+
 def test_nonsense_of_a_client_ends_it_or_is_answered(tmp_path):
     """A length without end, a question that is cut, a handle that is none."""
-    cut = b"\0\0\0\x05\x01\0\0\0\x03" + b"\0\0\0\x07\x05\0\0\0\x09\0\0"
-    strange = b"\0\0\0\x05\x01\0\0\0\x03" + b"\0\0\0\x0d\x04\0\0\0\x09\0\0\0\x04none"
-    for sent, heard in ((b"\xff\xff\xff\xff", b""), (cut, b"Not understood."), (strange, b"Not understood.")):
-        command = [sys.executable, "-m", "tests.sftp_bridge", str(tmp_path), "/bin/sh"]
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/platform"}
-        done = subprocess.run(command, input=sent, capture_output=True, timeout=60, env=environment)
-        assert heard in done.stdout and b"Traceback" not in done.stderr, done
+    assert ask(tmp_path, b"\xff\xff\xff\xff") == b""
+    assert ask(tmp_path, INIT + b"\xff\xff\xff\xff") == VERSION
+    cut, strange = packet(5, 9, b"\0\0"), packet(4, 10, string(b"none"))
+    answers = ask(tmp_path, INIT + cut + strange)
+    assert codes(answers.removeprefix(VERSION)) == {9: 5, 10: 4}
+
+
+def test_what_is_not_served_is_refused_and_not_offered(tmp_path):
+    """asyncssh serves more by itself, of this machine's files."""
+    path = string(str(tmp_path).encode())
+    extended = [b"statvfs@openssh.com", b"hardlink@openssh.com", b"lsetstat@openssh.com", b"copy-data"]
+    asked = [packet(200, 1 + number, string(name), path, path) for number, name in enumerate(extended)]
+    asked += [packet(21, 9, string(f"{tmp_path}/link".encode()), path, b"\0")]
+    answers = ask(tmp_path, INIT + b"".join(asked))
+    assert answers.startswith(VERSION)
+    assert codes(answers.removeprefix(VERSION)) == dict.fromkeys((1, 2, 3, 4, 9), 8)
+    assert not any(tmp_path.iterdir())
+
+
+def test_no_inherited_operation_reaches_files_of_the_platform():
+    """A later asyncssh may bring new ones: each goes by map_path, or by a file that it opened itself."""
+    by_path = {"open56", "lsetstat", "link", "statvfs"}
+    by_file = {"fstatvfs", "fsync", "lock", "unlock"}
+    others = {"channel", "connection", "env", "logger", "convert_attrs", "format_longname", "reverse_map_path", "exit"}
+    inherited = {name for name in vars(SFTPServer) if not name.startswith("_")} - set(vars(TaskFileServer))
+    assert inherited == by_path | by_file | others
+
+
+def test_no_more_than_so_many_folders_are_open(tmp_path):
+    path = string(str(tmp_path).encode())
+    answers = ask(tmp_path, INIT + b"".join(packet(11, number, path) for number in range(1, MOST_OPEN + 2)))
+    assert codes(answers.removeprefix(VERSION)) == {MOST_OPEN + 1: 4}
+    opened_and_closed = [
+        packet(11, 1, path) + packet(4, 2, string(struct.pack(">I", handle))) for handle in range(MOST_OPEN + 1)
+    ]
+    assert codes(ask(tmp_path, INIT + b"".join(opened_and_closed)).removeprefix(VERSION))[2] == 0
+
+
+class Recorder:
+    """A channel that sends one question for ever."""
+
+    chan = Channel
+
+    def __init__(self):
+        self.happened = []
+
+    async def send(self, data):
+        self.happened.append(data)
+
+    async def receive(self):
+        self.happened.append("received")
+        return b"question"
+
+
+async def test_a_client_that_reads_no_answers_is_not_read_either():
+    stream = Stream(recorder := Recorder())
+    stream.write(b"an")
+    stream.write(b"swer")
+    assert await stream.readexactly(4) == b"ques" and recorder.happened == [b"answer", "received"]
+    assert await stream.readexactly(4) == b"tion" and recorder.happened == [b"answer", "received"]
