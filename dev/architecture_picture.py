@@ -127,7 +127,9 @@ def draw_band(packages: list[str]) -> tuple[int, str]:
 
 def draw_box(package: str, width: float, columns: int) -> tuple[int, str]:
     rooms = [room for room in list_rooms(package) if room]
-    text = f'<text class="name" x="12" y="22">{escape(package)}</text>' + draw_badges(package, 12 + NAME_LETTER * len(package))
+    text = f'<text class="name" x="12" y="22">{escape(package)}</text>' + draw_badges(
+        package, 12 + NAME_LETTER * len(package)
+    )
     column = (width - 24) / columns
     for place, room in enumerate(rooms):
         x, y = 12 + column * (place % columns), 42 + LINE * (place // columns)
@@ -173,4 +175,3 @@ svg { font-family: system-ui, -apple-system, "Segoe UI", sans-serif }
 .head, .name, .step { fill: #e6e9f0 } .room { fill: #a3adbf } .badge { fill: #5b86ee } .number { fill: #11151d }
 }
 </style>"""
-
