@@ -5,7 +5,7 @@ from functools import cache
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from runtimes.base import Runtime
+from runtimes.contract.runtime import Runtime
 
 
 @cache

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from events.hints import clear_hint
 from jobs.models import IdempotencyKey
-from runtimes.base import Unavailable
+from runtimes.contract.errors import Unavailable
 from scheduler.commit.step_runner import run_steps
 from scheduler.commit.steps import build_steps
 from scheduler.core.cycle import run_cycle

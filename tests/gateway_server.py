@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import uvicorn
 
-from runtimes.base import Rejected
+from runtimes.contract.errors import Rejected
 
 
 class Server(uvicorn.Server):

@@ -12,7 +12,8 @@ import struct
 import subprocess
 import termios
 
-from runtimes.base import PtySize, Rejected
+from runtimes.contract.access import PtySize
+from runtimes.contract.errors import Rejected
 
 
 class PtySession:

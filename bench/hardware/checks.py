@@ -17,7 +17,7 @@ import pynvml
 from agent.gpu.cards import look
 from agent.gpu.memory_by_process import read_memory_by_process
 from bench.hardware.lab import Broken, Lab, NotHere
-from runtimes.base import Rejected
+from runtimes.contract.errors import Rejected
 
 MIB = 1 << 20
 NAMES = Path(__file__).resolve().parents[2] / "agent" / "slice" / "names"

@@ -12,7 +12,10 @@ from pathlib import Path
 from uuid import uuid4
 
 from runtimes import slice_library
-from runtimes.base import ContainerView, GpuShare, GpuView, TaskSpec, Unavailable
+from runtimes.contract.container import ContainerView
+from runtimes.contract.errors import Unavailable
+from runtimes.contract.node import GpuView
+from runtimes.contract.task import GpuShare, TaskSpec
 from runtimes.gpu_sharing import MIG
 from runtimes.local.runtime import LocalRuntime
 from runtimes.local.slices.driver import Driver, find_driver

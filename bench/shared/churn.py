@@ -11,7 +11,7 @@ import psycopg
 
 from bench.shared.fleet import Fleet, Witness, cpu_s, descendants, in_threads, rss_mib, wait
 from bench.stack import Stack
-from runtimes.base import Unavailable
+from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.api.client import MERGE_PATCH
 
 CARDS = 8

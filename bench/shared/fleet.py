@@ -14,7 +14,7 @@ import urllib3
 from deploy.cluster.parts.kwok import MARK, build_node
 from deploy.cluster.place import Place
 from deploy.cluster.processes import find_parts
-from runtimes.base import Unavailable
+from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.api.connection import find_connection
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS

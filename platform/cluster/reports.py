@@ -11,7 +11,7 @@ from typing import Any
 
 from common.errors import FieldError, InvalidInput
 from common.resources import is_instance
-from runtimes.base import GpuView, NumaView
+from runtimes.contract.node import GpuView, NumaView
 from runtimes.gpu_sharing import MIG, MIG_WORDS, SIMULATED, ProbeFacts, choose_mode
 
 CAPACITY = ("model", "product", "memory_mib", "reserved_mib")

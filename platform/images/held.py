@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from cluster.models import Cached, Node, NodeState
 from images.models import Image
-from runtimes.base import IMAGE
+from runtimes.contract.node import IMAGE
 from runtimes.images.names import image_key
 
 

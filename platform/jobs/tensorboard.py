@@ -4,7 +4,7 @@ import asyncio
 import re
 
 from common.errors import Unavailable
-from runtimes.base import Access
+from runtimes.contract.access import Access
 
 TOOLS = "TESSERA_TOOLS"
 """The variable with the path of the environment of TensorBoard and JupyterLab."""

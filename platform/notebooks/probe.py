@@ -5,7 +5,8 @@ import asyncio
 from jobs.models import Task
 from jobs.upstream import upstream_secret
 from notebooks.launch import JUPYTER_PORT
-from runtimes.base import Access, Rejected, Unavailable
+from runtimes.contract.access import Access
+from runtimes.contract.errors import Rejected, Unavailable
 
 TIMEOUT_S = 2.0
 NOT_YET = (ConnectionError, TimeoutError, OSError, Rejected, Unavailable)

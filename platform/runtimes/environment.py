@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 
-from runtimes.base import TaskSpec
+from runtimes.contract.task import TaskSpec
 from runtimes.gangs import gang_environment
 from runtimes.gpu_sharing import forbidden_env
 

@@ -10,7 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from runtimes.base import Capabilities, ContainerView, GpuUse, NodeView, PtySize, Rejected, TaskSpec
+from runtimes.contract.access import PtySize
+from runtimes.contract.container import ContainerView, GpuUse
+from runtimes.contract.errors import Rejected
+from runtimes.contract.node import NodeView
+from runtimes.contract.runtime import Capabilities
+from runtimes.contract.task import TaskSpec
 from runtimes.streams import StreamSession, open_ends
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

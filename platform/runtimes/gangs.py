@@ -6,7 +6,7 @@ The files are for ssh-based launchers such as MPI, see docs/notes/finding-the-wo
 from collections.abc import Iterator
 from pathlib import Path
 
-from runtimes.base import Peer, TaskSpec
+from runtimes.contract.task import Peer, TaskSpec
 
 MOST_NAMED = 100
 """Tasks of a role that get variables of their own; a host file lists all."""

@@ -6,7 +6,8 @@ Sources: HAMi-core's README, NVIDIA's CUDA and container toolkit documentation.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from runtimes.base import GpuShare, GpuView
+from runtimes.contract.node import GpuView
+from runtimes.contract.task import GpuShare
 
 SIMULATED, WATCHDOG, HAMI, SLICE = "simulated", "watchdog", "hami", "slice"
 NVFRACTION, MIG = "nvfraction", "mig"

@@ -7,7 +7,7 @@ import struct
 import termios
 from typing import NamedTuple
 
-from runtimes.base import PtySize
+from runtimes.contract.access import PtySize
 
 LAST_WORDS_S = 0.2  # pty output may follow the exit status
 WIDEST = 10_000  # columns or rows

@@ -10,7 +10,8 @@ from django.utils.module_loading import import_string
 from accounts.models import Team
 from cluster.agents import SILENT_AFTER
 from cluster.models import Agent, Node
-from runtimes.base import Finding, Runtime, Unavailable
+from runtimes.contract.errors import Unavailable
+from runtimes.contract.runtime import Finding, Runtime
 from scheduler.models import Lease
 from scheduler.reconcile.orphans import load_orphans, never_ran
 from scheduler.runtime import get_runtime

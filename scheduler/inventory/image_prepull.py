@@ -16,7 +16,11 @@ from django.utils import timezone
 from cluster.models import Cached, Node, NodeState
 from images.logins import load_logins
 from images.models import Fetch, Image
-from runtimes.base import IMAGE, ContainerView, Rejected, Runtime, TaskSpec, Unavailable
+from runtimes.contract.container import ContainerView
+from runtimes.contract.errors import Rejected, Unavailable
+from runtimes.contract.node import IMAGE
+from runtimes.contract.runtime import Runtime
+from runtimes.contract.task import TaskSpec
 from runtimes.images.names import image_key
 from scheduler.commit.store import sum_nodes
 from scheduler.lease import check_epoch

@@ -16,7 +16,7 @@ from common.resources import is_instance
 from events.bus import SYSTEM, EventLine, hint, publish_pool, record, record_all
 from events.transitions import advance
 from quotas.models import Holding
-from runtimes.base import GpuView, HeldView, NodeView
+from runtimes.contract.node import GpuView, HeldView, NodeView
 from runtimes.gpu_sharing import PLUGIN
 from scheduler.inventory.inventory_diff import load_rows_of, record_seen
 

@@ -13,7 +13,7 @@ from jobs.jobfile.spec import JobSpec, from_json
 from jobs.models import Job, JobKind
 from jobs.submit import Draft, build_gang, choose_pool
 from quotas.models import Quota
-from runtimes.base import Finding
+from runtimes.contract.runtime import Finding
 from scheduler.core.cycle import run_cycle
 from scheduler.core.forecast.levers import find_levers, keep_first_in_line, replace_waiting, suggest_run_times
 from scheduler.core.model.snapshot import Snapshot

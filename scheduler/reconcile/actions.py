@@ -16,7 +16,10 @@ from common.errors import StaleState
 from images.logins import load_logins
 from jobs.models import Job, Task
 from jobs.states import TaskState
-from runtimes.base import ContainerView, NodeRefused, Rejected, Runtime, TaskSpec, Unavailable
+from runtimes.contract.container import ContainerView
+from runtimes.contract.errors import NodeRefused, Rejected, Unavailable
+from runtimes.contract.runtime import Runtime
+from runtimes.contract.task import TaskSpec
 from scheduler.lease import check_epoch
 from scheduler.reconcile.compare import Forget, Resize, Start, Stop, TaskObserved, load_broken
 from scheduler.reconcile.observations import record_observation, record_observations

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from jobs.models import Task
 from jobs.states import TASK_FINAL, TaskState
-from runtimes.base import ContainerView, GpuUse
+from runtimes.contract.container import ContainerView, GpuUse
 from scheduler.loading.json_rows import Statement, build_pairs
 from scheduler.loading.row_cache import TABLES, cached_rows, caching, read_versions
 

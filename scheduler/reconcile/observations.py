@@ -12,7 +12,7 @@ from events.bus import RUNTIME, publish
 from jobs.lifecycle import MADE_ROOM, TaskMove, lock_jobs, move_tasks, path
 from jobs.models import Task
 from jobs.states import TASK_FINAL, TaskState
-from runtimes.base import ContainerView
+from runtimes.contract.container import ContainerView
 from scheduler.lease import check_epoch
 from scheduler.reconcile.compare import LONGEST_DETAIL, TaskObserved, TaskProgress
 

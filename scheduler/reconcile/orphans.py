@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 
 from images.models import Fetch
 from jobs.models import Task
-from runtimes.base import ContainerView, Runtime, Unavailable
+from runtimes.contract.container import ContainerView
+from runtimes.contract.errors import Unavailable
+from runtimes.contract.runtime import Runtime
 from scheduler.reconcile.compare import Forget, Stop
 from scheduler.reconcile.task_specs import GRACE_S
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from functools import partial
 
 from common.errors import StaleState
-from runtimes.base import Runtime, Unavailable
+from runtimes.contract.errors import Unavailable
+from runtimes.contract.runtime import Runtime
 from scheduler.reconcile.actions import FencedAction, run_action
 from scheduler.reconcile.compare import (
     Forget,

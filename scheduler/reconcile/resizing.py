@@ -14,7 +14,8 @@ from jobs.lifecycle import lock_job
 from jobs.models import Task
 from jobs.states import HOLDING, TaskState
 from quotas.models import Holding, load_parents
-from runtimes.base import Rejected, Runtime
+from runtimes.contract.errors import Rejected
+from runtimes.contract.runtime import Runtime
 from scheduler.commit.starting import DoesNotFit, check_growth, check_teams, check_user, lock_limits
 from scheduler.commit.store import end_share, load_share, lock_cards, write_holdings
 from scheduler.lease import check_epoch

@@ -17,7 +17,7 @@ from jobs.tensorboard import TOOLS
 from jobs.upstream import UPSTREAM_TOKEN, upstream_secret
 from notebooks.environment import READY, environment_path
 from quotas.models import Holding
-from runtimes.base import Checkpoint, GpuShare, Mount, Peer, TaskSpec
+from runtimes.contract.task import Checkpoint, GpuShare, Mount, Peer, TaskSpec
 from runtimes.storage.areas import AreaId
 from scheduler.inventory.nodes import view_of_card
 

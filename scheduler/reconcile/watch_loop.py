@@ -15,7 +15,8 @@ from django.db import InterfaceError, OperationalError, connection
 from common.errors import StaleState
 from events.hints import clear_hint
 from jobs.states import TaskState
-from runtimes.base import LiveView, Unavailable
+from runtimes.contract.errors import Unavailable
+from runtimes.contract.runtime import LiveView
 from scheduler.lease import RENEW_S, acquire, newest_epoch, record_success, release, renew, take_hint
 from scheduler.reconcile.actions import FencedAction, RuntimeAction, build_stop_mark
 from scheduler.reconcile.compare import (

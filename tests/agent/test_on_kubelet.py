@@ -20,7 +20,8 @@ from agent.kubelet.slices import DRIVER
 from cluster.models import Gpu
 from deploy.cluster.parts.node import start_node
 from deploy.cluster.processes import find_parts, kill
-from runtimes.base import GpuShare, GpuView
+from runtimes.contract.node import GpuView
+from runtimes.contract.task import GpuShare
 from runtimes.gpu_sharing import SIMULATED, SLICE
 from scheduler import tasks
 from scheduler.inventory.nodes import record_inventory

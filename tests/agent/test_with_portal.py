@@ -8,7 +8,7 @@ from web_process import running_web
 from cluster.agents import revoke_agent
 from cluster.models import Gpu
 from events.bus import SYSTEM
-from runtimes.base import NodeView
+from runtimes.contract.node import NodeView
 from scheduler.inventory.nodes import record_inventory
 
 

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from cluster.models import Gpu, Node, Pool
 from events.models import Event
-from runtimes.base import GpuView, HeldView, NodeView
+from runtimes.contract.node import GpuView, HeldView, NodeView
 from scheduler.inventory.nodes import record_inventory, view_of_card
 
 pytestmark = pytest.mark.django_db

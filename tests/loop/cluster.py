@@ -10,7 +10,7 @@ from loop.hours import window_row
 from accounts.models import Team, User
 from cluster.models import Gpu, Node, Pool, Window
 from quotas.models import Quota, UserLimit
-from runtimes.base import NodeView
+from runtimes.contract.node import NodeView
 
 V100 = {"model": "V100-32GB", "product": "Tesla V100-SXM2-32GB", "memory_mib": 32_768, "reserved_mib": 257}
 

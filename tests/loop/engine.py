@@ -6,7 +6,10 @@ from random import Random
 
 from loop.database import START, Database
 
-from runtimes.base import ContainerView, NodeView, TaskSpec, Unavailable
+from runtimes.contract.container import ContainerView
+from runtimes.contract.errors import Unavailable
+from runtimes.contract.node import NodeView
+from runtimes.contract.task import TaskSpec
 from runtimes.fake import FakeRuntime
 
 ALIVE = ("starting", "running")

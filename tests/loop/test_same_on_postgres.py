@@ -32,7 +32,7 @@ from jobs import control
 from jobs.models import Job, Task
 from jobs.states import TaskState
 from quotas.models import Holding, Quota, UserLimit
-from runtimes.base import ContainerView, GpuUse
+from runtimes.contract.container import ContainerView, GpuUse
 from scheduler import lease
 from scheduler.commit import explaining, starting, step_runner, store
 from scheduler.commit.steps import CardShare, ExplainJobs, StartJob, StopJob, TaskStart

@@ -4,7 +4,8 @@ import socket
 
 import pytest
 
-from runtimes.base import PtySize, Rejected
+from runtimes.contract.access import PtySize
+from runtimes.contract.errors import Rejected
 from runtimes.fake import FakeAccess
 
 TASK, OTHER = "a" * 32, "b" * 32

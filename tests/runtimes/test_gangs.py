@@ -1,6 +1,6 @@
 """How tasks of a gang find each other, without any runtime."""
 
-from runtimes.base import Peer, TaskSpec
+from runtimes.contract.task import Peer, TaskSpec
 from runtimes.gangs import MOST_NAMED, gang_environment, gang_files
 
 HEAD = Peer("10.0.0.1", "head", 1, {6379: 23_001})

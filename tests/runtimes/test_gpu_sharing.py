@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from runtimes.base import GpuShare
+from runtimes.contract.task import GpuShare
 from runtimes.gpu_sharing import (
     HAMI,
     MIG,

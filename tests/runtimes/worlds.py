@@ -7,7 +7,9 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
-from runtimes.base import Checkpoint, ContainerView, NodeView, NumaView, TaskSpec
+from runtimes.contract.container import ContainerView
+from runtimes.contract.node import NodeView, NumaView
+from runtimes.contract.task import Checkpoint, TaskSpec
 from runtimes.fake import FakeRuntime
 from runtimes.local import orphan_processes, processes
 from runtimes.local.access.access import LocalAccess

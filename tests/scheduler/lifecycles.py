@@ -31,7 +31,7 @@ from events.models import Event
 from jobs.control import stop_job
 from jobs.models import Task
 from jobs.states import TASK_FINAL, TaskState
-from runtimes.base import Unavailable
+from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.api.connection import Connection
 from runtimes.kubernetes.pods import names

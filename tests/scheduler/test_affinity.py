@@ -7,7 +7,7 @@ from cluster.models import Cached, Node, Pool
 from events.models import Event
 from jobs.jobfile.parse import parse_spec
 from portal.wording.events import describe_event
-from runtimes.base import HeldView, NodeView
+from runtimes.contract.node import HeldView, NodeView
 from scheduler import tasks
 from scheduler.inventory.nodes import record_inventory
 from scheduler.loading.snapshots import load_world

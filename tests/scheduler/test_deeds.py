@@ -11,7 +11,8 @@ from jobs.control import stop_job
 from jobs.models import Task
 from jobs.resizing import resize_job
 from jobs.states import TaskState
-from runtimes.base import NodeView, Rejected, Unavailable
+from runtimes.contract.errors import Rejected, Unavailable
+from runtimes.contract.node import NodeView
 from runtimes.fake import FakeRuntime
 from scheduler.lease import acquire
 from scheduler.reconcile import actions

@@ -10,7 +10,9 @@ from django.utils import timezone
 from cluster.models import Cached, Node, NodeState
 from common.errors import StaleState
 from images.models import Fetch, Image
-from runtimes.base import Capabilities, ContainerView, Rejected, Unavailable
+from runtimes.contract.container import ContainerView
+from runtimes.contract.errors import Rejected, Unavailable
+from runtimes.contract.runtime import Capabilities
 from runtimes.images.names import RegistryLogin, image_key
 from scheduler.inventory import image_prepull
 from scheduler.inventory.image_prepull import AGAIN, AT_ONCE, BELIEVED, PATIENCE, build_fetch, prepull_images

@@ -13,7 +13,7 @@ from jobs.models import Job
 from jobs.states import JobState
 from portal.wording.events import describe_event
 from quotas.models import Quota
-from runtimes.base import Checkpoint
+from runtimes.contract.task import Checkpoint
 from scheduler.loading.snapshots import load_world
 from scheduler.preview.preview import forecast_job, plan_job
 from scheduler.reconcile.task_specs import build_checkpoint

@@ -10,7 +10,9 @@ from jobs.control import stop_job
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from quotas.models import Holding
-from runtimes.base import ContainerView, GpuUse, NodeRefused, NodeView, Rejected
+from runtimes.contract.container import ContainerView, GpuUse
+from runtimes.contract.errors import NodeRefused, Rejected
+from runtimes.contract.node import NodeView
 from runtimes.fake import FakeRuntime
 from scheduler.lease import acquire
 from scheduler.models import Lease

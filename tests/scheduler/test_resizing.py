@@ -8,7 +8,8 @@ from jobs.models import Task
 from jobs.resizing import resize_job
 from jobs.states import TaskState
 from quotas.models import Holding, Quota
-from runtimes.base import NodeView, Rejected, Unavailable
+from runtimes.contract.errors import Rejected, Unavailable
+from runtimes.contract.node import NodeView
 from runtimes.fake import FakeRuntime
 from scheduler.lease import acquire
 from scheduler.reconcile.poll_loop import reconcile_once

@@ -10,7 +10,7 @@ from jobs.control import stop_job
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
 from quotas.models import Holding
-from runtimes.base import ContainerView
+from runtimes.contract.container import ContainerView
 from scheduler.lease import acquire
 from scheduler.reconcile.compare import TaskObserved
 from scheduler.reconcile.observations import TOGETHER, in_batches, record_batch, record_observations

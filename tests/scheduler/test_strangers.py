@@ -12,7 +12,9 @@ from django.utils import timezone
 from images.models import Fetch
 from jobs.models import Task
 from jobs.states import TaskState
-from runtimes.base import ContainerView, NodeView, TaskSpec
+from runtimes.contract.container import ContainerView
+from runtimes.contract.node import NodeView
+from runtimes.contract.task import TaskSpec
 from runtimes.fake import FakeRuntime
 from scheduler.health import health_checks
 from scheduler.management.commands import strangers as command

@@ -14,7 +14,8 @@ from kombu.exceptions import OperationalError as BrokerAway
 from jobs.control import stop_job
 from jobs.models import Task
 from jobs.states import TaskState
-from runtimes.base import NodeView, Unavailable
+from runtimes.contract.errors import Unavailable
+from runtimes.contract.node import NodeView
 from runtimes.fake import FakeRuntime
 from scheduler import tasks
 from scheduler.lease import acquire, newest_epoch, release, renew

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from config.embedded.supervisor import Failure, Program
-from runtimes.base import Rejected, Unavailable
+from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.api.client import ApiServer
 from runtimes.kubernetes.api.connection import BadKubeconfig, find_connection
 from runtimes.kubernetes.pods.names import check_install

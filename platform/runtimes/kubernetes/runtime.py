@@ -17,7 +17,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from runtimes.base import Capabilities, ContainerView, NodeRefused, NodeView, Rejected, TaskSpec, Unavailable
+from runtimes.contract.container import ContainerView
+from runtimes.contract.errors import NodeRefused, Rejected, Unavailable
+from runtimes.contract.node import NodeView
+from runtimes.contract.runtime import Capabilities
+from runtimes.contract.task import TaskSpec
 from runtimes.images.names import RegistryLogin
 from runtimes.kubernetes.api.answers import NextStep
 from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer

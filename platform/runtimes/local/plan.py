@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pynvml
 
-from runtimes.base import Checkpoint, GpuView, TaskSpec
+from runtimes.contract.node import GpuView
+from runtimes.contract.task import Checkpoint, TaskSpec
 from runtimes.environment import task_environment
 from runtimes.gangs import gang_files
 from runtimes.gpu_sharing import slice_environment, watched_limits

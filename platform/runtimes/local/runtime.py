@@ -16,17 +16,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from runtimes.base import (
-    Capabilities,
-    ContainerView,
-    GpuUse,
-    Mount,
-    NodeView,
-    Phase,
-    Rejected,
-    TaskSpec,
-    Unavailable,
-)
+from runtimes.contract.container import ContainerView, GpuUse, Phase
+from runtimes.contract.errors import Rejected, Unavailable
+from runtimes.contract.node import NodeView
+from runtimes.contract.runtime import Capabilities
+from runtimes.contract.task import Mount, TaskSpec
 from runtimes.gpu_sharing import needs_slice
 from runtimes.local import orphan_processes, processes
 from runtimes.local.node.data_locations import DataLocations

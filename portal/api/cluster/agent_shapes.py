@@ -15,7 +15,7 @@ from jobs.log_ingest import DONE, ENDED, OPEN, UNKNOWN, StoredLog
 from jobs.models import BroughtLog
 from portal.api.http.fields import AmountField, PlaceField, one_of
 from portal.wording.agents import STATES, describe_held_back, faults_of, state_of
-from runtimes.base import BALLOONS, STATIC
+from runtimes.contract.node import BALLOONS, STATIC
 from runtimes.gpu_sharing import HAMI, NVFRACTION, PLUGIN, SLICE, TOOLKIT, WATCHDOG
 
 MOST_GPUS = 64

@@ -11,10 +11,10 @@ from accounts.permissions import require
 from portal.api.http.fields import one_of
 from portal.api.http.lists import FieldsQuery, all_of, list_of
 from portal.api.view import ApiView, read_query
-from runtimes import base
+from runtimes.contract import runtime
 from scheduler.preview.preview import list_pool_faults
 
-TONES = get_args(base.Tone)
+TONES = get_args(runtime.Tone)
 
 
 @extend_schema_field(one_of(TONES))

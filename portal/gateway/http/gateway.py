@@ -29,7 +29,7 @@ from portal.gateway.http.tensorboards import TensorBoards
 from portal.gateway.http.upstream import NOT_ANSWERING, NOT_RUNNING, open_session
 from portal.gateway.http.websocket_relay import connect, pump
 from portal.gateway.rechecks import Rechecks
-from runtimes.base import Access
+from runtimes.contract.access import Access
 
 log = logging.getLogger("tessera.gateway")
 

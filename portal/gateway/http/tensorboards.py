@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from jobs.tensorboard import ensure_tensorboard
 from portal.access.app_sessions import Visit
-from runtimes.base import Access
+from runtimes.contract.access import Access
 
 MOST_REMEMBERED = 1000
 

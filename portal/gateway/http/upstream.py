@@ -7,7 +7,8 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
-from runtimes.base import Access, Rejected, Unavailable
+from runtimes.contract.access import Access
+from runtimes.contract.errors import Rejected, Unavailable
 
 DIAL_S = 10
 KEEP_S = 4  # below any server's keep-alive, so that reused connections are alive

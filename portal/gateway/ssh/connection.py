@@ -25,7 +25,8 @@ from jobs.task_access import get_access
 from portal.access.task_access import TaskAccess, find_refusal, find_task_access, record_session
 from portal.gateway.ssh.forward import Forward
 from portal.gateway.ssh.session import TaskSession
-from runtimes.base import PtySize, Rejected, Session, Unavailable
+from runtimes.contract.access import PtySize, Session
+from runtimes.contract.errors import Rejected, Unavailable
 
 log = logging.getLogger("tessera.ssh")
 

@@ -17,7 +17,8 @@ from portal.gateway.ssh.channel_flow import Flow
 from portal.gateway.ssh.sftp import serve_sftp
 from portal.gateway.ssh.sftp_files import LOOP, TaskFiles
 from portal.wording.errors import describe_error
-from runtimes.base import PtySize, Rejected, Session, Unavailable
+from runtimes.contract.access import PtySize, Session
+from runtimes.contract.errors import Rejected, Unavailable
 
 log = logging.getLogger("tessera.ssh")
 

@@ -17,7 +17,8 @@ from asyncssh.sftp import SFTPServerHandler
 from common.errors import PlatformError
 from portal.gateway.ssh.channel_flow import Flow
 from portal.gateway.ssh.sftp_files import Failed, FileReader, FileWriter, Start, TaskFiles
-from runtimes.base import Rejected, Session, Unavailable
+from runtimes.contract.access import Session
+from runtimes.contract.errors import Rejected, Unavailable
 
 VERSION = 3
 RENAME = b"posix-rename@openssh.com"

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from asyncssh import SFTPAttrs, SFTPError, SFTPName
 from asyncssh.constants import FX_FAILURE, FX_NO_SUCH_FILE, FX_PERMISSION_DENIED
 
-from runtimes.base import Session
+from runtimes.contract.access import Session
 
 LOOP = (
     "printf F; pwd; nl='\n'; while IFS= read -r line; do eval \"$line\" 2>&1 </dev/null; printf '\\0\\0%s\\0' $?; done"

@@ -20,7 +20,7 @@ from django.db import DatabaseError
 from common.errors import QuotaExceeded
 from jobs.task_access import get_access
 from portal.access.task_access import LOGIN_SHELL, TaskAccess, find_refusal, record_session
-from runtimes.base import PtySize, Session
+from runtimes.contract.access import PtySize, Session
 
 log = logging.getLogger("tessera.terminal")
 

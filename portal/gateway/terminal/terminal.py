@@ -25,7 +25,8 @@ from portal.access.origin import comes_from_our_page
 from portal.access.session_user import load_session_user
 from portal.access.task_access import TaskAccess, find_task_access
 from portal.gateway.terminal.shells import Shell, TypedTooMuch, find_shell, open_shell
-from runtimes.base import PtySize, Rejected, Unavailable
+from runtimes.contract.access import PtySize
+from runtimes.contract.errors import Rejected, Unavailable
 
 log = logging.getLogger("tessera.terminal")
 

@@ -8,7 +8,7 @@ from django.views.decorators.http import require_safe
 from accounts.permissions import require
 from portal.pages.entry import signed_in
 from portal.partial import render_page
-from runtimes.base import Finding
+from runtimes.contract.runtime import Finding
 from scheduler.preview.preview import list_pool_faults
 
 ORDER = ("bad", "note", "ok")

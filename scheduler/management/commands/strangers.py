@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from runtimes.base import ContainerView
+from runtimes.contract.container import ContainerView
 from scheduler.reconcile.orphans import load_orphans, stop_orphan
 from scheduler.runtime import get_runtime
 

@@ -6,7 +6,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.module_loading import import_string
 
-from runtimes.base import Belonging, Belongings, Unavailable
+from runtimes.contract.errors import Unavailable
+from runtimes.contract.runtime import Belonging, Belongings
 from scheduler.runtime import get_runtime
 
 LOOK_S = 1.0

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.module_loading import import_string
 from kombu.exceptions import OperationalError as BrokerAway
 
-from runtimes.base import Unavailable
+from runtimes.contract.errors import Unavailable
 from scheduler import tasks
 from scheduler.reconcile.actions import FencedAction, encode_action
 from scheduler.reconcile.watch_loop import WatchLoop, WatchStale

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from cluster.models import Agent, Enrolment, Gpu
 from events.models import Event
-from runtimes.base import NodeView
+from runtimes.contract.node import NodeView
 from scheduler.inventory.nodes import record_inventory, view_of_card
 from scheduler.reconcile.compare import load_rows
 

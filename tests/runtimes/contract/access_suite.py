@@ -11,7 +11,8 @@ import sys
 
 import pytest
 
-from runtimes.base import PtySize, Rejected
+from runtimes.contract.access import PtySize
+from runtimes.contract.errors import Rejected
 from tests.runtimes.worlds import wait_for
 
 SERVER = (

@@ -8,7 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from runtimes.base import Checkpoint, Rejected
+from runtimes.contract.errors import Rejected
+from runtimes.contract.task import Checkpoint
 
 
 class RuntimeContract:

@@ -1,6 +1,6 @@
 import pytest
 
-from runtimes.base import Unavailable
+from runtimes.contract.errors import Unavailable
 from runtimes.fake import FakeRuntime, run_time
 from tests.runtimes.contract.suite import RuntimeContract
 from tests.runtimes.worlds import FakeWorld

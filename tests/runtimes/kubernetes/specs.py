@@ -3,7 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from runtimes.base import BALLOONS, STATIC, Checkpoint, GpuShare, GpuView, Mount, Peer, TaskSpec
+from runtimes.contract.node import BALLOONS, STATIC, GpuView
+from runtimes.contract.task import Checkpoint, GpuShare, Mount, Peer, TaskSpec
 from runtimes.gpu_sharing import HAMI, MIG, NVFRACTION, PLUGIN, SLICE, TOOLKIT
 from runtimes.kubernetes.pods.manifest import InstallConfig
 from runtimes.kubernetes.pods.volumes import Storage

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from runtimes.base import Rejected, Unavailable
+from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.api import client
 from runtimes.kubernetes.api.client import ApiServer, Expired
 from runtimes.kubernetes.api.connection import Connection

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from runtimes.base import Unavailable
+from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.api.client import ApiServer
 from runtimes.kubernetes.api.connection import Connection
 from runtimes.kubernetes.watch.reflectors import Reflector, trim_pod

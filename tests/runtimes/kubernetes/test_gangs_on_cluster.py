@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from runtimes.base import Peer, TaskSpec
+from runtimes.contract.task import Peer, TaskSpec
 from runtimes.kubernetes.pods import names
 from tests.runtimes.kubernetes.world import KubernetesWorld, wait_slowly
 

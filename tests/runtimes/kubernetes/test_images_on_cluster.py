@@ -20,7 +20,7 @@ from images.models import Fetch, Image, Login
 from jobs.models import Job
 from jobs.states import TaskState
 from portal.wording.image_pulls import pull_hint
-from runtimes.base import IMAGE
+from runtimes.contract.node import IMAGE
 from runtimes.images.names import RegistryLogin, image_key, read_image
 from runtimes.images.registry import Reach, Unresolved, find_digest
 from scheduler.inventory.image_prepull import prepull_images

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from runtimes.base import Rejected, Unavailable
+from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.watch.log_fallback import fetch_log
 from runtimes.logs import LogStore

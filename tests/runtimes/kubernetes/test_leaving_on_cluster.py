@@ -5,7 +5,7 @@ from uuid import uuid4
 import pytest
 from django.core.management import CommandError, call_command
 
-from runtimes.base import Capabilities
+from runtimes.contract.runtime import Capabilities
 from runtimes.kubernetes.cluster.uninstall import ClusterBelongings
 from runtimes.kubernetes.pods import names
 from scheduler.management.commands import uninstall_cluster

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtimes.base import Checkpoint, GpuShare, Mount, Peer, Rejected
+from runtimes.contract.errors import Rejected
+from runtimes.contract.task import Checkpoint, GpuShare, Mount, Peer
 from runtimes.images.names import RegistryLogin
 from runtimes.kubernetes.cluster.namespaces import build_logins
 from runtimes.kubernetes.pods import names

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtimes.base import Unavailable
+from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.api.client import Expired, Listed
 from runtimes.kubernetes.watch.informer_cache import Backoff, InformerCache
 

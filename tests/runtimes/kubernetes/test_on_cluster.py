@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from runtimes.base import GpuShare, Rejected, Unavailable
+from runtimes.contract.errors import Rejected, Unavailable
+from runtimes.contract.task import GpuShare
 from runtimes.kubernetes.cluster.namespaces import ensure_team_namespace
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.manifest import build_pod

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from runtimes.base import Unavailable
+from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.pods.causes import failing_start, pull_words
 from runtimes.kubernetes.watch.image_pulls import AGAIN_S, AT_ONCE, ImagePulls, newest_pull
 

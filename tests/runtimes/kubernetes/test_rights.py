@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runtimes.base import Unavailable
+from runtimes.contract.errors import Unavailable
 from runtimes.images.names import RegistryLogin
 from runtimes.kubernetes.access.access import KubernetesAccess
 from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer

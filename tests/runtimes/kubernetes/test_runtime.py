@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from runtimes.base import Rejected, Unavailable
+from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.api.answers import Answer
 from runtimes.kubernetes.api.client import Listed
 from runtimes.kubernetes.cluster.health_checks import _pretenders

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from runtimes.base import Checkpoint
+from runtimes.contract.task import Checkpoint
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.manifest import build_pod
 from runtimes.kubernetes.watch.checkpoint_watch import CheckpointWatch, build_checkpoint_annotation

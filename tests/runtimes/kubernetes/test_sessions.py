@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from runtimes.base import Unavailable
+from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.access.port_forward import refusal
 from runtimes.kubernetes.access.sessions import SESSION, SIGKILLED, Pieces, exit_of, status_of
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from runtimes.base import Mount, Rejected, Unavailable
+from runtimes.contract.errors import Rejected, Unavailable
+from runtimes.contract.task import Mount
 from runtimes.kubernetes.pods.manifest import build_pod, check_install_config
 from runtimes.kubernetes.pods.volumes import prepare_files
 from runtimes.storage.areas import AreaId

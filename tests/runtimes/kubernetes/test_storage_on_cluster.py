@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runtimes.base import Checkpoint, Mount, Unavailable
+from runtimes.contract.errors import Unavailable
+from runtimes.contract.task import Checkpoint, Mount
 from runtimes.kubernetes.cluster.namespaces import ensure_team_namespace
 from runtimes.kubernetes.watch.reflectors import ClusterView
 from runtimes.storage.areas import AreaId, ensure_area

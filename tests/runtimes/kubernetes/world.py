@@ -12,7 +12,8 @@ from uuid import uuid4
 import pytest
 
 from deploy.cluster.parts.storage import CLASS, PROVISIONER
-from runtimes.base import Checkpoint, ContainerView, TaskSpec
+from runtimes.contract.container import ContainerView
+from runtimes.contract.task import Checkpoint, TaskSpec
 from runtimes.kubernetes.access.access import KubernetesAccess
 from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.api.connection import find_connection

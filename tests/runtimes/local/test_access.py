@@ -8,7 +8,9 @@ import socket
 
 import pytest
 
-from runtimes.base import GpuShare, PtySize, Rejected, Unavailable
+from runtimes.contract.access import PtySize
+from runtimes.contract.errors import Rejected, Unavailable
+from runtimes.contract.task import GpuShare
 from runtimes.local import orphan_processes, processes
 from runtimes.local.shim import limits
 from tests.runtimes.contract.access_suite import (

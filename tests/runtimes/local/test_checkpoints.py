@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from runtimes.base import Checkpoint
+from runtimes.contract.task import Checkpoint
 from runtimes.local import plan
 from runtimes.storage.newest_change import newest_change
 from tests.runtimes.worlds import wait_for

@@ -59,7 +59,7 @@ def test_a_killed_worker_changes_nothing(plain):
     spec = plain.spec("sleep 60")
     code = (
         f"import sys; sys.path[:0] = {sys.path!r}\n"
-        "from runtimes.base import TaskSpec\nfrom runtimes.local.runtime import LocalRuntime\n"
+        "from runtimes.contract.task import TaskSpec\nfrom runtimes.local.runtime import LocalRuntime\n"
         f"LocalRuntime('{plain.base}/data', '{plain.base}/data/logs', '{plain.base}/run', node_name='here')"
         f".start(TaskSpec(**{asdict(spec)!r}))\n"
         "import os, signal; os.kill(0, signal.SIGKILL)"

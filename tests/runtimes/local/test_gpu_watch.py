@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from runtimes.base import GpuShare
+from runtimes.contract.task import GpuShare
 from runtimes.local import plan
 from runtimes.local.node import inventory
 from runtimes.local.node.simulated_cards import simulate

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from runtimes.base import Mount
+from runtimes.contract.task import Mount
 from runtimes.local.node import data_locations
 from runtimes.local.node.data_locations import DataLocations, is_own_disk
 from runtimes.storage.areas import AreaId, area_path

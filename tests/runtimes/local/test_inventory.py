@@ -8,7 +8,8 @@ import pytest
 
 from agent import host
 from agent.gpu import cards
-from runtimes.base import NumaView, Unavailable
+from runtimes.contract.errors import Unavailable
+from runtimes.contract.node import NumaView
 from runtimes.gpu_sharing import HAMI, MIG, WATCHDOG, SliceTrial
 from runtimes.local.node import inventory
 from runtimes.local.node.simulated_cards import MACHINES

@@ -7,7 +7,8 @@ import tarfile
 
 import pytest
 
-from runtimes.base import GpuShare, Peer, Rejected
+from runtimes.contract.errors import Rejected
+from runtimes.contract.task import GpuShare, Peer
 from runtimes.local import orphan_processes
 from runtimes.local.node.isolation_probe import OWN_UID, SHARED, Isolation, MemoryControl
 from runtimes.local.processes import everybody

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from runtimes.base import Mount, Rejected
+from runtimes.contract.errors import Rejected
+from runtimes.contract.task import Mount
 from runtimes.local.node.isolation_probe import OWN_UID, Isolation
 from runtimes.storage.areas import AreaId, area_path
 from tests.runtimes.worlds import GID, UID, LocalWorld

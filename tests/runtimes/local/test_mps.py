@@ -9,7 +9,8 @@ import pytest
 from mps_double import DoubledMps
 
 from agent.gpu.mps import Daemon
-from runtimes.base import GpuShare, Rejected
+from runtimes.contract.errors import Rejected
+from runtimes.contract.task import GpuShare
 from runtimes.local.slices import compute_sharing
 from tests.runtimes.local.conftest import QUICK_WAYS
 from tests.runtimes.local.doubled_driver import UUID

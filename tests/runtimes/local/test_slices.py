@@ -9,7 +9,9 @@ import pytest
 from agent_slice import MIB
 
 from runtimes import slice_library
-from runtimes.base import GpuShare, PtySize, Rejected
+from runtimes.contract.access import PtySize
+from runtimes.contract.errors import Rejected
+from runtimes.contract.task import GpuShare
 from runtimes.local import plan, processes
 from runtimes.local.shim import gpu_keeper
 from runtimes.local.slices import driver

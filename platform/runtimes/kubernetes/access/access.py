@@ -11,7 +11,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runtimes.base import PtySize, Rejected, Unavailable
+from runtimes.contract.access import PtySize
+from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.gpu_sharing import forbidden_env
 from runtimes.kubernetes.access.port_forward import open_forward
 from runtimes.kubernetes.access.sessions import PodSession, start_session

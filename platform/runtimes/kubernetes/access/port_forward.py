@@ -10,7 +10,7 @@ import socket
 
 import aiohttp
 
-from runtimes.base import Unavailable
+from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.api.async_client import PIECE, AsyncClient, receive, send
 
 PROTOCOL = "v4.channel.k8s.io"

@@ -15,7 +15,8 @@ from secrets import token_hex
 
 import aiohttp
 
-from runtimes.base import PtySize, Rejected, Unavailable
+from runtimes.contract.access import PtySize
+from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.api.async_client import AsyncClient, receive, send
 from runtimes.kubernetes.pods.manifest import SEEN_AT
 

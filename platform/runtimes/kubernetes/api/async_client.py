@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 import aiohttp
 from yarl import URL
 
-from runtimes.base import Rejected, Unavailable
+from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.api.answers import Answer, read_answer
 from runtimes.kubernetes.api.connection import Connection
 

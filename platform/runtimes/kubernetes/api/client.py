@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import urllib3
 
-from runtimes.base import Rejected, Unavailable
+from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.api.answers import Answer, NextStep, read_answer, read_failure
 from runtimes.kubernetes.api.connection import Connection
 from runtimes.kubernetes.api.limiter import Limiter, Urgency

@@ -10,7 +10,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from runtimes.base import Finding, Rejected, Tone, Unavailable
+from runtimes.contract.errors import Rejected, Unavailable
+from runtimes.contract.runtime import Finding, Tone
 from runtimes.kubernetes.api.client import MERGE_PATCH
 from runtimes.kubernetes.cluster.nodes import is_ready
 from runtimes.kubernetes.cluster.probe_pod import build_probe, run_probe

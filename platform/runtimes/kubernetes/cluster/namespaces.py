@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Iterable
 
-from runtimes.base import Rejected
+from runtimes.contract.errors import Rejected
 from runtimes.images.names import DEFAULT_REGISTRY, RegistryLogin
 from runtimes.kubernetes.api.client import APPLY_PATCH, ApiServer
 from runtimes.kubernetes.cluster.network_policy import build_network_policy

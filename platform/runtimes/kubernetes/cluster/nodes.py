@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from runtimes.base import IMAGE, GpuView, HeldView, NodeView, NumaView
+from runtimes.contract.node import IMAGE, GpuView, HeldView, NodeView, NumaView
 from runtimes.gpu_sharing import SIMULATED
 from runtimes.images.names import image_key
 from runtimes.kubernetes.pods import names

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from runtimes.base import Finding
+from runtimes.contract.runtime import Finding
 from runtimes.kubernetes.api.client import ApiServer
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.manifest import InstallConfig

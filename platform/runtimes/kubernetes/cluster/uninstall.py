@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from runtimes.base import Belonging, Unavailable
+from runtimes.contract.errors import Unavailable
+from runtimes.contract.runtime import Belonging
 from runtimes.kubernetes.api.answers import NextStep
 from runtimes.kubernetes.api.client import MERGE_PATCH
 from runtimes.kubernetes.api.limiter import Urgency

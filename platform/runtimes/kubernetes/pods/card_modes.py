@@ -8,7 +8,9 @@ of containers/nri-plugins.
 
 from collections.abc import Mapping
 
-from runtimes.base import BALLOONS, GpuShare, GpuView, Rejected, TaskSpec
+from runtimes.contract.errors import Rejected
+from runtimes.contract.node import BALLOONS, GpuView
+from runtimes.contract.task import GpuShare, TaskSpec
 from runtimes.gpu_sharing import HAMI, NVFRACTION, SLICE, TOOLKIT, slice_environment
 from runtimes.kubernetes.pods import names
 

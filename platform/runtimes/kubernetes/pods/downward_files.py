@@ -3,7 +3,8 @@
 import re
 from dataclasses import dataclass, field, replace
 
-from runtimes.base import Rejected, TaskSpec
+from runtimes.contract.errors import Rejected
+from runtimes.contract.task import TaskSpec
 from runtimes.gangs import MOST_NAMED, gang_files
 from runtimes.kubernetes.pods import names
 

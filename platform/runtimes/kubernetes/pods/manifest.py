@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtimes.base import GpuView, NodeRefused, Rejected, TaskSpec
+from runtimes.contract.errors import NodeRefused, Rejected
+from runtimes.contract.node import GpuView
+from runtimes.contract.task import TaskSpec
 from runtimes.environment import task_environment
 from runtimes.kubernetes.cluster.network_policy import build_egress_rule
 from runtimes.kubernetes.pods import card_modes, names

@@ -2,7 +2,7 @@
 
 import re
 
-from runtimes.base import Rejected
+from runtimes.contract.errors import Rejected
 
 UUID = re.compile(r"[0-9a-f]{32}")
 NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from runtimes.base import ContainerView, Phase
+from runtimes.contract.container import ContainerView, Phase
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.causes import (
     ENDED_BY_NODE,

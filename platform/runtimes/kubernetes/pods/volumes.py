@@ -9,7 +9,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtimes.base import Mount, Rejected, TaskSpec, Unavailable
+from runtimes.contract.errors import Rejected, Unavailable
+from runtimes.contract.task import Mount, TaskSpec
 from runtimes.kubernetes.pods import names
 from runtimes.storage.areas import AreaId, area_path, ensure_area
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from runtimes.base import Unavailable
+from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.causes import container_state
 from runtimes.kubernetes.pods.views import annotations_of, pod_ended, task_of

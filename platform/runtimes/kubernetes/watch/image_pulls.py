@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from runtimes.base import Unavailable
+from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.api.client import ApiServer
 from runtimes.kubernetes.pods.causes import read_time
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from runtimes.base import Unavailable
+from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.api.client import Expired, Listed, Thing
 
 GONE = 410

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from runtimes.base import Rejected, Unavailable
+from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.api.client import ApiServer
 from runtimes.kubernetes.pods.views import is_tombstone, task_of, view_of
 from runtimes.logs import LogStore

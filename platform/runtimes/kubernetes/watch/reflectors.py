@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from runtimes.base import ContainerView, Unavailable
+from runtimes.contract.container import ContainerView
+from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.api.client import ApiServer, Expired, Listed
 from runtimes.kubernetes.cluster.nodes import is_silent
 from runtimes.kubernetes.pods import names

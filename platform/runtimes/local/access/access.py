@@ -11,7 +11,8 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from runtimes.base import PtySize, Rejected, Unavailable
+from runtimes.contract.access import PtySize
+from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.gpu_sharing import forbidden_env
 from runtimes.local.access.session_server import MESSAGE_LIMIT, SOCKET_NAME, receive
 from runtimes.local.taskdir import TaskDir

@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from common.errors import PlatformError
-from runtimes.base import DATA, HeldView, Mount
+from runtimes.contract.node import DATA, HeldView
+from runtimes.contract.task import Mount
 from runtimes.storage.areas import AreaId, data_key
 from runtimes.storage.file_store import measure_area
 

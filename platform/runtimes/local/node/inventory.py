@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from agent import host
 from agent.gpu.cards import Card, Cards, NoAnswer, look
 from agent.gpu.links import Matrix
-from runtimes.base import GpuView, NumaView, Unavailable
+from runtimes.contract.errors import Unavailable
+from runtimes.contract.node import GpuView, NumaView
 from runtimes.gpu_sharing import MIG, MIG_WORDS, ProbeFacts, SliceTrial, choose_mode
 
 TrySlice = Callable[[str, str], SliceTrial]

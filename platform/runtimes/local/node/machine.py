@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from agent import host
-from runtimes.base import GpuView, NodeView, NumaView
+from runtimes.contract.node import GpuView, NodeView, NumaView
 from runtimes.gpu_sharing import SLICE
 from runtimes.local import processes
 from runtimes.local.node import inventory

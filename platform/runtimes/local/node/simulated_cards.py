@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.gpu.links import apart
 from agent.gpu.mig_instances import index_of, model_of
-from runtimes.base import GpuView
+from runtimes.contract.node import GpuView
 from runtimes.gpu_sharing import SIMULATED
 
 TEXT = re.compile(r"(?:(?P<count>\d{1,2})\s*x\s*)?(?P<name>[A-Za-z0-9-]+)", re.IGNORECASE)

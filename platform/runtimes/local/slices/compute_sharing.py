@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.gpu.mps import CONTROL, Busy, Daemon, NoMps, client_env
-from runtimes.base import GpuShare, GpuView
+from runtimes.contract.node import GpuView
+from runtimes.contract.task import GpuShare
 from runtimes.gpu_sharing import SLICE
 from runtimes.local.node.isolation_probe import Isolation
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtimes import slice_library
-from runtimes.base import GpuShare
+from runtimes.contract.task import GpuShare
 from runtimes.local.slices.driver import Driver
 from runtimes.slice_library import SHIMS, SLICECTL
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent.gpu.mps import Daemon
 from runtimes import slice_library
-from runtimes.base import TaskSpec
+from runtimes.contract.task import TaskSpec
 from runtimes.gpu_sharing import SliceTrial
 from runtimes.local.node.isolation_probe import Isolation
 from runtimes.local.plan import Surroundings

@@ -20,7 +20,7 @@ from agent.gpu.memory_by_process import read_memory_by_process
 from agent.gpu.mps import Daemon, NoMps
 from agent.gpu.slice_selftest import LIMIT_MIB, Failed, judge
 from runtimes import slice_library
-from runtimes.base import GpuShare, TaskSpec
+from runtimes.contract.task import GpuShare, TaskSpec
 from runtimes.gpu_sharing import SliceTrial
 from runtimes.local.node.isolation_probe import NOBODY, run_python
 from runtimes.local.plan import Surroundings, build_plan
