@@ -5,64 +5,66 @@ from collections.abc import Callable, Iterable, Iterator
 import typer
 
 from cli.failures import Failure
-from cli.http.credentials import find_server, find_token
+from cli.http.credentials import find_server, read_token
 from cli.http.transport import Client
 from cli.output.cells import ENDED, OPEN
 
 WITHIN_S = 2.0
 MOST = 50
 
-Offer = tuple[str, str]
+Completion = tuple[str, str]
 """A word and its description."""
 
 
-def job_ids(ctx: typer.Context, incomplete: str) -> list[Offer]:
-    return _offer(ctx, incomplete, _jobs())
+def job_ids(ctx: typer.Context, incomplete: str) -> list[Completion]:
+    return _complete(ctx, incomplete, _jobs())
 
 
-def open_job_ids(ctx: typer.Context, incomplete: str) -> list[Offer]:
-    return _offer(ctx, incomplete, _jobs(*OPEN))
+def open_job_ids(ctx: typer.Context, incomplete: str) -> list[Completion]:
+    return _complete(ctx, incomplete, _jobs(*OPEN))
 
 
-def ended_job_ids(ctx: typer.Context, incomplete: str) -> list[Offer]:
-    return _offer(ctx, incomplete, _jobs(*ENDED))
+def ended_job_ids(ctx: typer.Context, incomplete: str) -> list[Completion]:
+    return _complete(ctx, incomplete, _jobs(*ENDED))
 
 
-def pools(ctx: typer.Context, incomplete: str) -> list[Offer]:
-    return _offer(ctx, incomplete, lambda client: ((pool["name"], "") for pool in _results(client, "/pools")))
+def pools(ctx: typer.Context, incomplete: str) -> list[Completion]:
+    return _complete(ctx, incomplete, lambda client: ((pool["name"], "") for pool in _results(client, "/pools")))
 
 
-def agent_names(ctx: typer.Context, incomplete: str) -> list[Offer]:
-    return _offer(ctx, incomplete, lambda client: ((one["node"], one["state"]) for one in _results(client, "/agents")))
+def agent_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
+    return _complete(
+        ctx, incomplete, lambda client: ((one["node"], one["state"]) for one in _results(client, "/agents"))
+    )
 
 
-def image_names(ctx: typer.Context, incomplete: str) -> list[Offer]:
-    return _offer(ctx, incomplete, _images)
+def image_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
+    return _complete(ctx, incomplete, _images)
 
 
-def notebook_names(ctx: typer.Context, incomplete: str) -> list[Offer]:
-    return _offer(ctx, incomplete, _notebooks)
+def notebook_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
+    return _complete(ctx, incomplete, _notebooks)
 
 
-def enterable_names(ctx: typer.Context, incomplete: str) -> list[Offer]:
+def enterable_names(ctx: typer.Context, incomplete: str) -> list[Completion]:
     """Complete notebooks by name and running jobs by id."""
     running = _jobs("running")
-    return _offer(ctx, incomplete, lambda client: [*_notebooks(client), *running(client)])
+    return _complete(ctx, incomplete, lambda client: [*_notebooks(client), *running(client)])
 
 
-def _jobs(*states: str) -> Callable[[Client], Iterator[Offer]]:
-    def ask(client: Client) -> Iterator[Offer]:
+def _jobs(*states: str) -> Callable[[Client], Iterator[Completion]]:
+    def ask(client: Client) -> Iterator[Completion]:
         found = _results(client, "/jobs", owner="me", state=",".join(states) or None)
         return ((job["id"], f"{job['name']}, {job['state']}") for job in found)
 
     return ask
 
 
-def _notebooks(client: Client) -> Iterator[Offer]:
+def _notebooks(client: Client) -> Iterator[Completion]:
     return ((one["name"], f"{one['id']}, {one['state']}") for one in _results(client, "/notebooks"))
 
 
-def _images(client: Client) -> Iterator[Offer]:
+def _images(client: Client) -> Iterator[Completion]:
     return ((one["alias"], one["reference"]) for one in _results(client, "/images"))
 
 
@@ -70,13 +72,13 @@ def _results(client: Client, path: str, **query: str | None) -> list[dict]:
     return client.get(path, limit=MOST, **query)["results"]
 
 
-def _offer(ctx: typer.Context, incomplete: str, ask: Callable[[Client], Iterable[Offer]]) -> list[Offer]:
+def _complete(ctx: typer.Context, incomplete: str, ask: Callable[[Client], Iterable[Completion]]) -> list[Completion]:
     root = ctx.find_root().params.get("server")
     try:
         server = find_server(ctx.params.get("server") or root)
-        client = Client(server, find_token(server), quiet=True, timeout_s=WITHIN_S, patient=False)
+        client = Client(server, read_token(server), quiet=True, timeout_s=WITHIN_S, patient=False)
         found = list(ask(client))
     except (Failure, KeyError, TypeError):  # not signed in, no answer, or another version's
         return []
-    said = {word for value in ctx.params.values() if isinstance(value, list | tuple) for word in map(str, value)}
-    return [offer for offer in found if offer[0].startswith(incomplete) and offer[0] not in said]
+    given = {word for value in ctx.params.values() if isinstance(value, list | tuple) for word in map(str, value)}
+    return [offer for offer in found if offer[0].startswith(incomplete) and offer[0] not in given]

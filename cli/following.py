@@ -1,11 +1,13 @@
-"""Waiting for jobs and following logs, over restarts and cut connections."""
+"""Waiting for jobs, following logs and watching, over restarts and cut connections."""
 
 import os
 import random
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from cli.failures import INTERRUPTED, JOB_FAILED, OK, WAITS, Failure, Unreachable
 from cli.http.transport import Client, job_path
@@ -19,8 +21,31 @@ GIVE_UP_AFTER_S = 300.0
 """How long the platform may be away before a wait ends."""
 LIVED_S = 5.0
 """A log connection that lived this long counts as a success."""
+WATCH_S = 2.0
+"""Pause between two polls of --watch."""
+
+WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Look again every two seconds, until Ctrl-C.")]
 
 Job = dict[str, Any]
+
+
+def show_repeatedly(session: Session, look: Callable[[], bool | None], watch: bool) -> None:
+    """Call `look` once, or until True or Ctrl-C."""
+    if not watch:
+        look()
+        return
+    session.watching, retries = True, Retries(session)
+    try:
+        while True:
+            try:
+                if look():
+                    return
+                retries.reset()
+            except Unreachable as gone:
+                retries.wait(gone)
+            time.sleep(WATCH_S)
+    except KeyboardInterrupt:
+        raise Failure(INTERRUPTED) from None
 
 
 def wait_for_start(session: Session, client: Client, job: Job, within_s: float | None = None) -> Job:
@@ -37,21 +62,21 @@ def follow(session: Session, client: Client, job: Job, rank: int = 0) -> Job:
     """Write one rank's log to stdout until the job has ended."""
     while True:
         attempt, task = job["attempt"], task_of(job, rank)
-        job = _wait(session, client, job, _has_begun(attempt))
+        job = _wait(session, client, job, _has_started(attempt))
         if task is not None:
-            write_log(session, client, job["id"], task=task["uuid"], follow=True)
+            print_log(session, client, job["id"], task=task["uuid"], follow=True)
         job = _wait(session, client, job, _is_over(attempt), tell=False)
         if job["attempt"] == attempt:
             return job
         session.note(f"{job['id']} is tried again: attempt {job['attempt']}.")
 
 
-def write_log(
+def print_log(
     session: Session, client: Client, job_id: str, *, rank: int = 0, task: str | None = None, follow: bool = False
 ) -> None:
     """Write a task's log to stdout, resuming after a cut."""
     text = LogText(colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
-    offset, trouble = 0, Trouble(session)
+    offset, retries = 0, Retries(session)
     query: dict[str, Any] = {"task": task} if task else {"rank": rank}
     try:
         while True:
@@ -63,15 +88,15 @@ def write_log(
                     for piece in pieces:
                         offset += len(piece)
                         _write(text.feed(piece))
-                        trouble.over()
+                        retries.reset()
                 if not follow or _has_ended(client, job_id, query.get("task")):
                     return
                 gone = Unreachable(f"The log of {job_id} broke off.")
             except Unreachable as error:
                 gone = error
             if time.monotonic() - opened >= LIVED_S:  # a quiet job, no failure
-                trouble.over()
-            trouble.again(gone)
+                retries.reset()
+            retries.wait(gone)
     finally:
         _write(text.end())
 
@@ -80,7 +105,7 @@ def task_of(job: Job, rank: int) -> Job | None:
     return next((task for task in job["tasks"] if task["rank"] == rank), None)
 
 
-def outcome(session: Session, job: Job) -> int:
+def report_outcome(session: Session, job: Job) -> int:
     if job["state"] == "succeeded":
         return OK
     why = ending(job)
@@ -102,7 +127,7 @@ def _wait(
     within_s: float | None = None,
     tell: bool = True,
 ) -> Job:
-    begun, trouble, said, looks = time.monotonic(), Trouble(session), "", 0
+    begun, retries, said, looks = time.monotonic(), Retries(session), "", 0
     while not done(job):
         if tell and (text := _progress(job)) != said:
             session.note(said := text)
@@ -116,13 +141,13 @@ def _wait(
         looks += 1
         try:
             job = client.get(job_path(job["id"]))
-            trouble.over()
+            retries.reset()
         except Unreachable as gone:
-            trouble.again(gone)
+            retries.wait(gone)
     return job
 
 
-def _has_begun(attempt: int) -> Callable[[Job], bool]:
+def _has_started(attempt: int) -> Callable[[Job], bool]:
     return lambda job: job["state"] == "running" or _is_over(attempt)(job)
 
 
@@ -150,7 +175,7 @@ def _write(text: str) -> None:
         sys.stdout.flush()
 
 
-class Trouble:
+class Retries:
     """Retry state: counts failures, waits between tries, gives up."""
 
     def __init__(self, session: Session):
@@ -158,10 +183,10 @@ class Trouble:
         self.since: float | None = None
         self.tries = 0
 
-    def over(self) -> None:
+    def reset(self) -> None:
         self.since, self.tries = None, 0
 
-    def again(self, failure: Unreachable) -> None:
+    def wait(self, failure: Unreachable) -> None:
         """Wait before the next try, or raise the failure."""
         now = time.monotonic()
         self.since = self.since or now

@@ -2,14 +2,13 @@
 
 import os
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 from urllib.parse import urlsplit
 
 from cli.failures import SERVER, USAGE, Failure
-from cli.http.credentials import config_file
+from cli.http.credentials import config_file, write_private_file
 from cli.session import Session
 
 
@@ -34,7 +33,7 @@ def find_gateway(session: Session) -> Gateway:
     return Gateway(ssh["host"], ssh["port"], ssh["host_key"], alias)
 
 
-def options_of(gateway: Gateway) -> dict[str, str]:
+def ssh_options(gateway: Gateway) -> dict[str, str]:
     return {
         "HostName": gateway.host,
         "Port": str(gateway.port),
@@ -47,15 +46,15 @@ def options_of(gateway: Gateway) -> dict[str, str]:
     }
 
 
-def arguments_of(gateway: Gateway) -> list[str]:
-    return [part for name, value in options_of(gateway).items() for part in ("-o", f"{name}={value}")]
+def ssh_arguments(gateway: Gateway) -> list[str]:
+    return [part for name, value in ssh_options(gateway).items() for part in ("-o", f"{name}={value}")]
 
 
 def known_hosts() -> Path:
     return config_file().parent / "known_hosts"
 
 
-def remember_host_key(gateway: Gateway) -> None:
+def store_host_key(gateway: Gateway) -> None:
     try:
         lines = known_hosts().read_text().splitlines()
     except FileNotFoundError:
@@ -63,23 +62,10 @@ def remember_host_key(gateway: Gateway) -> None:
     ours = f"{gateway.alias} {gateway.host_key}"
     others = [line for line in lines if line.partition(" ")[0] != gateway.alias]
     if [*others, ours] != lines:
-        write_whole(known_hosts(), "\n".join([*others, ours, ""]))
+        write_private_file(known_hosts(), "\n".join([*others, ours, ""]))
 
 
-def write_whole(file: Path, text: str) -> None:
-    """Write a file atomically, mode 0600, through links. Raises Failure."""
-    file = Path(os.path.realpath(file))
-    try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=".tessera-")
-        with open(handle, "w", encoding="utf-8") as out:
-            out.write(text)
-        os.replace(name, file)
-    except OSError as error:
-        raise Failure(USAGE, f"{file} cannot be written ({error.strerror}). Check its directory.") from None
-
-
-def become(program: str, *arguments: str) -> NoReturn:
+def exec_program(program: str, *arguments: str) -> NoReturn:
     """Replace this process by a program. Raises Failure."""
     if not shutil.which(program):
         raise Failure(USAGE, f"There is no {program} here. Install the OpenSSH client.")

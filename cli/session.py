@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import import_module
@@ -12,9 +12,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from cli.failures import Failure
-from cli.http.credentials import find_server, find_token
-from cli.http.transport import Client, version_words
-from cli.light_params import read_quickly
+from cli.http.credentials import find_server, read_token
+from cli.http.transport import Client, compare_versions
 from cli.output.table import Column, lay_out, terminal_width
 from cli.output.text import plain, width
 
@@ -37,8 +36,8 @@ class Session:
     quiet: bool = False
     server: str | None = None
     watching: bool = False
-    _shown: list[str] = field(default_factory=list)
-    _noted: set[str] = field(default_factory=set)
+    _printed: list[str] = field(default_factory=list)
+    _notes_printed: set[str] = field(default_factory=set)
 
     @property
     def wants_data(self) -> bool:
@@ -46,56 +45,56 @@ class Session:
 
     def client(self) -> Client:
         server = find_server(self.server)
-        return Client(server, find_token(server), quiet=self.quiet)
+        return Client(server, read_token(server), quiet=self.quiet)
 
     def other_version(self) -> str:
         """Return a hint that versions differ, or ""."""
         try:
-            return version_words(str(self.at_the_door().get("/version")["version"]))
+            return compare_versions(str(self.anonymous_client().get("/version")["version"]))
         except (Failure, KeyError, TypeError):
             return ""
 
-    def at_the_door(self) -> Client:
+    def anonymous_client(self) -> Client:
         """Return a client without token, for public addresses."""
         return Client(find_server(self.server), quiet=True, timeout_s=10.0, patient=False)
 
     def note(self, text: str) -> None:
-        if self.quiet or (self.watching and text in self._noted):
+        if self.quiet or (self.watching and text in self._notes_printed):
             return
-        self._noted.add(text)
+        self._notes_printed.add(text)
         print(plain(text), file=sys.stderr, flush=True)
 
     def show(self, answer: Any, names: Sequence[str], lines: Sequence[str]) -> None:
         """Print the API's answer, its names, or lines, by -o."""
         if self.wants_data:
-            self._put(self._data(answer).split("\n"))
+            self._print_lines(self._format_data(answer).split("\n"))
         else:
-            self._put([plain(line) for line in (names if self.output is Output.name else lines)])
+            self._print_lines([plain(line) for line in (names if self.output is Output.name else lines)])
 
     def show_next(self, data: Any, name: str, line: str) -> None:
         """Print one item of a stream, by -o."""
         if self.output is Output.json:
             line = json.dumps(data, ensure_ascii=sys.stdout.encoding.lower() != "utf-8", separators=(",", ":"))
         elif self.output is Output.yaml:
-            line = f"---\n{self._data(data)}"
+            line = f"---\n{self._format_data(data)}"
         else:
             line = plain(name if self.output is Output.name else line)
         print(line, flush=True)
 
-    def _data(self, answer: Any) -> str:
+    def _format_data(self, answer: Any) -> str:
         ascii_only = sys.stdout.encoding.lower() != "utf-8"
         if self.output is Output.yaml:
             return import_module("cli.output.yaml_output").dump(answer, ascii_only=ascii_only)
         return json.dumps(answer, indent=2, ensure_ascii=ascii_only)
 
-    def _put(self, lines: list[str]) -> None:
+    def _print_lines(self, lines: list[str]) -> None:
         """Print lines; while watching, replace those before."""
-        if self.watching and lines == self._shown:
+        if self.watching and lines == self._printed:
             return
-        if self._shown and self.watching and sys.stdout.isatty():
-            rows = sum(max(1, -(-width(line) // (terminal_width() or 80))) for line in self._shown)
+        if self._printed and self.watching and sys.stdout.isatty():
+            rows = sum(max(1, -(-width(line) // (terminal_width() or 80))) for line in self._printed)
             print(f"\x1b[{rows}F\x1b[J", end="")
-        self._shown = lines
+        self._printed = lines
         for line in lines:
             print(line)
         sys.stdout.flush()
@@ -126,29 +125,53 @@ _options.command()(_common)
 COMMON = typer.main.get_command(_options).params
 
 
-class TakesCommon:
+class LightReader:
+    """Reads texts and lists; leaves the rest to typer's reader, whose pydantic takes as long to import as all else."""
+
+    def __init__(self, usual: Callable[[], Any]):
+        self.usual = usual
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        kind = param.type_descriptor.annotation
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        if isinstance(kind, type) and isinstance(value, kind):
+            return value
+        if kind == list[str]:
+            return list(value)
+        return self.usual().coerce(value, param=param, ctx=ctx)
+
+
+def use_light_reader(param: Any) -> Any:
+    if "get_runtime_param" not in vars(param):
+        reader = LightReader(param.get_runtime_param)
+        param.get_runtime_param = lambda: reader
+    return param
+
+
+class WithCommonOptions:
     """Mixin that adds the common options."""
 
     def __init__(self, *args: Any, params: list | None = None, **others: Any):
         super().__init__(*args, params=[*(params or []), *COMMON], **others)  # type: ignore[call-arg]
 
     def get_params(self, ctx: Any) -> list:
-        return [read_quickly(param) for param in super().get_params(ctx)]  # type: ignore[misc]
+        return [use_light_reader(param) for param in super().get_params(ctx)]  # type: ignore[misc]
 
     def invoke(self, ctx: Any) -> Any:
-        take_common(ctx)
+        read_common_options(ctx)
         return super().invoke(ctx)  # type: ignore[misc]
 
 
-class Command(TakesCommon, TyperCommand):
+class Command(WithCommonOptions, TyperCommand):
     pass
 
 
-class Group(TakesCommon, TyperGroup):
+class Group(WithCommonOptions, TyperGroup):
     """Commands under one noun, such as `nb start`."""
 
 
-def take_common(ctx: Any) -> None:
+def read_common_options(ctx: Any) -> None:
     """Move common options to the session; the innermost win."""
     session = ctx.ensure_object(Session)
     for option in COMMON:

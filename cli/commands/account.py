@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.failures import DENIED, USAGE, Failure, Refused
-from cli.http.credentials import TOKEN_VARIABLE, find_server, forget_token, keep_token, tidy_server
+from cli.http.credentials import TOKEN_VARIABLE, find_server, forget_token, normalize_server, store_token
 from cli.http.transport import VERSION, Client
 from cli.session import Command, Session, new_commands
 
@@ -26,7 +26,7 @@ def login(
     and kept in ~/.config/tessera/config.json, which only you can read.
     """
     session: Session = ctx.obj
-    server = tidy_server(url) if url else find_server(session.server)
+    server = normalize_server(url) if url else find_server(session.server)
     token = _read_token(server, token_stdin)
     try:
         me = Client(server, token, quiet=session.quiet).get("/me")
@@ -34,7 +34,7 @@ def login(
         if refused.status == 401:
             raise Failure(DENIED, *refused.lines[:1], f"Make one at {server}/settings/tokens") from None
         raise
-    keep_token(server, token)
+    store_token(server, token)
     session.show(me, [me["username"]], [f"You are signed in to {server} as {me['username']}."])
 
 
@@ -74,7 +74,7 @@ def whoami(ctx: typer.Context) -> None:
 def version(ctx: typer.Context) -> None:
     """The versions of this command and of the platform."""
     session: Session = ctx.obj
-    door = session.at_the_door()
+    door = session.anonymous_client()
     try:
         there = door.get("/version")
     except Failure as failure:

@@ -53,7 +53,7 @@ def show(ctx: typer.Context, node: Node) -> None:
     """What an agent reports: its cards, what is wrong with them, and what waits for approval."""
     session: Session = ctx.obj
     agent = session.client().get(_path(node))
-    session.show(agent, [agent["node"]], [*_cards(agent), *agent["faults"], *_waiting(agent)])
+    session.show(agent, [agent["node"]], [*_describe_cards(agent), *agent["faults"], *_describe_held_back(agent)])
 
 
 @agents.command("approve", cls=Command)
@@ -68,9 +68,9 @@ def approve(
     agent = client.get(_path(node))
     if not agent["seen"]:
         session.note(f"Nothing of {agent['node']} waits for approval.")
-        session.show(agent, [agent["node"]], _waiting(agent))
+        session.show(agent, [agent["node"]], _describe_held_back(agent))
         return
-    for line in _waiting(agent):
+    for line in _describe_held_back(agent):
         session.note(line)
     if not yes and not typer.confirm(f"Approve this of {plain(agent['node'])}?", err=True):
         raise Failure(USAGE, "Nothing was approved.")
@@ -98,11 +98,11 @@ def _row(agent: dict[str, Any]) -> list[str]:
     return [agent["node"], agent["state"], last, gpus or NONE, *(str(count or NONE) for count in counts)]
 
 
-def _cards(agent: dict[str, Any]) -> list[str]:
-    return [_card(gpu, gpu["sample"] or {}) for gpu in agent["gpus"]]
+def _describe_cards(agent: dict[str, Any]) -> list[str]:
+    return [_describe_card(gpu, gpu["sample"] or {}) for gpu in agent["gpus"]]
 
 
-def _card(gpu: dict[str, Any], now: dict[str, Any]) -> str:
+def _describe_card(gpu: dict[str, Any], now: dict[str, Any]) -> str:
     said = [f"GPU {gpu['place']}", gpu["model"], gpu["memory"]["text"], "approved" if gpu["approved"] else "waits"]
     said += ["MIG"] if gpu["mig"] else []
     for name, unit in (("busy_percent", "%"), ("temperature_c", "°C"), ("power_w", "W")):
@@ -110,5 +110,5 @@ def _card(gpu: dict[str, Any], now: dict[str, Any]) -> str:
     return "  ".join(said)
 
 
-def _waiting(agent: dict[str, Any]) -> list[str]:
+def _describe_held_back(agent: dict[str, Any]) -> list[str]:
     return [held["text"] for held in agent["held_back"]]

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import typer
 
 from cli.failures import DENIED, NOT_FOUND, OK, SERVER, USAGE, Failure
-from cli.http.credentials import TOKEN_VARIABLE, config_file, find_server, find_token
-from cli.http.transport import VERSION, Client, version_words
+from cli.http.credentials import TOKEN_VARIABLE, config_file, find_server, read_token
+from cli.http.transport import VERSION, Client, compare_versions
 from cli.output.cells import moment, now
 from cli.session import Command, Session, new_commands
 
@@ -46,44 +46,44 @@ def doctor(
     Each line says what was looked at; what is wrong says how to mend it. The exit code is that of the first bad one.
     """
     session: Session = ctx.obj
-    found = list(_look(session, cluster))
+    found = list(_run_checks(session, cluster))
     lines = [f"{MARKS[one.tone]}  {one.about:<8}  {one.words}" for one in found]
     answer = {"client": VERSION, "findings": [asdict(one) for one in found]}
     session.show(answer, [one.about for one in found if one.tone == "bad"], lines)
     raise typer.Exit(next((one.exit_code for one in found if one.tone == "bad"), OK))
 
 
-def _look(session: Session, cluster: bool) -> Iterator[Finding]:
+def _run_checks(session: Session, cluster: bool) -> Iterator[Finding]:
     """Yield findings, each check needing those before."""
-    yield _keeping()
+    yield _check_config()
     try:
         server = find_server(session.server)
     except Failure as failure:
         yield Finding("server", "bad", failure.lines[0], USAGE)
         return
-    token = find_token(server)
+    token = read_token(server)
     try:
-        yield _version(session.at_the_door())
+        yield _check_version(session.anonymous_client())
     except Failure as failure:
         yield Finding("server", "bad", " ".join(failure.lines), SERVER)
         return
-    yield from _apps(server)
-    yield _ssh()
+    yield from _check_localhost(server)
+    yield _check_ssh()
     if not token:
         yield Finding("token", "bad", f"There is none for {server}. Run: tessera login {server}", DENIED)
         return
     client = Client(server, token, quiet=True, patient=False)
     try:
-        yield from _person(client)
-        yield _capacity(client)
+        yield from _check_account(client)
+        yield _check_pools(client)
     except Failure as failure:
         yield Finding("token", "bad", " ".join(failure.lines), failure.exit_code)
         return
     if cluster:
-        yield from _cluster(client)
+        yield from _check_cluster(client)
 
 
-def _keeping() -> Finding:
+def _check_config() -> Finding:
     file = config_file()
     if not file.exists():
         return Finding("config", "ok", f"{file} does not exist yet; `tessera login` makes it.")
@@ -92,14 +92,14 @@ def _keeping() -> Finding:
     return Finding("config", "ok", f"{file}, for your eyes only.")
 
 
-def _version(client: Client) -> Finding:
+def _check_version(client: Client) -> Finding:
     there = client.get("/version")
-    if other := version_words(str(there["version"])):
+    if other := compare_versions(str(there["version"])):
         return Finding("server", "note", f"{client.server} answers. {other}")
     return Finding("server", "ok", f"{client.server} answers: platform {there['version']}, this command {VERSION}.")
 
 
-def _apps(server: str) -> Iterator[Finding]:
+def _check_localhost(server: str) -> Iterator[Finding]:
     """Check *.localhost, which browsers know but not every resolver."""
     host = urlsplit(server).hostname or ""
     if host != "localhost":
@@ -114,13 +114,13 @@ def _apps(server: str) -> Iterator[Finding]:
         yield Finding("names", "note", words)
 
 
-def _ssh() -> Finding:
+def _check_ssh() -> Finding:
     if shutil.which("ssh"):
         return Finding("ssh", "ok", "An OpenSSH client is installed.")
     return Finding("ssh", "note", "There is no `ssh` here. `tessera ssh`, scp and VS Code need OpenSSH.")
 
 
-def _person(client: Client) -> Iterator[Finding]:
+def _check_account(client: Client) -> Iterator[Finding]:
     me = client.get("/me")
     where = f" by {TOKEN_VARIABLE}" if os.environ.get(TOKEN_VARIABLE) else ""
     until = moment((me["token"] or {}).get("expires_at"))
@@ -136,15 +136,15 @@ def _person(client: Client) -> Iterator[Finding]:
         yield Finding("teams", "bad", "You are in no team, so you cannot run anything. Ask an admin.", DENIED)
 
 
-def _capacity(client: Client) -> Finding:
-    rooms = client.get("/capacity")["results"]
-    if not rooms:
+def _check_pools(client: Client) -> Finding:
+    pools = client.get("/capacity")["results"]
+    if not pools:
         return Finding("pools", "bad", "There is no pool. Ask an admin to add one.", NOT_FOUND)
-    free = "; ".join(f"{room['pool']} {room['free']['text']} of {room['cards_total']} GPUs free" for room in rooms)
+    free = "; ".join(f"{pool['pool']} {pool['free']['text']} of {pool['cards_total']} GPUs free" for pool in pools)
     return Finding("pools", "ok", f"{free}.")
 
 
-def _cluster(client: Client) -> Iterator[Finding]:
+def _check_cluster(client: Client) -> Iterator[Finding]:
     try:
         found = client.get("/findings")["results"]
     except Failure as failure:

@@ -22,7 +22,7 @@ files = new_commands()
 commands.add_typer(files, name="files", help="Your files there, and your teams'.")
 
 UPLOADS = "/files/uploads"
-PIECE_TYPE = "application/offset+octet-stream"
+PIECE = {"Content-Type": "application/offset+octet-stream"}
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Pauses between retries while the portal does not answer."""
 
@@ -33,9 +33,11 @@ Remote = Annotated[str, typer.Argument(metavar="REMOTE", help="Such as data/a.bi
 def list_files(ctx: typer.Context, remote: Remote = "") -> None:
     """List a folder."""
     session: Session = ctx.obj
-    place, path = _where(remote)
+    place, path = _split_address(remote)
     found = session.client().get("/files", place=place, path=path)
-    rows = [[_named(entry), _size(entry), entry["changed_at"][:16].replace("T", " ")] for entry in found["results"]]
+    rows = [
+        [_name_of(entry), _size_of(entry), entry["changed_at"][:16].replace("T", " ")] for entry in found["results"]
+    ]
     columns = [Column("NAME", least=16), Column("SIZE", right=True), Column("CHANGED")]
     names = [entry["name"] for entry in found["results"]]
     session.show_table(found, names, columns, rows, "Nothing is here yet. Send a file: tessera files put FILE")
@@ -49,7 +51,7 @@ def list_places(ctx: typer.Context) -> None:
     session: Session = ctx.obj
     found = session.client().get("/files/places")
     rows = [
-        [one["place"], _amount(one["bytes"]), _amount(one["limit_bytes"]) if one["limit_bytes"] else NONE]
+        [one["place"], _format_bytes(one["bytes"]), _format_bytes(one["limit_bytes"]) if one["limit_bytes"] else NONE]
         for one in found["results"]
     ]
     columns = [Column("PLACE", least=12), Column("USED", right=True), Column("LIMIT", right=True)]
@@ -60,9 +62,9 @@ def list_places(ctx: typer.Context) -> None:
 def make_folder(ctx: typer.Context, remote: Remote) -> None:
     """Make a folder in one that is there."""
     session: Session = ctx.obj
-    place, path = _where(remote)
+    place, path = _split_address(remote)
     session.client().post("/files:mkdir", {"place": place, "path": path}, repeat=False)
-    shown = _address(place, path)
+    shown = _format_address(place, path)
     session.show({"made": shown}, [shown], [f"{shown}/ is there."])
 
 
@@ -75,12 +77,12 @@ def move(
 ) -> None:
     """Rename a file or folder, or move it within its place."""
     session: Session = ctx.obj
-    (place, path), (goal, new) = _where(remote), _where(to)
+    (place, path), (goal, new) = _split_address(remote), _split_address(to)
     if goal != place:
         raise Failure(USAGE, f"{plain(remote)} and {plain(to)} are two places. Fetch it, and send it there.")
     session.client().post("/files:move", {"place": place, "path": path, "to": new, "replace": replace}, repeat=False)
-    shown = _address(place, new)
-    session.show({"moved": shown}, [shown], [f"{_address(place, path)} is now {shown}."])
+    shown = _format_address(place, new)
+    session.show({"moved": shown}, [shown], [f"{_format_address(place, path)} is now {shown}."])
 
 
 @files.command("put", cls=Command)
@@ -97,18 +99,19 @@ def put(
     """
     session: Session = ctx.obj
     client = session.client()
-    place, path = _where(remote + file.name if not remote or remote.endswith(("/", ":")) else remote)
-    with _opened(file) as stream:
+    place, path = _split_address(remote + file.name if not remote or remote.endswith(("/", ":")) else remote)
+    with _open_to_read(file) as stream:
         size = os.fstat(stream.fileno()).st_size
         if resume:
             upload = client.get(f"{UPLOADS}/{quote(resume, safe='')}")
             if upload["size"] != size:
                 raise Failure(USAGE, f"{plain(file.name)} has {size} bytes, and the upload is of {upload['size']}.")
         else:
-            upload = _begin(client, place, path, size, replace)
-        upload = _send(session, client, stream, upload, f"tessera files put {plain(str(file))} --resume {upload['id']}")
-    shown = _address(upload["place"], upload["path"])
-    session.show(upload, [shown], [f"{shown} is there, {_amount(size)}."])
+            upload = _begin_upload(client, place, path, size, replace)
+        command = f"tessera files put {plain(str(file))} --resume {upload['id']}"
+        upload = _send_pieces(session, client, stream, upload, command)
+    shown = _format_address(upload["place"], upload["path"])
+    session.show(upload, [shown], [f"{shown} is there, {_format_bytes(size)}."])
 
 
 @files.command("get", cls=Command)
@@ -120,7 +123,7 @@ def get(
 ) -> None:
     """Fetch a file. It gets its name here once all of it has come."""
     session: Session = ctx.obj
-    place, path = _where(remote)
+    place, path = _split_address(remote)
     name = path.rpartition("/")[2]
     target = to / name if to and to.is_dir() else to or Path(name)
     if not name or target.name in {"", ".", ".."}:
@@ -128,9 +131,9 @@ def get(
     if target.exists() and not replace:
         raise Failure(USAGE, f"{plain(str(target))} is here already. Use --replace, or another name.")
     part = target.with_name(f"{target.name}.part")
-    count = _fetch(session.client(), place, path, part)
+    count = _download(session.client(), place, path, part)
     part.replace(target)
-    session.show({"file": str(target), "bytes": count}, [str(target)], [f"{target} is here, {_amount(count)}."])
+    session.show({"file": str(target), "bytes": count}, [str(target)], [f"{target} is here, {_format_bytes(count)}."])
 
 
 @files.command("rm", cls=Command)
@@ -141,28 +144,28 @@ def remove(
 ) -> None:
     """Delete a file, or a folder with everything in it."""
     session: Session = ctx.obj
-    place, path = _where(remote)
-    shown = _address(place, path)
+    place, path = _split_address(remote)
+    shown = _format_address(place, path)
     if not yes and not typer.confirm(f"Delete {plain(shown)} and everything in it?", err=True):
         raise Failure(USAGE, "Nothing was deleted.")
     session.client().delete("/files/content", place=place, path=path)
     session.show({"deleted": shown}, [shown], [f"{shown} is deleted."])
 
 
-def _begin(client: Client, place: str, path: str, size: int, replace: bool) -> dict:
+def _begin_upload(client: Client, place: str, path: str, size: int, replace: bool) -> dict:
     try:
         return client.post(UPLOADS, {"place": place, "path": path, "size": size, "replace": replace}, repeat=False)
     except Refused as refused:
         if refused.code == "name_taken":
-            words = f"The name {plain(_address(place, path))} is taken. Use --replace, or another name."
+            words = f"The name {plain(_format_address(place, path))} is taken. Use --replace, or another name."
             raise Failure(USAGE, words) from None
-        folder = plain(_address(place, path.rpartition("/")[0]))
+        folder = plain(_format_address(place, path.rpartition("/")[0]))
         if refused.status != 404 or not folder:
             raise
         raise Failure(NOT_FOUND, f"There is no folder {folder}. Make it: tessera files mkdir {folder}") from None
 
 
-def _send(session: Session, client: Client, stream: Any, upload: dict, go_on: str) -> dict:
+def _send_pieces(session: Session, client: Client, stream: Any, upload: dict, command: str) -> dict:
     """Send pieces; after a break ask where to go on."""
     path = f"{UPLOADS}/{upload['id']}"
     try:
@@ -172,20 +175,20 @@ def _send(session: Session, client: Client, stream: Any, upload: dict, go_on: st
             if not piece and upload["offset"] < upload["size"]:
                 raise Failure(USAGE, "The file became shorter while it was sent. Send it anew.")
             try:
-                upload = client.patch(path, piece, PIECE_TYPE, {"Upload-Offset": str(upload["offset"])})
+                upload = client.patch_body(path, piece, {**PIECE, "Upload-Offset": str(upload["offset"])})
             except Unreachable:
-                upload = _look_again(session, client, path)
+                upload = _ask_progress(session, client, path)
             except Refused as refused:
                 if refused.code not in {"wrong_offset", "upload_busy"}:
                     raise
-                upload = _look_again(session, client, path)
+                upload = _ask_progress(session, client, path)
     except (KeyboardInterrupt, Unreachable):
-        session.note(f"Go on within a day with: {go_on}")
+        session.note(f"Go on within a day with: {command}")
         raise
     return upload
 
 
-def _look_again(session: Session, client: Client, path: str) -> dict:
+def _ask_progress(session: Session, client: Client, path: str) -> dict:
     for pause in (*PAUSES_S, None):
         try:
             return client.get(path)
@@ -197,7 +200,7 @@ def _look_again(session: Session, client: Client, path: str) -> dict:
     raise AssertionError("the last try returns or raises")
 
 
-def _fetch(client: Client, place: str, path: str, part: Path) -> int:
+def _download(client: Client, place: str, path: str, part: Path) -> int:
     count = 0
     try:
         with client.stream("/files/content", place=place, path=path) as (_, pieces), open(part, "wb") as file:
@@ -212,7 +215,7 @@ def _fetch(client: Client, place: str, path: str, part: Path) -> int:
 
 
 @contextlib.contextmanager
-def _opened(file: Path) -> Iterator[Any]:
+def _open_to_read(file: Path) -> Iterator[Any]:
     try:
         stream = open(file, "rb")  # noqa: SIM115 - closed below; only its opening is a matter of usage
     except OSError as error:
@@ -221,7 +224,7 @@ def _opened(file: Path) -> Iterator[Any]:
         yield stream
 
 
-def _where(remote: str) -> tuple[str, str]:
+def _split_address(remote: str) -> tuple[str, str]:
     """Split "team:nlp/a" into ("team:nlp", "a") and "a" into ("home", "a")."""
     if not remote.startswith("team:"):
         return "home", remote.strip("/")
@@ -229,19 +232,19 @@ def _where(remote: str) -> tuple[str, str]:
     return place, path.strip("/")
 
 
-def _address(place: str, path: str) -> str:
+def _format_address(place: str, path: str) -> str:
     return path if place == "home" else f"{place}/{path}".removesuffix("/")
 
 
-def _named(entry: dict) -> str:
+def _name_of(entry: dict) -> str:
     return entry["name"] + {"folder": "/", "link": "@"}.get(entry["kind"], "")
 
 
-def _size(entry: dict) -> str:
-    return _amount(entry["size"]) if entry["kind"] == "file" else ""
+def _size_of(entry: dict) -> str:
+    return _format_bytes(entry["size"]) if entry["kind"] == "file" else ""
 
 
-def _amount(number: float) -> str:
+def _format_bytes(number: float) -> str:
     units = iter(("B", "kB", "MB", "GB", "TB"))
     unit = next(units)
     while number >= 999.5 and unit != "TB":

@@ -1,6 +1,5 @@
 """`images` and `registries`."""
 
-import json
 import sys
 from typing import Annotated, Any
 
@@ -59,8 +58,8 @@ def add_image(
 ) -> None:
     """Give an image a name."""
     session: Session = ctx.obj
-    asked = {"alias": name, "reference": image, "team": team, "description": description or "", "prepull": bool(ahead)}
-    made = session.client().post("/images", asked, repeat=False)
+    body = {"alias": name, "reference": image, "team": team, "description": description or "", "prepull": bool(ahead)}
+    made = session.client().post("/images", body, repeat=False)
     session.show(made, [made["alias"]], _image_lines(made))
 
 
@@ -75,12 +74,12 @@ def change_image(
 ) -> None:
     """Let a name stand for another image. Jobs that were submitted keep what they run."""
     session: Session = ctx.obj
-    said = {"reference": image, "description": description, "prepull": ahead}
-    wanted = {key: value for key, value in said.items() if value is not None}
+    options = {"reference": image, "description": description, "prepull": ahead}
+    wanted = {key: value for key, value in options.items() if value is not None}
     if not wanted:
         raise Failure(USAGE, "Say what it shall be: an IMAGE, --description, --ahead or --no-ahead.")
     client = session.client()
-    changed = _patch(client, f"/images/{_find_image(client, name, team)}", wanted)
+    changed = client.patch(f"/images/{_find_image(client, name, team)}", wanted)
     session.show(changed, [changed["alias"]], _image_lines(changed))
 
 
@@ -113,8 +112,8 @@ def add_registry(
 ) -> None:
     """Log a team in at a registry. The password is asked for, and nobody can read it afterwards."""
     session: Session = ctx.obj
-    asked = {"registry": host, "user": user, "password": _password(password_stdin), "team": team}
-    made = session.client().post("/registries", asked, repeat=False)
+    body = {"registry": host, "user": user, "password": _password(password_stdin), "team": team}
+    made = session.client().post("/registries", body, repeat=False)
     session.show(made, [str(made["id"])], [f"{made['team'] or 'Everybody'} fetches from {made['registry']} with it."])
 
 
@@ -127,8 +126,8 @@ def change_registry(
 ) -> None:
     """Another password, for whatever starts from now on."""
     session: Session = ctx.obj
-    asked = {"password": _password(password_stdin)} | ({"user": user} if user is not None else {})
-    changed = _patch(session.client(), f"/registries/{number}", asked)
+    body = {"password": _password(password_stdin)} | ({"user": user} if user is not None else {})
+    changed = session.client().patch(f"/registries/{number}", body)
     session.show(changed, [str(changed["id"])], [f"The login at {changed['registry']} has a new password."])
 
 
@@ -138,10 +137,6 @@ def remove_registry(ctx: typer.Context, number: Annotated[int, typer.Argument(me
     session: Session = ctx.obj
     session.client().delete(f"/registries/{number}")
     session.note("Nothing is fetched with it any more. Withdraw it at the registry, too.")
-
-
-def _patch(client: Client, path: str, change: dict[str, Any]) -> Any:
-    return client.patch(path, json.dumps(change, ensure_ascii=False).encode(), "application/json", {})
 
 
 def _find_image(client: Client, alias: str, team: str | None) -> int:

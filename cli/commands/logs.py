@@ -31,10 +31,10 @@ def logs(
         most = max((task["rank"] for task in job["tasks"]), default=0)
         raise Failure(USAGE, f"rank: {job['id']} has no task {rank}. The highest is {most}.")
     if not follow:
-        following.write_log(session, client, job["id"], rank=rank)
+        following.print_log(session, client, job["id"], rank=rank)
         return
     try:
         job = following.follow(session, client, job, rank)
     except KeyboardInterrupt:
         raise following.detached(job["id"]) from None
-    raise typer.Exit(following.outcome(session, job))
+    raise typer.Exit(following.report_outcome(session, job))

@@ -1,6 +1,5 @@
 """`nb` and `open`."""
 
-import json
 import sys
 import webbrowser
 from collections.abc import Callable
@@ -14,12 +13,12 @@ import typer
 
 from cli.completing import notebook_names
 from cli.failures import JOB_FAILED, NOT_FOUND, WAITS, Failure, Refused
+from cli.following import WatchOption, show_repeatedly
 from cli.http.transport import Client
 from cli.output.cells import NONE, clock, duration, moment, now
 from cli.output.table import Column
 from cli.output.units import read_duration
 from cli.session import Command, Session, new_commands
-from cli.watching import WatchOption, look_on
 
 commands = new_commands()
 nb = new_commands()
@@ -48,7 +47,7 @@ def ls(ctx: typer.Context, watch: WatchOption = False) -> None:
         rows = [_row(one) for one in found]
         session.show_table(answer, [one["name"] for one in found], COLUMNS, rows, "You have no notebook yet.")
 
-    look_on(session, look, watch)
+    show_repeatedly(session, look, watch)
 
 
 @nb.command("start", cls=Command)
@@ -61,7 +60,7 @@ def start(
 ) -> None:
     """Start a notebook, or make one of this name."""
     session: Session = ctx.obj
-    within_s = None if timeout is None else read_duration(timeout)
+    within_s = read_duration(timeout)
     client = session.client()
     try:
         one = find(client, name)
@@ -70,7 +69,7 @@ def start(
             raise
         one = client.post("/notebooks", {"name": name, "gpu": gpu or "0"}, key=str(uuid4()))
     ask = partial(client.post, _path(one, ":start"), {"gpu": gpu} if gpu else {}, key=str(uuid4()))
-    one = _until_ready(session, client, one, ask, within_s) if wait else _now(ask)
+    one = _wait_until_ready(session, client, one, ask, within_s) if wait else _start_now(ask)
     _show(session, one)
 
 
@@ -91,8 +90,7 @@ def rename(
     """Give a notebook another name; its folder stays."""
     session: Session = ctx.obj
     client = session.client()
-    said = json.dumps({"name": new}).encode()
-    one = client.patch(_path(find(client, name)), said, "application/json", {})
+    one = client.patch(_path(find(client, name)), {"name": new})
     line = f"{name} is {one['name']} now ({one['id']}); its files stay in ~/{one['folder']}."
     session.show(one, [one["name"]], [line])
 
@@ -134,7 +132,7 @@ def _open(session: Session, name: str, where: In) -> None:
         webbrowser.open(address)
 
 
-def _now(ask: Callable[[], dict]) -> dict:
+def _start_now(ask: Callable[[], dict]) -> dict:
     try:
         return ask()
     except Refused as refused:
@@ -143,7 +141,9 @@ def _now(ask: Callable[[], dict]) -> dict:
         raise
 
 
-def _until_ready(session: Session, client: Client, one: dict, ask: Callable[[], dict], within_s: float | None) -> dict:
+def _wait_until_ready(
+    session: Session, client: Client, one: dict, ask: Callable[[], dict], within_s: float | None
+) -> dict:
     """Start it once JupyterLab is installed, and wait."""
     begun = now()
     found: list[dict] = []
@@ -161,7 +161,7 @@ def _until_ready(session: Session, client: Client, one: dict, ask: Callable[[], 
         session.note(f"{one['name']} is {state}.")
         return state in {READY, *OVER}
 
-    look_on(session, look, True)
+    show_repeatedly(session, look, True)
     session.watching = False
     if found[0]["state"] != READY:
         raise Failure(JOB_FAILED, f"{one['name']} did not start: it is {found[0]['state']}.")

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from cli.failures import USAGE, Failure
-from cli.http.credentials import config_file
-from cli.openssh import Gateway, arguments_of, become, find_gateway, options_of, remember_host_key, write_whole
+from cli.http.credentials import config_file, write_private_file
+from cli.openssh import Gateway, exec_program, find_gateway, ssh_arguments, ssh_options, store_host_key
 from cli.session import Command, Session, new_commands
 
 commands = new_commands()
@@ -29,8 +29,8 @@ def ssh(ctx: typer.Context, name: Name, command: Words = None) -> None:
 
     What follows -- is handed to ssh as it is: tessera ssh explore -- nvidia-smi
     """
-    gateway = _prepare(ctx.obj)
-    become("ssh", *arguments_of(gateway), "-l", _checked(name), gateway.alias, *(command or []))
+    gateway = _find_gateway(ctx.obj)
+    exec_program("ssh", *ssh_arguments(gateway), "-l", _check_name(name), gateway.alias, *(command or []))
 
 
 @commands.command("exec", cls=Command)
@@ -42,9 +42,9 @@ def execute(ctx: typer.Context, name: Name, command: Words = None) -> None:
     if not command:
         raise Failure(USAGE, "Which program? Write it behind two dashes: tessera exec job-412 -- nvidia-smi")
     terminal = "-t" if sys.stdin.isatty() and sys.stdout.isatty() else "-T"
-    gateway = _prepare(ctx.obj)
-    options = [*arguments_of(gateway), terminal, "-o", "LogLevel=ERROR", "-l", _checked(name)]
-    become("ssh", *options, gateway.alias, shlex.join(command))
+    gateway = _find_gateway(ctx.obj)
+    options = [*ssh_arguments(gateway), terminal, "-o", "LogLevel=ERROR", "-l", _check_name(name)]
+    exec_program("ssh", *options, gateway.alias, shlex.join(command))
 
 
 @commands.command("cp", cls=Command)
@@ -54,11 +54,11 @@ def copy(
     target: Annotated[str, typer.Argument(metavar="DST", help="A path here, or NAME:PATH")],
 ) -> None:
     """Copy files or folders into or out of a notebook or running job: tessera cp explore:out.pt ."""
-    gateway = _prepare(ctx.obj)
-    places = [_place(text, gateway.alias) for text in (source, target)]
-    if sum(place != text for place, text in zip(places, (source, target), strict=True)) != 1:
+    gateway = _find_gateway(ctx.obj)
+    addresses = [_scp_address(text, gateway.alias) for text in (source, target)]
+    if sum(address != text for address, text in zip(addresses, (source, target), strict=True)) != 1:
         raise Failure(USAGE, "One of the two is here and the other there, such as explore:data/a.bin")
-    become("scp", "-r", *arguments_of(gateway), "--", *places)
+    exec_program("scp", "-r", *ssh_arguments(gateway), "--", *addresses)
 
 
 @commands.command("ssh-config", cls=Command)
@@ -82,10 +82,10 @@ def ssh_config(
     whole = with_include(_read(own), file)
     changes = [str(path) for path, wanted in ((file, text), (own, whole)) if _read(path) != wanted]
     if not dry_run:
-        remember_host_key(gateway)
+        store_host_key(gateway)
         for path, wanted in ((file, text), (own, whole)):
             if _read(path) != wanted:
-                write_whole(path, wanted)
+                write_private_file(path, wanted)
     verb = "would be written" if dry_run else "is written"
     lines = [f"{path} {verb}." for path in changes] or ["Everything is as it should be."]
     session.show({"files": changes}, changes, [*lines, *(f"  ssh {name}" for name in names)])
@@ -93,7 +93,7 @@ def ssh_config(
 
 def build_config(gateway: Gateway, names: list[str]) -> str:
     """Return our ssh_config; jobs are reached by ProxyJump through the gateway."""
-    own = [f"  {name} {value}" for name, value in options_of(gateway).items()]
+    own = [f"  {name} {value}" for name, value in ssh_options(gateway).items()]
     inside = [line for line in own if not line.startswith(("  HostName", "  Port"))]
     lines = ["# Written by: tessera ssh-config --write. Changes here are lost.", f"Host {JUMP}", "  User tessera", *own]
     for name in sorted(names):
@@ -109,19 +109,19 @@ def with_include(text: str, file: Path) -> str:
     return f'{BEGIN}\nInclude "{file}"\n{END}\n' + rest
 
 
-def _prepare(session: Session) -> Gateway:
+def _find_gateway(session: Session) -> Gateway:
     """Return the gateway after storing its host key."""
     gateway = find_gateway(session)
-    remember_host_key(gateway)
+    store_host_key(gateway)
     return gateway
 
 
-def _place(text: str, host: str) -> str:
+def _scp_address(text: str, host: str) -> str:
     found = REMOTE.fullmatch(text)
     return f"{found['name']}@{host}:{found['path']}" if found else text
 
 
-def _checked(name: str) -> str:
+def _check_name(name: str) -> str:
     if not SAFE_NAME.fullmatch(name):
         raise Failure(USAGE, f"{name!r} is no name of a notebook or job.")
     return name

@@ -32,7 +32,7 @@ def add(
 ) -> None:
     """Add a public key."""
     session: Session = ctx.obj
-    file = file or _usual()
+    file = file or _find_public_key()
     try:
         with file.open(encoding="utf-8") as opened:
             text = opened.read(LONGEST)
@@ -40,10 +40,10 @@ def add(
         raise Failure(USAGE, f"{file} cannot be read ({error}).") from None
     if "PRIVATE KEY" in text:
         raise Failure(USAGE, f"{file} is the private half, which never leaves this machine. Give {file}.pub")
-    asked = {"key": text.strip(), "name": name}
+    body = {"key": text.strip(), "name": name}
     if until:
-        asked["expires_at"] = datetime.combine(until, LAST_SECOND).astimezone().isoformat()
-    row = session.client().post("/me/ssh-keys", asked, repeat=False)
+        body["expires_at"] = datetime.combine(until, LAST_SECOND).astimezone().isoformat()
+    row = session.client().post("/me/ssh-keys", body, repeat=False)
     session.show(row, [str(row["id"])], [f"The key {row['name']} opens your notebooks and jobs."])
 
 
@@ -53,7 +53,7 @@ def list_keys(ctx: typer.Context) -> None:
     session: Session = ctx.obj
     found = session.client().get("/me/ssh-keys")
     rows = [
-        [str(key["id"]), key["name"], key["fingerprint"], (key["last_used_at"] or "never")[:10], _until(key)]
+        [str(key["id"]), key["name"], key["fingerprint"], (key["last_used_at"] or "never")[:10], _format_expiry(key)]
         for key in found["results"]
     ]
     columns = [
@@ -80,14 +80,14 @@ def remove(ctx: typer.Context, key: Annotated[str, typer.Argument(metavar="ID|NA
     session.note(f"The key {found[0]['name']} opens nothing any more.")
 
 
-def _until(key: dict) -> str:
+def _format_expiry(key: dict) -> str:
     end = moment(key["expires_at"])
     if end is None:
         return NONE
     return "expired" if end <= now() else end.astimezone().strftime("%Y-%m-%d")
 
 
-def _usual() -> Path:
+def _find_public_key() -> Path:
     for name in USUAL:
         if (Path.home() / ".ssh" / name).is_file():
             return Path.home() / ".ssh" / name

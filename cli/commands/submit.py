@@ -12,7 +12,7 @@ import typer
 
 from cli import document
 from cli.failures import USAGE, Failure, Refused
-from cli.following import detached, follow, outcome, wait_for_end, wait_for_start
+from cli.following import detached, follow, report_outcome, wait_for_end, wait_for_start
 from cli.http.transport import Client
 from cli.output.plan import EXITS, plan_lines
 from cli.output.text import plain
@@ -85,23 +85,23 @@ def run(
     tessera run -g 1/4 -- python train.py
     """
     session: Session = ctx.obj
-    within_s = None if timeout is None else read_duration(timeout)
+    within_s = read_duration(timeout)
     client = session.client()
-    said = {
+    options = {
         "name": name, "gpu": gpu, "pool": pool, "team": team, "cpu": cpu, "memory": memory,
         "nodes": int(nodes) if nodes and nodes.isdecimal() else nodes,
         "time": time, "max_time": max_time, "priority": priority,
     }  # fmt: skip
     spec: dict[str, Any] = {"run": command[0] if len(command) == 1 else shlex.join(command)}
-    spec |= {key: value for key, value in said.items() if value is not None}
+    spec |= {key: value for key, value in options.items() if value is not None}
     if env:
-        spec["env"] = _environment(env)
+        spec["env"] = _read_environment(env)
     if plan:
         _show_plan(session, client.post("/jobs:plan", spec))
     if code is not None:
-        spec["code"] = _upload(session, client, code)
+        spec["code"] = _upload_code(session, client, code)
     job = client.post("/jobs", spec, key=str(uuid4()))
-    _after(session, client, job, follow_it=follow, until=wait, within_s=within_s)
+    _follow_new_job(session, client, job, follow_it=follow, until=wait, within_s=within_s)
 
 
 @commands.command("submit", cls=Command)
@@ -122,9 +122,10 @@ def submit(
     With `code: .` in it, the directory of the file is packed and sent, but for what .gitignore leaves out.
     """
     session: Session = ctx.obj
-    within_s = None if timeout is None else read_duration(timeout)
+    within_s = read_duration(timeout)
     client = session.client()
-    text = document.change(document.read_text(_read(file), file), [_setting(pair) for pair in settings or []])
+    text = document.read_text(_read_job_file(file), file)
+    text = document.change(text, [_split_setting(pair) for pair in settings or []])
     code = document.read_key(text, "code")
     is_here = code is not None and (code == "." or code.startswith(("./", "../")))
     if plan:
@@ -132,9 +133,9 @@ def submit(
         _show_plan(session, client.send_body("/jobs:plan", text.encode(), "application/yaml"))
     if code is not None and is_here:
         top = Path.cwd() if file == "-" else Path(file).parent
-        text = document.change(text, [("code", _upload(session, client, top / code))])
+        text = document.change(text, [("code", _upload_code(session, client, top / code))])
     job = client.send_body("/jobs", text.encode(), "application/yaml", key=str(uuid4()))
-    _after(session, client, job, follow_it=follow, until=wait, within_s=within_s)
+    _follow_new_job(session, client, job, follow_it=follow, until=wait, within_s=within_s)
 
 
 def _show_plan(session: Session, plan: dict) -> None:
@@ -142,11 +143,11 @@ def _show_plan(session: Session, plan: dict) -> None:
     raise typer.Exit(EXITS[plan["outcome"]])
 
 
-def _after(
+def _follow_new_job(
     session: Session, client: Client, job: dict, *, follow_it: bool, until: Until | None, within_s: int | None
 ) -> None:
     """Follow the new job as asked, and end the command."""
-    _announce(session, job, follow_it)
+    _print_new_job(session, job, follow_it)
     try:
         if follow_it:
             job = follow(session, client, job)
@@ -157,10 +158,10 @@ def _after(
     except KeyboardInterrupt:
         raise detached(job["id"]) from None
     if follow_it or until is Until.end or (until is Until.start and job["state"] in {"failed", "cancelled"}):
-        raise typer.Exit(outcome(session, job))
+        raise typer.Exit(report_outcome(session, job))
 
 
-def _announce(session: Session, job: dict, follow_it: bool) -> None:
+def _print_new_job(session: Session, job: dict, follow_it: bool) -> None:
     """Print the job; with -f to stderr, since stdout is the log's."""
     sentence = f"{job['id']} is {job['state']}. {job['links']['html']}"
     if follow_it and session.output is Output.table:
@@ -169,7 +170,7 @@ def _announce(session: Session, job: dict, follow_it: bool) -> None:
     session.show(job, [job["id"]], [job["id"]] if session.quiet else [sentence])
 
 
-def _upload(session: Session, client: Client, directory: Path) -> str:
+def _upload_code(session: Session, client: Client, directory: Path) -> str:
     """Upload a directory if it is new; return its digest."""
     try:
         packed = pack(directory)
@@ -189,7 +190,7 @@ def _upload(session: Session, client: Client, directory: Path) -> str:
     return packed.digest
 
 
-def _environment(pairs: list[str]) -> dict[str, str]:
+def _read_environment(pairs: list[str]) -> dict[str, str]:
     found = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -199,14 +200,14 @@ def _environment(pairs: list[str]) -> dict[str, str]:
     return found
 
 
-def _setting(pair: str) -> tuple[str, str]:
+def _split_setting(pair: str) -> tuple[str, str]:
     key, equals, value = pair.partition("=")
     if not equals or not all(key.split(".")):
         raise Failure(USAGE, f"--set {plain(pair)}: write it as KEY=VALUE, such as --set gpu=1/2")
     return key, value
 
 
-def _read(file: str) -> bytes:
+def _read_job_file(file: str) -> bytes:
     if file == "-":
         return sys.stdin.buffer.read()
     try:

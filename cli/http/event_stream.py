@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cli.failures import Refused, Unreachable
-from cli.following import LIVED_S, Trouble
+from cli.following import LIVED_S, Retries
 from cli.http.transport import Client
 from cli.session import Session
 
@@ -29,7 +29,7 @@ def listen(
     session: Session, client: Client, *, since: int | None, topics: str | None, follow: bool
 ) -> Iterator[Message]:
     """Yield events and resets, with `follow` without end. Raises Unreachable."""
-    position, begun, trouble = since, False, Trouble(session)
+    position, begun, retries = since, False, Retries(session)
     while True:
         opened = time.monotonic()
         try:
@@ -39,7 +39,7 @@ def listen(
                 for message in read_messages(pieces):
                     position, begun = position if message.id is None else message.id, True
                     if message.name not in {"ready", "reset"}:
-                        trouble.over()
+                        retries.reset()
                     if message.name not in {"ready", ""}:
                         yield message
             if not follow:
@@ -54,8 +54,8 @@ def listen(
         if not begun:
             raise gone
         if time.monotonic() - opened >= LIVED_S:
-            trouble.over()
-        trouble.again(gone)
+            retries.reset()
+        retries.wait(gone)
 
 
 def read_messages(pieces: Iterable[bytes]) -> Iterator[Message]:

@@ -1,4 +1,8 @@
-"""HTTP client of the API: JSON, one request at a time, with retries where safe."""
+"""HTTP client of the API: JSON, one request at a time, with retries where safe.
+
+By the standard library: `tessera ps` takes 0.35 s of CPU. One GET by httpx takes 0.5 s more, since it imports rich,
+pygments and click wherever they are installed, and by urllib3 0.1 s (medians of eleven runs).
+"""
 
 import json
 import re
@@ -55,7 +59,7 @@ class Client:
         self.timeout_s, self.patient = timeout_s, patient
 
     def get(self, path: str, /, **query: Any) -> Any:
-        return _json(self._send("GET", _with(path, query)), self.server)
+        return self._send_for_json("GET", _add_query(path, query))
 
     def get_all(self, path: str, most: int = 10_000, **query: Any) -> dict:
         """Return all pages of a list as one, up to `most`."""
@@ -70,21 +74,23 @@ class Client:
 
     def post(self, path: str, data: Any = None, *, key: str = "", repeat: bool = True) -> Any:
         """Send JSON. repeat: safe to retry, by nature or by `key`."""
-        body = b"" if data is None else json.dumps(data, ensure_ascii=False).encode()
+        body = b"" if data is None else _encode(data)
         return self.send_body(path, body, "application/json" if body else "", key=key, repeat=repeat)
 
     def send_body(self, path: str, body: bytes, content_type: str, *, key: str = "", repeat: bool = True) -> Any:
         headers = {"Content-Type": content_type} if content_type else {}
         headers |= {"Idempotency-Key": key} if key else {}
-        return _json(self._send("POST", path, body, headers, repeat=repeat), self.server)
+        return self._send_for_json("POST", path, body, headers, repeat=repeat)
 
-    def patch(self, path: str, body: bytes, content_type: str, headers: dict[str, str]) -> Any:
+    def patch(self, path: str, data: Any) -> Any:
+        return self.patch_body(path, _encode(data), {"Content-Type": "application/json"})
+
+    def patch_body(self, path: str, body: bytes, headers: dict[str, str]) -> Any:
         """Send once: after a break the caller asks where to go on."""
-        sent = {"Content-Type": content_type, **headers}
-        return _json(self._send("PATCH", path, body, sent, repeat=False), self.server)
+        return self._send_for_json("PATCH", path, body, headers, repeat=False)
 
     def delete(self, path: str, /, **query: Any) -> None:
-        self._send("DELETE", _with(path, query), repeat=False)
+        self._send("DELETE", _add_query(path, query), repeat=False)
 
     @contextmanager
     def stream(
@@ -98,9 +104,9 @@ class Client:
             raise self._unreachable(drop) from None
         try:
             with self._broken_is_unreachable():
-                response = self._ask(connection, "GET", _with(path, query), b"", headers or {})
+                response = self._ask(connection, "GET", _add_query(path, query), b"", headers or {})
                 if response.status >= 300:
-                    raise self._refusal(_read(response), _with(path, query))
+                    raise self._refusal(_read_answer(response), _add_query(path, query))
             yield response.headers, self._pieces(response)
         finally:
             connection.close()
@@ -110,14 +116,22 @@ class Client:
         try:
             yield
         except (HTTPException, OSError) as error:
-            raise Unreachable(f"The connection to {self.server} broke ({_why(error)}).") from None
+            raise Unreachable(f"The connection to {self.server} broke ({_describe_error(error)}).") from None
+
+    def _send_for_json(self, method: str, path: str, *args: Any, **others: Any) -> Any:
+        answer = self._send(method, path, *args, **others)
+        try:
+            return json.loads(answer.body) if answer.body else None
+        except ValueError:
+            words = f"{self.server} did not answer with JSON. Check the address: tessera login URL"
+            raise Failure(SERVER, words) from None
 
     def _send(
         self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None, *, repeat: bool = True
     ) -> Answer:
         self._must_be_signed_in(path)
         headers = headers or {}
-        told = False
+        noted = False
         for pause in (*(PAUSES_S if self.patient else ()), None):
             try:
                 answer = self._exchange(method, path, body, headers)
@@ -129,20 +143,20 @@ class Client:
                 why = drop.why
             else:
                 if not _is_busy(answer) or pause is None or not repeat:
-                    return self._judge(answer, path)
+                    return self._refuse_errors(answer, path)
                 why = f"it answered {answer.status}"
-            if not told:
+            if not noted:
                 self._note(f"{self.server} did not take it ({why}); trying again.")
-            told = True
+            noted = True
             time.sleep(pause)
         raise AssertionError("the last try returns or raises")
 
     def _exchange(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         connection = self._connect()
         try:
-            return _read(self._ask(connection, method, path, body, headers))
+            return _read_answer(self._ask(connection, method, path, body, headers))
         except (HTTPException, OSError) as error:
-            raise _Dropped(_why(error), sent=True) from None
+            raise _Dropped(_describe_error(error), sent=True) from None
         finally:
             connection.close()
 
@@ -154,7 +168,7 @@ class Client:
             connection.connect()
         except OSError as error:
             connection.close()
-            raise _Dropped(_why(error), sent=False) from None
+            raise _Dropped(_describe_error(error), sent=False) from None
         return connection
 
     def _ask(
@@ -166,7 +180,7 @@ class Client:
         connection.request(method, urlsplit(self.server).path + PREFIX + path, body or None, common | headers)
         return connection.getresponse()
 
-    def _judge(self, answer: Answer, path: str) -> Answer:
+    def _refuse_errors(self, answer: Answer, path: str) -> Answer:
         if answer.status >= 300:
             raise self._refusal(answer, path)
         return answer
@@ -215,7 +229,7 @@ def full_id(job_id: str) -> str:
     return f"job-{text}" if text.isascii() and text.isdecimal() else text
 
 
-def version_words(there: str) -> str:
+def compare_versions(there: str) -> str:
     if there.split(".")[:2] == VERSION.split(".")[:2]:
         return ""
     older = "this command" if _numbers(VERSION) < _numbers(there) else "the platform"
@@ -234,12 +248,12 @@ def _subject(path: str) -> str:
     return unquote(named[1]) if named else (query.get("path") or query.get("place") or [""])[0]
 
 
-def _with(path: str, query: dict[str, Any]) -> str:
-    said = {name: value for name, value in query.items() if value is not None}
-    return f"{path}?{urlencode(said)}" if said else path
+def _add_query(path: str, query: dict[str, Any]) -> str:
+    given = {name: value for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(given)}" if given else path
 
 
-def _read(response: HTTPResponse) -> Answer:
+def _read_answer(response: HTTPResponse) -> Answer:
     return Answer(response.status, response.headers, response.read())
 
 
@@ -249,14 +263,11 @@ def _is_busy(answer: Answer) -> bool:
     return answer.status in _BUSY and not (later.isdecimal() and int(later) > sum(PAUSES_S))
 
 
-def _json(answer: Answer, server: str) -> Any:
-    try:
-        return json.loads(answer.body) if answer.body else None
-    except ValueError:
-        raise Failure(SERVER, f"{server} did not answer with JSON. Check the address: tessera login URL") from None
+def _encode(data: Any) -> bytes:
+    return json.dumps(data, ensure_ascii=False).encode()
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "it took too long"
     if isinstance(error, OSError) and error.strerror:

@@ -9,8 +9,10 @@ _DURATION = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6
 _SECONDS = (86_400, 3_600, 60, 1)
 
 
-def read_duration(text: str) -> int:
+def read_duration(text: str | None) -> int | None:
     """Parse "90s" or "1h30m" to seconds. Raises Failure."""
+    if text is None:
+        return None
     found = _DURATION.fullmatch(text.strip().lower())
     if not found or not any(found.groups()):
         raise Failure(USAGE, f"{plain(text)} is no time. Write one such as 90s, 10m or 1h30m.")

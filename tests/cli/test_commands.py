@@ -190,7 +190,7 @@ LEVER = {"text": "pool dev instead of train", "start_text": "now"}
 
 
 def test_why_says_what_would_help_and_does_not_while_it_watches(server, tessera, monkeypatch):
-    monkeypatch.setattr("cli.watching.WATCH_S", 0)
+    monkeypatch.setattr("cli.following.WATCH_S", 0)
     server.on("GET /jobs/job-1", (200, QUEUED), (200, QUEUED), (200, a_job()))
     server.on("GET /jobs/job-1/wait", (200, QUEUED["wait"] | {"start": None}))
     server.on("GET /jobs/job-1/levers", (200, {"start": None, "levers": [LEVER, LEVER], "whole": True}))
@@ -239,7 +239,7 @@ def test_a_plan_that_can_never_run_says_the_nearest(server, tessera):
 
 
 def test_why_watches_until_it_starts(server, tessera, monkeypatch):
-    monkeypatch.setattr("cli.watching.WATCH_S", 0)
+    monkeypatch.setattr("cli.following.WATCH_S", 0)
     server.on("GET /jobs/job-1", (200, QUEUED), (200, QUEUED), (200, a_job()))
     server.on("GET /jobs/job-1/wait", (200, QUEUED["wait"] | {"start": None}))
     assert tessera("why", "job-1", "--watch").stdout.splitlines()[-1] == "job-1 train does not wait: it is running."
@@ -264,7 +264,7 @@ def resizing(state: str, gpu_text: str, detail: str = "") -> dict:
 
 
 def test_resize_waits_until_it_is_done(server, tessera, monkeypatch):
-    monkeypatch.setattr("cli.commands.act.LOOK_S", 0)
+    monkeypatch.setattr("cli.commands.job_actions.POLL_S", 0)
     server.on("POST /jobs/job-1:resize", (200, resizing("asked", "8.5 GB")))
     server.on("GET /jobs/job-1", (200, resizing("asked", "8.5 GB")), (200, resizing("done", "17 GB")))
     result = tessera("resize", "1", "--gpu", "1/2")

@@ -58,16 +58,16 @@ def test_places_say_how_full_they_are(ada, here):
 
 def test_after_a_break_it_goes_on_where_it_ended(ada, here, monkeypatch):
     (here / "broken.bin").write_bytes(DATA)
-    whole, offsets = Client.patch, []
+    whole, offsets = Client.patch_body, []
 
-    def shaky(self, path, body, content_type, headers):
+    def shaky(self, path, body, headers):
         offsets.append(int(headers["Upload-Offset"]))
-        answer = whole(self, path, body, content_type, headers)
+        answer = whole(self, path, body, headers)
         if len(offsets) == 1:
             raise Unreachable("It broke after the piece had come.")
         return answer
 
-    monkeypatch.setattr(Client, "patch", shaky)
+    monkeypatch.setattr(Client, "patch_body", shaky)
     assert ada("files", "put", "broken.bin").exit_code == 0
     assert offsets == [0, 8 * 2**20]
     ada("files", "get", "broken.bin", "back.bin")
@@ -76,15 +76,15 @@ def test_after_a_break_it_goes_on_where_it_ended(ada, here, monkeypatch):
 
 def test_what_was_given_up_goes_on_with_its_id(ada, here, monkeypatch):
     (here / "given-up.bin").write_bytes(DATA)
-    whole = Client.patch
+    whole = Client.patch_body
     broken = {"now": True}
 
-    def lost(self, path, body, content_type, headers):
+    def lost(self, path, body, headers):
         if broken["now"] and headers["Upload-Offset"] != "0":
             raise KeyboardInterrupt
-        return whole(self, path, body, content_type, headers)
+        return whole(self, path, body, headers)
 
-    monkeypatch.setattr(Client, "patch", lost)
+    monkeypatch.setattr(Client, "patch_body", lost)
     stopped = ada("files", "put", "given-up.bin")
     assert stopped.exit_code != 0 and "--resume " in stopped.stderr
     broken["now"] = False

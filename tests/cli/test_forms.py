@@ -5,7 +5,7 @@ from cli_server import a_job, ended
 from ruamel.yaml import YAML
 from typer.main import get_command
 
-from cli import watching
+from cli import following
 from cli.completing import MOST
 from cli.main import app
 
@@ -26,7 +26,7 @@ def test_yaml_keeps_texts_that_look_like_numbers(server, tessera):
 
 def test_a_watch_shows_what_changed_and_survives_a_cut(server, tessera, monkeypatch):
     looks = iter([None, None, KeyboardInterrupt()])
-    monkeypatch.setattr(watching.time, "sleep", lambda _s: _raise(next(looks)))
+    monkeypatch.setattr(following.time, "sleep", lambda _s: _raise(next(looks)))
     one, two = ({"results": [a_job(n)], "next_cursor": None} for n in (1, 2))
     server.on("GET /jobs", (200, one), (200, one), (200, two))
     result = tessera("ps", "-s", "running", "-o", "name", "--watch")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.failures import Failure
-from cli.http.credentials import config_file, find_token, tidy_server
+from cli.http.credentials import config_file, normalize_server, read_token
 
 ME = {"username": "ada", "platform_role": "none", "teams": [], "scopes": [], "token": None}
 
@@ -51,7 +51,7 @@ def test_without_a_terminal_nothing_is_asked(nobody, tessera):
 def test_the_environment_signs_in_without_a_question(nobody, tessera, monkeypatch):
     monkeypatch.setenv("TESSERA_TOKEN", "tes_ci")
     assert tessera("login", nobody.url).exit_code == 0
-    assert find_token(nobody.url) == "tes_ci"
+    assert read_token(nobody.url) == "tes_ci"
 
 
 def test_a_token_is_never_sent_to_another_server(nobody, tessera, monkeypatch):
@@ -83,10 +83,10 @@ def test_a_damaged_file_is_said_with_its_remedy(nobody, tessera):
      ("http://h/api/v1/", "http://h"), ("http://[::1]:8470", "http://[::1]:8470"), ("https://h/tessera", "https://h/tessera")],
 )  # fmt: skip
 def test_an_address_is_tidied(text, tidy):
-    assert tidy_server(text) == tidy
+    assert normalize_server(text) == tidy
 
 
 @pytest.mark.parametrize("text", ["", "ftp://h", "http://", "http://ada:pw@h", "http://h:port", "http://[::1"])
 def test_what_is_no_address_is_refused(text):
     with pytest.raises(Failure):
-        tidy_server(text)
+        normalize_server(text)

@@ -51,7 +51,7 @@ def test_one_is_renamed(here, tessera):
 
 
 def test_waiting_until_it_is_ready_or_has_failed(here, tessera, monkeypatch):
-    monkeypatch.setattr("cli.watching.WATCH_S", 0)
+    monkeypatch.setattr("cli.following.WATCH_S", 0)
     here.on("GET /notebooks/nb-5", (200, a_notebook("starting")), (200, a_notebook("running")))
     assert tessera("nb", "start", "explore", "--wait").stdout == "explore (nb-5) is running.\n"
     here.on("GET /notebooks/nb-5", (200, a_notebook("failed")))
@@ -85,7 +85,7 @@ def test_one_whose_environment_is_being_prepared_is_refused_at_once_and_told_how
 
 
 def test_waiting_begins_before_its_environment_is_there(here, tessera, monkeypatch):
-    monkeypatch.setattr("cli.watching.WATCH_S", 0)
+    monkeypatch.setattr("cli.following.WATCH_S", 0)
     here.on("POST /notebooks/nb-5:start", preparing, preparing, (200, a_notebook("queued")))
     here.on("GET /notebooks/nb-5", (200, a_notebook("running")))
     told = tessera("nb", "start", "explore", "--wait")

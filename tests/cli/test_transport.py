@@ -6,7 +6,7 @@ import socket
 import pytest
 from cli_server import a_job, drop, ended
 
-from cli.http.credentials import keep_token
+from cli.http.credentials import store_token
 
 PROBLEM = {
     "status": 422, "code": "impossible", "detail": "It can never run.",
@@ -113,7 +113,7 @@ def test_signing_in_is_no_remedy_for_a_token_of_the_environment(server, tessera,
     told = tessera("ps")
     assert told.exit_code == 4 and "It stands in TESSERA_TOKEN: set that" in told.stderr
     monkeypatch.delenv("TESSERA_TOKEN")
-    keep_token(server.url, "tes_old")
+    store_token(server.url, "tes_old")
     assert tessera("ps").stderr.endswith(
         f"Make a token at {server.url}/settings/tokens and run: tessera login {server.url}\n"
     )

@@ -6,12 +6,12 @@ import typer
 
 from cli.completing import open_job_ids
 from cli.failures import Refused
+from cli.following import WatchOption, show_repeatedly
 from cli.http.transport import Client, job_path
 from cli.output.cells import ENDED, NONE, OPEN, gpus, moment, next_of, now, waited_or_ran, where
 from cli.output.plan import lever_lines
 from cli.output.table import Column
 from cli.session import Command, Session, new_commands
-from cli.watching import WatchOption, look_on
 
 commands = new_commands()
 
@@ -43,7 +43,7 @@ def ps(
     """
     session: Session = ctx.obj
     client = session.client()
-    look_on(session, lambda: _list(session, client, everybody, state, last), watch)
+    show_repeatedly(session, lambda: _list(session, client, everybody, state, last), watch)
 
 
 @commands.command("why", cls=Command)
@@ -63,11 +63,11 @@ def why(
         job = client.get(job_path(job_id))
         waits = session.wants_data or job["state"] == "queued"
         wait = client.get(job_path(job_id, "/wait")) if waits else None
-        helps = [] if watch or session.wants_data or job["state"] != "queued" else _levers(client, job_id)
-        session.show(wait, [job["id"]], _wait_lines(job, wait) + helps)
+        levers = [] if watch or session.wants_data or job["state"] != "queued" else _ask_levers(client, job_id)
+        session.show(wait, [job["id"]], _wait_lines(job, wait) + levers)
         return job["state"] != "queued"
 
-    look_on(session, look, watch)
+    show_repeatedly(session, look, watch)
 
 
 def _list(session: Session, client: Client, everybody: bool, state: str | None, last: int) -> None:
@@ -97,7 +97,7 @@ def _wait_lines(job: dict, wait: dict | None) -> list[str]:
     at = now()
     head = f"{job['id']} {job['name']}".rstrip()
     if job["state"] != "queued" or wait is None:
-        return [f"{head} does not wait: it is {job['state']}.", *_unless_nothing(next_of(job, at))]
+        return [f"{head} does not wait: it is {job['state']}.", *_unless_none(next_of(job, at))]
     place = f", number {wait['position']} of {wait['of']} in pool {job['pool']}" if wait["position"] else ""
     lines = [f"{head} has waited {waited_or_ran(job, at)}{place}."]
     if job["held"]:
@@ -110,12 +110,12 @@ def _wait_lines(job: dict, wait: dict | None) -> list[str]:
     return lines
 
 
-def _levers(client: Client, job_id: str) -> list[str]:
+def _ask_levers(client: Client, job_id: str) -> list[str]:
     try:
         return lever_lines(client.get(job_path(job_id, "/levers")))
     except Refused:
         return []
 
 
-def _unless_nothing(text: str) -> list[str]:
+def _unless_none(text: str) -> list[str]:
     return [] if text == NONE else [text]

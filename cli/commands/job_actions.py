@@ -13,7 +13,7 @@ from cli.session import Command, Session, fail, new_commands
 
 commands = new_commands()
 
-RESIZED_WITHIN_S, LOOK_S = 15.0, 0.3
+RESIZE_WITHIN_S, POLL_S = 15.0, 0.3
 
 OpenIds = Annotated[list[str], typer.Argument(metavar="ID", autocompletion=open_job_ids)]
 EndedIds = Annotated[list[str], typer.Argument(metavar="ID", autocompletion=ended_job_ids)]
@@ -25,13 +25,13 @@ def stop(ctx: typer.Context, job_ids: OpenIds) -> None:
 
     A waiting job is cancelled at once; a running one is asked to end, and after a grace period made to.
     """
-    _each(ctx.obj, job_ids, "stop")
+    _post_each(ctx.obj, job_ids, "stop")
 
 
 @commands.command("retry", cls=Command)
 def retry(ctx: typer.Context, job_ids: EndedIds) -> None:
     """Queue ended jobs once more."""
-    _each(ctx.obj, job_ids, "retry", repeat=False)
+    _post_each(ctx.obj, job_ids, "retry", repeat=False)
 
 
 @commands.command("hold", cls=Command)
@@ -40,13 +40,13 @@ def hold(ctx: typer.Context, job_ids: OpenIds) -> None:
 
     They keep their place in the queue.
     """
-    _each(ctx.obj, job_ids, "hold")
+    _post_each(ctx.obj, job_ids, "hold")
 
 
 @commands.command("release", cls=Command)
 def release(ctx: typer.Context, job_ids: OpenIds) -> None:
     """Let held jobs start."""
-    _each(ctx.obj, job_ids, "release")
+    _post_each(ctx.obj, job_ids, "release")
 
 
 @commands.command("resize", cls=Command)
@@ -62,30 +62,30 @@ def resize(
     """
     client = ctx.obj.client()
     job = client.post(job_path(job_id, ":resize"), {"gpu": gpu, **({"task": task} if task else {})})
-    until = time.monotonic() + RESIZED_WITHIN_S
-    while _wishes(job, "asked", task) and time.monotonic() < until:
-        time.sleep(LOOK_S)
+    until = time.monotonic() + RESIZE_WITHIN_S
+    while _resizing_tasks(job, "asked", task) and time.monotonic() < until:
+        time.sleep(POLL_S)
         job = client.get(job_path(job_id))
-    refused, open_still = _wishes(job, "refused", task), _wishes(job, "asked", task)
-    ctx.obj.show(job, [job["id"]], [_size_of(one) for one in job["tasks"] if one["resize"]])
+    refused, unfinished = _resizing_tasks(job, "refused", task), _resizing_tasks(job, "asked", task)
+    ctx.obj.show(job, [job["id"]], [_describe_size(one) for one in job["tasks"] if one["resize"]])
     if refused:
         lines = [f"{job['id']} {one['role']}.{one['rank']}: {one['resize']['detail']}" for one in refused]
         raise fail(Failure(USAGE, *lines))
-    if open_still:
+    if unfinished:
         raise fail(Failure(WAITS, f"{job['id']} is still being resized. Look again with: tessera ps {job['id']}"))
 
 
-def _wishes(job: dict, state: str, task: str) -> list[dict]:
+def _resizing_tasks(job: dict, state: str, task: str) -> list[dict]:
     named = [one for one in job["tasks"] if task in ("", f"{one['role']}.{one['rank']}")]
     return [one for one in named if one["resize"] and one["resize"]["state"] == state]
 
 
-def _size_of(task: dict) -> str:
+def _describe_size(task: dict) -> str:
     (card,) = task["gpus"]
     return f"{task['role']}.{task['rank']} has {card['memory_text']} of GPU {card['place']}."
 
 
-def _each(session: Session, job_ids: list[str], verb: str, repeat: bool = True) -> None:
+def _post_each(session: Session, job_ids: list[str], verb: str, repeat: bool = True) -> None:
     """Apply a verb to all jobs; exit with the first refusal's code."""
     client = session.client()
     jobs, exit_code = [], OK
@@ -93,20 +93,20 @@ def _each(session: Session, job_ids: list[str], verb: str, repeat: bool = True) 
         try:
             jobs.append(client.post(job_path(job_id, f":{verb}"), repeat=repeat))
         except Failure as failure:
-            refused = fail(_naming(job_id, failure))
+            refused = fail(_name_job(job_id, failure))
             exit_code = exit_code or refused.exit_code
     answer = jobs[0] if len(job_ids) == 1 and jobs else {"results": jobs, "next_cursor": None}
     if jobs:
-        session.show(answer, [job["id"] for job in jobs], [_sentence(job, verb) for job in jobs])
+        session.show(answer, [job["id"] for job in jobs], [_describe_result(job, verb) for job in jobs])
     raise typer.Exit(exit_code)
 
 
-def _naming(job_id: str, failure: Failure) -> Failure:
+def _name_job(job_id: str, failure: Failure) -> Failure:
     first, *others = failure.lines
     return Failure(failure.exit_code, first if job_id in first else f"{job_id}: {first}", *others)
 
 
-def _sentence(job: dict, verb: str) -> str:
+def _describe_result(job: dict, verb: str) -> str:
     if verb == "hold":
         return f"{job['id']} is held. To let it start: tessera release {job['id']}"
     if verb == "stop" and job["state"] not in ENDED:
