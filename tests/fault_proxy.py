@@ -8,19 +8,15 @@ import asyncio
 import json
 import random
 import re
-import ssl
-import tempfile
-import threading
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
+from aiohttp import ClientError, web
 
-from deploy.cluster.parts.certificates import openssl
-from runtimes.kubernetes.api.connection import Connection
+from runtimes.kubernetes.api.credentials import CredentialSource
 from tests.fault_deck import CHANCES, SHARE, SHARES, Deck
+from tests.reverse_proxy import ReverseProxy, hang_up, status_answer
 
 KEPT_LISTS = 6
 KEPT_LINES = 200
@@ -46,7 +42,7 @@ STATUS = {
 GONE_INSIDE = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
 
 
-class FaultProxy:
+class FaultProxy(ReverseProxy):
     """A context manager: in it `kubeconfig` leads through the faults, in a thread with a loop of its own.
 
     times: how often each fault comes at least, if there are requests enough. reshape: what is done to each pod that
@@ -58,13 +54,14 @@ class FaultProxy:
 
     def __init__(
         self,
-        behind: Connection,
+        behind: CredentialSource,
         seed: int,
         times: int = 1,
         chances: dict[str, dict[str, float]] = CHANCES,
         reshape: Callable[[dict], dict] = lambda pod: pod,
     ):
-        self.behind, self.times, self.reshape = behind, times, reshape
+        super().__init__(behind, user={})
+        self.times, self.reshape = times, reshape
         self.given, self.seen = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
         self.refused: set[str] = set()
         self.full: set[str] = set()
@@ -76,22 +73,10 @@ class FaultProxy:
         }
         self._owed = {(kind, fault) for kind, faults in chances.items() for fault in faults}
         self._lists: dict[str, deque[bytes]] = defaultdict(lambda: deque(maxlen=KEPT_LISTS))
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="fault-proxy", daemon=True)
-
-    def __enter__(self) -> "FaultProxy":
-        self._home = tempfile.TemporaryDirectory(prefix="fault-proxy-")
-        self._thread.start()
-        self._await(self._open(Path(self._home.name)))
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.heal()
-        self._await(self._close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
-        self._home.cleanup()
+        super().__exit__()
 
     def heal(self) -> None:
         """No fault begins from now on. A watch that is silent stays so, as one through a dead middlebox does."""
@@ -102,35 +87,7 @@ class FaultProxy:
         """What did not come as often as it should, yet."""
         return {each for each in self._owed if self.given[each] < self.times}
 
-    def _await(self, work) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
-
-    async def _open(self, home: Path) -> None:
-        connector = TCPConnector(ssl=self.behind.tls, limit=0)
-        self._session = ClientSession(connector=connector, timeout=ClientTimeout(total=None))
-        self._runner = web.AppRunner(self._application(), handler_cancellation=True, shutdown_timeout=1)
-        await self._runner.setup()
-        key, certificate = home / "key.pem", home / "certificate.pem"
-        names = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
-        curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1")
-        openssl("req", "-x509", *curve, *names, "-keyout", key, "-out", certificate)
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(certificate, key)
-        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=tls).start()
-        self.kubeconfig = home / "kubeconfig"
-        self.kubeconfig.write_text(json.dumps(_kubeconfig(self._runner.addresses[0][1], certificate)))
-
-    def _application(self) -> web.Application:
-        application = web.Application(client_max_size=1 << 24)
-        application.router.add_route("*", "/{path:.*}", self._answer)
-        return application
-
-    async def _close(self) -> None:
-        await self._runner.cleanup()
-        await self._session.close()
-        await asyncio.sleep(0.3)  # TLS says goodbye
-
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    async def answer(self, request: web.Request) -> web.StreamResponse:
         kind, began = kind_of(request), time.time()
         self.seen[request.method, kind] += 1
         fault = self._draw(kind)
@@ -167,7 +124,7 @@ class FaultProxy:
         if fault == "hang":
             await asyncio.sleep(HANG_S)
         if fault in ("hang", "reset"):
-            return _hang_up(request)
+            return hang_up(request)
         if fault in ("422", "quota"):
             (self.refused if fault == "422" else self.full).add(made)
         if fault in STATUS and fault != "500_done":
@@ -175,9 +132,9 @@ class FaultProxy:
         try:
             status, headers, answer = await self._forward(request, body)
         except (ClientError, OSError):  # the one behind us is away: that is a fault of its own, and no page of ours
-            return _hang_up(request)
+            return hang_up(request)
         if fault == "lost":
-            return _hang_up(request)
+            return hang_up(request)
         if fault == "500_done":
             return _status(fault)
         if kind == "list" and status == 200:
@@ -188,15 +145,13 @@ class FaultProxy:
         return web.Response(status=status, body=answer, headers=headers)
 
     async def _forward(self, request: web.Request, body: bytes) -> tuple[int, dict[str, str], bytes]:
-        async with self._session.request(
-            request.method, self.behind.server + request.path_qs, data=body or None, headers=_headers_of(request)
-        ) as answer:
+        async with self.sent_on(request, body) as answer:
             kept = {name: answer.headers[name] for name in ("Content-Type", "Retry-After") if name in answer.headers}
             return answer.status, kept, await answer.read()
 
     async def _watch(self, request: web.Request, fault: str) -> web.StreamResponse:
         if fault == "reset":
-            return _hang_up(request)
+            return hang_up(request)
         if fault in STATUS:
             return _status(fault)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -208,7 +163,7 @@ class FaultProxy:
         if fault == "gone_inside":
             left = self._dice.randint(0, 5_000)
         try:
-            async with self._session.get(self.behind.server + request.path_qs, headers=_headers_of(request)) as answer:
+            async with self.sent_on(request) as answer:
                 response.set_status(answer.status)
                 await response.prepare(request)
                 async for line in self._disturbed(answer.content):
@@ -218,11 +173,11 @@ class FaultProxy:
                     if left <= 0:
                         break
         except (ClientError, OSError):
-            return _hang_up(request)
+            return hang_up(request)
         if fault == "gone_inside":
             await response.write(json.dumps({"type": "ERROR", "object": GONE_INSIDE}).encode() + b"\n")
         elif fault == "cut":
-            return _hang_up(request)
+            return hang_up(request)
         return response
 
     async def _disturbed(self, content) -> AsyncIterator[bytes]:
@@ -282,30 +237,6 @@ def _task_in(text: str) -> str:
     return found[0] if found else ""
 
 
-def _kubeconfig(port: int, certificate: Path) -> dict:
-    cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority": str(certificate)}
-    return {
-        "clusters": [{"name": "faults", "cluster": cluster}],
-        "users": [{"name": "anybody", "user": {}}],
-        "contexts": [{"name": "faults", "context": {"cluster": "faults", "user": "anybody"}}],
-        "current-context": "faults",
-    }
-
-
-def _headers_of(request: web.Request) -> dict[str, str]:
-    names = ("Accept", "Content-Type", "Authorization")
-    kept = {name: request.headers[name] for name in names if name in request.headers}
-    return kept | {"Accept-Encoding": "identity"}
-
-
-def _hang_up(request: web.Request) -> web.StreamResponse:
-    if request.transport is not None:
-        request.transport.abort()
-    return web.Response()
-
-
 def _status(fault: str) -> web.Response:
-    status, reason, message = STATUS[fault]
-    headers = {"Retry-After": str(AFTER_S)} if status in (429, 503) else {}
-    body = {"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": status}
-    return web.json_response(body, status=status, headers=headers)
+    code, reason, message = STATUS[fault]
+    return status_answer(code, reason, message, **({"Retry-After": str(AFTER_S)} if code in (429, 503) else {}))

@@ -1,17 +1,23 @@
 """`bin/start --cluster`: the demo job as a pod, and what is said where there is no cluster."""
 
 import os
+import re
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
-from config.embedded import on_cluster
+from bench.stack import running_stack
+from config.embedded import data_dir, on_cluster
 from config.embedded.supervisor import Failure
 from deploy.cluster.parts.storage import CLASS, PROVISIONER
 from deploy.cluster.registry import default_image
 from tests.local_cluster import local_place
-from tests.runtimes.kubernetes.world import leave_nothing
+from tests.runtimes.kubernetes.signed_in import WAYS
+from tests.runtimes.kubernetes.world import leave_nothing, wait_slowly
+
+LIVES_S = 30
 
 
 def start(data, **environment) -> subprocess.CompletedProcess:
@@ -37,11 +43,11 @@ def test_a_cluster_that_does_not_answer_is_told_in_words(tmp_path):
 @pytest.mark.parametrize(("mark", "cluster", "words"), [(True, False, "with --cluster"), (False, True, "without")])
 def test_a_folder_of_the_other_kind_is_refused(tmp_path, mark, cluster, words):
     (tmp_path / "postgres").mkdir()
-    on_cluster.check_data(tmp_path, cluster=False)
+    data_dir.check_data(tmp_path, cluster=False)
     if mark:
-        (tmp_path / on_cluster.MARK).write_text("local-1")
+        (tmp_path / data_dir.MARK).write_text("local-1")
     with pytest.raises(Failure, match=words):
-        on_cluster.check_data(tmp_path, cluster=cluster)
+        data_dir.check_data(tmp_path, cluster=cluster)
 
 
 def test_an_installation_keeps_its_name_for_life(tmp_path, monkeypatch):
@@ -53,14 +59,15 @@ def test_an_installation_keeps_its_name_for_life(tmp_path, monkeypatch):
 
 def test_a_volume_that_is_named_already_stays(monkeypatch):
     monkeypatch.setenv("TESSERA_STORAGE_CLASS", "")
-    assert on_cluster.storage_environment("mine") == {}
+    assert on_cluster.storage_environment(None, "mine") == {}
 
 
 @pytest.mark.kubernetes
 def test_files_lie_on_the_volume_of_bin_cluster_in_a_folder_of_the_installation(kubeconfig, monkeypatch):
     monkeypatch.delenv("TESSERA_STORAGE_CLASS", raising=False)
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-    found, shared = on_cluster.storage_environment("mine"), local_place().shared
+    with on_cluster.connect() as api:
+        found, shared = on_cluster.storage_environment(api, "mine"), local_place().shared
     if not shared.is_dir():
         pytest.skip("NO VOLUME: the cluster is not bin/cluster's.")
     assert (found["TESSERA_STORAGE_CLASS"], found["TESSERA_STORAGE"]) == (CLASS, str(shared))
@@ -77,4 +84,23 @@ def test_the_demo_job_runs_on_a_simulated_quarter_of_the_clusters_gpu(tmp_path, 
         assert done.returncode == 0, done.stdout + done.stderr
         assert "GPU 0 (8127 MiB of V100-32GB)" in done.stdout and "are simulated" in done.stdout
     finally:
-        leave_nothing(kubeconfig, (data / on_cluster.MARK).read_text())
+        leave_nothing(kubeconfig, (data / data_dir.MARK).read_text())
+
+
+@pytest.mark.kubernetes
+@pytest.mark.timeout(400, func_only=True)
+@pytest.mark.parametrize("way", WAYS)
+def test_jobs_start_before_and_after_the_credential_of_a_program_is_refused(tmp_path, own_cluster, way):
+    small = {"run": "echo here", "gpu": "0", "cpu": 0.1, "memory": "64MB"}
+    with WAYS[way](own_cluster, LIVES_S, tmp_path) as signed_in:
+        cluster = {"KUBECONFIG": str(signed_in.kubeconfig), "TESSERA_IMAGE": default_image()}
+        with running_stack(cluster=cluster, notebooks=False) as stack:
+            try:
+                for _ in range(2):
+                    job = stack.api("POST", "/jobs", small)["id"]
+                    stack.wait_for(job, "succeeded", seconds=60)
+                    newest = signed_in.runs() - 1  # this one or an older one started the job
+                    wait_slowly(partial(signed_in.is_refused, newest))
+                assert not re.search("Unauthorized|Traceback", (stack.data / "logs-of-platform/watch.log").read_text())
+            finally:
+                leave_nothing(own_cluster, (stack.data / data_dir.MARK).read_text(), within_s=60)

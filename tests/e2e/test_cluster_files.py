@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from bench.stack import Stack, running_stack
-from config.embedded.on_cluster import MARK
+from config.embedded.data_dir import MARK
 from deploy.cluster.notebook_image import put_notebook_image
 from deploy.cluster.parts.storage import CLASS, PROVISIONER
 from deploy.cluster.registry import default_image
 from portal.api.files.uploads import PIECE_TYPE
 from runtimes.kubernetes.api.client import ApiServer
-from runtimes.kubernetes.api.connection import find_connection
+from runtimes.kubernetes.api.credentials import CredentialSource
 from tests.e2e.test_notebook import LAB_MS, wait_for_state
 from tests.local_cluster import local_place
 from tests.runtimes.kubernetes.world import REAL_NODE, leave_nothing
@@ -29,7 +29,7 @@ LAB = {"gpu": "0", "cpu_milli": 500, "memory_mib": 1000}
 
 @pytest.fixture(scope="module")
 def stack(kubeconfig):
-    with ApiServer(find_connection(kubeconfig)) as api:
+    with ApiServer(CredentialSource(kubeconfig)) as api:
         _, found = api.call("GET", f"/apis/storage.k8s.io/v1/storageclasses/{CLASS}", handles=("gone",))
     if found.get("provisioner") != PROVISIONER:
         pytest.skip("NO VOLUME: the cluster is not bin/cluster's.")

@@ -33,7 +33,7 @@ from jobs.models import Task
 from jobs.states import TASK_FINAL, TaskState
 from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
-from runtimes.kubernetes.api.connection import Connection
+from runtimes.kubernetes.api.credentials import CredentialSource
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.views import has_run, is_tombstone, pod_ended, task_of
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
@@ -66,7 +66,7 @@ class Installation:
     what would run for ever.
     """
 
-    def __init__(self, direct: Connection, kubeconfig: Path, install: str, home: Path):
+    def __init__(self, direct: CredentialSource, kubeconfig: Path, install: str, home: Path):
         self.install, self.home = install, home
         self.api = ApiServer(direct, per_s=500, burst=500)
         self.label = f"{names.DOMAIN}/nodes={install}"
@@ -363,7 +363,7 @@ def until(is_so: Callable[[], bool], within_s: float, words: str, look_s: float 
 
 @contextmanager
 def an_installation(
-    direct: Connection, kubeconfig: Path, install: str, nodes: int, besides: tuple[str, ...] = ()
+    direct: CredentialSource, kubeconfig: Path, install: str, nodes: int, besides: tuple[str, ...] = ()
 ) -> Iterator[Installation]:
     with tempfile.TemporaryDirectory(prefix="lifecycles-") as home:
         found = Installation(direct, kubeconfig, install, Path(home))

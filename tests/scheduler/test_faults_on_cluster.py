@@ -20,7 +20,7 @@ from jobs.states import TASK_FINAL
 from quotas.models import Holding
 from runtimes.kubernetes import runtime as kubernetes
 from runtimes.kubernetes.api.client import ApiServer
-from runtimes.kubernetes.api.connection import read_kubeconfig
+from runtimes.kubernetes.api.credentials import CredentialSource
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS
 from tests.fault_proxy import FaultProxy
@@ -45,7 +45,7 @@ NODES = 10
 
 @pytest.fixture
 def direct(kubeconfig):
-    found = read_kubeconfig(kubeconfig)
+    found = CredentialSource(kubeconfig)
     with ApiServer(found) as api:
         if not any(FAKE in node["metadata"].get("annotations", {}) for node in api.list_all(ALL_NODES).items):
             pytest.skip("NO FAKE NODES.")

@@ -16,6 +16,8 @@ from pathlib import Path
 from config.embedded.supervisor import Failure
 
 NEEDED_BYTES = 1024**3
+MARK = "install"
+"""File of an installation whose jobs are on a cluster, with its name there."""
 
 
 def open_data(data: Path) -> None:
@@ -37,6 +39,14 @@ def open_data(data: Path) -> None:
     free = shutil.disk_usage(data).free
     if free < NEEDED_BYTES:
         raise Failure(f"Only {free // 1024**2} MiB are free for {data}; 1024 MiB are needed.", "Free some space first.")
+
+
+def check_data(data: Path, *, cluster: bool) -> None:
+    """Check that a folder's jobs are here or on a cluster. Raises Failure."""
+    if (data / "postgres").exists() and (data / MARK).exists() != cluster:
+        what = "of this machine" if cluster else "of a cluster"
+        how = "without --cluster" if cluster else "with --cluster"
+        raise Failure(f"{data} is for jobs {what}.", f"Start it {how}, or name another place: --data DIR.")
 
 
 def open_run(data: Path) -> Path:

@@ -5,39 +5,32 @@ import secrets
 import sys
 from pathlib import Path
 
+from config.embedded.data_dir import MARK
 from config.embedded.supervisor import Failure, Program
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.api.client import ApiServer
-from runtimes.kubernetes.api.connection import BadKubeconfig, find_connection
+from runtimes.kubernetes.api.credentials import BadKubeconfig, CredentialSource
 from runtimes.kubernetes.pods.names import check_install
 
 CLASS, ONE_DIRECTORY = "tessera", "tessera.sh/one-directory"
 """bin/cluster's storage class, whose claims all are one directory of this machine, and its provisioner."""
 RUNTIME = "runtimes.kubernetes.runtime.KubernetesRuntime"
 REMEDY = 'Start one on this machine: eval "$(bin/cluster up)". Or name another one by KUBECONFIG.'
-MARK = "install"
-"""File in the data folder with this installation's name on the cluster."""
 
 
-def check_cluster() -> None:
+def connect() -> ApiServer:
+    """Return a client of the cluster that KUBECONFIG names. Raises Failure if it does not answer."""
     kubeconfig = os.environ.get("KUBECONFIG", "")
     if not kubeconfig:
         raise Failure("There is no cluster: KUBECONFIG names none.", REMEDY)
     try:
-        with ApiServer(find_connection(kubeconfig)) as api:
-            api.call("GET", "/api/v1/nodes", query={"limit": "1"})
+        api = ApiServer(CredentialSource(kubeconfig))
+        api.call("GET", "/api/v1/nodes", query={"limit": "1"})
+        return api
     except BadKubeconfig as wrong:
         raise Failure(str(wrong), REMEDY) from None
     except (Unavailable, Rejected) as wrong:
         raise Failure(f"The cluster of KUBECONFIG={kubeconfig} does not answer: {wrong}", REMEDY) from None
-
-
-def check_data(data: Path, *, cluster: bool) -> None:
-    """Check that a folder's jobs are here or on a cluster. Raises Failure."""
-    if (data / "postgres").exists() and (data / MARK).exists() != cluster:
-        what = "of this machine" if cluster else "of a cluster"
-        how = "without --cluster" if cluster else "with --cluster"
-        raise Failure(f"{data} is for jobs {what}.", f"Start it {how}, or name another place: --data DIR.")
 
 
 def cluster_environment(data: Path) -> dict[str, str]:
@@ -51,12 +44,11 @@ def cluster_environment(data: Path) -> dict[str, str]:
     return {"TESSERA_RUNTIME": RUNTIME, "TESSERA_INSTALL": path.read_text()}
 
 
-def storage_environment(install: str) -> dict[str, str]:
+def storage_environment(api: ApiServer, install: str) -> dict[str, str]:
     """Return variables that put people's files on bin/cluster's shared volume, or {}."""
     if "TESSERA_STORAGE_CLASS" in os.environ:
         return {}
-    with ApiServer(find_connection(os.environ["KUBECONFIG"])) as api:
-        _, found = api.call("GET", f"/apis/storage.k8s.io/v1/storageclasses/{CLASS}", handles=("gone",))
+    _, found = api.call("GET", f"/apis/storage.k8s.io/v1/storageclasses/{CLASS}", handles=("gone",))
     root = Path(found.get("parameters", {}).get("directory", ""))
     if found.get("provisioner") != ONE_DIRECTORY or not root.is_dir() or not os.access(root, os.W_OK):
         return {}
@@ -64,16 +56,15 @@ def storage_environment(install: str) -> dict[str, str]:
     return {"TESSERA_STORAGE_CLASS": CLASS, "TESSERA_STORAGE": str(root), **own}
 
 
-def node_here() -> tuple[str, Path] | None:
+def node_here(api: ApiServer) -> tuple[str, Path] | None:
     """Return (name, log folder) of the node on this machine, or None."""
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     try:
-        with ApiServer(find_connection(os.environ["KUBECONFIG"])) as api:
-            for node in api.list_all("/api/v1/nodes").items:
-                if node["status"].get("nodeInfo", {}).get("bootID") == boot_id:
-                    _, told = api.call("GET", f"/api/v1/nodes/{node['metadata']['name']}/proxy/configz")
-                    folder = Path(told["kubeletconfig"]["podLogsDir"])
-                    return (node["metadata"]["name"], folder) if os.access(folder, os.R_OK) else None
+        for node in api.list_all("/api/v1/nodes").items:
+            if node["status"].get("nodeInfo", {}).get("bootID") == boot_id:
+                _, told = api.call("GET", f"/api/v1/nodes/{node['metadata']['name']}/proxy/configz")
+                folder = Path(told["kubeletconfig"]["podLogsDir"])
+                return (node["metadata"]["name"], folder) if os.access(folder, os.R_OK) else None
     except (Unavailable, Rejected, KeyError):
         return None  # logs then come when tasks end
     return None

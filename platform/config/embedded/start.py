@@ -16,11 +16,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from urllib.parse import urljoin
 
-from config.embedded import data_dir, on_cluster, slice_build
+from config.embedded import data_dir, slice_build
 from config.embedded.servers import create_database, postgres, valkey
 from config.embedded.supervisor import (
     POLL_S,
@@ -96,6 +97,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 class Platform:
     def __init__(self, options: argparse.Namespace):
         self.options = options
+        # Loaded on request, as it brings the Kubernetes client.
+        self.on_cluster = import_module("config.embedded.on_cluster") if options.cluster else None
+        self.api: object = None
         self.data: Path = options.data
         self.url = f"http://localhost:{options.port}"
         self.lock: int | None = None
@@ -132,11 +136,11 @@ class Platform:
             self.apps[0].wait_until_ready(120)
         self.start_app(self.sender())
         self.start_app(self.beat())
-        if self.options.cluster:
-            self.start_app(on_cluster.watch(self.log("watch"), ROOT / "manage.py"))
-            if here := on_cluster.node_here():
+        if self.on_cluster:
+            self.start_app(self.on_cluster.watch(self.log("watch"), ROOT / "manage.py"))
+            if here := self.on_cluster.node_here(self.api):
                 token = self.manage("invite_agent", here[0]).strip()
-                self.start_app(on_cluster.agent(self.log("agent"), self.data / "agent", self.url, here[1], token))
+                self.start_app(self.on_cluster.agent(self.log("agent"), self.data / "agent", self.url, here[1], token))
         self.write_running()
         if not self.options.demo_once and not self.options.cluster:
             self.preparer = self.start_preparer()
@@ -147,10 +151,10 @@ class Platform:
         return status if self.options.demo_once else self.tend_forever()
 
     def open_place(self) -> None:
-        if self.options.cluster:
-            on_cluster.check_cluster()
+        if self.on_cluster:
+            self.api = self.on_cluster.connect()
         data_dir.open_data(self.data)
-        on_cluster.check_data(self.data, cluster=self.options.cluster)
+        data_dir.check_data(self.data, cluster=self.options.cluster)
         self.lock = data_dir.take_lock(self.data)
         self.sockets = data_dir.listen(self.options.port)
         ssh_port, self.ssh_sockets = data_dir.listen_for_ssh(self.options.port + 1)
@@ -169,9 +173,9 @@ class Platform:
             PGDATABASE="tessera",
             DJANGO_SETTINGS_MODULE="config.settings",
         )
-        if self.options.cluster:
-            os.environ.update(on_cluster.cluster_environment(self.data))
-            os.environ.update(on_cluster.storage_environment(os.environ["TESSERA_INSTALL"]))
+        if self.on_cluster:
+            os.environ.update(self.on_cluster.cluster_environment(self.data))
+            os.environ.update(self.on_cluster.storage_environment(self.api, os.environ["TESSERA_INSTALL"]))
         elif gpus := data_dir.remembered_gpus(self.data, self.options.gpus):
             os.environ["TESSERA_GPUS"] = gpus
 

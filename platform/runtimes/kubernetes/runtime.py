@@ -25,7 +25,7 @@ from runtimes.contract.task import TaskSpec
 from runtimes.images.names import RegistryLogin
 from runtimes.kubernetes.api.answers import NextStep
 from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
-from runtimes.kubernetes.api.connection import find_connection
+from runtimes.kubernetes.api.credentials import CredentialSource
 from runtimes.kubernetes.api.limiter import Urgency
 from runtimes.kubernetes.cluster.namespaces import apply_logins, ensure_system_namespace, ensure_team_namespace
 from runtimes.kubernetes.cluster.nodes import foreign_asks, is_silent, node_view
@@ -103,7 +103,7 @@ class KubernetesRuntime:
         self.install_config = check_install_config(
             InstallConfig(install, image, pull, pull_secret, tuple(tolerated), account, kept, tuple(private))
         )
-        self.api = api or ApiServer(find_connection(kubeconfig, context), per_s=per_s, burst=burst)
+        self.api = api or ApiServer(CredentialSource(kubeconfig, context), per_s=per_s, burst=burst)
         self.node_labels = nodes
         self.logs = LogStore(log_dir) if log_dir is not None else None
         self._seen_at: dict[str, str] = {}  # {task: namespace}, a lookup hint

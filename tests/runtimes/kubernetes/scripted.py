@@ -3,13 +3,36 @@ about Kubernetes, which the tests marked `kubernetes` do.
 """
 
 import json
+import math
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlsplit
 
+from kubernetes.client import Configuration
+
+from runtimes.kubernetes.api.credentials import Credentials, build_credentials
+
 DROP = object()
 """Instead of an answer: the connection is cut."""
+
+
+class FixedSource:
+    """Credentials that are never renewed. refused: how often the server refused them."""
+
+    def __init__(self, url: str, token: str = ""):
+        configuration = Configuration(host=url, api_key={"BearerToken": f"Bearer {token}"} if token else {})
+        self.credentials = build_credentials(configuration, math.inf)
+        self.refused = 0
+
+    def current(self) -> Credentials:
+        return self.credentials
+
+    def refuse(self, refused: Credentials) -> None:
+        self.refused += 1
+
+    def close(self) -> None:
+        self.credentials.client.close()
 
 
 class ScriptedServer:

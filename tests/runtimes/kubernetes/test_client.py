@@ -3,19 +3,18 @@
 import json
 import random
 import socket
-import ssl
 import threading
 import time
 from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
+from kubernetes.client import StorageV1Api
 
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.api import client
-from runtimes.kubernetes.api.client import ApiServer, Expired
-from runtimes.kubernetes.api.connection import Connection
-from tests.runtimes.kubernetes.scripted import DROP, ScriptedServer, failure, stream
+from runtimes.kubernetes.api.client import ApiServer, Expired, Gone, NoRight
+from tests.runtimes.kubernetes.scripted import DROP, FixedSource, ScriptedServer, failure, stream
 
 PODS = "/api/v1/pods"
 
@@ -27,8 +26,8 @@ def talk():
 
     def start(*answers, token="", **options):
         server, slept = ScriptedServer(*answers), []
-        connection = Connection(server.url, ssl.create_default_context(), token)
-        api = ApiServer(connection, per_s=1000, burst=1000, sleep=slept.append, dice=random.Random(1), **options)
+        source = FixedSource(server.url, token)
+        api = ApiServer(source, per_s=1000, burst=1000, sleep=slept.append, dice=random.Random(1), **options)
         made.append((api, server))
         return api, server, slept
 
@@ -58,7 +57,7 @@ def test_its_connections_are_kept_alive(talk):
     """A watch's as well: all come from one pool."""
     api, server, _ = talk((200, {}))
     api.call("GET", PODS)
-    kept = api._pool.connection_from_url(server.url).pool.queue[-1].sock
+    kept = api._source.current().client.rest_client.pool_manager.connection_from_url(server.url).pool.queue[-1].sock
     idle_s = kept.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
     assert kept.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) and idle_s == 15
     assert kept.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
@@ -219,3 +218,41 @@ def test_a_watch_from_too_long_ago_is_expired(talk):
     api, *_ = talk(failure(410, "Expired", "too old resource version"))
     with pytest.raises(Expired):
         watch(api)
+
+
+def test_credentials_that_are_refused_are_given_back_and_the_request_is_not_repeated(talk):
+    api, server, _ = talk(failure(401, "Unauthorized", "Unauthorized"), failure(401, "Unauthorized", "Unauthorized"))
+    with pytest.raises(NoRight, match="Unauthorized"):
+        api.call("GET", PODS)
+    with pytest.raises(Unavailable):
+        watch(api)
+    assert (api._source.refused, len(server.asked)) == (2, 2)
+
+
+def test_the_token_goes_with_each_request(talk):
+    def say_who(handler):
+        handler.say(200, {"who": handler.headers["Authorization"], "by": handler.headers["User-Agent"]})
+
+    api, *_ = talk(say_who, token="secret")
+    assert api.call("GET", PODS)[1] == {"who": "Bearer secret", "by": "tessera"}
+
+
+CLASS = "/apis/storage.k8s.io/v1/storageclasses/nfs"
+
+
+def test_a_typed_call_is_limited_counted_and_judged_as_any_other(talk):
+    found = {"metadata": {"name": "nfs"}, "provisioner": "nfs", "reclaimPolicy": "Retain"}
+    api, server, _ = talk((200, found), failure(404, "NotFound", "no"), failure(403, "Forbidden", "cannot"), DROP)
+    classes = api.typed(StorageV1Api)
+    assert classes.read_storage_class("nfs").reclaim_policy == "Retain"
+    for kind in (Gone, NoRight, Unavailable):
+        with pytest.raises(kind):
+            classes.read_storage_class("nfs")
+    assert [(verb, path) for verb, path, *_ in server.asked] == [("GET", CLASS)] * 4
+    assert api.counts.requests == {("GET", 200): 1, ("GET", 404): 1, ("GET", 403): 1, ("GET", 0): 1}
+
+
+def test_a_typed_answer_of_another_shape_is_no_answer(talk):
+    api, *_ = talk((200, {"provisioner": 7}))
+    with pytest.raises(Unavailable, match="not understood"):
+        api.typed(StorageV1Api).read_storage_class("nfs")

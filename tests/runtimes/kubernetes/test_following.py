@@ -2,7 +2,6 @@
 
 import json
 import random
-import ssl
 import threading
 import time
 
@@ -10,9 +9,8 @@ import pytest
 
 from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.api.client import ApiServer
-from runtimes.kubernetes.api.connection import Connection
 from runtimes.kubernetes.watch.reflectors import Reflector, trim_pod
-from tests.runtimes.kubernetes.scripted import DROP, ScriptedServer, failure, stream
+from tests.runtimes.kubernetes.scripted import DROP, FixedSource, ScriptedServer, failure, stream
 from tests.runtimes.worlds import wait_for
 
 
@@ -20,7 +18,7 @@ class Scene:
     def __init__(self, *answers, **options):
         self.end = threading.Event()
         self.server = ScriptedServer(*answers, stream(then=self.end), *[DROP] * 50)
-        self.api = ApiServer(Connection(self.server.url, ssl.create_default_context()), per_s=1000, burst=1000)
+        self.api = ApiServer(FixedSource(self.server.url), per_s=1000, burst=1000)
         self.changed = threading.Event()
         known = {"dice": random.Random(1), "silence_s": 30.0}
         self.follower = Reflector("pods", self.api, "/pods", "a=b", trim_pod, self.changed, **known | options)

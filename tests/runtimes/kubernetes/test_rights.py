@@ -1,10 +1,9 @@
 """The least rights are enough for all that the platform does, and the three rules of admission hold for everybody."""
 
 import asyncio
-import base64
 import copy
 import re
-import ssl
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from runtimes.contract.errors import Unavailable
 from runtimes.images.names import RegistryLogin
 from runtimes.kubernetes.access.access import KubernetesAccess
 from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
-from runtimes.kubernetes.api.connection import Connection, find_connection
+from runtimes.kubernetes.api.credentials import CredentialSource
 from runtimes.kubernetes.cluster.namespaces import build_network_policies, ensure_team_namespace
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.manifest import InstallConfig, build_pod
@@ -52,12 +51,13 @@ class Platform:
 
     def __init__(self, world: KubernetesWorld):
         self.world, self.admin = world, world.api
+        self.folder = tempfile.TemporaryDirectory()
         self.install = world.runtime.install_config.install
         self.things = manifests(self.install)
         for thing in self.things:
             self.admin.call("POST", self.where(thing), thing)
         self.namespace = f"{self.install}-system"
-        self.api = ApiServer(self.connection(), per_s=200, burst=400)
+        self.api = ApiServer(self.source(), per_s=200, burst=400)
         account = f"{self.namespace}:{self.install}"
         options = {"install": self.install, "image": world.options["image"], "account": account, "private": PRIVATE}
         self.runtime = KubernetesRuntime(**options, api=self.api, tolerated=world.options["tolerated"])
@@ -65,12 +65,19 @@ class Platform:
     def where(self, thing: dict) -> str:
         return PLURALS[thing["kind"]].format(namespace=thing["metadata"].get("namespace", ""))
 
-    def connection(self) -> Connection:
+    def source(self) -> CredentialSource:
+        """A token of the platform's account is all that it shows: the admin's certificate is left out."""
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
         path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{self.install}/token"
         _, answer = self.admin.call("POST", path, body)
-        known = find_connection(self.world.options["kubeconfig"])
-        return Connection(known.server, bare_tls(self.world.options["kubeconfig"]), answer["status"]["token"])
+        known = Path(self.world.options["kubeconfig"])
+        config = yaml.safe_load(known.read_text())
+        if authority := config["clusters"][0]["cluster"].get("certificate-authority"):
+            config["clusters"][0]["cluster"]["certificate-authority"] = str(known.parent / authority)
+        config["users"][0]["user"] = {"token": answer["status"]["token"]}
+        path = Path(self.folder.name, "kubeconfig")
+        path.write_text(yaml.safe_dump(config))
+        return CredentialSource(path)
 
     def send(self, *, outer=(), inner=(), as_admin=False) -> str:
         """What the server says against this change of an ordinary task's pod, "" where it takes it. Nothing is made."""
@@ -89,16 +96,9 @@ class Platform:
 
     def close(self):
         self.api.close()
+        self.folder.cleanup()
         for thing in reversed(self.things):
             self.admin.call("DELETE", f"{self.where(thing)}/{thing['metadata']['name']}", handles=("gone", "again"))
-
-
-def bare_tls(kubeconfig: Path) -> ssl.SSLContext:
-    """That trusts the cluster's authority and shows no certificate: only the token says who we are."""
-    cluster = yaml.safe_load(Path(kubeconfig).read_text())["clusters"][0]["cluster"]
-    if data := cluster.get("certificate-authority-data"):
-        return ssl.create_default_context(cadata=base64.b64decode(data).decode())
-    return ssl.create_default_context(cafile=Path(kubeconfig).parent / cluster["certificate-authority"])
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +254,7 @@ async def test_the_platform_enters_its_tasks_and_nobody_else_does(world, platfor
         await access.exec(spec.uuid, ["true"])
     with pytest.raises(Unavailable, match="lacks the right"):
         await access.dial(spec.uuid, 8080)
-    access.connection = platform.connection()
+    access.source = platform.source()
     session = await access.exec(spec.uuid, ["true"])
     assert await session.wait() == 0
     await session.close()

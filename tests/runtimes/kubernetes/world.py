@@ -16,7 +16,7 @@ from runtimes.contract.container import ContainerView
 from runtimes.contract.task import Checkpoint, TaskSpec
 from runtimes.kubernetes.access.access import KubernetesAccess
 from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
-from runtimes.kubernetes.api.connection import find_connection
+from runtimes.kubernetes.api.credentials import CredentialSource
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
 from tests.local_cluster import local_place
@@ -152,7 +152,7 @@ def leave_nothing(kubeconfig: Path, install: str, *, within_s: float = 0) -> Non
     would hold its namespace for ever.
     """
     until = time.monotonic() + within_s
-    with ApiServer(find_connection(kubeconfig)) as api:
+    with ApiServer(CredentialSource(kubeconfig)) as api:
         held = f"{names.LABEL_INSTALL}={install},!{names.LABEL_FORGOTTEN}"
         while time.monotonic() < until and api.list_all(ALL_PODS, labels=held).items:
             time.sleep(0.5)

@@ -16,8 +16,8 @@ from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.gpu_sharing import forbidden_env
 from runtimes.kubernetes.access.port_forward import open_forward
 from runtimes.kubernetes.access.sessions import PodSession, start_session
-from runtimes.kubernetes.api.async_client import AsyncClient
-from runtimes.kubernetes.api.connection import find_connection
+from runtimes.kubernetes.api.async_client import AsyncClient, open_client
+from runtimes.kubernetes.api.credentials import CredentialSource
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.views import is_running, pod_ended
 
@@ -42,7 +42,7 @@ class KubernetesAccess:
     ):
         """Take KubernetesRuntime's options. by_address: pods are reachable (default: in the cluster only)."""
         self.install = names.check_install(install)
-        self.connection = find_connection(kubeconfig, context)
+        self.source = CredentialSource(kubeconfig, context)
         self.by_address = kubeconfig is None if by_address is None else by_address
         self._namespaces: dict[str, str] = {}
         self._listened: dict[tuple[str, int], float] = {}  # {(task, port): when it last accepted}
@@ -63,7 +63,7 @@ class KubernetesAccess:
         own = {name: value for name, value in env.items() if NAME.fullmatch(name) and not forbidden_env(name)}
         if any("\0" in text for text in (*argv, *own.values(), cwd or "")):
             raise Rejected("A command and its environment cannot hold the character NUL.")
-        wire = AsyncClient(self.connection)
+        wire = await open_client(self.source)
         try:
             path = _path(await self._running_pod(wire, uuid))
             return await start_session(wire, f"{path}/exec", argv, pty=pty, env=own, cwd=cwd)
@@ -75,7 +75,7 @@ class KubernetesAccess:
         """Connect to a port of the pod. Raises ConnectionRefusedError, Rejected, Unavailable."""
         if not 0 < port < 65536:
             raise ConnectionRefusedError(f"There is no port {port}.")
-        wire = AsyncClient(self.connection)
+        wire = await open_client(self.source)
         try:
             pod = await self._running_pod(wire, uuid)
             if self.by_address and (connected := await self._by_address(wire, uuid, pod, port)):

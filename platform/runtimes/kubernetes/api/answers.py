@@ -31,7 +31,7 @@ class Answer:
 
 
 def read_answer(verb: str, status: int, body: Mapping[str, object], headers: Mapping[str, str] = {}) -> Answer:
-    """Classify an HTTP answer. body: its JSON, a `Status` on failure. headers: names in lower case."""
+    """Classify an HTTP answer. body: its JSON, a `Status` on failure. headers: their case does not matter."""
     words, reason = str(body.get("message", ""))[:1000] or f"HTTP {status}", str(body.get("reason", ""))
     if 200 <= status < 300:
         return Answer("done")

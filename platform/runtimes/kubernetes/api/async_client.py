@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -11,7 +12,7 @@ from yarl import URL
 
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.api.answers import Answer, read_answer
-from runtimes.kubernetes.api.connection import Connection
+from runtimes.kubernetes.api.credentials import Credentials, CredentialSource
 
 CONNECT_S, ANSWER_S = 5.0, 15.0
 PIECE = 32 * 1024
@@ -19,14 +20,15 @@ PIECE = 32 * 1024
 
 
 class AsyncClient:
-    """Connection whose `close` also closes its sockets."""
+    """One way to the API server; `close` also closes its websockets."""
 
-    def __init__(self, connection: Connection):
-        self._connection = connection
+    def __init__(self, source: CredentialSource, credentials: Credentials):
+        self._source, self._credentials = source, credentials
         self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=connection.tls, limit=0),
+            connector=aiohttp.TCPConnector(ssl=credentials.tls, limit=0),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
             cookie_jar=aiohttp.DummyCookieJar(),
+            proxy=credentials.proxy,
         )
         self._sockets: list[aiohttp.ClientWebSocketResponse] = []
 
@@ -40,23 +42,21 @@ class AsyncClient:
         """Raise Unavailable."""
         try:
             async with asyncio.timeout(ANSWER_S):
-                async with self._http.get(self._url(path, [*query.items()]), headers=self._headers()) as response:
+                async with self._http.get(self._url(path, [*query.items()]), **self._options()) as response:
+                    self._check_refusal(response.status)
                     body = json.loads(await response.read() or b"{}")
                     return read_answer("GET", response.status, body), body
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            raise Unavailable(_words(error)) from error
+            raise self._failure_of(error) from error
 
     async def open(self, path: str, query: Sequence[tuple[str, str]], protocol: str) -> aiohttp.ClientWebSocketResponse:
         """Open a websocket. Raises Rejected if missing, else Unavailable."""
+        url, options = self._url(path, query), self._options()
         try:
             async with asyncio.timeout(ANSWER_S):
-                socket = await self._http.ws_connect(
-                    self._url(path, query),
-                    headers=self._headers(),
-                    protocols=[protocol],
-                    max_msg_size=0,
-                )
+                socket = await self._http.ws_connect(url, protocols=[protocol], max_msg_size=0, **options)
         except aiohttp.WSServerHandshakeError as refused:
+            self._check_refusal(refused.status)
             if refused.status == 404:
                 raise Rejected("This task has ended.") from refused
             right = (
@@ -64,17 +64,35 @@ class AsyncClient:
             )  # 422: admission
             raise Unavailable(f"The cluster answered {refused.status}.{right}") from refused
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise Unavailable(_words(error)) from error
+            raise self._failure_of(error) from error
         self._sockets.append(socket)
         if socket.protocol != protocol:
             raise Unavailable(f"The cluster does not speak {protocol}.")
         return socket
 
     def _url(self, path: str, query: Sequence[tuple[str, str]]) -> URL:
-        return URL(f"{self._connection.server}{path}?{urlencode(query, quote_via=quote)}", encoded=True)
+        server = self._credentials.configuration.host
+        return URL(f"{server}{path}?{urlencode(query, quote_via=quote)}", encoded=True)
 
-    def _headers(self) -> dict[str, str]:
-        return self._connection.authorization()
+    def _options(self) -> dict[str, Any]:
+        configuration = self._credentials.configuration
+        token = configuration.get_api_key_with_prefix("BearerToken")
+        headers = {"Authorization": token} if token else {}
+        return {"headers": headers, "server_hostname": configuration.tls_server_name}
+
+    def _check_refusal(self, status: int) -> None:
+        if status == 401:
+            self._source.refuse(self._credentials)
+
+    def _failure_of(self, error: BaseException) -> Unavailable:
+        if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):  # our certificate may have expired
+            self._source.refuse(self._credentials)
+        return Unavailable(f"The cluster does not answer: {type(error).__name__} {error}".strip()[:300])
+
+
+async def open_client(source: CredentialSource) -> AsyncClient:
+    """Return a client with valid credentials; a program that gives them runs beside the event loop."""
+    return AsyncClient(source, await asyncio.to_thread(source.current))
 
 
 async def send(socket: aiohttp.ClientWebSocketResponse, channel: int, data: bytes) -> None:
@@ -99,7 +117,3 @@ async def receive(socket: aiohttp.ClientWebSocketResponse) -> tuple[int, bytes] 
         data = message.data if isinstance(message.data, bytes) else message.data.encode()
         if len(data) > 1:
             return data[0], data[1:]
-
-
-def _words(error: BaseException) -> str:
-    return f"The cluster does not answer: {type(error).__name__} {error}".strip()[:300]

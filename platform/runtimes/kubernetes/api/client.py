@@ -1,36 +1,31 @@
-"""API server client: JSON over HTTPS with timeouts, rate limit and no hidden retries."""
+"""API server client: the official one under our rules, with timeouts, a rate limit and no hidden retries.
+
+Pods, nodes and what goes with them are plain dicts; `typed` gives the official client's interfaces for the rest.
+"""
 
 import json
 import logging
 import random
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
-from urllib.parse import urlencode
+from typing import Any, Self, TypeVar
 
 import urllib3
+from kubernetes.client import ApiClient, Configuration
+from kubernetes.client.api_response import ApiResponse
+from kubernetes.client.exceptions import ApiException
+from kubernetes.client.rest import RESTResponse
 
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.api.answers import Answer, NextStep, read_answer, read_failure
-from runtimes.kubernetes.api.connection import Connection
+from runtimes.kubernetes.api.credentials import Credentials, CredentialSource
 from runtimes.kubernetes.api.limiter import Limiter, Urgency
 
 log = logging.getLogger("tessera.kubernetes")
 
 CONNECT_S, READ_S = 5.0, 30.0
-ALIVE = (
-    *urllib3.connection.HTTPConnection.default_socket_options,
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-)
-"""TCP keepalive: a peer is probed after 15 s of silence and given up 15 s later. Middleboxes keep the connection open,
-and a broken one is not taken from the pool for the next request.
-"""
 PAGE = 500
 TRIES = 4
 """Attempts for conflicts, which are retried at once."""
@@ -44,10 +39,26 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 Thing = dict[str, Any]
 """An API object as decoded JSON."""
+Request = tuple[Any, ...]
+"""A request as the official client serializes it: verb, address, headers, body."""
+Interface = TypeVar("Interface")
 
 
 class Expired(Unavailable):
     """The resourceVersion is too old: list again."""
+
+
+class Gone(Unavailable):
+    """There is no such object."""
+
+
+class NoRight(Unavailable):
+    """Our account may not do this."""
+
+
+RAISED: Mapping[NextStep, type[Exception]] = {"reject": Rejected, "expired": Expired, "gone": Gone, "no_right": NoRight}
+FAILURES = (urllib3.exceptions.HTTPError, ApiException, OSError)
+"""What a request without a whole answer raises; an ApiException here tells of TLS."""
 
 
 @dataclass(frozen=True)
@@ -75,28 +86,40 @@ class ApiServer:
 
     def __init__(
         self,
-        connection: Connection,
+        source: CredentialSource,
         *,
         per_s: float = 20.0,
         burst: int = 40,
         sleep: Callable[[float], None] = time.sleep,
         dice: random.Random | None = None,
     ):
-        self.connection = connection
         self.counts = Counts()
+        self._source = source
         self._limiter = Limiter(per_s, burst)
-        self._pool = urllib3.PoolManager(ssl_context=connection.tls, maxsize=16, retries=False, socket_options=ALIVE)
         self._sleep, self._dice = sleep, dice or random.Random()  # noqa: S311 - jitter is no secret
         self._no_creates_until = self._no_creates_s = 0.0
 
     def close(self) -> None:
-        self._pool.clear()
+        self._source.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def typed(self, interface: Callable[[ApiClient], Interface]) -> Interface:
+        """Return one of the official client's interfaces, such as StorageV1Api. It raises what `call` raises."""
+        credentials = self._source.current()
+
+        def send(*request: Any) -> RESTResponse:
+            self._limiter.acquire(Urgency.DELETE if request[0] == "DELETE" else Urgency.STATUS)
+            answer, response = self._exchange(credentials, request)
+            if response is None or answer.next_step != "done":
+                raise failure_of(answer)
+            return response
+
+        return interface(_TypedClient(credentials.configuration, send))
 
     def call(
         self,
@@ -112,29 +135,32 @@ class ApiServer:
     ) -> tuple[Answer, dict[str, Any]]:
         """Send one request; retry conflicts only.
 
-        handles: deeds to return besides "done". Raises Rejected for "reject", Expired for "expired", else Unavailable.
+        handles: next steps to return besides "done". Raises Rejected, or a kind of Unavailable.
         """
         if verb == "POST" and time.monotonic() < self._no_creates_until:
             raise Unavailable("The cluster lately refused us the right to create: nothing is created for a while.")
+        headers = {"Accept": accept} | ({"Content-Type": content} if body is not None else {})
         for more in range(TRIES - 1, -1, -1):
-            answer, found = self._once(verb, path, body, query, content, urgency, accept=accept)
+            answer, data = self._ask(verb, path, body, query, headers, urgency)
             if answer.next_step != "again" or not more or "again" in handles:
                 break
             self._sleep(self._dice.uniform(0, 0.2 * (TRIES - more)))
+        found = {}
+        if answer.next_step == "done":
+            try:
+                found = json.loads(data or b"{}")
+            except ValueError:
+                answer = Answer("unknown", "The answer is not JSON.")
         if verb == "POST" and answer.next_step == "done":
             self._no_creates_s = 0.0
         if answer.next_step in ("done", *handles):
             return answer, found
-        if answer.next_step == "reject":
-            raise Rejected(answer.words)
-        if answer.next_step == "expired":
-            raise Expired(answer.words)
         if answer.next_step == "no_right":
             log.error("the cluster refuses %s %s: %s", verb, path, answer.words)
             if verb == "POST":
                 self._no_creates_s = min(max(2 * self._no_creates_s, NO_RIGHT_FIRST_S), NO_RIGHT_MOST_S)
                 self._no_creates_until = time.monotonic() + self._no_creates_s
-        raise Unavailable(answer.words)
+        raise failure_of(answer)
 
     def list_all(self, path: str, *, labels: str = "", trim: Callable[[Thing], Thing] = lambda thing: thing) -> Listed:
         """List all items page by page, anew if a page expires. trim: reduces each at once, to bound memory."""
@@ -154,18 +180,21 @@ class ApiServer:
         query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
         query |= {"timeoutSeconds": str(seconds)} | ({"labelSelector": labels} if labels else {})
         self._limiter.acquire(Urgency.STATUS)
-        timeout = urllib3.Timeout(connect=CONNECT_S, read=silence_s)
+        credentials = self._source.current()
+        request = _serialize(credentials, "GET", path, query=query)
         try:
-            response = self._send("GET", path, None, query, {}, timeout, preload_content=False)
-        except (urllib3.exceptions.HTTPError, OSError) as error:
+            response = self._send(credentials, request, (CONNECT_S, silence_s)).response
+        except FAILURES as error:
             raise Unavailable(read_failure(error).words) from error
         late = threading.Timer(seconds + silence_s, response.shutdown)  # trickled bytes never time out
         late.daemon = True
         late.start()
         try:
-            self._judge_watch(response)
+            answer = self._classify("WATCH", response, b"" if response.status == 200 else response.read(65536))
+            if answer.next_step != "done":
+                raise failure_of(answer)
             yield from _lines(response)
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+        except (*FAILURES, ValueError) as error:
             raise Unavailable(read_failure(error).words) from error
         finally:
             late.cancel()
@@ -174,12 +203,12 @@ class ApiServer:
     def read_log(self, path: str, most: int | None = None) -> bytes:
         """Return a container's log. most: bytes. Raises Unavailable; Rejected if there is none."""
         query = {"limitBytes": str(most)} if most is not None else {}
-        answer, found = self._once("GET", path, None, query, "", Urgency.STATUS, as_text=True)
+        answer, text = self._ask("GET", path, query=query)
         if answer.next_step in ("gone", "reject", "no_right"):
             raise Rejected(answer.words)
         if answer.next_step != "done":
             raise Unavailable(answer.words)
-        return found["text"]
+        return text
 
     def _list_anew(self, path: str, labels: str, trim: Callable[[Thing], Thing], accept: str) -> Listed:
         for _ in range(TRIES):
@@ -200,76 +229,86 @@ class ApiServer:
                 return Listed(items, page["metadata"]["resourceVersion"])
             more = {"continue": token}
 
-    def _once(
+    def _ask(
         self,
         verb: str,
         path: str,
-        body: Mapping[str, Any] | None,
-        query: Mapping[str, str],
-        content: str,
-        urgency: Urgency,
-        *,
-        as_text: bool = False,
-        accept: str = JSON,
-    ) -> tuple[Answer, dict[str, Any]]:
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, str] = {},
+        headers: Mapping[str, str] = {},
+        urgency: Urgency = Urgency.STATUS,
+    ) -> tuple[Answer, bytes]:
+        """Send a request once and return its whole answer."""
         self._limiter.acquire(urgency)
-        sent = json.dumps(body).encode() if body is not None else None
-        headers = {"Accept": accept} | ({"Content-Type": content} if sent is not None else {})
+        credentials = self._source.current()
+        answer, response = self._exchange(credentials, _serialize(credentials, verb, path, body, query, headers))
+        return answer, response.data if response else b""
+
+    def _exchange(self, credentials: Credentials, request: Request) -> tuple[Answer, RESTResponse | None]:
+        verb = request[0]
         try:
-            response = self._send(verb, path, sent, query, headers, urllib3.Timeout(connect=CONNECT_S, read=READ_S))
-            found = (
-                {"text": response.data} if as_text and response.status == 200 else json.loads(response.data or b"{}")
-            )
-        except (urllib3.exceptions.HTTPError, OSError) as error:
+            response = self._send(credentials, request, (CONNECT_S, READ_S))
+            response.read()
+        except FAILURES as error:
             self.counts.add(verb, 0)
-            return read_failure(error), {}
-        except ValueError:  # a proxy's page, or truncated
-            found = {}
-            self.counts.add(verb, response.status)
-            if response.status < 400:
-                return Answer("unknown", "The answer is not JSON."), {}
-        else:
-            self.counts.add(verb, response.status)
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        answer = read_answer(verb, response.status, found, headers)
+            return read_failure(error), None
+        return self._classify(verb, response, response.data), response
+
+    def _send(self, credentials: Credentials, request: Request, timeout: tuple[float, float]) -> RESTResponse:
+        try:
+            response = credentials.client.call_api(*request, _request_timeout=timeout)
+        except ApiException:  # by TLS: our certificate may have expired
+            self._source.refuse(credentials)
+            raise
+        if response.status == 401:
+            self._source.refuse(credentials)
+        return response
+
+    def _classify(self, verb: str, response: RESTResponse | urllib3.BaseHTTPResponse, data: bytes) -> Answer:
+        """Read an answer by the table, count it, and slow down where it asks for that."""
+        self.counts.add(verb, response.status)
+        try:
+            body = {} if response.status < 300 else json.loads(data or b"{}")
+        except ValueError:  # a proxy's page
+            body = {}
+        answer = read_answer(verb, response.status, body, response.headers)
         if answer.next_step == "slow":
             self._limiter.close(answer.after_s)
-        return answer, found
+        return answer
 
-    def _send(
-        self,
-        verb: str,
-        path: str,
-        body: bytes | None,
-        query: Mapping[str, str],
-        headers: Mapping[str, str],
-        timeout: urllib3.Timeout,
-        *,
-        preload_content: bool = True,
-    ) -> urllib3.BaseHTTPResponse:
-        url = f"{self.connection.server}{path}"
-        if query:
-            url += f"?{urlencode(query)}"
-        return self._pool.request(
-            verb,
-            url,
-            body=body,
-            headers={"Accept": JSON, **self.connection.authorization(), **headers},
-            timeout=timeout,
-            redirect=False,
-            preload_content=preload_content,
-        )
 
-    def _judge_watch(self, response: urllib3.BaseHTTPResponse) -> None:
-        self.counts.add("WATCH", response.status)
-        if response.status == 200:
-            return
-        body = json.loads(response.read(65536) or b"{}")
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        answer = read_answer("GET", response.status, body, headers)
-        if answer.next_step == "slow":
-            self._limiter.close(answer.after_s)
-        raise Expired(answer.words) if answer.next_step == "expired" else Unavailable(answer.words)
+class _TypedClient(ApiClient):
+    """The official client, which sends by our rules."""
+
+    def __init__(self, configuration: Configuration, send: Callable[..., RESTResponse]):
+        super().__init__(configuration)
+        self._send = send
+
+    def call_api(self, *request: Any, _request_timeout: object = None) -> RESTResponse:
+        return self._send(*request)
+
+    def response_deserialize(self, *args: Any, **options: Any) -> ApiResponse:
+        try:
+            return super().response_deserialize(*args, **options)
+        except ValueError as error:  # its models are strict
+            raise Unavailable(f"The answer is not understood: {error}"[:300]) from error
+
+
+def failure_of(answer: Answer) -> Exception:
+    return RAISED.get(answer.next_step, Unavailable)(answer.words)
+
+
+def _serialize(
+    credentials: Credentials,
+    verb: str,
+    path: str,
+    body: Mapping[str, Any] | None = None,
+    query: Mapping[str, str] = {},
+    headers: Mapping[str, str] = {},
+) -> Request:
+    """Return what ApiClient.call_api takes: the whole address, headers with our token, and the body."""
+    options = {"query_params": [*query.items()], "header_params": {"Accept": JSON, **headers}, "body": body}
+    return credentials.client.param_serialize(verb, path, **options, auth_settings=["BearerToken"])
 
 
 def _trim_to_version(thing: Thing) -> Thing:
