@@ -13,7 +13,7 @@ import asyncssh
 from portal.gateway.ssh.channel_flow import Flow
 from portal.gateway.ssh.sftp import serve_sftp
 from portal.gateway.ssh.sftp_files import LOOP, TaskFiles
-from runtimes.fake import FakeAccess
+from tests.fakes.runtime import FakeAccess
 
 TASK = "a" * 32
 

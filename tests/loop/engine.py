@@ -1,4 +1,4 @@
-"""The runtime of the model: the product's own FakeRuntime, whose calls may be interrupted, fail, or succeed unheard."""
+"""The runtime of the model: the tests' FakeRuntime, whose calls may be interrupted, fail, or succeed unheard."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,7 +10,7 @@ from runtimes.contract.container import ContainerView
 from runtimes.contract.errors import Unavailable
 from runtimes.contract.node import NodeView
 from runtimes.contract.task import TaskSpec
-from runtimes.fake import FakeRuntime
+from tests.fakes.runtime import FakeRuntime
 
 ALIVE = ("starting", "running")
 

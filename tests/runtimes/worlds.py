@@ -10,12 +10,12 @@ from uuid import uuid4
 from runtimes.contract.container import ContainerView
 from runtimes.contract.node import NodeView, NumaView
 from runtimes.contract.task import Checkpoint, TaskSpec
-from runtimes.fake import FakeRuntime
 from runtimes.local import orphan_processes, processes
 from runtimes.local.access.access import LocalAccess
 from runtimes.local.runtime import LocalRuntime
 from runtimes.local.shim import limits
 from runtimes.local.taskdir import TaskDir
+from tests.fakes.runtime import FakeRuntime
 
 DEADLINE_S = 20
 UID, GID = 20001, 20000

@@ -13,11 +13,11 @@ from jobs.resizing import resize_job
 from jobs.states import TaskState
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.contract.node import NodeView
-from runtimes.fake import FakeRuntime
 from scheduler.lease import acquire
 from scheduler.reconcile import actions
 from scheduler.reconcile.actions import FencedAction, decode_action, encode_action, load_starts, run_actions
 from scheduler.reconcile.compare import Forget, Resize, Start, Stop
+from tests.fakes.runtime import FakeRuntime
 
 T = TaskState
 pytestmark = pytest.mark.django_db

@@ -13,7 +13,6 @@ from quotas.models import Holding
 from runtimes.contract.container import ContainerView, GpuUse
 from runtimes.contract.errors import NodeRefused, Rejected
 from runtimes.contract.node import NodeView
-from runtimes.fake import FakeRuntime
 from scheduler.lease import acquire
 from scheduler.models import Lease
 from scheduler.reconcile.compare import (
@@ -30,6 +29,7 @@ from scheduler.reconcile.compare import (
 )
 from scheduler.reconcile.observations import measure_lost_work
 from scheduler.reconcile.poll_loop import reconcile_once
+from tests.fakes.runtime import FakeRuntime
 
 T = TaskState
 A = "a" * 32

@@ -10,9 +10,9 @@ from jobs.states import TaskState
 from quotas.models import Holding, Quota
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.contract.node import NodeView
-from runtimes.fake import FakeRuntime
 from scheduler.lease import acquire
 from scheduler.reconcile.poll_loop import reconcile_once
+from tests.fakes.runtime import FakeRuntime
 
 pytestmark = pytest.mark.django_db
 QUARTER, HALF = 8127, 16255

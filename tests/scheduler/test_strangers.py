@@ -15,12 +15,12 @@ from jobs.states import TaskState
 from runtimes.contract.container import ContainerView
 from runtimes.contract.node import NodeView
 from runtimes.contract.task import TaskSpec
-from runtimes.fake import FakeRuntime
 from scheduler.health import health_checks
 from scheduler.management.commands import strangers as command
 from scheduler.reconcile.actions import decode_action, encode_action, run_actions
 from scheduler.reconcile.compare import Forget, Stop
 from scheduler.reconcile.orphans import SEARCH_EVERY_S, UNKNOWN_S, OrphanFinder, load_orphans
+from tests.fakes.runtime import FakeRuntime
 from tests.scheduler.test_watching import Scene
 
 pytestmark = pytest.mark.django_db

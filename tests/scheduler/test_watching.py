@@ -16,7 +16,6 @@ from jobs.models import Task
 from jobs.states import TaskState
 from runtimes.contract.errors import Unavailable
 from runtimes.contract.node import NodeView
-from runtimes.fake import FakeRuntime
 from scheduler import tasks
 from scheduler.lease import acquire, newest_epoch, release, renew
 from scheduler.management.commands import watch as command
@@ -24,6 +23,7 @@ from scheduler.models import Lease
 from scheduler.reconcile.actions import FencedAction, decode_action, encode_action
 from scheduler.reconcile.compare import Forget, Start, Stop
 from scheduler.reconcile.watch_loop import AGAIN_S, TIDY_S, WatchLoop, WatchStale
+from tests.fakes.runtime import FakeRuntime
 
 T = TaskState
 

@@ -8,7 +8,7 @@ import pytest
 from common.errors import Unavailable
 from portal.access.app_sessions import Visit
 from portal.gateway.http.tensorboards import TensorBoards
-from runtimes.fake import FakeAccess
+from tests.fakes.runtime import FakeAccess
 
 TASK = "a" * 32
 VISIT = Visit(1, "", TASK, 6006, "", "job-1", "/j/job-1/", board="~/runs")

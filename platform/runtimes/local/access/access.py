@@ -15,8 +15,8 @@ from runtimes.contract.access import PtySize
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.gpu_sharing import forbidden_env
 from runtimes.local.access.session_server import MESSAGE_LIMIT, SOCKET_NAME, receive
+from runtimes.local.access.streams import Stream, StreamSession, open_ends
 from runtimes.local.taskdir import TaskDir
-from runtimes.streams import Stream, StreamSession, open_ends
 
 UUID = re.compile(r"[0-9a-f]{32}")
 PATIENCE_S = 10.0

@@ -16,7 +16,7 @@ from runtimes.contract.errors import Rejected
 from runtimes.contract.node import NodeView
 from runtimes.contract.runtime import Capabilities
 from runtimes.contract.task import TaskSpec
-from runtimes.streams import StreamSession, open_ends
+from runtimes.local.access.streams import StreamSession, open_ends
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ import pytest
 
 from runtimes.contract.access import PtySize
 from runtimes.contract.errors import Rejected
-from runtimes.fake import FakeAccess
+from tests.fakes.runtime import FakeAccess
 
 TASK, OTHER = "a" * 32, "b" * 32
 

@@ -1,7 +1,7 @@
 import pytest
 
 from runtimes.contract.errors import Unavailable
-from runtimes.fake import FakeRuntime, run_time
+from tests.fakes.runtime import FakeRuntime, run_time
 from tests.runtimes.contract.suite import RuntimeContract
 from tests.runtimes.worlds import FakeWorld
 
