@@ -1,6 +1,7 @@
 """The Celery application and its beat schedule."""
 
 import os
+from typing import Any
 
 from celery import Celery
 
@@ -13,55 +14,25 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["portal", "scheduler", "files", "images", "notebooks"])
 app.steps["consumer"].add(AliveStep)
 
-# Messages expire after their period: the next beat repeats them.
+
+def every(seconds: float, task: str, *, queue: str = "default", expires: float | None = None) -> dict[str, Any]:
+    """Return an entry of the schedule; its message expires after a period, since the next beat repeats it."""
+    options = {"queue": queue, "expires": seconds if expires is None else expires}
+    return {"task": task, "schedule": seconds, "options": options}
+
+
 app.conf.beat_schedule = {
-    "cycle": {"task": "scheduler.tasks.cycle", "schedule": 1.0, "options": {"queue": "scheduler", "expires": 1}},
-    "reconcile": {
-        "task": "scheduler.tasks.reconcile",
-        "schedule": 1.0,
-        "options": {"queue": "scheduler", "expires": 1},
-    },
-    "look at notebooks": {
-        "task": "notebooks.tasks.look",
-        "schedule": 1.0,
-        "options": {"queue": "default", "expires": 1},
-    },
-    "foretell": {
-        "task": "scheduler.tasks.foretell",
-        "schedule": 15.0,
-        "options": {"queue": "default", "expires": 15},
-    },
-    "sweep_environments": {
-        "task": "notebooks.tasks.sweep",
-        "schedule": 3600.0,
-        "options": {"queue": "default", "expires": 600},
-    },
-    "inventory": {
-        "task": "scheduler.tasks.take_inventory",
-        "schedule": 30.0,
-        "options": {"queue": "default", "expires": 30},
-    },
-    "measure_places": {
-        "task": "files.tasks.measure_places",
-        "schedule": 60.0,
-        "options": {"queue": "default", "expires": 60},
-    },
-    "fetch_images": {
-        "task": "scheduler.tasks.fetch_images",
-        "schedule": 15.0,
-        "options": {"queue": "default", "expires": 15},
-    },
-    "refresh_images": {
-        "task": "images.tasks.refresh",
-        "schedule": 120.0,
-        "options": {"queue": "outside", "expires": 120},
-    },
-    "sweep_uploads": {
-        "task": "files.tasks.sweep_uploads",
-        "schedule": 600.0,
-        "options": {"queue": "default", "expires": 600},
-    },
-    "send": {"task": "portal.tasks.send", "schedule": 5.0, "options": {"queue": "outside", "expires": 5}},
-    "sweep_sent": {"task": "portal.tasks.sweep", "schedule": 3600.0, "options": {"queue": "outside", "expires": 600}},
-    "sweep": {"task": "scheduler.tasks.sweep", "schedule": 600.0, "options": {"queue": "default", "expires": 600}},
+    "cycle": every(1, "scheduler.tasks.cycle", queue="scheduler"),
+    "reconcile": every(1, "scheduler.tasks.reconcile", queue="scheduler"),
+    "look at notebooks": every(1, "notebooks.tasks.look"),
+    "foretell": every(15, "scheduler.tasks.foretell"),
+    "sweep_environments": every(3600, "notebooks.tasks.sweep", expires=600),
+    "inventory": every(30, "scheduler.tasks.take_inventory"),
+    "measure_places": every(60, "files.tasks.measure_places"),
+    "fetch_images": every(15, "scheduler.tasks.fetch_images"),
+    "refresh_images": every(120, "images.tasks.refresh", queue="outside"),
+    "sweep_uploads": every(600, "files.tasks.sweep_uploads"),
+    "send": every(5, "portal.tasks.send", queue="outside"),
+    "sweep_sent": every(3600, "portal.tasks.sweep", queue="outside", expires=600),
+    "sweep": every(600, "scheduler.tasks.sweep"),
 }

@@ -6,7 +6,6 @@ import psycopg
 import pytest
 
 from config.embedded.servers import UNPRIVILEGED, clear_lock, is_postmaster_of, lock_status
-from config.testing import examples, pytest_command
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
 
@@ -51,19 +50,3 @@ def test_root_runs_postgresql_as_another_uid_below_a_closed_home(way, tmp_path):
     code = f"import os; print(os.geteuid(), os.access({note!r}, os.R_OK) and open({note!r}).read())"
     command = [*UNPRIVILEGED, way, sys.executable, "-I", "-S", "-c", code]
     assert subprocess.run(command, capture_output=True, text=True).stdout == "65534 reached\n"
-
-
-def test_the_quick_tests_run_on_two_workers_for_each_core_by_default():
-    workers = str(min(2 * os.cpu_count(), 16))
-    assert pytest_command([])[3:] == ["-n", workers, "--dist", "loadfile", "-m", "not slow and not kubernetes"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "fewer"), [([], True), (["-x", "tests/core"], True), (["-m", "slow"], False), (["--all"], False)]
-)
-def test_who_does_not_say_which_tests_gets_fewer_random_worlds(arguments, fewer):
-    assert bool(examples(arguments)) == fewer
-
-
-def test_arguments_win_over_the_defaults():
-    assert pytest_command(["--all", "-n", "0"])[3:] == ["-n", "0"]

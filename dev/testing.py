@@ -1,6 +1,6 @@
 """`bin/test` and `bin/bench`: run a command beside throw-away servers.
 
-``python -m config.testing [--all] [pytest arguments]`` or ``python -m config.testing --run PROGRAM [ARGUMENT...]``.
+``python -m dev.testing [--all] [pytest arguments]`` or ``python -m dev.testing --run PROGRAM [ARGUMENT...]``.
 """
 
 import os
@@ -17,7 +17,7 @@ from pathlib import Path
 from config.embedded.servers import create_database, postgres, valkey
 from config.embedded.supervisor import Child, Failure, kill_all, stop_all
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 QUICK = "not slow and not kubernetes"
 WORKERS = min(2 * (os.cpu_count() or 1), 16)
 
