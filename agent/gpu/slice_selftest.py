@@ -1,5 +1,10 @@
-"""Judging the slice library's trial (agent/slice/src/trial.c), without and with a slice."""
+"""The slice library's self-test (agent/slice/src/trial.c): its program, and what its answers prove."""
 
+import json
+from contextlib import suppress
+from pathlib import Path
+
+PROGRAM = "trial"
 LIMIT_MIB = 64
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 UNTRIED = "Not run on real hardware by its makers yet."
@@ -7,6 +12,26 @@ UNTRIED = "Not run on real hardware by its makers yet."
 
 class Failed(Exception):
     """The slice does not hold. The message is a sentence."""
+
+
+def build_command(folder: str | Path, uuid: str) -> list[str]:
+    """Return the command of the program in `folder`, for one card."""
+    return [f"{folder}/{PROGRAM}", uuid, str(LIMIT_MIB << 20)]
+
+
+def build_environment(uuid: str) -> dict[str, str]:
+    return {"CUDA_VISIBLE_DEVICES": uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def read_answer(out: str, errors: str, how: str = "") -> dict[str, int]:
+    """Return the program's answer. how: without or with a slice, for the message. Raises Failed."""
+    lines = [line for line in out.splitlines() if line.strip() not in ("", "ready")]
+    with suppress(IndexError, ValueError):
+        answer = json.loads(lines[-1])
+        if isinstance(answer, dict):
+            return answer
+    words = " ".join([*errors.split(), *out.split()])[-160:]
+    raise Failed(f"{how} a program fails: {words or 'it says nothing'}.".lstrip())
 
 
 def judge(bare: dict[str, int], kept: dict[str, int]) -> str:

@@ -1,13 +1,12 @@
 """Install our slice library at the path that CDI specs name, and try it. Not run on hardware."""
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from agent.gpu.slice_selftest import LIMIT_MIB, Failed, judge
+from agent.gpu.slice_selftest import LIMIT_MIB, Failed, build_command, build_environment, judge, read_answer
 from agent.kubelet.cdi import HOOK
 
 SHIMS = ("libcuda.so.1", "libnvidia-ml.so.1")
@@ -71,11 +70,8 @@ def _run_kept(built: Path, room: Path, uuid: str) -> dict[str, int]:
 
 
 def _run(built: Path, uuid: str, more: dict[str, str]) -> dict[str, int]:
-    env = os.environ | more | {"CUDA_VISIBLE_DEVICES": uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    words = [str(built / "trial"), uuid, str(LIMIT_MIB << 20)]
-    done = subprocess.run(words, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WITHIN_S)
-    try:
-        return json.loads(done.stdout.splitlines()[-1])
-    except (IndexError, ValueError):
-        words_of_it = " ".join([*done.stderr.split(), *done.stdout.split()])[-160:]
-        raise Failed(f"a program fails: {words_of_it or 'it says nothing'}.") from None
+    env = os.environ | more | build_environment(uuid)
+    done = subprocess.run(
+        build_command(built, uuid), env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WITHIN_S
+    )
+    return read_answer(done.stdout, done.stderr)

@@ -4,12 +4,12 @@ Files alone determine the output, so resent bytes are kept once. An overlong log
 """
 
 import time
-from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent.logs.cri import Text, last_moment, marker
+from agent.logs.capping import NewestBytes, marker
+from agent.logs.cri import Text, last_moment
 from agent.logs.files import SETTLE_S, Files, Place
 from agent.state import read_object, write_object
 
@@ -93,8 +93,7 @@ class ContainerLog:
         self._text = Text(noted.get("open"))
         self._from = self.files.place, self._text.state
         self.offset, self.ready, self.closed = noted.get("offset", 0), b"", False
-        self._tail: deque[bytes] = deque()
-        self._tail_held = self._left_out = 0
+        self._tail = NewestBytes(TAIL)
         self._read_at, self._was_full = time.monotonic(), False
 
     def _keep(self, text: bytes) -> None:
@@ -105,24 +104,16 @@ class ContainerLog:
             self.ready += text[:room]
             self._from = self.files.place, self._text.state
         if rest:
-            self._tail.append(rest)
-            self._tail_held += len(rest)
-        while self._tail_held > TAIL:
-            over = self._tail_held - TAIL
-            oldest = self._tail.popleft()
-            if len(oldest) > over:
-                self._tail.appendleft(oldest[over:])
-            gone = min(len(oldest), over)
-            self._tail_held, self._left_out = self._tail_held - gone, self._left_out + gone
+            self._tail.add(rest)
 
     def _close_if_over(self) -> None:
         """Close the ended log once all is read."""
         quiet_since = max(self.ended_at, self._read_at)
         if self.state != ENDED or self.files.has_more or time.monotonic() - quiet_since < SETTLE_S:
             return
-        words = f"{self._left_out} bytes are not kept here: the log is full; its last part follows"
-        self.ready = b"".join([marker(words) if self._left_out else b"", *self._tail, self._text.finish()])
-        self._tail.clear()
+        words = f"{self._tail.dropped} bytes are not kept here: the log is full; its last part follows"
+        self.ready = b"".join([marker(words) if self._tail.dropped else b"", *self._tail.pieces, self._text.finish()])
+        self._tail = NewestBytes(TAIL)
         self.closed = True
 
     def _keep_note(self) -> None:

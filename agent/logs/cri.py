@@ -8,6 +8,8 @@ logging design; containerd 2.
 
 from datetime import datetime
 
+from agent.logs.capping import marker
+
 STREAMS = (b"stdout", b"stderr")
 LONGEST = 16384
 """Longest line in bytes, as in the local runtime; a carriage return ends a line too (progress bars)."""
@@ -71,10 +73,6 @@ def read_moment(text: str) -> datetime | None:
     except ValueError:
         return None
     return at if at.tzinfo is not None else None
-
-
-def marker(words: str) -> bytes:
-    return f"\n[tessera] {words}\n".encode()
 
 
 def _parse(line: bytes) -> tuple[bytes, bool, bytes]:

@@ -14,9 +14,9 @@ from runtimes.gpu_sharing import (
     slice_environment,
     watched_limits,
 )
-from runtimes.local.node.simulated_cards import simulate
+from runtimes.local.node.simulated_cards import simulate_cards
 
-CARDS = {gpu.uuid: replace(gpu, simulated=False, mode=HAMI) for gpu in simulate("2xV100-32GB", "n1").gpus}
+CARDS = {gpu.uuid: replace(gpu, simulated=False, mode=HAMI) for gpu in simulate_cards("2xV100-32GB", "n1").gpus}
 FIRST, SECOND = CARDS
 QUARTER = GpuShare(FIRST, 0, 8127, 25, False)
 HALF = GpuShare(SECOND, 1, 16255, 50, False)

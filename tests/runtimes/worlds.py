@@ -13,7 +13,7 @@ from runtimes.contract.task import Checkpoint, TaskSpec
 from runtimes.local import orphan_processes, processes
 from runtimes.local.access.access import LocalAccess
 from runtimes.local.runtime import LocalRuntime
-from runtimes.local.shim import limits
+from runtimes.local.shim import cgroups
 from runtimes.local.taskdir import TaskDir
 from tests.fakes.runtime import FakeRuntime
 
@@ -136,7 +136,7 @@ class LocalWorld(World):
         return TaskDir(str(self.base / "data/tasks" / uuid))
 
     def scratch(self, uuid: str) -> Path:
-        return Path(self.runtime._scratch(uuid))
+        return Path(self.runtime.machine.scratch_of(uuid))
 
     def log(self, uuid: str) -> str:
         return self.runtime.logs.read(uuid, 0, 1 << 24)[0].decode(errors="replace")
@@ -146,7 +146,7 @@ class LocalWorld(World):
 
     def kill_shim(self, uuid: str) -> None:
         shim = wait_for(lambda: self.shim(uuid))
-        processes.send(shim, signal.SIGKILL)
+        processes.send_signal(shim, signal.SIGKILL)
         wait_for(lambda: not processes.is_alive(shim.pid, shim.start))
 
     def close(self):
@@ -165,7 +165,7 @@ def command_line(pid: int) -> list[bytes]:
 def shim_of(task: TaskDir) -> processes.Process | None:
     """The shim, even before it says so itself: it is the first process with the task's path as argument."""
     path = task.path.encode()
-    found = {p.pid: p for p in processes.everybody() if path in command_line(p.pid)}
+    found = {p.pid: p for p in processes.list_processes() if path in command_line(p.pid)}
     return next((process for process in found.values() if process.parent not in found), None)
 
 
@@ -175,8 +175,8 @@ def end_tasks(data: Path) -> None:
     tasks = [task for task in tasks if task.read("exit") is None]
     for task in tasks:
         if (shim := shim_of(task)) is not None:
-            processes.send(shim, signal.SIGKILL)
+            processes.send_signal(shim, signal.SIGKILL)
     wait_for(lambda: not any(orphan_processes.kill_orphans(task) for task in tasks))
     for task in tasks:
         for group in orphan_processes.groups(task):
-            limits.remove(group)
+            cgroups.remove(group)

@@ -14,6 +14,8 @@ import tempfile
 from pathlib import Path
 
 from config.embedded.supervisor import Failure
+from runtimes.local.access.listeners import find_descriptor, list_listeners
+from runtimes.local.processes import list_processes
 
 NEEDED_BYTES = 1024**3
 MARK = "install"
@@ -162,27 +164,14 @@ def bind(family: int, host: str, port: int) -> socket.socket:
 
 def holder_of(port: int) -> str:
     """Return ", held by process 12 (name)" for a port, or ""."""
-    inodes = {f"socket:[{inode}]" for inode in listening_inodes(port)}
+    inodes = {inode for _, found in list_listeners(port) for inode in found}
     if not inodes:
         return ""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
+    for process in list_processes():
+        if any(find_descriptor(process.pid, inode) for inode in inodes):
             with contextlib.suppress(OSError):
-                if any(str(link.readlink()) in inodes for link in (entry / "fd").iterdir()):
-                    return f", held by process {entry.name} ({(entry / 'comm').read_text().strip()})"
+                return f", held by process {process.pid} ({Path(f'/proc/{process.pid}/comm').read_text().strip()})"
     return ", held by a process of another account"
-
-
-def listening_inodes(port: int) -> list[str]:
-    """List listening (0A) sockets of a port (proc(5))."""
-    found = []
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with contextlib.suppress(OSError):
-            for line in Path(table).read_text().splitlines()[1:]:
-                columns = line.split()
-                if columns[3] == "0A" and int(columns[1].rpartition(":")[2], 16) == port:
-                    found.append(columns[9])
-    return found
 
 
 def account(uid: int) -> str:

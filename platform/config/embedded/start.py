@@ -36,7 +36,7 @@ from config.embedded.supervisor import (
     tail,
 )
 from runtimes import slice_library
-from runtimes.local.node.simulated_cards import UnknownProfile, simulate
+from runtimes.local.node.simulated_cards import UnknownProfile, simulate_cards
 
 ROOT = Path(__file__).resolve().parents[3]
 DEMO_LIMIT_S = 300
@@ -83,7 +83,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if not 1 <= options.port <= 65535:
         parser.error("--port must be from 1 to 65535")
     try:
-        simulate(options.gpus, node="")
+        simulate_cards(options.gpus, node="")
     except UnknownProfile as unknown:  # now, since the text is stored and would fail later starts
         parser.error(f"--gpus: {unknown}")
     if options.cluster and options.gpus:

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from runtimes.local.processes import list_processes
+
 PR_SET_PDEATHSIG = 1
 LOG_CAP_BYTES = 10 * 1024 * 1024
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.2, 5.0
@@ -146,14 +148,9 @@ def kill_session(leader: int) -> None:
 
 def session_members(leader: int) -> list[int]:
     """List living processes of a session."""
-    found = []
-    if leader and sys.platform.startswith("linux"):
-        for name in filter(str.isdigit, os.listdir("/proc")):
-            with contextlib.suppress(OSError):
-                state, _, _, session = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[:4]
-                if int(session) == leader and state != "Z":
-                    found.append(int(name))
-    return found
+    if not leader or not sys.platform.startswith("linux"):
+        return []
+    return [process.pid for process in list_processes() if process.session == leader]
 
 
 def die_with_parent() -> None:

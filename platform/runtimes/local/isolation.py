@@ -1,4 +1,4 @@
-"""Isolate a job from the platform and other jobs, as far as this kernel allows (see `probe.py`).
+"""Isolate a job from the platform and other jobs, as far as this kernel allows (see node/isolation_probe.py).
 
 In namespaces a job sees its own processes, and the platform's directories as empty. Few imports, for the shim.
 """
@@ -14,17 +14,9 @@ from contextlib import contextmanager
 from runtimes.storage.open_beneath import open_beneath
 
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x00020000, 0x10000000, 0x20000000
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = (
-    1,
-    2,
-    4,
-    8,
-    32,
-    4096,
-    16384,
-    1 << 18,
-)
-MS_NOATIME, MS_NODIRATIME, MS_RELATIME = 1024, 2048, 1 << 21
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
+MS_REMOUNT, MS_NOATIME, MS_NODIRATIME, MS_BIND = 32, 1024, 2048, 4096
+MS_REC, MS_PRIVATE, MS_RELATIME = 1 << 14, 1 << 18, 1 << 21
 ST_RELATIME = 4096
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38
 
@@ -157,6 +149,28 @@ def drop_to(uid: int | None, gid: int | None) -> None:
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
     _call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def probe_namespaces(scratch: str, run_dir: str, uid: str) -> None:
+    """Enter namespaces as a job would, in a process of its own; exit 0 if all works. uid: "" for the platform's."""
+    open_namespaces()
+    child = os.fork()
+    if child == 0:
+        try:
+            seen_at = os.path.join(run_dir, "task")
+            open_view()
+            own = os.open(scratch, os.O_PATH | os.O_DIRECTORY)
+            hide([os.path.dirname(scratch), run_dir], [(own, seen_at, "", False)])
+            drop_to(int(uid) if uid else None, int(uid) if uid else None)
+            os.chdir(seen_at)
+            with open("written", "w") as file:
+                file.write("x")
+            hidden = not os.path.exists(scratch)
+            processes = [name for name in os.listdir("/proc") if name.isdigit()]
+            os._exit(0 if hidden and processes == ["1"] else 1)
+        except BaseException:
+            os._exit(1)
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) and 1)
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:

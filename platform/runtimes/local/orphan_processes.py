@@ -2,8 +2,8 @@
 
 import signal
 
-from runtimes.local.processes import Process, descendants, everybody, has_marker, send
-from runtimes.local.shim import limits
+from runtimes.local.processes import Process, has_marker, list_descendants, list_processes, send_signal
+from runtimes.local.shim import cgroups
 from runtimes.local.taskdir import TaskDir
 
 
@@ -11,15 +11,15 @@ def kill_orphans(task: TaskDir) -> list[Process]:
     """Kill all orphans and return them; [] proves the end."""
     found = find_orphans(task)
     for process in found:
-        send(process, signal.SIGKILL)
+        send_signal(process, signal.SIGKILL)
     return found
 
 
 def find_orphans(task: TaskDir) -> list[Process]:
     """Find processes by first process, session, control group and environment."""
     job = task.read("job") or {"pid": 0, "start": 0}
-    group = {pid for path in groups(task) for pid in limits.members(path)}
-    living = everybody()
+    group = {pid for path in groups(task) for pid in cgroups.members(path)}
+    living = list_processes()
     session = _session(job, living)
     roots = {
         process.pid
@@ -29,13 +29,13 @@ def find_orphans(task: TaskDir) -> list[Process]:
         or process.pid in group
         or has_marker(process.pid, task.uuid)
     }
-    below = {process.pid for process in descendants(roots, living)}
+    below = {process.pid for process in list_descendants(roots, living)}
     return [process for process in living if process.pid in roots | below]
 
 
 def groups(task: TaskDir) -> list[str]:
     record = task.read("spec.json")
-    return limits.groups_of(record["plan"], task.uuid) if record else []
+    return cgroups.groups_of(record["plan"], task.uuid) if record else []
 
 
 def _session(job: dict, living: list[Process]) -> int | None:

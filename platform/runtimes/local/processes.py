@@ -10,12 +10,12 @@ MARKER = "TESSERA_TASK"  # finds orphan processes
 Process = namedtuple("Process", "pid parent session start state")
 
 
-def boot_id() -> str:
+def read_boot_id() -> str:
     with open("/proc/sys/kernel/random/boot_id") as file:
         return file.read().strip()
 
 
-def look(pid: int) -> Process | None:
+def read_process(pid: int) -> Process | None:
     """Return a process or None. `start`: clock ticks since boot."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -27,16 +27,16 @@ def look(pid: int) -> Process | None:
 
 def is_alive(pid: int, start: int) -> bool:
     """Return whether this process lives. Zombies hold no memory or device."""
-    process = look(pid)
+    process = read_process(pid)
     return process is not None and process.start == start and process.state not in "ZX"
 
 
-def everybody() -> list[Process]:
+def list_processes() -> list[Process]:
     pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
-    return [process for pid in pids if (process := look(pid)) is not None and process.state not in "ZX"]
+    return [process for pid in pids if (process := read_process(pid)) is not None and process.state not in "ZX"]
 
 
-def descendants(roots: set[int], processes: list[Process]) -> list[Process]:
+def list_descendants(roots: set[int], processes: list[Process]) -> list[Process]:
     """Return living processes below these pids, in any session."""
     children: dict[int, list[Process]] = {}
     for process in processes:
@@ -49,25 +49,25 @@ def descendants(roots: set[int], processes: list[Process]) -> list[Process]:
     return found
 
 
-def in_group(group: int) -> list[Process]:
-    """Return a group's living processes, cheaper than `everybody`."""
+def list_group(group: int) -> list[Process]:
+    """Return a group's living processes, cheaper than `list_processes`."""
     pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
-    found = (look(pid) for pid in pids if _group(pid) == group)
+    found = (read_process(pid) for pid in pids if _group(pid) == group)
     return [process for process in found if process is not None and process.state not in "ZX"]
 
 
-def holds_one(pid: int, ends: set[tuple[int, int]]) -> bool:
-    """Return whether a standard stream is one of these (`end_of`)."""
+def holds_stream(pid: int, ends: set[tuple[int, int]]) -> bool:
+    """Return whether a standard stream is one of these (`identify_stream`)."""
     for number in range(3):
         try:
-            if end_of(f"/proc/{pid}/fd/{number}") in ends:
+            if identify_stream(f"/proc/{pid}/fd/{number}") in ends:
                 return True
         except OSError:
             continue
     return False
 
 
-def end_of(file: str | int) -> tuple[int, int]:
+def identify_stream(file: str | int) -> tuple[int, int]:
     """Identify a pipe or pty. Raises OSError."""
     found = os.stat(file)
     return found.st_dev, found.st_ino
@@ -81,14 +81,14 @@ def has_marker(pid: int, task: str) -> bool:
         return False
 
 
-def send(process: Process, number: int) -> None:
+def send_signal(process: Process, number: int) -> None:
     """Signal this process, never another with its pid."""
     try:
         handle = os.pidfd_open(process.pid)
     except OSError:
         return
     try:
-        now = look(process.pid)
+        now = read_process(process.pid)
         if now is not None and now.start == process.start:
             signal.pidfd_send_signal(handle, number)
     except (ProcessLookupError, PermissionError):
@@ -97,7 +97,7 @@ def send(process: Process, number: int) -> None:
         os.close(handle)
 
 
-def catches(process: Process, number: int) -> bool:
+def handles_signal(process: Process, number: int) -> bool:
     """Return whether it handles a signal. Source: SigCgt in proc_pid_status(5)."""
     try:
         with open(f"/proc/{process.pid}/status") as file:

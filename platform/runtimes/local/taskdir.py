@@ -4,11 +4,11 @@ spec.json   what to run, written first (0600)
 lock        held by the living shim, inherited locked
 started     boot id, pid, start time, epoch of the shim; before anything of the job runs
 job         pid and start time of the job's first process
-door        session socket while the job runs (0600, see sessions.py)
+door        session socket while the job runs (0600, see access/session_server.py)
 stop        request to end it
 checkpoint  newest change in its checkpoint directory
 gpu         use of shared cards, at the last change (see agent/gpu/policy.py)
-slice/      its card slice (see slices.py), elsewhere without namespaces
+slice/      its card slice (see slices/slice_dirs.py), elsewhere without namespaces
 exit        how it ended, written once, when no process is left
 passwd      the machine's plus the job's account (see isolation.name_account)
 scratch/    the job's own: work/, tmp/, hosts/, home, team's folder
@@ -17,8 +17,16 @@ scratch/    the job's own: work/, tmp/, hosts/, home, team's folder
 import fcntl
 import json
 import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from runtimes.contract.errors import Rejected
 
 RESERVED = 4096  # bytes for the exit file on a full disk
+LOCK_PATIENCE_S = 2.0
+UUID = re.compile(r"[0-9a-f]{32}")
 
 
 class TaskDir:
@@ -44,6 +52,11 @@ class TaskDir:
         except FileNotFoundError:
             return None
 
+    def read_epoch(self) -> int:
+        """Return the epoch of whoever started it, else of whoever stopped it."""
+        record, stop = self.read("spec.json"), self.read("stop")
+        return record["spec"]["epoch"] if record else stop["epoch"] if stop else 0
+
     def write(self, name: str, record: dict) -> None:
         """Write atomically and durably."""
         temporary = self / f".{name}.{os.getpid()}"
@@ -57,6 +70,13 @@ class TaskDir:
             os.close(fd)
         os.rename(temporary, self / name)
         self.sync()
+
+    def try_write(self, name: str, record: dict) -> None:
+        """Write what the next write would replace: a failure does not matter."""
+        try:
+            self.write(name, record)
+        except OSError:
+            pass
 
     def reserve(self, name: str) -> None:
         """Allocate blocks for a later `write`."""
@@ -72,6 +92,19 @@ class TaskDir:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    @contextmanager
+    def lock(self) -> Iterator[int | None]:
+        """Hold the lock, waiting for readers; yield None if a shim holds it. Raises BlockingIOError."""
+        until = time.monotonic() + LOCK_PATIENCE_S
+        while (lock := self.try_lock()) is None and not self.is_locked():
+            if time.monotonic() > until:
+                raise BlockingIOError(f"{self.path} stays locked by readers")
+        try:
+            yield lock
+        finally:
+            if lock is not None:
+                os.close(lock)
 
     def try_lock(self, *, shared: bool = False) -> int | None:
         """Return a descriptor that holds the lock, or None if taken."""
@@ -89,3 +122,44 @@ class TaskDir:
             return True
         os.close(fd)
         return False
+
+
+def task_dir(tasks_dir: os.PathLike[str], uuid: str) -> TaskDir:
+    """Return a task's directory, existing or not. Raises Rejected for a malformed uuid."""
+    if not UUID.fullmatch(uuid):
+        raise Rejected(f"Not a task uuid: {uuid!r}.")
+    return TaskDir(os.path.join(tasks_dir, uuid))
+
+
+def list_tasks(tasks_dir: os.PathLike[str]) -> list[TaskDir]:
+    return [TaskDir(entry.path) for entry in os.scandir(tasks_dir) if UUID.fullmatch(entry.name)]
+
+
+def list_live_records(tasks_dir: os.PathLike[str]) -> Iterator[dict]:
+    """Yield spec.json of each task that has not ended."""
+    for task in list_tasks(tasks_dir):
+        if task.read("exit") is None and (record := task.read("spec.json")):
+            yield record
+
+
+def exit_record(
+    cause: str,
+    detail: str,
+    epoch: int,
+    started_at: float | None = None,
+    *,
+    exit_code: int | None = None,
+    signal: int | None = None,
+    peak_memory_mib: int | None = None,
+) -> dict:
+    """Return the exit file's content, which ends now; its names are those of ContainerView."""
+    return {
+        "exit_code": exit_code,
+        "signal": signal,
+        "cause": cause,
+        "detail": detail,
+        "started_at": started_at,
+        "ended_at": time.time(),
+        "epoch": epoch,
+        "peak_memory_mib": peak_memory_mib,
+    }

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from runtimes.local.node.isolation_probe import OWN_UID, SHARED, Isolation, MemoryControl
-from runtimes.local.shim.limits import WATCHDOG
+from runtimes.local.shim.cgroups import WATCHDOG
 from tests.runtimes.local.doubled_driver import doubled_driver, have_doubled_card
 from tests.runtimes.worlds import LocalWorld
 

@@ -15,7 +15,8 @@ from runtimes import slice_library
 from runtimes.gpu_sharing import ProbeFacts, choose_mode
 from runtimes.local import plan
 from runtimes.local.node import inventory
-from runtimes.local.node.simulated_cards import simulate
+from runtimes.local.node.inventory import NodeCards
+from runtimes.local.node.simulated_cards import simulate_cards
 
 UUID = CARDS[0]
 VERSION = "580.95.05"
@@ -51,8 +52,7 @@ def doubled_driver(*, library: bool = True) -> Iterator[DoubledDriver]:
 
 def have_doubled_card(doubled: DoubledDriver, monkeypatch, tmp_path: Path) -> None:
     """This machine has one card, by the doubled driver."""
-    monkeypatch.setattr(inventory, "list_gpus", list_doubled_gpus)
-    monkeypatch.setattr(inventory, "list_pcie", lambda: (("X",),))
+    monkeypatch.setattr(inventory, "read_real_cards", read_doubled_cards)
     use_nvml(monkeypatch, tmp_path, "calm_nvml.py.txt")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(doubled.driver))  # of the platform: where its loader finds the driver
 
@@ -63,8 +63,9 @@ def use_nvml(monkeypatch, tmp_path: Path, name: str) -> None:
     monkeypatch.setattr(plan, "pynvml", SimpleNamespace(__file__=str(tmp_path / "pynvml.py")))
 
 
-def list_doubled_gpus(libvgpu, try_slice):
+def read_doubled_cards(libvgpu, test_slice):
     """What NVML would tell of the doubled card; its mode is whatever the probe finds on it."""
-    mode, evidence = choose_mode(ProbeFacts(VERSION, None, False, try_slice(VERSION, UUID)))
-    (card,) = simulate("1xV100-32GB", "here").gpus
-    return (replace(card, uuid=UUID, simulated=False, mode=mode, evidence=evidence),), (("X",),), VERSION
+    mode, evidence = choose_mode(ProbeFacts(VERSION, None, False, test_slice(VERSION, UUID)))
+    (card,) = simulate_cards("1xV100-32GB", "here").gpus
+    card = replace(card, uuid=UUID, simulated=False, mode=mode, evidence=evidence)
+    return NodeCards((card,), (("X",),), (("X",),), VERSION)

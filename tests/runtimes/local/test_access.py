@@ -12,7 +12,7 @@ from runtimes.contract.access import PtySize
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.contract.task import GpuShare
 from runtimes.local import orphan_processes, processes
-from runtimes.local.shim import limits
+from runtimes.local.shim import cgroups
 from tests.runtimes.contract.access_suite import (
     AccessContract,
     free_port,
@@ -59,7 +59,7 @@ async def test_a_session_has_the_jobs_account_environment_and_place(world):
     uuid = await running(world, gpus=(GpuShare(gpu.uuid, 0, 8127, 25, False),), env={"MINE": "1"})
     text = await output(world, uuid, "id -u; id -g; pwd; env; grep -E 'NoNewPrivs|CapEff' /proc/self/status")
     job = world.task(uuid).read("spec.json")["plan"]
-    account = (UID, GID) if world.runtime.isolation.own_uid else (os.geteuid(), os.getegid())
+    account = (UID, GID) if world.runtime.machine.isolation.own_uid else (os.geteuid(), os.getegid())
     assert text.split("\n")[:3] == [str(account[0]), str(account[1]), job["cwd"]]
     env = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     assert job["env"].items() <= env.items() and env["CUDA_VISIBLE_DEVICES"] == gpu.uuid and env["MINE"] == "1"
@@ -70,7 +70,7 @@ async def test_a_session_sees_the_jobs_files_and_processes(world):
     uuid = await running(world, "echo from the job > here; sleep 61")
     await asyncio.to_thread(wait_for, lambda: (world.scratch(uuid) / "work/here").exists())
     assert await output(world, uuid, "cat here; pgrep -fx 'sleep 61' | wc -l") == "from the job\n1\n"
-    if world.runtime.isolation.namespaces:
+    if world.runtime.machine.isolation.namespaces:
         assert await output(world, uuid, f"ls {world.base}/data {world.base}/run | grep -c door") == "0\n"
 
 
@@ -85,11 +85,11 @@ async def test_memory_is_limited_inside_and_ends_the_task(world):
 
 async def test_a_session_counts_among_the_tasks_processes_and_comes_in_when_there_are_too_many():
     world = LocalWorld(processes_most=20)
-    if not world.runtime.memory.pids_parent:
+    if not world.runtime.machine.memory.pids_parent:
         pytest.skip("this kernel gives us no group for processes")
     bomb = "import os, time\ntry:\n  for _ in range(30): os.fork() or time.sleep(60)\nexcept OSError: time.sleep(60)"
     uuid = await running(world, f"exec /usr/bin/python3 -c '{bomb}'")
-    await asyncio.to_thread(wait_for, lambda: limits.refused_processes(orphan_processes.groups(world.task(uuid))[-1]))
+    await asyncio.to_thread(wait_for, lambda: cgroups.refused_processes(orphan_processes.groups(world.task(uuid))[-1]))
     assert await output(world, uuid, "echo inside; sleep 0; echo one more") == "inside\n"
     world.close()
 
@@ -167,7 +167,7 @@ async def test_the_door_is_the_platforms_alone(world):
     uuid = await running(world)
     door = os.stat(world.task(uuid) / "door")
     assert (door.st_mode & 0o777, door.st_uid) == (0o600, os.geteuid())
-    if world.runtime.isolation.own_uid:
+    if world.runtime.machine.isolation.own_uid:
         door = world.task(uuid) / "door"
         knock = f"import socket; socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect('{door}')"
         session = await world.access().exec(uuid, ["/usr/bin/python3", "-c", knock])
@@ -216,7 +216,8 @@ async def test_two_hundred_guests_leave_no_descriptor_and_no_zombie(plain):
 
     def held() -> tuple[int, int]:
         """(descriptors of the shim, its children, dead ones too)"""
-        children = [process for pid in os.listdir("/proc") if pid.isdigit() and (process := processes.look(int(pid)))]
+        pids = (int(pid) for pid in os.listdir("/proc") if pid.isdigit())
+        children = [process for pid in pids if (process := processes.read_process(pid))]
         return len(os.listdir(f"/proc/{shim.pid}/fd")), sum(child.parent == shim.pid for child in children)
 
     before, ours = held(), len(os.listdir("/proc/self/fd"))

@@ -14,7 +14,7 @@ import pytest
 
 from runtimes.local import orphan_processes, processes
 from runtimes.local.node.isolation_probe import SHARED, SOURCES, Isolation, MemoryControl
-from runtimes.local.shim.limits import WATCHDOG
+from runtimes.local.shim.cgroups import WATCHDOG
 from tests.runtimes.worlds import LocalWorld, wait_for
 
 NOTHING = {"isolation": Isolation(SHARED, False, False), "memory": MemoryControl(WATCHDOG)}
@@ -47,7 +47,7 @@ def test_a_lost_task_is_lost_until_its_leftovers_are_gone(world, monkeypatch):
     world.runtime.start(spec)
     world.until(spec.uuid, "running")
     monkeypatch.setattr(
-        orphan_processes, "kill_orphans", lambda task: [processes.look(os.getpid())]
+        orphan_processes, "kill_orphans", lambda task: [processes.read_process(os.getpid())]
     )  # one that will not die
     world.kill_shim(spec.uuid)
     assert world.view(spec.uuid).phase == "lost"
@@ -82,7 +82,7 @@ def test_a_worker_killed_between_mkdir_and_shim_is_repaired_by_the_next_start(pl
 def test_a_start_that_nobody_takes_over_has_failed(plain):
     spec = plain.spec("exit 4")
     plain.task(spec.uuid).create()
-    plain.runtime.start_patience_s = 0
+    plain.runtime.config.start_patience_s = 0
     assert plain.view(spec.uuid).cause == "start_failed"
     plain.runtime.start(spec)
     assert plain.view(spec.uuid).cause == "start_failed" and plain.runs(spec.uuid) == 0
@@ -107,7 +107,7 @@ def test_a_pid_that_belongs_to_somebody_else_is_not_believed(plain):
     plain.kill_shim(spec.uuid)
     wait_for(lambda: not orphan_processes.kill_orphans(plain.task(spec.uuid)))
     with subprocess.Popen(["/bin/sleep", "60"], start_new_session=True) as stranger:
-        stolen = {"pid": stranger.pid, "start": processes.look(stranger.pid).start - 1}
+        stolen = {"pid": stranger.pid, "start": processes.read_process(stranger.pid).start - 1}
         task = plain.task(spec.uuid)
         task.write("started", task.read("started") | stolen)
         task.write("job", task.read("job") | stolen)
@@ -119,10 +119,10 @@ def test_a_pid_that_belongs_to_somebody_else_is_not_believed(plain):
 
 def test_a_signal_is_not_sent_to_a_pid_with_another_start_time():
     with subprocess.Popen(["/bin/sleep", "60"]) as stranger:
-        process = processes.look(stranger.pid)
-        processes.send(process._replace(start=process.start - 1), signal.SIGKILL)
+        process = processes.read_process(stranger.pid)
+        processes.send_signal(process._replace(start=process.start - 1), signal.SIGKILL)
         assert processes.is_alive(process.pid, process.start)
-        processes.send(process, signal.SIGKILL)
+        processes.send_signal(process, signal.SIGKILL)
         assert stranger.wait() == -signal.SIGKILL
 
 
@@ -160,7 +160,7 @@ def test_forget_removes_the_scratch_and_keeps_the_log(plain):
     spec = plain.spec("echo kept; touch big")
     plain.runtime.start(spec)
     plain.until(spec.uuid, "exited")
-    assert os.path.exists(plain.runtime._scratch(spec.uuid) + "/work/big")
+    assert os.path.exists(plain.runtime.machine.scratch_of(spec.uuid) + "/work/big")
     plain.runtime.forget(spec.uuid)
     assert not os.path.exists(plain.task(spec.uuid).path) and "kept" in plain.log(spec.uuid)
 

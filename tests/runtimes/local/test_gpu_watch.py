@@ -10,7 +10,8 @@ import pytest
 from runtimes.contract.task import GpuShare
 from runtimes.local import plan
 from runtimes.local.node import inventory
-from runtimes.local.node.simulated_cards import simulate
+from runtimes.local.node.inventory import NodeCards
+from runtimes.local.node.simulated_cards import simulate_cards
 from tests.runtimes.worlds import LocalWorld
 
 PYNVML = Path(__file__).parent / "watched_nvml.py.txt"  # each process of a job holds 5 GiB, a stranger 90
@@ -19,9 +20,9 @@ PYNVML = Path(__file__).parent / "watched_nvml.py.txt"  # each process of a job 
 @pytest.fixture
 def world(monkeypatch, tmp_path):
     shutil.copy(PYNVML, tmp_path / "pynvml.py")
-    cards = tuple(replace(gpu, simulated=False, mode="watchdog") for gpu in simulate("1xV100-32GB", "here").gpus)
-    monkeypatch.setattr(inventory, "list_gpus", lambda *_: (cards, (("X",),), "580.95.05"))
-    monkeypatch.setattr(inventory, "list_pcie", lambda: (("X",),))
+    cards = tuple(replace(gpu, simulated=False, mode="watchdog") for gpu in simulate_cards("1xV100-32GB", "here").gpus)
+    found = NodeCards(cards, (("X",),), (("X",),), "580.95.05")
+    monkeypatch.setattr(inventory, "read_real_cards", lambda *_: found)
     monkeypatch.setattr(plan, "pynvml", SimpleNamespace(__file__=str(tmp_path / "pynvml.py")))
     monkeypatch.setattr(plan, "GPU_EVERY_S", 0.1)
     world = LocalWorld(gpu_above_s=0.3)

@@ -16,8 +16,8 @@ from runtimes.local.node.simulated_cards import MACHINES
 from tests.runtimes.local.fake_nvml import TOPOLOGIES, parse_topology, use_fake_nvml
 
 
-def list_gpus(tmp_path, **options):
-    return inventory.list_gpus(sys_root=str(tmp_path), **options)
+def read_cards(tmp_path, **options):
+    return inventory.read_real_cards(sys_root=str(tmp_path), **options)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,8 @@ def list_gpus(tmp_path, **options):
 )
 def test_links_and_numa_of_published_machines(monkeypatch, tmp_path, name, card, switched, numa):
     nvml = use_fake_nvml(monkeypatch, name, card, switched=switched)
-    gpus, matrix, driver = list_gpus(tmp_path)
+    found = read_cards(tmp_path)
+    gpus, matrix, driver = found.gpus, found.links, found.driver
     assert [list(row) for row in matrix] == parse_topology((TOPOLOGIES / f"{name}.txt").read_text())[0]
     assert [gpu.numa for gpu in gpus] == numa and driver == "580.95.05"
     assert nvml.open == 0 and not any(gpu.simulated for gpu in gpus)
@@ -40,13 +41,14 @@ def test_links_and_numa_of_published_machines(monkeypatch, tmp_path, name, card,
 
 def test_links_of_an_old_driver_that_does_not_name_the_far_end(monkeypatch, tmp_path):
     use_fake_nvml(monkeypatch).old_driver = True
-    gpus, matrix, _ = list_gpus(tmp_path)
+    found = read_cards(tmp_path)
+    gpus, matrix = found.gpus, found.links
     assert matrix[0] == ("X", "NV1", "NV1", "NV2", "NV2", "SYS", "SYS", "SYS") and gpus[0].reserved_mib == 0
 
 
 def test_what_a_card_is(monkeypatch, tmp_path):
     use_fake_nvml(monkeypatch)
-    gpu = list_gpus(tmp_path)[0][3]
+    gpu = read_cards(tmp_path).gpus[3]
     assert (gpu.uuid, gpu.index, gpu.bus) == ("GPU-00000003-0000", 3, "0000:a3:00.0")
     assert (gpu.model, gpu.product) == ("V100-32GB", "Tesla V100-SXM2-32GB")
     assert gpu.memory_mib - gpu.reserved_mib == 32510
@@ -58,24 +60,25 @@ def test_numa_from_sys_wins(monkeypatch, tmp_path, text, expected):
     device = tmp_path / "bus/pci/devices/0000:a0:00.0"
     device.mkdir(parents=True)
     (device / "numa_node").write_text(text)
-    assert list_gpus(tmp_path)[0][0].numa == expected
+    assert read_cards(tmp_path).gpus[0].numa == expected
 
 
 @pytest.mark.parametrize("error", [pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED])
 def test_without_a_driver_there_are_no_real_cards(monkeypatch, tmp_path, error):
     use_fake_nvml(monkeypatch, missing=error)
-    assert list_gpus(tmp_path) is None
+    assert read_cards(tmp_path) is None
 
 
 def test_a_driver_that_fails_is_no_proof_that_the_cards_are_gone(monkeypatch, tmp_path):
     use_fake_nvml(monkeypatch, missing=pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
     with pytest.raises(Unavailable, match="NVML"):
-        list_gpus(tmp_path)
+        read_cards(tmp_path)
 
 
 def test_a_card_in_mig_mode_is_not_offered(monkeypatch, tmp_path):
     use_fake_nvml(monkeypatch, mig=(0, 1))
-    gpus, matrix, _ = list_gpus(tmp_path)
+    found = read_cards(tmp_path)
+    gpus, matrix = found.gpus, found.links
     assert [gpu.index for gpu in gpus] == [2, 3, 4, 5, 6, 7] and {len(row) for row in (matrix, *matrix)} == {6}
 
 
@@ -84,7 +87,8 @@ def test_the_instances_of_a_card_stand_in_its_place(monkeypatch, tmp_path):
         monkeypatch, "dgx-a100-nps4", "A100", switched=True, mig=(0,), instances={(0, 0): "1g.5gb", (0, 4): "2g.10gb"}
     )
     tried = []
-    gpus, matrix, _ = list_gpus(tmp_path, try_slice=lambda _, uuid: tried.append(uuid) or SliceTrial(False, "No."))
+    found = read_cards(tmp_path, test_slice=lambda _, uuid: tried.append(uuid) or SliceTrial(False, "No."))
+    gpus, matrix = found.gpus, found.links
     assert [gpu.index for gpu in gpus] == [1, 2, 3, 4, 5, 6, 7, 1000, 1004]
     one, two = gpus[7:]
     assert (one.model, two.model, one.mode, two.mode) == ("A100-40GB-1g.5gb", "A100-40GB-2g.10gb", MIG, MIG)
@@ -95,12 +99,12 @@ def test_the_instances_of_a_card_stand_in_its_place(monkeypatch, tmp_path):
 
 def test_the_mode_is_what_was_probed(monkeypatch, tmp_path):
     use_fake_nvml(monkeypatch)
-    watched = list_gpus(tmp_path)[0][0]
+    watched = read_cards(tmp_path).gpus[0]
     assert watched.mode == WATCHDOG and "only watched" in watched.evidence
     (tmp_path / "libvgpu.so").write_bytes(b"no library")
-    assert list_gpus(tmp_path, libvgpu=str(tmp_path / "libvgpu.so"))[0][0].mode == WATCHDOG
+    assert read_cards(tmp_path, libvgpu=str(tmp_path / "libvgpu.so")).gpus[0].mode == WATCHDOG
     libc = next(Path("/lib").glob("*-linux-gnu*/libc.so.6"))
-    assert list_gpus(tmp_path, libvgpu=str(libc))[0][0].mode == HAMI
+    assert read_cards(tmp_path, libvgpu=str(libc)).gpus[0].mode == HAMI
 
 
 @pytest.mark.parametrize(
@@ -148,11 +152,11 @@ def test_the_socket_of_a_numa_node_is_that_of_its_cores(tmp_path):
     assert [node.socket for node in inventory.list_numa(str(tmp_path), allowed={0, 1, 2})] == [0, 0, 1]
 
 
-def test_the_pcie_paths_are_told_where_nvlink_hides_them(monkeypatch):
+def test_the_pcie_paths_are_told_where_nvlink_hides_them(monkeypatch, tmp_path):
     known = MACHINES["V100-NVLink"].pcie
     under = {(i, j): word for i, row in enumerate(known) for j, word in enumerate(row)}
     nvml = use_fake_nvml(monkeypatch, under=under)
-    assert inventory.list_pcie() == known and nvml.open == 0
+    assert read_cards(tmp_path).pcie == known and nvml.open == 0
 
 
 def test_one_numa_node_has_all_that_we_may_use(tmp_path):

@@ -11,8 +11,8 @@ from runtimes.contract.errors import Rejected
 from runtimes.contract.task import GpuShare, Peer
 from runtimes.local import orphan_processes
 from runtimes.local.node.isolation_probe import OWN_UID, SHARED, Isolation, MemoryControl
-from runtimes.local.processes import everybody
-from runtimes.local.shim.limits import V1, V2, WATCHDOG
+from runtimes.local.processes import list_processes
+from runtimes.local.shim.cgroups import V1, V2, WATCHDOG
 from tests.runtimes.worlds import GID, UID, LocalWorld, command_line
 
 NOTHING = {"isolation": Isolation(SHARED, False, False), "memory": MemoryControl(WATCHDOG)}
@@ -88,7 +88,7 @@ def test_stop_kills_the_whole_tree_whatever_session_it_moved_to(both):
     both.until(spec.uuid, "running")
     both.runtime.stop(spec.uuid, 1, epoch=5)
     both.until(spec.uuid, "exited")
-    left = [b" ".join(command_line(process.pid)).strip() for process in everybody()]
+    left = [b" ".join(command_line(process.pid)).strip() for process in list_processes()]
     assert not {b"sleep 63", b"sleep 64", b"sleep 65"} & set(left)
 
 
@@ -118,7 +118,7 @@ def test_shared_pages_count_once_for_the_watchdog():
 
 def test_memory_is_limited_by_the_strongest_means_and_the_node_says_which(world):
     kind = world.runtime.list_nodes()[0].facts["memory_limit"]
-    assert kind == world.runtime.memory.kind and kind in (V1, V2, WATCHDOG)
+    assert kind == world.runtime.machine.memory.kind and kind in (V1, V2, WATCHDOG)
 
 
 FORKS = """
@@ -141,7 +141,7 @@ print("all were born")
 def test_a_fork_bomb_ends_at_the_tasks_own_limit(memory):
     world = LocalWorld(memory=memory, processes_most=40)
     holds = world.runtime.list_nodes()[0].facts["process_limit"]
-    assert holds == ("task" if world.runtime.memory.pids_parent else "account" if os.geteuid() == 0 else "none")
+    assert holds == ("task" if world.runtime.machine.memory.pids_parent else "account" if os.geteuid() == 0 else "none")
     if holds == "none":
         pytest.skip("nothing here limits processes, and the node says so")
     bomb = world.spec(f"/usr/bin/python3 -c '{FORKS}'", uid=UID + 40, grace_s=0)  # an account that no other test has
@@ -284,7 +284,7 @@ def test_as_root_a_job_cannot_read_the_platforms_data(namespaces):
 
 
 def test_in_namespaces_a_job_sees_only_itself(world):
-    if not world.runtime.isolation.namespaces:
+    if not world.runtime.machine.isolation.namespaces:
         pytest.skip("this kernel allows no namespaces here")
     spec = world.spec(f"echo /proc/[0-9]*; test -e {world.base}/data/tasks || echo hidden; pwd; echo $HOME")
     world.runtime.start(spec)
@@ -295,8 +295,8 @@ def test_in_namespaces_a_job_sees_only_itself(world):
 
 
 def test_the_node_says_how_jobs_are_kept_apart(both):
-    assert both.runtime.list_nodes()[0].facts["isolation"] == both.runtime.isolation.words
-    assert both.runtime.isolation.words in ("own uid", "own namespaces", "shared account")
+    assert both.runtime.list_nodes()[0].facts["isolation"] == both.runtime.machine.isolation.words
+    assert both.runtime.machine.isolation.words in ("own uid", "own namespaces", "shared account")
 
 
 def test_no_file_of_the_job_is_left_open_for_it(both):
@@ -332,7 +332,7 @@ def test_code_is_unpacked_beside_the_task_and_is_its_own(both, tmp_path):
     spec = both.spec("./train.sh; touch here", code_path=code, workdir="src")
     both.runtime.start(spec)
     assert both.until(spec.uuid, "exited").exit_code == 0
-    owner = UID if both.runtime.isolation.own_uid else os.geteuid()
+    owner = UID if both.runtime.machine.isolation.own_uid else os.geteuid()
     assert both.log(spec.uuid).strip() == f"trained by {owner}"
 
 

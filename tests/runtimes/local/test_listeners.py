@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from runtimes.local.access import listeners
-from runtimes.local.access.listeners import V4, V6, listening
+from runtimes.local.access.listeners import V4, V6, list_listeners
 
 
 @pytest.fixture(params=["diagnosis", "files"])
@@ -39,26 +39,26 @@ def inode_of(one):
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
 def test_a_listener_of_version_4_is_found(source, sockets, address):
     port, inode = listen(sockets, address)
-    assert listening(port) == [(V4, {inode}), (V6, set())]
+    assert list_listeners(port) == [(V4, {inode}), (V6, set())]
 
 
 def test_a_listener_on_both_versions_takes_what_comes_to_either(source, sockets):
     port, inode = listen(sockets, "::", socket.AF_INET6, both=True)
-    assert listening(port) == [(V4, {inode}), (V6, {inode})]
+    assert list_listeners(port) == [(V4, {inode}), (V6, {inode})]
 
 
 def test_a_listener_of_version_6_is_found(source, sockets):
     port, inode = listen(sockets, "::1", socket.AF_INET6)
-    assert listening(port) == [(V4, set()), (V6, {inode})]
+    assert list_listeners(port) == [(V4, set()), (V6, {inode})]
 
 
 def test_connections_are_no_listeners(source, sockets):
     port, inode = listen(sockets, "127.0.0.1")
     sockets += [client := socket.create_connection(("127.0.0.1", port)), sockets[0].accept()[0]]
-    assert listening(client.getsockname()[1]) == [(V4, set()), (V6, set())]
-    assert listening(port)[0] == (V4, {inode})
+    assert list_listeners(client.getsockname()[1]) == [(V4, set()), (V6, set())]
+    assert list_listeners(port)[0] == (V4, {inode})
 
 
 def test_an_address_that_is_not_loopbacks_does_not_count(source, sockets):
     port, _ = listen(sockets, "127.0.0.2")
-    assert listening(port) == [(V4, set()), (V6, set())]
+    assert list_listeners(port) == [(V4, set()), (V6, set())]

@@ -106,7 +106,7 @@ def test_a_full_disk_costs_lines_and_not_the_job():
 
 def test_a_flood_does_not_stop_the_job_and_stays_small():
     world = LocalWorld(log_caps={"rate": 1 << 20, "burst": 1 << 18, "total": 1 << 19, "line": 16384, "tail": 4096})
-    spec = world.spec("timeout 0.5 yes; echo last words")
+    spec = world.spec("yes | head -c 3000000; echo last words")
     world.runtime.start(spec)
     view = world.until(spec.uuid, "exited")
     log = world.log(spec.uuid)

@@ -11,10 +11,10 @@ pytestmark = pytest.mark.gpu
 
 
 def test_the_inventory_agrees_with_nvidia_smi():
-    gpus, links, driver = inventory.list_gpus()
+    found = inventory.read_real_cards()
     fields = "uuid,memory.total,driver_version"
     out = subprocess.run(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"], capture_output=True)
     rows = [line.split(", ") for line in out.stdout.decode().strip().splitlines()]
-    assert [[gpu.uuid, str(gpu.memory_mib), driver] for gpu in gpus] == rows
+    assert [[gpu.uuid, str(gpu.memory_mib), found.driver] for gpu in found.gpus] == rows
     topology = subprocess.run(["nvidia-smi", "topo", "-m"], capture_output=True).stdout.decode()
-    assert [list(row) for row in links] == parse_topology(topology)[0]
+    assert [list(row) for row in found.links] == parse_topology(topology)[0]

@@ -49,7 +49,7 @@ def test_the_probe_tries_it_and_says_what_it_saw(world):
     (card,) = node.gpus
     assert card.mode == "slice", card.evidence
     assert "saw 64 of 32510 MiB and was refused more" in card.evidence and "Not run on real hardware" in card.evidence
-    assert node.facts["slice_placement"] == ("mounts" if world.runtime.isolation.namespaces else "library path")
+    assert node.facts["slice_placement"] == ("mounts" if world.runtime.machine.isolation.namespaces else "library path")
 
 
 def test_half_a_card_is_what_a_program_sees(world, doubled):
@@ -89,7 +89,7 @@ def test_in_a_view_of_its_own_no_way_to_the_driver_leads_past(make_world, double
     compat = doubled.root / "compat"
     monkeypatch.setattr(driver, "GLOBS", (str(compat)[1:],))
     world = make_world()
-    if not world.runtime.isolation.namespaces:
+    if not world.runtime.machine.isolation.namespaces:
         pytest.skip("NO NAMESPACES here: the library's path alone was tried.")
     seen = f"0 {HALF * MIB} {HALF * MIB}"
     full = f"PROGRAM_LIBRARY={doubled.driver}/libcuda.so.1"
@@ -100,7 +100,7 @@ def test_in_a_view_of_its_own_no_way_to_the_driver_leads_past(make_world, double
 
 
 def test_a_task_may_not_change_its_limit(world):
-    if not (world.runtime.isolation.own_uid or world.runtime.isolation.namespaces):
+    if not (world.runtime.machine.isolation.own_uid or world.runtime.machine.isolation.namespaces):
         pytest.skip("a shared account can write what the platform can: the page says so")
     files = "${LD_LIBRARY_PATH%%:*}"
     untouched = "for file in limits libcuda.so.1; do ! chmod 666 $file && ! test -w $file || exit 9; done"
@@ -114,7 +114,7 @@ def test_a_whole_card_is_left_alone(world, doubled):
 
 def test_nothing_is_left_when_the_task_is_forgotten(world, doubled):
     view = world.run(f"{doubled.program} tell", gpus=share())
-    folder = world.runtime.machine.slicing.folder_of(view.uuid)
+    folder = world.runtime.machine.slices.folder_of(view.uuid)
     assert (folder / "limits").exists()
     world.runtime.forget(view.uuid)
     assert not folder.exists() and not [path for path in folder.parent.glob("*") if "try" in path.name]
@@ -129,7 +129,7 @@ def test_a_task_that_was_refused_memory_and_failed_is_told_so(world, doubled):
 async def test_a_slice_grows_and_shrinks_down_to_what_is_used(world, doubled):
     uuid = await running(world, f"sleep 60 | {doubled.program} hold {HALF * MIB}", gpus=share())
     await _until_held(world, uuid)
-    if not (world.runtime.isolation.own_uid or world.runtime.isolation.namespaces):
+    if not (world.runtime.machine.isolation.own_uid or world.runtime.machine.isolation.namespaces):
         with pytest.raises(Rejected, match="share the platform's account"):
             world.runtime.resize(uuid, {UUID: 2 * HALF}, serial=1)
         return
@@ -183,7 +183,7 @@ def test_a_task_is_warned_once_before_its_slice_is_full(watched):
 
 def watch_of(world, uuid: str, module: bytes) -> list[processes.Process]:
     """Of this task: its keeper (gpu_keeper), or the watch (gpu_watch)."""
-    below = processes.descendants({world.shim(uuid).pid}, processes.everybody())
+    below = processes.list_descendants({world.shim(uuid).pid}, processes.list_processes())
     return [one for one in below if any(b"." + module + b" import" in word for word in command_line(one.pid))]
 
 
@@ -192,7 +192,7 @@ async def test_a_watch_that_is_killed_comes_back_and_both_are_said(watched, modu
     uuid = await running(watched, "exec sleep 60", gpus=share(5300))
     (first,) = await asyncio.to_thread(wait_for, lambda: watch_of(watched, uuid, module))
     await asyncio.to_thread(wait_for, lambda: watched.view(uuid).gpu_use)
-    processes.send(first, signal.SIGKILL)
+    processes.send_signal(first, signal.SIGKILL)
 
     def is_back() -> bool:
         return "is watched again" in watched.log(uuid) and watch_of(watched, uuid, module)[0].start != first.start
@@ -230,7 +230,7 @@ def test_the_account_is_told_where_the_driver_tells_nothing(make_world, doubled,
 async def test_what_only_the_driver_knows_is_charged_to_the_slice(watched, doubled):
     """A context and its modules: 5 GiB for the one process, of which it asked for 1 MiB itself."""
     uuid = await running(watched, f"sleep 60 | exec {doubled.program} hold {MIB}", gpus=share())
-    folder = watched.runtime.machine.slicing.folder_of(uuid)
+    folder = watched.runtime.machine.slices.folder_of(uuid)
 
     def corrected() -> bool:
         account = slice_library.show(doubled.library, folder)

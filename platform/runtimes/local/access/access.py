@@ -1,4 +1,4 @@
-"""Enter a running task of this machine through its shim's socket (sessions.py).
+"""Enter a running task of this machine through its shim's socket (session_server.py).
 
 A connection holds one program, or fetches one socket. Messages are JSON packets.
 """
@@ -6,7 +6,6 @@ A connection holds one program, or fetches one socket. Messages are JSON packets
 import asyncio
 import json
 import os
-import re
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,9 +15,8 @@ from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.gpu_sharing import forbidden_env
 from runtimes.local.access.session_server import MESSAGE_LIMIT, SOCKET_NAME, receive
 from runtimes.local.access.streams import Stream, StreamSession, open_ends
-from runtimes.local.taskdir import TaskDir
+from runtimes.local.taskdir import TaskDir, task_dir
 
-UUID = re.compile(r"[0-9a-f]{32}")
 PATIENCE_S = 10.0
 AGAIN_S = 0.02
 SIGKILLED = -9
@@ -39,10 +37,10 @@ class LocalAccess:
     ) -> StreamSession:
         """Start a program in a task, without `gpu_sharing.forbidden_env`: those could change the slice."""
         own = {name: value for name, value in env.items() if not forbidden_env(name)}
-        wish = {"exec": list(argv), "env": own, "cwd": cwd, "pty": pty is not None}
+        request = {"exec": list(argv), "env": own, "cwd": cwd, "pty": pty is not None}
         conn = await self._connect_shim(uuid)
         try:
-            return await _start(conn, wish, pty)
+            return await _start(conn, request, pty)
         except BaseException:
             conn.close()
             raise
@@ -53,7 +51,7 @@ class LocalAccess:
         while True:
             with await self._connect_shim(uuid) as conn:
                 _send(conn, {"dial": port})
-                answer, fds = await _answer(conn)
+                answer, fds = await _receive_answer(conn)
             if fds:
                 return _adopt(fds[0])
             if "refused" in answer:
@@ -65,9 +63,7 @@ class LocalAccess:
             await asyncio.sleep(AGAIN_S)
 
     async def _connect_shim(self, uuid: str) -> socket.socket:
-        if not UUID.fullmatch(uuid):
-            raise Rejected(f"Not a task uuid: {uuid!r}.")
-        task = TaskDir(str(self.tasks_dir / uuid))
+        task = task_dir(self.tasks_dir, uuid)
         until = asyncio.get_running_loop().time() + PATIENCE_S
         while asyncio.get_running_loop().time() < until:
             try:
@@ -75,7 +71,7 @@ class LocalAccess:
             except BlockingIOError:
                 await asyncio.sleep(AGAIN_S)  # backlog full
             except OSError as error:
-                raise _reason(task) from error
+                raise _explain_refusal(task) from error
         raise Unavailable("Too many want to enter it at once.")
 
 
@@ -115,7 +111,7 @@ class LocalSession(StreamSession):
             self._conn.close()
 
 
-async def _start(conn: socket.socket, wish: dict, pty: PtySize | None) -> LocalSession:
+async def _start(conn: socket.socket, request: dict, pty: PtySize | None) -> LocalSession:
     """Start the program; closes all on failure. Raises Rejected, Unavailable."""
     try:
         ends = open_ends(pty)
@@ -125,11 +121,11 @@ async def _start(conn: socket.socket, wish: dict, pty: PtySize | None) -> LocalS
     failure = Stream(failed)
     try:
         try:
-            _send(conn, wish, (theirs, *ends.theirs))
+            _send(conn, request, (theirs, *ends.theirs))
         finally:
             for fd in (theirs, *ends.theirs):
                 os.close(fd)
-        answer, _ = await _answer(conn)
+        answer, _ = await _receive_answer(conn)
         if "started" not in answer:
             raise Rejected(answer.get("error", ""))
         if words := await failure.read(4096):  # closed by exec
@@ -159,7 +155,7 @@ def _connect(task: TaskDir) -> socket.socket:
     return conn
 
 
-def _reason(task: TaskDir) -> Rejected | Unavailable:
+def _explain_refusal(task: TaskDir) -> Rejected | Unavailable:
     if not os.path.isdir(task.path):
         return Rejected("There is no such task on this machine.")
     if task.read("exit") is not None:
@@ -167,9 +163,9 @@ def _reason(task: TaskDir) -> Rejected | Unavailable:
     return Unavailable("This task is just starting or ending.")
 
 
-def _send(conn: socket.socket, wish: dict, fds: tuple[int, ...] = ()) -> None:
+def _send(conn: socket.socket, request: dict, fds: tuple[int, ...] = ()) -> None:
     """Send one packet without blocking. Raises Rejected, Unavailable."""
-    data = json.dumps(wish).encode()
+    data = json.dumps(request).encode()
     if len(data) > MESSAGE_LIMIT:
         raise Rejected("The command and its environment are too long.")
     try:
@@ -178,7 +174,7 @@ def _send(conn: socket.socket, wish: dict, fds: tuple[int, ...] = ()) -> None:
         raise Unavailable(f"The task does not listen: {error}") from error
 
 
-async def _answer(conn: socket.socket) -> tuple[dict, list[int]]:
+async def _receive_answer(conn: socket.socket) -> tuple[dict, list[int]]:
     """Return (message, descriptors)."""
     probe = Stream(os.dup(conn.fileno()))
     try:

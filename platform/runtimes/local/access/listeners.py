@@ -36,7 +36,7 @@ class Listeners:
         """Return the addresses where only the tree's processes listen."""
         return [
             address
-            for address, inodes in listening(port)
+            for address, inodes in list_listeners(port)
             if inodes and all(self._is_own(inode, tree) for inode in inodes)
         ]
 
@@ -46,13 +46,13 @@ class Listeners:
             return True
         self.known.pop(inode, None)
         for process in tree():
-            if path := _descriptor(process.pid, inode):
+            if path := find_descriptor(process.pid, inode):
                 self.known[inode] = (process.pid, process.start, path)
                 return True
         return False
 
 
-def listening(port: int) -> list[tuple[str, set[int]]]:
+def list_listeners(port: int) -> list[tuple[str, set[int]]]:
     """Return (address, inodes of its sockets), IPv4 first."""
     four, six = _at(socket.AF_INET, port), _at(socket.AF_INET6, port)
     at_v4 = {inode for at, inode in four if at in AT_V4} | {inode for at, inode in six if at in AT_BOTH}
@@ -74,6 +74,16 @@ def connect_to(address: str, port: int) -> socket.socket | None:
         raise ConnectionRefusedError
     connected.close()
     return None
+
+
+def find_descriptor(pid: int, inode: int) -> str | None:
+    """Return the path of a process's descriptor of a socket, or None."""
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return None
+    return next((path for name in names if _is_socket(path := f"{folder}/{name}", inode)), None)
 
 
 def _at(family: int, port: int) -> list[tuple[bytes, int]]:
@@ -118,15 +128,6 @@ def _read(path: str) -> Iterator[tuple[int, bytes, int]]:
 def _bytes_of(text: str) -> bytes:
     """Decode /proc's address: 32-bit words in host order."""
     return b"".join(int(text[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(text), 8))
-
-
-def _descriptor(pid: int, inode: int) -> str | None:
-    folder = f"/proc/{pid}/fd"
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return None
-    return next((path for name in names if _is_socket(path := f"{folder}/{name}", inode)), None)
 
 
 def _is_socket(path: str, inode: int) -> bool:

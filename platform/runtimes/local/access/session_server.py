@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from runtimes.local import isolation
 from runtimes.local.access.listeners import Listeners, connect_to
-from runtimes.local.processes import Process, end_of, holds_one, in_group, look, send
+from runtimes.local.processes import Process, holds_stream, identify_stream, list_group, read_process, send_signal
 from runtimes.local.shim.child import close_all_but, enter_limits, run_program
 from runtimes.local.shim.mounts import in_home
 from runtimes.local.taskdir import TaskDir
@@ -53,92 +53,92 @@ class SessionServer:
         self.view = os.open(f"/proc/{first}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC) if plan["namespaces"] else None
         self.socket = _listen(task)
         self.listeners = Listeners()
-        self.guests: dict[int, Client] = {}  # by descriptor
+        self.clients: dict[int, Client] = {}  # by descriptor
         self.programs: dict[int, Client] = {}  # by pid
         self.hung_up: list[tuple[float, list[Process]]] = []  # due for SIGKILL
         poll.register(self.socket, select.POLLIN)
 
     def serve(self, ready: set[int]) -> None:
         """Handle ready descriptors and due kills."""
-        for fd in ready & self.guests.keys():
-            self._handle(self.guests[fd])
+        for fd in ready & self.clients.keys():
+            self._read_request(self.clients[fd])
         if self.socket.fileno() in ready:
             self._accept()
         now = time.monotonic()
         while self.hung_up and self.hung_up[0][0] <= now:
             for process in self.hung_up.pop(0)[1]:
-                send(process, signal.SIGKILL)
+                send_signal(process, signal.SIGKILL)
 
     def next_at(self) -> float | None:
         """Return when `serve` is due anyway."""
         return self.hung_up[0][0] if self.hung_up else None
 
-    def ended(self, pid: int, status: int) -> None:
+    def report_end(self, pid: int, status: int) -> None:
         """Report a program's end (status as of waitpid) to its client."""
-        guest = self.programs.pop(pid, None)
-        if guest is not None:
-            guest.send(exit=os.waitstatus_to_exitcode(status))  # its children may go on
+        client = self.programs.pop(pid, None)
+        if client is not None:
+            client.send(exit=os.waitstatus_to_exitcode(status))  # its children may go on
 
     def close(self) -> None:
         """Refuse clients and hang up programs. Idempotent."""
         if self.socket.fileno() >= 0:
             self.poll.unregister(self.socket)
             self.socket.close()
-            for guest in self.programs.values():
-                self._hang_up(guest)
+            for client in self.programs.values():
+                self._hang_up(client)
 
     def _accept(self) -> None:
         try:
             conn, _ = self.socket.accept()
         except OSError:
             return
-        if len(self.guests) >= MOST_CLIENTS:
+        if len(self.clients) >= MOST_CLIENTS:
             conn.close()
             return
         conn.setblocking(False)
-        self.guests[conn.fileno()] = Client(conn)
+        self.clients[conn.fileno()] = Client(conn)
         self.poll.register(conn, select.POLLIN)
 
-    def _drop(self, guest: Client) -> None:
-        self.poll.unregister(guest.conn)
-        del self.guests[guest.conn.fileno()]
-        guest.conn.close()
-        if guest.pid:
-            self._hang_up(guest)
+    def _drop(self, client: Client) -> None:
+        self.poll.unregister(client.conn)
+        del self.clients[client.conn.fileno()]
+        client.conn.close()
+        if client.pid:
+            self._hang_up(client)
 
-    def _handle(self, guest: Client) -> None:
+    def _read_request(self, client: Client) -> None:
         data: bytes = b""
         fds: list[int] = []
         try:
-            data, fds = receive(guest.conn)
+            data, fds = receive(client.conn)
         except BlockingIOError:
             return
         except OSError:
             pass
         try:
             if data:
-                self._do(guest, json.loads(data), fds)
+                self._serve_request(client, json.loads(data), fds)
             else:
-                self._drop(guest)
+                self._drop(client)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            guest.send(error=f"The task could not do it: {error}")
+            client.send(error=f"The task could not do it: {error}")
         finally:
             for fd in fds:
                 os.close(fd)
 
-    def _do(self, guest: Client, wish: dict, fds: list[int]) -> None:
-        if "signal" in wish:
-            if self._runs(guest):
-                self._signal(guest.pid, wish["signal"])
+    def _serve_request(self, client: Client, request: dict, fds: list[int]) -> None:
+        if "signal" in request:
+            if self._runs(client):
+                self._signal(client.pid, request["signal"])
         elif self.socket.fileno() < 0:
-            guest.send(error="This task is ending.")
-        elif "dial" in wish:
-            self._dial(guest, int(wish["dial"]))
-        elif guest.pid == 0:
-            self._start(guest, wish, fds)
+            client.send(error="This task is ending.")
+        elif "dial" in request:
+            self._dial(client, int(request["dial"]))
+        elif client.pid == 0:
+            self._start(client, request, fds)
 
-    def _start(self, guest: Client, wish: dict, fds: list[int]) -> None:
-        if len(fds) != (2 if wish["pty"] else 4) or not wish["exec"]:
+    def _start(self, client: Client, request: dict, fds: list[int]) -> None:
+        if len(fds) != (2 if request["pty"] else 4) or not request["exec"]:
             raise ValueError("descriptors or a command are missing")
         try:
             pid = os.fork()
@@ -146,14 +146,14 @@ class SessionServer:
             if error.errno != errno.ENOMEM or self.view is None:
                 raise
             # The namespace's init is gone, so nothing can fork into it.
-            return guest.send(error="This task is ending.")
+            return client.send(error="This task is ending.")
         if pid == 0:
-            _become_program(self.plan, self.view, wish, fds)
-        guest.pid, guest.ends = pid, {end_of(fd) for fd in fds[1:]}
-        self.programs[pid] = guest
-        guest.send(started=True)
+            _become_program(self.plan, self.view, request, fds)
+        client.pid, client.ends = pid, {identify_stream(fd) for fd in fds[1:]}
+        self.programs[pid] = client
+        client.send(started=True)
 
-    def _dial(self, guest: Client, port: int) -> None:
+    def _dial(self, client: Client, port: int) -> None:
         """Connect to the port; check its owner before and after, as it may change."""
         for address in self.listeners.own_addresses(port, self.tree):
             try:
@@ -161,27 +161,27 @@ class SessionServer:
             except ConnectionRefusedError:
                 continue
             if connected is None:
-                return guest.send(busy=True)
+                return client.send(busy=True)
             with connected:
                 if address in self.listeners.own_addresses(port, self.tree):
-                    return guest.send((connected.fileno(),), connected=True)
-        guest.send(refused=True)
+                    return client.send((connected.fileno(),), connected=True)
+        client.send(refused=True)
 
-    def _hang_up(self, guest: Client) -> None:
+    def _hang_up(self, client: Client) -> None:
         """Send SIGHUP, later SIGKILL, to the program and those of its group with an end of the session.
 
         A server with other ends (`server >log 2>&1 </dev/null &`) stays, so that editors can reconnect.
         """
-        program = look(guest.pid) if self._runs(guest) else None
-        others = [one for one in in_group(guest.pid) if one.pid != guest.pid and holds_one(one.pid, guest.ends)]
+        program = read_process(client.pid) if self._runs(client) else None
+        others = [one for one in list_group(client.pid) if one.pid != client.pid and holds_stream(one.pid, client.ends)]
         going = [program, *others] if program else others
         for process in going:
-            send(process, signal.SIGHUP)
-            send(process, signal.SIGCONT)  # if stopped
+            send_signal(process, signal.SIGHUP)
+            send_signal(process, signal.SIGCONT)  # if stopped
         self.hung_up.append((time.monotonic() + HANG_UP_S, going))
 
-    def _runs(self, guest: Client) -> bool:
-        return self.programs.get(guest.pid) is guest
+    def _runs(self, client: Client) -> bool:
+        return self.programs.get(client.pid) is client
 
     def _signal(self, pid: int, number: int) -> None:
         try:
@@ -217,7 +217,7 @@ def _listen(task: TaskDir) -> socket.socket:
     return listener
 
 
-def _become_program(plan: dict, view: int | None, wish: dict, fds: list[int]) -> None:
+def _become_program(plan: dict, view: int | None, request: dict, fds: list[int]) -> None:
     """In the forked child: take on the job's limits, view and account. Never returns."""
     failed, *ends = fds
     try:
@@ -229,15 +229,15 @@ def _become_program(plan: dict, view: int | None, wish: dict, fds: list[int]) ->
         if view is not None:
             isolation.enter_view(view)
         os.setsid()
-        if wish["pty"]:
+        if request["pty"]:
             if plan["uid"] is not None:
                 os.fchown(ends[0], plan["uid"], plan["gid"])  # reopened by name
             fcntl.ioctl(ends[0], termios.TIOCSCTTY, 0)
-        stdin, stdout, stderr = ends * 3 if wish["pty"] else ends
-        env = plan["env"] | ({"TERM": DEFAULT_TERM} if wish["pty"] else {}) | wish["env"]
-        run_program(plan, wish["exec"], env, _folder(plan, wish["cwd"]), (stdin, stdout, stderr))
+        stdin, stdout, stderr = ends * 3 if request["pty"] else ends
+        env = plan["env"] | ({"TERM": DEFAULT_TERM} if request["pty"] else {}) | request["env"]
+        run_program(plan, request["exec"], env, _folder(plan, request["cwd"]), (stdin, stdout, stderr))
     except BaseException as error:
-        os.write(failed, f"{wish['exec'][0]}: {getattr(error, 'strerror', None) or error}".encode())
+        os.write(failed, f"{request['exec'][0]}: {getattr(error, 'strerror', None) or error}".encode())
     finally:
         os._exit(127)
 

@@ -2,39 +2,50 @@
 
 import subprocess
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from agent import host
-from agent.gpu.cards import Card, Cards, NoAnswer, look
+from agent.gpu.cards import Card, NoAnswer, look
 from agent.gpu.links import Matrix
 from runtimes.contract.errors import Unavailable
 from runtimes.contract.node import GpuView, NumaView
 from runtimes.gpu_sharing import MIG, MIG_WORDS, ProbeFacts, SliceTrial, choose_mode
 
-TrySlice = Callable[[str, str], SliceTrial]
+TestSlice = Callable[[str, str], SliceTrial]
 
 
-def list_gpus(
-    libvgpu: str | None = None, try_slice: TrySlice | None = None, sys_root: str = "/sys"
-) -> tuple[tuple[GpuView, ...], Matrix, str] | None:
-    """Return (cards in NVML's PCI order, links, driver version), None without an NVIDIA driver.
+@dataclass(frozen=True)
+class NodeCards:
+    """A machine's cards, real ones in NVML's PCI order. numa: ids of the simulated NUMA nodes, sorted."""
 
-    try_slice: called with driver version and card uuid, without HAMi-core. Raises Unavailable if the driver fails:
+    gpus: tuple[GpuView, ...] = ()
+    links: Matrix = ()
+    pcie: Matrix = ()
+    driver: str = "none"
+    numa: tuple[int, ...] = ()
+
+
+def read_real_cards(
+    libvgpu: str | None = None, test_slice: TestSlice | None = None, sys_root: str = "/sys"
+) -> NodeCards | None:
+    """Read the cards by NVML, None without an NVIDIA driver.
+
+    test_slice: called with driver version and card uuid, without HAMi-core. Raises Unavailable if the driver fails:
     cards are not gone then.
     """
-    seen = _look(sys_root)
-    if seen is None or not seen.cards:
+    try:
+        found = look(sys_root)
+    except NoAnswer as error:
+        raise Unavailable(str(error)) from error
+    offered = found.offered() if found else None
+    if offered is None or not offered.cards:
         return None
     loaded = libvgpu is not None and loads(libvgpu)
-    sound = [card for card in seen.cards if not card.fault and not card.part_of]
-    tried = try_slice(seen.driver, sound[0].uuid) if try_slice and sound and not loaded else None
-    mode, evidence = choose_mode(ProbeFacts(seen.driver, libvgpu, loaded, tried))
-    return tuple(view_of(card, mode, evidence) for card in seen.cards), seen.links, seen.driver
-
-
-def list_pcie() -> Matrix:
-    """Return PCIe paths between the cards of `list_gpus`. Raises Unavailable."""
-    seen = _look()
-    return seen.pcie if seen else ()
+    sound = [card for card in offered.cards if not card.fault and not card.part_of]
+    tested = test_slice(offered.driver, sound[0].uuid) if test_slice and sound and not loaded else None
+    mode, evidence = choose_mode(ProbeFacts(offered.driver, libvgpu, loaded, tested))
+    gpus = tuple(view_of(card, mode, evidence) for card in offered.cards)
+    return NodeCards(gpus, offered.links, offered.pcie, offered.driver)
 
 
 def list_numa(sys_root: str = "/sys", allowed: set[int] | None = None) -> tuple[NumaView, ...]:
@@ -74,11 +85,3 @@ def view_of(card: Card, mode: str, evidence: str) -> GpuView:
         evidence=evidence,
         fault=card.fault,
     )
-
-
-def _look(sys_root: str = "/sys") -> Cards | None:
-    try:
-        seen = look(sys_root)
-    except NoAnswer as error:
-        raise Unavailable(str(error)) from error
-    return seen.offered() if seen else None

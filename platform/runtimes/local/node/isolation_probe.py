@@ -12,7 +12,7 @@ from pathlib import Path
 
 import runtimes
 from agent import host
-from runtimes.local.shim import limits
+from runtimes.local.shim import cgroups
 
 SOURCES = tuple(str(Path(file or "").resolve().parent.parent) for file in (runtimes.__file__, host.__file__))
 """Where Python finds our packages: the platform's and the agent's."""
@@ -50,13 +50,13 @@ def probe_isolation(scratch: Path, run_dir: Path) -> Isolation:
 def probe_memory() -> MemoryControl:
     mounts, own = _cgroup_mounts(), _own_cgroups()
     for parent in _v2_candidates(mounts, own):
-        if _trial(parent, partial(limits.make_group, limits.V2), 64, 1000):
-            pids = parent if _trial(parent, limits.make_pids_group, 1000) else ""
-            return MemoryControl(limits.V2, parent, pids_parent=pids)
-    memory = _usable(_v1_candidates("memory", mounts, own), partial(limits.make_group, limits.V1), 64, 1000)
-    cpu = _usable(_v1_candidates("cpu", mounts, own), limits.make_cpu_group, 1000) if memory else ""
-    pids = _usable(_v1_candidates("pids", mounts, own), limits.make_pids_group, 1000)
-    return MemoryControl(limits.V1 if memory else limits.WATCHDOG, memory, cpu, pids)
+        if _trial(parent, partial(cgroups.make_memory_group, cgroups.V2), 64, 1000):
+            pids = parent if _trial(parent, cgroups.make_pids_group, 1000) else ""
+            return MemoryControl(cgroups.V2, parent, pids_parent=pids)
+    memory = _usable(_v1_candidates("memory", mounts, own), partial(cgroups.make_memory_group, cgroups.V1), 64, 1000)
+    cpu = _usable(_v1_candidates("cpu", mounts, own), cgroups.make_cpu_group, 1000) if memory else ""
+    pids = _usable(_v1_candidates("pids", mounts, own), cgroups.make_pids_group, 1000)
+    return MemoryControl(cgroups.V1 if memory else cgroups.WATCHDOG, memory, cpu, pids)
 
 
 def run_python(code: str, *args: str) -> list[str]:
@@ -70,7 +70,7 @@ def _namespaces_work(scratch: Path, run_dir: Path, root: bool) -> bool:
         if root:
             os.chown(scratch, NOBODY, NOBODY)
         uid = str(NOBODY) if root else ""
-        code = "from runtimes.local.node.namespace_probe import main; main(*sys.argv[1:])"
+        code = "from runtimes.local.isolation import probe_namespaces; probe_namespaces(*sys.argv[1:])"
         command = run_python(code, str(scratch), str(run_dir), uid)
         return subprocess.run(command, env={}, capture_output=True, timeout=10, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
@@ -128,7 +128,7 @@ def _delegate(parent: str) -> bool:
                 if name not in Path(folder, "cgroup.subtree_control").read_text().split():
                     Path(folder, "cgroup.subtree_control").write_text(f"+{name}")
     except OSError:
-        limits.remove(parent, patience_s=0.01)
+        cgroups.remove(parent, patience_s=0.01)
         return False
     return True
 
@@ -154,4 +154,4 @@ def _trial(parent: str, make: Callable[..., str], *numbers: int) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     finally:
-        limits.remove(os.path.join(parent, name))
+        cgroups.remove(os.path.join(parent, name))

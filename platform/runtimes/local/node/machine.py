@@ -2,18 +2,18 @@
 
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 
 from agent import host
 from runtimes.contract.node import GpuView, NodeView, NumaView
 from runtimes.gpu_sharing import SLICE
 from runtimes.local import processes
+from runtimes.local.config import NodeConfig, NodeContext
 from runtimes.local.node import inventory
+from runtimes.local.node.inventory import NodeCards
 from runtimes.local.node.isolation_probe import Isolation, MemoryControl, probe_isolation, probe_memory
-from runtimes.local.node.simulated_cards import simulate
-from runtimes.local.plan import Surroundings
+from runtimes.local.node.simulated_cards import simulate_cards
 from runtimes.local.slices.compute_sharing import ComputeSharing
 from runtimes.local.slices.slice_manager import SliceManager
 
@@ -21,91 +21,64 @@ ADDRESS = "127.0.0.1"
 
 
 class Machine:
-    def __init__(
-        self,
-        node: str,
-        data_dir: Path,
-        run_dir: Path,
-        files_dir: Path,
-        hide: tuple[str, ...],
-        gpus_text: str,
-        libvgpu: str | None,
-        slice_library: str,
-        isolation: Isolation | None,
-        memory: MemoryControl | None,
-        log_caps: Mapping[str, int],
-        processes_most: int,
-        gpu_above_s: float,
-        mps: bool,
-        holders: Callable[[str], list[str]],
-    ):
-        self.node, self.data_dir, self.run_dir, self.files_dir = node, data_dir, run_dir, files_dir
-        self.tasks_dir = data_dir / "tasks"
-        self.hide, self.libvgpu, self.log_caps, self.processes_most = hide, libvgpu, log_caps, processes_most
-        self.gpu_above_s = gpu_above_s
-        self.simulated = simulate(gpus_text, node)
-        self._isolation, self._memory = isolation, memory
-        self.slicing = SliceManager(
-            slice_library, data_dir, run_dir, isolation=lambda: self.isolation, around=lambda: self.surroundings({})
-        )
-
+    def __init__(self, config: NodeConfig):
+        self.config = config
+        self.simulated = simulate_cards(config.gpus_text, config.node_name)
+        self.slices = SliceManager(config, isolation=lambda: self.isolation, context=lambda: self.context({}))
         self.compute = ComputeSharing(
-            mps,
-            run_dir,
+            config,
             isolation=lambda: self.isolation,
-            holders=holders,
-            trial=lambda uuid, plan, daemon: self.slicing.try_mps(self.driver, uuid, plan, daemon),
+            test=lambda uuid, plan, daemon: self.slices.test_mps(self.driver, uuid, plan, daemon),
         )
 
-    def view(self) -> NodeView:
+    def read_node(self) -> NodeView:
         """Return the node now. Raises Unavailable."""
-        gpus, links, driver = self.look_at_cards()
+        cards = self.read_cards()
         cpus = len(os.sched_getaffinity(0))
         return NodeView(
-            name=self.node,
+            name=self.config.node_name,
             address=ADDRESS,
-            boot_id=processes.boot_id(),
+            boot_id=processes.read_boot_id(),
             cpu_milli=host.cpu_milli(cpus),
             memory_mib=host.total_memory_mib(),
             numa=self.numa,
-            gpus=gpus,
-            links=links,
-            pcie=self._pcie(driver),
+            gpus=cards.gpus,
+            links=cards.links,
+            pcie=cards.pcie,
             ready=True,
             facts={
                 "memory_limit": self.memory.kind,
                 "process_limit": self._process_limit,
-                "processes_most": str(self.processes_most),
+                "processes_most": str(self.config.processes_most),
                 "isolation": self.isolation.words,
                 "namespaces": "yes" if self.isolation.namespaces else "no",
                 "cpu_pinning": "whole cores" if cpus > 1 else "none",
                 "homes": "kept" if self.files_reachable else "gone with the task",
                 "read_only_data": "yes" if self.isolation.namespaces else "refused",
                 "kernel": platform.release(),
-                "driver": driver,
+                "driver": cards.driver,
                 "python": platform.python_version(),
             }
-            | ({"slice_placement": self.slicing.placement} if any(gpu.mode == SLICE for gpu in gpus) else {})
-            | self.compute.facts(self.cards, driver),
+            | ({"slice_placement": self.slices.placement} if any(gpu.mode == SLICE for gpu in cards.gpus) else {})
+            | self.compute.facts(self.cards, cards.driver),
         )
 
-    def look_at_cards(self) -> tuple[tuple[GpuView, ...], tuple[tuple[str, ...], ...], str]:
-        """Return (cards, links, driver), simulated without driver. Raises Unavailable."""
-        real = inventory.list_gpus(self.libvgpu, self.slicing.test_library)
-        found = (self.simulated.gpus, self.simulated.links, "none") if real is None else real
-        self.cards, self.driver = {gpu.uuid: gpu for gpu in found[0]}, found[2]
+    def read_cards(self) -> NodeCards:
+        """Return the cards now, simulated ones without a driver. Raises Unavailable."""
+        found = inventory.read_real_cards(self.config.libvgpu, self.slices.test_library) or self.simulated
+        self.cards, self.driver = {gpu.uuid: gpu for gpu in found.gpus}, found.driver
         return found
 
     @cached_property
     def cards(self) -> dict[str, GpuView]:
         """Cards by uuid, at the last look. Raises Unavailable."""
-        self.look_at_cards()
+        self.read_cards()
         return self.cards
 
     @cached_property
     def driver(self) -> str:
         """Driver version or "none". Raises Unavailable."""
-        return self.look_at_cards()[2]
+        return self.read_cards().driver
 
     @cached_property
     def numa(self) -> tuple[NumaView, ...]:
@@ -116,44 +89,33 @@ class Machine:
 
     @cached_property
     def isolation(self) -> Isolation:
-        return self._isolation or probe_isolation(self.tasks_dir / f"trial-{os.getpid()}" / "scratch", self.run_dir)
+        scratch = self.config.tasks_dir / f"trial-{os.getpid()}" / "scratch"
+        return self.config.isolation or probe_isolation(scratch, self.config.run_dir)
 
     @cached_property
     def memory(self) -> MemoryControl:
-        return self._memory or probe_memory()
+        return self.config.memory or probe_memory()
 
     @property
     def files_reachable(self) -> bool:
         """Whether jobs reach homes: without namespaces, other accounts need x on all parents."""
         if self.isolation.namespaces or not self.isolation.own_uid:
             return True
-        return all(path.stat().st_mode & 0o001 for path in (self.files_dir, *self.files_dir.parents))
+        return all(path.stat().st_mode & 0o001 for path in (self.config.areas_dir, *self.config.areas_dir.parents))
 
-    def surroundings(self, cards: Mapping[str, GpuView]) -> Surroundings:
-        return Surroundings(
-            isolation=self.isolation,
-            memory=self.memory,
-            hide=self.hide,
-            seen_at=str(self.run_dir / "task"),
-            files=str(self.files_dir) if self.files_reachable else None,
-            cards=cards,
-            libvgpu=self.libvgpu,
-            log_caps=self.log_caps,
-            processes_most=self.processes_most,
-            gpu_above_s=self.gpu_above_s,
-        )
+    def context(self, cards: Mapping[str, GpuView]) -> NodeContext:
+        files = str(self.config.areas_dir) if self.files_reachable else None
+        return NodeContext(self.config, self.isolation, self.memory, cards, files)
 
     def scratch_of(self, uuid: str) -> str:
         """Return a job's directory, outside our data where another account needs it without namespaces."""
         beside = self.isolation.own_uid and not self.isolation.namespaces
-        return os.path.join(f"{self.run_dir}-tasks", uuid) if beside else str(self.tasks_dir / uuid / "scratch")
+        config = self.config
+        return os.path.join(f"{config.run_dir}-tasks", uuid) if beside else str(config.tasks_dir / uuid / "scratch")
 
     @property
     def _process_limit(self) -> str:
         """Scope of `processes_most`: task, account or none."""
-        if not self.processes_most:
+        if not self.config.processes_most:
             return "none"
         return "task" if self.memory.pids_parent else "account" if self.isolation.own_uid else "none"
-
-    def _pcie(self, driver: str) -> tuple[tuple[str, ...], ...]:
-        return self.simulated.pcie if driver == "none" else inventory.list_pcie()

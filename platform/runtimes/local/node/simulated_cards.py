@@ -6,12 +6,13 @@ NVIDIA/nccl#671), DGX A100 (NVIDIA/nccl#1505, four of eight NUMA nodes carry car
 
 import hashlib
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from agent.gpu.links import apart
 from agent.gpu.mig_instances import index_of, model_of
 from runtimes.contract.node import GpuView
 from runtimes.gpu_sharing import SIMULATED
+from runtimes.local.node.inventory import NodeCards
 
 TEXT = re.compile(r"(?:(?P<count>\d{1,2})\s*x\s*)?(?P<name>[A-Za-z0-9-]+)", re.IGNORECASE)
 NO_CARDS = ("", "0", "none")
@@ -38,14 +39,6 @@ class Machine:
     links: tuple[tuple[str, ...], ...]
     numa: tuple[int, ...]
     buses: tuple[str, ...]
-    pcie: tuple[tuple[str, ...], ...] = ()
-
-
-@dataclass(frozen=True)
-class Simulated:
-    gpus: tuple[GpuView, ...] = ()
-    links: tuple[tuple[str, ...], ...] = ()
-    numa: tuple[int, ...] = field(default=())  # sorted ids
     pcie: tuple[tuple[str, ...], ...] = ()
 
 
@@ -129,17 +122,17 @@ def known_names() -> list[str]:
     return [*CARDS, *MACHINES, *CUT, *ALIASES]
 
 
-def simulate(text: str, node: str) -> Simulated:
+def simulate_cards(text: str, node: str) -> NodeCards:
     """Simulate `2xV100-32GB`, `8xA100-NVLink`, `2xA100-MIG`, `DGX-1V` or `none`. Raises UnknownProfile.
 
     uuids survive restarts: they depend on node, model and index.
     """
     text = text.strip()
     if text.lower() in NO_CARDS:
-        return Simulated()
+        return NodeCards()
     count, name = _parse(text)
     if name in CUT:
-        return _cut(*CUT[name], simulate(f"{count}x{CUT[name][0].model}", node))
+        return _cut(*CUT[name], simulate_cards(f"{count}x{CUT[name][0].model}", node))
     numa: tuple[int | None, ...] = (None,) * count
     if name in CARDS:
         card, links, buses = CARDS[name], _all_to_all(count, "PHB"), ("",) * count
@@ -151,7 +144,7 @@ def simulate(text: str, node: str) -> Simulated:
         pcie = tuple(row[:count] for row in machine.pcie[:count])
         buses = tuple(f"0000:{bus}:00.0" for bus in machine.buses[:count])
     gpus = tuple(_gpu(card, node, index, numa[index], buses[index]) for index in range(count))
-    return Simulated(gpus, links, tuple(sorted({id for id in numa if id is not None})), pcie)
+    return NodeCards(gpus, links, pcie, numa=tuple(sorted({id for id in numa if id is not None})))
 
 
 def _parse(text: str) -> tuple[int, str]:
@@ -166,7 +159,7 @@ def _parse(text: str) -> tuple[int, str]:
     return count, name
 
 
-def _cut(card: Card, parts: tuple[tuple[str, int], ...], whole: Simulated) -> Simulated:
+def _cut(card: Card, parts: tuple[tuple[str, int], ...], whole: NodeCards) -> NodeCards:
     *kept, last = whole.gpus
     made = [
         replace(
@@ -181,7 +174,7 @@ def _cut(card: Card, parts: tuple[tuple[str, int], ...], whole: Simulated) -> Si
         for place, (profile, memory_mib) in enumerate(parts)
     ]
     links = tuple(row[: len(kept)] for row in whole.links[: len(kept)])
-    return Simulated((*kept, *made), apart(links, len(made)))
+    return NodeCards((*kept, *made), apart(links, len(made)))
 
 
 def _gpu(card: Card, node: str, index: int, numa: int | None, bus: str) -> GpuView:

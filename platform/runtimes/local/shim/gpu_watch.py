@@ -15,7 +15,7 @@ import pynvml
 
 from agent.gpu.memory_by_process import read_memory_by_process
 from runtimes.local.isolation import die_with_parent
-from runtimes.local.processes import descendants, everybody
+from runtimes.local.processes import list_descendants, list_processes
 
 
 def main(uuids: str, every_s: str, folder: str, shim: str) -> None:
@@ -45,9 +45,9 @@ def look(cards: dict, account: "Account | None", shim: int) -> dict[str, dict[st
 
 def find_family(shim: int) -> set[int]:
     """Return the pids below the shim but for the keeper's."""
-    living, keeper = everybody(), os.getppid()
-    ours = {keeper, *(process.pid for process in descendants({keeper}, living))}
-    return {process.pid for process in descendants({shim}, living)} - ours
+    living, keeper = list_processes(), os.getppid()
+    ours = {keeper, *(process.pid for process in list_descendants({keeper}, living))}
+    return {process.pid for process in list_descendants({shim}, living)} - ours
 
 
 class Account:

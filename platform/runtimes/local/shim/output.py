@@ -6,7 +6,8 @@ a carriage return ends one, too.
 
 import os
 import time
-from collections import deque
+
+from agent.logs.capping import NewestBytes, marker
 
 MIB = 1 << 20
 LATEST = 8192
@@ -18,13 +19,12 @@ class CappedLog:
     ):
         """fd: for append. rate: bytes/s; the rest: bytes."""
         self.fd, self.rate, self.burst, self.line, self.clock = fd, rate, burst, line, clock
-        self.head_left, self.tail_size = total - tail, tail
+        self.head_left = total - tail
         self.tokens, self.filled_at = float(burst), clock()
         self.fast = 0  # bytes dropped since the last marker
         self.latest = b""  # their end
         self.column, self.cut = 0, 0
-        self.tail: deque[bytes] = deque()
-        self.tail_held, self.tail_lost = 0, 0
+        self.tail = NewestBytes(tail)
         self.unwritten = 0
 
     def feed(self, data: bytes) -> None:
@@ -49,12 +49,12 @@ class CappedLog:
             self._keep(self._shorten(last_words))
         if self.cut:
             self._keep(self._too_long())
-        if self.tail_lost:
-            self._write(_marker(f"{self.tail_lost} bytes are not kept here: the log is full; its last part follows"))
-        for piece in self.tail:
+        if lost := self.tail.dropped:
+            self._write(marker(f"{lost} bytes are not kept here: the log is full; its last part follows"))
+        for piece in self.tail.pieces:
             self._write(piece)
         if self.unwritten:
-            self._write(_marker(f"{self.unwritten} bytes could not be written"))
+            self._write(marker(f"{self.unwritten} bytes could not be written"))
 
     def _refill(self) -> None:
         now = self.clock()
@@ -92,27 +92,18 @@ class CappedLog:
 
     def _too_long(self) -> bytes:
         cut, self.cut = self.cut, 0
-        return _marker(f"{cut} bytes of this line are not kept: a line ends at {self.line}")
+        return marker(f"{cut} bytes of this line are not kept: a line ends at {self.line}")
 
     def _too_fast(self) -> bytes:
         fast, self.fast, self.column, self.cut = self.fast, 0, 0, 0
-        return _marker(f"{fast} bytes are not kept here: they came faster than {self.rate} bytes/s")
+        return marker(f"{fast} bytes are not kept here: they came faster than {self.rate} bytes/s")
 
     def _keep(self, data: bytes) -> None:
         now, later = data[: self.head_left], data[self.head_left :]
         self.head_left -= len(now)
         self._write(now)
         if later:
-            self.tail.append(later)
-            self.tail_held += len(later)
-        while self.tail_held > self.tail_size:
-            over = self.tail_held - self.tail_size
-            oldest = self.tail.popleft()
-            if len(oldest) > over:
-                self.tail.appendleft(oldest[over:])
-            lost = min(len(oldest), over)
-            self.tail_held -= lost
-            self.tail_lost += lost
+            self.tail.add(later)
 
     def _write(self, data: bytes) -> None:
         while data:
@@ -121,7 +112,3 @@ class CappedLog:
             except OSError:  # a full disk must not end jobs
                 self.unwritten += len(data)
                 return
-
-
-def _marker(words: str) -> bytes:
-    return f"\n[tessera] {words}\n".encode()

@@ -1,41 +1,40 @@
 """The process that runs one task from start to end, independent of the platform. Few imports, to start quickly.
 
-take over the lock → unpack the code → write `started` → fork the job → carry its output, watch its limits
+take over the lock → unpack the code → write `started` → fork the job → copy its output, watch its limits
 → wait for the whole tree → write `exit` → release the lock
 """
 
 import errno
-import json
 import os
 import select
 import signal
-import socket
 import sys
 import time
-from contextlib import nullcontext
 
-from agent.gpu.policy import GpuPolicy
 from runtimes.local import isolation
 from runtimes.local.access.session_server import SessionServer
 from runtimes.local.processes import (
-    boot_id,
-    catches,
-    descendants,
-    everybody,
-    look,
+    Process,
+    handles_signal,
+    list_descendants,
+    list_processes,
     proportional_mib,
+    read_boot_id,
+    read_process,
     resident_mib,
-    send,
+    send_signal,
 )
-from runtimes.local.shim import limits, mounts, slice_mounts
+from runtimes.local.shim import cgroups, mounts, slice_mounts
+from runtimes.local.shim.checkpoint_watch import CheckpointWatch
 from runtimes.local.shim.child import FORWARDED, become_job
+from runtimes.local.shim.gpu_guard import GpuGuard
+from runtimes.local.shim.helpers import ReportPipe, spawn, unregister
 from runtimes.local.shim.output import CappedLog
-from runtimes.local.shim.spawning import spawn
-from runtimes.local.taskdir import TaskDir
+from runtimes.local.taskdir import TaskDir, exit_record
 
 TICK_S = 1.0  # checks memory, and stop files without signal
 KILL_EVERY_S = 0.05
-LAST_LOOK_S = 5.0  # the directory may hang
+PIECES = 16  # of output, copied before others are looked after
 
 
 def main(path: str, lock: str) -> None:
@@ -52,7 +51,7 @@ class Shim:
         self.plan: dict = {}
         self.epoch = 0
         self.started_at: float | None = None
-        self.child = 0  # first process of the job or its namespace
+        self.first = 0  # first process of the job or its namespace
         self.status: int | None = None  # as of waitpid
         self.over = False
         self.cause, self.detail = "", ""
@@ -61,17 +60,13 @@ class Shim:
         self.end_at: float | None = None  # deadline after a checkpoint request
         self.began = time.monotonic()
         self.peak_mib: int | None = None
-        self.group: str | None = None  # for memory
-        self.pids: str | None = None  # for processes
-        self.helper: int | None = None
-        self.watcher: int | None = None  # of checkpoints
-        self.watch_until: float | None = None
-        self.checkpoint_r: int | None = None
-        self.policy: GpuPolicy | None = None
-        self.gpus_told: dict = {}
-        self.pending = dict.fromkeys(("report", "gpu", "checkpoint"), b"")  # incomplete lines
+        self.memory_group: str | None = None
+        self.pids_group: str | None = None
+        self.reports: ReportPipe | None = None  # of the job's side of the fork
+        self.gpus: GpuGuard | None = None
+        self.checkpoints: CheckpointWatch | None = None
+        self.sessions: SessionServer | None = None
         self.log = CappedLog(-1)
-        self.door: SessionServer | None = None
 
     def live(self) -> None:
         self._listen()
@@ -87,17 +82,17 @@ class Shim:
                 return self._finish()
             if not self._is_wanted():
                 return self._finish()
-            me = look(os.getpid())
+            me = read_process(os.getpid())
             self.started_at = time.time()
-            identity = {"boot_id": boot_id(), "pid": me.pid, "start": me.start} if me else {}
+            identity = {"boot_id": read_boot_id(), "pid": me.pid, "start": me.start} if me else {}
             self.task.write("started", identity | {"epoch": self.epoch, "started_at": self.started_at})
             if not self._is_wanted():  # no signal before `started`
                 return self._finish()
             self._launch()
         except OSError as error:
             self.cause, self.detail = "start_failed", f"The job could not be started: {error}"
-            self._kill_tree()
-            if not self.child:
+            self._signal_tree(signal.SIGKILL)
+            if not self.first:
                 return self._finish()
         self._watch()
         self._finish()
@@ -135,90 +130,57 @@ class Shim:
         plan = self.plan
         account = [str(plan[name]) if plan[name] is not None else "" for name in ("uid", "gid")]
         target = os.path.join(plan["scratch"], "work")
-        pid = self._spawn("unpack", [plan["code_path"], target, *account], out=self.out_w, err=self.out_w)
+        pid = spawn(plan["path"], "unpack", [plan["code_path"], target, *account], self.out_w, self.out_w)
         while True:
             self.poll.poll(1000 * TICK_S)
-            self._carry_output()
+            self._copy_output()
             self._clear_wakeups()
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
-                self._carry_output()
+                self._copy_output()
                 if status:
                     self.cause, self.detail = "start_failed", "The code could not be unpacked: see the log."
                 return status == 0
             if not self._is_wanted():
                 os.kill(pid, signal.SIGKILL)
 
-    def _spawn(self, module: str, args: list[str], out: int, err: int, source: int | None = None) -> int:
-        return spawn(self.plan["path"], module, args, out, err, source)
-
     def _launch(self) -> None:
         plan = self.plan
         mounts.prepare(plan)
-        plan["groups"] = self._make_groups()
+        self._make_groups()
         if plan["gpu_limits"]:
-            kept = bool(plan["slice"])
-            guarded = kept and plan["slice"]["guarded"]
-            self.policy = GpuPolicy(plan["gpu_limits"], plan["gpu_samples"], kept=kept, guarded=guarded)
-            self._watch_gpus()
+            self.gpus = GpuGuard(self.task, plan, self.poll, self.log)
         if plan["checkpoint"]:
-            self._watch_checkpoints()
-        self.report_r, report_w = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self.report_r, False)
-        self.poll.register(self.report_r, select.POLLIN)
+            self.checkpoints = CheckpointWatch(self.task, plan, self.poll)
+        self.reports = ReportPipe(self.poll)
         go_r, go_w = os.pipe2(os.O_CLOEXEC)
         if plan["namespaces"]:
             isolation.open_namespaces()
         signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
-        self.child = os.fork()
-        if self.child == 0:
+        self.first = os.fork()
+        if self.first == 0:
             os.close(go_w)
-            become_job(plan, go_r, self.out_w, report_w)
+            become_job(plan, go_r, self.out_w, self.reports.writer)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
-        for fd in (go_r, report_w, self.out_w):
+        for fd in (go_r, self.reports.writer, self.out_w):
             os.close(fd)
-        first = look(self.child)
-        self.task.write("job", {"pid": self.child, "start": first.start if first else 0})
+        first = read_process(self.first)
+        self.task.write("job", {"pid": self.first, "start": first.start if first else 0})
         os.write(go_w, b"g")
         os.close(go_w)
         self.began = time.monotonic()
 
-    def _watch_gpus(self) -> None:
-        plan = self.plan
-        self.gpu_r, gpu_w = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self.gpu_r, False)
-        self.poll.register(self.gpu_r, select.POLLIN)
-        folder = plan["slice"]["folder"] if plan["slice"] else ""
-        args = [json.dumps(plan["path"]), ",".join(plan["gpu_limits"]), str(plan["gpu_every_s"]), folder]
-        self.helper = self._spawn("gpu_keeper", args, out=gpu_w, err=2)
-        os.close(gpu_w)
-
-    def _watch_checkpoints(self) -> None:
-        """Start the watch before the namespaces open, to outlive them."""
-        plan = self.plan
-        self.checkpoint_r, out = os.pipe2(os.O_CLOEXEC)
-        self.watched, source = socket.socketpair()
-        os.set_blocking(self.checkpoint_r, False)
-        self.poll.register(self.checkpoint_r, select.POLLIN)
-        account = ["" if plan[name] is None else str(plan[name]) for name in ("uid", "gid")]
-        args = [plan["checkpoint"]["dir"], *account, str(plan["checkpoint"]["every_s"])]
-        self.watcher = self._spawn("checkpoint_watch", args, out=out, err=2, source=source.fileno())
-        os.close(out)
-        source.close()
-
-    def _make_groups(self) -> list[str]:
-        plan, groups = self.plan, []
-        if plan["memory_parent"]:
-            self.group = limits.make_group(
-                plan["memory_kind"], plan["memory_parent"], self.task.uuid, plan["memory_mib"], plan["cpu_milli"]
-            )
-            groups.append(self.group)
-        if plan["cpu_parent"]:
-            groups.append(limits.make_cpu_group(plan["cpu_parent"], self.task.uuid, plan["cpu_milli"]))
-        if plan["pids_parent"]:
-            self.pids = limits.make_pids_group(plan["pids_parent"], self.task.uuid, plan["processes_most"])
-            groups.append(self.pids)
-        return list(dict.fromkeys(groups))
+    def _make_groups(self) -> None:
+        """Make the control groups, and note them in the plan for the job's side of the fork."""
+        plan, task = self.plan, self.task.uuid
+        if parent := plan["memory_parent"]:
+            limits = plan["memory_mib"], plan["cpu_milli"]
+            self.memory_group = cgroups.make_memory_group(plan["memory_kind"], parent, task, *limits)
+        if parent := plan["cpu_parent"]:
+            cgroups.make_cpu_group(parent, task, plan["cpu_milli"])
+        if parent := plan["pids_parent"]:
+            self.pids_group = cgroups.make_pids_group(parent, task, plan["processes_most"])
+        plan["groups"] = cgroups.groups_of(plan, task)
 
     # run
 
@@ -226,17 +188,16 @@ class Shim:
         next_tick = time.monotonic() + TICK_S
         while not self.over:
             now = time.monotonic()
-            door_at = self.door.next_at() if self.door else None
-            times = self.kill_at, self.end_at, self._time_is_up_at(), door_at
+            sessions_at = self.sessions.next_at() if self.sessions else None
+            times = self.kill_at, self.end_at, self._time_is_up_at(), sessions_at
             wake_at = [next_tick, *(at for at in times if at is not None)]
             ready = {fd for fd, _ in self.poll.poll(max(0.0, min(wake_at) - now) * 1000)}
             self._clear_wakeups()
-            self._carry_output()
+            self._copy_output()
             self._read_reports()
-            self._read_checkpoints()
             self._reap()
-            if self.door is not None:
-                self.door.serve(ready)
+            if self.sessions is not None:
+                self.sessions.serve(ready)
             self._check_stop()
             now = time.monotonic()
             if not self.over and (limit := self._time_is_up_at()) is not None and now >= limit:
@@ -249,11 +210,11 @@ class Shim:
                 next_tick = now + TICK_S
                 self._check_memory()
                 self._check_gpus()
-                if self.watcher is not None and self.watch_until is not None and now >= self.watch_until:
-                    os.kill(self.watcher, signal.SIGKILL)
+                if self.checkpoints is not None:
+                    self.checkpoints.kill_if_late()
             if self.kill_at is not None and now >= self.kill_at:
                 self.kill_at = now + KILL_EVERY_S
-                self._kill_tree()
+                self._signal_tree(signal.SIGKILL)
 
     def _time_is_up_at(self) -> float | None:
         """Return the time limit, None without or when ending."""
@@ -264,7 +225,7 @@ class Shim:
     def _end_saved(self, cause: str, detail: str, grace_s: float) -> None:
         """Request a checkpoint once, if possible, then end."""
         rule = self.plan["checkpoint"] if grace_s > 0 and self.status is None and not self.cause else None
-        if rule and self._ask_for_checkpoint(rule["signal"]):
+        if rule and self._request_checkpoint(rule["signal"]):
             self.cause, self.detail = cause, detail
             self.end_at = time.monotonic() + rule["grace_s"]
         else:
@@ -272,8 +233,8 @@ class Shim:
 
     def _end(self, cause: str, detail: str, grace_s: float) -> None:
         """End the tree by SIGTERM, later SIGKILL. The first cause stays."""
-        if self.door is not None:
-            self.door.close()
+        if self.sessions is not None:
+            self.sessions.close()
         self.end_at = None
         kill_at = time.monotonic() + max(grace_s, 0)
         self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
@@ -284,9 +245,9 @@ class Shim:
 
     def _check_stop(self) -> None:
         """Obey a stop request, and a more urgent one."""
-        if self.over or (wish := self.task.read("stop")) is None:
+        if self.over or (request := self.task.read("stop")) is None:
             return
-        grace_s = wish["grace_s"]
+        grace_s = request["grace_s"]
         if self.stop_grace is None:
             self.stop_grace = grace_s
             self._end_saved("stopped", "", grace_s)
@@ -294,21 +255,21 @@ class Shim:
             self.stop_grace = grace_s
             self._end("stopped", "", grace_s)
 
-    def _ask_for_checkpoint(self, number: int | None) -> bool:
+    def _request_checkpoint(self, number: int | None) -> bool:
         """Signal processes that handle it (others would die); return whether any do."""
         if number is None:
             return False
-        listening = [process for process in self._tree() if catches(process, number)]
+        listening = [process for process in self._tree() if handles_signal(process, number)]
         for process in listening:
-            send(process, number)
+            send_signal(process, number)
         return bool(listening)
 
     def _check_memory(self) -> None:
         """End the whole job above its memory, or after the kernel killed one process."""
         if self.over:
             return
-        if self.group is not None:
-            if limits.oom_kills(self.plan["memory_kind"], self.group):
+        if self.memory_group is not None:
+            if cgroups.oom_kills(self.plan["memory_kind"], self.memory_group):
                 self._end("out_of_memory", self._memory_words(), 0)
             return
         tree = self._tree()
@@ -323,86 +284,28 @@ class Shim:
         return f"It needed more than {self.plan['memory_mib']} MiB of memory, its limit."
 
     def _check_gpus(self) -> None:
-        if self.helper is None or self.policy is None or self.over:
-            return
-        for sample in self._lines("gpu", self.gpu_r):
-            lost = sample.pop("unwatched", "")
-            warnings, verdict = (self.policy.lose_sight(lost), "") if lost else self.policy.hear(sample)
-            self._warn(warnings)
-            if verdict:
-                self._end("gpu_out_of_memory", verdict, self.plan["grace_s"])
-            self._tell_of_gpus()
-
-    def _warn(self, warnings: list[str]) -> None:
-        for words in warnings:
-            self.log.feed(f"Tessera: {words}\n".encode())
-
-    def _tell_of_gpus(self) -> None:
-        if self.policy is None:
-            return
-        how = {"compute": "mps" if self.plan.get("mps") else "turns"}
-        cards = {uuid: card | how for uuid, card in self.policy.cards.items()}
-        if cards != self.gpus_told:
-            self._tell("gpu", {"at": time.time(), "cards": cards})
-            self.gpus_told = cards
-
-    def _replace_keeper(self) -> None:
-        """Restart a killed GPU keeper; impossible in a user namespace."""
-        self._forget(self.gpu_r)
-        os.close(self.gpu_r)
-        self.pending["gpu"] = b""
-        self._warn(self.policy.lose_sight("its keeper was killed") if self.policy else [])
-        self._tell_of_gpus()
-        try:
-            with isolation.outside(self.child) if self.plan["namespaces"] else nullcontext():
-                self._watch_gpus()
-        except OSError as error:
-            self._warn([f"The GPU memory of this task is not watched any more: {error.strerror}."])
+        if self.gpus is not None and not self.over and (verdict := self.gpus.check()):
+            self._end("gpu_out_of_memory", verdict, self.plan["grace_s"])
 
     def _read_reports(self) -> None:
-        for record in self._lines("report", self.report_r):
+        """Read what the job's side of the fork and the watch of checkpoints report."""
+        for record in self.reports.read() if self.reports is not None else ():
             if "error" in record and not self.cause:
                 self.cause, self.detail = "start_failed", record["error"]
             self.status = record.get("status", self.status)
-            if "status" in record and self.door is not None:
-                self.door.close()  # sessions do not prolong jobs
+            if "status" in record and self.sessions is not None:
+                self.sessions.close()  # sessions do not prolong jobs
             if "ready" in record:
-                self._open_door()
-                self._begin_to_look()
+                self._serve_sessions()
+                if self.checkpoints is not None:
+                    self.checkpoints.begin(self.first)
+        if self.checkpoints is not None:
+            self.checkpoints.read_reports()
 
-    def _read_checkpoints(self) -> None:
-        if self.checkpoint_r is not None:
-            for record in self._lines("checkpoint", self.checkpoint_r):
-                self._tell("checkpoint", record)
-
-    def _tell(self, name: str, record: dict) -> None:
-        try:
-            self.task.write(name, record)
-        except OSError:
-            pass  # the next may succeed
-
-    def _begin_to_look(self) -> None:
-        if self.watcher is None:
-            return
-        names = ("mnt", "user") if self.plan["namespaces"] else ()
-        fds: list[int] = []
-        try:
-            fds += [os.open(f"/proc/{self.child}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in names]
-            socket.send_fds(self.watched, [b"g"], fds)
-        except OSError as error:
-            print(f"Its checkpoints are not seen: {error}", file=sys.stderr)
-        for fd in fds:
-            os.close(fd)
-
-    def _look_once_more(self) -> None:
-        if self.watcher is not None:
-            self.watched.close()
-            self.watch_until = time.monotonic() + LAST_LOOK_S
-
-    def _open_door(self) -> None:
+    def _serve_sessions(self) -> None:
         """Start the session server; a job runs without, too."""
         try:
-            self.door = SessionServer(self.task, self.plan, self.poll, self.child, self._tree)
+            self.sessions = SessionServer(self.task, self.plan, self.poll, self.first, self._tree)
         except OSError as error:
             print(f"Nobody can enter it: {error}", file=sys.stderr)
 
@@ -415,44 +318,42 @@ class Shim:
                 return
             if pid == 0:
                 break
-            if pid == self.child:
+            if pid == self.first:
                 self._read_reports()
                 self.status = status if self.status is None and not self.plan["namespaces"] else self.status
-                self._stop_helper()
-                self._look_once_more()
+                if self.gpus is not None:
+                    self.gpus.stop()
+                if self.checkpoints is not None:
+                    self.checkpoints.finish()
                 self._end("", "", self.plan["grace_s"])  # of what is left
-            elif pid == self.helper:
-                self.helper = None
+            elif self.gpus is not None and pid == self.gpus.keeper:
+                self.gpus.keeper = None
                 if self.status is None and not self.cause:
-                    self._replace_keeper()
-            elif pid == self.watcher:
-                self.watcher = None
-            elif self.door is not None:
-                self.door.ended(pid, status)
+                    self.gpus.replace_keeper(self.first)
+            elif self.checkpoints is not None and pid == self.checkpoints.pid:
+                self.checkpoints.pid = None
+            elif self.sessions is not None:
+                self.sessions.report_end(pid, status)
 
-    def _tree(self) -> list:
+    def _tree(self) -> list[Process]:
         """Return the job's processes, without ours."""
-        found = descendants({os.getpid()}, everybody())
-        ours = {self.helper, self.watcher, self.child if self.plan["namespaces"] else None}
-        if self.helper is not None:
-            ours |= {process.pid for process in descendants({self.helper}, found)}
+        found = list_descendants({os.getpid()}, list_processes())
+        ours = {self.first} if self.plan["namespaces"] else set()
+        if self.checkpoints is not None and self.checkpoints.pid is not None:
+            ours.add(self.checkpoints.pid)
+        if self.gpus is not None and self.gpus.keeper is not None:
+            ours |= {self.gpus.keeper, *(process.pid for process in list_descendants({self.gpus.keeper}, found))}
         return [process for process in found if process.pid not in ours]
 
     def _signal_tree(self, number: int) -> None:
-        if self.plan["namespaces"]:
-            if self.child and not self.over and (first := look(self.child)) is not None and first.parent == os.getpid():
-                os.kill(self.child, number)
-        else:
+        """Signal all processes; a namespace's init takes the others along."""
+        if not self.plan["namespaces"]:
             for process in self._tree():
-                send(process, number)
-
-    def _kill_tree(self) -> None:
-        """Kill all; a namespace's init takes the others along."""
-        self._signal_tree(signal.SIGKILL)
-
-    def _stop_helper(self) -> None:
-        if self.helper is not None:
-            os.kill(self.helper, signal.SIGKILL)
+                send_signal(process, number)
+            return
+        first = read_process(self.first) if self.first and not self.over else None
+        if first is not None and first.parent == os.getpid():
+            os.kill(self.first, number)
 
     def _clear_wakeups(self) -> None:
         try:
@@ -460,77 +361,62 @@ class Shim:
         except BlockingIOError:
             pass
 
-    def _carry_output(self, rounds: int = 16) -> bool:
+    def _copy_output(self) -> bool:
         """Copy output to the log; return whether there may be more."""
-        for _ in range(rounds):
+        for _ in range(PIECES):
             try:
                 data = os.read(self.out_r, 65536)
             except BlockingIOError:
                 return False
             if not data:
-                self._forget(self.out_r)
+                unregister(self.poll, self.out_r)
                 return False
             self.log.feed(data)
         return True
 
-    def _lines(self, name: str, fd: int) -> list[dict]:
-        try:
-            while data := os.read(fd, 65536):
-                self.pending[name] += data
-            self._forget(fd)
-        except BlockingIOError:
-            pass
-        *lines, self.pending[name] = self.pending[name].split(b"\n")
-        return [json.loads(line) for line in lines]
-
-    def _forget(self, fd: int) -> None:
-        """Unregister a pipe without writers: polling would spin."""
-        try:
-            self.poll.unregister(fd)
-        except KeyError:
-            pass
-
     # end
 
     def _finish(self) -> None:
-        while self.log.fd >= 0 and self._carry_output():
+        while self.log.fd >= 0 and self._copy_output():
             pass
         self.log.finish()
-        self._read_checkpoints()
+        if self.checkpoints is not None:
+            self.checkpoints.read_reports()
         kind = self.plan["memory_kind"]
-        if self.group is not None:
-            self.peak_mib = limits.peak_mib(kind, self.group)
+        if self.memory_group is not None:
+            self.peak_mib = cgroups.peak_mib(kind, self.memory_group)
             killed = self.status is None or self.status != 0
-            if limits.oom_kills(kind, self.group) and killed and not self.cause:
+            if cgroups.oom_kills(kind, self.memory_group) and killed and not self.cause:
                 self.cause, self.detail = "out_of_memory", self._memory_words()
-        if self.pids is not None and self.status and not self.cause and limits.refused_processes(self.pids):
-            self.detail = f"It wanted more than {self.plan['processes_most']} processes and threads, its limit."
-        if self.status and not self.cause and (refused := slice_mounts.refusals(self.plan)):
-            self.detail = f"Its slice of GPU memory was full: refused requests for more: {refused}."
-        self._stop_helper()
+        if self.status and not self.cause:
+            if self.pids_group is not None and cgroups.refused_processes(self.pids_group):
+                self.detail = f"It wanted more than {self.plan['processes_most']} processes and threads, its limit."
+            if refused := slice_mounts.refusals(self.plan):
+                self.detail = f"Its slice of GPU memory was full: refused requests for more: {refused}."
+        if self.gpus is not None:
+            self.gpus.stop()
         for group in self.plan.get("groups", ()):
-            limits.remove(group)
-        self._write_exit(self._how_it_ended())
+            cgroups.remove(group)
+        self._write_exit(self._exit_record())
 
-    def _how_it_ended(self) -> dict:
+    def _exit_record(self) -> dict:
         code = number = None
-        ran = self.child and self.cause != "start_failed"
+        ran = self.first and self.cause != "start_failed"
         if ran and self.status is None:
             number = int(signal.SIGKILL)  # namespace killed
         elif ran and self.status is not None and os.WIFSIGNALED(self.status):
             number = os.WTERMSIG(self.status)
         elif ran and self.status is not None:
             code = os.WEXITSTATUS(self.status)
-        return {
-            "exit_code": code,
-            "signal": number,
-            "cause": self.cause,
-            "detail": self.detail,
-            "started_at": self.started_at if ran else None,
-            "ended_at": time.time(),
-            "epoch": self.epoch,
-            "peak_memory_mib": self.peak_mib,
-        }
+        return exit_record(
+            self.cause,
+            self.detail,
+            self.epoch,
+            self.started_at if ran else None,
+            exit_code=code,
+            signal=number,
+            peak_memory_mib=self.peak_mib,
+        )
 
     def _write_exit(self, record: dict) -> None:
         """Write the exit file, retrying on a full disk for ever."""

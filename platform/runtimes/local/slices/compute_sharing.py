@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from agent.gpu.mps import CONTROL, Busy, Daemon, NoMps, client_env
 from runtimes.contract.node import GpuView
 from runtimes.contract.task import GpuShare
 from runtimes.gpu_sharing import SLICE
+from runtimes.local.config import NodeConfig
 from runtimes.local.node.isolation_probe import Isolation
+from runtimes.local.taskdir import list_live_records
 
 log = logging.getLogger("tessera.mps")
 
@@ -23,16 +24,11 @@ CHECK_EVERY_S, AGAIN_AFTER_S = 15.0, 600.0
 
 @dataclass
 class ComputeSharing:
-    """Decides between MPS and turns, for each card.
+    """Decides between MPS and turns, for each card. test: runs a program through the daemon, or raises OSError."""
 
-    holders: labels of running tasks with MPS on a card. trial: runs a program through the daemon, or raises OSError.
-    """
-
-    allowed: bool
-    run_dir: Path
+    config: NodeConfig
     isolation: Callable[[], Isolation]
-    holders: Callable[[str], list[str]]
-    trial: Callable[[str, dict, Daemon], None]
+    test: Callable[[str, dict, Daemon], None]
     _found: dict[str, tuple[str, float]] = field(default_factory=dict)  # by uuid: hindrance, time
     _tried: dict[str, tuple[str, float]] = field(default_factory=dict)  # by driver: failure, time
 
@@ -65,8 +61,8 @@ class ComputeSharing:
 
     def _look(self, uuid: str, driver: str) -> str:
         program = shutil.which(CONTROL)
-        daemon = Daemon(uuid, self.run_dir / "mps" / uuid, self.isolation().own_uid, program or "")
-        if not self.allowed:
+        daemon = Daemon(uuid, self.config.run_dir / "mps" / uuid, self.isolation().own_uid, program or "")
+        if not self.config.mps:
             return self._leave(daemon)
         if program is None:
             return f"There is no {CONTROL} on this machine."
@@ -74,7 +70,7 @@ class ComputeSharing:
         if failed and time.monotonic() - at < AGAIN_AFTER_S:
             return failed
         try:
-            daemon.ensure(self.holders(uuid))
+            daemon.ensure(self._holders(uuid))
         except Busy as busy:
             if uuid not in self._found or not self._found[uuid][0]:
                 log.warning("%s: %s", uuid, busy)
@@ -87,23 +83,32 @@ class ComputeSharing:
         """End a daemon left from before."""
         if daemon.folder.exists():
             with suppress(NoMps, OSError):
-                daemon.end(self.holders(daemon.uuid))
+                daemon.end(self._holders(daemon.uuid))
         return "MPS is not allowed on this machine."
 
     def _try(self, uuid: str, driver: str, daemon: Daemon) -> str:
         if self._tried.get(driver, ("not yet", 0.0))[0]:
             try:
-                self.trial(uuid, self._plan(GpuShare(uuid, 0, 0, 100, whole=False)), daemon)
+                self.test(uuid, self._plan(GpuShare(uuid, 0, 0, 100, whole=False)), daemon)
                 self._tried = {driver: ("", time.monotonic())}
             except OSError as error:
                 self._tried = {driver: (f"MPS was tried: {error}", time.monotonic())}
                 with suppress(NoMps, OSError):
-                    daemon.end(self.holders(uuid))
+                    daemon.end(self._holders(uuid))
         return self._tried[driver][0]
 
+    def _holders(self, uuid: str) -> list[str]:
+        """List the labels of running tasks with MPS on a card."""
+        given = (
+            record["spec"]
+            for record in list_live_records(self.config.tasks_dir)
+            if (record["plan"].get("mps") or {}).get("uuid") == uuid
+        )
+        return sorted(spec["label"] or spec["uuid"] for spec in given)
+
     def _plan(self, share: GpuShare) -> dict:
-        pipe = str(self.run_dir / "mps" / share.uuid / "pipe")
-        seen_at = str(self.run_dir / "mps") if self.isolation().namespaces else pipe
+        pipe = str(self.config.run_dir / "mps" / share.uuid / "pipe")
+        seen_at = str(self.config.run_dir / "mps") if self.isolation().namespaces else pipe
         return {
             "uuid": share.uuid,
             "pipe": pipe,

@@ -7,34 +7,35 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.gpu.mps import Daemon
+from agent.gpu.mps import Daemon, NoMps
+from agent.gpu.slice_selftest import Failed
 from runtimes import slice_library
 from runtimes.contract.task import TaskSpec
 from runtimes.gpu_sharing import SliceTrial
+from runtimes.local.config import NodeConfig, NodeContext
 from runtimes.local.node.isolation_probe import Isolation
-from runtimes.local.plan import Surroundings
-from runtimes.local.slices.driver import find_driver
-from runtimes.local.slices.slice_dirs import LIBRARY_PATH, MOUNTS, SliceKeeper, make_slice
-from runtimes.local.slices.slice_selftest import OFF, Room, try_mps, try_slice
+from runtimes.local.slices.driver import Driver, find_driver
+from runtimes.local.slices.slice_dirs import LIBRARY_PATH, MOUNTS, make_slice
+from runtimes.local.slices.slice_selftest import Selftest, remember_success
 
+OFF = "off"
 AGAIN_AFTER_S = 600
 
 
 @dataclass
 class SliceManager:
-    """Slices of this machine. given: "off", a built library, or "" for data_dir's. around: without cards."""
+    """Slices of this machine. context: without cards."""
 
-    given: str
-    data_dir: Path
-    run_dir: Path
+    config: NodeConfig
     isolation: Callable[[], Isolation]
-    around: Callable[[], Surroundings]
+    context: Callable[[], NodeContext]
     trials: dict[str, SliceTrial] = field(default_factory=dict)  # by driver version
     tried_at: float = 0.0
 
     @property
     def library(self) -> Path:
-        return Path(self.given) if self.given else slice_library.place_of(self.data_dir)
+        given = self.config.slice_library
+        return Path(given) if given else slice_library.place_of(self.config.data_dir)
 
     @property
     def placement(self) -> str:
@@ -45,25 +46,46 @@ class SliceManager:
         """Return a slice's directory, outside our data where another account needs it."""
         isolation = self.isolation()
         if isolation.own_uid and not isolation.namespaces:
-            return Path(f"{self.run_dir}-tasks", f"{name}-slice")
-        return self.data_dir / "tasks" / name / "slice"
+            return Path(f"{self.config.run_dir}-tasks", f"{name}-slice")
+        return self.config.tasks_dir / name / "slice"
 
-    def test_library(self, driver: str, uuid: str) -> SliceTrial:
+    def test_library(self, version: str, uuid: str) -> SliceTrial:
         """Test the library on a card; cache success, retry failure later: the card may be full."""
-        if self.given == OFF:
+        if self.config.slice_library == OFF:
             return SliceTrial(False, "Our own library is switched off.")
-        known = self.trials.get(driver)
+        known = self.trials.get(version)
         if known is None or (not known.works and time.monotonic() - self.tried_at > AGAIN_AFTER_S):
-            room = self._room("try-slice")
-            self.trials = {driver: try_slice(self.library, self.data_dir, self.around(), room, driver, uuid)}
-            self.tried_at = time.monotonic()
-        return self.trials[driver]
+            self.trials, self.tried_at = {version: self._test_slice(version, uuid)}, time.monotonic()
+        return self.trials[version]
 
-    def try_mps(self, driver: str, uuid: str, mps: dict, daemon: Daemon) -> None:
-        """Test a slice through MPS. Raises OSError."""
-        isolation = self.isolation()
-        key = [driver, daemon.program, isolation.words, str(isolation.namespaces)]
-        try_mps(self.library, self.data_dir, self.around(), self._room("try-mps"), key, uuid, mps, daemon)
+    def _test_slice(self, version: str, uuid: str) -> SliceTrial:
+        if not slice_library.is_built(self.library):
+            return SliceTrial(False, "Our own library is not built: run bin/slice build and start anew.")
+        driver, isolation = find_driver(), self.isolation()
+        if driver is None:
+            return SliceTrial(False, "The driver's libcuda.so.1 or libnvidia-ml.so.1 was not found on this machine.")
+        key = [str(self.library), version, driver.real, isolation.words, isolation.namespaces]
+        test = self._selftest("try-slice", driver, uuid)
+        try:
+            return remember_success(self.config.data_dir, "slice-trial", key, test.run)
+        except (Failed, OSError) as error:
+            return SliceTrial(False, f"Our own library was tried: {error}")
+        finally:
+            test.clear()
+
+    def test_mps(self, version: str, uuid: str, mps: dict, daemon: Daemon) -> None:
+        """Test a slice through MPS; cache success. Raises OSError."""
+        driver, isolation = find_driver(), self.isolation()
+        if driver is None:
+            raise OSError("The driver's libraries were not found on this machine.")
+        key = [str(self.library), version, daemon.program, isolation.words, str(isolation.namespaces)]
+        test = self._selftest("try-mps", driver, uuid)
+        try:
+            remember_success(self.config.data_dir, "mps-trial", key, lambda: test.run_by_mps(mps, daemon))
+        except (Failed, NoMps) as error:
+            raise OSError(str(error)) from error
+        finally:
+            test.clear()
 
     def make(self, spec: TaskSpec) -> dict:
         """Create a task's slice. Raises OSError."""
@@ -71,11 +93,10 @@ class SliceManager:
         if driver is None:
             raise OSError("The libraries of the NVIDIA driver are not there.")
         tried = next(iter(self.trials.values()), None)
-        keeper = SliceKeeper(self.library, driver, tried.context_bytes if tried else 0)
-        isolation, folder = self.isolation(), self.folder_of(spec.uuid)
-        owner = spec.uid if isolation.own_uid else None
-        seen_at, namespaces = self._seen_at(folder), isolation.namespaces
-        return make_slice(folder, seen_at, keeper, spec.gpus, namespaces=namespaces, uid=owner)
+        context_bytes = tried.context_bytes if tried else 0
+        folder = self.folder_of(spec.uuid)
+        where = folder, self._seen_at(folder), self.library, driver
+        return make_slice(*where, spec.gpus, self.isolation(), spec.uid, context_bytes)
 
     def resize(self, plan: dict, limits_mib: Mapping[str, int]) -> None:
         """Resize a slice, all cards or none. Raises OSError, slice_library.InUse."""
@@ -96,9 +117,9 @@ class SliceManager:
                     slice_library.resize(folder, folder, uuid, before[uuid])
             raise
 
-    def _room(self, name: str) -> Room:
+    def _selftest(self, name: str, driver: Driver, uuid: str) -> Selftest:
         folder = self.folder_of(f"{name}-{os.getpid()}")
-        return Room(folder, f"{folder}-scratch", self._seen_at(folder))
+        return Selftest(self.library, driver, self.context(), folder, self._seen_at(folder), uuid)
 
     def _seen_at(self, folder: Path) -> str:
-        return str(self.run_dir / "slice") if self.isolation().namespaces else str(folder)
+        return str(self.config.run_dir / "slice") if self.isolation().namespaces else str(folder)

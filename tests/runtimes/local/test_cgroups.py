@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from runtimes.local.shim import limits
+from runtimes.local.launch import choose_cpus
+from runtimes.local.shim import cgroups
 
 FOUR = [0, 1, 2, 3]
 
@@ -27,43 +28,43 @@ FOUR = [0, 1, 2, 3]
     ],
 )
 def test_which_cores_a_task_gets(cpu_milli, near, load, chosen):
-    assert limits.choose_cpus(cpu_milli, near, FOUR, load) == chosen
+    assert choose_cpus(cpu_milli, near, FOUR, load) == chosen
 
 
 def test_a_group_of_version_2_is_limited_as_a_whole(tmp_path):
-    group = limits.make_group(limits.V2, str(tmp_path), "task", 100, 2000)
+    group = cgroups.make_memory_group(cgroups.V2, str(tmp_path), "task", 100, 2000)
     read = {name: (tmp_path / "task" / name).read_text() for name in ("memory.max", "memory.oom.group", "cpu.weight")}
     assert read == {"memory.max": str(100 << 20), "memory.oom.group": "1", "cpu.weight": "200"}
     (tmp_path / "task/memory.events").write_text("low 0\nhigh 0\nmax 3\noom 2\noom_kill 2\noom_group_kill 1\n")
     (tmp_path / "task/memory.peak").write_text(f"{90 << 20}\n")
-    assert (limits.oom_kills(limits.V2, group), limits.peak_mib(limits.V2, group)) == (2, 90)
+    assert (cgroups.oom_kills(cgroups.V2, group), cgroups.peak_mib(cgroups.V2, group)) == (2, 90)
 
 
 def test_a_group_of_version_1_reads_its_own_files(tmp_path):
-    group = limits.make_group(limits.V1, str(tmp_path), "task", 100, 2000)
+    group = cgroups.make_memory_group(cgroups.V1, str(tmp_path), "task", 100, 2000)
     (tmp_path / "task/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
     assert (tmp_path / "task/memory.limit_in_bytes").read_text() == str(100 << 20)
-    assert limits.oom_kills(limits.V1, group) == 1 and limits.peak_mib(limits.V1, group) is None
+    assert cgroups.oom_kills(cgroups.V1, group) == 1 and cgroups.peak_mib(cgroups.V1, group) is None
 
 
-@pytest.mark.parametrize(("memory_kind", "same"), [(limits.V2, True), (limits.V1, False)])
+@pytest.mark.parametrize(("memory_kind", "same"), [(cgroups.V2, True), (cgroups.V1, False)])
 def test_processes_are_limited_in_the_one_group_or_in_a_tree_of_their_own(tmp_path, memory_kind, same):
     parent = str(tmp_path if same else tmp_path / "pids")
-    memory = limits.make_group(memory_kind, str(tmp_path), "task", 100, 2000)
-    group = limits.make_pids_group(parent, "task", 40)
+    memory = cgroups.make_memory_group(memory_kind, str(tmp_path), "task", 100, 2000)
+    group = cgroups.make_pids_group(parent, "task", 40)
     assert (group == memory) == same and Path(group, "pids.max").read_text() == "40"
-    assert limits.refused_processes(group) == 0
+    assert cgroups.refused_processes(group) == 0
     Path(group, "pids.events").write_text("max 3\n")
-    assert limits.refused_processes(group) == 3
+    assert cgroups.refused_processes(group) == 3
     plan = {"memory_parent": str(tmp_path), "cpu_parent": "", "pids_parent": parent}
-    assert limits.groups_of(plan, "task") == list(dict.fromkeys([memory, group]))
+    assert cgroups.groups_of(plan, "task") == list(dict.fromkeys([memory, group]))
 
 
 def test_a_plan_from_before_there_was_a_limit_on_processes_is_understood():
-    assert limits.groups_of({"memory_parent": "/a", "cpu_parent": "/b"}, "task") == ["/a/task", "/b/task"]
+    assert cgroups.groups_of({"memory_parent": "/a", "cpu_parent": "/b"}, "task") == ["/a/task", "/b/task"]
 
 
 def test_a_group_that_is_gone_is_empty(tmp_path):
     gone = str(tmp_path / "gone")
-    limits.remove(gone)
-    assert limits.members(gone) == [] and limits.oom_kills(limits.V2, gone) == 0
+    cgroups.remove(gone)
+    assert cgroups.members(gone) == [] and cgroups.oom_kills(cgroups.V2, gone) == 0

@@ -1,0 +1,115 @@
+"""Start a task: check that it can run here, make what it needs, and start its shim."""
+
+import math
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from runtimes.contract.errors import Rejected
+from runtimes.contract.task import Mount, TaskSpec
+from runtimes.gpu_sharing import needs_slice
+from runtimes.local.node.data_locations import DataLocations
+from runtimes.local.node.isolation_probe import run_python
+from runtimes.local.node.machine import Machine
+from runtimes.local.plan import build_plan
+from runtimes.local.taskdir import TaskDir, list_live_records
+from runtimes.storage.areas import AreaId, ensure_area
+from runtimes.storage.file_lock import alone
+
+
+def check_spec(spec: TaskSpec, machine: Machine) -> None:
+    """Raise Rejected if this machine can never run a task."""
+    if spec.node != machine.config.node_name:
+        raise Rejected(f"This machine is {machine.config.node_name}, not {spec.node}.")
+    if any(share.uuid not in machine.cards for share in spec.gpus):
+        machine.read_cards()
+    unknown = [share.uuid for share in spec.gpus if share.uuid not in machine.cards]
+    if unknown:
+        raise Rejected(f"This machine has no GPU {', '.join(unknown)}.")
+    if machine.isolation.own_uid and (spec.uid <= 0 or spec.gid <= 0):
+        raise Rejected("A job never runs as root: its user has no uid or its team no gid.")
+    for mount in spec.mounts:
+        _check_mount(mount, machine)
+
+
+def _check_mount(mount: Mount, machine: Machine) -> None:
+    target, apart = os.path.normpath(mount.target), machine.isolation.namespaces
+    if target.split("/")[0] in ("", ".", "..") and not os.path.isabs(target):
+        raise Rejected(f"Data cannot be mounted at {mount.target!r}: it is not inside of where the task works.")
+    if apart and os.path.isabs(target) and not any(target.startswith(f"{path}/") for path in machine.config.hidden):
+        raise Rejected(f"Data cannot be mounted at {mount.target}: name a place inside of where the task works.")
+    if not apart and os.path.isabs(target) and (mount.place is not None or target != mount.source):
+        raise Rejected(f"{mount.target} cannot be mounted: this machine allows no namespaces.")
+    if not apart and mount.read_only and mount.place is not None:
+        raise Rejected(f"{mount.target} cannot be kept read-only: this machine allows no namespaces.")
+    if mount.place is not None and not machine.files_reachable:
+        raise Rejected(f"{mount.target} cannot be had: jobs on this machine cannot reach {machine.config.areas_dir}.")
+
+
+def launch(spec: TaskSpec, task: TaskDir, lock: int, machine: Machine, data: DataLocations, log: Path) -> None:
+    """Write the task's plan and start its shim, which inherits the held lock. Raises OSError."""
+    node = machine.context(machine.cards)
+    if node.files is not None:
+        _ensure_areas(spec, machine)
+        data.record_use(spec.mounts)
+    scratch = machine.scratch_of(spec.uuid)
+    os.makedirs(os.path.dirname(scratch), exist_ok=True)
+    os.chmod(os.path.dirname(scratch), 0o711)  # noqa: S103 - jobs of other accounts pass through
+    gpu_slice = machine.slices.make(spec) if needs_slice(spec.gpus, node.cards) else None
+    mps = machine.compute.of_task(spec.gpus, node.cards, machine.driver) if spec.mps else None
+    with alone(machine.config.tasks_dir / ".cores"):  # depends on others' choices
+        cpus = _choose_cpus(spec, machine)
+        plan = build_plan(spec, node, scratch=scratch, log=str(log), cpus=cpus, gpu_slice=gpu_slice, mps=mps)
+        task.write("spec.json", plan)
+    command = run_python("from runtimes.local.shim.shim import main; main(*sys.argv[1:])", task.path, str(lock))
+    errors = os.open(task / "shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        shim = subprocess.Popen(
+            command,
+            env={},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            pass_fds=(lock,),
+            start_new_session=True,
+        )
+        shim.wait()  # it forks and exits
+    finally:
+        os.close(errors)
+
+
+def _ensure_areas(spec: TaskSpec, machine: Machine) -> None:
+    uid, gid = (spec.uid, spec.gid) if machine.isolation.own_uid else (None, None)
+    for area in (AreaId("home", spec.uid), AreaId("team", spec.gid)):
+        ensure_area(machine.config.areas_dir, area, uid=uid, gid=gid)
+
+
+def _choose_cpus(spec: TaskSpec, machine: Machine) -> list[int]:
+    cores = {node.id: node.cpus for node in machine.numa}
+    near = [cores[node] for node in spec.numa if node in cores]
+    load = Counter(cpu for record in list_live_records(machine.config.tasks_dir) for cpu in record["plan"]["cpus"])
+    return choose_cpus(spec.cpu_milli, near, os.sched_getaffinity(0), load)
+
+
+def choose_cpus(
+    cpu_milli: int, near: Sequence[Sequence[int]], allowed: Collection[int], load: Mapping[int, int]
+) -> list[int]:
+    """Choose as many cores as cpu_milli rounds up to, least used first; [] for no pinning, as below one core.
+
+    near: cores of each card's NUMA node, taken in turn; any if too few. load: tasks pinned by core.
+    """
+    count = math.ceil(cpu_milli / 1000)
+    if cpu_milli < 1000 or count >= len(allowed):
+        return []
+
+    def by_use(cores: Collection[int]) -> list[int]:
+        return sorted(cores, key=lambda core: (load.get(core, 0), core))
+
+    left = {tuple(cores): by_use(cores) for cores in near}
+    chosen: list[int] = []
+    while len(chosen) < count and any(left.values()):
+        chosen += [left[tuple(cores)].pop(0) for cores in near if left[tuple(cores)]]
+    return sorted((chosen if len(chosen) >= count else by_use(allowed))[:count])

@@ -1,0 +1,101 @@
+"""Tell a task's state by its directory, and decide how a task without a shim ended."""
+
+import os
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from runtimes.contract.container import ContainerView, GpuUse
+from runtimes.local import orphan_processes, processes
+from runtimes.local.config import NodeConfig
+from runtimes.local.node.machine import ADDRESS
+from runtimes.local.shim import cgroups
+from runtimes.local.taskdir import TaskDir, exit_record
+
+LOST = "Its shim is gone and processes of it are still there; they are being killed."
+
+
+class TaskViews:
+    def __init__(self, config: NodeConfig):
+        self.config = config
+        self.first_seen: dict[str, float] = {}
+
+    def read_view(self, task: TaskDir) -> ContainerView | None:
+        """Return a task's state, None if it is forgotten meanwhile."""
+        try:
+            ended = task.read("exit")
+            if ended is None and not task.is_locked():
+                ended = self._find_end(task)
+        except FileNotFoundError:
+            return None
+        started, checkpoint, gpu = (task.read(name) for name in ("started", "checkpoint", "gpu"))
+        view = ContainerView(
+            task.uuid,
+            self.config.node_name,
+            "running" if started else "starting",
+            started_at=_time(started["started_at"] if started else None),
+            address=ADDRESS,
+            epoch=task.read_epoch(),
+            checkpointed_at=_time(checkpoint["at"] if checkpoint else None),
+            gpu_use=tuple(GpuUse(uuid, **card) for uuid, card in gpu["cards"].items()) if gpu else (),
+        )
+        if ended is not None:
+            times = {name: _time(ended[name]) for name in ("started_at", "ended_at")}
+            return replace(view, phase="exited", **ended | times)
+        if started is not None and not task.is_locked() and task.read("exit") is None:
+            return replace(view, phase="lost", detail=LOST)
+        return view
+
+    def _find_end(self, task: TaskDir) -> dict | None:
+        """Find or decide how a task without a shim ended."""
+        if task.read("started") is None and self._age_s(task) < self.config.start_patience_s:
+            return task.read("exit")  # a start may need the lock
+        lock = task.try_lock()
+        if lock is None:
+            return task.read("exit")
+        try:
+            words = f"No process took it over in {self.config.start_patience_s:g} s."
+            return record_end(task, exit_record("start_failed", words, task.read_epoch()))
+        finally:
+            os.close(lock)
+
+    def _age_s(self, task: TaskDir) -> float:
+        """Return seconds since creation or first look, the longer: clocks may be set back."""
+        first_seen = self.first_seen.setdefault(task.uuid, time.monotonic())
+        return max(time.time() - os.stat(task.path).st_ctime, time.monotonic() - first_seen)
+
+
+def record_end(task: TaskDir, unstarted: dict) -> dict | None:
+    """Holding the lock, record and return the end if it is certain. unstarted: the end if nothing ran."""
+    ended = task.read("exit")
+    if ended is not None:
+        return ended
+    started = task.read("started")
+    if started is None:
+        ended = unstarted
+    elif started.get("boot_id") != processes.read_boot_id():
+        ended = _container_lost(started, "The machine was started anew while it ran.")
+    elif not orphan_processes.kill_orphans(task):
+        words = f"Its shim was killed; nothing of it is left. {_last_line(task / 'shim.log')}".strip()
+        ended = _container_lost(started, words)
+    if ended is not None:
+        for group in orphan_processes.groups(task):
+            cgroups.remove(group)
+        task.write("exit", ended)
+    return ended
+
+
+def _container_lost(started: dict, words: str) -> dict:
+    return exit_record("container_lost", words, started["epoch"], started["started_at"])
+
+
+def _time(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def _last_line(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace").strip().splitlines()[-1]
+    except (OSError, IndexError):
+        return ""
