@@ -2,9 +2,7 @@
 
 import logging
 import smtplib
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 from celery import shared_task
@@ -12,27 +10,22 @@ from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 from django.core.mail.backends.base import BaseEmailBackend
 from django.db import OperationalError, connection
-from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils import translation
 from django.utils.translation import gettext as _
 
 from accounts.models import User
-from accounts.webhooks import disable_webhook, maker_may
-from common.egress import Answer, post
-from events.models import Delivery, Notice
+from events.models import Notice
 from events.notices import drop_old_notices
-from events.outgoing import claim, claim_deliveries, finish, rest, wake
-from events.webhooks import build_request, drop_old_deliveries
+from events.outgoing import claim_batches, finish
 from jobs.time_limit_warning import warn_of_ends
 from portal.access.event_visibility import load_event_visibility
 from portal.wording.notices import view_notice
+from webhooks.delivery import drop_old_deliveries
+from webhooks.models import Delivery
+from webhooks.sender import send_webhooks
 
 log = logging.getLogger("tessera.sending")
-
-AT_ONCE = 8
-STOP_AFTER_S = 20
-GONE = 410
 
 
 @shared_task
@@ -42,7 +35,7 @@ def send() -> None:
         connection.close_if_unusable_or_obsolete()
     try:
         warn_of_ends()
-        send_webhooks()
+        send_webhooks(_is_visible)
         send_mails()
     except OperationalError as gone:  # the next beat retries
         log.warning("sending waits for the database: %s", gone)
@@ -55,19 +48,8 @@ def sweep() -> None:
     drop_old_deliveries()
 
 
-def send_webhooks() -> None:
-    """Send due webhooks in parallel; this thread, which owns the connection, writes the rows."""
-    until = time.monotonic() + STOP_AFTER_S
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        while time.monotonic() < until and (batch := claim_deliveries(AT_ONCE)):
-            allowed = [delivery for delivery in batch if _may_go(delivery)]
-            for delivery, answer in zip(allowed, pool.map(_post, allowed), strict=True):
-                _note(delivery, answer)
-
-
 def send_mails() -> None:
-    until = time.monotonic() + STOP_AFTER_S
-    while time.monotonic() < until and (batch := claim(Notice.objects.all(), AT_ONCE)):
+    for batch in claim_batches(Notice.objects.all()):
         if mails := list(_mails_of(batch)):
             _mail_all(mails)
 
@@ -85,41 +67,9 @@ def _mail_all(mails: list[tuple[Notice, User]]) -> None:
             finish(notice, sent=False, error="mail_refused")
 
 
-def _may_go(delivery: Delivery) -> bool:
-    """Check rights at sending, since they may have ended after the event."""
-    webhook = delivery.webhook
-    if webhook.disabled_at is not None:
-        finish(delivery, sent=False, again=False, error="disabled")
-    elif not maker_may(webhook):
-        disable_webhook(webhook=webhook, why="maker_left")
-    elif webhook.team_id is None and not _sees(delivery):
-        finish(delivery, sent=False, again=False, error="not_permitted")
-    else:
-        return True
-    return False
-
-
-def _sees(delivery: Delivery) -> bool:
-    sight = load_event_visibility(delivery.webhook.user_id)
-    return sight is not None and sight.sees(delivery.event)
-
-
-def _post(delivery: Delivery) -> Answer:
-    body, headers = build_request(delivery)
-    return post(delivery.webhook.url, body, headers, settings.TESSERA_WEBHOOK_PRIVATE)
-
-
-def _note(delivery: Delivery, answer: Answer) -> None:
-    sent = answer.status is not None and 200 <= answer.status < 300
-    error = "" if sent else answer.error or "refused"
-    facts = {"status": answer.status, "took_ms": answer.took_ms, "tried_at": Now()}
-    gone = answer.status == GONE
-    if sent:
-        wake(delivery.webhook_id)
-    elif not gone:
-        rest(delivery.webhook, delivery.attempts)
-    if finish(delivery, sent=sent, error=error, again=not gone, **facts):
-        disable_webhook(webhook=delivery.webhook, why="gone" if gone else "failing")
+def _is_visible(delivery: Delivery) -> bool:
+    visibility = load_event_visibility(delivery.webhook.user_id)
+    return visibility is not None and visibility.sees(delivery.event)
 
 
 def _mails_of(batch: list[Notice]) -> Iterator[tuple[Notice, User]]:

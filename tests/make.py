@@ -19,13 +19,11 @@ from django.utils import timezone
 
 from accounts.models import ApiToken, Team, TeamRole, User
 from accounts.services import SCOPES, add_member, create_team, create_token, create_user
-from accounts.webhooks import create_webhook
 from cluster.agents import enrol_agent, invite_agent, take_report
 from cluster.maintenance import save_maintenance
 from cluster.models import Agent, Gpu, Maintenance, Node, Pool, Window
 from common.resources import gpu_milli, parse_gpu, slice_of
 from events.bus import RUNTIME, SYSTEM
-from events.models import Webhook
 from images.catalogue import save_image
 from images.logins import save_login
 from images.models import Image, Login
@@ -38,6 +36,8 @@ from quotas.models import Quota, UserLimit
 from scheduler.commit.starting import start_jobs
 from scheduler.commit.steps import CardShare, StartJob, TaskStart
 from scheduler.models import Lease
+from webhooks.models import Webhook
+from webhooks.services import create_webhook
 
 PASSWORD = "correct horse battery staple"
 V100_32GB = {"model": "V100-32GB", "product": "Tesla V100-SXM2-32GB", "memory_mib": 32_768, "reserved_mib": 257}

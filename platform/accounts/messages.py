@@ -1,11 +1,8 @@
-"""Sentences for the errors of accounts, keys and webhooks."""
+"""Sentences for the errors of accounts and keys."""
 
 from django.utils.translation import gettext_lazy as _
 
 FIELD_MESSAGES = {
-    "bad_topic": _(
-        "This is no topic. Write a kind such as job, or a kind and what happened to it, such as job.failed."
-    ),
     "bad_value": _("%(field)s cannot be this: %(why)s"),
     "in_the_past": _("This is over already. Choose a later day, or none."),
     "range_used_up": _(
@@ -29,7 +26,4 @@ FIELD_MESSAGES = {
     ),
     "unknown_scope": _("“%(scope)s” is no scope that you can give. Choose from: %(known)s."),
     "weak_password": _("This password is too easy to guess. %(why)s"),
-}
-ERROR_MESSAGES = {
-    "webhook_off": _("This webhook is switched off. Switch it on first."),
 }

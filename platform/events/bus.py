@@ -1,4 +1,4 @@
-"""Record events; on commit publish change messages, wake loops and queue webhook deliveries.
+"""Record events; on commit publish change messages and wake loops.
 
 Messages and hints may be lost: pages refresh and loops run anyway. Neither may ever fail the transaction.
 """
@@ -12,11 +12,12 @@ from typing import Any
 from asgiref.sync import async_to_sync
 from celery import current_app
 from channels.layers import BaseChannelLayer, get_channel_layer
-from django.db.models import Max, Model, Q
-from django.db.models.functions import Now
+from django.conf import settings
+from django.db.models import Max, Model
+from django.utils.module_loading import import_string
 
 from events import hints
-from events.models import Delivery, Event, Webhook
+from events.models import Event
 from events.on_commit import collect_on_commit, once_on_commit
 
 
@@ -66,7 +67,7 @@ def record(
     event = store_event(
         seq=seq, params=params or {}, **_object_columns(row), **_act_columns(verb, actor, reason), **state
     )
-    _queue_deliveries([event])
+    _call_listeners([event])
     publish(row)
     return event
 
@@ -94,7 +95,7 @@ def record_all(lines: Sequence[EventLine], verb: str, *, actor: Actor, reason: s
         last[line.row.pk] += 1
         own.append({"seq": last[line.row.pk], "params": line.params, **_object_columns(line.row)})
     states = ({"from_state": line.from_state} for line in lines)
-    _queue_deliveries(store_events([{**one, **was, **words} for one, was in zip(own, states, strict=True)]))
+    _call_listeners(store_events([{**one, **was, **words} for one, was in zip(own, states, strict=True)]))
     for line in lines:
         publish(line.row)
 
@@ -166,26 +167,10 @@ def hint_sender() -> None:
     once_on_commit(("hint", "send"), _send_hint_outside)
 
 
-def _queue_deliveries(events: Sequence[Event]) -> None:
-    """Queue webhook deliveries, in the events' transaction."""
-    own = Q(team_id__isnull=True, user_id__in={event.owner_id for event in events} - {None})
-    of_team = Q(team_id__in={event.team_id for event in events if event.kind in TEAM_KINDS} - {None})
-    listening = list(Webhook.objects.filter(own | of_team, disabled_at__isnull=True))
-    wanted = [
-        (hook, event)
-        for event in events
-        for hook in listening
-        if _is_subscribed(hook, event) and hook.wants(event.type)
-    ]
-    if wanted:
-        Delivery.objects.bulk_create(Delivery(webhook=webhook, event=event, due_at=Now()) for webhook, event in wanted)
-        hint_sender()
-
-
-def _is_subscribed(webhook: Webhook, event: Event) -> bool:
-    if webhook.team_id is None:
-        return webhook.user_id == event.owner_id
-    return webhook.team_id == event.team_id and event.kind in TEAM_KINDS
+def _call_listeners(events: Sequence[Event]) -> None:
+    """Give new events, in their transaction, to the functions that the settings name: their apps stand above."""
+    for name in settings.TESSERA_EVENT_LISTENERS:
+        import_string(name)(events)
 
 
 def _send_on_commit(group: str, touch: dict) -> None:

@@ -4,6 +4,8 @@ A claim is a numbered lease: no transaction is open during a send, and a late se
 nothing.
 """
 
+import time
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -11,7 +13,7 @@ from django.db import models, transaction
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from events.models import Delivery, Outgoing, Webhook
+from events.models import Outgoing
 
 Row = TypeVar("Row", bound=Outgoing)
 
@@ -19,8 +21,15 @@ LEASE = timedelta(seconds=60)
 """Longer than a batch can take; then another sender tries."""
 PAUSES_S = (10, 30, 120, 600, 1800, 3600, 7200, 14_400, 21_600, 36_000)
 """Pauses between tries: 11 tries within 24 h."""
-LONGEST_REST_S = 120
-"""The longest pause of a webhook, after which it is tried again."""
+AT_ONCE = 8
+STOP_AFTER_S = 20
+
+
+def claim_batches(rows: models.QuerySet[Row]) -> Iterator[list[Row]]:
+    """Yield claimed batches of due rows, for a while."""
+    until = time.monotonic() + STOP_AFTER_S
+    while time.monotonic() < until and (batch := claim(rows, AT_ONCE)):
+        yield batch
 
 
 def claim(rows: models.QuerySet[Row], most: int) -> list[Row]:
@@ -34,12 +43,6 @@ def claim(rows: models.QuerySet[Row], most: int) -> list[Row]:
     return list(rows.filter(pk__in=keys).order_by("due_at", "pk"))
 
 
-def claim_deliveries(most: int) -> list[Delivery]:
-    """Claim due deliveries of webhooks not paused."""
-    awake = Q(webhook__rests_until__isnull=True) | Q(webhook__rests_until__lte=Now())
-    return claim(Delivery.objects.filter(awake).select_related("webhook", "event"), most)
-
-
 def finish(row: Outgoing, *, sent: bool, error: str = "", again: bool = True, **also: Any) -> bool:
     """Store the result of a try; True if the last one failed."""
     left = again and row.attempts <= len(PAUSES_S)
@@ -47,13 +50,3 @@ def finish(row: Outgoing, *, sent: bool, error: str = "", again: bool = True, **
     changes = {"due_at": due, "claimed_until": None, "error": error, "sent_at": Now() if sent else None, **also}
     mine = type(row)._default_manager.filter(pk=row.pk, claim_no=row.claim_no)
     return bool(mine.update(**changes)) and not sent and not left
-
-
-def rest(webhook: Webhook, attempts: int) -> None:
-    """Pause a failing webhook, so that others go first."""
-    pause = min(PAUSES_S[min(attempts, len(PAUSES_S)) - 1], LONGEST_REST_S)
-    Webhook.objects.filter(pk=webhook.pk).update(rests_until=Now() + timedelta(seconds=pause))
-
-
-def wake(webhook_id: int) -> None:
-    Webhook.objects.filter(pk=webhook_id, rests_until__isnull=False).update(rests_until=None)

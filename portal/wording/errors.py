@@ -12,6 +12,7 @@ import jobs.messages
 import notebooks.messages
 import quotas.messages
 import runtimes.storage.messages
+import webhooks.messages
 from common.errors import FieldError, PlatformError
 from common.messages import format_error, format_field
 
@@ -19,6 +20,7 @@ FIELD_MESSAGES = {
     **common.messages.FIELD_MESSAGES,
     **runtimes.storage.messages.FIELD_MESSAGES,
     **accounts.messages.FIELD_MESSAGES,
+    **webhooks.messages.FIELD_MESSAGES,
     **cluster.messages.FIELD_MESSAGES,
     **quotas.messages.FIELD_MESSAGES,
     **images.messages.FIELD_MESSAGES,
@@ -36,7 +38,7 @@ FIELD_MESSAGES = {
 ERROR_MESSAGES = {
     **common.messages.ERROR_MESSAGES,
     **runtimes.storage.messages.ERROR_MESSAGES,
-    **accounts.messages.ERROR_MESSAGES,
+    **webhooks.messages.ERROR_MESSAGES,
     **cluster.messages.ERROR_MESSAGES,
     **files.messages.ERROR_MESSAGES,
     **jobs.messages.ERROR_MESSAGES,

@@ -585,7 +585,7 @@ TWINS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (snapshots, ("load_pools", "load_teams", "load_quotas", "load_limits", "load_active", "load_history")),
 )
 SILENT: tuple[tuple[Any, tuple[str, ...]], ...] = (
-    (bus, ("hint", "_send_on_commit", "_queue_deliveries", "publish_recheck", "hint_sender")),
+    (bus, ("hint", "_send_on_commit", "_call_listeners", "publish_recheck", "hint_sender")),
     (hints, ("clear_hint",)),
     (notices, ("notify", "notify_all")),
     (permissions, ("require",)),

@@ -15,9 +15,11 @@ from django.conf import settings
 from django.db import connection
 from django.db.models.functions import Now
 
-from accounts.webhooks import create_webhook
-from events.models import Delivery, Event
-from portal.tasks import AT_ONCE, send
+from events.models import Event
+from events.outgoing import AT_ONCE
+from portal.tasks import send
+from webhooks.models import Delivery
+from webhooks.services import create_webhook
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]

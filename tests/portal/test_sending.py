@@ -15,13 +15,14 @@ from django.db.models.functions import Now
 
 from accounts.models import Membership
 from accounts.services import suspend_person
-from accounts.webhooks import change_webhook, create_webhook, disable_webhook, try_webhook
 from common.errors import Conflict
-from events.models import Delivery, Event, Notice, Webhook
-from events.outgoing import PAUSES_S
+from events.models import Event, Notice
+from events.outgoing import AT_ONCE, PAUSES_S
 from jobs.states import TaskState
-from portal.tasks import AT_ONCE, send
+from portal.tasks import send
 from portal.wording.notices import view_notice
+from webhooks.models import Delivery, Webhook
+from webhooks.services import change_webhook, create_webhook, disable_webhook, try_webhook
 
 pytestmark = pytest.mark.django_db
 

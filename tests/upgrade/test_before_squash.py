@@ -69,6 +69,7 @@ def test_rows_stay_and_the_shape_is_that_of_a_new_database(db, old_database):
     with psycopg.connect(dbname=old_database) as database:
         before = rows_of(database)
     assert before["jobs_job"] and before["quotas_quota"] and before["events_event"]
+    assert before["events_webhook"] and before["events_delivery"]
     done = migrate(old_database)
     assert done.returncode == 0, done.stdout + done.stderr
     with psycopg.connect(dbname=old_database) as database:
@@ -79,7 +80,17 @@ def test_rows_stay_and_the_shape_is_that_of_a_new_database(db, old_database):
         new = shape_of(cursor)
     for part, wanted in new.items():
         assert moved[part] ^ wanted == set(), part
-    assert {"accounts", "cluster", "events", "jobs", "notebooks", "portal", "quotas", "scheduler"} <= recorded
+    assert {
+        "accounts",
+        "cluster",
+        "events",
+        "jobs",
+        "notebooks",
+        "portal",
+        "quotas",
+        "scheduler",
+        "webhooks",
+    } <= recorded
 
 
 def test_an_older_state_is_refused_and_not_guessed(old_database):

@@ -17,7 +17,6 @@ from asgiref.sync import sync_to_async
 from django.db import DatabaseError, connection
 
 from events.models import Event
-from events.webhooks import describe
 from portal.access.event_visibility import EventVisibility
 from portal.api.events.order import SettledIds
 from portal.api.view import MAX_ID
@@ -68,7 +67,7 @@ def wanted(event: Event, topics: frozenset[str]) -> bool:
 
 
 def encode(event: Event, **also: str) -> Encoded:
-    return Encoded(event.pk, event, json.dumps(describe(event) | also, separators=(",", ":")).encode())
+    return Encoded(event.pk, event, json.dumps(event.as_json() | also, separators=(",", ":")).encode())
 
 
 class Hub:

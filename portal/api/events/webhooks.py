@@ -8,7 +8,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.models import Team
-from accounts.webhooks import (
+from common.egress import MAX_URL
+from common.errors import FieldError, InvalidInput
+from portal.api.http.bodies import JSON, read_json
+from portal.api.http.fields import full_url
+from portal.api.http.lists import PageQuery, list_of, page
+from portal.api.view import ApiView, read_query
+from webhooks.models import Delivery, Webhook
+from webhooks.services import (
     MOST_TOPICS,
     change_secret,
     change_webhook,
@@ -20,13 +27,6 @@ from accounts.webhooks import (
     try_webhook,
     webhooks_of,
 )
-from common.egress import MAX_URL
-from common.errors import FieldError, InvalidInput
-from events.models import Delivery, Webhook
-from portal.api.http.bodies import JSON, read_json
-from portal.api.http.fields import full_url
-from portal.api.http.lists import PageQuery, list_of, page
-from portal.api.view import ApiView, read_query
 
 SCOPE = ("webhooks:write",)
 

@@ -9,9 +9,9 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from events.models import Delivery, Webhook
 from portal.wording.events import describe_event
 from portal.wording.notices import WEBHOOK_WHY
+from webhooks.models import Delivery, Webhook
 
 MOST_DELIVERIES = 30
 SOON = timedelta(seconds=30)

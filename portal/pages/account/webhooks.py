@@ -12,7 +12,17 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from accounts.models import Team, TeamRole, User
-from accounts.webhooks import (
+from common.egress import MAX_URL
+from common.errors import Conflict, InvalidInput, QuotaExceeded
+from common.rates import count
+from common.text import MAX_NAME
+from portal.forms import bind
+from portal.pages.account.webhook_view import TOPIC_WORDS, WebhookView, view_deliveries, view_webhooks
+from portal.pages.entry import signed_in
+from portal.partial import render_page
+from portal.wording.errors import describe_error
+from webhooks.models import Webhook
+from webhooks.services import (
     change_secret,
     change_webhook,
     create_webhook,
@@ -23,16 +33,6 @@ from accounts.webhooks import (
     try_webhook,
     webhooks_of,
 )
-from common.egress import MAX_URL
-from common.errors import Conflict, InvalidInput, QuotaExceeded
-from common.rates import count
-from common.text import MAX_NAME
-from events.models import Webhook
-from portal.forms import bind
-from portal.pages.account.webhook_view import TOPIC_WORDS, WebhookView, view_deliveries, view_webhooks
-from portal.pages.entry import signed_in
-from portal.partial import render_page
-from portal.wording.errors import describe_error
 
 GET_POST = ["GET", "HEAD", "POST"]
 

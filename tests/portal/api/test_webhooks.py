@@ -4,7 +4,7 @@ import make
 import pytest
 from api_client import BASE, Api
 
-from events.models import Delivery, Webhook
+from webhooks.models import Delivery, Webhook
 
 pytestmark = pytest.mark.django_db
 HOOK = {"name": "ci", "url": "https://example.com/hook", "topics": ["job.failed"]}

@@ -6,7 +6,7 @@ import make
 import pytest
 from django.db.models.functions import Now
 
-from events.models import Delivery, Webhook
+from webhooks.models import Delivery, Webhook
 
 pytestmark = pytest.mark.django_db
 AT = "/settings/webhooks/"

@@ -9,8 +9,9 @@ import pytest
 from django.db import transaction
 
 from events.bus import SYSTEM, record
-from events.models import Delivery, Event, Webhook
-from events.webhooks import build_request, secret_of
+from events.models import Event
+from webhooks.models import Delivery, Webhook
+from webhooks.signing import build_request, secret_of
 
 pytestmark = pytest.mark.django_db
 URL = "https://example.com/hook"

@@ -13,10 +13,11 @@ from common.egress import check_url
 from common.errors import Conflict, FieldError, InvalidInput, NotFound, QuotaExceeded
 from common.text import check_name
 from events.bus import SYSTEM, hint_sender, record
-from events.models import Delivery, Event, Webhook
+from events.models import Event
 from events.notices import notify
-from events.outgoing import wake
-from events.webhooks import secret_of
+from webhooks.delivery import resume_webhook
+from webhooks.models import Delivery, Webhook
+from webhooks.signing import secret_of
 
 MOST_WEBHOOKS, MOST_TOPICS = 20, 20
 TOPIC_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz_.")
@@ -127,11 +128,11 @@ def disable_webhook(*, webhook: Webhook, why: str) -> None:
         return
     _drop_deliveries(webhook)
     record(webhook, "disabled", actor=SYSTEM, params={"why": why})
-    for user_id in _answerable(webhook):
+    for user_id in _list_responsible(webhook):
         notify(user_id=user_id, kind="webhook_disabled", about=webhook, params={"name": webhook.name, "why": why})
 
 
-def maker_may(webhook: Webhook) -> bool:
+def is_maker_allowed(webhook: Webhook) -> bool:
     """Whether its maker is active, and for a team's webhook still a lead."""
     user = User.objects.filter(pk=webhook.user_id, suspended_at__isnull=True).first()
     if user is None or webhook.team_id is None:
@@ -142,12 +143,12 @@ def maker_may(webhook: Webhook) -> bool:
 
 def _send_now(delivery: Delivery) -> Delivery:
     """Send at once, even to an address paused after failures."""
-    wake(delivery.webhook_id)
+    resume_webhook(delivery.webhook_id)
     hint_sender()
     return Delivery.objects.select_related("event", "webhook").get(pk=delivery.pk)
 
 
-def _answerable(webhook: Webhook) -> list[int]:
+def _list_responsible(webhook: Webhook) -> list[int]:
     if webhook.team_id is None:
         return [webhook.user_id]
     leads = Membership.objects.filter(team_id=webhook.team_id, role=TeamRole.LEAD, user__suspended_at__isnull=True)

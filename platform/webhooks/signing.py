@@ -7,15 +7,13 @@ X-Tessera-Delivery: the delivery's id. The body's `id` is the event's, the same 
 import hashlib
 import hmac
 import json
-from datetime import timedelta
 
 from django.conf import settings
 from django.utils import timezone
 
-from events.models import Delivery, Event, Webhook
+from webhooks.models import Delivery, Webhook
 
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
-KEPT = timedelta(days=30)
 
 
 def secret_of(webhook: Webhook) -> str:
@@ -28,29 +26,12 @@ def sign(secret: str, timestamp: int, body: bytes) -> str:
     return "sha256=" + hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
 
 
-def describe(event: Event) -> dict:
-    """Return an event as streams and webhooks send it."""
-    return {
-        "id": event.pk,
-        "at": event.at.isoformat().replace("+00:00", "Z"),
-        "type": event.type,
-        "kind": event.kind,
-        "object": event.label,
-        "verb": event.verb,
-        "from_state": event.from_state.lower(),
-        "to_state": event.to_state.lower(),
-        "reason": event.reason,
-        "actor": event.actor,
-        "params": event.params,
-    }
-
-
 def build_request(delivery: Delivery) -> tuple[bytes, dict[str, str]]:
     """Build (body, headers) of one try.
 
     https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md
     """
-    event, data = delivery.event, describe(delivery.event)
+    event, data = delivery.event, delivery.event.as_json()
     envelope = {
         "specversion": "1.0",
         "id": str(event.pk),
@@ -71,7 +52,3 @@ def build_request(delivery: Delivery) -> tuple[bytes, dict[str, str]]:
         "X-Tessera-Delivery": str(delivery.pk),
     }
     return body, headers
-
-
-def drop_old_deliveries() -> None:
-    Delivery.objects.filter(due_at__isnull=True, created_at__lt=timezone.now() - KEPT).delete()
