@@ -12,12 +12,15 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
+TOPS = ("platform", "portal", "scheduler", "agent", "cli", "deploy", "dev")
+CITATION = re.compile(r"\(([PK]\d{1,2}b?)\)|docs/promises\.md#([pk]\d{1,2}b?)")
 LINK = re.compile(r"\]\((?!https?://)([^)#]*)(?:#([^)]+))?\)")
 
 
 def anchors(text: str) -> set[str]:
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    named = set(re.findall(r'<a id="([^"]+)">', text))
+    return named | {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
@@ -34,7 +37,7 @@ def test_every_page_can_be_found_from_the_readme():
     assert pages <= linked
 
 
-@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/architecture.md"])
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/architecture.md", "docs/promises.md"])
 def test_every_path_that_it_names_is_there(name):
     named = re.findall(
         r"`((?:platform|portal|scheduler|agent|cli|deploy|dev|tests|templates|docs|locale)/[\w./-]+)`",
@@ -44,16 +47,21 @@ def test_every_path_that_it_names_is_there(name):
     assert named
 
 
+def test_every_promise_that_code_cites_is_there():
+    sources = [path for top in (*TOPS, "tests") for path in (ROOT / top).rglob("*.py")]
+    cited = {name.lower() for path in sources for pair in CITATION.findall(path.read_text()) for name in pair if name}
+    assert len(cited) > 8 and cited <= anchors((ROOT / "docs/promises.md").read_text())
+
+
 def test_the_rooms_of_the_architecture_are_those_of_the_tree():
     section = (ROOT / "docs/architecture.md").read_text().split("## Rooms")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `([a-z_/]+)` \|", section, re.MULTILINE)
-    tops = ("platform", "portal", "scheduler", "agent", "cli", "deploy", "dev")
-    folders = {path.parent.relative_to(ROOT) for top in tops for path in (ROOT / top).rglob("*.py")}
+    folders = {path.parent.relative_to(ROOT) for top in TOPS for path in (ROOT / top).rglob("*.py")}
     rooms = {str(folder) for folder in folders if not {"migrations", "management"} & set(folder.parts)}
     assert sorted(rows) == sorted(rooms - {"deploy"})
 
 
-@pytest.mark.parametrize("top", ["platform", "portal", "scheduler", "agent", "cli", "deploy", "dev"])
+@pytest.mark.parametrize("top", TOPS)
 def test_no_room_has_more_than_fifteen_files(top):
     folders = {path.parent for path in (ROOT / top).rglob("*.py") if "migrations" not in path.parts}
     assert {str(folder): count for folder in folders if (count := len(list(folder.glob("*.py")))) > 15} == {}

@@ -1,4 +1,7 @@
-"""What must hold after every commit and every call to the runtime (PROMISES 2.2). Each finding is a sentence."""
+"""What must hold after every commit and every call to the runtime; (P1) and the like are of docs/promises.md.
+
+Each finding is a sentence.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
