@@ -11,15 +11,15 @@ from images.held import load_holders, usable_nodes
 from images.models import Fetch, Image
 
 PROBLEMS = {
-    "bad_name": gettext_lazy("No image can have this name."),
+    "bad_name": gettext_lazy("This is not a valid image name."),
     "not_found": gettext_lazy("The registry has no such image: check name and tag."),
-    "denied": gettext_lazy("The registry refuses it: give a login there, or check the one there is."),
-    "refused": gettext_lazy("The registry answered in a way that is not understood."),
+    "denied": gettext_lazy("The registry denies access: add a login there, or check the existing one."),
+    "refused": gettext_lazy("The registry's answer was not understood."),
     "forbidden_address": gettext_lazy("The registry is in a private network: see TESSERA_REGISTRY_PRIVATE."),
-    "unresolved": gettext_lazy("Nobody knows a registry of this name."),
-    "timeout": gettext_lazy("The registry did not answer in time."),
+    "unresolved": gettext_lazy("There is no registry with this name."),
+    "timeout": gettext_lazy("The registry did not respond in time."),
     "tls": gettext_lazy("The registry's certificate is not trusted: see TESSERA_REGISTRY_CA."),
-    "unreachable": gettext_lazy("The registry did not answer."),
+    "unreachable": gettext_lazy("The registry did not respond."),
 }
 
 
@@ -69,4 +69,4 @@ def problem_words(image: Image) -> str:
     words = str(PROBLEMS[image.problem])
     if not image.problem_words:
         return words
-    return _("%(what)s It says: %(words)s") % {"what": words, "words": image.problem_words}
+    return _("%(what)s Message: %(words)s") % {"what": words, "words": image.problem_words}

@@ -100,7 +100,7 @@ def build_mail(notice: Notice, user: User) -> EmailMessage:
     with translation.override(user.language or settings.LANGUAGE_CODE):
         view = view_notice(notice)
         choose = settings.TESSERA_PUBLIC_URL + reverse("notifications")
-        foot = _("Choose what you are told at %(url)s") % {"url": choose}
+        foot = _("Choose your notifications at %(url)s") % {"url": choose}
         parts = [f"{view.title}.", view.text, view.url, f"-- \n{foot}"]
         body = "\n\n".join(part for part in parts if part)
         headers = {"Message-ID": f"<notice-{notice.pk}@{urlsplit(settings.TESSERA_PUBLIC_URL).hostname}>"}

@@ -25,8 +25,8 @@ MINUTE, DAY = 60, 86_400
 
 
 class Arrangement(models.TextChoices):
-    PACK = "pack", _("fill one machine after the other")
-    SPREAD = "spread", _("the emptiest machine first")
+    PACK = "pack", _("fill one machine after another")
+    SPREAD = "spread", _("emptiest machine first")
 
 
 WEIGHT = [MaxValueValidator(1000)]
@@ -39,7 +39,7 @@ class Pool(models.Model):
 
     name = models.CharField(_("name"), max_length=32, validators=[POOL_NAME])
     description = models.CharField(_("description"), max_length=200, blank=True)
-    shared = models.BooleanField(_("cards may be cut into slices"), default=False)
+    shared = models.BooleanField(_("cards can be split into slices"), default=False)
     max_slices_per_gpu = models.PositiveSmallIntegerField(
         _("slices per card at most"), default=8, validators=[MinValueValidator(1), MaxValueValidator(64)]
     )
@@ -50,102 +50,103 @@ class Pool(models.Model):
         help_text=_("100 promises each core once; 300 promises each core three times."),
     )
     accepts_watched_only = models.BooleanField(
-        _("accepts slices whose memory limit is watched, not enforced"), default=True
+        _("accept slices whose memory limit is watched, not enforced"), default=True
     )
     allows_mps = models.BooleanField(
         _("slices may share compute by MPS"),
         default=True,
         db_default=True,  # during an upgrade the previous version still inserts rows
         help_text=_(
-            "Where the machine allows MPS and it works there. Off: the slices of this pool's cards take turns, and a "
-            "fault of one program ends no other."
+            "Used where the machine supports MPS. Off: the slices of a card take turns, and a fault in one "
+            "program does not end others."
         ),
     )
     default_max_time_s = models.PositiveIntegerField(
-        _("time limit of a job that names none, in seconds"), null=True, blank=True
+        _("default time limit of a job, in seconds"), null=True, blank=True
     )
     max_grace_s = models.PositiveIntegerField(
-        _("longest grace before a stop, in seconds"),
+        _("longest grace period before a stop, in seconds"),
         default=5 * MINUTE,
         validators=[MinValueValidator(10), MaxValueValidator(60 * MINUTE)],
     )
     ageing_s = models.PositiveIntegerField(
-        _("seconds of waiting that raise a job by one class"),
+        _("waiting time that raises a job by one priority class, in seconds"),
         default=DAY // 2,
         validators=[MinValueValidator(MINUTE), MaxValueValidator(90 * DAY)],
     )
     reservations = models.PositiveSmallIntegerField(
-        _("places kept in time"),
+        _("reserved starts"),
         default=2,
         validators=[MinValueValidator(1), MaxValueValidator(16)],
         help_text=_(
-            "So many of the first in line for the same cards keep a time and a place that nobody behind them may delay."
+            "How many jobs at the head of the queue for the same cards get a reserved start, which jobs behind "
+            "them cannot delay."
         ),
     )
     preempt = models.BooleanField(
-        _("higher classes stop lower ones"),
+        _("higher priority preempts lower"),
         default=True,
-        help_text=_("Only jobs that say preemptible are stopped. A team takes back its guarantee in any case."),
+        help_text=_("Only preemptible jobs are stopped. A team can always take back its guarantee."),
     )
     short_first = models.BooleanField(
         _("short jobs go first"),
         default=False,
         help_text=_(
-            "Of the jobs of one class and one person, by their `time` and cards. Long ones gain by waiting, and a job "
-            "that says no `time` counts as a week."
+            "Orders the jobs of one person and priority class by `time` and cards. Long jobs move up as they "
+            "wait; a job without `time` counts as one week."
         ),
     )
     stop_longer = models.PositiveSmallIntegerField(
-        _("short jobs stop those so many times as long"),
+        _("short jobs preempt jobs that are this many times longer"),
         null=True,
         blank=True,
         validators=[MinValueValidator(1), MaxValueValidator(1000)],
-        help_text=_("Of their class or a lower one, and only jobs that say preemptible. Empty: nobody is stopped so."),
+        help_text=_("Only preemptible jobs of the same or a lower class. Empty: no job is stopped for this reason."),
     )
     most_stops = models.PositiveSmallIntegerField(
-        _("stops of one job for shorter ones, at most"),
+        _("most stops of one job for shorter jobs"),
         default=10,
         validators=[MinValueValidator(1), MaxValueValidator(1000)],
-        help_text=_("Who was stopped so often, for whatever reason, is not stopped for shorter jobs any more."),
+        help_text=_("A job that was stopped this often, for any reason, is no longer stopped for shorter jobs."),
     )
     arrangement = models.CharField(
-        _("which machine first"), max_length=8, choices=Arrangement.choices, default=Arrangement.PACK
+        _("machine order"), max_length=8, choices=Arrangement.choices, default=Arrangement.PACK
     )
     weight_useful = models.PositiveSmallIntegerField(
-        _("weight: what stays useful"),
+        _("weight: usable remainder"),
         default=100,
         validators=WEIGHT,
-        help_text=_("Prefer machines on which what remains still suits the usual jobs."),
+        help_text=_("Prefer machines where the remaining resources still suit the usual jobs."),
     )
     weight_data = models.PositiveSmallIntegerField(
         _("weight: data"),
         default=20,
         validators=WEIGHT,
-        help_text=_("Prefer machines that hold what the job reads, by the time that fetching it would take."),
+        help_text=_("Prefer machines that already hold the data a job reads, by the time it would take to fetch it."),
     )
     weight_whole = models.PositiveSmallIntegerField(
         _("weight: whole cards"),
         default=8,
         validators=WEIGHT,
-        help_text=_("Prefer cards that are shared already for slices, so that others stay whole."),
+        help_text=_("Prefer cards that already hold slices, so that other cards stay whole."),
     )
     weight_full_cards = models.PositiveSmallIntegerField(
         _("weight: full cards"),
         default=4,
         validators=WEIGHT,
-        help_text=_("Prefer the fullest card that a slice still fits on."),
+        help_text=_("Prefer the fullest card that still has room for a slice."),
     )
     weight_links = models.PositiveSmallIntegerField(
         _("weight: links"),
         default=2,
         validators=WEIGHT,
-        help_text=_("Prefer machines whose free cards are linked fast to one another."),
+        help_text=_("Prefer machines whose free cards have fast links to each other."),
     )
     weight_full_nodes = models.PositiveSmallIntegerField(
         _("weight: full machines"),
         default=1,
         validators=WEIGHT,
-        help_text=_("Prefer the fullest machine. Counts only where machines are filled in turn."),
+        help_text=_("Prefer the fullest machine. Applies only where machines are filled one after another."),
     )
 
     class Meta:
@@ -167,7 +168,7 @@ class Pool(models.Model):
     def clean(self) -> None:
         """Require short_first with stop_longer: else a stopped job takes its place back at once."""
         if self.stop_longer is not None and not self.short_first:
-            words = _("Let short jobs go first in this pool as well (short_first), or leave this empty.")
+            words = _("Also let short jobs go first in this pool (short_first), or leave this empty.")
             raise ValidationError({"stop_longer": words})
 
     @property
@@ -177,14 +178,14 @@ class Pool(models.Model):
 
 def check_zone(text: str) -> None:
     if text not in available_timezones():
-        raise ValidationError(_("Name a time zone, such as Asia/Shanghai or UTC."))
+        raise ValidationError(_("Enter a time zone, such as Asia/Shanghai or UTC."))
 
 
 def parse_dates(text: str) -> list[date]:
     try:
         return [date.fromisoformat(word) for word in re.split(r"[\s,;]+", text) if word]
     except ValueError:
-        raise ValidationError(_("Write dates like 2027-01-01, with commas between.")) from None
+        raise ValidationError(_("Enter dates like 2027-01-01, separated by commas.")) from None
 
 
 class Window(models.Model):
@@ -200,16 +201,16 @@ class Window(models.Model):
         blank=True,
         default="12345",
         validators=[RegexValidator(r"^[1-7]*$")],
-        help_text=_("On which it begins."),
+        help_text=_("The days on which it begins."),
     )
     begins = models.TimeField(_("from"))
-    ends = models.TimeField(_("until"), help_text=_("At or before the beginning: on the next day."))
+    ends = models.TimeField(_("until"), help_text=_("If not later than the beginning: on the next day."))
     zone = models.CharField(_("time zone"), max_length=64, default="UTC", validators=[check_zone])
     holidays = models.TextField(
         _("holidays"),
         blank=True,
         validators=[parse_dates],  # type: ignore[list-item]  # only asked whether it raises
-        help_text=_("Dates on which it lends from midnight to midnight, such as 2027-01-01, 2027-05-01."),
+        help_text=_("Dates on which it lends all day, such as 2027-01-01, 2027-05-01."),
     )
 
     class Meta:
@@ -253,10 +254,10 @@ class Window(models.Model):
         if self.lender_id is None or self.borrower_id is None:
             return
         if self.lender_id == self.borrower_id:
-            raise ValidationError({"borrower": _("A pool lends to another, not to itself.")})
+            raise ValidationError({"borrower": _("A pool cannot lend to itself.")})
         others = Window.objects.filter(lender=self.lender_id).exclude(borrower=self.borrower_id).exclude(pk=self.pk)
         if other := others.select_related("borrower").first():
-            words = _("%(pool)s lends to %(other)s already.") % {"pool": self.lender, "other": other.borrower}
+            words = _("%(pool)s already lends to %(other)s.") % {"pool": self.lender, "other": other.borrower}
             raise ValidationError({"borrower": words})
 
 
@@ -337,13 +338,13 @@ class Gpu(models.Model):
     product = models.CharField(max_length=100, blank=True)
     memory_mib = models.PositiveIntegerField(_("memory in MiB"))
     reserved_mib = models.PositiveIntegerField(_("reserved by the driver, in MiB"), default=0)
-    margin_mib = models.PositiveIntegerField(_("kept back, in MiB"), default=0)
+    margin_mib = models.PositiveIntegerField(_("margin, in MiB"), default=0)
     numa = models.SmallIntegerField(null=True, blank=True)
     bus = models.CharField(max_length=32, blank=True)
     simulated = models.BooleanField(_("simulated"), default=False)
     healthy = models.BooleanField(_("healthy"), default=True)
     fault = models.CharField(_("why it is out of service"), max_length=300, blank=True)
-    enforcement = models.CharField(_("memory limit by"), max_length=20, default="watchdog")
+    enforcement = models.CharField(_("memory limit enforced by"), max_length=20, default="watchdog")
     probed_at = models.DateTimeField(null=True, blank=True)
     evidence = models.CharField(max_length=300, blank=True)
     removed_at = models.DateTimeField(null=True, blank=True)
@@ -387,7 +388,7 @@ class Enrolment(models.Model):
     used_at = models.DateTimeField(null=True)
 
     class Meta:
-        verbose_name, verbose_name_plural = _("enrolment of an agent"), _("enrolments of agents")
+        verbose_name, verbose_name_plural = _("agent enrolment"), _("agent enrolments")
 
     def __str__(self) -> str:
         return f"enrolment of {self.node_name}"
@@ -407,7 +408,7 @@ class Agent(models.Model):
     enrolled_at = models.DateTimeField(_("enrolled at"), db_default=Now())
     revoked_at = models.DateTimeField(_("revoked at"), null=True, blank=True)
     reported_at = models.DateTimeField(_("last report at"), null=True, blank=True)
-    logs_at = models.DateTimeField(_("last brought logs at"), null=True, blank=True)
+    logs_at = models.DateTimeField(_("last log upload at"), null=True, blank=True)
     report = models.JSONField(default=dict)
     approved = models.JSONField(default=dict)
 
@@ -436,7 +437,7 @@ class MaintenanceQuerySet(models.QuerySet["Maintenance"]):
 class Maintenance(models.Model):
     """A time in which machines start nothing."""
 
-    why = models.CharField(_("what is done"), max_length=200, blank=True, help_text=_("Everybody may read this."))
+    why = models.CharField(_("reason"), max_length=200, blank=True, help_text=_("Everyone can read this."))
     begins_at = models.DateTimeField(_("from"), db_index=True)
     ends_at = models.DateTimeField(_("until"), db_index=True)
     nodes = models.ManyToManyField(Node, blank=True, related_name="maintenances", verbose_name=_("machines"))
@@ -449,7 +450,7 @@ class Maintenance(models.Model):
         verbose_name=_("all machines of the pool"),
     )
     stops = models.BooleanField(
-        _("stop what can be queued again"),
+        _("stop jobs that can be queued again"),
         default=False,
         help_text=_("When it begins, preemptible jobs are stopped and queued again. Other jobs run to their end."),
     )
@@ -463,7 +464,7 @@ class Maintenance(models.Model):
             models.CheckConstraint(
                 condition=Q(ends_at__gt=models.F("begins_at")),
                 name="maintenance_ends",
-                violation_error_message=_("The maintenance ends at or before its beginning. Choose a later end."),
+                violation_error_message=_("The maintenance does not end after its beginning. Choose a later end."),
             )
         ]
         ordering = ["begins_at", "pk"]

@@ -3,8 +3,8 @@
 from django.utils.translation import gettext_lazy as _
 
 ERROR_MESSAGES = {
-    "no_room": _("There is no room for it: %(used)s of %(limit)s are used or promised. Delete something first."),
-    "upload_busy": _("Another piece of this upload is being written. Wait for its end, then go on."),
-    "upload_too_long": _("More was sent than the upload said at its start. Begin it anew with the right size."),
-    "wrong_offset": _("This is not where the upload ends. Go on from byte %(offset)s."),
+    "no_room": _("Not enough space: %(used)s of %(limit)s are used or reserved. Delete something first."),
+    "upload_busy": _("Another part of this upload is still being written. Wait until it is done, then continue."),
+    "upload_too_long": _("More was sent than the upload announced at its start. Start again with the right size."),
+    "wrong_offset": _("The upload does not end here. Continue from byte %(offset)s."),
 }

@@ -11,10 +11,12 @@ from accounts.models import Team, User
 from cluster.models import Node
 from runtimes.images.names import image_problem, read_image, registry_problem
 
-ALIAS = RegexValidator(r"^[a-z0-9][a-z0-9._-]{0,62}\Z", _("Use small letters, digits, dots, hyphens and underscores."))
+ALIAS = RegexValidator(
+    r"^[a-z0-9][a-z0-9._-]{0,62}\Z", _("Use lower-case letters, digits, dots, hyphens and underscores.")
+)
 PROBLEMS = {
-    "image": _("“%(got)s” is no name of an image. Write it like registry/name:tag."),
-    "registry": _("“%(got)s” is no name of a registry. Write its host, with the port where it has one of its own."),
+    "image": _("“%(got)s” is not a valid image name. Write it like registry/name:tag."),
+    "registry": _("“%(got)s” is not a valid registry. Write its host, and its port if it is not the default one."),
 }
 
 
@@ -44,7 +46,7 @@ class Image(models.Model):
     """An image of the catalogue. digest: of the last lookup. problem: why the newest failed."""
 
     alias = models.CharField(
-        _("alias"), max_length=63, validators=[ALIAS], help_text=_("What people write for it, such as pytorch.")
+        _("alias"), max_length=63, validators=[ALIAS], help_text=_("The name people use, such as pytorch.")
     )
     reference = models.CharField(
         _("image"), max_length=400, validators=[check_reference], help_text=_("Like registry/name:tag.")
@@ -57,12 +59,12 @@ class Image(models.Model):
         on_delete=models.CASCADE,
         related_name="images",
         verbose_name=_("team"),
-        help_text=_("Only this team has it. Empty: everybody."),
+        help_text=_("Only for this team. Empty: for everyone."),
     )
     prepull = models.BooleanField(
-        _("fetch ahead"),
+        _("pull in advance"),
         default=False,
-        help_text=_("Machines fetch it, a few at a time, before a job asks for it."),
+        help_text=_("Machines pull it, a few at a time, before a job needs it."),
     )
     digest = models.CharField(max_length=71, blank=True, editable=False)
     problem = models.CharField(max_length=20, blank=True, editable=False)
@@ -111,7 +113,7 @@ class Login(models.Model):
     """A login at a registry. The password is sealed and never shown."""
 
     registry = models.CharField(
-        _("registry"), max_length=255, validators=[check_registry], help_text=_("Its host, such as registry.corp:5000.")
+        _("registry"), max_length=255, validators=[check_registry], help_text=_("The host, such as registry.corp:5000.")
     )
     user = models.CharField(_("user"), max_length=200)
     sealed = models.TextField(editable=False)
@@ -122,14 +124,14 @@ class Login(models.Model):
         on_delete=models.CASCADE,
         related_name="logins",
         verbose_name=_("team"),
-        help_text=_("Only this team's jobs fetch with it. Empty: everybody's."),
+        help_text=_("Used only for this team's jobs. Empty: for everyone's."),
     )
     changed_at = models.DateTimeField(db_default=Now(), editable=False)
 
     objects = OfTeamQuerySet.as_manager()
 
     class Meta:
-        verbose_name, verbose_name_plural = _("login at a registry"), _("logins at registries")
+        verbose_name, verbose_name_plural = _("registry login"), _("registry logins")
         constraints = [
             models.UniqueConstraint(fields=["registry"], condition=Q(team__isnull=True), name="one_login_for_all"),
             models.UniqueConstraint(fields=["registry", "team"], name="one_login_of_a_team"),

@@ -262,9 +262,9 @@ class BroughtLog(models.Model):
     """Upload state of a log. behind_since: when the oldest missing line was written."""
 
     class End(models.TextChoices):
-        OPEN = "", _("more may come")
-        WHOLE = "whole", _("whole")
-        CUT = "cut", _("its end was lost on the machine")
+        OPEN = "", _("more may follow")
+        WHOLE = "whole", _("complete")
+        CUT = "cut", _("the end was lost on the machine")
 
     task = models.OneToOneField(Task, on_delete=models.CASCADE, primary_key=True, related_name="brought")
     behind_since = models.DateTimeField(null=True)

@@ -112,10 +112,14 @@ REASONS: dict[str, Reason] = {
         T.FAILED, True, "fault", _("The program ended with an error."), _("Read the last lines of the log.")
     ),
     "out_of_memory": Reason(
-        T.FAILED, True, "fault", _("It used more memory than it asked for."), _("Ask for more memory and submit again.")
+        T.FAILED,
+        True,
+        "fault",
+        _("The program used more memory than the job asked for."),
+        _("Ask for more memory and submit again."),
     ),
     "gpu_out_of_memory": Reason(
-        T.FAILED, True, "fault", _("It used more GPU memory than its slice has."), _("Ask for a larger slice.")
+        T.FAILED, True, "fault", _("The program used more GPU memory than its slice has."), _("Ask for a larger slice.")
     ),
     "image_pull": Reason(
         T.FAILED, True, "fault", _("The image could not be pulled."), _("Check the name of the image.")
@@ -128,42 +132,48 @@ REASONS: dict[str, Reason] = {
         _("Check the command and the working directory."),
     ),
     "rejected_by_cluster": Reason(
-        T.FAILED, False, "fault", _("The cluster refused it."), _("The words of the cluster are in the event list.")
+        T.FAILED,
+        False,
+        "fault",
+        _("The cluster rejected the task."),
+        _("The event list has the message of the cluster."),
     ),
     "refused_by_node": Reason(
         T.FAILED,
         False,
         "fault",
-        _("Its machine had no place for it after all, so it never began."),
-        _("It is queued again by itself, a few times. The words of the cluster stand beside the task."),
+        _("The machine had no room after all, so the task never started."),
+        _("The task is queued again automatically, a few times. The message of the cluster is shown beside it."),
     ),
     "evicted": Reason(
         T.FAILED,
         True,
         "fault",
-        _("Its machine ran out of memory or disk, or was emptied, so the cluster ended it."),
-        _("With `retry` and the reason evicted it is tried again."),
+        _("The machine ran out of memory or disk, or was drained, so the cluster ended the task."),
+        _("With `retry` and the reason evicted, it is retried."),
     ),
-    "node_lost": Reason(T.FAILED, True, "fault", _("Its node was lost.")),
+    "node_lost": Reason(T.FAILED, True, "fault", _("The node was lost.")),
     "container_lost": Reason(
         T.FAILED,
         True,
         "fault",
-        _("Its process disappeared without an exit code."),
+        _("The process disappeared without an exit code."),
         _("The machine may have been restarted."),
     ),
-    "preempted": Reason(T.STOPPED, True, "neutral", _("It made room for a job with a higher priority.")),
-    "overtaken": Reason(T.STOPPED, True, "neutral", _("Shorter work went first.")),
-    "reclaimed": Reason(T.STOPPED, True, "neutral", _("Its team had borrowed what another team took back.")),
+    "preempted": Reason(T.STOPPED, True, "neutral", _("Stopped to make room for a job with a higher priority.")),
+    "overtaken": Reason(T.STOPPED, True, "neutral", _("Stopped to let shorter work run first.")),
+    "reclaimed": Reason(
+        T.STOPPED, True, "neutral", _("Stopped because another team took back what this team had borrowed.")
+    ),
     "window_closed": Reason(
-        T.STOPPED, True, "neutral", _("It ran on cards that another pool had lent for a while, and took back.")
+        T.STOPPED, True, "neutral", _("Stopped because another pool took back the cards that it had lent.")
     ),
-    "maintenance": Reason(T.STOPPED, True, "neutral", _("Its machine went into maintenance.")),
+    "maintenance": Reason(T.STOPPED, True, "neutral", _("Stopped because the machine went into maintenance.")),
     "time_limit": Reason(
-        T.FAILED, True, "fault", _("It reached its time limit."), _("Raise max_time and submit again.")
+        T.FAILED, True, "fault", _("The time limit was reached."), _("Raise max_time and submit again.")
     ),
-    "idle": Reason(T.STOPPED, False, "neutral", _("It was idle and its GPU was given back.")),
-    "stopped_by_user": Reason(T.STOPPED, False, "neutral", _("Somebody stopped it.")),
-    "gang_broken": Reason(T.STOPPED, True, "neutral", _("Another task of its gang ended, so it was stopped.")),
-    "job_done": Reason(T.STOPPED, False, "ok", _("Its job was done.")),
+    "idle": Reason(T.STOPPED, False, "neutral", _("Stopped because it was idle; the GPU was released.")),
+    "stopped_by_user": Reason(T.STOPPED, False, "neutral", _("Stopped by a user.")),
+    "gang_broken": Reason(T.STOPPED, True, "neutral", _("Stopped because another task of its gang ended.")),
+    "job_done": Reason(T.STOPPED, False, "ok", _("Stopped because the job was done.")),
 }

@@ -4,8 +4,8 @@ from django.utils.translation import gettext_lazy as _
 
 FIELD_MESSAGES = {
     "cell_above_guarantee": _(
-        "The GPU guarantee is less than one node of %(cards)s cards. Guarantee %(cards)s cards at least, or choose 1 "
-        "for single cards."
+        "The GPU guarantee is less than one node of %(cards)s cards. Guarantee at least %(cards)s cards, or "
+        "choose 1 for single cards."
     ),
     "cell_without_node": _(
         "No node has exactly %(cards)s cards of pool %(pool)s; the largest has %(largest)s. Choose as many cards as a "
@@ -13,8 +13,8 @@ FIELD_MESSAGES = {
     ),
     "cell_without_node.none": _("No node has a card of pool %(pool)s yet. Choose 1 for single cards."),
     "cells_above_pool": _(
-        "The guarantee is %(nodes)s nodes of %(cards)s cards. Of the pool’s %(total)s such nodes %(left)s are not "
-        "promised to others yet. Guarantee less, or choose 1 for single cards."
+        "The guarantee is %(nodes)s nodes of %(cards)s cards. The pool has %(total)s such nodes, and %(left)s of "
+        "them are not promised to others. Guarantee less, or choose 1 for single cards."
     ),
     "guarantee_above_limit": _(
         "The guarantee (%(guarantee)s) is above the limit (%(limit)s). Lower the guarantee or raise the limit."
@@ -24,7 +24,7 @@ FIELD_MESSAGES = {
         "parent’s limit first."
     ),
     "guarantee_above_pool": _(
-        "Only %(left)s of the pool’s %(total)s are not promised to others yet. Guarantee %(left)s at most, or "
-        "lower another team’s guarantee first."
+        "Of the pool’s %(total)s, only %(left)s are not promised to others. Guarantee at most %(left)s, or lower "
+        "another team’s guarantee first."
     ),
 }

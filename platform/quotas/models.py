@@ -36,12 +36,12 @@ class Quota(models.Model):
         _("weight"), default=1, validators=[MinValueValidator(1), MaxValueValidator(1000)]
     )
     cell = models.PositiveSmallIntegerField(
-        _("cards of a whole node"),
+        _("cards per whole node"),
         default=1,
         validators=[MinValueValidator(1)],
         help_text=_(
-            "The GPU guarantee counts in whole nodes with so many cards, so that a job of that size always finds one. "
-            "1: in single cards, wherever they are."
+            "The GPU guarantee counts whole nodes with this many cards, so that a job of that size always finds "
+            "one. 1: single cards on any node."
         ),
     )
 
@@ -80,12 +80,12 @@ class UserLimit(models.Model):
     jobs_running = models.PositiveIntegerField(_("jobs running"), null=True, blank=True)
     jobs_waiting = models.PositiveIntegerField(_("jobs waiting"), null=True, blank=True)
     notebooks_running = models.PositiveIntegerField(_("notebooks running"), null=True, blank=True)
-    notebook_hours = models.PositiveIntegerField(_("hours of a notebook"), null=True, blank=True)
+    notebook_hours = models.PositiveIntegerField(_("notebook hours"), null=True, blank=True)
 
     FIELDS = (*RESOURCES, "jobs_running", "jobs_waiting", "notebooks_running", "notebook_hours")
 
     class Meta:
-        verbose_name, verbose_name_plural = _("limit of a person"), _("limits of people")
+        verbose_name, verbose_name_plural = _("personal limit"), _("personal limits")
         constraints = [
             models.UniqueConstraint(Coalesce("user_id", 0), name="one_row_for_everyone"),
         ]

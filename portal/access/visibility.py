@@ -30,22 +30,22 @@ MOST_ROWS = 5000
 
 # Reasons without numbers and names, for other teams.
 SHORT_WORDS = {
-    "ahead_in_queue": gettext_lazy("other jobs are ahead of it"),
-    "making_room": gettext_lazy("room is being made for it"),
-    "maintenance": gettext_lazy("what is free goes into maintenance too soon"),
-    "reserved_for_larger": gettext_lazy("what is free is kept for somebody before it"),
-    "borrow_denied": gettext_lazy("what is free is promised to other teams"),
-    "no_fit_now": gettext_lazy("no single place has enough free"),
-    "gang_incomplete": gettext_lazy("not all of its tasks fit together yet"),
-    "fragmented": gettext_lazy("enough is free overall, in pieces too small"),
-    "team_limit": gettext_lazy("its team is at its limit"),
-    "user_limit": gettext_lazy("its owner is at a limit"),
-    "rate_policy": gettext_lazy("its owner runs as many jobs as allowed"),
-    "model_unavailable": gettext_lazy("all cards of its model are taken or out of service"),
-    "start_after": gettext_lazy("it is tried again later"),
-    "held": gettext_lazy("somebody holds it"),
+    "ahead_in_queue": gettext_lazy("other jobs are ahead"),
+    "making_room": gettext_lazy("room is being made"),
+    "maintenance": gettext_lazy("free resources go into maintenance too soon"),
+    "reserved_for_larger": gettext_lazy("free resources are reserved for a job ahead"),
+    "borrow_denied": gettext_lazy("free resources are promised to other teams"),
+    "no_fit_now": gettext_lazy("not enough is free in one place"),
+    "gang_incomplete": gettext_lazy("not all tasks fit together yet"),
+    "fragmented": gettext_lazy("enough is free in total, but in pieces that are too small"),
+    "team_limit": gettext_lazy("the team is at its limit"),
+    "user_limit": gettext_lazy("the owner is at a limit"),
+    "rate_policy": gettext_lazy("the owner runs as many jobs as allowed"),
+    "model_unavailable": gettext_lazy("all cards of the model are in use or out of service"),
+    "start_after": gettext_lazy("retried later"),
+    "held": gettext_lazy("held by someone"),
     "node_recovering": gettext_lazy("no node is ready"),
-    "impossible": gettext_lazy("nothing here can ever give what it asks for"),
+    "impossible": gettext_lazy("the cluster can never provide this"),
 }
 
 
@@ -101,7 +101,7 @@ class QueueRow(RowVisibility):
         """The first reason in the reader's language, with numbers if visible."""
         if self.reasons:
             return describe_wait(self.reasons[0])
-        return str(SHORT_WORDS.get(self.reason, "")) or (_("waits") if self.state == JobState.QUEUED else "")
+        return str(SHORT_WORDS.get(self.reason, "")) or (_("waiting") if self.state == JobState.QUEUED else "")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,8 +24,8 @@ class EnrolmentForm(forms.ModelForm):
         fields = ("node_name",)
         help_texts = {
             "node_name": gettext_lazy(
-                "As the engine calls it. The token is shown once; it lets one agent in within 15 minutes, and an older "
-                "token of this machine works no more."
+                "The machine's name in the engine. The token is shown once; it enrols one agent within 15 "
+                "minutes, and older tokens of this machine stop working."
             ),
         }
 
@@ -41,23 +41,23 @@ class EnrolmentAdmin(KeptAdmin):
     def save_model(self, request: HttpRequest, obj: Enrolment, form: EnrolmentForm, change: bool) -> None:
         row, token = invite_agent(actor=request.user.as_actor, node_name=obj.node_name)
         become(obj, row)
-        words = _("Run this on %(node)s within 15 minutes. It is shown once: %(command)s")
+        words = _("Run this on %(node)s within 15 minutes. It is shown only once: %(command)s")
         messages.success(request, words % {"node": row.node_name, "command": command_of(token)})
 
     @admin.display(description=gettext_lazy("stage"))
     def stage(self, row: Enrolment) -> str:
         if row.used_at is not None:
             return _("used")
-        return _("too old") if row.expires_at <= timezone.now() else _("open")
+        return _("expired") if row.expires_at <= timezone.now() else _("pending")
 
 
 class AgentForm(forms.ModelForm):
     """`seen` names what was shown, so that nothing newer is approved."""
 
     approve = forms.BooleanField(
-        label=gettext_lazy("approve what waits"),
+        label=gettext_lazy("approve what is waiting"),
         required=False,
-        help_text=gettext_lazy("The cards may be used as they are listed above. More than that will wait again."),
+        help_text=gettext_lazy("The cards may be used as listed above. Anything beyond that needs approval again."),
     )
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -89,7 +89,7 @@ class AgentAdmin(FoundAdmin):
         except StaleState as stale:
             self.message_user(request, f"{obj.node_name}: {describe_error(stale)}", messages.WARNING)
 
-    @admin.action(description=gettext_lazy("Revoke: its key speaks no more"), permissions=["change"])
+    @admin.action(description=gettext_lazy("Revoke: the key stops working"), permissions=["change"])
     def revoke(self, request: HttpRequest, agents) -> None:
         for agent in agents:
             revoke_agent(actor=request.user.as_actor, node_name=agent.node_name)
@@ -111,11 +111,11 @@ class AgentAdmin(FoundAdmin):
     def faults(self, agent: Agent) -> SafeString | str:
         return _lines(faults_of(agent))
 
-    @admin.display(description=gettext_lazy("waits for approval"))
+    @admin.display(description=gettext_lazy("waiting for approval"))
     def waits(self, agent: Agent) -> SafeString | str:
         return _lines([describe_held_back(held) for held in judge([agent])[0].held_back])
 
-    @admin.display(description=gettext_lazy("waits for approval"), boolean=True)
+    @admin.display(description=gettext_lazy("waiting for approval"), boolean=True)
     def waiting(self, agent: Agent) -> bool:
         return bool(judge([agent])[0].held_back)
 

@@ -43,23 +43,23 @@ class ImageAdmin(admin.ModelAdmin):
         for image in queryset:
             delete_image(actor=request.user, image=image)
 
-    @admin.action(description=gettext_lazy("Ask the registries now what these stand for"), permissions=["change"])
+    @admin.action(description=gettext_lazy("Resolve at the registries now"), permissions=["change"])
     def ask_now(self, request: HttpRequest, images: QuerySet[Image]) -> None:
         for image in images:
             if look_up(image):
                 image.refresh_from_db()
                 self.message_user(request, f"{image.alias}: {problem_words(image)}", "WARNING")
 
-    @admin.display(description=gettext_lazy("where it is already"))
+    @admin.display(description=gettext_lazy("already on"))
     def where(self, image: Image) -> str:
         return view_images([image])[0].where if image.pk else "–"
 
-    @admin.display(description=gettext_lazy("could not be fetched ahead"))
+    @admin.display(description=gettext_lazy("could not be pulled in advance"))
     def failed(self, image: Image) -> str:
         failed = view_images([image])[0].failed if image.pk else []
         return "; ".join(f"{node}: {words}" for node, words in failed) or "–"
 
-    @admin.display(description=gettext_lazy("trouble"))
+    @admin.display(description=gettext_lazy("problem"))
     def trouble(self, image: Image) -> str:
         return problem_words(image) or "–"
 
@@ -71,7 +71,7 @@ class LoginForm(forms.ModelForm):
         strip=False,
         max_length=MOST_PASSWORD,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text=gettext_lazy("It is stored sealed and never shown. Empty: the one that was given before."),
+        help_text=gettext_lazy("Stored encrypted and never shown. Empty: keep the previous one."),
     )
 
     class Meta:
@@ -81,7 +81,7 @@ class LoginForm(forms.ModelForm):
     def clean_password(self) -> str:
         password = self.cleaned_data["password"]
         if not password and not self.instance.sealed:
-            raise forms.ValidationError(_("Give a password: there is none yet."))
+            raise forms.ValidationError(_("Enter a password: there is none yet."))
         return password
 
 

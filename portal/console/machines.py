@@ -51,18 +51,20 @@ SHOWN_AS = {"default_max_time_s": "max_time", "ageing_s": "ageing", "max_grace_s
 
 class PoolForm(forms.ModelForm):
     default_max_time_s = duration(
-        label=gettext_lazy("time limit of a job that names none"),
-        help_text=gettext_lazy("Such as 90m, 18h or 3d. Empty: none."),
+        label=gettext_lazy("default time limit of a job"),
+        help_text=gettext_lazy("For example 90m, 18h or 3d. Empty: no limit."),
     )
     max_grace_s = duration(
-        label=gettext_lazy("longest grace before a stop"),
+        label=gettext_lazy("longest grace period before a stop"),
         none=Pool._meta.get_field("max_grace_s").default,
-        help_text=gettext_lazy("So long, at most, a job may take for its checkpoint. Such as 3m. Empty: 5m."),
+        help_text=gettext_lazy("The longest time a job may take for its checkpoint, for example 3m. Empty: 5m."),
     )
     ageing_s = duration(
-        label=gettext_lazy("waiting that raises a job by one class"),
+        label=gettext_lazy("waiting time that raises a job by one class"),
         none=Pool._meta.get_field("ageing_s").default,
-        help_text=gettext_lazy("Once at the top it goes before those who hold less, so nobody starves. Empty: 12h."),
+        help_text=gettext_lazy(
+            "At the top, a job goes ahead of those who hold less, so that no job starves. Empty: 12h."
+        ),
     )
 
     class Meta:
@@ -91,11 +93,14 @@ class PoolAdmin(KeptAdmin):
         shown_as = SHOWN_AS if obj and not self.has_change_permission(request, obj) else {}
         parts = (
             (None, WHAT_A_POOL_IS, ""),
-            (_("How its jobs wait"), WAITING, ""),
+            (_("Queueing"), WAITING, ""),
             (
-                _("How it places them"),
+                _("Placement"),
                 PLACING,
-                _("Of the machines that fit, the one with the largest sum of weights. 0 turns a rule off."),
+                _(
+                    "Among the machines that fit, the one with the largest sum of weights is chosen. 0 turns a rule "
+                    "off."
+                ),
             ),
         )
         return [
@@ -113,19 +118,19 @@ class PoolAdmin(KeptAdmin):
     def cards(self, pool: Pool) -> int:
         return pool.card_count  # type: ignore[attr-defined]  # counted by get_queryset
 
-    @admin.display(description=gettext_lazy("machines at home"), ordering="node_count")
+    @admin.display(description=gettext_lazy("home machines"), ordering="node_count")
     def machines(self, pool: Pool) -> int:
         return pool.node_count  # type: ignore[attr-defined]  # counted by get_queryset
 
-    @admin.display(description=gettext_lazy("time limit of a job that names none"))
+    @admin.display(description=gettext_lazy("default time limit of a job"))
     def max_time(self, pool: Pool) -> str:
         return show_duration(pool.default_max_time_s) if pool.default_max_time_s else _("none")
 
-    @admin.display(description=gettext_lazy("waiting that raises a job by one class"))
+    @admin.display(description=gettext_lazy("waiting time that raises a job by one class"))
     def ageing(self, pool: Pool) -> str:
         return show_duration(pool.ageing_s)
 
-    @admin.display(description=gettext_lazy("longest grace before a stop"))
+    @admin.display(description=gettext_lazy("longest grace period before a stop"))
     def max_grace(self, pool: Pool) -> str:
         return show_duration(pool.max_grace_s)
 
@@ -141,13 +146,13 @@ class WindowForm(forms.ModelForm):
         initial=list("12345"),
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text=gettext_lazy("On which it begins."),
+        help_text=gettext_lazy("The days on which it begins."),
     )
     begins = forms.TimeField(label=gettext_lazy("from"), widget=CLOCK)
     ends = forms.TimeField(
         label=gettext_lazy("until"),
         widget=CLOCK,
-        help_text=gettext_lazy("At or before the beginning: on the next day."),
+        help_text=gettext_lazy("If not later than the beginning: on the next day."),
     )
 
     class Meta:
@@ -193,7 +198,7 @@ class NodeForm(forms.ModelForm):
     wanted = forms.ChoiceField(
         label=gettext_lazy("state"),
         show_hidden_initial=True,  # it may change while the form is open
-        help_text=gettext_lazy("A cordoned machine finishes what runs and gets no new work."),
+        help_text=gettext_lazy("A cordoned machine finishes what is running and gets no new work."),
     )
 
     class Meta:
@@ -259,8 +264,10 @@ class NodeAdmin(FoundAdmin):
 class GpuForm(forms.ModelForm):
     margin_mib = memory(
         none=0,
-        label=gettext_lazy("kept back"),
-        help_text=gettext_lazy("GPU memory that is never sold, such as 512MiB or 1GB. What runs keeps what it holds."),
+        label=gettext_lazy("margin"),
+        help_text=gettext_lazy(
+            "GPU memory that is never allocated, such as 512MiB or 1GB. Running jobs keep what they hold."
+        ),
     )
 
     class Meta:
@@ -271,7 +278,7 @@ class GpuForm(forms.ModelForm):
         margin, most = self.cleaned_data["margin_mib"], self.instance.memory_mib - self.instance.reserved_mib
         if margin >= most:
             raise forms.ValidationError(
-                _("Nothing would be left to sell. Keep back less than %(most)s."), params={"most": show_memory(most)}
+                _("Nothing would be left to allocate. Use a margin below %(most)s."), params={"most": show_memory(most)}
             )
         return margin
 
@@ -344,11 +351,11 @@ class GpuAdmin(FoundAdmin):
     def total(self, gpu: Gpu) -> str:
         return show_memory(gpu.memory_mib)
 
-    @admin.display(description=gettext_lazy("for sale"))
+    @admin.display(description=gettext_lazy("allocatable"))
     def sellable(self, gpu: Gpu) -> str:
         return show_memory(gpu.sellable_mib)
 
-    @admin.display(description=gettext_lazy("kept back"))
+    @admin.display(description=gettext_lazy("margin"))
     def kept_back(self, gpu: Gpu) -> str:
         return show_memory(gpu.margin_mib)
 

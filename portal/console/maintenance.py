@@ -29,7 +29,8 @@ class MaintenanceForm(forms.ModelForm):
         fields = FIELDS
         help_texts = {
             "begins_at": gettext_lazy(
-                "As soon as this is saved, only jobs that end before then start there: who says no time stays away."
+                "As soon as this is saved, only jobs that end before the maintenance start there; jobs without a "
+                "time do not."
             ),
         }
 
@@ -68,7 +69,7 @@ class MaintenanceAdmin(KeptAdmin):
     def save_model(self, request: HttpRequest, obj: Maintenance, form: MaintenanceForm, change: bool) -> None:
         form.store(obj)
 
-    @admin.action(description=gettext_lazy("Call off, or end now"), permissions=["change"])
+    @admin.action(description=gettext_lazy("Cancel, or end now"), permissions=["change"])
     def end_now(self, request: HttpRequest, rows: QuerySet[Maintenance]) -> None:
         for row in rows:
             end_maintenance(actor=request.user.as_actor, maintenance=row)
@@ -83,4 +84,4 @@ class MaintenanceAdmin(KeptAdmin):
     @admin.display(description=gettext_lazy("stage"))
     def stage(self, row: Maintenance) -> str:
         now = timezone.now()
-        return _("over") if row.ends_at <= now else _("lasts") if row.begins_at <= now else _("to come")
+        return _("ended") if row.ends_at <= now else _("in progress") if row.begins_at <= now else _("planned")

@@ -29,14 +29,14 @@ class UserForm(forms.ModelForm):
         min_value=1000,
         required=False,
         help_text=gettext_lazy(
-            "The number on this person's files. Set it to match NFS or LDAP before the first job; files keep the old"
-            " number. Empty: the next free one."
+            "The user ID of this person's files. Set it to match NFS or LDAP before the first job; existing "
+            "files keep the old ID. Empty: the next free one."
         ),
     )
     suspended = forms.BooleanField(
         label=gettext_lazy("suspended"),
         required=False,
-        help_text=gettext_lazy("Every door is closed to this person at once, tokens included. Running jobs go on."),
+        help_text=gettext_lazy("Blocks all access at once, including tokens. Running jobs continue."),
     )
 
     class Meta:
@@ -58,7 +58,7 @@ class UserForm(forms.ModelForm):
             if given.get("platform_role") != PlatformRole.ADMIN:
                 self.add_error("platform_role", _("You cannot give up your own role. Ask another admin."))
         if self.instance.pk and not given.get("uid"):
-            self.add_error("uid", _("Give a number: this person's files have one already."))
+            self.add_error("uid", _("Enter a number: this person already has files."))
         return given
 
     def _post_clean(self) -> None:
@@ -159,22 +159,22 @@ class UserAdmin(admin.ModelAdmin):
     def team_names(self, user: User) -> str:
         return ", ".join(team.name for team in user.teams.all()) or "–"
 
-    @admin.display(description=gettext_lazy("may come in"), boolean=True)
+    @admin.display(description=gettext_lazy("can sign in"), boolean=True)
     def is_in(self, user: User) -> bool:
         return user.is_active
 
-    @admin.action(description=gettext_lazy("Make a sign-in link that works once"), permissions=["change"])
+    @admin.action(description=gettext_lazy("Create a one-time sign-in link"), permissions=["change"])
     def make_links(self, request: HttpRequest, people: QuerySet[User]) -> None:
         for user in people.filter(suspended_at__isnull=True):
             url = settings.TESSERA_PUBLIC_URL + make_login_link(user=user)
-            words = _("Send this to %(name)s only. It is shown once: %(url)s")
+            words = _("Send this only to %(name)s. It is shown once: %(url)s")
             messages.success(request, words % {"name": user.username, "url": url})
 
-    @admin.action(description=gettext_lazy("Suspend: close every door at once"), permissions=["change"])
+    @admin.action(description=gettext_lazy("Suspend: block all access at once"), permissions=["change"])
     def suspend(self, request: HttpRequest, people: QuerySet[User]) -> None:
         self._tell(request, people.exclude(pk=request.user.pk).filter(suspended_at__isnull=True), suspend_person)
 
-    @admin.action(description=gettext_lazy("Let in again"), permissions=["change"])
+    @admin.action(description=gettext_lazy("Restore access"), permissions=["change"])
     def let_in(self, request: HttpRequest, people: QuerySet[User]) -> None:
         self._tell(request, people.filter(suspended_at__isnull=False), readmit_person)
 
@@ -190,7 +190,7 @@ class TeamForm(forms.ModelForm):
         label=gettext_lazy("gid"),
         min_value=1000,
         required=False,
-        help_text=gettext_lazy("The team's number on files, to match NFS or LDAP. Empty: the next free one."),
+        help_text=gettext_lazy("The group ID of the team's files, to match NFS or LDAP. Empty: the next free one."),
     )
 
     class Meta:
@@ -203,13 +203,13 @@ class TeamForm(forms.ModelForm):
     def clean_gid(self) -> int | None:
         gid = self.cleaned_data["gid"]
         if self.instance.pk and not gid:
-            raise forms.ValidationError(_("Give a number: this team's files have one already."))
+            raise forms.ValidationError(_("Enter a number: this team already has files."))
         return gid
 
     def clean_parent(self) -> Team | None:
         parent = self.cleaned_data["parent"]
         if parent and self.instance.pk and self.instance.pk in team_chain(parent.pk, load_parents()):
-            raise forms.ValidationError(_("A team cannot stand below itself. Choose another parent."))
+            raise forms.ValidationError(_("A team cannot be below itself. Choose another parent."))
         return parent
 
     def _post_clean(self) -> None:

@@ -30,11 +30,11 @@ from quotas.services import limit_of_everyone, save_quota, save_user_limit
 NOTHING: Amounts = (0, 0, 0)
 BAR_CELLS = 10
 SHOWS: dict[str, Callable[[int], str]] = {"gpu_milli": show_gpu, "cpu_milli": show_cpu, "memory_mib": show_memory}
-GUARANTEE_HELP = gettext_lazy("Always the team's own. Empty: nothing is guaranteed.")
-LIMIT_HELP = gettext_lazy("Never more. Empty: no limit.")
-GPU_HELP = gettext_lazy("In cards, such as 1.5 or 1/4.")
-CPU_HELP = gettext_lazy("In cores, such as 8 or 0.5.")
-MEMORY_HELP = gettext_lazy("With a unit, such as 64GB.")
+GUARANTEE_HELP = gettext_lazy("Always available to the team. Empty: no guarantee.")
+LIMIT_HELP = gettext_lazy("The most it can ever hold. Empty: no limit.")
+GPU_HELP = gettext_lazy("In cards, for example 1.5 or 1/4.")
+CPU_HELP = gettext_lazy("In cores, for example 8 or 0.5.")
+MEMORY_HELP = gettext_lazy("With a unit, for example 64GB.")
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class UserLimitAdmin(LedgerAdmin):
 
     @admin.display(description=gettext_lazy("person"), ordering="user__username")
     def whose(self, limit: UserLimit) -> str:
-        return limit.user.username if limit.user else _("everyone without a limit of their own")
+        return limit.user.username if limit.user else _("everyone without a personal limit")
 
     @admin.display(description=gettext_lazy("GPU: used of limit"))
     def gpu(self, limit: UserLimit) -> str:
@@ -236,7 +236,7 @@ def limit_bar(limit: UserLimit, resource: str) -> str:
     held = Holding.objects.live().filter(user=limit.user_id).totals_by("pool").values()
     used = add_amounts(held)[RESOURCES.index(resource)]
     if most is None:
-        return _("%(used)s, as everyone") % {"used": show(used)}
+        return _("%(used)s, default limit") % {"used": show(used)}
     words = _("%(used)s of %(limit)s") % {"used": show(used), "limit": show(most)}
     return format_html('<span class="text-bar" aria-hidden="true">{}</span> {}', text_bar(used, most), words)
 

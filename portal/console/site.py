@@ -13,7 +13,7 @@ from common.errors import NotPermitted
 class Console(AdminSite):
     site_title = _("Tessera console")
     site_header = _("Tessera console")
-    index_title = _("What this installation is made of")
+    index_title = _("Overview")
     site_url = "/"
     enable_nav_sidebar = True
 

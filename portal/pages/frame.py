@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST
 from accounts.models import User
 from events.notices import count_unread
 
-THEMES = {"auto": _("Like the system"), "light": _("Light"), "dark": _("Dark")}
+THEMES = {"auto": _("System"), "light": _("Light"), "dark": _("Dark")}
 THEME_ICONS = {"auto": "device-desktop", "light": "sun", "dark": "moon"}
 THEME_COOKIE = "tessera-theme"
 YEAR_S = 365 * 24 * 3600

@@ -77,13 +77,13 @@ class Desk:
     def answer(self) -> str:
         """Say what could start now."""
         if not self.quotas:
-            return _("You are in no team with a share of a pool yet. Ask an admin to give your team one.")
+            return _("None of your teams has quota in a pool yet. Ask an admin for quota.")
         offers = [words for room in self.rooms if (words := offer(room))]
         if offers:
             return _("You can start now: %(offers)s") % {"offers": " · ".join(offers)}
         if not any(room.cards_total for room in self.rooms):
-            return _("There is no GPU here. Jobs without a GPU can start.")
-        return _("No GPU is free for you now. A job that you submit waits in the queue and starts by itself.")
+            return _("There are no GPUs here. Jobs without a GPU can start.")
+        return _("No GPU is free for you now. Jobs that you submit wait in the queue and start automatically.")
 
     @cached_property
     def quotas(self) -> list[QuotaLine]:

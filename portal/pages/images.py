@@ -21,5 +21,5 @@ def list_images(request: HttpRequest) -> HttpResponse:
 
 def images_answer(views: list[ImageView]) -> str:
     if not views:
-        return _("No image has a name here yet.")
-    return ngettext("%(n)s image has a name here.", "%(n)s images have a name here.", len(views)) % {"n": len(views)}
+        return _("The catalogue has no images yet.")
+    return ngettext("The catalogue has %(n)s image.", "The catalogue has %(n)s images.", len(views)) % {"n": len(views)}

@@ -17,11 +17,11 @@ MARKS = {"idle": "zz", "fault": "!", "stale": "?"}  # never colour alone
 LEGEND = {
     "free": gettext_lazy("Free"),
     "work": gettext_lazy("In use"),
-    "idle": gettext_lazy("Held, not used"),
+    "idle": gettext_lazy("Held, idle"),
     "next": gettext_lazy("Reserved or draining"),
     "fault": gettext_lazy("Fault"),
     "stale": gettext_lazy("Unknown or out of date"),
-    "unused": gettext_lazy("Guaranteed, not used"),
+    "unused": gettext_lazy("Left of the guarantee"),
     "borrowed": gettext_lazy("Borrowed: can be taken back"),
     "lent": gettext_lazy("Guaranteed, lent to others"),
 }

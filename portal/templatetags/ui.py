@@ -86,7 +86,7 @@ def state_word_chip(state: str, words: str) -> SafeString:
 
 @register.simple_tag
 def simulated() -> SafeString:
-    return chip("sim", "flask", _("Simulated"), _("This card is simulated: no real GPU stands behind it."))
+    return chip("sim", "flask", _("Simulated"), _("This card is simulated: there is no real GPU behind it."))
 
 
 @register.simple_tag

@@ -13,15 +13,15 @@ from cluster.reports import HeldBack
 from common.resources import show_memory, show_place
 
 HELD_BACK = {
-    "new_card": gettext_lazy("GPU %(index)s is new: %(model)s with %(memory)s. It takes no work until it is approved."),
-    "other_model": gettext_lazy("GPU %(index)s says that it is %(model)s, and was approved as %(approved)s."),
-    "more_memory": gettext_lazy("GPU %(index)s says that it sells %(memory)s, and was approved with %(approved)s."),
+    "new_card": gettext_lazy("GPU %(index)s is new: %(model)s with %(memory)s. It gets no work until it is approved."),
+    "other_model": gettext_lazy("GPU %(index)s reports that it is %(model)s, but was approved as %(approved)s."),
+    "more_memory": gettext_lazy("GPU %(index)s reports %(memory)s to allocate, but was approved with %(approved)s."),
     "card_elsewhere": gettext_lazy(
-        "GPU %(index)s (%(uuid)s) is a card of machine %(node)s. It counts here when it is gone from there."
+        "GPU %(index)s (%(uuid)s) belongs to machine %(node)s. It counts here once it is gone from there."
     ),
 }
 STATES = {
-    "reporting": gettext_lazy("reports"),
+    "reporting": gettext_lazy("reporting"),
     "silent": gettext_lazy("silent"),
     "new": gettext_lazy("has not reported yet"),
     "revoked": gettext_lazy("revoked"),

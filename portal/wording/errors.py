@@ -27,8 +27,10 @@ FIELD_MESSAGES = {
     **jobs.jobfile.messages.FIELD_MESSAGES,
     **jobs.messages.FIELD_MESSAGES,
     **notebooks.messages.FIELD_MESSAGES,
-    "bad_cards": _("“%(got)s” is no number of cards. Write a number such as 2 or 1.5, or a part such as 1/4."),
-    "bad_cursor": _("This cursor is none of ours. Take next_cursor of the page before as it is, or leave it out."),
+    "bad_cards": _(
+        "“%(got)s” is not a valid number of cards. Use a number such as 2 or 1.5, or a fraction such as 1/4."
+    ),
+    "bad_cursor": _("This cursor is not valid. Use next_cursor of the previous page unchanged, or leave it out."),
     "bad_idempotency_key": _(
         "The Idempotency-Key must be 1 to %(max)s visible ASCII characters. Send a UUID, for example."
     ),
@@ -44,31 +46,31 @@ ERROR_MESSAGES = {
     **jobs.messages.ERROR_MESSAGES,
     **notebooks.messages.ERROR_MESSAGES,
     "bad_agent_key": _(
-        "This key of an agent is unknown or was revoked. Ask an administrator for an enrolment token, and enrol again."
+        "This agent key is unknown or was revoked. Ask an administrator for an enrolment token, and enrol again."
     ),
     "bad_request": _("The request cannot be read. Check its headers and its body."),
-    "bad_token": _("This token is unknown, expired or revoked. Make a new one in the portal, under API tokens."),
+    "bad_token": _("This token is unknown, expired or revoked. Create a new one in the portal, under API tokens."),
     "csrf_failed": _(
         "The request does not carry this session's CSRF token. Send it as X-CSRFToken, or use an API token."
     ),
     "database_away": _(
-        "The platform's database does not answer, so nothing can be shown or changed now. Jobs that run go on. "
-        "Try again in a minute."
+        "The platform's database does not respond, so nothing can be shown or changed now. Running jobs "
+        "continue. Try again in a minute."
     ),
     "foreign_origin": _("This request came from another site, so it was refused. Open the page here and try again."),
     "method_not_allowed": _("%(method)s is not possible here. Use one of: %(allowed)s."),
-    "missing_scope": _("The token lacks the scope %(scope)s. Make a token that has it."),
+    "missing_scope": _("The token lacks the scope %(scope)s. Create a token that has it."),
     "no_app_host": _(
         "Apps have no address of their own here. Ask an administrator to set TESSERA_APPS_URL to a wildcard host."
     ),
-    "no_scope_declared": _("This address is closed, since nobody said who may use it. Tell an administrator."),
-    "not_acceptable": _("This address cannot answer in the form that the Accept header asks for. Ask for: %(known)s."),
+    "no_scope_declared": _("This address is closed because no scope is declared for it. Tell an administrator."),
+    "not_acceptable": _("This address cannot answer in the format of the Accept header. Ask for: %(known)s."),
     "not_an_agent": _("Only the agent of a machine may do this, with the key that it enrolled with."),
-    "not_an_image": _("This is no picture that can be shown here. Download it instead."),
-    "not_your_machine": _("This key speaks for %(own)s only, not for %(asked)s. Enrol each machine by itself."),
-    "page_expired": _("This page stood open while you signed in or out elsewhere. Reload it and try again."),
+    "not_an_image": _("This is not an image that can be shown here. Download it instead."),
+    "not_your_machine": _("This key is for %(own)s only, not for %(asked)s. Enrol each machine separately."),
+    "page_expired": _("You signed in or out elsewhere while this page was open. Reload it and try again."),
     "too_many_streams": _(
-        "You have %(limit)s event streams open already. Close one, or read several topics from one stream."
+        "You already have %(limit)s event streams open. Close one, or read several topics from one stream."
     ),
     "unsupported_media_type": _("The body's Content-Type is “%(got)s”. Send one of: %(known)s."),
 }

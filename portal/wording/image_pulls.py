@@ -17,28 +17,29 @@ HINTS = (
     ("no space left on device", gettext_lazy("The machine's disk is full: tell an administrator.")),
     (
         "no match for platform|no matching manifest|exec format error",
-        gettext_lazy("It is made for another kind of processor: use an image for this one, or for several."),
+        gettext_lazy("The image is for another kind of processor: use one for this kind, or for several."),
     ),
     (
         "unauthorized|authorization failed|access denied|denied:|forbidden|authentication required|no basic auth",
         gettext_lazy(
-            "The registry refuses it: it may be private. Ask your team's lead for a login there, and check the name."
+            "The registry denies access: the image may be private. Ask your team's lead for a login there, and "
+            "check the name."
         ),
     ),
     ("not found|manifest unknown|name unknown", gettext_lazy("The registry has no such image: check name and tag.")),
-    ("no such host", gettext_lazy("Nobody knows a registry of this name: check how the image is written.")),
+    ("no such host", gettext_lazy("There is no registry with this name: check how the image is written.")),
     (
         "x509|certificate|tls:|http: server gave HTTP response",
         gettext_lazy("The machine does not trust the registry's certificate: tell an administrator."),
     ),
     (
         "timeout|timed out|connection refused|connection reset|unreachable|deadline exceeded|EOF",
-        gettext_lazy("The registry did not answer. Retry the job; if it goes on, tell an administrator."),
+        gettext_lazy("The registry did not respond. Retry the job; if it happens again, tell an administrator."),
     ),
-    ("toomanyrequests|too many requests|429", gettext_lazy("The registry wants fewer requests. Retry the job later.")),
+    ("toomanyrequests|too many requests|429", gettext_lazy("The registry limits requests. Retry the job later.")),
     (
         "invalid reference|parse image name",
-        gettext_lazy("It is no name of an image. Write it like registry/name:tag."),
+        gettext_lazy("This is not a valid image name. Write it like registry/name:tag."),
     ),
 )
 """(pattern, hint) for messages of engines and registries; the first match counts."""
@@ -67,7 +68,7 @@ def start_sentence(job: Job, tasks: Iterable[Task]) -> str:
     stuck = next((task for task in starting if task.detail), None)
     if stuck is not None and stuck.node:
         said = {"node": stuck.node.name, "words": stuck.detail}
-        return _("It cannot start on %(node)s yet, and is tried again: %(words)s") % said
+        return _("Cannot start on %(node)s yet, retrying: %(words)s") % said
     fetching = [(task.fetching_since, task.node.name) for task in starting if task.fetching_since and task.node]
     return _fetching_sentence(job, *min(fetching)) if fetching else ""
 
@@ -77,5 +78,5 @@ def _fetching_sentence(job: Job, since: datetime, node: str) -> str:
     image = (job.spec.get("image") or "").partition("@")[0]  # without digest
     said = {"node": node, "took": show_duration(max(took, 1)), "image": image}
     if not image:
-        return _("Its image is being fetched to %(node)s, %(took)s so far.") % said
-    return _("The image %(image)s is being fetched to %(node)s, %(took)s so far.") % said
+        return _("Pulling the image on %(node)s, %(took)s so far.") % said
+    return _("Pulling the image %(image)s on %(node)s, %(took)s so far.") % said

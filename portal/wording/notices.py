@@ -17,12 +17,12 @@ from jobs.messages import describe_end, end_hint
 
 # Labels in the settings.
 KIND_LABELS: dict[str, str | Promise] = {
-    "job_started": gettext_lazy("A job or notebook of mine starts"),
-    "job_failed": gettext_lazy("A job of mine fails"),
-    "job_succeeded": gettext_lazy("A job of mine is done"),
-    "about_to_end": gettext_lazy("A job or notebook of mine is about to end"),
-    "webhook_disabled": gettext_lazy("A webhook of mine or of a team that I lead is switched off"),
-    "quota_changed": gettext_lazy("The quota of a team that I lead is changed"),
+    "job_started": gettext_lazy("One of my jobs or notebooks starts"),
+    "job_failed": gettext_lazy("One of my jobs fails"),
+    "job_succeeded": gettext_lazy("One of my jobs is done"),
+    "about_to_end": gettext_lazy("One of my jobs or notebooks is about to end"),
+    "webhook_disabled": gettext_lazy("A webhook of mine or of a team that I lead is disabled"),
+    "quota_changed": gettext_lazy("The quota of a team that I lead changes"),
 }
 
 TITLES: dict[str, str | Promise] = {
@@ -30,14 +30,17 @@ TITLES: dict[str, str | Promise] = {
     "job_failed": gettext_lazy("%(what)s failed"),
     "job_succeeded": gettext_lazy("%(what)s is done"),
     "about_to_end": gettext_lazy("%(what)s is about to end"),
-    "webhook_disabled": gettext_lazy("The webhook %(name)s is switched off"),
+    "webhook_disabled": gettext_lazy("The webhook %(name)s is disabled"),
     "quota_changed": gettext_lazy("The quota of team %(team)s in pool %(pool)s has changed"),
 }
 WEBHOOK_WHY: dict[str, str | Promise] = {
-    "failing": gettext_lazy("Its address did not answer well for a day. Mend the receiver, then switch it on again."),
-    "gone": gettext_lazy("Its address answered that it is gone for good (410)."),
+    "failing": gettext_lazy(
+        "Its address gave no good answer for a day. Fix the receiver, then enable the webhook again."
+    ),
+    "gone": gettext_lazy("Its address answered that it is permanently gone (410)."),
     "maker_left": gettext_lazy(
-        "Who made it may not do so any more. Another lead can switch it on again, and then answers for it."
+        "The person who created it may no longer do so. Another lead can enable it again and is then responsible "
+        "for it."
     ),
 }
 LOOKS = {
@@ -95,8 +98,8 @@ def _text(row: Notice) -> str:
     if row.kind == "about_to_end" and (at := parse_datetime(str(row.params.get("at", "")))):
         local = date_format(timezone.localtime(at), "DATETIME_FORMAT")
         if row.object_kind == "job":
-            return _("It reaches its time limit at %(at)s (UTC) and is ended then.") % {"at": local}
-        return _("It ends at %(at)s (UTC). Save your work, or extend it on its page.") % {"at": local}
+            return _("The job reaches its time limit at %(at)s (UTC) and is ended then.") % {"at": local}
+        return _("The notebook ends at %(at)s (UTC). Save your work, or extend it on its page.") % {"at": local}
     return ""
 
 

@@ -16,9 +16,11 @@ CHANGES = {
     "gpu": gettext_lazy("GPU %(value)s instead of %(was)s"),
     "nodes": gettext_lazy("nodes: %(value)s instead of %(was)s"),
     "pool": gettext_lazy("pool %(value)s instead of %(was)s"),
-    "time": gettext_lazy("estimated time %(value)s instead of %(was)s: it ends before what is kept for others begins"),
-    "time.unsaid": gettext_lazy("estimated time %(value)s: it ends before what is kept for others begins"),
-    "preemptible": gettext_lazy("preemptible: it may be stopped to make room, and is queued again"),
+    "time": gettext_lazy(
+        "estimated time %(value)s instead of %(was)s: the job ends before the reserved resources are needed"
+    ),
+    "time.unsaid": gettext_lazy("estimated time %(value)s: the job ends before the reserved resources are needed"),
+    "preemptible": gettext_lazy("preemptible: the job may be stopped to make room, and is queued again"),
     "priority": gettext_lazy("%(value)s priority instead of %(was)s"),
 }
 MOST_SEATS = 4
@@ -36,8 +38,8 @@ def describe_plan(answer: PlanAnswer) -> str:
         return _("Starts now on %(places)s") % {"places": _describe_seats(answer.seats)}
     place, when = _describe_position(answer), describe_start(answer.outlook.start)
     if not when:
-        return _("Waits: %(place)s") % {"place": place}
-    return _("Waits: %(place)s, %(when)s") % {"place": place, "when": when}
+        return _("Waiting: %(place)s") % {"place": place}
+    return _("Waiting: %(place)s, %(when)s") % {"place": place, "when": when}
 
 
 def _describe_position(answer: PlanAnswer) -> str:

@@ -26,7 +26,7 @@ def describe_start(told: StoredForecast | None, now: datetime | None = None) -> 
             "likely": clock(told.p50, now),
         }
     if told.p90 - now < SOON:
-        return _("within moments")
+        return _("in a moment")
     if told.p90 - told.p10 < SAME:
         return _("about %(likely)s") % {"likely": clock(told.p50, now)}
     return _("%(first)s to %(last)s, likely %(likely)s") % {

@@ -22,7 +22,7 @@ REPORT = "POST /agents/g1:report"
 ENROL = "POST /agents:enrol"
 LOGS = "POST /agents/g1:logs"
 GOOD = (200, {"held_back": [], "next_in_s": 5})
-REVOKED = (401, {"code": "bad_agent_key", "detail": "This key of an agent is unknown or was revoked."})
+REVOKED = (401, {"code": "bad_agent_key", "detail": "This agent key is unknown or was revoked."})
 USED = (403, {"code": "enrolment_used", "detail": "This enrolment token of g1 was used by another key."})
 
 

@@ -218,12 +218,12 @@ def test_a_plan_submits_nothing_and_sends_no_code(server, tessera, tmp_path):
 
 def test_a_plan_that_waits_says_why_and_what_would_help(server, tessera):
     reasons = [{"code": "no_fit_now", "text": "no room"}]
-    waits = a_plan("waits", "Waits: #4 of 7 in train, 14:10 to 15:30", reasons=reasons, levers=[LEVER])
+    waits = a_plan("waits", "Waiting: #4 of 7 in train, 14:10 to 15:30", reasons=reasons, levers=[LEVER])
     server.on("POST /jobs:plan", (200, waits))
     done = tessera("run", "--plan", "--", "true")
     assert done.exit_code == 5
     assert done.stdout.splitlines() == [
-        "◐ Waits: #4 of 7 in train, 14:10 to 15:30",
+        "◐ Waiting: #4 of 7 in train, 14:10 to 15:30",
         "  why     no_fit_now  no room",
         "  sooner  pool dev instead of train: now",
     ]
@@ -272,9 +272,11 @@ def test_resize_waits_until_it_is_done(server, tessera, monkeypatch):
 
 
 def test_resize_says_why_not(server, tessera):
-    server.on("POST /jobs/job-1:resize", (200, resizing("refused", "8.5 GB", "Its card has no room for more now.")))
+    server.on(
+        "POST /jobs/job-1:resize", (200, resizing("refused", "8.5 GB", "The card has no room for more right now."))
+    )
     result = tessera("resize", "1", "--gpu", "1/2", "--task", "main.0")
-    assert (result.exit_code, result.stderr) == (2, "job-1 main.0: Its card has no room for more now.\n")
+    assert (result.exit_code, result.stderr) == (2, "job-1 main.0: The card has no room for more right now.\n")
 
 
 def test_free_counts_quarters_card_by_card(server, tessera):
@@ -323,7 +325,7 @@ def test_the_queue_shows_other_teams_without_their_names(server, tessera):
     other = {
         "pool": "dev", "position": 1, "job": None, "name": None, "team": None, "state": "queued", "gpu": "1",
         "nodes": 1, "submitted_at": None, "started_at": None, "expected_end_at": None,
-        "reason_text": "its team is at its limit",
+        "reason_text": "the team is at its limit",
     }  # fmt: skip
     mine = {
         **other,

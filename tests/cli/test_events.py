@@ -24,7 +24,7 @@ def message(number: int, name: str, **data) -> bytes:
     return f"id: {number}\nevent: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 
-def an_event(number: int, text: str = "The job runs", reason_text: str = "", **also) -> bytes:
+def an_event(number: int, text: str = "The job is running", reason_text: str = "", **also) -> bytes:
     data = {"id": number, "at": "2026-01-01T10:00:00Z", "type": "job.running", "object": "job-1", "actor": "runtime"}
     return message(number, "job.running", text=text, reason_text=reason_text, **{**data, **also})
 
@@ -40,7 +40,7 @@ def test_each_event_is_a_line_in_words(server, tessera):
     server.on(EVENTS, chunks(READY, an_event(5), an_event(6, "The job failed", "It used more memory.")))
     result = tessera("events", "--since", "4", "--topics", "job")
     first, second = result.stdout.splitlines()
-    assert result.exit_code == 0 and first.endswith("  job-1      The job runs  (runtime)")
+    assert result.exit_code == 0 and first.endswith("  job-1      The job is running  (runtime)")
     assert second.endswith("  job-1      The job failed: It used more memory.  (runtime)")
     assert "topics=job" in server.of(EVENTS)[0][1] and "follow=false" in server.of(EVENTS)[0][1]
 

@@ -65,12 +65,12 @@ def test_the_next_attempt_is_followed_too(server, tessera):
         (200, a_job()),
         (200, again),
         (200, again),
-        (200, {**again, "state": "failed", "reason": "time_limit", "reason_text": "It reached its time limit."}),
+        (200, {**again, "state": "failed", "reason": "time_limit", "reason_text": "The time limit was reached."}),
     )
     server.on(LOG, chunks(b"first\n"), chunks(b"second\n", task="t-2"))
     result = tessera("logs", "-f", "1")
     assert (result.exit_code, result.stdout) == (1, "first\nsecond\n")
-    assert result.stderr == "job-1 is tried again: attempt 2.\njob-1 failed: It reached its time limit.\n"
+    assert result.stderr == "job-1 is tried again: attempt 2.\njob-1 failed: The time limit was reached.\n"
 
 
 def test_a_log_of_a_platform_that_stays_away_ends(server, tessera, monkeypatch):

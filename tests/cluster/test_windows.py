@@ -79,8 +79,8 @@ def test_each_pair_of_pools_has_its_own_time():
         ("zone", "Mars/Olympus", "time zone"),
         ("holidays", "2027-01-01, soon", "dates like"),
         ("weekdays", "8", "valid value"),
-        ("borrower", "dev", "not to itself"),
-        ("borrower", "third", "dev lends to train already"),
+        ("borrower", "dev", "cannot lend to itself"),
+        ("borrower", "third", "dev already lends to train"),
     ],
 )
 def test_a_window_that_cannot_be_is_refused_with_words(field, value, words):

@@ -102,8 +102,8 @@ def test_after_a_crash_of_the_web_process_it_is_a_new_shell_and_says_so(stack, p
     os.kill(stack.children()["web"], signal.SIGKILL)
     state_is(page, "lost")
     state_is(page, "fresh", timeout=60_000)  # bin/start has started it again
-    expect(page.locator("#terminal-state")).to_have_text("Connected to a new shell: the one before is gone")
-    sees(page, "This is a new shell. The one before is gone.")
+    expect(page.locator("#terminal-state")).to_have_text("Connected to a new shell: the previous one is gone")
+    sees(page, "This is a new shell. The previous one is gone.")
     run(page, "echo it-is-${kept:-gone}")
     sees(page, "it-is-gone")
 
@@ -114,4 +114,4 @@ def test_its_end_is_said_and_stands_in_the_history(page, job):
     page.goto(f"/j/{job}/?tab=events")
     history = page.locator(".events")
     expect(history).to_contain_text("Opened a terminal by admin")
-    expect(history).to_contain_text(re.compile(r"Left the terminal after \d+s by admin"))
+    expect(history).to_contain_text(re.compile(r"Closed the terminal after \d+s by admin"))

@@ -24,7 +24,7 @@ def store(settings, tmp_path) -> LogStore:
 
 @pytest.fixture
 def task(db) -> Task:
-    """It runs on n1."""
+    """Running on n1."""
     cast = make.cast()
     job = make.job(cast.ada, pool="dev")
     make.start(job)

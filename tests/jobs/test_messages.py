@@ -12,35 +12,35 @@ from jobs.states import REASONS
     [
         (
             {"code": "no_fit_now", "params": {"resource": "gpus", "free": 3, "ask": 2, "best": 1, "best_node": "n1"}},
-            "GPUs on one node: it asks for 2; the best node has 1 free, of 3 free in all",
+            "not enough free GPUs on one node: 2 needed, 1 free on the best node, 3 free in total",
         ),
         (
             {
                 "code": "no_fit_now",
                 "params": {"resource": "gpus", "free": 0, "ask": 1, "free_mib": 1990, "need_mib": 3815},
             },
-            "no card has room for it: the best has 2.1 GB of memory free, and the slice needs 4 GB",
+            "no card has enough free memory: the best has 2.1 GB free, and the slice needs 4 GB",
         ),
         (
             {
                 "code": "no_fit_now",
                 "params": {"resource": "gpus", "free": 0, "ask": 1, "free_mib": 9000, "need_mib": 3815},
             },
-            "each card with enough free memory serves as many tasks, or has given as much compute, as it can",
+            "every card with enough free memory already has its maximum of tasks or compute",
         ),
         (
             {"code": "team_limit", "params": {"resource": "gpu_milli", "used": 500, "limit": 500, "ask": 250}},
-            "the team is at its limit of GPUs: ½ of ½ used, and it asks for ¼",
+            "the team is at its limit of GPUs: ½ of ½ used, ¼ needed",
         ),
-        ({"code": "ahead_in_queue", "params": {"n": 2}}, "2 jobs ahead of it need the same resources first"),
-        ({"code": "ahead_in_queue", "params": {"n": 1}}, "one job ahead of it needs the same resources first"),
+        ({"code": "ahead_in_queue", "params": {"n": 2}}, "2 jobs ahead need the same resources first"),
+        ({"code": "ahead_in_queue", "params": {"n": 1}}, "one job ahead needs the same resources first"),
         (
             {"code": "borrow_denied", "params": {"teams": ["nlp"], "cards": 8}},
-            "what is free beyond your team's guarantee is promised to nlp as whole nodes of 8 cards; "
-            "a job with `preemptible: true` may borrow it",
+            "free resources beyond your team's guarantee are promised to nlp as whole nodes of 8 cards; "
+            "a job with `preemptible: true` can borrow them",
         ),
         ({"code": "held", "params": {"who": "ada"}}, "held by ada"),
-        ({"code": "from_the_future", "params": {}}, "the scheduler has not looked at it yet"),
+        ({"code": "from_the_future", "params": {}}, "the scheduler has not checked this job yet"),
     ],
 )
 def test_a_wait_reason_is_a_sentence(reason, words):

@@ -34,7 +34,7 @@ def test_a_job_is_warned_of_once_with_the_time_of_its_end(cast):
     notice = Notice.objects.get(kind="about_to_end")
     shown = view_notice(notice)
     assert (notice.user_id, shown.title) == (cast.ada.pk, f"train ({job.public_id}) is about to end")
-    assert shown.text.startswith("It reaches its time limit at ") and shown.path == f"/j/{job.public_id}/"
+    assert shown.text.startswith("The job reaches its time limit at ") and shown.path == f"/j/{job.public_id}/"
     assert Event.objects.get(verb="about_to_end").type == "job.about_to_end"
 
 

@@ -91,7 +91,7 @@ def test_a_page_says_as_of_when_it_is_while_the_platform_sees_nothing_new(page, 
     for _ in range(2):
         page.evaluate('document.body.dispatchEvent(new CustomEvent("live:refresh"))')
         page.wait_for_selector("#live[data-state=away]")
-    expect(page.locator("#live")).to_contain_text("the database does not answer")
+    expect(page.locator("#live")).to_contain_text("the database does not respond")
     expect(page.locator("#notes [data-note]")).to_have_count(1)
     assert page.locator("h1").inner_text() == head
     page.unroute("**/j/**")
@@ -102,7 +102,7 @@ def test_a_page_says_as_of_when_it_is_while_the_platform_sees_nothing_new(page, 
 def test_a_page_counts_from_when_the_database_last_answered_not_from_when_it_heard_that(page, job):
     page.route_web_socket("**/live", lambda socket: socket.send('{"now": "2026-01-01T00:00Z", "away": 50}'))
     page.goto(f"/j/{job.public_id}/")
-    expect(page.locator("#live")).to_have_text(re.compile(r"5\d s ago: the database does not answer"))
+    expect(page.locator("#live")).to_have_text(re.compile(r"5\d s ago: the database does not respond"))
 
 
 def test_a_part_of_the_page_changes_when_its_object_does(page, job):
@@ -149,7 +149,7 @@ def test_what_a_log_lacks_is_said_beside_the_lines_that_it_has(page, job, store)
     store.append(str(task.uuid), 0, b"one\n")
     page.goto(f"/j/{job.public_id}/?tab=log")
     expect(page.locator(".log-lines")).to_have_text("one")
-    expect(page.get_by_text("more is written than can be brought at once")).to_be_visible()
+    expect(page.get_by_text("more is written than can be transferred at once")).to_be_visible()
 
 
 def test_on_a_phone_no_tab_is_out_of_sight(chromium, portal, cast):

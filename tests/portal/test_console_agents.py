@@ -67,7 +67,7 @@ def test_what_waits_is_listed_and_approved(root, agent):
 def test_nothing_is_approved_that_nobody_looked_at(root, agent):
     page = page_of(root, agent)
     take_report(agent, make.report(make.reported_gpu(5)))
-    assert "Somebody else changed this" in approve(root, agent, page).content.decode()
+    assert "Someone else changed this" in approve(root, agent, page).content.decode()
     agent.refresh_from_db()
     assert agent.approved == {}
 

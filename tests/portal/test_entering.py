@@ -103,8 +103,8 @@ def test_a_stopped_notebook_says_that_it_does_not_run(world):
 def test_a_session_in_a_notebook_is_in_the_notebooks_history(world, notebook, task):
     record_session(door=find_task_access(world.ada, "sketches"), kind="ssh", seconds=3)
     assert Event.objects.get(verb="left").label == notebook.public_id
-    assert history_of(notebook.job, notebook)[0].words == "Left SSH after 3s"
-    assert "Left SSH after 3s" not in [line.words for line in history_of(notebook.job)]
+    assert history_of(notebook.job, notebook)[0].words == "Disconnected from SSH after 3s"
+    assert "Disconnected from SSH after 3s" not in [line.words for line in history_of(notebook.job)]
 
 
 def test_a_task_that_stops_keeps_its_sessions_and_takes_no_new_one(world, job, task):
@@ -137,7 +137,7 @@ def test_a_session_is_in_the_jobs_history_with_its_length(world, job, task):
         ("left", "ada", world.ada.pk, 75),
     ]
     assert [line.words for line in history_of(Job.objects.get(pk=job.pk))[:2]] == [
-        "Left the terminal after 1m15s",
+        "Closed the terminal after 1m15s",
         "Opened a terminal",
     ]
 

@@ -52,7 +52,7 @@ def test_every_sentence_can_be_made_without_any_number(code):
 def test_an_impossible_amount_of_memory_is_said_in_gigabytes():
     sentence = words_of("impossible_memory_mib", "/memory", field="memory_mib", asked=95368, largest=16383, pool="dev")
     assert "100 GB of memory" in sentence
-    assert "17.2 GB at most" in sentence
+    assert "Ask for at most 17.2 GB" in sentence
 
 
 def test_an_impossible_part_of_a_card_is_said_as_a_part():
@@ -66,12 +66,12 @@ def test_a_pool_without_a_gpu_says_so_instead_of_naming_zero():
 
 def test_a_limit_of_a_team_is_said_in_cards():
     params = {"resource": "gpu_milli", "used": 0, "limit": 1500, "ask": 2000, "asked": 2000, "largest": 1500}
-    assert "more than 1.5 GPUs in pool dev" in words_of("team_limit", team="nlp", pool="dev", **params)
+    assert "at most 1.5 GPUs in pool dev" in words_of("team_limit", team="nlp", pool="dev", **params)
 
 
 def test_a_limit_of_memory_reads_as_a_sentence():
     params = {"resource": "memory_mib", "limit": 16384, "asked": 32768}
-    assert "more than 17.2 GB of memory" in words_of("user_limit", "/memory", **params)
+    assert "at most 17.2 GB of memory" in words_of("user_limit", "/memory", **params)
 
 
 def test_the_field_of_a_quota_names_its_unit():

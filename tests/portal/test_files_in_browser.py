@@ -62,7 +62,7 @@ def test_a_file_goes_on_after_the_connection_was_lost(page, portal, model):
 def test_a_file_goes_on_after_the_page_was_closed(page, portal, model):
     page.route("**/api/v1/files/uploads/*", lambda route: route.abort() if _is_second(route) else route.continue_())
     page.locator("#files-input").set_input_files(str(model))
-    expect(page.locator(".sending-words")).to_contain_text("The connection is lost", timeout=15_000)
+    expect(page.locator(".sending-words")).to_contain_text("Connection lost", timeout=15_000)
     page.unroute_all()
     page.on("dialog", lambda dialog: dialog.accept())
     page.goto("/files/")
@@ -99,4 +99,4 @@ def test_a_row_is_renamed_and_deleted_after_its_name_is_said(page, portal, tmp_p
     page.locator("#listing [data-opens=delete]").click()
     expect(page.locator("#delete h2")).to_contain_text("b.txt")
     page.locator("#delete .btn-danger").click()
-    expect(page.locator("#listing")).to_contain_text("Nothing is here yet")
+    expect(page.locator("#listing")).to_contain_text("This folder is empty")

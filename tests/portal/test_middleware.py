@@ -183,13 +183,13 @@ def test_a_page_says_that_the_database_is_away(no_database, browser):
     response = browser.get("/jobs/")
     assert response.status_code == 503
     text = response.content.decode()
-    assert "database does not answer" in text and 'href="/jobs/"' in text
-    assert 'http-equiv="refresh"' in text and "tries again by itself" in text
+    assert "database does not respond" in text and 'href="/jobs/"' in text
+    assert 'http-equiv="refresh"' in text and "retries" in text
 
 
 def test_what_was_sent_is_not_sent_again_by_the_page_itself(no_database, browser):
     text = browser.post("/j/job-1/stop", headers=OURS).content.decode()
-    assert "database does not answer" in text and "refresh" not in text and "still in the form" in text
+    assert "database does not respond" in text and "refresh" not in text and "still in the form" in text
 
 
 def test_a_visitor_is_told_too(no_database, program):

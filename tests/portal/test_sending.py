@@ -158,7 +158,7 @@ def test_a_mail_says_what_the_page_says_in_the_persons_language_once(cast, setti
     send()
     (sent,) = mail.outbox
     assert sent.to == ["ada@example.com"] and sent.subject == f"Tessera: train ({job.public_id}) failed"
-    assert "It used more memory than it asked for." in sent.body
+    assert "The program used more memory than the job asked for." in sent.body
     assert f"{settings.TESSERA_PUBLIC_URL}/j/{job.public_id}/" in sent.body and "/settings/notifications/" in sent.body
     assert Notice.objects.get(kind="job_failed").sent_at
 

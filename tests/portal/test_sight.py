@@ -34,7 +34,7 @@ def test_a_stranger_sees_a_waiting_job_by_team_size_and_reason_code_only(cast):
     assert (row.team, row.gpu, row.state, row.reason, row.position) == ("nlp", "1/4", "QUEUED", "held", 1)
     for secret in ("secret-plan", "ada", "bob", "hush", job.public_id, str(job.uuid)):
         assert secret not in texts(row)
-    assert row.reason_words == "somebody holds it"
+    assert row.reason_words == "held by someone"
 
 
 def test_a_team_mate_sees_the_whole_row(cast):

@@ -21,7 +21,7 @@ def at(*minutes: float | None) -> StoredForecast:
         (at(None, None, None), ""),
         (at(10, 25, 90), "12:10 to 13:30, likely 12:25"),
         (at(25, 25, 25), "about 12:25"),
-        (at(-1, 0, 0.2), "within moments"),
+        (at(-1, 0, 0.2), "in a moment"),
         (at(-5, 25, 90), "12:00 to 13:30, likely 12:25"),
         (at(10, None, None), "not before 12:10"),
         (at(10, 25, None), "12:10 or later, likely 12:25"),

@@ -49,7 +49,7 @@ def test_a_job_starts_where_its_data_is_and_its_history_says_so(cast):
     assert started_on(job) == "n2" and other.newest_tasks.get().node.name == "n1"
     event = Event.objects.get(kind="task", object_id=job.newest_tasks.get().pk, to_state="ASSIGNED")
     assert describe_event(event, alone=True).startswith(
-        "Task main was placed on n2 (GPU 1), which holds 100 GB of what"
+        "Task main was placed on n2 (GPU 1), which holds 100 GB of the data"
     )
 
 
@@ -67,7 +67,7 @@ def test_a_job_starts_where_its_image_is(cast):
     other = make.job(cast.ada, pool="train", gpu="1", image="pytorch/pytorch:2.8")
     assert started_on(job) == "n2" and other.newest_tasks.get().node.name == "n1"
     event = Event.objects.get(kind="task", object_id=job.newest_tasks.get().pk, to_state="ASSIGNED")
-    assert "which holds 20 GB of what it reads" in describe_event(event, alone=True)
+    assert "which holds 20 GB of the data it reads" in describe_event(event, alone=True)
 
 
 def test_without_weight_it_starts_where_it_would_anyway(cast):

@@ -116,7 +116,7 @@ def test_short_work_stops_a_far_longer_job_where_the_pool_says_so_and_only_so_of
     assert (short.stops, long.tasks.get(attempt=1).reason) == (0, "overtaken")
     assert minutes_to(forecast_job(long).start.p50) == pytest.approx(10, abs=1)
     client.force_login(ada)
-    assert "Shorter work went first." in client.get(f"/j/{long.public_id}/").content.decode()
+    assert "Stopped to let shorter work run first." in client.get(f"/j/{long.public_id}/").content.decode()
 
     stop_job(actor=ada, job=short)
     long = settle(long, attempt=2)

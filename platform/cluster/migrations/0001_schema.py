@@ -52,7 +52,7 @@ class Migration(migrations.Migration):
                 ),
                 ("revoked_at", models.DateTimeField(blank=True, null=True, verbose_name="revoked at")),
                 ("reported_at", models.DateTimeField(blank=True, null=True, verbose_name="last report at")),
-                ("logs_at", models.DateTimeField(blank=True, null=True, verbose_name="last brought logs at")),
+                ("logs_at", models.DateTimeField(blank=True, null=True, verbose_name="last log upload at")),
                 ("report", models.JSONField(default=dict)),
                 ("approved", models.JSONField(default=dict)),
             ],
@@ -86,8 +86,8 @@ class Migration(migrations.Migration):
                 ("used_at", models.DateTimeField(null=True)),
             ],
             options={
-                "verbose_name": "enrolment of an agent",
-                "verbose_name_plural": "enrolments of agents",
+                "verbose_name": "agent enrolment",
+                "verbose_name_plural": "agent enrolments",
             },
         ),
         migrations.CreateModel(
@@ -108,7 +108,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("description", models.CharField(blank=True, max_length=200, verbose_name="description")),
-                ("shared", models.BooleanField(default=False, verbose_name="cards may be cut into slices")),
+                ("shared", models.BooleanField(default=False, verbose_name="cards can be split into slices")),
                 (
                     "max_slices_per_gpu",
                     models.PositiveSmallIntegerField(
@@ -135,7 +135,7 @@ class Migration(migrations.Migration):
                 (
                     "accepts_watched_only",
                     models.BooleanField(
-                        default=True, verbose_name="accepts slices whose memory limit is watched, not enforced"
+                        default=True, verbose_name="accept slices whose memory limit is watched, not enforced"
                     ),
                 ),
                 (
@@ -143,14 +143,14 @@ class Migration(migrations.Migration):
                     models.BooleanField(
                         db_default=True,
                         default=True,
-                        help_text="Where the machine allows MPS and it works there. Off: the slices of this pool's cards take turns, and a fault of one program ends no other.",
+                        help_text="Used where the machine supports MPS. Off: the slices of a card take turns, and a fault in one program does not end others.",
                         verbose_name="slices may share compute by MPS",
                     ),
                 ),
                 (
                     "default_max_time_s",
                     models.PositiveIntegerField(
-                        blank=True, null=True, verbose_name="time limit of a job that names none, in seconds"
+                        blank=True, null=True, verbose_name="default time limit of a job, in seconds"
                     ),
                 ),
                 (
@@ -161,7 +161,7 @@ class Migration(migrations.Migration):
                             django.core.validators.MinValueValidator(10),
                             django.core.validators.MaxValueValidator(3600),
                         ],
-                        verbose_name="longest grace before a stop, in seconds",
+                        verbose_name="longest grace period before a stop, in seconds",
                     ),
                 ),
                 (
@@ -172,34 +172,34 @@ class Migration(migrations.Migration):
                             django.core.validators.MinValueValidator(60),
                             django.core.validators.MaxValueValidator(7776000),
                         ],
-                        verbose_name="seconds of waiting that raise a job by one class",
+                        verbose_name="waiting time that raises a job by one priority class, in seconds",
                     ),
                 ),
                 (
                     "reservations",
                     models.PositiveSmallIntegerField(
                         default=2,
-                        help_text="So many of the first in line for the same cards keep a time and a place that nobody behind them may delay.",
+                        help_text="How many jobs at the head of the queue for the same cards get a reserved start, which jobs behind them cannot delay.",
                         validators=[
                             django.core.validators.MinValueValidator(1),
                             django.core.validators.MaxValueValidator(16),
                         ],
-                        verbose_name="places kept in time",
+                        verbose_name="reserved starts",
                     ),
                 ),
                 (
                     "preempt",
                     models.BooleanField(
                         default=True,
-                        help_text="Only jobs that say preemptible are stopped. A team takes back its guarantee in any case.",
-                        verbose_name="higher classes stop lower ones",
+                        help_text="Only preemptible jobs are stopped. A team can always take back its guarantee.",
+                        verbose_name="higher priority preempts lower",
                     ),
                 ),
                 (
                     "short_first",
                     models.BooleanField(
                         default=False,
-                        help_text="Of the jobs of one class and one person, by their `time` and cards. Long ones gain by waiting, and a job that says no `time` counts as a week.",
+                        help_text="Orders the jobs of one person and priority class by `time` and cards. Long jobs move up as they wait; a job without `time` counts as one week.",
                         verbose_name="short jobs go first",
                     ),
                 ),
@@ -207,53 +207,53 @@ class Migration(migrations.Migration):
                     "stop_longer",
                     models.PositiveSmallIntegerField(
                         blank=True,
-                        help_text="Of their class or a lower one, and only jobs that say preemptible. Empty: nobody is stopped so.",
+                        help_text="Only preemptible jobs of the same or a lower class. Empty: no job is stopped for this reason.",
                         null=True,
                         validators=[
                             django.core.validators.MinValueValidator(1),
                             django.core.validators.MaxValueValidator(1000),
                         ],
-                        verbose_name="short jobs stop those so many times as long",
+                        verbose_name="short jobs preempt jobs that are this many times longer",
                     ),
                 ),
                 (
                     "most_stops",
                     models.PositiveSmallIntegerField(
                         default=10,
-                        help_text="Who was stopped so often, for whatever reason, is not stopped for shorter jobs any more.",
+                        help_text="A job that was stopped this often, for any reason, is no longer stopped for shorter jobs.",
                         validators=[
                             django.core.validators.MinValueValidator(1),
                             django.core.validators.MaxValueValidator(1000),
                         ],
-                        verbose_name="stops of one job for shorter ones, at most",
+                        verbose_name="most stops of one job for shorter jobs",
                     ),
                 ),
                 (
                     "arrangement",
                     models.CharField(
                         choices=[
-                            ("pack", "fill one machine after the other"),
-                            ("spread", "the emptiest machine first"),
+                            ("pack", "fill one machine after another"),
+                            ("spread", "emptiest machine first"),
                         ],
                         default="pack",
                         max_length=8,
-                        verbose_name="which machine first",
+                        verbose_name="machine order",
                     ),
                 ),
                 (
                     "weight_useful",
                     models.PositiveSmallIntegerField(
                         default=100,
-                        help_text="Prefer machines on which what remains still suits the usual jobs.",
+                        help_text="Prefer machines where the remaining resources still suit the usual jobs.",
                         validators=[django.core.validators.MaxValueValidator(1000)],
-                        verbose_name="weight: what stays useful",
+                        verbose_name="weight: usable remainder",
                     ),
                 ),
                 (
                     "weight_data",
                     models.PositiveSmallIntegerField(
                         default=20,
-                        help_text="Prefer machines that hold what the job reads, by the time that fetching it would take.",
+                        help_text="Prefer machines that already hold the data a job reads, by the time it would take to fetch it.",
                         validators=[django.core.validators.MaxValueValidator(1000)],
                         verbose_name="weight: data",
                     ),
@@ -262,7 +262,7 @@ class Migration(migrations.Migration):
                     "weight_whole",
                     models.PositiveSmallIntegerField(
                         default=8,
-                        help_text="Prefer cards that are shared already for slices, so that others stay whole.",
+                        help_text="Prefer cards that already hold slices, so that other cards stay whole.",
                         validators=[django.core.validators.MaxValueValidator(1000)],
                         verbose_name="weight: whole cards",
                     ),
@@ -271,7 +271,7 @@ class Migration(migrations.Migration):
                     "weight_full_cards",
                     models.PositiveSmallIntegerField(
                         default=4,
-                        help_text="Prefer the fullest card that a slice still fits on.",
+                        help_text="Prefer the fullest card that still has room for a slice.",
                         validators=[django.core.validators.MaxValueValidator(1000)],
                         verbose_name="weight: full cards",
                     ),
@@ -280,7 +280,7 @@ class Migration(migrations.Migration):
                     "weight_links",
                     models.PositiveSmallIntegerField(
                         default=2,
-                        help_text="Prefer machines whose free cards are linked fast to one another.",
+                        help_text="Prefer machines whose free cards have fast links to each other.",
                         validators=[django.core.validators.MaxValueValidator(1000)],
                         verbose_name="weight: links",
                     ),
@@ -289,7 +289,7 @@ class Migration(migrations.Migration):
                     "weight_full_nodes",
                     models.PositiveSmallIntegerField(
                         default=1,
-                        help_text="Prefer the fullest machine. Counts only where machines are filled in turn.",
+                        help_text="Prefer the fullest machine. Applies only where machines are filled one after another.",
                         validators=[django.core.validators.MaxValueValidator(1000)],
                         verbose_name="weight: full machines",
                     ),
@@ -376,7 +376,7 @@ class Migration(migrations.Migration):
                 (
                     "why",
                     models.CharField(
-                        blank=True, help_text="Everybody may read this.", max_length=200, verbose_name="what is done"
+                        blank=True, help_text="Everyone can read this.", max_length=200, verbose_name="reason"
                     ),
                 ),
                 ("begins_at", models.DateTimeField(db_index=True, verbose_name="from")),
@@ -386,7 +386,7 @@ class Migration(migrations.Migration):
                     models.BooleanField(
                         default=False,
                         help_text="When it begins, preemptible jobs are stopped and queued again. Other jobs run to their end.",
-                        verbose_name="stop what can be queued again",
+                        verbose_name="stop jobs that can be queued again",
                     ),
                 ),
                 ("planned_by", models.CharField(blank=True, editable=False, max_length=150)),
@@ -416,7 +416,7 @@ class Migration(migrations.Migration):
                     models.CheckConstraint(
                         condition=models.Q(("ends_at__gt", models.F("begins_at"))),
                         name="maintenance_ends",
-                        violation_error_message="The maintenance ends at or before its beginning. Choose a later end.",
+                        violation_error_message="The maintenance does not end after its beginning. Choose a later end.",
                     )
                 ],
             },
@@ -431,13 +431,13 @@ class Migration(migrations.Migration):
                 ("product", models.CharField(blank=True, max_length=100)),
                 ("memory_mib", models.PositiveIntegerField(verbose_name="memory in MiB")),
                 ("reserved_mib", models.PositiveIntegerField(default=0, verbose_name="reserved by the driver, in MiB")),
-                ("margin_mib", models.PositiveIntegerField(default=0, verbose_name="kept back, in MiB")),
+                ("margin_mib", models.PositiveIntegerField(default=0, verbose_name="margin, in MiB")),
                 ("numa", models.SmallIntegerField(blank=True, null=True)),
                 ("bus", models.CharField(blank=True, max_length=32)),
                 ("simulated", models.BooleanField(default=False, verbose_name="simulated")),
                 ("healthy", models.BooleanField(default=True, verbose_name="healthy")),
                 ("fault", models.CharField(blank=True, max_length=300, verbose_name="why it is out of service")),
-                ("enforcement", models.CharField(default="watchdog", max_length=20, verbose_name="memory limit by")),
+                ("enforcement", models.CharField(default="watchdog", max_length=20, verbose_name="memory limit enforced by")),
                 ("probed_at", models.DateTimeField(blank=True, null=True)),
                 ("evidence", models.CharField(blank=True, max_length=300)),
                 ("removed_at", models.DateTimeField(blank=True, null=True)),
@@ -477,7 +477,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="12345",
-                        help_text="On which it begins.",
+                        help_text="The days on which it begins.",
                         max_length=7,
                         validators=[django.core.validators.RegexValidator("^[1-7]*$")],
                         verbose_name="days",
@@ -486,7 +486,7 @@ class Migration(migrations.Migration):
                 ("begins", models.TimeField(verbose_name="from")),
                 (
                     "ends",
-                    models.TimeField(help_text="At or before the beginning: on the next day.", verbose_name="until"),
+                    models.TimeField(help_text="If not later than the beginning: on the next day.", verbose_name="until"),
                 ),
                 (
                     "zone",
@@ -498,7 +498,7 @@ class Migration(migrations.Migration):
                     "holidays",
                     models.TextField(
                         blank=True,
-                        help_text="Dates on which it lends from midnight to midnight, such as 2027-01-01, 2027-05-01.",
+                        help_text="Dates on which it lends all day, such as 2027-01-01, 2027-05-01.",
                         validators=[cluster.models.parse_dates],
                         verbose_name="holidays",
                     ),

@@ -23,12 +23,12 @@ class Migration(migrations.Migration):
                 (
                     "alias",
                     models.CharField(
-                        help_text="What people write for it, such as pytorch.",
+                        help_text="The name people use, such as pytorch.",
                         max_length=63,
                         validators=[
                             django.core.validators.RegexValidator(
                                 "^[a-z0-9][a-z0-9._-]{0,62}\\Z",
-                                "Use small letters, digits, dots, hyphens and underscores.",
+                                "Use lower-case letters, digits, dots, hyphens and underscores.",
                             )
                         ],
                         verbose_name="alias",
@@ -48,8 +48,8 @@ class Migration(migrations.Migration):
                     "prepull",
                     models.BooleanField(
                         default=False,
-                        help_text="Machines fetch it, a few at a time, before a job asks for it.",
-                        verbose_name="fetch ahead",
+                        help_text="Machines pull it, a few at a time, before a job needs it.",
+                        verbose_name="pull in advance",
                     ),
                 ),
                 ("digest", models.CharField(blank=True, editable=False, max_length=71)),
@@ -64,7 +64,7 @@ class Migration(migrations.Migration):
                     "team",
                     models.ForeignKey(
                         blank=True,
-                        help_text="Only this team has it. Empty: everybody.",
+                        help_text="Only for this team. Empty: for everyone.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="images",
@@ -110,7 +110,7 @@ class Migration(migrations.Migration):
                 (
                     "registry",
                     models.CharField(
-                        help_text="Its host, such as registry.corp:5000.",
+                        help_text="The host, such as registry.corp:5000.",
                         max_length=255,
                         validators=[images.models.check_registry],
                         verbose_name="registry",
@@ -126,7 +126,7 @@ class Migration(migrations.Migration):
                     "team",
                     models.ForeignKey(
                         blank=True,
-                        help_text="Only this team's jobs fetch with it. Empty: everybody's.",
+                        help_text="Used only for this team's jobs. Empty: for everyone's.",
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="logins",
@@ -136,8 +136,8 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "verbose_name": "login at a registry",
-                "verbose_name_plural": "logins at registries",
+                "verbose_name": "registry login",
+                "verbose_name_plural": "registry logins",
                 "ordering": ["registry", "pk"],
             },
         ),

@@ -200,7 +200,7 @@ class Migration(migrations.Migration):
                     "end",
                     models.CharField(
                         blank=True,
-                        choices=[("", "more may come"), ("whole", "whole"), ("cut", "its end was lost on the machine")],
+                        choices=[("", "more may follow"), ("whole", "complete"), ("cut", "the end was lost on the machine")],
                         default="",
                         max_length=5,
                     ),

@@ -117,9 +117,9 @@ class Migration(migrations.Migration):
                     "cell",
                     models.PositiveSmallIntegerField(
                         default=1,
-                        help_text="The GPU guarantee counts in whole nodes with so many cards, so that a job of that size always finds one. 1: in single cards, wherever they are.",
+                        help_text="The GPU guarantee counts whole nodes with this many cards, so that a job of that size always finds one. 1: single cards on any node.",
                         validators=[django.core.validators.MinValueValidator(1)],
-                        verbose_name="cards of a whole node",
+                        verbose_name="cards per whole node",
                     ),
                 ),
                 (
@@ -163,7 +163,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "notebook_hours",
-                    models.PositiveIntegerField(blank=True, null=True, verbose_name="hours of a notebook"),
+                    models.PositiveIntegerField(blank=True, null=True, verbose_name="notebook hours"),
                 ),
                 (
                     "user",
@@ -177,8 +177,8 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "verbose_name": "limit of a person",
-                "verbose_name_plural": "limits of people",
+                "verbose_name": "personal limit",
+                "verbose_name_plural": "personal limits",
                 "constraints": [
                     models.UniqueConstraint(
                         django.db.models.functions.comparison.Coalesce("user_id", 0), name="one_row_for_everyone"

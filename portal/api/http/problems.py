@@ -25,25 +25,25 @@ CONTENT_TYPE = "application/problem+json"
 
 
 TITLES = {
-    "idempotency_key_reused": _("This key was used before"),
+    "idempotency_key_reused": _("This key was already used"),
     "impossible": _("This can never run here"),
-    "user_limit": _("You are at your limit"),
+    "user_limit": _("Limit reached"),
 }
 TITLES_BY_STATUS = {
-    400: _("Something that was sent cannot be used"),
+    400: _("Some values are not valid"),
     401: _("You are not signed in"),
     403: _("You may not do this"),
-    404: _("There is no such thing"),
-    405: _("This is not possible here"),
-    406: _("It cannot be answered in this form"),
-    409: _("This clashes with what is there"),
-    412: _("It has changed meanwhile"),
-    413: _("This is too large"),
-    415: _("It cannot be read in this form"),
-    416: _("There are no such bytes"),
-    422: _("This was understood and cannot be done"),
+    404: _("Not found"),
+    405: _("Not possible here"),
+    406: _("Not available in this format"),
+    409: _("Conflict with something that exists"),
+    412: _("Changed in the meantime"),
+    413: _("Too large"),
+    415: _("This format is not supported"),
+    416: _("The range does not exist"),
+    422: _("Understood, but not possible"),
     429: _("Too many requests"),
-    503: _("Something does not answer"),
+    503: _("A service does not respond"),
 }
 
 

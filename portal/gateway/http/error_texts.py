@@ -15,7 +15,7 @@ def foreign() -> Words:
     return Words(
         "foreign_origin",
         _("This page may not do that"),
-        _("The request came from a page of another address. Open the app itself and do it there."),
+        _("The request came from a page at another address. Open the app itself and try it there."),
         _("Open the app"),
         "/",
     )
@@ -25,8 +25,8 @@ def tossed() -> Words:
     return Words(
         "two_cookies",
         _("Your browser sent a cookie twice"),
-        _("Another page of this machine may have set one of them. Clear the cookies of this site and open it again."),
-        _("Open it again"),
+        _("Another page on this host may have set one of them. Clear the cookies of this site and open it again."),
+        _("Open again"),
         "/",
     )
 
@@ -34,9 +34,9 @@ def tossed() -> Words:
 def code_gone() -> Words:
     return Words(
         "code_used",
-        _("This way in was used or is too old"),
-        _("The portal lets you in anew when you open the app again."),
-        _("Open it again"),
+        _("This link was used or has expired"),
+        _("Open the app again, and the portal signs you in."),
+        _("Open again"),
         "/",
     )
 
@@ -45,8 +45,8 @@ def not_signed_in() -> Words:
     return Words(
         "not_signed_in",
         _("You are signed out of this app"),
-        _("The session in the portal ended, or you may not use this app any more. Open its page anew."),
-        _("Open it again"),
+        _("Your session in the portal ended, or you may no longer use this app. Open its page again."),
+        _("Open again"),
         "/",
     )
 
@@ -54,8 +54,8 @@ def not_signed_in() -> Words:
 def away() -> Words:
     return Words(
         "unavailable",
-        _("Tessera is away for a moment"),
-        _("It cannot look up who you are just now; what runs goes on. This page tries again by itself."),
+        _("Tessera is temporarily unavailable"),
+        _("Your access cannot be checked right now; running work continues. This page retries automatically."),
         _("Try again"),
         wait_s=RETRY_S,
     )
@@ -64,10 +64,10 @@ def away() -> Words:
 def stopped(visit: Visit) -> Words:
     return Words(
         "not_running",
-        _("This is not running"),
-        _("%(name)s is not running at the moment. It can be started in the portal; this address stays the same.")
+        _("Not running"),
+        _("%(name)s is not running. You can start it in the portal; this address stays the same.")
         % {"name": visit.name},
-        _("Open it in the portal"),
+        _("Open in the portal"),
         settings.TESSERA_PUBLIC_URL + visit.start_path,
     )
 
@@ -75,8 +75,11 @@ def stopped(visit: Visit) -> Words:
 def silent(visit: Visit) -> Words:
     return Words(
         "app_silent",
-        _("The app does not answer yet"),
-        _("%(name)s runs, and nothing in it answers here. It may still be starting; this page tries again by itself.")
+        _("The app does not respond yet"),
+        _(
+            "%(name)s is running, but nothing in it responds here. It may still be starting; this page retries "
+            "automatically."
+        )
         % {"name": visit.name},
         _("Try again"),
         wait_s=RETRY_S,
@@ -84,4 +87,4 @@ def silent(visit: Visit) -> Words:
 
 
 def failed(error: PlatformError) -> Words:
-    return Words(error.code, _("The app did not come up"), describe_error(error), _("Try again"), "/")
+    return Words(error.code, _("The app did not start"), describe_error(error), _("Try again"), "/")

@@ -13,13 +13,13 @@ SCOPE_WORDS = {
     "jobs:read": _("Read jobs, logs and events"),
     "jobs:write": _("Submit, stop, retry, hold and release jobs"),
     "cluster:read": _("Read pools, nodes, GPUs and quotas"),
-    "cluster:write": _("Plan maintenance, where you are an administrator"),
+    "cluster:write": _("Plan maintenance, if you are an administrator"),
     "notebooks:read": _("Read your notebooks"),
-    "notebooks:write": _("Make, start, stop, change and delete notebooks"),
+    "notebooks:write": _("Create, start, stop, change and delete notebooks"),
     "files:read": _("Read your files and those of your teams"),
-    "files:write": _("Send, move and delete files"),
-    "tokens:write": _("Make and revoke tokens and SSH keys"),
-    "webhooks:write": _("Make, change and delete webhooks"),
+    "files:write": _("Upload, move and delete files"),
+    "tokens:write": _("Create and revoke tokens and SSH keys"),
+    "webhooks:write": _("Create, change and delete webhooks"),
 }
 UNUSUAL_SCOPES = {"cluster:write", "webhooks:write"}
 """Not ticked at first: what is, lets each command of a day's work go, `tessera ssh-key add` too."""
@@ -59,7 +59,9 @@ class JoinForm(forms.Form):
     username = forms.CharField(
         label=_("User name"),
         max_length=32,
-        help_text=_("1 to 32 small letters, digits and hyphens, with a letter first. It cannot be changed later."),
+        help_text=_(
+            "1 to 32 lower-case letters, digits and hyphens, beginning with a letter. It cannot be changed later."
+        ),
         widget=forms.TextInput(attrs={"autocomplete": "username", "autocapitalize": "none", "autofocus": True}),
     )
     full_name = forms.CharField(
@@ -72,7 +74,7 @@ class PasswordForm(forms.Form):
     """Asks for the old password if there is one."""
 
     old = forms.CharField(
-        label=_("Password now"),
+        label=_("Current password"),
         max_length=LONGEST_PASSWORD,
         strip=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
@@ -93,12 +95,12 @@ class TokenForm(forms.Form):
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
     scopes = forms.MultipleChoiceField(
-        label=_("It may"),
+        label=_("Scopes"),
         choices=[(scope, format_lazy("{words} ({scope})", words=SCOPE_WORDS[scope], scope=scope)) for scope in SCOPES],
         initial=[scope for scope in SCOPES if scope not in UNUSUAL_SCOPES],
         widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
     )
-    days = forms.TypedChoiceField(label=_("It works for"), coerce=int, choices=DAYS, initial=90)
+    days = forms.TypedChoiceField(label=_("Valid for"), coerce=int, choices=DAYS, initial=90)
 
 
 class InviteForm(forms.Form):
@@ -107,5 +109,7 @@ class InviteForm(forms.Form):
         label=_("Role"),
         choices=TeamRole.choices,
         initial=TeamRole.MEMBER,
-        help_text=_("A viewer reads, a member submits, a lead also stops the work of others and submits urgent jobs."),
+        help_text=_(
+            "A viewer can read, a member can submit, and a lead can also stop others' work and submit urgent jobs."
+        ),
     )

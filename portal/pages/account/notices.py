@@ -61,7 +61,7 @@ def choose_notices(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         chosen = {kind: Channels(f"{kind}.portal" in request.POST, f"{kind}.mail" in request.POST) for kind in KINDS}
         choose_channels(user_id=user.pk, choices=chosen)
-        messages.success(request, _("Saved. From now on you are told like this."))
+        messages.success(request, _("Saved. You will be notified like this from now on."))
         return redirect("notifications")
     rows = [
         {"kind": kind, "words": KIND_LABELS[kind], "channels": channels}

@@ -26,7 +26,7 @@ class SshKeyForm(forms.Form):
     key = forms.CharField(
         label=gettext_lazy("Public key"),
         max_length=LONGEST_LINE,
-        help_text=gettext_lazy("The one line of a file such as ~/.ssh/id_ed25519.pub."),
+        help_text=gettext_lazy("The line of a file such as ~/.ssh/id_ed25519.pub."),
         widget=forms.Textarea(
             attrs={
                 "rows": 4,
@@ -41,13 +41,13 @@ class SshKeyForm(forms.Form):
         label=gettext_lazy("Name"),
         max_length=NAME_MAX,
         required=False,
-        help_text=gettext_lazy("Such as “laptop”. Left empty, it is the key’s own comment."),
+        help_text=gettext_lazy("Such as “laptop”. Empty: the key’s own comment."),
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
     expires_at = forms.DateField(
-        label=gettext_lazy("Works until"),
+        label=gettext_lazy("Valid until"),
         required=False,
-        help_text=gettext_lazy("The last day on which it opens anything. Left empty, it has no end."),
+        help_text=gettext_lazy("The last day on which the key is accepted. Empty: no expiry."),
         widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"),
     )
 
@@ -69,7 +69,7 @@ def ssh_keys(request: HttpRequest) -> HttpResponse:
         except InvalidInput as error:
             bind(form, error)
         else:
-            messages.success(request, _("The key “%(name)s” opens your notebooks and jobs now.") % {"name": made.name})
+            messages.success(request, _("The key “%(name)s” now opens your notebooks and jobs.") % {"name": made.name})
             return redirect("ssh_keys")
     keys = list(user.ssh_keys.all())
     live = sum(not key.is_expired for key in keys)
@@ -81,5 +81,5 @@ def ssh_keys(request: HttpRequest) -> HttpResponse:
 @require_POST
 def remove(request: HttpRequest, key_id: int) -> HttpResponse:
     remove_ssh_key(user=cast(User, request.user), key_id=key_id)
-    messages.success(request, _("The key is removed. What it had opened is closed within half a minute."))
+    messages.success(request, _("The key is removed. Connections opened with it close within half a minute."))
     return redirect("ssh_keys")

@@ -51,9 +51,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     _count_tries(request, form.cleaned_data["username"])
     user = authenticate(request, **form.cleaned_data)
     if user is None:
-        form.add_error(
-            None, _("This user name and password do not fit together. Try again, or ask an admin for a link.")
-        )
+        form.add_error(None, _("The user name and password do not match. Try again, or ask an admin for a link."))
         return _show_sign_in(request, form, there, status=400)
     return _let_in(request, user, there)
 
@@ -69,7 +67,7 @@ def sign_in_by_link(request: HttpRequest, secret: str) -> HttpResponse:
     except NotFound:
         return render(request, "account/link_gone.html", status=404)
     if not user.has_usable_password():
-        messages.info(request, _("You have no password yet. Choose one in Settings, so that you can sign in again."))
+        messages.info(request, _("You have no password yet. Set one in Settings, so that you can sign in again."))
     return _let_in(request, user, reverse("home"))
 
 
@@ -109,7 +107,7 @@ def change_password(request: HttpRequest) -> HttpResponse:
     if form.is_valid() and _set_password(request, user, form):
         update_session_auth_hash(request, user)
         publish_recheck(user.pk)
-        messages.success(request, _("Your password is changed. Every other session of yours has ended."))
+        messages.success(request, _("Your password is changed. All your other sessions have ended."))
         return redirect("password")
     return render(request, "account/password.html", {"form": form}, status=400 if form.is_bound else 200)
 

@@ -30,14 +30,14 @@ TOPIC_WORDS: dict[str, str | Promise] = {
     "quota.changed": gettext_lazy("The quota is changed"),
 }
 ERROR_MESSAGES: dict[str, str | Promise] = {
-    "refused": gettext_lazy("It answered %(status)s."),
-    "timeout": gettext_lazy("It did not answer within five seconds."),
-    "unreachable": gettext_lazy("Nobody answers at this address."),
-    "unresolved": gettext_lazy("The name in its address is not known."),
-    "tls": gettext_lazy("Its certificate does not hold."),
-    "forbidden_address": gettext_lazy("Its address leads to where webhooks may not go."),
-    "disabled": gettext_lazy("The webhook was switched off."),
-    "not_permitted": gettext_lazy("You may not see this object any more."),
+    "refused": gettext_lazy("It answered with %(status)s."),
+    "timeout": gettext_lazy("No answer within five seconds."),
+    "unreachable": gettext_lazy("Nothing answers at this address."),
+    "unresolved": gettext_lazy("The host name of the address is unknown."),
+    "tls": gettext_lazy("The certificate is not valid."),
+    "forbidden_address": gettext_lazy("The address is not allowed for webhooks."),
+    "disabled": gettext_lazy("The webhook was disabled."),
+    "not_permitted": gettext_lazy("You may no longer see this object."),
 }
 
 
@@ -53,7 +53,7 @@ class DeliveryView:
             return "done", "check", _("Delivered")
         if self.row.due_at is None:
             return "fault", "alert-circle", _("Given up")
-        return ("idle", "clock", _("Tried again")) if self.row.tried_at else ("wait", "hourglass", _("Waits"))
+        return ("idle", "clock", _("Retrying")) if self.row.tried_at else ("wait", "hourglass", _("Waiting"))
 
     @property
     def result(self) -> str:
@@ -79,10 +79,10 @@ class WebhookView:
         """Return (tone, icon, words)."""
         if self.row.disabled_at:
             by_hand = self.row.disabled_why == "by_hand"
-            return ("stale", "player-pause", _("Paused")) if by_hand else ("fault", "ban", _("Switched off"))
+            return ("stale", "player-pause", _("Paused")) if by_hand else ("fault", "ban", _("Disabled"))
         if self.row.rests_until:
-            return "idle", "alert-triangle", _("Fails")
-        return "done", "circle-check", _("On")
+            return "idle", "alert-triangle", _("Failing")
+        return "done", "circle-check", _("Enabled")
 
     @property
     def why(self) -> str:

@@ -44,7 +44,7 @@ class WebhookForm(forms.Form):
     url = forms.CharField(
         label=gettext_lazy("Address"),
         max_length=MAX_URL,
-        help_text=gettext_lazy("Each event is sent there by POST, signed, until it answers 2xx."),
+        help_text=gettext_lazy("Each event is sent there as a signed POST request, until it answers 2xx."),
         widget=forms.URLInput(attrs={"placeholder": "https://example.com/hook", "spellcheck": "false"}),
     )
     topics = forms.MultipleChoiceField(
@@ -67,7 +67,7 @@ class NewWebhookForm(WebhookForm):
         label=gettext_lazy("Whose events"),
         required=False,
         empty_label=gettext_lazy("Mine"),
-        help_text=gettext_lazy("Of a team that you lead, its jobs and its quota are told."),
+        help_text=gettext_lazy("For a team that you lead: events of its jobs and its quota."),
     )
 
     def __init__(self, *args, user: User, **named):
@@ -107,7 +107,7 @@ def show_webhook(request: HttpRequest, webhook_id: int) -> HttpResponse:
         except InvalidInput as error:
             bind(form, error)
         else:
-            messages.success(request, _("The webhook is changed."))
+            messages.success(request, _("The webhook is updated."))
             return redirect("webhook", webhook_id)
     return _show(request, row, form, status=400 if form.is_bound else 200)
 

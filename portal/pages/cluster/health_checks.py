@@ -26,9 +26,9 @@ def show_checks(request: HttpRequest) -> HttpResponse:
 def checks_answer(found: list[Finding]) -> str:
     bad, notes = (sum(finding.tone == tone for finding in found) for tone in ("bad", "note"))
     if bad:
-        words = ngettext("%(n)s thing is not as it should be.", "%(n)s things are not as they should be.", bad)
+        words = ngettext("%(n)s problem found.", "%(n)s problems found.", bad)
         return words % {"n": bad}
     if notes:
-        words = ngettext("All works; %(n)s thing should be known.", "All works; %(n)s things should be known.", notes)
+        words = ngettext("Everything works; %(n)s note.", "Everything works; %(n)s notes.", notes)
         return words % {"n": notes}
-    return _("All is as it should be.")
+    return _("Everything is in order.")

@@ -25,16 +25,16 @@ SIZES = ("1/8", "1/4", "1/2", "4GB", "10GB", "1")
 MEMORY_LIMITS = {
     "cgroup v2": gettext_lazy("the kernel (cgroup v2)"),
     "cgroup v1": gettext_lazy("the kernel (cgroup v1)"),
-    "watchdog": gettext_lazy("a watchdog that looks each second"),
+    "watchdog": gettext_lazy("a watchdog that checks every second"),
 }
 ISOLATION = {
-    "own uid": gettext_lazy("each job has an account of its own"),
+    "own uid": gettext_lazy("each job has its own account"),
     "own namespaces": gettext_lazy("each job has its own view of files and processes"),
     "shared account": gettext_lazy("jobs share the platform's account"),
 }
 PROCESS_LIMITS = {
     "task": gettext_lazy("%(most)s in each task"),
-    "account": gettext_lazy("%(most)s of each person, in all tasks together"),
+    "account": gettext_lazy("%(most)s for each person, over all tasks"),
     "none": gettext_lazy("no limit"),
 }
 MEMORY_LIMITS_SHORT = {"watchdog": gettext_lazy("watchdog")}
@@ -44,34 +44,35 @@ ISOLATION_SHORT = {
     "shared account": gettext_lazy("shared account"),
 }
 CPU_PINNING = {
-    "whole cores": gettext_lazy("each task keeps to its own cores"),
-    "balloons": gettext_lazy("each task keeps to the cores near its card (nri-plugins)"),
-    "static": gettext_lazy("tasks with whole cores keep to their own (the kubelet's CPU manager)"),
+    "whole cores": gettext_lazy("each task stays on its own cores"),
+    "balloons": gettext_lazy("each task stays on the cores near its card (nri-plugins)"),
+    "static": gettext_lazy("tasks with whole cores stay on their own (the kubelet's CPU manager)"),
     "none": gettext_lazy("none"),
 }
 ENFORCEMENT = {
     "simulated": gettext_lazy("simulated"),
-    "watchdog": gettext_lazy("not enforced, watched"),
+    "watchdog": gettext_lazy("not enforced, only watched"),
     "hami": gettext_lazy("enforced by HAMi-core in the program"),
-    "slice": gettext_lazy("kept by the program's own library, and watched"),
+    "slice": gettext_lazy("limited by the program's own library, and watched"),
     "nvfraction": gettext_lazy("enforced by the driver"),
     "mig": gettext_lazy("isolated by hardware (MIG)"),
 }
 SLICE_PLACEMENT = {
     "mounts": gettext_lazy(
-        "The library stands over every copy of the driver's in each task's own view of files: full paths and an "
-        "emptied environment lead to it too, and so do terminals and SSH."
+        "In each task's own view of files, the library covers every copy of the driver's: full paths, an emptied "
+        "environment, terminals and SSH all go through it."
     ),
     "library path": gettext_lazy(
-        "This machine allows tasks no view of files of their own, so the library is found by LD_LIBRARY_PATH: a "
-        "program that empties its environment, or opens the driver by its full path, goes past it."
+        "This machine gives tasks no view of files of their own, so the library is found by LD_LIBRARY_PATH: a "
+        "program that empties its environment or opens the driver by its full path bypasses it."
     ),
 }
 COMPUTE = {
-    "turns": gettext_lazy("Compute is shared in turns, not limited."),
+    "turns": gettext_lazy("Compute is shared in turns, without a limit."),
     "mps": gettext_lazy(
-        "Compute: each program gets at most its slice's percent of the multiprocessors, by NVIDIA's MPS. That is a cap "
-        "and no guarantee, a program that wants to can leave it, and a fault of one may end all that share the card."
+        "Compute: NVIDIA's MPS limits each program to its slice's percentage of the multiprocessors. This is a "
+        "cap and not a guarantee: a program can escape it on purpose, and a fault in one program can end all "
+        "programs on the card."
     ),
 }
 FACT_NAMES = {
@@ -158,7 +159,7 @@ class Card:
     def _rest(self, mib: int) -> Segment:
         if self.closed:
             return Segment("next", mib, words=self._label(mib, _("closed"), ""), title=self.closed)
-        why = _("free, but of no use now: %(memory)s without a slice or compute to go with it")
+        why = _("free, but not usable now: %(memory)s without a slice or compute to go with it")
         return Segment(
             "fragment", mib, words=self._label(mib, _("fragment"), ""), title=why % {"memory": show_memory(mib)}
         )
@@ -193,7 +194,7 @@ class Machine:
         """Return why nothing can start here, or ""."""
         if self.node.state == NodeState.READY:
             return next((words for words, begun in self.maintenance if begun), "")
-        return _("%(node)s takes no new work: %(state)s") % {
+        return _("%(node)s accepts no new work: %(state)s") % {
             "node": self.node.name,
             "state": self.node.get_state_display(),
         }
@@ -262,9 +263,10 @@ class Machine:
         if "slice" not in modes:
             return [str(COMPUTE["turns"])] if "watchdog" in modes else []
         kept = _(
-            "A program that does not fight it cannot use more memory than its slice, by mistake or by default "
-            "settings. One that wants to can: it may go to the driver past the library, or bring a driver of its own. "
-            "What the driver tells of each process is looked at too, and a task that stays above its slice is ended."
+            "A program that does not try to bypass it cannot use more memory than its slice, be it by mistake or "
+            "by default settings. A program that tries can: it can reach the driver without the library, or "
+            "bring its own driver. The driver's figures for each process are checked too, and a task that stays "
+            "above its slice is ended."
         )
         placed = _fact(SLICE_PLACEMENT, self.node.facts.get("slice_placement", ""))
         facts = self.node.facts
@@ -278,7 +280,7 @@ class Machine:
         if self.node.facts.get("compute") != "mps":
             return ""
         pools = sorted({card.view.pool for card in self.cards if not card.view.allows_mps})
-        words = _("Slices of cards in %(pools)s take turns all the same, not limited: the pool does not allow MPS.")
+        words = _("Slices of cards in %(pools)s still take turns without a limit: the pool does not allow MPS.")
         return words % {"pools": ", ".join(pools)} if pools else ""
 
     @property
@@ -348,15 +350,16 @@ def summary_of(machines: list[Machine]) -> Summary:
 
 def maintenance_words(node: str, row: Maintenance, now: datetime) -> str:
     words = (
-        _("%(node)s is in maintenance until %(until)s.")
+        _("%(node)s is under maintenance until %(until)s.")
         if row.begins_at <= now
         else _(
-            "%(node)s goes into maintenance from %(from)s until %(until)s: what would still run then is not started."
+            "%(node)s goes into maintenance from %(from)s until %(until)s: jobs that would still be running then "
+            "are not started."
         )
     )
     times = {"from": _moment(row.begins_at, now), "until": _moment(row.ends_at, now)}
     told = words % {"node": node, **times}
-    return _("%(told)s What is done: %(why)s") % {"told": told, "why": row.why} if row.why else told
+    return _("%(told)s Reason: %(why)s") % {"told": told, "why": row.why} if row.why else told
 
 
 def _moment(at: datetime, now: datetime) -> str:
@@ -383,4 +386,4 @@ def spans(numbers: Iterable[int]) -> str:
 
 def _fact(words: dict, value: str) -> str:
     """Translate a fact; unknown values stay as they are."""
-    return str(words.get(value, value)) or _("not known")
+    return str(words.get(value, value)) or _("unknown")

@@ -109,11 +109,11 @@ def answer(waiting: list[QueueRow], active: int, rooms: list[PoolCapacity], sell
     """Summarize the queue; `sellable`: MiB of each pool's first card."""
     if not waiting:
         free = gpu_sum(sum(room.free_milli for room in rooms))
-        return _("Nothing waits. GPUs free: %(gpus)s.") % {"gpus": free}
+        return _("Nothing is waiting. GPUs free: %(gpus)s.") % {"gpus": free}
     asked = gpu_sum(sum(asked_milli(row, sellable.get(row.pool, 0)) for row in waiting))
     words = ngettext(
-        "%(count)s job waits for %(gpus)s GPUs; %(active)s run.",
-        "%(count)s jobs wait for %(gpus)s GPUs; %(active)s run.",
+        "%(count)s job is waiting for %(gpus)s GPUs; %(active)s running.",
+        "%(count)s jobs are waiting for %(gpus)s GPUs; %(active)s running.",
         len(waiting),
     )
     return words % {"count": len(waiting), "gpus": asked, "active": active}
@@ -140,7 +140,7 @@ def count_reasons(waiting: Iterable[QueueRow], pool: str, reason: str) -> list[R
     return [
         ReasonCount(
             code=code,
-            words=str(SHORT_WORDS.get(code, _("not looked at yet"))),
+            words=str(SHORT_WORDS.get(code, _("not checked yet"))),
             count=count,
             share=round(100 * count / max(counts.values())),
             href=_address(pool, "" if code == reason else code),

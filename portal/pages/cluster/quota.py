@@ -121,7 +121,7 @@ def show_quota(request: HttpRequest) -> HttpResponse:
 def quota_answer(quotas: list[TeamQuota]) -> str:
     lines = [pool.lines[0] for quota in quotas for pool in quota.pools]
     if not lines:
-        return _("No team of yours has a quota yet.")
+        return _("None of your teams has a quota yet.")
     numbers = {
         "used": gpu_sum(sum(line.used for line in lines)),
         "guarantee": gpu_sum(sum(line.guarantee for line in lines)),

@@ -29,13 +29,13 @@ MOST_EVENTS = 30
 EVENT_WORDS = {
     "node.added": gettext_lazy("The machine was added, with %(gpus)s GPUs"),
     "gpu.added": gettext_lazy("Card %(gpu)s was added to pool %(pool)s"),
-    "gpu.gone": gettext_lazy("Card %(gpu)s is gone"),
+    "gpu.gone": gettext_lazy("Card %(gpu)s was removed"),
     "gpu.broken": gettext_lazy("Card %(gpu)s is out of service: %(why)s"),
     "gpu.sound": gettext_lazy("Card %(gpu)s is in service again"),
     "node.maintenance_planned": gettext_lazy("Maintenance was planned: %(from)s to %(until)s. %(why)s"),
-    "node.maintenance_ended": gettext_lazy("The maintenance of %(from)s to %(until)s was called off or has ended"),
+    "node.maintenance_ended": gettext_lazy("The maintenance from %(from)s to %(until)s was cancelled or has ended"),
     NodeState.READY: gettext_lazy("The machine is ready"),
-    NodeState.CORDONED: gettext_lazy("Cordoned: what runs goes on, nothing new starts"),
+    NodeState.CORDONED: gettext_lazy("Cordoned: running work continues, nothing new starts"),
     NodeState.SUSPECT: gettext_lazy("The machine is suspect: nothing new starts"),
     NodeState.NOT_READY: gettext_lazy("The machine is not ready"),
 }
@@ -143,7 +143,7 @@ def node_answer(machine: Machine) -> str:
     if machine.closed:
         return machine.closed
     if not machine.cards:
-        return _("A machine without a GPU, at home in pool %(pool)s.") % {"pool": machine.node.pool.name}
+        return _("A machine without a GPU; its home pool is %(pool)s.") % {"pool": machine.node.pool.name}
     numbers = {"free": gpu_sum(machine.free_milli), "all": len(machine.cards)}
     return ngettext("%(free)s of %(all)s GPU free.", "%(free)s of %(all)s GPUs free.", len(machine.cards)) % numbers
 

@@ -205,7 +205,7 @@ def _tried(request: HttpRequest, shelf: Shelf, folder: str, act: Callable[[], No
 
 
 def _bad_name() -> str:
-    return _("This name cannot be used here. Write one of at most 255 bytes, without a slash, and not only dots.")
+    return _("This name is not valid. Use at most 255 bytes, no slash, and not only dots.")
 
 
 def _query(shelf: Shelf, path: str) -> str:

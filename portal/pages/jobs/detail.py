@@ -31,14 +31,14 @@ TABS = {
     "spec": gettext_lazy("Spec"),
 }
 ENDS_JOB_WORDS = {
-    "any": gettext_lazy("The job ends when the first of them has ended well."),
-    "all": gettext_lazy("The job ends when all of them have ended well."),
+    "any": gettext_lazy("The job ends when the first of them succeeds."),
+    "all": gettext_lazy("The job ends when all of them have succeeded."),
 }
 ENFORCEMENT_WORDS = {
     "simulated": gettext_lazy("simulated: nothing to enforce"),
-    "watchdog": gettext_lazy("not enforced, watched"),
+    "watchdog": gettext_lazy("not enforced, only watched"),
     "hami": gettext_lazy("memory limit enforced (HAMi-core)"),
-    "slice": gettext_lazy("memory kept by the program's own library, and watched"),
+    "slice": gettext_lazy("memory limited by the program's own library, and watched"),
     "nvfraction": gettext_lazy("memory limit enforced (driver)"),
     "mig": gettext_lazy("isolated by hardware (MIG)"),
 }
@@ -302,9 +302,9 @@ class TaskLog:
     @property
     def empty_words(self) -> str:
         if self.task.is_final:
-            return _("It ended and wrote nothing.")
+            return _("It ended without any output.")
         if self.task.state in (TaskState.ASSIGNED, TaskState.STARTING):
-            return _("It is being started; its output appears here.")
+            return _("Starting; the output appears here.")
         return _("No output yet; it appears here as it is written.")
 
     @property
@@ -324,9 +324,9 @@ def log_store() -> LogStore:
 
 def resize_note(wish: dict) -> str:
     if wish.get("open"):
-        return _("Its slice is being resized to %(gpu)s.") % {"gpu": wish["gpu"]}
+        return _("The slice is being resized to %(gpu)s.") % {"gpu": wish["gpu"]}
     if refused := describe_resize_refusal(wish.get("refused")):
-        return _("It was not resized to %(gpu)s. %(why)s") % {"gpu": wish["gpu"], "why": refused}
+        return _("The slice was not resized to %(gpu)s. %(why)s") % {"gpu": wish["gpu"], "why": refused}
     return ""
 
 
@@ -346,7 +346,7 @@ def card_row(card: dict, part: str, use: dict, note: str = "") -> CardRow:
     )
     mode = card.get("enforcement", "")
     alone = whole and not card["uuid"].startswith("MIG-")  # MIG instances share a card
-    how = _("whole card, nobody else on it") if alone else str(ENFORCEMENT_WORDS.get(mode, mode))
+    how = _("whole card, not shared") if alone else str(ENFORCEMENT_WORDS.get(mode, mode))
     simulated = bool(card.get("simulated"))
     ours = mode in IN_TURNS and not whole and not simulated
     notes = (
@@ -365,34 +365,34 @@ def use_words(use: dict) -> str:
         return ""
     names = {"used": "used_mib", "limit": "limit_mib", "peak": "peak_mib"}
     params = {name: number_format(use[key], force_grouping=True) for name, key in names.items()}
-    return _("%(used)s of %(limit)s MiB in use, %(peak)s at most") % params
+    return _("%(used)s of %(limit)s MiB in use, peak %(peak)s") % params
 
 
 def full_words(use: dict) -> str:
     """Warn if memory is nearly full, as the runtime's log does."""
     if not use or use["used_mib"] < FULL_AT * use["limit_mib"]:
         return ""
-    return _("Its slice is nearly full: what is above it is refused.")
+    return _("The slice is nearly full: requests beyond it are refused.")
 
 
 def unwatched_words(use: dict) -> str:
     if use.get("watched", True):
         return ""
-    return _("Nobody watches it at the moment: the watch ended and is started anew. These figures are old.")
+    return _("Memory is not being watched right now: the watch ended and is restarting. These figures are old.")
 
 
 def compute_words(use: dict, percent: int) -> str:
     if use.get("compute") == "mps":
-        words = _("Compute: at most %(percent)s %% of the card's multiprocessors at once for each program, by MPS.")
+        words = _("Compute: each program uses at most %(percent)s %% of the card's multiprocessors at once (MPS).")
         return words % {"percent": percent}
-    return _("Compute is shared in turns, not limited.")
+    return _("Compute is shared in turns, without a limit.")
 
 
 def refused_words(use: dict) -> str:
     count = use.get("refused", 0)
     words = ngettext(
-        "Its slice refused %(count)s request for more memory.",
-        "Its slice refused %(count)s requests for more memory.",
+        "The slice refused %(count)s request for more memory.",
+        "The slice refused %(count)s requests for more memory.",
         count,
     )
     return words % {"count": number_format(count, force_grouping=True)} if count else ""

@@ -15,8 +15,8 @@ from jobs.states import TaskState
 BEHIND, SILENT, COMING, LATER, CUT = "behind", "silent", "coming", "later", "cut"
 WORDS = {
     COMING: _("The task has ended; the end of its log is on the way."),
-    LATER: _("No agent brings logs from %(node)s: this log comes when the task has ended."),
-    CUT: _("The end of this log was not brought: its machine removed it, or did not answer in time."),
+    LATER: _("No agent sends logs from %(node)s: this log arrives when the task has ended."),
+    CUT: _("The end of this log is missing: the machine removed it or did not respond in time."),
 }
 
 

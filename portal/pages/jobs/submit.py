@@ -55,7 +55,7 @@ gpu: 1/4
 """
 BLANK = "run: python train.py\ngpu: 1/4\n"
 CHANGED = ("gpu", "nodes", "pool", "time", "priority", "preemptible")
-ROLES = gettext_lazy("Roles, which the YAML sets: %(roles)s.")
+ROLES = gettext_lazy("Roles, set in the YAML: %(roles)s.")
 FLAG_VALUES = {"true": "on"}
 """What the file says of a flag, as its box says it."""
 MAX_SCRIPT = 1024 * 1024
@@ -146,7 +146,7 @@ def preview(user: User, panes: Panes, verdict: Verdict, *, ahead: bool) -> dict:
     Adds refusals to `verdict`; `later`: `ahead` would say more.
     """
     if verdict.spec is None:
-        return _say("plain", _("Mend what is marked. Then it shows here where the job could start."))
+        return _say("plain", _("Fix the marked fields to see where the job could start."))
     spec = replace(verdict.spec, code=None) if panes.chosen else verdict.spec
     try:
         answer = plan_job(user, spec, levers=ahead)
@@ -158,7 +158,7 @@ def preview(user: User, panes: Panes, verdict: Verdict, *, ahead: bool) -> dict:
     draft, waits = cast(Draft, answer.draft), answer.outcome == "waits"
     more = [capfirst(describe_wait(reason)) for reason in answer.reasons] + notes_on(user, draft)
     if waits and not ahead:
-        more.append(_("Working out when it would start, and what would help…"))
+        more.append(_("Estimating when it would start, and what would help…"))
     found = _say(
         "wait" if waits else "done", describe_plan(answer), more, lever_fixes(answer), later=waits and not ahead
     )
@@ -188,7 +188,7 @@ def notes_on(user: User, draft: Draft) -> list[str]:
     notes = [ROLES % {"roles": roles_words(draft.gang)}] if draft.spec.roles else []
     notes += [room_words(room) for room in list_capacity(user) if room.pool == draft.pool.name]
     if scheduler_late():
-        notes.append(_("The scheduler is late at the moment: the job is accepted and waits."))
+        notes.append(_("The scheduler is delayed right now: the job is accepted and waits."))
     return notes
 
 
@@ -197,11 +197,12 @@ def room_words(room: PoolCapacity) -> str:
     params["waiting"] = room.waiting
     if room.may_milli is None or room.may_milli >= room.free_milli:
         return (
-            _("GPUs free there now: %(free)s of %(total)s, whole ones: %(whole)s. Jobs waiting: %(waiting)s.") % params
+            _("GPUs free in this pool: %(free)s of %(total)s, whole cards: %(whole)s. Jobs waiting: %(waiting)s.")
+            % params
         )
     params["may"] = show_gpu(room.may_milli)
     return (
-        _("GPUs free there now: %(free)s of %(total)s, for your team at most %(may)s. Jobs waiting: %(waiting)s.")
+        _("GPUs free in this pool: %(free)s of %(total)s, for your team at most %(may)s. Jobs waiting: %(waiting)s.")
         % params
     )
 

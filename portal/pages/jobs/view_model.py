@@ -88,12 +88,12 @@ class JobView:
     @property
     def stop_effect(self) -> str:
         if self.is_waiting:
-            return _("It leaves the queue and does not start. It can be retried later.")
+            return _("The job leaves the queue and does not start. You can retry it later.")
         if self.started_at is None:
-            return _("It has been placed and has not started; what it holds is given back.")
+            return _("The job has been placed but has not started; its resources are released.")
         words = _(
-            "Its program is asked to end, and is killed 10 seconds later or when the grace of its checkpoint is over. "
-            "What it has not saved by then is lost."
+            "The program is asked to stop, and is killed 10 seconds later or when the grace period of its "
+            "checkpoint ends. Work that is not saved by then is lost."
         )
         if self.saved_at is None:
             return words
@@ -182,7 +182,7 @@ class JobView:
     def _unexplained(self) -> str:
         if self.is_unexplained:
             return _("the scheduler has not recorded a reason yet")
-        return _("the scheduler looks at it in a moment")
+        return _("the scheduler checks this job in a moment")
 
     # ---- durations ----
 
@@ -213,7 +213,7 @@ class JobView:
         if not self.has_ended:
             return ""
         if self.job.reason == "stopped_by_user" and self.job.stop_requested_by:
-            return _("%(who)s stopped it.") % {"who": self.job.stop_requested_by}
+            return _("Stopped by %(who)s.") % {"who": self.job.stop_requested_by}
         if self.job.reason == "exit_nonzero" and self.job.exit_code is not None:
             return _("The program ended with exit code %(code)s.") % {"code": self.job.exit_code}
         return describe_end(self.job.reason)
@@ -232,25 +232,25 @@ class JobView:
         params = {"pool": self.job.pool.name, "where": " · ".join(self.where), "ran": self.ran, "who": self.job.held_by}
         if self.job.stop_requested_at is not None and not self.has_ended:
             if not self.job.stop_requested_by:
-                return _("The role that ends it is done; what else runs is being stopped.")
-            return _("%(by)s asked it to stop; it ends within moments.") % {"by": self.job.stop_requested_by}
+                return _("The role that ends the job is done; the other tasks are being stopped.")
+            return _("%(by)s requested a stop; the job ends in a moment.") % {"by": self.job.stop_requested_by}
         if self.is_waiting:
             return self._waiting_sentence(params)
         if self.has_ended:
-            return self.end if not self.ran else _("%(end)s It ran for %(ran)s.") % {"end": self.end, "ran": self.ran}
+            return self.end if not self.ran else _("%(end)s Ran for %(ran)s.") % {"end": self.end, "ran": self.ran}
         if self.job.state == JobState.RUNNING:
-            return _("It runs on %(where)s.") % params
+            return _("Running on %(where)s.") % params
         if self.job.state == JobState.STARTING:
-            return start_sentence(self.job, self.tasks) or _("It starts on %(where)s.") % params
-        return _("It is stopping.")
+            return start_sentence(self.job, self.tasks) or _("Starting on %(where)s.") % params
+        return _("Stopping.")
 
     def _waiting_sentence(self, params: dict) -> str:
         if self.job.held_at is not None:
-            return _("%(who)s holds it: it keeps its place in pool %(pool)s and does not start.") % params
+            return _("Held by %(who)s: the job keeps its place in pool %(pool)s and does not start.") % params
         if self.job.wait_position is None:
-            return _("It waits in pool %(pool)s.") % params
+            return _("Waiting in pool %(pool)s.") % params
         params |= {"position": self.job.wait_position, "of": self.job.wait_of}
-        return _("It waits in pool %(pool)s as number %(position)s of %(of)s.") % params
+        return _("Queue position %(position)s of %(of)s in pool %(pool)s.") % params
 
 
 def view_jobs(jobs: Iterable[Job], user: User) -> list[JobView]:

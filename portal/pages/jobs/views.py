@@ -197,7 +197,7 @@ class JobList:
 
     @property
     def circles(self) -> list[dict]:
-        others = _("Everybody's") if self.user.sees_all else _("My teams'")
+        others = _("Everyone's") if self.user.sees_all else _("My teams'")
         return [
             {"words": words, "href": self.address(whose=code), "current": code == self.whose}
             for code, words in (("mine", _("Mine")), ("team", others))
@@ -207,7 +207,7 @@ class JobList:
     def kinds(self) -> list[dict]:
         return [
             {"words": words, "href": self.address(kind=code), "current": code == self.kind}
-            for code, words in (("", _("Jobs")), (JobKind.INTERACTIVE.value, _("Starts of notebooks")))
+            for code, words in (("", _("Jobs")), (JobKind.INTERACTIVE.value, _("Notebook starts")))
         ]
 
     example = "run: python train.py\ngpu: 1/4\n"
@@ -228,9 +228,13 @@ class JobList:
             "waiting": jobs.waiting().count(),
         }
         if not any(numbers.values()):
-            return _("Nothing runs or waits.") if self.whose == "team" else _("None of your jobs runs or waits.")
+            return (
+                _("Nothing is running or waiting.")
+                if self.whose == "team"
+                else _("None of your jobs is running or waiting.")
+            )
         if not numbers["waiting"]:
-            return _("%(running)s running, nothing waits.") % numbers
+            return _("%(running)s running, none waiting.") % numbers
         first = (
             jobs.waiting().exclude(wait_position=None).order_by("wait_position", "pk").select_related("pool").first()
         )

@@ -29,7 +29,9 @@ class NotebookForm(forms.Form):
     name = forms.CharField(
         label=_("Name"),
         max_length=LONGEST_NAME,
-        help_text=_("Small letters, digits and dashes. It names the notebook's folder, and its host for SSH."),
+        help_text=_(
+            "Lower-case letters, digits and dashes. It is the name of the notebook's folder and of its SSH host."
+        ),
     )
     team = forms.ChoiceField(label=_("Team"), required=False)
     cpu = forms.CharField(label=_("CPU cores"), required=False, max_length=20)
@@ -39,7 +41,7 @@ class NotebookForm(forms.Form):
         required=False,
         min_value=1,
         max_value=24 * 30,
-        help_text=_("It is stopped after so many; its files stay."),
+        help_text=_("The notebook stops after this time; its files are kept."),
     )
 
     def __init__(self, user: User, *args: object, **named: object):
@@ -50,8 +52,8 @@ class NotebookForm(forms.Form):
             del self.fields["team"]
         for name in ("name", "cpu", "memory"):
             self.fields[name].widget.attrs |= {"autocomplete": "off", "spellcheck": "false"}
-        self.fields["cpu"].widget.attrs["placeholder"] = _("the pool's share")
-        self.fields["memory"].widget.attrs["placeholder"] = _("the pool's share")
+        self.fields["cpu"].widget.attrs["placeholder"] = _("the pool's default share")
+        self.fields["memory"].widget.attrs["placeholder"] = _("the pool's default share")
 
     def clean(self) -> dict:
         said = {**(super().clean() or {}), "gpu": gpu_of(self.data)}

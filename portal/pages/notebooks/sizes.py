@@ -31,7 +31,7 @@ class Size:
     def note(self) -> str:
         if self.promise.starts:
             return _("starts now")
-        return _("waits") if self.promise.possible else _("not here")
+        return _("waiting") if self.promise.possible else _("not available here")
 
     @property
     def why(self) -> str:

@@ -28,14 +28,14 @@ from portal.partial import render_page, wants_fragment
 from portal.wording.errors import describe_error
 
 PHASE_WORDS = {
-    "queue": gettext_lazy("Waiting for its place"),
-    "place": gettext_lazy("Handing it to its machine"),
+    "queue": gettext_lazy("Waiting for resources"),
+    "place": gettext_lazy("Sending it to its machine"),
     "container": gettext_lazy("Starting its container"),
     "jupyter": gettext_lazy("Loading JupyterLab"),
 }
 PREPARING_WORDS = {
     "waiting": gettext_lazy("waiting to begin"),
-    "making": gettext_lazy("making an environment"),
+    "making": gettext_lazy("creating an environment"),
     "installing": gettext_lazy("installing packages"),
     "compiling": gettext_lazy("compiling them, so that notebooks start faster"),
 }
@@ -123,11 +123,11 @@ class Starting:
     def head(self) -> str:
         name = {"name": self.view.name}
         if self.link:
-            return _("%(name)s is ready; it opens now.") % name
+            return _("%(name)s is ready and opens now.") % name
         if self.view.is_stopping:
             return _("%(name)s is stopping.") % name
         if self.view.has_failed:
-            return _("%(name)s could not go on.") % name
+            return _("%(name)s could not continue.") % name
         if self.wanted and self.is_preparing:
             return _("%(name)s starts as soon as JupyterLab is installed.") % name
         if self.view.start is None:
@@ -135,8 +135,8 @@ class Starting:
         if not self.view.is_started:
             return _("%(name)s is stopped; its files are kept.") % name
         if self.view.is_waiting:
-            return _("%(name)s waits for its place; it opens by itself.") % name
-        return _("%(name)s starts; it opens by itself.") % name
+            return _("%(name)s is waiting for resources; it opens automatically.") % name
+        return _("%(name)s is starting; it opens automatically.") % name
 
     @cached_property
     def detail(self) -> job_detail.JobDetail | None:

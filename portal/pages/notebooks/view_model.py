@@ -92,17 +92,17 @@ class NotebookView:
     @property
     def sentence(self) -> str:
         if self.start is None:
-            return _("It has not been started yet.")
+            return _("Not started yet.")
         if self.has_failed or not self.is_started:
             return self.ended
         if self.is_waiting and not self._stop_wanted:
             return self.start.sentence
         if self.is_stopping:
-            return _("It is stopping.")
+            return _("Stopping.")
         where = {"where": " · ".join(self.where) or _("a node")}
         if self.is_running:
-            return _("It runs on %(where)s.") % where
-        return _("It starts on %(where)s.") % where
+            return _("Running on %(where)s.") % where
+        return _("Starting on %(where)s.") % where
 
     @property
     def ended(self) -> str:

@@ -128,7 +128,7 @@ def change(request: HttpRequest, notebook_id: str) -> HttpResponse:
         change_notebook(actor=request.user, notebook=notebook, **form.values())
     except REFUSALS as error:
         return _refuse(request, notebook, describe_refusal(error))
-    messages.success(request, _("Kept. The next start of %(name)s asks for it.") % {"name": notebook.name})
+    messages.success(request, _("Saved. The next start of %(name)s uses it.") % {"name": notebook.name})
     return _back(request, notebook)
 
 
@@ -141,7 +141,7 @@ def rename(request: HttpRequest, notebook_id: str) -> HttpResponse:
         named = change_notebook(actor=request.user, notebook=notebook, name=name)
     except REFUSALS as error:
         return _refuse(request, notebook, describe_refusal(error))
-    messages.success(request, _("It is called %(name)s now.") % {"name": named.name})
+    messages.success(request, _("The notebook is now called %(name)s.") % {"name": named.name})
     return _back(request, named)
 
 
@@ -210,10 +210,10 @@ class NotebookList:
         if not self.views:
             return _("Python in the browser, on as much of a GPU as you need.")
         if not running and not waiting:
-            return _("None runs. Their files are kept; start one to go on.")
+            return _("None is running. Files are kept; start one to continue.")
         if not waiting:
             return _("%(running)s running.") % {"running": running}
-        return _("%(running)s running, %(waiting)s on the way.") % {"running": running, "waiting": waiting}
+        return _("%(running)s running, %(waiting)s starting.") % {"running": running, "waiting": waiting}
 
     @cached_property
     def presets(self) -> list[tuple[Preset, Size]]:

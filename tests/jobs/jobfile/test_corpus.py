@@ -157,7 +157,7 @@ def assert_names_field_and_remedy(error: FieldError, pointer: str, code: str):
     assert (error.pointer, error.code) == (pointer, code)
     assert code in FIELD_MESSAGES
     sentence = describe_field_error(error)
-    assert "%(" not in sentence and "?" not in sentence.replace("of what?", "").replace("”?", "")
+    assert "%(" not in sentence and "?" not in sentence.replace("”?", "")
     assert len(sentence) < 400
     assert sum(sentence.count(end) for end in (".", "?")) >= 2, f"says what is wrong, but not what to do: {sentence}"
 

@@ -223,5 +223,5 @@ def test_a_sentence_has_whole_words_for_kinds():
     with translation.override("en"):
         [error] = errors_of({"run": "a", "preemptible": "yes"})
         assert describe_field_error(error) == (
-            "preemptible must be true or false, but it is text. Change the value; quotes make a text of it."
+            "preemptible must be true or false, but it is text. Change the value; quotes turn it into text."
         )

@@ -39,7 +39,7 @@ def test_the_stranger_sees_the_queue_whole_and_nobodys_names(eve, running, waiti
     assert_no_secret(response, running, waiting)
     (row,), (active,) = response.json()["waiting"], response.json()["active"]
     assert (row["team"], row["gpu"], row["nodes"], row["state"], row["reason"]) == ("nlp", "1/2", 1, "queued", "held")
-    assert row["reason_text"] == "somebody holds it" and row["reasons"] == []
+    assert row["reason_text"] == "held by someone" and row["reasons"] == []
     assert (row["full"], row["job"], row["priority"], row["submitted_at"], row["link"]) == (False, *[None] * 4)
     assert active["expected_end_at"] and active["started_at"] is None
 

@@ -53,7 +53,10 @@ def test_a_failed_job_says_why_and_what_to_do(ada, cast):
     make.end(job, TaskState.FAILED, "out_of_memory", exit_code=None)
     shown = ada.get(f"jobs/{job.public_id}").json()
     assert (shown["state"], shown["reason"]) == ("failed", "out_of_memory")
-    assert shown["reason_text"] == "It used more memory than it asked for." and "more memory" in shown["hint"]
+    assert (
+        shown["reason_text"] == "The program used more memory than the job asked for."
+        and "more memory" in shown["hint"]
+    )
 
 
 def test_a_team_mate_sees_the_job_and_the_stranger_does_not(ada, bob, eve, cast):
@@ -112,7 +115,7 @@ def test_wait_has_position_reasons_and_their_words(ada, cast):
     Job.objects.update(wait_reasons=[reason], wait_position=3, wait_of=11)
     wait = ada.get(f"jobs/{job.public_id}/wait").json()
     assert (wait["position"], wait["of"], wait["reasons"][0]["code"]) == (3, 11, "team_limit")
-    assert wait["reasons"][0]["text"] == "the team is at its limit of GPUs: 1 of 1 used, and it asks for ¼"
+    assert wait["reasons"][0]["text"] == "the team is at its limit of GPUs: 1 of 1 used, ¼ needed"
     assert wait["reasons"][0]["params"]["ask"] == 250
 
 

@@ -154,7 +154,7 @@ def test_notices_are_listed_in_words_and_marked(ada, bob, cast):
     notice = notify(user_id=cast.ada.pk, kind="job_failed", about=job, params={"name": "train", "reason": "time_limit"})
     (shown,) = ada.get("notices", {"unread": "true"}).json()["results"]
     assert shown["title"] == f"train ({job.public_id}) failed" and shown["text"].startswith(
-        "It reached its time limit."
+        "The time limit was reached."
     )
     assert bob.post("notices:read", {"ids": [notice.pk]}).json() == {"unread": 0}
     assert ada.get("notices", {"unread": "true"}).json()["results"]

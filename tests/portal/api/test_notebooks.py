@@ -120,7 +120,7 @@ def test_a_change_of_what_somebody_else_changed_is_refused_in_words(ada, explore
     assert changed.status_code == 200 and changed["ETag"] != seen
     refused = patch(ada, explore, {"gpu": "1"}, If_Match=seen)
     assert (refused.status_code, refused.json()["code"]) == (412, "changed_meanwhile")
-    assert "Look again" in refused.json()["detail"] and ada.get(explore).json()["spec"]["gpu"] == "1/2"
+    assert "Read it again" in refused.json()["detail"] and ada.get(explore).json()["spec"]["gpu"] == "1/2"
 
 
 @pytest.mark.parametrize(("tag", "status"), [("*", 200), ('"x", {}', 200), ("W/{}", 412), ('"x"', 412), ("x", 412)])

@@ -35,7 +35,7 @@ def test_a_plan_that_waits_has_place_reasons_start_and_levers(ada, taken):
     plan = ada.post("jobs:plan", "run: train\ngpu: 1\npool: train\ncode: .\n", type="application/yaml").json()
     assert (plan["outcome"], plan["position"], plan["of"]) == ("waits", 1, 1) and plan["places"] == []
     assert plan["reasons"][0]["code"] == "no_fit_now" and plan["reasons"][0]["text"]
-    assert plan["text"] == f"Waits: #1 of 1 in train, {plan['start']['text']}"
+    assert plan["text"] == f"Waiting: #1 of 1 in train, {plan['start']['text']}"
     [lever] = plan["levers"]
     assert (lever["field"], lever["value"], lever["was"], lever["now"]) == ("pool", "dev", "train", True)
     assert (lever["text"], lever["start_text"]) == ("pool dev instead of train", "now") and plan["whole"]

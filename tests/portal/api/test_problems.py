@@ -41,7 +41,7 @@ def test_a_database_that_is_away_is_told_with_what_to_do(ada, monkeypatch):
 
     monkeypatch.setattr(connection, "cursor", away)
     body = problem_of(ada.get("jobs"), 503, "database_away")
-    assert "database does not answer" in body["detail"] and "Try again" in body["detail"]
+    assert "database does not respond" in body["detail"] and "Try again" in body["detail"]
 
 
 def test_a_database_that_is_there_and_busy_is_not_called_away():

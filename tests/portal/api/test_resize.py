@@ -61,7 +61,7 @@ def test_more_than_the_card_has_free_is_refused_with_the_figures(ada, cast, job)
     make.start(other, cast.gpus[0])
     refused = resize(ada, job, gpu="3/4")
     assert code_of(refused) == (409, "resize_no_room")
-    assert "n1:0 has 8.5 GB of memory free, and this takes 17 GB more" in refused.json()["detail"]
+    assert "n1:0 has 8.5 GB of memory free, and this needs 17 GB more" in refused.json()["detail"]
 
 
 def test_tasks_of_one_card_are_counted_together(ada, cast):
@@ -80,7 +80,7 @@ def test_below_what_is_in_use_it_says_how_much_that_is(ada, job):
     Task.objects.filter(job=job).update(gpu_use=[use])
     refused = resize(ada, job, gpu="1/8")
     assert code_of(refused) == (409, "resize_below_use")
-    assert "main.0 uses 6.3 GB of GPU memory, so its slice cannot be made 4.3 GB" in refused.json()["detail"]
+    assert "main.0 uses 6.3 GB of GPU memory, so its slice cannot be resized to 4.3 GB" in refused.json()["detail"]
 
 
 def test_by_mps_a_slice_becomes_no_larger_and_keeps_its_compute(ada, job):
@@ -120,11 +120,11 @@ def test_only_slices_are_sizes_of_slices(ada, job, gpu):
 def test_a_task_that_is_not_there_is_named(ada, job):
     refused = resize(ada, job, gpu="1/2", task="main.7")
     assert refused.status_code == 400
-    assert "No task “main.7” of this job runs" in refused.json()["errors"][0]["detail"]
+    assert "This job has no running task “main.7”" in refused.json()["errors"][0]["detail"]
 
 
 def test_where_the_runtime_cannot_it_says_so(ada, job, settings):
     settings.TESSERA_RUNTIME = "runtimes.kubernetes.runtime.KubernetesRuntime"
     refused = resize(ada, job, gpu="1/2")
     assert code_of(refused) == (409, "resize_not_here")
-    assert "keep the size that they started with" in refused.json()["detail"]
+    assert "Slices keep their size" in refused.json()["detail"]

@@ -177,10 +177,10 @@ def test_a_quota_is_shown_as_it_was_typed(cast, root):
             "gpu_milli_guarantee",
             "The guarantee (1) is above the limit (½)",
         ),
-        ({"gpu_milli_guarantee": "7"}, "gpu_milli_guarantee", "pool’s 1 are not promised"),
-        ({"gpu_milli_limit": "many"}, "gpu_milli_limit", "is no number of cards"),
-        ({"memory_mib_limit": "64"}, "memory_mib_limit", "Add a unit"),
-        ({"cpu_milli_limit": "1.00001"}, "cpu_milli_limit", "is no number of cores"),
+        ({"gpu_milli_guarantee": "7"}, "gpu_milli_guarantee", "only 1 are not promised"),
+        ({"gpu_milli_limit": "many"}, "gpu_milli_limit", "is not a valid number of cards"),
+        ({"memory_mib_limit": "64"}, "memory_mib_limit", "has no unit"),
+        ({"cpu_milli_limit": "1.00001"}, "cpu_milli_limit", "is not a valid number of cores"),
         ({"cell": "8"}, "cell", "No node has exactly 8 cards of pool dev; the largest has 1."),
         ({"cell": "0"}, "cell", "greater than or equal to 1"),
     ],
@@ -310,7 +310,7 @@ def test_a_card_gets_its_pool_and_what_is_kept_back(cast, root):
 def test_a_card_cannot_keep_back_everything(cast, root):
     path = f"/console/cluster/gpu/{cast.gpus[0].pk}/change/"
     answer = root.post(path, {"pool": cast.dev.pk, "margin_mib": "64GiB"})
-    assert "Nothing would be left to sell" in answer.content.decode()
+    assert "Nothing would be left to allocate" in answer.content.decode()
 
 
 def test_a_pool_takes_its_time_limit_as_people_write_it(cast, root):
@@ -341,7 +341,7 @@ def test_the_policy_of_a_pool_is_what_its_next_cycle_goes_by(cast, root):
         ("max_grace_s", "2h", "less than or equal to 3600"),
         ("reservations", "0", "greater than or equal to 1"),
         ("stop_longer", "0", "greater than or equal to 1"),
-        ("stop_longer", "4", "Let short jobs go first in this pool as well"),
+        ("stop_longer", "4", "Also let short jobs go first in this pool"),
         ("most_stops", "0", "greater than or equal to 1"),
         ("weight_useful", "1001", "less than or equal to 1000"),
         ("arrangement", "sideways", "not one of the available choices"),
@@ -371,8 +371,8 @@ def test_a_pool_lends_its_cards_by_the_hours_that_an_admin_sets(cast, root):
 @pytest.mark.parametrize(
     ("field", "text", "words"),
     [
-        ("zone", "Moon", "Name a time zone"),
-        ("holidays", "1.1.2027", "Write dates like"),
+        ("zone", "Moon", "Enter a time zone"),
+        ("holidays", "1.1.2027", "Enter dates like"),
         ("begins", "late", "Enter a valid time"),
         ("weekdays", ["8"], "not one of the available choices"),
         ("borrower", "", "This field is required"),
@@ -393,4 +393,4 @@ def test_an_auditor_sees_windows_and_changes_none(cast, auditor):
 
 def test_an_auditor_reads_the_policy_of_a_pool_in_words(cast, auditor):
     page = auditor.get(f"/console/cluster/pool/{cast.dev.pk}/change/").content.decode()
-    assert ">12h<" in page and ">5m<" in page and "fill one machine after the other" in page
+    assert ">12h<" in page and ">5m<" in page and "fill one machine after another" in page

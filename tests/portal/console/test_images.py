@@ -18,7 +18,7 @@ def test_an_admin_keeps_the_catalogue_and_an_auditor_looks(root, auditor):
     again = root.post("/console/images/image/add/", LINE)
     assert again.status_code == 200 and Image.objects.count() == 1
     refused = root.post("/console/images/image/add/", LINE | {"alias": "x", "reference": "a b"})
-    assert "is no name of an image" in refused.content.decode()
+    assert "is not a valid image name" in refused.content.decode()
 
 
 def test_a_password_goes_in_and_is_never_shown(cast, root, auditor):

@@ -28,7 +28,7 @@ def test_an_admin_plans_changes_and_ends_a_maintenance(cast, root):
     assert (row.why, row.stops, list(row.nodes.all()), row.planned_by) == ("new fans", True, [cast.node], "root")
     assert "in the time zone UTC" in root.get(ADD).content.decode()
     page = root.get(LIST).content.decode()
-    assert "new fans" in page and "to come" in page and "n1" in page
+    assert "new fans" in page and "planned" in page and "n1" in page
     change = f"{LIST}{row.pk}/change/"
     assert root.post(change, fields(cast, nodes=[], pool=cast.train.pk)).status_code == 302
     row.refresh_from_db()
@@ -40,8 +40,8 @@ def test_an_admin_plans_changes_and_ends_a_maintenance(cast, root):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"lasts_s": 0}, "ends at or before its beginning"),
-        ({"begins_in_s": -3600, "lasts_s": 60}, "would be over already"),
+        ({"lasts_s": 0}, "does not end after its beginning"),
+        ({"begins_in_s": -3600, "lasts_s": 60}, "would already be over"),
         ({"nodes": []}, "Name at least one, or a pool"),
         ({"begins_at_0": "soon"}, "Enter a valid date"),
     ],
@@ -64,9 +64,9 @@ def test_the_machine_says_what_is_to_come_and_what_lasts(cast, client):
     client.force_login(cast.ada)
     row = make.maintenance(cast.node, begins_in_s=600, why="new fans")
     page = client.get("/nodes/n1/").content.decode()
-    assert re.search(r"n1 goes into maintenance from .* until .* What is done: new fans", page)
+    assert re.search(r"n1 goes into maintenance from .* until .* Reason: new fans", page)
     assert "2 of 2 GPUs free" in page and "Maintenance was planned" in page
     Maintenance.objects.filter(pk=row.pk).update(begins_at=timezone.now())
     page = client.get("/nodes/n1/").content.decode()
-    assert "n1 is in maintenance until" in page and "GPUs free" not in page
+    assert "n1 is under maintenance until" in page and "GPUs free" not in page
     assert "Maintenance" in client.get("/cluster/").content.decode()

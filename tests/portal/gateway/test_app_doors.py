@@ -94,7 +94,7 @@ async def test_while_the_database_is_away_it_opens_for_nobody_and_says_when_to_c
     for path, kept in (("/seen", cookie), (there.removeprefix(world.origin), state)):
         async with world.visit(path, kept) as page:
             assert (page.status, page.headers["Retry-After"]) == (503, "5"), path
-            assert "Tessera is away for a moment" in await page.text()
+            assert "Tessera is temporarily unavailable" in await page.text()
     async with world.visit("/seen", Cookie=cookie, **SCRIPT) as answer:
         assert (answer.status, (await answer.json())["code"]) == (503, "unavailable")
     assert not world.program.asked

@@ -64,7 +64,7 @@ async def test_a_code_is_too_old_after_half_a_minute(world):
     state, there = await world.way_in()
     await AppCode.objects.aupdate(expires_at=Now() - timedelta(seconds=1))
     async with world.visit(there.removeprefix(world.origin), state) as answer:
-        assert answer.status == 400 and "too old" in await answer.text()
+        assert answer.status == 400 and "has expired" in await answer.text()
 
 
 async def test_two_cookies_of_our_name_are_refused(world):

@@ -289,7 +289,7 @@ def test_no_chain_of_redirects_brings_it_a_code(page, context, world, back):
         )
     opened.value.wait_for_url(f"{world.mine}.tessera/enter**")
     assert "code" in parse_qs(urlsplit(opened.value.url).query)  # mine has it, and refuses it: the state is not its own
-    expect(opened.value.locator("h1")).to_contain_text("was used or is too old")
+    expect(opened.value.locator("h1")).to_contain_text("was used or has expired")
     assert not world.asked["hostile"] and not AppCode.objects.filter(app__label=label, used_at=None).count() > 1
 
 

@@ -67,7 +67,7 @@ def test_a_wrong_password_stays_outside(ada, name, password):
 
 def test_a_name_that_is_not_there_is_answered_like_a_wrong_password(ada):
     one, other = sign_in(browser(), "ada", "wrong"), sign_in(browser(), "nobody", "wrong")
-    sentence = "This user name and password do not fit together."
+    sentence = "The user name and password do not match."
     assert sentence in one.content.decode() and sentence in other.content.decode()
 
 
@@ -219,7 +219,7 @@ def test_a_newcomer_chooses_a_name_and_is_in_the_team(invitation):
     ("fields", "words"),
     [
         ({"username": "Root"}, "taken"),
-        ({"username": "Zo e"}, "cannot be this"),
+        ({"username": "Zo e"}, "is not valid"),
         ({"password": "short"}, "too easy to guess"),
     ],
 )
@@ -308,7 +308,7 @@ def test_a_person_adds_and_removes_an_ssh_key():
     page = client.get("/settings/ssh-keys/").content.decode()
     assert "laptop" in page and ada.ssh_keys.get().fingerprint in page
     again = client.post("/settings/ssh-keys/", {"key": make.ssh_key()})
-    assert again.status_code == 400 and "before" in again.content.decode()
+    assert again.status_code == 400 and "already added this key" in again.content.decode()
     assert client.post(f"/settings/ssh-keys/{ada.ssh_keys.get().pk}/remove").status_code == 302
     assert not ada.ssh_keys.exists()
 
@@ -318,7 +318,7 @@ def test_an_ssh_key_works_to_the_end_of_a_day_and_is_shown_as_expired_afterwards
     client.force_login(ada)
     asked = {"key": make.ssh_key(), "name": "laptop", "expires_at": "2020-01-31"}
     refused = client.post("/settings/ssh-keys/", asked)
-    assert refused.status_code == 400 and "This is over already." in refused.content.decode()
+    assert refused.status_code == 400 and "This date has passed." in refused.content.decode()
     assert client.post("/settings/ssh-keys/", asked | {"expires_at": "2099-01-31"}).status_code == 302
     assert ada.ssh_keys.get().expires_at.isoformat() == "2099-01-31T23:59:59.999999+00:00"
     page = client.get("/settings/ssh-keys/").content.decode()

@@ -23,10 +23,10 @@ def test_an_admin_reads_what_is_broken_first_with_its_remedy():
     for name in LOOPS:
         Lease.objects.create(name=name, last_ok_at=timezone.now())
     admin = make.admin()
-    assert "All is as it should be." in shown(admin)
+    assert "Everything is in order." in shown(admin)
     Lease.objects.filter(name="cycle").delete()
     page = shown(admin)
-    assert "1 thing is not as it should be." in page and "Look at the logs of beat and the workers" in page
+    assert "1 problem found." in page and "Look at the logs of beat and the workers" in page
     assert page.index("The loop of the scheduler has never succeeded.") < page.index("PostgreSQL")
 
 

@@ -56,7 +56,7 @@ def test_without_a_machine_the_next_step_is_named(look, settings, who, words):
 def test_a_machine_not_seen_for_two_minutes_is_unknown(cast, look):
     Node.objects.update(last_seen_at=timezone.now() - timedelta(seconds=121))
     assert "Unknown" in look(cast.ada, "/cluster/") and "is-stale" in look(cast.ada, "/cluster/gpus/")
-    assert "presumed to go on" in look(cast.ada, "/nodes/n1/")
+    assert "presumed to be running" in look(cast.ada, "/nodes/n1/")
 
 
 def test_a_machine_seen_just_now_is_not_unknown(cast, look):
@@ -124,14 +124,14 @@ def test_an_instance_of_a_card_is_offered_to_those_alone_who_name_it(cast, look)
     job = make.job(cast.ada, gpu="A100-40GB-1g.5gb", pool="dev")
     make.start(job, Gpu.objects.get(index=1205))
     page = look(cast.ada, f"/j/{job.public_id}/")
-    assert "isolated by hardware (MIG)" in page and "It runs on n1, GPU 2:5." in page and "1205" not in page
+    assert "isolated by hardware (MIG)" in page and "Running on n1, GPU 2:5." in page and "1205" not in page
     assert card(cast.ada, 2).free_milli == 0
 
 
 def test_a_cordoned_machine_hosts_nothing(cast, look):
     advance(cast.node, "CORDONED", actor=Actor("root"))
     assert card(cast.ada).hosts == [] and card(cast.ada).segments[-1].kind == "next"
-    assert "n1 takes no new work: Cordoned" in look(cast.ada, "/nodes/n1/")
+    assert "n1 accepts no new work: Cordoned" in look(cast.ada, "/nodes/n1/")
 
 
 def test_the_chosen_size_is_in_the_address(cast, look):
@@ -141,7 +141,7 @@ def test_the_chosen_size_is_in_the_address(cast, look):
 def test_the_map_has_a_table_that_says_the_same(cast, look):
     make.start(make.job(cast.ada, gpu="1/4", pool="dev"))
     page = look(cast.eve, "/cluster/gpus/")
-    assert "The same as a table" in page and "25 %" in page and "8.5 GB" in page
+    assert "View as table" in page and "25 %" in page and "8.5 GB" in page
 
 
 def test_the_map_shows_one_pool(cast, look):
@@ -153,7 +153,7 @@ def test_the_map_shows_one_pool(cast, look):
     ("fact", "words"),
     [
         ("shared account", "jobs share the platform&#x27;s account"),
-        ("own uid", "each job has an account of its own"),
+        ("own uid", "each job has its own account"),
         ("own namespaces", "each job has its own view of files and processes"),
     ],
 )
@@ -166,7 +166,7 @@ def test_the_node_page_says_how_jobs_are_kept_apart(cast, look, fact, words):
     ("fact", "words"),
     [
         ("task", "<dd>4096 in each task</dd>"),
-        ("account", "<dd>4096 of each person, in all tasks together</dd>"),
+        ("account", "<dd>4096 for each person, over all tasks</dd>"),
         ("none", "<dd>no limit</dd>"),
         ("95% of something new", "<dd>95% of something new</dd>"),
     ],
@@ -176,7 +176,9 @@ def test_the_node_page_says_what_limits_the_processes_of_jobs(cast, look, fact, 
     assert words in look(cast.ada, "/nodes/n1/")
 
 
-@pytest.mark.parametrize(("mode", "words"), [("watchdog", "not enforced, watched"), ("simulated", "slices: simulated")])
+@pytest.mark.parametrize(
+    ("mode", "words"), [("watchdog", "not enforced, only watched"), ("simulated", "slices: simulated")]
+)
 def test_the_node_page_says_how_slices_are_enforced(cast, look, mode, words):
     Gpu.objects.update(enforcement=mode, evidence="Found by looking.")
     page = look(cast.ada, "/nodes/n1/")
@@ -184,14 +186,14 @@ def test_the_node_page_says_how_slices_are_enforced(cast, look, mode, words):
 
 
 @pytest.mark.parametrize(
-    ("placement", "words"), [("mounts", "over every copy of the driver"), ("library path", "LD_LIBRARY_PATH")]
+    ("placement", "words"), [("mounts", "covers every copy of the driver"), ("library path", "LD_LIBRARY_PATH")]
 )
 def test_the_node_page_says_what_a_slice_stops_and_what_not(cast, look, placement, words):
     Gpu.objects.update(enforcement="slice", evidence="Tried.")
     Node.objects.update(facts={"slice_placement": placement})
     page = look(cast.ada, "/nodes/n1/")
-    assert "own library, and watched" in page and "bring a driver of its own" in page and words in page
-    assert "Compute is shared in turns, not limited. None of this has been run on real hardware yet." in page
+    assert "own library, and watched" in page and "bring its own driver" in page and words in page
+    assert "Compute is shared in turns, without a limit. None of this has been run on real hardware yet." in page
 
 
 @pytest.mark.parametrize(("allowed", "said"), [(True, False), (False, True)])
@@ -200,8 +202,8 @@ def test_the_node_page_names_the_pools_that_take_turns_where_the_machine_has_mps
     Node.objects.update(facts={"compute": "mps"})
     Pool.objects.filter(name="dev").update(allows_mps=allowed)
     page = look(cast.ada, "/nodes/n1/")
-    assert "by NVIDIA" in page
-    assert ("Slices of cards in dev take turns all the same, not limited" in page) is said
+    assert "NVIDIA&#x27;s MPS limits each program" in page
+    assert ("Slices of cards in dev still take turns without a limit" in page) is said
 
 
 def test_a_node_without_slices_of_ours_says_nothing_of_them(cast, look):
@@ -218,7 +220,7 @@ def test_the_node_page_shows_links_and_numa(cast, look):
 
 def test_the_node_page_tells_what_happened(cast, look):
     advance(cast.node, "CORDONED", actor=Actor("root"))
-    assert "what runs goes on, nothing new starts" in look(cast.ada, "/nodes/n1/")
+    assert "running work continues, nothing new starts" in look(cast.ada, "/nodes/n1/")
 
 
 def test_an_unknown_node_is_not_found(cast, client):

@@ -58,7 +58,7 @@ def body_of(answer):
 
 def test_an_empty_home_says_how_to_begin(ada):
     page = ada.get("/files/").content.decode()
-    assert "Nothing is here yet" in page and "tessera files put FILE" in page and "0 B of 20 GB used" in page
+    assert "This folder is empty" in page and "tessera files put FILE" in page and "0 B of 20 GB used" in page
 
 
 def test_a_folder_shows_names_sizes_and_the_way_to_it(ada, home):
@@ -85,7 +85,7 @@ def test_text_is_shown_as_text(ada, home):
 def test_only_the_beginning_of_a_long_text_is_shown(ada, home):
     write(home, "log", b"a" * 300_000)
     page = ada.get("/files/view", {"path": "log"}).content.decode()
-    assert page.count("a" * 262_144) == 1 and "a" * 262_145 not in page and "Download it for the rest" in page
+    assert page.count("a" * 262_144) == 1 and "a" * 262_145 not in page and "Download the file for the rest" in page
 
 
 def test_a_raster_image_is_a_picture_and_nothing_else(ada, home):
@@ -113,7 +113,7 @@ def test_nothing_else_is_ever_a_picture(ada, home, data):
 def test_what_is_neither_text_nor_picture_is_offered_as_a_download(ada, home):
     write(home, "model.bin", bytes(range(256)) * 10)
     page = ada.get("/files/view", {"path": "model.bin"}).content.decode()
-    assert "This is no text and no picture" in page and "/files/content?place=home&amp;path=model.bin" in page
+    assert "This is neither text nor an image" in page and "/files/content?place=home&amp;path=model.bin" in page
 
 
 ACTIVE = "html htm xhtml shtml mht mhtml svg svgz xml xsl rss js mjs wasm css json pdf swf jar zip hta url ics vcf gif"
@@ -161,7 +161,7 @@ def test_a_name_that_is_none_is_told_and_does_nothing(ada, home, name):
         ("delete", {"name": name}),
     ):
         page = ada.post(f"/files/{address}", fields, follow=True)
-        assert page.status_code == 200 and b"This name cannot be used here" in page.content
+        assert page.status_code == 200 and b"This name is not valid" in page.content
     assert [path.name for path in home.iterdir()] == ["kept"]
 
 

@@ -55,7 +55,7 @@ def test_a_slice_is_offered_only_as_large_as_the_limit_of_the_team(cast, look):
 
 
 def test_a_person_without_a_share_is_told_whom_to_ask(cast, look):
-    assert "Ask an admin to give your team one." in look(make.user("fay", make.team("fresh")))
+    assert "Ask an admin for quota." in look(make.user("fay", make.team("fresh")))
 
 
 def test_a_newcomer_sees_the_first_steps(cast, look):
@@ -97,11 +97,11 @@ def test_an_ended_job_says_why_and_may_be_retried(cast, look):
 
 def test_a_late_scheduler_is_told_and_submits_are_promised(cast, look):
     Lease.objects.update(last_ok_at=timezone.now() - timedelta(seconds=61))
-    assert "what you submit is accepted and waits" in look(cast.ada)
+    assert "new jobs are accepted and wait" in look(cast.ada)
 
 
 def test_a_scheduler_on_time_is_not_mentioned(cast, look):
-    assert "has not looked at the queue" not in look(cast.ada)
+    assert "has not run" not in look(cast.ada)
 
 
 @pytest.mark.parametrize("target", ["work", "free", "can-start"])

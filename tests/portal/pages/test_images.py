@@ -34,7 +34,7 @@ def page(person, path: str) -> str:
 
 def test_the_catalogue_says_what_there_is_and_where(cast):
     shown = page(cast.ada, "/cluster/images/")
-    assert "2 images have a name here." in shown and "on 1 of 1 machines" in shown and "on 0 of 1 machines" in shown
+    assert "The catalogue has 2 images." in shown and "on 1 of 1 machines" in shown and "on 0 of 1 machines" in shown
     others = page(cast.eve, "/cluster/images/")
     assert "torch" in others and "registry.corp/nlp/own" not in others
 

@@ -68,4 +68,4 @@ def test_a_waiting_job_has_a_page_that_says_why_there_is_no_terminal(world):
     client.force_login(world.ada)
     answer = client.get(f"/terminal/{job.public_id}/")
     assert answer.status_code == 409
-    assert "waits in the queue. It can be entered as soon as it runs." in answer.content.decode()
+    assert "is waiting in the queue. You can connect to it as soon as it is running." in answer.content.decode()

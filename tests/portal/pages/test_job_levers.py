@@ -55,4 +55,4 @@ def test_a_job_that_is_held_is_not_looked_at(waiting, look):
 
 def test_where_nothing_helps_it_says_so(waiting, look):
     make.start(make.job(waiting.eve, gpu="1", pool="dev", time="2h"))
-    assert "No single change would help" in look(waiting.ada, waiting.job, "levers")
+    assert "No single change would save" in look(waiting.ada, waiting.job, "levers")

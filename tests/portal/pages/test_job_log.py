@@ -12,8 +12,8 @@ from jobs.models import Task
 from jobs.states import TaskState
 
 pytestmark = pytest.mark.django_db
-BEHIND, SILENT, COMING = "behind: more is written", "has not been heard for", "the end of its log is on the way"
-LATER, CUT = "this log comes when the task has ended", "The end of this log was not brought"
+BEHIND, SILENT, COMING = "behind: more is written", "has been silent for", "the end of its log is on the way"
+LATER, CUT = "this log arrives when the task has ended", "The end of this log is missing"
 
 
 @pytest.fixture
@@ -99,6 +99,6 @@ def test_where_no_agent_is_the_log_comes_at_the_end(page):
     assert notes(page()) == []  # here its own shim writes it
     Node.objects.update(facts={"logs": "agent"})
     text = page()
-    assert notes(text) == [LATER] and "No agent brings logs from n1" in text
+    assert notes(text) == [LATER] and "No agent sends logs from n1" in text
     end(page)
     assert notes(page()) == []

@@ -58,9 +58,9 @@ def test_the_page_tells_what_a_task_uses_of_its_slice_and_looks_again(cast, look
     use = {"uuid": task.cards[0]["uuid"], "limit_mib": 8127, "used_mib": 3100, "peak_mib": 4000, "refused": 2}
     Task.objects.filter(pk=task.pk).update(gpu_use=[use])
     page = look(cast.ada, f"/j/{job.public_id}/")
-    assert "3,100 of 8,127 MiB in use, 4,000 at most" in page
-    assert "Its slice refused 2 requests for more memory." in page
-    assert "every 5s" in page and "every 5s" not in before and "Nobody watches it" not in page
+    assert "3,100 of 8,127 MiB in use, peak 4,000" in page
+    assert "The slice refused 2 requests for more memory." in page
+    assert "every 5s" in page and "every 5s" not in before and "not being watched" not in page
 
 
 def test_the_page_tells_that_nobody_watches_a_slice_and_what_limits_its_compute(cast, look):
@@ -68,9 +68,9 @@ def test_the_page_tells_that_nobody_watches_a_slice_and_what_limits_its_compute(
     card = task.cards[0] | {"simulated": False, "enforcement": "slice"}
     use = {"uuid": card["uuid"], "limit_mib": 8127, "used_mib": 3100, "peak_mib": 4000, "refused": 0}
     for more, words in (
-        ({"watched": False}, "Nobody watches it at the moment"),
-        ({"used_mib": 7721}, "Its slice is nearly full"),
-        ({"compute": "turns"}, "Compute is shared in turns, not limited."),
+        ({"watched": False}, "Memory is not being watched right now"),
+        ({"used_mib": 7721}, "The slice is nearly full"),
+        ({"compute": "turns"}, "Compute is shared in turns, without a limit."),
         ({"compute": "mps"}, "at most 25 % of the card&#x27;s multiprocessors"),
     ):
         Task.objects.filter(pk=task.pk).update(gpu_use=[use | more], cards=[card])
@@ -90,12 +90,12 @@ def of_roles(person):
 def test_the_page_lists_tasks_by_role_and_rank_with_a_door_to_each(cast, look):
     job, _ = of_roles(cast.ada)
     page = look(cast.ada, f"/j/{job.public_id}/")
-    labels = re.findall(r"Show its log.>([^<]*)</a>", page)
+    labels = re.findall(r"Show the log.>([^<]*)</a>", page)
     assert labels == ["head.0", "actors.1", "actors.2"]
     assert f"/terminal/{job.public_id}.actors.2" in page
     assert "1 head with CPU only, 2 actors with ¼ GPU" in page
-    assert "It runs on n1, GPU 0." in page and "ray start --head" in page
-    assert "The job ends when all of them have ended well." in page
+    assert "Running on n1, GPU 0." in page and "ray start --head" in page
+    assert "The job ends when all of them have succeeded." in page
 
 
 def test_who_stopped_the_rest_of_a_job_that_is_done_was_nobody(cast, look):
@@ -103,7 +103,9 @@ def test_who_stopped_the_rest_of_a_job_that_is_done_was_nobody(cast, look):
     make.move(next(task for task in job.newest_tasks if task.role == "head"), TaskState.SUCCEEDED, "completed")
     job = Job.objects.get(pk=job.pk)
     assert (job.state, job.stop_reason, job.stop_requested_by) == (JobState.STOPPING, "job_done", "")
-    assert "The role that ends it is done; what else runs is being stopped." in look(cast.ada, f"/j/{job.public_id}/")
+    assert "The role that ends the job is done; the other tasks are being stopped." in look(
+        cast.ada, f"/j/{job.public_id}/"
+    )
 
 
 def write_log(task, text):
@@ -178,7 +180,7 @@ def test_an_empty_list_teaches_a_whole_job(cast, look):
 
 
 def test_a_filter_without_a_match_says_so(cast, look):
-    assert "No job is like that" in look(cast.ada, "/jobs/?state=failed")
+    assert "No matching jobs" in look(cast.ada, "/jobs/?state=failed")
 
 
 def test_the_first_line_counts(cast, look):
@@ -196,7 +198,7 @@ def test_a_row_renders_alone(cast, look):
 def test_a_row_names_a_stop_by_its_effect(cast, look):
     job, _tasks = started(cast.ada, name="llama")
     page = look(cast.ada, "/jobs/")
-    assert f"Stop {job.public_id}, llama?" in page and "What it has not saved by then is lost." in page
+    assert f"Stop {job.public_id}, llama?" in page and "Work that is not saved by then is lost." in page
 
 
 def test_a_stop_says_how_old_the_last_checkpoint_is(cast, look):
@@ -228,17 +230,17 @@ def test_what_names_no_job_is_not_found(cast, get, name):
 def test_a_running_job_says_where_to_the_card(cast, look):
     job, _tasks = started(cast.ada)
     page = look(cast.ada, f"/j/{job.public_id}/")
-    for words in ("It runs on n1, GPU 0.", "¼ of V100-32GB · 8,127 MiB · 25 %", "GPU-n1-0", "127.0.0.1", "Simulated"):
+    for words in ("Running on n1, GPU 0.", "¼ of V100-32GB · 8,127 MiB · 25 %", "GPU-n1-0", "127.0.0.1", "Simulated"):
         assert words in page
 
 
 def test_an_instance_is_whole_and_its_card_is_not_ones_own(cast, look):
     job, (task, *_) = started(cast.ada, gpu="1", pool="train")
-    assert "whole card, nobody else on it" in look(cast.ada, f"/j/{job.public_id}/")
+    assert "whole card, not shared" in look(cast.ada, f"/j/{job.public_id}/")
     card = task.cards[0] | {"uuid": "MIG-1", "model": "A100-40GB-1g.5gb", "simulated": False, "enforcement": "mig"}
     Task.objects.filter(pk=task.pk).update(cards=[card])
     page = look(cast.ada, f"/j/{job.public_id}/")
-    assert "whole A100-40GB-1g.5gb" in page and "isolated by hardware (MIG)" in page and "nobody else" not in page
+    assert "whole A100-40GB-1g.5gb" in page and "isolated by hardware (MIG)" in page and "not shared" not in page
 
 
 def test_the_overview_follows_the_log(cast, look):
@@ -251,7 +253,7 @@ def test_a_waiting_job_says_every_reason_and_since_when(cast, look):
     reasons = [{"code": "start_after", "params": {}}, {"code": "held", "params": {"who": "bob"}}]
     Job.objects.filter(pk=job.pk).update(wait_reasons=reasons, wait_position=3, wait_of=11, explained_at=timezone.now())
     page = look(cast.ada, f"/j/{job.public_id}/")
-    assert "It waits in pool train as number 3 of 11." in page and "Held by bob" in page and "<log-view" not in page
+    assert "Queue position 3 of 11 in pool train." in page and "Held by bob" in page and "<log-view" not in page
 
 
 def test_an_elastic_job_says_what_it_may_have_and_then_what_it_has(cast, look):
@@ -285,14 +287,14 @@ def test_a_log_can_be_downloaded_from_the_start(cast, look):
 def test_a_job_that_wrote_nothing_says_so(cast, look):
     job, _tasks = started(cast.ada)
     make.end(job)
-    assert "It ended and wrote nothing." in look(cast.ada, f"/j/{job.public_id}/")
+    assert "It ended without any output." in look(cast.ada, f"/j/{job.public_id}/")
 
 
 def test_a_job_that_never_ran_has_no_log(cast, look, post):
     job = make.job(cast.ada)
     post(cast.ada, f"/j/{job.public_id}/stop")
     page = look(cast.ada, f"/j/{job.public_id}/?tab=log")
-    assert "It never ran" in page and "<log-view" not in page
+    assert "Never started" in page and "<log-view" not in page
 
 
 def test_a_gang_lets_one_choose_whose_log(cast, look):
@@ -313,14 +315,14 @@ def test_after_a_retry_both_attempts_are_there(cast, look, post):
     make.end(job, TaskState.FAILED, "exit_nonzero", 1)
     post(cast.ada, f"/j/{job.public_id}/retry")
     page = look(cast.ada, f"/j/{job.public_id}/")
-    assert "Earlier attempts" in page and f'id="task-{first.uuid}"' in page and "It waits in pool dev." in page
+    assert "Earlier attempts" in page and f'id="task-{first.uuid}"' in page and "Waiting in pool dev." in page
 
 
 def test_the_events_name_actor_and_reason(cast, look, post):
     job, _tasks = started(cast.ada)
     post(cast.bob, f"/j/{job.public_id}/stop")
     page = look(cast.ada, f"/j/{job.public_id}/?tab=events")
-    assert "Task main was placed on n1 (GPU 0)" in page and "Asked to stop</b>" in page and "by bob" in page
+    assert "Task main was placed on n1 (GPU 0)" in page and "Stop requested</b>" in page and "by bob" in page
 
 
 def test_the_spec_is_the_job_file(cast, look):
@@ -379,7 +381,7 @@ def test_nothing_changes_without_the_token_of_the_form(cast, client):
 def test_a_lead_stops_a_job_of_the_team(cast, post, look):
     job = make.job(cast.ada)
     assert post(cast.bob, f"/j/{job.public_id}/stop")["Location"] == f"/j/{job.public_id}/"
-    assert "bob stopped it." in look(cast.ada, f"/j/{job.public_id}/")
+    assert "Stopped by bob." in look(cast.ada, f"/j/{job.public_id}/")
 
 
 def test_after_an_action_one_is_back_where_one_was(cast, post):
@@ -391,7 +393,7 @@ def test_after_an_action_one_is_back_where_one_was(cast, post):
 def test_hold_and_release(cast, post, look):
     job = make.job(cast.ada)
     post(cast.ada, f"/j/{job.public_id}/hold")
-    assert "ada holds it: it keeps its place" in look(cast.ada, f"/j/{job.public_id}/")
+    assert "Held by ada: the job keeps its place" in look(cast.ada, f"/j/{job.public_id}/")
     post(cast.ada, f"/j/{job.public_id}/release")
     assert Job.objects.get(pk=job.pk).held_at is None
 
@@ -415,7 +417,7 @@ def test_the_engines_own_words_for_an_end_stand_beside_what_to_do(cast, look):
     job, [task] = started(cast.ada)
     make.move(task, TaskState.FAILED, "image_pull", detail="unexpected status: 401 Unauthorized")
     head = look(cast.ada, f"/j/{job.public_id}/").partition('<nav class="tabs"')[0]
-    assert "it may be private" in head and "unexpected status: 401 Unauthorized" in head
+    assert "the image may be private" in head and "unexpected status: 401 Unauthorized" in head
 
 
 @pytest.fixture

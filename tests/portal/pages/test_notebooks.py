@@ -69,7 +69,7 @@ def test_without_notebooks_the_list_offers_the_presets_with_a_live_promise(ada):
 def test_a_size_that_does_not_fit_now_says_that_it_waits(cast, ada):
     make.start(make.job(cast.bob, gpu="1", pool="dev"))
     make.start(make.job(cast.bob, gpu="1", pool="train"))
-    assert "a new notebook" in (text := page(ada, "/")) and ">waits" in text
+    assert "a new notebook" in (text := page(ada, "/")) and ">waiting" in text
 
 
 def test_one_click_makes_a_notebook_starts_it_and_leads_to_the_starting_page(cast, ada):
@@ -77,12 +77,12 @@ def test_one_click_makes_a_notebook_starts_it_and_leads_to_the_starting_page(cas
     notebook = Notebook.objects.get()
     assert (notebook.name, notebook.state) == ("quarter", "QUEUED")
     assert answer["Location"] == f"/n/{notebook.public_id}/open?watch=1"
-    assert "opens by itself" in page(ada, answer["Location"])
+    assert "opens automatically" in page(ada, answer["Location"])
 
 
 def test_a_second_click_goes_on_with_the_same_notebook(cast, ada):
     made(cast.ada, gpu="1/2")
-    assert "goes on with explore" in page(ada, "/")
+    assert "continues in explore" in page(ada, "/")
     ada.post("/notebooks/preset", {"gpu": "1/2"})
     ada.post("/notebooks/preset", {"gpu": "1/2"})
     assert Notebook.objects.count() == 1 and cast.ada.jobs.count() == 1
@@ -143,7 +143,7 @@ def test_a_visit_never_starts_anything(cast, ada):
 def test_a_stopped_one_says_who_stopped_it(cast, ada):
     notebook = started(made(cast.ada))
     ada.post(f"/n/{notebook.public_id}/stop")
-    assert "ada stopped it." in page(ada, f"/n/{notebook.public_id}/open")
+    assert "Stopped by ada." in page(ada, f"/n/{notebook.public_id}/open")
 
 
 def test_waiting_offers_only_sizes_that_start_now(cast, ada):
@@ -151,7 +151,7 @@ def test_waiting_offers_only_sizes_that_start_now(cast, ada):
     make.start(make.job(cast.bob, gpu="1", pool="train"))
     notebook = started(made(cast.ada, gpu="1"))
     text = page(ada, f"/n/{notebook.public_id}/open")
-    smaller = text[text.index("Start smaller now") : text.index("starting-buttons")]
+    smaller = text[text.index("Start a smaller one now") : text.index("starting-buttons")]
     assert 'value="1/2"' not in smaller or "1/4" in smaller
     assert 'value="1"' not in smaller
 
@@ -206,10 +206,10 @@ def test_settings_are_for_the_next_start(cast, ada):
 def test_it_is_renamed_and_its_folder_stays(cast, ada):
     notebook, _other = running(made(cast.ada)), made(cast.ada, "taken")
     text = ada.post(f"/n/{notebook.public_id}/rename", {"name": " lab "}, follow=True).content.decode()
-    assert "It is called lab now." in text and "~/notebooks/explore" in text
+    assert "The notebook is now called lab." in text and "~/notebooks/explore" in text
     for wrong in ("No Good!", "taken", ""):
         refused = ada.post(f"/n/{notebook.public_id}/rename", {"name": wrong}, follow=True).content.decode()
-        assert "It is called" not in refused and "note-error" in refused
+        assert "is now called" not in refused and "note-error" in refused
     assert (again(notebook).name, again(notebook).folder) == ("lab", "notebooks/explore")
 
 

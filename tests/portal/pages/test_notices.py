@@ -38,7 +38,7 @@ def test_the_bell_counts_what_is_unread_on_every_page(ada, failed):
 def test_the_list_says_what_happened_why_and_where(ada, failed):
     shown = ada.get("/notices/").content.decode()
     assert f'<a href="/j/{failed.public_id}/">train ({failed.public_id}) failed</a>' in shown
-    assert "It used more memory than it asked for." in shown
+    assert "The program used more memory than the job asked for." in shown
 
 
 def test_reading_one_and_reading_all(ada, failed):

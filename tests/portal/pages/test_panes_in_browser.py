@@ -156,5 +156,5 @@ def test_a_file_that_cannot_be_read_waits_to_be_mended_or_written_anew(page):
     field(page, "yaml").fill("run: [")
     expect(page.locator("[data-stuck]")).to_be_visible()
     field(page, "name").fill("kept")
-    page.get_by_role("button", name="Write it anew from the form").click()
+    page.get_by_role("button", name="Rewrite it from the form").click()
     expect(field(page, "yaml")).to_have_value("name: kept\nrun: python train.py\ngpu: 1/4\n")

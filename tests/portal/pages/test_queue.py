@@ -41,12 +41,12 @@ def test_the_first_line_says_what_waits_for_how_much(cast, look):
     wait(cast.ada, gpu="1/4", pool="dev")
     wait(cast.ada, gpu="2", pool="train")
     make.start(make.job(cast.ada, gpu="1/4", pool="dev"))
-    assert "2 jobs wait for 2.25 GPUs; 1 run." in look(cast.ada)
+    assert "2 jobs are waiting for 2.25 GPUs; 1 running." in look(cast.ada)
 
 
 def test_an_empty_queue_says_what_is_free(cast, look):
     make.start(make.job(cast.ada, gpu="1/2", pool="dev"))
-    assert "Nothing waits. GPUs free: 1.5." in look(cast.ada)
+    assert "Nothing is waiting. GPUs free: 1.5." in look(cast.ada)
 
 
 def test_my_job_is_marked_and_linked(cast, look):
@@ -66,7 +66,7 @@ def test_a_stranger_finds_no_trace_of_whose_it_is(cast, look):
     running = make.job(cast.ada, gpu="1/4", pool="dev", name="secret-run", time="1h")
     make.start(running)
     page = look(cast.eve)
-    assert "nlp" in page and "somebody holds it" in page and "held" in page and "¼" in page
+    assert "nlp" in page and "held by someone" in page and "held" in page and "¼" in page
     for secret in ("secret", "ada", "bob", waiting.public_id, running.public_id, "/j/", str(waiting.uuid)):
         assert secret not in page
 
@@ -106,16 +106,16 @@ def test_an_unknown_pool_is_not_found(cast, client):
 
 def test_a_scheduler_that_does_not_look_is_said(cast, look):
     Lease.objects.update(last_ok_at=timezone.now() - timedelta(seconds=61))
-    assert "The scheduler has not looked at the queue since" in look(cast.ada)
+    assert "The scheduler has not run since" in look(cast.ada)
 
 
 def test_a_scheduler_that_looks_is_not_talked_about(cast, look):
-    assert "The scheduler has not looked" not in look(cast.ada)
+    assert "The scheduler has not run" not in look(cast.ada)
 
 
 def test_a_refetch_gets_the_rows_and_the_first_line_only(cast, look):
     part = look(cast.ada, **{"HX-Request": "true"})
-    assert "<html" not in part and 'id="answer" hx-swap-oob="true"' in part and "Nothing waits." in part
+    assert "<html" not in part and 'id="answer" hx-swap-oob="true"' in part and "Nothing is waiting." in part
 
 
 def test_a_visitor_is_sent_to_sign_in(client):
@@ -142,4 +142,4 @@ def test_how_well_starts_were_foretold_is_said(cast, look):
             first_p90=now + timedelta(minutes=5),
             started_at=now + timedelta(hours=late),
         )
-    assert "Of 2 starts of the last seven days 50 % lay in the range" in look(cast.ada)
+    assert "Of 2 starts in the last seven days, 50 % were in the range" in look(cast.ada)

@@ -38,7 +38,7 @@ def test_the_owner_resizes_and_reads_that_it_is_under_way(world):
     answer = post(world.ada, action, "1/2")
     assert answer.status_code == 302
     assert Task.objects.get(job=world.job).resize["gpu"] == "1/2"
-    assert "Its slice is being resized to 1/2." in page_of(world, world.ada)
+    assert "The slice is being resized to 1/2." in page_of(world, world.ada)
 
 
 def test_a_colleague_is_not_offered_it(world):
@@ -55,11 +55,11 @@ def test_a_refusal_is_read_on_the_page(world):
     task = Task.objects.get(job=world.job)
     wish = {"gpu": "1/2", "by": "ada", "open": False, "refused": {"kind": "gpu", "detail": ""}}
     Task.objects.filter(pk=task.pk).update(resize=wish)
-    assert "It was not resized to 1/2. Its card has no room for more now." in page_of(world, world.ada)
+    assert "The slice was not resized to 1/2. The card has no room for more right now." in page_of(world, world.ada)
 
 
 def test_what_cannot_be_is_said_in_words(world):
-    for gpu, words in (("64GB", "is not less than its whole card"), ("7/4", "7/4")):
+    for gpu, words in (("64GB", "is not less than the whole card"), ("7/4", "7/4")):
         answer = post(world.ada, f"/j/{world.job.public_id}/resize", gpu, follow=True)
         assert answer.redirect_chain == [(f"/j/{world.job.public_id}/", 302)]
         assert words in answer.content.decode()

@@ -78,7 +78,7 @@ def test_a_job_of_roles_is_submitted_by_its_file(cast, post, sync, page):
     ] == "Starts now: head on n1, worker on n1 (¼ of GPU 0), worker on n1 (¼ of GPU 0), worker on n1 " + (
         "(¼ of GPU 0)"
     )
-    assert "Roles, which the YAML sets: 1 head with CPU only, 2 to 3 worker with ¼ GPU." in told["more"]
+    assert "Roles, set in the YAML: 1 head with CPU only, 2 to 3 worker with ¼ GPU." in told["more"]
     post(cast.ada, **by_yaml(ROLES))
     job = Job.objects.get()
     assert [(role["role"], role["min"], role["max"], role.get("ends_job")) for role in job.gang] == [
@@ -90,7 +90,7 @@ def test_a_job_of_roles_is_submitted_by_its_file(cast, post, sync, page):
 
 def test_what_the_form_says_beside_roles_is_marked_in_it(cast, sync):
     told = sync(cast.ada, **by_form(ROLES, run="python train.py"))
-    assert "Each role says its own “run”" in told["errors"]["run"]
+    assert "“run” is set by each role" in told["errors"]["run"]
 
 
 def test_what_is_wrong_in_a_role_is_told_on_its_line(cast, sync):
@@ -135,7 +135,10 @@ def test_what_is_refused_comes_back_as_it_was_typed(cast, post):
     page = answer.content.decode()
     assert answer.status_code == 400 and not Job.objects.exists()
     assert (
-        'value="many"' in page and 'value="keep me"' in page and "&lt;b&gt;" in page and "is no number of cores" in page
+        'value="many"' in page
+        and 'value="keep me"' in page
+        and "&lt;b&gt;" in page
+        and "is not a valid number of cores" in page
     )
 
 
@@ -148,7 +151,7 @@ def test_the_impossible_names_the_field_and_keeps_the_input(cast, post):
 def test_a_limit_of_counts_is_a_conflict_in_words(cast, post):
     UserLimit.objects.create(user=cast.ada, jobs_waiting=0)
     answer = post(cast.ada, **by_form(run="x"))
-    assert answer.status_code == 409 and "You are at your limit" in answer.content.decode()
+    assert answer.status_code == 409 and "Limit reached" in answer.content.decode()
 
 
 def test_a_strangers_team_is_unknown(cast, post):
@@ -181,7 +184,7 @@ def test_the_file_fills_the_form(cast, sync):
 
 def test_an_error_is_bound_to_its_field_and_line(cast, sync):
     answer = sync(cast.ada, **by_yaml("run: x\nenv:\n  PATH: y\n  1A: z\nmemory: 16\n"))
-    assert "Add a unit" in answer["errors"]["memory"] and "name of a variable" in answer["errors"]["env"]
+    assert "has no unit" in answer["errors"]["memory"] and "variable name" in answer["errors"]["env"]
     assert [one["line"] for one in answer["lines"]] == [4, 5]
 
 
@@ -239,7 +242,9 @@ def _posted(data):
 def test_the_preview_says_where_it_starts_now(cast, sync):
     preview = sync(cast.ada, **by_form(run="x", gpu="1/4"))["preview"]
     assert (preview["tone"], preview["words"]) == ("done", "Starts now on n1 (¼ of GPU 0)")
-    assert preview["more"] == ["GPUs free there now: 1 of 1, whole ones: 1. Jobs waiting: 0."] and not preview["later"]
+    assert (
+        preview["more"] == ["GPUs free in this pool: 1 of 1, whole cards: 1. Jobs waiting: 0."] and not preview["later"]
+    )
 
 
 @pytest.fixture
@@ -252,9 +257,11 @@ def test_of_what_waits_the_preview_says_why_at_once_and_when_a_moment_later(midd
     make.start(make.job(cast.eve, gpu="1", pool="train", time="1h"))
     asked = by_form(run="x", gpu="1", pool="train")
     at_once, later = (sync(cast.ada, **asked, **ahead)["preview"] for ahead in ({}, {"ahead": "1"}))
-    assert (at_once["tone"], at_once["words"], at_once["later"]) == ("wait", "Waits: #1 of 1 in train", True)
-    assert "it asks for 1" in at_once["more"][0] and at_once["fixes"] == []
-    assert re.fullmatch(r"Waits: #1 of 1 in train, \d\d:\d\d.* to .*, likely .*", later["words"]) and not later["later"]
+    assert (at_once["tone"], at_once["words"], at_once["later"]) == ("wait", "Waiting: #1 of 1 in train", True)
+    assert "1 needed" in at_once["more"][0] and at_once["fixes"] == []
+    assert (
+        re.fullmatch(r"Waiting: #1 of 1 in train, \d\d:\d\d.* to .*, likely .*", later["words"]) and not later["later"]
+    )
     assert later["fixes"] == [{"field": "pool", "value": "dev", "words": "Pool dev instead of train: now"}]
 
 
@@ -345,7 +352,7 @@ def test_a_directory_is_uploaded_as_the_command_line_packs_it(cast, post):
 
 def test_a_broken_upload_is_refused_at_its_field(cast, post):
     answer = post(cast.ada, **by_form(run="x", upload=SimpleUploadedFile("code.tar.gz", b"no archive")))
-    assert answer.status_code == 400 and "damaged or no tar.gz" in answer.content.decode()
+    assert answer.status_code == 400 and "damaged or not a tar.gz" in answer.content.decode()
 
 
 def test_code_that_was_kept_need_not_be_uploaded_again(cast, post):

@@ -77,12 +77,12 @@ def test_an_empty_form_is_refused_too(ada):
 def test_a_test_shows_up_and_is_not_sent_by_one_that_is_paused(ada, hook):
     assert ada.post(f"{AT}{hook.pk}/test").status_code == 302
     shown = text_of(ada.get(f"{AT}{hook.pk}/"))
-    assert "The webhook “ci” was tested" in shown and "Waits" in shown and "every 2s" in shown
+    assert "The webhook “ci” was tested" in shown and "Waiting" in shown and "every 2s" in shown
     ada.post(f"{AT}{hook.pk}/switch")
     assert "Paused" in text_of(ada.get(AT))
     ada.post(f"{AT}{hook.pk}/test")
     assert Delivery.objects.count() == 1
-    assert "This webhook is switched off. Switch it on first." in text_of(ada.get(AT))
+    assert "This webhook is disabled. Enable it first." in text_of(ada.get(AT))
     ada.post(f"{AT}{hook.pk}/switch", {"enabled": "on"})
     hook.refresh_from_db()
     assert hook.disabled_at is None
@@ -94,7 +94,7 @@ def test_a_failing_receiver_is_told_with_its_answer_and_the_next_try(ada, cast, 
     Delivery.objects.update(status=500, error="refused", attempts=2, tried_at=Now(), took_ms=31)
     Webhook.objects.update(rests_until="2999-01-01T00:00Z")
     shown = text_of(ada.get(f"{AT}{hook.pk}/"))
-    assert "It answered 500." in shown and job.public_id in shown and "2 tries" in shown and "Fails" in shown
+    assert "It answered with 500." in shown and job.public_id in shown and "2 tries" in shown and "Failing" in shown
     assert 'datetime="2999-01-01' in shown and "every 2s" not in shown
     Delivery.objects.update(due_at=None)
     assert "Given up" in text_of(ada.get(f"{AT}{hook.pk}/"))
@@ -107,7 +107,7 @@ def test_a_failing_receiver_is_told_with_its_answer_and_the_next_try(ada, cast, 
 def test_one_that_the_platform_switched_off_says_why(ada, hook):
     Webhook.objects.update(disabled_at=Now(), disabled_why="failing")
     shown = text_of(ada.get(f"{AT}{hook.pk}/"))
-    assert "Its address did not answer well for a day." in shown and "Send a test" not in shown
+    assert "Its address gave no good answer for a day." in shown and "Send a test" not in shown
 
 
 def test_it_is_changed_and_keeps_topics_that_the_form_does_not_offer(ada, cast):

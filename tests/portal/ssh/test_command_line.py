@@ -24,7 +24,7 @@ def test_the_command_line_says_why_nobody_comes_in(world, tessera, tmp_path):
     waiting = make.job(world.cast.ada, gpu="1/4", pool="dev").public_id
     for command in (("exec", waiting, "--", "true"), ("ssh", waiting), ("cp", f"{waiting}:a", "b")):
         done = tessera(*command)
-        said = f"tessera: {waiting} waits in the queue. It can be entered as soon as it runs.".encode()
+        said = f"tessera: {waiting} is waiting in the queue. You can connect to it as soon as it is running.".encode()
         assert done.returncode == 255 and said in done.stderr.splitlines(), done
     SshKey.objects.filter(user=world.cast.ada).delete()
     refused = tessera("exec", world.name, "--", "true")
@@ -61,11 +61,11 @@ def test_the_command_line_adds_lists_and_removes_a_key(world, tessera):
     assert b"opens your notebooks" in tessera("ssh-key", "add", "--name", "laptop").stdout
     assert b"laptop" in tessera("ssh-key", "ls").stdout
     assert tessera("ssh-key", "rm", "laptop").returncode == 0
-    assert b"over already" in tessera("ssh-key", "add", "--until", "2020-01-31").stderr
+    assert b"date has passed" in tessera("ssh-key", "add", "--until", "2020-01-31").stderr
     assert tessera("ssh-key", "add", "--name", "laptop", "--until", "2099-01-31").returncode == 0
     assert b"2099-01-31" in tessera("ssh-key", "ls").stdout
     SshKey.objects.update(expires_at="2020-01-31T00:00Z")
     assert b"expired" in tessera("ssh-key", "ls").stdout
-    assert b"private half" in tessera("ssh-key", "add", ".ssh/id_ed25519").stderr
+    assert b"private key" in tessera("ssh-key", "add", ".ssh/id_ed25519").stderr
     assert tessera("ssh-key", "rm", "laptop").returncode == 0
     assert not SshKey.objects.exists() and tessera("ssh-key", "rm", "laptop").returncode == 3

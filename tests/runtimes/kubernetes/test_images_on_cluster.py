@@ -211,8 +211,8 @@ def test_while_an_image_is_fetched_since_when_is_told(world, cluster):
 SAYS = {
     "{here}/nothing:1": "no such image",
     "{here}/{repository}:1.35@sha256:" + "a" * 64: "no such image",
-    "nohost.invalid/x:1": "Nobody knows",
-    "{address}:9/x:1": "did not answer",
+    "nohost.invalid/x:1": "There is no registry",
+    "{address}:9/x:1": "did not respond",
 }
 
 
