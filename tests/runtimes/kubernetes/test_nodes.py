@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from runtimes.gpu_sharing import SIMULATED
-from runtimes.kubernetes.cluster.nodes import foreign_asks, is_silent, node_view, quantity
+from runtimes.kubernetes.cluster.nodes import foreign_asks, is_silent, node_view
 from runtimes.kubernetes.pods import names
 from tests.runtimes.kubernetes.specs import CARDS
 
@@ -87,14 +87,8 @@ def test_pods_of_others_ask_as_the_scheduler_counts():
     ("text", "expected"),
     [("1", "1"), ("250m", "0.25"), ("1Gi", "1073741824"), ("1k", "1000"), ("1e3", "1000"), ("1.5", "1.5"), (8, "8")],
 )
-def test_a_quantity(text, expected):
-    assert quantity(text) == Decimal(expected)
-
-
-@pytest.mark.parametrize("text", ["", "x", "1 Gi", "1gi", "--1"])
-def test_no_quantity(text):
-    with pytest.raises((ValueError, ArithmeticError)):
-        quantity(text)
+def test_amounts_are_read_as_kubernetes_writes_them(text, expected):
+    assert foreign_asks([pod((text, "0"))]) == {"n1": (Decimal(expected) * 1000, 0)}
 
 
 def test_a_node_tells_which_images_it_holds():

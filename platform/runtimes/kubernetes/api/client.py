@@ -52,11 +52,21 @@ class Gone(Unavailable):
     """There is no such object."""
 
 
+class Conflict(Unavailable):
+    """Somebody else changed the object meanwhile."""
+
+
 class NoRight(Unavailable):
     """Our account may not do this."""
 
 
-RAISED: Mapping[NextStep, type[Exception]] = {"reject": Rejected, "expired": Expired, "gone": Gone, "no_right": NoRight}
+RAISED: Mapping[NextStep, type[Exception]] = {
+    "reject": Rejected,
+    "expired": Expired,
+    "gone": Gone,
+    "again": Conflict,
+    "no_right": NoRight,
+}
 FAILURES = (urllib3.exceptions.HTTPError, ApiException, OSError)
 """What a request without a whole answer raises; an ApiException here tells of TLS."""
 

@@ -8,11 +8,21 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from kubernetes.client import (
+    AuthenticationV1Api,
+    AuthorizationV1Api,
+    StorageV1Api,
+    V1ResourceAttributes,
+    V1SelfSubjectAccessReview,
+    V1SelfSubjectAccessReviewSpec,
+    V1SelfSubjectReview,
+    VersionApi,
+)
 from ruamel.yaml import YAML
 
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.contract.runtime import Finding, Tone
-from runtimes.kubernetes.api.client import MERGE_PATCH
+from runtimes.kubernetes.api.client import MERGE_PATCH, Gone, NoRight
 from runtimes.kubernetes.cluster.nodes import is_ready
 from runtimes.kubernetes.cluster.probe_pod import build_probe, run_probe
 from runtimes.kubernetes.pods import names
@@ -60,17 +70,16 @@ def examine(runtime: KubernetesRuntime, teams: Iterable[int], probe: bool) -> It
 
 
 def _server(runtime: KubernetesRuntime) -> Finding:
-    _, told = runtime.api.call("GET", "/version")
-    words = f"The API server is {told['gitVersion']}."
-    if _version(told["gitVersion"]) < OLDEST:
+    version = runtime.api.typed(VersionApi).get_code().git_version
+    words = f"The API server is {version}."
+    if _version(version) < OLDEST:
         return Finding("server", "bad", words, f"Upgrade it to {OLDEST[0]}.{OLDEST[1]} or newer.")
     return Finding("server", "ok", words)
 
 
 def _identity(runtime: KubernetesRuntime) -> Finding:
-    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    _, told = runtime.api.call("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
-    name = told["status"]["userInfo"]["username"]
+    review = runtime.api.typed(AuthenticationV1Api).create_self_subject_review(V1SelfSubjectReview())
+    name = review.status.user_info.username
     if not runtime.install_config.account:
         remedy = "For production run it as the account of rights.yaml and set TESSERA_KUBERNETES_ACCOUNT."
         return Finding("account", "note", f"We are {name}, and give ourselves no rights of our own.", remedy)
@@ -164,13 +173,9 @@ def _products(rule: Thing) -> Iterator[tuple[str, str, str]]:
 
 
 def _may(runtime: KubernetesRuntime, ask: dict[str, str]) -> bool:
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": ask},
-    }
-    _, told = runtime.api.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
-    return bool(told["status"]["allowed"])
+    asked = V1SelfSubjectAccessReviewSpec(resource_attributes=V1ResourceAttributes(**ask))
+    reviews = runtime.api.typed(AuthorizationV1Api)
+    return reviews.create_self_subject_access_review(V1SelfSubjectAccessReview(spec=asked)).status.allowed
 
 
 def _rules(runtime: KubernetesRuntime, team: str | None) -> Finding:
@@ -231,14 +236,14 @@ def _files(storage: Storage | None) -> Finding:
 
 
 def _class(runtime: KubernetesRuntime, name: str) -> Finding:
-    path = f"/apis/storage.k8s.io/v1/storageclasses/{name}"
-    answer, found = runtime.api.call("GET", path, handles=("gone", "no_right"))
-    if answer.next_step == "gone":
+    try:
+        found = runtime.api.typed(StorageV1Api).read_storage_class(name)
+    except Gone:
         remedy = "Make it, or name another one as TESSERA_STORAGE_CLASS: docs/admin.md, On Kubernetes."
         return Finding("files", "bad", f"There is no class of volumes {name}: no job starts that has files.", remedy)
-    if answer.next_step == "no_right":
+    except NoRight:
         return Finding("files", "note", f"Whether there is a class of volumes {name} could not be looked at.", APPLY)
-    if found.get("reclaimPolicy", "Delete") == "Delete":
+    if (found.reclaim_policy or "Delete") == "Delete":
         words = f"A volume of the class {name} is deleted with its claim, as when a team's namespace is deleted."
         return Finding("files", "note", words, "Set its reclaim policy to Retain, unless its provisioner keeps files.")
     return Finding("files", "ok", f"The class of volumes {name} keeps a volume when its claim goes.")

@@ -4,10 +4,10 @@ Cards found here are simulated; real ones come only from agents' approved report
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from typing import Any
+
+from kubernetes.utils.quantity import parse_quantity
 
 from runtimes.contract.node import IMAGE, GpuView, HeldView, NodeView, NumaView
 from runtimes.gpu_sharing import SIMULATED
@@ -16,11 +16,7 @@ from runtimes.kubernetes.pods import names
 
 Thing = Mapping[str, Any]
 
-SUFFIXES = {"": Decimal(1), "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
-SUFFIXES |= {letter: Decimal(1000**power) for power, letter in enumerate("kMGTPE", 1)}
-SUFFIXES |= {f"{letter}i": Decimal(1024**power) for power, letter in enumerate("KMGTPE", 1)}
 MIB = 1 << 20
-QUANTITY = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([a-zA-Z]*)")
 
 
 def node_view(node: Thing, foreign: tuple[int, int] = (0, 0), *, tolerated: tuple[str, ...] = ()) -> NodeView:
@@ -32,8 +28,8 @@ def node_view(node: Thing, foreign: tuple[int, int] = (0, 0), *, tolerated: tupl
         name=name,
         address=_address(node),
         boot_id=node["status"].get("nodeInfo", {}).get("bootID", ""),
-        cpu_milli=max(round(quantity(allocatable.get("cpu", "0")) * 1000) - foreign[0], 0),
-        memory_mib=max(int(quantity(allocatable.get("memory", "0"))) // MIB - foreign[1], 0),
+        cpu_milli=max(round(parse_quantity(allocatable.get("cpu", "0")) * 1000) - foreign[0], 0),
+        memory_mib=max(int(parse_quantity(allocatable.get("memory", "0"))) // MIB - foreign[1], 0),
         numa=tuple(_numa(each) for each in inventory.get("numa", ())),
         gpus=gpus,
         links=_matrix(inventory.get("links"), len(gpus)),
@@ -65,14 +61,6 @@ def foreign_asks(pods: Iterable[Thing]) -> dict[str, tuple[int, int]]:
     return asked
 
 
-def quantity(text: str | int) -> Decimal:
-    """ "250m" is 0.25, "1Gi" is 2^30. Raises ValueError. Source: apimachinery's resource.Quantity."""
-    found = QUANTITY.fullmatch(str(text))
-    if not found or found[2] not in SUFFIXES:
-        raise ValueError(f"not a quantity: {text!r}")
-    return Decimal(found[1]) * SUFFIXES[found[2]]
-
-
 def _asks(spec: Thing) -> tuple[int, int]:
     together, before = [0, 0], [0, 0]
     for container in spec.get("containers", ()):
@@ -94,7 +82,7 @@ def _requests(container: Thing) -> tuple[int, int]:
 
 
 def _amounts(asked: Mapping[str, str]) -> tuple[int, int]:
-    return round(quantity(asked.get("cpu", "0")) * 1000), -(-int(quantity(asked.get("memory", "0"))) // MIB)
+    return round(parse_quantity(asked.get("cpu", "0")) * 1000), -(-int(parse_quantity(asked.get("memory", "0"))) // MIB)
 
 
 def _inventory(node: Thing) -> dict[str, Any]:

@@ -4,13 +4,14 @@ What the chart or an administrator applied stays.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
-from urllib.parse import quote
+
+from kubernetes.client import CoreV1Api, V1DeleteOptions, V1Preconditions
 
 from runtimes.contract.errors import Unavailable
 from runtimes.contract.runtime import Belonging
-from runtimes.kubernetes.api.answers import NextStep
-from runtimes.kubernetes.api.client import MERGE_PATCH
+from runtimes.kubernetes.api.client import MERGE_PATCH, Conflict, Gone
 from runtimes.kubernetes.api.limiter import Urgency
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.views import is_task, pod_ended
@@ -28,52 +29,54 @@ class ClusterBelongings:
         self.name = runtime.install_config.install
         self._api = runtime.api
 
+    @property
+    def _core(self) -> CoreV1Api:
+        return self._api.typed(CoreV1Api)
+
     def list_belongings(self) -> list[Belonging]:
         """List namespaces that have both our name and our label."""
-        found = self._api.list_all(NAMESPACES, labels=f"{names.LABEL_INSTALL}={self.name}").items
-        own = [each for each in found if names.is_own_namespace(self.name, each["metadata"]["name"])]
-        return [self._describe(each) for each in sorted(own, key=lambda each: each["metadata"]["name"])]
+        found = self._core.list_namespace(label_selector=f"{names.LABEL_INSTALL}={self.name}").items
+        own = [each.metadata for each in found if names.is_own_namespace(self.name, each.metadata.name)]
+        return [self._describe(each.name, each.uid) for each in sorted(own, key=lambda each: each.name)]
 
     def remove(self, one: Belonging) -> None:
         """Delete the namespace if its uid still matches, and our finalizers in it. Idempotent.
 
         Pods stop with their usual grace; other owners' finalizers stay.
         """
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": one.uid}}
-        path = f"{NAMESPACES}/{one.name}"
-        handled: tuple[NextStep, ...] = ("gone", "again")  # again: already ending, or recreated
-        self._api.call("DELETE", path, options, urgency=Urgency.DELETE, handles=handled)
-        answer, there = self._api.call("GET", path, handles=("gone",))
-        if answer.next_step == "done" and there["metadata"]["uid"] == one.uid:
+        options = V1DeleteOptions(preconditions=V1Preconditions(uid=one.uid))
+        with suppress(Gone, Conflict):  # a conflict: it is ending already, or was made anew
+            self._core.delete_namespace(one.name, body=options, _preload_content=False)  # a namespace, and no V1Status
+        if not self.is_gone(one):
             for pod in self._pods(one.name):
                 self._remove_finalizer(pod)
 
     def is_gone(self, one: Belonging) -> bool:
-        answer, there = self._api.call("GET", f"{NAMESPACES}/{one.name}", handles=("gone",))
-        return answer.next_step == "gone" or there["metadata"]["uid"] != one.uid
+        try:
+            return self._core.read_namespace(one.name).metadata.uid != one.uid
+        except Gone:
+            return True
 
-    def _describe(self, namespace: Thing) -> Belonging:
-        name = namespace["metadata"]["name"]
+    def _describe(self, name: str, uid: str) -> Belonging:
         pods = self._pods(name)
         ours = [pod for pod in pods if is_task(pod, self.name)]
         alive = sum(not pod_ended(pod) for pod in ours)
         words = [f"{alive} tasks that run or start", f"{len(ours) - alive} that have ended"]
         if others := [pod["metadata"]["name"] for pod in pods if pod not in ours]:
             words.append(f"{len(others)} pods of others ({', '.join(others[:3])})")
-        return Belonging(f"{name}", namespace["metadata"]["uid"], ", ".join(words), self._risk(name))
+        return Belonging(name, uid, ", ".join(words), self._risk(name))
 
     def _pods(self, namespace: str) -> list[Thing]:
         return list(self._api.list_all(f"{NAMESPACES}/{namespace}/pods").items)
 
     def _risk(self, namespace: str) -> str:
         """Return a warning if deleting the claims deletes a volume with people's files, else ""."""
-        claims = self._api.list_all(f"{NAMESPACES}/{namespace}/persistentvolumeclaims").items
-        for volume in (claim["spec"].get("volumeName") for claim in claims):
-            if volume:
-                path = f"/api/v1/persistentvolumes/{quote(volume, safe='')}"
-                answer, found = self._api.call("GET", path, handles=("gone",))
-                if answer.next_step == "done" and found["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
-                    return f"its volume {volume} is deleted with its claim, and people's files may be with it"
+        for claim in self._core.list_namespaced_persistent_volume_claim(namespace).items:
+            if volume := claim.spec.volume_name:
+                with suppress(Gone):
+                    found = self._core.read_persistent_volume(volume)
+                    if found.spec.persistent_volume_reclaim_policy == "Delete":
+                        return f"its volume {volume} is deleted with its claim, and people's files may be with it"
         return ""
 
     def _remove_finalizer(self, pod: Thing) -> None:
@@ -82,9 +85,5 @@ class ClusterBelongings:
             kept = [each for each in meta["finalizers"] if each != names.FINALIZER]
             body = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "finalizers": kept}
             path = f"{NAMESPACES}/{meta['namespace']}/pods/{meta['name']}"
-            try:
-                self._api.call(
-                    "PATCH", path, {"metadata": body}, content=MERGE_PATCH, urgency=Urgency.DELETE, handles=("gone",)
-                )
-            except Unavailable:
-                return
+            with suppress(Unavailable):
+                self._api.call("PATCH", path, {"metadata": body}, content=MERGE_PATCH, urgency=Urgency.DELETE)
