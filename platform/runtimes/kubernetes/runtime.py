@@ -40,6 +40,7 @@ from runtimes.kubernetes.pods.views import (
     is_task,
     is_tombstone,
     node_of,
+    path_of,
     pod_ended,
     save_s_of,
     task_of,
@@ -183,7 +184,7 @@ class KubernetesRuntime:
             if self.logs is not None:
                 for pod in pods:
                     fetch_log(self.api, pod, self.logs)
-            if all(self._remove_finalizer(pod) for pod in pods):
+            if all(self._release(pod) for pod in pods):
                 self._seen_at.pop(uuid, None)
                 return
         raise Unavailable(f"The pod {names.pod_name(uuid)} is changed by others all the time.")
@@ -211,6 +212,11 @@ class KubernetesRuntime:
                 self._settled[uid] = pod, view
             found[view.uuid] = view
         return list(found.values())
+
+    def remove_finalizer(self, pod: Mapping[str, Any], labels: Mapping[str, str | None] = {}) -> bool:
+        """Remove our finalizer from a pod, and set labels. False on a conflict."""
+        kept = [each for each in pod["metadata"].get("finalizers", ()) if each != names.FINALIZER]
+        return self._mark(pod, {"finalizers": kept, "labels": labels})
 
     def is_there(self, uuid: str) -> bool:
         return any(not _is_forgotten(pod) for pod in self._find(names.check_uuid(uuid)))
@@ -308,7 +314,7 @@ class KubernetesRuntime:
             "preconditions": fixed,
         }
         # "again": replaced or changed meanwhile
-        self.api.call("DELETE", _path(pod), options, urgency=Urgency.DELETE, handles=("gone", "again"))
+        self.api.call("DELETE", path_of(pod), options, urgency=Urgency.DELETE, handles=("gone", "again"))
 
     def _create_tombstone(self, uuid: str, *, epoch: int, hour: str = "", gid: int | None = None) -> bool:
         """Create a tombstone, in the team's namespace if known. False if the name is taken."""
@@ -324,19 +330,19 @@ class KubernetesRuntime:
                 self._ensured.discard(namespace)
         raise Unavailable(answer.words)
 
-    def _remove_finalizer(self, pod: Mapping[str, Any]) -> bool:
-        """Release a recorded pod from our finalizer. False on a conflict."""
+    def _release(self, pod: Mapping[str, Any]) -> bool:
+        """Forget a recorded pod. False on a conflict."""
         if is_going(pod):  # removing the finalizer frees its name
             self._create_tombstone(task_of(pod), epoch=epoch_of(pod), hour=str(_hour()))
         # without the gang label, as its DNS name would point to a reused address
         labels = {names.LABEL_FORGOTTEN: str(_hour()), names.LABEL_GANG: None}
-        return self._mark(pod, {"finalizers": _others(pod), "labels": labels})
+        return self.remove_finalizer(pod, labels)
 
     def _mark(self, pod: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
         fixed = {"uid": pod["metadata"]["uid"], "resourceVersion": pod["metadata"]["resourceVersion"]}
         body = {"metadata": {**fixed, **meta}}
         answer, _ = self.api.call(
-            "PATCH", _path(pod), body, content=MERGE_PATCH, urgency=Urgency.DELETE, handles=("gone", "again")
+            "PATCH", path_of(pod), body, content=MERGE_PATCH, urgency=Urgency.DELETE, handles=("gone", "again")
         )
         return answer.next_step != "again"
 
@@ -403,14 +409,6 @@ def _is_fresh(spec: TaskSpec) -> bool:
 
 def _is_forgotten(pod: Mapping[str, Any]) -> bool:
     return names.LABEL_FORGOTTEN in pod["metadata"].get("labels", {})
-
-
-def _others(pod: Mapping[str, Any]) -> list[str]:
-    return [each for each in pod["metadata"].get("finalizers", ()) if each != names.FINALIZER]
-
-
-def _path(pod: Mapping[str, Any]) -> str:
-    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
 
 
 def _hour() -> int:

@@ -19,7 +19,7 @@ from runtimes.kubernetes.access.sessions import PodSession, start_session
 from runtimes.kubernetes.api.async_client import AsyncClient, open_client
 from runtimes.kubernetes.api.credentials import CredentialSource
 from runtimes.kubernetes.pods import names
-from runtimes.kubernetes.pods.views import is_running, pod_ended
+from runtimes.kubernetes.pods.views import is_running, path_of, pod_ended
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ADDRESS_S = 1.0
@@ -65,7 +65,7 @@ class KubernetesAccess:
             raise Rejected("A command and its environment cannot hold the character NUL.")
         wire = await open_client(self.source)
         try:
-            path = _path(await self._running_pod(wire, uuid))
+            path = path_of(await self._running_pod(wire, uuid))
             return await start_session(wire, f"{path}/exec", argv, pty=pty, env=own, cwd=cwd)
         except BaseException:
             await wire.close()
@@ -111,7 +111,7 @@ class KubernetesAccess:
         return None
 
     async def _through_server(self, wire: AsyncClient, uuid: str, pod: Mapping[str, Any], port: int) -> socket.socket:
-        forward = await open_forward(wire, f"{_path(pod)}/portforward", port)
+        forward = await open_forward(wire, f"{path_of(pod)}/portforward", port)
         key, now = (uuid, port), time.monotonic()
         if now - self._listened.get(key, float("-inf")) > KNOWN_S:
             if len(self._listened) >= MOST_KNOWN:
@@ -150,7 +150,3 @@ class KubernetesAccess:
                 self._namespaces.clear()
             self._namespaces[uuid] = pods[0]["metadata"]["namespace"]
         return pods[0] if pods else None
-
-
-def _path(pod: Mapping[str, Any]) -> str:
-    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"

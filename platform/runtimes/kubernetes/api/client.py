@@ -316,9 +316,12 @@ def _serialize(
     query: Mapping[str, str] = {},
     headers: Mapping[str, str] = {},
 ) -> Request:
-    """Return what ApiClient.call_api takes: the whole address, headers with our token, and the body."""
-    options = {"query_params": [*query.items()], "header_params": {"Accept": JSON, **headers}, "body": body}
-    return credentials.client.param_serialize(verb, path, **options, auth_settings=["BearerToken"])
+    """Return what ApiClient.call_api takes: the whole address, headers with our token, and the body as it is."""
+    asked = {"query_params": [*query.items()], "header_params": {"Accept": JSON, **headers}}
+    verb, address, headers, _, form = credentials.client.param_serialize(
+        verb, path, **asked, auth_settings=["BearerToken"]
+    )
+    return verb, address, headers, body, form
 
 
 def _trim_to_version(thing: Thing) -> Thing:

@@ -11,8 +11,7 @@ from kubernetes.client import CoreV1Api, V1DeleteOptions, V1Preconditions
 
 from runtimes.contract.errors import Unavailable
 from runtimes.contract.runtime import Belonging
-from runtimes.kubernetes.api.client import MERGE_PATCH, Conflict, Gone
-from runtimes.kubernetes.api.limiter import Urgency
+from runtimes.kubernetes.api.client import Conflict, Gone
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.views import is_task, pod_ended
 from runtimes.kubernetes.runtime import KubernetesRuntime
@@ -27,11 +26,11 @@ class ClusterBelongings:
 
     def __init__(self, runtime: KubernetesRuntime):
         self.name = runtime.install_config.install
-        self._api = runtime.api
+        self._runtime = runtime
 
     @property
     def _core(self) -> CoreV1Api:
-        return self._api.typed(CoreV1Api)
+        return self._runtime.api.typed(CoreV1Api)
 
     def list_belongings(self) -> list[Belonging]:
         """List namespaces that have both our name and our label."""
@@ -49,7 +48,9 @@ class ClusterBelongings:
             self._core.delete_namespace(one.name, body=options, _preload_content=False)  # a namespace, and no V1Status
         if not self.is_gone(one):
             for pod in self._pods(one.name):
-                self._remove_finalizer(pod)
+                if names.FINALIZER in pod["metadata"].get("finalizers", ()):
+                    with suppress(Unavailable):
+                        self._runtime.remove_finalizer(pod)
 
     def is_gone(self, one: Belonging) -> bool:
         try:
@@ -67,7 +68,7 @@ class ClusterBelongings:
         return Belonging(name, uid, ", ".join(words), self._risk(name))
 
     def _pods(self, namespace: str) -> list[Thing]:
-        return list(self._api.list_all(f"{NAMESPACES}/{namespace}/pods").items)
+        return list(self._runtime.api.list_all(f"{NAMESPACES}/{namespace}/pods").items)
 
     def _risk(self, namespace: str) -> str:
         """Return a warning if deleting the claims deletes a volume with people's files, else ""."""
@@ -78,12 +79,3 @@ class ClusterBelongings:
                     if found.spec.persistent_volume_reclaim_policy == "Delete":
                         return f"its volume {volume} is deleted with its claim, and people's files may be with it"
         return ""
-
-    def _remove_finalizer(self, pod: Thing) -> None:
-        meta = pod["metadata"]
-        if names.FINALIZER in meta.get("finalizers", ()):
-            kept = [each for each in meta["finalizers"] if each != names.FINALIZER]
-            body = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "finalizers": kept}
-            path = f"{NAMESPACES}/{meta['namespace']}/pods/{meta['name']}"
-            with suppress(Unavailable):
-                self._api.call("PATCH", path, {"metadata": body}, content=MERGE_PATCH, urgency=Urgency.DELETE)

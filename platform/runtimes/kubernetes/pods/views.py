@@ -73,6 +73,10 @@ def task_of(pod: Pod) -> str:
     return pod["metadata"]["labels"][names.LABEL_TASK]
 
 
+def path_of(pod: Pod) -> str:
+    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+
+
 def node_of(pod: Pod) -> str:
     return pod["spec"].get("nodeName", "")
 

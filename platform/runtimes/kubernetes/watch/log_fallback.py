@@ -7,7 +7,7 @@ from typing import Any
 
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.api.client import ApiServer
-from runtimes.kubernetes.pods.views import is_tombstone, task_of, view_of
+from runtimes.kubernetes.pods.views import is_tombstone, path_of, task_of, view_of
 from runtimes.logs import LogStore
 
 log = logging.getLogger("tessera.kubernetes")
@@ -29,7 +29,7 @@ def fetch_log(api: ApiServer, pod: Mapping[str, Any], store: LogStore) -> None:
         return
     meta = pod["metadata"]
     try:
-        text = api.read_log(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/log", MOST)
+        text = api.read_log(f"{path_of(pod)}/log", MOST)
     except Rejected as words:
         log.info("there is no log of %s any more: %s", meta["name"], words)
     except Unavailable as away:
