@@ -4,6 +4,7 @@ about Kubernetes, which the tests marked `kubernetes` do.
 
 import json
 import math
+import ssl
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,8 +29,8 @@ class FixedSource:
     def current(self) -> Credentials:
         return self.credentials
 
-    def refuse(self, refused: Credentials) -> None:
-        self.refused += 1
+    def report_status(self, used: Credentials, status: int) -> None:
+        self.refused += status == 401
 
     def close(self) -> None:
         self.credentials.client.close()
@@ -40,8 +41,8 @@ class ScriptedServer:
     to the handler. asked: (verb, path, query, body) of each request.
     """
 
-    def __init__(self, *answers):
-        self.answers, self.asked = list(answers), []
+    def __init__(self, *answers, tls: ssl.SSLContext | None = None):
+        self.answers, self.asked, self.scheme = list(answers), [], "https" if tls else "http"
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -76,12 +77,14 @@ class ScriptedServer:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
+        if tls is not None:
+            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True)
         self.thread.start()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}"
+        return f"{self.scheme}://127.0.0.1:{self.server.server_port}"
 
     def close(self):
         self.server.shutdown()

@@ -1,5 +1,6 @@
 """Whom a kubeconfig names, what is refused in words, and when credentials are renewed."""
 
+import asyncio
 import base64
 import json
 import os
@@ -8,6 +9,7 @@ import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +21,10 @@ from cryptography.x509.oid import NameOID
 
 from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.api import credentials
+from runtimes.kubernetes.api.async_client import open_client
+from runtimes.kubernetes.api.client import ApiServer
 from runtimes.kubernetes.api.credentials import EARLY_S, READ_AGAIN_S, RETRY_S, BadKubeconfig, CredentialSource
+from tests.runtimes.kubernetes.scripted import ScriptedServer
 
 SERVER = "https://10.0.0.1:6443"
 
@@ -71,8 +76,8 @@ class Plugin:
     def runs(self) -> int:
         return self.count.stat().st_size
 
-    def source(self) -> CredentialSource:
-        return CredentialSource(config(self.folder / "config", user=self.user))
+    def source(self, **cluster: str) -> CredentialSource:
+        return CredentialSource(config(self.folder / "config", cluster, self.user))
 
 
 @pytest.fixture
@@ -163,12 +168,16 @@ def test_a_token_that_the_server_refuses_is_renewed_once_in_a_while(plugin, now)
     now[0] += RETRY_S
     plugin.answer(3600, token="two")
     first = source.current()
-    source.refuse(first)
+    source.report_status(first, 401)
     assert token_of(source) == "Bearer two"
-    source.refuse(first)  # a late answer, of one that is replaced already
-    source.refuse(source.current())
+    source.report_status(first, 401)  # a late answer, of one that is replaced already
+    source.report_status(source.current(), 401)
     assert (token_of(source), plugin.runs) == ("Bearer two", 2)
     now[0] += RETRY_S
+    assert (token_of(source), plugin.runs) == ("Bearer two", 3)
+    now[0] += RETRY_S
+    source.report_status(source.current(), 403)
+    source.report_status(source.current(), 0)  # the network, where no certificate is shown
     assert (token_of(source), plugin.runs) == ("Bearer two", 3)
 
 
@@ -211,6 +220,7 @@ def certificate(name: str) -> tuple[str, str]:
         x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
         .not_valid_before(now)
         .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
         .sign(key, hashes.SHA256())
     )
     kind = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -232,6 +242,48 @@ def test_a_programs_certificate_is_renewed_and_its_key_lies_in_no_file(plugin, n
         after = source.current()
         assert after.tls is not before.tls and list(folder.iterdir()) == []
     assert plugin.runs == 4
+
+
+class DoorKeeper:
+    """A server that ends the handshake of whoever does not show one certificate, as a proxy with TLS does."""
+
+    def __init__(self, known: str, folder: Path):
+        self.certificate, key = certificate("server")
+        (folder / "server.pem").write_text(self.certificate + key)
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(folder / "server.pem")
+        tls.verify_mode = ssl.CERT_REQUIRED
+        tls.load_verify_locations(cadata=known)
+        self.server = ScriptedServer((200, {"items": []}), tls=tls)
+
+
+async def ask_aside(source: CredentialSource) -> int:
+    client = await open_client(source)
+    try:
+        return len((await client.get("/api/v1/pods"))[1]["items"])
+    finally:
+        await client.close()
+
+
+def ask(source: CredentialSource) -> int:
+    return len(ApiServer(source).call("GET", "/api/v1/pods")[1]["items"])
+
+
+@pytest.mark.parametrize("way", [ask, lambda source: asyncio.run(ask_aside(source))], ids=["threads", "event loop"])
+def test_a_certificate_that_is_refused_in_the_handshake_is_renewed(plugin, now, way):
+    (old, old_key), (new, new_key) = certificate("old"), certificate("new")
+    keeper = DoorKeeper(new, plugin.folder)
+    plugin.answer(3600, clientCertificateData=old, clientKeyData=old_key)
+    authority = base64.b64encode(keeper.certificate.encode()).decode()
+    source = plugin.source(server=keeper.server.url, **{"certificate-authority-data": authority})
+    plugin.answer(3600, clientCertificateData=new, clientKeyData=new_key)
+    with pytest.raises(Unavailable):
+        way(source)
+    assert plugin.runs == 1
+    now[0] += RETRY_S
+    assert (way(source), plugin.runs) == (0, 2)
+    source.close()
+    keeper.server.close()
 
 
 def test_a_certificate_of_the_kubeconfig_itself_lies_in_no_file(tmp_path, monkeypatch):

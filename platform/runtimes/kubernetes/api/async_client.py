@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -43,7 +42,7 @@ class AsyncClient:
         try:
             async with asyncio.timeout(ANSWER_S):
                 async with self._http.get(self._url(path, [*query.items()]), **self._options()) as response:
-                    self._check_refusal(response.status)
+                    self._source.report_status(self._credentials, response.status)
                     body = json.loads(await response.read() or b"{}")
                     return read_answer("GET", response.status, body), body
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
@@ -56,7 +55,7 @@ class AsyncClient:
             async with asyncio.timeout(ANSWER_S):
                 socket = await self._http.ws_connect(url, protocols=[protocol], max_msg_size=0, **options)
         except aiohttp.WSServerHandshakeError as refused:
-            self._check_refusal(refused.status)
+            self._source.report_status(self._credentials, refused.status)
             if refused.status == 404:
                 raise Rejected("This task has ended.") from refused
             right = (
@@ -80,13 +79,8 @@ class AsyncClient:
         headers = {"Authorization": token} if token else {}
         return {"headers": headers, "server_hostname": configuration.tls_server_name}
 
-    def _check_refusal(self, status: int) -> None:
-        if status == 401:
-            self._source.refuse(self._credentials)
-
     def _failure_of(self, error: BaseException) -> Unavailable:
-        if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):  # our certificate may have expired
-            self._source.refuse(self._credentials)
+        self._source.report_status(self._credentials, 0)
         return Unavailable(f"The cluster does not answer: {type(error).__name__} {error}".strip()[:300])
 
 

@@ -202,7 +202,7 @@ class ApiServer:
         try:
             answer = self._classify("WATCH", response, b"" if response.status == 200 else response.read(65536))
             if answer.next_step != "done":
-                raise failure_of(answer)
+                raise Expired(answer.words) if answer.next_step == "expired" else Unavailable(answer.words)
             yield from _lines(response)
         except (*FAILURES, ValueError) as error:
             raise Unavailable(read_failure(error).words) from error
@@ -267,11 +267,10 @@ class ApiServer:
     def _send(self, credentials: Credentials, request: Request, timeout: tuple[float, float]) -> RESTResponse:
         try:
             response = credentials.client.call_api(*request, _request_timeout=timeout)
-        except ApiException:  # by TLS: our certificate may have expired
-            self._source.refuse(credentials)
+        except FAILURES:
+            self._source.report_status(credentials, 0)
             raise
-        if response.status == 401:
-            self._source.refuse(credentials)
+        self._source.report_status(credentials, response.status)
         return response
 
     def _classify(self, verb: str, response: RESTResponse | urllib3.BaseHTTPResponse, data: bytes) -> Answer:

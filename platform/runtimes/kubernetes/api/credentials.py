@@ -40,10 +40,14 @@ class BadKubeconfig(ValueError):
 
 @dataclass(frozen=True)
 class Credentials:
-    """A client of the official library that signs in. tls: its context, for websockets. renew_at: in Unix time."""
+    """A client of the official library that signs in. tls: its context, for websockets. renew_at: in Unix time.
+
+    by_certificate: a refusal may then be a connection that is cut, with no answer at all.
+    """
 
     client: ApiClient
     tls: ssl.SSLContext
+    by_certificate: bool
     renew_at: float
 
     @property
@@ -76,9 +80,10 @@ class CredentialSource:
                     self._renew()
         return self._current
 
-    def refuse(self, refused: Credentials) -> None:
-        """Renew credentials that the server refused, before the next request."""
-        if refused is self._current:
+    def report_status(self, used: Credentials, status: int) -> None:
+        """Take an answer to these credentials (0: none came). Refused ones are renewed before the next request."""
+        is_refused = status == 401 or (not status and used.by_certificate)
+        if is_refused and used is self._current:
             self._renew_at = min(self._renew_at, self._tried_at + RETRY_S)
 
     def close(self) -> None:
@@ -144,6 +149,7 @@ def build_credentials(configuration: Configuration, renew_at: float) -> Credenti
         tls = _build_tls(configuration)
     except (OSError, ValueError) as wrong:
         raise BadKubeconfig(f"The certificates for {configuration.host} cannot be used: {wrong}") from wrong
+    by_certificate = configuration.cert_file is not None
     configuration.ssl_ca_cert = configuration.cert_file = configuration.key_file = None
     # A file with a token ends in a newline.
     configuration.api_key = {kind: key.strip() for kind, key in configuration.api_key.items()}
@@ -153,7 +159,7 @@ def build_credentials(configuration: Configuration, renew_at: float) -> Credenti
     client = ApiClient(configuration)
     client.user_agent = "tessera"
     client.rest_client.pool_manager.connection_pool_kw["ssl_context"] = tls
-    return Credentials(client, tls, renew_at)
+    return Credentials(client, tls, by_certificate, renew_at)
 
 
 def _read_pod(configuration: Configuration) -> float:
