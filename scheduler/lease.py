@@ -9,12 +9,14 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from uuid import uuid4
 
 from django.db import OperationalError, connection
 from django.db.models import DateTimeField, Func, Max
 
 from common.errors import StaleState
+from common.locks import lock_rows
 from events.bus import hint
 from events.hints import clear_hint
 from scheduler.models import Lease
@@ -42,6 +44,7 @@ ON CONFLICT (name) DO UPDATE SET
 WHERE lease.expires_at IS NULL OR lease.expires_at < clock_timestamp()
 RETURNING epoch
 """
+RELEASE = "UPDATE scheduler_lease SET expires_at = NULL, holder = '' WHERE name = %s AND epoch = %s RETURNING wanted"
 
 
 @contextmanager
@@ -60,10 +63,10 @@ def lead(name: str) -> Iterator[int | None]:
 
 
 @contextmanager
-def renewing(name: str, epoch: int, every_s: float = RENEW_S) -> Iterator[None]:
+def renewing(name: str, epoch: int) -> Iterator[None]:
     """Renew the lease in a thread: slow cycles can outlast it."""
     ended = threading.Event()
-    keeper = threading.Thread(target=_renew_until, args=(name, epoch, every_s, ended), name=f"keep-{name}", daemon=True)
+    keeper = threading.Thread(target=_renew_until, args=(name, epoch, ended), name=f"keep-{name}", daemon=True)
     keeper.start()
     try:
         yield
@@ -72,9 +75,9 @@ def renewing(name: str, epoch: int, every_s: float = RENEW_S) -> Iterator[None]:
         keeper.join()
 
 
-def _renew_until(name: str, epoch: int, every_s: float, ended: threading.Event) -> None:
+def _renew_until(name: str, epoch: int, ended: threading.Event) -> None:
     try:
-        while not ended.wait(every_s) and renew(name, epoch):
+        while not ended.wait(RENEW_S) and renew(name, epoch):
             pass
     except OperationalError:
         pass  # the leader fails likewise
@@ -106,13 +109,8 @@ def take_hint(name: str, epoch: int) -> bool:
 
 def renew(name: str, epoch: int) -> bool:
     """Extend the lease; False if lost."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE scheduler_lease SET expires_at = clock_timestamp() + %s * interval '1 second'"
-            " WHERE name = %s AND epoch = %s AND expires_at IS NOT NULL",
-            [LEASE_S, name, epoch],
-        )
-        return cursor.rowcount == 1
+    own = Lease.objects.filter(name=name, epoch=epoch, expires_at__isnull=False)
+    return bool(own.update(expires_at=ClockTimestamp() + timedelta(seconds=LEASE_S)))
 
 
 def newest_epoch() -> int:
@@ -122,25 +120,16 @@ def newest_epoch() -> int:
 def release(name: str, epoch: int) -> bool:
     """Release one's own lease; return whether another run was requested."""
     with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE scheduler_lease SET expires_at = NULL, holder = '' WHERE name = %s AND epoch = %s RETURNING wanted",
-            [name, epoch],
-        )
+        cursor.execute(RELEASE, [name, epoch])
         row = cursor.fetchone()
     return bool(row and row[0])
 
 
 def check_epoch(name: str, epoch: int) -> None:
     """Lock the epoch until commit. Raise StaleState if it is over."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT 1 FROM scheduler_lease WHERE name = %s AND epoch = %s FOR SHARE", [name, epoch])
-        if cursor.fetchone() is None:
-            raise StaleState(kind="lease", was=epoch)
+    if not lock_rows(Lease.objects.filter(name=name, epoch=epoch), share=True):
+        raise StaleState(kind="lease", was=epoch)
 
 
 def record_success(name: str, epoch: int, ms: int) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE scheduler_lease SET last_ok_at = clock_timestamp(), last_ms = %s WHERE name = %s AND epoch = %s",
-            [ms, name, epoch],
-        )
+    Lease.objects.filter(name=name, epoch=epoch).update(last_ok_at=ClockTimestamp(), last_ms=ms)

@@ -1,7 +1,4 @@
-"""Single statements of the allocating transaction.
-
-The loop simulation replaces them by a model of the database. Sums are separate, after the locks.
-"""
+"""Statements of the allocating transaction. Sums are separate, after the locks."""
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta

@@ -11,6 +11,7 @@ from loop.hours import NAMED, machines_of, machines_of_pool, window_row
 from loop.world import World
 
 from cluster.models import Gpu, Maintenance, Node, NodeState, Pool, Window
+from common.locks import lock_rows
 from common.resources import parse_gpu, slice_of
 from events import bus
 from events.bus import Actor
@@ -21,6 +22,7 @@ from jobs.models import Job, Task
 from jobs.states import JOB_FINAL, JobState, TaskState
 from jobs.submit import build_gang
 from quotas.models import Quota, UserLimit
+from quotas.services import admit_waiting_job
 from scheduler.inventory import nodes as inventory
 from scheduler.loading import snapshots
 
@@ -120,7 +122,7 @@ def submit_job(world: World, file: dict, user: int, team: int, pool: int) -> Non
     whose = {"team_id": team, "user_id": user, "pool_id": pool, "name": spec.name or ""}
     flags = {"priority": priority, "preemptible": spec.preemptible}
     with transaction.atomic():
-        world.answers.admit_waiting_job(user=world.person(user), waiting=lambda: 0)
+        admit_waiting_job(user=world.person(user), waiting=lambda: 0)
         world.db.pause()
         row = world.db.insert(Job, {"spec": to_json(spec), "gang": gang, **whose, **times, **flags})
         job = lifecycle.lock_job(row["id"])
@@ -172,7 +174,7 @@ def wish_size(world: World, job_id: int, task_id: int, gpu: str) -> None:
         if task is None or task.state != TaskState.RUNNING or (task.resize or {"open": False})["open"]:
             raise control.Conflict
         card, ask = task.cards[0], parse_gpu(gpu)
-        (known,) = (world.answers.gpu(row) for row in world.db.rows(Gpu) if row["uuid"] == card["uuid"])
+        known = Gpu.objects.get(uuid=card["uuid"])
         change = resizing.Change(task, known, card, slice_of(ask, known.sellable_mib))
         resizing.write_wish(task, resizing.build_wish(change, ask, "somebody"))
         bus.record(job, "resize_requested", actor=Actor("somebody"))
@@ -250,7 +252,7 @@ def maintain(world: World, job: dict | None = None) -> None:
 def plan(world: World, row: dict, nodes: set[int]) -> None:
     """As cluster.maintenance does: what starts on the machines holds their rows."""
     with transaction.atomic():
-        world.answers.lock_nodes(nodes)
+        lock_rows(Node.objects.filter(pk__in=nodes))
         world.db.pause()
         made = world.db.insert(Maintenance, row)
         for node in nodes if row["pool_id"] is None else ():
@@ -260,7 +262,7 @@ def plan(world: World, row: dict, nodes: set[int]) -> None:
 
 def call_off(world: World, row: dict) -> None:
     with transaction.atomic():
-        world.answers.lock_nodes(machines_of(world.db, row))
+        lock_rows(Node.objects.filter(pk__in=machines_of(world.db, row)))
         world.db.pause()
         if row["begins_at"] < world.db.now:
             world.db.update(Maintenance, lambda one: one["id"] == row["id"], {"ends_at": world.db.now})
@@ -283,7 +285,7 @@ def follow_node(world: World) -> None:
 
 def follow_health(world: World, pk: int, ready: bool) -> None:
     with transaction.atomic():
-        node = world.answers.lock_nodes([pk])[pk]
+        (node,) = lock_rows(Node.objects.filter(pk=pk))
         inventory._follow_health(node, ready=ready)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from loop.database import Database
 from loop.hours import window_row
 
-from accounts.models import Team, User
+from accounts.models import Membership, Team, TeamRole, User
 from cluster.models import Gpu, Node, Pool, Window
 from quotas.models import Quota, UserLimit
 from runtimes.contract.node import NodeView
@@ -23,6 +23,9 @@ def build_cluster(db: Database, dice: Random) -> None:
     lone = fixed(Team, 4, name="bio", gid=2004)
     people = [fixed(User, pk, username=name, uid=3000 + pk) for pk, name in ((1, "ada"), (2, "bob"), (3, "eve"))]
     db.fix(*pools, org, *teams, lone, *people)
+    for team in (*teams, lone):
+        for user in people:
+            db.insert(Membership, {"team_id": team.pk, "user_id": user.pk, "role": TeamRole.MEMBER})
     for number in range(1, dice.randint(2, 4)):
         size = {"cpu_milli": dice.choice([8000, 16_000]), "memory_mib": 65_536, "address": "127.0.0.1"}
         node = db.insert(Node, {"name": f"n{number}", "pool_id": dice.choice([1, 2]), **size, "boot_id": "first"})

@@ -5,7 +5,7 @@ each commit, a process may be interrupted for others, cut off from the database,
 for who holds the row, and then sees the row as it is by then.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
@@ -19,12 +19,16 @@ from django.db.models.functions import Now
 from events.models import Event
 from jobs.models import Task
 from jobs.states import TASK_FINAL
-from quotas.models import Quota, UserLimit
+from quotas.models import Holding, Quota, UserLimit
 
 Row = dict[str, Any]
 Key = tuple[type[Model], Any]
+Pins = Mapping[str, set]
+NO_PINS: Pins = {}
 SHARE, EXCLUSIVE = "share", "exclusive"
 START = datetime(2026, 1, 1, tzinfo=UTC)
+INDEXED: dict[type[Model], str] = {Event: "object_id", Holding: "task", Task: "job_id"}
+"""Columns by which rows are found in a moment: there are many of these rows."""
 
 
 def unique_keys(model: type[Model], row: Row) -> Iterator[tuple]:
@@ -68,6 +72,8 @@ class Database:
         self.process: Any = None  # whose statement it is; None: the test's own, which nobody interrupts
         self.own: Transaction | None = None  # the test's own
         self.static: dict[Key, Model] = {}
+        self.querysets: dict[type, type] = {}
+        self.indexes: dict[type[Model], dict[Any, set]] = {model: {} for model in INDEXED}
         self.observers: list[Callable[[Transaction, dict[Key, Row | None]], None]] = []
         self.statements = 0
         self._last_pk: dict[type[Model], int] = {}
@@ -91,6 +97,11 @@ class Database:
             self.process.transaction = transaction
         else:
             self.own = transaction
+
+    def focus_on(self, job: int) -> None:
+        """So that others may disturb just this one."""
+        if self.process is not None:
+            self.process.focus = job
 
     def pause(self) -> None:
         """Others may come in here."""
@@ -140,6 +151,8 @@ class Database:
                 continue
             row["_version"] = one.number
             table[pk] = row
+            if model in INDEXED:
+                self.indexes[model].setdefault(row[INDEXED[model]], set()).add(pk)
             for unique in unique_keys(model, row):
                 self.keys[unique] = key
             if model is Event:
@@ -184,11 +197,13 @@ class Database:
                 raise AssertionError("the test waits for a transaction that nobody ends")
             self.process.wait_for(in_the_way)
 
-    # statements; each twin of a product's statement calls `pause` first
+    # statements; who runs one calls `pause` first
 
-    def rows(self, model: type[Model], where: Callable[[Row], Any] = lambda row: True) -> list[Row]:
-        """What this transaction sees now, in no order that may be counted on."""
-        table = self.tables.get(model, {})
+    def rows(
+        self, model: type[Model], where: Callable[[Row], Any] = lambda row: True, pinned: Pins = NO_PINS
+    ) -> list[Row]:
+        """What this transaction sees now, in no order that may be counted on. pinned: {column: its only values}."""
+        table = self._narrow(model, pinned)
         one = self.transaction
         mine = {pk: row for (kind, pk), row in one.writes.items() if kind is model} if one and one.writes else {}
         if not mine:
@@ -196,28 +211,44 @@ class Database:
         seen = [mine.get(pk, row) for pk, row in table.items()] + [row for pk, row in mine.items() if pk not in table]
         return [row for row in seen if row is not None and where(row)]
 
+    def _narrow(self, model: type[Model], pinned: Pins) -> dict[Any, Row]:
+        """The committed rows among which those of these values are."""
+        table = self.tables.get(model, {})
+        keys = pinned.get(model._meta.pk.attname)  # type: ignore[union-attr]
+        if keys is None and (column := INDEXED.get(model)) in pinned:
+            keys = set().union(*(self.indexes[model].get(value, ()) for value in pinned[column]))
+        return table if keys is None else {pk: table[pk] for pk in sorted(keys) if pk in table}
+
     def get(self, model: type[Model], pk: Any) -> Row | None:
         one = self.transaction
         if one is not None and (model, pk) in one.writes:
             return one.writes[model, pk]
         return self.tables.get(model, {}).get(pk)
 
-    def lock(self, model: type[Model], where: Callable[[Row], Any], mode: str = EXCLUSIVE) -> list[Row]:
+    def lock(
+        self, model: type[Model], where: Callable[[Row], Any], mode: str = EXCLUSIVE, pinned: Pins = NO_PINS
+    ) -> list[Row]:
         """Row by row in the order of the primary key; each is looked at again once it is locked."""
-        found = []
-        for pk in sorted(row[model._meta.pk.attname] for row in self.rows(model, where)):  # type: ignore[union-attr]
+        found, key = [], model._meta.pk.attname  # type: ignore[union-attr]
+        for pk in sorted(row[key] for row in self.rows(model, where, pinned)):
             self.take_lock((model, pk), mode)
             row = self.get(model, pk)
             if row is not None and where(row):
                 found.append(row)
         return found
 
-    def update(self, model: type[Model], where: Callable[[Row], Any], changes: Row) -> int:
-        fresh = self.resolve(model, changes)
+    def update(
+        self,
+        model: type[Model],
+        where: Callable[[Row], Any],
+        changes: Row | Callable[[Row], Row],
+        pinned: Pins = NO_PINS,
+    ) -> int:
+        """changes: also by the row as it is once it is locked."""
         with self.statement():
-            found = self.lock(model, where)
+            found = self.lock(model, where, pinned=pinned)
             for row in found:
-                self._write(model, {**row, **fresh})
+                self._write(model, {**row, **self.resolve(model, changes(row) if callable(changes) else changes)})
         return len(found)
 
     def insert(self, model: type[Model], values: Row) -> Row:
@@ -231,9 +262,9 @@ class Database:
             self._write(model, row)
         return row
 
-    def delete(self, model: type[Model], where: Callable[[Row], Any]) -> None:
+    def delete(self, model: type[Model], where: Callable[[Row], Any], pinned: Pins = NO_PINS) -> None:
         with self.statement():
-            for row in self.lock(model, where):
+            for row in self.lock(model, where, pinned=pinned):
                 assert self.transaction is not None
                 self.transaction.writes[model, row[model._meta.pk.attname]] = None  # type: ignore[union-attr]
 
@@ -283,6 +314,8 @@ class Database:
 
     def build(self, model: type[Model], row: Row, **linked: Model | None) -> Any:
         """An instance as Django's would be, read just now; foreign keys to `static` rows are there already."""
+        if (fixed := self.static.get((model, row[model._meta.pk.attname]))) is not None:  # type: ignore[union-attr]
+            return fixed
         one = model.__new__(model)
         one.__dict__.update(row)
         state = ModelState()
@@ -299,6 +332,8 @@ class Database:
         """Rows that nobody changes (teams, people, pools): kept as the objects that they are."""
         for row in rows:
             self.static[type(row), row.pk] = row
+            columns = {name: value for name, value in row.__dict__.items() if name != "_state"}
+            self.tables.setdefault(type(row), {})[row.pk] = {**blank(type(row), self.now), **columns, "_version": 0}
 
     def all_fixed(self, model: type[Model]) -> list[Any]:
         return [row for (kind, _), row in self.static.items() if kind is model]

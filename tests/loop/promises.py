@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from loop.answers import totals
 from loop.database import Database, Key, Row, Transaction
 from loop.engine import Engine
 from loop.hours import Hours, stays_s
@@ -344,6 +343,10 @@ class Promises:
             held = totals([row for row in live if row["user_id"] == user])
             if tuple(snapshot.user_held[u]) != held:
                 self.broken.append(f"a cycle counts {tuple(snapshot.user_held[u])} for person {user}, not {held}")
+
+
+def totals(rows: list[Row]) -> Amounts:
+    return sum(r["gpu_milli"] for r in rows), sum(r["cpu_milli"] for r in rows), sum(r["memory_mib"] for r in rows)
 
 
 def shape_of(held: list[Row]) -> tuple[int, int, int]:

@@ -1,8 +1,9 @@
 """A simulation that finds no planted bug proves nothing. Each of these is found, and without any of them nothing is."""
 
 import pytest
-from loop.bugs import BUGS, Bug, plant
+from loop.bugs import BUGS
 from loop.life import run
+from loop.mutants import Bug, plant
 from loop.world import Broken
 
 LIVES = 400

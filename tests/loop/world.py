@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from django.db import transaction
-from loop.answers import Answers, install
 from loop.cluster import build_cluster, view_of
+from loop.connection import install
 from loop.database import ConnectionLost, Database
 from loop.engine import Engine
 from loop.hours import NAMED
@@ -16,6 +16,7 @@ from loop.promises import SAME_EVICTION, Promises
 
 from accounts.models import Team, User
 from cluster.models import Gpu, Maintenance, Node, NodeState, Window
+from common.locks import lock_rows
 from events import transitions
 from events.bus import SYSTEM
 from jobs import control
@@ -41,7 +42,6 @@ class World:
     def __init__(self, seed: int, patch: pytest.MonkeyPatch, acts: int = ACTS) -> None:
         self.seed, self.acts, self.dice = seed, acts, Random(seed)
         self.db = Database()
-        self.answers = Answers(self.db, self.dice)
         self.workers: list[Process] = []
         self.asleep: dict[Process, float] = {}
         self.trace: list[str] = []
@@ -52,7 +52,7 @@ class World:
         parents = {team.pk: team.parent_id for team in self.db.all_fixed(Team)}
         self.promises = Promises(self.db, self.engine, parents)
         self.db.observers.append(self.note_commit)
-        install(patch, self.answers)
+        install(patch, self.db, self.dice)
         patch.setattr(tasks, "get_runtime", lambda: self.engine)
         patch.setattr(tasks, "_rest", None)
         patch.setattr(row_cache, "_last", None)
@@ -132,7 +132,7 @@ class World:
     def move_node(self, pk: int, wanted: str) -> None:
         """As an admin does."""
         with transaction.atomic():
-            node = self.answers.lock_nodes([pk])[pk]
+            (node,) = lock_rows(Node.objects.filter(pk=pk))
             if node.state != wanted:
                 transitions.advance(node, wanted, actor=SYSTEM)
 
@@ -182,7 +182,7 @@ class World:
         return [job for job in self.rows(Job) if job["state"] not in JOB_FINAL]
 
     def job(self, pk: int) -> Job:
-        return self.answers.load_job(pk)
+        return Job.objects.with_names().get(pk=pk)
 
     def person(self, pk: int) -> User:
         return self.db.static[User, pk]  # type: ignore[return-value]
