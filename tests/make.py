@@ -28,7 +28,7 @@ from images.catalogue import save_image
 from images.logins import save_login
 from images.models import Image, Login
 from jobs.jobfile.parse import parse_spec
-from jobs.lifecycle import move_task
+from jobs.lifecycle import TaskMove, move_tasks
 from jobs.models import Job, Task
 from jobs.states import TaskState
 from jobs.submit import submit_job
@@ -191,7 +191,8 @@ def start(job: Job, *cards: Gpu, node: Node | None = None, state: str = TaskStat
 def move(task: Task, state: str, reason: str = "", **also) -> Task:
     """As the runtime would: `make.move(task, TaskState.FAILED, "exit_nonzero", exit_code=1)`."""
     if task.state != state:
-        move_task(task, state, reason=reason, actor=RUNTIME, **also)
+        task.job.refresh_from_db()
+        move_tasks([TaskMove(task, state, reason, also=also)], actor=RUNTIME)
     return task
 
 

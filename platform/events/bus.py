@@ -6,7 +6,7 @@ Messages and hints may be lost: pages refresh and loops run anyway. Neither may 
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -22,20 +22,22 @@ from events.on_commit import collect_on_commit, once_on_commit
 
 
 @dataclass(frozen=True)
-class EventLine:
-    """One row of a bulk record."""
-
-    row: Model
-    params: dict
-    from_state: str = ""
-
-
-@dataclass(frozen=True)
 class Actor:
     """A person, or a part of the platform without an id."""
 
     name: str
     id: int | None = None
+
+
+@dataclass(frozen=True)
+class EventLine:
+    """What an event says of its row."""
+
+    row: Any
+    params: dict = field(default_factory=dict)
+    reason: str = ""
+    from_state: str = ""
+    to_state: str = ""
 
 
 SCHEDULER = Actor("scheduler")
@@ -50,26 +52,23 @@ TEAM_KINDS = frozenset({"job", "task", "quota"})
 
 
 def record(
-    row: Model,
-    verb: str,
-    *,
-    actor: Actor,
-    reason: str = "",
-    params: dict | None = None,
-    before: int | None = None,
-    **state: str,
+    row: Model, verb: str, *, actor: Actor, reason: str = "", params: dict | None = None, new: bool = False
 ) -> Event:
-    """Append an event to `row`'s history, under its lock.
+    """Append an event to a row's history, under its lock. new: it has none yet."""
+    return record_all([EventLine(row, params or {}, reason)], verb, actor=actor, new=new)[0]
 
-    before: its number of events, where known. state: from_state and to_state.
-    """
-    seq = (last_seq(row.KIND, row.pk) if before is None else before) + 1  # type: ignore[attr-defined]
-    event = store_event(
-        seq=seq, params=params or {}, **_object_columns(row), **_act_columns(verb, actor, reason), **state
-    )
-    _call_listeners([event])
-    publish(row)
-    return event
+
+def record_all(lines: Sequence[EventLine], verb: str, *, actor: Actor, new: bool = False) -> list[Event]:
+    """Append events of rows of one kind in few statements."""
+    last = Counter({} if new else load_last_seqs(lines[0].row.KIND, {line.row.pk for line in lines}))
+    events = []
+    for line in lines:
+        last[line.row.pk] += 1
+        events.append(_build_event(line, last[line.row.pk], verb, actor))
+    _call_listeners(Event.objects.bulk_create(events))
+    for line in lines:
+        publish(line.row)
+    return events
 
 
 def record_change(row: Model, before: Model | None, fields: Iterable[str], verb: str, *, actor: Actor) -> bool:
@@ -86,49 +85,28 @@ def record_change(row: Model, before: Model | None, fields: Iterable[str], verb:
     return bool(changed)
 
 
-def record_all(lines: Sequence[EventLine], verb: str, *, actor: Actor, reason: str = "", to_state: str = "") -> None:
-    """Append events of rows of one kind in few statements."""
-    last = Counter(last_seqs(lines[0].row.KIND, {line.row.pk for line in lines}))  # type: ignore[attr-defined]
-    words = {**_act_columns(verb, actor, reason), "to_state": to_state}
-    own = []
-    for line in lines:
-        last[line.row.pk] += 1
-        own.append({"seq": last[line.row.pk], "params": line.params, **_object_columns(line.row)})
-    states = ({"from_state": line.from_state} for line in lines)
-    _call_listeners(store_events([{**one, **was, **words} for one, was in zip(own, states, strict=True)]))
-    for line in lines:
-        publish(line.row)
+def load_last_seqs(kind: str, pks: Iterable[int]) -> dict[int, int]:
+    events = Event.objects.filter(kind=kind, object_id__in=list(pks)).order_by()
+    return dict(events.values_list("object_id").annotate(last=Max("seq")))
 
 
-def last_seq(kind: str, pk: int) -> int:
-    return Event.objects.filter(kind=kind, object_id=pk).aggregate(last=Max("seq"))["last"] or 0
-
-
-def last_seqs(kind: str, pks: Iterable[int]) -> dict[int, int]:
-    lines = Event.objects.filter(kind=kind, object_id__in=list(pks)).order_by()
-    return dict(lines.values_list("object_id").annotate(last=Max("seq")))
-
-
-def store_event(**values: Any) -> Event:
-    return Event.objects.create(**values)
-
-
-def store_events(rows: Iterable[dict[str, Any]]) -> list[Event]:
-    return Event.objects.bulk_create(Event(**values) for values in rows)
-
-
-def _object_columns(row: Model) -> dict[str, Any]:
-    return {
-        "kind": row.KIND,  # type: ignore[attr-defined]
-        "object_id": row.pk,
-        "label": row.public_id,  # type: ignore[attr-defined]
-        "team_id": row.team_id,  # type: ignore[attr-defined]
-        "owner_id": getattr(row, "user_id", None),
-    }
-
-
-def _act_columns(verb: str, actor: Actor, reason: str) -> dict[str, Any]:
-    return {"verb": verb, "reason": reason, "actor": actor.name, "actor_id": actor.id}
+def _build_event(line: EventLine, seq: int, verb: str, actor: Actor) -> Event:
+    row = line.row
+    return Event(
+        kind=row.KIND,
+        object_id=row.pk,
+        label=row.public_id,
+        seq=seq,
+        verb=verb,
+        from_state=line.from_state,
+        to_state=line.to_state,
+        reason=line.reason,
+        actor=actor.name,
+        actor_id=actor.id,
+        team_id=row.team_id,
+        owner_id=getattr(row, "user_id", None),
+        params=line.params,
+    )
 
 
 def publish(row: Model) -> None:

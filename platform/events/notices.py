@@ -29,8 +29,8 @@ class Channels:
 
 
 @dataclass(frozen=True)
-class Told:
-    """One recipient of a notice. params: JSON-able."""
+class Recipient:
+    """Whom a notice is for, and of what. params: JSON-able."""
 
     user_id: int
     about: models.Model
@@ -53,15 +53,15 @@ def notify(*, user_id: int, kind: str, about: models.Model, params: dict | None 
 
     about: has KIND, pk and public_id. params: JSON-able.
     """
-    return next(iter(notify_all(kind, [Told(user_id, about, params or {})])), None)
+    return next(iter(notify_all(kind, [Recipient(user_id, about, params or {})])), None)
 
 
-def notify_all(kind: str, told: Sequence[Told]) -> list[Notice]:
+def notify_all(kind: str, recipients: Sequence[Recipient]) -> list[Notice]:
     """Notify several people in few statements."""
-    if not told:
+    if not recipients:
         return []
-    choices = choices_of({each.user_id for each in told}, kind)
-    wanted = [(each, choices[each.user_id]) for each in told if choices[each.user_id].any]
+    choices = choices_of({each.user_id for each in recipients}, kind)
+    wanted = [(each, choices[each.user_id]) for each in recipients if choices[each.user_id].any]
     notices = Notice.objects.bulk_create(
         Notice(
             user_id=each.user_id,

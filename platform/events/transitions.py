@@ -1,6 +1,7 @@
 """Changes of state: the only writer of `state` columns."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +10,7 @@ from django.db.models import Case, Value, When
 from django.db.models.functions import Cast
 
 from common.errors import StaleState
-from events.bus import Actor, EventLine, record, record_all
+from events.bus import Actor, EventLine, record_all
 
 
 class IllegalTransition(Exception):
@@ -18,64 +19,55 @@ class IllegalTransition(Exception):
 
 @dataclass(frozen=True)
 class Move:
-    """One row of a bulk move."""
+    """A row's move. params: of its event. also: other columns (``{"ended_at": Now()}``)."""
 
-    row: models.Model
-    params: dict
-    also: dict[str, Any] = field(default_factory=dict)
+    row: Any
+    reason: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    also: Mapping[str, Any] = field(default_factory=dict)
 
 
-def advance(
-    row: models.Model, to: str, *, reason: str = "", actor: Actor, params: dict | None = None, **also: Any
-) -> None:
-    """Move `row` from its read state to `to`, and record it.
+def advance(moves: Sequence[Move], to: str, *, actor: Actor) -> None:
+    """Move rows of one model from the states that were read to `to`, all or none, and record it in few statements.
 
-    row: has KIND and MOVES {from: {to, ...}}. also: other columns (``ended_at=Now()``). Raises IllegalTransition,
-    StaleState.
+    Each has KIND and MOVES {from: {to, ...}}. Raises IllegalTransition, StaleState.
     """
-    before = _check_legal(row, to)
-    changes = {**_changes(row, to, reason), **also}
+    alike: dict[tuple[str, ...], list[Move]] = defaultdict(list)
+    for move in moves:
+        alike[_check_legal(move.row, to), *sorted(move.also)].append(move)
+    lines = [EventLine(move.row, dict(move.params), move.reason, move.row.state, to) for move in moves]
     with transaction.atomic():
-        if not write_move(row, before, changes):
-            raise StaleState(kind=row.KIND, was=before)  # type: ignore[attr-defined]
-        record(row, "state", actor=actor, reason=reason, params=params, from_state=before, to_state=to)
+        for (before, *_), some in alike.items():
+            if _write(some, before, to) < len(some):
+                raise StaleState(kind=some[0].row.KIND, was=before)
+        record_all(lines, "state", actor=actor)
 
 
-def advance_all(moves: Sequence[Move], to: str, *, reason: str = "", actor: Actor) -> None:
-    """Move rows of one model in few statements, or none."""
-    lines = [EventLine(move.row, move.params, _check_legal(move.row, to)) for move in moves]
-    with transaction.atomic():
-        for before in sorted({line.from_state for line in lines}):
-            same = [move for move, line in zip(moves, lines, strict=True) if line.from_state == before]
-            changes = [(move.row, {**_changes(move.row, to, reason), **move.also}) for move in same]
-            if write_moves(changes, before) < len(same):
-                raise StaleState(kind=same[0].row.KIND, was=before)  # type: ignore[attr-defined]
-        record_all(lines, "state", actor=actor, reason=reason, to_state=to)
+def _check_legal(row: Any, to: str) -> str:
+    if to not in row.MOVES.get(row.state, ()):
+        raise IllegalTransition(f"{row.KIND} {row.pk}: {row.state} to {to}")
+    return row.state
 
 
-def write_move(row: models.Model, before: str, changes: dict[str, object]) -> bool:
-    """Update the row if it is still in `before`."""
-    if not type(row)._default_manager.filter(pk=row.pk, state=before).update(**changes):
-        return False
-    row.refresh_from_db(fields=list(changes))
-    return True
-
-
-def write_moves(changes: Sequence[tuple[models.Model, dict[str, object]]], before: str) -> int:
-    """Update the rows still in `before`; return their number."""
-    rows = [row for row, _ in changes]
-    manager = type(rows[0])._default_manager
-    moved = manager.filter(pk__in=[row.pk for row in rows], state=before).update(**_in_one(changes))
+def _write(moves: Sequence[Move], before: str, to: str) -> int:
+    """Update the rows still in `before`, then the objects; return how many rows moved."""
+    changes = [(move.row, {"state": to, **_reason(move), **move.also}) for move in moves]
+    rows = type(moves[0].row)._default_manager.filter(pk__in=[move.row.pk for move in moves])
+    moved = rows.filter(state=before).update(**_in_one(changes))
     for row, values in changes:
         for name, value in values.items():
             setattr(row, name, value)
-    told = [name for name, value in changes[0][1].items() if hasattr(value, "resolve_expression")]
-    if told:
-        fresh = {pk: values for pk, *values in manager.filter(pk__in=[row.pk for row in rows]).values_list("pk", *told)}
-        for row in rows:
-            for name, value in zip(told, fresh.get(row.pk, ()), strict=False):
+    computed = [name for name, value in changes[0][1].items() if hasattr(value, "resolve_expression")]
+    if computed:
+        fresh = {pk: values for pk, *values in rows.values_list("pk", *computed)}
+        for row, _ in changes:
+            for name, value in zip(computed, fresh.get(row.pk, ()), strict=False):
                 setattr(row, name, value)
     return moved
+
+
+def _reason(move: Move) -> dict[str, str]:
+    return {"reason": move.reason} if any(field.name == "reason" for field in move.row._meta.fields) else {}
 
 
 def _in_one(changes: Sequence[tuple[models.Model, dict[str, object]]]) -> dict[str, object]:
@@ -95,15 +87,3 @@ def _as_value(value: object, field: Any) -> Any:
     if isinstance(value, models.Model):
         value = value.pk
     return value if hasattr(value, "resolve_expression") else Value(value, output_field=field)
-
-
-def _check_legal(row: models.Model, to: str) -> str:
-    before = row.state  # type: ignore[attr-defined]
-    if to not in row.MOVES.get(before, ()):  # type: ignore[attr-defined]
-        raise IllegalTransition(f"{row.KIND} {row.pk}: {before} to {to}")  # type: ignore[attr-defined]
-    return before
-
-
-def _changes(row: models.Model, to: str, reason: str) -> dict[str, object]:
-    told = any(field.name == "reason" for field in row._meta.fields)
-    return {"state": to, "reason": reason} if told else {"state": to}

@@ -9,7 +9,7 @@ from accounts.models import User
 from accounts.permissions import require
 from common.errors import Conflict
 from events.bus import Actor, hint, record
-from jobs.lifecycle import load_attempt, lock_job, move_task, requeue
+from jobs.lifecycle import TaskMove, load_attempt, lock_job, move_tasks, requeue
 from jobs.models import Job
 from jobs.states import JobState, TaskState
 from quotas.services import admit_waiting_job
@@ -25,16 +25,18 @@ def stop_job(*, actor: User, job: Job, reason: str = "stopped_by_user") -> Job:
 @transaction.atomic
 def end_job(*, by: Actor, job: Job, reason: str) -> Job:
     """Request a stop without a permission check, such as at a time limit."""
-    job, who = lock_job(job.pk), by
+    job = lock_job(job.pk)
     if job.is_final or job.stop_requested_at is not None:
         return job
-    write_job(job, stop_requested_at=Now(), stop_requested_by=by.name, stop_reason=reason)
-    record(job, "stop_requested", actor=who, params={"reason": reason})
-    for task in load_attempt(job):
-        if task.state == TaskState.PENDING:
-            move_task(task, TaskState.STOPPED, reason=reason, actor=who)
+    _write(job, stop_requested_at=Now(), stop_requested_by=by.name, stop_reason=reason)
+    record(job, "stop_requested", actor=by, params={"reason": reason})
+    waiting = [task for task in load_attempt(job) if task.state == TaskState.PENDING]
+    if waiting:
+        job.refresh_from_db()  # its next state depends on the request
+    for task in waiting:
+        move_tasks([TaskMove(task, TaskState.STOPPED, reason)], actor=by)
     hint("reconcile")
-    return _fresh(job)
+    return load_with_names(job)
 
 
 @transaction.atomic
@@ -45,10 +47,10 @@ def hold_job(*, actor: User, job: Job) -> Job:
     if job.state != JobState.QUEUED:
         raise Conflict("only_waiting_jobs", state=job.state.lower())
     if job.held_at is None:
-        write_job(job, held_at=Now(), held_by=actor.username)
+        _write(job, held_at=Now(), held_by=actor.username)
         record(job, "held", actor=actor.as_actor)
         hint("cycle")
-    return _fresh(job)
+    return load_with_names(job)
 
 
 @transaction.atomic
@@ -56,10 +58,10 @@ def release_job(*, actor: User, job: Job) -> Job:
     require(actor, "job.release", job.team, job.user_id)
     job = lock_job(job.pk)
     if job.held_at is not None:
-        write_job(job, held_at=None, held_by="")
+        _write(job, held_at=None, held_by="")
         record(job, "released", actor=actor.as_actor)
         hint("cycle")
-    return _fresh(job)
+    return load_with_names(job)
 
 
 @transaction.atomic
@@ -72,13 +74,13 @@ def retry_job(*, actor: User, job: Job) -> Job:
     wishes = {"stop_requested_at": None, "stop_requested_by": "", "stop_reason": "", "not_before": None}
     times = job.spec.get("retry", {}).get("times", 0)
     requeue(job, actor=actor.as_actor, reason="", retries_left=times, stops=0, **wishes)
-    return _fresh(job)
+    return load_with_names(job)
 
 
-def write_job(job: Job, **wishes: Any) -> None:
-    """Update columns, not the state, of a locked job."""
-    Job.objects.filter(pk=job.pk).update(**wishes)
-
-
-def _fresh(job: Job) -> Job:
+def load_with_names(job: Job) -> Job:
     return Job.objects.with_names().get(pk=job.pk)
+
+
+def _write(job: Job, **columns: Any) -> None:
+    """Update columns, not the state, of a locked job."""
+    Job.objects.filter(pk=job.pk).update(**columns)

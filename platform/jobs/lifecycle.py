@@ -14,8 +14,8 @@ from django.utils import timezone
 from common.errors import StaleState
 from common.locks import lock_rows
 from events.bus import SYSTEM, Actor, hint, publish_pool
-from events.notices import Told, notify_all
-from events.transitions import Move, advance, advance_all
+from events.notices import Recipient, notify_all
+from events.transitions import Move, advance
 from jobs.models import Job, JobKind, Task
 from jobs.states import (
     HOLDING,
@@ -36,20 +36,19 @@ RETRY_PAUSE_S = (5, 30, 120, 600)
 MADE_ROOM = frozenset({"preempted", "overtaken", "reclaimed", "window_closed", "maintenance"})
 """Jobs stopped for other jobs or for maintenance are requeued without limit or delay."""
 
+ENDS: dict[str, str] = {JobState.SUCCEEDED: "job_succeeded", JobState.FAILED: "job_failed"}
+"""Kinds of notices about ends."""
 
 REFUSALS = 3
 """How often in a row a job is requeued after its node refused it."""
 
 
 def lock_job(pk: int) -> Job:
-    """Lock a job's row, which serialises everything about the job."""
-    rows = lock_rows(Job.objects.filter(pk=pk))
-    if not rows:
-        raise StaleState(kind="job", was="deleted")
-    return rows[0]
+    return lock_jobs([pk])[0]
 
 
 def lock_jobs(pks: Iterable[int]) -> list[Job]:
+    """Lock jobs' rows, which serialises everything about them. Raises StaleState if one is gone."""
     wanted = set(pks)
     rows = lock_rows(Job.objects.filter(pk__in=wanted))
     if len(rows) < len(wanted):
@@ -58,39 +57,33 @@ def lock_jobs(pks: Iterable[int]) -> list[Job]:
 
 
 def load_attempt(job: Job) -> list[Task]:
-    """Return the newest attempt's tasks by role and rank, with `task.job` set to this object."""
     return load_attempts([job])[job.pk]
 
 
 def load_attempts(jobs: Iterable[Job]) -> dict[int, list[Task]]:
+    """Return the newest attempts' tasks by role and rank, {job id: tasks}, with `task.job` set to these objects."""
     of = {job.pk: job for job in jobs}
+    newest = Q()
+    for attempt in {job.attempt for job in of.values()}:
+        newest |= Q(attempt=attempt, job__in=[job.pk for job in of.values() if job.attempt == attempt])
     found: dict[int, list[Task]] = {pk: [] for pk in of}
-    for task in load_newest([*of.values()]):
+    for task in Task.objects.filter(newest).order_by("role", "rank"):
         task.job = of[task.job_id]
         found[task.job_id].append(task)
     return found
 
 
-def load_newest(jobs: Sequence[Job]) -> list[Task]:
-    newest = Q()
-    for attempt in {job.attempt for job in jobs}:
-        newest |= Q(attempt=attempt, job__in=[job.pk for job in jobs if job.attempt == attempt])
-    return list(Task.objects.filter(newest).order_by("role", "rank"))
-
-
 def begin_attempt(job: Job) -> list[Task]:
     """Create the PENDING tasks of `job.attempt`, ranked over the whole gang."""
     roles = [role["role"] for role in job.gang for _ in range(role["min"])]
-    return store_tasks(Task(job=job, role=role, rank=rank, attempt=job.attempt) for rank, role in enumerate(roles))
+    return add_tasks(job, dict(enumerate(roles)))
 
 
 def add_tasks(job: Job, roles: Mapping[int, str]) -> list[Task]:
-    """Create tasks beyond an elastic gang's minimum, {rank: role}."""
-    return store_tasks(Task(job=job, role=role, rank=rank, attempt=job.attempt) for rank, role in roles.items())
-
-
-def store_tasks(tasks: Iterable[Task]) -> list[Task]:
-    return Task.objects.bulk_create(tasks)
+    """Create PENDING tasks of `job.attempt`, {rank: role}."""
+    return Task.objects.bulk_create(
+        Task(job=job, role=role, rank=rank, attempt=job.attempt) for rank, role in roles.items()
+    )
 
 
 @dataclass(frozen=True)
@@ -104,15 +97,11 @@ class TaskMove:
     also: Mapping[str, Any] = field(default_factory=dict)
 
 
-def move_task(task: Task, to: str, *, reason: str = "", actor: Actor, params: dict | None = None, **also: Any) -> None:
-    """Move a task to a state by legal steps, release holdings, and settle its locked job. Raises StaleState."""
-    with transaction.atomic():
-        _advance_tasks([TaskMove(task, to, reason, params or {}, also)], actor)
-        settle_job(task.job, actor=actor)
-
-
 def move_tasks(moves: Sequence[TaskMove], *, actor: Actor) -> None:
-    """Move tasks of locked jobs, all or none, in a constant number of statements. Raises StaleState."""
+    """Move tasks by legal steps, all or none, release what they held, and settle their jobs.
+
+    The jobs were locked just now. In few statements. Raises StaleState.
+    """
     with transaction.atomic():
         _advance_tasks(moves, actor)
         settle_jobs([*{move.task.job_id: move.task.job for move in moves}.values()], actor=actor)
@@ -122,24 +111,20 @@ def _advance_tasks(moves: Sequence[TaskMove], actor: Actor) -> None:
     ways = [(move, path(move.task.state, move.to)) for move in moves]
     freed = [move.task for move in moves if move.task.state in HOLDING and move.to not in HOLDING]
     for step in TaskState:  # no legal path goes against this order
-        alike: dict[tuple, list[Move]] = defaultdict(list)
-        for move, way in ways:
-            if step in way:
-                last, task = step == move.to, move.task
-                words = {"role": task.role, "rank": task.rank, "attempt": task.attempt, **move.params}
-                columns = {**_times(step), **(move.also if last else {})}
-                alike[move.reason if last else "", *sorted(columns)].append(Move(task, words, columns))
-        for (reason, *_), some in alike.items():
-            advance_all(some, step, reason=reason, actor=actor)
+        if some := [_step(move, step) for move, way in ways if step in way]:
+            advance(some, step, actor=actor)
     if freed:
-        release_holdings(freed)
+        Holding.objects.filter(task__in=[task.uuid for task in freed]).release()
         for pool_id in {task.pool_id for task in freed}:
             publish_pool(pool_id)
         hint("cycle")
 
 
-def release_holdings(tasks: Sequence[Task]) -> None:
-    Holding.objects.filter(task__in=[task.uuid for task in tasks]).release()
+def _step(move: TaskMove, step: str) -> Move:
+    """Return one step of a task's way. The reason and columns are those of the last one."""
+    last, task = step == move.to, move.task
+    params = {"role": task.role, "rank": task.rank, "attempt": task.attempt, **move.params}
+    return Move(task, move.reason if last else "", params, {**_times(step), **(move.also if last else {})})
 
 
 def path(start: str, to: str) -> list[str]:
@@ -156,16 +141,13 @@ def path(start: str, to: str) -> list[str]:
     raise StaleState(kind="task", was=start)
 
 
-def settle_job(job: Job, *, actor: Actor = SYSTEM) -> None:
-    """Derive a locked job's state from its newest attempt, or begin the next attempt."""
-    reload_job(job)
-    settle_jobs([job], actor=actor)
-
-
 def settle_jobs(jobs: Sequence[Job], *, actor: Actor = SYSTEM) -> None:
-    """Settle freshly locked jobs, in few statements unless some are requeued."""
+    """Derive the states of freshly locked jobs from their newest attempts, or begin the next attempt.
+
+    In few statements, unless some are queued again.
+    """
     attempts = load_attempts(jobs)
-    alike: dict[tuple, list[Move]] = defaultdict(list)
+    alike: dict[str, list[Move]] = defaultdict(list)
     for job in jobs:
         tasks = attempts[job.pk]
         state, done = _derive(job, tasks)
@@ -179,22 +161,12 @@ def settle_jobs(jobs: Sequence[Job], *, actor: Actor = SYSTEM) -> None:
                 continue
             reason = "completed" if state == JobState.SUCCEEDED else decisive.reason or job.stop_reason
             columns = _end_columns(job, tasks, decisive)
-        alike[state, reason, *sorted(columns)].append(Move(job, {}, columns))
-    for (state, reason, *names), moves in sorted(alike.items()):
-        advance_all(moves, state, reason=reason, actor=actor)
-        _tell([move.row for move in moves], state, begins="started_at" in names)  # type: ignore[misc]
-        if "stop_requested_at" in names:
+        alike[state].append(Move(job, reason, also=columns))
+    for state, moves in sorted(alike.items()):
+        advance(moves, state, actor=actor)
+        _notify_owners(moves, state)
+        if any("stop_requested_at" in move.also for move in moves):
             hint("reconcile")
-
-
-def reload_job(job: Job) -> None:
-    job.refresh_from_db()
-
-
-def count_refusals(job: Job) -> int:
-    """Count the newest attempts that a node refused."""
-    newest = Task.objects.filter(job=job, attempt__gte=job.attempt - REFUSALS, reason="refused_by_node")
-    return newest.values("attempt").distinct().count()
 
 
 def requeue(job: Job, *, actor: Actor, reason: str, **also: Any) -> None:
@@ -208,7 +180,8 @@ def requeue(job: Job, *, actor: Actor, reason: str, **also: Any) -> None:
         "explained_at": None,
         "queued_at": Now(),
     }
-    advance(job, JobState.QUEUED, reason=reason, actor=actor, params={"attempt": job.attempt + 1}, **{**fresh, **also})
+    move = Move(job, reason, {"attempt": job.attempt + 1}, {**fresh, **also})
+    advance([move], JobState.QUEUED, actor=actor)
     begin_attempt(job)
     hint("cycle")
 
@@ -247,12 +220,18 @@ def _another_try(job: Job, because: str) -> dict[str, Any] | None:
         return None
     if because in MADE_ROOM:
         return {"stops": job.stops + 1}
-    if because == "refused_by_node" and (refused := count_refusals(job)) <= REFUSALS:
+    if because == "refused_by_node" and (refused := _count_refusals(job)) <= REFUSALS:
         return {"not_before": timezone.now() + _pause(refused - 1)}
     if _may_retry(job, because):
         tried = max(job.spec.get("retry", {}).get("times", 0) - job.retries_left, 0)
         return {"not_before": timezone.now() + _pause(tried), "retries_left": job.retries_left - 1}
     return None
+
+
+def _count_refusals(job: Job) -> int:
+    """Count the newest attempts that a node refused."""
+    newest = Task.objects.filter(job=job, attempt__gte=job.attempt - REFUSALS, reason="refused_by_node")
+    return newest.values("attempt").distinct().count()
 
 
 def _may_retry(job: Job, because: str) -> bool:
@@ -264,14 +243,15 @@ def _pause(tried: int) -> timedelta:
     return timedelta(seconds=RETRY_PAUSE_S[min(tried, len(RETRY_PAUSE_S) - 1)])
 
 
-def _tell(jobs: Sequence[Job], state: str, *, begins: bool) -> None:
-    """Notify owners of starts and ends, but of a notebook's start."""
-    kinds = {JobState.SUCCEEDED: "job_succeeded", JobState.FAILED: "job_failed"}
-    if state == JobState.RUNNING and begins:
-        told = [Told(job.user_id, job, {"name": job.name}) for job in jobs if job.kind != JobKind.INTERACTIVE]
-        notify_all("job_started", told)
-    elif kind := kinds.get(JobState(state)):
-        notify_all(kind, [Told(job.user_id, job, {"name": job.name, "reason": job.reason}) for job in jobs])
+def _notify_owners(moves: Sequence[Move], state: str) -> None:
+    """Notify owners of ends, and of starts but a notebook's."""
+    if state == JobState.RUNNING:
+        begun = [move.row for move in moves if "started_at" in move.also and move.row.kind != JobKind.INTERACTIVE]
+        notify_all("job_started", [Recipient(job.user_id, job, {"name": job.name}) for job in begun])
+    elif state in ENDS:
+        jobs = (move.row for move in moves)
+        ended = [Recipient(job.user_id, job, {"name": job.name, "reason": job.reason}) for job in jobs]
+        notify_all(ENDS[state], ended)
 
 
 def _times(step: str) -> dict[str, Any]:

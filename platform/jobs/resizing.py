@@ -18,6 +18,7 @@ from cluster.models import Gpu
 from common.errors import Conflict, FieldError, InvalidInput
 from common.resources import GpuAsk, Slice, gpu_milli, parse_gpu, show_memory, slice_of
 from events.bus import hint, record
+from jobs.control import load_with_names
 from jobs.lifecycle import load_attempt, lock_job
 from jobs.models import Job, Task
 from jobs.states import JobState, TaskState
@@ -60,24 +61,20 @@ def resize_job(*, actor: User, job: Job, gpu: object, task: str = "", able: bool
         raise Conflict("resize_not_here")
     changes = [_change(one, ask) for one in _choose(job, task)]
     if all(change.is_asked(ask) for change in changes):
-        return _fresh(job)  # a repeated request
+        return load_with_names(job)  # a repeated request
     _check_room(changes)
     for change in changes:
-        write_wish(change.task, build_wish(change, ask, actor.username))
+        Task.objects.filter(pk=change.task.pk).update(resize=build_wish(change, ask, actor.username))
     names = [_name(change.task) for change in changes]
     params = {"gpu": ask.text, "tasks": names}
     record(job, "resize_requested", actor=actor.as_actor, params=params)
     hint("reconcile")
-    return _fresh(job)
+    return load_with_names(job)
 
 
 def may_resize(job: Job, tasks: Iterable[Task]) -> bool:
     """Whether a running task has a slice that can be resized."""
     return job.state == JobState.RUNNING and job.stop_requested_at is None and any(map(_has_slice, tasks))
-
-
-def write_wish(task: Task, wish: dict[str, Any]) -> None:
-    Task.objects.filter(pk=task.pk).update(resize=wish)
 
 
 def _read_ask(gpu: object) -> GpuAsk:
@@ -164,10 +161,6 @@ def build_wish(change: Change, ask: GpuAsk, by: str) -> dict[str, Any]:
         "milli": gpu_milli(held, change.gpu.sellable_mib),
         "open": True,
     }
-
-
-def _fresh(job: Job) -> Job:
-    return Job.objects.with_names().get(pk=job.pk)
 
 
 def _name(task: Task) -> str:

@@ -161,7 +161,7 @@ def _store(draft: Draft, kind: str) -> Job:
         retries_left=spec.retry_times,
     )
     who = draft.user.as_actor
-    record(job, "submitted", actor=who, params={"pool": draft.pool.name}, before=0)
+    record(job, "submitted", actor=who, params={"pool": draft.pool.name}, new=True)
     if spec.hold:
         job.held_at, job.held_by = job.submitted_at, draft.user.username
         Job.objects.filter(pk=job.pk).update(held_at=job.held_at, held_by=job.held_by)

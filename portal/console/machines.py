@@ -19,7 +19,7 @@ from common.errors import StaleState
 from common.locks import lock_rows
 from common.resources import show_cpu, show_duration, show_memory
 from events.bus import hint, publish_pool, record
-from events.transitions import advance
+from events.transitions import Move, advance
 from portal.console.fields import duration, memory
 from portal.wording.errors import describe_error
 
@@ -365,7 +365,7 @@ def move(request: HttpRequest, site: admin.ModelAdmin, node: Node, to: str) -> N
     if node.state == to:
         return
     try:
-        advance(node, to, actor=request.user.as_actor)
+        advance([Move(node)], to, actor=request.user.as_actor)
     except StaleState as stale:
         site.message_user(request, f"{node.name}: {describe_error(stale)}", "WARNING")
     hint("cycle")

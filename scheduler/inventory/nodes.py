@@ -14,7 +14,7 @@ from cluster.reports import Reported
 from common.locks import lock_rows
 from common.resources import is_instance
 from events.bus import SYSTEM, EventLine, hint, publish_pool, record, record_all
-from events.transitions import advance
+from events.transitions import Move, advance
 from quotas.models import Holding
 from runtimes.contract.node import GpuView, HeldView, NodeView
 from runtimes.gpu_sharing import PLUGIN
@@ -250,7 +250,7 @@ def _follow_health(node: Node, *, ready: bool) -> None:
         return
     wanted = _state(ready)
     if node.state != wanted:
-        advance(node, wanted, actor=SYSTEM)
+        advance([Move(node)], wanted, actor=SYSTEM)
         hint("cycle")
 
 

@@ -74,7 +74,7 @@ def test_an_event_that_cannot_be_stored_leaves_nothing_changed(monkeypatch):
 
     pool = make.pool("dev")
     window = Window(lender=pool, borrower=make.pool("train"), begins=time(20), ends=time(8))
-    monkeypatch.setattr(bus, "store_event", fail)
+    monkeypatch.setattr(bus, "record_all", fail)
     with pytest.raises(OSError, match="no room"):
         save_window(actor=ROOT, window=window)
     assert not Window.objects.exists()

@@ -7,7 +7,7 @@ from cluster.models import Node
 from common.errors import StaleState
 from events.bus import SYSTEM
 from events.models import Event
-from events.transitions import IllegalTransition, advance
+from events.transitions import IllegalTransition, Move, advance
 from jobs.states import HOLDING, JOB_MOVES, TASK_FINAL, TASK_MOVES, TaskState, derive_job_state
 
 pytestmark = pytest.mark.django_db
@@ -19,7 +19,7 @@ def node():
 
 
 def test_a_move_is_written_with_its_event(node):
-    advance(node, "CORDONED", actor=SYSTEM, reason="disk")
+    advance([Move(node, "disk")], "CORDONED", actor=SYSTEM)
     event = Event.objects.get()
     assert (event.from_state, event.to_state, event.reason, event.actor, event.seq) == (
         "READY",
@@ -32,14 +32,14 @@ def test_a_move_is_written_with_its_event(node):
 
 def test_an_illegal_move_is_a_bug(node):
     with pytest.raises(IllegalTransition):
-        advance(node, "READY", actor=SYSTEM)
+        advance([Move(node)], "READY", actor=SYSTEM)
 
 
 def test_whoever_comes_second_is_stale_and_writes_nothing(node):
     slow = Node.objects.get()
-    advance(node, "CORDONED", actor=SYSTEM)
+    advance([Move(node)], "CORDONED", actor=SYSTEM)
     with pytest.raises(StaleState):
-        advance(slow, "SUSPECT", actor=SYSTEM)
+        advance([Move(slow)], "SUSPECT", actor=SYSTEM)
     assert Event.objects.count() == 1
 
 

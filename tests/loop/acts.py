@@ -176,7 +176,7 @@ def wish_size(world: World, job_id: int, task_id: int, gpu: str) -> None:
         card, ask = task.cards[0], parse_gpu(gpu)
         known = Gpu.objects.get(uuid=card["uuid"])
         change = resizing.Change(task, known, card, slice_of(ask, known.sellable_mib))
-        resizing.write_wish(task, resizing.build_wish(change, ask, "somebody"))
+        Task.objects.filter(pk=task.pk).update(resize=resizing.build_wish(change, ask, "somebody"))
         bus.record(job, "resize_requested", actor=Actor("somebody"))
 
 

@@ -6,7 +6,7 @@ from loop.database import Database
 from loop.expressions import Reader
 from loop.mutants import Bug, calling, replacing, returning, without_argument, without_call, without_if, without_test
 
-from jobs import lifecycle
+from jobs import control, lifecycle
 from jobs.models import Job
 from scheduler import lease
 from scheduler.commit import starting, store
@@ -100,7 +100,7 @@ BUGS = (
     Bug("the next attempt has no tasks", lifecycle.requeue, without_call("begin_attempt")),
     Bug("an elastic gang waits with its most", lifecycle.begin_attempt, replacing("role['min']", "role['max']")),
     Bug("a gang grows in its first attempt", lifecycle.add_tasks, replacing("job.attempt", "1")),
-    Bug("the job is not read anew", lifecycle.settle_job, without_call("reload_job")),
+    Bug("the job is not read anew", control.end_job, without_call("refresh_from_db")),
     Bug(
         "a role that is done does not end its job",
         lifecycle._begin_columns,
@@ -119,7 +119,7 @@ BUGS = (
     # what statements ask
     Bug("any term may write", lease.check_epoch, without_argument("filter", "epoch")),
     Bug("whoever ever ran counts", store.count_active, without_argument("filter", "state__in")),
-    Bug("nothing is given back", lifecycle.release_holdings, replacing("task.uuid", "None")),
+    Bug("nothing is given back", lifecycle._advance_tasks, replacing("task.uuid", "None")),
 )
 
 BUGS_OF_THE_MODEL = (

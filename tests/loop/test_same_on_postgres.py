@@ -154,7 +154,7 @@ def move_node(side: Side, place: int, wanted: str) -> None:
         pk = sorted(row["id"] for row in side.rows(Node))[place]
         node = store.lock_nodes([pk])[pk]
         if node.state != wanted:
-            transitions.advance(node, wanted, actor=SYSTEM)
+            transitions.advance([transitions.Move(node)], wanted, actor=SYSTEM)
 
 
 PERFORM: dict[str, Callable[..., object]] = {

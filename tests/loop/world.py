@@ -17,8 +17,8 @@ from loop.promises import SAME_EVICTION, Promises
 from accounts.models import Team, User
 from cluster.models import Gpu, Maintenance, Node, NodeState, Window
 from common.locks import lock_rows
-from events import transitions
 from events.bus import SYSTEM
+from events.transitions import Move, advance
 from jobs import control
 from jobs.models import Job
 from jobs.states import JOB_FINAL
@@ -134,7 +134,7 @@ class World:
         with transaction.atomic():
             (node,) = lock_rows(Node.objects.filter(pk=pk))
             if node.state != wanted:
-                transitions.advance(node, wanted, actor=SYSTEM)
+                advance([Move(node)], wanted, actor=SYSTEM)
 
     # processes
 

@@ -90,7 +90,7 @@ def test_the_watch_removes_it_and_nothing_else(db, monkeypatch):
     scene.runtime.start(busy)
     monkeypatch.setattr("scheduler.reconcile.watch_loop.TIDY_S", -1.0)
     began = time.monotonic()
-    for now in (began, began + UNKNOWN_S):
+    for now in (began, began + UNKNOWN_S + 1):
         scene.watch._tidy(now, scene.epoch)
     orders = [order for orders in scene.sent for order in orders]
     assert [order.action for order in orders] == [Stop(idle.uuid, 0, "", mark=False, unless_ran=True)]

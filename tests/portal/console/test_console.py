@@ -11,7 +11,7 @@ from cluster.models import Gpu, Node, Pool, Window
 from common.errors import InvalidInput
 from events.bus import Actor
 from events.models import Event
-from events.transitions import advance
+from events.transitions import Move, advance
 from portal.console.fields import cards_text, parse_cards
 from portal.console.quotas import text_bar
 from quotas.models import Quota, UserLimit
@@ -294,7 +294,7 @@ def test_a_node_is_cordoned_with_a_line_of_history(cast, root):
 
 
 def test_a_form_that_stood_open_does_not_move_a_node_back(cast, root):
-    advance(cast.node, "NOT_READY", actor=Actor("runtime"))
+    advance([Move(cast.node)], "NOT_READY", actor=Actor("runtime"))
     fields = {"pool": cast.dev.pk, "wanted": "READY", "initial-wanted": "READY"}
     root.post(f"/console/cluster/node/{cast.node.pk}/change/", fields)
     assert Node.objects.get().state == "NOT_READY"

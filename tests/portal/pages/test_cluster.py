@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from cluster.models import Gpu, Node, Pool
 from events.bus import Actor
-from events.transitions import advance
+from events.transitions import Move, advance
 from jobs.models import Job
 from portal.access.visibility import node_views
 from portal.pages.cluster.machines import build_machines, spans
@@ -129,7 +129,7 @@ def test_an_instance_of_a_card_is_offered_to_those_alone_who_name_it(cast, look)
 
 
 def test_a_cordoned_machine_hosts_nothing(cast, look):
-    advance(cast.node, "CORDONED", actor=Actor("root"))
+    advance([Move(cast.node)], "CORDONED", actor=Actor("root"))
     assert card(cast.ada).hosts == [] and card(cast.ada).segments[-1].kind == "next"
     assert "n1 accepts no new work: Cordoned" in look(cast.ada, "/nodes/n1/")
 
@@ -219,7 +219,7 @@ def test_the_node_page_shows_links_and_numa(cast, look):
 
 
 def test_the_node_page_tells_what_happened(cast, look):
-    advance(cast.node, "CORDONED", actor=Actor("root"))
+    advance([Move(cast.node)], "CORDONED", actor=Actor("root"))
     assert "running work continues, nothing new starts" in look(cast.ada, "/nodes/n1/")
 
 
