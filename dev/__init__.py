@@ -1,1 +1,0 @@
-"""What builds, checks and measures Tessera; no part of an installation."""

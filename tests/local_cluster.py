@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from deploy.cluster.build import find_go
-from deploy.cluster.place import OWNER, POD_CIDR, SERVICE_CIDR, Place, find_place
-from deploy.cluster.processes import find_all
+from dev.cluster.build import find_go
+from dev.cluster.paths import OWNER, POD_CIDR, SERVICE_CIDR, ClusterPaths, find_paths
+from dev.cluster.processes import find_processes
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUIRED = os.environ.get("TESSERA_REQUIRE_KUBERNETES") == "1"  # where nothing may be skipped
@@ -58,8 +58,8 @@ def run_cluster(*arguments: str, fails: bool = False) -> str:
     return done.stdout
 
 
-def local_place() -> Place:
-    return find_place("", "")
+def local_place() -> ClusterPaths:
+    return find_paths("", "")
 
 
 def identify_process(pid: int | str = "self") -> str:
@@ -82,7 +82,7 @@ def claim_cluster() -> bool:
         owner = file.read()
         if owner and identify_process(owner.split()[0]) == owner:
             return owner == os.environ[SESSION]
-        if OWNER.exists() and find_all(local_place()):
+        if OWNER.exists() and find_processes(local_place()):
             return False
         file.truncate(0)
         file.write(os.environ[SESSION])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aiohttp import ClientResponse, ClientSession, ClientTimeout, TCPConnector, web
 
-from deploy.cluster.parts.certificates import openssl
+from dev.cluster.parts.certificates import openssl
 from runtimes.kubernetes.api.credentials import CredentialSource
 
 KEPT = ("Accept", "Content-Type", "Authorization")

@@ -12,7 +12,7 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-TOPS = ("platform", "portal", "scheduler", "agent", "cli", "deploy", "dev")
+TOPS = ("platform", "portal", "scheduler", "agent", "cli", "dev")
 CITATION = re.compile(r"\(([PK]\d{1,2}b?)\)|docs/promises\.md#([pk]\d{1,2}b?)")
 LINK = re.compile(r"\]\((?!https?://)([^)#]*)(?:#([^)]+))?\)")
 
@@ -58,7 +58,7 @@ def test_the_rooms_of_the_architecture_are_those_of_the_tree():
     rows = re.findall(r"^\| `([a-z_/]+)` \|", section, re.MULTILINE)
     folders = {path.parent.relative_to(ROOT) for top in TOPS for path in (ROOT / top).rglob("*.py")}
     rooms = {str(folder) for folder in folders if not {"migrations", "management"} & set(folder.parts)}
-    assert sorted(rows) == sorted(rooms - {"deploy"})
+    assert sorted(rows) == sorted(rooms)
 
 
 @pytest.mark.parametrize("top", TOPS)

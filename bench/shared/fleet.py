@@ -11,9 +11,9 @@ from pathlib import Path
 
 import urllib3
 
-from deploy.cluster.parts.kwok import MARK, build_node
-from deploy.cluster.place import Place
-from deploy.cluster.processes import find_parts
+from dev.cluster.parts.kwok import MARK, build_node
+from dev.cluster.paths import ClusterPaths
+from dev.cluster.processes import find_parts
 from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.api.connection import find_connection
@@ -34,7 +34,7 @@ class Fleet:
         connection = find_connection(os.environ["KUBECONFIG"])
         self.api = ApiServer(connection, per_s=per_s, burst=round(2 * per_s))
         self.names = [f"{name}-{number}" for number in range(count)]
-        self.place = Place(Path(os.environ["KUBECONFIG"]).parent, Path())
+        self.place = ClusterPaths(Path(os.environ["KUBECONFIG"]).parent, Path())
 
     def raise_up(self) -> None:
         in_threads(self._add_node, self.names)

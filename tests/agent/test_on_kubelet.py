@@ -18,8 +18,8 @@ from web_process import running_web
 
 from agent.kubelet.slices import DRIVER
 from cluster.models import Gpu
-from deploy.cluster.parts.node import start_node
-from deploy.cluster.processes import find_parts, kill
+from dev.cluster.parts.node import start_node
+from dev.cluster.processes import find_parts, kill
 from runtimes.contract.node import GpuView
 from runtimes.contract.task import GpuShare
 from runtimes.gpu_sharing import SIMULATED, SLICE

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("platform", "portal", "scheduler", "cli", "agent", "deploy")
+SOURCES = ("platform", "portal", "scheduler", "cli", "agent", "dev")
 
 
 def test_every_init_file_is_empty():

@@ -38,6 +38,14 @@ def image(tmp_path_factory):
     return image
 
 
+def test_what_is_only_for_tests_benches_and_development_is_not_in_the_image(image):
+    there = {path.relative_to(image).as_posix() for path in image.iterdir()}
+    code = {"agent", "deploy", "locale", "platform", "portal", "scheduler", "static", "templates"}
+    assert there == {*code, "manage.py", "pyproject.toml"}
+    assert [path.name for path in (image / "deploy").iterdir()] == ["kubernetes"]
+    assert {"tests", "docs", "bench", "dev"} <= set((ROOT / ".dockerignore").read_text().split())
+
+
 @pytest.mark.slow
 def test_the_program_needs_no_file_that_the_image_lacks(image):
     environment = {

@@ -11,8 +11,8 @@ import pytest
 from bench.stack import running_stack
 from config.embedded import data_dir, on_cluster
 from config.embedded.supervisor import Failure
-from deploy.cluster.parts.storage import CLASS, PROVISIONER
-from deploy.cluster.registry import default_image
+from dev.cluster.parts.storage import CLASS, PROVISIONER
+from dev.cluster.registry import default_image
 from tests.local_cluster import local_place
 from tests.runtimes.kubernetes.signed_in import WAYS
 from tests.runtimes.kubernetes.world import leave_nothing, wait_slowly

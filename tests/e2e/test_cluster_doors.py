@@ -16,7 +16,7 @@ import pytest
 
 from bench.stack import ROOT, Stack, free_port, running_stack
 from config.embedded.data_dir import MARK
-from deploy.cluster.registry import default_image
+from dev.cluster.registry import default_image
 from tests.runtimes.kubernetes.world import PYTHON, leave_nothing
 from tests.terminal_page import run, sees, size_of, state_is
 

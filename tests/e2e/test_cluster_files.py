@@ -12,9 +12,9 @@ import pytest
 
 from bench.stack import Stack, running_stack
 from config.embedded.data_dir import MARK
-from deploy.cluster.notebook_image import put_notebook_image
-from deploy.cluster.parts.storage import CLASS, PROVISIONER
-from deploy.cluster.registry import default_image
+from dev.cluster.notebook_image import JUPYTER, make_notebook_image
+from dev.cluster.parts.storage import CLASS, PROVISIONER
+from dev.cluster.registry import default_image, push
 from portal.api.files.uploads import PIECE_TYPE
 from runtimes.kubernetes.api.client import ApiServer
 from runtimes.kubernetes.api.credentials import CredentialSource
@@ -33,7 +33,8 @@ def stack(kubeconfig):
         _, found = api.call("GET", f"/apis/storage.k8s.io/v1/storageclasses/{CLASS}", handles=("gone",))
     if found.get("provisioner") != PROVISIONER:
         pytest.skip("NO VOLUME: the cluster is not bin/cluster's.")
-    images = {"TESSERA_IMAGE": default_image(), "TESSERA_NOTEBOOK_IMAGE": put_notebook_image(local_place())}
+    notebooks = push(JUPYTER, make_notebook_image(local_place()))
+    images = {"TESSERA_IMAGE": default_image(), "TESSERA_NOTEBOOK_IMAGE": notebooks}
     there = {"KUBECONFIG": str(kubeconfig), "TESSERA_NODES": f"{REAL_NODE}=true", "TESSERA_IMAGE_PULL": "IfNotPresent"}
     with running_stack(cluster=there | images) as stack:
         install = (stack.data / MARK).read_text()

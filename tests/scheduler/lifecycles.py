@@ -26,7 +26,7 @@ from cluster.models import Node, Pool
 from config.embedded import on_cluster
 from config.embedded.start import CELERY, ROOT
 from config.embedded.supervisor import Child, Program, stop_all
-from deploy.cluster.parts.kwok import MARK, build_node
+from dev.cluster.parts.kwok import MARK, build_node
 from events.models import Event
 from jobs.control import stop_job
 from jobs.models import Task

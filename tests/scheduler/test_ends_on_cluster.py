@@ -12,7 +12,7 @@ import make
 import pytest
 
 from cluster.models import Node
-from deploy.cluster.parts.kwok import MARK, build_node
+from dev.cluster.parts.kwok import MARK, build_node
 from events.bus import SYSTEM
 from jobs.control import end_job, stop_job
 from jobs.models import Job, Task

@@ -11,10 +11,10 @@ from uuid import uuid4
 import make
 import pytest
 
-from deploy.cluster import processes
-from deploy.cluster.parts.control_plane import start_store_and_api
-from deploy.cluster.parts.node import start_node
-from deploy.cluster.place import NODE_NAME, Place, Refusal
+from dev.cluster import processes
+from dev.cluster.parts.control_plane import start_etcd_and_apiserver
+from dev.cluster.parts.node import start_node
+from dev.cluster.paths import NODE_NAME, ClusterPaths, Refusal
 from jobs.models import Task
 from jobs.states import TASK_FINAL
 from quotas.models import Holding
@@ -134,8 +134,8 @@ def test_the_clusters_own_parts_restart_in_turn_and_no_work_is_lost_or_doubled(
     assert not killer.is_alive() and lag_s <= LAG_S, told
 
 
-def restart_in_turn(place: Place, times: int) -> None:
-    parts = {"etcd": start_store_and_api, "kube-apiserver": start_store_and_api, "kubelet": start_node}
+def restart_in_turn(place: ClusterPaths, times: int) -> None:
+    parts = {"etcd": start_etcd_and_apiserver, "kube-apiserver": start_etcd_and_apiserver, "kubelet": start_node}
     for part, start in list(parts.items()) * times:
         time.sleep(5)
         processes.kill([processes.find_parts(place)[part]])
@@ -143,7 +143,7 @@ def restart_in_turn(place: Place, times: int) -> None:
         start_surely(place, start)
 
 
-def start_surely(place: Place, start: Callable[[Place], None]) -> None:
+def start_surely(place: ClusterPaths, start: Callable[[ClusterPaths], None]) -> None:
     """The cluster is not this test's alone: nobody finds it dead because a busy machine was slow."""
     for left in (2, 1, 0):
         try:

@@ -3,7 +3,8 @@
 import make
 import pytest
 
-from deploy.cluster.mpi_image import put_mpi_image
+from dev.cluster.images import MPI, make_image
+from dev.cluster.registry import push
 from jobs.models import Job
 from jobs.states import JobState, TaskState
 from tests.local_cluster import local_place
@@ -36,7 +37,7 @@ def world(kubeconfig):
 def test_mpirun_finds_its_workers_by_the_host_file_and_all_ranks_meet(world, scene, cast):
     launcher = {"run": MEET, "cpu": "200m", "memory": "128MiB", "ends_job": "all"}
     worker = {"run": "$TESSERA_HOSTS/listen.sh", "ports": [2222], "cpu": "200m", "memory": "128MiB", "count": 2}
-    image = put_mpi_image(local_place())
+    image = push(MPI, make_image(local_place(), MPI))
     job = make.job(cast.ada, image=image, retry=0, roles={"launcher": launcher, "worker": worker})
     make.start(job, state=T.ASSIGNED)
     first, *others = job.newest_tasks.order_by("rank")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deploy.cluster.build import PIECES, folder_of
+from dev.cluster.build import PIECES, folder_of
 from tests.local_cluster import ROOT, local_place, run_cluster
 
 CHART = ROOT / "deploy/helm/tessera"

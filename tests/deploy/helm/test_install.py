@@ -18,8 +18,8 @@ from uuid import uuid4
 import pytest
 
 from bench.stack import Stack, free_port
-from deploy.cluster.parts.storage import CLASS
-from deploy.cluster.place import REGISTRY
+from dev.cluster.parts.storage import CLASS
+from dev.cluster.paths import REGISTRY
 from tests.deploy.helm.conftest import CHART, Helm
 from tests.local_cluster import ROOT, Kubectl, local_place
 from tests.runtimes.kubernetes.world import IMAGE, REAL_NODE, KubernetesWorld

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from deploy.cluster.parts.storage import CLASS, PROVISIONER
+from dev.cluster.parts.storage import CLASS, PROVISIONER
 from runtimes.contract.container import ContainerView
 from runtimes.contract.task import Checkpoint, TaskSpec
 from runtimes.kubernetes.access.access import KubernetesAccess

@@ -5,9 +5,9 @@ import uuid
 
 import pytest
 
-from deploy.cluster.images import IMAGES, layout_of
-from deploy.cluster.parts.storage import CLASS
-from deploy.cluster.registry import name_of
+from dev.cluster.images import IMAGES, layout_of
+from dev.cluster.parts.storage import CLASS
+from dev.cluster.registry import name_of
 from tests.local_cluster import Kubectl, build_pod, local_place
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]

@@ -5,7 +5,7 @@ import json
 import ssl
 from contextlib import closing
 
-from deploy.cluster.place import ADDRESS, API_PORT, Place
+from dev.cluster.paths import ADDRESS, API_PORT, ClusterPaths
 
 TIMEOUT_S = 10
 GONE = 404
@@ -16,8 +16,8 @@ MERGE_PATCH = "application/merge-patch+json"
 class Api:
     """An admin connection, not thread-safe."""
 
-    def __init__(self, place: Place):
-        home = place.certificates
+    def __init__(self, paths: ClusterPaths):
+        home = paths.certificates
         context = ssl.create_default_context(cafile=str(home / "ca.crt"))
         context.load_cert_chain(home / "admin.crt", home / "admin.key")
         self.connection = http.client.HTTPSConnection(ADDRESS, API_PORT, timeout=TIMEOUT_S, context=context)
@@ -41,18 +41,18 @@ class Api:
         return response.status, json.loads(answer) if is_json else {"text": answer.decode(errors="replace")}
 
 
-def answers(place: Place, path: str) -> bool:
+def answers(paths: ClusterPaths, path: str) -> bool:
     """Return whether GET succeeds."""
     try:
-        with closing(Api(place)) as api:
+        with closing(Api(paths)) as api:
             return api.ask("GET", path)[0] == http.client.OK
     except (OSError, http.client.HTTPException):
         return False
 
 
-def list_nodes(place: Place) -> list[dict]:
+def list_nodes(paths: ClusterPaths) -> list[dict]:
     """List all nodes. Raise OSError, HTTPException."""
-    with closing(Api(place)) as api:
+    with closing(Api(paths)) as api:
         return api.ask("GET", "/api/v1/nodes?resourceVersion=0")[1]["items"]
 
 

@@ -2,51 +2,51 @@
 
 import json
 
-from deploy.cluster.parts.api import answers
-from deploy.cluster.parts.certificates import kubeconfig_of
-from deploy.cluster.place import ADDRESS, API_PORT, SERVICE_CIDR, Place, write
-from deploy.cluster.processes import listens, start, wait_until
+from dev.cluster.parts.api import answers
+from dev.cluster.parts.certificates import kubeconfig_of
+from dev.cluster.paths import ADDRESS, API_PORT, SERVICE_CIDR, ClusterPaths, write
+from dev.cluster.processes import accepts_connections, start, wait_until
 
 NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 START_S = 120
 REQUESTS_PER_S = 1000  # requests to the API server; defaults of 20 and 50 would distort benchmarks
 
 
-def start_store_and_api(place: Place) -> None:
+def start_etcd_and_apiserver(paths: ClusterPaths) -> None:
     """Start etcd on a socket only for root, then the API server."""
-    store = f"unix://{place.state}/etcd.sock"
+    store = f"unix://{paths.state}/etcd.sock"
     peers = "unix://etcd-peer:1"  # a socket of that name in the working folder
-    start(place, "etcd", "--data-dir", f"{place.state}/etcd", "--name", "tessera", "--log-level", "warn",
-          "--unsafe-no-fsync",  # nothing must survive a crash
+    start(paths, "etcd", "--data-dir", f"{paths.state}/etcd", "--name", "tessera", "--log-level", "warn",
+          "--unsafe-no-fsync",  # nothing request_or_refuse survive a crash
           "--listen-client-urls", store,
           "--advertise-client-urls", "http://127.0.0.1:2379",  # required but unused
           "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
           "--initial-cluster", f"tessera={peers}")  # fmt: skip
-    wait_until(place, "etcd", lambda: listens(place.state / "etcd.sock"), START_S)
-    start(place, "kube-apiserver", *api_server_arguments(place, store))
-    wait_until(place, "kube-apiserver", lambda: answers(place, "/readyz"), START_S)
+    wait_until(paths, "etcd", lambda: accepts_connections(paths.state / "etcd.sock"), START_S)
+    start(paths, "kube-apiserver", *api_server_arguments(paths, store))
+    wait_until(paths, "kube-apiserver", lambda: answers(paths, "/readyz"), START_S)
 
 
-def start_controllers(place: Place, requests_per_s: int = REQUESTS_PER_S) -> None:
+def start_controllers(paths: ClusterPaths, requests_per_s: int = REQUESTS_PER_S) -> None:
     """Start controller-manager and scheduler; wait for the default service account, which pods need.
 
     requests_per_s: each one's API rate; twice as many in a burst.
     """
-    home = place.certificates
-    start(place, "kube-controller-manager", "--kubeconfig", str(kubeconfig_of(place, "controller-manager")),
+    home = paths.certificates
+    start(paths, "kube-controller-manager", "--kubeconfig", str(kubeconfig_of(paths, "controller-manager")),
           "--leader-elect=false", "--use-service-account-credentials", "--secure-port", "0",
-          "--flex-volume-plugin-dir", f"{place.state}/volume-plugins",
+          "--flex-volume-plugin-dir", f"{paths.state}/volume-plugins",
           "--kube-api-qps", str(requests_per_s), "--kube-api-burst", str(2 * requests_per_s),
           "--service-account-private-key-file", f"{home}/service-accounts.key", "--root-ca-file", f"{home}/ca.crt",
           "--cluster-signing-cert-file", f"{home}/ca.crt", "--cluster-signing-key-file", f"{home}/ca.key")  # fmt: skip
-    write(place.state / "scheduler.json", json.dumps(build_scheduler_settings(place, requests_per_s)))
-    start(place, "kube-scheduler", "--config", f"{place.state}/scheduler.json", "--secure-port", "0")
+    write(paths.state / "scheduler.json", json.dumps(build_scheduler_settings(paths, requests_per_s)))
+    start(paths, "kube-scheduler", "--config", f"{paths.state}/scheduler.json", "--secure-port", "0")
     account = "/api/v1/namespaces/default/serviceaccounts/default"
-    wait_until(place, "kube-controller-manager", lambda: answers(place, account), START_S)
+    wait_until(paths, "kube-controller-manager", lambda: answers(paths, account), START_S)
 
 
-def api_server_arguments(place: Place, store: str) -> list[str]:
-    home = place.certificates
+def api_server_arguments(paths: ClusterPaths, store: str) -> list[str]:
+    home = paths.certificates
     return [
         *("--etcd-servers", store),
         *("--bind-address", ADDRESS, "--secure-port", str(API_PORT), "--advertise-address", ADDRESS),
@@ -64,8 +64,8 @@ def api_server_arguments(place: Place, store: str) -> list[str]:
     ]
 
 
-def build_scheduler_settings(place: Place, requests_per_s: int = REQUESTS_PER_S) -> dict:
-    client = {"kubeconfig": str(kubeconfig_of(place, "scheduler")), "qps": requests_per_s, "burst": 2 * requests_per_s}
+def build_scheduler_settings(paths: ClusterPaths, requests_per_s: int = REQUESTS_PER_S) -> dict:
+    client = {"kubeconfig": str(kubeconfig_of(paths, "scheduler")), "qps": requests_per_s, "burst": 2 * requests_per_s}
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",

@@ -4,7 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from deploy.cluster.place import ADDRESS, API_PORT, DOMAIN, NODE_NAME, SERVICE_ADDRESS, Place, Refusal, write
+from dev.cluster.paths import ADDRESS, API_PORT, DOMAIN, NODE_NAME, SERVICE_ADDRESS, ClusterPaths, Refusal, write
 
 DAYS = "3650"
 SERVICE = "kubernetes.default.svc"
@@ -27,9 +27,9 @@ PARTS = {
 SERVES_ONLY = {"apiserver", "apiserver-kubelet-client"}
 
 
-def make_certificates(place: Place) -> None:
+def make_certificates(paths: ClusterPaths) -> None:
     """Create missing certificates and kubeconfigs."""
-    home = place.certificates
+    home = paths.certificates
     if not (home / "ca.crt").exists():
         make_key(home / "ca.key")
         request = ["req", "-x509", "-new", "-subj", "/CN=tessera-cluster", "-days", DAYS]
@@ -42,11 +42,11 @@ def make_certificates(place: Place) -> None:
         if not (home / f"{part}.crt").exists():
             sign(home, part, subject, names)
         if part not in SERVES_ONLY:
-            write(kubeconfig_of(place, part), json.dumps(build_kubeconfig(home, part), indent=1))
+            write(kubeconfig_of(paths, part), json.dumps(build_kubeconfig(home, part), indent=1))
 
 
-def kubeconfig_of(place: Place, part: str) -> Path:
-    return place.state / f"{part}.kubeconfig"
+def kubeconfig_of(paths: ClusterPaths, part: str) -> Path:
+    return paths.state / f"{part}.kubeconfig"
 
 
 def build_kubeconfig(home: Path, part: str) -> dict:

@@ -11,8 +11,8 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
-from deploy.cluster.place import BEFORE, Place, write
-from deploy.cluster.processes import comes_true, is_alive, kill
+from dev.cluster.paths import BEFORE, ClusterPaths, write
+from dev.cluster.processes import is_alive, kill, poll_until
 
 SYSCTL = Path("/proc/sys")
 # The first two are set here, the others by kubelet (setupKernelTunables) or kube-proxy.
@@ -32,13 +32,13 @@ OURS = re.compile(r"(KUBE|CNI)-")
 POD_GROUPS = "kubepods"
 
 
-def remember(place: Place) -> None:
+def record_host(paths: ClusterPaths) -> None:
     """Record the host's state unless that is done."""
-    path = place.state / BEFORE
+    path = paths.state / BEFORE
     if path.exists():
         return
     before = {
-        "boot": read_boot(),
+        "boot": read_boot_id(),
         "settings": {name: value for name in SETTINGS if (value := read_sysctl(name)) is not None},
         "chains": {tool: sorted(find_chains(read_rules(tool))) for tool in TABLES},
         "folders": [folder for folder in FOLDERS if Path(folder).exists()],
@@ -46,15 +46,15 @@ def remember(place: Place) -> None:
     write(path, json.dumps(before, indent=1))
 
 
-def load_before(place: Place) -> dict | None:
+def load_recorded_host(paths: ClusterPaths) -> dict | None:
     """Load the recorded state, if any."""
-    path = place.state / BEFORE
+    path = paths.state / BEFORE
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def put_back(before: dict) -> None:
+def restore_host(before: dict) -> None:
     """Restore firewall and sysctls, unless rebooted; remove new folders."""
-    if before["boot"] == read_boot():
+    if before["boot"] == read_boot_id():
         for tool in TABLES:
             remove_chains(tool, {(table, name) for table, name in before["chains"][tool]})
         for name, value in before["settings"].items():
@@ -64,14 +64,14 @@ def put_back(before: dict) -> None:
             shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
 
 
-def end_pods() -> None:
+def kill_pods() -> None:
     """Kill pods by cgroup, without a container runtime."""
     top = Path("/sys/fs/cgroup")
     tops = [*top.glob(POD_GROUPS), *top.glob(f"*/{POD_GROUPS}")]  # cgroup v2, and v1's controllers
     groups = [group for top in tops for group in [top, *(path for path in top.rglob("*") if path.is_dir())]]
-    kill({pid for group in groups for pid in list_members(group)})
+    kill({pid for group in groups for pid in list_cgroup_processes(group)})
     for group in sorted(groups, key=lambda group: len(group.parts), reverse=True):
-        comes_true(partial(try_to_remove, group), 5)
+        poll_until(partial(remove_cgroup, group), 5)
 
 
 def unmount_below(folder: Path) -> None:
@@ -147,18 +147,18 @@ def set_sysctl(name: str, value: str) -> None:
         (SYSCTL / name.replace(".", "/")).write_text(value)
 
 
-def read_boot() -> str:
+def read_boot_id() -> str:
     return (SYSCTL / "kernel/random/boot_id").read_text().strip()
 
 
-def list_members(group: Path) -> list[int]:
+def list_cgroup_processes(group: Path) -> list[int]:
     try:
         return [int(pid) for pid in (group / "cgroup.procs").read_text().split() if is_alive(int(pid))]
     except OSError:
         return []
 
 
-def try_to_remove(group: Path) -> bool:
+def remove_cgroup(group: Path) -> bool:
     try:
         os.rmdir(group)
     except FileNotFoundError:

@@ -12,15 +12,15 @@ import http.client
 import sys
 import time
 
-from deploy.cluster import build, images, mpi_image, notebook_image, registry
-from deploy.cluster.machine import load_before, read_boot, remember
-from deploy.cluster.needs import TO_BUILD, TO_RUN, check_machine, install
-from deploy.cluster.parts import cards, control_plane, kwok, node, storage
-from deploy.cluster.parts.api import answers, is_ready, list_nodes
-from deploy.cluster.parts.certificates import make_certificates
-from deploy.cluster.place import LOCK, Place, Refusal, claim, find_place, make_folders, say
-from deploy.cluster.processes import find_parts
-from deploy.cluster.teardown import take_down
+from dev.cluster import build, images, notebook_image, registry
+from dev.cluster.machine import load_recorded_host, read_boot_id, record_host
+from dev.cluster.parts import cards, control_plane, kwok, node, storage
+from dev.cluster.parts.api import answers, is_ready, list_nodes
+from dev.cluster.parts.certificates import make_certificates
+from dev.cluster.paths import LOCK, ClusterPaths, Refusal, claim, find_paths, make_folders, report
+from dev.cluster.processes import find_parts
+from dev.cluster.requirements import TO_BUILD, TO_RUN, check_machine, install
+from dev.cluster.teardown import take_down
 
 NOT_RUNNING = 3
 MOST_QPS = 100_000
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
         with open(LOCK, "w") as lock:
             if options.verb in ("up", "down"):
                 fcntl.flock(lock, fcntl.LOCK_EX)
-            return VERBS[options.verb](find_place(options.state, options.cache), options)
+            return VERBS[options.verb](find_paths(options.state, options.cache), options)
     except Refusal as refusal:
         print(refusal, file=sys.stderr)
         return 1
@@ -84,93 +84,94 @@ def rate(text: str) -> int:
     return number
 
 
-def run_build(place: Place, options: argparse.Namespace) -> int:
+def run_build(paths: ClusterPaths, options: argparse.Namespace) -> int:
     """Build what is missing, timed apart from starting."""
     began = time.monotonic()
-    if not (build.is_built(place) and images.are_made(place)):
+    if not (build.is_built(paths) and images.are_made(paths)):
         install(TO_BUILD)
-        build.build_missing(place)
-        images.make_images(place)
-        say(f"Built in {time.monotonic() - began:.0f} s, in {place.cache}")
+        build.build_missing(paths)
+        images.make_images(paths)
+        report(f"Built in {time.monotonic() - began:.0f} s, in {paths.cache}")
     if options.notebooks:
-        notebook_image.make_notebook_image(place)
+        notebook_image.make_notebook_image(paths)
     if options.mpi:
         install(TO_BUILD)
-        mpi_image.make_mpi_image(place)
+        images.make_image(paths, images.MPI)
     return 0
 
 
-def run_up(place: Place, options: argparse.Namespace) -> int:
+def run_up(paths: ClusterPaths, options: argparse.Namespace) -> int:
     install(TO_RUN)
-    run_build(place, options)
-    before = load_before(place)
-    if before and before["boot"] != read_boot():
-        say("This machine was restarted since: the cluster begins anew.")
-        take_down(place)
-    claim(place)
-    remember(place)
-    make_folders(place)
-    if find_parts(place) and not build.is_linked(place):
+    run_build(paths, options)
+    before = load_recorded_host(paths)
+    if before and before["boot"] != read_boot_id():
+        report("This machine was restarted since: the cluster begins anew.")
+        take_down(paths)
+    claim(paths)
+    record_host(paths)
+    make_folders(paths)
+    if find_parts(paths) and not build.is_linked(paths):
         raise Refusal("The cluster that runs was built of something else.\n  Take it down first: bin/cluster down")
     began = time.monotonic()
     for what, step in (
         ("certificates", prepare),
-        ("etcd and API server", control_plane.start_store_and_api),
-        ("controllers and scheduler", lambda place: control_plane.start_controllers(place, options.qps)),
+        ("etcd and API server", control_plane.start_etcd_and_apiserver),
+        ("controllers and scheduler", lambda paths: control_plane.start_controllers(paths, options.qps)),
         ("registry", registry.start_registry),
         ("storage", storage.start_storage),
         ("node", node.start_node),
-        ("simulated cards", cards.put_cards),
-        ("kwok", lambda place: start_fake_nodes(place, options.kwok)),
+        ("simulated cards", cards.add_simulated_cards),
+        ("kwok", lambda paths: start_fake_nodes(paths, options.kwok)),
     ):
         step_began = time.monotonic()
-        step(place)
-        say(f"  {what}: {time.monotonic() - step_began:.1f} s")
-    say(f"The cluster runs, started in {time.monotonic() - began:.1f} s. kubectl is {place.bin}/kubectl.")
+        step(paths)
+        report(f"  {what}: {time.monotonic() - step_began:.1f} s")
+    report(f"The cluster runs, started in {time.monotonic() - began:.1f} s. kubectl is {paths.bin}/kubectl.")
     print(f"export TESSERA_IMAGE={registry.default_image()}")
     if options.notebooks:
-        print(f"export TESSERA_NOTEBOOK_IMAGE={notebook_image.put_notebook_image(place)}")
+        notebooks = notebook_image.make_notebook_image(paths)
+        print(f"export TESSERA_NOTEBOOK_IMAGE={registry.push(notebook_image.JUPYTER, notebooks)}")
     if options.mpi:
-        say(f"The image for MPI is {mpi_image.put_mpi_image(place)}.")
-    print(f"export KUBECONFIG={place.kubeconfig}")
+        report(f"The image for MPI is {registry.push(images.MPI, images.make_image(paths, images.MPI))}.")
+    print(f"export KUBECONFIG={paths.kubeconfig}")
     return 0
 
 
-def prepare(place: Place) -> None:
-    build.link_programs(place)
-    make_certificates(place)
+def prepare(paths: ClusterPaths) -> None:
+    build.link_programs(paths)
+    make_certificates(paths)
     node.make_bridge()
 
 
-def start_fake_nodes(place: Place, wanted: int | None) -> None:
-    present = sum(map(kwok.is_fake, list_nodes(place)))
+def start_fake_nodes(paths: ClusterPaths, wanted: int | None) -> None:
+    present = sum(map(kwok.is_fake, list_nodes(paths)))
     if wanted or present:
-        kwok.start_kwok(place)
-        kwok.set_count(place, present if wanted is None else wanted)
+        kwok.start_kwok(paths)
+        kwok.scale_fake_nodes(paths, present if wanted is None else wanted)
 
 
-def run_down(place: Place, options: argparse.Namespace) -> int:
+def run_down(paths: ClusterPaths, options: argparse.Namespace) -> int:
     began = time.monotonic()
-    there_was_one = take_down(place)
-    say(
+    there_was_one = take_down(paths)
+    report(
         f"Taken away in {time.monotonic() - began:.1f} s."
         if there_was_one
-        else f"There is no cluster in {place.state}."
+        else f"There is no cluster in {paths.state}."
     )
     return 0
 
 
-def run_status(place: Place, options: argparse.Namespace) -> int:
-    running = find_parts(place)
+def run_status(paths: ClusterPaths, options: argparse.Namespace) -> int:
+    running = find_parts(paths)
     missing = [name for name in PARTS if name not in running]
-    print(f"state    {place.state}\ncache    {place.cache}\nkubeconfig {place.kubeconfig}")
+    print(f"state    {paths.state}\ncache    {paths.cache}\nkubeconfig {paths.kubeconfig}")
     print("versions " + ", ".join(f"{name} {version}" for name, version in build.list_versions().items()))
     print("runs     " + (", ".join(f"{name} ({pid})" for name, pid in sorted(running.items())) or "nothing"))
     if missing:
         print("missing  " + ", ".join(missing) + "  (bin/cluster up starts them)")
     try:
-        if answers(place, "/readyz"):
-            print("nodes    " + describe_nodes(list_nodes(place)))
+        if answers(paths, "/readyz"):
+            print("nodes    " + describe_nodes(list_nodes(paths)))
             return NOT_RUNNING if missing else 0
     except (OSError, http.client.HTTPException):
         pass

@@ -12,42 +12,33 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from deploy.cluster.cache import make_once
-from deploy.cluster.images import IMAGES, Image, add_blob, digest_of, layout_of, make_images, pack_python
-from deploy.cluster.place import Place, Refusal
-from deploy.cluster.registry import MANIFEST, name_of, push
+from dev.cluster.cache import make_once
+from dev.cluster.images import PYTHON, Image, add_blob, digest_of, layout_of, make_image, read_blob, write_index
+from dev.cluster.paths import ClusterPaths, Refusal
 
 LOCK = Path(__file__).resolve().parents[2] / "platform/notebooks/requirements.txt"
-JUPYTER = Image("jupyter", "4", ["python3"], pack_python)
-BASE = next(image for image in IMAGES if image.name == "python")
+JUPYTER = Image("jupyter", "4", ["python3"], PYTHON.pack)
 PACKAGES = "usr/local/lib/python3.11/dist-packages"  # on Debian's Python path
 BESIDE = {"share": "usr/local/share", "etc": "usr/local/etc"}  # Jupyter's paths outside of pip's folder
-LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 
 
-def put_notebook_image(place: Place) -> str:
-    """Push the image; return its name. Raise Refusal."""
-    push(JUPYTER, make_notebook_image(place))
-    return name_of(JUPYTER)
-
-
-def make_notebook_image(place: Place) -> Path:
+def make_notebook_image(paths: ClusterPaths) -> Path:
     """Return its cached layout. Raise Refusal."""
-    layout = notebook_layout(place)
-    make_images(place)
-    make_once(layout, partial(write_notebook_layout, place))
+    layout = notebook_layout(paths)
+    make_image(paths, PYTHON)
+    make_once(layout, partial(write_notebook_layout, paths))
     return layout
 
 
-def notebook_layout(place: Place) -> Path:
+def notebook_layout(paths: ClusterPaths) -> Path:
     """Return its cache folder, named by hash."""
-    made_of = LOCK.read_bytes() + Path(__file__).read_bytes() + layout_of(place, BASE).name.encode()
-    return place.cache / f"image-{JUPYTER.name}-{hashlib.sha256(made_of).hexdigest()[:16]}"
+    made_of = LOCK.read_bytes() + Path(__file__).read_bytes() + layout_of(paths, PYTHON).name.encode()
+    return paths.cache / f"image-{JUPYTER.name}-{hashlib.sha256(made_of).hexdigest()[:16]}"
 
 
-def write_notebook_layout(place: Place, folder: Path) -> None:
+def write_notebook_layout(paths: ClusterPaths, folder: Path) -> None:
     """Write base blobs, the new layer and a manifest."""
-    base = layout_of(place, BASE)
+    base = layout_of(paths, PYTHON)
     shutil.copytree(base / "blobs", folder / "blobs")
     described = json.loads((base / "index.json").read_text())["manifests"][0]
     manifest = json.loads(read_blob(base, described["digest"]))
@@ -55,10 +46,8 @@ def write_notebook_layout(place: Place, folder: Path) -> None:
     raw = pack_packages()
     config["rootfs"]["diff_ids"].append(digest_of(raw))
     manifest["config"] = add_blob(folder, json.dumps(config).encode(), "config.v1+json")
-    manifest["layers"].append(add_blob(folder, gzip.compress(raw, 1, mtime=0), LAYER.split("image.")[1]))
-    described = add_blob(folder, json.dumps(manifest).encode(), MANIFEST.split("image.")[1])
-    (folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [described]}))
-    (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+    manifest["layers"].append(add_blob(folder, gzip.compress(raw, 1, mtime=0), "layer.v1.tar+gzip"))
+    write_index(folder, manifest)
 
 
 def pack_packages() -> bytes:
@@ -84,7 +73,3 @@ def of_root(info: tarfile.TarInfo) -> tarfile.TarInfo:
     info.uid, info.gid, info.uname, info.gname = 0, 0, "", ""
     info.mode |= 0o755 if info.isdir() or info.mode & 0o100 else 0o644
     return info
-
-
-def read_blob(layout: Path, digest: str) -> bytes:
-    return (layout / "blobs" / digest.replace(":", "/")).read_bytes()

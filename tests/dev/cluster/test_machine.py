@@ -1,4 +1,4 @@
-from deploy.cluster.machine import build_removal, find_chains
+from dev.cluster.machine import build_removal, find_chains
 
 RULES = """
 *nat

@@ -4,27 +4,26 @@ import http.client
 import json
 from pathlib import Path
 
-from deploy.cluster.images import IMAGES, Image, layout_of
-from deploy.cluster.place import ADDRESS, REGISTRY, REGISTRY_PORT, Place, Refusal, write
-from deploy.cluster.processes import start, wait_until
+from dev.cluster.images import IMAGES, MANIFEST, Image, layout_of, read_blob
+from dev.cluster.paths import ADDRESS, REGISTRY, REGISTRY_PORT, ClusterPaths, Refusal, write
+from dev.cluster.processes import start, wait_until
 
 START_S = 30
-MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
-def start_registry(place: Place) -> None:
+def start_registry(paths: ClusterPaths) -> None:
     """Serve images by HTTP on the bridge, for this machine and its pods."""
     settings = {
         "version": 0.1,
         "log": {"level": "warn", "accesslog": {"disabled": True}},
-        "storage": {"filesystem": {"rootdirectory": f"{place.state}/registry"}, "delete": {"enabled": True}},
+        "storage": {"filesystem": {"rootdirectory": f"{paths.state}/registry"}, "delete": {"enabled": True}},
         "http": {"addr": REGISTRY, "secret": "one process needs none to share"},
     }
-    write(place.state / "registry.json", json.dumps(settings))
-    start(place, "registry", "serve", f"{place.state}/registry.json")
-    wait_until(place, "registry", answers, START_S)
+    write(paths.state / "registry.json", json.dumps(settings))
+    start(paths, "registry", "serve", f"{paths.state}/registry.json")
+    wait_until(paths, "registry", responds, START_S)
     for image in IMAGES:
-        push(image, layout_of(place, image))
+        push(image, layout_of(paths, image))
 
 
 def name_of(image: Image) -> str:
@@ -36,33 +35,34 @@ def default_image() -> str:
     return name_of(next(image for image in IMAGES if image.name == "busybox"))
 
 
-def answers() -> bool:
+def responds() -> bool:
     try:
         return ask("GET", "/v2/")[0] == http.client.OK
     except OSError:
         return False
 
 
-def push(image: Image, layout: Path) -> None:
-    """Push missing blobs, then the manifest."""
+def push(image: Image, layout: Path) -> str:
+    """Push missing blobs, then the manifest; return the image's name."""
     described = json.loads((layout / "index.json").read_text())["manifests"][0]
     manifest = read_blob(layout, described["digest"])
     status, headers = ask("HEAD", f"/v2/{image.name}/manifests/{image.tag}", headers={"Accept": MANIFEST})
     if status == http.client.OK and headers["Docker-Content-Digest"] == described["digest"]:
-        return
+        return name_of(image)
     content = json.loads(manifest)
     for blob in [content["config"], *content["layers"]]:
         push_blob(image.name, blob["digest"], read_blob(layout, blob["digest"]))
-    must(http.client.CREATED, "PUT", f"/v2/{image.name}/manifests/{image.tag}", manifest, MANIFEST)
+    expect(http.client.CREATED, "PUT", f"/v2/{image.name}/manifests/{image.tag}", manifest, MANIFEST)
+    return name_of(image)
 
 
 def push_blob(name: str, digest: str, content: bytes) -> None:
-    headers = must(http.client.ACCEPTED, "POST", f"/v2/{name}/blobs/uploads/")
-    place = headers["Location"].removeprefix(f"http://{REGISTRY}")
-    must(http.client.CREATED, "PUT", f"{place}&digest={digest}", content, "application/octet-stream")
+    headers = expect(http.client.ACCEPTED, "POST", f"/v2/{name}/blobs/uploads/")
+    upload = headers["Location"].removeprefix(f"http://{REGISTRY}")
+    expect(http.client.CREATED, "PUT", f"{upload}&digest={digest}", content, "application/octet-stream")
 
 
-def must(expected: int, method: str, path: str, body: bytes = b"", kind: str = "") -> http.client.HTTPMessage:
+def expect(expected: int, method: str, path: str, body: bytes = b"", kind: str = "") -> http.client.HTTPMessage:
     status, headers = ask(method, path, body, {"Content-Type": kind} if kind else {})
     if status != expected:
         raise Refusal(f"The local registry answered {status} to {method} {path}.")
@@ -78,7 +78,3 @@ def ask(method: str, path: str, body: bytes = b"", headers: dict | None = None) 
         return response.status, response.headers
     finally:
         connection.close()
-
-
-def read_blob(layout: Path, digest: str) -> bytes:
-    return (layout / "blobs" / digest.replace(":", "/")).read_bytes()

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from deploy.cluster.place import Refusal, say
+from dev.cluster.paths import Refusal, report
 
 # program or file: Debian package
 TO_RUN = {"ip": "iproute2", "iptables": "iptables", "openssl": "openssl", "mount": "mount", "setsid": "util-linux"}
@@ -44,7 +44,7 @@ def install(needs: dict[str, str]) -> None:
         raise Refusal(
             f"These are missing, by Debian's names: {' '.join(missing)}.\n  Install them; there is no apt-get here."
         )
-    say(f"Installing with apt: {' '.join(missing)}")
+    report(f"Installing with apt: {' '.join(missing)}")
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     install_them = ["apt-get", "install", "-qq", "-y", "--no-install-recommends", *missing]
     for command in (["apt-get", "update", "-qq"], install_them):

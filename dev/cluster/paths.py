@@ -26,7 +26,7 @@ REGISTRY = f"{ADDRESS}:{REGISTRY_PORT}"
 DOMAIN = "cluster.local"
 
 
-def say(line: str, end: str = "\n") -> None:
+def report(line: str, end: str = "\n") -> None:
     """Print for people; the shell evaluates stdout."""
     print(line, end=end, file=sys.stderr, flush=True)
 
@@ -36,7 +36,7 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class ClusterPaths:
     """A cluster's state and cache folders."""
 
     state: Path
@@ -63,7 +63,7 @@ class Place:
         return self.state / "logs" / f"{name}.log"
 
 
-def find_place(state: str, cache: str) -> Place:
+def find_paths(state: str, cache: str) -> ClusterPaths:
     """Return the named folders, else the running cluster's, else defaults. Raise Refusal."""
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     named = Path(state).resolve() if state else None
@@ -73,7 +73,9 @@ def find_place(state: str, cache: str) -> Place:
             f"A cluster whose state is in {owner} has this machine's bridge and node already.\n"
             f"  Use that one (leave --state out), or stop it first: bin/cluster down --state {owner}"
         )
-    return Place(named or owner or DEFAULT_STATE, Path(cache).resolve() if cache else caches / "tessera" / "cluster")
+    return ClusterPaths(
+        named or owner or DEFAULT_STATE, Path(cache).resolve() if cache else caches / "tessera" / "cluster"
+    )
 
 
 def load_owner() -> Path | None:
@@ -83,17 +85,17 @@ def load_owner() -> Path | None:
         return None
 
 
-def claim(place: Place) -> None:
+def claim(paths: ClusterPaths) -> None:
     """Record the machine's state folder. Raise Refusal if it has other files, as `down` deletes it."""
-    if place.state.exists() and any(place.state.iterdir()) and not (place.state / BEFORE).exists():
-        raise Refusal(f"{place.state} has files that are not a cluster's.\n  Name an empty folder or a new one.")
-    write(OWNER, json.dumps({"state": str(place.state)}))
+    if paths.state.exists() and any(paths.state.iterdir()) and not (paths.state / BEFORE).exists():
+        raise Refusal(f"{paths.state} has files that are not a cluster's.\n  Name an empty folder or a new one.")
+    write(OWNER, json.dumps({"state": str(paths.state)}))
 
 
-def make_folders(place: Place) -> None:
+def make_folders(paths: ClusterPaths) -> None:
     for name in ("bin", "certificates", "logs"):
-        (place.state / name).mkdir(parents=True, exist_ok=True)
-    place.state.chmod(0o700)
+        (paths.state / name).mkdir(parents=True, exist_ok=True)
+    paths.state.chmod(0o700)
 
 
 def write(path: Path, text: str) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from deploy.cluster.images import IMAGES
-from deploy.cluster.machine import FOLDERS, SETTINGS, list_mounts, read_rules, read_sysctl
-from deploy.cluster.parts.node import is_node_ready
-from deploy.cluster.place import OWNER, load_owner
-from deploy.cluster.processes import comes_true, find_all, find_parts, kill
-from deploy.cluster.registry import name_of
+from dev.cluster.images import IMAGES
+from dev.cluster.machine import FOLDERS, SETTINGS, list_mounts, read_rules, read_sysctl
+from dev.cluster.parts.node import is_node_ready
+from dev.cluster.paths import OWNER, load_owner
+from dev.cluster.processes import find_parts, find_processes, kill, poll_until
+from dev.cluster.registry import name_of
 from tests.local_cluster import REQUIRED, ROOT, Kubectl, build_pod, claim_cluster, local_place, run_cluster
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
@@ -103,24 +103,24 @@ def test_status_says_what_runs_and_fails_where_something_does_not(place):
 
 def test_after_everything_was_killed_up_brings_back_the_same_cluster(place, kubectl):
     uid = start_sleeper(kubectl, "survivor")["metadata"]["uid"]
-    kill(find_all(place))
+    kill(find_processes(place))
     run_cluster("up")
-    assert comes_true(lambda: is_node_ready(place), 60)
+    assert poll_until(lambda: is_node_ready(place), 60)
     assert kubectl.get("pod", "survivor")["metadata"]["uid"] == uid
-    assert comes_true(lambda: kubectl.run("exec", "survivor", "--", "true").returncode == 0, 60)
+    assert poll_until(lambda: kubectl.run("exec", "survivor", "--", "true").returncode == 0, 60)
 
 
 def test_a_running_cluster_with_pods_goes_without_a_trace(machine, place, kubectl):
     start_sleeper(kubectl, "busy")
     run_cluster("down")
-    assert find_all(place) == []
+    assert find_processes(place) == []
     assert not place.state.exists()
     assert look_at_machine() == machine
 
 
 def test_what_was_killed_with_pods_in_it_goes_without_a_trace_too(machine, place, kubectl):
     start_sleeper(kubectl, "orphan")
-    kill(find_all(place))
+    kill(find_processes(place))
     run_cluster("down")
     assert look_at_machine() == machine
 

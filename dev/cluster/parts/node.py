@@ -4,11 +4,11 @@ import json
 import subprocess
 from pathlib import Path
 
-from deploy.cluster.machine import set_sysctl
-from deploy.cluster.parts.api import is_ready, list_nodes
-from deploy.cluster.parts.certificates import kubeconfig_of
-from deploy.cluster.place import ADDRESS, BRIDGE, DOMAIN, NODE_NAME, POD_CIDR, REGISTRY, Place, write
-from deploy.cluster.processes import listens, start, wait_until
+from dev.cluster.machine import set_sysctl
+from dev.cluster.parts.api import is_ready, list_nodes
+from dev.cluster.parts.certificates import kubeconfig_of
+from dev.cluster.paths import ADDRESS, BRIDGE, DOMAIN, NODE_NAME, POD_CIDR, REGISTRY, ClusterPaths, write
+from dev.cluster.processes import accepts_connections, start, wait_until
 
 NAMES = ("containerd", "coredns", "kubelet", "kube-proxy")
 START_S = 120
@@ -25,41 +25,41 @@ def make_bridge() -> None:
     set_sysctl("net.bridge.bridge-nf-call-iptables", "1")  # for services whose pods share the bridge with clients
 
 
-def start_node(place: Place) -> None:
+def start_node(paths: ClusterPaths) -> None:
     """Start the node's parts and wait until it is Ready."""
-    write(place.state / "cni" / "10-tessera.conflist", json.dumps(build_network(place), indent=1))
-    write(place.state / "registries" / REGISTRY / "hosts.toml", f'server = "http://{REGISTRY}"\n')
-    write(place.state / "containerd.toml", build_containerd_settings(place))
-    start(place, "containerd", "--config", f"{place.state}/containerd.toml")
-    wait_until(place, "containerd", lambda: listens(place.state / "containerd.sock"), START_S)
-    start_name_server(place)
-    write(place.state / "kubelet.json", json.dumps(build_kubelet_settings(place), indent=1))
-    start(place, "kubelet", "--config", f"{place.state}/kubelet.json", "--root-dir", f"{place.state}/kubelet",
-          "--kubeconfig", str(kubeconfig_of(place, "kubelet")), "--hostname-override", NODE_NAME, "--node-ip", ADDRESS,
+    write(paths.state / "cni" / "10-tessera.conflist", json.dumps(build_network(paths), indent=1))
+    write(paths.state / "registries" / REGISTRY / "hosts.toml", f'server = "http://{REGISTRY}"\n')
+    write(paths.state / "containerd.toml", build_containerd_settings(paths))
+    start(paths, "containerd", "--config", f"{paths.state}/containerd.toml")
+    wait_until(paths, "containerd", lambda: accepts_connections(paths.state / "containerd.sock"), START_S)
+    start_name_server(paths)
+    write(paths.state / "kubelet.json", json.dumps(build_kubelet_settings(paths), indent=1))
+    start(paths, "kubelet", "--config", f"{paths.state}/kubelet.json", "--root-dir", f"{paths.state}/kubelet",
+          "--kubeconfig", str(kubeconfig_of(paths, "kubelet")), "--hostname-override", NODE_NAME, "--node-ip", ADDRESS,
           "--node-labels", LABELS)  # fmt: skip
-    write(place.state / "proxy.json", json.dumps(build_proxy_settings(place), indent=1))
-    start(place, "kube-proxy", "--config", f"{place.state}/proxy.json")
-    wait_until(place, "kubelet", lambda: is_node_ready(place), START_S)
+    write(paths.state / "proxy.json", json.dumps(build_proxy_settings(paths), indent=1))
+    start(paths, "kube-proxy", "--config", f"{paths.state}/proxy.json")
+    wait_until(paths, "kubelet", lambda: is_node_ready(paths), START_S)
 
 
-def start_name_server(place: Place) -> None:
+def start_name_server(paths: ClusterPaths) -> None:
     """Serve names of services and headless pods; forward others to the host's resolvers."""
     known = Path("/etc/resolv.conf")
     has_servers = known.exists() and any(line.startswith("nameserver") for line in known.read_text().splitlines())
-    names = f"kubernetes {DOMAIN} in-addr.arpa {{\n  kubeconfig {kubeconfig_of(place, 'dns')}\n  ttl 1\n }}"
+    names = f"kubernetes {DOMAIN} in-addr.arpa {{\n  kubeconfig {kubeconfig_of(paths, 'dns')}\n  ttl 1\n }}"
     lines = [f"bind {ADDRESS}", "errors", names, *(["forward . /etc/resolv.conf"] if has_servers else [])]
-    write(place.state / "Corefile", ".:53 {\n " + "\n ".join(lines) + "\n}\n")
-    start(place, "coredns", "-conf", f"{place.state}/Corefile")
+    write(paths.state / "Corefile", ".:53 {\n " + "\n ".join(lines) + "\n}\n")
+    start(paths, "coredns", "-conf", f"{paths.state}/Corefile")
 
 
-def is_node_ready(place: Place) -> bool:
-    return any(node["metadata"]["name"] == NODE_NAME and is_ready(node) for node in list_nodes(place))
+def is_node_ready(paths: ClusterPaths) -> bool:
+    return any(node["metadata"]["name"] == NODE_NAME and is_ready(node) for node in list_nodes(paths))
 
 
-def build_network(place: Place) -> dict:
+def build_network(paths: ClusterPaths) -> dict:
     addresses = {
         "type": "host-local",
-        "dataDir": f"{place.state}/cni-addresses",
+        "dataDir": f"{paths.state}/cni-addresses",
         "ranges": [[{"subnet": POD_CIDR, "gateway": ADDRESS}]],
         "routes": [{"dst": "0.0.0.0/0"}],
     }
@@ -75,9 +75,9 @@ def build_network(place: Place) -> dict:
     return {"cniVersion": "1.0.0", "name": "tessera", "plugins": [bridge, ports]}
 
 
-def build_containerd_settings(place: Place) -> str:
+def build_containerd_settings(paths: ClusterPaths) -> str:
     """Return containerd's settings, with all its files below the state folder."""
-    home = place.state
+    home = paths.state
     return f"""version = 3
 root = "{home}/containerd"
 state = "{home}/containerd-state"
@@ -105,17 +105,17 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
   [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
     [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
-      BinaryName = "{place.bin}/runc"
+      BinaryName = "{paths.bin}/runc"
       Root = "{home}/runc"
       SystemdCgroup = false
   [plugins."io.containerd.cri.v1.runtime".cni]
-    bin_dirs = ["{place.bin}"]
+    bin_dirs = ["{paths.bin}"]
     conf_dir = "{home}/cni"
 """
 
 
-def build_kubelet_settings(place: Place) -> dict:
-    home = place.certificates
+def build_kubelet_settings(paths: ClusterPaths) -> dict:
+    home = paths.certificates
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -129,7 +129,7 @@ def build_kubelet_settings(place: Place) -> dict:
         "authorization": {"mode": "Webhook"},
         "tlsCertFile": f"{home}/kubelet.crt",
         "tlsPrivateKeyFile": f"{home}/kubelet.key",
-        "containerRuntimeEndpoint": f"unix://{place.state}/containerd.sock",
+        "containerRuntimeEndpoint": f"unix://{paths.state}/containerd.sock",
         "clusterDNS": [ADDRESS],
         "clusterDomain": DOMAIN,
         "cgroupDriver": "cgroupfs",
@@ -137,8 +137,8 @@ def build_kubelet_settings(place: Place) -> dict:
         "failSwapOn": False,
         "makeIPTablesUtilChains": False,  # leaves none behind
         "oomScoreAdj": 0,  # lowering needs CAP_SYS_RESOURCE
-        "podLogsDir": f"{place.state}/pod-logs",
-        "volumePluginDir": f"{place.state}/volume-plugins",
+        "podLogsDir": f"{paths.state}/pod-logs",
+        "volumePluginDir": f"{paths.state}/volume-plugins",
         "imageGCHighThresholdPercent": 100,  # off
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1Gi", "imagefs.available": "1Gi"},
         "syncFrequency": "10s",
@@ -148,7 +148,7 @@ def build_kubelet_settings(place: Place) -> dict:
     }
 
 
-def build_proxy_settings(place: Place) -> dict:
+def build_proxy_settings(paths: ClusterPaths) -> dict:
     untouched = {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"}
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
@@ -159,7 +159,7 @@ def build_proxy_settings(place: Place) -> dict:
         "healthzBindAddress": f"{ADDRESS}:10256",
         "metricsBindAddress": f"{ADDRESS}:10249",
         "nodePortAddresses": ["primary"],
-        "clientConnection": {"kubeconfig": str(kubeconfig_of(place, "proxy"))},
+        "clientConnection": {"kubeconfig": str(kubeconfig_of(paths, "proxy"))},
         "clusterCIDR": POD_CIDR,
         "conntrack": untouched,
         "iptables": {"localhostNodePorts": False},

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from deploy.cluster.cache import make_once
-from deploy.cluster.place import Place, Refusal
+from dev.cluster.cache import make_once
+from dev.cluster.paths import ClusterPaths, Refusal
 
 GO = "1.26"  # the newest that a go.mod requires
 PROGRAMS = Path(__file__).with_name("programs")
@@ -57,10 +57,10 @@ PIECES = (
 )
 
 
-def build_missing(place: Place) -> None:
+def build_missing(paths: ClusterPaths) -> None:
     """Build what is missing. Raise Refusal."""
     for piece in PIECES:
-        make_once(folder_of(place, piece), partial(compile_piece, piece))
+        make_once(folder_of(paths, piece), partial(compile_piece, piece))
 
 
 def find_go() -> str | None:
@@ -68,24 +68,24 @@ def find_go() -> str | None:
     return shutil.which("go") or shutil.which("/usr/local/go/bin/go")
 
 
-def is_built(place: Place) -> bool:
-    return all(folder_of(place, piece).is_dir() for piece in PIECES)
+def is_built(paths: ClusterPaths) -> bool:
+    return all(folder_of(paths, piece).is_dir() for piece in PIECES)
 
 
-def link_programs(place: Place) -> None:
+def link_programs(paths: ClusterPaths) -> None:
     """Link programs into the cluster's bin folder."""
     for piece in PIECES:
         for name, program in piece.names.items():
-            link = place.bin / f"{name}.new"
+            link = paths.bin / f"{name}.new"
             link.unlink(missing_ok=True)
-            link.symlink_to(folder_of(place, piece) / program)
-            link.replace(place.bin / name)
+            link.symlink_to(folder_of(paths, piece) / program)
+            link.replace(paths.bin / name)
 
 
-def is_linked(place: Place) -> bool:
+def is_linked(paths: ClusterPaths) -> bool:
     """Return whether the bin folder has just these links."""
-    wanted = {name: folder_of(place, piece) / program for piece in PIECES for name, program in piece.names.items()}
-    return all(wanted.get(link.name) == link.readlink() for link in place.bin.iterdir())
+    wanted = {name: folder_of(paths, piece) / program for piece in PIECES for name, program in piece.names.items()}
+    return all(wanted.get(link.name) == link.readlink() for link in paths.bin.iterdir())
 
 
 def list_versions() -> dict[str, str]:
@@ -100,18 +100,18 @@ def list_versions() -> dict[str, str]:
     return {name: version_of("kubernetes" if name == "etcd" else name, module) for name, module in modules.items()}
 
 
-def folder_of(place: Place, piece: Piece) -> Path:
+def folder_of(paths: ClusterPaths, piece: Piece) -> Path:
     digest = hashlib.sha256(repr((piece, link_flags(piece))).encode())
     for path in sorted(path for path in (PROGRAMS / piece.name).rglob("*") if path.is_file()):
         digest.update(path.relative_to(PROGRAMS).as_posix().encode() + b"\0" + path.read_bytes())
-    return place.cache / f"{piece.name}-{digest.hexdigest()[:16]}"
+    return paths.cache / f"{piece.name}-{digest.hexdigest()[:16]}"
 
 
 def compile_piece(piece: Piece, folder: Path) -> None:
     go = find_go()
     if not go:
         raise Refusal(
-            f"{piece.name} must be built, and there is no Go.\n"
+            f"{piece.name} request_or_refuse be built, and there is no Go.\n"
             f"  Install Go {GO} or newer from https://go.dev/dl/ and put its bin folder on PATH."
         )
     command = [go, "build", "-trimpath", "-buildvcs=false", *piece.options, "-ldflags", link_flags(piece)]

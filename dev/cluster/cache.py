@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from deploy.cluster.place import say
+from dev.cluster.paths import report
 
 MIB = 1024 * 1024
 
@@ -24,18 +24,18 @@ def make_once(folder: Path, make: Callable[[Path], None]) -> None:
 
 def fill(folder: Path, make: Callable[[Path], None]) -> None:
     began = time.monotonic()
-    say(f"Building {folder.name} ...", end=" ")
+    report(f"Building {folder.name} ...", end=" ")
     new = folder.with_name(f"new-{folder.name}")
     shutil.rmtree(new, ignore_errors=True)  # of a killed run
     new.mkdir()
     try:
         make(new)
     except BaseException:
-        say("failed")
+        report("failed")
         shutil.rmtree(new, ignore_errors=True)
         raise
     new.rename(folder)
-    say(f"{time.monotonic() - began:.0f} s, {size_of(folder) / MIB:.0f} MiB")
+    report(f"{time.monotonic() - began:.0f} s, {size_of(folder) / MIB:.0f} MiB")
 
 
 def size_of(folder: Path) -> int:

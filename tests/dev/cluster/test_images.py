@@ -4,8 +4,8 @@ import json
 import tarfile
 from io import BytesIO
 
-from deploy.cluster.images import Image, add, add_file, write_layout
-from deploy.cluster.place import Place
+from dev.cluster.images import Image, add, add_file, write_layout
+from dev.cluster.paths import ClusterPaths
 
 
 def pack(place, layer):
@@ -21,7 +21,7 @@ def read(folder, blob):
 
 
 def test_an_image_is_what_its_digests_say_from_index_to_layer(tmp_path):
-    write_layout(Place(tmp_path, tmp_path), Image("greet", "1", ["/bin/hello"], pack), tmp_path)
+    write_layout(ClusterPaths(tmp_path, tmp_path), Image("greet", "1", ["/bin/hello"], pack), tmp_path)
     manifest = json.loads(read(tmp_path, json.loads((tmp_path / "index.json").read_text())["manifests"][0]))
     config = json.loads(read(tmp_path, manifest["config"]))
     layer = gzip.decompress(read(tmp_path, manifest["layers"][0]))
@@ -35,5 +35,5 @@ def test_an_image_is_what_its_digests_say_from_index_to_layer(tmp_path):
 def test_the_same_image_twice_has_the_same_digest(tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        write_layout(Place(tmp_path, tmp_path), Image("greet", "1", ["/bin/hello"], pack), tmp_path / name)
+        write_layout(ClusterPaths(tmp_path, tmp_path), Image("greet", "1", ["/bin/hello"], pack), tmp_path / name)
     assert (tmp_path / "one" / "index.json").read_text() == (tmp_path / "two" / "index.json").read_text()

@@ -3,26 +3,26 @@
 import shutil
 from pathlib import Path
 
-from deploy.cluster.machine import end_pods, list_mounts, load_before, put_back, remove_bridge, unmount_below
-from deploy.cluster.place import BEFORE, BRIDGE, OWNER, Place, Refusal
-from deploy.cluster.processes import find_all, kill
+from dev.cluster.machine import kill_pods, list_mounts, load_recorded_host, remove_bridge, restore_host, unmount_below
+from dev.cluster.paths import BEFORE, BRIDGE, OWNER, ClusterPaths, Refusal
+from dev.cluster.processes import find_processes, kill
 
 ROUNDS = 3  # finds processes that were starting
 
 
-def take_down(place: Place) -> bool:
+def take_down(paths: ClusterPaths) -> bool:
     """Return whether a cluster existed. Raise Refusal, keeping all files, if a mount remains."""
-    before = load_before(place)
+    before = load_recorded_host(paths)
     if before is None:
         OWNER.unlink(missing_ok=True)
         return False
     for _ in range(ROUNDS):
-        kill(find_all(place))
-    end_pods()
-    unmount_below(place.state)
+        kill(find_processes(paths))
+    kill_pods()
+    unmount_below(paths.state)
     remove_bridge(BRIDGE)
-    put_back(before)
-    remove_files(place.state)
+    restore_host(before)
+    remove_files(paths.state)
     OWNER.unlink(missing_ok=True)
     return True
 

@@ -7,17 +7,17 @@ import http.client
 import json
 from contextlib import closing
 
-from deploy.cluster.parts.api import MERGE_PATCH, Api
-from deploy.cluster.place import NODE_NAME, Place, Refusal
+from dev.cluster.parts.api import MERGE_PATCH, Api
+from dev.cluster.paths import NODE_NAME, ClusterPaths, Refusal
 
 INVENTORY = "tessera.sh/inventory"
 COUNT, MEMORY_MIB, RESERVED_MIB, UNIT_MIB = 2, 32768, 258, 256  # Tesla V100-SXM2-32GB by NVML
 
 
-def put_cards(place: Place) -> None:
+def add_simulated_cards(paths: ClusterPaths) -> None:
     """Advertise simulated cards unless the node has others. Raise Refusal."""
     path = f"/api/v1/nodes/{NODE_NAME}"
-    with closing(Api(place)) as api:
+    with closing(Api(paths)) as api:
         node = api.ask("GET", path)[1]
         served = any(int(node["status"]["allocatable"].get(name, "0")) for name in units())
         if node["metadata"].get("annotations", {}).get(INVENTORY, build_inventory()) != build_inventory() or served:

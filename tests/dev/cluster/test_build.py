@@ -2,15 +2,15 @@ import shutil
 
 import pytest
 
-from deploy.cluster import build
-from deploy.cluster.build import PIECES, compile_piece, folder_of, list_versions
-from deploy.cluster.cache import make_once
-from deploy.cluster.place import Place, Refusal
+from dev.cluster import build
+from dev.cluster.build import PIECES, compile_piece, folder_of, list_versions
+from dev.cluster.cache import make_once
+from dev.cluster.paths import ClusterPaths, Refusal
 
 
 @pytest.fixture
 def place(tmp_path):
-    return Place(tmp_path / "state", tmp_path / "cache")
+    return ClusterPaths(tmp_path / "state", tmp_path / "cache")
 
 
 def test_a_changed_hash_in_go_sum_is_another_folder_of_the_cache(place, tmp_path, monkeypatch):
