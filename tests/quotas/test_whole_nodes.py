@@ -60,7 +60,7 @@ def test_the_guarantee_is_one_node_at_least(pool):
 def test_no_more_nodes_are_promised_than_there_are(pool):
     promise(make.team("nlp"), pool, 2, 2)
     words = refused(make.team("vision"), pool, 4, 2)
-    assert "Of the pool’s 2 such nodes 1 are not promised" in words
+    assert "The pool has 2 such nodes, and 1 of them are not promised to others." in words
 
 
 def test_a_team_below_another_shares_what_that_one_is_promised(pool):

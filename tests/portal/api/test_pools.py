@@ -117,7 +117,7 @@ def test_a_pool_lends_to_one_other_at_a_time(root):
     make.pool("third")
     root.post("windows", NIGHT)
     refused = root.post("windows", NIGHT | {"borrower": "third"})
-    assert wrong(refused) == ["/borrower"] and "dev lends to train already" in str(refused.json())
+    assert wrong(refused) == ["/borrower"] and "dev already lends to train." in str(refused.json())
 
 
 def test_a_pool_that_is_not_there_is_told_with_those_that_are(root):
