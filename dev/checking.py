@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dev import architecture_picture, translations, version
+from dev import architecture_picture, import_check, translations, version
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
@@ -48,6 +48,7 @@ def quick_checks(fix: bool) -> list[tuple[str, Callable[[], str]]]:
         ("format", command(tool("ruff"), "format", *([] if fix else ["--check", *CONCISE]), ".")),
         ("lint", command(tool("ruff"), "check", *(["--fix"] if fix else []), "-q", *CONCISE, ".")),
         ("import contracts", command(tool("lint-imports"), "--no-cache")),
+        ("imports are there", import_check.check),
         ("locks name no host", check_locks),
         ("one version", lambda: version.check(fix)),
         ("glossary", command(sys.executable, "-m", "dev.glossary")),

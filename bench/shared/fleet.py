@@ -9,14 +9,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import urllib3
-
 from dev.cluster.parts.kwok import MARK, build_node
 from dev.cluster.paths import ClusterPaths
 from dev.cluster.processes import find_parts
 from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
-from runtimes.kubernetes.api.connection import find_connection
+from runtimes.kubernetes.api.credentials import CredentialSource
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS
 
 IMAGE = "10.88.0.1:5000/busybox:1.35"  # never pulled: the nodes are fake
@@ -31,8 +29,7 @@ class Fleet:
 
     def __init__(self, name: str, count: int, per_s: float):
         self.name, self.count = name, count
-        connection = find_connection(os.environ["KUBECONFIG"])
-        self.api = ApiServer(connection, per_s=per_s, burst=round(2 * per_s))
+        self.api = ApiServer(CredentialSource(os.environ["KUBECONFIG"]), per_s=per_s, burst=round(2 * per_s))
         self.names = [f"{name}-{number}" for number in range(count)]
         self.place = ClusterPaths(Path(os.environ["KUBECONFIG"]).parent, Path())
 
@@ -111,10 +108,7 @@ class Fleet:
 
     def requests(self) -> float:
         """How many requests the API server has answered so far."""
-        connection = self.api.connection
-        pool = urllib3.PoolManager(ssl_context=connection.tls, retries=False)
-        said = pool.request("GET", f"{connection.server}/metrics", headers=connection.authorization(), timeout=60)
-        lines = said.data.decode().splitlines()
+        lines = self.api.read_log("/metrics").decode().splitlines()  # plain text, as a log is
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("apiserver_request_total{"))
 
     def cluster_cpu_s(self) -> float | None:

@@ -1,0 +1,59 @@
+"""Find imports of our own modules and names that are not there, in tests and benches too, which mypy does not read."""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ["platform", "scheduler", "portal", "cli", "agent", "deploy", "dev", "bench", "tests"]
+IMPORT_ROOTS = [ROOT, ROOT / "platform", ROOT / "tests"]
+
+
+def check() -> str:
+    """Return a line for each import that would fail."""
+    files = [path for name in SOURCES for path in sorted((ROOT / name).rglob("*.py"))]
+    return "\n".join(line for path in files for line in _find_broken(path))
+
+
+def _find_broken(path: Path) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.module}.{alias.name} is not there"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level and _is_ours(node.module)
+        for alias in node.names
+        if not _has(node.module, alias.name)
+    ]
+
+
+def _is_ours(module: str) -> bool:
+    top = module.partition(".")[0]
+    return any((root / top).is_dir() or (root / f"{top}.py").is_file() for root in IMPORT_ROOTS)
+
+
+@cache
+def _has(module: str, name: str) -> bool:
+    for root in IMPORT_ROOTS:
+        base = root.joinpath(*module.split("."))
+        if (base / f"{name}.py").is_file() or (base / name).is_dir():
+            return True
+        for path in (base.with_suffix(".py"), base / "__init__.py"):
+            if path.is_file() and (names := _names_of(path)) and (name in names or "__getattr__" in names):
+                return True
+    return False
+
+
+@cache
+def _names_of(path: Path) -> frozenset[str]:
+    """Every name that a module binds anywhere: more than its globals, and good enough to find what was moved."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                names.update((alias.asname or alias.name).partition(".")[0] for alias in aliases)
+            case ast.alias(name="*"):
+                names.add("__getattr__")
+    return frozenset(names)
