@@ -35,7 +35,7 @@ from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.api.credentials import CredentialSource
 from runtimes.kubernetes.pods import names
-from runtimes.kubernetes.pods.views import has_run, is_tombstone, pod_ended, task_of
+from runtimes.kubernetes.pods.views import has_ended, has_run, is_tombstone, read_task_uuid
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
 from scheduler.inventory.nodes import record_inventory
 from tests.fault_proxy import FaultProxy, clock
@@ -238,9 +238,11 @@ class Witness(threading.Thread):
     def note(self, pod: dict, kind: str = "LISTED") -> None:
         phase, going = pod.get("status", {}).get("phase"), "deletionTimestamp" in pod["metadata"]
         words = f"{phase}{', going' * going}{', a mark' * is_tombstone(pod)}"
-        self.of[task_of(pod)].story.append(f"{clock(time.time())} pod {kind}: {words}, {pod['metadata'].get('labels')}")
+        self.of[read_task_uuid(pod)].story.append(
+            f"{clock(time.time())} pod {kind}: {words}, {pod['metadata'].get('labels')}"
+        )
         if not is_tombstone(pod):
-            seen, uid = self.of[task_of(pod)], pod["metadata"]["uid"]
+            seen, uid = self.of[read_task_uuid(pod)], pod["metadata"]["uid"]
             seen.pods.add(uid)
             seen.last = {name: pod["metadata"].get(name) for name in STAMPS} | pod.get("status", {})
             if has_run(pod):
@@ -302,7 +304,7 @@ def judge(installation: Installation, wanted: dict[int, Wanted], refused: set[st
         seen = _seen(installation, task)
         ends = [(T.SUCCEEDED, "completed", 0) if want.code == 0 else (T.FAILED, "exit_nonzero", want.code)]
         ends += [(T.STOPPED, "stopped_by_user", None)] if want.stopped else []
-        ends += [(T.FAILED, "rejected_by_cluster", None)] if names.pod_name(task.uuid.hex) in refused else []
+        ends += [(T.FAILED, "rejected_by_cluster", None)] if names.name_pod(task.uuid.hex) in refused else []
         ends += [(T.FAILED, "container_lost", None)] if UNSURE in task.detail else []
         if not any((task.state, task.reason) == end[:2] and end[2] in (None, task.exit_code) for end in ends):
             last = seen.last
@@ -329,9 +331,9 @@ def twice_ended(wanted: dict[int, Wanted]) -> list[str]:
 def backlog(installation: Installation) -> set[str]:
     """Tasks of which the rows do not say yet what is so: ended in the cluster, or placed and without a pod."""
     pods = installation.api.list_all(ALL_PODS, labels=installation.clean.selector).items
-    over = {task_of(pod) for pod in pods if pod_ended(pod)}
+    over = {read_task_uuid(pod) for pod in pods if has_ended(pod)}
     rows = {task.uuid.hex: task.state for task in Task.objects.holding()}
-    made = {task_of(pod) for pod in pods}
+    made = {read_task_uuid(pod) for pod in pods}
     return (over & rows.keys()) | {uuid for uuid, state in rows.items() if state == T.ASSIGNED and uuid not in made}
 
 

@@ -32,7 +32,7 @@ NODES = "/api/v1/nodes"
 @pytest.fixture
 def fake(world, cast):
     """A fake node of this test's own, with two cores, and its row."""
-    name = f"{world.runtime.install_config.install}-{uuid4().hex[:6]}"
+    name = f"{world.runtime.config.install}-{uuid4().hex[:6]}"
     node = build_node(name)
     node["status"]["allocatable"] = node["status"]["capacity"] = {"cpu": "2", "memory": "4Gi", "pods": "20"}
     world.api.call("POST", NODES, node)
@@ -201,7 +201,7 @@ def foreign(scene):
 def urgent(world):
     """The name of a class of pods that go before others."""
     path = "/apis/scheduling.k8s.io/v1/priorityclasses"
-    name = f"{world.runtime.install_config.install}-urgent"
+    name = f"{world.runtime.config.install}-urgent"
     world.api.call("POST", path, {"metadata": {"name": name}, "value": 1000})
     yield name
     world.api.call("DELETE", f"{path}/{name}", handles=("gone",))

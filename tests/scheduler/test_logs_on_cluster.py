@@ -64,7 +64,7 @@ class Scene:
 
     def start_agent(self) -> None:
         words = ["--server", self.web.url, "--state", str(self.folder / "agent"), "--pods", str(self.pods)]
-        install = self.world.runtime.install_config.install
+        install = self.world.runtime.config.install
         command = [sys.executable, "-m", "agent", *words, "--install", install]
         environment = {**os.environ, "TESSERA_AGENT_TOKEN": self.token, "PYTHONPATH": str(ROOT)}
         self.agent = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)

@@ -27,24 +27,24 @@ from runtimes.kubernetes.api.answers import NextStep
 from runtimes.kubernetes.api.client import MERGE_PATCH, ApiServer
 from runtimes.kubernetes.api.credentials import CredentialSource
 from runtimes.kubernetes.api.limiter import Urgency
-from runtimes.kubernetes.cluster.namespaces import apply_logins, ensure_system_namespace, ensure_team_namespace
-from runtimes.kubernetes.cluster.nodes import foreign_asks, is_silent, node_view
+from runtimes.kubernetes.cluster.namespaces import apply_logins, ensure_team_namespace, ensure_tombstone_namespace
+from runtimes.kubernetes.cluster.nodes import build_node_view, is_silent, sum_foreign_requests
 from runtimes.kubernetes.pods import names
-from runtimes.kubernetes.pods.causes import failing_start
+from runtimes.kubernetes.pods.causes import find_start_failure
 from runtimes.kubernetes.pods.manifest import InstallConfig, build_pod, build_tombstone, check_install_config, hash_spec
 from runtimes.kubernetes.pods.views import (
-    annotations_of,
-    epoch_of,
+    build_pod_path,
+    build_view,
+    has_ended,
     has_run,
-    is_going,
     is_task,
+    is_terminating,
     is_tombstone,
-    node_of,
-    path_of,
-    pod_ended,
-    save_s_of,
-    task_of,
-    view_of,
+    read_annotations,
+    read_checkpoint_s,
+    read_epoch,
+    read_node,
+    read_task_uuid,
 )
 from runtimes.kubernetes.pods.volumes import Storage, prepare_files
 from runtimes.kubernetes.watch.image_pulls import ImagePulls
@@ -101,7 +101,7 @@ class KubernetesRuntime:
         log_dir: for logs that no agent brought. api: replaces the connection.
         """
         kept = _storage(storage) if storage and storage["storage_class"] else None
-        self.install_config = check_install_config(
+        self.config = check_install_config(
             InstallConfig(install, image, pull, pull_secret, tuple(tolerated), account, kept, tuple(private))
         )
         self.api = api or ApiServer(CredentialSource(kubeconfig, context), per_s=per_s, burst=burst)
@@ -121,10 +121,12 @@ class KubernetesRuntime:
 
     def list_nodes(self) -> list[NodeView]:
         found = self.api.list_all(ALL_NODES, labels=self.node_labels).items
-        others = self.api.list_all(ALL_PODS, labels=f"{names.LABEL_INSTALL}!={self.install_config.install}").items
-        asked = foreign_asks(others)
-        tolerated = self.install_config.tolerated
-        return [node_view(node, asked.get(node["metadata"]["name"], (0, 0)), tolerated=tolerated) for node in found]
+        others = self.api.list_all(ALL_PODS, labels=f"{names.LABEL_INSTALL}!={self.config.install}").items
+        asked = sum_foreign_requests(others)
+        tolerated = self.config.tolerated
+        return [
+            build_node_view(node, asked.get(node["metadata"]["name"], (0, 0)), tolerated=tolerated) for node in found
+        ]
 
     def list_containers(self) -> list[ContainerView]:
         pods = self.api.list_all(ALL_PODS, labels=self.selector).items
@@ -133,13 +135,13 @@ class KubernetesRuntime:
     def start(self, spec: TaskSpec) -> None:
         """Create the task's pod. A refusal counts only if no pod exists: an earlier answer may have been lost."""
         self._check_node(spec.node)
-        pod = build_pod(spec, self.install_config, {share.uuid: share.card for share in spec.gpus if share.card})
+        pod = build_pod(spec, self.config, {share.uuid: share.card for share in spec.gpus if share.card})
         self._wait_for_room(spec.uuid)
         namespace = self._prepare_team(spec.gid, spec.logins)
         if not _is_fresh(spec) and self._is_over(spec.uuid):
             return
-        if self.install_config.storage is not None:
-            prepare_files(spec, self.install_config.storage)
+        if self.config.storage is not None:
+            prepare_files(spec, self.config.storage)
         path = f"/api/v1/namespaces/{namespace}/pods"
         handled: tuple[NextStep, ...] = ("exists", "gone", "no_room", "reject")
         answer, _ = self.api.call("POST", path, pod, urgency=Urgency.CREATE, handles=handled)
@@ -165,11 +167,11 @@ class KubernetesRuntime:
         if not pods and not self._create_tombstone(uuid, epoch=epoch, gid=gid):
             pods = self._find(uuid)
         for pod in pods:
-            if pod_ended(pod) or _is_forgotten(pod) or epoch < epoch_of(pod):
+            if has_ended(pod) or _is_forgotten(pod) or epoch < read_epoch(pod):
                 continue
             if not unless_ran:
                 self._end(pod, grace_s)
-            elif not has_run(pod) and node_of(pod) not in self._silent_nodes():
+            elif not has_run(pod) and read_node(pod) not in self._silent_nodes():
                 self._delete(pod, 1, version=pod["metadata"]["resourceVersion"])
 
     def resize(self, uuid: str, limits_mib: Mapping[str, int], *, serial: int) -> None:
@@ -179,7 +181,7 @@ class KubernetesRuntime:
     def forget(self, uuid: str) -> None:
         for _ in range(TRIES):  # the kubelet may still update it
             pods = [pod for pod in self._find(names.check_uuid(uuid)) if not _is_forgotten(pod)]
-            if any(not pod_ended(pod) for pod in pods):
+            if any(not has_ended(pod) for pod in pods):
                 return
             if self.logs is not None:
                 for pod in pods:
@@ -187,13 +189,13 @@ class KubernetesRuntime:
             if all(self._release(pod) for pod in pods):
                 self._seen_at.pop(uuid, None)
                 return
-        raise Unavailable(f"The pod {names.pod_name(uuid)} is changed by others all the time.")
+        raise Unavailable(f"The pod {names.name_pod(uuid)} is changed by others all the time.")
 
     # beyond the contract
 
     @property
     def selector(self) -> str:
-        return f"{names.LABEL_INSTALL}={self.install_config.install},!{names.LABEL_FORGOTTEN}"
+        return f"{names.LABEL_INSTALL}={self.config.install},!{names.LABEL_FORGOTTEN}"
 
     def views_of(self, pods: Iterable[Mapping[str, Any]], silent: frozenset[str]) -> list[ContainerView]:
         """Return one view per task; pods override tombstones."""
@@ -205,7 +207,7 @@ class KubernetesRuntime:
             if view is None or before is not pod or view.node in silent:
                 since, asked = pulls.get(uid), uid in pulls
                 may_fetch = not asked or since is not None
-                view = view_of(pod, silent=silent, now=now, fetching_since=since, may_fetch=may_fetch)
+                view = build_view(pod, silent=silent, now=now, fetching_since=since, may_fetch=may_fetch)
                 if not is_tombstone(pod):
                     self._seen_at[view.uuid] = pod["metadata"]["namespace"]
             if view.phase in SETTLED:
@@ -223,7 +225,7 @@ class KubernetesRuntime:
 
     def sweep(self) -> int:
         """Delete pods forgotten long ago; return their groups' count."""
-        install, now = f"{names.LABEL_INSTALL}={self.install_config.install}", _hour()
+        install, now = f"{names.LABEL_INSTALL}={self.config.install}", _hour()
         kept = ",".join(map(str, range(now - KEPT_HOURS, now + AHEAD_HOURS + 1)))
         labels = f"{install},{names.LABEL_FORGOTTEN},{names.LABEL_FORGOTTEN} notin ({kept})"
         old = {
@@ -242,22 +244,22 @@ class KubernetesRuntime:
         return self._get(self._tombstone_namespace(), uuid) is not None
 
     def _tombstone_namespace(self) -> str:
-        namespace = names.system_namespace(self.install_config.install)
+        namespace = names.name_tombstone_namespace(self.config.install)
         with self._alone(namespace):
             if namespace not in self._ensured:
-                ensure_system_namespace(self.api, self.install_config)
+                ensure_tombstone_namespace(self.api, self.config)
                 self._ensured.add(namespace)
         return namespace
 
     def _prepare_team(self, gid: int, logins: tuple[RegistryLogin, ...] | None = None) -> str:
         """Set up and return a team's namespace. logins: of registries; None keeps them."""
-        namespace = names.team_namespace(self.install_config.install, gid)
+        namespace = names.name_team_namespace(self.config.install, gid)
         with self._alone(namespace):
             if namespace not in self._ensured:
-                ensure_team_namespace(self.api, self.install_config, gid)
+                ensure_team_namespace(self.api, self.config, gid)
                 self._ensured.add(namespace)
             if logins is not None and self._logins.get(namespace) != logins:
-                apply_logins(self.api, self.install_config, gid, logins)
+                apply_logins(self.api, self.config, gid, logins)
                 self._logins[namespace] = logins
         return namespace
 
@@ -274,15 +276,15 @@ class KubernetesRuntime:
 
     def _adopt(self, spec: TaskSpec, namespace: str) -> None:
         """Handle a taken name: refuse a foreign pod; keep ours, marked if its spec differs."""
-        name, asked = names.pod_name(spec.uuid), hash_spec(spec)
+        name, asked = names.name_pod(spec.uuid), hash_spec(spec)
         for _ in range(TRIES):
             pod = self._get(namespace, spec.uuid)
             if pod is None:
                 raise Unavailable("A pod of this name was there a moment ago.")
-            labels, notes = pod["metadata"].get("labels", {}), annotations_of(pod)
+            labels, notes = pod["metadata"].get("labels", {}), read_annotations(pod)
             if (labels.get(names.LABEL_TASK), labels.get(names.LABEL_INSTALL)) != (
                 spec.uuid,
-                self.install_config.install,
+                self.config.install,
             ):
                 log.error("the pod %s/%s is not ours and has a task's name", namespace, name)
                 raise Rejected(f"Another pod is called {name} in {namespace}.")
@@ -294,13 +296,13 @@ class KubernetesRuntime:
         raise Unavailable(f"The pod {name} in {namespace} is changed by others all the time.")
 
     def _end(self, pod: Mapping[str, Any], grace_s: int) -> None:
-        cause, words = failing_start(pod, datetime.now(UTC))
+        cause, words = find_start_failure(pod, datetime.now(UTC))
         if cause and not (cause == "refused_by_node" and self._pulls.is_fetched(pod)):
             note = json.dumps({"cause": cause, "detail": words})
             if not self._mark(pod, {"annotations": {names.ANNOTATION_END: note}}):
                 raise Unavailable(f"The pod {pod['metadata']['name']} was changed by somebody else.")
-        grace = grace_s + save_s_of(pod) if grace_s > 0 else 1  # 0 would not wait for the kubelet
-        if is_going(pod) and pod["metadata"].get("deletionGracePeriodSeconds", 0) <= grace:
+        grace = grace_s + read_checkpoint_s(pod) if grace_s > 0 else 1  # 0 would not wait for the kubelet
+        if is_terminating(pod) and pod["metadata"].get("deletionGracePeriodSeconds", 0) <= grace:
             return
         self._delete(pod, grace)
 
@@ -314,13 +316,13 @@ class KubernetesRuntime:
             "preconditions": fixed,
         }
         # "again": replaced or changed meanwhile
-        self.api.call("DELETE", path_of(pod), options, urgency=Urgency.DELETE, handles=("gone", "again"))
+        self.api.call("DELETE", build_pod_path(pod), options, urgency=Urgency.DELETE, handles=("gone", "again"))
 
     def _create_tombstone(self, uuid: str, *, epoch: int, hour: str = "", gid: int | None = None) -> bool:
         """Create a tombstone, in the team's namespace if known. False if the name is taken."""
         end = {"cause": "never_started", "detail": ""}
         for namespace in [*([self._prepare_team(gid)] if gid is not None else []), self._tombstone_namespace()]:
-            tombstone = build_tombstone(uuid, self.install_config, namespace, epoch=epoch, end=end, hour=hour)
+            tombstone = build_tombstone(uuid, self.config, namespace, epoch=epoch, end=end, hour=hour)
             path = f"/api/v1/namespaces/{namespace}/pods"
             own: tuple[NextStep, ...] = ("gone", "no_room", "reject") if gid is not None else ()
             answer, _ = self.api.call("POST", path, tombstone, urgency=Urgency.DELETE, handles=("exists", *own))
@@ -332,8 +334,8 @@ class KubernetesRuntime:
 
     def _release(self, pod: Mapping[str, Any]) -> bool:
         """Forget a recorded pod. False on a conflict."""
-        if is_going(pod):  # removing the finalizer frees its name
-            self._create_tombstone(task_of(pod), epoch=epoch_of(pod), hour=str(_hour()))
+        if is_terminating(pod):  # removing the finalizer frees its name
+            self._create_tombstone(read_task_uuid(pod), epoch=read_epoch(pod), hour=str(_hour()))
         # without the gang label, as its DNS name would point to a reused address
         labels = {names.LABEL_FORGOTTEN: str(_hour()), names.LABEL_GANG: None}
         return self.remove_finalizer(pod, labels)
@@ -342,7 +344,7 @@ class KubernetesRuntime:
         fixed = {"uid": pod["metadata"]["uid"], "resourceVersion": pod["metadata"]["resourceVersion"]}
         body = {"metadata": {**fixed, **meta}}
         answer, _ = self.api.call(
-            "PATCH", path_of(pod), body, content=MERGE_PATCH, urgency=Urgency.DELETE, handles=("gone", "again")
+            "PATCH", build_pod_path(pod), body, content=MERGE_PATCH, urgency=Urgency.DELETE, handles=("gone", "again")
         )
         return answer.next_step != "again"
 
@@ -350,14 +352,14 @@ class KubernetesRuntime:
         hint = self._seen_at.get(uuid)
         if hint is not None and (pod := self._get(hint, uuid)) is not None:
             return [pod]
-        labels = f"{names.LABEL_INSTALL}={self.install_config.install},{names.LABEL_TASK}={uuid}"
+        labels = f"{names.LABEL_INSTALL}={self.config.install},{names.LABEL_TASK}={uuid}"
         return self._tasks_of(self.api.list_all(ALL_PODS, labels=labels).items)
 
     def _tasks_of(self, pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        return [pod for pod in pods if is_task(pod, self.install_config.install)]
+        return [pod for pod in pods if is_task(pod, self.config.install)]
 
     def _get(self, namespace: str, uuid: str) -> dict[str, Any] | None:
-        path = f"/api/v1/namespaces/{namespace}/pods/{names.pod_name(uuid)}"
+        path = f"/api/v1/namespaces/{namespace}/pods/{names.name_pod(uuid)}"
         answer, pod = self.api.call("GET", path, handles=("gone",))
         return pod if answer.next_step == "done" else None
 

@@ -11,7 +11,7 @@ world, kubelet = on_cluster.world, on_cluster.kubelet
 @pytest.fixture
 def elsewhere(world) -> str:
     """A namespace with our label that is none of ours, by its name; it goes with the world."""
-    install = world.runtime.install_config.install
+    install = world.runtime.config.install
     meta = {"name": f"{install}-elsewhere", "labels": {names.LABEL_INSTALL: install}}
     world.api.call("POST", "/api/v1/namespaces", {"metadata": meta})
     account = {"metadata": {"name": "default"}}

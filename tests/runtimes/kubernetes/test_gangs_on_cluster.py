@@ -132,7 +132,7 @@ def test_names_go_with_their_pods_and_one_service_serves_all_gangs(world):
     ends(world, specs)
     for spec in specs:
         world.runtime.forget(spec.uuid)
-    inside = f"/api/v1/namespaces/{names.team_namespace(world.runtime.install_config.install, 20000)}"
+    inside = f"/api/v1/namespaces/{names.name_team_namespace(world.runtime.config.install, 20000)}"
     _, services = world.api.call("GET", f"{inside}/services")
     assert [each["metadata"]["name"] for each in services["items"]] == [names.GANG_SERVICE]
     slices = inside.replace("/api/v1", "/apis/discovery.k8s.io/v1") + "/endpointslices"

@@ -25,18 +25,18 @@ def world(kubeconfig, monkeypatch):
 
 
 def namespaces(world) -> set[str]:
-    mark = f"{names.LABEL_INSTALL}={world.runtime.install_config.install}"
+    mark = f"{names.LABEL_INSTALL}={world.runtime.config.install}"
     return {each["metadata"]["name"] for each in world.api.list_all("/api/v1/namespaces", labels=mark).items}
 
 
 def test_it_says_what_it_takes_asks_for_the_name_and_takes_it(world, elsewhere, capsys, monkeypatch):
-    install = world.runtime.install_config.install
+    install = world.runtime.config.install
     busy, ended = world.spec("sleep 600"), world.spec("true")
     for spec in (busy, ended):
         world.runtime.start(spec)
     world.until(busy.uuid, "running")
     world.until(ended.uuid, "exited")
-    team = names.team_namespace(install, 20000)
+    team = names.name_team_namespace(install, 20000)
     call_command("uninstall_cluster", "--dry-run")
     said = capsys.readouterr().out
     assert f"{team}: 1 tasks that run or start, 1 that have ended" in said and elsewhere not in said
@@ -44,7 +44,7 @@ def test_it_says_what_it_takes_asks_for_the_name_and_takes_it(world, elsewhere, 
     monkeypatch.setattr("builtins.input", lambda prompt: "tessera")
     with pytest.raises(CommandError, match="Nothing was removed"):
         call_command("uninstall_cluster")
-    assert namespaces(world) == {team, names.system_namespace(install), elsewhere}
+    assert namespaces(world) == {team, names.name_tombstone_namespace(install), elsewhere}
     assert world.view(busy.uuid).phase == "running"
 
     monkeypatch.setattr("builtins.input", lambda prompt: install)
@@ -73,7 +73,7 @@ def test_where_files_may_go_with_it_that_has_to_be_said(kubeconfig, monkeypatch,
         world.runtime.start(spec)
         world.until(spec.uuid, "exited")
         with pytest.raises(CommandError, match="--with-files"):
-            call_command("uninstall_cluster", "--yes", world.runtime.install_config.install)
+            call_command("uninstall_cluster", "--yes", world.runtime.config.install)
         assert "BEWARE: its volume" in capsys.readouterr().out and world.view(spec.uuid).phase == "exited"
 
 

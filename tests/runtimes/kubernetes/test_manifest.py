@@ -19,7 +19,13 @@ from runtimes.contract.task import Checkpoint, GpuShare, Mount, Peer
 from runtimes.images.names import RegistryLogin
 from runtimes.kubernetes.cluster.namespaces import build_logins
 from runtimes.kubernetes.pods import names
-from runtimes.kubernetes.pods.manifest import SUPERVISOR, build_pod, build_tombstone, check_install_config, literal
+from runtimes.kubernetes.pods.manifest import (
+    SUPERVISOR,
+    build_pod,
+    build_tombstone,
+    check_install_config,
+    escape_dollars,
+)
 from runtimes.storage.areas import AreaId
 from tests.runtimes.kubernetes.specs import (
     CARDS,
@@ -42,7 +48,7 @@ LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 def shown(pod: dict) -> dict:
     """The supervisor's text has tests of its own."""
     command = pod["spec"]["containers"][0]["command"]
-    assert command[2] == literal(SUPERVISOR)
+    assert command[2] == escape_dollars(SUPERVISOR)
     command[2] = "(supervisor.sh)"
     return pod
 
@@ -65,7 +71,7 @@ def test_a_share_of_a_card_is_asked_of_that_very_card():
 def test_shares_that_fit_the_ledger_fit_the_units_of_the_card():
     sellable = 32510
     for parts in range(1, 100):
-        assert parts * names.card_units(sellable // parts) <= names.card_units(sellable)
+        assert parts * names.count_card_units(sellable // parts) <= names.count_card_units(sellable)
 
 
 def test_a_card_is_asked_for_by_the_number_that_it_has_now():
@@ -78,7 +84,7 @@ def test_a_whole_card_is_all_its_units_also_where_an_admin_keeps_some_back():
     most = TASKS["two_whole_cards"].gpus
     less = task(gpus=tuple(replace(share, memory_mib=share.memory_mib - 4096) for share in most))
     limits = build_pod(less, HOUSE, CARDS)["spec"]["containers"][0]["resources"]["limits"]
-    assert limits["tessera.sh/g-0"] == limits["tessera.sh/g-1"] == str(names.card_units(81920 - 693))
+    assert limits["tessera.sh/g-0"] == limits["tessera.sh/g-1"] == str(names.count_card_units(81920 - 693))
 
 
 def test_a_slice_that_leaves_less_than_a_unit_is_given_as_a_whole_card():
@@ -278,7 +284,7 @@ def judge(pod: dict, spec) -> None:
     assert all(LABEL.fullmatch(value) for value in meta["labels"].values())
     assert all(name.partition("/")[0] in ("tessera.sh", "file.tessera.sh") for name in meta["annotations"])
     held = {name for name in container["resources"]["limits"] if name not in ("cpu", "memory")}
-    assert held == {names.card_resource(share.index) for share in spec.gpus}
+    assert held == {names.name_card_resource(share.index) for share in spec.gpus}
     told = [(each["name"], each["value"]) for each in container["env"]]
     env = dict(told)
     assert len(env) == len(told) and env["NVIDIA_VISIBLE_DEVICES"] == "void" and env["TESSERA_TASK"] == spec.uuid

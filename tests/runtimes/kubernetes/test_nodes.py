@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from runtimes.gpu_sharing import SIMULATED
-from runtimes.kubernetes.cluster.nodes import foreign_asks, is_silent, node_view
+from runtimes.kubernetes.cluster.nodes import build_node_view, is_silent, sum_foreign_requests
 from runtimes.kubernetes.pods import names
 from tests.runtimes.kubernetes.specs import CARDS
 
@@ -34,7 +34,7 @@ def pod(*containers, phase="Running", node="n1", before=(), **spec):
 
 
 def test_a_node_is_what_others_leave_of_it():
-    view = node_view(node(), (500, 1024))
+    view = build_node_view(node(), (500, 1024))
     assert (view.cpu_milli, view.memory_mib, view.address, view.boot_id) == (15000, 63 * 1024, "10.0.0.1", "b-1")
     assert view.ready and view.facts["kubelet"] == "v1.34.4"
     assert view.facts["compute"] == "turns" and "no MPS" in view.facts["compute_words"]
@@ -42,25 +42,25 @@ def test_a_node_is_what_others_leave_of_it():
 
 @pytest.mark.parametrize("ready", ["False", "Unknown"])
 def test_a_node_that_is_not_ready_takes_nothing(ready):
-    assert not node_view(node(ready)).ready and is_silent(node(ready)) is (ready == "Unknown")
+    assert not build_node_view(node(ready)).ready and is_silent(node(ready)) is (ready == "Unknown")
 
 
 def test_a_cordon_and_a_taint_that_we_do_not_tolerate_keep_us_away():
     tainted = node(taints=[{"key": "maintenance", "effect": "NoSchedule"}])
-    assert not node_view(node(unschedulable=True)).ready and not node_view(tainted).ready
-    assert node_view(tainted, tolerated=("maintenance",)).ready
-    assert node_view(node(taints=[{"key": "tessera.sh/managed", "effect": "NoSchedule"}])).ready
+    assert not build_node_view(node(unschedulable=True)).ready and not build_node_view(tainted).ready
+    assert build_node_view(tainted, tolerated=("maintenance",)).ready
+    assert build_node_view(node(taints=[{"key": "tessera.sh/managed", "effect": "NoSchedule"}])).ready
 
 
 def test_cards_are_what_the_inventory_says_and_never_real_by_the_nodes_own_word():
     told = {"gpus": [asdict(card) for card in CARDS.values()], "links": [["X", "NV12"], ["NV12", "X"]]}
-    view = node_view(node(notes={names.ANNOTATION_INVENTORY: json.dumps(told)}))
+    view = build_node_view(node(notes={names.ANNOTATION_INVENTORY: json.dumps(told)}))
     simulated = {"simulated": True, "mode": SIMULATED}
     assert view.gpus == tuple(replace(card, **simulated) for card in CARDS.values()) and view.links[0][1] == "NV12"
 
 
 def test_a_node_that_tells_nothing_shows_the_cards_that_it_serves():
-    view = node_view(node(allocatable={"tessera.sh/g-1": "320", "tessera.sh/g-0": "320", "tessera.sh/g-7": "0"}))
+    view = build_node_view(node(allocatable={"tessera.sh/g-1": "320", "tessera.sh/g-0": "320", "tessera.sh/g-7": "0"}))
     assert [(gpu.uuid, gpu.memory_mib, gpu.simulated) for gpu in view.gpus] == [
         ("GPU-n1-0", 81920, True),
         ("GPU-n1-1", 81920, True),
@@ -69,7 +69,7 @@ def test_a_node_that_tells_nothing_shows_the_cards_that_it_serves():
 
 
 def test_an_inventory_that_is_broken_shows_no_cards():
-    assert node_view(node(notes={names.ANNOTATION_INVENTORY: "{"})).gpus == ()
+    assert build_node_view(node(notes={names.ANNOTATION_INVENTORY: "{"})).gpus == ()
 
 
 def test_pods_of_others_ask_as_the_scheduler_counts():
@@ -80,7 +80,7 @@ def test_pods_of_others_ask_as_the_scheduler_counts():
         pod(("4", "4Gi"), node=""),
         {"spec": {"nodeName": "n2", "containers": [{}]}, "status": {}},
     ]
-    assert foreign_asks(pods) == {"n1": (1100 + 2000, 1088 + 64), "n2": (0, 0)}
+    assert sum_foreign_requests(pods) == {"n1": (1100 + 2000, 1088 + 64), "n2": (0, 0)}
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_pods_of_others_ask_as_the_scheduler_counts():
     [("1", "1"), ("250m", "0.25"), ("1Gi", "1073741824"), ("1k", "1000"), ("1e3", "1000"), ("1.5", "1.5"), (8, "8")],
 )
 def test_amounts_are_read_as_kubernetes_writes_them(text, expected):
-    assert foreign_asks([pod((text, "0"))]) == {"n1": (Decimal(expected) * 1000, 0)}
+    assert sum_foreign_requests([pod((text, "0"))]) == {"n1": (Decimal(expected) * 1000, 0)}
 
 
 def test_a_node_tells_which_images_it_holds():
@@ -96,5 +96,5 @@ def test_a_node_tells_which_images_it_holds():
     images = [{"names": ["busybox@sha256:0a", "busybox:1.36"], "sizeBytes": 4_000_000}, {"names": None}]
     there["status"]["images"] = images
     library = "image:docker.io/library/busybox"
-    held = [(view.kind, view.key, view.bytes) for view in node_view(there).held]
+    held = [(view.kind, view.key, view.bytes) for view in build_node_view(there).held]
     assert held == [("image", f"{library}@sha256:0a", 4_000_000), ("image", f"{library}:1.36", 4_000_000)]

@@ -12,9 +12,9 @@ from runtimes.contract.task import GpuShare
 from runtimes.kubernetes.cluster.namespaces import ensure_team_namespace
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.manifest import build_pod
-from runtimes.kubernetes.pods.views import is_tombstone, pod_ended
+from runtimes.kubernetes.pods.views import has_ended, is_tombstone
 from runtimes.kubernetes.runtime import ALL_PODS
-from runtimes.kubernetes.watch.informer_cache import key_of
+from runtimes.kubernetes.watch.informer_cache import build_key
 from runtimes.kubernetes.watch.reflectors import ClusterView
 from tests.runtimes.kubernetes.specs import CARDS, HOUSE, MODES, TASKS, task
 from tests.runtimes.kubernetes.test_manifest import hostile_specs
@@ -25,14 +25,14 @@ pytestmark = pytest.mark.kubernetes
 
 @pytest.fixture(scope="module")
 def world(world):
-    ensure_team_namespace(world.api, world.runtime.install_config, 20000)
+    ensure_team_namespace(world.api, world.runtime.config, 20000)
     return world
 
 
 def try_out(world, pod: dict) -> tuple[str, str]:
     """(next_step, words) of creating this pod, without doing it."""
     pod = copy.deepcopy(pod)
-    pod["metadata"]["namespace"] = names.team_namespace(world.runtime.install_config.install, 20000)
+    pod["metadata"]["namespace"] = names.name_team_namespace(world.runtime.config.install, 20000)
     where = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
     handled = ("reject", "no_right", "no_room", "gone", "unknown")
     answer, _ = world.api.call("POST", where, pod, query={"dryRun": "All"}, handles=handled)
@@ -98,7 +98,7 @@ def test_what_breaks_out_is_refused_by_the_namespace_too(world, name):
 
 
 def test_the_namespace_is_closed_and_its_account_gives_no_token(world):
-    name = names.team_namespace(world.runtime.install_config.install, 20000)
+    name = names.name_team_namespace(world.runtime.config.install, 20000)
     _, policies = world.api.call("GET", f"/apis/networking.k8s.io/v1/namespaces/{name}/networkpolicies")
     _, account = world.api.call("GET", f"/api/v1/namespaces/{name}/serviceaccounts/default")
     assert policies["items"][0]["spec"]["policyTypes"] == ["Ingress", "Egress"]
@@ -106,7 +106,7 @@ def test_the_namespace_is_closed_and_its_account_gives_no_token(world):
 
 
 def test_a_namespace_of_somebody_else_is_left_alone(world):
-    install = world.runtime.install_config.install
+    install = world.runtime.config.install
     strange = world.another_runtime(install=f"s{install[1:]}")
     taken = {"name": f"s{install[1:]}-team-20009", "labels": {names.LABEL_INSTALL: install}}
     world.api.call("POST", "/api/v1/namespaces", {"metadata": taken})
@@ -116,7 +116,7 @@ def test_a_namespace_of_somebody_else_is_left_alone(world):
 
 def test_a_pod_of_somebody_else_that_has_a_tasks_name_is_left_alone(world):
     spec = world.spec("true")
-    pod = build_pod(spec, world.runtime.install_config, {})
+    pod = build_pod(spec, world.runtime.config, {})
     pod["metadata"]["labels"][names.LABEL_TASK] = "f" * 32
     world.api.call("POST", f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", pod)
     with pytest.raises(Rejected, match="Another pod is called"):
@@ -125,8 +125,8 @@ def test_a_pod_of_somebody_else_that_has_a_tasks_name_is_left_alone(world):
 
 def test_a_full_namespace_makes_a_task_wait_and_asks_ever_more_seldom(world):
     spec = world.spec("true", gid=20010)
-    ensure_team_namespace(world.api, world.runtime.install_config, 20010)
-    namespace = names.team_namespace(world.runtime.install_config.install, 20010)
+    ensure_team_namespace(world.api, world.runtime.config, 20010)
+    namespace = names.name_team_namespace(world.runtime.config.install, 20010)
     quota = {"metadata": {"name": "full"}, "spec": {"hard": {"pods": "0"}}}
     world.api.call("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
     wait_slowly(lambda: world.api.call("GET", f"/api/v1/namespaces/{namespace}/resourcequotas/full")[1].get("status"))
@@ -142,7 +142,7 @@ def test_who_asks_again_because_an_answer_was_lost_is_not_refused_for_what_is_fu
     """A quota is asked before a name is found taken, so that the refusal says nothing of the pod that is there."""
     spec = world.spec("true", gid=20011)
     world.runtime.start(spec)
-    namespace = names.team_namespace(world.runtime.install_config.install, 20011)
+    namespace = names.name_team_namespace(world.runtime.config.install, 20011)
     quota = {"metadata": {"name": "full"}, "spec": {"hard": {"pods": "1"}}}
     world.api.call("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
     where = f"/api/v1/namespaces/{namespace}/resourcequotas/full"
@@ -173,7 +173,7 @@ def test_a_pod_that_is_deleted_by_hand_while_it_runs_is_a_lost_container(world, 
     world.api.call("DELETE", pod_path(pod))
     view = world.until(spec.uuid, "exited")
     assert (view.cause, view.signal) == ("stopped", 15)  # with no wish to stop: the row becomes FAILED, container_lost
-    assert pod_ended(world.pods(spec.uuid)[0])
+    assert has_ended(world.pods(spec.uuid)[0])
 
 
 def test_a_task_runs_as_its_person_and_sees_no_token(world, kubelet):
@@ -217,13 +217,13 @@ def test_what_was_forgotten_long_ago_is_swept(world, monkeypatch):
 
 def test_a_list_of_versions_is_the_list_without_what_they_are_of(world):
     world.runtime.stop(world.spec("true").uuid, 0, epoch=1)
-    mark = f"{names.LABEL_INSTALL}={world.runtime.install_config.install}"
+    mark = f"{names.LABEL_INSTALL}={world.runtime.config.install}"
     before = world.runtime.api.list_all(ALL_PODS, labels=mark)
     bare = world.runtime.api.list_versions(ALL_PODS, labels=mark)
     kept = ("name", "namespace", "resourceVersion")
     assert bare.items and len(bare.items) >= len(before.items)
     assert all(tuple(thing["metadata"]) == kept and all(thing["metadata"].values()) for thing in bare.items)
-    assert {key_of(thing) for thing in before.items} <= {key_of(thing) for thing in bare.items}
+    assert {build_key(thing) for thing in before.items} <= {build_key(thing) for thing in bare.items}
 
 
 def test_whoever_is_known_to_be_wanted_is_started_by_one_request(world):
@@ -242,7 +242,7 @@ def test_a_stop_that_knows_the_team_takes_the_name_that_its_pod_would_have(world
     world.runtime.start(replace(spec, looked_at=time.monotonic()))
     (tombstone,) = world.pods(spec.uuid)
     assert is_tombstone(tombstone) and world.view(spec.uuid).cause == "never_started"
-    assert tombstone["metadata"]["namespace"] == names.team_namespace(world.runtime.install_config.install, spec.gid)
+    assert tombstone["metadata"]["namespace"] == names.name_team_namespace(world.runtime.config.install, spec.gid)
     world.runtime.forget(spec.uuid)
     world.runtime.start(replace(spec, looked_at=time.monotonic()))
     assert [is_tombstone(pod) for pod in world.pods(spec.uuid)] == [True]

@@ -12,7 +12,7 @@ BESIDE_OTHERS = True
 
 def pretend(world, namespace: str, name: str, **labels: str) -> dict:
     """A pod that nobody will ever start."""
-    ours = {names.LABEL_INSTALL: world.runtime.install_config.install} | labels
+    ours = {names.LABEL_INSTALL: world.runtime.config.install} | labels
     spec = {
         "schedulingGates": [{"name": "tests/never"}],
         "containers": [{"name": "main", "image": world.options["image"]}],
@@ -27,7 +27,7 @@ def test_a_pod_that_only_bears_our_labels_is_no_task_and_is_told_of(world, elsew
     world.until(spec.uuid, "running")
     pretend(world, elsewhere, "without-a-task")
     pretend(world, elsewhere, "another-name", **{names.LABEL_TASK: "e" * 32})
-    pretend(world, elsewhere, names.pod_name(spec.uuid), **{names.LABEL_TASK: spec.uuid})
+    pretend(world, elsewhere, names.name_pod(spec.uuid), **{names.LABEL_TASK: spec.uuid})
     pretend(world, elsewhere, "forgotten", **{names.LABEL_FORGOTTEN: "0"})
     assert world.view(spec.uuid).phase == "running"
     assert {view.uuid for view in world.runtime.list_containers()} == {spec.uuid}
@@ -51,12 +51,12 @@ def test_a_pod_of_our_name_that_was_asked_for_something_else_goes_on_and_is_told
         world.runtime.start(world.spec("sleep 61", uuid=spec.uuid))
     (pod,) = world.pods(spec.uuid)
     assert pod["metadata"]["uid"] == before["metadata"]["uid"] and world.view(spec.uuid).phase == "running"
-    assert any(names.pod_name(spec.uuid) in one.words and one.tone == "bad" for one in _pretenders(world.runtime))
+    assert any(names.name_pod(spec.uuid) in one.words and one.tone == "bad" for one in _pretenders(world.runtime))
 
 
 def test_a_pod_from_before_its_hash_is_adopted(world):
     spec = world.spec("sleep 60", gid=20000)
-    pod = build_pod(spec, world.runtime.install_config, {})
+    pod = build_pod(spec, world.runtime.config, {})
     del pod["metadata"]["annotations"][names.ANNOTATION_SPEC]
     world.api.call("POST", f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", pod)
     world.runtime.start(spec)

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from runtimes.contract.errors import Unavailable
-from runtimes.kubernetes.pods.causes import failing_start, pull_words
-from runtimes.kubernetes.watch.image_pulls import AGAIN_S, AT_ONCE, ImagePulls, newest_pull
+from runtimes.kubernetes.pods.causes import find_start_failure, strip_pull_words
+from runtimes.kubernetes.watch.image_pulls import AGAIN_S, AT_ONCE, ImagePulls, find_newest_pull
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 BEGAN = NOW - timedelta(seconds=40)
@@ -50,7 +50,7 @@ class Events:
     ],
 )
 def test_it_is_fetched_from_the_newest_beginning_until_its_end(events, since):
-    found = newest_pull(events)
+    found = find_newest_pull(events)
     assert found.replace(microsecond=0).minute == since if since else found is None
 
 
@@ -108,8 +108,8 @@ def test_a_long_pull_is_no_node_that_cannot_set_up_a_pod():
     waits = {"type": "PodReadyToStartContainers", "status": "False", "lastTransitionTime": "2026-01-01T11:00:00Z"}
     slow = pod()
     slow["status"]["conditions"] = [waits]
-    assert failing_start(slow, NOW)[0] == "refused_by_node"
-    assert failing_start(slow, NOW, may_fetch=True) == ("", "")
+    assert find_start_failure(slow, NOW)[0] == "refused_by_node"
+    assert find_start_failure(slow, NOW, may_fetch=True) == ("", "")
 
 
 PULL = 'failed to pull and unpack image "r:5000/none:1": '
@@ -133,4 +133,4 @@ SAID = {
 
 @pytest.mark.parametrize("message", SAID)
 def test_of_the_kubelets_words_the_registrys_are_kept(message):
-    assert pull_words(message) == SAID[message]
+    assert strip_pull_words(message) == SAID[message]

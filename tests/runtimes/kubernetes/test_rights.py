@@ -52,7 +52,7 @@ class Platform:
     def __init__(self, world: KubernetesWorld):
         self.world, self.admin = world, world.api
         self.folder = tempfile.TemporaryDirectory()
-        self.install = world.runtime.install_config.install
+        self.install = world.runtime.config.install
         self.things = manifests(self.install)
         for thing in self.things:
             self.admin.call("POST", self.where(thing), thing)
@@ -81,17 +81,17 @@ class Platform:
 
     def send(self, *, outer=(), inner=(), as_admin=False) -> str:
         """What the server says against this change of an ordinary task's pod, "" where it takes it. Nothing is made."""
-        pod = copy.deepcopy(build_pod(TASKS["a_quarter"], self.runtime.install_config, CARDS))
+        pod = copy.deepcopy(build_pod(TASKS["a_quarter"], self.runtime.config, CARDS))
         pod["spec"] |= dict(outer)
         pod["spec"]["containers"][0] |= dict(inner)
-        path = f"/api/v1/namespaces/{names.team_namespace(self.install, 20000)}/pods"
+        path = f"/api/v1/namespaces/{names.name_team_namespace(self.install, 20000)}/pods"
         api = self.admin if as_admin else self.api
         handled = ("reject", "no_right", "no_room", "unknown")
         answer, _ = api.call("POST", path, pod, query={"dryRun": "All"}, handles=handled)
         return answer.words
 
     def with_files(self) -> dict:
-        claim = {"claimName": names.claim_name(self.install)}
+        claim = {"claimName": names.name_claim(self.install)}
         return {"volumes": [*EMPTY, {"name": "files", "persistentVolumeClaim": claim}]}
 
     def close(self):
@@ -138,11 +138,9 @@ def test_it_writes_the_logins_of_a_team_and_reads_none(world, platform):
 
 
 def test_the_least_rights_are_enough_for_a_teams_claim(platform):
-    install_config = replace(platform.runtime.install_config, storage=STORAGE)
-    ensure_team_namespace(platform.api, install_config, 20021)
-    ensure_team_namespace(
-        platform.api, replace(install_config, storage=replace(STORAGE, size="2Ti")), 20021
-    )  # it stays
+    config = replace(platform.runtime.config, storage=STORAGE)
+    ensure_team_namespace(platform.api, config, 20021)
+    ensure_team_namespace(platform.api, replace(config, storage=replace(STORAGE, size="2Ti")), 20021)  # it stays
     where = f"/api/v1/namespaces/{platform.install}-team-20021/persistentvolumeclaims/{platform.install}-files"
     _, claim = platform.admin.call("GET", where)
     assert claim["spec"]["resources"]["requests"]["storage"] == "1Ti"
@@ -267,12 +265,12 @@ HOSTILE = {name: change for name, _, change in hostile_changes()}
 
 @pytest.fixture(scope="module")
 def stored(platform) -> InstallConfig:
-    return replace(platform.runtime.install_config, storage=STORAGE)
+    return replace(platform.runtime.config, storage=STORAGE)
 
 
 def try_hostile(platform, pod: dict) -> tuple[str, str]:
     """(next_step, words) of sending this pod with the platform's own account, without doing it."""
-    path = f"/api/v1/namespaces/{names.team_namespace(platform.install, 20000)}/pods"
+    path = f"/api/v1/namespaces/{names.name_team_namespace(platform.install, 20000)}/pods"
     handled = ("reject", "no_right", "no_room", "unknown")
     answer, _ = platform.api.call("POST", path, pod, query={"dryRun": "All"}, handles=handled)
     platform.api._no_creates_until = 0.0  # each is a question of its own
@@ -281,16 +279,14 @@ def try_hostile(platform, pod: dict) -> tuple[str, str]:
 
 @pytest.mark.parametrize("name", [*TASKS, "with files"])
 def test_every_ordinary_task_passes_all_rules(platform, stored, name):
-    spec, install_config = (
-        (WITH_FILES, stored) if name == "with files" else (TASKS[name], platform.runtime.install_config)
-    )
-    assert try_hostile(platform, build_pod(spec, install_config, CARDS)) == ("done", "")
+    spec, config = (WITH_FILES, stored) if name == "with files" else (TASKS[name], platform.runtime.config)
+    assert try_hostile(platform, build_pod(spec, config, CARDS)) == ("done", "")
 
 
 @pytest.mark.parametrize("name", MODES)
 def test_every_way_to_give_cards_passes_all_rules(platform, name):
     spec, cards = MODES[name]
-    assert try_hostile(platform, build_pod(spec, platform.runtime.install_config, cards)) == ("done", "")
+    assert try_hostile(platform, build_pod(spec, platform.runtime.config, cards)) == ("done", "")
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -304,11 +300,9 @@ def test_two_hundred_ways_out_are_refused_by_the_namespace_too(platform, stored,
 
 def test_the_network_policies_are_there_as_we_want_them(world, platform):
     """NOT THAT THEY HOLD: bin/cluster's network enforces none. `tessera doctor --cluster` tries that where they do."""
-    name = names.team_namespace(platform.install, 20000)
+    name = names.name_team_namespace(platform.install, 20000)
     (wanted,) = (
-        each
-        for each in build_network_policies(name, platform.runtime.install_config)
-        if each["kind"] == "NetworkPolicy"
+        each for each in build_network_policies(name, platform.runtime.config) if each["kind"] == "NetworkPolicy"
     )
     path = f"/apis/networking.k8s.io/v1/namespaces/{name}/networkpolicies"
     (there,) = world.api.call("GET", path)[1]["items"]

@@ -91,7 +91,7 @@ def test_a_pod_that_was_asked_to_be_something_else_goes_on_as_the_task_and_admin
     assert list(_pretenders(runtime)) == []
     runtime.start(task("sleep 61"))
     (found,) = _pretenders(runtime)
-    assert found.tone == "bad" and f"{names.pod_name(UUID)} (job-412 main.0)" in found.words and found.remedy
+    assert found.tone == "bad" and f"{names.name_pod(UUID)} (job-412 main.0)" in found.words and found.remedy
     assert [view.uuid for view in runtime.list_containers()] == [UUID] and api.deleted == []
 
 

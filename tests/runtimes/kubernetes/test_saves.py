@@ -64,8 +64,8 @@ def test_only_folders_of_the_home_are_noted(folder, note):
 
 def test_a_pod_notes_it_where_there_is_a_volume():
     notes = [
-        build_pod(spec, install_config, CARDS)["metadata"]["annotations"].get(names.ANNOTATION_CHECKPOINTS)
-        for spec, install_config in (
+        build_pod(spec, config, CARDS)["metadata"]["annotations"].get(names.ANNOTATION_CHECKPOINTS)
+        for spec, config in (
             (WITH_FILES, STORED),
             (task(checkpoint=Checkpoint("~/a", "", 1)), HOUSE),
             (task(), STORED),

@@ -55,8 +55,8 @@ def lay(world, place: AreaId, path: str, text: str) -> Path:
 
 
 def test_a_claim_that_waits_for_its_first_pod_is_bound_where_the_node_is_chosen_by_a_field(world):
-    ensure_team_namespace(world.api, world.runtime.install_config, 20011)
-    install = world.runtime.install_config.install
+    ensure_team_namespace(world.api, world.runtime.config, 20011)
+    install = world.runtime.config.install
     where = f"/api/v1/namespaces/{install}-team-20011/persistentvolumeclaims/{install}-files"
     assert world.api.call("GET", where)[1]["status"]["phase"] == "Pending"
     spec = world.spec("true", gid=20011)

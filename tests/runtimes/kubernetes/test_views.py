@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from runtimes.kubernetes.pods import names
-from runtimes.kubernetes.pods.causes import DISRUPTED, failing_start
-from runtimes.kubernetes.pods.views import pod_ended, view_of
+from runtimes.kubernetes.pods.causes import DISRUPTED, find_start_failure
+from runtimes.kubernetes.pods.views import build_view, has_ended
 from runtimes.kubernetes.watch.reflectors import trim_pod
 from tests.runtimes.kubernetes.specs import UUID
 
@@ -40,7 +40,7 @@ def done(code, reason="Error", message="", *, started="2026-01-01T11:10:00Z"):
 
 def view(given, **more):
     """Of what is kept of it."""
-    return view_of(trim_pod(given), now=NOW, **more)
+    return build_view(trim_pod(given), now=NOW, **more)
 
 
 def asked(minute: int, grace: int = 10) -> dict:
@@ -117,7 +117,7 @@ def test_a_task_cannot_invent_an_end(forged):
 
 def test_a_pod_that_is_being_deleted_has_not_ended_while_its_node_says_nothing():
     going = pod({"running": {"startedAt": at(10)}}, **asked(15))
-    assert not pod_ended(going)
+    assert not has_ended(going)
     assert view(going).phase == "running" and view(going, silent={"n1"}).phase == "lost"
 
 
@@ -135,8 +135,8 @@ def test_a_pull_may_fail_for_a_while():
     waiting = {"waiting": {"reason": "ErrImagePull", "message": "registry says no"}}
     young = pod(waiting, phase="Pending", status={"startTime": at(59, 30)})
     old = pod(waiting, phase="Pending")
-    assert failing_start(young, NOW) == ("", "registry says no")
-    assert failing_start(old, NOW) == ("image_pull", "registry says no")
+    assert find_start_failure(young, NOW) == ("", "registry says no")
+    assert find_start_failure(old, NOW) == ("image_pull", "registry says no")
     assert (view(old).phase, view(old).cause) == ("starting", "image_pull")
 
 
@@ -219,11 +219,11 @@ def unplaced(since: str, reason: str = "Unschedulable") -> dict:
 
 
 def test_a_pod_that_finds_no_room_at_its_node_is_given_up_after_a_while():
-    assert failing_start(unplaced(at(59, 45)), NOW) == ("", NO_ROOM)
-    assert failing_start(unplaced(at(59, 20)), NOW) == ("refused_by_node", NO_ROOM)
+    assert find_start_failure(unplaced(at(59, 45)), NOW) == ("", NO_ROOM)
+    assert find_start_failure(unplaced(at(59, 20)), NOW) == ("refused_by_node", NO_ROOM)
     assert (view(unplaced(at(0))).phase, view(unplaced(at(0))).cause) == ("starting", "refused_by_node")
     for reason in ("SchedulingGated", "SchedulerError"):
-        assert failing_start(unplaced(at(0), reason), NOW) == ("", "")
+        assert find_start_failure(unplaced(at(0), reason), NOW) == ("", "")
 
 
 def test_a_node_that_cannot_make_a_pods_network_is_given_up_after_a_while():
@@ -232,8 +232,8 @@ def test_a_node_that_cannot_make_a_pods_network_is_given_up_after_a_while():
         waiting = {"waiting": {"reason": "ContainerCreating"}}
         return pod(waiting, phase="Pending", status={"conditions": [told], "startTime": since})
 
-    assert failing_start(unready(at(55)), NOW) == ("", "")
-    assert failing_start(unready(at(45)), NOW)[0] == "refused_by_node"
+    assert find_start_failure(unready(at(55)), NOW) == ("", "")
+    assert find_start_failure(unready(at(45)), NOW)[0] == "refused_by_node"
 
 
 def test_a_node_that_lacks_what_a_card_needs_is_to_blame_and_not_the_program():
@@ -241,6 +241,6 @@ def test_a_node_that_lacks_what_a_card_needs_is_to_blame_and_not_the_program():
         "failed to create containerd container: CDI device injection failed: unresolvable CDI devices tessera.sh/gpu=0"
     )
     waiting = {"waiting": {"reason": "CreateContainerError", "message": words}}
-    assert failing_start(pod(waiting, phase="Pending"), NOW)[0] == "refused_by_node"
+    assert find_start_failure(pod(waiting, phase="Pending"), NOW)[0] == "refused_by_node"
     other = {"waiting": {"reason": "CreateContainerError", "message": "no such workdir"}}
-    assert failing_start(pod(other, phase="Pending"), NOW)[0] == "start_failed"
+    assert find_start_failure(pod(other, phase="Pending"), NOW)[0] == "start_failed"

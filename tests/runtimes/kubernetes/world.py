@@ -63,8 +63,8 @@ class KubernetesWorld(World):
 
     def runs(self, uuid: str) -> int:
         """How often the node's kubelet said that it started the container: pods may go, events stay for an hour."""
-        where = f"/api/v1/namespaces/{names.team_namespace(self.runtime.install_config.install, 20000)}/events"
-        fields = f"involvedObject.name={names.pod_name(uuid)},reason=Started"
+        where = f"/api/v1/namespaces/{names.name_team_namespace(self.runtime.config.install, 20000)}/events"
+        fields = f"involvedObject.name={names.name_pod(uuid)},reason=Started"
         _, found = self.api.call("GET", where, query={"fieldSelector": fields})
         return sum(event.get("count") or 1 for event in found["items"])
 
@@ -103,14 +103,14 @@ class KubernetesWorld(World):
 
     def pods(self, uuid: str) -> list[dict]:
         """All that there is of a task, forgotten or not."""
-        install = f"{names.LABEL_INSTALL}={self.runtime.install_config.install}"
+        install = f"{names.LABEL_INSTALL}={self.runtime.config.install}"
         return self.api.list_all(ALL_PODS, labels=f"{install},{names.LABEL_TASK}={uuid}").items
 
     def settle(self):
         time.sleep(1)
 
     def close(self):
-        remove(self.api, self.runtime.install_config.install)
+        remove(self.api, self.runtime.config.install)
         self.api.close()
 
 

@@ -19,7 +19,7 @@ from runtimes.kubernetes.access.sessions import PodSession, start_session
 from runtimes.kubernetes.api.async_client import AsyncClient, open_client
 from runtimes.kubernetes.api.credentials import CredentialSource
 from runtimes.kubernetes.pods import names
-from runtimes.kubernetes.pods.views import is_running, path_of, pod_ended
+from runtimes.kubernetes.pods.views import build_pod_path, has_ended, is_running
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ADDRESS_S = 1.0
@@ -65,7 +65,7 @@ class KubernetesAccess:
             raise Rejected("A command and its environment cannot hold the character NUL.")
         wire = await open_client(self.source)
         try:
-            path = path_of(await self._running_pod(wire, uuid))
+            path = build_pod_path(await self._running_pod(wire, uuid))
             return await start_session(wire, f"{path}/exec", argv, pty=pty, env=own, cwd=cwd)
         except BaseException:
             await wire.close()
@@ -111,7 +111,7 @@ class KubernetesAccess:
         return None
 
     async def _through_server(self, wire: AsyncClient, uuid: str, pod: Mapping[str, Any], port: int) -> socket.socket:
-        forward = await open_forward(wire, f"{path_of(pod)}/portforward", port)
+        forward = await open_forward(wire, f"{build_pod_path(pod)}/portforward", port)
         key, now = (uuid, port), time.monotonic()
         if now - self._listened.get(key, float("-inf")) > KNOWN_S:
             if len(self._listened) >= MOST_KNOWN:
@@ -122,7 +122,7 @@ class KubernetesAccess:
 
     async def _running_pod(self, wire: AsyncClient, uuid: str) -> Mapping[str, Any]:
         """Return the pod. Raises Rejected if it is missing or ended, Unavailable if not running."""
-        name = names.pod_name(uuid)
+        name = names.name_pod(uuid)
         pod: Mapping[str, Any] | None
         if namespace := self._namespaces.get(uuid):
             answer, found = await wire.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
@@ -133,7 +133,7 @@ class KubernetesAccess:
             pod = await self._find(wire, uuid)
         if pod is None:
             raise Rejected("There is no such task in the cluster.")
-        if pod_ended(pod):
+        if has_ended(pod):
             raise Rejected("This task has ended.")
         if not is_running(pod):
             raise Unavailable("This task is just starting or ending.")
@@ -144,8 +144,8 @@ class KubernetesAccess:
         answer, found = await wire.get("/api/v1/pods", {"labelSelector": labels})
         if answer.next_step != "done":
             raise Unavailable(answer.words)
-        pods = sorted(found["items"], key=pod_ended)  # prefer the pod over a tombstone
-        if pods and not pod_ended(pods[0]):
+        pods = sorted(found["items"], key=has_ended)  # prefer the pod over a tombstone
+        if pods and not has_ended(pods[0]):
             if len(self._namespaces) >= MOST_KNOWN:
                 self._namespaces.clear()
             self._namespaces[uuid] = pods[0]["metadata"]["namespace"]

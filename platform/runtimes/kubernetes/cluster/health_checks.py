@@ -27,10 +27,10 @@ from runtimes.kubernetes.cluster.nodes import is_ready
 from runtimes.kubernetes.cluster.probe_pod import build_probe, run_probe
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.causes import read_time
-from runtimes.kubernetes.pods.views import annotations_of, is_task
+from runtimes.kubernetes.pods.views import is_task, read_annotations
 from runtimes.kubernetes.pods.volumes import Storage
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
-from runtimes.kubernetes.watch.informer_cache import key_of
+from runtimes.kubernetes.watch.informer_cache import build_key
 
 RIGHTS = Path(__file__).resolve().parents[4] / "deploy/kubernetes/rights.yaml"
 APPLY = "Apply deploy/kubernetes/rights.yaml and admission.yaml, or upgrade the Helm release."
@@ -50,16 +50,16 @@ def examine(runtime: KubernetesRuntime, teams: Iterable[int], probe: bool) -> It
     teams: gids whose namespaces are checked. probe: may start a pod in one.
     """
     try:
-        team = _a_namespace(runtime, (names.team_namespace(runtime.install_config.install, gid) for gid in teams))
+        team = _a_namespace(runtime, (names.name_team_namespace(runtime.config.install, gid) for gid in teams))
         yield _server(runtime)
         yield _identity(runtime)
         yield from _nodes(runtime)
         yield _clock(runtime)
         yield from _rights(runtime, team)
         yield _rules(runtime, team)
-        yield _files(runtime.install_config.storage)
-        if runtime.install_config.storage is not None:
-            yield _class(runtime, runtime.install_config.storage.storage_class)
+        yield _files(runtime.config.storage)
+        if runtime.config.storage is not None:
+            yield _class(runtime, runtime.config.storage.storage_class)
         yield from _pretenders(runtime)
         yield from _names_inside()
         yield from _fences(runtime, team, probe)
@@ -80,12 +80,12 @@ def _server(runtime: KubernetesRuntime) -> Finding:
 def _identity(runtime: KubernetesRuntime) -> Finding:
     review = runtime.api.typed(AuthenticationV1Api).create_self_subject_review(V1SelfSubjectReview())
     name = review.status.user_info.username
-    if not runtime.install_config.account:
+    if not runtime.config.account:
         remedy = "For production run it as the account of rights.yaml and set TESSERA_KUBERNETES_ACCOUNT."
         return Finding("account", "note", f"We are {name}, and give ourselves no rights of our own.", remedy)
-    if name != f"system:serviceaccount:{runtime.install_config.account}":
+    if name != f"system:serviceaccount:{runtime.config.account}":
         remedy = "Set TESSERA_KUBERNETES_ACCOUNT to the namespace:name of the account that we run as."
-        return Finding("account", "bad", f"We are {name} and not {runtime.install_config.account}.", remedy)
+        return Finding("account", "bad", f"We are {name} and not {runtime.config.account}.", remedy)
     return Finding("account", "ok", f"We are {name}.")
 
 
@@ -124,7 +124,7 @@ def _runtimes(serving: list[Thing]) -> Finding:
 def _clock(runtime: KubernetesRuntime) -> Finding:
     """Compare clocks by a dry-run namespace's creation time (whole seconds)."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    thing = {"metadata": {"name": names.team_namespace(runtime.install_config.install, 0), "labels": labels}}
+    thing = {"metadata": {"name": names.name_team_namespace(runtime.config.install, 0), "labels": labels}}
     answer, told = runtime.api.call("POST", "/api/v1/namespaces", thing, query={"dryRun": "All"}, handles=("no_right",))
     there = read_time(told["metadata"]["creationTimestamp"]) if answer.next_step == "done" else None
     if there is None:
@@ -137,7 +137,7 @@ def _clock(runtime: KubernetesRuntime) -> Finding:
 
 def _rights(runtime: KubernetesRuntime, team: str | None) -> Iterator[Finding]:
     """Check rights cluster-wide and in a team's namespace, or else in the tombstones'."""
-    place = team or _a_namespace(runtime, [names.system_namespace(runtime.install_config.install)])
+    place = team or _a_namespace(runtime, [names.name_tombstone_namespace(runtime.config.install)])
     yield _rights_in(runtime, "everywhere", "", "everywhere")
     if place is None:
         yield Finding("rights", "note", "The rights in a team's namespace can be looked at when a team has run a job.")
@@ -146,7 +146,7 @@ def _rights(runtime: KubernetesRuntime, team: str | None) -> Iterator[Finding]:
 
 
 def _rights_in(runtime: KubernetesRuntime, role: str, namespace: str, where: str) -> Finding:
-    asks = list(_asks(runtime.install_config.install, role))
+    asks = list(_asks(runtime.config.install, role))
     inside = {"namespace": namespace} if namespace else {}
     if missing := [words for words, ask in asks if not _may(runtime, ask | inside)]:
         return Finding("rights", "bad", f"We may not {', '.join(missing)} {where}.", APPLY)
@@ -180,12 +180,12 @@ def _may(runtime: KubernetesRuntime, ask: dict[str, str]) -> bool:
 
 def _rules(runtime: KubernetesRuntime, team: str | None) -> Finding:
     """Check that admission policies refuse us forbidden changes (dry runs); they bind only our account."""
-    if not runtime.install_config.account:
+    if not runtime.config.account:
         return Finding("admission", "note", "The rules of admission are for our own account: not looked at.")
     change: Thing = {"metadata": {"labels": {}}}
     found = {"change the namespaces of others": _refuses(runtime, "PATCH", "/api/v1/namespaces/default", change)}
     if team:
-        hostile = build_probe(runtime.install_config, team)
+        hostile = build_probe(runtime.config, team)
         hostile["spec"]["schedulerName"] = "another"
         path = f"/api/v1/namespaces/{team}/pods"
         found["make a task that no job may be"] = _refuses(runtime, "POST", path, hostile)
@@ -204,15 +204,15 @@ def _refuses(runtime: KubernetesRuntime, verb: str, path: str, body: Thing) -> b
 
 def _pretenders(runtime: KubernetesRuntime) -> Iterator[Finding]:
     """Report pods with our labels that are no tasks, and tasks whose pod has another spec."""
-    install = runtime.install_config.install
+    install = runtime.config.install
     pods = runtime.api.list_all(ALL_PODS, labels=f"{names.LABEL_INSTALL}={install}").items
-    found = sorted(key_of(pod) for pod in pods if not is_task(pod, install))
+    found = sorted(build_key(pod) for pod in pods if not is_task(pod, install))
     if found:
         words = f"{_some(found)} bear our label {names.LABEL_INSTALL}={install} and are no tasks: they are left alone."
         remedy = "Find out who made them. Take the label off, or delete them, with kubectl."
         yield Finding("strangers", "bad", words, remedy)
     if others := sorted(
-        _whose(pod) for pod in pods if is_task(pod, install) and names.ANNOTATION_DIFFERS in annotations_of(pod)
+        _whose(pod) for pod in pods if is_task(pod, install) and names.ANNOTATION_DIFFERS in read_annotations(pod)
     ):
         words = f"The pod {_some(others)} is not what its task was asked to be. It goes on, and counts as the task."
         remedy = "Look at what it runs, and who made it (kubectl). Stop the job where it is not what its owner wants."
@@ -220,7 +220,7 @@ def _pretenders(runtime: KubernetesRuntime) -> Iterator[Finding]:
 
 
 def _whose(pod: Thing) -> str:
-    return f"{key_of(pod)} ({annotations_of(pod).get(names.ANNOTATION_LABEL, 'of nobody')})"
+    return f"{build_key(pod)} ({read_annotations(pod).get(names.ANNOTATION_LABEL, 'of nobody')})"
 
 
 def _files(storage: Storage | None) -> Finding:
@@ -263,7 +263,7 @@ def _names_inside() -> Iterator[Finding]:
 def _fences(runtime: KubernetesRuntime, team: str | None, probe: bool) -> Iterator[Finding]:
     """Check network policies by real connections: plugins may ignore them."""
     if probe and team:
-        yield from run_probe(runtime.api, runtime.install_config, team)
+        yield from run_probe(runtime.api, runtime.config, team)
     else:
         how = "Ask with --probe." if team else "Let a team run a job first, and ask with --probe."
         yield Finding("network", "note", "Whether network policies are enforced was not tried: that takes a pod.", how)

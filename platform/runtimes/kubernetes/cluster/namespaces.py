@@ -17,28 +17,26 @@ OLD_NAME = "index.docker.io"
 RBAC = "rbac.authorization.k8s.io"
 
 
-def ensure_team_namespace(api: ApiServer, install_config: InstallConfig, gid: int) -> None:
-    name = names.team_namespace(install_config.install, gid)
-    things = build_namespace(name, install_config, {names.LABEL_TEAM: str(gid)})
-    _ensure(
-        api, install_config, [*things, *build_network_policies(name, install_config), build_names(name, install_config)]
-    )
-    if install_config.storage is not None:
+def ensure_team_namespace(api: ApiServer, config: InstallConfig, gid: int) -> None:
+    name = names.name_team_namespace(config.install, gid)
+    things = build_namespace(name, config, {names.LABEL_TEAM: str(gid)})
+    _ensure(api, config, [*things, *build_network_policies(name, config), build_names(name, config)])
+    if config.storage is not None:
         # Not applied: a claim is immutable.
         claims = f"/api/v1/namespaces/{name}/persistentvolumeclaims"
-        api.call("POST", claims, build_claim(name, install_config, install_config.storage), handles=("exists",))
+        api.call("POST", claims, build_claim(name, config, config.storage), handles=("exists",))
 
 
-def ensure_system_namespace(api: ApiServer, install_config: InstallConfig) -> None:
-    _ensure(api, install_config, build_namespace(names.system_namespace(install_config.install), install_config, {}))
+def ensure_tombstone_namespace(api: ApiServer, config: InstallConfig) -> None:
+    _ensure(api, config, build_namespace(names.name_tombstone_namespace(config.install), config, {}))
 
 
-def apply_logins(api: ApiServer, install_config: InstallConfig, gid: int, logins: Iterable[RegistryLogin]) -> None:
+def apply_logins(api: ApiServer, config: InstallConfig, gid: int, logins: Iterable[RegistryLogin]) -> None:
     """Replace the Secret with a team's registry logins, read only by kubelets."""
-    _apply(api, build_logins(names.team_namespace(install_config.install, gid), install_config, logins))
+    _apply(api, build_logins(names.name_team_namespace(config.install, gid), config, logins))
 
 
-def build_logins(name: str, install_config: InstallConfig, logins: Iterable[RegistryLogin]) -> dict:
+def build_logins(name: str, config: InstallConfig, logins: Iterable[RegistryLogin]) -> dict:
     """Return the image pull Secret. Kubelets look up docker.io by its older name, too.
 
     Source: Kubernetes' "Pull an Image from a Private Registry".
@@ -48,18 +46,16 @@ def build_logins(name: str, install_config: InstallConfig, logins: Iterable[Regi
         known |= {OLD_NAME: known[DEFAULT_REGISTRY]}
     text = json.dumps({"auths": {registry: {"auth": auth} for registry, auth in sorted(known.items())}})
     data = {".dockerconfigjson": base64.b64encode(text.encode()).decode()}
-    return _object(
-        "v1", "Secret", names.LOGINS, name, install_config, {"type": "kubernetes.io/dockerconfigjson", "data": data}
-    )
+    return _object("v1", "Secret", names.LOGINS, name, config, {"type": "kubernetes.io/dockerconfigjson", "data": data})
 
 
 def _auth(login: RegistryLogin) -> str:
     return base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
 
 
-def build_namespace(name: str, install_config: InstallConfig, labels: dict[str, str]) -> list[dict]:
+def build_namespace(name: str, config: InstallConfig, labels: dict[str, str]) -> list[dict]:
     """Return the namespace with Pod Security `restricted`, and its account without rights or token."""
-    ours = {names.LABEL_MANAGED: names.MANAGER, names.LABEL_INSTALL: install_config.install}
+    ours = {names.LABEL_MANAGED: names.MANAGER, names.LABEL_INSTALL: config.install}
     security = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")}
     version = {"pod-security.kubernetes.io/enforce-version": "latest"}
     return [
@@ -68,52 +64,50 @@ def build_namespace(name: str, install_config: InstallConfig, labels: dict[str, 
             "kind": "Namespace",
             "metadata": {"name": name, "labels": {**ours, **security, **version, **labels}},
         },
-        *_own_rights(name, install_config),
-        _object("v1", "ServiceAccount", "default", name, install_config, {"automountServiceAccountToken": False}),
+        *_own_rights(name, config),
+        _object("v1", "ServiceAccount", "default", name, config, {"automountServiceAccountToken": False}),
     ]
 
 
-def _own_rights(name: str, install_config: InstallConfig) -> list[dict]:
-    if not install_config.account:
+def _own_rights(name: str, config: InstallConfig) -> list[dict]:
+    if not config.account:
         return []
-    namespace, _, account = install_config.account.partition(":")
+    namespace, _, account = config.account.partition(":")
     rights = {
-        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": f"{install_config.install}-team"},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": f"{config.install}-team"},
         "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
     }
-    return [_object(f"{RBAC}/v1", "RoleBinding", install_config.install, name, install_config, rights)]
+    return [_object(f"{RBAC}/v1", "RoleBinding", config.install, name, config, rights)]
 
 
-def build_network_policies(name: str, install_config: InstallConfig) -> list[dict]:
-    policy = build_network_policy(install_config.install, install_config.private)
+def build_network_policies(name: str, config: InstallConfig) -> list[dict]:
+    policy = build_network_policy(config.install, config.private)
     nothing = {"services.nodeports": "0", "services.loadbalancers": "0", "requests.nvidia.com/gpu": "0"}
     return [
-        _object("networking.k8s.io/v1", "NetworkPolicy", "tessera", name, install_config, {"spec": policy}),
-        _object("v1", "ResourceQuota", "tessera", name, install_config, {"spec": {"hard": nothing}}),
+        _object("networking.k8s.io/v1", "NetworkPolicy", "tessera", name, config, {"spec": policy}),
+        _object("v1", "ResourceQuota", "tessera", name, config, {"spec": {"hard": nothing}}),
     ]
 
 
-def build_names(name: str, install_config: InstallConfig) -> dict:
+def build_names(name: str, config: InstallConfig) -> dict:
     """Return the headless Service that names gang pods `t-<uuid>.tasks`, ready or not."""
-    selector = {names.LABEL_INSTALL: install_config.install, names.LABEL_GANG: "yes"}
+    selector = {names.LABEL_INSTALL: config.install, names.LABEL_GANG: "yes"}
     spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector}
-    return _object("v1", "Service", names.GANG_SERVICE, name, install_config, {"spec": spec})
+    return _object("v1", "Service", names.GANG_SERVICE, name, config, {"spec": spec})
 
 
-def build_claim(name: str, install_config: InstallConfig, storage: Storage) -> dict:
+def build_claim(name: str, config: InstallConfig, storage: Storage) -> dict:
     """Return the team's claim on the shared volume: pods mount claims of their own namespace only."""
     asked = {
         "accessModes": [storage.access],
         "storageClassName": storage.storage_class,
         "resources": {"requests": {"storage": storage.size}},
     }
-    return _object(
-        "v1", "PersistentVolumeClaim", names.claim_name(install_config.install), name, install_config, {"spec": asked}
-    )
+    return _object("v1", "PersistentVolumeClaim", names.name_claim(config.install), name, config, {"spec": asked})
 
 
-def _object(version: str, kind: str, name: str, namespace: str, install_config: InstallConfig, rest: dict) -> dict:
-    labels = {names.LABEL_MANAGED: names.MANAGER, names.LABEL_INSTALL: install_config.install}
+def _object(version: str, kind: str, name: str, namespace: str, config: InstallConfig, rest: dict) -> dict:
+    labels = {names.LABEL_MANAGED: names.MANAGER, names.LABEL_INSTALL: config.install}
     meta = {"name": name, "namespace": namespace, "labels": labels}
     return {"apiVersion": version, "kind": kind, "metadata": meta, **rest}
 
@@ -130,14 +124,11 @@ PLURALS = {
 }
 
 
-def _ensure(api: ApiServer, install_config: InstallConfig, objects: list[dict]) -> None:
+def _ensure(api: ApiServer, config: InstallConfig, objects: list[dict]) -> None:
     """Raise Rejected if another installation has a namespace of that name."""
     name = objects[0]["metadata"]["name"]
     answer, found = api.call("GET", f"/api/v1/namespaces/{name}", handles=("gone",))
-    if (
-        answer.next_step == "done"
-        and found["metadata"].get("labels", {}).get(names.LABEL_INSTALL) != install_config.install
-    ):
+    if answer.next_step == "done" and found["metadata"].get("labels", {}).get(names.LABEL_INSTALL) != config.install:
         raise Rejected(f"The namespace {name} is not of this installation: choose another TESSERA_INSTALL.")
     for each in objects:
         _apply(api, each)

@@ -19,7 +19,7 @@ Thing = Mapping[str, Any]
 MIB = 1 << 20
 
 
-def node_view(node: Thing, foreign: tuple[int, int] = (0, 0), *, tolerated: tuple[str, ...] = ()) -> NodeView:
+def build_node_view(node: Thing, foreign: tuple[int, int] = (0, 0), *, tolerated: tuple[str, ...] = ()) -> NodeView:
     """Build the view. foreign: (millicores, MiB) requested by foreign pods."""
     name, allocatable = node["metadata"]["name"], node["status"].get("allocatable", {})
     inventory = _inventory(node)
@@ -49,7 +49,7 @@ def is_silent(node: Thing) -> bool:
     return _ready(node) == "Unknown"
 
 
-def foreign_asks(pods: Iterable[Thing]) -> dict[str, tuple[int, int]]:
+def sum_foreign_requests(pods: Iterable[Thing]) -> dict[str, tuple[int, int]]:
     """Return {node: (millicores, MiB)} requested by these pods as kube-scheduler counts them; ended pods count 0."""
     asked: dict[str, tuple[int, int]] = {}
     for pod in pods:

@@ -32,10 +32,10 @@ exit $found
 """
 
 
-def run_probe(api: ApiServer, install_config: InstallConfig, namespace: str) -> Iterator[Finding]:
+def run_probe(api: ApiServer, config: InstallConfig, namespace: str) -> Iterator[Finding]:
     """Run the probe pod once and yield its findings. Raises Unavailable, Rejected."""
     path = f"/api/v1/namespaces/{namespace}/pods"
-    _, pod = api.call("POST", path, build_probe(install_config, namespace))
+    _, pod = api.call("POST", path, build_probe(config, namespace))
     mine = f"{path}/{pod['metadata']['name']}"
     try:
         code, words = _wait(api, mine)
@@ -56,12 +56,12 @@ def run_probe(api: ApiServer, install_config: InstallConfig, namespace: str) -> 
         yield Finding("dns", "ok", "A task finds names.")
 
 
-def build_probe(install_config: InstallConfig, namespace: str) -> dict:
+def build_probe(config: InstallConfig, namespace: str) -> dict:
     """Return a Pod that admission sees as a task and reconciliation ignores."""
     container = {
         "name": "main",
-        "image": install_config.image,
-        "imagePullPolicy": install_config.pull,
+        "image": config.image,
+        "imagePullPolicy": config.pull,
         "command": ["/bin/sh", "-c", TRIES],
         "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],
         "resources": {"limits": {"cpu": "100m", "memory": "64Mi"}, "requests": {"cpu": "10m", "memory": "64Mi"}},
@@ -75,8 +75,8 @@ def build_probe(install_config: InstallConfig, namespace: str) -> dict:
         "securityContext": {**nobody, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
     }
-    if install_config.pull_secret:
-        spec["imagePullSecrets"] = [{"name": install_config.pull_secret}]
+    if config.pull_secret:
+        spec["imagePullSecrets"] = [{"name": config.pull_secret}]
     meta = {"generateName": "doctor-", "namespace": namespace, "labels": {names.LABEL_MANAGED: names.MANAGER}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 

@@ -13,7 +13,7 @@ from runtimes.contract.errors import Unavailable
 from runtimes.contract.runtime import Belonging
 from runtimes.kubernetes.api.client import Conflict, Gone
 from runtimes.kubernetes.pods import names
-from runtimes.kubernetes.pods.views import is_task, pod_ended
+from runtimes.kubernetes.pods.views import has_ended, is_task
 from runtimes.kubernetes.runtime import KubernetesRuntime
 
 NAMESPACES = "/api/v1/namespaces"
@@ -25,7 +25,7 @@ class ClusterBelongings:
     """The namespaces of an installation. runtime: with an administrator's rights."""
 
     def __init__(self, runtime: KubernetesRuntime):
-        self.name = runtime.install_config.install
+        self.name = runtime.config.install
         self._runtime = runtime
 
     @property
@@ -61,7 +61,7 @@ class ClusterBelongings:
     def _describe(self, name: str, uid: str) -> Belonging:
         pods = self._pods(name)
         ours = [pod for pod in pods if is_task(pod, self.name)]
-        alive = sum(not pod_ended(pod) for pod in ours)
+        alive = sum(not has_ended(pod) for pod in ours)
         words = [f"{alive} tasks that run or start", f"{len(ours) - alive} that have ended"]
         if others := [pod["metadata"]["name"] for pod in pods if pod not in ours]:
             words.append(f"{len(others)} pods of others ({', '.join(others[:3])})")

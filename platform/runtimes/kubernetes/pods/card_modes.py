@@ -24,14 +24,14 @@ BALLOON_ANNOTATION = "balloon.balloons.resource-policy.nri.io"
 HAMI_LIBRARY, HAMI_REGION = "/usr/local/vgpu/libvgpu.so", "/tessera/vgpu.cache"
 
 
-def card_requests(spec: TaskSpec, cards: Cards) -> dict[str, str]:
+def build_card_requests(spec: TaskSpec, cards: Cards) -> dict[str, str]:
     """Return the extended resources that pin its cards, by current index: drivers renumber."""
     held = {}
     for share in spec.gpus:
         card = cards[share.uuid]
         if card.pin != TOOLKIT:
             memory_mib = card.memory_mib - card.reserved_mib if share.whole else share.memory_mib
-            held[names.card_resource(card.index)] = str(names.card_units(memory_mib))
+            held[names.name_card_resource(card.index)] = str(names.count_card_units(memory_mib))
     return held
 
 
@@ -48,7 +48,7 @@ def annotations(spec: TaskSpec, cards: Cards) -> dict[str, str]:
     return _card_annotations(spec.gpus, [cards[share.uuid] for share in spec.gpus]) | _core_annotations(spec)
 
 
-def card_environment(spec: TaskSpec, cards: Cards) -> tuple[dict[str, str], dict[str, str]]:
+def build_card_environment(spec: TaskSpec, cards: Cards) -> tuple[dict[str, str], dict[str, str]]:
     """Return (overridable defaults, fixed variables). NVIDIA's runtime adds no card, whatever the image asks."""
     hints, fixed = slice_environment(spec.gpus, cards, libvgpu=HAMI_LIBRARY, region=HAMI_REGION)
     if fixed.pop("LD_PRELOAD", None):  # the agent's CDI spec preloads it
@@ -58,14 +58,17 @@ def card_environment(spec: TaskSpec, cards: Cards) -> tuple[dict[str, str], dict
     return hints, fixed | {"NVIDIA_VISIBLE_DEVICES": "void"}
 
 
-def cpu_request(spec: TaskSpec) -> int:
+def compute_cpu_request(spec: TaskSpec) -> int:
     """Return requested millicores; without overcommit the limit, as the kubelet's static CPU manager needs."""
     return max(spec.cpu_milli * 100 // max(spec.cpu_overcommit_percent, 100), 1)
 
 
 def _takes_all(share: GpuShare, card: GpuView) -> bool:
     """Return whether the device plugin sees a whole card: less than a unit is left."""
-    return names.card_units(share.memory_mib) >= names.card_units(card.memory_mib - card.reserved_mib) or share.whole
+    return (
+        names.count_card_units(share.memory_mib) >= names.count_card_units(card.memory_mib - card.reserved_mib)
+        or share.whole
+    )
 
 
 def _is_cut(shares: tuple[GpuShare, ...]) -> bool:

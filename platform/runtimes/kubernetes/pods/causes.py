@@ -55,7 +55,7 @@ ENDED_BY_NODE = {"Evicted": "evicted", "Preempting": "evicted", "Terminated": "n
 """{the pod's own reason, as the kubelet sets it: cause}."""
 
 
-def failing_start(pod: Pod, now: datetime, *, may_fetch: bool = False) -> tuple[str, str]:
+def find_start_failure(pod: Pod, now: datetime, *, may_fetch: bool = False) -> tuple[str, str]:
     """Return (cause, message) of a start that failed too long; ("", message) while it may recover.
 
     may_fetch: the image is being pulled, or its events are unknown.
@@ -68,22 +68,22 @@ def failing_start(pod: Pod, now: datetime, *, may_fetch: bool = False) -> tuple[
     return "", ""
 
 
-def refused_start(pod: Pod) -> tuple[str, str]:
+def explain_refused_start(pod: Pod) -> tuple[str, str]:
     """Return (cause, message) of a pod that failed before its container, or whose end nobody saw."""
-    reason, words = pod.get("status", {}).get("reason", ""), status_words(pod)
-    if cause := disruption(pod)[0] or ENDED_BY_NODE.get(reason, ""):
-        return cause, disruption(pod)[1] or words
+    reason, words = pod.get("status", {}).get("reason", ""), read_status_words(pod)
+    if cause := read_disruption(pod)[0] or ENDED_BY_NODE.get(reason, ""):
+        return cause, read_disruption(pod)[1] or words
     return ("refused_by_node" if reason else "container_lost"), words
 
 
-def broken_start(words: str) -> str:
+def explain_broken_start(words: str) -> str:
     """Return the cause for an engine's message about a failed container start."""
     if not INTERRUPTED.search(words):
         return "start_failed"
     return "refused_by_node" if UNMADE.search(words) else "container_lost"
 
 
-def disruption(pod: Pod) -> tuple[str, str]:
+def read_disruption(pod: Pod) -> tuple[str, str]:
     """Return (cause, message) if Kubernetes itself ended the pod."""
     told = _condition(pod, "DisruptionTarget")
     if told.get("status") != "True":
@@ -92,17 +92,17 @@ def disruption(pod: Pod) -> tuple[str, str]:
     return DISRUPTED.get(told.get("reason", ""), "evicted"), words
 
 
-def pull_words(message: str) -> str:
+def strip_pull_words(message: str) -> str:
     """Strip the kubelet's wrapping from the registry's message."""
     return AROUND.sub("", message).strip() or message
 
 
-def status_words(pod: Pod) -> str:
+def read_status_words(pod: Pod) -> str:
     status = pod.get("status", {})
     return f"{status.get('reason', '')}: {status.get('message', '')}".strip(": ")
 
 
-def container_state(pod: Pod) -> Mapping[str, Any]:
+def read_container_state(pod: Pod) -> Mapping[str, Any]:
     return next((each.get("state", {}) for each in pod.get("status", {}).get("containerStatuses", ())), {})
 
 
@@ -123,7 +123,7 @@ def _has_no_place(pod: Pod, now: datetime) -> tuple[str, str, bool]:
 
 def _is_not_set_up(pod: Pod, now: datetime) -> tuple[str, str, bool]:
     told = _condition(pod, "PodReadyToStartContainers")
-    if told.get("status") != "False" or container_state(pod).get("waiting", {}).get("reason") in FAILING:
+    if told.get("status") != "False" or read_container_state(pod).get("waiting", {}).get("reason") in FAILING:
         return "", "", False
     hopeless = _age_s(told.get("lastTransitionTime"), now) > SETUP_S
     words = f"Its node has not made its volumes and its network in {SETUP_S} s."
@@ -131,10 +131,10 @@ def _is_not_set_up(pod: Pod, now: datetime) -> tuple[str, str, bool]:
 
 
 def _has_no_container(pod: Pod, now: datetime) -> tuple[str, str, bool]:
-    waiting = container_state(pod).get("waiting", {})
+    waiting = read_container_state(pod).get("waiting", {})
     reason = waiting.get("reason", "")
     cause, message = FAILING.get(reason, ""), waiting.get("message", "")
-    words = (pull_words(message) if cause == "image_pull" else f"{reason}: {message}".strip(": ")) or reason
+    words = (strip_pull_words(message) if cause == "image_pull" else f"{reason}: {message}".strip(": ")) or reason
     if cause == "start_failed" and NODES_FAULT.search(words):
         cause = "refused_by_node"
     old = _age_s(pod.get("status", {}).get("startTime"), now) > TRIES_S

@@ -28,10 +28,10 @@ def name_peers(spec: TaskSpec) -> TaskSpec:
     """Give peers their DNS names; a single task uses 127.0.0.1."""
     if len(spec.peers) < 2:
         return replace(spec, peers=tuple(replace(peer, address="127.0.0.1") for peer in spec.peers))
-    return replace(spec, peers=tuple(replace(peer, address=names.pod_address(peer.uuid)) for peer in spec.peers))
+    return replace(spec, peers=tuple(replace(peer, address=names.name_pod_host(peer.uuid)) for peer in spec.peers))
 
 
-def needed_names(spec: TaskSpec) -> list[str]:
+def list_peer_names(spec: TaskSpec) -> list[str]:
     """Return peers' names that must resolve before the task begins."""
     return [peer.address for peer in spec.peers[:MOST_NAMED]] if len(spec.peers) > 1 else []
 
@@ -49,7 +49,7 @@ def build_pod_files(spec: TaskSpec, seen_at: str) -> PodFiles:
     volume = {"name": "told", "downwardAPI": {"items": [_item(name, text) for name, text in sorted(found.items())]}}
     if len(spec.peers) < 2:
         return PodFiles(files, volume, mounts)
-    place = {"hostname": names.pod_name(spec.uuid), "subdomain": names.GANG_SERVICE}
+    place = {"hostname": names.name_pod(spec.uuid), "subdomain": names.GANG_SERVICE}
     return PodFiles(files, volume, mounts, place, {names.LABEL_GANG: "yes"})
 
 

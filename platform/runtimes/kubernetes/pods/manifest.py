@@ -18,20 +18,20 @@ from runtimes.contract.task import TaskSpec
 from runtimes.environment import task_environment
 from runtimes.kubernetes.cluster.network_policy import build_egress_rule
 from runtimes.kubernetes.pods import card_modes, names
-from runtimes.kubernetes.pods.downward_files import PodFiles, build_pod_files, name_peers, needed_names
+from runtimes.kubernetes.pods.downward_files import PodFiles, build_pod_files, list_peer_names, name_peers
 from runtimes.kubernetes.pods.volumes import (
     Storage,
+    build_code_path,
     build_links,
     build_mounts,
     build_volumes,
     check_files,
     check_storage,
-    code_seen_at,
 )
 from runtimes.kubernetes.watch.checkpoint_watch import build_checkpoint_annotation
 
 SUPERVISOR = Path(__file__).with_name("supervisor.sh").read_text()
-SEEN_AT = "/tessera"
+TASK_ROOT = "/tessera"
 PATIENCE_S = 3
 """The same as in supervisor.sh."""
 START_PATIENCE_S = 1800
@@ -65,36 +65,34 @@ class InstallConfig:
     private: tuple[str, ...] = ()
 
 
-def check_install_config(install_config: InstallConfig) -> InstallConfig:
+def check_install_config(config: InstallConfig) -> InstallConfig:
     """Raise ValueError naming the setting and its allowed values."""
-    names.check_install(install_config.install)
-    if not IMAGE.fullmatch(install_config.image):
-        raise ValueError(
-            f"TESSERA_IMAGE is {install_config.image!r}: name an image, such as docker.io/library/debian:12-slim."
-        )
-    if install_config.pull not in PULLS:
-        raise ValueError(f"TESSERA_IMAGE_PULL is {install_config.pull!r}: use one of {', '.join(PULLS)}.")
-    if install_config.pull_secret and not names.NAME.fullmatch(install_config.pull_secret):
-        raise ValueError(f"TESSERA_PULL_SECRET is {install_config.pull_secret!r}: give the name of a Secret.")
-    namespace, colon, account = install_config.account.partition(":")
-    if install_config.account and not (colon and names.NAME.fullmatch(namespace) and names.NAME.fullmatch(account)):
-        raise ValueError(f"TESSERA_KUBERNETES_ACCOUNT is {install_config.account!r}: use namespace:name, or nothing.")
-    if install_config.storage is not None:
-        check_storage(install_config.storage)
-    for each in install_config.private:
+    names.check_install(config.install)
+    if not IMAGE.fullmatch(config.image):
+        raise ValueError(f"TESSERA_IMAGE is {config.image!r}: name an image, such as docker.io/library/debian:12-slim.")
+    if config.pull not in PULLS:
+        raise ValueError(f"TESSERA_IMAGE_PULL is {config.pull!r}: use one of {', '.join(PULLS)}.")
+    if config.pull_secret and not names.NAME.fullmatch(config.pull_secret):
+        raise ValueError(f"TESSERA_PULL_SECRET is {config.pull_secret!r}: give the name of a Secret.")
+    namespace, colon, account = config.account.partition(":")
+    if config.account and not (colon and names.NAME.fullmatch(namespace) and names.NAME.fullmatch(account)):
+        raise ValueError(f"TESSERA_KUBERNETES_ACCOUNT is {config.account!r}: use namespace:name, or nothing.")
+    if config.storage is not None:
+        check_storage(config.storage)
+    for each in config.private:
         try:
             build_egress_rule(each)
         except ValueError as why:
             words = "separate networks and hosts such as 10.20.0.0/16, 10.1.2.3:443 or [fd00::5]:443 by commas."
             raise ValueError(f"TESSERA_JOBS_PRIVATE has {each!r}: {why}; {words}") from None
-    return install_config
+    return config
 
 
-def build_pod(spec: TaskSpec, install_config: InstallConfig, cards: Mapping[str, GpuView]) -> dict:
+def build_pod(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuView]) -> dict:
     """Return the Pod. cards: its node's, by uuid. Raises Rejected."""
-    check_spec(spec, install_config, cards)
+    check_spec(spec, config, cards)
     spec = name_peers(spec)
-    told = build_pod_files(spec, SEEN_AT)
+    told = build_pod_files(spec, TASK_ROOT)
     save_s = spec.checkpoint.grace_s + PATIENCE_S if spec.checkpoint else 0
     pod_spec = {
         "restartPolicy": "Never",
@@ -102,25 +100,25 @@ def build_pod(spec: TaskSpec, install_config: InstallConfig, cards: Mapping[str,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": max(spec.grace_s, 1) + save_s,
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _only_node(spec.node)}},
-        "tolerations": _tolerations(install_config),
+        "tolerations": _tolerations(config),
         "securityContext": {
             "runAsUser": spec.uid,
             "runAsGroup": spec.gid,
             "runAsNonRoot": True,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(spec, install_config, cards, told)],
+        "containers": [_container(spec, config, cards, told)],
         "volumes": [
             told.volume,
             {"name": "scratch", "emptyDir": {}},
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{spec.memory_mib}Mi"}},
-            *build_volumes(install_config.install, install_config.storage),
+            *build_volumes(config.install, config.storage),
         ],
         **told.place,
     }
     if spec.max_time_s is not None:
         pod_spec["activeDeadlineSeconds"] = spec.max_time_s + spec.grace_s + save_s + START_PATIENCE_S
-    secrets = [install_config.pull_secret, names.LOGINS if spec.logins else ""]
+    secrets = [config.pull_secret, names.LOGINS if spec.logins else ""]
     if any(secrets):
         pod_spec["imagePullSecrets"] = [{"name": secret} for secret in secrets if secret]
     notes = {
@@ -129,19 +127,15 @@ def build_pod(spec: TaskSpec, install_config: InstallConfig, cards: Mapping[str,
         names.ANNOTATION_CHECKPOINT_S: str(save_s),
     }
     notes |= card_modes.annotations(spec, cards) | {names.ANNOTATION_SPEC: hash_spec(spec)}
-    if (
-        install_config.storage
-        and spec.checkpoint
-        and (saves := build_checkpoint_annotation(spec.checkpoint.dir, spec.uid))
-    ):
+    if config.storage and spec.checkpoint and (saves := build_checkpoint_annotation(spec.checkpoint.dir, spec.uid)):
         notes[names.ANNOTATION_CHECKPOINTS] = saves
-    namespace = names.team_namespace(install_config.install, spec.gid)
+    namespace = names.name_team_namespace(config.install, spec.gid)
     labels = {names.LABEL_TEAM: str(spec.gid)} | told.labels
-    return _pod(spec.uuid, install_config, namespace, pod_spec, notes | told.files, labels)
+    return _pod(spec.uuid, config, namespace, pod_spec, notes | told.files, labels)
 
 
 def build_tombstone(
-    uuid: str, install_config: InstallConfig, namespace: str, *, epoch: int, end: Mapping[str, str], hour: str = ""
+    uuid: str, config: InstallConfig, namespace: str, *, epoch: int, end: Mapping[str, str], hour: str = ""
 ) -> dict:
     """Return a permanently gated pod that marks a task as ended. hour: when its end was recorded."""
     pod_spec = {
@@ -149,13 +143,11 @@ def build_tombstone(
         "automountServiceAccountToken": False,
         "schedulingGates": [{"name": f"{names.DOMAIN}/never"}],
         "securityContext": {"runAsNonRoot": True, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [
-            {"name": "main", "image": install_config.image, "securityContext": _confined(), "resources": {}}
-        ],
+        "containers": [{"name": "main", "image": config.image, "securityContext": _confined(), "resources": {}}],
     }
     notes = {names.ANNOTATION_EPOCH: str(epoch), names.ANNOTATION_END: json.dumps(dict(end))}
     labels = {names.LABEL_FORGOTTEN: hour} if hour else {}
-    pod = _pod(uuid, install_config, namespace, pod_spec, notes, labels)
+    pod = _pod(uuid, config, namespace, pod_spec, notes, labels)
     del pod["metadata"]["finalizers"]  # nothing to lose
     return pod
 
@@ -167,34 +159,34 @@ def hash_spec(spec: TaskSpec) -> str:
     return hashlib.sha256(json.dumps([what, cards], sort_keys=True).encode()).hexdigest()[:32]
 
 
-def check_spec(spec: TaskSpec, install_config: InstallConfig, cards: Mapping[str, GpuView]) -> None:
+def check_spec(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuView]) -> None:
     """Raise Rejected for a task that can never run here."""
     names.check_uuid(spec.uuid)
     if spec.uid <= 0 or spec.gid <= 0:
         raise Rejected("A job never runs as root: its user has no uid or its team no gid.")
-    if not IMAGE.fullmatch(spec.image or install_config.image):
-        raise Rejected(f"Not the name of an image: {(spec.image or install_config.image)!r}.")
+    if not IMAGE.fullmatch(spec.image or config.image):
+        raise Rejected(f"Not the name of an image: {(spec.image or config.image)!r}.")
     unknown = [share.uuid for share in spec.gpus if share.uuid not in cards]
     if unknown:
         raise NodeRefused(f"The node {spec.node} has no GPU {', '.join(unknown)}.")
     card_modes.check_cards(spec, cards)
     if any("\0" in text for text in (spec.run, spec.workdir or "", *spec.env.values())):
         raise Rejected("A program's text and its environment cannot hold the character NUL.")
-    check_files(spec, install_config.storage)
+    check_files(spec, config.storage)
 
 
-def literal(text: str) -> str:
+def escape_dollars(text: str) -> str:
     """Escape `$`: Kubernetes expands `$(NAME)` in commands and environments."""
     return text.replace("$", "$$")
 
 
-def _pod(uuid: str, install_config: InstallConfig, namespace: str, pod_spec: dict, notes: dict, labels: dict) -> dict:
-    ours = {names.LABEL_MANAGED: names.MANAGER, names.LABEL_INSTALL: install_config.install, names.LABEL_TASK: uuid}
+def _pod(uuid: str, config: InstallConfig, namespace: str, pod_spec: dict, notes: dict, labels: dict) -> dict:
+    ours = {names.LABEL_MANAGED: names.MANAGER, names.LABEL_INSTALL: config.install, names.LABEL_TASK: uuid}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": names.pod_name(uuid),
+            "name": names.name_pod(uuid),
             "namespace": namespace,
             "labels": ours | labels,
             "annotations": notes,
@@ -204,31 +196,31 @@ def _pod(uuid: str, install_config: InstallConfig, namespace: str, pod_spec: dic
     }
 
 
-def _container(spec: TaskSpec, install_config: InstallConfig, cards: Mapping[str, GpuView], told: PodFiles) -> dict:
+def _container(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuView], told: PodFiles) -> dict:
     """Requests equal limits, except cores of overcommitted pools."""
-    held = card_modes.card_requests(spec, cards)
+    held = card_modes.build_card_requests(spec, cards)
     most = {"cpu": f"{spec.cpu_milli}m", "memory": f"{spec.memory_mib}Mi", **held}
-    asked = card_modes.cpu_request(spec)
-    env = _environment(spec, install_config, cards)
+    asked = card_modes.compute_cpu_request(spec)
+    env = _environment(spec, config, cards)
     return {
         "name": "main",
-        "image": spec.image or install_config.image,
-        "imagePullPolicy": install_config.pull,
-        "command": ["/bin/sh", "-c", literal(SUPERVISOR), "tessera", *map(literal, _arguments(spec))],
-        "env": [{"name": name, "value": literal(value)} for name, value in sorted(env.items())],
+        "image": spec.image or config.image,
+        "imagePullPolicy": config.pull,
+        "command": ["/bin/sh", "-c", escape_dollars(SUPERVISOR), "tessera", *map(escape_dollars, _arguments(spec))],
+        "env": [{"name": name, "value": escape_dollars(value)} for name, value in sorted(env.items())],
         "resources": {"requests": {**most, "cpu": f"{asked}m"}, "limits": most},
         "securityContext": _confined(),
         "volumeMounts": [
-            {"name": "scratch", "mountPath": SEEN_AT},
+            {"name": "scratch", "mountPath": TASK_ROOT},
             {"name": "shm", "mountPath": "/dev/shm"},
-            *build_mounts(spec, install_config.storage, SEEN_AT),
+            *build_mounts(spec, config.storage, TASK_ROOT),
             *told.mounts,
         ],
     }
 
 
 def _arguments(spec: TaskSpec) -> list[str]:
-    work = os.path.join(SEEN_AT, "work")
+    work = os.path.join(TASK_ROOT, "work")
     cwd = os.path.normpath(os.path.join(work, spec.workdir or ""))
     rule = spec.checkpoint
     number = int(signal.Signals[rule.signal]) if rule and rule.signal else 0
@@ -236,14 +228,14 @@ def _arguments(spec: TaskSpec) -> list[str]:
     if folder and not folder.startswith("~/"):
         folder = os.path.normpath(os.path.join(cwd, folder))
     times = (spec.max_time_s or 0, spec.grace_s, number, rule.grace_s if rule else 0)
-    files = (work, code_seen_at(spec, SEEN_AT), *build_links(spec, SEEN_AT))
-    return [spec.run, cwd, *map(str, times), folder, "", " ".join(needed_names(spec)), *files]
+    files = (work, build_code_path(spec, TASK_ROOT), *build_links(spec, TASK_ROOT))
+    return [spec.run, cwd, *map(str, times), folder, "", " ".join(list_peer_names(spec)), *files]
 
 
-def _environment(spec: TaskSpec, install_config: InstallConfig, cards: Mapping[str, GpuView]) -> dict[str, str]:
-    hints, fixed = card_modes.card_environment(spec, cards)
-    team = {"TESSERA_TEAM_FOLDER": os.path.join(SEEN_AT, "team")} if install_config.storage else {}
-    env = task_environment(spec, SEEN_AT, hints, fixed | team)
+def _environment(spec: TaskSpec, config: InstallConfig, cards: Mapping[str, GpuView]) -> dict[str, str]:
+    hints, fixed = card_modes.build_card_environment(spec, cards)
+    team = {"TESSERA_TEAM_FOLDER": os.path.join(TASK_ROOT, "team")} if config.storage else {}
+    env = task_environment(spec, TASK_ROOT, hints, fixed | team)
     return {name: value for name, value in env.items() if ENV_NAME.fullmatch(name)}
 
 
@@ -256,8 +248,8 @@ def _only_node(node: str) -> dict:
     return {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]}
 
 
-def _tolerations(install_config: InstallConfig) -> list[dict]:
+def _tolerations(config: InstallConfig) -> list[dict]:
     """Tolerate lost nodes: resources are freed only on proof that the pod ended."""
     gone = [{"key": key, "operator": "Exists", "effect": "NoExecute"} for key in GONE_NODE]
-    ours = [{"key": key, "operator": "Exists"} for key in (f"{names.DOMAIN}/managed", *install_config.tolerated)]
+    ours = [{"key": key, "operator": "Exists"} for key in (f"{names.DOMAIN}/managed", *config.tolerated)]
     return gone + ours

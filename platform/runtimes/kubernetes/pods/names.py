@@ -59,36 +59,36 @@ def check_uuid(uuid: str) -> str:
     return uuid
 
 
-def pod_name(uuid: str) -> str:
+def name_pod(uuid: str) -> str:
     return f"t-{check_uuid(uuid)}"
 
 
-def pod_address(uuid: str) -> str:
-    return f"{pod_name(uuid)}.{GANG_SERVICE}"
+def name_pod_host(uuid: str) -> str:
+    return f"{name_pod(uuid)}.{GANG_SERVICE}"
 
 
-def team_namespace(install: str, gid: int) -> str:
+def name_team_namespace(install: str, gid: int) -> str:
     return f"{install}-team-{gid}"
 
 
-def system_namespace(install: str) -> str:
+def name_tombstone_namespace(install: str) -> str:
     return f"{install}-ended"
 
 
 def is_own_namespace(install: str, name: str) -> bool:
-    return name == system_namespace(install) or bool(re.fullmatch(rf"{re.escape(install)}-team-\d+", name))
+    return name == name_tombstone_namespace(install) or bool(re.fullmatch(rf"{re.escape(install)}-team-\d+", name))
 
 
-def claim_name(install: str) -> str:
+def name_claim(install: str) -> str:
     """Return a team's PersistentVolumeClaim on the files volume."""
     return f"{install}-files"
 
 
-def card_resource(index: int) -> str:
+def name_card_resource(index: int) -> str:
     """Return a card's extended resource, served by our device plugin on its node."""
     return f"{CARD_PREFIX}{index}"
 
 
-def card_units(memory_mib: int) -> int:
+def count_card_units(memory_mib: int) -> int:
     """Return a share's units, rounded down as the card's own are."""
     return max(memory_mib // CARD_UNIT_MIB, 1)

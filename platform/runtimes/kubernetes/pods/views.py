@@ -14,13 +14,13 @@ from runtimes.contract.container import ContainerView, Phase
 from runtimes.kubernetes.pods import names
 from runtimes.kubernetes.pods.causes import (
     ENDED_BY_NODE,
-    broken_start,
-    container_state,
-    disruption,
-    failing_start,
+    explain_broken_start,
+    explain_refused_start,
+    find_start_failure,
+    read_container_state,
+    read_disruption,
+    read_status_words,
     read_time,
-    refused_start,
-    status_words,
 )
 
 Pod = Mapping[str, Any]
@@ -32,7 +32,7 @@ NO_CODE = {"never_started", "image_pull", "container_lost", "refused_by_node", "
 """Causes that make the exit code meaningless."""
 
 
-def view_of(
+def build_view(
     pod: Pod,
     *,
     silent: Collection[str] = (),
@@ -40,23 +40,23 @@ def view_of(
     fetching_since: datetime | None = None,
     may_fetch: bool = False,
 ) -> ContainerView:
-    """Build the view. silent: nodes without contact. may_fetch: see failing_start."""
-    if pod_ended(pod):
+    """Build the view. silent: nodes without contact. may_fetch: see find_start_failure."""
+    if has_ended(pod):
         return _ended_view(pod)
-    state, node = container_state(pod), node_of(pod)
+    state, node = read_container_state(pod), read_node(pod)
     running = state.get("running")
     phase: Phase = "lost" if node in silent and node else "running" if running else "starting"
     words = f"Nothing is heard of its node {node}." if phase == "lost" else ""
-    cause, trouble = failing_start(pod, now, may_fetch=may_fetch) if phase == "starting" else ("", "")
+    cause, trouble = find_start_failure(pod, now, may_fetch=may_fetch) if phase == "starting" else ("", "")
     return ContainerView(
-        task_of(pod),
+        read_task_uuid(pod),
         node,
         phase,
         cause=cause,
         detail=words or trouble,
         started_at=read_time(running.get("startedAt")) if running else None,
         address=pod.get("status", {}).get("podIP", ""),
-        epoch=epoch_of(pod),
+        epoch=read_epoch(pod),
         fetching_since=fetching_since if phase == "starting" else None,
     )
 
@@ -65,33 +65,33 @@ def is_task(pod: Pod, install: str) -> bool:
     """Return whether name and namespace are ours too: anybody may copy our labels."""
     meta = pod["metadata"]
     uuid = meta.get("labels", {}).get(names.LABEL_TASK, "")
-    named = bool(names.UUID.fullmatch(uuid)) and meta["name"] == names.pod_name(uuid)
+    named = bool(names.UUID.fullmatch(uuid)) and meta["name"] == names.name_pod(uuid)
     return named and names.is_own_namespace(install, meta["namespace"])
 
 
-def task_of(pod: Pod) -> str:
+def read_task_uuid(pod: Pod) -> str:
     return pod["metadata"]["labels"][names.LABEL_TASK]
 
 
-def path_of(pod: Pod) -> str:
+def build_pod_path(pod: Pod) -> str:
     return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
 
 
-def node_of(pod: Pod) -> str:
+def read_node(pod: Pod) -> str:
     return pod["spec"].get("nodeName", "")
 
 
-def annotations_of(pod: Pod) -> Mapping[str, str]:
+def read_annotations(pod: Pod) -> Mapping[str, str]:
     return pod["metadata"].get("annotations", {})
 
 
-def epoch_of(pod: Pod) -> int:
-    text = annotations_of(pod).get(names.ANNOTATION_EPOCH, "")
+def read_epoch(pod: Pod) -> int:
+    text = read_annotations(pod).get(names.ANNOTATION_EPOCH, "")
     return int(text) if text.isdecimal() else 0
 
 
-def save_s_of(pod: Pod) -> int:
-    text = annotations_of(pod).get(names.ANNOTATION_CHECKPOINT_S, "")
+def read_checkpoint_s(pod: Pod) -> int:
+    text = read_annotations(pod).get(names.ANNOTATION_CHECKPOINT_S, "")
     return int(text) if text.isdecimal() else 0
 
 
@@ -99,36 +99,36 @@ def is_tombstone(pod: Pod) -> bool:
     return any(gate["name"] == f"{names.DOMAIN}/never" for gate in pod["spec"].get("schedulingGates", ()))
 
 
-def is_going(pod: Pod) -> bool:
+def is_terminating(pod: Pod) -> bool:
     return "deletionTimestamp" in pod["metadata"]
 
 
-def pod_ended(pod: Pod) -> bool:
+def has_ended(pod: Pod) -> bool:
     if is_tombstone(pod) or pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
         return True
-    return is_going(pod) and not node_of(pod)
+    return is_terminating(pod) and not read_node(pod)
 
 
 def is_running(pod: Pod) -> bool:
-    return "running" in container_state(pod)
+    return "running" in read_container_state(pod)
 
 
 def has_run(pod: Pod) -> bool:
     """Return whether its kubelet has reported a start."""
-    state = container_state(pod)
+    state = read_container_state(pod)
     return "running" in state or read_time(state.get("terminated", {}).get("startedAt")) is not None
 
 
 def _ended_view(pod: Pod) -> ContainerView:
-    done = container_state(pod).get("terminated") or {}
+    done = read_container_state(pod).get("terminated") or {}
     cause, detail, saved = _cause(pod, done)
     started = read_time(done.get("startedAt"))
     code, number = _exit(done)
     if cause in NO_CODE:
         code, number = None, None
     return ContainerView(
-        task_of(pod),
-        node_of(pod),
+        read_task_uuid(pod),
+        read_node(pod),
         "exited",
         exit_code=code,
         signal=number,
@@ -137,7 +137,7 @@ def _ended_view(pod: Pod) -> ContainerView:
         started_at=started,
         ended_at=read_time(done.get("finishedAt")) or _asked_at(pod) or _made_at(pod),
         address=pod.get("status", {}).get("podIP", ""),
-        epoch=epoch_of(pod),
+        epoch=read_epoch(pod),
         checkpointed_at=saved,
     )
 
@@ -145,20 +145,20 @@ def _ended_view(pod: Pod) -> ContainerView:
 def _cause(pod: Pod, done: Mapping[str, Any]) -> tuple[str, str, datetime | None]:
     """Return (cause, detail, last checkpoint)."""
     told, saved = _told(done)
-    reason, why = done.get("reason", ""), status_words(pod)
+    reason, why = done.get("reason", ""), read_status_words(pod)
     if end := _noted_end(pod):
         return end[0], end[1], saved
     if not done or (read_time(done.get("startedAt")) is None and reason not in STARTERS):
-        never = is_going(pod) and not why and not disruption(pod)[0]
-        return ("never_started", "", saved) if never else (*refused_start(pod), saved)
+        never = is_terminating(pod) and not why and not read_disruption(pod)[0]
+        return ("never_started", "", saved) if never else (*explain_refused_start(pod), saved)
     if reason in STARTERS:
         words = done.get("message", "")
-        return broken_start(words), words, saved
+        return explain_broken_start(words), words, saved
     if reason == "OOMKilled":
         return "out_of_memory", why, saved
     if pod["status"].get("reason") == "DeadlineExceeded":
         return "time_limit", why, saved
-    by_cluster, words = disruption(pod)
+    by_cluster, words = read_disruption(pod)
     by_cluster = by_cluster or ENDED_BY_NODE.get(pod["status"].get("reason", ""), "")
     if by_cluster and (told or _exit(done) != (0, None)):
         return by_cluster, why or words, saved
@@ -177,7 +177,7 @@ def _was_killed(pod: Pod, done: Mapping[str, Any]) -> bool:
     A kubelet's final deletion, without grace, overwrites the timestamp; then only the signal can tell.
     """
     number = _exit(done)[1]
-    if number is None or not is_going(pod):
+    if number is None or not is_terminating(pod):
         return False
     if not pod["metadata"].get("deletionGracePeriodSeconds"):
         return number in (signal.SIGTERM, signal.SIGKILL)
@@ -195,7 +195,7 @@ def _told(done: Mapping[str, Any]) -> tuple[str, datetime | None]:
 
 def _noted_end(pod: Pod) -> tuple[str, str] | None:
     try:
-        end = json.loads(annotations_of(pod)[names.ANNOTATION_END])
+        end = json.loads(read_annotations(pod)[names.ANNOTATION_END])
         return end["cause"], end["detail"]
     except (KeyError, ValueError, TypeError):
         return None

@@ -82,7 +82,7 @@ def prepare_files(spec: TaskSpec, storage: Storage) -> None:
 
 
 def build_volumes(install: str, storage: Storage | None) -> list[dict]:
-    claim = {"claimName": names.claim_name(install)}
+    claim = {"claimName": names.name_claim(install)}
     return [{"name": VOLUME, "persistentVolumeClaim": claim}] if storage else []
 
 
@@ -95,7 +95,7 @@ def build_mounts(spec: TaskSpec, storage: Storage | None, seen_at: str) -> list[
         path = area_path(storage.files, places[kind])
         found.append(_mount(storage, path, _read_only(seen_at, kind), read_only=True))
     if spec.code_path:
-        found.append(_mount(storage, spec.code_path, code_seen_at(spec, seen_at), read_only=True))
+        found.append(_mount(storage, spec.code_path, build_code_path(spec, seen_at), read_only=True))
     for mount in spec.mounts:
         if mount.place is None:
             found.append(_mount(storage, mount.source, mount.target, read_only=mount.read_only))
@@ -115,7 +115,7 @@ def build_links(spec: TaskSpec, seen_at: str) -> list[str]:
     return words
 
 
-def code_seen_at(spec: TaskSpec, seen_at: str) -> str:
+def build_code_path(spec: TaskSpec, seen_at: str) -> str:
     return f"{seen_at}/code.tar.gz" if spec.code_path else ""
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.pods import names
-from runtimes.kubernetes.pods.causes import container_state
-from runtimes.kubernetes.pods.views import annotations_of, pod_ended, task_of
+from runtimes.kubernetes.pods.causes import read_container_state
+from runtimes.kubernetes.pods.views import has_ended, read_annotations, read_task_uuid
 from runtimes.kubernetes.watch.informer_cache import Thing
 from runtimes.storage.newest_change import newest_change
 from runtimes.storage.open_beneath import open_beneath
@@ -50,9 +50,9 @@ class CheckpointWatch:
     def check_folders(self) -> None:
         found = {}
         for pod in self._pods():
-            note = annotations_of(pod).get(names.ANNOTATION_CHECKPOINTS, "")
-            if note and container_state(pod).get("running") and not pod_ended(pod) and (at := self._newest(note)):
-                found[task_of(pod)] = at
+            note = read_annotations(pod).get(names.ANNOTATION_CHECKPOINTS, "")
+            if note and read_container_state(pod).get("running") and not has_ended(pod) and (at := self._newest(note)):
+                found[read_task_uuid(pod)] = at
         changed, self._found = found != self._found, found
         if changed:
             self._changed.set()

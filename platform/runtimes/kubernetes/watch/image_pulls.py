@@ -44,7 +44,7 @@ class ImagePulls:
     def is_fetched(self, pod: Pod) -> bool:
         """Return whether events show a pull now."""
         try:
-            return newest_pull(self._events(pod)) is not None
+            return find_newest_pull(self._events(pod)) is not None
         except Unavailable:
             return False
 
@@ -60,7 +60,7 @@ class ImagePulls:
             log.info("nobody tells what %s waits for: %s", pod["metadata"]["name"], away)
             return
         before = self._known.get(uid, (0.0, None))[1]
-        self._known[uid] = (time.monotonic(), newest_pull(told) if told else before)
+        self._known[uid] = (time.monotonic(), find_newest_pull(told) if told else before)
 
     def _events(self, pod: Pod) -> list[dict[str, Any]]:
         meta = pod["metadata"]
@@ -69,7 +69,7 @@ class ImagePulls:
         return found.get("items") or []
 
 
-def newest_pull(events: Iterable[Mapping[str, Any]]) -> datetime | None:
+def find_newest_pull(events: Iterable[Mapping[str, Any]]) -> datetime | None:
     """Return since when the kubelet pulls; None if it does not."""
     telling = [event for event in events if event.get("reason") in PULL_EVENTS]
     told = [(at, event["reason"]) for event in telling if (at := _at(event)) is not None]

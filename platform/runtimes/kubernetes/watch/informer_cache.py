@@ -28,7 +28,7 @@ class InformerCache:
         """Replace all by a trimmed list; return changed keys. Raises Unavailable for a list older than the cache."""
         if is_older(listed.version, self.version):
             raise Unavailable(f"A list of version {listed.version} came after {self.version}.")
-        fresh = {key_of(thing): thing for thing in listed.items}
+        fresh = {build_key(thing): thing for thing in listed.items}
         changed = {key for key, thing in fresh.items() if _version(self.things.get(key, {})) != _version(thing)}
         missing = self.things.keys() - fresh.keys()
         self.things, self.version, self._gone = fresh, listed.version, None
@@ -50,7 +50,7 @@ class InformerCache:
         if (gone := self._gone) is None:
             return set()
         self._gone = None
-        then = {key_of(thing): _version(thing) for thing in listed.items}
+        then = {build_key(thing): _version(thing) for thing in listed.items}
         now = {key: _version(thing) for key, thing in self.things.items()}
         last = gone | now
         untold = {key for key, version in then.items() if is_older(last.get(key, "0"), version)}
@@ -71,7 +71,7 @@ class InformerCache:
 
     def _carry_on(self, kind: str, thing: Thing) -> set[str]:
         """Apply a change unless it is late or a repeat."""
-        key = key_of(thing)
+        key = build_key(thing)
         known = self.things.get(key)
         if known is not None and (is_older(_version(thing), _version(known)) or _same(known, thing, kind)):
             return set()
@@ -101,7 +101,7 @@ class Backoff:
         self._failures = 0
 
 
-def key_of(thing: Mapping[str, Any]) -> str:
+def build_key(thing: Mapping[str, Any]) -> str:
     return f"{thing['metadata'].get('namespace', '')}/{thing['metadata']['name']}"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from runtimes.contract.errors import Rejected, Unavailable
 from runtimes.kubernetes.api.client import ApiServer
-from runtimes.kubernetes.pods.views import is_tombstone, path_of, task_of, view_of
+from runtimes.kubernetes.pods.views import build_pod_path, build_view, is_tombstone, read_task_uuid
 from runtimes.logs import LogStore
 
 log = logging.getLogger("tessera.kubernetes")
@@ -22,14 +22,14 @@ NO_LOG = b"unable to retrieve container logs for", b"failed to try resolving sym
 def fetch_log(api: ApiServer, pod: Mapping[str, Any], store: LogStore) -> None:
     """Store the pod's log if none is stored. Raises Unavailable if worth a retry."""
     now = datetime.now(UTC)
-    if is_tombstone(pod) or store.size(task_of(pod)):
+    if is_tombstone(pod) or store.size(read_task_uuid(pod)):
         return
-    view = view_of(pod, now=now)
+    view = build_view(pod, now=now)
     if view.started_at is None:
         return
     meta = pod["metadata"]
     try:
-        text = api.read_log(f"{path_of(pod)}/log", MOST)
+        text = api.read_log(f"{build_pod_path(pod)}/log", MOST)
     except Rejected as words:
         log.info("there is no log of %s any more: %s", meta["name"], words)
     except Unavailable as away:

@@ -17,7 +17,7 @@ from runtimes.contract.errors import Unavailable
 from runtimes.kubernetes.api.client import ApiServer, Expired, Listed
 from runtimes.kubernetes.cluster.nodes import is_silent
 from runtimes.kubernetes.pods import names
-from runtimes.kubernetes.pods.views import annotations_of
+from runtimes.kubernetes.pods.views import read_annotations
 from runtimes.kubernetes.runtime import ALL_NODES, ALL_PODS, KubernetesRuntime
 from runtimes.kubernetes.watch.checkpoint_watch import CheckpointWatch
 from runtimes.kubernetes.watch.informer_cache import Backoff, InformerCache, Thing
@@ -185,7 +185,7 @@ class ClusterView:
         api = runtime.api
         self.pods = Reflector("pods", api, ALL_PODS, runtime.selector, trim_pod, self._changed)
         self.nodes = Reflector("nodes", api, ALL_NODES, runtime.node_labels, trim_node, self._changed)
-        storage = runtime.install_config.storage
+        storage = runtime.config.storage
         self.saves = CheckpointWatch(storage.files / "home", self.pods.objects, self._changed) if storage else None
 
     def __enter__(self) -> "ClusterView":
@@ -253,7 +253,7 @@ CONDITION = ("type", "status", "reason", "message", "lastTransitionTime")
 
 def trim_pod(pod: Thing) -> Thing:
     """Keep only fields that are read, since ten thousand pods are cached."""
-    status, notes = pod.get("status", {}), annotations_of(pod)
+    status, notes = pod.get("status", {}), read_annotations(pod)
     own = {name: text for name, text in notes.items() if not name.startswith(names.ANNOTATION_FILE)}
     told = [_some(each, CONDITION) for each in status.get("conditions", ())]
     states = [_some(each, ("state",)) for each in status.get("containerStatuses", ())]
